@@ -1,0 +1,19 @@
+//! What recording and replaying cost: the parts of `cargo bench -p reprise-bench`.
+//!
+//! Every figure is a ratio against the same command run natively in the same minutes: a *round* is one native run, one recording and
+//! one replay, and a row's figures are medians over its rounds. So a slow machine, or a busy one, changes them less than it
+//! changes times.
+//!
+//! - [`program`] runs one command and measures it; [`reprise`] is the command that is judged.
+//! - [`rows`] has what is measured and the bars, [`trees`] the rows of process trees and servers; [`input`] and [`load`] are what the programs work on.
+//! - [`figure`] holds results; [`report`] prints them, and writes `docs/BENCHMARKS.md`; [`machine`] says where they were measured.
+
+pub mod figure;
+pub mod input;
+pub mod load;
+pub mod machine;
+pub mod program;
+pub mod report;
+pub mod reprise;
+pub mod rows;
+pub mod trees;

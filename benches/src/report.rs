@@ -1,0 +1,153 @@
+//! Prints rows, and writes `docs/BENCHMARKS.md`.
+
+use crate::figure::{median, Row, Side};
+use crate::machine;
+use std::fmt::Write;
+
+/// The whole document.
+pub fn document(rows: &[Row], rounds: usize, load: f64) -> String {
+    let mut text = String::new();
+    text.push_str(HEAD);
+    for line in machine::describe() {
+        let _ = writeln!(text, "- {line}");
+    }
+    let _ = writeln!(
+        text,
+        "- measured on {}, {rounds} rounds a row; {load:.1} other processes wanted to run when it began",
+        machine::today()
+    );
+    text.push_str("\n## Figures\n\n");
+    text.push_str(&table(rows));
+    text.push_str("\nWhat a trace takes on disk, kept files and libraries included:\n\n");
+    text.push_str(&traces(rows));
+    text.push_str(COMPARISON);
+    text.push_str("\n## Behind the figures\n");
+    for row in rows {
+        text.push_str(&details(row));
+    }
+    text
+}
+
+/// The table of times.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| workload | record | bar | | replay | bar | |\n|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let _ = write!(text, "| {} |", row.title);
+        if let Some(why) = &row.missing {
+            let _ = writeln!(text, " not measured: {why} | | | | | |");
+            continue;
+        }
+        for side in [Side::Record, Side::Replay] {
+            match row.figures.iter().find(|f| f.side == side) {
+                Some(f) => {
+                    let _ = write!(
+                        text,
+                        " {} | {} | {} |",
+                        f.shown(),
+                        f.bar_shown(),
+                        f.verdict()
+                    );
+                }
+                None => text.push_str(" - | - | |"),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The table of traces.
+pub fn traces(rows: &[Row]) -> String {
+    let mut text =
+        String::from("| workload | trace | bar: input read + 1 MB | |\n|---|---|---|---|\n");
+    for row in rows {
+        for f in row.figures.iter().filter(|f| f.side == Side::Trace) {
+            let (shown, bar) = (f.shown(), f.bar_shown());
+            let _ = writeln!(
+                text,
+                "| {} | {shown} | {bar} | {} |",
+                row.title,
+                f.verdict()
+            );
+        }
+    }
+    text
+}
+
+/// Medians and spread of a row, and its notes.
+pub fn details(row: &Row) -> String {
+    let mut text = format!("\n### {}\n\n", row.title);
+    for command in &row.commands {
+        let _ = writeln!(text, "    {command}\n");
+    }
+    if let Some(why) = &row.missing {
+        let _ = writeln!(text, "Not measured: {why}.");
+        return text;
+    }
+    text.push_str("| | median | least | most | processor time |\n|---|---|---|---|---|\n");
+    for r in &row.runs {
+        let least = r.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = r.values.iter().copied().fold(0.0, f64::max);
+        let n = |v: f64| number(v, r.unit);
+        let processor = if r.processor.is_empty() {
+            "-".into()
+        } else {
+            number(median(&r.processor), "s")
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {processor} |",
+            r.name,
+            n(median(&r.values)),
+            n(least),
+            n(most)
+        );
+    }
+    text.push('\n');
+    for note in &row.notes {
+        let _ = writeln!(text, "- {note}");
+    }
+    text
+}
+
+fn number(value: f64, unit: &str) -> String {
+    match unit {
+        "s" if value < 0.1 => format!("{:.2} ms", value * 1e3),
+        "s" => format!("{value:.3} s"),
+        "ns" => format!("{value:.1} ns"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+const HEAD: &str = "\
+# What recording and replaying cost
+
+Written by `cargo bench -p reprise-bench`; not by hand. It takes some minutes, and changes this file.
+
+    cargo bench -p reprise-bench                              # everything, and this file anew
+    cargo bench -p reprise-bench -- --quick                   # one round a row, printed only
+    cargo bench -p reprise-bench -- --only sort --only dd     # some rows, printed only
+
+Each round of a row runs its command natively, recorded (`reprise record -q -- COMMAND`) and replayed (`reprise replay`), one after
+the other; figures are medians over the rounds, against the native median of the same run. Programs with threads are compared with
+themselves on one processor, because that is what they get while recording. Times are those of whole commands, from start to end;
+processor time is that of all processes of a command, Reprise's own included. Every replay's output is compared with its recording's.
+
+Machine:
+
+";
+
+const COMPARISON: &str = "
+## Other tools
+
+Measured with those tools on the same kind of machine (a virtual machine without hardware performance counters), against native:
+
+| tool | dd | python3 | sort | pbzip2 | memcached, throughput | |
+|---|---|---|---|---|---|---|
+| rr | - | - | - | - | - | refuses to start without performance counters |
+| rr's fork with software counters (`-W`), record | 14× | 36× | 11× | 15× | 0.22 | its replay hangs on a spinning thread |
+| Hermit | 850× | - | - | fails | - | |
+| gdb `record full` | - | - | - | - | - | 50 µs an instruction |
+";

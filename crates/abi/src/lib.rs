@@ -1,0 +1,35 @@
+//! What the runtime inside the program, the agent beside it and the tools after it agree on.
+//!
+//! - [`layout`]: where things lie in the address space of a recorded or replayed program;
+//! - [`session`]: the shared memory between the runtime and its agent or replay driver;
+//! - [`ring`]: the byte ring in it, through which events flow;
+//! - [`schedule`]: the lists in it that say who runs and who waits;
+//! - [`event`]: the vocabulary of events, as bytes;
+//! - [`spec`]: the language in which one system call is described;
+//! - [`syscalls`]: the table of all x86-64 system calls, with its sub-tables
+//!   ([`ioctl`], [`fcntl`], [`prctl`], [`futex`], [`sockopt`]).
+//!
+//! `no_std`, no dependencies: it is linked into the runtime as well as into the tools.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod coverage;
+pub mod event;
+pub mod fcntl;
+pub mod filters;
+pub mod futex;
+pub mod ioctl;
+pub mod layout;
+pub mod names;
+pub mod notes;
+pub mod prctl;
+pub mod ring;
+pub mod schedule;
+pub mod seccomp;
+pub mod session;
+pub mod sockopt;
+pub mod spec;
+pub mod stage;
+pub mod syscalls;

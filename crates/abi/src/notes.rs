@@ -1,0 +1,47 @@
+//! What a recorded program wanted and did not get, for the user: a bit for each in [`Session::notes`](crate::session::Session).
+//! The program goes on with the errno that makes programs fall back.
+
+/// A note and its bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its bit.
+    pub bit: u64,
+    /// The sentence.
+    pub text: &'static str,
+}
+
+macro_rules! notes {
+    ($($(#[$doc:meta])* $name:ident = $bit:literal : $text:literal;)*) => {
+        $($(#[$doc])* pub const $name: u64 = 1 << $bit;)*
+        /// All notes.
+        pub const ALL: &[Note] = &[$(Note { bit: $name, text: $text }),*];
+    };
+}
+
+notes! {
+    /// ptrace(2)
+    PTRACE = 0: "the program called ptrace, which has no place in a recording: it got EPERM";
+    /// SECCOMP_FILTER_FLAG_NEW_LISTENER
+    SECCOMP_LISTENER = 1: "the program wanted a seccomp filter with a listener, which is not recorded: it got EINVAL";
+    /// A filter that is too long for the prefix.
+    SECCOMP_LONG = 2: "the program wanted a seccomp filter of more than 4089 instructions: it got EINVAL";
+    /// More filters than there is room for.
+    SECCOMP_FULL = 3: "the program wanted more seccomp filters than a recording holds (1024, 262144 instructions in all): it got ENOMEM";
+    /// PR_SET_SYSCALL_USER_DISPATCH
+    DISPATCH = 4: "the program wanted Syscall User Dispatch, by which the recording lives: it got EINVAL";
+    /// PR_SET_MM
+    MEMORY_LAYOUT = 5: "the program wanted to move its brk, stack or auxiliary vector (PR_SET_MM): it got EPERM";
+    /// PR_SET_MDWE
+    WRITE_OR_EXECUTE = 6: "the program wanted memory that was written never to be executed (PR_SET_MDWE), without which no call site could be rewritten: it got EINVAL";
+    /// process_vm_writev(2)
+    FOREIGN_WRITE = 7: "the program called process_vm_writev, which could change a recorded memory unseen: it got EPERM";
+    /// A mapped file that neither the agent nor the program can read.
+    UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
+}
+
+/// The sentences of these bits.
+pub fn sentences(bits: u64) -> impl Iterator<Item = &'static str> {
+    ALL.iter()
+        .filter(move |n| bits & n.bit != 0)
+        .map(|n| n.text)
+}

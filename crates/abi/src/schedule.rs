@@ -1,0 +1,241 @@
+//! The scheduler's lists in the session: who is ready for the baton, who waits on a futex of the program.
+//!
+//! They are used by the runtime in every process and by the agent, always under [`Session::schedule_lock`]. That is a robust
+//! futex (set_robust_list(2)): a thread that dies while it holds the lock leaves [`OWNER_DIED`] in it, and who takes it next
+//! calls [`Lists::repair`].
+
+use crate::layout::MAX_SLOTS;
+use crate::session::{process_state, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS};
+use core::sync::atomic::Ordering::*;
+
+/// Somebody sleeps on the lock.
+pub const WAITERS: u32 = 0x8000_0000;
+/// Its holder died (the kernel says so).
+pub const OWNER_DIED: u32 = 0x4000_0000;
+
+/// What a futex is, apart from the address by which a program knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FutexKey {
+    /// An address space, or memory that several share.
+    pub space: u64,
+    /// Where in it.
+    pub address: u64,
+}
+
+impl FutexKey {
+    fn of(slot: &Slot) -> FutexKey {
+        FutexKey {
+            space: slot.futex_space.load(Relaxed),
+            address: slot.futex_address.load(Relaxed),
+        }
+    }
+}
+
+/// The lists, for somebody who holds the lock.
+#[derive(Clone, Copy)]
+pub struct Lists<'a>(pub &'a Session);
+
+impl<'a> Lists<'a> {
+    /// Slot number `i`; one that was scribbled over is taken for the last.
+    fn slot(&self, i: u32) -> &'a Slot {
+        self.0.slot((i as usize).min(MAX_SLOTS - 1))
+    }
+
+    /// Puts a slot at the end of the ready queue.
+    pub fn push_ready(&self, i: u32) {
+        let s = self.0;
+        self.slot(i).next_ready.store(0, Relaxed);
+        self.slot(i).state.store(slot_state::READY, Relaxed);
+        match s.ready_tail.load(Relaxed) {
+            0 => s.ready_head.store(i + 1, Relaxed),
+            last => self.slot(last - 1).next_ready.store(i + 1, Relaxed),
+        }
+        s.ready_tail.store(i + 1, Relaxed);
+        s.ready_count.fetch_add(1, Relaxed);
+    }
+
+    /// Takes a slot out of the ready queue: the first behind `skip` others.
+    pub fn pop_ready(&self, skip: u32) -> Option<u32> {
+        let s = self.0;
+        if s.ready_count.load(Relaxed) == 0 {
+            return None;
+        }
+        let (mut before, mut i) = (0, s.ready_head.load(Relaxed));
+        for _ in 0..skip {
+            before = i;
+            i = self.slot(i.checked_sub(1)?).next_ready.load(Relaxed);
+        }
+        self.unlink_ready(before, i.checked_sub(1)?);
+        Some(i - 1)
+    }
+
+    fn unlink_ready(&self, before: u32, i: u32) {
+        let s = self.0;
+        let next = self.slot(i).next_ready.load(Relaxed);
+        match before {
+            0 => s.ready_head.store(next, Relaxed),
+            b => self.slot(b - 1).next_ready.store(next, Relaxed),
+        }
+        if next == 0 {
+            s.ready_tail.store(before, Relaxed);
+        }
+        s.ready_count.fetch_sub(1, Relaxed);
+    }
+
+    /// Says who holds the baton: a slot plus 1, or [`BATON_FREE`].
+    pub fn set_holder(&self, holder: u32) {
+        let s = self.0;
+        s.baton.store(holder, Relaxed);
+        s.slice_over.store(0, Relaxed);
+        s.baton_generation.fetch_add(1, Release);
+    }
+
+    /// Gives the baton to a slot of the ready queue (see [`Lists::pop_ready`]), or to nobody. The new holder is to be woken.
+    pub fn hand_on(&self, skip: u32) -> Option<u32> {
+        let Some(i) = self.pop_ready(skip) else {
+            self.set_holder(BATON_FREE);
+            return None;
+        };
+        self.0.counters.handoffs.fetch_add(1, Relaxed);
+        let to = self.slot(i);
+        to.state.store(slot_state::RUNNING, Relaxed);
+        self.set_holder(i + 1);
+        to.go.store(1, Release);
+        Some(i)
+    }
+
+    fn bucket(key: FutexKey) -> usize {
+        let mixed = key.address ^ key.space.rotate_left(32);
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % FUTEX_BUCKETS
+    }
+
+    /// Puts a slot at the end of the queue of the futex `key`.
+    pub fn futex_insert(&self, i: u32, key: FutexKey, bitset: u32) {
+        let me = self.slot(i);
+        me.futex_space.store(key.space, Relaxed);
+        me.futex_address.store(key.address, Relaxed);
+        me.futex_bitset.store(bitset, Relaxed);
+        me.futex_result.store(0, Relaxed);
+        self.futex_append(i);
+    }
+
+    fn futex_append(&self, i: u32) {
+        let (s, me) = (self.0, self.slot(i));
+        let b = Self::bucket(FutexKey::of(me));
+        me.next_ready.store(0, Relaxed);
+        me.state.store(slot_state::FUTEX, Relaxed);
+        match s.futex_tail[b].load(Relaxed) {
+            0 => s.futex_head[b].store(i + 1, Relaxed),
+            last => self.slot(last - 1).next_ready.store(i + 1, Relaxed),
+        }
+        s.futex_tail[b].store(i + 1, Relaxed);
+    }
+
+    /// Takes the first slot that fits out of the queue of the futex `key`.
+    pub fn futex_take(&self, key: FutexKey, fits: impl Fn(u32, &Slot) -> bool) -> Option<u32> {
+        let (s, b) = (self.0, Self::bucket(key));
+        let (mut before, mut i) = (0, s.futex_head[b].load(Relaxed));
+        while i != 0 {
+            let one = self.slot(i - 1);
+            let next = one.next_ready.load(Relaxed);
+            if FutexKey::of(one) == key && fits(i - 1, one) {
+                match before {
+                    0 => s.futex_head[b].store(next, Relaxed),
+                    p => self.slot(p - 1).next_ready.store(next, Relaxed),
+                }
+                if next == 0 {
+                    s.futex_tail[b].store(before, Relaxed);
+                }
+                return Some(i - 1);
+            }
+            before = i;
+            i = next;
+        }
+        None
+    }
+
+    fn used(&self) -> u32 {
+        self.0.slots_used.load(Relaxed).min(MAX_SLOTS as u32)
+    }
+
+    /// Takes all slots of process `p` but `except` out of the lists and puts them into `state`; how many they were.
+    pub fn forget(&self, p: u32, except: Option<u32>, state: u32) -> u32 {
+        let mut n = 0;
+        for i in 0..self.used() {
+            let one = self.slot(i);
+            let was = one.state.load(Relaxed);
+            if one.process.load(Relaxed) != p
+                || Some(i) == except
+                || matches!(was, slot_state::FREE | slot_state::EXITING)
+            {
+                continue;
+            }
+            if was == slot_state::READY {
+                self.remove_ready(i);
+            } else if was == slot_state::FUTEX {
+                self.futex_take(FutexKey::of(one), |k, _| k == i);
+            }
+            one.state.store(state, Release);
+            n += 1;
+        }
+        n
+    }
+
+    fn remove_ready(&self, wanted: u32) {
+        let (mut before, mut i) = (0, self.0.ready_head.load(Relaxed));
+        while i != 0 {
+            if i - 1 == wanted {
+                return self.unlink_ready(before, wanted);
+            }
+            before = i;
+            i = self.slot(i - 1).next_ready.load(Relaxed);
+        }
+    }
+
+    /// A process that was found dead is out of the way: its slots are free, and nobody waits for it. True when it held the baton.
+    pub fn bury(&self, p: u32, status: Option<i32>) -> bool {
+        let s = self.0;
+        let dead = &s.processes[p as usize];
+        let holder = s.baton.load(Relaxed);
+        let held = holder != BATON_FREE && {
+            let h = self.slot(holder - 1);
+            h.process.load(Relaxed) == p
+                && !matches!(
+                    h.state.load(Relaxed),
+                    slot_state::FREE | slot_state::EXITING | slot_state::LEFT
+                )
+        };
+        let told = dead.state.load(Relaxed) != process_state::LIVE;
+        self.forget(p, None, slot_state::FREE);
+        if told {
+            dead.state.store(process_state::FREE, Release);
+            return held;
+        }
+        s.live_threads
+            .fetch_sub(dead.live_threads.swap(0, Relaxed), Relaxed);
+        dead.status
+            .store(status.map_or(0, |w| w as u32 + 1), Relaxed);
+        dead.state.store(process_state::LOST, Release);
+        s.lost.fetch_add(1, Release);
+        held
+    }
+
+    /// Builds all lists anew from the states of the slots: whoever changed them last did not finish.
+    pub fn repair(&self) {
+        let s = self.0;
+        s.ready_head.store(0, Relaxed);
+        s.ready_tail.store(0, Relaxed);
+        s.ready_count.store(0, Relaxed);
+        for b in 0..FUTEX_BUCKETS {
+            s.futex_head[b].store(0, Relaxed);
+            s.futex_tail[b].store(0, Relaxed);
+        }
+        for i in 0..self.used() {
+            match self.slot(i).state.load(Relaxed) {
+                slot_state::READY => self.push_ready(i),
+                slot_state::FUTEX => self.futex_append(i),
+                _ => {}
+            }
+        }
+    }
+}

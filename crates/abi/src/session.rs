@@ -1,0 +1,496 @@
+//! The shared memory of a session: between the runtime in the program and the agent (record) or the driver (replay).
+//!
+//! Mapped at [`layout::SESSION_BASE`](crate::layout::SESSION_BASE) in the program and anywhere in the agent. All of it is
+//! plain integers and atomics, valid for every bit pattern, because the program can scribble over it.
+
+use crate::layout::MAX_SLOTS;
+use crate::ring::RingControl;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
+
+/// "reprise\0" as a little-endian word.
+pub const MAGIC: u64 = 0x0065_7369_7270_6572;
+/// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
+pub const VERSION: u32 = 2;
+
+/// [`Session::mode`]: the program runs for the first time.
+pub const MODE_RECORD: u32 = 1;
+/// [`Session::mode`]: the program runs from a trace.
+pub const MODE_REPLAY: u32 = 2;
+
+/// [`Session::engine`]: capture everything, log nothing, order nothing.
+pub const ENGINE_NONE: u32 = 1;
+/// [`Session::engine`]: one thread at a time, exact.
+pub const ENGINE_SERIAL: u32 = 2;
+
+/// [`Session::baton`]: nobody holds it.
+pub const BATON_FREE: u32 = 0;
+
+/// Most entries of the cpuid table.
+pub const MAX_CPUID: usize = 192;
+
+/// One cpuid leaf as the program sees it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuidLeaf {
+    /// eax before the instruction.
+    pub leaf: u32,
+    /// ecx before the instruction.
+    pub subleaf: u32,
+    /// eax, ebx, ecx, edx after it.
+    pub regs: [u32; 4],
+}
+
+/// States of a [`Slot`]. `IN_CALL` to `RUNNING` is the only transition on the fast path.
+pub mod slot_state {
+    /// No thread has it.
+    pub const FREE: u32 = 0;
+    /// Its thread holds the baton and runs.
+    pub const RUNNING: u32 = 1;
+    /// Its thread waits for the baton in the ready queue.
+    pub const READY: u32 = 2;
+    /// Its thread holds the baton inside a system call; the baton can be taken from it.
+    pub const IN_CALL: u32 = 3;
+    /// Its thread is inside a system call without the baton.
+    pub const BLOCKED: u32 = 4;
+    /// Its thread waits on a futex of the program, in the runtime.
+    pub const FUTEX: u32 = 5;
+    /// Its thread is ending; the slot can be had again by everybody in whose memory the thread doesn't run any more.
+    pub const EXITING: u32 = 6;
+    /// Its process is ending with it; the slot is free once the agent or the driver has seen the process dead.
+    pub const LEFT: u32 = 7;
+}
+
+/// The most processes a session can have at one time.
+pub const MAX_PROCESSES: usize = 1024;
+
+/// States of a [`Process`].
+pub mod process_state {
+    /// No process has it.
+    pub const FREE: u32 = 0;
+    /// It runs.
+    pub const LIVE: u32 = 1;
+    /// It has said how it ends, and has given up the baton.
+    pub const ENDING: u32 = 2;
+    /// It was found dead; the next holder of the baton logs that.
+    pub const LOST: u32 = 3;
+}
+
+/// One more than the highest number that a mapped file can have.
+pub const MAX_SHARED_FILES: usize = 4096;
+
+/// Descriptors whose stream a replay follows.
+pub const FOLLOWED_STREAMS: usize = 4096;
+
+/// A process of the session.
+#[repr(C, align(64))]
+pub struct Process {
+    /// One of [`process_state`].
+    pub state: AtomicU32,
+    /// The kernel's process id.
+    pub kernel_pid: AtomicU32,
+    /// The process id that the program sees (that of the recording).
+    pub visible_pid: AtomicU32,
+    /// Its threads that are alive.
+    pub live_threads: AtomicU32,
+    /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
+    pub status: AtomicU32,
+    /// Spare words; makes the entry 64 bytes.
+    pub spare: [AtomicU32; 11],
+}
+
+const _: () = assert!(core::mem::size_of::<Process>() == 64);
+
+/// A thread's place in the session.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// One of [`slot_state`].
+    pub state: AtomicU32,
+    /// Futex on which the thread sleeps while it waits for the baton or for a program's futex: 0 asleep, 1 go.
+    pub go: AtomicU32,
+    /// The kernel's thread id.
+    pub kernel_tid: AtomicU32,
+    /// The thread id that the program sees (that of the recording).
+    pub visible_tid: AtomicU32,
+    /// Kernel's process id.
+    pub kernel_pid: AtomicU32,
+    /// Next slot in the ready queue plus 1, 0 at its end.
+    pub next_ready: AtomicU32,
+    /// Number of the system call the thread is in (for taking the baton, for `who waits for what`).
+    pub call_nr: AtomicU32,
+    /// 1 while a signal for the thread waits in the runtime for a gate.
+    pub signal_pending: AtomicU32,
+    /// Arguments of that call.
+    pub call_args: [AtomicU64; 6],
+    /// Hash of that call's inputs.
+    pub call_input_hash: AtomicU64,
+    /// Where in its space the program's futex is on which the thread waits.
+    pub futex_address: AtomicU64,
+    /// Bitset of that wait.
+    pub futex_bitset: AtomicU32,
+    /// How that wait ended: see the runtime's futex module.
+    pub futex_result: AtomicI32,
+    /// When that wait began, in waits of the session (first come, first woken).
+    pub futex_ticket: AtomicU64,
+    /// Replay: pc of the last gate of this thread, for reports.
+    pub last_pc: AtomicU64,
+    /// 1 while the thread runs towards a breakpoint of a cut: the agent (record) or the driver (replay) tells it that time passes.
+    pub cut_waiting: AtomicU64,
+    /// Generation of the baton for which the agent asked for a cut.
+    pub cut_generation: AtomicU64,
+    /// 1 when the thread did nothing but wait at its last cut.
+    pub cut_spins: AtomicU64,
+    /// Number of the thread's process in [`Session::processes`].
+    pub process: AtomicU32,
+    _pad: AtomicU32,
+    /// The space of that futex: an address space, or memory that several share.
+    pub futex_space: AtomicU64,
+    /// Number of the thread's seccomp filter (see [`crate::filters`]), 0 for none.
+    pub filter: AtomicU64,
+    /// 1 when the program wants rdtsc to fault in this thread (PR_SET_TSC).
+    pub tsc_faults: AtomicU64,
+    /// Spare words; makes the slot 256 bytes.
+    pub spare: [AtomicU64; 7],
+}
+
+const _: () = assert!(core::mem::size_of::<Slot>() == 256);
+
+/// Kinds of divergence (Castor 3.8).
+pub mod divergence_kind {
+    /// None happened.
+    pub const NONE: u32 = 0;
+    /// The program reached a gate that does not fit the next event.
+    pub const EVENT: u32 = 1;
+    /// The right event with other arguments or inputs.
+    pub const ARGUMENT: u32 = 2;
+    /// No thread can go on: the next event belongs to a thread that isn't there.
+    pub const DEADLOCK: u32 = 3;
+    /// The right event, but memory or registers differ.
+    pub const STATE: u32 = 4;
+}
+
+/// Most bytes of the recorded event that are kept for the report.
+pub const REPORT_EVENT: usize = 1024;
+
+/// What the runtime leaves for the driver when replay can't go on.
+#[repr(C)]
+pub struct DivergenceReport {
+    /// One of [`divergence_kind`]; stored last, with release order.
+    pub kind: AtomicU32,
+    /// Slot of the thread that found it.
+    pub slot: AtomicU32,
+    /// Number of the recorded event (the first event of the trace is 0).
+    pub event: AtomicU64,
+    /// Program counter of the thread.
+    pub pc: AtomicU64,
+    /// Stack pointer of the thread.
+    pub sp: AtomicU64,
+    /// What the program did instead: kind, detail, value.
+    pub actual_kind: AtomicU32,
+    /// Its detail.
+    pub actual_detail: AtomicU32,
+    /// Its value or hash.
+    pub actual_value: AtomicU64,
+    /// Its input hash.
+    pub actual_input_hash: AtomicU64,
+    /// Its arguments.
+    pub actual_args: [AtomicU64; 8],
+    /// Bytes used in `expected`.
+    pub expected_len: AtomicU64,
+    /// The recorded event (its beginning).
+    pub expected: [AtomicU64; REPORT_EVENT / 8],
+}
+
+/// Requests of the runtime to the agent, answered before the program goes on.
+pub mod request {
+    /// None is open.
+    pub const NONE: u32 = 0;
+    /// Keep the file behind descriptor `args[0]` of process `args[1]`; answer: its content hash, `answer[2]` its length, `answer[3]`
+    /// its identity. `args[2]` is 1 when its times don't tell whether it changed.
+    pub const KEEP_FILE: u32 = 1;
+    /// Keep the file of which `args[0]` bytes from offset `args[1]` on are in the window; 0 bytes: that was all, and the answer is as
+    /// for [`KEEP_FILE`]. For files of processes into which the agent can't look: not dumpable, of another user.
+    pub const HAND_FILE: u32 = 16;
+    /// The thread `args[0]` of process `args[1]` (both the kernel's) wants to exec; its slot is `args[2]`. The answer comes when
+    /// the agent watches: status 0, and the thread may call execve(2).
+    pub const EXEC: u32 = 2;
+    /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
+    pub const BECOME: u32 = 3;
+    /// Replay: memory for the writable copy of the file with number `args[0]`, `args[1]` bytes long. Answer: the driver's descriptor of it.
+    pub const SHARE_FILE: u32 = 4;
+}
+
+/// What tells an open or mapped file from all others: its device and inode.
+pub const fn file_identity(device: u64, inode: u64) -> u64 {
+    inode ^ device.rotate_left(40)
+}
+
+/// A request to the agent.
+#[repr(C)]
+pub struct RequestBox {
+    /// 1 while somebody uses the box (a futex; without a baton, several may want to).
+    pub taken: AtomicU32,
+    _pad: AtomicU32,
+    /// One of [`request`]; the agent sets it back to 0 (futex).
+    pub kind: AtomicU32,
+    /// 0 when the agent could do it, else an errno.
+    pub status: AtomicU32,
+    /// Arguments.
+    pub args: [AtomicU64; 4],
+    /// Answer words.
+    pub answer: [AtomicU64; 4],
+}
+
+/// Counters, for `info` and for tests that prove that something really happened.
+#[repr(C)]
+pub struct Counters {
+    /// System calls that came by dispatch (SIGSYS).
+    pub dispatched: AtomicU64,
+    /// Sites rewritten.
+    pub patched: AtomicU64,
+    /// Hand-offs of the baton.
+    pub handoffs: AtomicU64,
+    /// Cuts in mid-code.
+    pub cuts: AtomicU64,
+    /// Signals delivered at gates.
+    pub signals_at_gates: AtomicU64,
+    /// Signals delivered in mid-code.
+    pub signals_in_code: AtomicU64,
+    /// Baton taken from a thread inside a call.
+    pub stolen: AtomicU64,
+    /// Bytes hashed.
+    pub hashed: AtomicU64,
+    /// State hashes taken (record) or compared (replay).
+    pub hashes: AtomicU64,
+    /// Visits of a planted breakpoint in replay that were no match.
+    pub false_hits: AtomicU64,
+    /// Calls that went through the write-tracking fallback.
+    pub tracked: AtomicU64,
+    /// Nanoseconds for which the program waited for room in the ring.
+    pub ring_full_ns: AtomicU64,
+    /// Non-deterministic instructions emulated.
+    pub instructions: AtomicU64,
+    /// Events written or consumed.
+    pub events: AtomicU64,
+    /// Nanoseconds that the last cut took.
+    pub last_cut_ns: AtomicU64,
+    /// Spare.
+    pub spare: [AtomicU64; 17],
+}
+
+/// Most mappings that a program has at its first instruction.
+pub const MAX_INITIAL_REGIONS: usize = 256;
+/// Buckets of the futex table.
+pub const FUTEX_BUCKETS: usize = 256;
+
+/// A mapping that the program has at its first instruction.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InitialRegion {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// PROT_ bits.
+    pub prot: u32,
+    /// See [`region_flags`].
+    pub flags: u32,
+}
+
+/// Flags of a mapping, as the runtime's own map of the address space keeps them.
+pub mod region_flags {
+    /// MAP_SHARED.
+    pub const SHARED: u32 = 1;
+    /// Backed by a file.
+    pub const FILE: u32 = 2;
+    /// The main thread's stack, which grows down by itself.
+    pub const STACK: u32 = 4;
+    /// Our vDSO.
+    pub const VDSO: u32 = 8;
+}
+
+/// [`Session::flags`]: address space randomisation is on in this recording.
+pub const FLAG_ASLR: u32 = 1;
+/// [`Session::flags`]: cpuid traps.
+pub const FLAG_CPUID_FAULTING: u32 = 2;
+/// [`Session::flags`]: chaos mode.
+pub const FLAG_CHAOS: u32 = 4;
+/// [`Session::flags`]: never rewrite system call sites (dispatch only); a test switch.
+pub const FLAG_NO_PATCH: u32 = 8;
+
+/// The head of a session's shared memory; the slots follow it.
+#[repr(C, align(4096))]
+pub struct Session {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// [`MODE_RECORD`] or [`MODE_REPLAY`].
+    pub mode: u32,
+    /// [`ENGINE_NONE`] or [`ENGINE_SERIAL`].
+    pub engine: u32,
+    /// Flags, see [`FLAG_ASLR`] and those after it.
+    pub flags: u32,
+    /// The program's first instruction (of ld.so, where there is one).
+    pub entry: u64,
+    /// Its first stack pointer.
+    pub initial_sp: u64,
+    /// Start of the program's brk area.
+    pub brk_start: u64,
+    /// XCR0 components that a signal frame holds.
+    pub xsave_mask: u64,
+    /// Bytes of the XSAVE area of a signal frame, without the trailing magic.
+    pub xsave_size: u64,
+    /// Seed of chaos mode.
+    pub chaos_seed: u64,
+    /// State hash every so many events; 0: chosen by cost.
+    pub checksum_every: u64,
+    /// Kernel process id of the agent (record) or the driver (replay).
+    pub agent_pid: AtomicU32,
+    /// Process id of the first process: the kernel's (record), that of the recording (replay).
+    pub program_pid: AtomicU32,
+    /// Soft limit of the stack when recorded, in bytes.
+    pub stack_limit: u64,
+    /// A test switch: this system call number is treated as unknown to the table (plus 1; 0: none).
+    pub forget_syscall: u64,
+    /// A test switch: replay flips one bit at this address before the event `tamper_event`.
+    pub tamper_address: u64,
+    /// See `tamper_address`.
+    pub tamper_event: u64,
+    /// Signals blocked at the program's first instruction.
+    pub initial_mask: AtomicU64,
+    /// Signals ignored at the program's first instruction.
+    pub initial_ignored: AtomicU64,
+    /// The processors that the program may use, as it is told: what it was started with, before it was pinned.
+    pub affinity: [u64; 16],
+    /// Spare configuration words.
+    pub spare_config: [u64; 14],
+
+    /// Number of leaves in `cpuid`.
+    pub cpuid_len: u32,
+    _pad0: u32,
+    /// What cpuid answers.
+    pub cpuid: [CpuidLeaf; MAX_CPUID],
+
+    /// Number of entries in `initial_regions`.
+    pub initial_regions_len: u32,
+    _pad1: u32,
+    /// The program's mappings at its first instruction, by address.
+    pub initial_regions: [InitialRegion; MAX_INITIAL_REGIONS],
+
+    /// Lock of everything down to `futex_tail`: a robust futex, so that a holder's death is noticed (see [`crate::schedule`]).
+    pub schedule_lock: AtomicU32,
+    /// Slot that holds the baton, plus 1; [`BATON_FREE`] when nobody does.
+    pub baton: AtomicU32,
+    /// Grows with every change of `baton`, so that the agent sees when a slice began.
+    pub baton_generation: AtomicU64,
+    /// First slot of the ready queue plus 1.
+    pub ready_head: AtomicU32,
+    /// Last slot of the ready queue plus 1.
+    pub ready_tail: AtomicU32,
+    /// Threads in the ready queue.
+    pub ready_count: AtomicU32,
+    /// Threads alive, in all processes.
+    pub live_threads: AtomicU32,
+    /// Set by the agent: the holder's slice is over, hand on at the next gate.
+    pub slice_over: AtomicU32,
+    /// One more than the highest slot ever used.
+    pub slots_used: AtomicU32,
+    /// Next futex ticket.
+    pub futex_tickets: AtomicU64,
+    /// State of chaos mode's generator.
+    pub chaos_state: AtomicU64,
+    /// Slot plus 1 from which the baton was taken inside a call, until the next holder has logged it.
+    pub stolen_from: AtomicU32,
+    /// Processes that were found dead and are not logged yet.
+    pub lost: AtomicU32,
+    /// Address spaces and shared memories numbered so far, see [`Slot::futex_space`].
+    pub spaces: AtomicU64,
+    /// Images that the recorded processes became by exec, so far.
+    pub images: AtomicU32,
+    /// 1 while a process execs: its start parameters are in this head (a futex).
+    pub starting: AtomicU32,
+    /// First waiting slot plus 1, by hash of the futex's address; linked by [`Slot::next_ready`].
+    pub futex_head: [AtomicU32; FUTEX_BUCKETS],
+    /// Last waiting slot plus 1.
+    pub futex_tail: [AtomicU32; FUTEX_BUCKETS],
+
+    /// Futex on which the agent sleeps: 1 asleep; whoever sets it to 0 wakes it.
+    pub agent_asleep: AtomicU32,
+    /// Set when nothing is logged any more: the agent died, or the trace is full and `--on-full=continue`.
+    pub recording_lost: AtomicU32,
+    /// Set by the agent: the program is to be ended because the trace is full (`--on-full=stop`).
+    pub stop_program: AtomicU32,
+    /// Wait status set by the launcher once the program has been reaped, plus 1; 0 before.
+    pub wait_status: AtomicU32,
+    /// Set by the launcher when it is done with the session.
+    pub launcher_done: AtomicU32,
+    /// A message of the runtime for the user, as an index into its own messages; 0 none.
+    pub message: AtomicU32,
+    /// An argument to that message.
+    pub message_arg: AtomicU64,
+    /// What the user should know in the end, a bit for each of [`crate::notes`].
+    pub notes: AtomicU64,
+
+    /// Replay: wait status plus 1 of the first process, when another process saw it killed.
+    pub root_status: AtomicU32,
+    _pad3: AtomicU32,
+
+    /// Replay: the streams that a process has open when it becomes another program, by descriptor.
+    pub streams: [AtomicU8; FOLLOWED_STREAMS],
+    /// Record: identities ([`file_identity`]) of the files that were mapped, by their numbers; 0 is no number.
+    pub file_identities: [AtomicU64; MAX_SHARED_FILES],
+    /// Record: 1 for a file that was ever mapped shared: what it contains changes without a trace in its times.
+    pub file_ever_shared: [AtomicU8; MAX_SHARED_FILES],
+    /// Record: how many files have numbers.
+    pub files_known: AtomicU32,
+    /// Replay: how many copies were made.
+    pub copies_made: AtomicU32,
+    /// Replay: content hash of a file when it was mapped last, by its number.
+    pub file_contents: [[AtomicU64; 2]; MAX_SHARED_FILES],
+    /// Replay: the driver's descriptor plus 1 of the writable copy of a file, by the file's number.
+    pub shared_files: [AtomicU32; MAX_SHARED_FILES],
+    /// All processes.
+    pub processes: [Process; MAX_PROCESSES],
+
+    /// The open request.
+    pub request: RequestBox,
+    /// The ring's indices.
+    pub ring: RingControl,
+    /// Counters.
+    pub counters: Counters,
+    /// Filled when replay diverges.
+    pub divergence: DivergenceReport,
+}
+
+/// Bytes of the session head, padded to pages.
+pub const SESSION_LEN: usize = core::mem::size_of::<Session>();
+/// Offset of the window through which files are handed to the agent.
+pub const WINDOW_OFFSET: usize = crate::filters::FILTERS_OFFSET + crate::filters::FILTERS_LEN;
+/// Bytes of the window.
+pub const WINDOW_LEN: usize = 1 << 20;
+/// Bytes of the session with all slots, the filters and the window.
+pub const SESSION_TOTAL: usize = WINDOW_OFFSET + WINDOW_LEN;
+
+const _: () = assert!(SESSION_LEN % 4096 == 0);
+const _: () = assert!(SESSION_TOTAL < 0x1000_0000);
+
+impl Session {
+    /// Slot `i`, behind the head.
+    ///
+    /// # Panics
+    /// When `i` is not below [`MAX_SLOTS`].
+    pub fn slot(&self, i: usize) -> &Slot {
+        let at = Session::slot_address(self as *const Session as usize, i);
+        // SAFETY: a session's memory holds its slots behind its head; they are only atomics.
+        unsafe { &*(at as *const Slot) }
+    }
+
+    /// Address of slot `i`, given the address of the session.
+    ///
+    /// # Panics
+    /// When `i` is not below [`MAX_SLOTS`].
+    pub fn slot_address(session: usize, i: usize) -> usize {
+        assert!(i < MAX_SLOTS);
+        session + SESSION_LEN + i * core::mem::size_of::<Slot>()
+    }
+}

@@ -1,0 +1,28 @@
+//! The session's counters by name.
+
+use reprise_abi::session::Session;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// All counters, as `info --json` shows them.
+pub fn read(s: &Session) -> BTreeMap<String, u64> {
+    let c = &s.counters;
+    [
+        ("dispatched", &c.dispatched),
+        ("patched", &c.patched),
+        ("handoffs", &c.handoffs),
+        ("cuts", &c.cuts),
+        ("signals_at_gates", &c.signals_at_gates),
+        ("signals_in_code", &c.signals_in_code),
+        ("stolen", &c.stolen),
+        ("hashed", &c.hashed),
+        ("hashes", &c.hashes),
+        ("false_hits", &c.false_hits),
+        ("tracked", &c.tracked),
+        ("ring_full_ns", &c.ring_full_ns),
+        ("instructions", &c.instructions),
+    ]
+    .into_iter()
+    .map(|(n, v)| (n.to_string(), v.load(Relaxed)))
+    .collect()
+}

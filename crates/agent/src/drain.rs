@@ -1,0 +1,170 @@
+//! From the ring to the trace. The ring is the program's memory too, so nothing in it is believed: the index is kept privately, and
+//! every event is copied, then checked, then written.
+
+use crate::wake;
+use reprise_abi::event::{Event, ParseError};
+use reprise_abi::layout::RING_SIZE;
+use reprise_launch::SharedSession;
+use reprise_trace::{TraceError, Writer};
+use std::sync::atomic::Ordering::*;
+
+/// Bytes taken from the ring at a time.
+const CHUNK: usize = 1 << 20;
+/// Bytes written to the trace before the ring is looked at again.
+const PORTION: usize = 1 << 20;
+/// Most bytes between ring and trace. When they are so many, the ring fills, and the program waits.
+const MOST_GATHERED: usize = 64 << 20;
+/// Memory that is kept for the next burst.
+const KEPT_CAPACITY: usize = 8 << 20;
+
+/// The consumer's end of the ring.
+pub struct Drain {
+    tail: u64,
+    /// What was taken from the ring, ...
+    gathered: Vec<u8>,
+    /// ... and how much of it is written.
+    written: usize,
+    /// The next event is not here as a whole.
+    unfinished: bool,
+    damage: Option<&'static str>,
+}
+
+impl Drain {
+    /// At the beginning of a recording.
+    pub fn new() -> Drain {
+        Drain {
+            tail: 0,
+            gathered: Vec::new(),
+            written: 0,
+            unfinished: false,
+            damage: None,
+        }
+    }
+
+    /// Why the ring can't be read any more, if so.
+    pub fn damage(&self) -> Option<&'static str> {
+        self.damage
+    }
+
+    /// Takes and writes all that is there; the number of bytes. With `discard`, it is thrown away.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn all(
+        &mut self,
+        shared: &SharedSession,
+        writer: &mut Writer,
+        discard: bool,
+    ) -> Result<usize, TraceError> {
+        let mut moved = 0;
+        loop {
+            match self.some(shared, writer, discard)? {
+                0 => return Ok(moved),
+                n => moved += n,
+            }
+        }
+    }
+
+    /// Empties the ring, and writes a portion of what was gathered; the bytes that were moved. A program that reads much at once
+    /// needn't wait until that is compressed.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn some(
+        &mut self,
+        shared: &SharedSession,
+        writer: &mut Writer,
+        discard: bool,
+    ) -> Result<usize, TraceError> {
+        let taken = self.take(shared, discard);
+        Ok(taken + self.write(shared, writer)?)
+    }
+
+    fn take(&mut self, shared: &SharedSession, discard: bool) -> usize {
+        let ring = &shared.session().ring;
+        let mut moved = 0;
+        if discard {
+            self.gathered.clear();
+            self.written = 0;
+        }
+        // An event may be larger than what is usually gathered.
+        while self.damage.is_none()
+            && (self.unfinished || self.gathered.len() - self.written < MOST_GATHERED)
+        {
+            let head = ring.head.load(Acquire);
+            let there = head.wrapping_sub(self.tail);
+            if there == 0 {
+                break;
+            }
+            if there > RING_SIZE && !discard {
+                self.damage = Some("an impossible ring index");
+                shared.session().recording_lost.store(1, SeqCst);
+                break;
+            }
+            let n = (there as usize).min(CHUNK);
+            let from = shared.ring_bytes(self.tail, n);
+            if !discard {
+                let old = self.gathered.len();
+                self.gathered.reserve(n);
+                // SAFETY: `n` bytes of the double mapping; copied before they are looked at.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from, self.gathered.as_mut_ptr().add(old), n);
+                    self.gathered.set_len(old + n);
+                }
+            }
+            self.tail += n as u64;
+            ring.tail.store(self.tail, Release);
+            if ring.producer_asleep.load(SeqCst) != 0 {
+                wake(&ring.producer_asleep);
+            }
+            moved += n;
+        }
+        moved
+    }
+
+    /// Writes whole events, about a portion of them; their bytes.
+    fn write(&mut self, shared: &SharedSession, writer: &mut Writer) -> Result<usize, TraceError> {
+        let mut at = self.written;
+        self.unfinished = false;
+        let result = loop {
+            if at - self.written >= PORTION {
+                break Ok(());
+            }
+            match Event::parse(&self.gathered[at..]) {
+                Ok(e) => {
+                    let len = e.bytes().len();
+                    if let Err(e) = writer.push(&self.gathered[at..at + len]) {
+                        break Err(e);
+                    }
+                    at += len;
+                }
+                Err(ParseError::Short(_)) => {
+                    self.unfinished = at == self.written && at < self.gathered.len();
+                    break Ok(());
+                }
+                Err(ParseError::Bad(why)) => {
+                    self.damage = Some(why);
+                    shared.session().recording_lost.store(1, SeqCst);
+                    break Ok(());
+                }
+            }
+        };
+        let done = at - self.written;
+        self.written = at;
+        // What is left moves to the front when that is cheap.
+        if self.gathered.len() - at <= at {
+            self.gathered.drain(..at);
+            self.written = 0;
+            if self.gathered.capacity() > KEPT_CAPACITY && self.gathered.len() < CHUNK {
+                self.gathered.shrink_to(CHUNK);
+            }
+        }
+        result.map(|()| done)
+    }
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Drain::new()
+    }
+}

@@ -1,0 +1,92 @@
+//! Execs inside the session: the runtime is put into what a process becomes, before its first instruction.
+
+use crate::requests::done;
+use reprise_abi::session::request;
+use reprise_launch::exec::{watch, Exec};
+use reprise_launch::record::Stopped;
+use reprise_launch::{futex, RuntimeImage, SharedSession};
+use std::sync::atomic::Ordering::*;
+
+/// What is to be kept of a program that begins: its image, under this number.
+pub type Keep<'a> = dyn FnMut(&Stopped, &SharedSession, u64) -> Result<(), String> + 'a;
+
+/// Serves the open request for an exec, if there is one.
+pub fn serve(
+    shared: &mut SharedSession,
+    image: &RuntimeImage,
+    keep: &mut Keep,
+    warnings: &mut Vec<String>,
+) {
+    let q = &shared.session().request;
+    if q.kind.load(Acquire) != request::EXEC {
+        return;
+    }
+    let [tid, pid, slot] = [0, 1, 2].map(|i| q.args[i].load(Relaxed));
+    // Tracer and program on one processor: a stop costs twenty times less there.
+    let _here = Beside::process(pid as i32);
+    let watched = watch(pid as i32, tid as i32, slot as usize);
+    let status = match &watched {
+        Ok(_) => 0,
+        Err(e) => {
+            warnings.push(format!("process {pid} could not exec: {e}"));
+            libc::EPERM as u32
+        }
+    };
+    q.status.store(status, Relaxed);
+    done(shared);
+    let Ok(watched) = watched else { return };
+    match watched.follow(shared, image) {
+        Exec::Became(stopped) => {
+            let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
+            if let Err(why) = keep(&stopped, shared, n) {
+                warnings.push(format!(
+                    "the program that process {pid} became could not be kept: {why}"
+                ));
+            }
+            if let Err(e) = stopped.go(image) {
+                warnings.push(format!("process {pid} was lost at its exec: {e}"));
+                free_head(shared);
+            }
+        }
+        Exec::Failed => {}
+        Exec::Died => free_head(shared),
+        Exec::Lost(e) => {
+            warnings.push(format!(
+                "process {pid} was ended at its exec, which can't be recorded: {e}"
+            ));
+            free_head(shared);
+        }
+    }
+}
+
+/// The agent runs where a process does, until this is dropped.
+struct Beside(libc::cpu_set_t);
+
+impl Beside {
+    fn process(pid: i32) -> Option<Beside> {
+        // SAFETY: sets of ours.
+        unsafe {
+            let size = std::mem::size_of::<libc::cpu_set_t>();
+            let (mut mine, mut its) = (std::mem::zeroed(), std::mem::zeroed());
+            let known = libc::sched_getaffinity(0, size, &mut mine) == 0
+                && libc::sched_getaffinity(pid, size, &mut its) == 0;
+            (known && libc::sched_setaffinity(0, size, &its) == 0).then_some(Beside(mine))
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // SAFETY: the set from before.
+        unsafe {
+            libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &self.0);
+        }
+    }
+}
+
+/// A process died in its exec: the next one may use the session's head.
+fn free_head(shared: &SharedSession) {
+    let word = &shared.session().starting;
+    word.store(0, Release);
+    futex::wake(word, i32::MAX);
+}

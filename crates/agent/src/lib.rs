@@ -1,0 +1,268 @@
+//! The agent: its own process beside the program, so that the program's death, of any kind, loses nothing that was in the ring.
+//!
+//! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`]), puts the runtime into what
+//! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
+//! the baton too long ([`slices`]), and closes the trace when the last process is gone ([`Agent::run`]).
+
+pub mod counters;
+pub mod drain;
+pub mod exec;
+pub mod image;
+pub mod processes;
+pub mod requests;
+pub mod slices;
+
+use drain::Drain;
+use processes::Processes;
+use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
+use reprise_abi::session::Session;
+use reprise_launch::record::Stopped;
+use reprise_launch::{futex, RuntimeImage, SharedSession};
+use reprise_trace::{Store, Summary, TraceError, Writer};
+use slices::Slices;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// A frame is closed when its first event is this old, so that a crash of everything costs no more.
+const FRAME_AGE: Duration = Duration::from_millis(200);
+/// Sleep while threads wait for the baton.
+const SHORT_SLEEP: Duration = Duration::from_millis(2);
+/// Sleep when nothing depends on the agent; the runtime wakes it when the ring fills.
+const LONG_SLEEP: Duration = Duration::from_millis(20);
+
+/// What to do when the disk or the trace's limit is full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnFull {
+    /// End the program.
+    Stop,
+    /// Let it go on without a recording.
+    Continue,
+}
+
+/// What an agent works with.
+pub struct Agent {
+    /// The session.
+    pub shared: SharedSession,
+    /// The trace's stream.
+    pub writer: Writer,
+    /// The content store.
+    pub store: Store,
+    /// The trace.
+    pub dir: PathBuf,
+    /// What to do when the trace is full.
+    pub on_full: OnFull,
+    /// What is put into programs.
+    pub image: RuntimeImage,
+    /// The launcher's process id.
+    pub launcher: i32,
+    /// Warnings known before the start.
+    pub warnings: Vec<String>,
+}
+
+impl Agent {
+    /// Works until the program is gone, then closes the trace.
+    ///
+    /// # Errors
+    /// When the trace can't be written at all.
+    pub fn run(mut self) -> Result<(), TraceError> {
+        let begun = Instant::now();
+        let mut handed = Vec::new();
+        let mut drain = Drain::new();
+        let mut slices = Slices::new();
+        let mut processes = Processes::new(self.launcher);
+        let mut full: Option<String> = None;
+        let mut frame_begun = Instant::now();
+        let (status, reason) = loop {
+            // Asked before draining: what the program wrote before its end is in the ring by then.
+            processes.look_again(&self.shared);
+            let end = self.ended(&processes);
+            let drained = match end {
+                Some(_) => drain.all(&self.shared, &mut self.writer, full.is_some()),
+                None => drain.some(&self.shared, &mut self.writer, full.is_some()),
+            };
+            let moved = match drained {
+                Ok(n) => n,
+                Err(e) if full.is_none() => {
+                    full = Some(e.to_string());
+                    self.give_up();
+                    0
+                }
+                Err(_) => 0,
+            };
+            requests::answer(
+                &self.shared,
+                &self.store,
+                &self.dir,
+                &mut handed,
+                &mut self.warnings,
+            );
+            let (store, dir) = (&self.store, &self.dir);
+            let mut keep = |stopped: &Stopped, shared: &SharedSession, n: u64| {
+                image::write(stopped, shared, store, dir, n)
+            };
+            exec::serve(&mut self.shared, &self.image, &mut keep, &mut self.warnings);
+            if full.is_some() && self.on_full == OnFull::Stop {
+                processes.end_all(&self.shared);
+            }
+            slices.look(&self.shared);
+            if let Some(end) = end {
+                break end;
+            }
+            if self.writer.gathered() == 0 {
+                frame_begun = Instant::now();
+            } else if frame_begun.elapsed() > FRAME_AGE {
+                if let Err(e) = self.writer.flush_frame() {
+                    full.get_or_insert(e.to_string());
+                    self.give_up();
+                }
+                frame_begun = Instant::now();
+            }
+            if moved == 0 {
+                self.sleep();
+            }
+        };
+        if let Some(why) = &full {
+            self.warnings
+                .push(format!("the recording ends early: {why}"));
+        }
+        if let Some(why) = drain.damage() {
+            self.warnings.push(format!(
+                "the recording ends early: the program damaged the session's memory ({why})"
+            ));
+        }
+        let reason = if full.is_some() {
+            EndReason::Stopped
+        } else {
+            reason
+        };
+        if full.is_none() && drain.damage().is_none() {
+            for (pid, status) in processes::lost(&self.shared) {
+                let h = EventHeader {
+                    len: HEADER_LEN as u32 + 8,
+                    kind: Kind::ProcessEnd as u8,
+                    nargs: 1,
+                    slot: NO_SLOT,
+                    detail: ProcessEnd::Found as u32,
+                    value: status,
+                    ..Default::default()
+                };
+                let mut bytes = h.to_bytes().to_vec();
+                bytes.extend_from_slice(&u64::from(pid).to_le_bytes());
+                self.writer.push(&bytes)?;
+            }
+            let h = EventHeader {
+                len: HEADER_LEN as u32,
+                kind: Kind::End as u8,
+                detail: reason as u32,
+                value: status as i64,
+                ..Default::default()
+            };
+            if reason == EndReason::Ended {
+                self.writer.push(&h.to_bytes())?;
+            }
+        }
+        let stats = self.writer.finish()?;
+        let session = self.shared.session();
+        let mut summary = Summary::of_stream(&stats);
+        summary.duration_ns = begun.elapsed().as_nanos() as u64;
+        summary.wait_status = (reason != EndReason::Unknown).then_some(status);
+        summary.end_reason = match reason {
+            EndReason::Ended => "the program ended".into(),
+            EndReason::Stopped => full.unwrap_or_else(|| "stopped".into()),
+            EndReason::Unknown => "the launcher was gone before the program ended".into(),
+        };
+        summary.counters = counters::read(session);
+        let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
+        self.warnings.extend(notes.map(String::from));
+        summary.warnings = self.warnings;
+        summary.write(&self.dir)
+    }
+
+    /// The program's wait status, when it and all that came of it are gone.
+    fn ended(&self, processes: &Processes) -> Option<(i32, EndReason)> {
+        let s = self.shared.session();
+        if processes.any(&self.shared) {
+            return None;
+        }
+        match s.wait_status.load(Acquire) {
+            0 => {}
+            n => return Some(((n - 1) as i32, EndReason::Ended)),
+        }
+        // SAFETY: plain calls.
+        let orphan = unsafe { libc::getppid() } != self.launcher;
+        if orphan && !alive(s) {
+            return Some((0, EndReason::Unknown));
+        }
+        None
+    }
+
+    /// The trace is full: the program goes on unrecorded, or ends.
+    fn give_up(&self) {
+        let s = self.shared.session();
+        s.recording_lost.store(1, SeqCst);
+        if self.on_full == OnFull::Stop {
+            s.stop_program.store(1, SeqCst);
+        }
+        wake(&s.ring.producer_asleep);
+    }
+
+    fn sleep(&self) {
+        let s = self.shared.session();
+        let busy = s.live_threads.load(Relaxed) > 1;
+        // The program has ended, and what came of it has not yet.
+        let lingers = s.wait_status.load(SeqCst) != 0;
+        let busy = busy || lingers;
+        let time = if busy { SHORT_SLEEP } else { LONG_SLEEP };
+        doze(s, time);
+    }
+}
+
+/// Serves a session of which nothing is recorded (`--engine none`): execs go through somebody outside there, too. Returns when the
+/// last process has ended.
+pub fn attend(mut shared: SharedSession, image: &RuntimeImage) -> Vec<String> {
+    let mut warnings = Vec::new();
+    // SAFETY: plain call.
+    let mut processes = Processes::new(unsafe { libc::getppid() });
+    loop {
+        processes.look(&shared);
+        exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);
+        let s = shared.session();
+        if s.wait_status.load(Acquire) != 0 && !processes.any(&shared) {
+            return warnings;
+        }
+        doze(s, SHORT_SLEEP);
+    }
+}
+
+/// Sleeps until somebody wakes the agent, or for this long.
+fn doze(s: &Session, time: Duration) {
+    s.agent_asleep.store(1, SeqCst);
+    let nothing =
+        s.ring.head.load(SeqCst) == s.ring.tail.load(Relaxed) && s.request.kind.load(SeqCst) == 0;
+    if nothing {
+        futex::wait(&s.agent_asleep, 1, time);
+    }
+    s.agent_asleep.store(0, SeqCst);
+}
+
+/// Is the program still there (zombies don't count)?
+fn alive(s: &Session) -> bool {
+    let pid = s.program_pid.load(Relaxed);
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => !matches!(
+            stat.rsplit(')')
+                .next()
+                .and_then(|r| r.trim().chars().next()),
+            Some('Z' | 'X')
+        ),
+        Err(_) => false,
+    }
+}
+
+/// Wakes whoever sleeps on a word that is 1 while somebody does.
+pub(crate) fn wake(word: &std::sync::atomic::AtomicU32) {
+    if word.swap(0, SeqCst) != 0 {
+        futex::wake(word, 1);
+    }
+}

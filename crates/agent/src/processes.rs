@@ -1,0 +1,198 @@
+//! The processes of the session, seen from outside: who is dead, whatever the cause, gets out of the way of the others.
+
+use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
+use reprise_abi::session::{process_state, Session, MAX_PROCESSES};
+use reprise_launch::{futex, SharedSession};
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// The processes that were seen alive.
+pub struct Processes {
+    /// By number: the kernel's id, and a descriptor that tells of its death.
+    known: HashMap<usize, (u32, OwnedFd)>,
+    looked: Option<Instant>,
+    launcher: i32,
+}
+
+/// Between two looks while there is other work.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+impl Processes {
+    /// None seen yet. The calling process's parent is the launcher.
+    pub fn new(launcher: i32) -> Processes {
+        Processes {
+            known: HashMap::new(),
+            looked: None,
+            launcher,
+        }
+    }
+
+    /// Looks, unless that was a moment ago and nothing hurries.
+    pub fn look_again(&mut self, shared: &SharedSession) {
+        let hurry = shared.session().wait_status.load(Relaxed) != 0;
+        if hurry || self.looked.is_none_or(|t| t.elapsed() > LOOK_EVERY) {
+            self.look(shared);
+            self.looked = Some(Instant::now());
+        }
+    }
+
+    /// Looks once: buries the dead.
+    pub fn look(&mut self, shared: &SharedSession) {
+        let s = shared.session();
+        // SAFETY: plain call.
+        let orphaned = unsafe { libc::getppid() } != self.launcher;
+        for n in 0..MAX_PROCESSES {
+            let p = &s.processes[n];
+            let state = p.state.load(Acquire);
+            let pid = p.kernel_pid.load(Acquire);
+            if pid == 0 || !matches!(state, process_state::LIVE | process_state::ENDING) {
+                self.known.remove(&n);
+                continue;
+            }
+            let seen = self.known.get(&n).is_some_and(|(known, _)| *known == pid);
+            if !seen {
+                if let Some(fd) = open(pid) {
+                    self.known.insert(n, (pid, fd));
+                }
+            }
+            let fd = self.known.get(&n).filter(|(known, _)| *known == pid);
+            if fd.is_some_and(|(_, fd)| !is_dead(fd)) {
+                continue;
+            }
+            let mut status = wait_status(pid);
+            if pid == s.program_pid.load(Relaxed) {
+                // The launcher, its parent, may have reaped it already, and says so in a moment.
+                status = match s.wait_status.load(Acquire) {
+                    0 if status.is_none() && !orphaned => continue,
+                    0 => status,
+                    told => Some((told - 1) as i32),
+                };
+            }
+            self.known.remove(&n);
+            bury(s, n, status);
+        }
+    }
+
+    /// Is any process left?
+    pub fn any(&self, shared: &SharedSession) -> bool {
+        shared.session().processes.iter().any(|p| {
+            matches!(
+                p.state.load(Acquire),
+                process_state::LIVE | process_state::ENDING
+            )
+        })
+    }
+
+    /// Ends them all: the recording is over, and they were to end with it.
+    pub fn end_all(&self, shared: &SharedSession) {
+        for p in &shared.session().processes {
+            let pid = p.kernel_pid.load(Relaxed) as i32;
+            if p.state.load(Relaxed) == process_state::LIVE && pid > 0 {
+                // SAFETY: plain call.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+    }
+}
+
+fn open(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: a new descriptor, owned from here on.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn is_dead(fd: &OwnedFd) -> bool {
+    let mut p = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor of ours.
+    unsafe { libc::poll(&mut p, 1, 0) > 0 }
+}
+
+/// Wait status of a process that is dead and not reaped yet (proc_pid_stat(5), field 52).
+fn wait_status(pid: u32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_whitespace().nth(52 - 3)?.parse().ok()
+}
+
+/// The agent holds the scheduler's lock.
+pub(crate) struct Locked<'a>(&'a Session);
+
+/// Takes the scheduler's lock; `None` when it can't be had for long.
+pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
+    const TRIES: usize = 200;
+    let l = &s.schedule_lock;
+    // SAFETY: plain call.
+    let me = unsafe { libc::gettid() } as u32 | WAITERS;
+    for _ in 0..TRIES {
+        let v = l.load(Relaxed);
+        if v == 0 || v & OWNER_DIED != 0 {
+            if l.compare_exchange(v, me, Acquire, Relaxed).is_ok() {
+                if v & OWNER_DIED != 0 {
+                    Lists(s).repair();
+                }
+                return Some(Locked(s));
+            }
+            continue;
+        }
+        if v & WAITERS == 0
+            && l.compare_exchange(v, v | WAITERS, Relaxed, Relaxed)
+                .is_err()
+        {
+            continue;
+        }
+        futex::wait(l, v | WAITERS, Duration::from_millis(1));
+    }
+    None
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.schedule_lock.store(0, Release);
+        futex::wake(&self.0.schedule_lock, 1);
+    }
+}
+
+/// Wakes the holder of the baton, whoever that is.
+pub(crate) fn wake_holder(s: &Session) {
+    let holder = s.baton.load(Relaxed);
+    if let Some(i) = holder
+        .checked_sub(1)
+        .filter(|i| (*i as usize) < reprise_abi::layout::MAX_SLOTS)
+    {
+        futex::wake(&s.slot(i as usize).go, 1);
+    }
+}
+
+fn bury(s: &Session, n: usize, status: Option<i32>) {
+    let Some(l) = lock(s) else { return };
+    let held = Lists(s).bury(n as u32, status);
+    if held {
+        Lists(s).hand_on(0);
+    }
+    drop(l);
+    // Also when the dead one was killed between giving the baton and waking whom it gave it to.
+    wake_holder(s);
+}
+
+/// The processes that were found dead and that nobody was left to log: id and wait status, -1 when not known.
+pub fn lost(shared: &SharedSession) -> Vec<(u32, i64)> {
+    let lost = |p: &&reprise_abi::session::Process| p.state.load(Acquire) == process_state::LOST;
+    shared
+        .session()
+        .processes
+        .iter()
+        .filter(lost)
+        .map(|p| {
+            let status = i64::from(p.status.load(Relaxed)) - 1;
+            (p.visible_pid.load(Relaxed), status)
+        })
+        .collect()
+}

@@ -1,0 +1,127 @@
+//! Requests of the runtime that are answered before the program goes on.
+
+use reprise_abi::session::{file_identity, request, WINDOW_LEN, WINDOW_OFFSET};
+use reprise_launch::{futex, SharedSession};
+use reprise_trace::Store;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::*;
+
+/// Largest file that is handed over in parts, in bytes.
+const MAX_HANDED: usize = 1 << 30;
+
+/// Takes a part of a file out of the window; after the last one the file is kept.
+fn take_part(
+    shared: &SharedSession,
+    store: &Store,
+    dir: &Path,
+    handed: &mut Vec<u8>,
+    warnings: &mut Vec<String>,
+) {
+    let q = &shared.session().request;
+    let len = (q.args[0].load(Relaxed) as usize).min(WINDOW_LEN);
+    if q.args[1].load(Relaxed) == 0 {
+        handed.clear();
+    }
+    q.status.store(0, Relaxed);
+    if len > 0 {
+        if handed.len() + len > MAX_HANDED {
+            warnings.push(format!(
+                "a mapped file could not be kept: more than {MAX_HANDED} bytes, and the agent may not open it"
+            ));
+            q.status.store(libc::EFBIG as u32, Relaxed);
+        } else {
+            let at = handed.len();
+            handed.resize(at + len, 0);
+            let window = std::ptr::from_ref(shared.session()).cast::<u8>();
+            // SAFETY: the window is part of the session's mapping; the program waits for the answer.
+            unsafe {
+                let from = window.add(WINDOW_OFFSET);
+                std::ptr::copy_nonoverlapping(from, handed[at..].as_mut_ptr(), len);
+            }
+        }
+    } else {
+        match store.keep_bytes_into(handed, dir) {
+            Ok(k) => {
+                let [a, b] = k.hash.to_words();
+                for (to, word) in q.answer.iter().zip([a, b, k.len]) {
+                    to.store(word, Relaxed);
+                }
+                q.answer[3].store(q.args[2].load(Relaxed), Relaxed);
+            }
+            Err(why) => {
+                warnings.push(format!("a mapped file could not be kept: {why}"));
+                q.status.store(libc::EIO as u32, Relaxed);
+            }
+        }
+        *handed = Vec::new();
+    }
+    done(shared);
+}
+
+/// Answers the open request for a file, if there is one. `handed`: what came of a file in parts.
+pub fn answer(
+    shared: &SharedSession,
+    store: &Store,
+    dir: &Path,
+    handed: &mut Vec<u8>,
+    warnings: &mut Vec<String>,
+) {
+    let q = &shared.session().request;
+    match q.kind.load(Acquire) {
+        request::HAND_FILE => return take_part(shared, store, dir, handed, warnings),
+        request::KEEP_FILE => {}
+        _ => return,
+    }
+    let (fd, pid) = (q.args[0].load(Relaxed) as i32, q.args[1].load(Relaxed));
+    let path = format!("/proc/{pid}/fd/{fd}");
+    let file = File::open(&path);
+    if file.as_ref().err().map(std::io::Error::kind) == Some(std::io::ErrorKind::PermissionDenied) {
+        // The program hands it over.
+        q.status.store(libc::EACCES as u32, Relaxed);
+        return done(shared);
+    }
+    let kept = file.map_err(|e| e.to_string()).and_then(|f| {
+        let name = std::fs::read_link(&path).unwrap_or_default();
+        let changing = q.args[2].load(Relaxed) != 0;
+        let kept = if changing {
+            store.keep_changing_into(&f, &name, dir)
+        } else {
+            store.keep_into(&f, &name, dir)
+        };
+        let kept = kept.map_err(|e| e.to_string())?;
+        // Which file it is, whatever its content: two mappings of one file are the same memory.
+        let meta = f.metadata().map_err(|e| e.to_string())?;
+        q.answer[3].store(file_identity(meta.dev(), meta.ino()), Relaxed);
+        Ok(kept)
+    });
+    match kept {
+        Ok(k) => {
+            let [a, b] = k.hash.to_words();
+            q.answer[0].store(a, Relaxed);
+            q.answer[1].store(b, Relaxed);
+            q.answer[2].store(k.len, Relaxed);
+            q.status.store(0, Relaxed);
+        }
+        Err(why) => {
+            let name = std::fs::read_link(&path).unwrap_or_default();
+            warnings.push(format!(
+                "a mapped file could not be kept: {}: {why}",
+                name.display()
+            ));
+            q.status.store(libc::EIO as u32, Relaxed);
+            for a in &q.answer {
+                a.store(0, Relaxed);
+            }
+        }
+    }
+    done(shared);
+}
+
+/// The open request is answered.
+pub(crate) fn done(shared: &SharedSession) {
+    let q = &shared.session().request;
+    q.kind.store(request::NONE, Release);
+    futex::wake(&q.kind, 1);
+}

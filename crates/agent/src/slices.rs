@@ -1,0 +1,188 @@
+//! Fair slices: the agent sees from outside who keeps the baton while others wait.
+//!
+//! It first asks (hand on at the next gate), then takes the baton from a thread inside one system call, then interrupts
+//! a thread that reaches no gate (DESIGN 3 and 5). `order` has no baton; there all of this does nothing.
+
+use crate::processes::{lock, wake_holder};
+use reprise_abi::schedule::Lists;
+use reprise_abi::session::{slot_state, Session, Slot, BATON_FREE, FLAG_CHAOS};
+use reprise_launch::SharedSession;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// A slice: others wait no longer than this for a holder that passes gates.
+const SLICE: Duration = Duration::from_millis(8);
+/// A holder inside one call loses the baton after this.
+const IN_CALL: Duration = Duration::from_millis(5);
+/// A holder that reaches no gate is cut after this; cuts cost more than hand-offs at gates.
+const CUT: Duration = Duration::from_millis(40);
+/// The same for a holder that did nothing but wait when it was cut last, and for one for which a signal waits.
+const CUT_SOON: Duration = Duration::from_millis(4);
+/// A cut may cost this part of the slices before it, ...
+const CUT_COST: u32 = 20;
+/// ... unless that makes others wait for longer than this.
+const CUT_LATEST: Duration = Duration::from_millis(160);
+/// A thread that was asked for a cut and waits for a breakpoint is told every so often that time passes.
+const CUT_AGAIN: Duration = Duration::from_millis(1);
+/// Who has got the baton and not begun to run by then is looked at: it may be stopped.
+const UNCLAIMED: Duration = Duration::from_millis(5);
+/// The signal that asks for a cut.
+const SIGCUT: i32 = 16;
+
+/// What the agent last saw of the baton.
+pub struct Slices {
+    generation: u64,
+    since: Instant,
+    last_cut: Instant,
+    call_seen: Option<(u64, Instant)>,
+    /// Chaos mode: state of the generator, and how long the slice may last.
+    chaos: u64,
+    whim: Duration,
+}
+
+impl Slices {
+    /// Nothing seen yet.
+    pub fn new() -> Slices {
+        let now = Instant::now();
+        Slices {
+            generation: 0,
+            since: now,
+            last_cut: now,
+            call_seen: None,
+            chaos: 0,
+            whim: CUT,
+        }
+    }
+
+    /// Looks once.
+    pub fn look(&mut self, shared: &SharedSession) {
+        let s = shared.session();
+        let holder = s.baton.load(Acquire);
+        let generation = s.baton_generation.load(Acquire);
+        if holder == BATON_FREE || generation != self.generation {
+            self.generation = generation;
+            self.since = Instant::now();
+            self.call_seen = None;
+            self.whim = self.random_slice(s);
+            return;
+        }
+        let Some(slot) = (holder as usize)
+            .checked_sub(1)
+            .filter(|i| *i < reprise_abi::layout::MAX_SLOTS)
+        else {
+            return;
+        };
+        let slot = shared.slot(slot);
+        let signal = slot.signal_pending.load(Relaxed) != 0;
+        if s.ready_count.load(Relaxed) == 0 && !signal {
+            self.since = Instant::now();
+            return;
+        }
+        if slot.go.load(Acquire) == 1 && self.since.elapsed() > UNCLAIMED && is_stopped(slot) {
+            return pass_over(s, holder, slot);
+        }
+        if slot.state.load(Acquire) == slot_state::IN_CALL {
+            let seen = self.call_seen.get_or_insert((generation, Instant::now()));
+            if seen.0 == generation && seen.1.elapsed() > IN_CALL {
+                take(s, holder, slot);
+                self.call_seen = None;
+            }
+            return;
+        }
+        self.call_seen = None;
+        if self.since.elapsed() > SLICE {
+            s.slice_over.store(1, Relaxed);
+        }
+        let after = self.patience(s, slot, signal);
+        let waiting = slot.cut_waiting.load(Relaxed) != 0 && self.last_cut.elapsed() > CUT_AGAIN;
+        if waiting || (self.since.elapsed() > after && self.last_cut.elapsed() > after) {
+            self.last_cut = Instant::now();
+            slot.cut_generation.store(generation, Relaxed);
+            let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
+            // SAFETY: a signal to the program's own thread; its runtime handles it.
+            unsafe {
+                libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT);
+            }
+        }
+    }
+
+    /// How long a holder that reaches no gate keeps the baton.
+    fn patience(&self, s: &Session, slot: &Slot, signal: bool) -> Duration {
+        let cost = Duration::from_nanos(s.counters.last_cut_ns.load(Relaxed)).min(CUT_LATEST);
+        let affordable = (cost * CUT_COST).min(CUT_LATEST.max(cost * 2));
+        let soon = signal || slot.cut_spins.load(Relaxed) != 0;
+        let least = if soon { CUT_SOON } else { CUT };
+        affordable.max(least.min(self.whim))
+    }
+
+    /// Chaos mode: slices of random length.
+    fn random_slice(&mut self, s: &Session) -> Duration {
+        if s.flags & FLAG_CHAOS == 0 {
+            return CUT;
+        }
+        if self.chaos == 0 {
+            self.chaos = s.chaos_seed | 1;
+        }
+        // xorshift64
+        self.chaos ^= self.chaos << 13;
+        self.chaos ^= self.chaos >> 7;
+        self.chaos ^= self.chaos << 17;
+        // Short ones are as likely as long ones.
+        CUT / (1 << ((self.chaos >> 32) % 6))
+    }
+}
+
+impl Default for Slices {
+    fn default() -> Self {
+        Slices::new()
+    }
+}
+
+/// Is the slot's thread stopped, as by SIGSTOP (proc_pid_stat(5))?
+fn is_stopped(slot: &Slot) -> bool {
+    let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
+    stat.is_ok_and(|s| {
+        s.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
+}
+
+/// A stopped thread has got the baton, and knows nothing of it yet: it queues again, and the next one gets it.
+fn pass_over(s: &Session, holder: u32, slot: &Slot) {
+    let Some(l) = lock(s) else { return };
+    // Whoever takes the 1 away decides: the thread, which then runs, or the agent.
+    let unclaimed =
+        s.baton.load(Relaxed) == holder && slot.go.compare_exchange(1, 0, AcqRel, Relaxed).is_ok();
+    if unclaimed {
+        Lists(s).push_ready(holder - 1);
+        Lists(s).hand_on(0);
+    }
+    drop(l);
+    if unclaimed {
+        wake_holder(s);
+    }
+}
+
+/// Takes the baton from a holder inside a call and gives it to the first that waits. The new holder logs it.
+fn take(s: &Session, holder: u32, slot: &Slot) {
+    // Without the lock: a program that was killed inside; there is nobody left to give the baton to.
+    let Some(l) = lock(s) else { return };
+    let takes = s.baton.load(Relaxed) == holder
+        && s.ready_count.load(Relaxed) != 0
+        && s.stolen_from.load(Relaxed) == 0
+        && slot
+            .state
+            .compare_exchange(slot_state::IN_CALL, slot_state::BLOCKED, AcqRel, Relaxed)
+            .is_ok();
+    if takes {
+        s.stolen_from.store(holder, Relaxed);
+        Lists(s).hand_on(0);
+        s.counters.handoffs.fetch_sub(1, Relaxed);
+        s.counters.stolen.fetch_add(1, Relaxed);
+    }
+    drop(l);
+    if takes {
+        wake_holder(s);
+    }
+}

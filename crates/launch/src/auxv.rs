@@ -1,0 +1,146 @@
+//! The auxiliary vector: what the kernel tells a program of the machine, without what it must not use. The copy that
+//! /proc/self/auxv shows is changed together with the one on the stack (getauxval(3), proc_pid_auxv(5)).
+
+use crate::error::{LaunchError, Result};
+use crate::tracee::Tracee;
+use libc::user_regs_struct;
+
+const AT_NULL: u64 = 0;
+const AT_IGNORE: u64 = 1;
+const AT_HWCAP2: u64 = 26;
+/// Size and alignment of the area for restartable sequences, which the program can't have.
+const AT_RSEQ: [u64; 2] = [27, 28];
+const AT_SYSINFO_EHDR: u64 = 33;
+/// The program may use FSGSBASE: it may not, %gs belongs to the runtime.
+const HWCAP2_FSGSBASE: u64 = 2;
+
+/// Most entries of an auxiliary vector.
+const MAX_ENTRIES: usize = 64;
+
+/// Takes out of the auxiliary vector what the program must not use: a vDSO that isn't at `ours`, FSGSBASE, rseq. `scratch` is
+/// writable memory of the tracee that nobody uses yet; it is zero again afterwards.
+///
+/// # Errors
+/// When the program's memory can't be read or written, or the vector makes no sense.
+pub(crate) fn hide(
+    tracee: &Tracee,
+    entry: &user_regs_struct,
+    ours: Option<u64>,
+    scratch: u64,
+) -> Result<()> {
+    let start = find(tracee, entry.rsp)?;
+    let mut entries = read(tracee, start)?;
+    for e in &mut entries {
+        mask(e, ours);
+    }
+    let bytes: Vec<u8> = entries
+        .iter()
+        .flatten()
+        .flat_map(|w| w.to_le_bytes())
+        .collect();
+    tracee.write(start, &bytes)?;
+    tell_kernel(tracee, entry, start, bytes.len() as u64, scratch)
+}
+
+fn mask(entry: &mut [u64; 2], ours: Option<u64>) {
+    match entry[0] {
+        AT_SYSINFO_EHDR if Some(entry[1]) != ours => entry[0] = AT_IGNORE,
+        k if AT_RSEQ.contains(&k) => entry[0] = AT_IGNORE,
+        AT_HWCAP2 => entry[1] &= !HWCAP2_FSGSBASE,
+        _ => {}
+    }
+}
+
+fn word(tracee: &Tracee, at: u64) -> Result<u64> {
+    let mut b = [0; 8];
+    tracee.read(at, &mut b)?;
+    Ok(u64::from_le_bytes(b))
+}
+
+/// Where it begins: behind the arguments and the environment, each closed by a zero word.
+fn find(tracee: &Tracee, sp: u64) -> Result<u64> {
+    let argc = word(tracee, sp)?;
+    let mut at = sp + 8 * (argc + 2);
+    while word(tracee, at)? != 0 {
+        at += 8;
+    }
+    Ok(at + 8)
+}
+
+/// Its entries, the last one included.
+fn read(tracee: &Tracee, start: u64) -> Result<Vec<[u64; 2]>> {
+    let mut entries = Vec::new();
+    while entries.len() < MAX_ENTRIES {
+        let at = start + 16 * entries.len() as u64;
+        entries.push([word(tracee, at)?, word(tracee, at + 8)?]);
+        if entries.last().is_some_and(|e| e[0] == AT_NULL) {
+            return Ok(entries);
+        }
+    }
+    Err(LaunchError::Unsupported(format!(
+        "an auxiliary vector of more than {MAX_ENTRIES} entries"
+    )))
+}
+
+/// Makes the kernel's own copy the same, by PR_SET_MM_MAP, which needs no privilege. A kernel without it (it comes with
+/// CONFIG_CHECKPOINT_RESTORE) keeps the old copy: only /proc/self/auxv shows that.
+fn tell_kernel(
+    tracee: &Tracee,
+    entry: &user_regs_struct,
+    at: u64,
+    len: u64,
+    scratch: u64,
+) -> Result<()> {
+    const PR_SET_MM_MAP: u64 = 14;
+    /// Fields of /proc/PID/stat, in the order of `struct prctl_mm_map`: code, data, start_brk; stack; arguments, environment.
+    const FIELDS: [usize; 10] = [26, 27, 45, 46, 47, 28, 48, 49, 50, 51];
+    /// Place of `brk` in the structure, which no field shows.
+    const BRK: usize = 5;
+    let path = format!("/proc/{}/stat", tracee.pid);
+    let stat = std::fs::read_to_string(&path).map_err(|source| LaunchError::Os {
+        what: format!("read {path}"),
+        source,
+    })?;
+    // Numbered from 1; the second is a name in parentheses that may hold anything.
+    let fields: Vec<&str> = stat
+        .rsplit_once(") ")
+        .map_or(vec![], |(_, rest)| rest.split_whitespace().collect());
+    let field = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+    let Some(mut map) = FIELDS
+        .iter()
+        .map(|n| field(*n))
+        .collect::<Option<Vec<u64>>>()
+    else {
+        return Ok(());
+    };
+    map.insert(BRK, tracee.syscall(entry, libc::SYS_brk, [0; 6])? as u64);
+    // The vector, its length, and no other program file (-1).
+    map.extend([at, len | 0xffff_ffff << 32]);
+    let bytes: Vec<u8> = map.iter().flat_map(|w| w.to_le_bytes()).collect();
+    tracee.write(scratch, &bytes)?;
+    let size = bytes.len() as u64;
+    tracee.syscall(
+        entry,
+        libc::SYS_prctl,
+        [libc::PR_SET_MM as u64, PR_SET_MM_MAP, scratch, size, 0, 0],
+    )?;
+    tracee.write(scratch, &vec![0; bytes.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_not_be_used_is_masked() {
+        let masked = |mut e: [u64; 2]| {
+            mask(&mut e, Some(0x7000));
+            e
+        };
+        assert_eq!(masked([AT_SYSINFO_EHDR, 0x7000]), [AT_SYSINFO_EHDR, 0x7000]);
+        assert_eq!(masked([AT_SYSINFO_EHDR, 0x8000]), [AT_IGNORE, 0x8000]);
+        assert_eq!(masked([AT_HWCAP2, 3]), [AT_HWCAP2, 1]);
+        assert_eq!(masked([27, 28]), [AT_IGNORE, 28]);
+        assert_eq!(masked([25, 27]), [25, 27]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Execs inside a session: a thread is watched for the moment of its execve(2), and the runtime is put into what the process
+//! becomes (FACTS, "Exec inside the tree").
+
+use crate::error::{LaunchError, Result};
+use crate::hand;
+use crate::record::{Origin, Stopped};
+use crate::runtime::RuntimeImage;
+use crate::shared::SharedSession;
+use crate::tracee;
+use libc::pid_t;
+use std::os::fd::RawFd;
+
+/// How an exec inside the session went.
+pub enum Exec {
+    /// The process is another program, stopped before its first instruction, with the runtime in it.
+    Became(Box<Stopped>),
+    /// The call failed; the program goes on.
+    Failed,
+    /// The process died meanwhile.
+    Died,
+    /// It became something into which the runtime can't be put, and was ended.
+    Lost(LaunchError),
+}
+
+/// A thread of the session that is about to exec, watched.
+pub struct Watched {
+    pid: pid_t,
+    tid: pid_t,
+    slot: usize,
+}
+
+/// How a thread is watched.
+const WATCHED: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
+/// Filters wait until the tracer detaches; for administrators only (ptrace(2)).
+const PTRACE_O_SUSPEND_SECCOMP: i32 = 1 << 21;
+
+/// Begins to watch thread `tid` of process `pid`, whose slot is `slot`.
+///
+/// # Errors
+/// When ptrace is refused.
+pub fn watch(pid: pid_t, tid: pid_t, slot: usize) -> Result<Watched> {
+    let options = WATCHED;
+    tracee::seize(tid, options)?;
+    Ok(Watched { pid, tid, slot })
+}
+
+impl Watched {
+    /// Follows the thread through its execve(2).
+    pub fn follow(self, shared: &mut SharedSession, image: &RuntimeImage) -> Exec {
+        match self.to_exec() {
+            Ok(true) => {}
+            Ok(false) => return Exec::Failed,
+            Err(LaunchError::Died(_)) => return Exec::Died,
+            Err(e) => return Exec::Lost(e),
+        }
+        match self.put_runtime_in(shared, image) {
+            Ok(s) => Exec::Became(Box::new(s)),
+            Err(LaunchError::Died(_)) => Exec::Died,
+            Err(e) => {
+                // SAFETY: our own tracee.
+                unsafe { libc::kill(self.pid, libc::SIGKILL) };
+                // Its parent hears of its death only after its tracer.
+                while tracee::wait(self.pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
+                Exec::Lost(e)
+            }
+        }
+    }
+
+    /// Runs to the exec event (true), or to the runtime's trap after a call that failed (false: it is let go).
+    fn to_exec(&self) -> Result<bool> {
+        loop {
+            let (who, status) = tracee::wait_any(&[self.pid, self.tid])?;
+            if !libc::WIFSTOPPED(status) {
+                // A thread that isn't the first one vanishes when its exec succeeds.
+                if who == self.pid {
+                    return Err(LaunchError::Died(status));
+                }
+                continue;
+            }
+            let event = status >> 16;
+            if event == libc::PTRACE_EVENT_EXEC {
+                tracee::resume(self.pid, libc::PTRACE_SYSCALL, 0)?;
+                let status = tracee::wait(self.pid)?;
+                if !libc::WIFSTOPPED(status) {
+                    return Err(LaunchError::Died(status));
+                }
+                return Ok(true);
+            }
+            let signal = libc::WSTOPSIG(status);
+            if event == 0 && signal == libc::SIGTRAP {
+                tracee::resume(who, libc::PTRACE_DETACH, 0)?;
+                return Ok(false);
+            }
+            let pass = if event == 0 { signal } else { 0 };
+            tracee::resume(who, libc::PTRACE_CONT, pass)?;
+        }
+    }
+
+    fn put_runtime_in(&self, shared: &mut SharedSession, image: &RuntimeImage) -> Result<Stopped> {
+        // The program's own seccomp filter lets only the runtime's text through, which isn't there yet. Without privileges
+        // it can't be told to wait: the calls that bring the runtime in are then judged like the program's.
+        let _ = tracee::set_options(self.pid, WATCHED | PTRACE_O_SUSPEND_SECCOMP);
+        let mut stopped = Stopped::begin(self.pid, Origin::Became, self.slot)?;
+        if stopped.entry.cs != CS_64 {
+            return Err(LaunchError::Unsupported(
+                "it is a 32-bit program; only x86-64 programs can be recorded".into(),
+            ));
+        }
+        let ours = [image.fd(), shared.fd()];
+        // By path where that works: processes of another user, and those without /proc, are handed them.
+        let fds = match ours.map(|fd| stopped.open_ours(fd)) {
+            [Ok(image), Ok(shared)] => [image, shared],
+            opened => {
+                for fd in opened.into_iter().flatten() {
+                    stopped.remote(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
+                }
+                hand::over(&stopped, ours)?
+            }
+        };
+        stopped.put_in(shared, image, fds)?;
+        Ok(stopped)
+    }
+}
+
+/// Code segment of 64-bit programs.
+const CS_64: u64 = 0x33;
+/// Below the stack pointer of a new program nothing is in use.
+pub(crate) const BELOW_STACK: u64 = 1024;
+
+impl Stopped {
+    /// Opens a descriptor of this process in the stopped one.
+    fn open_ours(&self, fd: RawFd) -> Result<RawFd> {
+        let path = format!("/proc/{}/fd/{fd}\0", std::process::id());
+        let at = self.entry.rsp - BELOW_STACK;
+        let mut saved = vec![0; path.len()];
+        self.tracee.read(at, &mut saved)?;
+        self.tracee.write(at, path.as_bytes())?;
+        let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
+        let r = self.remote(
+            libc::SYS_openat,
+            [libc::AT_FDCWD as u64, at, flags, 0, 0, 0],
+        )?;
+        self.tracee.write(at, &saved)?;
+        if r < 0 {
+            let why = std::io::Error::from_raw_os_error(-r as i32);
+            return Err(LaunchError::Unsupported(format!(
+                "the runtime can't be reached from it ({why})"
+            )));
+        }
+        Ok(r as RawFd)
+    }
+}

@@ -1,0 +1,136 @@
+//! Hands descriptors of this process to a stopped one through a socket with an abstract name: it need not be allowed to look into
+//! our /proc, nor see any file system (unix(7), SCM_RIGHTS). In another network namespace there is no such name, and it fails.
+
+use crate::error::{LaunchError, Result};
+use crate::exec::BELOW_STACK;
+use crate::record::Stopped;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Bytes below the stack pointer that are used meanwhile.
+const USED: usize = 256;
+/// Layout of what the stopped process passes to recvmsg(2): `msghdr`, `iovec`, a byte of data, control messages.
+const IOVEC: u64 = 64;
+const DATA: u64 = 80;
+const CONTROL: u64 = 96;
+/// A `cmsghdr`, two descriptors.
+const CONTROL_LEN: usize = 24;
+
+/// The descriptors as the stopped process has them.
+pub(crate) fn over(stopped: &Stopped, ours: [RawFd; 2]) -> Result<[RawFd; 2]> {
+    let at = stopped.entry.rsp - BELOW_STACK;
+    let mut saved = [0; USED];
+    stopped.tracee.read(at, &mut saved)?;
+    let result = through_socket(stopped, ours, at);
+    stopped.tracee.write(at, &saved)?;
+    result
+}
+
+fn failed(what: &str, error: io::Error) -> LaunchError {
+    LaunchError::Unsupported(format!(
+        "the runtime can't be handed to it: {what}: {error}"
+    ))
+}
+
+fn through_socket(stopped: &Stopped, ours: [RawFd; 2], at: u64) -> Result<[RawFd; 2]> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (us, n) = (std::process::id(), NEXT.fetch_add(1, Relaxed));
+    let name = format!("reprise-{us}-{}-{n}", stopped.pid);
+    let address = SocketAddr::from_abstract_name(&name).map_err(|e| failed("name", e))?;
+    let listener = UnixListener::bind_addr(&address).map_err(|e| failed("bind", e))?;
+
+    let remote = |what: &str, nr: i64, args: [u64; 6]| match stopped.remote(nr, args)? {
+        r if r >= 0 => Ok(r as u64),
+        r => Err(failed(what, io::Error::from_raw_os_error(-r as i32))),
+    };
+    let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
+    let socket = remote(
+        "socket",
+        libc::SYS_socket,
+        [libc::AF_UNIX as u64, kind, 0, 0, 0, 0],
+    )?;
+    let mut sockaddr = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
+    sockaddr.push(0);
+    sockaddr.extend(name.as_bytes());
+    stopped.tracee.write(at, &sockaddr)?;
+    let len = sockaddr.len() as u64;
+    remote("connect", libc::SYS_connect, [socket, at, len, 0, 0, 0])?;
+
+    let (peer, _) = listener.accept().map_err(|e| failed("accept", e))?;
+    if peer_pid(&peer) != Some(stopped.pid) {
+        return Err(failed("accept", io::ErrorKind::PermissionDenied.into()));
+    }
+    send(&peer, ours).map_err(|e| failed("send", e))?;
+
+    let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_ne_bytes()).collect() };
+    let header = [0, 0, at + IOVEC, 1, at + CONTROL, CONTROL_LEN as u64, 0];
+    stopped.tracee.write(at, &words(&header))?;
+    stopped.tracee.write(at + IOVEC, &words(&[at + DATA, 1]))?;
+    let flags = libc::MSG_CMSG_CLOEXEC as u64;
+    remote("receive", libc::SYS_recvmsg, [socket, at, flags, 0, 0, 0])?;
+    let mut control = [0; CONTROL_LEN];
+    stopped.tracee.read(at + CONTROL, &mut control)?;
+    remote("close", libc::SYS_close, [socket, 0, 0, 0, 0, 0])?;
+    let number = |i: usize| {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&control[16 + 4 * i..20 + 4 * i]);
+        RawFd::from_ne_bytes(bytes)
+    };
+    // A full table of descriptors cuts the message short.
+    match control[0] {
+        24 => Ok([number(0), number(1)]),
+        _ => Err(failed(
+            "receive",
+            io::Error::from_raw_os_error(libc::EMFILE),
+        )),
+    }
+}
+
+fn peer_pid(peer: &UnixStream) -> Option<i32> {
+    let mut credentials = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut len = size_of_val(&credentials) as libc::socklen_t;
+    // SAFETY: fills a struct of ours.
+    let r = unsafe {
+        libc::getsockopt(
+            peer.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut len,
+        )
+    };
+    (r == 0).then_some(credentials.pid)
+}
+
+fn send(peer: &UnixStream, fds: [RawFd; 2]) -> io::Result<()> {
+    let mut data = [0u8; 1];
+    let mut iovec = libc::iovec {
+        iov_base: data.as_mut_ptr().cast(),
+        iov_len: 1,
+    };
+    // A cmsghdr is a length and two ints, and is followed by its data.
+    let mut control = [0u64; CONTROL_LEN / 8];
+    control[0] = CONTROL_LEN as u64;
+    control[1] = libc::SOL_SOCKET as u64 | (libc::SCM_RIGHTS as u64) << 32;
+    control[2] = fds[0] as u32 as u64 | (fds[1] as u32 as u64) << 32;
+    // SAFETY: a msghdr is valid as zeros; what it points to outlives the call.
+    let sent = unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &mut iovec;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_LEN;
+        libc::sendmsg(peer.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
+    };
+    match sent {
+        1 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,30 @@
+//! Bringing the runtime into a process: into a program at its exec for recording, into an empty child for replay.
+//!
+//! - [`shared`]: the session's memory, made by the launcher and mapped by everybody;
+//! - [`runtime`]: the runtime's image, embedded in this binary or taken from a trace;
+//! - [`cpu`]: what cpuid shall answer, and how large a signal frame's vector state is;
+//! - [`features`]: the processor's features by name, and limits to what machines have in common;
+//! - [`futex`]: sleeping on words of the session;
+//! - [`vdso`]: the vDSO that the program sees, all gates;
+//! - [`record`]: starts a program, stops it at its exec, puts the runtime in, lets it go;
+//! - [`exec`]: the same for what a process of the session becomes by exec;
+//! - [`replay`]: forks a child that becomes the recorded program.
+
+mod auxv;
+pub mod cpu;
+pub mod error;
+pub mod exec;
+pub mod features;
+pub mod futex;
+mod hand;
+pub mod nested;
+pub mod record;
+pub mod replay;
+pub mod runtime;
+pub mod shared;
+mod tracee;
+pub mod vdso;
+
+pub use error::LaunchError;
+pub use runtime::RuntimeImage;
+pub use shared::SharedSession;

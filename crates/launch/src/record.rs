@@ -1,0 +1,693 @@
+//! Starting a program for recording: fork, ptrace, exec, stop, inject, detach (FACTS, "Injection at exec").
+
+use crate::auxv;
+use crate::cpu::Processor;
+use crate::error::{os, LaunchError, Result};
+use crate::runtime::RuntimeImage;
+use crate::shared::{SharedSession, RING_OFFSET};
+use crate::tracee::{self, Tracee};
+use crate::vdso;
+use libc::pid_t;
+use reprise_abi::layout::*;
+use reprise_abi::session::{
+    region_flags, InitialRegion, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS, SESSION_TOTAL,
+};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What to start.
+pub struct Command {
+    /// The program and its arguments.
+    pub argv: Vec<OsString>,
+    /// Pin the program to one processor (what `serial` wants).
+    pub pin: bool,
+    /// Variables that its environment has beside, or instead of, the caller's.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// A mapping of the program at its exec.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// First byte.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// PROT_ bits.
+    pub prot: u32,
+    /// See [`region_flags`].
+    pub flags: u32,
+    /// Offset in the file.
+    pub offset: u64,
+    /// The file's path, or a name like `[stack]`, or empty.
+    pub name: PathBuf,
+    /// Inode, 0 without a file.
+    pub inode: u64,
+}
+
+/// Whose the stopped program is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The launcher started it: it has inherited our descriptors, and dies with us.
+    Started,
+    /// A process of the session became it by exec.
+    Became,
+}
+
+/// A program stopped before its first instruction.
+pub struct Stopped {
+    pub(crate) tracee: Tracee,
+    origin: Origin,
+    slot: usize,
+    /// Its process id.
+    pub pid: pid_t,
+    /// Its mappings, ours and the kernel's own excluded.
+    pub mappings: Vec<Mapping>,
+    pub(crate) entry: libc::user_regs_struct,
+    saved_code: [u8; 3],
+    brk: u64,
+    finished: bool,
+}
+
+fn c_string(s: &OsStr) -> Result<CString> {
+    CString::new(s.as_bytes())
+        .map_err(|_| LaunchError::Unsupported(format!("{s:?}: a NUL byte in an argument")))
+}
+
+/// Finds the program the way execvp(3) does, so that a missing one is told before anything is started.
+///
+/// # Errors
+/// [`LaunchError::NotFound`], or [`LaunchError::CannotRun`] for what is there but no program of ours.
+pub fn find_program(name: &OsStr) -> Result<PathBuf> {
+    let shown = name.to_string_lossy().into_owned();
+    let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(name)]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        std::env::split_paths(&path).map(|d| d.join(name)).collect()
+    };
+    let mut refused = None;
+    for c in candidates {
+        let Ok(meta) = std::fs::metadata(&c) else {
+            continue;
+        };
+        if meta.is_dir() {
+            refused = Some("it is a directory".to_string());
+            continue;
+        }
+        let path = c_string(c.as_os_str())?;
+        // SAFETY: a C string.
+        if unsafe { libc::access(path.as_ptr(), libc::X_OK) } != 0 {
+            refused = Some("permission denied (is it executable?)".to_string());
+            continue;
+        }
+        check_format(&c, &shown)?;
+        return Ok(c);
+    }
+    match refused {
+        Some(why) => Err(LaunchError::CannotRun {
+            program: shown,
+            why,
+        }),
+        None => Err(LaunchError::NotFound { program: shown }),
+    }
+}
+
+/// Refuses what can run but can't be recorded.
+fn check_format(path: &std::path::Path, shown: &str) -> Result<()> {
+    use std::io::Read;
+    let cannot = |why: &str| {
+        Err(LaunchError::CannotRun {
+            program: shown.to_string(),
+            why: why.to_string(),
+        })
+    };
+    let Ok(mut f) = std::fs::File::open(path) else {
+        return Ok(());
+    };
+    let mut head = Vec::new();
+    if f.by_ref().take(20).read_to_end(&mut head).is_err() {
+        return Ok(());
+    }
+    if head.starts_with(b"#!") {
+        return Ok(());
+    }
+    if !head.starts_with(b"\x7fELF") || head.len() < 20 {
+        return cannot("it is neither an ELF program nor a script with #!");
+    }
+    match (head[4], u16::from_le_bytes([head[18], head[19]])) {
+        (2, 62) => Ok(()),
+        (1, 3) => cannot("it is a 32-bit program; only x86-64 programs can be recorded"),
+        (_, machine) => cannot(&format!("it is for another architecture (ELF machine {machine}); only x86-64 programs can be recorded")),
+    }
+}
+
+/// Signals that the program will find ignored, and blocked.
+fn inherited_signals() -> (u64, u64) {
+    let (mut ignored, mut blocked) = (0u64, 0u64);
+    // SAFETY: reads dispositions and the mask of this thread.
+    unsafe {
+        for s in 1..=64 {
+            let mut a: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(s, std::ptr::null(), &mut a) == 0 && a.sa_sigaction == libc::SIG_IGN
+            {
+                ignored |= 1 << (s - 1);
+            }
+        }
+        let mut m: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut m);
+        for s in 1..=64 {
+            if libc::sigismember(&m, s) == 1 {
+                blocked |= 1 << (s - 1);
+            }
+        }
+    }
+    // The standard library of this launcher ignores SIGPIPE; the child undoes that.
+    let pipe = 1u64 << (libc::SIGPIPE - 1);
+    ignored &= !pipe;
+    if SIGPIPE_IGNORED.load(Relaxed) {
+        ignored |= pipe;
+    }
+    (ignored, blocked)
+}
+
+/// Was SIGPIPE ignored when this process began?
+static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before `main`, and so before the standard library changes what becomes of SIGPIPE.
+extern "C" fn note_sigpipe() {
+    // SAFETY: reads a disposition.
+    unsafe {
+        let mut a: libc::sigaction = std::mem::zeroed();
+        let read = libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut a) == 0;
+        SIGPIPE_IGNORED.store(read && a.sa_sigaction == libc::SIG_IGN, Relaxed);
+    }
+}
+
+#[used]
+#[link_section = ".init_array"]
+static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+
+fn pin_to(pid: pid_t, cpu: usize) {
+    // SAFETY: a set of ours.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(pid, std::mem::size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+fn affinity() -> [u64; 16] {
+    let mut mask = [0u64; 16];
+    // SAFETY: the buffer is ours; the raw call because its result is the kernel's mask size.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            0,
+            std::mem::size_of_val(&mask),
+            mask.as_mut_ptr(),
+        );
+    }
+    mask
+}
+
+/// Picks the processor for a pinned program: one that we may use, spread over recordings.
+fn choose_cpu(mask: &[u64; 16]) -> usize {
+    let all: Vec<usize> = (0..1024)
+        .filter(|i| mask[i / 64] & 1 << (i % 64) != 0)
+        .collect();
+    if all.is_empty() {
+        return 0;
+    }
+    all[std::process::id() as usize % all.len()]
+}
+
+/// Starts the program and stops it at its exec, with nothing of it run yet.
+///
+/// # Errors
+/// When it can't be found or run, or ptrace is refused.
+pub fn start(
+    command: &Command,
+    shared: &mut SharedSession,
+    image: &RuntimeImage,
+) -> Result<Stopped> {
+    let program = find_program(&command.argv[0])?;
+    let path = c_string(program.as_os_str())?;
+    let argv: Vec<CString> = command
+        .argv
+        .iter()
+        .map(|a| c_string(a))
+        .collect::<Result<_>>()?;
+    let instead = |k: &OsStr| command.env.iter().any(|(name, _)| name == k);
+    let env: Vec<CString> = std::env::vars_os()
+        .filter(|(k, _)| !instead(k))
+        .chain(command.env.iter().cloned())
+        .map(|(k, v)| {
+            let mut s = k;
+            s.push("=");
+            s.push(v);
+            CString::new(s.into_vec())
+                .map_err(|_| LaunchError::Unsupported("a NUL byte in the environment".into()))
+        })
+        .collect::<Result<_>>()?;
+    let pointers = |v: &[CString]| {
+        v.iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect::<Vec<_>>()
+    };
+    let (argv_p, env_p) = (pointers(&argv), pointers(&env));
+    let (ignored, blocked) = inherited_signals();
+    {
+        let s = shared.session_mut();
+        s.initial_ignored.store(ignored, Relaxed);
+        s.initial_mask.store(blocked, Relaxed);
+    }
+    let mask = affinity();
+    let cpu = choose_cpu(&mask);
+    let mut pipe = [0 as RawFd; 2];
+    // SAFETY: fills two descriptors.
+    if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(os("make a pipe"));
+    }
+    // SAFETY: the launcher has one thread; the child only makes calls that are safe after fork.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(os("fork"));
+    }
+    if pid == 0 {
+        // SAFETY: see above; ends in exec or _exit.
+        unsafe {
+            if command.pin {
+                pin_to(0, cpu);
+            }
+            let persona = libc::personality(0xffff_ffff);
+            let no_random = persona >= 0
+                && libc::personality(
+                    persona as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong,
+                ) >= 0;
+            for fd in [image.fd(), shared.fd()] {
+                libc::fcntl(fd, libc::F_SETFD, 0);
+            }
+            if !SIGPIPE_IGNORED.load(Relaxed) {
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            }
+            let told = |errno: i32| {
+                let message = [no_random as i32, errno];
+                libc::write(pipe[1], message.as_ptr() as *const libc::c_void, 8);
+            };
+            if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+                told(-*libc::__errno_location());
+                libc::_exit(125);
+            }
+            told(0);
+            libc::raise(libc::SIGSTOP);
+            libc::execve(path.as_ptr(), argv_p.as_ptr(), env_p.as_ptr());
+            told(*libc::__errno_location());
+            libc::_exit(126);
+        }
+    }
+    // SAFETY: our descriptors.
+    unsafe { libc::close(pipe[1]) };
+    let result = (|| {
+        let read = || -> Option<[i32; 2]> {
+            let mut m = [0i32; 2];
+            // SAFETY: the buffer is ours.
+            (unsafe { libc::read(pipe[0], m.as_mut_ptr() as *mut libc::c_void, 8) } == 8)
+                .then_some(m)
+        };
+        let first = read().ok_or(LaunchError::Died(0))?;
+        if first[1] != 0 {
+            let e = std::io::Error::from_raw_os_error(-first[1]);
+            return Err(LaunchError::Unsupported(format!(
+                "ptrace is refused ({e}): reprise needs it for a moment at exec; run `reprise doctor`"
+            )));
+        }
+        let status = tracee::wait(pid)?;
+        if !libc::WIFSTOPPED(status) {
+            return Err(LaunchError::Died(status));
+        }
+        // Tracer and program on one processor: a stop costs twenty times less there.
+        if command.pin {
+            pin_to(0, cpu);
+        }
+        tracee::set_options(
+            pid,
+            libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL,
+        )?;
+        tracee::resume(pid, libc::PTRACE_CONT, 0)?;
+        let status = tracee::wait(pid)?;
+        if status >> 8 != (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
+            let why = read().map_or(0, |m| m[1]);
+            let e = std::io::Error::from_raw_os_error(why);
+            return Err(match why {
+                libc::ENOENT => LaunchError::CannotRun {
+                    program: command.argv[0].to_string_lossy().into_owned(),
+                    why: "its interpreter is missing".into(),
+                },
+                _ => LaunchError::CannotRun {
+                    program: command.argv[0].to_string_lossy().into_owned(),
+                    why: e.to_string(),
+                },
+            });
+        }
+        // To the end of exec itself: the registers are the program's then.
+        tracee::resume(pid, libc::PTRACE_SYSCALL, 0)?;
+        let status = tracee::wait(pid)?;
+        if !libc::WIFSTOPPED(status) {
+            return Err(LaunchError::Died(status));
+        }
+        let mut stopped = Stopped::begin(pid, Origin::Started, 0)?;
+        {
+            let s = shared.session_mut();
+            if first[0] == 0 {
+                s.flags |= FLAG_ASLR;
+            }
+            s.affinity = mask;
+        }
+        stopped.put_in(shared, image, [image.fd(), shared.fd()])?;
+        Ok(stopped)
+    })();
+    // SAFETY: our descriptor.
+    unsafe { libc::close(pipe[0]) };
+    if result.is_err() {
+        // SAFETY: our own child, still unreaped.
+        unsafe {
+            libc::kill(pid, libc::SIGKILL);
+            libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG);
+        }
+    }
+    // The launcher itself runs anywhere.
+    // SAFETY: a mask of ours.
+    unsafe {
+        libc::sched_setaffinity(
+            0,
+            std::mem::size_of_val(&mask),
+            mask.as_ptr() as *const libc::cpu_set_t,
+        )
+    };
+    result
+}
+
+impl Stopped {
+    pub(crate) fn begin(pid: pid_t, origin: Origin, slot: usize) -> Result<Stopped> {
+        let tracee = Tracee::new(pid)?;
+        let entry = tracee.registers()?;
+        let mut saved_code = [0; 3];
+        tracee.read(entry.rip, &mut saved_code)?;
+        tracee.write(entry.rip, &[0x0f, 0x05, 0xcc])?;
+        Ok(Stopped {
+            tracee,
+            origin,
+            slot,
+            pid,
+            mappings: vec![],
+            entry,
+            saved_code,
+            brk: 0,
+            finished: false,
+        })
+    }
+
+    pub(crate) fn remote(&self, nr: i64, args: [u64; 6]) -> Result<i64> {
+        self.tracee.syscall(&self.entry, nr, args)
+    }
+
+    fn must_map(
+        &self,
+        at: u64,
+        len: u64,
+        prot: i32,
+        flags: i32,
+        fd: RawFd,
+        offset: u64,
+    ) -> Result<()> {
+        let args = [
+            at,
+            len,
+            prot as u64,
+            (flags | libc::MAP_FIXED_NOREPLACE) as u64,
+            fd as i64 as u64,
+            offset,
+        ];
+        match self.remote(libc::SYS_mmap, args)? {
+            r if r == at as i64 => Ok(()),
+            r => Err(LaunchError::Unsupported(format!(
+                "no room for the runtime at {at:#x} in this program ({})",
+                std::io::Error::from_raw_os_error(-r as i32)
+            ))),
+        }
+    }
+
+    /// Maps the runtime, the session and the first thread's block into the program.
+    pub(crate) fn put_in(
+        &mut self,
+        shared: &mut SharedSession,
+        image: &RuntimeImage,
+        [image_fd, shared_fd]: [RawFd; 2],
+    ) -> Result<()> {
+        for s in &image.segments {
+            self.must_map(
+                IMAGE_BASE + s.offset,
+                s.len,
+                s.prot,
+                libc::MAP_PRIVATE,
+                image_fd,
+                s.offset,
+            )?;
+        }
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        self.must_map(
+            SESSION_BASE,
+            SESSION_TOTAL.next_multiple_of(4096) as u64,
+            rw,
+            libc::MAP_SHARED,
+            shared_fd,
+            0,
+        )?;
+        for at in [RING_BASE, RING_BASE + RING_SIZE] {
+            self.must_map(at, RING_SIZE, rw, libc::MAP_SHARED, shared_fd, RING_OFFSET)?;
+        }
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let block = self.block();
+        self.must_map(block, BLOCK_STRIDE, rw, anonymous, -1, 0)?;
+        for fd in [image_fd, shared_fd] {
+            self.remote(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
+        }
+        self.brk = self.remote(libc::SYS_brk, [0; 6])? as u64;
+        let maps =
+            std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).map_err(|source| {
+                LaunchError::Os {
+                    what: "read the program's maps".into(),
+                    source,
+                }
+            })?;
+        let mut vdso = None;
+        for line in maps.lines() {
+            let Some(m) = parse_mapping(line) else {
+                continue;
+            };
+            if (RESERVATION..RESERVATION_END).contains(&m.start) || m.start >= USER_END {
+                continue;
+            }
+            let name = m.name.to_string_lossy();
+            if name.starts_with("[v") {
+                // The vDSO and its data: reading the clock there would escape the gates.
+                self.remote(libc::SYS_munmap, [m.start, m.end - m.start, 0, 0, 0, 0])?;
+                if name == "[vdso]" {
+                    vdso = Some(m.start);
+                    self.mappings.push(self.put_vdso(m)?);
+                }
+                continue;
+            }
+            self.mappings.push(m);
+        }
+        auxv::hide(&self.tracee, &self.entry, vdso, block)?;
+        self.tracee.write(self.entry.rip, &self.saved_code)?;
+        let s = shared.session_mut();
+        if self.mappings.len() > MAX_INITIAL_REGIONS {
+            return Err(LaunchError::Unsupported(format!(
+                "more than {MAX_INITIAL_REGIONS} mappings at exec"
+            )));
+        }
+        for (to, m) in s.initial_regions.iter_mut().zip(&self.mappings) {
+            *to = InitialRegion {
+                start: m.start,
+                end: m.end,
+                prot: m.prot,
+                flags: m.flags,
+            };
+        }
+        s.initial_regions_len = self.mappings.len() as u32;
+        s.entry = self.entry.rip;
+        s.initial_sp = self.entry.rsp;
+        s.brk_start = self.brk;
+        s.stack_limit = stack_limit(self.pid);
+        Ok(())
+    }
+
+    /// Where its first thread's block is.
+    fn block(&self) -> u64 {
+        BLOCKS_BASE + self.slot as u64 * BLOCK_STRIDE
+    }
+
+    /// Puts our vDSO where the kernel's was.
+    fn put_vdso(&self, was: Mapping) -> Result<Mapping> {
+        let image = vdso::image();
+        let len = image.len() as u64;
+        let prot = libc::PROT_READ | libc::PROT_EXEC;
+        self.must_map(
+            was.start,
+            len,
+            prot,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )?;
+        self.tracee.write(was.start, &image)?;
+        Ok(Mapping {
+            end: was.start + len,
+            prot: prot as u32,
+            flags: region_flags::VDSO,
+            ..was
+        })
+    }
+
+    /// Reads the program's memory.
+    ///
+    /// # Errors
+    /// Where nothing is mapped.
+    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.tracee.read(at, into)
+    }
+
+    /// Lets the program go, with the runtime as its first code. Everything in the session must be set by now.
+    ///
+    /// # Errors
+    /// When it died meanwhile.
+    pub fn go(mut self, image: &RuntimeImage) -> Result<pid_t> {
+        let mut r = self.entry;
+        r.rip = image.start;
+        r.rdi = self.block();
+        r.rsp = self.block() + BLOCK_STRIDE;
+        r.orig_rax = u64::MAX;
+        self.tracee.set_registers(&r)?;
+        self.tracee.detach()?;
+        self.finished = true;
+        Ok(self.pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if !self.finished {
+            // SAFETY: our own child or tracee, still unreaped. A tracee's parent reaps it.
+            unsafe {
+                libc::kill(self.pid, libc::SIGKILL);
+                if self.origin == Origin::Started {
+                    libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL);
+                }
+            }
+        }
+    }
+}
+
+/// The soft limit of the program's stack in bytes; no limit counts as 1 GiB.
+fn stack_limit(pid: pid_t) -> u64 {
+    // SAFETY: fills a struct of ours.
+    unsafe {
+        let mut l: libc::rlimit = std::mem::zeroed();
+        l.rlim_cur = 8 << 20;
+        libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &mut l);
+        l.rlim_cur.min(1 << 30)
+    }
+}
+
+fn parse_mapping(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let perms = fields.next()?.as_bytes();
+    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let _device = fields.next()?;
+    let inode = fields.next()?.parse().ok()?;
+    let name = fields.next().unwrap_or("").trim_start();
+    let mut prot = 0;
+    for (i, bit) in [(0, 1), (1, 2), (2, 4)] {
+        if perms.get(i).is_some_and(|p| *p != b'-') {
+            prot |= bit;
+        }
+    }
+    let mut flags = 0;
+    if perms.get(3) == Some(&b's') {
+        flags |= region_flags::SHARED;
+    }
+    if inode != 0 {
+        flags |= region_flags::FILE;
+    }
+    if name == "[stack]" {
+        flags |= region_flags::STACK;
+    }
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        prot,
+        flags,
+        offset,
+        name: PathBuf::from(name),
+        inode,
+    })
+}
+
+/// Fills the session with what the processor offers.
+pub fn set_processor(shared: &mut SharedSession, p: &Processor, cpuid_faulting: bool) {
+    let s = shared.session_mut();
+    for (to, l) in s.cpuid.iter_mut().zip(&p.leaves) {
+        *to = *l;
+    }
+    s.cpuid_len = p.leaves.len().min(s.cpuid.len()) as u32;
+    s.xsave_mask = p.xsave_mask;
+    s.xsave_size = p.xsave_size;
+    if cpuid_faulting {
+        s.flags |= FLAG_CPUID_FAULTING;
+    }
+}
+
+/// Can this processor let cpuid trap? Asked of the kernel, in this thread, and undone at once.
+pub fn cpuid_faulting() -> bool {
+    const ARCH_SET_CPUID: i32 = 0x1012;
+    // SAFETY: switches trapping on and off again; nothing runs cpuid in between.
+    unsafe {
+        if libc::syscall(libc::SYS_arch_prctl, ARCH_SET_CPUID, 0) != 0 {
+            return false;
+        }
+        libc::syscall(libc::SYS_arch_prctl, ARCH_SET_CPUID, 1);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_with_spaces_in_their_names() {
+        let m = parse_mapping(
+            "7f0000001000-7f0000002000 rw-s 00003000 08:01 42         /tmp/a file (deleted)",
+        )
+        .expect("parses");
+        assert_eq!(
+            (m.start, m.end, m.prot, m.offset, m.inode),
+            (0x7f00_0000_1000, 0x7f00_0000_2000, 3, 0x3000, 42)
+        );
+        assert_eq!(m.flags, region_flags::SHARED | region_flags::FILE);
+        assert_eq!(m.name, PathBuf::from("/tmp/a file (deleted)"));
+        let stack = parse_mapping(
+            "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]",
+        )
+        .expect("parses");
+        assert_eq!(stack.flags, region_flags::STACK);
+        assert!(parse_mapping("nonsense").is_none());
+    }
+}

@@ -1,0 +1,214 @@
+//! Replay never execs the program: a forked child maps the runtime, jumps into it, and becomes the recorded process.
+
+use crate::error::{os, LaunchError, Result};
+use crate::runtime::RuntimeImage;
+use crate::shared::{SharedSession, RING_OFFSET};
+use libc::pid_t;
+use reprise_abi::layout::*;
+use reprise_abi::session::SESSION_TOTAL;
+use reprise_abi::stage::{Stage, StageOp, STAGE_MAGIC};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// The plan by which the child builds its address space.
+pub struct Plan {
+    /// Steps, in order. `offset` of a copy is relative to the start of `bytes`.
+    pub ops: Vec<StageOp>,
+    /// The bytes that copies take.
+    pub bytes: Vec<u8>,
+    /// Descriptor of the trace's directory of files.
+    pub files: RawFd,
+}
+
+impl Plan {
+    /// Writes the plan into a memfd.
+    fn seal(&self) -> Result<(OwnedFd, u64)> {
+        use std::os::unix::fs::FileExt;
+        let head = std::mem::size_of::<Stage>() + self.ops.len() * std::mem::size_of::<StageOp>();
+        let len = (head + self.bytes.len()) as u64;
+        if len > STAGE_MAX {
+            return Err(LaunchError::Unsupported(format!(
+                "the initial image needs {len} bytes, more than {STAGE_MAX}"
+            )));
+        }
+        let stage = Stage {
+            magic: STAGE_MAGIC,
+            ops: self.ops.len() as u64,
+            files: self.files as i64,
+            len,
+        };
+        let mut out = Vec::with_capacity(head);
+        for w in [stage.magic, stage.ops, stage.files as u64, stage.len] {
+            out.extend_from_slice(&w.to_le_bytes());
+        }
+        for op in &self.ops {
+            let offset = if op.kind == reprise_abi::stage::OP_COPY {
+                op.offset + head as u64
+            } else {
+                op.offset
+            };
+            out.extend_from_slice(&op.kind.to_le_bytes());
+            out.extend_from_slice(&op.prot.to_le_bytes());
+            out.extend_from_slice(&op.flags.to_le_bytes());
+            out.extend_from_slice(&op.fd.to_le_bytes());
+            for w in [op.addr, op.len, offset] {
+                out.extend_from_slice(&w.to_le_bytes());
+            }
+        }
+        // SAFETY: plain call; owned from here on.
+        let fd = unsafe {
+            let raw = libc::memfd_create(c"reprise-stage".as_ptr(), libc::MFD_CLOEXEC);
+            if raw < 0 {
+                return Err(os("make memory for the image"));
+            }
+            OwnedFd::from_raw_fd(raw)
+        };
+        let file = std::fs::File::from(fd);
+        let io = |source| LaunchError::Os {
+            what: "write the image".into(),
+            source,
+        };
+        file.write_all_at(&out, 0).map_err(io)?;
+        file.write_all_at(&self.bytes, head as u64).map_err(io)?;
+        Ok((file.into(), len))
+    }
+}
+
+/// Forks the child that becomes the recorded program, with its first thread in slot `slot`.
+///
+/// # Errors
+/// When memory or processes are short.
+pub fn start(
+    shared: &SharedSession,
+    image: &RuntimeImage,
+    plan: &Plan,
+    cpu: Option<usize>,
+    slot: usize,
+) -> Result<pid_t> {
+    let (stage, len) = plan.seal()?;
+    // SAFETY: the driver has one thread; the child makes only system calls.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(os("fork"));
+    }
+    if pid > 0 {
+        return Ok(pid);
+    }
+    // SAFETY: the child owns its copy of everything and never returns.
+    unsafe { become_program(shared, image, stage.as_raw_fd(), len, cpu, slot) }
+}
+
+/// Maps everything at its place and jumps.
+unsafe fn become_program(
+    shared: &SharedSession,
+    image: &RuntimeImage,
+    stage: RawFd,
+    len: u64,
+    cpu: Option<usize>,
+    slot: usize,
+) -> ! {
+    // SAFETY: maps only at fixed addresses inside the reservation, which this program does not use.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // The driver's own signal must find the runtime's handler.
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        let map = |at: u64, len: u64, prot: i32, flags: i32, fd: RawFd, offset: u64| {
+            let p = libc::mmap(
+                at as *mut _,
+                len as usize,
+                prot,
+                flags | libc::MAP_FIXED_NOREPLACE,
+                fd,
+                offset as i64,
+            );
+            if p as u64 != at {
+                let text = b"reprise: can't map the runtime for replay\n";
+                libc::write(2, text.as_ptr() as *const _, text.len());
+                libc::_exit(125);
+            }
+        };
+        for s in &image.segments {
+            map(
+                IMAGE_BASE + s.offset,
+                s.len,
+                s.prot,
+                libc::MAP_PRIVATE,
+                image.fd(),
+                s.offset,
+            );
+        }
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        map(
+            SESSION_BASE,
+            SESSION_TOTAL.next_multiple_of(4096) as u64,
+            rw,
+            libc::MAP_SHARED,
+            shared.fd(),
+            0,
+        );
+        for at in [RING_BASE, RING_BASE + RING_SIZE] {
+            map(
+                at,
+                RING_SIZE,
+                rw,
+                libc::MAP_SHARED,
+                shared.fd(),
+                RING_OFFSET,
+            );
+        }
+        let block = BLOCKS_BASE + slot as u64 * BLOCK_STRIDE;
+        map(
+            block,
+            BLOCK_STRIDE,
+            rw,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        );
+        map(
+            STAGE_BASE,
+            len.next_multiple_of(PAGE),
+            libc::PROT_READ,
+            libc::MAP_PRIVATE,
+            stage,
+            0,
+        );
+        let limit = shared.session().stack_limit;
+        let mut l: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_STACK, &mut l);
+        l.rlim_cur = limit.min(l.rlim_max);
+        libc::setrlimit(libc::RLIMIT_STACK, &l);
+        if let Some(cpu) = cpu {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut set);
+            libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set);
+        }
+        leave_rseq();
+        libc::syscall(libc::SYS_set_robust_list, 0, 24);
+        std::arch::asm!("jmp {}", in(reg) image.start_replay, in("rdi") block, options(noreturn));
+    }
+}
+
+/// The C library registered restartable sequences in memory that is about to go; the kernel must forget it.
+unsafe fn leave_rseq() {
+    const UNREGISTER: i32 = 1;
+    const SIGNATURE: u32 = 0x5305_3053;
+    // SAFETY: glibc 2.35 and later export where they registered; other C libraries don't register.
+    unsafe {
+        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) as *const isize;
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) as *const u32;
+        if offset.is_null() || size.is_null() || *size == 0 {
+            return;
+        }
+        let thread: usize;
+        std::arch::asm!("mov {}, fs:[0]", out(reg) thread);
+        libc::syscall(
+            libc::SYS_rseq,
+            thread.wrapping_add_signed(*offset),
+            32,
+            UNREGISTER,
+            SIGNATURE,
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! The runtime's image: an ELF file for `x86_64-unknown-none`, loaded and relocated here, so that the process only has to map it.
+
+use crate::error::{os, LaunchError, Result};
+use object::elf;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela};
+use object::Endianness;
+use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+/// The runtime that was built together with this binary.
+pub static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime.elf"));
+
+/// A part of the image with one protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Offset in the image, whole pages.
+    pub offset: u64,
+    /// Bytes, whole pages.
+    pub len: u64,
+    /// PROT_ bits.
+    pub prot: i32,
+}
+
+/// The image, relocated to [`IMAGE_BASE`], in a memfd.
+pub struct RuntimeImage {
+    fd: OwnedFd,
+    /// Its segments.
+    pub segments: Vec<Segment>,
+    /// Address of `rt_start`.
+    pub start: u64,
+    /// Address of `rt_start_replay`.
+    pub start_replay: u64,
+}
+
+fn bad(why: impl Into<String>) -> LaunchError {
+    LaunchError::BadRuntime(Path::new("runtime").to_path_buf(), why.into())
+}
+
+impl RuntimeImage {
+    /// Loads an image from the bytes of its ELF file.
+    ///
+    /// # Errors
+    /// When the file is not what it should be, or memory is short.
+    pub fn load(file: &[u8]) -> Result<RuntimeImage> {
+        // The parser reads structures in place and wants them aligned.
+        let mut words = vec![0u64; file.len().div_ceil(8)];
+        let aligned = object::pod::bytes_of_slice_mut(&mut words);
+        aligned[..file.len()].copy_from_slice(file);
+        let file = &aligned[..file.len()];
+        let e = Endianness::Little;
+        let header =
+            elf::FileHeader64::<Endianness>::parse(file).map_err(|x| bad(x.to_string()))?;
+        let programs = header
+            .program_headers(e, file)
+            .map_err(|x| bad(x.to_string()))?;
+        let page = |n: u64| n & !4095;
+        let mut size = 0;
+        for p in programs.iter().filter(|p| p.p_type(e) == elf::PT_LOAD) {
+            size = size.max(p.p_vaddr(e).saturating_add(p.p_memsz(e)));
+        }
+        let size = page(size.saturating_add(4095));
+        if size == 0 || size > IMAGE_MAX {
+            return Err(bad("impossible size"));
+        }
+        let mut memory = vec![0u8; size as usize];
+        let mut segments: Vec<Segment> = Vec::new();
+        for p in programs.iter().filter(|p| p.p_type(e) == elf::PT_LOAD) {
+            let data = p
+                .data(e, file)
+                .map_err(|()| bad("segment outside the file"))?;
+            let at = p.p_vaddr(e) as usize;
+            memory
+                .get_mut(at..at + data.len())
+                .ok_or_else(|| bad("segment outside the image"))?
+                .copy_from_slice(data);
+            let first = page(p.p_vaddr(e));
+            let end = page(p.p_vaddr(e) + p.p_memsz(e) + 4095);
+            let f = p.p_flags(e);
+            let mut prot = 0;
+            for (bit, means) in [
+                (elf::PF_R, libc::PROT_READ),
+                (elf::PF_W, libc::PROT_WRITE),
+                (elf::PF_X, libc::PROT_EXEC),
+            ] {
+                if f & bit != 0 {
+                    prot |= means;
+                }
+            }
+            match segments.last_mut() {
+                // Two segments in one page: the later one's protection must do for both.
+                Some(last) if last.offset + last.len > first => {
+                    last.len = end - last.offset;
+                    last.prot |= prot;
+                }
+                _ => segments.push(Segment {
+                    offset: first,
+                    len: end - first,
+                    prot,
+                }),
+            }
+        }
+        relocate(header, file, &mut memory)?;
+        let symbol =
+            |name: &str| symbol(header, file, name).ok_or_else(|| bad(format!("no symbol {name}")));
+        let (start, start_replay) = (symbol("rt_start")?, symbol("rt_start_replay")?);
+        // SAFETY: plain calls.
+        let fd = unsafe {
+            let raw = libc::memfd_create(c"reprise-runtime".as_ptr(), libc::MFD_CLOEXEC);
+            if raw < 0 {
+                return Err(os("make memory for the runtime"));
+            }
+            OwnedFd::from_raw_fd(raw)
+        };
+        use std::io::Write;
+        let mut f = std::fs::File::from(fd);
+        f.write_all(&memory).map_err(|source| LaunchError::Os {
+            what: "load the runtime".into(),
+            source,
+        })?;
+        Ok(RuntimeImage {
+            fd: f.into(),
+            segments,
+            start: IMAGE_BASE + start,
+            start_replay: IMAGE_BASE + start_replay,
+        })
+    }
+
+    /// The memfd that holds the image.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+fn relocate(header: &elf::FileHeader64<Endianness>, file: &[u8], memory: &mut [u8]) -> Result<()> {
+    let e = Endianness::Little;
+    let programs = header
+        .program_headers(e, file)
+        .map_err(|x| bad(x.to_string()))?;
+    let (mut rela, mut size) = (0u64, 0u64);
+    for p in programs {
+        if let Some(list) = p.dynamic(e, file).map_err(|x| bad(x.to_string()))? {
+            for d in list {
+                match d.d_tag(e) as u32 {
+                    elf::DT_RELA => rela = d.d_val(e),
+                    elf::DT_RELASZ => size = d.d_val(e),
+                    _ => {}
+                }
+            }
+        }
+    }
+    let table: Vec<u8> = memory
+        .get(rela as usize..(rela + size) as usize)
+        .ok_or_else(|| bad("relocations outside the image"))?
+        .to_vec();
+    for r in table.chunks_exact(std::mem::size_of::<elf::Rela64<Endianness>>()) {
+        let (r, _) = object::pod::from_bytes::<elf::Rela64<Endianness>>(r)
+            .map_err(|()| bad("relocation"))?;
+        if Rela::r_type(r, e, false) != elf::R_X86_64_RELATIVE {
+            return Err(bad("a relocation that isn't relative"));
+        }
+        let at = Rela::r_offset(r, e) as usize;
+        let value = IMAGE_BASE.wrapping_add(Rela::r_addend(r, e) as u64);
+        memory
+            .get_mut(at..at + 8)
+            .ok_or_else(|| bad("relocation outside the image"))?
+            .copy_from_slice(&value.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn symbol(header: &elf::FileHeader64<Endianness>, file: &[u8], name: &str) -> Option<u64> {
+    use object::read::elf::Sym;
+    let e = Endianness::Little;
+    let sections = header.sections(e, file).ok()?;
+    let symbols = sections.symbols(e, file, elf::SHT_SYMTAB).ok()?;
+    let strings = symbols.strings();
+    symbols
+        .iter()
+        .find(|s| s.name(e, strings).is_ok_and(|n| n == name.as_bytes()))
+        .map(|s| s.st_value(e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_runtime_loads() {
+        let r = RuntimeImage::load(EMBEDDED).expect("loads");
+        assert!(r.start > IMAGE_BASE && r.start_replay > r.start);
+        let text = r
+            .segments
+            .iter()
+            .find(|s| s.prot & libc::PROT_EXEC != 0)
+            .expect("text");
+        assert_eq!(text.prot & libc::PROT_WRITE, 0, "text is not writable");
+        assert!((text.offset..text.offset + text.len).contains(&(r.start - IMAGE_BASE)));
+    }
+
+    #[test]
+    fn damaged_images_are_refused() {
+        assert!(RuntimeImage::load(&[]).is_err());
+        assert!(RuntimeImage::load(&EMBEDDED[..1000]).is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! The session's shared memory: head, slots and ring in one memfd.
+
+use crate::error::{os, Result};
+use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
+use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Offset of the ring in the memfd.
+pub const RING_OFFSET: u64 = (SESSION_TOTAL as u64).next_multiple_of(4096);
+
+/// The session's memory as a launcher, agent or driver sees it. Children made by fork share it.
+pub struct SharedSession {
+    fd: OwnedFd,
+    head: *mut Session,
+    ring: *mut u8,
+}
+
+// SAFETY: all of it is atomics and memory that both sides treat as untrusted.
+unsafe impl Send for SharedSession {}
+
+fn map(
+    address: *mut libc::c_void,
+    len: usize,
+    fd: RawFd,
+    offset: u64,
+    flags: i32,
+) -> Result<*mut libc::c_void> {
+    // SAFETY: a new mapping, or one over a reservation of our own.
+    let p = unsafe {
+        libc::mmap(
+            address,
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            fd,
+            offset as i64,
+        )
+    };
+    if p == libc::MAP_FAILED {
+        return Err(os("map the session's memory"));
+    }
+    Ok(p)
+}
+
+impl SharedSession {
+    /// Makes a new session.
+    ///
+    /// # Errors
+    /// When memory or descriptors are short.
+    pub fn create() -> Result<SharedSession> {
+        // SAFETY: plain calls; the descriptor is owned from here on.
+        let fd = unsafe {
+            let raw = libc::memfd_create(c"reprise-session".as_ptr(), libc::MFD_CLOEXEC);
+            if raw < 0 {
+                return Err(os("make the session's memory"));
+            }
+            OwnedFd::from_raw_fd(raw)
+        };
+        let len = RING_OFFSET + RING_SIZE;
+        // SAFETY: our descriptor.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), len as i64) } != 0 {
+            return Err(os("size the session's memory"));
+        }
+        let head = map(
+            std::ptr::null_mut(),
+            RING_OFFSET as usize,
+            fd.as_raw_fd(),
+            0,
+            libc::MAP_SHARED,
+        )? as *mut Session;
+        // The ring twice, one after the other.
+        let size = RING_SIZE as usize;
+        let ring = map(
+            std::ptr::null_mut(),
+            2 * size,
+            -1,
+            0,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        )?;
+        for at in [ring, ring.wrapping_byte_add(size)] {
+            map(
+                at,
+                size,
+                fd.as_raw_fd(),
+                RING_OFFSET,
+                libc::MAP_SHARED | libc::MAP_FIXED,
+            )?;
+        }
+        // SAFETY: fresh memory of the right size; every bit pattern is a Session.
+        unsafe {
+            (*head).magic = MAGIC;
+            (*head).version = VERSION;
+        }
+        Ok(SharedSession {
+            fd,
+            head,
+            ring: ring as *mut u8,
+        })
+    }
+
+    /// The memfd.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// The head.
+    pub fn session(&self) -> &Session {
+        // SAFETY: mapped for as long as self lives.
+        unsafe { &*self.head }
+    }
+
+    /// The head, for filling it before the program runs.
+    pub fn session_mut(&mut self) -> &mut Session {
+        // SAFETY: as above; the program does not run yet.
+        unsafe { &mut *self.head }
+    }
+
+    /// Slot `i`.
+    pub fn slot(&self, i: usize) -> &Slot {
+        assert!(i < MAX_SLOTS);
+        // SAFETY: inside the mapping.
+        unsafe { &*(Session::slot_address(self.head as usize, i) as *const Slot) }
+    }
+
+    /// `len` bytes of the ring from position `at`, contiguous thanks to the double mapping.
+    ///
+    /// # Panics
+    /// When `len` is larger than the ring.
+    pub fn ring_bytes(&self, at: u64, len: usize) -> *mut u8 {
+        assert!(len <= RING_SIZE as usize);
+        self.ring.wrapping_add((at & (RING_SIZE - 1)) as usize)
+    }
+}
+
+impl Drop for SharedSession {
+    fn drop(&mut self) {
+        // SAFETY: our own mappings.
+        unsafe {
+            libc::munmap(self.head as *mut libc::c_void, RING_OFFSET as usize);
+            libc::munmap(self.ring as *mut libc::c_void, 2 * RING_SIZE as usize);
+        }
+    }
+}

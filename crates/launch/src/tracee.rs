@@ -1,0 +1,140 @@
+//! A process stopped under ptrace: registers, memory, system calls made on its behalf. Used only between exec and the first instruction.
+
+use crate::error::{os, LaunchError, Result};
+use libc::{c_void, pid_t, user_regs_struct};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// A stopped process.
+pub(crate) struct Tracee {
+    pub(crate) pid: pid_t,
+    memory: File,
+}
+
+fn ptrace(request: u32, pid: pid_t, address: u64, data: u64) -> i64 {
+    // SAFETY: the kernel checks everything; `data` is 0, a number, or points to a structure of the caller.
+    unsafe { libc::ptrace(request, pid, address as *mut c_void, data as *mut c_void) }
+}
+
+/// Waits for the next stop; its status.
+pub(crate) fn wait(pid: pid_t) -> Result<i32> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is ours. __WALL: also for children that were cloned.
+        let r = unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
+        if r == pid {
+            return Ok(status);
+        }
+        if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return Err(os("wait for the program"));
+        }
+    }
+}
+
+/// Waits for the next stop of one of these threads; which, and its status.
+pub(crate) fn wait_any(of: &[pid_t]) -> Result<(pid_t, i32)> {
+    loop {
+        let mut status = 0;
+        // SAFETY: as above.
+        let r = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
+        if of.contains(&r) {
+            return Ok((r, status));
+        }
+        if r < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return Err(LaunchError::Died(0));
+        }
+    }
+}
+
+/// Traces a thread that goes on running.
+pub(crate) fn seize(tid: pid_t, options: i32) -> Result<()> {
+    if ptrace(libc::PTRACE_SEIZE, tid, 0, options as u64) != 0 {
+        return Err(os("trace a process of the session"));
+    }
+    Ok(())
+}
+
+/// Lets a stopped tracee go on.
+pub(crate) fn resume(pid: pid_t, request: u32, signal: i32) -> Result<()> {
+    if ptrace(request, pid, 0, signal as u64) != 0 {
+        return Err(os("resume the program"));
+    }
+    Ok(())
+}
+
+/// Sets ptrace options.
+pub(crate) fn set_options(pid: pid_t, options: i32) -> Result<()> {
+    if ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options as u64) != 0 {
+        return Err(os("set ptrace options"));
+    }
+    Ok(())
+}
+
+impl Tracee {
+    pub(crate) fn new(pid: pid_t) -> Result<Tracee> {
+        let path = format!("/proc/{pid}/mem");
+        let memory = File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|source| LaunchError::Os {
+                what: format!("open {path}"),
+                source,
+            })?;
+        Ok(Tracee { pid, memory })
+    }
+
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.memory
+            .read_exact_at(into, at)
+            .map_err(|source| LaunchError::Os {
+                what: format!("read the program's memory at {at:#x}"),
+                source,
+            })
+    }
+
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.memory
+            .write_all_at(bytes, at)
+            .map_err(|source| LaunchError::Os {
+                what: format!("write the program's memory at {at:#x}"),
+                source,
+            })
+    }
+
+    pub(crate) fn registers(&self) -> Result<user_regs_struct> {
+        // SAFETY: plain integers; filled by the kernel.
+        let mut r: user_regs_struct = unsafe { std::mem::zeroed() };
+        if ptrace(libc::PTRACE_GETREGS, self.pid, 0, &mut r as *mut _ as u64) != 0 {
+            return Err(os("read the program's registers"));
+        }
+        Ok(r)
+    }
+
+    pub(crate) fn set_registers(&self, r: &user_regs_struct) -> Result<()> {
+        if ptrace(libc::PTRACE_SETREGS, self.pid, 0, r as *const _ as u64) != 0 {
+            return Err(os("write the program's registers"));
+        }
+        Ok(())
+    }
+
+    /// Makes a system call in the program. The program's pc must point to `syscall; int3`, planted by the caller.
+    pub(crate) fn syscall(&self, base: &user_regs_struct, nr: i64, args: [u64; 6]) -> Result<i64> {
+        let mut r = *base;
+        r.rax = nr as u64;
+        // No call is to be restarted.
+        r.orig_rax = u64::MAX;
+        [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = args;
+        self.set_registers(&r)?;
+        resume(self.pid, libc::PTRACE_CONT, 0)?;
+        let status = wait(self.pid)?;
+        if !libc::WIFSTOPPED(status) {
+            return Err(LaunchError::Died(status));
+        }
+        Ok(self.registers()?.rax as i64)
+    }
+
+    pub(crate) fn detach(&self) -> Result<()> {
+        resume(self.pid, libc::PTRACE_DETACH, 0)
+    }
+}

@@ -1,0 +1,187 @@
+//! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
+
+use crate::report::{self, Divergence};
+use crate::tree::{set_start, Tree};
+use crate::{symbols, ReplayError};
+use reprise_abi::event::Kind;
+use reprise_abi::session::{
+    Session, ENGINE_SERIAL, FLAG_CPUID_FAULTING, MAX_CPUID, MODE_REPLAY, VERSION,
+};
+use reprise_launch::{RuntimeImage, SharedSession};
+use reprise_trace::{Manifest, Reader, Tail, FILES_DIR};
+use std::path::Path;
+use std::sync::atomic::Ordering::*;
+
+/// How to replay.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Throw the program's output away.
+    pub quiet: bool,
+    /// A test switch: flip one bit at this address just before this event.
+    pub tamper: Option<(u64, u64)>,
+}
+
+/// How a replay ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Wait status of the replayed process.
+    pub status: i32,
+    /// Set when it left the recorded path.
+    pub divergence: Option<Divergence>,
+    /// A message of the runtime (its number and argument), 0 for none.
+    pub message: (u32, u64),
+    /// State hashes compared, and bytes hashed for them.
+    pub hashes: (u64, u64),
+    /// Events in the trace.
+    pub events: u64,
+    /// Where the trace's stream ends, if not in order.
+    pub tail: Tail,
+    /// The session's counters worth showing: sites patched, cuts found, false hits.
+    pub counters: [u64; 3],
+}
+
+/// Replays the trace in `dir` once.
+///
+/// # Errors
+/// When the trace can't be read or the process can't be made. Divergence is not an error here but an outcome.
+pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
+    let manifest = Manifest::read(dir)?;
+    if manifest.abi_version != VERSION {
+        return Err(ReplayError::Unsupported(format!(
+            "the trace speaks version {} of the event format, this reprise version {VERSION}",
+            manifest.abi_version
+        )));
+    }
+    if manifest.engine != "serial" {
+        return Err(ReplayError::Unsupported(format!(
+            "the engine of this trace, {}, logs nothing that could be replayed",
+            manifest.engine
+        )));
+    }
+    crate::machine::check(&manifest)?;
+    let mut reader = Reader::open(dir)?;
+    let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
+    let runtime = std::fs::read(&runtime).map_err(|source| ReplayError::Io {
+        what: format!("read {}", runtime.display()),
+        source,
+    })?;
+    let image = RuntimeImage::load(&runtime)?;
+    let mut shared = SharedSession::create()?;
+    fill(&mut shared, &manifest, options)?;
+    let quiet = options.quiet.then(silence).transpose()?;
+    let status = Tree::new(&mut shared, &image, dir, this_cpu()).run(&mut reader);
+    drop(quiet);
+    let status = status?;
+    let s = shared.session();
+    let c = &s.counters;
+    Ok(Outcome {
+        status,
+        divergence: report::read(s).map(|d| Divergence {
+            place: place(dir, s, &d),
+            ..d
+        }),
+        message: (s.message.load(Relaxed), s.message_arg.load(Relaxed)),
+        hashes: (c.hashes.load(Relaxed), c.hashed.load(Relaxed)),
+        events: reader.len(),
+        tail: reader.tail().clone(),
+        counters: [
+            c.patched.load(Relaxed),
+            c.cuts.load(Relaxed),
+            c.false_hits.load(Relaxed),
+        ],
+    })
+}
+
+/// Where in the source a divergence is.
+fn place(dir: &Path, s: &Session, d: &Divergence) -> Option<String> {
+    let actual = Kind::from_u8(s.divergence.actual_kind.load(Relaxed) as u8);
+    // At the gate of a call, the pc is behind the instruction that led there.
+    let behind = !matches!(
+        actual,
+        Some(Kind::Fault | Kind::Signal | Kind::Cut | Kind::Instruction)
+    );
+    symbols::place(dir, d.event, d.pc.saturating_sub(behind as u64))
+}
+
+fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(), ReplayError> {
+    let s = shared.session_mut();
+    s.mode = MODE_REPLAY;
+    s.engine = ENGINE_SERIAL;
+    set_start(s, &m.start);
+    s.xsave_mask = m.start.xsave_mask;
+    s.xsave_size = m.start.xsave_size;
+    for (to, from) in s.affinity.iter_mut().zip(&m.start.affinity) {
+        *to = *from;
+    }
+    if m.start.cpuid.len() > MAX_CPUID {
+        return Err(ReplayError::Unsupported(
+            "the trace's cpuid table is too long".into(),
+        ));
+    }
+    for (to, from) in s.cpuid.iter_mut().zip(&m.start.cpuid) {
+        *to = *from;
+    }
+    s.cpuid_len = m.start.cpuid.len() as u32;
+    if m.cpuid_faulting {
+        s.flags |= FLAG_CPUID_FAULTING;
+    }
+    s.program_pid.store(m.pid as u32, Relaxed);
+    s.agent_pid.store(std::process::id(), Relaxed);
+    if let Some((address, event)) = options.tamper {
+        s.tamper_address = address;
+        s.tamper_event = event;
+    }
+    Ok(())
+}
+
+/// A processor for the child: hand-offs between threads are cheap only on one.
+fn this_cpu() -> Option<usize> {
+    // SAFETY: fills a set of ours.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return None;
+        }
+        let all: Vec<usize> = (0..1024).filter(|i| libc::CPU_ISSET(*i, &set)).collect();
+        all.get(std::process::id() as usize % all.len().max(1))
+            .copied()
+    }
+}
+
+/// Standard output and error of this process, put back when dropped.
+struct Silence([i32; 2]);
+
+/// Sends standard output and error to /dev/null, for the child that is forked meanwhile.
+fn silence() -> Result<Silence, ReplayError> {
+    // SAFETY: plain descriptor calls on our own descriptors.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if null < 0 {
+            return Err(ReplayError::Io {
+                what: "open /dev/null".into(),
+                source: std::io::Error::last_os_error(),
+            });
+        }
+        let saved = [1, 2].map(|fd| {
+            let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10);
+            libc::dup2(null, fd);
+            copy
+        });
+        libc::close(null);
+        Ok(Silence(saved))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        for (fd, copy) in [1, 2].into_iter().zip(self.0) {
+            // SAFETY: descriptors of ours.
+            unsafe {
+                if copy >= 0 {
+                    libc::dup2(copy, fd);
+                    libc::close(copy);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The replay driver: makes a process out of a trace, feeds it its events, and says how it ended.
+
+pub mod driver;
+pub mod machine;
+pub mod plan;
+pub mod report;
+pub mod symbols;
+mod tree;
+
+pub use driver::{replay, Options, Outcome};
+pub use report::Divergence;
+
+/// What can go wrong with a replay, apart from divergence.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace can't be read.
+    #[error(transparent)]
+    Trace(#[from] reprise_trace::TraceError),
+    /// The process can't be made.
+    #[error(transparent)]
+    Launch(#[from] reprise_launch::LaunchError),
+    /// The trace asks for something that this machine or version can't give.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A file of the trace can't be opened.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}

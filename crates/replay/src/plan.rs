@@ -1,0 +1,143 @@
+//! From the initial image of a trace to the plan by which the child builds its address space.
+
+use crate::ReplayError;
+use reprise_abi::session::region_flags;
+use reprise_abi::stage::{StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT};
+use reprise_launch::replay::Plan;
+use reprise_trace::{Content, ImageReader, FILES_DIR};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::path::Path;
+
+const MAP_PRIVATE: u32 = 2;
+const MAP_ANONYMOUS: u32 = 0x20;
+const MAP_GROWSDOWN: u32 = 0x100;
+const MAP_NORESERVE: u32 = 0x4000;
+const PROT_RW: u32 = 3;
+
+/// The plan, and the descriptors that the child needs open (the driver closes its own afterwards).
+pub struct Prepared {
+    /// The plan.
+    pub plan: Plan,
+    /// Descriptors that the plan names.
+    pub files: Vec<File>,
+}
+
+/// Makes the plan for the image of a trace in `dir`.
+///
+/// # Errors
+/// When the image or a file of the trace is missing or damaged.
+pub fn prepare(dir: &Path, reader: &mut ImageReader) -> Result<Prepared, ReplayError> {
+    let image = reader.image().clone();
+    let len = usize::try_from(reader.blob_len()).unwrap_or(usize::MAX);
+    if len as u64 > reprise_abi::layout::STAGE_MAX {
+        return Err(ReplayError::Unsupported(format!(
+            "the initial image has {len} bytes, more than can be staged"
+        )));
+    }
+    let mut bytes = vec![0; len];
+    reader.read_blob(0, &mut bytes)?;
+    let mut ops = Vec::new();
+    let mut files: Vec<File> = Vec::new();
+    let mut known = HashMap::new();
+    for r in &image.regions {
+        let anonymous = |flags: u32, prot: u32| StageOp {
+            kind: OP_MAP,
+            prot,
+            flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags,
+            fd: -1,
+            addr: r.start,
+            len: r.len,
+            offset: 0,
+        };
+        let stack = if r.flags & region_flags::STACK != 0 {
+            MAP_GROWSDOWN
+        } else {
+            0
+        };
+        let runs = r.content.runs();
+        let first_prot = if runs.is_empty() {
+            r.prot
+        } else {
+            r.prot | PROT_RW
+        };
+        match &r.content {
+            Content::File {
+                hash, file_offset, ..
+            } => {
+                let fd = match known.get(hash) {
+                    Some(fd) => *fd,
+                    None => {
+                        let path = dir.join(FILES_DIR).join(hash.to_string());
+                        let f = File::open(&path).map_err(|source| ReplayError::Io {
+                            what: format!("open {}", path.display()),
+                            source,
+                        })?;
+                        let fd = f.as_raw_fd();
+                        known.insert(*hash, fd);
+                        files.push(f);
+                        fd
+                    }
+                };
+                ops.push(StageOp {
+                    kind: OP_MAP,
+                    prot: first_prot,
+                    flags: MAP_PRIVATE,
+                    fd,
+                    addr: r.start,
+                    len: r.len,
+                    offset: *file_offset,
+                });
+            }
+            _ => ops.push(anonymous(stack, first_prot)),
+        }
+        for run in runs {
+            ops.push(StageOp {
+                kind: OP_COPY,
+                addr: run.address,
+                len: run.len,
+                offset: run.blob_offset,
+                ..Default::default()
+            });
+        }
+        if first_prot != r.prot {
+            ops.push(StageOp {
+                kind: OP_PROTECT,
+                prot: r.prot,
+                addr: r.start,
+                len: r.len,
+                ..Default::default()
+            });
+        }
+    }
+    for f in &files {
+        ops.push(StageOp {
+            kind: OP_CLOSE,
+            fd: f.as_raw_fd(),
+            ..Default::default()
+        });
+    }
+    let path = dir.join(FILES_DIR);
+    let directory = File::open(&path).map_err(|source| ReplayError::Io {
+        what: format!("open {}", path.display()),
+        source,
+    })?;
+    let plan = Plan {
+        ops,
+        bytes,
+        files: directory.as_raw_fd(),
+    };
+    // Kept open until the child has its copy.
+    files.push(directory);
+    Ok(Prepared { plan, files })
+}
+
+impl Prepared {
+    /// Leaks the descriptors: for a child that outlives the plan.
+    pub fn keep_open(self) {
+        for f in self.files {
+            let _ = f.into_raw_fd();
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! The driver's side of a process tree: feeds the events, makes the processes that execs ask for, reaps all of them.
+//!
+//! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
+
+use crate::{plan, ReplayError};
+use libc::pid_t;
+use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
+use reprise_abi::session::{
+    process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
+};
+use reprise_launch::{futex, replay as launch, RuntimeImage, SharedSession};
+use reprise_trace::{ImageReader, Reader, Start};
+use std::collections::{hash_map::Entry, HashMap, HashSet};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// The longest sleep, in nanoseconds: threads that compute are told that often that time passes.
+const SLEEP: Duration = Duration::from_millis(20);
+/// Between two signals that tell a thread so.
+const PING: Duration = Duration::from_millis(15);
+/// The runtime's own signal.
+const SIGCUT: i32 = 16;
+
+/// A replay that runs.
+pub(crate) struct Tree<'a> {
+    /// The session.
+    pub shared: &'a mut SharedSession,
+    /// The recorded runtime.
+    pub image: &'a RuntimeImage,
+    /// The trace.
+    pub dir: &'a Path,
+    /// Where replayed processes run: hand-offs between threads are cheap only on one processor.
+    pub cpu: Option<usize>,
+    /// Kernel's ids that the first process has had.
+    roots: HashSet<pid_t>,
+    /// Processes that went on as another kernel's process, by their old id: their number.
+    replaced: HashMap<pid_t, usize>,
+    /// Writable copies of files that were mapped shared, by number.
+    copies: HashMap<u64, File>,
+    /// Processes that the driver itself has made, and that have not ended.
+    made: HashSet<pid_t>,
+    status: Option<i32>,
+    failed: bool,
+}
+
+/// The word on which the driver sleeps, for the handler of SIGCHLD.
+static SLEEPS_ON: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn child_changed(_: i32) {
+    let word = SLEEPS_ON.load(Relaxed);
+    if !word.is_null() {
+        // SAFETY: a word of a session that lives while the handler is installed.
+        unsafe { (*word).store(0, SeqCst) };
+    }
+}
+
+/// Installs the handler of SIGCHLD for as long as it lives.
+struct Watch(libc::sighandler_t);
+
+impl Watch {
+    fn new(s: &Session) -> Watch {
+        SLEEPS_ON.store(std::ptr::from_ref(&s.agent_asleep).cast_mut(), SeqCst);
+        let handler = child_changed as extern "C" fn(i32);
+        // SAFETY: the handler only stores a word.
+        Watch(unsafe { libc::signal(libc::SIGCHLD, handler as libc::sighandler_t) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // SAFETY: what was there before.
+        unsafe { libc::signal(libc::SIGCHLD, self.0) };
+        SLEEPS_ON.store(std::ptr::null_mut(), SeqCst);
+    }
+}
+
+impl<'a> Tree<'a> {
+    /// A replay of the trace in `dir`, before its first process.
+    pub fn new(
+        shared: &'a mut SharedSession,
+        image: &'a RuntimeImage,
+        dir: &'a Path,
+        cpu: Option<usize>,
+    ) -> Tree<'a> {
+        Tree {
+            shared,
+            image,
+            dir,
+            cpu,
+            roots: HashSet::new(),
+            replaced: HashMap::new(),
+            copies: HashMap::new(),
+            made: HashSet::new(),
+            status: None,
+            failed: false,
+        }
+    }
+
+    /// Replays all; the wait status of the first process.
+    ///
+    /// # Errors
+    /// When the trace can't be read or a process can't be made.
+    pub fn run(&mut self, reader: &mut Reader) -> Result<i32, ReplayError> {
+        let _watch = Watch::new(self.shared.session());
+        let root = self.become_image(0, None, 0)?;
+        self.roots.insert(root);
+        let result = self.play(reader);
+        if result.is_err() {
+            self.kill_all();
+            while self.reap() {
+                self.sleep(&Feed::default());
+            }
+        }
+        result?;
+        let known = self.shared.session().root_status.load(Relaxed);
+        Ok(match (self.status, known) {
+            (Some(status), 0) => status,
+            (_, known) => known.wrapping_sub(1) as i32,
+        })
+    }
+
+    fn play(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
+        let mut feed = Feed::default();
+        let mut damage = Ok(());
+        let mut pinged = Instant::now();
+        while self.reap() {
+            self.serve()?;
+            let moved = feed.pump(self.shared, reader).unwrap_or_else(|e| {
+                // What is good of the trace is replayed before the error is told.
+                damage = Err(e);
+                feed.close(self.shared.session());
+                true
+            });
+            if !moved {
+                if pinged.elapsed() > PING {
+                    pinged = Instant::now();
+                    self.ping();
+                }
+                self.sleep(&feed);
+            }
+        }
+        damage
+    }
+
+    fn sleep(&self, feed: &Feed) {
+        let s = self.shared.session();
+        s.agent_asleep.store(1, SeqCst);
+        if !feed.done {
+            s.ring.producer_asleep.store(1, SeqCst);
+        }
+        let room = !feed.done && !feed.frame.is_empty() && feed.room(s) > 0;
+        if !room && s.request.kind.load(SeqCst) == request::NONE && !self.someone_died() {
+            futex::wait(&s.agent_asleep, 1, SLEEP);
+        }
+        s.agent_asleep.store(0, SeqCst);
+        s.ring.producer_asleep.store(0, SeqCst);
+    }
+
+    /// Is there a child to be reaped?
+    fn someone_died(&self) -> bool {
+        // SAFETY: fills a struct of ours; the child stays waitable.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            libc::waitid(libc::P_ALL, 0, &mut info, how) == 0 && info.si_pid() != 0
+        }
+    }
+
+    /// Reaps who has ended; false when nobody is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            let mut status = 0;
+            // SAFETY: our own children.
+            match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) } {
+                0 => return true,
+                pid if pid > 0 => self.ended(pid, status),
+                _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    fn ended(&mut self, pid: pid_t, status: i32) {
+        self.made.remove(&pid);
+        if let Some(n) = self.replaced.remove(&pid) {
+            return self.free_slots(n);
+        }
+        let s = self.shared.session();
+        let found = (0..MAX_PROCESSES).find(|n| {
+            let p = &s.processes[*n];
+            p.state.load(Acquire) != process_state::FREE && p.kernel_pid.load(Acquire) == pid as u32
+        });
+        let expected =
+            found.is_some_and(|n| s.processes[n].state.load(Acquire) == process_state::ENDING);
+        if self.roots.contains(&pid) && self.status.is_none() {
+            self.status = Some(status);
+        }
+        if !expected && !self.failed && !self.alone(found) {
+            // It could not go on as recorded: nor can the others.
+            self.failed = true;
+            self.status = Some(status);
+            self.kill_all();
+        }
+        if let Some(n) = found {
+            self.free_slots(n);
+            self.shared.session().processes[n]
+                .state
+                .store(process_state::FREE, Release);
+        }
+    }
+
+    /// Is no process left but perhaps this one?
+    fn alone(&self, n: Option<usize>) -> bool {
+        let s = self.shared.session();
+        (0..MAX_PROCESSES)
+            .filter(|i| Some(*i) != n)
+            .all(|i| s.processes[i].state.load(Acquire) != process_state::LIVE)
+    }
+
+    /// The slots of a process that is gone can be had again.
+    fn free_slots(&self, n: usize) {
+        for i in 0..MAX_SLOTS {
+            let slot = self.shared.slot(i);
+            if slot.state.load(Acquire) == slot_state::LEFT
+                && slot.process.load(Relaxed) as usize == n
+            {
+                slot.state.store(slot_state::FREE, Release);
+                wake(&slot.state);
+            }
+        }
+    }
+
+    fn kill_all(&self) {
+        let s = self.shared.session();
+        let of_table = s.processes.iter().filter_map(|p| {
+            let pid = p.kernel_pid.load(Relaxed) as pid_t;
+            (p.state.load(Relaxed) != process_state::FREE).then_some(pid)
+        });
+        for pid in of_table.chain(self.made.iter().copied()) {
+            if pid > 0 {
+                // SAFETY: our own children, not reaped yet.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+        }
+    }
+
+    /// Tells a thread that computes that time passes. It knows how long it may look for the place of a cut, and sees when no
+    /// event is left.
+    fn ping(&self) {
+        let s = self.shared.session();
+        let holder = s.baton.load(Relaxed) as usize;
+        let Some(i) = holder.checked_sub(1).filter(|i| *i < MAX_SLOTS) else {
+            return;
+        };
+        let slot = self.shared.slot(i);
+        let pid = slot.kernel_pid.load(Relaxed) as pid_t;
+        let waits = slot.cut_waiting.load(Relaxed) != 0 || s.ring.closed.load(Relaxed) != 0;
+        if waits && pid > 0 {
+            // SAFETY: a signal to our own child.
+            unsafe {
+                libc::syscall(libc::SYS_tgkill, pid, slot.kernel_tid.load(Relaxed), SIGCUT);
+            }
+        }
+    }
+
+    /// Answers the open request, if there is one.
+    fn serve(&mut self) -> Result<(), ReplayError> {
+        let q = &self.shared.session().request;
+        let kind = q.kind.load(Acquire);
+        let args = [0, 1, 2].map(|i| q.args[i].load(Relaxed));
+        let mut answer = 0;
+        match kind {
+            request::NONE => return Ok(()),
+            request::BECOME => self.exec(args[0], args[1])?,
+            request::SHARE_FILE => answer = self.share(args[0], args[1])?,
+            _ => {}
+        }
+        let q = &self.shared.session().request;
+        q.answer[0].store(answer, Relaxed);
+        q.status.store(0, Relaxed);
+        q.kind.store(request::NONE, Release);
+        wake(&q.kind);
+        Ok(())
+    }
+
+    /// The process of a slot goes on as image `n`.
+    fn exec(&mut self, slot: u64, n: u64) -> Result<(), ReplayError> {
+        let slot = slot as usize;
+        let number = match self.shared.session().slots_used.load(Relaxed) as usize {
+            used if slot < used.min(MAX_SLOTS) => {
+                self.shared.slot(slot).process.load(Relaxed) as usize
+            }
+            _ => MAX_PROCESSES,
+        };
+        if number >= MAX_PROCESSES || n > reprise_trace::MAX_IMAGES {
+            return Err(ReplayError::Unsupported(
+                "the trace has an impossible exec".into(),
+            ));
+        }
+        let image = ImageReader::open_nth(self.dir, n)?;
+        let Some(start) = image.start().cloned() else {
+            return Err(ReplayError::Unsupported(format!(
+                "image {n} of the trace does not say how it starts"
+            )));
+        };
+        let old = self.shared.session().processes[number]
+            .kernel_pid
+            .load(Relaxed) as pid_t;
+        let pid = self.become_image(n, Some(&start), slot)?;
+        let s = self.shared.session();
+        s.processes[number].kernel_pid.store(pid as u32, Release);
+        self.replaced.insert(old, number);
+        if self.roots.contains(&old) {
+            self.roots.insert(pid);
+        }
+        Ok(())
+    }
+
+    /// Makes the process that image `n` describes, with its first thread in `slot`.
+    fn become_image(
+        &mut self,
+        n: u64,
+        start: Option<&Start>,
+        slot: usize,
+    ) -> Result<pid_t, ReplayError> {
+        let mut image = ImageReader::open_nth(self.dir, n)?;
+        let s = self.shared.session_mut();
+        if let Some(start) = start {
+            set_start(s, start);
+        }
+        let regions = &image.image().regions;
+        if regions.len() > MAX_INITIAL_REGIONS {
+            return Err(ReplayError::Unsupported(
+                "the trace's image has too many regions".into(),
+            ));
+        }
+        for (to, r) in s.initial_regions.iter_mut().zip(regions) {
+            to.start = r.start;
+            to.end = r.end();
+            to.prot = r.prot;
+            to.flags = r.flags;
+        }
+        s.initial_regions_len = regions.len() as u32;
+        let prepared = plan::prepare(self.dir, &mut image)?;
+        let pid = launch::start(self.shared, self.image, &prepared.plan, self.cpu, slot)?;
+        self.made.insert(pid);
+        Ok(pid)
+    }
+
+    /// Memory for the writable copy of a file, the same one for all who map it; the driver's descriptor.
+    fn share(&mut self, number: u64, len: u64) -> Result<u64, ReplayError> {
+        let s = self.shared.session();
+        let Some(word) = s.shared_files.get(number as usize).filter(|_| number != 0) else {
+            return Err(ReplayError::Unsupported(
+                "the trace has an impossible number of a file".into(),
+            ));
+        };
+        let copy = match self.copies.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                new.insert(memory_file(len).map_err(|source| ReplayError::Io {
+                    what: "make room for the copy of a mapped file".into(),
+                    source,
+                })?)
+            }
+        };
+        let fd = copy.as_raw_fd();
+        word.store(fd as u32 + 1, Release);
+        s.copies_made.fetch_add(1, Release);
+        Ok(fd as u64)
+    }
+}
+
+/// A file in memory, of `len` zeros.
+fn memory_file(len: u64) -> std::io::Result<File> {
+    // SAFETY: a new descriptor, owned from here on.
+    let file = unsafe {
+        let fd = libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        File::from_raw_fd(fd)
+    };
+    file.set_len(len)?;
+    Ok(file)
+}
+
+/// Fills the session's head with the state in which a program starts.
+pub(crate) fn set_start(s: &mut Session, start: &Start) {
+    s.entry = start.entry;
+    s.initial_sp = start.initial_sp;
+    s.brk_start = start.brk_start;
+    s.stack_limit = start.stack_limit;
+    s.initial_mask.store(start.initial_mask, Relaxed);
+    s.initial_ignored.store(start.initial_ignored, Relaxed);
+}
+
+fn wake(word: &AtomicU32) {
+    futex::wake(word, i32::MAX);
+}
+
+/// Pumps frames into the ring.
+#[derive(Default)]
+struct Feed {
+    frame: Vec<u8>,
+    at: usize,
+    head: u64,
+    done: bool,
+}
+
+impl Feed {
+    fn room(&self, s: &Session) -> u64 {
+        RING_SIZE.saturating_sub(self.head.saturating_sub(s.ring.tail.load(Acquire)))
+    }
+
+    /// Nothing more will come.
+    fn close(&mut self, s: &Session) {
+        self.done = true;
+        s.ring.closed.store(1, SeqCst);
+        s.ring.consumer_asleep.store(0, SeqCst);
+        wake(&s.ring.consumer_asleep);
+    }
+
+    /// Moves what there is room for; false when nothing could be moved.
+    fn pump(&mut self, shared: &SharedSession, reader: &mut Reader) -> Result<bool, ReplayError> {
+        /// Bytes moved at a time.
+        const CHUNK: usize = 1 << 20;
+        let ring = &shared.session().ring;
+        if self.done {
+            return Ok(false);
+        }
+        let room = self.room(shared.session());
+        if room == 0 {
+            return Ok(false);
+        }
+        if self.at == self.frame.len() {
+            self.frame.clear();
+            self.at = 0;
+            if reader.read_raw(&mut self.frame)?.is_none() {
+                self.close(shared.session());
+                return Ok(true);
+            }
+        }
+        let n = (self.frame.len() - self.at).min(room as usize).min(CHUNK);
+        let to = shared.ring_bytes(self.head, n);
+        // SAFETY: `n` bytes of the double mapping that the consumer has given back.
+        unsafe { std::ptr::copy_nonoverlapping(self.frame.as_ptr().add(self.at), to, n) };
+        self.at += n;
+        self.head += n as u64;
+        ring.head.store(self.head, SeqCst);
+        if ring.consumer_asleep.swap(0, SeqCst) != 0 {
+            wake(&ring.consumer_asleep);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,537 @@
+//! The command line: every command, option and default, as types. Nothing is done here.
+
+use crate::exit::{one_line, OWN_FAILURE};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use reprise_abi::event::Kind;
+use reprise_abi::syscalls;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
+#[derive(Parser, Debug)]
+#[command(
+    name = "reprise",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "Traces are kept in $REPRISE_TRACE_DIR, else in ~/.local/share/reprise.\n\
+                  Exit status: that of the recorded or replayed program; 125 when reprise itself fails, \
+                  126 when the program can't be run, 127 when there is none."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a program and record all that it takes to replay it
+    Record(RecordArgs),
+    /// Run a recorded program again: same output, same end
+    Replay(ReplayArgs),
+    /// Replay a trace and check every hash of it
+    Verify(VerifyArgs),
+    /// Print the events of a trace, readable like strace
+    Dump(DumpArgs),
+    /// List the processes of a trace
+    Ps(PsArgs),
+    /// List the traces
+    Ls(LsArgs),
+    /// Say what is in a trace: sizes, duration, events by kind
+    Info(InfoArgs),
+    /// Remove traces
+    Rm(RmArgs),
+    /// Make one self-contained file of a trace
+    Pack(PackArgs),
+    /// Say what this machine offers and what Reprise will use of it
+    Doctor(DoctorArgs),
+    /// Show it: record a racy program, replay one of its outcomes
+    Demo(DemoArgs),
+    /// Print a completion script for a shell
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+    /// Print a manual page
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+/// What `record` is told.
+#[derive(Args, Debug, Clone)]
+pub struct RecordArgs {
+    /// Put the trace into this directory, which must be new or empty
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// How to order threads; `none` captures everything and logs nothing
+    #[arg(long, value_enum, default_value_t = EngineName::Serial)]
+    pub engine: EngineName,
+
+    /// Randomise when threads take turns, to provoke rare interleavings
+    ///
+    /// Without SEED one is chosen. Either is stored in the trace.
+    // None: off; Some(None): on, without a given seed.
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, value_parser = parse_number)]
+    pub chaos: Option<Option<u64>>,
+
+    /// Hash all writable memory every N events (default: as often as costs under 1%)
+    #[arg(long, value_name = "N", require_equals = true, value_parser = parse_count)]
+    pub checksum: Option<u64>,
+
+    /// Which traces to keep
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = KeepOn::Always)]
+    pub keep_on: KeepOn,
+
+    /// Repeat until a run fails, at most N times; only the failing run is kept
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub until_failure: Option<u64>,
+
+    /// Let the trace grow to SIZE at most (500M, 2G, ...)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub max_size: Option<u64>,
+
+    /// What to do when the disk or the trace is full
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFull::Continue)]
+    pub on_full: OnFull,
+
+    /// What the program is shown of the processor; `baseline` makes traces that replay on any machine
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = CpuLevel::Native)]
+    pub cpu: CpuLevel,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// A test switch: never rewrite system call sites, trap each time
+    #[arg(long, hide = true)]
+    pub no_patch: bool,
+
+    /// A test switch: treat this system call (by its name) as unknown to the table; its number
+    #[arg(long, hide = true, value_name = "NAME", value_parser = parse_syscall)]
+    pub forget_syscall: Option<u64>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// Engines that can be asked for.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineName {
+    /// One thread at a time: exact, data races included
+    Serial,
+    /// Capture everything, log nothing, order nothing: no trace is made
+    None,
+}
+
+/// What a recorded program is shown of the processor.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CpuLevel {
+    /// All that can be replayed
+    Native,
+    /// x86-64-v2: SSE4.2, POPCNT, CMPXCHG16B; no AVX, no XSAVE, no AES
+    Baseline,
+    /// x86-64-v3: AVX2, BMI, FMA; no AVX-512
+    V3,
+}
+
+/// Which traces are kept.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeepOn {
+    /// All
+    Always,
+    /// Only those of runs that ended with another status than 0, or by a signal
+    Failure,
+}
+
+/// What happens when a trace can't grow any more.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnFull {
+    /// The program is ended
+    Stop,
+    /// The program goes on, unrecorded
+    Continue,
+}
+
+/// What `replay` is told.
+#[derive(Args, Debug, Clone)]
+pub struct ReplayArgs {
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
+    #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
+    pub tamper: Option<Tamper>,
+}
+
+/// One flipped bit, to prove that it is noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tamper {
+    /// Where, in the program's memory.
+    pub address: u64,
+    /// Before which event.
+    pub event: u64,
+}
+
+/// What `verify` is told.
+#[derive(Args, Debug, Clone)]
+pub struct VerifyArgs {
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// How many times to replay it
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = parse_count)]
+    pub times: u64,
+
+    /// Print one JSON object for each replay
+    #[arg(long)]
+    pub json: bool,
+
+    /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
+    #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
+    pub tamper: Option<Tamper>,
+}
+
+/// What `dump` is told.
+#[derive(Args, Debug, Clone)]
+pub struct DumpArgs {
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// Print one JSON object for each event
+    #[arg(long)]
+    pub json: bool,
+
+    /// First event to print
+    #[arg(long, value_name = "N")]
+    pub from: Option<u64>,
+
+    /// Last event to print
+    #[arg(long, value_name = "N")]
+    pub to: Option<u64>,
+
+    /// Only the events of the thread in this slot
+    #[arg(long, value_name = "SLOT")]
+    pub thread: Option<u16>,
+
+    /// Only the events of the processes with this id (see `reprise ps`)
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<i64>,
+
+    /// Only events of this kind (may be given several times)
+    #[arg(long, value_name = "KIND", value_parser = kind_parser())]
+    pub kind: Vec<Kind>,
+
+    /// Show at most so many bytes of each buffer
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 32)]
+    pub string_limit: usize,
+}
+
+/// What `ps` is told.
+#[derive(Args, Debug, Clone)]
+pub struct PsArgs {
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `ls` is told.
+#[derive(Args, Debug, Clone)]
+pub struct LsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `info` is told.
+#[derive(Args, Debug, Clone)]
+pub struct InfoArgs {
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `rm` is told.
+#[derive(Args, Debug, Clone)]
+pub struct RmArgs {
+    /// Traces: directories, or names that `reprise ls` lists
+    #[arg(required = true, value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What `pack` is told.
+#[derive(Args, Debug, Clone)]
+pub struct PackArgs {
+    /// A trace: a directory, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// The file to make (default: NAME.reprise in this directory)
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What `doctor` is told.
+#[derive(Args, Debug, Clone)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `demo` is told.
+#[derive(Args, Debug, Clone)]
+pub struct DemoArgs {
+    /// Say nothing but the outcome
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What `completions` is told.
+#[derive(Args, Debug, Clone)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// What `man` is told.
+#[derive(Args, Debug, Clone)]
+pub struct ManArgs {
+    /// The command whose page is wanted (default: reprise itself)
+    #[arg(value_name = "COMMAND", conflicts_with = "output")]
+    pub command: Option<String>,
+
+    /// Write all pages into this directory instead
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
+impl Cli {
+    /// Reads the command line. What it can't make sense of, and requests for help, are answered here; the exit status then.
+    pub fn read() -> Result<Cli, i32> {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        Cli::try_parse_from(&words).map_err(|error| answer(&error, &words))
+    }
+}
+
+/// Prints help, the version, or one line about a mistake; returns the exit status.
+fn answer(error: &clap::Error, words: &[OsString]) -> i32 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            0
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            OWN_FAILURE
+        }
+        _ => {
+            eprintln!("reprise: {}", mistake(error, words));
+            OWN_FAILURE
+        }
+    }
+}
+
+/// Makes one line of clap's several: what is wrong, the tip where there is one, where to read on.
+fn mistake(error: &clap::Error, words: &[OsString]) -> String {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let ends = ["\n\nUsage:", "\n\nFor more information"];
+    let end = ends.iter().filter_map(|e| text.find(e)).min();
+    let said = one_line(&text[..end.unwrap_or(text.len())]);
+    let definition = definition();
+    let command = words.get(1).and_then(|w| definition.find_subcommand(w));
+    match command.map(|c| c.get_name()) {
+        Some(name) => format!("{said}; see `reprise {name} --help`"),
+        None => format!("{said}; see `reprise --help`"),
+    }
+}
+
+/// The command as clap knows it, for completions and manual pages.
+pub fn definition() -> clap::Command {
+    Cli::command()
+}
+
+/// A number, decimal or hexadecimal with `0x`.
+fn parse_number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "a number from 0 to 2^64-1 is wanted".into())
+}
+
+/// A number from 1 on.
+fn parse_count(text: &str) -> Result<u64, String> {
+    match parse_number(text) {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("a number from 1 on is wanted".into()),
+    }
+}
+
+/// A size in bytes: a number, and K, M, G or T for powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wanted = || format!("a size like 4096, 500M or 2G is wanted, not `{text}`");
+    let upper = text.to_ascii_uppercase();
+    let upper = upper
+        .strip_suffix("IB")
+        .or(upper.strip_suffix('B'))
+        .unwrap_or(&upper);
+    let (digits, shift) = match upper.char_indices().last() {
+        Some((at, 'K')) => (&upper[..at], 10),
+        Some((at, 'M')) => (&upper[..at], 20),
+        Some((at, 'G')) => (&upper[..at], 30),
+        Some((at, 'T')) => (&upper[..at], 40),
+        _ => (upper, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| wanted())?;
+    match number.checked_mul(1 << shift) {
+        Some(0) | None => Err(wanted()),
+        Some(size) => Ok(size),
+    }
+}
+
+fn parse_syscall(name: &str) -> Result<u64, String> {
+    syscalls::by_name(name)
+        .map(|call| u64::from(call.nr))
+        .ok_or_else(|| "no system call has this name".into())
+}
+
+fn parse_tamper(text: &str) -> Result<Tamper, String> {
+    let (address, event) = text.split_once('@').ok_or("ADDRESS@EVENT is wanted")?;
+    Ok(Tamper {
+        address: parse_number(address)?,
+        event: parse_number(event)?,
+    })
+}
+
+fn kind_parser() -> impl clap::builder::TypedValueParser<Value = Kind> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser};
+    let names = Kind::ALL.map(Kind::name);
+    PossibleValuesParser::new(names).map(|name| {
+        let named = Kind::ALL.into_iter().find(|k| k.name() == name);
+        named.expect("only names of kinds are possible values")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        let words = std::iter::once("reprise").chain(line.split(' '));
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        match Cli::try_parse_from(&words) {
+            Ok(cli) => Ok(cli.command),
+            Err(error) => Err(mistake(&error, &words)),
+        }
+    }
+
+    fn record(line: &str) -> RecordArgs {
+        match parsed(line) {
+            Ok(Command::Record(args)) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn everything_after_the_program_is_its_own() {
+        let args = record("record -q --chaos -o here -- ls -l --chaos=3 -- x");
+        assert_eq!(args.command, ["ls", "-l", "--chaos=3", "--", "x"]);
+        assert!(args.quiet);
+        assert_eq!(args.chaos, Some(None));
+        // The dashes may be left out.
+        assert_eq!(
+            record("record ls -l --json").command,
+            ["ls", "-l", "--json"]
+        );
+    }
+
+    #[test]
+    fn options_have_the_documented_forms() {
+        let args = record(
+            "record --engine none --chaos=0x2a --checksum=50 --keep-on=failure --until-failure 9 --max-size 2G --on-full=stop -- a",
+        );
+        assert_eq!(args.engine, EngineName::None);
+        assert_eq!(args.chaos, Some(Some(42)));
+        assert_eq!(args.checksum, Some(50));
+        assert_eq!(args.keep_on, KeepOn::Failure);
+        assert_eq!(args.until_failure, Some(9));
+        assert_eq!(args.max_size, Some(2 << 30));
+        assert_eq!(args.on_full, OnFull::Stop);
+        let args = record("record --no-patch --forget-syscall read -- a");
+        assert_eq!((args.no_patch, args.forget_syscall), (true, Some(0)));
+        assert_eq!(args.chaos, None);
+    }
+
+    #[test]
+    fn mistakes_are_told_in_one_line_with_the_place_to_read_on() {
+        for (line, says, see) in [
+            ("record", "<PROGRAM>", "reprise record --help"),
+            ("record --cahos -- ls", "--cahos", "reprise record --help"),
+            ("verify -n 0", "0", "reprise verify --help"),
+            ("recrod ls", "recrod", "reprise --help"),
+            ("record --max-size x -- ls", "500M", "--help"),
+            ("record --checksum=0 -- ls", "0", "--help"),
+            ("dump --kind nothing", "syscall", "--help"),
+        ] {
+            let said = parsed(line).expect_err(line);
+            assert!(said.contains(says) && said.contains(see), "{line}: {said}");
+            assert!(!said.contains('\n'), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("3k"), Ok(3 << 10));
+        assert_eq!(parse_size("5MiB"), Ok(5 << 20));
+        assert_eq!(parse_size("1TB"), Ok(1 << 40));
+        for bad in ["", "0", "M", "-1", "1.5G", "99999999T", "7 G", "1P"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tampering() {
+        assert_eq!(
+            parse_tamper("0x1000@7"),
+            Ok(Tamper {
+                address: 4096,
+                event: 7
+            })
+        );
+        assert!(parse_tamper("7").is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! `reprise`: records a run of a multi-threaded program and replays it exactly. This is the command line; what it commands is in
+//! the libraries beside it.
+
+mod cli;
+mod doctor;
+mod dump;
+mod exit;
+mod human;
+mod info;
+mod ls;
+mod manual;
+mod pack;
+mod play;
+mod processes;
+mod ps;
+mod racy;
+mod record;
+mod rm;
+
+use cli::{Cli, Command};
+
+fn main() {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|a| a == racy::ARGUMENT)
+    {
+        return racy::run();
+    }
+    std::panic::set_hook(Box::new(|panic| last_words(panic)));
+    let status = match Cli::read() {
+        Ok(cli) => command(cli.command),
+        Err(status) => status,
+    };
+    std::process::exit(status);
+}
+
+/// Runs a command; returns the exit status.
+fn command(command: Command) -> i32 {
+    // The inner one would need ptrace, and the addresses that the outer one has.
+    let runs_programs = matches!(
+        command,
+        Command::Record(_) | Command::Replay(_) | Command::Verify(_) | Command::Demo(_)
+    );
+    if runs_programs && reprise_launch::nested::inside_a_session() {
+        eprintln!("reprise: this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
+        return exit::OWN_FAILURE;
+    }
+    let result = match command {
+        Command::Record(args) => record::run(&args),
+        Command::Replay(args) => play::replay(&args),
+        Command::Verify(args) => play::verify(&args),
+        Command::Demo(args) => play::demo(&args),
+        Command::Dump(args) => print(|| dump::run(&args)),
+        Command::Ps(args) => print(|| ps::run(&args)),
+        Command::Ls(args) => print(|| ls::run(&args)),
+        Command::Info(args) => print(|| info::run(&args)),
+        Command::Rm(args) => print(|| rm::run(&args)),
+        Command::Pack(args) => print(|| pack::run(&args)),
+        Command::Doctor(args) => print(|| doctor::run(&args)),
+        Command::Completions(args) => print(|| manual::completions(&args)),
+        Command::Man(args) => print(|| manual::man(&args)),
+    };
+    result.unwrap_or_else(|error| {
+        if let Some(line) = exit::line_of(&error) {
+            eprintln!("reprise: {line}");
+        }
+        exit::status_of(&error)
+    })
+}
+
+/// Runs a command that only prints: it ends, as other tools do, when nobody reads its output any more.
+fn print(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<i32> {
+    // SAFETY: no handler is replaced; Rust's start-up has merely ignored the signal. Commands that run programs keep that.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    command().map(|()| 0)
+}
+
+/// A bug of ours is told like any other failure, and ends with our own status, not with a signal that could be the program's.
+fn last_words(panic: &std::panic::PanicHookInfo<'_>) -> ! {
+    let payload = panic.payload();
+    let what = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("a check failed");
+    let place = panic
+        .location()
+        .map(|l| format!("{}:{}", l.file(), l.line()));
+    let place = place.unwrap_or_else(|| "an unknown place".into());
+    eprintln!(
+        "reprise: internal error: {} ({place}): this is a bug in reprise, please report it",
+        exit::one_line(what)
+    );
+    // SAFETY: ends the process at once. Handlers of exit(3) are not run: this may be a child that shares them.
+    unsafe { libc::_exit(exit::OWN_FAILURE) }
+}

@@ -1,0 +1,165 @@
+//! `reprise replay`, `verify` and `demo`.
+
+use crate::cli::{DemoArgs, ReplayArgs, VerifyArgs};
+use crate::record::exit_status;
+use anyhow::Result;
+use reprise_replay::{replay as play, Options, Outcome};
+use reprise_trace::{Catalog, Tail};
+
+/// Exit status of our own failures, divergence included.
+const OURS: i32 = 125;
+
+/// What there is to say about the end of a replay that was not the recording's own.
+fn complaint(o: &Outcome) -> Option<String> {
+    if let Some(d) = &o.divergence {
+        return Some(format!("the replay diverged from the recording\n{d}"));
+    }
+    match o.message.0 {
+        4 => Some(match &o.tail {
+            Tail::Complete => format!(
+                "the recording ends at event {} before the program did",
+                o.events
+            ),
+            t => format!(
+                "the recording was cut off: replayed up to event {} ({t:?})",
+                o.events
+            ),
+        }),
+        5 => Some(format!(
+            "event {}: the recorded mapping could not be made here",
+            o.message.1
+        )),
+        6 => Some(format!(
+            "a recorded thread could not be started (errno {})",
+            o.message.1
+        )),
+        7 => Some("the runtime gave up".into()),
+        _ => None,
+    }
+}
+
+/// Runs `replay`; the exit status is the recorded program's.
+///
+/// # Errors
+/// When the trace can't be read or the process can't be made.
+pub fn replay(args: &ReplayArgs) -> Result<i32> {
+    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let options = Options {
+        quiet: false,
+        tamper: args.tamper.map(|t| (t.address, t.event)),
+    };
+    let o = play(&dir, &options)?;
+    if let Some(why) = complaint(&o) {
+        eprintln!("reprise: {why}");
+        return Ok(OURS);
+    }
+    Ok(exit_status(o.status))
+}
+
+/// Runs `verify`; 0 when every replay was the recording, else 125.
+///
+/// # Errors
+/// When the trace can't be read or the process can't be made.
+pub fn verify(args: &VerifyArgs) -> Result<i32> {
+    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let options = Options {
+        quiet: true,
+        tamper: args.tamper.map(|t| (t.address, t.event)),
+    };
+    let mut bad = 0;
+    for n in 1..=args.times {
+        let o = play(&dir, &options)?;
+        let why = complaint(&o);
+        bad += why.is_some() as u64;
+        if args.json {
+            let line = serde_json::json!({
+                "replay": n, "same": why.is_none(), "events": o.events, "exit": exit_status(o.status),
+                "hashes": o.hashes.0, "bytes_hashed": o.hashes.1, "cuts": o.counters[1], "false_hits": o.counters[2],
+                "why": why,
+            });
+            println!("{line}");
+        } else {
+            match why {
+                None => println!(
+                    "replay {n}: the same: {} events, {} hashes over {} bytes, exit status {}",
+                    o.events,
+                    o.hashes.0,
+                    o.hashes.1,
+                    exit_status(o.status)
+                ),
+                Some(why) => println!("replay {n}: DIFFERENT: {why}"),
+            }
+        }
+    }
+    Ok(if bad == 0 { 0 } else { OURS })
+}
+
+/// How often the demo records.
+const DEMO_RECORDINGS: usize = 5;
+/// How often it replays one of them.
+const DEMO_REPLAYS: usize = 10;
+
+/// Runs `demo`: the same binary runs the racy program, records it, and replays it.
+///
+/// # Errors
+/// When recording or replay fails.
+pub fn demo(args: &DemoArgs) -> Result<i32> {
+    use anyhow::Context;
+    use std::process::{Command, Stdio};
+    let me = std::env::current_exe().context("find this program")?;
+    let root = std::env::temp_dir().join(format!("reprise-demo-{}", std::process::id()));
+    let run = |words: &[&str]| -> Result<(String, Option<i32>)> {
+        let out = Command::new(&me)
+            .args(words)
+            .env("REPRISE_TRACE_DIR", &root)
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("run {}", words.join(" ")))?;
+        Ok((
+            String::from_utf8_lossy(&out.stdout).trim().to_string(),
+            out.status.code(),
+        ))
+    };
+    let say = |text: &str| {
+        if !args.quiet {
+            println!("{text}");
+        }
+    };
+    let result = (|| {
+        say("Four threads add to one counter without a lock; 400,000 additions in all.");
+        say(&format!("Recording it {DEMO_RECORDINGS} times:"));
+        let program = me.to_string_lossy().into_owned();
+        let mut outcomes = Vec::new();
+        for n in 1..=DEMO_RECORDINGS {
+            // Chaos mode makes threads take turns at random places, as a busy machine would.
+            let seed = format!("--chaos={n}");
+            let (outcome, status) =
+                run(&["record", "-q", &seed, "--", &program, crate::racy::ARGUMENT])?;
+            anyhow::ensure!(
+                status == Some(0),
+                "recording {n} ended with status {status:?}"
+            );
+            say(&format!("  recording {n}: {outcome}"));
+            outcomes.push(outcome);
+        }
+        let last = &outcomes[DEMO_RECORDINGS - 1];
+        say(&format!("Replaying the last one {DEMO_REPLAYS} times:"));
+        let mut same = 0;
+        for n in 1..=DEMO_REPLAYS {
+            let (outcome, status) = run(&["replay", "-q"])?;
+            say(&format!("  replay {n}: {outcome}"));
+            same += (outcome == *last && status == Some(0)) as usize;
+        }
+        let mut different = outcomes.clone();
+        different.sort();
+        different.dedup();
+        println!(
+            "{} different outcomes in {DEMO_RECORDINGS} recordings; {same} of {DEMO_REPLAYS} replays gave the recorded one.",
+            different.len()
+        );
+        say("Record your own program with: reprise record -- PROGRAM ARGS...   then: reprise replay");
+        Ok(if same == DEMO_REPLAYS { 0 } else { OURS })
+    })();
+    let _ = std::fs::remove_dir_all(&root);
+    result
+}

@@ -1,0 +1,406 @@
+//! `reprise record`: launcher, agent and trace put together.
+//!
+//! The launcher stays the program's parent, so that statuses and job control are what the user expects; the agent is
+//! forked beside it and outlives both if need be.
+
+use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
+use anyhow::{Context, Result};
+use reprise_abi::session::{
+    ENGINE_NONE, ENGINE_SERIAL, FLAG_CHAOS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
+};
+use reprise_agent::Agent;
+use reprise_launch::features::{self, Limit};
+use reprise_launch::record::{self as launch, Stopped};
+use reprise_launch::runtime::EMBEDDED;
+use reprise_launch::{cpu, futex, RuntimeImage, SharedSession};
+use reprise_trace::*;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering::*};
+
+/// Runs `record`; the exit status is the program's.
+///
+/// # Errors
+/// When the program can't be started or the trace can't be made.
+pub fn run(args: &RecordArgs) -> Result<i32> {
+    let runs = args.until_failure.unwrap_or(1);
+    for run in 1..=runs {
+        let last = one(args)?;
+        let failed = last.status != 0;
+        let keep = match (args.until_failure, args.keep_on) {
+            (Some(_), _) | (None, KeepOn::Failure) => failed,
+            (None, KeepOn::Always) => true,
+        };
+        if let Some(dir) = &last.dir {
+            if !keep {
+                Catalog::from_env()?.remove(dir)?;
+            } else if !args.quiet {
+                eprintln!("reprise: recorded in {}", dir.display());
+            }
+        }
+        if failed || run == runs {
+            if args.until_failure.is_some() && !args.quiet {
+                if failed {
+                    eprintln!("reprise: run {run} failed; replay it with: reprise replay");
+                } else {
+                    eprintln!("reprise: none of {runs} runs failed");
+                }
+            }
+            return Ok(exit_status(last.status));
+        }
+    }
+    Ok(0)
+}
+
+/// One recorded run.
+struct Run {
+    status: i32,
+    dir: Option<PathBuf>,
+}
+
+/// The exit status by which a shell would tell of this wait status.
+pub fn exit_status(status: i32) -> i32 {
+    if libc::WIFSIGNALED(status) {
+        128 + libc::WTERMSIG(status)
+    } else {
+        libc::WEXITSTATUS(status)
+    }
+}
+
+fn one(args: &RecordArgs) -> Result<Run> {
+    let mut shared = SharedSession::create()?;
+    let image = RuntimeImage::load(EMBEDDED)?;
+    let env = configure(&mut shared, args);
+    let serial = args.engine == EngineName::Serial;
+    let command = launch::Command {
+        argv: args.command.clone(),
+        pin: serial,
+        env,
+    };
+    // Looked for before a directory is made for it.
+    let program = launch::find_program(&args.command[0])?;
+    let catalog = Catalog::from_env()?;
+    let dir = match (serial, &args.output) {
+        (false, _) => None,
+        (true, Some(dir)) => Some(Catalog::create_at(dir)?),
+        (true, None) => Some(catalog.create(program.file_name().unwrap_or(program.as_os_str()))?),
+    };
+    let outcome = in_dir(
+        args,
+        &mut shared,
+        &image,
+        &command,
+        &catalog,
+        dir.as_deref(),
+        &program,
+    );
+    match outcome {
+        Ok(status) => Ok(Run { status, dir }),
+        Err(e) => {
+            // Nothing was recorded: leave no empty trace behind.
+            if let Some(dir) = &dir {
+                let _ = std::fs::remove_dir_all(dir);
+            }
+            Err(e)
+        }
+    }
+}
+
+/// Fills the session from the command line; variables that the program's environment needs.
+fn configure(shared: &mut SharedSession, args: &RecordArgs) -> Vec<(OsString, OsString)> {
+    let trapping = launch::cpuid_faulting();
+    let mut processor = cpu::processor();
+    let limit = match args.cpu {
+        CpuLevel::Native => None,
+        CpuLevel::Baseline => Some(Limit::V2),
+        CpuLevel::V3 => Some(Limit::V3),
+    };
+    let mut env = Vec::new();
+    if let Some(limit) = limit {
+        features::limit(&mut processor, limit);
+        if !trapping {
+            eprintln!("reprise: cpuid can't be trapped here: only glibc is told of --cpu, by GLIBC_TUNABLES");
+            env.push(("GLIBC_TUNABLES".into(), features::tunables(limit).into()));
+        }
+    }
+    launch::set_processor(shared, &processor, trapping);
+    let s = shared.session_mut();
+    s.mode = MODE_RECORD;
+    s.engine = if args.engine == EngineName::Serial {
+        ENGINE_SERIAL
+    } else {
+        ENGINE_NONE
+    };
+    if args.no_patch {
+        s.flags |= FLAG_NO_PATCH;
+    }
+    if let Some(nr) = args.forget_syscall {
+        s.forget_syscall = nr + 1;
+    }
+    s.checksum_every = args.checksum.unwrap_or(0);
+    if let Some(seed) = args.chaos {
+        let seed = seed.unwrap_or_else(|| {
+            let t = std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .unwrap_or_default();
+            t.as_nanos() as u64 ^ (std::process::id() as u64) << 32
+        });
+        s.flags |= FLAG_CHAOS;
+        s.chaos_seed = seed;
+        s.chaos_state.store(seed, Relaxed);
+    }
+    env
+}
+
+fn in_dir(
+    args: &RecordArgs,
+    shared: &mut SharedSession,
+    image: &RuntimeImage,
+    command: &launch::Command,
+    catalog: &Catalog,
+    dir: Option<&Path>,
+    program: &Path,
+) -> Result<i32> {
+    let stopped = launch::start(command, shared, image)?;
+    let trace = match dir {
+        Some(dir) => {
+            let writer = open_trace(args, shared, &stopped, catalog, dir, program)?;
+            Some((writer, catalog.store()?, dir))
+        }
+        None => None,
+    };
+    let agent = start_agent(args, shared, image, trace)?;
+    let pid = stopped.go(image)?;
+    let status = wait_for(shared, pid, agent)?;
+    finish(shared, agent, status, args.quiet)?;
+    if dir.is_some() {
+        if let Some(summary) = dir.and_then(|d| Summary::read(d).ok().flatten()) {
+            for w in &summary.warnings {
+                eprintln!("reprise: {w}");
+            }
+        }
+        if let Some(dir) = dir {
+            catalog.set_latest(dir)?;
+        }
+    }
+    say_message(shared, dir.is_some());
+    Ok(status)
+}
+
+/// Writes what does not change: image, manifest, the runtime itself.
+fn open_trace(
+    args: &RecordArgs,
+    shared: &SharedSession,
+    stopped: &Stopped,
+    catalog: &Catalog,
+    dir: &Path,
+    program: &Path,
+) -> Result<Writer> {
+    let store = catalog.store()?;
+    let runtime_hash = store.keep_bytes_into(EMBEDDED, dir)?.hash;
+    reprise_agent::image::write(stopped, shared, &store, dir, 0).map_err(anyhow::Error::msg)?;
+    let s = shared.session();
+    let start = reprise_agent::image::start(shared);
+    let started = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let env = std::env::vars_os().map(|(mut k, v)| {
+        k.push("=");
+        k.push(v);
+        ByteString::from(k.as_os_str())
+    });
+    let manifest = Manifest {
+        format_version: FORMAT_VERSION,
+        reprise_version: env!("CARGO_PKG_VERSION").into(),
+        abi_version: VERSION,
+        engine: "serial".into(),
+        argv: args
+            .command
+            .iter()
+            .map(|a| ByteString::from(a.as_os_str()))
+            .collect(),
+        env: env.collect(),
+        cwd: ByteString::from(std::env::current_dir().unwrap_or_default().as_os_str()),
+        exe: ByteString::from(program.as_os_str()),
+        started: started.as_nanos() as u64,
+        machine: Machine::current(),
+        aslr: s.flags & reprise_abi::session::FLAG_ASLR != 0,
+        cpuid_faulting: s.flags & reprise_abi::session::FLAG_CPUID_FAULTING != 0,
+        chaos_seed: (s.flags & FLAG_CHAOS != 0).then_some(s.chaos_seed),
+        pid: stopped.pid,
+        checksum_every: s.checksum_every,
+        start,
+        runtime_hash,
+    };
+    manifest.write(dir)?;
+    let options = WriterOptions {
+        max_size: args.max_size,
+        ..WriterOptions::default()
+    };
+    Ok(Writer::with_options(dir, options)?)
+}
+
+/// Forks the agent; its process id. Without a trace it only attends to execs.
+fn start_agent(
+    args: &RecordArgs,
+    shared: &SharedSession,
+    image: &RuntimeImage,
+    trace: Option<(Writer, Store, &Path)>,
+) -> Result<i32> {
+    // SAFETY: plain call.
+    let launcher = unsafe { libc::getpid() };
+    // SAFETY: this process has one thread.
+    let pid = unsafe { libc::fork() };
+    anyhow::ensure!(
+        pid >= 0,
+        "fork the agent: {}",
+        std::io::Error::last_os_error()
+    );
+    if pid > 0 {
+        std::mem::forget(trace);
+        shared.session().agent_pid.store(pid as u32, SeqCst);
+        return Ok(pid);
+    }
+    // SAFETY: in the child; keyboard signals are for the program, a full disk or file limit is handled as an error.
+    unsafe {
+        libc::setpgid(0, 0);
+        for s in [
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTSTP,
+            libc::SIGHUP,
+            libc::SIGPIPE,
+            libc::SIGXFSZ,
+            libc::SIGTERM,
+        ] {
+            libc::signal(s, libc::SIG_IGN);
+        }
+        // The launcher's standard streams are not the agent's business: a pipe must see its end when the program is gone.
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for fd in [0, 1] {
+            libc::dup2(null, fd);
+        }
+    }
+    let on_full = match args.on_full {
+        OnFull::Stop => reprise_agent::OnFull::Stop,
+        OnFull::Continue => reprise_agent::OnFull::Continue,
+    };
+    // SAFETY: the parent's copies of both live in its own process.
+    let (shared, image) = unsafe { (std::ptr::read(shared), std::ptr::read(image)) };
+    let status = match trace {
+        None => {
+            for w in reprise_agent::attend(shared, &image) {
+                eprintln!("reprise: {w}");
+            }
+            0
+        }
+        Some((writer, store, dir)) => {
+            let agent = Agent {
+                shared,
+                writer,
+                store,
+                dir: dir.to_path_buf(),
+                on_full,
+                image,
+                launcher,
+                warnings: Vec::new(),
+            };
+            match agent.run() {
+                Ok(()) => 0,
+                Err(e) => {
+                    eprintln!("reprise: {e}");
+                    125
+                }
+            }
+        }
+    };
+    // SAFETY: the child ends here, without running the parent's destructors.
+    unsafe { libc::_exit(status) }
+}
+
+/// The program, for the handlers that pass signals on.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn pass_on(signal: i32) {
+    let pid = PROGRAM.load(Relaxed);
+    if pid > 0 {
+        // SAFETY: kill is safe in a handler.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// Waits for the program; watches the agent meanwhile.
+fn wait_for(shared: &SharedSession, pid: i32, agent: i32) -> Result<i32> {
+    PROGRAM.store(pid, Relaxed);
+    // SAFETY: handlers that only call kill. The terminal's own signals reach the program by themselves.
+    unsafe {
+        for s in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+            let handler = pass_on as extern "C" fn(i32);
+            libc::signal(s, handler as libc::sighandler_t);
+        }
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
+    }
+    loop {
+        let mut status = 0;
+        // SAFETY: our own children.
+        let r = unsafe { libc::waitpid(-1, &mut status, 0) };
+        if r == pid {
+            PROGRAM.store(0, Relaxed);
+            return Ok(status);
+        }
+        if r == agent {
+            eprintln!("reprise: the agent died; the program goes on without a recording");
+            let s = shared.session();
+            s.recording_lost.store(1, SeqCst);
+            s.ring.producer_asleep.store(0, SeqCst);
+            futex::wake(&s.ring.producer_asleep, 1);
+            continue;
+        }
+        if r < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return Err(std::io::Error::last_os_error()).context("wait for the program");
+        }
+    }
+}
+
+/// Tells the agent how the program ended and waits until the trace is closed.
+fn finish(shared: &SharedSession, agent: i32, status: i32, quiet: bool) -> Result<()> {
+    let s = shared.session();
+    s.wait_status.store(status as u32 + 1, SeqCst);
+    s.agent_asleep.store(0, SeqCst);
+    futex::wake(&s.agent_asleep, 1);
+    // SAFETY: our own child.
+    unsafe {
+        let mut agent_status = 0;
+        while libc::waitpid(agent, &mut agent_status, 0) < 0
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+        {}
+    }
+    let full = s.counters.ring_full_ns.load(Relaxed);
+    if full > 100_000_000 && !quiet {
+        eprintln!(
+            "reprise: the program waited {:.1} s for the trace to be written",
+            full as f64 / 1e9
+        );
+    }
+    Ok(())
+}
+
+fn say_message(shared: &SharedSession, recorded: bool) {
+    let s = shared.session();
+    // A trace's own summary has them as warnings.
+    if !recorded {
+        for note in reprise_abi::notes::sentences(s.notes.load(Relaxed)) {
+            eprintln!("reprise: {note}");
+        }
+    }
+    let text = match s.message.load(Relaxed) {
+        20 => "the program mapped a device into its memory, which can't be recorded: it got ENODEV",
+        21 => "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded",
+        22 => "the program made a 32-bit system call (int 0x80), which can't be recorded: it got ENOSYS",
+        2 => "a process could not be followed through its exec: it got EPERM",
+        3 => "the program wanted more than 4096 threads or 1024 processes at a time: it got EAGAIN",
+        _ => return,
+    };
+    eprintln!("reprise: {text}");
+}

@@ -1,0 +1,1124 @@
+//! What the end-to-end tests share: guests, recordings, replays and the judgement that they are the same.
+//!
+//! A test records a guest (a small program of `tests/guests`) or a real program with the built `reprise`, replays it, and
+//! compares standard output, standard error and exit status byte by byte. Nothing here waits for time to pass: every run
+//! merely has a generous limit after which it counts as hung, is ended, and fails with a picture of what it was doing.
+//!
+//! Environment variables, all optional:
+//! - `REPRISE_TEST_RECORDINGS`, `REPRISE_TEST_REPLAYS`: how often each guest is recorded, and each recording replayed (2 and 2).
+//! - `REPRISE_TEST_FULL=1`: real programs with the sizes and counts of the long test (`scripts/stress.sh`).
+//! - `REPRISE_TEST_HANG_SECONDS`: the limit for one run (120).
+//! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
+#![allow(dead_code)]
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{mpsc, Once};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Exit status of Reprise's own failures.
+pub const OWN_FAILURE: i32 = 125;
+
+/// The built command.
+pub const REPRISE: &str = env!("CARGO_BIN_EXE_reprise");
+
+/// A number from the environment.
+pub fn knob(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(otherwise)
+}
+
+/// Whether the long test runs.
+pub fn full() -> bool {
+    knob("REPRISE_TEST_FULL", 0) == 1
+}
+
+/// How long one run may take before it counts as hung.
+pub fn hang_limit() -> Duration {
+    Duration::from_secs(knob("REPRISE_TEST_HANG_SECONDS", 120))
+}
+
+/// The project's top directory.
+pub fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the project's directory")
+}
+
+/// Where the guests' sources are.
+pub fn sources() -> PathBuf {
+    top().join("tests/guests")
+}
+
+/// A built guest; builds all that are out of date when asked for the first time.
+pub fn built(name: &str) -> PathBuf {
+    static BUILD: Once = Once::new();
+    BUILD.call_once(|| {
+        let out = Command::new("sh")
+            .arg(top().join("scripts/build-guests.sh"))
+            .output()
+            .expect("sh");
+        assert!(
+            out.status.success(),
+            "scripts/build-guests.sh failed:\n{}{}",
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr)
+        );
+    });
+    let path = sources().join("bin").join(name);
+    assert!(path.exists(), "guest {name} was not built: is its compiler missing? (scripts/setup-tests.sh installs them)");
+    path
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// By itself, with this status.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It doesn't matter, as long as a replay ends the same way.
+    Any,
+}
+
+impl Outcome {
+    /// Reads `0`, `SIGSEGV` or `any`.
+    fn parse(text: &str) -> Outcome {
+        const NAMES: [(&str, i32); 13] = [
+            ("SIGSYS", 31),
+            ("SIGILL", 4),
+            ("SIGTRAP", 5),
+            ("SIGABRT", 6),
+            ("SIGBUS", 7),
+            ("SIGFPE", 8),
+            ("SIGKILL", 9),
+            ("SIGUSR1", 10),
+            ("SIGSEGV", 11),
+            ("SIGPIPE", 13),
+            ("SIGALRM", 14),
+            ("SIGTERM", 15),
+            ("SIGRTMIN", 34),
+        ];
+        match text {
+            "any" => Outcome::Any,
+            _ => match NAMES.iter().find(|(name, _)| *name == text) {
+                Some((_, number)) => Outcome::Signal(*number),
+                None => Outcome::Exit(
+                    text.parse()
+                        .unwrap_or_else(|_| panic!("no outcome: {text:?}")),
+                ),
+            },
+        }
+    }
+
+    /// Whether a command that passes on a program's outcome did so. A shell's way of saying "ended by signal n" (128 + n)
+    /// counts as well.
+    pub fn fits(self, status: ExitStatus) -> bool {
+        match self {
+            Outcome::Any => status.code() != Some(OWN_FAILURE),
+            Outcome::Exit(wanted) => status.code() == Some(wanted),
+            Outcome::Signal(wanted) => {
+                status.signal() == Some(wanted) || status.code() == Some(128 + wanted)
+            }
+        }
+    }
+}
+
+/// A directory of one test's own, with room for traces and for the places that programs run in.
+pub struct Workplace {
+    dir: Option<tempfile::TempDir>,
+    next: AtomicU32,
+}
+
+impl Workplace {
+    /// A new one.
+    pub fn new() -> Workplace {
+        let dir = tempfile::Builder::new()
+            .prefix("reprise-test-")
+            .tempdir()
+            .expect("a temporary directory");
+        std::fs::create_dir(dir.path().join("traces")).expect("a directory for traces");
+        Workplace {
+            dir: Some(dir),
+            next: AtomicU32::new(0),
+        }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        self.dir.as_ref().expect("still there").path()
+    }
+
+    /// Where traces go that are given no name.
+    pub fn traces(&self) -> PathBuf {
+        self.path().join("traces")
+    }
+
+    /// A path inside that nothing has yet.
+    pub fn fresh(&self, what: &str) -> PathBuf {
+        self.path().join(format!(
+            "{what}-{}",
+            self.next.fetch_add(1, Ordering::Relaxed)
+        ))
+    }
+
+    /// A new empty directory inside.
+    pub fn fresh_dir(&self, what: &str) -> PathBuf {
+        let dir = self.fresh(what);
+        std::fs::create_dir(&dir).expect("a new directory");
+        dir
+    }
+
+    /// `reprise` with arguments, not yet started: its traces stay inside this workplace.
+    pub fn reprise<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Command {
+        let mut command = Command::new(REPRISE);
+        command.args(args);
+        self.settle(&mut command);
+        command
+    }
+
+    /// Gives a command this workplace's trace directory and a fresh directory to run in.
+    pub fn settle(&self, command: &mut Command) {
+        command
+            .env_remove("RUST_BACKTRACE")
+            .env("REPRISE_TRACE_DIR", self.traces())
+            .current_dir(self.fresh_dir("cwd"));
+    }
+
+    /// Records a guest into a trace of its own.
+    pub fn record(&self, guest: &Guest) -> Recording {
+        self.record_with(guest, &[])
+    }
+
+    /// Records a guest with more arguments for `reprise record`.
+    pub fn record_with(&self, guest: &Guest, flags: &[&str]) -> Recording {
+        let dir = self.fresh("trace");
+        let mut command = self.record_command(guest, flags, &dir);
+        let run = run(&mut command, guest.stdin.as_deref());
+        Recording { run, dir }
+    }
+
+    /// The command that [`Workplace::record_with`] runs.
+    pub fn record_command(&self, guest: &Guest, flags: &[&str], dir: &Path) -> Command {
+        let mut command = self.reprise([OsStr::new("record"), OsStr::new("-o"), dir.as_os_str()]);
+        command
+            .args(flags)
+            .arg("--")
+            .arg(&guest.program)
+            .args(&guest.args);
+        guest.prepare(&mut command);
+        command
+    }
+
+    /// Replays a trace.
+    pub fn replay(&self, dir: &Path) -> Run {
+        run(
+            &mut self.reprise([OsStr::new("replay"), dir.as_os_str()]),
+            None,
+        )
+    }
+
+    /// Verifies a trace with one replay.
+    pub fn verify(&self, dir: &Path) -> Run {
+        let args = [
+            OsStr::new("verify"),
+            dir.as_os_str(),
+            OsStr::new("-n"),
+            OsStr::new("1"),
+        ];
+        run(&mut self.reprise(args), None)
+    }
+
+    /// Leaves the directory where it is when the user wants failures to be kept.
+    pub fn keep(mut self) {
+        if let (1, Some(dir)) = (knob("REPRISE_TEST_KEEP", 0), self.dir.take()) {
+            eprintln!("kept: {}", dir.keep().display());
+        }
+    }
+
+    /// `reprise info --json`.
+    pub fn info(&self, dir: &Path) -> Info {
+        let out = run(
+            &mut self.reprise([OsStr::new("info"), OsStr::new("--json"), dir.as_os_str()]),
+            None,
+        );
+        assert!(
+            out.status.success(),
+            "reprise info --json failed: {}",
+            out.describe()
+        );
+        Info(
+            serde_json::from_slice(&out.stdout)
+                .unwrap_or_else(|e| panic!("info --json is not JSON ({e}): {}", out.describe())),
+        )
+    }
+}
+
+impl Default for Workplace {
+    fn default() -> Self {
+        Workplace::new()
+    }
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            if thread::panicking() && knob("REPRISE_TEST_KEEP", 0) == 1 {
+                eprintln!("kept: {}", dir.keep().display());
+            }
+        }
+    }
+}
+
+/// A program to be recorded, with its arguments, environment and input.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// The file.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Variables added to its environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// What stands on its standard input (nothing: /dev/null).
+    pub stdin: Option<Vec<u8>>,
+    /// How it must end.
+    pub outcome: Outcome,
+}
+
+impl Guest {
+    /// A built guest without arguments that is to end with 0.
+    pub fn new(name: &str) -> Guest {
+        Guest::program(built(name))
+    }
+
+    /// Any program that is to end with 0.
+    pub fn program(path: impl Into<PathBuf>) -> Guest {
+        Guest {
+            program: path.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            stdin: None,
+            outcome: Outcome::Exit(0),
+        }
+    }
+
+    /// With more arguments.
+    pub fn args<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, args: I) -> Guest {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// With one of its arguments, a number, so many times as large; `None` when it has no such argument.
+    pub fn larger(mut self, argument: usize, times: u64) -> Option<Guest> {
+        let number: u64 = self.args.get(argument)?.to_str()?.parse().ok()?;
+        self.args[argument] = (number * times).to_string().into();
+        Some(self)
+    }
+
+    /// With an environment variable.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Guest {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// With this standard input.
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Guest {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// With this end.
+    pub fn ends(mut self, outcome: Outcome) -> Guest {
+        self.outcome = outcome;
+        self
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        command.envs(self.env.iter().map(|(k, v)| (k, v)));
+    }
+
+    /// A short name for messages.
+    pub fn label(&self) -> String {
+        let mut text = self
+            .program
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        for a in &self.args {
+            let _ = write!(text, " {}", a.to_string_lossy());
+        }
+        text
+    }
+
+    /// Runs it by itself, without Reprise.
+    pub fn native(&self, place: &Workplace) -> Run {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).current_dir(place.fresh_dir("cwd"));
+        self.prepare(&mut command);
+        run(&mut command, self.stdin.as_deref())
+    }
+}
+
+/// What the comments at the top of a guest's source say (see `tests/guests/guest.h`).
+pub struct Source {
+    /// Names of what is built from it: the plain one, then its variants.
+    pub builds: Vec<String>,
+    /// Arguments and outcome of each way to run it.
+    pub runs: Vec<(Vec<String>, Outcome)>,
+    /// Only one recording and one replay in the ordinary tests.
+    pub heavy: bool,
+}
+
+impl Source {
+    /// Reads the comments of the source with this name.
+    pub fn read(name: &str) -> Source {
+        let text = ["c", "cpp", "go", "rs", "java"]
+            .iter()
+            .find_map(|ext| std::fs::read_to_string(sources().join(format!("{name}.{ext}"))).ok())
+            .unwrap_or_else(|| panic!("no source of guest {name} in {}", sources().display()));
+        let mut source = Source {
+            builds: vec![name.to_string()],
+            runs: Vec::new(),
+            heavy: false,
+        };
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("// variant: ") {
+                source.builds.push(format!(
+                    "{name}-{}",
+                    rest.split_whitespace().next().expect("a variant's name")
+                ));
+            } else if let Some(rest) = line.strip_prefix("// run:") {
+                let (args, outcome) = match rest.split_once("=>") {
+                    Some((args, outcome)) => (args, Outcome::parse(outcome.trim())),
+                    None => (rest, Outcome::Exit(0)),
+                };
+                source.runs.push((words(args), outcome));
+            } else if line.trim_end() == "// heavy" {
+                source.heavy = true;
+            }
+        }
+        if source.runs.is_empty() {
+            source.runs.push((Vec::new(), Outcome::Exit(0)));
+        }
+        source
+    }
+
+    /// Every build in every way to run it; the first of them is the plain one.
+    pub fn guests(&self) -> Vec<Guest> {
+        let mut all = Vec::new();
+        for build in &self.builds {
+            for (args, outcome) in &self.runs {
+                all.push(Guest::new(build).args(args).ends(*outcome));
+            }
+        }
+        all
+    }
+}
+
+/// Splits at spaces, honouring double quotes.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in text.split('"').enumerate() {
+        if i % 2 == 1 {
+            words.push(part.to_string());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_string));
+        }
+    }
+    words
+}
+
+/// Names of all sources of guests for the tests to go through.
+pub fn all_sources() -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(sources())
+        .expect("tests/guests")
+        .filter_map(|e| {
+            let path = e.expect("an entry").path();
+            let ext = path.extension()?.to_str()?.to_string();
+            let name = path.file_stem()?.to_str()?.to_string();
+            ["c", "cpp", "go", "rs"]
+                .contains(&ext.as_str())
+                .then_some(name)
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// A command that has ended.
+pub struct Run {
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error, without what Reprise itself said there.
+    pub stderr: Vec<u8>,
+    /// What Reprise itself said on standard error.
+    pub notes: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The command, for messages.
+    pub command: String,
+}
+
+impl Run {
+    /// Everything that there is to know about it, shortened.
+    pub fn describe(&self) -> String {
+        format!(
+            "{}\n  status: {}\n  stdout: {}\n  stderr: {}\n  notes:  {}",
+            self.command,
+            self.status,
+            shorten(&self.stdout),
+            shorten(&self.stderr),
+            shorten(self.notes.as_bytes())
+        )
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error and notes together, as a person would see them.
+    pub fn said(&self) -> String {
+        format!("{}{}", self.notes, String::from_utf8_lossy(&self.stderr))
+    }
+
+    /// It failed as Reprise fails: status 125 (or another given one), a message for people, no panic.
+    pub fn assert_own_failure(&self, status: i32) {
+        assert_eq!(
+            self.status.code(),
+            Some(status),
+            "wrong status: {}",
+            self.describe()
+        );
+        assert!(
+            !self.said().trim().is_empty(),
+            "no message: {}",
+            self.describe()
+        );
+        self.assert_civil();
+    }
+
+    /// Whatever happened, it was said politely: no panic, no crash of Reprise itself.
+    pub fn assert_civil(&self) {
+        // One guest panics on purpose.
+        let panicked = self
+            .said()
+            .lines()
+            .any(|l| l.contains("panicked at") && !l.contains("rust_threads.rs"));
+        assert!(!panicked, "a panic: {}", self.describe());
+    }
+}
+
+fn shorten(bytes: &[u8]) -> String {
+    const MOST: usize = 600;
+    let text = String::from_utf8_lossy(bytes);
+    if text.len() <= 2 * MOST {
+        return text.into_owned();
+    }
+    let head: String = text.chars().take(MOST).collect();
+    let tail: String = text
+        .chars()
+        .rev()
+        .take(MOST)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .collect();
+    format!("{head}\n    [... {} bytes in all ...]\n{tail}", bytes.len())
+}
+
+/// A recorded run.
+pub struct Recording {
+    /// What the recorded program did.
+    pub run: Run,
+    /// Its trace.
+    pub dir: PathBuf,
+}
+
+/// What `reprise info --json` says.
+pub struct Info(pub serde_json::Value);
+
+impl Info {
+    /// Number of events.
+    pub fn events(&self) -> u64 {
+        self.0["events"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no `events` in {}", self.0))
+    }
+
+    /// Number of events of a kind.
+    pub fn kind(&self, name: &str) -> u64 {
+        self.0["events_by_kind"][name].as_u64().unwrap_or(0)
+    }
+
+    /// A counter.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.0["counters"][name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no counter `{name}` in {}", self.0))
+    }
+}
+
+/// Runs a command to its end, with this standard input, in a process group of its own.
+///
+/// # Panics
+/// When it can't be started, or takes longer than [`hang_limit`].
+pub fn run(command: &mut Command, stdin: Option<&[u8]>) -> Run {
+    Running::start(command, stdin).finish()
+}
+
+/// A command that has not ended yet.
+pub struct Running {
+    /// The process.
+    pub child: Child,
+    /// The command, for messages.
+    pub command: String,
+    stdout: Option<mpsc::Receiver<Vec<u8>>>,
+    stderr: mpsc::Receiver<Vec<u8>>,
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+impl Running {
+    /// Starts a command; its output is collected.
+    pub fn start(command: &mut Command, stdin: Option<&[u8]>) -> Running {
+        let mut running = Running::start_reading(command, stdin);
+        running.collect_stdout();
+        running
+    }
+
+    /// Starts a command; its standard output is left for the test to read, from `child.stdout`.
+    pub fn start_reading(command: &mut Command, stdin: Option<&[u8]>) -> Running {
+        let label = describe_command(command);
+        command.stdin(if stdin.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        });
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {label}: {e}"));
+        if let (Some(bytes), Some(mut pipe)) = (stdin.map(<[u8]>::to_vec), child.stdin.take()) {
+            thread::spawn(move || {
+                let _ = pipe.write_all(&bytes);
+            });
+        }
+        let stderr = collect(child.stderr.take().expect("a pipe"));
+        Running {
+            child,
+            command: label,
+            stdout: None,
+            stderr,
+        }
+    }
+
+    /// Collects the rest of standard output from now on.
+    pub fn collect_stdout(&mut self) {
+        self.stdout = self.child.stdout.take().map(collect);
+    }
+
+    /// Its process id, which is also its process group.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Processes of its group that are alive.
+    pub fn members(&self) -> Vec<i32> {
+        group_members(self.pid())
+    }
+
+    /// Waits for its end, and for the end of everything that holds its output open.
+    pub fn finish(mut self) -> Run {
+        if self.stdout.is_none() {
+            self.collect_stdout();
+        }
+        let Running {
+            mut child,
+            command,
+            stdout,
+            stderr,
+        } = self;
+        let (group, limit) = (child.id() as i32, hang_limit());
+        let (sender, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let _ = sender.send(child.wait());
+        });
+        let Ok(status) = ended.recv_timeout(limit) else {
+            give_up(group, &command, "did not end", limit, &stderr)
+        };
+        let status = status.expect("wait");
+        let out = match stdout.map(|r| r.recv_timeout(limit)) {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(_)) => give_up(
+                group,
+                &command,
+                "ended, but something still holds its standard output open",
+                limit,
+                &stderr,
+            ),
+            None => Vec::new(),
+        };
+        let Ok(err) = stderr.recv_timeout(limit) else {
+            give_up(
+                group,
+                &command,
+                "ended, but something still holds its standard error open",
+                limit,
+                &stderr,
+            )
+        };
+        let (err, notes) = split_notes(&err);
+        Run {
+            stdout: out,
+            stderr: err,
+            notes,
+            status,
+            command,
+        }
+    }
+}
+
+fn describe_command(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for a in command.get_args() {
+        let _ = write!(text, " {}", a.to_string_lossy());
+    }
+    text
+}
+
+/// Lines that Reprise itself wrote, and the rest.
+fn split_notes(stderr: &[u8]) -> (Vec<u8>, String) {
+    let (mut rest, mut notes) = (Vec::new(), String::new());
+    for line in stderr.split_inclusive(|b| *b == b'\n') {
+        if line.starts_with(b"reprise: ") || line.starts_with(b"reprise:\t") {
+            notes.push_str(&String::from_utf8_lossy(line));
+        } else {
+            rest.extend_from_slice(line);
+        }
+    }
+    (rest, notes)
+}
+
+/// Processes of a process group that are alive (not zombies).
+pub fn group_members(group: i32) -> Vec<i32> {
+    let mut members = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|n| n.parse::<i32>().ok())
+        else {
+            continue;
+        };
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
+        // After the name in parentheses: state, parent, group.
+        let Some((_, rest)) = stat.rsplit_once(") ") else {
+            continue;
+        };
+        let fields: Vec<&str> = rest.split(' ').collect();
+        if fields.len() > 2
+            && fields[2].parse() == Ok(group)
+            && fields[0] != "Z"
+            && fields[0] != "X"
+        {
+            members.push(pid);
+        }
+    }
+    members
+}
+
+/// What the threads of a process group are doing, for the message about a hang.
+fn picture(group: i32) -> String {
+    let mut text = String::new();
+    for pid in group_members(group) {
+        for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .take(12)
+        {
+            let read = |name: &str| {
+                std::fs::read_to_string(task.path().join(name))
+                    .unwrap_or_default()
+                    .trim()
+                    .to_string()
+            };
+            let stat = read("stat");
+            let state = stat
+                .rsplit_once(") ")
+                .map_or("?", |(_, rest)| &rest[..1])
+                .to_string();
+            let _ = writeln!(
+                text,
+                "    process {pid} thread {} ({}) state {state}, in {}, call {}",
+                task.file_name().to_string_lossy(),
+                read("comm"),
+                read("wchan"),
+                read("syscall")
+            );
+        }
+    }
+    text
+}
+
+/// Ends a process group that the test started, and fails.
+fn give_up(
+    group: i32,
+    command: &str,
+    what: &str,
+    limit: Duration,
+    stderr: &mpsc::Receiver<Vec<u8>>,
+) -> ! {
+    let picture = picture(group);
+    // SAFETY: sends a signal, nothing else.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
+    let said = stderr
+        .recv_timeout(Duration::from_secs(5))
+        .unwrap_or_default();
+    panic!(
+        "HANG: {command}\n  {what} within {limit:?}\n{picture}  stderr so far: {}",
+        shorten(&said)
+    );
+}
+
+/// Where two outputs differ first, in words; `None` when they are the same.
+pub fn difference(what: &str, recorded: &[u8], replayed: &[u8]) -> Option<String> {
+    if recorded == replayed {
+        return None;
+    }
+    let (mut a, mut b) = (
+        recorded.split(|c| *c == b'\n'),
+        replayed.split(|c| *c == b'\n'),
+    );
+    let mut line = 1;
+    loop {
+        let (x, y) = (a.next(), b.next());
+        if x != y {
+            let show = |l: Option<&[u8]>| l.map_or("(nothing)".into(), shorten);
+            return Some(format!(
+                "{what} differs in line {line} ({} and {} bytes in all)\n    recorded: {}\n    replayed: {}",
+                recorded.len(),
+                replayed.len(),
+                show(x),
+                show(y)
+            ));
+        }
+        line += 1;
+    }
+}
+
+/// Why a replay is not the recording again; `None` when it is.
+pub fn mismatch(recorded: &Run, replayed: &Run) -> Option<String> {
+    let mut why = Vec::new();
+    if recorded.status != replayed.status {
+        why.push(format!(
+            "status differs: recorded {}, replayed {}",
+            recorded.status, replayed.status
+        ));
+    }
+    why.extend(difference("stdout", &recorded.stdout, &replayed.stdout));
+    if replayed.status != recorded.status && replayed.status.code() == Some(OWN_FAILURE) {
+        // What stands on standard error is the report.
+        why.push(shorten(replayed.said().as_bytes()));
+    } else {
+        why.extend(difference("stderr", &recorded.stderr, &replayed.stderr));
+    }
+    (!why.is_empty()).then(|| why.join("\n  "))
+}
+
+/// Asserts that a replay is the recording again.
+pub fn assert_same(recorded: &Run, replayed: &Run) {
+    if let Some(why) = mismatch(recorded, replayed) {
+        panic!(
+            "replay differs from its recording\n  {}\n  {why}",
+            recorded.command
+        );
+    }
+}
+
+/// Records a guest `recordings` times, replays each `replays` times, verifies each once; gives back what `info` says of each.
+///
+/// # Errors
+/// What was not as it should be, for every recording.
+pub fn try_times(
+    guest: &Guest,
+    flags: &[&str],
+    recordings: u64,
+    replays: u64,
+) -> Result<Vec<Info>, String> {
+    let place = Workplace::new();
+    let (mut infos, mut failures) = (Vec::new(), Vec::new());
+    for i in 0..recordings {
+        let recording = place.record_with(guest, flags);
+        if !guest.outcome.fits(recording.run.status) {
+            failures.push(format!(
+                "recording {i} ended wrongly, wanted {:?}: {}",
+                guest.outcome,
+                recording.run.describe()
+            ));
+            continue;
+        }
+        let before = failures.len();
+        for j in 0..replays {
+            let replay = place.replay(&recording.dir);
+            replay.assert_civil();
+            if let Some(why) = mismatch(&recording.run, &replay) {
+                failures.push(format!("recording {i}, replay {j}: {why}"));
+            }
+        }
+        if failures.len() == before {
+            let verify = place.verify(&recording.dir);
+            if !verify.status.success() {
+                failures.push(format!(
+                    "recording {i} was not verified: {}",
+                    verify.describe()
+                ));
+            }
+        }
+        infos.push(place.info(&recording.dir));
+        if failures.len() == before {
+            let _ = std::fs::remove_dir_all(&recording.dir);
+        }
+    }
+    if failures.is_empty() {
+        return Ok(infos);
+    }
+    place.keep();
+    Err(format!(
+        "{}: {} failures\n{}",
+        guest.label(),
+        failures.len(),
+        failures.join("\n")
+    ))
+}
+
+/// [`try_times`], for tests of a single guest.
+///
+/// # Panics
+/// With what was not as it should be.
+pub fn check_times(guest: &Guest, flags: &[&str], recordings: u64, replays: u64) -> Vec<Info> {
+    try_times(guest, flags, recordings, replays).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// The guest with one argument made so large that a recording of it is cut in mid-code: how much work takes longer than a slice
+/// depends on the machine. Every recording made on the way is replayed and compared.
+///
+/// # Panics
+/// When no size is cut, or when a replay is not its recording.
+pub fn large_enough_to_be_cut(guest: &Guest, argument: usize) -> Guest {
+    const SIZES: [u64; 6] = [1, 4, 16, 64, 256, 1024];
+    for times in SIZES {
+        let Some(larger) = guest.clone().larger(argument, times) else {
+            break;
+        };
+        let infos = check_times(&larger, &[], 1, 1);
+        if infos[0].counter("cuts") > 0 {
+            return larger;
+        }
+    }
+    panic!("{}: never cut in mid-code", guest.label());
+}
+
+/// Goes through all builds and all ways to run the guest with this source; gives back the label and the facts of each.
+///
+/// # Panics
+/// When any of them fails, after all were tried.
+pub fn check(name: &str) -> Vec<(String, Vec<Info>)> {
+    let source = Source::read(name);
+    let (recordings, replays) = (
+        knob("REPRISE_TEST_RECORDINGS", 2),
+        knob("REPRISE_TEST_REPLAYS", 2),
+    );
+    let asked = std::env::var_os("REPRISE_TEST_RECORDINGS").is_some();
+    let (mut facts, mut failures) = (Vec::new(), Vec::new());
+    for guest in source.guests() {
+        let plain = guest.program.file_name() == Some(OsStr::new(name));
+        let once = (source.heavy || !plain) && !asked;
+        let (r, p) = if once { (1, 1) } else { (recordings, replays) };
+        // A hang panics; the other ways to run the guest are tried all the same.
+        match std::panic::catch_unwind(|| try_times(&guest, &[], r, p)) {
+            Ok(Ok(infos)) => facts.push((guest.label(), infos)),
+            Ok(Err(why)) => failures.push(why),
+            Err(why) => failures.push(format!("{}: {}", guest.label(), message(&*why))),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    facts
+}
+
+/// The text of a panic.
+pub fn message(payload: &(dyn std::any::Any + Send)) -> String {
+    payload
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| payload.downcast_ref::<&str>().map(|s| (*s).to_string()))
+        .unwrap_or_else(|| "a panic without text".into())
+}
+
+/// One `#[test]` for each named guest: recorded, replayed, compared.
+#[macro_export]
+macro_rules! guests {
+    ($($name:ident),* $(,)?) => {
+        $(#[test] fn $name() { $crate::common::check(stringify!($name)); })*
+    };
+}
+
+/// Guests that do not pass yet, each with what is missing. They are run by `cargo test -- --ignored`.
+#[macro_export]
+macro_rules! not_yet {
+    ($($name:ident: $why:literal),* $(,)?) => {
+        $(#[test] #[ignore = $why] fn $name() { $crate::common::check(stringify!($name)); })*
+    };
+}
+
+/// What an output looks like when the numbers in it, and the order of its lines, are left out of account.
+pub fn shape(output: &[u8]) -> Vec<String> {
+    let mut lines: Vec<String> = String::from_utf8_lossy(output)
+        .lines()
+        .map(|line| {
+            let (mut text, chars) = (String::new(), line.as_bytes());
+            let mut i = 0;
+            while i < chars.len() {
+                let start = i;
+                let mut j = i + usize::from(chars[i] == b'-');
+                if chars[j..].starts_with(b"0x") {
+                    j += 2;
+                    while j < chars.len() && chars[j].is_ascii_hexdigit() {
+                        j += 1;
+                    }
+                } else {
+                    while j < chars.len() && chars[j].is_ascii_digit() {
+                        j += 1;
+                    }
+                }
+                let digits = j > start && chars[j - 1].is_ascii_hexdigit() && chars[j - 1] != b'-';
+                if digits && (chars[start].is_ascii_digit() || chars[start] == b'-') {
+                    text.push('#');
+                    i = j;
+                } else {
+                    text.push(char::from(chars[i]));
+                    i += 1;
+                }
+            }
+            text
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// Whether a program is installed.
+pub fn installed(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|d| d.join(program))
+        .find(|p| p.is_file())
+}
+
+/// The path of a program of the system; prefers /usr/bin, where no wrapper script is.
+///
+/// # Panics
+/// When it isn't installed.
+pub fn system_program(name: &str) -> PathBuf {
+    for directory in ["/usr/bin", "/usr/sbin"] {
+        let usual = Path::new(directory).join(name);
+        if usual.is_file() {
+            return usual;
+        }
+    }
+    installed(name).unwrap_or_else(|| {
+        panic!("{name} is not installed: scripts/setup-tests.sh installs what the tests need")
+    })
+}
+
+/// A port that nobody uses just now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("an address")
+        .port()
+}
+
+/// Connects to a server as soon as it listens.
+pub fn connect(server: &mut Running, port: u16) -> TcpStream {
+    let asked = Instant::now();
+    loop {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+            stream
+                .set_read_timeout(Some(hang_limit()))
+                .expect("a limit");
+            stream.set_nodelay(true).expect("no delay");
+            return stream;
+        }
+        if let Some(status) = server.child.try_wait().expect("wait") {
+            panic!("{} ended with {status} before it listened", server.command);
+        }
+        assert!(
+            asked.elapsed() < hang_limit(),
+            "HANG: {} never listened",
+            server.command
+        );
+        thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// memcached on a port, with so many threads; root has to be told to stay root.
+pub fn memcached(threads: u32, port: u16) -> Guest {
+    let (threads, port) = (threads.to_string(), port.to_string());
+    let guest = Guest::program(system_program("memcached")).args([
+        "-t",
+        &threads,
+        "-p",
+        &port,
+        "-l",
+        "127.0.0.1",
+        "-U",
+        "0",
+        "-m",
+        "16",
+    ]);
+    // SAFETY: asks for an id.
+    match unsafe { libc::getuid() } {
+        0 => guest.args(["-u", "root"]),
+        _ => guest,
+    }
+}
+
+/// A generator of numbers for tests, seeded, so that a failure can be repeated.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    /// The next number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+}

@@ -1,0 +1,76 @@
+//! Programs that a signal ends where they are: no handler, no gate.
+
+mod common;
+
+use common::{assert_same, Guest, Outcome, Running, Workplace};
+use std::io::Read;
+
+guests! { killed }
+
+/// Records the guest, ends it from outside after its first words and `later`, replays it.
+fn end_from_outside(way: &str, threads: u32, signal: i32, flags: &[&str], later: impl FnOnce()) {
+    let place = Workplace::new();
+    let guest = Guest::new("killed").args([way.to_string(), threads.to_string()]);
+    let dir = place.fresh("trace");
+    let mut command = place.record_command(&guest, flags, &dir);
+    let ready = command
+        .get_current_dir()
+        .expect("a directory")
+        .join("ready");
+    let mut running = Running::start_reading(&mut command, None);
+    let out = running.child.stdout.as_mut().expect("a pipe");
+    let mut first = Vec::new();
+    // Byte by byte: what comes later is for the collector.
+    let mut byte = [0];
+    while out.read(&mut byte).expect("its first line") == 1 && byte[0] != b'\n' {
+        first.push(byte[0]);
+    }
+    let pid: i32 = String::from_utf8_lossy(&first)
+        .parse()
+        .expect("a process id");
+    while !ready.exists() && running.child.try_wait().expect("wait").is_none() {
+        std::thread::yield_now();
+    }
+    later();
+    // SAFETY: a process that this test started, and that ends in no other way.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    let mut recorded = running.finish();
+    first.push(b'\n');
+    recorded.stdout.splice(0..0, first);
+    assert!(
+        Outcome::Signal(signal).fits(recorded.status),
+        "{}",
+        recorded.describe()
+    );
+    assert_same(&recorded, &place.replay(&dir));
+}
+
+#[test]
+fn ended_from_outside() {
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGINT] {
+        for threads in [1, 2, 5] {
+            for way in ["outside", "asleep"] {
+                end_from_outside(way, threads, signal, &[], || {});
+            }
+        }
+    }
+}
+
+#[test]
+fn ended_from_outside_after_a_while() {
+    // How long it has run by then is left to chance: other work of different lengths.
+    for i in 0..8u64 {
+        let work = || {
+            let mut x = i;
+            for _ in 0..i * i * 4_000_000 {
+                x = std::hint::black_box(x.wrapping_mul(6364136223846793005).wrapping_add(1));
+            }
+        };
+        let flags: &[&str] = match i % 3 {
+            0 => &[],
+            1 => &["--chaos"],
+            _ => &["--checksum=200"],
+        };
+        end_from_outside("outside", i as u32 % 4 + 1, libc::SIGTERM, flags, work);
+    }
+}

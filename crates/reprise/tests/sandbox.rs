@@ -1,0 +1,92 @@
+//! Programs that lock themselves in: seccomp filters, namespaces, other ids, chroot, prctl; and what a recording refuses.
+
+mod common;
+
+use common::{assert_same, built, check_times, run, system_program, Guest, Workplace, REPRISE};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+guests! { seccomp_filter, seccomp_kill, seccomp_threads, sandbox_namespaces, sandbox_identity, prctl_options, refusals, seccomp_exec }
+
+#[test]
+fn without_rewriting_of_sites() {
+    for name in ["seccomp_filter", "seccomp_threads"] {
+        check_times(&Guest::new(name), &["--no-patch"], 1, 1);
+    }
+}
+
+#[test]
+fn under_chaos() {
+    for seed in 1..4 {
+        check_times(
+            &Guest::new("seccomp_threads"),
+            &[&format!("--chaos={seed}")],
+            1,
+            1,
+        );
+    }
+}
+
+#[test]
+fn what_is_refused_is_told_with_its_reason() {
+    let place = Workplace::new();
+    let recording = place.record(&Guest::new("refusals"));
+    let info = place.info(&recording.dir);
+    let warnings = info.0["warnings"].to_string();
+    for word in [
+        "ptrace",
+        "listener",
+        "4089",
+        "Dispatch",
+        "PR_SET_MM",
+        "PR_SET_MDWE",
+        "process_vm_writev",
+    ] {
+        assert!(
+            recording.run.notes.contains(word),
+            "{word} is not named: {}",
+            recording.run.describe()
+        );
+        assert!(
+            warnings.contains(word),
+            "info does not name {word}: {warnings}"
+        );
+    }
+}
+
+#[test]
+fn a_program_into_which_the_agent_may_not_look_hands_its_files_over() {
+    // Not dumpable, and recorded by a user without privileges: /proc/PID/fd is closed to the agent.
+    // SAFETY: a plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        return check_times(&Guest::new("sandbox_identity"), &[], 1, 2).truncate(0);
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let (reprise, guest) = (place.path().join("reprise"), place.path().join("guest"));
+    std::fs::copy(REPRISE, &reprise).expect("copy reprise");
+    std::fs::copy(built("sandbox_identity"), &guest).expect("copy the guest");
+    let path = CString::new(place.path().as_os_str().as_bytes()).expect("a path");
+    // SAFETY: a path of ours.
+    assert_eq!(unsafe { libc::chown(path.as_ptr(), 65534, 65534) }, 0);
+    let as_nobody = |words: &[&str]| {
+        let mut command = Command::new(system_program("setpriv"));
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&reprise)
+            .args(words)
+            .current_dir(place.path())
+            .env("REPRISE_TRACE_DIR", place.path().join("traces"));
+        run(&mut command, None)
+    };
+    let recorded = as_nobody(&["record", "-o", "trace", "--", "./guest"]);
+    assert!(recorded.status.success(), "{}", recorded.describe());
+    assert!(
+        !recorded.notes.contains("could not be kept"),
+        "{}",
+        recorded.describe()
+    );
+    for _ in 0..2 {
+        assert_same(&recorded, &as_nobody(&["replay", "trace"]));
+    }
+}

@@ -1,0 +1,608 @@
+//! Interprets the syscall table: what a call reads and writes, for any call, from its description alone.
+//!
+//! A [`Call`] is what the program asked for. [`Call::input_hash`] sums up what the kernel will read;
+//! [`Call::localise`] replaces the program's buffers by scratch memory, for calls that give up the baton;
+//! [`Call::outputs`] lists what the kernel wrote.
+
+use crate::guard;
+use crate::hash;
+use crate::scratch::Scratch;
+use reprise_abi::spec::{Blocking, Mem, Replay, Restart, Size, Syscall};
+use reprise_abi::syscalls;
+
+/// A system call of the program.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// Number.
+    pub nr: u64,
+    /// Arguments as the program passed them.
+    pub args: [u64; 6],
+    /// Arguments as the kernel gets them: the same, or scratch memory.
+    pub local: [u64; 6],
+    /// How many arguments the call has.
+    pub nargs: usize,
+    /// The memory behind each argument, sub-tables resolved.
+    pub mem: [Mem; 6],
+    /// Whether it may wait.
+    pub blocking: Blocking,
+    /// How it is replayed.
+    pub replay: Replay,
+    /// What a signal does to it.
+    pub restart: Restart,
+    /// Is it known to the table, sub-tables included?
+    pub known: bool,
+    /// What the sub-table says of a call that is special as a whole (prctl).
+    pub option_replay: Replay,
+    /// The arguments without what the kernel ignores of them; sizes are right only for these.
+    canonical: [u64; 6],
+    /// The value behind the call's length pointer before the call.
+    length_before: u32,
+}
+
+/// Something the kernel wrote: bytes at `local` that belong to the program's `address`.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// Where the program expects them.
+    pub address: u64,
+    /// Where they are.
+    pub local: u64,
+    /// How many.
+    pub len: usize,
+}
+
+/// A msghdr of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Msghdr {
+    name: u64,
+    name_len: u32,
+    _pad: u32,
+    iov: u64,
+    iov_len: u64,
+    control: u64,
+    control_len: u64,
+    flags: u32,
+    _pad2: u32,
+}
+
+/// Offset of `msg_len` in a mmsghdr, and the size of one.
+const MMSG_LEN: u64 = 56;
+const MMSG_SIZE: u64 = 64;
+const EINTR: i64 = -4;
+const EFAULT: i64 = -14;
+const ENOMEM: i64 = -12;
+/// Most bytes that one call reads into the program's own memory: they must fit into one event. The program sees a short read.
+pub const MAX_DIRECT: u64 = 1 << 29;
+/// Most iovecs the kernel accepts (UIO_MAXIOV).
+const MAX_IOV: u64 = 1024;
+/// Bytes of an output that are looked at when the call failed with EFAULT.
+const MAX_FAULTED: usize = 65536;
+/// Longest path the kernel reads (PATH_MAX).
+const MAX_PATH: usize = 4096;
+/// More than this is never taken as a single buffer's size (the kernel's own MAX_RW_COUNT).
+const MAX_BUFFER: u64 = 0x7fff_f000;
+
+/// What a fault adds to the hash of inputs.
+pub const FAULTED_INPUT: u64 = 0x0bad;
+/// Most bytes of an input that are shown to people.
+const PREVIEW: usize = 32;
+
+/// Whether people want to see the beginning of what this call reads.
+pub fn has_preview(number: u64) -> bool {
+    use syscalls::nr;
+    matches!(number, nr::WRITE | nr::SENDTO | nr::CONNECT | nr::BIND)
+}
+
+/// How many bytes of an input of `len` bytes they see.
+pub fn preview_len(number: u64, len: usize) -> usize {
+    if has_preview(number) {
+        len.min(PREVIEW)
+    } else {
+        0
+    }
+}
+
+/// The bytes that a length argument stands for, as in [`Size::Arg`].
+pub fn buffer_len(argument: u64) -> usize {
+    (argument as i64).clamp(0, MAX_BUFFER as i64) as usize
+}
+
+impl Call {
+    /// Looks the call up; sub-tables of ioctl, fcntl and prctl are resolved here.
+    #[inline(always)]
+    pub fn new(nr: u64, args: [u64; 6], desc: Option<&'static Syscall>) -> Call {
+        let mut c = Call {
+            nr,
+            args,
+            local: args,
+            nargs: 6,
+            mem: [Mem::None; 6],
+            blocking: Blocking::Never,
+            replay: Replay::Emulate,
+            restart: Restart::No,
+            known: false,
+            option_replay: Replay::Emulate,
+            canonical: args,
+            length_before: 0,
+        };
+        let Some(d) = desc else { return c };
+        c.nargs = d.args.len();
+        c.canonical = d.canonical(&args);
+        if is_plain(d) {
+            c.known = true;
+            (c.blocking, c.restart, c.replay, c.option_replay) =
+                (d.blocking, d.restart, d.replay, d.replay);
+            for (to, a) in c.mem.iter_mut().zip(d.args) {
+                *to = a.mem;
+            }
+            return c;
+        }
+        let r = syscalls::resolve(d, &c.canonical);
+        c.known = !r.unknown;
+        (c.blocking, c.restart, c.option_replay) = (r.blocking, r.restart, r.replay);
+        c.replay = if d.replay == Replay::Special {
+            d.replay
+        } else {
+            r.replay
+        };
+        for (i, a) in d.args.iter().enumerate() {
+            c.mem[i] = syscalls::mem(a, &c.canonical);
+            if let Mem::Out { cap, .. } | Mem::InOut { cap, .. } = c.mem[i] {
+                if let Size::Deref32(n) | Size::Deref32Plus(n, _) = cap {
+                    c.length_before = guard::read::<u32>(args[n as usize]).unwrap_or(0);
+                }
+            }
+        }
+        c
+    }
+
+    fn size(&self, s: Size, result: i64) -> usize {
+        s.bytes(&self.canonical, result, |_| self.length_before)
+            .min(MAX_BUFFER) as usize
+    }
+
+    /// Bytes written, given the result.
+    fn used(&self, cap: Size, used: Size, result: i64) -> usize {
+        let cap = self.size(cap, result);
+        let after = |_| match used {
+            Size::Deref32(n) | Size::Deref32Plus(n, _) => {
+                guard::read::<u32>(self.local[n as usize]).unwrap_or(0)
+            }
+            _ => 0,
+        };
+        (used.bytes(&self.canonical, result, after).min(MAX_BUFFER) as usize).min(cap)
+    }
+
+    /// Calls `f` with each input the kernel reads: (address, bytes).
+    fn inputs(&self, mut f: impl FnMut(u64, usize)) {
+        for i in 0..self.nargs {
+            let p = self.args[i];
+            if p == 0 {
+                continue;
+            }
+            match self.mem[i] {
+                Mem::Path => f(p, guard::string_len(p, MAX_PATH).unwrap_or(0)),
+                Mem::In(s) => f(p, self.size(s, 0)),
+                Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => f(p, self.size(cap, 0)),
+                Mem::IovecIn(n) => iovecs(p, self.args[n as usize], usize::MAX, &mut f),
+                Mem::MsghdrIn => message_inputs(p, &mut f),
+                Mem::MmsghdrIn(n) => {
+                    for k in 0..(self.args[n as usize] as u32 as u64).min(MAX_IOV) {
+                        message_inputs(p + k * MMSG_SIZE, &mut f);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Bytes that the kernel reads.
+    pub fn input_len(&self) -> usize {
+        let mut n: usize = 0;
+        self.inputs(|_, len| n = n.saturating_add(len));
+        n
+    }
+
+    /// Hash of everything the kernel reads; 0 for a call without inputs.
+    pub fn input_hash(&self) -> u64 {
+        let mut h = 0;
+        self.inputs(|p, n| {
+            // SAFETY: guarded.
+            h = guard::guarded(|| unsafe { hash::bytes(h, p, n) }).unwrap_or(h ^ FAULTED_INPUT);
+        });
+        h
+    }
+
+    /// What people want to see of the inputs: (tag, address, bytes), at most two.
+    pub fn previews(&self) -> [(u32, u64, usize); 2] {
+        use reprise_abi::event::Tag;
+        let mut out = [(0, 0, 0); 2];
+        let mut n = 0;
+        for i in 0..self.nargs {
+            let p = self.args[i];
+            if p == 0 || n == 2 {
+                continue;
+            }
+            match self.mem[i] {
+                Mem::Path => {
+                    if let Some(len) = guard::string_len(p, MAX_PATH) {
+                        out[n] = (Tag::Path as u32, p, len);
+                        n += 1;
+                    }
+                }
+                Mem::In(s) if has_preview(self.nr) => {
+                    // Where nothing can be read the section is noise; the result, EFAULT, says so.
+                    out[n] = (Tag::Input as u32, p, preview_len(self.nr, self.size(s, 0)));
+                    n += 1;
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// Calls `f` with everything the kernel wrote. `result` is the call's result.
+    pub fn outputs(&self, result: i64, mut f: impl FnMut(Output)) {
+        let failed = crate::sys::is_error(result);
+        for i in 0..self.nargs {
+            let (address, local) = (self.args[i], self.local[i]);
+            if address == 0 {
+                continue;
+            }
+            let mut out = |address, local, len| {
+                if len > 0 {
+                    f(Output {
+                        address,
+                        local,
+                        len,
+                    });
+                }
+            };
+            match self.mem[i] {
+                Mem::OutAlways(n) => out(address, local, n as usize),
+                // An impossible length is refused before anything is written.
+                Mem::InOutAlways(n) if failed && result != EINTR => {
+                    out(address, local, self.size(n, 0).min(MAX_FAULTED));
+                }
+                Mem::InOutAlways(n) => out(address, local, self.size(n, 0)),
+                // One of several pointers was bad: the others may have been written before that was noticed.
+                Mem::Out { cap, .. } | Mem::InOut { cap, .. } if result == EFAULT => {
+                    out(address, local, self.size(cap, 0).min(MAX_FAULTED));
+                }
+                _ if failed => {}
+                Mem::Out { cap, used } | Mem::InOut { cap, used } => {
+                    out(address, local, self.used(cap, used, result));
+                }
+                Mem::IovecOut(n) => {
+                    let count = self.args[n as usize];
+                    iovec_pairs(address, local, count, result as usize, &mut out);
+                }
+                Mem::MsghdrOut => message_outputs(address, local, result as usize, &mut out),
+                Mem::MmsghdrOut(_) => {
+                    for k in 0..result as u64 {
+                        let at = k * MMSG_SIZE;
+                        let len = guard::read::<u32>(local + at + MMSG_LEN).unwrap_or(0);
+                        message_outputs(address + at, local + at, len as usize, &mut out);
+                        out(address + at + MMSG_LEN, local + at + MMSG_LEN, 4);
+                    }
+                }
+                Mem::MmsghdrIn(_) => {
+                    for k in 0..result as u64 {
+                        let at = k * MMSG_SIZE + MMSG_LEN;
+                        out(address + at, local + at, 4);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Replaces the program's buffers by scratch memory. On failure the errno that the program shall see.
+    ///
+    /// What can't be read, or not be written to its end, stays as it is: the kernel then finds the fault at its own time, after
+    /// whatever it checks before, and writes as much as it can.
+    pub fn localise(&mut self, scratch: &mut Scratch) -> Result<(), i64> {
+        for i in 0..self.nargs {
+            if self.args[i] != 0 {
+                match self.localise_argument(i, scratch) {
+                    Ok(local) => self.local[i] = local,
+                    Err(EFAULT) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn localise_argument(&mut self, i: usize, scratch: &mut Scratch) -> Result<u64, i64> {
+        let p = self.args[i];
+        let messages = |n: u8| (self.args[n as usize] as u32 as u64).min(MAX_IOV);
+        match self.mem[i] {
+            Mem::Path => {
+                let len = guard::string_len(p, MAX_PATH).ok_or(EFAULT)? + 1;
+                scratch.copy_in(p, len.min(MAX_PATH))
+            }
+            Mem::In(s) => scratch.copy_in(p, self.size(s, 0)),
+            Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
+                let len = self.size(cap, 0);
+                writable(p, len)?;
+                scratch.copy_in(p, len)
+            }
+            // Small outputs may be written in part: they begin as what the program has there.
+            Mem::OutAlways(n) => {
+                writable(p, n as usize)?;
+                scratch.copy_in(p, n as usize)
+            }
+            Mem::Out { cap, .. } => {
+                let want = self.size(cap, 0);
+                writable(p, want)?;
+                if want <= 512 {
+                    return scratch.copy_in(p, want);
+                }
+                match (scratch.take(want), cap) {
+                    (Some(a), _) => Ok(a),
+                    // A plain buffer may be filled in part: the program sees a short read.
+                    (None, Size::Arg(n)) => {
+                        let (a, len) = scratch.take_most(want).ok_or(ENOMEM)?;
+                        self.local[n as usize] = len as u64;
+                        Ok(a)
+                    }
+                    _ => Err(ENOMEM),
+                }
+            }
+            Mem::IovecIn(n) => localise_iovecs(p, self.args[n as usize], scratch, true),
+            Mem::IovecOut(n) => localise_iovecs(p, self.args[n as usize], scratch, false),
+            Mem::MsghdrIn => localise_messages(p, 1, 56, scratch, true),
+            Mem::MsghdrOut => localise_messages(p, 1, 56, scratch, false),
+            Mem::MmsghdrIn(n) => localise_messages(p, messages(n), 64, scratch, true),
+            Mem::MmsghdrOut(n) => localise_messages(p, messages(n), 64, scratch, false),
+            _ => Ok(p),
+        }
+    }
+
+    /// Makes a single large buffer smaller, so that what the kernel writes fits into an event.
+    pub fn shorten(&mut self) {
+        for mem in &self.mem[..self.nargs] {
+            if let Mem::Out {
+                cap: Size::Arg(n), ..
+            } = mem
+            {
+                let len = &mut self.local[*n as usize];
+                if (MAX_DIRECT..=i64::MAX as u64).contains(len) {
+                    *len = MAX_DIRECT;
+                }
+            }
+        }
+    }
+
+    /// Bytes of scratch memory that the call needs.
+    pub fn scratch_needed(&self) -> usize {
+        let mut n: usize = 0;
+        self.inputs(|_, len| n = n.saturating_add(len + 16));
+        for i in 0..self.nargs {
+            if self.args[i] == 0 {
+                continue;
+            }
+            let p = self.args[i];
+            n = n.saturating_add(match self.mem[i] {
+                Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
+                    self.size(cap, 0) + 16
+                }
+                Mem::IovecOut(k) | Mem::IovecIn(k) => {
+                    let mut sum = (self.args[k as usize].min(MAX_IOV) * 16) as usize;
+                    iovecs(p, self.args[k as usize], usize::MAX, &mut |_, len| {
+                        sum = sum.saturating_add(len + 16)
+                    });
+                    sum
+                }
+                Mem::MsghdrOut => message_capacity(p),
+                Mem::MsghdrIn => 64 + MAX_IOV as usize * 16,
+                Mem::MmsghdrIn(k) | Mem::MmsghdrOut(k) => {
+                    let mut sum: usize = 0;
+                    for k in 0..(self.args[k as usize] as u32 as u64).min(MAX_IOV) {
+                        sum = sum.saturating_add(message_capacity(p + k * MMSG_SIZE));
+                    }
+                    sum
+                }
+                _ => 64,
+            });
+        }
+        n
+    }
+}
+
+/// Does the description alone say everything: no sub-table, no length behind a pointer? Found out once for each call.
+#[inline]
+pub fn is_plain(d: &'static Syscall) -> bool {
+    use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+    static KNOWN: [AtomicU8; syscalls::LIMIT] = [const { AtomicU8::new(0) }; syscalls::LIMIT];
+    let k = &KNOWN[d.nr as usize];
+    match k.load(Relaxed) {
+        1 => true,
+        2 => false,
+        _ => {
+            use reprise_abi::syscalls::nr;
+            let by_pointer = |s: Size| matches!(s, Size::Deref32(_) | Size::Deref32Plus(..));
+            let plain = !matches!(d.nr as u64, nr::GETSOCKOPT | nr::SETSOCKOPT)
+                && d.args.iter().all(|a| match a.mem {
+                    Mem::Ioctl(_)
+                    | Mem::Fcntl(_)
+                    | Mem::Prctl
+                    | Mem::Command(..)
+                    | Mem::Unknown => false,
+                    Mem::Out { cap, .. } | Mem::InOut { cap, .. } => !by_pointer(cap),
+                    _ => true,
+                });
+            k.store(if plain { 1 } else { 2 }, Relaxed);
+            plain
+        }
+    }
+}
+
+/// Calls `f` with the parts of an iovec array, up to `limit` bytes in all.
+fn iovecs(array: u64, count: u64, limit: usize, f: &mut impl FnMut(u64, usize)) {
+    let mut left = limit;
+    for k in 0..count.min(MAX_IOV) {
+        let Some([base, len]) = guard::read::<[u64; 2]>(array + k * 16) else {
+            return;
+        };
+        let n = (len.min(MAX_BUFFER) as usize).min(left);
+        if n > 0 {
+            f(base, n);
+        }
+        left -= n;
+    }
+}
+
+/// Calls `out` with the parts of an iovec array and of its local twin that hold the first `bytes` bytes.
+fn iovec_pairs(
+    array: u64,
+    local: u64,
+    count: u64,
+    bytes: usize,
+    out: &mut impl FnMut(u64, u64, usize),
+) {
+    let mut left = bytes;
+    for k in 0..count.min(MAX_IOV) {
+        let (Some([base, _]), Some([lbase, len])) = (
+            guard::read::<[u64; 2]>(array + k * 16),
+            guard::read::<[u64; 2]>(local + k * 16),
+        ) else {
+            return;
+        };
+        let n = (len.min(MAX_BUFFER) as usize).min(left);
+        out(base, lbase, n);
+        left -= n;
+    }
+}
+
+fn message_inputs(p: u64, f: &mut impl FnMut(u64, usize)) {
+    let Some(m) = guard::read::<Msghdr>(p) else {
+        return;
+    };
+    if m.name != 0 {
+        f(m.name, (m.name_len as usize).min(128));
+    }
+    iovecs(m.iov, m.iov_len, usize::MAX, f);
+    if m.control != 0 {
+        f(m.control, m.control_len.min(65536) as usize);
+    }
+}
+
+fn message_capacity(p: u64) -> usize {
+    let Some(m) = guard::read::<Msghdr>(p) else {
+        return 64;
+    };
+    let mut n = 192 + m.iov_len.min(MAX_IOV) as usize * 16 + m.control_len.min(65536) as usize;
+    iovecs(m.iov, m.iov_len, usize::MAX, &mut |_, len| {
+        n = n.saturating_add(len + 16)
+    });
+    n
+}
+
+fn message_outputs(address: u64, local: u64, bytes: usize, out: &mut impl FnMut(u64, u64, usize)) {
+    let (Some(m), Some(l)) = (guard::read::<Msghdr>(address), guard::read::<Msghdr>(local)) else {
+        return;
+    };
+    if m.name != 0 {
+        // The program's own msghdr still says how much room there was, unless it is the same memory.
+        let room = if address == local { 128 } else { m.name_len };
+        out(m.name, l.name, l.name_len.min(room).min(128) as usize);
+    }
+    iovec_pairs(m.iov, l.iov, m.iov_len, bytes, out);
+    if m.control != 0 {
+        out(m.control, l.control, l.control_len.min(65536) as usize);
+    }
+    out(address + 8, local + 8, 4);
+    out(address + 40, local + 40, 12);
+}
+
+/// Is this memory that the kernel can write for the program?
+fn writable(at: u64, len: usize) -> Result<(), i64> {
+    if crate::memory::is_writable(at, len as u64) {
+        Ok(())
+    } else {
+        Err(EFAULT)
+    }
+}
+
+/// One buffer of a list: a local one, or the program's own where it is no good.
+fn localise_part(
+    at: u64,
+    want: usize,
+    scratch: &mut Scratch,
+    copy: bool,
+) -> Result<(u64, usize), i64> {
+    if copy {
+        return match scratch.copy_in(at, want) {
+            Ok(local) => Ok((local, want)),
+            Err(EFAULT) => Ok((at, want)),
+            Err(e) => Err(e),
+        };
+    }
+    if writable(at, want).is_err() {
+        return Ok((at, want));
+    }
+    Ok(scratch.take_most(want).unwrap_or_default())
+}
+
+fn localise_iovecs(array: u64, count: u64, scratch: &mut Scratch, copy: bool) -> Result<u64, i64> {
+    if count > MAX_IOV {
+        return Ok(array);
+    }
+    let local = scratch.copy_in(array, count as usize * 16)?;
+    for k in 0..count {
+        let Some([base, len]) = guard::read::<[u64; 2]>(local + k * 16) else {
+            return Err(EFAULT);
+        };
+        if (len as i64) < 0 {
+            // The kernel refuses it.
+            continue;
+        }
+        let want = len.min(MAX_BUFFER) as usize;
+        let (at, len) = localise_part(base, want, scratch, copy)?;
+        guard::write(local + k * 16, &[at, len as u64]);
+    }
+    Ok(local)
+}
+
+fn localise_messages(
+    p: u64,
+    count: u64,
+    size: u64,
+    scratch: &mut Scratch,
+    copy: bool,
+) -> Result<u64, i64> {
+    let local = scratch.copy_in(p, (count * size) as usize)?;
+    for k in 0..count {
+        let at = local + k * size;
+        let Some(mut m) = guard::read::<Msghdr>(at) else {
+            return Err(EFAULT);
+        };
+        if m.name != 0 {
+            let len = (m.name_len as usize).min(128);
+            if copy {
+                m.name = localise_part(m.name, len, scratch, true)?.0;
+            } else if writable(m.name, len).is_ok() {
+                m.name = scratch.take(128).ok_or(ENOMEM)?;
+            }
+        }
+        if m.iov_len <= MAX_IOV {
+            match localise_iovecs(m.iov, m.iov_len, scratch, copy) {
+                Ok(iov) => m.iov = iov,
+                Err(EFAULT) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if m.control != 0 {
+            let len = m.control_len.min(65536) as usize;
+            if copy {
+                m.control = localise_part(m.control, len, scratch, true)?.0;
+            } else if writable(m.control, len).is_ok() {
+                m.control = scratch.take(len).ok_or(ENOMEM)?;
+            }
+        }
+        guard::write(at, &m);
+    }
+    Ok(local)
+}

@@ -1,0 +1,446 @@
+//! Threads: their making, their first steps, and what they leave behind when they end.
+
+use crate::asm::{rt_clone, rt_leave_with};
+use crate::capture::Call;
+use crate::engine::{with_engine, Engine};
+use crate::guard;
+use crate::serial::futex::{OWNER_DIED, TID_MASK, WAITERS};
+use crate::signal::kernel;
+use crate::signal::state::{AltStack, Pending};
+use crate::sys;
+use crate::thread::*;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::session::slot_state;
+use reprise_abi::syscalls::nr;
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_FILES: u64 = 0x400;
+const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_PIDFD: u64 = 0x1000;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PARENT: u64 = 0x8000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const EINVAL: i64 = -22;
+
+/// A thread of a process that was there before.
+const BIRTH_THREAD: u32 = 0;
+/// The first thread of a process with a copy of its parent's memory.
+const BIRTH_FORK: u32 = 1;
+/// The first thread of a process in its parent's memory.
+const BIRTH_SHARING: u32 = 2;
+
+/// What a clone(2), fork(2) or vfork(2) asks for.
+#[derive(Clone, Copy)]
+pub struct Wish {
+    /// The flags, with the exit signal in the lowest byte.
+    pub flags: u64,
+    /// Where the child's thread id is to be told to the parent.
+    parent_tid: u64,
+    /// Where it is to be told to the child, and cleared.
+    child_tid: u64,
+    /// Thread pointer of the child.
+    tls: u64,
+}
+
+impl Wish {
+    fn of(c: &Call) -> Wish {
+        const SIGCHLD: u64 = 17;
+        let flags = match c.nr {
+            nr::FORK => SIGCHLD,
+            nr::VFORK => SIGCHLD | CLONE_VM | CLONE_VFORK,
+            _ => c.args[0],
+        };
+        let args = if c.nr == nr::CLONE { c.args } else { [0; 6] };
+        Wish {
+            flags,
+            parent_tid: args[2],
+            child_tid: args[3],
+            tls: args[4],
+        }
+    }
+
+    /// Does the parent sleep until the child execs or ends?
+    pub fn waits(&self) -> bool {
+        self.flags & CLONE_VFORK != 0
+    }
+
+    /// Does the child run in the parent's memory?
+    pub fn shares_memory(&self) -> bool {
+        self.flags & CLONE_VM != 0
+    }
+}
+
+/// clone(2), fork(2), vfork(2).
+pub fn clone<E: Engine>(t: &mut Block, c: &Call, frame: &Frame) -> i64 {
+    let wish = Wish::of(c);
+    // As in the kernel; more than one thread in a process needs all three. A pidfd libc gets by pidfd_open(2) as well.
+    let odd = (wish.flags & CLONE_SIGHAND != 0 && wish.flags & CLONE_VM == 0)
+        || (wish.flags & CLONE_THREAD != 0 && wish.flags & CLONE_SIGHAND == 0);
+    if odd || wish.flags & CLONE_PIDFD != 0 {
+        return E::computed(t, c, EINVAL);
+    }
+    // Handlers shared between processes would need a table of their own for us.
+    if wish.flags & CLONE_SIGHAND != 0 && wish.flags & CLONE_THREAD == 0 {
+        return E::computed(t, c, EINVAL);
+    }
+    let mut start = *frame;
+    start.rax = 0;
+    start.rcx = frame.rip;
+    start.r11 = frame.rflags;
+    if c.nr == nr::CLONE && c.args[1] != 0 {
+        start.rsp = c.args[1];
+    }
+    if wish.flags & CLONE_THREAD != 0 {
+        E::thread_create(t, c, &wish, &start)
+    } else {
+        E::process_create(t, c, &wish, &start)
+    }
+}
+
+/// A slot that no thread has.
+pub fn free_slot() -> Option<u32> {
+    (0..MAX_SLOTS as u32).find(|i| {
+        let vacant = matches!(
+            slot(*i).state.load(Acquire),
+            slot_state::FREE | slot_state::EXITING
+        );
+        vacant && in_use_here(*i).is_none()
+    })
+}
+
+/// The word that says so, when a thread still runs on the block of slot `i` in this memory.
+pub fn in_use_here(i: u32) -> Option<&'static AtomicU32> {
+    if MAPPED[i as usize / 64].load(Relaxed) & 1 << (i % 64) == 0 {
+        return None;
+    }
+    // SAFETY: the block is mapped, as the bit says.
+    let block = unsafe { &*(block_address(i) as *const Block) };
+    (block.alive.load(Acquire) != 0).then_some(&block.alive)
+}
+
+/// Replay: waits until the last thread that had a slot is gone.
+pub fn wait_for_slot(i: u32) {
+    let soon = || sys::Timespec::from_ns(sys::monotonic().ns() + 5_000_000);
+    // The driver frees the slots of a process that has ended.
+    loop {
+        let state = slot(i).state.load(Acquire);
+        if state != slot_state::LEFT {
+            break;
+        }
+        crate::ring::wake_agent();
+        sys::futex_wait(slot(i).state.as_ptr(), state, Some(&soon()));
+    }
+    while let Some(word) = in_use_here(i) {
+        // The kernel wakes this word without the private flag when it clears it.
+        sys::futex_wait(word.as_ptr(), word.load(Relaxed), Some(&soon()));
+    }
+}
+
+static MAPPED: [AtomicU64; MAX_SLOTS / 64] = [const { AtomicU64::new(0) }; MAX_SLOTS / 64];
+
+/// The first thread's block was mapped by whoever brought the runtime in: its stack is in use.
+pub fn start_first_block(i: u32) {
+    MAPPED[i as usize / 64].fetch_or(1 << (i % 64), Relaxed);
+}
+
+/// Maps what a slot's thread needs, once; blocks are kept for later threads of the slot.
+fn map_block(i: u32) -> bool {
+    let (word, bit) = (&MAPPED[i as usize / 64], 1u64 << (i % 64));
+    if word.load(Relaxed) & bit != 0 {
+        return true;
+    }
+    let b = block_address(i);
+    // Unmapped pages stay between the pieces.
+    let ok = sys::map_own(b, ALT_STACK)
+        && sys::map_own(b + ALT_STACK, ALT_STACK_LEN)
+        && sys::map_own(b + GATE_STACK, GATE_TOP - GATE_STACK)
+        && sys::map_own(b + SCRATCH, SCRATCH_LEN - 4096);
+    if ok {
+        word.fetch_or(bit, Relaxed);
+    }
+    ok
+}
+
+/// Fills a new thread's block.
+pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
+    if !map_block(i) {
+        return None;
+    }
+    crate::ptrace::forget(i);
+    let at = block_address(i);
+    let big = {
+        // SAFETY: mapped above; zero or a former thread's.
+        let old = unsafe { &*(at as *const Block) };
+        old.big_scratch
+    };
+    let block = Block {
+        this: at,
+        program_sp: 0,
+        gate_sp: at + GATE_TOP,
+        target: 0,
+        guard_sp: 0,
+        slot: i,
+        birth: BIRTH_THREAD,
+        number: 0,
+        process: 0,
+        robust: [at + offset_of!(Block, robust) as u64, 0, 0],
+        kernel_tid: 0,
+        alive: AtomicU32::new(0),
+        mask: 0,
+        saved_mask: None,
+        alt_stack: AltStack::DISABLED,
+        pending: Pending::EMPTY,
+        clear_tid: 0,
+        robust_list: 0,
+        start: Frame::default(),
+        publish: 0,
+        fs_base: 0,
+        big_scratch: big,
+        cut: Default::default(),
+        traced: Default::default(),
+    };
+    // SAFETY: nobody else has this slot.
+    unsafe {
+        core::ptr::write(at as *mut Block, block);
+        Some(&mut *(at as *mut Block))
+    }
+}
+
+/// Makes the kernel's thread for slot `i`, in a process of its own (number `process`) unless that is the caller's. It goes on in
+/// [`rt_thread_begin`]. `before` runs when only the kernel can still fail. Its kernel thread id or an error.
+pub fn start_thread<E: Engine>(
+    t: &mut Block,
+    wish: &Wish,
+    i: u32,
+    process: u32,
+    start: &Frame,
+    before: impl FnOnce(),
+) -> i64 {
+    let Some(b) = prepare_block(i) else {
+        return -12;
+    };
+    let flags = wish.flags;
+    let (mine, s, session) = (t.slot_process(), slot(i), session());
+    if process == mine {
+        s.kernel_pid
+            .store(t.slot().kernel_pid.load(Relaxed), Relaxed);
+    }
+    b.process = t.process;
+    b.number = process;
+    if process != mine && wish.shares_memory() {
+        b.birth = BIRTH_SHARING;
+        b.process = crate::process::share();
+        if b.process == 0 {
+            return -11;
+        }
+    } else if process != mine {
+        b.birth = BIRTH_FORK;
+    }
+    b.start = *start;
+    b.mask = t.mask;
+    b.fs_base = if flags & CLONE_SETTLS != 0 {
+        wish.tls
+    } else {
+        t.fs_base
+    };
+    b.clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 {
+        wish.child_tid
+    } else {
+        0
+    };
+    // A new thread has no alternate stack; a new process keeps its parent's, unless both would use it at once (clone(2)).
+    if process != mine && (!wish.shares_memory() || wish.waits()) {
+        b.alt_stack = t.alt_stack;
+    }
+    b.publish = if flags & CLONE_CHILD_SETTID != 0 {
+        wish.child_tid
+    } else {
+        0
+    };
+    b.alive.store(1, Relaxed);
+    s.filter.store(t.slot().filter.load(Relaxed), Relaxed);
+    s.tsc_faults
+        .store(t.slot().tsc_faults.load(Relaxed), Relaxed);
+    s.go.store(0, Relaxed);
+    s.signal_pending.store(0, Relaxed);
+    s.kernel_tid.store(0, Relaxed);
+    s.process.store(process, Relaxed);
+    session.slots_used.fetch_max(i + 1, Relaxed);
+    session.live_threads.fetch_add(1, Relaxed);
+    if process == mine {
+        crate::process::entry().live_threads.fetch_add(1, Relaxed);
+    }
+    s.state.store(E::BORN, Release);
+    // Not even the driver's signal may come before the child knows who it is.
+    kernel::block_everything();
+    // In replay a process is the driver's child and shares its sisters' descriptors, which are the runtime's own; its parent
+    // waits for the baton, not for the kernel.
+    let kept = if E::LIVE || process == mine {
+        flags & !(CLONE_CHILD_SETTID | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+    } else {
+        flags & CLONE_VM | CLONE_PARENT | CLONE_FILES
+    };
+    let wanted = kept | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
+    // The child finds its block on its gate stack.
+    let top = b.gate_sp - 16;
+    // SAFETY: the child's own, new stack.
+    unsafe {
+        *(top as *mut u64) = b.this;
+    }
+    let (told, alive) = (s.kernel_tid.as_ptr() as u64, b.alive.as_ptr() as u64);
+    before();
+    // SAFETY: the child runs on its own stack and block.
+    let tid = unsafe { rt_clone(wanted, top, told, alive, b.fs_base) };
+    if sys::is_error(tid) {
+        b.alive.store(0, Relaxed);
+        s.state.store(slot_state::FREE, Release);
+        session.live_threads.fetch_sub(1, Relaxed);
+        if process == mine {
+            crate::process::entry().live_threads.fetch_sub(1, Relaxed);
+        } else if b.birth == BIRTH_SHARING {
+            crate::process::unshare(b.process);
+        }
+    } else if b.birth == BIRTH_FORK {
+        // It runs in its own copy of the block.
+        b.alive.store(0, Relaxed);
+    }
+    if E::LIVE {
+        kernel::sync_mask(t);
+    } else {
+        kernel::block_all();
+    }
+    tid
+}
+
+/// Tells the program the new thread's id where it wants to know it: the parent's part.
+pub fn publish_tid(wish: &Wish, tid: u32) {
+    if wish.flags & CLONE_PARENT_SETTID != 0 {
+        guard::write(wish.parent_tid, &tid);
+    }
+    if wish.shares_memory() && wish.flags & CLONE_CHILD_SETTID != 0 {
+        guard::write(wish.child_tid, &tid);
+    }
+}
+
+/// Tells the program the new thread's id: the child's part, when it has a memory of its own.
+pub fn publish_own_tid(t: &mut Block, tid: u32) {
+    if t.publish != 0 {
+        guard::write(t.publish, &tid);
+        t.publish = 0;
+    }
+}
+
+/// The other threads of a memory that was copied are not here.
+fn forget_others(t: &Block) {
+    for i in (0..MAX_SLOTS as u32).filter(|i| *i != t.slot) {
+        if let Some(word) = in_use_here(i) {
+            word.store(0, Relaxed);
+        }
+    }
+}
+
+#[no_mangle]
+extern "C" fn rt_thread_begin(block: u64) -> ! {
+    adopt(block);
+    let t = current();
+    let birth = t.birth;
+    t.birth = BIRTH_THREAD;
+    if birth == BIRTH_FORK {
+        crate::process::after_fork(t, t.slot_process());
+        forget_others(t);
+        crate::track::after_fork();
+    }
+    with_engine!(E => {
+        if birth == BIRTH_THREAD {
+            E::thread_start(t);
+        } else {
+            // As the parent's kernel knows it: in a namespace of its own the child knows another.
+            let pid = t.slot().kernel_tid.load(Relaxed);
+            t.slot().kernel_pid.store(pid, Relaxed);
+            crate::process::entry().kernel_pid.store(pid, Release);
+            E::process_start(t);
+        }
+        let mut frame = t.start;
+        E::signal_point(t, &mut frame);
+        // SAFETY: the gate stack below the frame is free.
+        unsafe { rt_leave_with(&frame) }
+    })
+}
+
+/// Makes this kernel thread the one of `block`: `%gs`, signal stack, dispatch, what the kernel does when it dies.
+pub fn adopt(block: u64) {
+    const ARCH_SET_GS: u64 = 0x1001;
+    sys::call(nr::ARCH_PRCTL, &[ARCH_SET_GS, block]);
+    let stack = AltStack {
+        sp: block + ALT_STACK,
+        flags: 0,
+        pad: 0,
+        size: ALT_STACK_LEN,
+    };
+    sys::call(nr::SIGALTSTACK, &[&stack as *const AltStack as u64, 0]);
+    let t = current();
+    t.kernel_tid = sys::call(nr::GETTID, &[]) as u32;
+    sys::call(nr::SET_ROBUST_LIST, &[t.robust.as_ptr() as u64, 24]);
+    crate::start::arm_dispatch();
+}
+
+const ROBUST_LIMIT: usize = 2048;
+
+/// What the kernel does when a thread ends: robust futexes, then the thread id word. `wake(address, bitset, n)`;
+/// `inherit(address)` gives a futex that keeps priorities to its next waiter and says what its word becomes.
+pub fn announce_death(
+    t: &mut Block,
+    wake: impl Fn(u64, u32, u32),
+    mut inherit: impl FnMut(u64) -> Option<u32>,
+) {
+    let tid = t.slot().visible_tid.load(Relaxed);
+    let mut bury = |entry: u64, offset: i64, pi: bool| {
+        let address = (entry as i64 + offset) as u64;
+        let Some(v) = guard::read::<u32>(address) else {
+            return;
+        };
+        if v & TID_MASK != tid {
+            return;
+        }
+        if pi && v & WAITERS != 0 {
+            if let Some(word) = inherit(address) {
+                guard::write(address, &(word | OWNER_DIED));
+            }
+            return;
+        }
+        guard::write(address, &(v & WAITERS | OWNER_DIED));
+        if v & WAITERS != 0 {
+            wake(address, u32::MAX, 1);
+        }
+    };
+    if t.robust_list != 0 {
+        // struct robust_list_head: list, offset, pending. Bit 0 of a link says that the futex keeps priorities.
+        if let Some([mut entry, offset, pending]) = guard::read::<[u64; 3]>(t.robust_list) {
+            for _ in 0..ROBUST_LIMIT {
+                if entry & !1 == t.robust_list {
+                    break;
+                }
+                let Some(next) = guard::read::<u64>(entry & !1) else {
+                    break;
+                };
+                if entry & !1 != pending & !1 {
+                    bury(entry & !1, offset as i64, entry & 1 != 0);
+                }
+                entry = next;
+            }
+            if pending & !1 != 0 {
+                bury(pending & !1, offset as i64, pending & 1 != 0);
+            }
+        }
+    }
+    if t.clear_tid != 0 {
+        guard::write(t.clear_tid, &0u32);
+        wake(t.clear_tid, u32::MAX, 1);
+    }
+}

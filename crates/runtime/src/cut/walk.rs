@@ -1,0 +1,462 @@
+//! Record: takes an interrupted thread on to a place that can be patched, and finds out what tells its visits apart.
+//!
+//! The caller plants one breakpoint at a time and lets the thread run into it; all other threads are parked. After every
+//! trap the breakpoint is removed and the program counter set back to it before the walk is asked again. The walk never plants anything itself and
+//! can be dropped at any moment: when a fault or a gate comes instead of the trap, remove the breakpoint and forget it.
+//!
+//! ```text
+//! Spin ──▶ Forward ──▶ (Seek) ──▶ Period ──▶ Done
+//!                                   └─▶ Run ──▶ Done
+//!                                        └─ time-out ─▶ Forward ──▶ Done (rare)
+//! ```
+
+use super::choose::{choose, Discriminators, Visit, WordSeen};
+use super::decode::{Condition, Flow, Insn, MAX_OPERAND};
+use super::machine::Machine;
+use super::place::{classify, Form, Places};
+use super::regs::{Regs, RCX};
+use super::step::{next, Next};
+use super::stub::{Discriminator, Source};
+use reprise_abi::layout::USER_END;
+
+/// Most steps of each phase.
+pub const MAX_STEPS: u32 = 64;
+/// Most memory operands that are remembered.
+const MAX_TOUCHED: usize = 160;
+/// Lowest address at which a stub could lie.
+const LOWEST: u64 = 0x1_0000;
+
+/// What the caller is to do.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant)] // there is no heap to put the plan into
+pub enum Action {
+    /// Plant a breakpoint there and let the thread run; it takes one instruction. Then [`Walk::on_trap`].
+    PlantInt3(u64),
+    /// Plant a breakpoint there and let the thread run for at most about 1 ms. Then [`Walk::on_trap`] or, after removing it, [`Walk::on_timeout`].
+    RunUntilTrapOrTimeout(u64),
+    /// No cut is needed: the thread is about to enter the runtime (or to fault). Let it run.
+    ReachedGate,
+    /// The thread is at a place and this is what is known of it.
+    Done(Plan),
+    /// No place was found. Let the thread run, and cut it later.
+    GiveUp(Reason),
+}
+
+/// Why a walk gave up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// An instruction that isn't stepped: a far transfer, a transaction.
+    Odd,
+    /// No instruction within reach can be patched.
+    NoPlace,
+    /// The thread trapped somewhere else than at the breakpoint.
+    Strayed,
+}
+
+/// A place that was reached. The thread is there, in the state that is to be named.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Its registers.
+    pub regs: Regs,
+    /// Best way to patch the place.
+    pub form: Form,
+    /// Bytes of instructions that the patch covers.
+    pub len: u8,
+    /// What tells this visit from others.
+    pub discriminators: Discriminators,
+    /// The thread is spinning.
+    pub spin: bool,
+    /// No second visit was seen within the time-out.
+    pub rare: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Looking for the state of the beginning; `rounds`: visits of its pc in other states.
+    Spin { rounds: u32 },
+    /// Looking for a place.
+    Forward,
+    /// On the way back to the best place seen.
+    Seek { pc: u64 },
+    /// At the place once, stepping towards its next visit.
+    Period,
+    /// Running towards it.
+    Run,
+}
+
+/// Memory that instructions named, and its value before the first of them ran.
+#[derive(Clone, Copy)]
+struct Touched {
+    addr: u64,
+    size: u32,
+    /// Is `word` a [`Source::Half`]?
+    half: bool,
+    readable: bool,
+    word: u64,
+    hash: u64,
+}
+
+struct TouchedLog {
+    list: [Touched; MAX_TOUCHED],
+    len: usize,
+    /// Something else was written too, or may have been.
+    more: bool,
+}
+
+impl TouchedLog {
+    fn clear(&mut self) {
+        self.len = 0;
+        self.more = false;
+    }
+
+    fn note<M: Machine + ?Sized>(&mut self, insn: &Insn, regs: &Regs, machine: &M) {
+        let operands = insn.operands(regs);
+        self.more |= operands.more;
+        for operand in operands.list() {
+            if self.list[..self.len]
+                .iter()
+                .any(|t| t.addr == operand.addr && t.size >= operand.size)
+            {
+                continue;
+            }
+            if self.len == MAX_TOUCHED {
+                self.more = true;
+                return;
+            }
+            self.list[self.len] = look(operand.addr, operand.size, machine);
+            self.len += 1;
+        }
+    }
+
+    /// Every byte that was named is what it was.
+    fn unchanged<M: Machine + ?Sized>(&self, machine: &M) -> bool {
+        !self.more
+            && self.list[..self.len]
+                .iter()
+                .all(|t| look(t.addr, t.size, machine).hash == t.hash)
+    }
+
+    fn words<'a, M: Machine + ?Sized>(
+        &'a self,
+        pc: u64,
+        machine: &'a M,
+    ) -> impl Iterator<Item = WordSeen> + 'a {
+        self.list[..self.len].iter().filter_map(move |t| {
+            // The patch and what is ours look different in replay.
+            let near_patch = t.addr.wrapping_sub(pc.wrapping_sub(16)) < 48;
+            if !t.readable || near_patch || machine.is_ours(t.addr) {
+                return None;
+            }
+            let (source, now) = if t.half {
+                (Source::Half(t.addr), machine.half(t.addr)? as u64)
+            } else {
+                (Source::Word(t.addr), machine.word(t.addr)?)
+            };
+            Some(WordSeen {
+                source,
+                before: t.word,
+                now,
+            })
+        })
+    }
+}
+
+fn look<M: Machine + ?Sized>(addr: u64, size: u32, machine: &M) -> Touched {
+    let half = size < 8;
+    let word = if half {
+        machine.half(addr).map(u64::from)
+    } else {
+        machine.word(addr)
+    };
+    let mut bytes = [0; MAX_OPERAND as usize];
+    let bytes = &mut bytes[..size.min(MAX_OPERAND) as usize];
+    let hash = if machine.read(addr, bytes) {
+        // FNV-1a; one changed byte always changes it.
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| {
+            (h ^ *b as u64).wrapping_mul(0x100_0000_01b3)
+        })
+    } else {
+        0
+    };
+    Touched {
+        addr,
+        size,
+        half,
+        readable: word.is_some(),
+        word: word.unwrap_or(0),
+        hash,
+    }
+}
+
+/// A walk. About 8 KB.
+pub struct Walk {
+    phase: Phase,
+    /// Steps in this phase.
+    steps: u32,
+    /// Where the breakpoint is.
+    expected: u64,
+    base: Regs,
+    base_extended: u64,
+    touched: TouchedLog,
+    spin: bool,
+    rare: bool,
+    /// Where [`Phase::Forward`] began.
+    origin: u64,
+    /// Best place seen: its rank and address.
+    best: Option<(u32, u64)>,
+    /// The first visit of the place.
+    first: Visit,
+}
+
+/// How well a place suits: lower is better, 0 best.
+fn rank(places: &Places) -> Option<(u32, Form, u8)> {
+    places
+        .iter()
+        .filter_map(|p| {
+            // Is there any address at all for its stub?
+            p.first_fit(LOWEST, USER_END, 0)?;
+            let rank = match p.form {
+                Form::Long => 0,
+                Form::Group => 1,
+                Form::Pun => 6 - p.len as u32,
+                Form::Breakpoint => 9,
+            };
+            Some((rank, p.form, p.len))
+        })
+        .min_by_key(|r| r.0)
+}
+
+impl Walk {
+    /// Begins where the thread was interrupted, or anywhere else in the program.
+    pub fn begin<M: Machine + ?Sized>(regs: &Regs, machine: &M) -> (Walk, Action) {
+        let nothing = Touched {
+            addr: 0,
+            size: 0,
+            half: false,
+            readable: false,
+            word: 0,
+            hash: 0,
+        };
+        let mut walk = Walk {
+            phase: Phase::Spin { rounds: 0 },
+            steps: 0,
+            expected: 0,
+            base: *regs,
+            base_extended: machine.extended(),
+            touched: TouchedLog {
+                list: [nothing; MAX_TOUCHED],
+                len: 0,
+                more: false,
+            },
+            spin: false,
+            rare: false,
+            origin: 0,
+            best: None,
+            first: Visit {
+                regs: *regs,
+                xmm: machine.xmm(),
+                x87: machine.x87(),
+            },
+        };
+        let action = if machine.is_ours(regs.rip) {
+            Action::ReachedGate
+        } else {
+            walk.go(regs, machine)
+        };
+        (walk, action)
+    }
+
+    /// The thread ran into the breakpoint; `regs.rip` is the breakpoint's address.
+    pub fn on_trap<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
+        if regs.rip != self.expected {
+            return Action::GiveUp(Reason::Strayed);
+        }
+        self.steps += 1;
+        match self.phase {
+            Phase::Spin { rounds } => self.spin_step(rounds, regs, machine),
+            Phase::Forward => self.forward_step(regs, machine),
+            Phase::Seek { pc } => self.seek_step(pc, regs, machine),
+            Phase::Period if regs.rip == self.first.regs.rip => self.done(regs, machine),
+            Phase::Period if self.steps >= MAX_STEPS => {
+                self.phase = Phase::Run;
+                self.expected = self.first.regs.rip;
+                Action::RunUntilTrapOrTimeout(self.expected)
+            }
+            Phase::Period => self.go(regs, machine),
+            Phase::Run => self.done(regs, machine),
+        }
+    }
+
+    /// The place wasn't visited again in time; the thread was stopped at `regs`.
+    pub fn on_timeout<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
+        if self.phase != Phase::Run {
+            return Action::GiveUp(Reason::Strayed);
+        }
+        if machine.is_ours(regs.rip) {
+            return Action::ReachedGate;
+        }
+        self.rare = true;
+        self.forward(regs, machine)
+    }
+
+    fn spin_step<M: Machine + ?Sized>(&mut self, rounds: u32, regs: &Regs, machine: &M) -> Action {
+        if regs.rip == self.base.rip {
+            let same = self.base.same(regs) && self.touched.unchanged(machine);
+            let extended = machine.extended();
+            self.spin = same && extended == self.base_extended;
+            if self.spin || rounds >= 1 {
+                return self.forward(regs, machine);
+            }
+            // The first round of a loop may differ from all others.
+            self.base = *regs;
+            self.base_extended = extended;
+            self.touched.clear();
+            self.phase = Phase::Spin { rounds: rounds + 1 };
+        } else if self.steps >= MAX_STEPS {
+            return self.forward(regs, machine);
+        }
+        self.go(regs, machine)
+    }
+
+    fn forward<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
+        self.phase = Phase::Forward;
+        self.steps = 0;
+        self.origin = regs.rip;
+        self.best = None;
+        self.forward_step(regs, machine)
+    }
+
+    fn forward_step<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
+        let here = rank(&classify(regs.rip, machine));
+        if let Some((rank, ..)) = here {
+            if rank == 0 {
+                return self.arrive(regs, machine);
+            }
+            if self.best.is_none_or(|b| rank < b.0) {
+                self.best = Some((rank, regs.rip));
+            }
+        }
+        let around = self.steps > 0 && regs.rip == self.origin;
+        if !around && self.steps < MAX_STEPS {
+            return self.go(regs, machine);
+        }
+        match self.best {
+            None => Action::GiveUp(Reason::NoPlace),
+            Some((_, pc)) if pc == regs.rip => self.arrive(regs, machine),
+            Some((_, pc)) => {
+                self.phase = Phase::Seek { pc };
+                self.steps = 0;
+                self.go(regs, machine)
+            }
+        }
+    }
+
+    fn seek_step<M: Machine + ?Sized>(&mut self, pc: u64, regs: &Regs, machine: &M) -> Action {
+        if regs.rip == pc {
+            return self.arrive(regs, machine);
+        }
+        // The best place doesn't come again: take any.
+        if self.steps >= MAX_STEPS && rank(&classify(regs.rip, machine)).is_some() {
+            return self.arrive(regs, machine);
+        }
+        if self.steps >= 2 * MAX_STEPS {
+            return Action::GiveUp(Reason::NoPlace);
+        }
+        self.go(regs, machine)
+    }
+
+    /// The thread is at the place for the first time.
+    fn arrive<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
+        if self.spin || self.rare {
+            return self.done(regs, machine);
+        }
+        self.first = Visit {
+            regs: *regs,
+            xmm: machine.xmm(),
+            x87: machine.x87(),
+        };
+        self.touched.clear();
+        self.phase = Phase::Period;
+        self.steps = 0;
+        self.go(regs, machine)
+    }
+
+    fn done<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
+        let discriminators = if self.spin {
+            Discriminators::default()
+        } else {
+            let now = Visit {
+                regs: *regs,
+                xmm: machine.xmm(),
+                x87: machine.x87(),
+            };
+            choose(&self.first, &now, self.touched.words(regs.rip, machine))
+        };
+        self.finish(regs, discriminators, machine)
+    }
+
+    fn finish<M: Machine + ?Sized>(
+        &self,
+        regs: &Regs,
+        discriminators: Discriminators,
+        machine: &M,
+    ) -> Action {
+        match rank(&classify(regs.rip, machine)) {
+            Some((_, form, len)) => Action::Done(Plan {
+                regs: *regs,
+                form,
+                len,
+                discriminators,
+                spin: self.spin,
+                rare: self.rare,
+            }),
+            None => Action::GiveUp(Reason::NoPlace),
+        }
+    }
+
+    /// One instruction on.
+    fn go<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
+        let Some(insn) = Insn::at(regs.rip, machine) else {
+            return Action::ReachedGate;
+        };
+        self.touched.note(&insn, regs, machine);
+        match next(&insn, regs, machine) {
+            Next::At(pc) if pc == regs.rip => self.branch_to_itself(&insn, regs, machine),
+            // What can't be fetched is a fault to come.
+            Next::At(pc) if machine.is_ours(pc) || !machine.read(pc, &mut [0]) => {
+                Action::ReachedGate
+            }
+            Next::At(pc) => {
+                self.expected = pc;
+                Action::PlantInt3(pc)
+            }
+            Next::Gate => Action::ReachedGate,
+            Next::Unknown => Action::GiveUp(Reason::Odd),
+        }
+    }
+
+    /// `jmp .` and its kin can't be stepped, but are places: nothing changes there, or only a counter.
+    fn branch_to_itself<M: Machine + ?Sized>(
+        &mut self,
+        insn: &Insn,
+        regs: &Regs,
+        machine: &M,
+    ) -> Action {
+        let mut discriminators = Discriminators::default();
+        match insn.flow {
+            Flow::Branch(
+                Condition::Loop(_) | Condition::LoopEqual(_) | Condition::LoopNotEqual(_),
+                _,
+            ) => {
+                self.spin = false;
+                discriminators.push(Discriminator {
+                    source: Source::Register(RCX as u8),
+                    value: regs.gpr[RCX],
+                });
+            }
+            Flow::Jump(_) | Flow::Branch(..) | Flow::JumpIndirect => self.spin = true,
+            _ => return Action::GiveUp(Reason::Odd),
+        }
+        self.finish(regs, discriminators, machine)
+    }
+}

@@ -1,0 +1,112 @@
+//! Record: the files that the trace keeps, because the program mapped them, and their numbers in the session.
+
+use crate::mapped;
+use crate::request;
+use crate::sys;
+use crate::thread::session;
+use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::layout::SESSION_BASE;
+use reprise_abi::session::{request as requests, MAX_SHARED_FILES, WINDOW_LEN, WINDOW_OFFSET};
+use reprise_abi::syscalls::nr;
+
+/// The agent may not open the file.
+const EACCES: u32 = 13;
+
+/// The number of a file that was mapped before by any process, 0 for others.
+pub fn known_file(identity: u64) -> u32 {
+    let s = session();
+    let known = s.files_known.load(Relaxed) as usize;
+    s.file_identities
+        .iter()
+        .take((known + 1).min(MAX_SHARED_FILES))
+        .skip(1)
+        .position(|k| k.load(Relaxed) == identity)
+        .map_or(0, |i| i as u32 + 1)
+}
+
+/// The number of a file in this session, from 1, by its identity; 0 when there are too many.
+pub fn file_number(identity: u64) -> u32 {
+    let known = known_file(identity);
+    if known != 0 {
+        return known;
+    }
+    let s = session();
+    let n = s.files_known.load(Relaxed) + 1;
+    let Some(word) = s.file_identities.get(n as usize) else {
+        return 0;
+    };
+    word.store(identity, Relaxed);
+    s.files_known.store(n, Relaxed);
+    n
+}
+
+/// A file that the trace now holds.
+pub struct KeptFile {
+    /// Its content hash.
+    pub hash: [u8; 16],
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its number in the session, 0 when unknown.
+    pub number: u32,
+}
+
+/// Asks the agent to keep the file behind a descriptor. `shared`: others may write to it through mappings from now on.
+pub fn keep_file(fd: u64, shared: bool) -> KeptFile {
+    let mut kept = KeptFile {
+        hash: [0; 16],
+        len: 0,
+        number: 0,
+    };
+    let s = session();
+    if s.recording_lost.load(Relaxed) != 0 {
+        return kept;
+    }
+    let before = known_file(mapped::identity_of(fd)) as usize;
+    let ever = before != 0 && s.file_ever_shared[before].load(Relaxed) != 0;
+    let args = [
+        fd,
+        crate::process::kernel_pid() as u64,
+        (shared || ever) as u64,
+    ];
+    let Some((mut status, mut answer)) = request::ask(requests::KEEP_FILE, &args) else {
+        return kept;
+    };
+    if status == EACCES {
+        match hand_over(fd) {
+            Some(done) => (status, answer) = done,
+            None => return kept,
+        }
+    }
+    for (to, word) in kept.hash.chunks_exact_mut(8).zip(answer) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    kept.len = answer[2];
+    if status == 0 {
+        kept.number = file_number(answer[3]);
+        if shared && kept.number != 0 {
+            s.file_ever_shared[kept.number as usize].store(1, Relaxed);
+        }
+    }
+    kept
+}
+
+/// The agent can't open a file of this process, which is not dumpable or has become another user: gives it the bytes.
+#[cold]
+fn hand_over(fd: u64) -> Option<(u32, [u64; 4])> {
+    let window = SESSION_BASE + WINDOW_OFFSET as u64;
+    let identity = mapped::identity_of(fd);
+    let mut offset = 0;
+    loop {
+        let n = sys::call(nr::PREAD64, &[fd, window, WINDOW_LEN as u64, offset]);
+        if n < 0 {
+            crate::message::note(reprise_abi::notes::UNREADABLE);
+            return None;
+        }
+        let part = [n as u64, offset, identity];
+        let answer = request::ask(requests::HAND_FILE, &part)?;
+        if n == 0 || answer.0 != 0 {
+            return Some(answer);
+        }
+        offset += n as u64;
+    }
+}

@@ -1,0 +1,48 @@
+//! The runtime: it runs inside the recorded or replayed program, before its first instruction, without a libc.
+//!
+//! Control enters it at **gates**: system calls (dispatched or rewritten, [`gate`]), non-deterministic instructions
+//! ([`instruction`]), signals ([`signal`]), thread starts ([`clone`]). What a gate does is the choice of an [`engine`]:
+//! [`none`], or [`serial`] recording or replaying. It is built for `x86_64-unknown-none`, so that it uses no vector
+//! registers, and is linked into an image by `src/image.rs`. On the host only its logic is built, for unit tests.
+#![cfg_attr(not(test), no_std)]
+// Linux x86-64 only: addresses, registers and words are 64 bits wide.
+#![allow(clippy::missing_safety_doc)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod asm;
+pub mod capture;
+pub mod clone;
+pub mod cut;
+pub mod engine;
+pub mod exec;
+pub mod files;
+pub mod gate;
+pub mod guard;
+pub mod hash;
+pub mod instruction;
+pub mod kept;
+pub mod mapped;
+pub mod memory;
+pub mod message;
+pub mod none;
+pub mod output;
+pub mod page_scan;
+pub mod panic;
+pub mod patch;
+pub mod present;
+pub mod process;
+pub mod ptrace;
+pub mod regions;
+pub mod request;
+pub mod ring;
+pub mod scratch;
+pub mod seccomp;
+pub mod serial;
+pub mod shm;
+pub mod signal;
+pub mod start;
+pub mod sys;
+pub mod thread;
+pub mod track;

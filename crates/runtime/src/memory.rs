@@ -1,0 +1,468 @@
+//! The program's address space: its map as the runtime keeps it, the calls that shape it, and the hash of all that can be written.
+
+use crate::capture::Call;
+use crate::engine::Engine;
+use crate::hash;
+use crate::present::Presence;
+pub use crate::regions::{Map, Region};
+use crate::sys::{self, *};
+use crate::thread::{session, Block};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
+use reprise_abi::session::region_flags;
+use reprise_abi::syscalls::nr;
+
+const EINVAL: i64 = -22;
+const ENOMEM: i64 = -12;
+const ENODEV: i64 = -19;
+const PROT_WRITE: u32 = 2;
+const MREMAP_MAYMOVE: u64 = 1;
+const MREMAP_FIXED: u64 = 2;
+const MREMAP_DONTUNMAP: u64 = 4;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+const MADV_REMOVE: u64 = 9;
+
+/// Most mappings that the map can hold (the kernel's own default limit is 65,530).
+const MAX_REGIONS: usize = 66_000;
+
+struct Shared(UnsafeCell<Map>);
+// SAFETY: changed only by the holder of the baton; under `none`, by calls that the program itself may not race.
+unsafe impl Sync for Shared {}
+// SAFETY: empty until `start`.
+static MAP: Shared = Shared(UnsafeCell::new(unsafe {
+    Map::over(core::ptr::null_mut(), 0)
+}));
+static BRK: AtomicU64 = AtomicU64::new(0);
+static BRK_START: AtomicU64 = AtomicU64::new(0);
+static STACK_LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// The soft limit of the stack when the program began, in bytes.
+pub fn stack_limit() -> u64 {
+    STACK_LIMIT.load(Relaxed)
+}
+
+/// The program's map.
+#[allow(clippy::mut_from_ref)]
+pub fn map() -> &'static mut Map {
+    // SAFETY: see `Shared`.
+    unsafe { &mut *MAP.0.get() }
+}
+
+/// Takes over the mappings that the program has at its first instruction.
+pub fn start() {
+    let len = (MAX_REGIONS * core::mem::size_of::<Region>()) as u64;
+    let Some(at) = crate::scratch::arena(len) else {
+        crate::panic::give_up("no memory for the map")
+    };
+    // SAFETY: just mapped, never unmapped.
+    *map() = unsafe { Map::over(at as *mut Region, MAX_REGIONS) };
+    let s = session();
+    for r in &s.initial_regions[..s.initial_regions_len as usize] {
+        map().insert(Region {
+            start: r.start,
+            end: r.end,
+            prot: r.prot,
+            flags: r.flags,
+            ..Region::default()
+        });
+    }
+    BRK_START.store(s.brk_start, Relaxed);
+    BRK.store(s.brk_start, Relaxed);
+    STACK_LIMIT.store(s.stack_limit, Relaxed);
+}
+
+fn up(n: u64) -> u64 {
+    n.saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+/// Does this range touch what is ours?
+pub fn is_ours(start: u64, len: u64) -> bool {
+    start < RESERVATION_END && start.saturating_add(len) > RESERVATION
+}
+
+/// Can the program write all of this memory?
+pub fn is_writable(start: u64, len: u64) -> bool {
+    let Some(end) = start.checked_add(len) else {
+        return false;
+    };
+    let mut at = start;
+    while at < end {
+        match map().at(at) {
+            Some(r) if r.prot & PROT_WRITE != 0 => at = r.end,
+            Some(_) => return false,
+            // The stack grows when it is touched.
+            None => match map().after(at) {
+                Some(r) if r.flags & region_flags::STACK != 0 => {
+                    if r.end - at > session().stack_limit {
+                        return false;
+                    }
+                    at = r.start;
+                }
+                _ => return false,
+            },
+        }
+    }
+    true
+}
+
+/// What came of a call that shapes the address space.
+pub struct Done {
+    /// Its result.
+    pub result: i64,
+    /// Descriptor of a file that is now mapped.
+    pub file: Option<u64>,
+}
+
+/// Makes the call for the program, while recording (or without a log).
+pub fn perform(c: &Call) -> Done {
+    let a = c.args;
+    let only = |result| Done { result, file: None };
+    match c.nr {
+        nr::MMAP => {
+            let (fixed, anonymous) = (
+                a[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0,
+                a[3] & MAP_ANONYMOUS != 0,
+            );
+            let backing = if anonymous {
+                Backing::Memory
+            } else {
+                backing(a[4])
+            };
+            if backing == Backing::Device {
+                crate::message::say(crate::message::DEVICE_NOT_MAPPED);
+                return only(ENODEV);
+            }
+            let mut args = a;
+            if is_ours(a[0], a[1]) {
+                if fixed {
+                    return only(ENOMEM);
+                }
+                // Only a hint: the kernel chooses.
+                args[0] = 0;
+            }
+            // SAFETY: the program's own call.
+            let r = unsafe { sys::syscall6(c.nr, args) };
+            let file = !is_error(r) && backing == Backing::File;
+            if !is_error(r) {
+                remember_map(r as u64, &a, file);
+            }
+            Done {
+                result: r,
+                file: file.then_some(a[4]),
+            }
+        }
+        nr::MADVISE if a[2] == MADV_FREE => only(EINVAL),
+        nr::MUNMAP | nr::MPROTECT | nr::MADVISE if is_ours(a[0], a[1]) => only(EINVAL),
+        nr::MREMAP if is_ours(a[0], a[1]) || (a[3] & MREMAP_FIXED != 0 && is_ours(a[4], a[2])) => {
+            only(EINVAL)
+        }
+        _ => {
+            // SAFETY: the program's own call.
+            let r = unsafe { sys::syscall6(c.nr, a) };
+            if !is_error(r) {
+                remember(c, r);
+            } else if r == ENOMEM {
+                remember_part(c);
+            }
+            only(r)
+        }
+    }
+}
+
+/// Says which file a new mapping shows: all who map it share its futexes.
+pub fn remember_file(c: &Call, at: i64, number: u32) {
+    map().set_file(at as u64, at as u64 + up(c.args[1]), number);
+}
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backing {
+    /// Memory of its own.
+    Memory,
+    /// A file, which the trace can keep; or nothing, and the kernel says why.
+    File,
+    /// What others change, or what answers to being read: it can't be replayed.
+    Device,
+}
+
+/// What a mapping of this descriptor would show.
+fn backing(fd: u64) -> Backing {
+    const S_IFMT: u64 = 0o170000;
+    const ZERO: u64 = 1 << 8 | 5;
+    let mut stat = [0u64; 18];
+    if sys::call(nr::FSTAT, &[fd, stat.as_mut_ptr() as u64]) != 0 {
+        return Backing::File;
+    }
+    // st_mode, and st_rdev with major 1 and minor 5: /dev/zero.
+    match (stat[3] & S_IFMT, stat[5]) {
+        (0o100000, _) => Backing::File,
+        (0o020000, ZERO) => Backing::Memory,
+        // Directories, pipes: the kernel refuses them.
+        (0o040000 | 0o010000, _) => Backing::File,
+        _ => Backing::Device,
+    }
+}
+
+fn remember_map(at: u64, a: &[u64; 6], file: bool) {
+    let mut flags = 0;
+    if a[3] & MAP_SHARED != 0 {
+        flags |= region_flags::SHARED;
+    }
+    if file {
+        flags |= region_flags::FILE;
+    }
+    let space = match flags == region_flags::SHARED {
+        true => crate::process::new_space(),
+        false => 0,
+    };
+    map().insert(Region {
+        start: at,
+        end: at + up(a[1]),
+        prot: a[2] as u32,
+        flags,
+        file: 0,
+        offset: if file { a[5] } else { 0 },
+        space,
+    });
+}
+
+fn remember(c: &Call, r: i64) {
+    let a = c.args;
+    match c.nr {
+        nr::MUNMAP => map().remove(a[0], a[0] + up(a[1])),
+        nr::MPROTECT => map().protect(a[0], a[0] + up(a[1]), a[2] as u32 & 7),
+        nr::MREMAP => {
+            let (old, new) = (up(a[1]), up(a[2]));
+            let Some(was) = map().from(a[0]) else {
+                return;
+            };
+            if a[3] & MREMAP_DONTUNMAP == 0 {
+                map().remove(a[0], a[0] + old);
+            }
+            map().insert(Region {
+                start: r as u64,
+                end: r as u64 + new,
+                ..was
+            });
+        }
+        _ => {}
+    }
+}
+
+/// mprotect(2) reached a hole: what lies before it has the new protection.
+fn remember_part(c: &Call) {
+    if c.nr != nr::MPROTECT {
+        return;
+    }
+    let (start, end) = (c.args[0], c.args[0].saturating_add(up(c.args[1])));
+    let mut at = start;
+    while let Some(r) = map().at(at).filter(|_| at < end) {
+        at = r.end;
+    }
+    map().protect(start, at.min(end), c.args[2] as u32 & 7);
+}
+
+/// Makes the call again in replay, so that its result is the recorded one. False when that can't be done.
+pub fn redo(c: &Call, result: i64, file: Option<[u8; 16]>, number: u32) -> bool {
+    let a = c.args;
+    if is_error(result) {
+        // What lies before a hole, or around it, was changed nevertheless.
+        let partly = c.nr == nr::MPROTECT
+            || (c.nr == nr::MADVISE && matches!(a[2], MADV_DONTNEED | MADV_REMOVE));
+        if result == ENOMEM && partly && !is_ours(a[0], a[1]) {
+            // SAFETY: the program's own call.
+            unsafe { sys::syscall6(c.nr, a) };
+            remember_part(c);
+        }
+        return true;
+    }
+    match c.nr {
+        nr::MMAP => {
+            let flags = (a[3]
+                & !(MAP_FIXED_NOREPLACE | 0x40000 /* HUGETLB */ | 0x8000 /* POPULATE */ | 0x2000/* LOCKED */))
+                | MAP_FIXED;
+            let at = result as u64;
+            let r = match file {
+                None => {
+                    let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
+                    sys::call(nr::MMAP, &[at, a[1], a[2], flags, u64::MAX, 0])
+                }
+                Some(hash) => crate::files::map(&hash, number, at, &a, flags),
+            };
+            remember_map(at, &a, file.is_some());
+            map().set_file(at, at + up(a[1]), number);
+            r == result
+        }
+        nr::MREMAP => {
+            let to = result as u64;
+            let mut args = a;
+            if to == a[0] {
+                args[3] &= !MREMAP_MAYMOVE;
+            } else {
+                args[3] |= MREMAP_MAYMOVE | MREMAP_FIXED;
+                args[4] = to;
+            }
+            if args[3] & MREMAP_FIXED != 0 && to == a[0] {
+                args[3] |= MREMAP_MAYMOVE;
+            }
+            // SAFETY: the program's own call.
+            let r = unsafe { sys::syscall6(c.nr, args) };
+            remember(c, result);
+            r == result
+        }
+        nr::MADVISE if !matches!(a[2], MADV_DONTNEED | MADV_REMOVE) => true,
+        nr::MUNMAP | nr::MPROTECT | nr::MADVISE => {
+            // SAFETY: the program's own call.
+            let r = unsafe { sys::syscall6(c.nr, a) };
+            remember(c, result);
+            r == result
+        }
+        nr::SHMDT => {
+            crate::shm::detach(a[0], true);
+            true
+        }
+        // mlock, msync and their kin change nothing that the program could see.
+        _ => true,
+    }
+}
+
+/// brk(2), by mappings of our own, so that it is the same in record and replay.
+pub fn brk<E: Engine>(t: &mut Block, c: &Call) -> i64 {
+    let start = BRK_START.load(Relaxed);
+    let (now, want) = (BRK.load(Relaxed), c.args[0]);
+    let (low, high) = (up(now), up(want));
+    let mut result = now;
+    let limit = if start < RESERVATION {
+        RESERVATION
+    } else {
+        USER_END
+    };
+    if want >= start && want < limit {
+        let ok = if high > low {
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
+            sys::call(nr::MMAP, &[low, high - low, PROT_RW, flags, u64::MAX, 0]) == low as i64
+        } else {
+            high == low || sys::call(nr::MUNMAP, &[high, low - high]) == 0
+        };
+        if ok {
+            if high > low {
+                map().insert(Region {
+                    start: low,
+                    end: high,
+                    prot: PROT_RW as u32,
+                    ..Region::default()
+                });
+            } else {
+                map().remove(high, low);
+            }
+            BRK.store(want, Relaxed);
+            result = want;
+        }
+    }
+    E::computed(t, c, result as i64)
+}
+
+/// Most regions whose hashes are kept one by one, to tell where a difference is.
+pub const MAX_SUMS: usize = 64;
+
+/// The hash of all memory that the program can write.
+pub struct StateHash {
+    /// All together.
+    pub sum: u64,
+    /// Bytes that were looked at.
+    pub bytes: u64,
+    /// The first regions: (start, hash).
+    pub regions: [[u64; 2]; MAX_SUMS],
+    /// How many of them.
+    pub len: usize,
+}
+
+/// Bytes that the program could write, present or not.
+pub fn writable_bytes() -> u64 {
+    let writable = map().regions().iter().filter(|r| r.prot & PROT_WRITE != 0);
+    writable.map(|r| r.end - r.start).sum()
+}
+
+/// Hashes all memory that the program can write.
+///
+/// A page that is absent hashes as one full of zeros, so that it doesn't matter who touched it first.
+pub fn hash_all() -> StateHash {
+    let mut all = StateHash {
+        sum: 0,
+        bytes: 0,
+        regions: [[0; 2]; MAX_SUMS],
+        len: 0,
+    };
+    let presence = Presence::now();
+    for r in map().regions() {
+        if r.prot & PROT_WRITE == 0 {
+            continue;
+        }
+        let start = if r.flags & region_flags::STACK != 0 {
+            lowest_mapped(r.start, r.end)
+        } else {
+            r.start
+        };
+        let mut sum = 0u64;
+        presence.each(start, r.end, r.flags, |page| {
+            all.bytes += PAGE;
+            let h = crate::guard::guarded(|| {
+                // SAFETY: guarded.
+                unsafe {
+                    if hash::is_zero_page(page) {
+                        0
+                    } else {
+                        hash::bytes(page, page, PAGE as usize)
+                    }
+                }
+            });
+            sum = sum.wrapping_add(h.unwrap_or(0));
+        });
+        all.sum = all.sum.wrapping_add(sum);
+        if all.len < MAX_SUMS {
+            all.regions[all.len] = [r.end, sum];
+            all.len += 1;
+        }
+    }
+    all
+}
+
+/// Calls `f` for each present page that the program can write, in order of addresses.
+pub fn each_writable_page(mut f: impl FnMut(u64)) {
+    let presence = Presence::now();
+    for r in map().regions().iter().filter(|r| r.prot & PROT_WRITE != 0) {
+        let start = if r.flags & region_flags::STACK != 0 {
+            lowest_mapped(r.start, r.end)
+        } else {
+            r.start
+        };
+        presence.each(start, r.end, r.flags, &mut f);
+    }
+}
+
+/// The stack grows by itself: finds its lowest page.
+fn lowest_mapped(known: u64, end: u64) -> u64 {
+    let mapped = |p: u64| {
+        let mut v = 0u8;
+        sys::call(nr::MINCORE, &[p, PAGE, &mut v as *mut u8 as u64]) == 0
+    };
+    let (mut low, mut high) = (end.saturating_sub(stack_limit()) & !(PAGE - 1), known);
+    if low >= high {
+        return known;
+    }
+    while high - low > PAGE {
+        let middle = (low + (high - low) / 2) & !(PAGE - 1);
+        if mapped(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    if mapped(low) {
+        low
+    } else {
+        high
+    }
+}

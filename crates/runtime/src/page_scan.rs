@@ -1,0 +1,141 @@
+//! Which pages of a large stretch of memory are there. Sanitizers map shadows of tens of terabytes and touch little of them, so what
+//! this costs must follow the pages that are there, not the address space: PAGEMAP_SCAN (Linux 6.7) skips what has no page tables. Its
+//! descriptor is opened for the one scan and closed before the gate ends. Where it can't be had, [`crate::present`] looks at
+//! every page, at about a second for 16 TiB.
+
+use crate::sys;
+use reprise_abi::layout::PAGE;
+use reprise_abi::syscalls::nr;
+
+/// Stretches of this many bytes or more are worth a scan.
+pub const LARGE: u64 = 1 << 30;
+/// Ranges that one scan gives back. (Above 512, kernels up to 6.18 leave `walk_end` stale.)
+const RANGES: usize = 256;
+
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+/// PAGE_IS_PRESENT | PAGE_IS_SWAPPED
+const HELD: u64 = 1 << 3 | 1 << 4;
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRange {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<ScanArgument>() == 96);
+const _: () = assert!(core::mem::size_of::<PageRange>() == 24);
+
+/// Calls `f` for each page of `start..end` that is in memory or on a swap device, in order. Where the kernel can't scan, says up to where
+/// that was done.
+pub fn each_held(start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u64> {
+    const O_CLOEXEC: u64 = 0o2_000_000;
+    const AT_FDCWD: u64 = -100i64 as u64;
+    let path = c"/proc/thread-self/pagemap".as_ptr() as u64;
+    let fd = sys::call(nr::OPENAT, &[AT_FDCWD, path, O_CLOEXEC, 0]);
+    if sys::is_error(fd) {
+        return Err(start);
+    }
+    let done = scan(fd as u64, start, end, f);
+    sys::call(nr::CLOSE, &[fd as u64]);
+    done
+}
+
+/// Scans; where the kernel can't, says how far it came.
+fn scan(fd: u64, start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u64> {
+    let mut ranges = [PageRange::default(); RANGES];
+    let mut at = start;
+    loop {
+        let mut argument = ScanArgument {
+            size: core::mem::size_of::<ScanArgument>() as u64,
+            start: at,
+            end,
+            vec: ranges.as_mut_ptr() as u64,
+            vec_len: RANGES as u64,
+            category_anyof_mask: HELD,
+            return_mask: HELD,
+            ..ScanArgument::default()
+        };
+        let to = &mut argument as *mut ScanArgument as u64;
+        let n = sys::call(nr::IOCTL, &[fd, PAGEMAP_SCAN, to]);
+        if !(0..=RANGES as i64).contains(&n) {
+            return Err(at);
+        }
+        for r in &ranges[..n as usize] {
+            // By address; `f` changes no mapping.
+            for page in (r.start..r.end).step_by(PAGE as usize) {
+                f(page);
+            }
+            at = r.end;
+        }
+        if (n as usize) < RANGES || at >= end {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn large_and_small_stretches_show_the_pages_that_were_touched() {
+        for len in [64 * PAGE, 8 << 40] {
+            let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+            let at = sys::call(nr::MMAP, &[0, len, sys::PROT_RW, flags, u64::MAX, 0]) as u64;
+            assert!(!sys::is_error(at as i64));
+            // No huge pages: one touch is one page.
+            sys::call(nr::MADVISE, &[at, len, 15]);
+            let touched: Vec<u64> = [0, 1, 5, len / PAGE / 2, len / PAGE - 1]
+                .iter()
+                .map(|k| at + k * PAGE)
+                .collect();
+            for page in &touched {
+                // SAFETY: mapped above.
+                unsafe { (*page as *mut u8).write_volatile(1) };
+            }
+            let mut seen = Vec::new();
+            each_held(at, at + len, &mut |p| seen.push(p)).unwrap();
+            assert_eq!(seen, touched);
+            sys::call(nr::MUNMAP, &[at, len]);
+        }
+    }
+
+    #[test]
+    fn more_ranges_than_one_scan_gives_back() {
+        let len = LARGE;
+        let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+        let at = sys::call(nr::MMAP, &[0, len, sys::PROT_RW, flags, u64::MAX, 0]) as u64;
+        sys::call(nr::MADVISE, &[at, len, 15]);
+        let touched: Vec<u64> = (0..3 * RANGES as u64).map(|k| at + 2 * k * PAGE).collect();
+        for page in &touched {
+            // SAFETY: mapped above.
+            unsafe { (*page as *mut u8).write_volatile(1) };
+        }
+        let mut seen = Vec::new();
+        each_held(at, at + len, &mut |p| seen.push(p)).unwrap();
+        assert_eq!(seen, touched);
+        sys::call(nr::MUNMAP, &[at, len]);
+    }
+}

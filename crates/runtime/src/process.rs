@@ -1,0 +1,170 @@
+//! What the runtime keeps for each process: its number in the session, its handlers, where its output goes.
+//!
+//! Memory and process are two things: after vfork(2) two processes run in one memory, with the same runtime data. So what
+//! belongs to a process hangs off its threads' blocks, and what belongs to the memory (its map, its patches) is static.
+
+use crate::signal::state::{Action, SIGNALS};
+use crate::sys;
+use crate::thread::{current, session, Block};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use reprise_abi::session::{process_state, Process, MAX_PROCESSES};
+use reprise_abi::syscalls::nr;
+
+/// Descriptors whose stream is followed; beyond it a duplicate of the output is not shown.
+pub const FOLLOWED: usize = reprise_abi::session::FOLLOWED_STREAMS;
+/// The most processes that share one memory at a time.
+const MAX_SHARING: usize = 64;
+
+/// Everything the runtime knows of one process that runs in this memory.
+pub struct Own {
+    used: AtomicBool,
+    /// The program's handlers.
+    pub actions: [Action; SIGNALS + 1],
+    /// Replay: 1, 2: the descriptor is the stream that was 1 or 2 at the start.
+    pub streams: [u8; FOLLOWED],
+}
+
+impl Own {
+    const fn nobody() -> Own {
+        Own {
+            used: AtomicBool::new(false),
+            actions: [Action {
+                handler: 0,
+                flags: 0,
+                restorer: 0,
+                mask: 0,
+            }; SIGNALS + 1],
+            streams: [0; FOLLOWED],
+        }
+    }
+}
+
+struct Pool(UnsafeCell<[Own; MAX_SHARING]>);
+// SAFETY: an entry is changed only by threads of its process, under the rules of `Actions`.
+unsafe impl Sync for Pool {}
+static POOL: Pool = Pool(UnsafeCell::new([const { Own::nobody() }; MAX_SHARING]));
+/// Which memory this is, in futexes' keys.
+static SPACE: AtomicU64 = AtomicU64::new(0);
+
+fn pool() -> &'static mut [Own; MAX_SHARING] {
+    // SAFETY: see `Pool`.
+    unsafe { &mut *POOL.0.get() }
+}
+
+/// The calling thread's process.
+pub fn own() -> &'static mut Own {
+    // SAFETY: every block points into the pool.
+    unsafe { &mut *(current().process as *mut Own) }
+}
+
+/// Number of the calling thread's process.
+#[inline]
+pub fn number() -> u32 {
+    current().number
+}
+
+/// The calling thread's process in the session's table.
+pub fn entry() -> &'static Process {
+    entry_of(number())
+}
+
+/// Process `n` of the session's table.
+pub fn entry_of(n: u32) -> &'static Process {
+    &session().processes[(n as usize).min(MAX_PROCESSES - 1)]
+}
+
+/// The kernel's id of this process.
+pub fn kernel_pid() -> u32 {
+    entry().kernel_pid.load(Relaxed)
+}
+
+/// The id of this process that the program sees.
+pub fn visible_pid() -> u32 {
+    entry().visible_pid.load(Relaxed)
+}
+
+/// Is this process still among the living, as far as the session knows?
+pub fn is_live() -> bool {
+    entry().state.load(Acquire) == process_state::LIVE
+}
+
+/// This memory's number, in keys of futexes.
+pub fn space() -> u64 {
+    SPACE.load(Relaxed)
+}
+
+/// A new number for a memory.
+pub fn new_space() -> u64 {
+    session().spaces.fetch_add(1, Relaxed) + 1
+}
+
+/// An entry of the session's table that no process has, now taken.
+pub fn reserve() -> Option<u32> {
+    for _ in 0..WAITS {
+        let found = session().processes.iter().position(|p| {
+            p.state
+                .compare_exchange(process_state::FREE, process_state::LIVE, AcqRel, Relaxed)
+                .is_ok()
+        });
+        if let Some(n) = found {
+            let p = entry_of(n as u32);
+            p.kernel_pid.store(0, Relaxed);
+            p.visible_pid.store(0, Relaxed);
+            p.status.store(0, Relaxed);
+            p.live_threads.store(1, Release);
+            return Some(n as u32);
+        }
+        // Those that have ended are swept up by the agent in a moment.
+        let t = sys::Timespec {
+            sec: 0,
+            nsec: 1_000_000,
+        };
+        sys::call(nr::NANOSLEEP, &[&t as *const sys::Timespec as u64, 0]);
+    }
+    None
+}
+
+/// How often [`reserve`] looks for an entry, a millisecond apart.
+const WAITS: usize = 200;
+
+/// The first process of this memory: number `n`.
+pub fn start(t: &mut Block, n: u32) {
+    let first = &mut pool()[0];
+    first.used.store(true, Relaxed);
+    t.number = n;
+    t.process = first as *mut Own as u64;
+    SPACE.store(new_space(), Relaxed);
+}
+
+/// A process that shares this memory with the caller's: its own copy of what belongs to a process. 0 when there are too many.
+pub fn share() -> u64 {
+    let mine = own();
+    let Some(new) = pool().iter_mut().find(|o| !o.used.swap(true, AcqRel)) else {
+        return 0;
+    };
+    new.actions = mine.actions;
+    new.streams = mine.streams;
+    new as *mut Own as u64
+}
+
+/// A process that shared this memory could not be made.
+pub fn unshare(process: u64) {
+    // SAFETY: an entry of the pool.
+    unsafe { (*(process as *mut Own)).used.store(false, Release) };
+}
+
+/// The calling process is about to leave this memory for good, or stays in it after all.
+pub fn leaves_memory(leaves: bool) {
+    own().used.store(!leaves, Release);
+}
+
+/// First thing in the copy of a memory that fork(2) made: whoever else was in it isn't here.
+pub fn after_fork(t: &mut Block, n: u32) {
+    for o in pool().iter_mut() {
+        let at = o as *mut Own as u64;
+        o.used.store(at == t.process, Relaxed);
+    }
+    t.number = n;
+    SPACE.store(new_space(), Relaxed);
+}

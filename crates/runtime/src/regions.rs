@@ -1,0 +1,312 @@
+//! The runtime's list of the program's mappings: what is where, with which protection, and from which file.
+
+use reprise_abi::session::region_flags;
+
+/// A stretch of the program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Region {
+    /// First byte.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// PROT_ bits.
+    pub prot: u32,
+    /// See [`region_flags`].
+    pub flags: u32,
+    /// Number of the file in the session, 0 without one, or when it is not known.
+    pub file: u32,
+    /// Offset of the first byte in the file, or in the shared memory.
+    pub offset: u64,
+    /// Shared memory: which one, as in the keys of futexes; 0 otherwise.
+    pub space: u64,
+}
+
+/// In [`Region::space`]: the memory of the file with the number in the other bits.
+const FILES: u64 = 1 << 63;
+
+impl Region {
+    /// The part of it from `address` on.
+    fn from(self, address: u64) -> Region {
+        let has_offsets = self.flags & region_flags::FILE != 0 || self.file != 0 || self.space != 0;
+        let skipped = if has_offsets { address - self.start } else { 0 };
+        Region {
+            start: address,
+            offset: self.offset + skipped,
+            ..self
+        }
+    }
+}
+
+/// A sorted list of regions that do not overlap, over memory given at start.
+pub struct Map {
+    list: *mut Region,
+    len: usize,
+    capacity: usize,
+}
+
+impl Map {
+    /// A map over `capacity` regions at `list`.
+    ///
+    /// # Safety
+    /// The memory must be valid for as long as the map lives.
+    pub const unsafe fn over(list: *mut Region, capacity: usize) -> Map {
+        Map {
+            list,
+            len: 0,
+            capacity,
+        }
+    }
+
+    /// All regions.
+    pub fn regions(&self) -> &[Region] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: as promised to `over`.
+        unsafe { core::slice::from_raw_parts(self.list, self.len) }
+    }
+
+    fn all(&mut self) -> &mut [Region] {
+        // SAFETY: as promised to `over`.
+        unsafe { core::slice::from_raw_parts_mut(self.list, self.capacity) }
+    }
+
+    fn insert_at(&mut self, i: usize, r: Region) {
+        if self.len == self.capacity {
+            crate::panic::give_up("more than 66,000 mappings");
+        }
+        let n = self.len;
+        self.all().copy_within(i..n, i + 1);
+        self.all()[i] = r;
+        self.len += 1;
+    }
+
+    /// Index of the first region that ends after `address`.
+    fn find(&self, address: u64) -> usize {
+        self.regions().partition_point(|r| r.end <= address)
+    }
+
+    /// Cuts the region around `address` in two.
+    fn split(&mut self, address: u64) {
+        let i = self.find(address);
+        if i < self.len && self.regions()[i].start < address {
+            let tail = self.regions()[i].from(address);
+            self.all()[i].end = address;
+            self.insert_at(i + 1, tail);
+        }
+    }
+
+    /// Forgets `start..end`.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        if self.len == 0 || start >= end {
+            return;
+        }
+        self.split(start);
+        self.split(end);
+        let (i, j) = (
+            self.find(start),
+            self.regions().partition_point(|r| r.start < end),
+        );
+        if j > i {
+            let n = self.len;
+            self.all().copy_within(j..n, i);
+            self.len -= j - i;
+        }
+    }
+
+    /// Puts a region in place of whatever was there; joins equal neighbours.
+    pub fn insert(&mut self, r: Region) {
+        if r.start >= r.end {
+            return;
+        }
+        self.remove(r.start, r.end);
+        let i = self.find(r.start);
+        self.insert_at(i, r);
+        self.join(i);
+    }
+
+    fn join(&mut self, i: usize) {
+        let alike = |a: &Region, b: &Region| {
+            a.end == b.start
+                && a.prot == b.prot
+                && a.flags == b.flags
+                && a.flags & region_flags::FILE == 0
+                && (a.file, b.file) == (0, 0)
+                && (a.space, b.space) == (0, 0)
+        };
+        let mut i = i;
+        if i > 0 && alike(&self.regions()[i - 1], &self.regions()[i]) {
+            i -= 1;
+            self.absorb_next(i);
+        }
+        if i + 1 < self.len && alike(&self.regions()[i], &self.regions()[i + 1]) {
+            self.absorb_next(i);
+        }
+    }
+
+    fn absorb_next(&mut self, i: usize) {
+        let n = self.len;
+        self.all()[i].end = self.regions()[i + 1].end;
+        self.all().copy_within(i + 2..n, i + 1);
+        self.len -= 1;
+    }
+
+    /// Changes the protection of `start..end`.
+    pub fn protect(&mut self, start: u64, end: u64, prot: u32) {
+        if self.len == 0 || start >= end {
+            return;
+        }
+        self.split(start);
+        self.split(end);
+        let (i, j) = (
+            self.find(start),
+            self.regions().partition_point(|r| r.start < end),
+        );
+        for r in &mut self.all()[i..j.max(i)] {
+            r.prot = prot;
+        }
+        for k in (i..j.max(i)).rev() {
+            if k < self.len {
+                self.join(k);
+            }
+        }
+    }
+
+    /// Says which file is mapped at `start..end`.
+    pub fn set_file(&mut self, start: u64, end: u64, file: u32) {
+        let (i, j) = (
+            self.find(start),
+            self.regions().partition_point(|r| r.start < end),
+        );
+        for r in &mut self.all()[i..j.max(i)] {
+            r.file = file;
+            if file != 0 && r.flags & region_flags::SHARED != 0 {
+                r.space = FILES | file as u64;
+            }
+        }
+    }
+
+    /// Is a part of this file mapped?
+    pub fn has_file(&self, file: u32) -> bool {
+        file != 0 && self.regions().iter().any(|r| r.file == file)
+    }
+
+    /// The region that holds `address`.
+    pub fn at(&self, address: u64) -> Option<Region> {
+        let r = *self.regions().get(self.find(address))?;
+        (r.start <= address).then_some(r)
+    }
+
+    /// The first region that ends after `address`.
+    pub fn after(&self, address: u64) -> Option<Region> {
+        self.regions().get(self.find(address)).copied()
+    }
+
+    /// What is mapped at `address`, from there on.
+    pub fn from(&self, address: u64) -> Option<Region> {
+        Some(self.at(address)?.from(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn fresh(v: &mut Vec<Region>) -> Map {
+        v.resize(64, Region::default());
+        // SAFETY: the vector outlives the map in each test.
+        unsafe { Map::over(v.as_mut_ptr(), 64) }
+    }
+
+    fn region(start: u64, end: u64, prot: u32) -> Region {
+        Region {
+            start,
+            end,
+            prot,
+            flags: 0,
+            ..Region::default()
+        }
+    }
+
+    #[test]
+    fn neighbours_join_and_holes_split() {
+        let mut v = Vec::new();
+        let mut m = fresh(&mut v);
+        m.insert(region(10, 20, 3));
+        m.insert(region(20, 30, 3));
+        assert_eq!(m.regions(), [region(10, 30, 3)]);
+        m.remove(15, 18);
+        assert_eq!(m.regions(), [region(10, 15, 3), region(18, 30, 3)]);
+        m.protect(20, 25, 1);
+        assert_eq!(m.regions().len(), 4);
+        m.protect(20, 25, 3);
+        assert_eq!(m.regions(), [region(10, 15, 3), region(18, 30, 3)]);
+        m.insert(region(0, 100, 1));
+        assert_eq!(m.regions(), [region(0, 100, 1)]);
+        assert_eq!(m.at(99), Some(region(0, 100, 1)));
+        assert_eq!(m.at(100), None);
+    }
+
+    #[test]
+    fn agrees_with_a_page_array() {
+        // A model: one protection for each of 64 pages.
+        let mut v = Vec::new();
+        let mut m = fresh(&mut v);
+        let mut model = [0u32; 64];
+        let mut seed = 1u64;
+        let mut next = || {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            seed >> 33
+        };
+        for _ in 0..20_000 {
+            let (a, b) = (next() % 64, next() % 64);
+            let (start, end) = (a.min(b), a.max(b));
+            let prot = (next() % 3 + 1) as u32;
+            match next() % 3 {
+                0 => {
+                    m.insert(region(start, end, prot));
+                    model[start as usize..end as usize].fill(prot);
+                }
+                1 => {
+                    m.remove(start, end);
+                    model[start as usize..end as usize].fill(0);
+                }
+                _ => {
+                    m.protect(start, end, prot);
+                    for p in &mut model[start as usize..end as usize] {
+                        if *p != 0 {
+                            *p = prot;
+                        }
+                    }
+                }
+            }
+            for (i, p) in model.iter().enumerate() {
+                assert_eq!(m.at(i as u64).map_or(0, |r| r.prot), *p);
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_of_a_mapped_file_keep_their_places_in_it() {
+        let mut v = Vec::new();
+        let mut m = fresh(&mut v);
+        m.insert(Region {
+            flags: region_flags::FILE,
+            offset: 1000,
+            ..region(10, 40, 1)
+        });
+        m.set_file(10, 40, 7);
+        m.remove(20, 30);
+        m.protect(35, 40, 3);
+        let places = m.regions().iter().map(|r| (r.start, r.offset, r.file));
+        assert_eq!(
+            places.collect::<Vec<_>>(),
+            [(10, 1000, 7), (30, 1020, 7), (35, 1025, 7)]
+        );
+        assert_eq!(m.from(37).map(|r| r.offset), Some(1027));
+        assert!(m.has_file(7) && !m.has_file(8) && !m.has_file(0));
+    }
+}

@@ -1,0 +1,428 @@
+//! The runtime's ends of the event ring: producer while recording, consumer while replaying.
+//!
+//! Both are used only by the holder of the baton. Positions that matter are kept in private memory, because the shared ones can be scribbled over.
+
+use crate::guard;
+use crate::sys;
+use crate::thread::session;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
+use reprise_abi::layout::{RING_BASE, RING_SIZE};
+
+/// This process's copy of the head (record) or tail (replay).
+static POSITION: AtomicU64 = AtomicU64::new(0);
+/// Cache lines asked for ahead of the next event.
+const AHEAD: u64 = 4;
+/// Events written or consumed so far.
+static EVENTS: AtomicU64 = AtomicU64::new(0);
+
+/// Where this process goes on; what another process wrote or read meanwhile is taken over.
+#[inline]
+fn position() -> u64 {
+    let ring = &session().ring;
+    let me = crate::process::number() + 1;
+    if ring.user.load(Relaxed) != me {
+        POSITION.store(ring.position.load(Relaxed), Relaxed);
+        EVENTS.store(ring.events.load(Relaxed), Relaxed);
+        ring.user.store(me, Relaxed);
+    }
+    POSITION.load(Relaxed)
+}
+
+/// One event more; the next begins at `at`.
+#[inline]
+fn advance(at: u64) {
+    let ring = &session().ring;
+    let events = EVENTS.load(Relaxed) + 1;
+    POSITION.store(at, Relaxed);
+    EVENTS.store(events, Relaxed);
+    ring.position.store(at, Relaxed);
+    ring.events.store(events, Relaxed);
+}
+
+/// This process begins to use the ring: nothing is known of it here.
+pub fn start() {
+    session().ring.user.store(0, Relaxed);
+}
+
+/// Number of the next event.
+pub fn event_number() -> u64 {
+    position();
+    EVENTS.load(Relaxed)
+}
+
+/// Writes one event: [`begin`](Writer::begin), then exactly as many bytes as announced, then [`finish`](Writer::finish).
+pub struct Writer {
+    at: u64,
+    end: u64,
+    room: u64,
+}
+
+impl Writer {
+    /// Starts an event whose header says how long it is.
+    pub fn begin(h: &EventHeader) -> Writer {
+        let at = position();
+        let tail = session().ring.tail.load(Acquire).min(at);
+        let mut w = Writer {
+            at,
+            end: at + h.len as u64,
+            room: tail + RING_SIZE,
+        };
+        // SAFETY: a header is 32 plain bytes, in memory as in the ring.
+        w.put_words(unsafe { &*(h as *const EventHeader as *const [u64; HEADER_LEN / 8]) });
+        w
+    }
+
+    /// Waits until there is room for at least one byte; what is written so far is handed over first.
+    #[cold]
+    fn wait(&mut self) {
+        let s = session();
+        let ring = &s.ring;
+        ring.head.store(self.at, Release);
+        let mut room = RING_SIZE - (self.at - ring.tail.load(Acquire).min(self.at));
+        let begun = if room == 0 { sys::monotonic().ns() } else { 0 };
+        while room == 0 {
+            if s.recording_lost.load(Relaxed) != 0 {
+                // Nobody reads any more: the program goes on without a recording.
+                ring.tail.store(self.at, Release);
+                room = RING_SIZE;
+                break;
+            }
+            ring.producer_asleep.store(1, SeqCst);
+            wake_agent();
+            room = RING_SIZE - (self.at - ring.tail.load(SeqCst).min(self.at));
+            if room == 0 {
+                let t = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
+                sys::futex_wait(ring.producer_asleep.as_ptr(), 1, Some(&t));
+                if sys::call(
+                    reprise_abi::syscalls::nr::KILL,
+                    &[s.agent_pid.load(Relaxed) as u64, 0],
+                ) == -3
+                {
+                    s.recording_lost.store(1, Relaxed);
+                }
+            }
+            ring.producer_asleep.store(0, Relaxed);
+            room = RING_SIZE - (self.at - ring.tail.load(Acquire).min(self.at));
+        }
+        if begun != 0 {
+            let ns = sys::monotonic().ns() - begun;
+            s.counters.ring_full_ns.fetch_add(ns as u64, Relaxed);
+        }
+        self.room = self.at + room;
+    }
+
+    fn copy(&mut self, from: u64, mut len: usize, guarded: bool) {
+        let mut from = from;
+        while len > 0 {
+            if self.at >= self.room {
+                let tail = session().ring.tail.load(Acquire).min(self.at);
+                self.room = tail + RING_SIZE;
+                if self.at >= self.room {
+                    self.wait();
+                }
+            }
+            let n = len
+                .min((self.room - self.at) as usize)
+                .min((RING_SIZE / 2) as usize);
+            let to = RING_BASE + (self.at & (RING_SIZE - 1));
+            if guarded {
+                // A page that vanished meanwhile leaves what was in the ring: the program has no such bytes either.
+                // SAFETY: the ring is mapped twice, so that `n` bytes from any place in it are ours.
+                let _ = guard::guarded(|| unsafe { guard::copy(to, from, n) });
+            } else {
+                // SAFETY: as above; `from` is the runtime's memory.
+                unsafe { guard::copy(to, from, n) };
+            }
+            self.at += n as u64;
+            from += n as u64;
+            len -= n;
+        }
+    }
+
+    /// Adds bytes.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.copy(bytes.as_ptr() as u64, bytes.len(), false);
+    }
+
+    /// Adds words.
+    #[inline]
+    pub fn put_words(&mut self, words: &[u64]) {
+        let len = core::mem::size_of_val(words) as u64;
+        if self.at + len <= self.room {
+            let mut to = (RING_BASE + (self.at & (RING_SIZE - 1))) as *mut u64;
+            for w in words {
+                // SAFETY: the ring is mapped twice, so that any stretch of it up to its size is contiguous.
+                unsafe {
+                    to.write(*w);
+                    to = to.add(1);
+                }
+            }
+            self.at += len;
+            return;
+        }
+        self.copy(words.as_ptr() as u64, core::mem::size_of_val(words), false);
+    }
+
+    /// Adds a section whose bytes lie at `from` in the program or in scratch.
+    pub fn put_section(&mut self, tag: u32, address: u64, from: u64, len: usize) {
+        self.put_words(&[address, len as u64 | (tag as u64) << 32]);
+        self.copy(from, len, true);
+        let pad = (8 - len % 8) % 8;
+        if pad != 0 {
+            self.put(&[0; 8][..pad]);
+        }
+    }
+
+    /// Makes the event visible to the agent.
+    pub fn finish(self) {
+        assert!(
+            self.at == self.end,
+            "an event's length is not what its header says"
+        );
+        published(self.at);
+    }
+}
+
+/// The position up to which there is room, as far as was known last.
+static ROOM: AtomicU64 = AtomicU64::new(0);
+
+/// Where an event of `len` bytes can be written at once, without a [`Writer`]; `None` when there is no room just now.
+#[inline]
+pub fn in_place(len: usize) -> Option<u64> {
+    let at = position();
+    if at + len as u64 > ROOM.load(Relaxed) {
+        let room = session().ring.tail.load(Acquire).min(at) + RING_SIZE;
+        ROOM.store(room, Relaxed);
+        if at + len as u64 > room {
+            return None;
+        }
+    }
+    Some(RING_BASE + (at & (RING_SIZE - 1)))
+}
+
+/// Makes an event that was written [`in_place`] visible to the agent.
+#[inline]
+pub fn publish(len: usize) {
+    let end = POSITION.load(Relaxed) + len as u64;
+    published(end);
+    // The agent's processor has these lines; to ask for them now costs less than to wait for them at the next event.
+    let next = RING_BASE + (end & (RING_SIZE - 1));
+    for line in 0..AHEAD {
+        // SAFETY: a hint; the ring is mapped twice.
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) next + len as u64 + 64 * line, options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// Everything up to `end` can be read, and one event more.
+#[inline]
+fn published(end: u64) {
+    let s = session();
+    advance(end);
+    s.ring.head.store(end, Release);
+    if end.wrapping_sub(s.ring.tail.load(Relaxed)) > RING_SIZE / 4
+        && s.agent_asleep.load(Relaxed) != 0
+    {
+        wake_agent();
+    }
+}
+
+/// Wakes the agent if it sleeps.
+pub fn wake_agent() {
+    let s = session();
+    if s.agent_asleep.swap(0, SeqCst) != 0 {
+        sys::futex_wake(s.agent_asleep.as_ptr(), 1);
+    }
+}
+
+/// Header of the next event of a replay, without consuming it; `None` when the trace has no more.
+pub fn peek() -> Option<EventHeader> {
+    let at = position();
+    if !available(at + HEADER_LEN as u64) {
+        return None;
+    }
+    // SAFETY: the driver has published these bytes; the ring is mapped twice.
+    let bytes = unsafe {
+        core::slice::from_raw_parts(
+            (RING_BASE + (at & (RING_SIZE - 1))) as *const u8,
+            HEADER_LEN,
+        )
+    };
+    EventHeader::parse(bytes).ok()
+}
+
+/// Waits until the driver has published bytes up to `until`.
+fn available(until: u64) -> bool {
+    let ring = &session().ring;
+    let mut spins = 0;
+    loop {
+        if ring.head.load(Acquire) >= until {
+            return true;
+        }
+        if ring.closed.load(Acquire) != 0 {
+            return ring.head.load(Acquire) >= until;
+        }
+        spins += 1;
+        if spins < 100 {
+            core::hint::spin_loop();
+            continue;
+        }
+        ring.consumer_asleep.store(1, SeqCst);
+        if ring.head.load(SeqCst) < until && ring.closed.load(SeqCst) == 0 {
+            let t = sys::Timespec::from_ns(sys::monotonic().ns() + 100_000_000);
+            sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&t));
+            if sys::call(
+                reprise_abi::syscalls::nr::KILL,
+                &[session().agent_pid.load(Relaxed) as u64, 0],
+            ) == -3
+            {
+                // The driver is gone: nobody wants this replay any more.
+                sys::exit_group(125);
+            }
+        }
+        ring.consumer_asleep.store(0, Relaxed);
+    }
+}
+
+/// Reads one event of a replay piece by piece, so that it may be longer than the ring.
+pub struct Reader {
+    at: u64,
+    end: u64,
+    /// The driver has published bytes up to here.
+    known: u64,
+    /// The event's header.
+    pub header: EventHeader,
+}
+
+impl Reader {
+    /// Begins to read the event that [`peek`] showed.
+    pub fn begin(header: EventHeader) -> Reader {
+        let at = position();
+        Reader {
+            at: at + HEADER_LEN as u64,
+            end: at + header.len as u64,
+            known: session().ring.head.load(Acquire),
+            header,
+        }
+    }
+
+    /// Bytes of the event not yet read.
+    pub fn left(&self) -> usize {
+        (self.end - self.at) as usize
+    }
+
+    /// Hands the next `len` bytes to `sink` in pieces, as (address, bytes).
+    fn each(&mut self, len: usize, mut sink: impl FnMut(u64, usize)) -> bool {
+        let mut left = len.min(self.left());
+        while left > 0 {
+            let n = left.min((RING_SIZE / 4) as usize);
+            if self.at + n as u64 > self.known && !available(self.at + n as u64) {
+                return false;
+            }
+            sink(RING_BASE + (self.at & (RING_SIZE - 1)), n);
+            self.at += n as u64;
+            left -= n;
+            if left > 0 || n == (RING_SIZE / 4) as usize {
+                release(self.at);
+            }
+        }
+        true
+    }
+
+    /// Reads one word.
+    #[inline]
+    pub fn word(&mut self) -> u64 {
+        if self.at + 8 <= self.known.min(self.end) {
+            // SAFETY: published bytes of the ring, which is mapped twice.
+            let w = unsafe {
+                core::ptr::read_unaligned((RING_BASE + (self.at & (RING_SIZE - 1))) as *const u64)
+            };
+            self.at += 8;
+            return w;
+        }
+        let mut w = 0;
+        self.each(8, |from, n| {
+            if n == 8 {
+                // SAFETY: published bytes of the ring.
+                w = unsafe { core::ptr::read_unaligned(from as *const u64) };
+            }
+        });
+        w
+    }
+
+    /// Reads the argument words.
+    pub fn args(&mut self) -> [u64; 8] {
+        let mut a = [0; 8];
+        for w in a.iter_mut().take(self.header.nargs as usize) {
+            *w = self.word();
+        }
+        a
+    }
+
+    /// Reads the next section's header: (address, length, tag).
+    pub fn section(&mut self) -> Option<(u64, usize, u32)> {
+        if self.left() < SECTION_LEN {
+            return None;
+        }
+        let address = self.word();
+        let w = self.word();
+        let len = w as u32 as usize;
+        if len.div_ceil(8) * 8 > self.left() {
+            return None;
+        }
+        Some((address, len, (w >> 32) as u32))
+    }
+
+    /// Copies a section's bytes to the program; false when the program has no such memory.
+    pub fn to_program(&mut self, address: u64, len: usize) -> bool {
+        let mut done = 0;
+        let mut ok = true;
+        self.each(len, |from, n| {
+            // SAFETY: `from` is the ring; the program's side is guarded.
+            ok &= guard::guarded(|| unsafe { guard::copy(address + done, from, n) }).is_some();
+            done += n as u64;
+        });
+        self.skip((8 - len % 8) % 8);
+        ok
+    }
+
+    /// Copies a section's first bytes to `into` and skips the rest; the bytes copied.
+    pub fn to_buffer(&mut self, len: usize, into: &mut [u8]) -> usize {
+        let take = len.min(into.len());
+        let mut done = 0;
+        let to = into.as_mut_ptr() as u64;
+        self.each(take, |from, n| {
+            // SAFETY: both sides are ours.
+            unsafe { guard::copy(to + done, from, n) };
+            done += n as u64;
+        });
+        self.skip(len.div_ceil(8) * 8 - take);
+        take
+    }
+
+    /// Skips bytes.
+    pub fn skip(&mut self, n: usize) {
+        self.each(n, |_, _| {});
+    }
+
+    /// The event is consumed; whatever was not read is skipped.
+    pub fn finish(mut self) {
+        if self.left() > 0 {
+            self.skip(self.left());
+        }
+        advance(self.end);
+        release(self.end);
+    }
+}
+
+/// Gives room back to the driver.
+fn release(at: u64) {
+    let ring = &session().ring;
+    ring.tail.store(at, Release);
+    if ring.producer_asleep.load(Relaxed) != 0 && ring.head.load(Relaxed) - at < RING_SIZE / 2 {
+        ring.producer_asleep.store(0, SeqCst);
+        wake_agent();
+    }
+}

@@ -1,0 +1,363 @@
+//! The baton: who may run. Session-wide, in shared memory, so that it works across processes.
+//!
+//! A hand-off completes when the receiver wakes; the log says who ran. The lock here is held for a few dozen
+//! instructions at a time and never while waiting (DESIGN 8, rule 1). The agent takes part: it takes the baton from
+//! a holder that stays inside one call ([`slot_state::IN_CALL`]).
+
+use crate::asm::rt_blocking;
+use crate::sys;
+use crate::thread::{current, session, slot, Block};
+use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::*};
+use reprise_abi::schedule::{FutexKey, Lists, OWNER_DIED, WAITERS};
+use reprise_abi::session::{process_state, slot_state, Slot, BATON_FREE, FLAG_CHAOS, MODE_REPLAY};
+use reprise_abi::syscalls::nr;
+
+/// Guards the scheduler's lists.
+pub struct Locked(());
+
+/// The lists, as everybody who holds the lock sees them.
+fn lists() -> Lists<'static> {
+    Lists(session())
+}
+
+/// Takes the scheduler's lock. The kernel knows of it: should this thread be killed with it, the next one is told.
+pub fn lock() -> Locked {
+    let l = &session().schedule_lock;
+    let t = current();
+    let me = t.kernel_tid;
+    // SAFETY: a word of this thread's block that the kernel reads when the thread dies.
+    unsafe { core::ptr::write_volatile(&mut t.robust[2], l.as_ptr() as u64) };
+    compiler_fence(SeqCst);
+    if l.compare_exchange(0, me, Acquire, Relaxed).is_err() {
+        lock_slowly(l, me);
+    }
+    Locked(())
+}
+
+#[cold]
+fn lock_slowly(l: &AtomicU32, me: u32) {
+    loop {
+        let v = l.load(Relaxed);
+        if v == 0 || v & OWNER_DIED != 0 {
+            // Who has slept must assume that others still do.
+            if l.compare_exchange(v, me | WAITERS, Acquire, Relaxed)
+                .is_ok()
+            {
+                if v & OWNER_DIED != 0 {
+                    lists().repair();
+                }
+                return;
+            }
+            continue;
+        }
+        if v & WAITERS == 0
+            && l.compare_exchange(v, v | WAITERS, Relaxed, Relaxed)
+                .is_err()
+        {
+            continue;
+        }
+        let t = sys::Timespec::from_ns(sys::monotonic().ns() + 10_000_000);
+        sys::futex_wait(l.as_ptr(), v | WAITERS, Some(&t));
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let l = &session().schedule_lock;
+        if l.swap(0, Release) & WAITERS != 0 {
+            sys::futex_wake(l.as_ptr(), 1);
+        }
+        compiler_fence(SeqCst);
+        // SAFETY: as in `lock`.
+        unsafe { core::ptr::write_volatile(&mut current().robust[2], 0) };
+    }
+}
+
+/// Is this the only thread of the session?
+#[inline]
+pub fn alone() -> bool {
+    session().live_threads.load(Relaxed) == 1
+}
+
+/// Next number of chaos mode's generator (splitmix64).
+pub fn random() -> u64 {
+    let s = &session().chaos_state;
+    let mut z = s.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    s.store(z, Relaxed);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Is chaos mode on?
+#[inline]
+pub fn chaos() -> bool {
+    session().flags & FLAG_CHAOS != 0
+}
+
+impl Locked {
+    fn set_holder(&self, holder: u32) {
+        lists().set_holder(holder);
+    }
+
+    /// Hands the baton to the first that waits, in chaos mode to anyone, or to nobody.
+    fn pass(self) {
+        let count = session().ready_count.load(Relaxed) as u64;
+        let skip = if chaos() && count > 1 {
+            (random() % count) as u32
+        } else {
+            0
+        };
+        if let Some(i) = lists().hand_on(skip) {
+            drop(self);
+            go(i);
+        }
+    }
+
+    /// Puts a slot at the end of the queue of a futex.
+    pub fn futex_insert(&self, i: u32, key: FutexKey, bitset: u32) {
+        lists().futex_insert(i, key, bitset);
+    }
+
+    /// Wakes up to `n` that wait on the futex; how many it were.
+    pub fn futex_wake(&self, key: FutexKey, bitset: u32, n: u32) -> u32 {
+        let fits = |_: u32, s: &Slot| s.futex_bitset.load(Relaxed) & bitset != 0;
+        let mut woken = 0;
+        while woken < n {
+            let Some(i) = lists().futex_take(key, fits) else {
+                break;
+            };
+            lists().push_ready(i);
+            woken += 1;
+        }
+        woken
+    }
+
+    /// Wakes the first that waits on the futex.
+    pub fn futex_wake_one(&self, key: FutexKey) -> Option<u32> {
+        let i = lists().futex_take(key, |_, _| true)?;
+        lists().push_ready(i);
+        Some(i)
+    }
+
+    /// Lets up to `n` that wait on `from` wait on `to` instead.
+    pub fn futex_requeue(&self, from: FutexKey, to: FutexKey, n: u32) -> u32 {
+        let mut moved = 0;
+        while moved < n {
+            let Some(i) = lists().futex_take(from, |_, _| true) else {
+                break;
+            };
+            self.futex_insert(i, to, slot(i).futex_bitset.load(Relaxed));
+            moved += 1;
+        }
+        moved
+    }
+
+    /// Takes one slot out of its queue because its wait ended by itself; false when it was woken meanwhile.
+    fn futex_cancel(&self, i: u32) -> bool {
+        let s = slot(i);
+        if s.state.load(Relaxed) != slot_state::FUTEX {
+            return false;
+        }
+        let key = FutexKey {
+            space: s.futex_space.load(Relaxed),
+            address: s.futex_address.load(Relaxed),
+        };
+        lists().futex_take(key, |k, _| k == i).is_some()
+    }
+}
+
+/// The calling thread's process ends: its other threads are out of every list, and the baton goes on. The caller must end the
+/// process now, and touch nothing of the session any more.
+pub fn leave(t: &Block) {
+    let (s, p) = (session(), crate::process::entry());
+    let l = lock();
+    let others = lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
+    let mine = if others == 0 {
+        slot_state::FREE
+    } else {
+        slot_state::LEFT
+    };
+    s.live_threads
+        .fetch_sub(p.live_threads.swap(0, Relaxed), Relaxed);
+    p.state.store(process_state::ENDING, Release);
+    t.slot().state.store(mine, Release);
+    crate::process::leaves_memory(true);
+    l.pass();
+}
+
+/// Replay: the calling thread's process ends. The state of its own slot from now on.
+pub fn retire(t: &Block) -> u32 {
+    let (s, p) = (session(), crate::process::entry());
+    let l = lock();
+    let others = lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
+    s.live_threads
+        .fetch_sub(p.live_threads.swap(0, Relaxed), Relaxed);
+    p.state.store(process_state::ENDING, Release);
+    crate::process::leaves_memory(true);
+    drop(l);
+    if others == 0 {
+        slot_state::FREE
+    } else {
+        slot_state::LEFT
+    }
+}
+
+/// Replay: another process is to be killed.
+pub fn retire_other(n: u32) {
+    let (s, p) = (session(), crate::process::entry_of(n));
+    let l = lock();
+    lists().forget(n, None, slot_state::LEFT);
+    s.live_threads
+        .fetch_sub(p.live_threads.swap(0, Relaxed), Relaxed);
+    p.state.store(process_state::ENDING, Release);
+    drop(l);
+}
+
+/// Replay: the other threads of the calling thread's process end.
+pub fn retire_threads(t: &Block) {
+    let p = crate::process::entry();
+    let l = lock();
+    lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
+    let gone = p.live_threads.swap(1, Relaxed) - 1;
+    session().live_threads.fetch_sub(gone, Relaxed);
+    drop(l);
+}
+
+/// The calling thread is the only one of its process: exec has ended the others.
+pub fn only_thread(t: &Block) {
+    let p = crate::process::entry();
+    let l = lock();
+    if session().mode != MODE_REPLAY {
+        lists().forget(t.slot_process(), Some(t.slot), slot_state::FREE);
+    }
+    let gone = p.live_threads.swap(1, Relaxed) - 1;
+    session().live_threads.fetch_sub(gone, Relaxed);
+    drop(l);
+}
+
+/// A thread of a process that has ended already: it only waits for the kernel to take it.
+fn wait_for_end() -> ! {
+    loop {
+        sys::call(nr::PAUSE, &[]);
+    }
+}
+
+/// Lets the thread of slot `i` go on.
+pub fn go(i: u32) {
+    let g = &slot(i).go;
+    g.store(1, Release);
+    sys::futex_wake(g.as_ptr(), 1);
+}
+
+/// Sleeps until [`go`] is called for this slot.
+pub fn wait_go(i: u32) {
+    let g = &slot(i).go;
+    while g.swap(0, Acquire) == 0 {
+        sys::futex_wait(g.as_ptr(), 0, None);
+    }
+}
+
+/// The holder leaves: inside a call that may wait, or for good.
+pub fn release(i: u32, state: u32) {
+    let l = lock();
+    slot(i).state.store(state, Release);
+    l.pass();
+}
+
+/// Comes back for the baton and waits until it has it.
+pub fn acquire(i: u32) {
+    acquire_locked(lock(), i);
+}
+
+fn acquire_locked(l: Locked, i: u32) {
+    if !crate::process::is_live() {
+        drop(l);
+        wait_for_end();
+    }
+    if session().baton.load(Relaxed) == BATON_FREE {
+        slot(i).state.store(slot_state::RUNNING, Relaxed);
+        l.set_holder(i + 1);
+        return;
+    }
+    lists().push_ready(i);
+    drop(l);
+    wait_go(i);
+}
+
+/// The holder's call begins; from now on the agent may take the baton.
+#[inline]
+pub fn enter_call(i: u32) {
+    slot(i).state.store(slot_state::IN_CALL, Release);
+}
+
+/// The call is over; true when the baton is still here, false when it was taken.
+#[inline]
+pub fn leave_call(i: u32) -> bool {
+    slot(i)
+        .state
+        .compare_exchange(slot_state::IN_CALL, slot_state::RUNNING, AcqRel, Relaxed)
+        .is_ok()
+}
+
+/// Goes to the end of the queue, if anybody waits; `before` runs when it is certain.
+pub fn step_back(i: u32, before: impl FnOnce()) -> bool {
+    if session().ready_count.load(Relaxed) == 0 {
+        return false;
+    }
+    // Nobody but the holder takes others out of the queue, so it stays non-empty.
+    before();
+    let l = lock();
+    lists().push_ready(i);
+    l.pass();
+    wait_go(i);
+    true
+}
+
+/// How a wait on a futex ended.
+#[derive(PartialEq, Eq)]
+pub enum Wait {
+    /// Somebody woke it.
+    Woken,
+    /// The time is over.
+    TimedOut,
+    /// A signal for the program is there.
+    Interrupted,
+}
+
+/// Waits on a futex of the program (already queued by `l`), and returns with the baton.
+pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -> Wait {
+    l.pass();
+    let me = slot(i);
+    // FUTEX_WAIT_BITSET, absolute; on CLOCK_REALTIME when so asked.
+    let op = 9 | if matches!(deadline, Some((_, true))) {
+        256
+    } else {
+        0
+    };
+    let limit = deadline
+        .as_ref()
+        .map_or(0, |(t, _)| t as *const sys::Timespec as u64);
+    loop {
+        if me.go.swap(0, Acquire) != 0 {
+            return Wait::Woken;
+        }
+        let args = [me.go.as_ptr() as u64, op, 0, limit, 0, u32::MAX as u64];
+        // SAFETY: the words belong to the session.
+        let r = unsafe { rt_blocking(nr::FUTEX, &args, me.signal_pending.as_ptr()) };
+        let why = match r {
+            -110 => Wait::TimedOut,
+            -512 | -4 if me.signal_pending.load(Acquire) != 0 => Wait::Interrupted,
+            _ => continue,
+        };
+        let l = lock();
+        if l.futex_cancel(i) {
+            acquire_locked(l, i);
+            return why;
+        }
+        // Woken meanwhile: it is in the queue, or has the baton already.
+        drop(l);
+        wait_go(i);
+        return Wait::Woken;
+    }
+}

@@ -1,0 +1,263 @@
+//! Record: from the agent's signal to a place that has a name, and what happens there.
+
+use super::{
+    hash_of, is_ours, pages_of, processor_time, protection, registers, restore_protection, Held,
+    Stopped, FP_LEN,
+};
+use crate::cut::name::{Name, MAX_NAME};
+use crate::cut::place::INT3;
+use crate::cut::walk::{Action, Plan, Walk};
+use crate::serial::events;
+use crate::serial::record::Record;
+use crate::signal::frame::{FpState, Ucontext};
+use crate::signal::kernel;
+use crate::signal::state::SIGTRAP;
+use crate::thread::{session, Block};
+use crate::{guard, memory, ring, sys};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use reprise_abi::event::{Kind, Tag};
+use reprise_abi::syscalls::nr;
+
+/// A walk waits this long for a place to be visited again, in nanoseconds.
+const PATIENCE: i64 = 1_000_000;
+
+/// 1 while a walk is under way.
+static ACTIVE: AtomicU32 = AtomicU32::new(0);
+static WALK: Held<Option<Walk>> = Held::new(None);
+static CODE: Held<Code> = Held::new(Code {
+    breakpoint: None,
+    open: (0, 0),
+    begun: 0,
+    waiting_since: 0,
+});
+
+/// What a walk has changed in the program's code.
+struct Code {
+    /// Our breakpoint, and the byte under it.
+    breakpoint: Option<(u64, u8)>,
+    /// Pages (first byte, length) that stay writable for as long as the walk plants breakpoints there.
+    open: (u64, u64),
+    /// When the walk began.
+    begun: i64,
+    /// When the walk began to wait for its breakpoint; 0: it only steps.
+    waiting_since: i64,
+}
+
+impl Code {
+    fn write(&mut self, at: u64, byte: u8) -> bool {
+        if at.wrapping_sub(self.open.0) >= self.open.1 {
+            self.close();
+            let (first, len) = pages_of(at, 1);
+            let Some(prot) = protection(first, len) else {
+                return false;
+            };
+            if prot & 2 == 0 {
+                if sys::call(nr::MPROTECT, &[first, len, 7]) != 0 {
+                    return false;
+                }
+                self.open = (first, len);
+            }
+        }
+        guard::write(at, &byte)
+    }
+
+    fn close(&mut self) {
+        if self.open.1 != 0 {
+            restore_protection(self.open.0, self.open.1);
+            self.open = (0, 0);
+        }
+    }
+
+    fn plant(&mut self, at: u64) -> bool {
+        let Some(old) = guard::read::<u8>(at) else {
+            return false;
+        };
+        // A breakpoint of the program's own is the program's.
+        if old == INT3 || !self.write(at, INT3) {
+            return false;
+        }
+        self.breakpoint = Some((at, old));
+        true
+    }
+
+    fn lift(&mut self) {
+        if let Some((at, old)) = self.breakpoint.take() {
+            self.write(at, old);
+        }
+    }
+}
+
+/// The program reached a gate or a fault: the walk, if there is one, is over.
+#[inline]
+pub fn abandon(t: &Block) {
+    if ACTIVE.load(Relaxed) != 0 {
+        end(t);
+    }
+}
+
+#[cold]
+fn end(t: &Block) {
+    let code = CODE.get();
+    code.lift();
+    code.close();
+    code.waiting_since = 0;
+    *WALK.get() = None;
+    t.slot().cut_waiting.store(0, Relaxed);
+    ACTIVE.store(0, Relaxed);
+}
+
+fn signal_waits(t: &Block) -> bool {
+    t.pending.first(t.mask).is_some()
+}
+
+/// The agent asks the thread to leave its slice, or says that time passes.
+pub fn ask(t: &mut Block, uc: &mut Ucontext) {
+    let s = session();
+    if s.baton.load(Relaxed) != t.slot + 1 || crate::ptrace::holds(t) {
+        return;
+    }
+    if is_ours(uc.mc.rip) {
+        // The next gate hands on.
+        s.slice_over.store(1, Relaxed);
+        return;
+    }
+    let code = CODE.get();
+    let now = sys::monotonic().ns();
+    let (regs, machine) = (
+        registers(t, &uc.mc),
+        Stopped {
+            fpstate: uc.mc.fpstate,
+            under: None,
+        },
+    );
+    if let Some(walk) = WALK.get() {
+        if code.waiting_since != 0 && now - code.waiting_since >= PATIENCE {
+            code.lift();
+            let action = walk.on_timeout(&regs, &machine);
+            act(t, uc, action);
+        }
+        return;
+    }
+    // A signal that comes late was meant for a slice that is over.
+    let late = t.slot().cut_generation.load(Relaxed) != s.baton_generation.load(Relaxed);
+    let wanted = s.ready_count.load(Relaxed) != 0 || signal_waits(t);
+    if late || !wanted || s.xsave_size as usize > FP_LEN {
+        return;
+    }
+    code.begun = now;
+    let (walk, action) = Walk::begin(&regs, &machine);
+    *WALK.get() = Some(walk);
+    ACTIVE.store(1, Relaxed);
+    act(t, uc, action);
+}
+
+/// A synchronous signal: true when it was our breakpoint.
+pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+    if ACTIVE.load(Relaxed) == 0 || signal != SIGTRAP {
+        return false;
+    }
+    let code = CODE.get();
+    let at = uc.mc.rip.wrapping_sub(1);
+    if code.breakpoint.is_none_or(|b| b.0 != at) {
+        return false;
+    }
+    code.lift();
+    code.waiting_since = 0;
+    uc.mc.rip = at;
+    let (regs, machine) = (
+        registers(t, &uc.mc),
+        Stopped {
+            fpstate: uc.mc.fpstate,
+            under: None,
+        },
+    );
+    let Some(walk) = WALK.get() else { return true };
+    let action = walk.on_trap(&regs, &machine);
+    act(t, uc, action);
+    true
+}
+
+fn act(t: &mut Block, uc: &mut Ucontext, action: Action) {
+    let code = CODE.get();
+    match action {
+        Action::PlantInt3(pc) => {
+            if !code.plant(pc) {
+                end(t);
+            }
+        }
+        Action::RunUntilTrapOrTimeout(pc) => {
+            if !code.plant(pc) {
+                return end(t);
+            }
+            code.waiting_since = sys::monotonic().ns();
+            t.slot().cut_waiting.store(1, Relaxed);
+        }
+        Action::ReachedGate => {
+            end(t);
+            session().slice_over.store(1, Relaxed);
+        }
+        Action::GiveUp(_) => end(t),
+        Action::Done(plan) => {
+            end(t);
+            cut(t, uc, &plan);
+        }
+    }
+}
+
+/// The thread is at a place with a name: the slice ends here.
+fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
+    let s = session();
+    if s.ready_count.load(Relaxed) == 0 && !signal_waits(t) {
+        return;
+    }
+    log(t, uc, plan);
+    s.counters.cuts.fetch_add(1, Relaxed);
+    s.counters
+        .last_cut_ns
+        .store((sys::monotonic().ns() - CODE.get().begun) as u64, Relaxed);
+    t.slot().cut_spins.store(plan.spin as u64, Relaxed);
+    if signal_waits(t) {
+        let mut frame = uc.mc.to_frame();
+        let delivered = Record::deliver_pending(t, &mut frame, FpState::Saved(uc.mc.fpstate));
+        kernel::block_all();
+        if delivered {
+            kernel::enter_from_kernel(t, uc, &frame);
+        } else {
+            uc.mask = kernel::kernel_mask(t, t.mask);
+        }
+    }
+    t.cut.slice_began = processor_time();
+    t.traced.in_code = true;
+    Record::yield_baton(t);
+    t.traced.in_code = false;
+}
+
+fn log(t: &Block, uc: &Ucontext, plan: &Plan) {
+    let mut name = Name::of(
+        plan,
+        &Stopped {
+            fpstate: uc.mc.fpstate,
+            under: None,
+        },
+        hash_of,
+    );
+    let memory = memory::hash_all();
+    name.memory_hash = memory.sum;
+    name.memory_bytes = memory.bytes;
+    name.event = ring::event_number();
+    session().counters.hashed.fetch_add(memory.bytes, Relaxed);
+    let mut bytes = [0; MAX_NAME];
+    // A name always fits.
+    let len = name.to_bytes(&mut bytes).unwrap_or(0);
+    let ran = processor_time() - t.cut.slice_began;
+    let (form, pc) = (plan.form as u32, plan.regs.rip as i64);
+    events::with_section(
+        Kind::Cut,
+        t.slot,
+        form,
+        pc,
+        &[ran as u64],
+        Tag::State,
+        &bytes[..len],
+    );
+}

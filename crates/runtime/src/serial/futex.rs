@@ -1,0 +1,299 @@
+//! futex(2) under `serial`: only the holder of the baton touches the words, so plain lists do what the kernel's hash table does,
+//! and every outcome is decided by the order that the log records.
+
+use super::baton::{self, Wait};
+use super::events;
+use crate::capture::Call;
+use crate::engine::RESTART;
+use crate::guard;
+use crate::memory;
+use crate::signal::state::{ACTIONS, SA_RESTART};
+use crate::sys::{monotonic, Timespec};
+use crate::thread::{slot, Block};
+use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::event::{EventHeader, Kind, Tag, FLAG_RESTARTED};
+use reprise_abi::futex::*;
+use reprise_abi::schedule::FutexKey;
+use reprise_abi::session::region_flags;
+
+const EINVAL: i64 = -22;
+const EFAULT: i64 = -14;
+const EAGAIN: i64 = -11;
+const EPERM: i64 = -1;
+const EINTR: i64 = -4;
+const ENOSYS: i64 = -38;
+const ETIMEDOUT: i64 = -110;
+const EDEADLK: i64 = -35;
+const ANY: u32 = u32::MAX;
+
+/// Bits of a futex word that keeps priority inheritance or robustness (futex(2)).
+pub const WAITERS: u32 = 0x8000_0000;
+/// The owner died while holding it.
+pub const OWNER_DIED: u32 = 0x4000_0000;
+/// The owner's thread id.
+pub const TID_MASK: u32 = 0x3fff_ffff;
+
+/// The operation without its flags.
+pub fn command(c: &Call) -> u32 {
+    c.args[1] as u32 & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)
+}
+
+/// When a wait ends, and whether that is on CLOCK_REALTIME.
+fn deadline(c: &Call, relative: bool, realtime: bool) -> Result<Option<(Timespec, bool)>, i64> {
+    if c.args[3] == 0 {
+        return Ok(None);
+    }
+    let t = guard::read::<Timespec>(c.args[3]).ok_or(EFAULT)?;
+    if t.sec < 0 || !(0..1_000_000_000).contains(&t.nsec) {
+        return Err(EINVAL);
+    }
+    if relative {
+        return Ok(Some((
+            Timespec::from_ns(monotonic().ns().saturating_add(t.ns())),
+            false,
+        )));
+    }
+    Ok(Some((t, realtime)))
+}
+
+/// What the futex at `address` is: memory that is really shared is the same for all who share it.
+pub fn key(address: u64, private: bool) -> FutexKey {
+    match memory::map().at(address).filter(|_| !private) {
+        Some(r) if r.flags & region_flags::SHARED != 0 && r.space != 0 => FutexKey {
+            space: r.space,
+            address: r.offset + (address - r.start),
+        },
+        _ => FutexKey {
+            space: crate::process::space(),
+            address,
+        },
+    }
+}
+
+/// Makes the call while recording; logs everything itself.
+pub fn record(t: &mut Block, c: &Call) -> i64 {
+    let plain = |t: &Block, r: i64| {
+        events::call_with(t, c, r, 0, 0, &[]);
+        r
+    };
+    let word_out = |t: &Block, r: i64, address: u64| {
+        events::call_with(t, c, r, 0, 0, &[(Tag::Output, address, address, 4)]);
+        r
+    };
+    let [address, op, value, count2, second, value3] = c.args;
+    let value = value as u32;
+    let key = |address: u64| key(address, op as u32 & FUTEX_PRIVATE_FLAG != 0);
+    if address % 4 != 0 {
+        return plain(t, EINVAL);
+    }
+    match command(c) {
+        FUTEX_WAIT | FUTEX_WAIT_BITSET => {
+            let relative = command(c) == FUTEX_WAIT;
+            let bitset = if relative { ANY } else { value3 as u32 };
+            if bitset == 0 {
+                return plain(t, EINVAL);
+            }
+            let end = match deadline(c, relative, op as u32 & FUTEX_CLOCK_REALTIME != 0) {
+                Ok(d) => d,
+                Err(e) => return plain(t, e),
+            };
+            match guard::read::<u32>(address) {
+                None => return plain(t, EFAULT),
+                Some(v) if v != value => return plain(t, EAGAIN),
+                Some(_) => {}
+            }
+            sleep(t, c, key(address), bitset, end)
+        }
+        FUTEX_WAKE | FUTEX_WAKE_BITSET => {
+            let bitset = if command(c) == FUTEX_WAKE {
+                ANY
+            } else {
+                value3 as u32
+            };
+            if bitset == 0 {
+                return plain(t, EINVAL);
+            }
+            let n = baton::lock().futex_wake(key(address), bitset, value);
+            plain(t, n as i64)
+        }
+        FUTEX_REQUEUE | FUTEX_CMP_REQUEUE => {
+            if (value as i32) < 0 || (count2 as i32) < 0 {
+                return plain(t, EINVAL);
+            }
+            if command(c) == FUTEX_CMP_REQUEUE {
+                match guard::read::<u32>(address) {
+                    None => return plain(t, EFAULT),
+                    Some(v) if v != value3 as u32 => return plain(t, EAGAIN),
+                    Some(_) => {}
+                }
+            }
+            let l = baton::lock();
+            let n = l.futex_wake(key(address), ANY, value);
+            let moved = l.futex_requeue(key(address), key(second), count2 as u32);
+            drop(l);
+            plain(t, (n + moved) as i64)
+        }
+        FUTEX_WAKE_OP => {
+            let Some(old) = guard::read::<u32>(second) else {
+                return plain(t, EFAULT);
+            };
+            let Some((new, fits)) = wake_op(value3 as u32, old) else {
+                return plain(t, ENOSYS);
+            };
+            if !guard::write(second, &new) {
+                return plain(t, EFAULT);
+            }
+            let l = baton::lock();
+            let mut n = l.futex_wake(key(address), ANY, value);
+            if fits {
+                n += l.futex_wake(key(second), ANY, count2 as u32);
+            }
+            drop(l);
+            word_out(t, n as i64, second)
+        }
+        cmd @ (FUTEX_LOCK_PI | FUTEX_LOCK_PI2 | FUTEX_TRYLOCK_PI) => {
+            let me = t.slot().visible_tid.load(Relaxed);
+            let Some(v) = guard::read::<u32>(address) else {
+                return plain(t, EFAULT);
+            };
+            if v & TID_MASK == me {
+                return plain(t, EDEADLK);
+            }
+            if v & TID_MASK == 0 {
+                guard::write(address, &(me | v & (WAITERS | OWNER_DIED)));
+                return word_out(t, 0, address);
+            }
+            if cmd == FUTEX_TRYLOCK_PI {
+                return plain(t, EAGAIN);
+            }
+            let realtime = cmd == FUTEX_LOCK_PI || op as u32 & FUTEX_CLOCK_REALTIME != 0;
+            let end = match deadline(c, false, realtime) {
+                Ok(d) => d,
+                Err(e) => return plain(t, e),
+            };
+            mark_waiters(address);
+            sleep(t, c, key(address), ANY, end)
+        }
+        FUTEX_UNLOCK_PI => {
+            let me = t.slot().visible_tid.load(Relaxed);
+            let Some(v) = guard::read::<u32>(address) else {
+                return plain(t, EFAULT);
+            };
+            if v & TID_MASK != me {
+                return plain(t, EPERM);
+            }
+            let next = hand_over(key(address), &baton::lock());
+            guard::write(address, &next);
+            word_out(t, 0, address)
+        }
+        _ => plain(t, ENOSYS),
+    }
+}
+
+/// The word that an unlocked futex with priority inheritance gets: the next owner, who is woken, or 0.
+pub fn hand_over(key: FutexKey, l: &baton::Locked) -> u32 {
+    match l.futex_wake_one(key) {
+        Some(i) => slot(i).visible_tid.load(Relaxed) | WAITERS,
+        None => 0,
+    }
+}
+
+/// Says in the word that somebody waits.
+pub fn mark_waiters(address: u64) {
+    if let Some(v) = guard::read::<u32>(address) {
+        guard::write(address, &(v | WAITERS));
+    }
+}
+
+fn sleep(
+    t: &mut Block,
+    c: &Call,
+    key: FutexKey,
+    bitset: u32,
+    end: Option<(Timespec, bool)>,
+) -> i64 {
+    events::enter(t.slot, 0);
+    let timed = end.is_some();
+    let l = baton::lock();
+    l.futex_insert(t.slot, key, bitset);
+    let how = baton::futex_sleep(l, t.slot, end);
+    events::arrived();
+    let mut flags = 0;
+    let r = match how {
+        Wait::Woken => 0,
+        Wait::TimedOut => ETIMEDOUT,
+        Wait::Interrupted => {
+            // With a timeout the kernel never restarts after a handler (futex(2), signal(7)).
+            let again = match t.pending.first(t.mask) {
+                Some(s) => !timed && ACTIONS.get(s.signal()).flags & SA_RESTART != 0,
+                None => true,
+            };
+            if again {
+                flags = FLAG_RESTARTED;
+            }
+            EINTR
+        }
+    };
+    let h = EventHeader {
+        detail: c.nr as u32,
+        flags,
+        value: r,
+        ..events::header(Kind::Exit, t.slot, 0, 0)
+    };
+    crate::ring::Writer::begin(&h).finish();
+    if flags & FLAG_RESTARTED != 0 {
+        RESTART
+    } else {
+        r
+    }
+}
+
+/// FUTEX_WAKE_OP: the new value of the word, and whether its old value fits the comparison.
+fn wake_op(encoded: u32, old: u32) -> Option<(u32, bool)> {
+    let op = encoded >> 28 & 7;
+    let shift = encoded >> 31 != 0;
+    let cmp = encoded >> 24 & 15;
+    // Both operands are 12 bits, signed.
+    let sign = |v: u32| ((v << 20) as i32) >> 20;
+    let mut arg = sign(encoded >> 12 & 0xfff) as u32;
+    let against = sign(encoded & 0xfff);
+    if shift {
+        arg = 1u32.wrapping_shl(arg);
+    }
+    let new = match op {
+        0 => arg,
+        1 => old.wrapping_add(arg),
+        2 => old | arg,
+        3 => old & !arg,
+        4 => old ^ arg,
+        _ => return None,
+    };
+    let old = old as i32;
+    let fits = match cmp {
+        0 => old == against,
+        1 => old != against,
+        2 => old < against,
+        3 => old <= against,
+        4 => old > against,
+        5 => old >= against,
+        _ => return None,
+    };
+    Some((new, fits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wake_op;
+
+    #[test]
+    fn wake_op_as_in_the_man_page() {
+        // FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_GT, 1): what glibc's condition variables used.
+        let add = 1 << 28 | 4 << 24 | 1 << 12 | 1;
+        assert_eq!(wake_op(add, 1), Some((2, false)));
+        assert_eq!(wake_op(add, 2), Some((3, true)));
+        // OR with 1 << 4, compare equal to -1.
+        let or = 1 << 31 | 2 << 28 | 4 << 12 | 0xfff;
+        assert_eq!(wake_op(or, u32::MAX), Some((u32::MAX, true)));
+        assert_eq!(wake_op(5 << 28, 0), None);
+    }
+}

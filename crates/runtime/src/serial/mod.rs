@@ -1,0 +1,13 @@
+//! The `serial` engine: exactly one thread of the session runs, the one that holds the baton (DoublePlay's uniprocessor
+//! execution, 3 and 5.2.2).
+
+pub mod baton;
+pub mod cut;
+pub mod events;
+pub mod futex;
+pub mod processes;
+pub mod quick;
+pub mod record;
+pub mod replay;
+pub mod report;
+pub mod state;

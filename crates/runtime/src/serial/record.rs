@@ -1,0 +1,666 @@
+//! The recording half of `serial`.
+
+use super::{baton, cut, events, futex, quick, state};
+use crate::asm::{rt_blocking, rt_exit_thread};
+use crate::capture::Call;
+use crate::clone::Wish;
+use crate::engine::{Engine, RESTART};
+use crate::scratch::Scratch;
+use crate::signal::frame::{self, FpState, SigContext, Ucontext};
+use crate::signal::kernel;
+use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SA_RESTART};
+use crate::sys;
+use crate::thread::{session, Block, Frame};
+use crate::{clone, instruction, kept, mapped, memory, process, shm};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::{
+    section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
+    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
+};
+use reprise_abi::session::{process_state, slot_state};
+use reprise_abi::spec::{Blocking, Mem, Restart};
+use reprise_abi::syscalls::nr;
+
+/// Serial recording.
+pub struct Record;
+
+const EINTR: i64 = -4;
+/// Most futexes with priority inheritance that one dying thread can leave to waiters.
+const MAX_INHERITED: usize = 64;
+/// A call that a waiting signal kept from being made.
+const NOT_MADE: i64 = -512;
+
+/// What a call's result means for the program, now that signals are known.
+enum Outcome {
+    /// The program gets this.
+    Result(i64),
+    /// The call is made again after the handler.
+    Restart,
+    /// Nothing happened that the program may see: make the call again at once.
+    Again,
+}
+
+fn outcome(t: &Block, c: &Call, r: i64) -> Outcome {
+    if r != EINTR && r != NOT_MADE {
+        return Outcome::Result(r);
+    }
+    match t.pending.first(t.mask) {
+        None => {
+            // What waits is blocked now: it must not keep calls from being made. A signal that comes in between is seen.
+            let flag = &t.slot().signal_pending;
+            flag.store(0, Release);
+            if t.pending.first(t.mask).is_some() {
+                flag.store(1, Release);
+            }
+            Outcome::Again
+        }
+        // The handler runs before the call begins, as it would if the signal had come a moment earlier.
+        Some(_)
+            if r == NOT_MADE
+                && !matches!(
+                    c.nr,
+                    nr::RT_SIGSUSPEND | nr::PPOLL | nr::PSELECT6 | nr::PAUSE
+                )
+                && t.saved_mask.is_none() =>
+        {
+            Outcome::Restart
+        }
+        Some(s) => {
+            let flags = ACTIONS.get(s.signal()).flags;
+            if c.restart == Restart::Handler && flags & SA_RESTART != 0 {
+                Outcome::Restart
+            } else {
+                Outcome::Result(EINTR)
+            }
+        }
+    }
+}
+
+/// The wait status of a process that ends by itself.
+fn exit_status(argument: u64) -> i32 {
+    (argument as i32 & 0xff) << 8
+}
+
+/// Notes in the slot what the thread is doing, for the agent and for [`events::enter`].
+fn note(t: &Block, c: &Call, input_hash: u64) {
+    let s = t.slot();
+    s.call_nr.store(c.nr as u32, Relaxed);
+    for (to, a) in s.call_args.iter().zip(c.args) {
+        to.store(a, Relaxed);
+    }
+    s.call_input_hash.store(input_hash, Relaxed);
+}
+
+/// rt_sigpending(2): what waits in the runtime is pending, too.
+pub fn add_pending(t: &Block, c: &Call) {
+    let blocked = t.pending.set() & t.mask;
+    if blocked != 0 {
+        if let Some(set) = crate::guard::read::<u64>(c.local[0]) {
+            crate::guard::write(c.local[0], &(set | blocked));
+        }
+    }
+}
+
+/// Asks the kernel.
+fn make(t: &Block, c: &Call) -> i64 {
+    if c.blocking == Blocking::Never && c.known {
+        // SAFETY: the program's own call, with its own arguments.
+        return unsafe { sys::syscall6(c.nr, c.local) };
+    }
+    // SAFETY: as above; the pending word belongs to the session.
+    unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) }
+}
+
+/// A pipe that is ready for writing takes this much without waiting (pipe(7)).
+const PIPE_BUF: usize = 4096;
+
+/// Reads from a descriptor (as opposed to writing to it)?
+fn reads(n: u64) -> bool {
+    matches!(
+        n,
+        nr::READ
+            | nr::READV
+            | nr::PREAD64
+            | nr::PREADV
+            | nr::PREADV2
+            | nr::RECVFROM
+            | nr::RECVMSG
+            | nr::RECVMMSG
+            | nr::ACCEPT
+            | nr::ACCEPT4
+    )
+}
+
+/// Will this call return at once? Asked only when other threads could use the time.
+fn is_prompt(c: &Call) -> bool {
+    const POLLIN: u64 = 1;
+    const POLLOUT: u64 = 4;
+    const MSG_DONTWAIT: u64 = 0x40;
+    const WNOHANG: u64 = 1;
+    const O_NONBLOCK: i64 = 0o4000;
+    match c.blocking {
+        Blocking::Never | Blocking::Rarely => true,
+        Blocking::Fd(by) => {
+            let fd = c.args[by as usize];
+            let flags = match c.nr {
+                nr::RECVFROM | nr::SENDTO => c.args[3],
+                nr::RECVMSG | nr::SENDMSG => c.args[2],
+                _ => 0,
+            };
+            if flags & MSG_DONTWAIT != 0 {
+                return true;
+            }
+            if sys::call(nr::FCNTL, &[fd, 3]) & O_NONBLOCK != 0 {
+                return true;
+            }
+            let events = if reads(c.nr) { POLLIN } else { POLLOUT };
+            let mut p = fd as u32 as u64 | events << 32;
+            let r = sys::call(nr::POLL, &[&mut p as *mut u64 as u64, 1, 0]);
+            // A large write may wait in the middle even if some room is there. Small ones keep the baton, so that what
+            // several threads write to one pipe is in the log in the order in which the pipe got it.
+            (r == 1 && (reads(c.nr) || c.input_len() <= PIPE_BUF)) || is_file(fd)
+        }
+        Blocking::Always => match c.nr {
+            nr::EPOLL_WAIT | nr::EPOLL_PWAIT => c.args[3] as i32 == 0,
+            nr::POLL => c.args[2] as i32 == 0,
+            nr::WAIT4 => c.args[2] & WNOHANG != 0,
+            nr::WAITID => c.args[3] & WNOHANG != 0,
+            _ => false,
+        },
+    }
+}
+
+/// A regular file or a device without a queue?
+fn is_file(fd: u64) -> bool {
+    let mut st = [0u64; 18];
+    if sys::call(nr::FSTAT, &[fd, st.as_mut_ptr() as u64]) != 0 {
+        return true;
+    }
+    const S_IFMT: u32 = 0o170000;
+    const S_IFREG: u32 = 0o100000;
+    const S_IFDIR: u32 = 0o040000;
+    const S_IFBLK: u32 = 0o060000;
+    let mode = st[3] as u32 & S_IFMT;
+    // Memory devices (null, zero, urandom) have major number 1.
+    let memory_device = mode == 0o020000 && (st[5] >> 8) & 0xfff == 1;
+    matches!(mode, S_IFREG | S_IFDIR | S_IFBLK) || memory_device
+}
+
+impl Record {
+    /// A call made on the short road with a result out of the ordinary.
+    #[cold]
+    fn judge(t: &mut Block, frame: &Frame, result: i64) -> i64 {
+        let mut c = quick::long(frame);
+        let hash = c.input_hash();
+        Self::direct(t, &mut c, hash, Some(result))
+    }
+
+    /// The only thread: the kernel reads and writes the program's memory directly.
+    ///
+    /// The call may have been made once already, with the result `made`.
+    fn direct(t: &mut Block, c: &mut Call, hash: u64, mut made: Option<i64>) -> i64 {
+        c.shorten();
+        loop {
+            let r = made.take().unwrap_or_else(|| make(t, c));
+            match outcome(t, c, r) {
+                Outcome::Again => continue,
+                Outcome::Result(r) => {
+                    if c.nr == nr::RT_SIGPENDING && r == 0 {
+                        add_pending(t, c);
+                    }
+                    let note = mapped::look(c, r, false);
+                    events::call_noted(t, Kind::Syscall, c, r, 0, hash, note.as_ref());
+                    return r;
+                }
+                Outcome::Restart => {
+                    events::call(t, Kind::Syscall, c, NOT_MADE, FLAG_RESTARTED, hash);
+                    return RESTART;
+                }
+            }
+        }
+    }
+
+    /// Other threads could run meanwhile, and do at once if the call isn't `prompt`: the kernel sees scratch memory only.
+    fn with_scratch(t: &mut Block, c: &mut Call, hash: u64, prompt: bool) -> i64 {
+        let masked = c.local;
+        let need = c.scratch_needed();
+        let mut scratch = Scratch::new(t, need);
+        if let Err(e) = c.localise(&mut scratch) {
+            events::call_with(t, c, e, 0, hash, &[]);
+            return e;
+        }
+        if t.saved_mask.is_some() {
+            // The mask argument of ppoll and its kin was replaced before.
+            for (i, m) in masked.iter().enumerate() {
+                if c.mem[i] == Mem::None {
+                    c.local[i] = *m;
+                }
+            }
+        }
+        note(t, c, hash);
+        let mut held = prompt;
+        if !held {
+            events::enter(t.slot, 0);
+            baton::release(t.slot, slot_state::BLOCKED);
+        } else {
+            baton::enter_call(t.slot);
+        }
+        let r = loop {
+            let r = make(t, c);
+            match outcome(t, c, r) {
+                Outcome::Again => continue,
+                o => break o,
+            }
+        };
+        if held {
+            held = baton::leave_call(t.slot);
+        }
+        let taken = !held;
+        if taken {
+            baton::acquire(t.slot);
+            events::arrived();
+        }
+        let kind = if taken { Kind::Exit } else { Kind::Syscall };
+        match r {
+            Outcome::Result(r) => {
+                events::copy_out(c, r);
+                let note = mapped::look(c, r, taken);
+                events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+                r
+            }
+            _ => {
+                events::call(t, kind, c, NOT_MADE, FLAG_RESTARTED, hash);
+                RESTART
+            }
+        }
+    }
+
+    /// A call that the table does not know: whatever memory it changes is found by comparison.
+    fn tracked(t: &mut Block, c: &mut Call) -> i64 {
+        let hash = c.input_hash();
+        session().counters.tracked.fetch_add(1, Relaxed);
+        let before = crate::track::Snapshot::take();
+        // Who knows whether it waits: the agent may take the baton meanwhile. What others write then is part of the
+        // difference, too, and harmless: replay has the same bytes there when this event comes.
+        note(t, c, hash);
+        baton::enter_call(t.slot);
+        let (r, flags) = loop {
+            let r = make(t, c);
+            match outcome(t, c, r) {
+                Outcome::Again => continue,
+                Outcome::Result(r) => break (r, FLAG_TRACKED),
+                Outcome::Restart => break (NOT_MADE, FLAG_TRACKED | FLAG_RESTARTED),
+            }
+        };
+        let mut kind = Kind::Syscall;
+        if !baton::leave_call(t.slot) {
+            baton::acquire(t.slot);
+            events::arrived();
+            kind = Kind::Exit;
+        }
+        let changed = before.as_ref().map_or(&[][..], |b| b.changed());
+        events::tracked_call(t, kind, c, r, flags, hash, changed);
+        if flags & FLAG_RESTARTED != 0 {
+            RESTART
+        } else {
+            r
+        }
+    }
+
+    /// The process ends with this wait status: says so, and lets others run. Only the end itself may follow.
+    fn end_process(t: &mut Block, status: i32) {
+        let pid = process::visible_pid() as u64;
+        events::plain(
+            Kind::ProcessEnd,
+            t.slot,
+            ProcessEnd::Told as u32,
+            status as i64,
+            &[pid],
+        );
+        baton::leave(t);
+    }
+
+    /// Lets others run, if anybody waits.
+    pub fn yield_baton(t: &mut Block) {
+        let stepped = baton::step_back(t.slot, || events::plain(Kind::Yield, t.slot, 0, 0, &[]));
+        if stepped {
+            events::arrived();
+            events::plain(Kind::Resume, t.slot, 0, 0, &[]);
+            t.cut.slice_began = cut::processor_time();
+        }
+    }
+
+    /// Delivers the first deliverable signal into `frame`; false when there is none.
+    pub fn deliver_pending(t: &mut Block, frame: &mut Frame, fp: FpState) -> bool {
+        kernel::block_all();
+        let mut delivered = false;
+        while let Some(info) = t.pending.take(t.mask) {
+            let action = ACTIONS.get(info.signal());
+            if action.handler == IGNORE {
+                continue;
+            }
+            if action.handler == DEFAULT {
+                // The disposition changed while the signal waited: let the kernel do what it means.
+                kernel::uninstall(info.signal(), DEFAULT);
+                kernel::send_self(info.signal());
+                continue;
+            }
+            // SAFETY: a siginfo is 128 plain bytes.
+            let bytes =
+                unsafe { core::slice::from_raw_parts(&info as *const Siginfo as *const u8, 128) };
+            events::with_section(
+                Kind::Signal,
+                t.slot,
+                info.signal(),
+                frame.rip as i64,
+                &[],
+                Tag::Siginfo,
+                bytes,
+            );
+            if !frame::deliver(t, frame, fp, &info, &action, [0; 3]) {
+                Self::process_dies(t, crate::signal::state::SIGSEGV);
+                kernel::die_now(crate::signal::state::SIGSEGV);
+            }
+            let c = &session().counters;
+            let count = if fp == FpState::Live {
+                &c.signals_at_gates
+            } else {
+                &c.signals_in_code
+            };
+            count.fetch_add(1, Relaxed);
+            delivered = true;
+            break;
+        }
+        let more = t.pending.first(t.mask).is_some();
+        t.slot().signal_pending.store(more as u32, Release);
+        kernel::sync_mask(t);
+        delivered
+    }
+}
+
+impl Engine for Record {
+    const LIVE: bool = true;
+    const IMMEDIATE: bool = false;
+
+    #[inline(always)]
+    fn short(t: &mut Block, frame: &Frame) -> Option<i64> {
+        match quick::call(t, frame) {
+            quick::Made::Logged(r) => Some(r),
+            quick::Made::Not => None,
+            quick::Made::Unlogged(r) => Some(Self::judge(t, frame, r)),
+        }
+    }
+
+    fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        if !c.known || session().forget_syscall == c.nr + 1 {
+            return Self::tracked(t, c);
+        }
+        let hash = c.input_hash();
+        if let Some(signal) = crate::signal::calls::ends_us(t, c, process::visible_pid()) {
+            // It will not come back: what it did is logged before.
+            events::call(t, Kind::Syscall, c, 0, 0, hash);
+            Self::process_dies(t, signal);
+            kernel::default_action(signal);
+            make(t, c);
+            kernel::die_now(signal);
+        }
+        if crate::signal::calls::stops_us(c, process::visible_pid()) {
+            // It comes back when somebody lets it go on: others must be able to.
+            return Self::with_scratch(t, c, hash, false);
+        }
+        if baton::alone() || c.blocking == Blocking::Never {
+            return Self::direct(t, c, hash, None);
+        }
+        if c.nr == nr::EPOLL_WAIT && c.args[3] as i32 != 0 && !baton::chaos() {
+            // Events that are there already need no hand-off. (poll writes its array even when nothing is ready.)
+            let mut now = c.local;
+            now[3] = 0;
+            // SAFETY: the program's own call; it can't wait.
+            let r = unsafe { sys::syscall6(c.nr, now) };
+            if r != 0 {
+                events::call(t, Kind::Syscall, c, r, 0, hash);
+                return r;
+            }
+        }
+        let prompt = is_prompt(c);
+        Self::with_scratch(t, c, hash, prompt)
+    }
+
+    fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        events::call_with(t, c, result, 0, 0, &[]);
+        result
+    }
+
+    fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
+            return shm::record(t, c);
+        }
+        let done = memory::perform(c);
+        match done.file {
+            Some(fd) => {
+                let kept = kept::keep_file(fd, c.args[3] & sys::MAP_SHARED != 0);
+                memory::remember_file(c, done.result, kept.number);
+                let section = (Tag::File, kept.len, kept.hash.as_ptr() as u64, 16);
+                events::call_with(
+                    t,
+                    c,
+                    done.result,
+                    kept.number << FILE_NUMBER_SHIFT,
+                    0,
+                    &[section],
+                );
+            }
+            None => events::call_with(t, c, done.result, 0, 0, &[]),
+        }
+        done.result
+    }
+
+    fn futex(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+        let _ = frame;
+        note(t, c, 0);
+        futex::record(t, c)
+    }
+
+    fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
+        events::call_with(t, c, 0, 0, 0, &[]);
+        // All threads share a processor: those that come back from the kernel need it to get into the queue.
+        sys::call(nr::SCHED_YIELD, &[]);
+        Self::yield_baton(t);
+        0
+    }
+
+    fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
+        let (value, aux) = instruction::read_clock(which);
+        events::plain(
+            Kind::Instruction,
+            t.slot,
+            which as u32,
+            value as i64,
+            &[aux],
+        );
+        (value, aux)
+    }
+
+    fn signal_point(t: &mut Block, frame: &mut Frame) {
+        if t.slot().signal_pending.load(Relaxed) != 0 {
+            Self::deliver_pending(t, frame, FpState::Live);
+        }
+        state::maybe_hash(t, frame);
+        let s = session();
+        if s.ready_count.load(Relaxed) != 0
+            && !crate::ptrace::holds(t)
+            && (s.slice_over.load(Relaxed) != 0 || (baton::chaos() && baton::random() % 4 == 0))
+        {
+            Self::yield_baton(t);
+        }
+        events::log_lost();
+        if s.stop_program.load(Relaxed) != 0 {
+            sys::exit_group(125);
+        }
+    }
+
+    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+        cut::record::abandon(t);
+        let args = [
+            info.address(),
+            info.code() as u64,
+            super::state::frame_hash(&mc.to_frame()),
+        ];
+        events::plain(Kind::Fault, t.slot, info.signal(), mc.rip as i64, &args);
+    }
+
+    fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
+
+    const BORN: u32 = slot_state::BLOCKED;
+
+    fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        let Some(slot) = clone::free_slot() else {
+            crate::message::say(crate::message::TOO_MANY_THREADS);
+            return Self::computed(t, c, -11);
+        };
+        let tid = clone::start_thread::<Self>(t, wish, slot, t.slot_process(), start, || {});
+        if sys::is_error(tid) {
+            return Self::computed(t, c, tid);
+        }
+        crate::thread::slot(slot)
+            .visible_tid
+            .store(tid as u32, Relaxed);
+        clone::publish_tid(wish, tid as u32);
+        events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, &[]);
+        tid
+    }
+
+    fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        let (Some(slot), Some(process)) = (clone::free_slot(), process::reserve()) else {
+            crate::message::say(crate::message::TOO_MANY_THREADS);
+            return Self::computed(t, c, -11);
+        };
+        let failed = |process: u32| {
+            process::entry_of(process)
+                .state
+                .store(process_state::FREE, Release)
+        };
+        if !wish.waits() {
+            let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {});
+            if sys::is_error(tid) {
+                failed(process);
+                return Self::computed(t, c, tid);
+            }
+            clone::publish_tid(wish, tid as u32);
+            events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, &[]);
+            return tid;
+        }
+        // The kernel keeps the parent until the child execs or ends: others run meanwhile.
+        note(t, c, 0);
+        let me = t.slot;
+        let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
+            events::enter(me, slot << SLOT_SHIFT);
+            baton::release(me, slot_state::BLOCKED);
+        });
+        baton::acquire(t.slot);
+        events::arrived();
+        if sys::is_error(tid) {
+            failed(process);
+        } else {
+            clone::publish_tid(wish, tid as u32);
+        }
+        events::call(t, Kind::Exit, c, tid, 0, 0);
+        tid
+    }
+
+    fn process_start(t: &mut Block) {
+        baton::acquire(t.slot);
+        crate::ring::start();
+        events::arrived();
+        let tid = sys::call(nr::GETTID, &[]) as u32;
+        let parent = sys::call(nr::GETPPID, &[]) as u64;
+        t.slot().visible_tid.store(tid, Relaxed);
+        process::entry().visible_pid.store(tid, Relaxed);
+        clone::publish_own_tid(t, tid);
+        events::plain(Kind::ProcessStart, t.slot, 0, tid as i64, &[parent]);
+        kernel::sync_mask(t);
+    }
+
+    fn thread_start(t: &mut Block) {
+        baton::acquire(t.slot);
+        events::arrived();
+        let tid = t.slot().visible_tid.load(Relaxed);
+        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[]);
+        kernel::sync_mask(t);
+    }
+
+    fn thread_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        // The call first: a hash before it would belong to the gate before.
+        events::call_with(t, c, 0, 0, 0, &[]);
+        state::hash_at_exit(t, frame);
+        kernel::block_all();
+        let mut inherited = [0u64; MAX_INHERITED];
+        let mut n = 0;
+        clone::announce_death(
+            t,
+            |address, bitset, n| {
+                baton::lock().futex_wake(futex::key(address, false), bitset, n);
+            },
+            |address| {
+                if n < MAX_INHERITED {
+                    inherited[n] = address;
+                    n += 1;
+                }
+                Some(futex::hand_over(futex::key(address, false), &baton::lock()))
+            },
+        );
+        let last = process::entry().live_threads.load(Relaxed) == 1;
+        events::thread_exit(t.slot, last, c.args[0], &inherited[..n]);
+        if last {
+            Self::end_process(t, exit_status(c.args[0]));
+            sys::exit_group(c.args[0] as i32);
+        }
+        process::entry().live_threads.fetch_sub(1, Relaxed);
+        session().live_threads.fetch_sub(1, Relaxed);
+        baton::release(t.slot, slot_state::EXITING);
+        // SAFETY: nothing of this thread is needed any more; the kernel clears the slot's thread id last.
+        unsafe { rt_exit_thread() }
+    }
+
+    fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        kernel::block_all();
+        events::call_with(t, c, 0, 0, 0, &[]);
+        state::hash_at_exit(t, frame);
+        Self::end_process(t, exit_status(c.args[0]));
+        sys::exit_group(c.args[0] as i32)
+    }
+
+    fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let hash = c.input_hash();
+        note(t, c, hash);
+        events::enter(t.slot, 0);
+        let r = crate::exec::attempt(t, c);
+        events::call(t, Kind::Exit, c, r, 0, hash);
+        r
+    }
+
+    fn image_start(t: &mut Block) {
+        let (at, len) = crate::exec::command_line();
+        let h = EventHeader {
+            value: session().images.load(Relaxed) as i64,
+            ..events::header(Kind::Exec, t.slot, 1, section_len(len))
+        };
+        let mut w = crate::ring::Writer::begin(&h);
+        w.put_words(&[process::visible_pid() as u64]);
+        w.put_section(Tag::Input as u32, at, at, len);
+        w.finish();
+    }
+
+    fn process_dies(t: &mut Block, signal: u32) {
+        kernel::block_all();
+        Self::end_process(t, signal as i32);
+    }
+
+    fn cut(t: &mut Block, uc: &mut Ucontext) {
+        cut::record::ask(t, uc);
+    }
+
+    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+        cut::record::trap(t, signal, uc)
+    }
+}

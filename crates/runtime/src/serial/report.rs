@@ -1,0 +1,56 @@
+//! Divergence: what replay leaves behind when the program did not do what it did before (Castor 3.8).
+
+use crate::ring;
+use crate::sys;
+use crate::thread::{session, Block};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::{EventHeader, Kind};
+use reprise_abi::session::REPORT_EVENT;
+
+/// What the program did.
+pub struct Actual<'a> {
+    /// As what kind of event it would be logged.
+    pub kind: Kind,
+    /// Call number, signal, instruction.
+    pub detail: u32,
+    /// Result or hash.
+    pub value: i64,
+    /// Hash of inputs.
+    pub input_hash: u64,
+    /// Arguments.
+    pub args: &'a [u64],
+}
+
+/// Fills the report and ends the process; the driver tells the user.
+pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Actual) -> ! {
+    let d = &session().divergence;
+    // Only one thread runs, so that the first report is the only one.
+    d.slot.store(t.slot, Relaxed);
+    d.event.store(ring::event_number(), Relaxed);
+    d.pc.store(t.slot().last_pc.load(Relaxed), Relaxed);
+    d.sp.store(t.program_sp, Relaxed);
+    d.actual_kind.store(actual.kind as u32, Relaxed);
+    d.actual_detail.store(actual.detail, Relaxed);
+    d.actual_value.store(actual.value as u64, Relaxed);
+    d.actual_input_hash.store(actual.input_hash, Relaxed);
+    for (to, a) in d.actual_args.iter().zip(actual.args) {
+        to.store(*a, Relaxed);
+    }
+    let mut len = 0;
+    if let Some(h) = expected {
+        let mut r = ring::Reader::begin(*h);
+        let mut bytes = [0u8; REPORT_EVENT];
+        bytes[..32].copy_from_slice(&h.to_bytes());
+        let body = r.left().min(REPORT_EVENT - 32);
+        let n = r.to_buffer(body, &mut bytes[32..32 + body]);
+        len = 32 + n;
+        for (to, w) in d.expected.iter().zip(bytes.chunks_exact(8)) {
+            let mut word = [0; 8];
+            word.copy_from_slice(w);
+            to.store(u64::from_le_bytes(word), Relaxed);
+        }
+    }
+    d.expected_len.store(len as u64, Relaxed);
+    d.kind.store(kind, Release);
+    sys::exit_group(125)
+}

@@ -1,0 +1,254 @@
+//! The signal calls of the program, answered by the runtime.
+
+use super::kernel;
+use super::state::*;
+use crate::capture::Call;
+use crate::engine::Engine;
+use crate::guard;
+use crate::thread::{Block, Frame};
+use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::session::slot_state;
+use reprise_abi::syscalls::nr;
+
+const EINVAL: i64 = -22;
+const EFAULT: i64 = -14;
+const EPERM: i64 = -1;
+const ENOMEM: i64 = -12;
+const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
+
+/// rt_sigaction(2)
+pub fn sigaction<E: Engine>(t: &mut Block, c: &Call) -> i64 {
+    let [signal, new, old, size, ..] = c.args;
+    let r = (|| {
+        if size != 8 || signal == 0 || signal > SIGNALS as u64 {
+            return EINVAL;
+        }
+        let signal = signal as u32;
+        let mut wanted = None;
+        if new != 0 {
+            let Some(mut a) = guard::read::<Action>(new) else {
+                return EFAULT;
+            };
+            if bit(signal) & UNBLOCKABLE != 0 {
+                return EINVAL;
+            }
+            a.mask &= !UNBLOCKABLE;
+            wanted = Some(a);
+        }
+        let before = ACTIONS.get(signal);
+        if let Some(a) = wanted {
+            ACTIONS.set(signal, a);
+            if E::LIVE && bit(signal) & SYNCHRONOUS == 0 && signal != SIGCUT {
+                match a.handler {
+                    DEFAULT | IGNORE => kernel::uninstall(signal, a.handler),
+                    _ => kernel::install(signal),
+                }
+            }
+        }
+        if old != 0 && !guard::write(old, &before) {
+            return EFAULT;
+        }
+        0
+    })();
+    E::computed(t, c, r)
+}
+
+/// rt_sigprocmask(2)
+pub fn sigprocmask<E: Engine>(t: &mut Block, c: &Call) -> i64 {
+    let [how, new, old, size, ..] = c.args;
+    let before = t.mask;
+    let r = (|| {
+        if size != 8 {
+            return EINVAL;
+        }
+        if new != 0 {
+            let Some(m) = guard::read::<u64>(new) else {
+                return EFAULT;
+            };
+            let m = m & !UNBLOCKABLE;
+            t.mask = match how as u32 {
+                0 => t.mask | m,
+                1 => t.mask & !m,
+                2 => m,
+                _ => return EINVAL,
+            };
+        }
+        if old != 0 && !guard::write(old, &before) {
+            return EFAULT;
+        }
+        0
+    })();
+    if E::LIVE && t.mask != before {
+        kernel::sync_mask(t);
+    }
+    E::computed(t, c, r)
+}
+
+/// sigaltstack(2)
+pub fn sigaltstack<E: Engine>(t: &mut Block, c: &Call, sp: u64) -> i64 {
+    let [new, old, ..] = c.args;
+    let on = t.alt_stack.contains(sp);
+    let mut before = t.alt_stack;
+    if before.flags & SS_DISABLE == 0 {
+        before.flags = if on { SS_ONSTACK } else { 0 };
+    }
+    let r = (|| {
+        if new != 0 {
+            let Some(s) = guard::read::<AltStack>(new) else {
+                return EFAULT;
+            };
+            // SS_AUTODISARM is bit 31.
+            let mode = s.flags & !(1 << 31);
+            if on {
+                return EPERM;
+            }
+            if mode & !(SS_DISABLE | SS_ONSTACK) != 0 {
+                return EINVAL;
+            }
+            if mode & SS_DISABLE != 0 {
+                t.alt_stack = AltStack::DISABLED;
+            } else if s.size < 2048 {
+                return ENOMEM;
+            } else {
+                t.alt_stack = AltStack {
+                    flags: 0,
+                    pad: 0,
+                    ..s
+                };
+            }
+        }
+        if old != 0 && !guard::write(old, &before) {
+            return EFAULT;
+        }
+        0
+    })();
+    E::computed(t, c, r)
+}
+
+/// rt_sigreturn(2): `frame` becomes what the handler's frame says.
+pub fn sigreturn<E: Engine>(t: &mut Block, c: &Call, frame: &mut Frame) {
+    E::computed(t, c, 0);
+    if !super::frame::restore(t, frame) {
+        // A bad frame ends the process, as it does in the kernel.
+        E::process_dies(t, SIGSEGV);
+        kernel::die_now(SIGSEGV);
+    }
+    if E::LIVE {
+        kernel::sync_mask(t);
+    }
+}
+
+/// The calls that wait under another mask: its argument's index, and whether it lies behind a {pointer, size} pair.
+fn mask_argument(n: u64) -> Option<(usize, bool)> {
+    Some(match n {
+        nr::RT_SIGSUSPEND => (0, false),
+        nr::PPOLL => (3, false),
+        nr::PSELECT6 => (5, true),
+        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => (4, false),
+        _ => return None,
+    })
+}
+
+/// Does this call send a signal?
+pub fn sends_signal(n: u64) -> bool {
+    matches!(
+        n,
+        nr::KILL | nr::RT_SIGQUEUEINFO | nr::TKILL | nr::TGKILL | nr::RT_TGSIGQUEUEINFO
+    )
+}
+
+/// Does this call wait under a mask of its own?
+#[inline]
+pub fn replaces_mask(n: u64) -> bool {
+    mask_argument(n).is_some()
+}
+
+/// Makes a call that replaces the mask while it waits (sigsuspend, ppoll, pselect6, epoll_pwait).
+pub fn masked<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    let Some((index, pair)) = mask_argument(c.nr) else {
+        return E::syscall(t, c, frame);
+    };
+    let mut at = c.args[index];
+    let mut size = 8;
+    if pair && at != 0 {
+        let Some([p, n]) = guard::read::<[u64; 2]>(at) else {
+            return E::computed(t, c, EFAULT);
+        };
+        (at, size) = (p, n);
+    }
+    if at == 0 {
+        return E::syscall(t, c, frame);
+    }
+    let Some(mask) = guard::read::<u64>(at) else {
+        return E::computed(t, c, EFAULT);
+    };
+    if size != 8 {
+        return E::computed(t, c, EINVAL);
+    }
+    t.saved_mask = Some(t.mask);
+    t.mask = mask & !UNBLOCKABLE;
+    let for_kernel = kernel::kernel_mask(t, t.mask);
+    let words = [&for_kernel as *const u64 as u64, 8];
+    c.mem[index] = reprise_abi::spec::Mem::None;
+    c.local[index] = if pair {
+        words.as_ptr() as u64
+    } else {
+        words[0]
+    };
+    // The saved mask goes into the handler's frame; without a handler the gate puts it back.
+    E::syscall(t, c, frame)
+}
+
+/// At the end of a gate: the mask that a call replaced comes back when no handler took it along.
+pub fn restore_mask<E: Engine>(t: &mut Block) {
+    if let Some(m) = t.saved_mask.take() {
+        t.mask = m;
+        if E::LIVE {
+            kernel::sync_mask(t);
+        }
+    }
+}
+
+/// The signal by which this kill, tkill, tgkill or its kin, if it succeeds, ends this process before it returns.
+pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
+    let (target, signal) = match c.nr {
+        nr::KILL | nr::RT_SIGQUEUEINFO => (c.args[0] as i32, c.args[1]),
+        nr::TKILL if is_our_thread(t, c.args[0] as u32) => (0, c.args[1]),
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => (c.args[0] as i32, c.args[2]),
+        _ => return None,
+    };
+    if signal == 0 || signal > SIGNALS as u64 {
+        return None;
+    }
+    let signal = signal as u32;
+    let ours = target == pid as i32 || target == 0 || target == -(pid as i32);
+    let fatal = signal == SIGKILL || ACTIONS.is_fatal(signal);
+    let arrives = signal == SIGKILL || t.mask & bit(signal) == 0;
+    (ours && fatal && arrives).then_some(signal)
+}
+
+/// Does this kill or its kin stop this process, if it succeeds?
+pub fn stops_us(c: &Call, pid: u32) -> bool {
+    let (target, signal) = match c.nr {
+        nr::KILL => (c.args[0] as i32, c.args[1]),
+        nr::TKILL => (0, c.args[1]),
+        nr::TGKILL => (c.args[0] as i32, c.args[2]),
+        _ => return false,
+    };
+    const SIGTTOU: u64 = 22;
+    if !(SIGSTOP as u64..=SIGTTOU).contains(&signal) {
+        return false;
+    }
+    let ours = target == pid as i32 || target == 0 || target == -(pid as i32);
+    ours && (signal as u32 == SIGSTOP || ACTIONS.get(signal as u32).handler == DEFAULT)
+}
+
+/// Is this the id of a thread of the calling thread's process?
+fn is_our_thread(t: &Block, tid: u32) -> bool {
+    let used = crate::thread::session().slots_used.load(Relaxed);
+    (0..used).map(crate::thread::slot).any(|s| {
+        s.visible_tid.load(Relaxed) == tid
+            && s.process.load(Relaxed) == t.slot_process()
+            && s.state.load(Relaxed) != slot_state::FREE
+    })
+}

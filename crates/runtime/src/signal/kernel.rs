@@ -1,0 +1,279 @@
+//! The handlers that the kernel knows. They redirect dispatched calls to the gate, emulate non-deterministic
+//! instructions, route faults, and queue asynchronous signals for the next gate.
+
+use super::frame::{FpState, SigContext, Ucontext};
+use super::state::*;
+use crate::asm::*;
+use crate::engine::{with_engine, Engine};
+use crate::instruction;
+use crate::sys;
+use crate::thread::{current, Block};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::layout::{IMAGE_BASE, RESERVATION, RESERVATION_END};
+use reprise_abi::syscalls::nr;
+
+/// si_code of a dispatched call.
+const SYS_USER_DISPATCH: i32 = 2;
+/// x86-64 as an audit architecture.
+const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+/// si_code of a fault whose address the kernel doesn't say (general protection).
+pub const SI_KERNEL: i32 = 128;
+/// Our handlers block everything but what the running code itself can raise.
+const HANDLER_MASK: u64 = !SYNCHRONOUS;
+
+/// Is this address in the runtime?
+pub fn in_runtime(pc: u64) -> bool {
+    (RESERVATION..RESERVATION_END).contains(&pc)
+}
+
+/// Tells the kernel to call us for `signal`.
+pub fn install(signal: u32) {
+    let mut flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK;
+    if bit(signal) & SYNCHRONOUS != 0 {
+        flags |= SA_NODEFER;
+    }
+    let a = Action {
+        handler: on_signal as *const () as u64,
+        flags,
+        restorer: rt_restorer as *const () as u64,
+        mask: HANDLER_MASK,
+    };
+    sys::call(
+        nr::RT_SIGACTION,
+        &[signal as u64, &a as *const Action as u64, 0, 8],
+    );
+}
+
+/// Gives `signal` back to the kernel, with `DEFAULT` or `IGNORE`.
+pub fn uninstall(signal: u32, handler: u64) {
+    let a = Action {
+        handler,
+        flags: SA_RESTORER,
+        restorer: rt_restorer as *const () as u64,
+        mask: 0,
+    };
+    sys::call(
+        nr::RT_SIGACTION,
+        &[signal as u64, &a as *const Action as u64, 0, 8],
+    );
+}
+
+/// The handlers that are there from the first instruction on.
+pub fn install_all() {
+    for s in [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGCUT] {
+        install(s);
+    }
+}
+
+/// The mask that the kernel gets when the program wants `mask`.
+pub fn kernel_mask(t: &Block, mask: u64) -> u64 {
+    (mask | t.pending.set()) & !(SYNCHRONOUS | bit(SIGCUT))
+}
+
+/// Makes the kernel's mask agree with the program's.
+pub fn sync_mask(t: &Block) {
+    // What waited behind the old mask may be deliverable now.
+    if t.pending.first(t.mask).is_some() {
+        t.slot().signal_pending.store(1, Release);
+    }
+    let m = kernel_mask(t, t.mask);
+    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+}
+
+/// Blocks all that can be blocked; for stretches of the runtime that must not be interrupted.
+pub fn block_all() {
+    let m = quiet_mask();
+    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+}
+
+/// Blocks all that can be blocked, whoever sends it: the process ends.
+pub fn block_everything() {
+    let m = HANDLER_MASK;
+    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+}
+
+/// All that can be blocked, but in replay what the driver sends.
+fn quiet_mask() -> u64 {
+    with_engine!(E => if E::LIVE { HANDLER_MASK } else { HANDLER_MASK & !bit(SIGCUT) })
+}
+
+extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
+    // SAFETY: the kernel passes valid pointers into the frame on our signal stack.
+    let (info, uc) = unsafe { (&*info, &mut *uc) };
+    let t = current();
+    if signal == SIGSYS && info.code() == SYS_USER_DISPATCH {
+        return dispatch(info, uc);
+    }
+    // Codes above 0 come from the kernel itself; SIGTRAP and its kin can also be sent by kill(2).
+    if bit(signal) & SYNCHRONOUS != 0 && info.code() > 0 {
+        return synchronous(t, signal, info, uc);
+    }
+    if signal == SIGCUT && is_from_agent(info) {
+        return with_engine!(E => E::cut(t, uc));
+    }
+    asynchronous(t, info, uc)
+}
+
+/// SIGSTKFLT from the agent asks for a cut; from anybody else it is the program's business.
+fn is_from_agent(info: &Siginfo) -> bool {
+    const SI_TKILL: i32 = -6;
+    // si_pid is the first word of the union.
+    info.code() == SI_TKILL
+        && info.words[2] as u32 == crate::thread::session().agent_pid.load(Relaxed)
+}
+
+/// A system call at a site that isn't rewritten: goes on in the hook, as a rewritten site does.
+fn dispatch(info: &Siginfo, uc: &mut Ucontext) {
+    // si_call_addr at 16, si_syscall at 24, si_arch at 28.
+    let arch = (info.words[3] >> 32) as u32;
+    let c = &mut uc.mc;
+    if arch != AUDIT_ARCH_X86_64 {
+        // int 0x80: the 32-bit table is not offered, as by a kernel that is built without it.
+        crate::message::say(crate::message::CALL_OF_32_BITS);
+        c.rax = -38i64 as u64;
+        return;
+    }
+    crate::thread::session()
+        .counters
+        .dispatched
+        .fetch_add(1, Relaxed);
+    crate::patch::note_dispatch(c.rip, c.rax);
+    c.rcx = c.rip;
+    c.rip = rt_hook as *const () as u64;
+}
+
+fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
+    let c = &mut uc.mc;
+    if in_runtime(c.rip) {
+        if t.guard_sp != 0 && (signal == SIGSEGV || signal == SIGBUS) {
+            c.rsp = t.guard_sp;
+            c.rip = rt_guard_fault as *const () as u64;
+            c.rflags &= !0x400;
+            return;
+        }
+        crate::panic::runtime_fault(signal, c.rip, info.address());
+    }
+    if with_engine!(E => E::trap(t, signal, uc)) {
+        return;
+    }
+    if signal == SIGSEGV
+        && info.code() == SI_KERNEL
+        && with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc))
+    {
+        return with_engine!(E => E::goes_on(t, uc));
+    }
+    with_engine!(E => fault::<E>(t, info, uc))
+}
+
+/// A fault of the program's own: delivered at once, at the instruction.
+fn fault<E: Engine>(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
+    let signal = info.signal();
+    E::fault(t, info, &uc.mc);
+    let action = ACTIONS.get(signal);
+    let blocked = t.mask & bit(signal) != 0;
+    if action.handler == DEFAULT || action.handler == IGNORE || blocked {
+        E::process_dies(t, signal);
+        // Nothing may come in between any more.
+        uc.mask = HANDLER_MASK;
+        return die_of(signal);
+    }
+    let mut frame = uc.mc.to_frame();
+    // What depends on the past of the thread or of a page is not shown: the address of some earlier fault, and whether the page
+    // was there.
+    const PAGE_FAULT: u64 = 14;
+    const PRESENT: u64 = 1;
+    let faults = match uc.mc.trapno {
+        PAGE_FAULT => [uc.mc.err & !PRESENT, PAGE_FAULT, uc.mc.cr2],
+        other => [uc.mc.err, other, 0],
+    };
+    if !super::frame::deliver(
+        t,
+        &mut frame,
+        FpState::Saved(uc.mc.fpstate),
+        info,
+        &action,
+        faults,
+    ) {
+        E::process_dies(t, SIGSEGV);
+        die_now(SIGSEGV);
+    }
+    enter_from_kernel(t, uc, &frame);
+    E::goes_on(t, uc);
+}
+
+/// Lets the kernel frame return into `frame`, with the program's mask and fresh vector registers.
+pub fn enter_from_kernel(t: &mut Block, uc: &mut Ucontext, frame: &crate::thread::Frame) {
+    uc.mc.set_frame(frame);
+    uc.mask = with_engine!(E => if E::LIVE { kernel_mask(t, t.mask) } else { quiet_mask() });
+    // SAFETY: the frame is the kernel's own, on our signal stack.
+    unsafe { super::frame::reset_saved_fp(uc.mc.fpstate) };
+}
+
+/// The next occurrence of `signal` ends the process the way the kernel does it: same status, same core file.
+pub fn die_of(signal: u32) {
+    uninstall(signal, DEFAULT);
+    let m = HANDLER_MASK & !bit(signal);
+    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+    // The faulting instruction runs again after the return and faults again, now for good. A trap is over already.
+    if signal == SIGTRAP {
+        send_self(signal);
+    }
+}
+
+/// Sends a signal to the calling thread.
+pub fn send_self(signal: u32) {
+    let pid = sys::call(nr::GETPID, &[]) as u64;
+    let tid = sys::call(nr::GETTID, &[]) as u64;
+    sys::call(nr::TGKILL, &[pid, tid, signal as u64]);
+}
+
+/// Lets the kernel do by default what `signal` means, and lets it in.
+pub fn default_action(signal: u32) {
+    if signal != SIGKILL {
+        uninstall(signal, DEFAULT);
+        let m = HANDLER_MASK & !bit(signal);
+        sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+    }
+}
+
+/// Ends the process by this signal, here and now.
+pub fn die_now(signal: u32) -> ! {
+    default_action(signal);
+    loop {
+        send_self(signal);
+    }
+}
+
+fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
+    let signal = info.signal();
+    let c: &mut SigContext = &mut uc.mc;
+    if with_engine!(E => E::IMMEDIATE) && !in_runtime(c.rip) && t.mask & bit(signal) == 0 {
+        let action = ACTIONS.get(signal);
+        let mut frame = c.to_frame();
+        if action.handler > IGNORE
+            && super::frame::deliver(
+                t,
+                &mut frame,
+                FpState::Saved(c.fpstate),
+                info,
+                &action,
+                [0; 3],
+            )
+        {
+            return enter_from_kernel(t, uc, &frame);
+        }
+    }
+    t.pending.push(*info);
+    // Until it is delivered the kernel keeps further ones.
+    uc.mask |= bit(signal);
+    t.slot().signal_pending.store(1, Release);
+    let (first, last) = (
+        rt_blocking_check as *const () as u64,
+        rt_blocking_syscall as *const () as u64,
+    );
+    if (first..=last).contains(&c.rip) {
+        c.rip = rt_blocking_abort as *const () as u64;
+    }
+}
+
+const _: () = assert!(IMAGE_BASE == RESERVATION);

@@ -1,0 +1,201 @@
+//! The first instructions: taking over a process, for record from the launcher, for replay from the driver's child.
+
+use crate::asm::rt_leave_with;
+use crate::clone::{adopt, prepare_block, start_first_block};
+use crate::engine::{with_engine, Engine, ENGINE, NONE, SERIAL_RECORD, SERIAL_REPLAY};
+use crate::signal::{frame, kernel, state};
+use crate::sys;
+use crate::thread::{block_address, current, session, Block, Frame};
+use crate::{files, instruction, memory, output, panic, process, ring};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::layout::*;
+use reprise_abi::session::{slot_state, ENGINE_SERIAL, MAGIC, MODE_REPLAY, VERSION};
+use reprise_abi::stage::{Stage, StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT, STAGE_MAGIC};
+use reprise_abi::syscalls::nr;
+
+/// Lets all system calls outside of the runtime's image trap.
+pub fn arm_dispatch() {
+    const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+    sys::call(
+        nr::PRCTL,
+        &[PR_SET_SYSCALL_USER_DISPATCH, 1, IMAGE_BASE, IMAGE_MAX, 0],
+    );
+}
+
+#[no_mangle]
+extern "C" fn rt_start_record(block: u64) -> ! {
+    take_over(slot_of(block))
+}
+
+#[no_mangle]
+extern "C" fn rt_start_from_stage(block: u64) -> ! {
+    build_address_space();
+    take_over(slot_of(block))
+}
+
+/// The slot whose block this is.
+fn slot_of(block: u64) -> u32 {
+    ((block - BLOCKS_BASE) / BLOCK_STRIDE) as u32
+}
+
+/// Replay: unmaps everything but the reservation, then follows the plan.
+fn build_address_space() {
+    // SAFETY: the driver's child mapped a plan there.
+    let stage = unsafe { *(STAGE_BASE as *const Stage) };
+    if stage.magic != STAGE_MAGIC {
+        panic::give_up("no plan for the address space");
+    }
+    // Handlers of the driver's own runtime point to memory that is about to go.
+    for signal in 1..=state::SIGNALS as u32 {
+        kernel::uninstall(signal, state::DEFAULT);
+    }
+    // Whoever reads our output may go away; the recorded program's fate does not depend on it.
+    kernel::uninstall(13, state::IGNORE);
+    sys::call(nr::MUNMAP, &[0x1000, RESERVATION - 0x1000]);
+    sys::call(nr::MUNMAP, &[RESERVATION_END, USER_END - RESERVATION_END]);
+    let ops = STAGE_BASE + core::mem::size_of::<Stage>() as u64;
+    for i in 0..stage.ops {
+        // SAFETY: as many operations as the head says.
+        let op = unsafe { *((ops + i * core::mem::size_of::<StageOp>() as u64) as *const StageOp) };
+        let r = match op.kind {
+            OP_MAP => {
+                let flags = op.flags as u64 | sys::MAP_FIXED;
+                let r = sys::call(
+                    nr::MMAP,
+                    &[
+                        op.addr,
+                        op.len,
+                        op.prot as u64,
+                        flags,
+                        op.fd as i64 as u64,
+                        op.offset,
+                    ],
+                );
+                (r == op.addr as i64) as i64 - 1
+            }
+            OP_COPY => {
+                // SAFETY: the plan's own bytes; the target was mapped by the plan.
+                unsafe { crate::guard::copy(op.addr, STAGE_BASE + op.offset, op.len as usize) };
+                0
+            }
+            OP_PROTECT => sys::call(nr::MPROTECT, &[op.addr, op.len, op.prot as u64]),
+            OP_CLOSE => {
+                sys::call(nr::CLOSE, &[op.fd as u64]);
+                0
+            }
+            _ => -1,
+        };
+        if r != 0 {
+            panic::give_up("the recorded address space can't be built");
+        }
+    }
+    sys::call(
+        nr::MUNMAP,
+        &[STAGE_BASE, (stage.len + PAGE - 1) & !(PAGE - 1)],
+    );
+    files::start(stage.files);
+}
+
+/// The process that this one is in the session: the first one, or the one that it was before its exec.
+fn take_place(t: &mut Block) {
+    let s = session();
+    let pid = sys::call(nr::GETPID, &[]) as u32;
+    let me = t.slot();
+    let first = s.live_threads.load(Relaxed) == 0;
+    if first {
+        let n = process::reserve().unwrap_or(0);
+        me.process.store(n, Relaxed);
+        s.slots_used.fetch_max(t.slot + 1, Relaxed);
+        s.live_threads.store(1, Relaxed);
+        if s.mode != MODE_REPLAY {
+            s.program_pid.store(pid, Relaxed);
+        }
+        process::entry_of(n)
+            .visible_pid
+            .store(s.program_pid.load(Relaxed), Relaxed);
+        s.baton.store(t.slot + 1, Relaxed);
+    }
+    let n = me.process.load(Relaxed);
+    process::start(t, n);
+    ring::start();
+    let p = process::entry();
+    p.kernel_pid.store(pid, Release);
+    me.kernel_pid.store(pid, Relaxed);
+    me.kernel_tid.store(t.kernel_tid, Relaxed);
+    me.visible_tid.store(p.visible_pid.load(Relaxed), Relaxed);
+    me.signal_pending.store(0, Relaxed);
+    if !first {
+        crate::serial::baton::only_thread(t);
+    }
+    me.state.store(slot_state::RUNNING, Relaxed);
+}
+
+/// Common to both: makes this process ours and lets the program begin.
+fn take_over(i: u32) -> ! {
+    let s = session();
+    if s.magic != MAGIC || s.version != VERSION {
+        panic::give_up("the session's version is not the runtime's");
+    }
+    let engine = match (s.engine, s.mode) {
+        (ENGINE_SERIAL, MODE_REPLAY) => SERIAL_REPLAY,
+        (ENGINE_SERIAL, _) => SERIAL_RECORD,
+        _ => NONE,
+    };
+    ENGINE.store(engine, Relaxed);
+    start_first_block(i);
+    let Some(block) = prepare_block(i) else {
+        panic::give_up("no memory for the first thread");
+    };
+    block.alive.store(1, Relaxed);
+    const ARCH_SET_FS: u64 = 0x1002;
+    sys::call(nr::ARCH_PRCTL, &[ARCH_SET_FS, 0]);
+    adopt(block_address(i));
+    let t = current();
+    sys::call(nr::SET_TID_ADDRESS, &[t.alive.as_ptr() as u64]);
+    let first = s.live_threads.load(Relaxed) == 0;
+    take_place(t);
+    memory::start();
+    output::start(first);
+    if !first {
+        with_engine!(E => E::image_start(t));
+    }
+    kernel::install_all();
+    with_engine!(E => {
+        if E::LIVE {
+            inherit_signals(t);
+        } else {
+            t.mask = s.initial_mask.load(Relaxed);
+            kernel::block_all();
+        }
+    });
+    for signal in 1..=state::SIGNALS as u32 {
+        if s.initial_ignored.load(Relaxed) & state::bit(signal) != 0 {
+            state::ACTIONS.set(
+                signal,
+                state::Action {
+                    handler: state::IGNORE,
+                    ..Default::default()
+                },
+            );
+        }
+    }
+    instruction::arm();
+    frame::reset_fpu();
+    let mut f = Frame {
+        rip: s.entry,
+        rsp: s.initial_sp,
+        rflags: 0x202,
+        ..Frame::default()
+    };
+    // The next exec may use the session's head now.
+    crate::exec::give_head();
+    with_engine!(E => E::signal_point(t, &mut f));
+    // SAFETY: the gate stack is ours; the frame is the program's first state.
+    unsafe { rt_leave_with(&f) }
+}
+
+/// Record: the mask that the program was started with is the program's view; synchronous signals and ours are open.
+fn inherit_signals(t: &mut crate::thread::Block) {
+    t.mask = session().initial_mask.load(Relaxed);
+    kernel::sync_mask(t);
+}

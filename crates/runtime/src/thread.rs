@@ -1,0 +1,161 @@
+//! What the runtime keeps for each thread: its block, hanging off `%gs`, and the frame of a gate.
+
+use crate::signal::state::{AltStack, Pending};
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU32;
+use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, PAGE, SESSION_BASE};
+use reprise_abi::session::{Session, Slot};
+
+/// The program's registers at a gate, in the order in which the hook pushes them.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Frame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rax: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub rip: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Frame>() == 144);
+
+impl Frame {
+    /// The arguments of the system call at this gate.
+    #[inline(always)]
+    pub fn args(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+}
+
+/// Offset of the signal stack in a block.
+pub const ALT_STACK: u64 = 0x4000;
+/// Bytes of the signal stack. AVX-512 frames take about 3 KiB, AMX 11 KiB; handlers nest at most three deep.
+pub const ALT_STACK_LEN: u64 = 0x1_4000;
+/// Offset of the lowest byte of the gate stack.
+pub const GATE_STACK: u64 = ALT_STACK + ALT_STACK_LEN + PAGE;
+/// Offset of the end of the gate stack.
+pub const GATE_TOP: u64 = 0x4_0000;
+/// Offset of the scratch memory.
+pub const SCRATCH: u64 = 0x4_1000;
+/// Bytes of scratch memory that every thread has; more is mapped on demand.
+pub const SCRATCH_LEN: u64 = BLOCK_STRIDE - SCRATCH;
+
+/// Everything the runtime knows of one thread of this process.
+#[repr(C)]
+pub struct Block {
+    /// Its own address.
+    pub this: u64,
+    /// The program's stack pointer while in a gate (used by the assembly).
+    pub program_sp: u64,
+    /// Top of the gate stack.
+    pub gate_sp: u64,
+    /// Where the gate goes on in the program (used by the assembly).
+    pub target: u64,
+    /// Stack pointer of the innermost guard, 0 outside of one.
+    pub guard_sp: u64,
+    /// Slot number.
+    pub slot: u32,
+    /// How this thread came to be, see [`crate::clone`].
+    pub birth: u32,
+    /// Number of its process in the session.
+    pub number: u32,
+    /// Address of what belongs to its process ([`crate::process::Own`]).
+    pub process: u64,
+    /// The kernel's list of robust futexes of this thread: head, offset, the lock that is being taken (set_robust_list(2)).
+    pub robust: [u64; 3],
+    /// The kernel's thread id.
+    pub kernel_tid: u32,
+    /// Not 0 while a thread runs on this block; the kernel clears it when the thread is gone (CLONE_CHILD_CLEARTID).
+    pub alive: AtomicU32,
+    /// The program's signal mask, as the program sees it.
+    pub mask: u64,
+    /// The mask to go back to after a handler, when the call replaced it (sigsuspend, ppoll, ...).
+    pub saved_mask: Option<u64>,
+    /// The program's alternate stack.
+    pub alt_stack: AltStack,
+    /// Signals that wait for a gate.
+    pub pending: Pending,
+    /// Where the kernel would clear the thread id (set_tid_address, CLONE_CHILD_CLEARTID); done by the runtime.
+    pub clear_tid: u64,
+    /// Head of the robust list.
+    pub robust_list: u64,
+    /// Where this thread starts (a new thread's frame).
+    pub start: Frame,
+    /// Where a new process tells the program its thread id, 0: nowhere.
+    pub publish: u64,
+    /// Thread pointer of the program.
+    pub fs_base: u64,
+    /// Large scratch memory: address and bytes.
+    pub big_scratch: (u64, u64),
+    /// State of a cut that is being made or looked for.
+    pub cut: crate::serial::cut::CutState,
+    /// Whether another thread has attached to this one.
+    pub traced: crate::ptrace::Traced,
+}
+
+const _: () = {
+    assert!(offset_of!(Block, program_sp) == 8);
+    assert!(offset_of!(Block, gate_sp) == 16);
+    assert!(offset_of!(Block, target) == 24);
+    assert!(offset_of!(Block, guard_sp) == 32);
+    assert!(core::mem::size_of::<Block>() <= ALT_STACK as usize);
+    assert!(GATE_TOP % 16 == 0);
+};
+
+/// Address of the block of slot `i`.
+pub fn block_address(i: u32) -> u64 {
+    BLOCKS_BASE + i as u64 * BLOCK_STRIDE
+}
+
+/// The session's shared memory.
+pub fn session() -> &'static Session {
+    // SAFETY: the launcher maps the session there before the runtime runs; it is only integers and atomics.
+    unsafe { &*(SESSION_BASE as *const Session) }
+}
+
+/// Slot `i` of the session.
+pub fn slot(i: u32) -> &'static Slot {
+    // SAFETY: the address lies inside the session's mapping (asserted by slot_address).
+    unsafe { &*(Session::slot_address(SESSION_BASE as usize, i as usize) as *const Slot) }
+}
+
+/// The calling thread's block.
+///
+/// The reference is unique only as long as nobody else calls this on the same thread: gates and handlers take it once.
+#[allow(clippy::mut_from_ref)]
+pub fn current() -> &'static mut Block {
+    let address: u64;
+    // SAFETY: %gs points to the thread's block from the thread's first instruction in the runtime on.
+    unsafe {
+        core::arch::asm!("mov {}, gs:[0]", out(reg) address, options(nostack, readonly, preserves_flags));
+        &mut *(address as *mut Block)
+    }
+}
+
+impl Block {
+    /// Number of this thread's process.
+    pub fn slot_process(&self) -> u32 {
+        self.slot()
+            .process
+            .load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// This thread's slot.
+    pub fn slot(&self) -> &'static Slot {
+        slot(self.slot)
+    }
+}

@@ -1,0 +1,610 @@
+//! The initial memory image: what the program's address space was before its first instruction.
+//!
+//! The file `image` has the contents as a *blob*, cut into zstd frames of 1 MiB, then an index (regions, in JSON,
+//! compressed), then a footer that says where the index is. Contents go through one block at a time, in either direction,
+//! so that an image of many GB needs no memory. Pages of zeros are not stored. Everything is checked before it is believed:
+//! a region of an image that was opened is page-aligned, in order, overlaps no other, and its runs lie inside it and inside the blob.
+
+use crate::codec::{Packer, Unpacker};
+use crate::error::Context;
+use crate::stream::{u32_at, u64_at};
+use crate::{ByteString, ContentHash, Result, Start, TraceError, FORMAT_VERSION, IMAGE_FILE};
+use reprise_abi::layout::{PAGE, USER_END};
+use reprise_abi::session::region_flags;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Raw bytes of a block of the blob; the last one may be shorter.
+pub const BLOCK: u64 = 1 << 20;
+/// Most bytes of an index, raw.
+pub const MAX_INDEX: u64 = 128 << 20;
+/// Most regions of an image (the kernel's own default limit of mappings is 65,530).
+pub const MAX_REGIONS: usize = 1 << 20;
+/// Most bytes of a blob.
+pub const MAX_BLOB: u64 = 1 << 44;
+
+const FIRST_MAGIC: u64 = u64::from_le_bytes(*b"RPRIMAGE");
+const LAST_MAGIC: u64 = u64::from_le_bytes(*b"RPRIMEND");
+/// Magic, version, 4 bytes of zero.
+const HEAD_LEN: u64 = 16;
+/// Where the index is, its packed and raw length, its hash, hash of these words, magic.
+const FOOT_LEN: u64 = 40;
+
+/// Name of image `n` of a trace: 0 is the first program's, the others belong to the execs.
+pub fn image_name(n: u64) -> String {
+    match n {
+        0 => IMAGE_FILE.into(),
+        n => format!("{IMAGE_FILE}.{n}"),
+    }
+}
+
+/// Number of the image with this name, when it is one.
+pub fn image_number(name: &str) -> Option<u64> {
+    let n = name
+        .strip_prefix(IMAGE_FILE)?
+        .strip_prefix('.')?
+        .parse()
+        .ok()?;
+    (n > 0 && n <= crate::MAX_IMAGES && image_name(n) == name).then_some(n)
+}
+
+/// All regions, in order of their addresses.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Image {
+    /// The regions.
+    pub regions: Vec<Region>,
+}
+
+/// A mapping of the program.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// PROT_* bits of mmap(2).
+    pub prot: u32,
+    /// See [`region_flags`].
+    pub flags: u32,
+    /// What is in it.
+    pub content: Content,
+    /// Its name, as in /proc/self/maps.
+    pub name: ByteString,
+}
+
+/// What is in a region.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Content {
+    /// Zeros only.
+    Zero,
+    /// Zeros but for these runs.
+    Bytes {
+        /// In order of their addresses.
+        runs: Vec<Run>,
+    },
+    /// A file, but for these runs (pages that the program or the loader changed).
+    File {
+        /// Its content, under `files/` in the trace.
+        hash: ContentHash,
+        /// Where in the file the region begins.
+        file_offset: u64,
+        /// In order of their addresses.
+        runs: Vec<Run>,
+    },
+}
+
+/// Pages that lie together both in memory and in the blob.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// First address.
+    pub address: u64,
+    /// Bytes, whole pages.
+    pub len: u64,
+    /// Where in the blob.
+    pub blob_offset: u64,
+}
+
+impl Serialize for Run {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
+        [self.address, self.len, self.blob_offset].serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Run {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Run, D::Error> {
+        let [address, len, blob_offset] = <[u64; 3]>::deserialize(d)?;
+        Ok(Run {
+            address,
+            len,
+            blob_offset,
+        })
+    }
+}
+
+impl Content {
+    /// Its runs.
+    pub fn runs(&self) -> &[Run] {
+        match self {
+            Content::Zero => &[],
+            Content::Bytes { runs } | Content::File { runs, .. } => runs,
+        }
+    }
+}
+
+impl Region {
+    /// First address behind it.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Index {
+    regions: Vec<Region>,
+    blob_len: u64,
+    blocks: Vec<Block>,
+    /// How the program starts; the first program's is in the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    start: Option<Start>,
+}
+
+/// Where a block is in the file, its packed bytes, and their hash.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Block {
+    at: u64,
+    len: u32,
+    hash: u64,
+}
+
+/// Writes the image of one trace: [`ImageWriter::region`], then its [`ImageWriter::bytes`], and so on; [`ImageWriter::finish`].
+pub struct ImageWriter {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+    packer: Packer,
+    block: Vec<u8>,
+    packed: Vec<u8>,
+    position: u64,
+    index: Index,
+}
+
+impl ImageWriter {
+    /// Begins the image of the trace in `dir`. It appears under its name only when it is finished.
+    pub fn create(dir: &Path) -> Result<ImageWriter> {
+        ImageWriter::create_nth(dir, 0)
+    }
+
+    /// Begins image `n` of the trace in `dir`, see [`image_name`].
+    pub fn create_nth(dir: &Path, n: u64) -> Result<ImageWriter> {
+        let name = image_name(n);
+        let (path, target) = (dir.join(format!("{name}.tmp")), dir.join(name));
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path);
+        let mut writer = ImageWriter {
+            file: file.context("create", &path)?,
+            packer: Packer::new().context("compress for", &path)?,
+            path,
+            target,
+            block: Vec::with_capacity(BLOCK as usize),
+            packed: Vec::new(),
+            position: 0,
+            index: Index {
+                regions: Vec::new(),
+                blob_len: 0,
+                blocks: Vec::new(),
+                start: None,
+            },
+        };
+        let mut head = FIRST_MAGIC.to_le_bytes().to_vec();
+        head.extend_from_slice(&u64::from(FORMAT_VERSION).to_le_bytes());
+        assert_eq!(head.len() as u64, HEAD_LEN);
+        writer.append(&head)?;
+        Ok(writer)
+    }
+
+    /// Says how the program starts.
+    pub fn start(&mut self, start: Start) {
+        self.index.start = Some(start);
+    }
+
+    /// Adds a region, above those added before. The runs in its content must be empty; [`ImageWriter::bytes`] fills them.
+    ///
+    /// # Errors
+    /// When it is no proper region, or not above the last one.
+    pub fn region(&mut self, region: Region) -> Result<()> {
+        let below = self.index.regions.last().map_or(0, Region::end);
+        if !region.content.runs().is_empty() {
+            return Err(TraceError::corrupt(
+                &self.target,
+                "a new region already has runs",
+            ));
+        }
+        check_region(&region, below, 0).map_err(|why| TraceError::corrupt(&self.target, why))?;
+        self.index.regions.push(region);
+        Ok(())
+    }
+
+    /// Adds contents of the region added last: whole pages at `address`, above those added before. Zero pages cost
+    /// nothing, except in a region that shows a file, where they are a change like any other.
+    ///
+    /// # Errors
+    /// When they don't lie in the region, or aren't whole pages; [`TraceError::TraceFull`].
+    pub fn bytes(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+        let refused = |why: &str| Err(TraceError::corrupt(&self.target, why));
+        let Some(region) = self.index.regions.last_mut() else {
+            return refused("bytes before any region");
+        };
+        let end = address.checked_add(bytes.len() as u64);
+        if address % PAGE != 0 || bytes.len() as u64 % PAGE != 0 {
+            return refused("bytes that aren't whole pages");
+        }
+        let filled = region
+            .content
+            .runs()
+            .last()
+            .map_or(region.start, |r| r.address + r.len);
+        if address < filled || end.is_none_or(|end| end > region.end()) {
+            return refused("bytes outside their region, or out of order");
+        }
+        if matches!(region.content, Content::Zero) {
+            region.content = Content::Bytes { runs: Vec::new() };
+        }
+        let keep_zeros = matches!(region.content, Content::File { .. });
+        let pages = bytes
+            .chunks_exact(PAGE as usize)
+            .zip((address..).step_by(PAGE as usize));
+        for (page, at) in pages {
+            if keep_zeros || page != ZERO_PAGE {
+                self.page(at, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, address: u64, page: &[u8]) -> Result<()> {
+        let blob_offset = self.index.blob_len;
+        if let Some(Content::Bytes { runs } | Content::File { runs, .. }) =
+            self.index.regions.last_mut().map(|r| &mut r.content)
+        {
+            match runs.last_mut() {
+                Some(r) if r.address + r.len == address && r.blob_offset + r.len == blob_offset => {
+                    r.len += PAGE
+                }
+                _ => runs.push(Run {
+                    address,
+                    len: PAGE,
+                    blob_offset,
+                }),
+            }
+        }
+        self.block.extend_from_slice(page);
+        self.index.blob_len += PAGE;
+        if self.block.len() as u64 >= BLOCK {
+            self.flush_block()?;
+        }
+        Ok(())
+    }
+
+    fn flush_block(&mut self) -> Result<()> {
+        self.packer
+            .pack(&self.block, &mut self.packed)
+            .context("compress for", &self.path)?;
+        self.block.clear();
+        let packed = std::mem::take(&mut self.packed);
+        self.index.blocks.push(Block {
+            at: self.position,
+            len: packed.len() as u32,
+            hash: xxh3_64(&packed),
+        });
+        let result = self.append(&packed);
+        self.packed = packed;
+        result
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file
+            .write_all_at(bytes, self.position)
+            .context("write", &self.path)?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the index and gives the file its name; returns the image as a reader will see it.
+    pub fn finish(mut self) -> Result<Image> {
+        if !self.block.is_empty() {
+            self.flush_block()?;
+        }
+        let index = serde_json::to_vec(&self.index)
+            .map_err(|e| TraceError::corrupt(&self.target, e.to_string()))?;
+        if index.len() as u64 > MAX_INDEX {
+            return Err(TraceError::Limit {
+                what: "index of the image",
+                found: index.len() as u64,
+                limit: MAX_INDEX,
+            });
+        }
+        let mut packed = Vec::new();
+        self.packer
+            .pack(&index, &mut packed)
+            .context("compress for", &self.path)?;
+        let mut foot = Vec::new();
+        foot.extend_from_slice(&self.position.to_le_bytes());
+        foot.extend_from_slice(&(packed.len() as u32).to_le_bytes());
+        foot.extend_from_slice(&(index.len() as u32).to_le_bytes());
+        foot.extend_from_slice(&xxh3_64(&packed).to_le_bytes());
+        foot.extend_from_slice(&xxh3_64(&foot).to_le_bytes());
+        foot.extend_from_slice(&LAST_MAGIC.to_le_bytes());
+        assert_eq!(foot.len() as u64, FOOT_LEN);
+        self.append(&packed)?;
+        self.append(&foot)?;
+        std::fs::rename(&self.path, &self.target).context("write", &self.target)?;
+        Ok(Image {
+            regions: self.index.regions,
+        })
+    }
+}
+
+const ZERO_PAGE: &[u8] = &[0; PAGE as usize];
+
+/// Reads the image of one trace.
+pub struct ImageReader {
+    file: File,
+    path: PathBuf,
+    image: Image,
+    blob_len: u64,
+    blocks: Vec<Block>,
+    start: Option<Start>,
+    unpacker: Unpacker,
+    packed: Vec<u8>,
+    raw: Vec<u8>,
+    /// Index of the block in `raw`.
+    loaded: Option<usize>,
+}
+
+impl ImageReader {
+    /// Opens the image of the trace in `dir` and checks its index.
+    ///
+    /// # Errors
+    /// [`TraceError::Corrupt`] when it is not whole; [`TraceError::Newer`].
+    pub fn open(dir: &Path) -> Result<ImageReader> {
+        ImageReader::open_nth(dir, 0)
+    }
+
+    /// Opens image `n` of the trace in `dir`, see [`image_name`].
+    ///
+    /// # Errors
+    /// As [`ImageReader::open`].
+    pub fn open_nth(dir: &Path, n: u64) -> Result<ImageReader> {
+        let path = dir.join(image_name(n));
+        let file = match File::open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(TraceError::corrupt(
+                    &path,
+                    "it is missing: the recording was killed before the program began",
+                ))
+            }
+            other => other.context("open", &path)?,
+        };
+        let mut unpacker = Unpacker::new().context("decompress", &path)?;
+        let index = read_index(&file, &path, &mut unpacker)?;
+        check_index(&index).map_err(|why| TraceError::corrupt(&path, why))?;
+        Ok(ImageReader {
+            file,
+            path,
+            image: Image {
+                regions: index.regions,
+            },
+            blob_len: index.blob_len,
+            blocks: index.blocks,
+            start: index.start,
+            unpacker,
+            packed: Vec::new(),
+            raw: Vec::new(),
+            loaded: None,
+        })
+    }
+
+    /// How the program starts, if the image says so.
+    pub fn start(&self) -> Option<&Start> {
+        self.start.as_ref()
+    }
+
+    /// The regions.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Bytes of all runs together.
+    pub fn blob_len(&self) -> u64 {
+        self.blob_len
+    }
+
+    /// Reads the blob from `offset` on into all of `buf`.
+    ///
+    /// # Errors
+    /// [`TraceError::Corrupt`] when it is damaged there, or ends before.
+    pub fn read_blob(&mut self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let rest = self.blob_from(offset + done as u64)?;
+            let n = rest.len().min(buf.len() - done);
+            buf[done..done + n].copy_from_slice(&rest[..n]);
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Hands the contents of region `index` to `take`, in order: address and bytes, at most [`BLOCK`] at a time.
+    ///
+    /// # Errors
+    /// As [`ImageReader::read_blob`], and those of `take`.
+    ///
+    /// # Panics
+    /// When there is no such region.
+    pub fn read_region(
+        &mut self,
+        index: usize,
+        mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        for i in 0..self.image.regions[index].content.runs().len() {
+            let run = self.image.regions[index].content.runs()[i];
+            let mut done = 0;
+            while done < run.len {
+                let rest = self.blob_from(run.blob_offset + done)?;
+                let n = (rest.len() as u64).min(run.len - done);
+                take(run.address + done, &rest[..n as usize])?;
+                done += n;
+            }
+        }
+        Ok(())
+    }
+
+    /// The blob from `offset` to the end of its block; not empty.
+    fn blob_from(&mut self, offset: u64) -> Result<&[u8]> {
+        let corrupt = |why: &str| TraceError::corrupt(&self.path, why);
+        if offset >= self.blob_len {
+            return Err(corrupt("contents end too early"));
+        }
+        let index = (offset / BLOCK) as usize;
+        if self.loaded != Some(index) {
+            self.loaded = None;
+            let block = self.blocks[index];
+            let raw_len = (self.blob_len - index as u64 * BLOCK).min(BLOCK) as usize;
+            self.packed.resize(block.len as usize, 0);
+            self.file
+                .read_exact_at(&mut self.packed, block.at)
+                .context("read", &self.path)?;
+            if xxh3_64(&self.packed) != block.hash {
+                return Err(corrupt("a block of contents has a wrong hash"));
+            }
+            let unpacked = self.unpacker.unpack(&self.packed, raw_len, &mut self.raw);
+            unpacked.map_err(|e| {
+                TraceError::corrupt(&self.path, format!("a block can't be decompressed: {e}"))
+            })?;
+            self.loaded = Some(index);
+        }
+        Ok(&self.raw[(offset % BLOCK) as usize..])
+    }
+}
+
+fn read_index(file: &File, path: &Path, unpacker: &mut Unpacker) -> Result<Index> {
+    let corrupt = |why: &str| TraceError::corrupt(path, why);
+    let file_len = file.metadata().context("read", path)?.len();
+    if file_len < HEAD_LEN + FOOT_LEN {
+        return Err(corrupt("it is too short"));
+    }
+    let (mut head, mut foot) = ([0; HEAD_LEN as usize], [0; FOOT_LEN as usize]);
+    file.read_exact_at(&mut head, 0).context("read", path)?;
+    if u64_at(&head, 0) != FIRST_MAGIC || u32_at(&head, 12) != 0 {
+        return Err(corrupt("it is no image"));
+    }
+    match u32_at(&head, 8) {
+        FORMAT_VERSION => {}
+        found if found > FORMAT_VERSION => {
+            return Err(TraceError::Newer {
+                path: path.into(),
+                found,
+                ours: FORMAT_VERSION,
+                by: None,
+            })
+        }
+        _ => return Err(corrupt("it is of an unknown version")),
+    }
+    file.read_exact_at(&mut foot, file_len - FOOT_LEN)
+        .context("read", path)?;
+    if u64_at(&foot, 32) != LAST_MAGIC || u64_at(&foot, 24) != xxh3_64(&foot[..24]) {
+        return Err(corrupt("its end is cut off"));
+    }
+    let (at, packed_len, raw_len) = (u64_at(&foot, 0), u32_at(&foot, 8), u32_at(&foot, 12));
+    if at.checked_add(u64::from(packed_len)) != Some(file_len - FOOT_LEN)
+        || u64::from(raw_len) > MAX_INDEX
+    {
+        return Err(corrupt("its index is not where it should be"));
+    }
+    let (mut packed, mut raw) = (vec![0; packed_len as usize], Vec::new());
+    file.read_exact_at(&mut packed, at).context("read", path)?;
+    if xxh3_64(&packed) != u64_at(&foot, 16) {
+        return Err(corrupt("its index has a wrong hash"));
+    }
+    let bad = |e: &dyn std::fmt::Display| corrupt(&format!("its index can't be read: {e}"));
+    unpacker
+        .unpack(&packed, raw_len as usize, &mut raw)
+        .map_err(|e| bad(&e))?;
+    let index: Index = serde_json::from_slice(&raw).map_err(|e| bad(&e))?;
+    let behind = |b: &Block| {
+        b.at.checked_add(u64::from(b.len))
+            .is_none_or(|end| end > at)
+    };
+    if index.blocks.iter().any(behind) {
+        return Err(corrupt("a block lies outside the file"));
+    }
+    Ok(index)
+}
+
+fn check_index(index: &Index) -> std::result::Result<(), &'static str> {
+    if index.regions.len() > MAX_REGIONS {
+        return Err("too many regions");
+    }
+    if index.blob_len > MAX_BLOB || index.blob_len.div_ceil(BLOCK) != index.blocks.len() as u64 {
+        return Err("blocks don't add up");
+    }
+    let mut below = 0;
+    for region in &index.regions {
+        check_region(region, below, index.blob_len)?;
+        below = region.end();
+    }
+    Ok(())
+}
+
+/// Checks that a region is proper, begins at `below` or above, and has its runs inside itself and the blob.
+fn check_region(
+    region: &Region,
+    below: u64,
+    blob_len: u64,
+) -> std::result::Result<(), &'static str> {
+    if region.start % PAGE != 0 || region.len % PAGE != 0 || region.len == 0 {
+        return Err("a region isn't whole pages");
+    }
+    if region.start < below || region.len > USER_END || region.end() > USER_END {
+        return Err("regions overlap, or lie outside user space");
+    }
+    if region.prot & !7 != 0
+        || region.flags
+            & !(region_flags::SHARED
+                | region_flags::FILE
+                | region_flags::STACK
+                | region_flags::VDSO)
+            != 0
+    {
+        return Err("a region has unknown flags");
+    }
+    if matches!(region.content, Content::File { file_offset, .. } if file_offset % PAGE != 0 || file_offset > i64::MAX as u64)
+    {
+        return Err("a region shows a file at an impossible offset");
+    }
+    let mut filled = region.start;
+    for run in region.content.runs() {
+        let in_pages = run.address % PAGE == 0 && run.len % PAGE == 0 && run.len > 0;
+        let end = run
+            .address
+            .checked_add(run.len)
+            .filter(|end| *end <= region.end());
+        let in_blob = run
+            .blob_offset
+            .checked_add(run.len)
+            .is_some_and(|end| end <= blob_len);
+        match end {
+            Some(end) if in_pages && in_blob && run.address >= filled => filled = end,
+            _ => return Err("a run lies outside its region or the contents"),
+        }
+    }
+    Ok(())
+}

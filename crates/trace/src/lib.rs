@@ -1,0 +1,82 @@
+//! The trace on disk.
+//!
+//! A trace is a directory, mode 0700, that depends on no file outside it:
+//!
+//! | file | holds | module |
+//! |---|---|---|
+//! | `manifest.json` | what was run, where, how; written first, never changed | [`manifest`] |
+//! | `image` | the memory of the program before its first instruction | [`image`] |
+//! | `image.<n>` | the same of the program that a process became by its exec, the `n`th of the trace | [`image`] |
+//! | `events.zst` | all events, in the seekable zstd format, checksummed | [`stream`], [`writer`], [`reader`] |
+//! | `files/<hash>` | contents of the files that were mapped, and of the runtime | [`store`] |
+//! | `summary.json` | counts and outcome; written last, so its presence says that the recording ended in order | [`manifest`] |
+//!
+//! A recording goes through them in this order:
+//!
+//! 1. [`Catalog::create`] makes the directory, [`Store::keep_into`] puts files into it.
+//! 2. [`ImageWriter`] writes the image, [`Manifest::write`] the manifest.
+//! 3. [`Writer::push`] takes events, one at a time; [`Writer::flush_frame`] bounds what a crash can cost.
+//! 4. [`Writer::finish`] seals the stream, [`Summary::write`] says how it went.
+//!
+//! A replay reads them back: [`Catalog::resolve`], [`Manifest::read`], [`ImageReader`], [`Reader`].
+//!
+//! ```
+//! use reprise_abi::event::{EventHeader, Kind, HEADER_LEN};
+//! use reprise_trace::{Reader, Tail, Writer};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let event = EventHeader { len: HEADER_LEN as u32, kind: Kind::Start as u8, ..Default::default() }.to_bytes();
+//! let mut writer = Writer::create(dir.path())?;
+//! writer.push(&event)?;
+//! let stats = writer.finish()?;
+//! assert_eq!(stats.events, 1);
+//!
+//! let mut reader = Reader::open(dir.path())?;
+//! assert_eq!(reader.next()?.expect("one event").bytes, event);
+//! assert!(reader.next()?.is_none());
+//! assert_eq!(reader.tail(), &Tail::Complete);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Everything read from a trace is untrusted: lengths are checked against named limits and against the bytes that
+//! are really there, before anything is allocated by them.
+
+pub mod bytes;
+pub mod catalog;
+mod codec;
+pub mod error;
+pub mod hash;
+pub mod image;
+pub mod manifest;
+pub mod pack;
+pub mod reader;
+pub mod store;
+pub mod stream;
+pub mod writer;
+
+pub use bytes::ByteString;
+pub use catalog::{Catalog, Entry};
+pub use error::{Result, TraceError};
+pub use hash::ContentHash;
+pub use image::{image_name, image_number, Content, Image, ImageReader, ImageWriter, Region, Run};
+pub use manifest::{Machine, Manifest, Start, Summary};
+pub use reader::{EventRef, RawFrame, Reader, Tail};
+pub use store::{Kept, Store};
+pub use stream::StreamStats;
+pub use writer::{Writer, WriterOptions};
+
+/// Version of everything in a trace directory. A trace of a newer version is refused, by name.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Name of the manifest in a trace.
+pub const MANIFEST_FILE: &str = "manifest.json";
+/// Name of the summary in a trace.
+pub const SUMMARY_FILE: &str = "summary.json";
+/// Name of the event stream in a trace.
+pub const EVENTS_FILE: &str = "events.zst";
+/// Name of the initial memory image in a trace.
+pub const IMAGE_FILE: &str = "image";
+/// Most programs that the processes of one trace can become by exec.
+pub const MAX_IMAGES: u64 = 1 << 20;
+/// Name of the directory with file contents in a trace.
+pub const FILES_DIR: &str = "files";

@@ -1,0 +1,302 @@
+//! What a trace says about itself: the manifest, written before the first event, and the summary, written after the last.
+//!
+//! Both are JSON, written to a temporary file and renamed, so that they are there whole or not at all. A trace
+//! without summary is one whose recording did not end in order (kill -9, power cut); its events are as good as any.
+
+use crate::error::Context;
+use crate::{ByteString, ContentHash, Result, StreamStats, TraceError};
+use crate::{FORMAT_VERSION, MANIFEST_FILE, SUMMARY_FILE};
+use reprise_abi::session::CpuidLeaf;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Largest manifest or summary read, in bytes (arguments and environment are bounded by the kernel at 6 MiB).
+pub const MAX_JSON: u64 = 64 << 20;
+
+/// Room kept for the summary from the beginning, in bytes, so that a full disk doesn't cost it.
+const SUMMARY_RESERVE: u64 = 16 << 10;
+
+/// What was run, where and how.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT_VERSION`] of the reprise that made it.
+    pub format_version: u32,
+    /// Version of that reprise.
+    pub reprise_version: String,
+    /// Version of events and shared memory ([`reprise_abi::session::VERSION`]).
+    pub abi_version: u32,
+    /// Name of the engine.
+    pub engine: String,
+    /// The program and its arguments.
+    pub argv: Vec<ByteString>,
+    /// Its environment, `NAME=value`.
+    pub env: Vec<ByteString>,
+    /// Its working directory.
+    pub cwd: ByteString,
+    /// Path of the executable.
+    pub exe: ByteString,
+    /// When the recording began, in nanoseconds of Unix time.
+    pub started: u64,
+    /// Where.
+    pub machine: Machine,
+    /// Whether address space randomisation was on.
+    pub aslr: bool,
+    /// Whether cpuid trapped.
+    pub cpuid_faulting: bool,
+    /// Seed of chaos mode, when it was on.
+    pub chaos_seed: Option<u64>,
+    /// Process id of the program, as it saw it.
+    pub pid: i32,
+    /// State hash every so many events; 0: chosen by cost.
+    pub checksum_every: u64,
+    /// The state in which the program started.
+    pub start: Start,
+    /// Content hash of the runtime that recorded; replay uses this one, `files/<hash>`.
+    pub runtime_hash: ContentHash,
+}
+
+/// The machine of a recording.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// Kernel release (uname -r).
+    pub kernel: String,
+    /// Model name of the processor.
+    pub cpu: String,
+    /// Processors online.
+    pub cpus: u32,
+}
+
+/// The state in which a program starts, beside its memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Start {
+    /// First instruction (of ld.so, where there is one).
+    pub entry: u64,
+    /// First stack pointer.
+    pub initial_sp: u64,
+    /// Start of the brk area.
+    pub brk_start: u64,
+    /// Soft limit of the stack, in bytes.
+    pub stack_limit: u64,
+    /// XCR0 components of a signal frame.
+    pub xsave_mask: u64,
+    /// Bytes of its XSAVE area.
+    pub xsave_size: u64,
+    /// What cpuid answers.
+    #[serde(with = "cpuid")]
+    pub cpuid: Vec<CpuidLeaf>,
+    /// Signals blocked at the first instruction.
+    pub initial_mask: u64,
+    /// Signals ignored at the first instruction.
+    pub initial_ignored: u64,
+    /// Processors that the program is told of, as a bit mask in words.
+    pub affinity: Vec<u64>,
+}
+
+/// How a recording went.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// Events in the stream.
+    pub events: u64,
+    /// Their bytes.
+    pub bytes_raw: u64,
+    /// Bytes of the stream on disk.
+    pub bytes_compressed: u64,
+    /// How long the recording took, in nanoseconds.
+    pub duration_ns: u64,
+    /// Events by [`reprise_abi::event::Kind::name`].
+    pub events_by_kind: BTreeMap<String, u64>,
+    /// Wait status of the program as of wait(2), when it is known.
+    pub wait_status: Option<i32>,
+    /// Why the recording ended, for people.
+    pub end_reason: String,
+    /// The session's counters by name.
+    pub counters: BTreeMap<String, u64>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct VersionOnly {
+    format_version: u32,
+    reprise_version: Option<String>,
+}
+
+impl Manifest {
+    /// Writes it into the trace.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        replace_json(&dir.join(MANIFEST_FILE), self)
+    }
+
+    /// Reads that of the trace in `dir`.
+    ///
+    /// # Errors
+    /// [`TraceError::NotATrace`] when there is none, [`TraceError::Newer`] when its format is newer than ours.
+    pub fn read(dir: &Path) -> Result<Manifest> {
+        let path = dir.join(MANIFEST_FILE);
+        let Some(json) = read_limited(&path)? else {
+            std::fs::read_dir(dir).context("read", dir)?;
+            return Err(TraceError::NotATrace {
+                path: dir.into(),
+                why: format!("it has no {MANIFEST_FILE}"),
+            });
+        };
+        Manifest::parse(&path, &json)
+    }
+
+    /// Reads a manifest from JSON; `path` is for messages.
+    pub fn parse(path: &Path, json: &[u8]) -> Result<Manifest> {
+        let bad = |e: serde_json::Error| TraceError::corrupt(path, e.to_string());
+        let version: VersionOnly = serde_json::from_slice(json).map_err(bad)?;
+        if version.format_version > FORMAT_VERSION {
+            return Err(TraceError::Newer {
+                path: path.into(),
+                found: version.format_version,
+                ours: FORMAT_VERSION,
+                by: version.reprise_version,
+            });
+        }
+        serde_json::from_slice(json).map_err(bad)
+    }
+}
+
+impl Machine {
+    /// This machine.
+    pub fn current() -> Machine {
+        let read = |p: &str| std::fs::read_to_string(p).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let model = info
+            .lines()
+            .find_map(|l| l.strip_prefix("model name")?.split_once(':'));
+        Machine {
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
+            cpu: model
+                .map(|(_, name)| name.trim().to_string())
+                .unwrap_or_default(),
+            // SAFETY: sysconf takes and returns plain integers.
+            cpus: unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }
+                .try_into()
+                .unwrap_or(1),
+        }
+    }
+}
+
+impl Summary {
+    /// A summary with the counts of the stream; the caller adds the rest.
+    pub fn of_stream(stats: &StreamStats) -> Summary {
+        Summary {
+            events: stats.events,
+            bytes_raw: stats.bytes_raw,
+            bytes_compressed: stats.bytes_compressed,
+            events_by_kind: stats.named_kinds(),
+            ..Summary::default()
+        }
+    }
+
+    /// Keeps room for it on disk, so that it can be written when the disk is full. Where the file system can't, nothing happens.
+    pub fn reserve(dir: &Path) -> Result<()> {
+        let path = temporary(&dir.join(SUMMARY_FILE));
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path);
+        let file = file.context("create", &path)?;
+        match crate::codec::allocate(&file, 0, SUMMARY_RESERVE) {
+            Err(e) if crate::error::FullReason::of(&e).is_some() => {
+                Err(TraceError::io("write", &path, e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes it into the trace; the last act of a recording.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        replace_json(&dir.join(SUMMARY_FILE), self)
+    }
+
+    /// Reads that of the trace in `dir`; None when there is none, or only part of one (the recording did not end in order).
+    pub fn read(dir: &Path) -> Result<Option<Summary>> {
+        let json = read_limited(&dir.join(SUMMARY_FILE))?;
+        Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
+    }
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".tmp");
+    path.with_file_name(name)
+}
+
+fn replace_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let tmp = temporary(path);
+    let mut json =
+        serde_json::to_vec_pretty(value).map_err(|e| TraceError::corrupt(path, e.to_string()))?;
+    json.push(b'\n');
+    // Not truncated before it is written: the room that was reserved must stay ours.
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&tmp);
+    let mut file = file.context("create", &tmp)?;
+    file.write_all(&json).context("write", &tmp)?;
+    file.set_len(json.len() as u64).context("write", &tmp)?;
+    std::fs::rename(&tmp, path).context("write", path)
+}
+
+fn read_limited(path: &Path) -> Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.context("open", path)?,
+    };
+    let mut json = Vec::new();
+    file.take(MAX_JSON + 1)
+        .read_to_end(&mut json)
+        .context("read", path)?;
+    if json.len() as u64 > MAX_JSON {
+        return Err(TraceError::Limit {
+            what: "size of a JSON file of the trace",
+            found: json.len() as u64,
+            limit: MAX_JSON,
+        });
+    }
+    Ok(Some(json))
+}
+
+/// cpuid leaves as lists of six numbers.
+mod cpuid {
+    use super::*;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(
+        leaves: &[CpuidLeaf],
+        s: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        s.collect_seq(leaves.iter().map(|l| {
+            [
+                l.leaf, l.subleaf, l.regs[0], l.regs[1], l.regs[2], l.regs[3],
+            ]
+        }))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        d: D,
+    ) -> std::result::Result<Vec<CpuidLeaf>, D::Error> {
+        let rows = Vec::<[u32; 6]>::deserialize(d)?;
+        if rows.len() > reprise_abi::session::MAX_CPUID {
+            return Err(serde::de::Error::custom("too many cpuid leaves"));
+        }
+        let leaf = |r: [u32; 6]| CpuidLeaf {
+            leaf: r[0],
+            subleaf: r[1],
+            regs: [r[2], r[3], r[4], r[5]],
+        };
+        Ok(rows.into_iter().map(leaf).collect())
+    }
+}

@@ -1,0 +1,272 @@
+//! A whole trace in one file: a tar archive under zstd, which `zstd -d | tar x` opens too.
+//!
+//! The archive may come from anyone. Only plain files with exactly the names that a trace has are taken, so no name
+//! in it can lead anywhere else; contents are checked against their hashes.
+
+use crate::error::Context;
+use crate::hash::HASH_CHUNK;
+use crate::{ContentHash, Manifest, Result, TraceError};
+use crate::{EVENTS_FILE, FILES_DIR, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Usual ending of a packed trace's name.
+pub const EXTENSION: &str = "reprise";
+/// Most files in a packed trace.
+pub const MAX_FILES: usize = 1 << 20;
+/// Most bytes of a packed trace, unpacked.
+pub const MAX_UNPACKED: u64 = 1 << 42;
+
+/// What a packed trace begins with: a skippable zstd frame that says what it is.
+const MAGIC: &[u8; 24] = b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-1\r\n";
+const LEVEL: i32 = 3;
+/// Largest window taken when unpacking, as a power of two (level 3 uses 21).
+const MAX_WINDOW_LOG: u32 = 23;
+
+/// Whether `path` is a packed trace, by its first bytes.
+pub fn is_pack(path: &Path) -> Result<bool> {
+    let mut head = [0; MAGIC.len()];
+    match File::open(path)
+        .context("open", path)?
+        .read_exact(&mut head)
+    {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        other => other.context("read", path).map(|()| head == *MAGIC),
+    }
+}
+
+/// Packs the trace in `dir` into the new file `out`; returns its size in bytes.
+///
+/// # Errors
+/// [`TraceError::Exists`] when `out` exists.
+pub fn pack(dir: &Path, out: &Path) -> Result<u64> {
+    Manifest::read(dir)?;
+    if out.symlink_metadata().is_ok() {
+        return Err(TraceError::Exists { path: out.into() });
+    }
+    let temporary = beside(out);
+    let result = write_pack(dir, &temporary).and_then(|size| {
+        std::fs::rename(&temporary, out).context("write", out)?;
+        Ok(size)
+    });
+    if result.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    result
+}
+
+/// Unpacks the packed trace `packed` into the new directory `dir`, which appears whole or not at all.
+///
+/// # Errors
+/// [`TraceError::Exists`] when there is something in `dir`; [`TraceError::Corrupt`] when the file is damaged or hostile.
+pub fn unpack(packed: &Path, dir: &Path) -> Result<()> {
+    let temporary = beside(dir);
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&temporary)
+        .context("create", &temporary)?;
+    let result =
+        read_pack(packed, &temporary).and_then(|()| match std::fs::rename(&temporary, dir) {
+            Err(e)
+                if matches!(
+                    e.raw_os_error(),
+                    Some(libc::EEXIST | libc::ENOTEMPTY | libc::ENOTDIR)
+                ) =>
+            {
+                Err(TraceError::Exists { path: dir.into() })
+            }
+            other => other.context("create", dir),
+        });
+    if result.is_err() {
+        // Made by us a moment ago, with nothing in it but what we unpacked.
+        let _ = std::fs::remove_dir_all(&temporary);
+    }
+    result
+}
+
+/// A name beside `path` that nobody else uses.
+fn beside(path: &Path) -> PathBuf {
+    static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let n = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".tmp.{}.{n}", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write_pack(dir: &Path, out: &Path) -> Result<u64> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(out)
+        .context("create", out)?;
+    let mut file = BufWriter::with_capacity(HASH_CHUNK, file);
+    file.write_all(MAGIC).context("write", out)?;
+    let mut zstd = zstd::stream::write::Encoder::new(file, LEVEL).context("compress for", out)?;
+    zstd.include_checksum(true).context("compress for", out)?;
+    let mut archive = tar::Builder::new(zstd);
+    for name in names(dir)? {
+        append(&mut archive, dir, &name, out)?;
+    }
+    let file = archive
+        .into_inner()
+        .and_then(|zstd| zstd.finish())
+        .context("write", out)?;
+    let file = file
+        .into_inner()
+        .map_err(|e| TraceError::io("write", out, e.into_error()))?;
+    Ok(file.metadata().context("read", out)?.len())
+}
+
+/// The files of the trace in `dir`, the manifest first.
+fn names(dir: &Path) -> Result<Vec<String>> {
+    let fixed = [MANIFEST_FILE, SUMMARY_FILE, IMAGE_FILE, EVENTS_FILE].map(String::from);
+    let mut names: Vec<String> = fixed.into_iter().filter(|n| dir.join(n).exists()).collect();
+    let entries = std::fs::read_dir(dir).context("read", dir)?.flatten();
+    let mut images: Vec<u64> = entries
+        .filter_map(|e| crate::image_number(e.file_name().to_str()?))
+        .collect();
+    images.sort_unstable();
+    names.extend(images.into_iter().map(crate::image_name));
+    let files = dir.join(FILES_DIR);
+    if files.is_dir() {
+        let entries = std::fs::read_dir(&files).context("read", &files)?.flatten();
+        let hashes = entries.filter_map(|e| ContentHash::from_hex(e.file_name().to_str()?));
+        let mut contents: Vec<String> = hashes.map(|h| format!("{FILES_DIR}/{h}")).collect();
+        contents.sort();
+        names.append(&mut contents);
+    }
+    Ok(names)
+}
+
+fn append<W: Write>(
+    archive: &mut tar::Builder<W>,
+    dir: &Path,
+    name: &str,
+    out: &Path,
+) -> Result<()> {
+    let path = dir.join(name);
+    let mut file = File::open(&path).context("open", &path)?;
+    let len = file.metadata().context("read", &path)?.len();
+    let mut header = tar::Header::new_gnu();
+    header.set_path(name).context("name", &path)?;
+    header.set_size(len);
+    header.set_mode(0o600);
+    header.set_cksum();
+    archive
+        .append(&header, (&file).take(len))
+        .context("write", out)?;
+    match file.stream_position().context("read", &path)? == len {
+        true => Ok(()),
+        false => Err(TraceError::corrupt(
+            &path,
+            "it became shorter while it was packed",
+        )),
+    }
+}
+
+fn read_pack(packed: &Path, dir: &Path) -> Result<()> {
+    let corrupt = |why: String| TraceError::corrupt(packed, why);
+    if !is_pack(packed)? {
+        return Err(TraceError::NotATrace {
+            path: packed.into(),
+            why: "it is no packed trace".into(),
+        });
+    }
+    let file = File::open(packed).context("open", packed)?;
+    let mut zstd = zstd::stream::read::Decoder::new(file).context("decompress", packed)?;
+    zstd.window_log_max(MAX_WINDOW_LOG)
+        .context("decompress", packed)?;
+    let mut archive = tar::Archive::new(zstd);
+    let (mut files, mut bytes) = (0, 0u64);
+    // Raw: no extensions are interpreted. A trace needs none of them.
+    for entry in archive
+        .entries()
+        .map_err(|e| corrupt(e.to_string()))?
+        .raw(true)
+    {
+        let mut entry = entry.map_err(|e| corrupt(e.to_string()))?;
+        let name = std::str::from_utf8(&entry.header().path_bytes())
+            .unwrap_or("?")
+            .to_string();
+        let hash = name
+            .strip_prefix(FILES_DIR)
+            .and_then(|n| n.strip_prefix('/'))
+            .and_then(ContentHash::from_hex);
+        let plain = entry.header().entry_type() == tar::EntryType::Regular;
+        let fixed = [MANIFEST_FILE, SUMMARY_FILE, IMAGE_FILE, EVENTS_FILE].contains(&name.as_str())
+            || crate::image_number(&name).is_some();
+        if !plain || !(fixed || hash.is_some()) {
+            return Err(corrupt(format!(
+                "it has an entry {name:?} that no trace has"
+            )));
+        }
+        if files == 0 && name != MANIFEST_FILE {
+            return Err(corrupt("its manifest isn't first".into()));
+        }
+        files += 1;
+        if files > MAX_FILES || entry.size() > MAX_UNPACKED - bytes {
+            return Err(TraceError::Limit {
+                what: "size of an unpacked trace",
+                found: bytes,
+                limit: MAX_UNPACKED,
+            });
+        }
+        bytes += entry.size();
+        let (found, len) = extract(&mut entry, packed, &dir.join(&name))?;
+        if len != entry.size() || hash.is_some_and(|h| h != found) {
+            return Err(corrupt(format!("{name} has a wrong length or hash")));
+        }
+        if files == 1 {
+            Manifest::read(dir)?;
+        }
+    }
+    match files {
+        0 => Err(corrupt("it is empty".into())),
+        // The tar ends before its zstd frame does, whose checksum is to be seen.
+        _ => drain(archive.into_inner()).map_err(|e| corrupt(e.to_string())),
+    }
+}
+
+fn drain(mut rest: impl Read) -> io::Result<()> {
+    let mut buf = vec![0; HASH_CHUNK];
+    while rest.read(&mut buf)? > 0 {}
+    Ok(())
+}
+
+/// Writes an entry to `path`; returns hash and length of what was written.
+fn extract(entry: &mut impl Read, packed: &Path, path: &Path) -> Result<(ContentHash, u64)> {
+    if let Some(parent) = path.parent().filter(|p| !p.exists()) {
+        DirBuilder::new()
+            .mode(0o700)
+            .create(parent)
+            .context("create", parent)?;
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    let mut file = match file {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(TraceError::corrupt(packed, "it has an entry twice"));
+        }
+        other => other.context("create", path)?,
+    };
+    let (mut hasher, mut buf, mut len) = (Xxh3::new(), vec![0; HASH_CHUNK], 0);
+    loop {
+        let n = entry
+            .read(&mut buf)
+            .map_err(|e| TraceError::corrupt(packed, e.to_string()))?;
+        if n == 0 {
+            return Ok((ContentHash::finish(&hasher), len));
+        }
+        hasher.update(&buf[..n]);
+        file.write_all(&buf[..n]).context("write", path)?;
+        len += n as u64;
+    }
+}

@@ -1,0 +1,395 @@
+//! The content store beside the traces: every file that was ever mapped is kept once, under the hash of its content.
+//!
+//! Keeping a file that is known already costs three system calls: an index of symbolic links leads from (device,
+//! inode, size, times) to the hash. A file whose times are too recent to prove anything is not indexed, but hashed each time. Traces hold hard links to
+//! contents, so that a content which no trace needs is one with a single link, and [`Store::gc`] removes those.
+//!
+//! Any number of recordings may use a store at the same time: everything appears by rename, link or symlink, whole or not at all,
+//! and the collector waits for (or yields to) whoever is between keeping and linking.
+
+use crate::error::Context;
+use crate::hash::HASH_CHUNK;
+use crate::{ContentHash, Result, TraceError, FILES_DIR};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{symlink, DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Name of the store in the trace root.
+pub const STORE_DIR: &str = ".store";
+const INDEX_DIR: &str = "index";
+const TEMPORARY_PREFIX: &str = "tmp.";
+
+/// A file changed less than this many seconds ago is not indexed: memory mapped and written, it could change without
+/// its times changing until the kernel writes its pages back (30 s, then every 5 s).
+const SETTLED_SECONDS: i64 = 60;
+
+/// Most index entries that a collection leaves standing; an index larger than this is begun anew.
+const MAX_INDEX_ENTRIES: usize = 100_000;
+
+/// A content that is in the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Its hash.
+    pub hash: ContentHash,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// What a collection removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Collected {
+    /// Contents.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The content store of a trace root.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    /// Opens the store of the trace root `root`, making it where there is none.
+    pub fn open(root: &Path) -> Result<Store> {
+        let dir = root.join(STORE_DIR);
+        let index = dir.join(INDEX_DIR);
+        if !index.is_dir() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&index)
+                .context("create", &index)?;
+        }
+        Ok(Store { dir })
+    }
+
+    /// Path of a content.
+    pub fn path_of(&self, hash: ContentHash) -> PathBuf {
+        self.dir.join(hash.to_hex())
+    }
+
+    /// Keeps the content of `file`, a regular file open for reading; `path_hint` is for messages.
+    ///
+    /// The content may be collected as long as nothing is linked to it; [`Store::keep_into`] leaves no such gap.
+    pub fn keep(&self, file: &File, path_hint: &Path) -> Result<Kept> {
+        let _lock = self.lock(libc::LOCK_SH)?;
+        self.keep_locked(file, path_hint)
+    }
+
+    /// Keeps the content of `file` and links it into `files/` of the trace in `trace_dir`.
+    pub fn keep_into(&self, file: &File, path_hint: &Path, trace_dir: &Path) -> Result<Kept> {
+        let _lock = self.lock(libc::LOCK_SH)?;
+        let kept = self.keep_locked(file, path_hint)?;
+        self.link_into(kept.hash, &trace_file(trace_dir, kept.hash)?)?;
+        Ok(kept)
+    }
+
+    /// As [`Store::keep_into`], for a file whose times don't tell whether its content changed: one that is written through mappings.
+    pub fn keep_changing_into(
+        &self,
+        file: &File,
+        path_hint: &Path,
+        trace_dir: &Path,
+    ) -> Result<Kept> {
+        let _lock = self.lock(libc::LOCK_SH)?;
+        if !file.metadata().context("read", path_hint)?.is_file() {
+            return Err(TraceError::NotAFile {
+                path: path_hint.into(),
+            });
+        }
+        let kept = self.import(file, path_hint)?;
+        self.link_into(kept.hash, &trace_file(trace_dir, kept.hash)?)?;
+        Ok(kept)
+    }
+
+    /// Keeps `bytes` (the runtime) and links them into `files/` of the trace in `trace_dir`.
+    pub fn keep_bytes_into(&self, bytes: &[u8], trace_dir: &Path) -> Result<Kept> {
+        let _lock = self.lock(libc::LOCK_SH)?;
+        let kept = Kept {
+            hash: ContentHash::of(bytes),
+            len: bytes.len() as u64,
+        };
+        if !self.has(kept) {
+            let temporary = Temporary::create(&self.dir)?;
+            (&temporary.file)
+                .write_all(bytes)
+                .context("write", &temporary.path)?;
+            temporary.publish(&self.path_of(kept.hash))?;
+        }
+        self.link_into(kept.hash, &trace_file(trace_dir, kept.hash)?)?;
+        Ok(kept)
+    }
+
+    /// Makes `target` a hard link to a content, or a copy where links can't be.
+    ///
+    /// # Errors
+    /// [`TraceError::NoContent`] when the store doesn't have it.
+    pub fn link_into(&self, hash: ContentHash, target: &Path) -> Result<()> {
+        let source = self.path_of(hash);
+        match std::fs::hard_link(&source, target) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !source.exists() => {
+                Err(TraceError::NoContent {
+                    hash: hash.to_hex(),
+                    store: self.dir.clone(),
+                })
+            }
+            Err(e)
+                if matches!(
+                    e.raw_os_error(),
+                    Some(libc::EXDEV | libc::EMLINK | libc::EPERM | libc::EOPNOTSUPP)
+                ) =>
+            {
+                self.copy_out(&source, target)
+            }
+            other => other.context("link", target),
+        }
+    }
+
+    /// Removes contents that no trace links, and what crashes left behind. None when a recording is just using the store; the next one does it.
+    pub fn gc(&self) -> Result<Option<Collected>> {
+        let _lock = match self.lock(libc::LOCK_EX | libc::LOCK_NB) {
+            Err(TraceError::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(None)
+            }
+            other => other?,
+        };
+        let mut collected = Collected::default();
+        for entry in std::fs::read_dir(&self.dir).context("read", &self.dir)? {
+            let entry = entry.context("read", &self.dir)?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let meta = entry.metadata().context("read", &entry.path())?;
+            let unlinked = ContentHash::from_hex(name).is_some() && meta.nlink() == 1;
+            if meta.is_file() && (unlinked || name.starts_with(TEMPORARY_PREFIX)) {
+                std::fs::remove_file(entry.path()).context("remove", &entry.path())?;
+                collected.files += 1;
+                collected.bytes += meta.len();
+            }
+        }
+        self.prune_index()?;
+        Ok(Some(collected))
+    }
+
+    fn prune_index(&self) -> Result<()> {
+        let index = self.dir.join(INDEX_DIR);
+        let entries: Vec<_> = std::fs::read_dir(&index)
+            .context("read", &index)?
+            .flatten()
+            .collect();
+        let too_many = entries.len() > MAX_INDEX_ENTRIES;
+        for entry in entries {
+            let lives = hash_of_link(&entry.path()).is_some_and(|hash| self.path_of(hash).exists());
+            if too_many || !lives {
+                std::fs::remove_file(entry.path()).context("remove", &entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_locked(&self, file: &File, path_hint: &Path) -> Result<Kept> {
+        let meta = file.metadata().context("read", path_hint)?;
+        if !meta.is_file() {
+            return Err(TraceError::NotAFile {
+                path: path_hint.into(),
+            });
+        }
+        let key = self.dir.join(INDEX_DIR).join(index_key(&meta));
+        if let Some(hash) = hash_of_link(&key) {
+            let kept = Kept {
+                hash,
+                len: meta.len(),
+            };
+            if self.has(kept) {
+                return Ok(kept);
+            }
+        }
+        let kept = self.import(file, path_hint)?;
+        let after = file.metadata().context("read", path_hint)?;
+        if kept.len == meta.len() && index_key(&after) == index_key(&meta) && settled(&meta) {
+            // Only a shortcut: that it can't be made is no reason to fail.
+            let _ = std::fs::remove_file(&key);
+            let _ = symlink(kept.hash.to_hex(), &key);
+        }
+        Ok(kept)
+    }
+
+    /// Whether a content is there; damage by a crash shows in the length.
+    fn has(&self, kept: Kept) -> bool {
+        std::fs::symlink_metadata(self.path_of(kept.hash))
+            .is_ok_and(|m| m.is_file() && m.len() == kept.len)
+    }
+
+    /// Brings a content into the store. What is hashed is what is kept, also when the file changes meanwhile.
+    fn import(&self, file: &File, path_hint: &Path) -> Result<Kept> {
+        let temporary = Temporary::create(&self.dir)?;
+        if reflink(file, &temporary.file).is_ok() {
+            let (hash, len) = ContentHash::of_file(&temporary.file).context("read", path_hint)?;
+            return self.publish(temporary, Kept { hash, len });
+        }
+        let (hash, len) = ContentHash::of_file(file).context("read", path_hint)?;
+        if self.has(Kept { hash, len }) {
+            return Ok(Kept { hash, len });
+        }
+        let kept = copy_hashed(file, path_hint, &temporary)?;
+        self.publish(temporary, kept)
+    }
+
+    fn publish(&self, temporary: Temporary, kept: Kept) -> Result<Kept> {
+        if !self.has(kept) {
+            temporary.publish(&self.path_of(kept.hash))?;
+        }
+        Ok(kept)
+    }
+
+    fn copy_out(&self, source: &Path, target: &Path) -> Result<()> {
+        let file = File::open(source).context("open", source)?;
+        let dir = target.parent().unwrap_or(Path::new("."));
+        let temporary = Temporary::create(dir)?;
+        if reflink(&file, &temporary.file).is_err() {
+            copy_hashed(&file, source, &temporary)?;
+        }
+        temporary.publish(target)
+    }
+
+    /// Locks the store until the returned file is dropped. Each lock has an open file of its own, so that locks of one process are independent too.
+    fn lock(&self, how: i32) -> Result<File> {
+        let dir = File::open(&self.dir).context("open", &self.dir)?;
+        loop {
+            // SAFETY: flock takes integers only.
+            if unsafe { libc::flock(dir.as_raw_fd(), how) } == 0 {
+                return Ok(dir);
+            }
+            let e = io::Error::last_os_error();
+            match e.raw_os_error() {
+                Some(libc::EINTR) => {}
+                // A file system without locks: only the collector must not run.
+                Some(libc::ENOLCK | libc::EOPNOTSUPP) if how & libc::LOCK_EX == 0 => {
+                    return Ok(dir)
+                }
+                _ => return Err(TraceError::io("lock", &self.dir, e)),
+            }
+        }
+    }
+}
+
+/// Path of a content in a trace, whose `files/` is made when it isn't there.
+fn trace_file(trace_dir: &Path, hash: ContentHash) -> Result<PathBuf> {
+    let files = trace_dir.join(FILES_DIR);
+    match DirBuilder::new().mode(0o700).create(&files) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(TraceError::io("create", &files, e))
+        }
+        _ => {}
+    }
+    Ok(files.join(hash.to_hex()))
+}
+
+fn index_key(meta: &Metadata) -> String {
+    format!(
+        "{:x}-{:x}-{:x}-{}.{}-{}.{}",
+        meta.dev(),
+        meta.ino(),
+        meta.len(),
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.ctime(),
+        meta.ctime_nsec()
+    )
+}
+
+fn hash_of_link(link: &Path) -> Option<ContentHash> {
+    ContentHash::from_hex(std::fs::read_link(link).ok()?.to_str()?)
+}
+
+/// Whether the file's times are old enough to stand for its content.
+fn settled(meta: &Metadata) -> bool {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs() as i64);
+    meta.ctime() < now - SETTLED_SECONDS
+}
+
+/// Makes `to` share the bytes of `from`, where the file system can.
+fn reflink(from: &File, to: &File) -> io::Result<()> {
+    // SAFETY: FICLONE takes a descriptor as its argument.
+    match unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Copies a file, holes and long zeros as holes, and hashes what it writes.
+fn copy_hashed(from: &File, path_hint: &Path, to: &Temporary) -> Result<Kept> {
+    let (mut hasher, mut buf, mut len) = (Xxh3::new(), vec![0; HASH_CHUNK], 0);
+    loop {
+        let n = match from.read_at(&mut buf, len) {
+            Ok(0) => break,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            other => other.context("read", path_hint)?,
+        };
+        hasher.update(&buf[..n]);
+        if buf[..n].iter().any(|b| *b != 0) {
+            to.file
+                .write_all_at(&buf[..n], len)
+                .context("write", &to.path)?;
+        }
+        len += n as u64;
+    }
+    to.file.set_len(len).context("write", &to.path)?;
+    Ok(Kept {
+        hash: ContentHash::finish(&hasher),
+        len,
+    })
+}
+
+/// A file that is removed unless it is published.
+struct Temporary {
+    file: File,
+    path: PathBuf,
+}
+
+impl Temporary {
+    /// Makes one in `dir`; read-only for everyone but its maker, since contents never change.
+    fn create(dir: &Path) -> Result<Temporary> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let n = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = dir.join(format!("{TEMPORARY_PREFIX}{}.{n}", std::process::id()));
+            match OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o400)
+                .open(&path)
+            {
+                // Left by a process that had our number.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                other => {
+                    return Ok(Temporary {
+                        file: other.context("create", &path)?,
+                        path,
+                    })
+                }
+            }
+        }
+    }
+
+    fn publish(self, target: &Path) -> Result<()> {
+        std::fs::rename(&self.path, target).context("write", target)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After publishing there is nothing under this name.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Installs what the tests need beyond a Rust toolchain: compilers for the guests, and the real programs that are recorded. What is
+# there already is left alone; when nothing is missing, nothing is asked of the network. For Debian 12 and its kin; as root, or with sudo.
+set -eu
+cd "$(dirname "$0")/.."
+
+missing=
+need() { # need COMMAND PACKAGE
+    command -v "$1" >/dev/null 2>&1 || [ -x "/usr/bin/$1" ] || [ -x "/usr/sbin/$1" ] || missing="$missing $2"
+}
+file() { # file PATH PACKAGE
+    [ -e "$1" ] || missing="$missing $2"
+}
+
+# Go is often installed by hand.
+[ -x /usr/local/go/bin/go ] && PATH="$PATH:/usr/local/go/bin"
+
+need gcc gcc
+need g++ g++
+need clang clang
+file /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.asan-x86_64.a libclang-rt-14-dev
+file /usr/lib/x86_64-linux-gnu/libc.a libc6-dev
+file /usr/include/linux/io_uring.h linux-libc-dev
+need go golang-go
+need javac default-jdk-headless
+need node nodejs
+file /usr/bin/python3 python3
+need pbzip2 pbzip2
+need xz xz-utils
+need sqlite3 sqlite3
+need memcached memcached
+need redis-server redis-server
+need curl curl
+need redis-benchmark redis-tools
+need wrk wrk
+need nginx nginx-light
+need lighttpd lighttpd
+need apache2 apache2-bin
+need mariadbd mariadb-server
+need mariadb mariadb-client
+file /usr/lib/postgresql/15/bin/postgres postgresql-15
+need strace strace
+need setpriv util-linux
+need unshare util-linux
+
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "setup-tests: please install what these Debian packages hold:$missing" >&2
+        exit 1
+    fi
+    as_root=
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null 2>&1 || {
+            echo "setup-tests: neither root nor sudo; please install:$missing" >&2
+            exit 1
+        }
+        as_root=sudo
+    fi
+    echo "setup-tests: installing$missing"
+    # The servers among them are started by the tests only.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+        $as_root chmod 755 "$policy"
+        trap '$as_root rm -f "$policy"' EXIT
+    fi
+    $as_root apt-get update -q
+    # shellcheck disable=SC2086 # one word for each package
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+fi
+
+if ! command -v cargo >/dev/null 2>&1 && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
+    echo "setup-tests: installing Rust for this user"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --no-modify-path
+fi
+
+# The runtime's target; rustup may have been told to install nothing by itself.
+[ -d "$HOME/.cargo/bin" ] && PATH="$PATH:$HOME/.cargo/bin"
+if command -v rustup >/dev/null 2>&1; then
+    rustup target list --installed | grep -qx x86_64-unknown-none || rustup target add x86_64-unknown-none
+fi

@@ -1,0 +1,18 @@
+#!/bin/sh
+# All tests, from a fresh clone: installs what is missing, builds the guests and Reprise, checks format and lints, runs every test.
+#
+#   scripts/test.sh [ARGUMENTS OF cargo test...]      for example: scripts/test.sh --test signals
+#
+# The long tests are scripts/stress.sh.
+set -eu
+cd "$(dirname "$0")/.."
+scripts/setup-tests.sh
+[ -d "$HOME/.cargo/bin" ] && PATH="$PATH:$HOME/.cargo/bin"
+[ -d /usr/local/go/bin ] && PATH="$PATH:/usr/local/go/bin"
+export PATH
+
+scripts/build-guests.sh
+cargo fmt --all --check
+cargo clippy --workspace --all-targets --release -- -D warnings
+cargo build --workspace --release
+cargo test --workspace --release --no-fail-fast "$@"
