@@ -27,6 +27,7 @@ pub mod mapped;
 pub mod memory;
 pub mod message;
 pub mod none;
+pub mod order;
 pub mod output;
 pub mod page_scan;
 pub mod panic;
