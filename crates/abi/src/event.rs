@@ -45,11 +45,13 @@ pub enum Kind {
     /// A process became another program. `value`: number of the memory image in the trace; arguments: process id; section
     /// [`Tag::Path`] with its name.
     Exec = 18,
+    /// Operations of synchronisation (`order`): section [`Tag::Entries`] with packed [`Entry`](crate::order::Entry)s of one thread.
+    Sync = 19,
 }
 
 impl Kind {
     /// Every kind, in order of its number.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 19] = [
         Kind::Syscall,
         Kind::Enter,
         Kind::Exit,
@@ -68,6 +70,7 @@ impl Kind {
         Kind::ProcessStart,
         Kind::ProcessEnd,
         Kind::Exec,
+        Kind::Sync,
     ];
 
     /// The kind with this number.
@@ -96,6 +99,7 @@ impl Kind {
             Kind::ProcessStart => "process-start",
             Kind::ProcessEnd => "process-end",
             Kind::Exec => "exec",
+            Kind::Sync => "sync",
         }
     }
 }
@@ -153,6 +157,8 @@ pub enum Tag {
     State = 6,
     /// The call wrote to a file that is mapped: `address` is the offset in the file; there are no bytes.
     Offset = 7,
+    /// Packed entries, see [`Kind::Sync`].
+    Entries = 8,
 }
 
 impl Tag {
@@ -166,6 +172,7 @@ impl Tag {
             5 => Tag::Siginfo,
             6 => Tag::State,
             7 => Tag::Offset,
+            8 => Tag::Entries,
             _ => return None,
         })
     }

@@ -24,6 +24,7 @@ pub mod ioctl;
 pub mod layout;
 pub mod names;
 pub mod notes;
+pub mod order;
 pub mod prctl;
 pub mod ring;
 pub mod schedule;

@@ -21,6 +21,8 @@ pub const MODE_REPLAY: u32 = 2;
 pub const ENGINE_NONE: u32 = 1;
 /// [`Session::engine`]: one thread at a time, exact.
 pub const ENGINE_SERIAL: u32 = 2;
+/// [`Session::engine`]: all threads at once, synchronisation ordered.
+pub const ENGINE_ORDER: u32 = 3;
 
 /// [`Session::baton`]: nobody holds it.
 pub const BATON_FREE: u32 = 0;

@@ -8,11 +8,13 @@ pub mod counters;
 pub mod drain;
 pub mod exec;
 pub mod image;
+pub mod merge;
 pub mod processes;
 pub mod requests;
 pub mod slices;
 
 use drain::Drain;
+use merge::Merge;
 use processes::Processes;
 use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::session::Session;
@@ -69,6 +71,7 @@ impl Agent {
         let begun = Instant::now();
         let mut handed = Vec::new();
         let mut drain = Drain::new();
+        let mut merge = Merge::new();
         let mut slices = Slices::new();
         let mut processes = Processes::new(self.launcher);
         let mut full: Option<String> = None;
@@ -77,9 +80,12 @@ impl Agent {
             // Asked before draining: what the program wrote before its end is in the ring by then.
             processes.look_again(&self.shared);
             let end = self.ended(&processes);
-            let drained = match end {
-                Some(_) => drain.all(&self.shared, &mut self.writer, full.is_some()),
-                None => drain.some(&self.shared, &mut self.writer, full.is_some()),
+            let (shared, writer, discard) = (&self.shared, &mut self.writer, full.is_some());
+            let drained = match (shared.order().is_some(), end.is_some()) {
+                (false, true) => drain.all(shared, writer, discard),
+                (false, false) => drain.some(shared, writer, discard),
+                (true, true) => merge.all(shared, writer, discard),
+                (true, false) => merge.some(shared, writer, discard),
             };
             let moved = match drained {
                 Ok(n) => n,
@@ -105,7 +111,9 @@ impl Agent {
             if full.is_some() && self.on_full == OnFull::Stop {
                 processes.end_all(&self.shared);
             }
-            slices.look(&self.shared);
+            if self.shared.order().is_none() {
+                slices.look(&self.shared);
+            }
             if let Some(end) = end {
                 break end;
             }
@@ -126,7 +134,8 @@ impl Agent {
             self.warnings
                 .push(format!("the recording ends early: {why}"));
         }
-        if let Some(why) = drain.damage() {
+        let damage = drain.damage().or(merge.damage());
+        if let Some(why) = damage {
             self.warnings.push(format!(
                 "the recording ends early: the program damaged the session's memory ({why})"
             ));
@@ -136,7 +145,7 @@ impl Agent {
         } else {
             reason
         };
-        if full.is_none() && drain.damage().is_none() {
+        if full.is_none() && damage.is_none() {
             for (pid, status) in processes::lost(&self.shared) {
                 let h = EventHeader {
                     len: HEADER_LEN as u32 + 8,
@@ -173,6 +182,7 @@ impl Agent {
             EndReason::Unknown => "the launcher was gone before the program ended".into(),
         };
         summary.counters = counters::read(session);
+        summary.void_stamps = merge.void_stamps(&self.shared);
         let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
         self.warnings.extend(notes.map(String::from));
         summary.warnings = self.warnings;
@@ -214,7 +224,7 @@ impl Agent {
         let lingers = s.wait_status.load(SeqCst) != 0;
         let busy = busy || lingers;
         let time = if busy { SHORT_SLEEP } else { LONG_SLEEP };
-        doze(s, time);
+        doze(&self.shared, time);
     }
 }
 
@@ -231,12 +241,13 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage) -> Vec<String> {
         if s.wait_status.load(Acquire) != 0 && !processes.any(&shared) {
             return warnings;
         }
-        doze(s, SHORT_SLEEP);
+        doze(&shared, SHORT_SLEEP);
     }
 }
 
 /// Sleeps until somebody wakes the agent, or for this long.
-fn doze(s: &Session, time: Duration) {
+fn doze(shared: &SharedSession, time: Duration) {
+    let s = shared.session();
     s.agent_asleep.store(1, SeqCst);
     let nothing =
         s.ring.head.load(SeqCst) == s.ring.tail.load(Relaxed) && s.request.kind.load(SeqCst) == 0;

@@ -4,11 +4,12 @@ use crate::auxv;
 use crate::cpu::Processor;
 use crate::error::{os, LaunchError, Result};
 use crate::runtime::RuntimeImage;
-use crate::shared::{SharedSession, RING_OFFSET};
+use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
 use crate::tracee::{self, Tracee};
 use crate::vdso;
 use libc::pid_t;
 use reprise_abi::layout::*;
+use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
 use reprise_abi::session::{
     region_flags, InitialRegion, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS, SESSION_TOTAL,
 };
@@ -465,6 +466,10 @@ impl Stopped {
         )?;
         for at in [RING_BASE, RING_BASE + RING_SIZE] {
             self.must_map(at, RING_SIZE, rw, libc::MAP_SHARED, shared_fd, RING_OFFSET)?;
+        }
+        if shared.order().is_some() {
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+            self.must_map(ORDER_BASE, ORDER_TOTAL, rw, flags, shared_fd, ORDER_OFFSET)?;
         }
         let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let block = self.block();

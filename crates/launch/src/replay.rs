@@ -2,9 +2,10 @@
 
 use crate::error::{os, LaunchError, Result};
 use crate::runtime::RuntimeImage;
-use crate::shared::{SharedSession, RING_OFFSET};
+use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
 use libc::pid_t;
 use reprise_abi::layout::*;
+use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
 use reprise_abi::session::SESSION_TOTAL;
 use reprise_abi::stage::{Stage, StageOp, STAGE_MAGIC};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -155,6 +156,17 @@ unsafe fn become_program(
                 libc::MAP_SHARED,
                 shared.fd(),
                 RING_OFFSET,
+            );
+        }
+        if shared.order().is_some() {
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+            map(
+                ORDER_BASE,
+                ORDER_TOTAL,
+                rw,
+                flags,
+                shared.fd(),
+                ORDER_OFFSET,
             );
         }
         let block = BLOCKS_BASE + slot as u64 * BLOCK_STRIDE;

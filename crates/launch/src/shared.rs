@@ -2,17 +2,23 @@
 
 use crate::error::{os, Result};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
+use reprise_abi::order::{ring_offset, OrderHead, ORDER_TOTAL};
 use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Offset of the ring in the memfd.
 pub const RING_OFFSET: u64 = (SESSION_TOTAL as u64).next_multiple_of(4096);
 
+/// Offset of the `order` engine's memory in the memfd.
+pub const ORDER_OFFSET: u64 = RING_OFFSET + RING_SIZE;
+
 /// The session's memory as a launcher, agent or driver sees it. Children made by fork share it.
 pub struct SharedSession {
     fd: OwnedFd,
     head: *mut Session,
     ring: *mut u8,
+    /// The memory of the `order` engine, null without it.
+    order: *mut u8,
 }
 
 // SAFETY: all of it is atomics and memory that both sides treat as untrusted.
@@ -95,7 +101,46 @@ impl SharedSession {
             fd,
             head,
             ring: ring as *mut u8,
+            order: std::ptr::null_mut(),
         })
+    }
+
+    /// Adds what the `order` engine needs: a head, and a ring of `ring_size` bytes for each slot.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn add_order(&mut self, ring_size: u64) -> Result<()> {
+        // SAFETY: our descriptor.
+        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + ORDER_TOTAL) as i64) } != 0
+        {
+            return Err(os("size the memory of the order engine"));
+        }
+        let at = map(
+            std::ptr::null_mut(),
+            ORDER_TOTAL as usize,
+            self.fd.as_raw_fd(),
+            ORDER_OFFSET,
+            libc::MAP_SHARED | libc::MAP_NORESERVE,
+        )?;
+        self.order = at as *mut u8;
+        // SAFETY: fresh memory of the right size; the program does not run yet.
+        unsafe { (*(at as *mut OrderHead)).ring_size = ring_size };
+        Ok(())
+    }
+
+    /// The head of the `order` engine's memory, where that is the engine.
+    pub fn order(&self) -> Option<&OrderHead> {
+        // SAFETY: mapped for as long as self lives.
+        (!self.order.is_null()).then(|| unsafe { &*(self.order as *const OrderHead) })
+    }
+
+    /// The first byte of a slot's own ring.
+    ///
+    /// # Panics
+    /// Without the `order` engine, or when there is no such slot.
+    pub fn slot_ring(&self, slot: usize) -> *mut u8 {
+        assert!(!self.order.is_null() && slot < MAX_SLOTS);
+        self.order.wrapping_add(ring_offset(slot) as usize)
     }
 
     /// The memfd.
@@ -138,6 +183,9 @@ impl Drop for SharedSession {
         unsafe {
             libc::munmap(self.head as *mut libc::c_void, RING_OFFSET as usize);
             libc::munmap(self.ring as *mut libc::c_void, 2 * RING_SIZE as usize);
+            if !self.order.is_null() {
+                libc::munmap(self.order as *mut libc::c_void, ORDER_TOTAL as usize);
+            }
         }
     }
 }

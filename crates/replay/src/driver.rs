@@ -4,12 +4,13 @@ use crate::report::{self, Divergence};
 use crate::tree::{set_start, Tree};
 use crate::{symbols, ReplayError};
 use reprise_abi::event::Kind;
+use reprise_abi::order::{DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, MAX_CPUID, MODE_REPLAY,
-    VERSION,
+    Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, MAX_CPUID,
+    MODE_REPLAY, VERSION,
 };
 use reprise_launch::{record, RuntimeImage, SharedSession};
-use reprise_trace::{Manifest, Reader, Tail, FILES_DIR};
+use reprise_trace::{Manifest, Reader, Summary, Tail, FILES_DIR};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
@@ -53,7 +54,8 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
             manifest.abi_version
         )));
     }
-    if manifest.engine != "serial" {
+    let order = manifest.engine == "order";
+    if !order && manifest.engine != "serial" {
         return Err(ReplayError::Unsupported(format!(
             "the engine of this trace, {}, logs nothing that could be replayed",
             manifest.engine
@@ -68,10 +70,17 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
     })?;
     let image = RuntimeImage::load(&runtime)?;
     let mut shared = SharedSession::create()?;
+    if order {
+        shared.add_order(DEFAULT_RING)?;
+        void_stamps(&shared, dir);
+    }
     fill(&mut shared, &manifest, options)?;
     let quiet = options.quiet.then(silence).transpose()?;
-    let status =
-        Tree::new(&mut shared, &image, dir, processor(manifest.start.cpu)).run(&mut reader);
+    let cpu = match order {
+        true => None,
+        false => processor(manifest.start.cpu),
+    };
+    let status = Tree::new(&mut shared, &image, dir, cpu).run(&mut reader);
     drop(quiet);
     let status = status?;
     let s = shared.session();
@@ -105,10 +114,31 @@ fn place(dir: &Path, s: &Session, d: &Divergence) -> Option<String> {
     symbols::place(dir, d.event, d.pc.saturating_sub(behind as u64))
 }
 
+/// Tells the replay which stamps nobody has. Without a summary none are known: such a recording ended in its midst.
+fn void_stamps(shared: &SharedSession, dir: &Path) {
+    let (Some(head), Ok(Some(summary))) = (shared.order(), Summary::read(dir)) else {
+        return;
+    };
+    let known = summary.void_stamps.len().min(MAX_VOID);
+    for (to, stamp) in head.void.iter().zip(&summary.void_stamps) {
+        to.store(*stamp, Relaxed);
+    }
+    head.voids.store(known as u64, Relaxed);
+    // The very first may be among them.
+    let mut first = 0;
+    while summary.void_stamps.binary_search(&first).is_ok() {
+        first += 1;
+    }
+    head.stamp.0.store(first, Relaxed);
+}
+
 fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(), ReplayError> {
     let s = shared.session_mut();
     s.mode = MODE_REPLAY;
-    s.engine = ENGINE_SERIAL;
+    s.engine = match m.engine.as_str() {
+        "order" => ENGINE_ORDER,
+        _ => ENGINE_SERIAL,
+    };
     set_start(s, &m.start);
     s.xsave_mask = m.start.xsave_mask;
     s.xsave_size = m.start.xsave_size;

@@ -2,6 +2,7 @@
 //!
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
+use crate::feed::Distribution;
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
@@ -19,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// The longest sleep, in nanoseconds: threads that compute are told that often that time passes.
 const SLEEP: Duration = Duration::from_millis(20);
+/// The longest sleep while threads empty their own rings.
+const SHORT_SLEEP: Duration = Duration::from_millis(2);
 /// Between two signals that tell a thread so.
 const PING: Duration = Duration::from_millis(15);
 /// The runtime's own signal.
@@ -124,14 +127,22 @@ impl<'a> Tree<'a> {
 
     fn play(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
         let mut feed = Feed::default();
+        let mut distribution = Distribution::default();
         let mut damage = Ok(());
         let mut pinged = Instant::now();
         while self.reap() {
             self.serve()?;
-            let moved = feed.pump(self.shared, reader).unwrap_or_else(|e| {
+            let pumped = match self.shared.order() {
+                Some(_) => distribution.pump(self.shared, reader),
+                None => feed.pump(self.shared, reader),
+            };
+            let moved = pumped.unwrap_or_else(|e| {
                 // What is good of the trace is replayed before the error is told.
                 damage = Err(e);
-                feed.close(self.shared.session());
+                match self.shared.order() {
+                    Some(head) => distribution.close(head),
+                    None => feed.close(self.shared.session()),
+                }
                 true
             });
             if !moved {
@@ -148,6 +159,10 @@ impl<'a> Tree<'a> {
     fn sleep(&self, feed: &Feed) {
         let s = self.shared.session();
         s.agent_asleep.store(1, SeqCst);
+        if self.shared.order().is_some() {
+            futex::wait(&s.agent_asleep, 1, SHORT_SLEEP);
+            return s.agent_asleep.store(0, SeqCst);
+        }
         if !feed.done {
             s.ring.producer_asleep.store(1, SeqCst);
         }

@@ -4,6 +4,7 @@ use crate::exit::{one_line, OWN_FAILURE};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::event::Kind;
+use reprise_abi::order::{DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -69,6 +70,10 @@ pub struct RecordArgs {
     #[arg(long, value_enum, default_value_t = EngineName::Serial)]
     pub engine: EngineName,
 
+    /// With `order`: how much of each thread's events may wait for the agent
+    #[arg(long, value_enum, default_value_t = Buffers::Default)]
+    pub buffers: Buffers,
+
     /// Randomise when threads take turns, to provoke rare interleavings
     ///
     /// Without SEED one is chosen. Either is stored in the trace.
@@ -126,8 +131,40 @@ pub struct RecordArgs {
 pub enum EngineName {
     /// One thread at a time: exact, data races included
     Serial,
+    /// All threads at once, on all processors; synchronisation is ordered: exact up to the first data race
+    Order,
     /// Capture everything, log nothing, order nothing: no trace is made
     None,
+}
+
+impl EngineName {
+    /// As the manifest names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineName::Serial => "serial",
+            EngineName::Order => "order",
+            EngineName::None => "none",
+        }
+    }
+}
+
+/// How much of each thread's events may wait for the agent (Castor 3.6).
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Buffers {
+    /// 4 KiB: what is recorded is on its way to the trace at once
+    Small,
+    /// 4 MiB
+    Default,
+}
+
+impl Buffers {
+    /// Bytes of a thread's ring.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Buffers::Small => SMALL_RING,
+            Buffers::Default => DEFAULT_RING,
+        }
+    }
 }
 
 /// What a recorded program is shown of the processor.

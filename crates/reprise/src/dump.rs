@@ -16,6 +16,7 @@ use call::Call;
 use reprise_abi::event::{EndReason, Event, Instruction, Kind, ProcessEnd, Section, Tag};
 use reprise_abi::event::{FLAG_RESTARTED, FLAG_STOLEN, FLAG_TRACKED, NO_SLOT};
 use reprise_abi::names::signal_name;
+use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
 use reprise_abi::syscalls::nr;
 use reprise_runtime::cut::name::Name;
 use reprise_trace::{Catalog, Manifest, Reader, Tail};
@@ -322,6 +323,7 @@ impl Narrator {
             ),
             Kind::ProcessEnd => process_end(event),
             Kind::Exec => exec(event),
+            Kind::Sync => sync(event),
         }
     }
 
@@ -435,6 +437,7 @@ impl Narrator {
             Tag::Siginfo => "siginfo",
             Tag::State => "state",
             Tag::Offset => "offset",
+            Tag::Entries => "entries",
         };
         let shown = &section.bytes[..section.bytes.len().min(self.limit)];
         json!({
@@ -446,11 +449,49 @@ impl Narrator {
     }
 }
 
-fn arguments(event: &Event) -> ([u64; 6], usize) {
+/// Operations of synchronisation, each with how many quiet ones came before it.
+fn sync(event: &Event) -> Said {
+    /// Most operations that are shown of one event.
+    const SHOWN: usize = 8;
+    let mut said = Vec::new();
+    let mut quiet = 0u64;
+    for s in event.sections().filter(|s| s.tag == Tag::Entries) {
+        for b in s.bytes.chunks_exact(ENTRY_LEN) {
+            let word = |at: usize| b[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+            let Some(e) = Entry::from_words([word(0), word(8)]) else {
+                continue;
+            };
+            quiet += u64::from(e.quiet);
+            said.push(match e.kind {
+                EntryKind::Quiet => continue,
+                EntryKind::Passed => format!("object {:x} number {}", e.object, e.value),
+                EntryKind::Ordered => format!("shard {} number {}", e.object, e.value),
+                EntryKind::Failed => format!("failed: {}", e.value),
+                EntryKind::Value => format!("value {:#x}", e.value),
+            });
+        }
+    }
+    let more = match said.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!(", and {n} more"),
+    };
+    let text = format!(
+        "sync: {} ordered, {quiet} quiet: {}{more}",
+        said.len(),
+        said[..said.len().min(SHOWN)].join(", ")
+    );
     (
-        std::array::from_fn(|i| event.arg(i)),
-        usize::from(event.header.nargs).min(6),
+        text,
+        fields([("ordered", said.len().into()), ("quiet", quiet.into())]),
     )
+}
+
+/// The arguments of a call; stamps that follow them are left out.
+fn arguments(event: &Event) -> ([u64; 6], usize) {
+    let known =
+        reprise_abi::syscalls::lookup(event.header.detail.into()).map_or(6, |d| d.args.len());
+    let count = usize::from(event.header.nargs).min(known);
+    (std::array::from_fn(|i| event.arg(i)), count.min(6))
 }
 
 fn texts(args: &[(&'static str, u64, String)]) -> String {

@@ -6,7 +6,7 @@
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
 use reprise_abi::session::{
-    ENGINE_NONE, ENGINE_SERIAL, FLAG_CHAOS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
+    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::Agent;
 use reprise_launch::features::{self, Limit};
@@ -70,15 +70,18 @@ fn one(args: &RecordArgs) -> Result<Run> {
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
     configure(&mut shared, args);
-    let serial = args.engine == EngineName::Serial;
+    if args.engine == EngineName::Order {
+        shared.add_order(args.buffers.bytes())?;
+    }
     let command = launch::Command {
         argv: args.command.clone(),
-        pin: serial,
+        pin: args.engine == EngineName::Serial,
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
     let catalog = Catalog::from_env()?;
-    let dir = match (serial, &args.output) {
+    let recorded = args.engine != EngineName::None;
+    let dir = match (recorded, &args.output) {
         (false, _) => None,
         (true, Some(dir)) => Some(Catalog::create_at(dir)?),
         (true, None) => Some(catalog.create(program.file_name().unwrap_or(program.as_os_str()))?),
@@ -119,10 +122,10 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     launch::set_processor(shared, &processor, trapping);
     let s = shared.session_mut();
     s.mode = MODE_RECORD;
-    s.engine = if args.engine == EngineName::Serial {
-        ENGINE_SERIAL
-    } else {
-        ENGINE_NONE
+    s.engine = match args.engine {
+        EngineName::Serial => ENGINE_SERIAL,
+        EngineName::Order => ENGINE_ORDER,
+        EngineName::None => ENGINE_NONE,
     };
     if args.no_patch {
         s.flags |= FLAG_NO_PATCH;
@@ -205,7 +208,7 @@ fn open_trace(
         format_version: FORMAT_VERSION,
         reprise_version: env!("CARGO_PKG_VERSION").into(),
         abi_version: VERSION,
-        engine: "serial".into(),
+        engine: args.engine.name().into(),
         argv: args
             .command
             .iter()

@@ -114,6 +114,15 @@ pub fn free_slot() -> Option<u32> {
     })
 }
 
+/// Takes a free slot, where threads are made at the same time.
+pub fn reserve_slot() -> Option<u32> {
+    let _l = crate::serial::baton::lock();
+    let i = free_slot()?;
+    slot(i).process.store(u32::MAX, Relaxed);
+    slot(i).state.store(slot_state::BLOCKED, Relaxed);
+    Some(i)
+}
+
 /// The word that says so, when a thread still runs on the block of slot `i` in this memory.
 pub fn in_use_here(i: u32) -> Option<&'static AtomicU32> {
     if MAPPED[i as usize / 64].load(Relaxed) & 1 << (i % 64) == 0 {
@@ -204,6 +213,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         big_scratch: big,
         cut: Default::default(),
         traced: Default::default(),
+        order: Default::default(),
     };
     // SAFETY: nobody else has this slot.
     unsafe {

@@ -76,6 +76,11 @@ pub const SERIAL_RECORD: u32 = 1;
 /// Serial, replaying.
 pub const SERIAL_REPLAY: u32 = 2;
 
+/// Order, recording.
+pub const ORDER_RECORD: u32 = 3;
+/// Order, replaying.
+pub const ORDER_REPLAY: u32 = 4;
+
 /// Runs an expression with the engine in force as a type.
 macro_rules! with_engine {
     ($e:ident => $body:expr) => {
@@ -86,6 +91,14 @@ macro_rules! with_engine {
             }
             $crate::engine::SERIAL_REPLAY => {
                 type $e = $crate::serial::replay::Replay;
+                $body
+            }
+            $crate::engine::ORDER_RECORD => {
+                type $e = $crate::order::record::Record;
+                $body
+            }
+            $crate::engine::ORDER_REPLAY => {
+                type $e = $crate::order::replay::Replay;
                 $body
             }
             _ => {

@@ -19,15 +19,6 @@ use reprise_abi::syscalls::nr;
 /// No engine.
 pub struct None;
 
-/// Takes a free slot.
-fn reserve_slot() -> Option<u32> {
-    let _l = crate::serial::baton::lock();
-    let i = clone::free_slot()?;
-    slot(i).process.store(u32::MAX, Relaxed);
-    slot(i).state.store(slot_state::BLOCKED, Relaxed);
-    Some(i)
-}
-
 impl Engine for None {
     const LIVE: bool = true;
     const IMMEDIATE: bool = true;
@@ -118,7 +109,7 @@ impl Engine for None {
     const BORN: u32 = slot_state::BLOCKED;
 
     fn thread_create(t: &mut Block, _c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        let Some(i) = reserve_slot() else {
+        let Some(i) = clone::reserve_slot() else {
             return -11;
         };
         // The thread waits until everybody can know its id.
@@ -137,7 +128,7 @@ impl Engine for None {
     }
 
     fn process_create(t: &mut Block, _c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        let Some(i) = reserve_slot() else {
+        let Some(i) = clone::reserve_slot() else {
             return -11;
         };
         let Some(process) = process::reserve() else {

@@ -1,13 +1,17 @@
 //! The runtime's ends of the event ring: producer while recording, consumer while replaying.
 //!
-//! Both are used only by the holder of the baton. Positions that matter are kept in private memory, because the shared ones can be scribbled over.
+//! The session's ring is used only by the holder of the baton; positions that matter are kept in private memory, because the shared ones
+//! can be scribbled over. Under `order` each slot has a ring of its own, which only its thread uses.
 
 use crate::guard;
+use crate::order;
 use crate::sys;
-use crate::thread::session;
+use crate::thread::{current, session};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
+use reprise_abi::order::ENTRY_LEN;
+use reprise_abi::ring::RingControl;
 
 /// This process's copy of the head (record) or tail (replay).
 static POSITION: AtomicU64 = AtomicU64::new(0);
@@ -16,9 +20,61 @@ const AHEAD: u64 = 4;
 /// Events written or consumed so far.
 static EVENTS: AtomicU64 = AtomicU64::new(0);
 
-/// Where this process goes on; what another process wrote or read meanwhile is taken over.
+/// A ring: its indices and its memory.
+#[derive(Clone, Copy)]
+struct Place {
+    control: &'static RingControl,
+    base: u64,
+    size: u64,
+    /// It is mapped twice, one after the other, so that any stretch up to its size is contiguous.
+    twice: bool,
+}
+
+/// The ring that the calling thread uses.
+#[inline(always)]
+fn place() -> Place {
+    if order::runs() {
+        return own_place();
+    }
+    Place {
+        control: &session().ring,
+        base: RING_BASE,
+        size: RING_SIZE,
+        twice: true,
+    }
+}
+
+#[inline]
+fn own_place() -> Place {
+    let (control, base, size) = order::ring_of(current().slot);
+    Place {
+        control,
+        base,
+        size,
+        twice: false,
+    }
+}
+
+impl Place {
+    /// Address of the byte at position `at`, and how many follow it contiguously.
+    #[inline(always)]
+    fn at(&self, at: u64) -> (u64, u64) {
+        let offset = at & (self.size - 1);
+        let contiguous = if self.twice {
+            self.size
+        } else {
+            self.size - offset
+        };
+        (self.base + offset, contiguous)
+    }
+}
+
+/// Where this process, or under `order` this thread, goes on; what another process wrote or read meanwhile is taken over.
 #[inline]
 fn position() -> u64 {
+    if order::runs() {
+        return own_place().control.position.load(Relaxed);
+    }
     let ring = &session().ring;
     let me = crate::process::number() + 1;
     if ring.user.load(Relaxed) != me {
@@ -32,6 +88,12 @@ fn position() -> u64 {
 /// One event more; the next begins at `at`.
 #[inline]
 fn advance(at: u64) {
+    if order::runs() {
+        let ring = own_place().control;
+        ring.position.store(at, Relaxed);
+        ring.events.store(ring.events.load(Relaxed) + 1, Relaxed);
+        return;
+    }
     let ring = &session().ring;
     let events = EVENTS.load(Relaxed) + 1;
     POSITION.store(at, Relaxed);
@@ -47,12 +109,16 @@ pub fn start() {
 
 /// Number of the next event.
 pub fn event_number() -> u64 {
+    if order::runs() {
+        return own_place().control.events.load(Relaxed);
+    }
     position();
     EVENTS.load(Relaxed)
 }
 
 /// Writes one event: [`begin`](Writer::begin), then exactly as many bytes as announced, then [`finish`](Writer::finish).
 pub struct Writer {
+    place: Place,
     at: u64,
     end: u64,
     room: u64,
@@ -61,12 +127,14 @@ pub struct Writer {
 impl Writer {
     /// Starts an event whose header says how long it is.
     pub fn begin(h: &EventHeader) -> Writer {
-        let at = position();
-        let tail = session().ring.tail.load(Acquire).min(at);
+        order::before_event();
+        let (place, at) = (place(), position());
+        let tail = place.control.tail.load(Acquire).min(at);
         let mut w = Writer {
+            place,
             at,
             end: at + h.len as u64,
-            room: tail + RING_SIZE,
+            room: tail + place.size,
         };
         // SAFETY: a header is 32 plain bytes, in memory as in the ring.
         w.put_words(unsafe { &*(h as *const EventHeader as *const [u64; HEADER_LEN / 8]) });
@@ -77,20 +145,21 @@ impl Writer {
     #[cold]
     fn wait(&mut self) {
         let s = session();
-        let ring = &s.ring;
+        let (ring, size) = (self.place.control, self.place.size);
         ring.head.store(self.at, Release);
-        let mut room = RING_SIZE - (self.at - ring.tail.load(Acquire).min(self.at));
+        let mut room = size - (self.at - ring.tail.load(Acquire).min(self.at));
         let begun = if room == 0 { sys::monotonic().ns() } else { 0 };
         while room == 0 {
             if s.recording_lost.load(Relaxed) != 0 {
                 // Nobody reads any more: the program goes on without a recording.
                 ring.tail.store(self.at, Release);
-                room = RING_SIZE;
+                room = size;
                 break;
             }
             ring.producer_asleep.store(1, SeqCst);
+            order::tell_news(self.place.control);
             wake_agent();
-            room = RING_SIZE - (self.at - ring.tail.load(SeqCst).min(self.at));
+            room = size - (self.at - ring.tail.load(SeqCst).min(self.at));
             if room == 0 {
                 let t = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
                 sys::futex_wait(ring.producer_asleep.as_ptr(), 1, Some(&t));
@@ -103,7 +172,7 @@ impl Writer {
                 }
             }
             ring.producer_asleep.store(0, Relaxed);
-            room = RING_SIZE - (self.at - ring.tail.load(Acquire).min(self.at));
+            room = size - (self.at - ring.tail.load(Acquire).min(self.at));
         }
         if begun != 0 {
             let ns = sys::monotonic().ns() - begun;
@@ -116,19 +185,20 @@ impl Writer {
         let mut from = from;
         while len > 0 {
             if self.at >= self.room {
-                let tail = session().ring.tail.load(Acquire).min(self.at);
-                self.room = tail + RING_SIZE;
+                let tail = self.place.control.tail.load(Acquire).min(self.at);
+                self.room = tail + self.place.size;
                 if self.at >= self.room {
                     self.wait();
                 }
             }
+            let (to, contiguous) = self.place.at(self.at);
             let n = len
                 .min((self.room - self.at) as usize)
-                .min((RING_SIZE / 2) as usize);
-            let to = RING_BASE + (self.at & (RING_SIZE - 1));
+                .min((self.place.size / 2) as usize)
+                .min(contiguous as usize);
             if guarded {
                 // A page that vanished meanwhile leaves what was in the ring: the program has no such bytes either.
-                // SAFETY: the ring is mapped twice, so that `n` bytes from any place in it are ours.
+                // SAFETY: `n` contiguous bytes of the ring.
                 let _ = guard::guarded(|| unsafe { guard::copy(to, from, n) });
             } else {
                 // SAFETY: as above; `from` is the runtime's memory.
@@ -149,10 +219,11 @@ impl Writer {
     #[inline]
     pub fn put_words(&mut self, words: &[u64]) {
         let len = core::mem::size_of_val(words) as u64;
-        if self.at + len <= self.room {
-            let mut to = (RING_BASE + (self.at & (RING_SIZE - 1))) as *mut u64;
+        let (to, contiguous) = self.place.at(self.at);
+        if self.at + len <= self.room && len <= contiguous {
+            let mut to = to as *mut u64;
             for w in words {
-                // SAFETY: the ring is mapped twice, so that any stretch of it up to its size is contiguous.
+                // SAFETY: contiguous bytes of the ring.
                 unsafe {
                     to.write(*w);
                     to = to.add(1);
@@ -220,9 +291,20 @@ pub fn publish(len: usize) {
 #[inline]
 fn published(end: u64) {
     let s = session();
+    let place = place();
+    let ring = place.control;
     advance(end);
-    s.ring.head.store(end, Release);
-    if end.wrapping_sub(s.ring.tail.load(Relaxed)) > RING_SIZE / 4
+    ring.head.store(end, Release);
+    if place.twice {
+        if end.wrapping_sub(ring.tail.load(Relaxed)) > place.size / 4
+            && s.agent_asleep.load(Relaxed) != 0
+        {
+            wake_agent();
+        }
+        return;
+    }
+    order::tell_news(ring);
+    if end.wrapping_sub(ring.tail.load(Relaxed)) > place.size / 4
         && s.agent_asleep.load(Relaxed) != 0
     {
         wake_agent();
@@ -239,23 +321,70 @@ pub fn wake_agent() {
 
 /// Header of the next event of a replay, without consuming it; `None` when the trace has no more.
 pub fn peek() -> Option<EventHeader> {
-    let at = position();
-    if !available(at + HEADER_LEN as u64) {
+    let (place, at) = (place(), position());
+    if !available(place, at + HEADER_LEN as u64) {
         return None;
     }
-    // SAFETY: the driver has published these bytes; the ring is mapped twice.
-    let bytes = unsafe {
-        core::slice::from_raw_parts(
-            (RING_BASE + (at & (RING_SIZE - 1))) as *const u8,
-            HEADER_LEN,
-        )
+    let mut bytes = [0u8; HEADER_LEN];
+    for (to, i) in bytes.chunks_exact_mut(8).zip(0..) {
+        to.copy_from_slice(&word_at(place, at + 8 * i).to_le_bytes());
+    }
+    EventHeader::parse(&bytes).ok()
+}
+
+/// The word at a position that is a multiple of 8, and published.
+#[inline]
+fn word_at(place: Place, at: u64) -> u64 {
+    // SAFETY: published bytes of the ring; a word at a multiple of 8 never wraps.
+    unsafe { core::ptr::read_unaligned(place.at(at).0 as *const u64) }
+}
+
+/// The next two words of a replay, without consuming them; `None` when the trace has no more.
+pub fn peek_entry() -> Option<[u64; 2]> {
+    let (place, at) = (place(), position());
+    available(place, at + ENTRY_LEN as u64).then(|| [word_at(place, at), word_at(place, at + 8)])
+}
+
+/// Consumes the entry that [`peek_entry`] showed.
+pub fn skip_entry() {
+    let (place, at) = (place(), position() + ENTRY_LEN as u64);
+    advance(at);
+    release(place, at);
+}
+
+/// Writes an entry of synchronisation.
+#[inline]
+pub fn put_entry(words: [u64; 2]) {
+    let (place, at) = (place(), position());
+    let ring = place.control;
+    if at + ENTRY_LEN as u64 > ring.tail.load(Acquire).min(at) + place.size {
+        put_entry_slowly(words);
+        return;
+    }
+    for (w, i) in words.iter().zip(0..) {
+        // SAFETY: free room of the ring; a word at a multiple of 8 never wraps.
+        unsafe { (place.at(at + 8 * i).0 as *mut u64).write(*w) };
+    }
+    published(at + ENTRY_LEN as u64);
+}
+
+/// As [`put_entry`], when there is no room just now.
+#[cold]
+fn put_entry_slowly(words: [u64; 2]) {
+    let (place, at) = (place(), position());
+    let mut w = Writer {
+        place,
+        at,
+        end: at + ENTRY_LEN as u64,
+        room: at,
     };
-    EventHeader::parse(bytes).ok()
+    w.copy(words.as_ptr() as u64, ENTRY_LEN, false);
+    w.finish();
 }
 
 /// Waits until the driver has published bytes up to `until`.
-fn available(until: u64) -> bool {
-    let ring = &session().ring;
+fn available(place: Place, until: u64) -> bool {
+    let ring = place.control;
     let mut spins = 0;
     loop {
         if ring.head.load(Acquire) >= until {
@@ -271,6 +400,9 @@ fn available(until: u64) -> bool {
         }
         ring.consumer_asleep.store(1, SeqCst);
         if ring.head.load(SeqCst) < until && ring.closed.load(SeqCst) == 0 {
+            if !place.twice {
+                wake_agent();
+            }
             let t = sys::Timespec::from_ns(sys::monotonic().ns() + 100_000_000);
             sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&t));
             if sys::call(
@@ -288,6 +420,7 @@ fn available(until: u64) -> bool {
 
 /// Reads one event of a replay piece by piece, so that it may be longer than the ring.
 pub struct Reader {
+    place: Place,
     at: u64,
     end: u64,
     /// The driver has published bytes up to here.
@@ -299,11 +432,12 @@ pub struct Reader {
 impl Reader {
     /// Begins to read the event that [`peek`] showed.
     pub fn begin(header: EventHeader) -> Reader {
-        let at = position();
+        let (place, at) = (place(), position());
         Reader {
+            place,
             at: at + HEADER_LEN as u64,
             end: at + header.len as u64,
-            known: session().ring.head.load(Acquire),
+            known: place.control.head.load(Acquire),
             header,
         }
     }
@@ -316,16 +450,18 @@ impl Reader {
     /// Hands the next `len` bytes to `sink` in pieces, as (address, bytes).
     fn each(&mut self, len: usize, mut sink: impl FnMut(u64, usize)) -> bool {
         let mut left = len.min(self.left());
+        let quarter = (self.place.size / 4) as usize;
         while left > 0 {
-            let n = left.min((RING_SIZE / 4) as usize);
-            if self.at + n as u64 > self.known && !available(self.at + n as u64) {
+            let (from, contiguous) = self.place.at(self.at);
+            let n = left.min(quarter).min(contiguous as usize);
+            if self.at + n as u64 > self.known && !available(self.place, self.at + n as u64) {
                 return false;
             }
-            sink(RING_BASE + (self.at & (RING_SIZE - 1)), n);
+            sink(from, n);
             self.at += n as u64;
             left -= n;
-            if left > 0 || n == (RING_SIZE / 4) as usize {
-                release(self.at);
+            if left > 0 || n == quarter {
+                release(self.place, self.at);
             }
         }
         true
@@ -335,10 +471,7 @@ impl Reader {
     #[inline]
     pub fn word(&mut self) -> u64 {
         if self.at + 8 <= self.known.min(self.end) {
-            // SAFETY: published bytes of the ring, which is mapped twice.
-            let w = unsafe {
-                core::ptr::read_unaligned((RING_BASE + (self.at & (RING_SIZE - 1))) as *const u64)
-            };
+            let w = word_at(self.place, self.at);
             self.at += 8;
             return w;
         }
@@ -413,15 +546,18 @@ impl Reader {
             self.skip(self.left());
         }
         advance(self.end);
-        release(self.end);
+        release(self.place, self.end);
     }
 }
 
 /// Gives room back to the driver.
-fn release(at: u64) {
-    let ring = &session().ring;
+fn release(place: Place, at: u64) {
+    let ring = place.control;
     ring.tail.store(at, Release);
-    if ring.producer_asleep.load(Relaxed) != 0 && ring.head.load(Relaxed) - at < RING_SIZE / 2 {
+    if !place.twice {
+        order::tell_news(ring);
+    }
+    if ring.producer_asleep.load(Relaxed) != 0 && ring.head.load(Relaxed) - at < place.size / 2 {
         ring.producer_asleep.store(0, SeqCst);
         wake_agent();
     }

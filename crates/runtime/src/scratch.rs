@@ -4,7 +4,8 @@ use crate::guard;
 use crate::sys;
 use crate::thread::{block_address, Block, SCRATCH, SCRATCH_LEN};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use reprise_abi::layout::{ARENA_BASE, RESERVATION_END};
+use reprise_abi::layout::ARENA_BASE;
+use reprise_abi::order::ORDER_BASE;
 
 /// The most scratch memory one call can get, in bytes; larger transfers are made in part, as a short read or write.
 pub const MAX_SCRATCH: usize = 64 << 20;
@@ -16,7 +17,7 @@ pub fn arena(len: u64) -> Option<u64> {
     let len = (len + 4095) & !4095;
     // A guard page stays unmapped behind every piece.
     let at = ARENA_NEXT.fetch_add(len + 4096, Relaxed);
-    (at + len < RESERVATION_END && sys::map_own(at, len)).then_some(at)
+    (at + len < ORDER_BASE && sys::map_own(at, len)).then_some(at)
 }
 
 /// A bump allocator over a thread's scratch memory, for one call.

@@ -105,6 +105,8 @@ pub struct Block {
     pub cut: crate::serial::cut::CutState,
     /// Whether another thread has attached to this one.
     pub traced: crate::ptrace::Traced,
+    /// What the `order` engine keeps of it.
+    pub order: crate::order::Local,
 }
 
 const _: () = {

@@ -120,6 +120,9 @@ pub struct Summary {
     pub counters: BTreeMap<String, u64>,
     /// What the user should know.
     pub warnings: Vec<String>,
+    /// `order`: stamps that were drawn, but that no event has: their threads were killed at that moment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void_stamps: Vec<u64>,
 }
 
 #[derive(Deserialize)]

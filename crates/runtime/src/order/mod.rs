@@ -8,8 +8,122 @@
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.
 
-use crate::thread::Block;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+pub mod record;
+pub mod replay;
+pub mod shards;
+pub mod space;
+pub mod turns;
+
+use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
+use crate::thread::{current, Block};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
+use reprise_abi::ring::RingControl;
+
+/// What the engine keeps for a thread, in its block.
+#[derive(Default)]
+pub struct Local {
+    /// Record: quiet operations since the last entry or event. Replay: those left until the next one.
+    pub quiet: u32,
+    /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
+    pub looked: bool,
+    /// Stamps that the event being written has, ...
+    pub stamps: [u64; 2],
+    /// ... and how many of them.
+    pub stamped: u8,
+}
+
+impl Local {
+    /// The stamps of the event that is being written.
+    pub fn stamps(&self) -> &[u64] {
+        &self.stamps[..self.stamped as usize]
+    }
+}
+
+/// Is this engine in force?
+#[inline(always)]
+pub fn runs() -> bool {
+    ENGINE.load(Relaxed) >= ORDER_RECORD
+}
+
+/// The engine's shared memory.
+#[inline(always)]
+pub fn head() -> &'static OrderHead {
+    // SAFETY: the launcher maps it for this engine; it is only integers and atomics.
+    unsafe { &*(ORDER_BASE as *const OrderHead) }
+}
+
+/// The ring of a slot: its indices, its first byte, its size.
+#[inline(always)]
+pub fn ring_of(slot: u32) -> (&'static RingControl, u64, u64) {
+    let (h, i) = (head(), slot as usize);
+    (&h.rings[i], ORDER_BASE + ring_offset(i), h.ring_size)
+}
+
+/// The agent, or the driver, should look at the calling thread's ring.
+#[inline]
+pub fn tell_news(_ring: &RingControl) {
+    if !runs() {
+        return;
+    }
+    let i = current().slot as usize;
+    let (word, bit) = (&head().news[i / 64], 1 << (i % 64));
+    if word.load(Relaxed) & bit == 0 {
+        word.fetch_or(bit, Release);
+    }
+}
+
+/// Before an event is written: the quiet operations up to it are counted.
+#[inline]
+pub fn before_event() {
+    if ENGINE.load(Relaxed) != ORDER_RECORD {
+        return;
+    }
+    let l = &mut current().order;
+    if l.quiet != 0 {
+        let e = Entry {
+            kind: EntryKind::Quiet,
+            quiet: l.quiet,
+            object: 0,
+            value: 0,
+        };
+        l.quiet = 0;
+        crate::ring::put_entry(e.to_words());
+    }
+}
+
+/// Record: writes an entry, with the quiet operations before it.
+#[inline]
+pub(crate) fn log(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
+    let quiet = core::mem::take(&mut t.order.quiet);
+    let e = Entry {
+        kind,
+        quiet,
+        object,
+        value,
+    };
+    crate::ring::put_entry(e.to_words());
+}
+
+/// Record: an operation that needs no entry.
+#[inline(always)]
+pub(crate) fn log_quiet(t: &mut Block) {
+    t.order.quiet += 1;
+    if t.order.quiet == MAX_QUIET {
+        log(t, EntryKind::Quiet, 0, 0);
+    }
+}
+
+/// What an object is called in an entry.
+#[inline(always)]
+pub(crate) fn name_of(address: u64) -> u32 {
+    (address >> 3) as u32
+}
+
+/// Are there threads to order in this replay, or to record?
+pub fn replays() -> bool {
+    ENGINE.load(Relaxed) == ORDER_REPLAY
+}
 
 /// The run that an object is in. It lies in the object itself (16 bytes, all zero in a new one) or beside it.
 #[repr(C)]

@@ -66,15 +66,17 @@ fn begin_call(
     sections: usize,
 ) -> Writer {
     let nargs = if kind == Kind::Exit { 0 } else { c.nargs };
+    let stamps = t.order.stamps();
     let h = EventHeader {
         detail: c.nr as u32,
         flags,
         value: result,
         input_hash,
-        ..header(kind, t.slot, nargs, sections)
+        ..header(kind, t.slot, nargs + stamps.len(), sections)
     };
     let mut w = Writer::begin(&h);
     w.put_words(&c.args[..nargs]);
+    w.put_words(stamps);
     w
 }
 

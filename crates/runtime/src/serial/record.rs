@@ -26,12 +26,12 @@ pub struct Record;
 
 const EINTR: i64 = -4;
 /// Most futexes with priority inheritance that one dying thread can leave to waiters.
-const MAX_INHERITED: usize = 64;
+pub(crate) const MAX_INHERITED: usize = 64;
 /// A call that a waiting signal kept from being made.
-const NOT_MADE: i64 = -512;
+pub(crate) const NOT_MADE: i64 = -512;
 
 /// What a call's result means for the program, now that signals are known.
-enum Outcome {
+pub(crate) enum Outcome {
     /// The program gets this.
     Result(i64),
     /// The call is made again after the handler.
@@ -40,7 +40,7 @@ enum Outcome {
     Again,
 }
 
-fn outcome(t: &Block, c: &Call, r: i64) -> Outcome {
+pub(crate) fn outcome(t: &Block, c: &Call, r: i64) -> Outcome {
     if r != EINTR && r != NOT_MADE {
         return Outcome::Result(r);
     }
@@ -77,7 +77,7 @@ fn outcome(t: &Block, c: &Call, r: i64) -> Outcome {
 }
 
 /// The wait status of a process that ends by itself.
-fn exit_status(argument: u64) -> i32 {
+pub(crate) fn exit_status(argument: u64) -> i32 {
     (argument as i32 & 0xff) << 8
 }
 
@@ -102,7 +102,7 @@ pub fn add_pending(t: &Block, c: &Call) {
 }
 
 /// Asks the kernel.
-fn make(t: &Block, c: &Call) -> i64 {
+pub(crate) fn make(t: &Block, c: &Call) -> i64 {
     if c.blocking == Blocking::Never && c.known {
         // SAFETY: the program's own call, with its own arguments.
         return unsafe { sys::syscall6(c.nr, c.local) };

@@ -108,13 +108,13 @@ pub fn hand_on(t: &Block, state: u32) -> bool {
 #[derive(Default)]
 pub struct OfFile {
     /// The content's hash.
-    hash: Option<[u8; 16]>,
+    pub(crate) hash: Option<[u8; 16]>,
     /// Where the call wrote.
-    offset: u64,
+    pub(crate) offset: u64,
 }
 
 /// Writes an event's outputs to the program and skips the rest; what it says of a mapped file, where there is one.
-fn apply(mut r: Reader) -> OfFile {
+pub(crate) fn apply(mut r: Reader) -> OfFile {
     let mut file = OfFile::default();
     while let Some((address, len, tag)) = r.section() {
         match Tag::from_u32(tag) {
@@ -176,7 +176,7 @@ pub fn replay_call(
     (h.value, h, file)
 }
 
-fn cannot_map(event: u64) -> ! {
+pub(crate) fn cannot_map(event: u64) -> ! {
     session().message.store(crate::message::CANNOT_MAP, Relaxed);
     session().message_arg.store(event, Relaxed);
     sys::exit_group(125)

@@ -1,0 +1,168 @@
+//! The shared memory of the `order` engine (DESIGN 5; Castor 3.3): a ring for each slot, and what orders the events in them.
+//!
+//! It lies at [`ORDER_BASE`] in the program, behind the session and its ring in the same memfd, and is mapped for this engine only. Like the
+//! session it is plain integers and atomics: the program can scribble over it.
+//!
+//! Threads write their events without knowing of each other. What orders them are **stamps**: every system call draws one from
+//! [`OrderHead::stamp`] when it begins and another one when it ends, and a replay lets them pass in that order.
+
+use crate::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
+use crate::ring::RingControl;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Where it is mapped.
+pub const ORDER_BASE: u64 = RESERVATION + 0xb_0000_0000;
+/// Distance between two slots' rings in bytes (address space; memory is used only as touched).
+pub const RING_STRIDE: u64 = 4 << 20;
+/// Bytes of a ring in the default mode (Castor 3.6).
+pub const DEFAULT_RING: u64 = RING_STRIDE;
+/// Bytes of a ring in the small mode.
+pub const SMALL_RING: u64 = 4096;
+/// Words on which threads of a replay wait for their turn.
+pub const WAITING_WORDS: usize = 1024;
+/// Most stamps that were drawn and never logged, because their process was killed at that moment.
+pub const MAX_VOID: usize = 8 * 1024;
+
+/// A word with a cache line of its own.
+#[repr(C, align(128))]
+pub struct Lone<T>(pub T);
+
+/// Where threads wait for their turn in a replay: who waits counts itself, and sleeps on the generation.
+#[repr(C)]
+pub struct WaitingRoom {
+    /// Grows when somebody should look again (a futex).
+    pub generation: AtomicU32,
+    /// How many wait.
+    pub waiting: AtomicU32,
+}
+
+/// The head; the rings follow it.
+#[repr(C, align(4096))]
+pub struct OrderHead {
+    /// Record: the next stamp. Replay: the stamp whose turn it is.
+    pub stamp: Lone<AtomicU64>,
+    /// Bytes of a ring, a power of two.
+    pub ring_size: u64,
+    /// Replay: wait status of the recorded end plus 1, once all events were handed out; 0 before.
+    pub end: AtomicU64,
+    /// Replay: threads for which nothing is left.
+    pub exhausted: AtomicU32,
+    _pad: AtomicU32,
+    /// Replay: how many stamps in `void`.
+    pub voids: AtomicU64,
+    /// Replay: stamps that no event has, in their order.
+    pub void: [AtomicU64; MAX_VOID],
+    /// A bit for each slot that has news for the agent; Castor 3.5: who is idle costs nothing.
+    pub news: [AtomicU64; MAX_SLOTS / 64],
+    /// Where threads wait in a replay.
+    pub rooms: [WaitingRoom; WAITING_WORDS],
+    /// The rings' indices.
+    pub rings: [RingControl; MAX_SLOTS],
+}
+
+/// Bytes of the head.
+pub const ORDER_HEAD_LEN: usize = core::mem::size_of::<OrderHead>();
+/// Bytes of it all.
+pub const ORDER_TOTAL: u64 = ORDER_HEAD_LEN as u64 + MAX_SLOTS as u64 * RING_STRIDE;
+
+const _: () = assert!(ORDER_HEAD_LEN % 4096 == 0);
+const _: () = assert!(ORDER_BASE + ORDER_TOTAL <= RESERVATION_END);
+
+/// Offset of a slot's ring from the head.
+pub const fn ring_offset(slot: usize) -> u64 {
+    ORDER_HEAD_LEN as u64 + slot as u64 * RING_STRIDE
+}
+
+/// What an [`Entry`] says. Numbers are part of the trace format.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum EntryKind {
+    /// Nothing more: only how many quiet operations there were.
+    Quiet = 0,
+    /// An operation on an object that keeps its own count: the value is its number.
+    Passed = 1,
+    /// An operation on a shard: the value is its number.
+    Ordered = 2,
+    /// An operation that failed: the value is the error number.
+    Failed = 3,
+    /// A value that a replay gets as it was.
+    Value = 4,
+}
+
+/// An operation of synchronisation in a ring: 16 bytes. An odd first word tells it from an event, whose length is even.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// What it says.
+    pub kind: EntryKind,
+    /// Operations of the thread before this one, since its last entry, that needed no entry.
+    pub quiet: u32,
+    /// What the object is called: 32 bits of its address, or the number of its shard.
+    pub object: u32,
+    /// Depends on the kind.
+    pub value: u64,
+}
+
+/// Bytes of an [`Entry`].
+pub const ENTRY_LEN: usize = 16;
+/// Most quiet operations that an entry can count.
+pub const MAX_QUIET: u32 = (1 << 24) - 1;
+
+impl Entry {
+    /// As two words.
+    #[inline(always)]
+    pub fn to_words(self) -> [u64; 2] {
+        let first = 1
+            | (self.kind as u64) << 1
+            | ((self.quiet & MAX_QUIET) as u64) << 8
+            | (self.object as u64) << 32;
+        [first, self.value]
+    }
+
+    /// From two words; `None` when they are no entry.
+    #[inline]
+    pub fn from_words([first, value]: [u64; 2]) -> Option<Entry> {
+        if first & 1 == 0 {
+            return None;
+        }
+        let kind = match first as u8 >> 1 {
+            0 => EntryKind::Quiet,
+            1 => EntryKind::Passed,
+            2 => EntryKind::Ordered,
+            3 => EntryKind::Failed,
+            4 => EntryKind::Value,
+            _ => return None,
+        };
+        Some(Entry {
+            kind,
+            quiet: (first >> 8) as u32 & MAX_QUIET,
+            object: (first >> 32) as u32,
+            value,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_keep_what_they_say() {
+        for kind in [
+            EntryKind::Quiet,
+            EntryKind::Passed,
+            EntryKind::Ordered,
+            EntryKind::Failed,
+            EntryKind::Value,
+        ] {
+            let e = Entry {
+                kind,
+                quiet: MAX_QUIET,
+                object: 0xdead_beef,
+                value: u64::MAX - 3,
+            };
+            assert_eq!(Entry::from_words(e.to_words()), Some(e));
+        }
+        assert_eq!(Entry::from_words([64, 0]), None, "an event's length");
+        assert_eq!(Entry::from_words([0xff, 0]), None, "no such kind");
+    }
+}

@@ -1,0 +1,436 @@
+//! The recording half of `order`: threads run on all processors, and every system call is stamped when it begins and when it ends.
+//!
+//! If one call can have learnt from another (what it read was written there), then it ended after the other began. A replay that lets
+//! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
+//! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
+
+use super::{head, log, log_quiet, name_of, shards, space, Order, Runs};
+use crate::asm::rt_exit_thread;
+use crate::capture::Call;
+use crate::clone::{self, Wish};
+use crate::engine::{Engine, RESTART};
+use crate::ring::Writer;
+use crate::serial::events;
+use crate::serial::record::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
+use crate::signal::frame::{self, FpState, SigContext, Ucontext};
+use crate::signal::kernel;
+use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
+use crate::sys;
+use crate::thread::{session, slot, Block, Frame};
+use crate::{instruction, kept, mapped, memory, process, shm};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::{
+    section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
+    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
+};
+use reprise_abi::order::EntryKind;
+use reprise_abi::session::slot_state;
+use reprise_abi::spec::Blocking;
+use reprise_abi::syscalls::nr;
+
+const EAGAIN: i64 = -11;
+
+/// Recording in `order`.
+pub struct Record;
+
+/// Draws the next stamp.
+#[inline]
+fn draw() -> u64 {
+    head().stamp.0.fetch_add(1, SeqCst)
+}
+
+/// The event written next has this stamp, after those that it has already.
+#[inline]
+fn stamp(t: &mut Block) {
+    let s = draw();
+    t.order.stamps[t.order.stamped as usize] = s;
+    t.order.stamped += 1;
+}
+
+impl Record {
+    /// Writes [`Kind::Enter`]: the call may take as long as it likes, and others must not wait for its end to learn of its beginning.
+    fn enter(t: &mut Block, c: &Call, hash: u64) {
+        stamp(t);
+        let h = EventHeader {
+            detail: c.nr as u32,
+            input_hash: hash,
+            ..events::header(Kind::Enter, t.slot, c.nargs + 1, 0)
+        };
+        let mut w = Writer::begin(&h);
+        w.put_words(&c.args[..c.nargs]);
+        w.put_words(t.order.stamps());
+        w.finish();
+        t.order.stamped = 0;
+    }
+
+    /// Makes the call and logs what came of it.
+    fn perform(t: &mut Block, c: &mut Call, hash: u64) -> i64 {
+        let prompt = c.known && matches!(c.blocking, Blocking::Never | Blocking::Rarely);
+        let kind = if prompt {
+            stamp(t);
+            Kind::Syscall
+        } else {
+            Self::enter(t, c, hash);
+            Kind::Exit
+        };
+        let outcome = loop {
+            let r = make(t, c);
+            match outcome(t, c, r) {
+                Outcome::Again => continue,
+                o => break o,
+            }
+        };
+        stamp(t);
+        let result = match outcome {
+            Outcome::Result(r) => {
+                if c.nr == nr::RT_SIGPENDING && r == 0 {
+                    add_pending(t, c);
+                }
+                let note = mapped::look(c, r, true);
+                events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+                r
+            }
+            _ => {
+                events::call(t, kind, c, NOT_MADE, FLAG_RESTARTED, hash);
+                RESTART
+            }
+        };
+        t.order.stamped = 0;
+        result
+    }
+
+    /// A call that the table does not know: whatever memory it changes is found by comparison. What other threads change meanwhile is in
+    /// the difference, too.
+    fn tracked(t: &mut Block, c: &mut Call) -> i64 {
+        let hash = c.input_hash();
+        session().counters.tracked.fetch_add(1, Relaxed);
+        let lock = space::lock();
+        let before = crate::track::Snapshot::take();
+        stamp(t);
+        let r = make(t, c);
+        stamp(t);
+        let changed = before.as_ref().map_or(&[][..], |b| b.changed());
+        events::tracked_call(t, Kind::Syscall, c, r, FLAG_TRACKED, hash, changed);
+        t.order.stamped = 0;
+        drop(lock);
+        r
+    }
+
+    /// Logs an event of words, with one stamp behind them.
+    fn stamped(t: &mut Block, kind: Kind, detail: u32, value: i64, word: u64) {
+        let s = draw();
+        events::plain(kind, t.slot, detail, value, &[word, s]);
+    }
+
+    fn end_process(t: &mut Block, status: i32) {
+        let pid = process::visible_pid() as u64;
+        Self::stamped(
+            t,
+            Kind::ProcessEnd,
+            ProcessEnd::Told as u32,
+            status as i64,
+            pid,
+        );
+        crate::serial::baton::leave(t);
+    }
+
+    fn deliver_pending(t: &mut Block, frame: &mut Frame, fp: FpState) {
+        kernel::block_all();
+        while let Some(info) = t.pending.take(t.mask) {
+            let action = ACTIONS.get(info.signal());
+            if action.handler == IGNORE {
+                continue;
+            }
+            if action.handler == DEFAULT {
+                // The disposition changed while the signal waited: let the kernel do what it means.
+                kernel::uninstall(info.signal(), DEFAULT);
+                kernel::send_self(info.signal());
+                continue;
+            }
+            // SAFETY: a siginfo is 128 plain bytes.
+            let bytes =
+                unsafe { core::slice::from_raw_parts(&info as *const Siginfo as *const u8, 128) };
+            events::with_section(
+                Kind::Signal,
+                t.slot,
+                info.signal(),
+                frame.rip as i64,
+                &[draw()],
+                Tag::Siginfo,
+                bytes,
+            );
+            if !frame::deliver(t, frame, fp, &info, &action, [0; 3]) {
+                Self::process_dies(t, SIGSEGV);
+                kernel::die_now(SIGSEGV);
+            }
+            session().counters.signals_at_gates.fetch_add(1, Relaxed);
+            break;
+        }
+        let more = t.pending.first(t.mask).is_some();
+        t.slot().signal_pending.store(more as u32, Release);
+        kernel::sync_mask(t);
+    }
+}
+
+impl Engine for Record {
+    const LIVE: bool = true;
+    const IMMEDIATE: bool = false;
+
+    fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        if !c.known || session().forget_syscall == c.nr + 1 {
+            return Self::tracked(t, c);
+        }
+        let hash = c.input_hash();
+        if let Some(signal) = crate::signal::calls::ends_us(t, c, process::visible_pid()) {
+            // It will not come back: what it did is logged before.
+            stamp(t);
+            stamp(t);
+            events::call(t, Kind::Syscall, c, 0, 0, hash);
+            t.order.stamped = 0;
+            Self::process_dies(t, signal);
+            kernel::default_action(signal);
+            make(t, c);
+            kernel::die_now(signal);
+        }
+        c.shorten();
+        Self::perform(t, c, hash)
+    }
+
+    fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        stamp(t);
+        events::call_with(t, c, result, 0, 0, &[]);
+        t.order.stamped = 0;
+        result
+    }
+
+    fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        let lock = space::lock();
+        stamp(t);
+        let result = if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
+            stamp(t);
+            shm::record(t, c)
+        } else {
+            let done = memory::perform(c);
+            let kept = done.file.map(|fd| {
+                let kept = kept::keep_file(fd, c.args[3] & sys::MAP_SHARED != 0);
+                memory::remember_file(c, done.result, kept.number);
+                kept
+            });
+            stamp(t);
+            match kept {
+                Some(kept) => {
+                    let section = (Tag::File, kept.len, kept.hash.as_ptr() as u64, 16);
+                    let flags = kept.number << FILE_NUMBER_SHIFT;
+                    events::call_with(t, c, done.result, flags, 0, &[section]);
+                }
+                None => events::call_with(t, c, done.result, 0, 0, &[]),
+            }
+            done.result
+        };
+        t.order.stamped = 0;
+        crate::cpuid::after_call::<Self>(t, c, result);
+        drop(lock);
+        result
+    }
+
+    fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let hash = 0;
+        Self::perform(t, c, hash)
+    }
+
+    fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
+        sys::call(nr::SCHED_YIELD, &[]);
+        Self::computed(t, c, 0)
+    }
+
+    fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
+        let (value, aux) = instruction::read_clock(which);
+        events::plain(
+            Kind::Instruction,
+            t.slot,
+            which as u32,
+            value as i64,
+            &[aux],
+        );
+        (value, aux)
+    }
+
+    fn signal_point(t: &mut Block, frame: &mut Frame) {
+        if t.slot().signal_pending.load(Relaxed) != 0 {
+            Self::deliver_pending(t, frame, FpState::Live);
+        }
+        if session().stop_program.load(Relaxed) != 0 {
+            sys::exit_group(125);
+        }
+    }
+
+    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+        let args = [
+            info.address(),
+            info.code() as u64,
+            crate::serial::state::frame_hash(&mc.to_frame()),
+        ];
+        events::plain(Kind::Fault, t.slot, info.signal(), mc.rip as i64, &args);
+    }
+
+    fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
+
+    const BORN: u32 = slot_state::BLOCKED;
+
+    fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        let Some(i) = clone::reserve_slot() else {
+            crate::message::say(crate::message::TOO_MANY_THREADS);
+            return Self::computed(t, c, EAGAIN);
+        };
+        stamp(t);
+        let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
+        if !sys::is_error(tid) {
+            slot(i).visible_tid.store(tid as u32, Relaxed);
+            clone::publish_tid(wish, tid as u32);
+        }
+        stamp(t);
+        let flags = if sys::is_error(tid) {
+            0
+        } else {
+            i << SLOT_SHIFT
+        };
+        events::call_with(t, c, tid, flags, 0, &[]);
+        t.order.stamped = 0;
+        if !sys::is_error(tid) {
+            // It waits until everybody can know its id.
+            crate::serial::baton::go(i);
+        }
+        tid
+    }
+
+    fn process_create(t: &mut Block, c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
+        crate::message::note(reprise_abi::notes::ORDER_ONE_PROCESS);
+        Self::computed(t, c, EAGAIN)
+    }
+
+    fn process_start(_t: &mut Block) {}
+
+    fn thread_start(t: &mut Block) {
+        crate::serial::baton::wait_go(t.slot);
+        t.slot().state.store(slot_state::RUNNING, Relaxed);
+        let tid = t.slot().visible_tid.load(Relaxed);
+        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[]);
+        kernel::sync_mask(t);
+    }
+
+    fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        kernel::block_all();
+        Self::computed(t, c, 0);
+        clone::announce_death(
+            t,
+            |address, _, n| sys::futex_wake(address as *const u32, n),
+            |_| None,
+        );
+        let last = process::entry().live_threads.load(Relaxed) == 1;
+        Self::stamped(t, Kind::ThreadExit, last as u32, c.args[0] as i64, 0);
+        session().live_threads.fetch_sub(1, Relaxed);
+        if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
+            Self::end_process(t, exit_status(c.args[0]));
+            sys::exit_group(c.args[0] as i32);
+        }
+        t.slot().state.store(slot_state::EXITING, Release);
+        // SAFETY: nothing of this thread is needed any more; the kernel clears the slot's thread id last.
+        unsafe { rt_exit_thread() }
+    }
+
+    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        kernel::block_all();
+        Self::computed(t, c, 0);
+        Self::end_process(t, exit_status(c.args[0]));
+        sys::exit_group(c.args[0] as i32)
+    }
+
+    fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let hash = c.input_hash();
+        Self::enter(t, c, hash);
+        let r = crate::exec::attempt(t, c);
+        stamp(t);
+        events::call(t, Kind::Exit, c, r, 0, hash);
+        t.order.stamped = 0;
+        r
+    }
+
+    fn image_start(t: &mut Block) {
+        let (at, len) = crate::exec::command_line();
+        let h = EventHeader {
+            value: session().images.load(Relaxed) as i64,
+            ..events::header(Kind::Exec, t.slot, 1, section_len(len))
+        };
+        let mut w = Writer::begin(&h);
+        w.put_words(&[process::visible_pid() as u64]);
+        w.put_section(Tag::Input as u32, at, at, len);
+        w.finish();
+    }
+
+    fn process_dies(t: &mut Block, signal: u32) {
+        kernel::block_all();
+        Self::end_process(t, signal as i32);
+    }
+
+    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
+
+    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
+        false
+    }
+}
+
+impl Order for Record {
+    #[inline(always)]
+    fn turn(_t: &mut Block, _object: &Runs) {}
+
+    #[inline]
+    fn passed(t: &mut Block, object: &Runs) {
+        let n = object.count.load(Relaxed) + 1;
+        object.count.store(n, Relaxed);
+        let me = t.slot + 1;
+        if object.last.load(Relaxed) == me {
+            return log_quiet(t);
+        }
+        object.last.store(me, Relaxed);
+        log(
+            t,
+            EntryKind::Passed,
+            name_of(object as *const Runs as u64),
+            n,
+        );
+    }
+
+    #[inline(always)]
+    fn failure(_t: &mut Block) -> Option<u32> {
+        None
+    }
+
+    fn failed(t: &mut Block, errno: u32) {
+        log(t, EntryKind::Failed, 0, errno as u64);
+    }
+
+    #[inline]
+    fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
+        let number = shards::number_of(address);
+        let shard = shards::shard(number);
+        let n = shard.lock();
+        let r = operation();
+        let me = t.slot + 1;
+        let mine = shard.last.load(Relaxed) == me;
+        shard.last.store(me, Relaxed);
+        shard.unlock(n);
+        // Written after the shard is open again: others need not wait for the ring.
+        if mine {
+            log_quiet(t);
+        } else {
+            log(t, EntryKind::Ordered, number, n);
+        }
+        r
+    }
+
+    fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
+        let v = compute();
+        log(t, EntryKind::Value, 0, v);
+        v
+    }
+}

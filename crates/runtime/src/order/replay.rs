@@ -1,0 +1,509 @@
+//! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
+//! numbers of its operations, come to their turn.
+
+use super::{head, name_of, shards, turns, Order, Runs};
+use crate::asm::rt_exit_thread;
+use crate::capture::Call;
+use crate::clone::{self, Wish};
+use crate::engine::{Engine, RESTART};
+use crate::ring::{self, Reader};
+use crate::serial::replay::{apply, cannot_map, deliver, finish, OfFile};
+use crate::serial::report::{diverge, Actual};
+use crate::serial::state::frame_hash;
+use crate::signal::frame::{FpState, SigContext, Ucontext};
+use crate::signal::kernel;
+use crate::signal::state::Siginfo;
+use crate::sys;
+use crate::thread::{session, slot, Block, Frame};
+use crate::{mapped, memory, output, process, shm};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::{
+    EventHeader, Instruction, Kind, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
+};
+use reprise_abi::order::{Entry, EntryKind};
+use reprise_abi::session::{divergence_kind as kinds, slot_state};
+use reprise_abi::syscalls::nr;
+
+/// Replaying in `order`.
+pub struct Replay;
+
+/// A thread for which nothing is left to replay: it stays where it is. When that is true of all, the recorded end comes.
+fn exhausted() -> ! {
+    let h = head();
+    h.exhausted.fetch_add(1, SeqCst);
+    loop {
+        let all = h.exhausted.load(SeqCst) >= session().live_threads.load(SeqCst);
+        let end = h.end.load(SeqCst);
+        if all && end != 0 {
+            finish(end.wrapping_sub(1) as i32);
+        }
+        let until = sys::Timespec::from_ns(sys::monotonic().ns() + 10_000_000);
+        sys::futex_wait(h.exhausted.as_ptr(), h.exhausted.load(SeqCst), Some(&until));
+    }
+}
+
+/// What the thread's ring has next.
+enum Next {
+    Entry(Entry),
+    Event,
+}
+
+fn next() -> Next {
+    match ring::peek_entry() {
+        None => exhausted(),
+        Some(words) => Entry::from_words(words).map_or(Next::Event, Next::Entry),
+    }
+}
+
+/// The entry that counts the thread's quiet operations now; false when an event comes next.
+fn look(t: &mut Block) -> Option<Entry> {
+    loop {
+        match next() {
+            Next::Event => return None,
+            Next::Entry(e) => {
+                if !t.order.looked {
+                    t.order.looked = true;
+                    t.order.quiet = e.quiet;
+                }
+                if e.kind == EntryKind::Quiet && t.order.quiet == 0 {
+                    consume(t);
+                    continue;
+                }
+                return Some(e);
+            }
+        }
+    }
+}
+
+fn consume(t: &mut Block) {
+    t.order.looked = false;
+    t.order.quiet = 0;
+    ring::skip_entry();
+}
+
+/// What an operation of synchronisation is, for a report.
+fn operation(t: &Block, detail: u32, args: &[u64], recorded: Option<&EventHeader>) -> ! {
+    let actual = Actual {
+        kind: Kind::Sync,
+        detail,
+        value: 0,
+        input_hash: 0,
+        args,
+    };
+    diverge(t, kinds::EVENT, recorded, &actual)
+}
+
+/// The next operation: quiet (`None`), or the entry that it has. Anything else is a divergence.
+fn due(t: &mut Block, object: u32) -> Option<Entry> {
+    match look(t) {
+        Some(_) if t.order.quiet > 0 => None,
+        Some(e) => Some(e),
+        None => {
+            let h = ring::peek();
+            operation(t, EntryKind::Passed as u32, &[object as u64], h.as_ref())
+        }
+    }
+}
+
+/// The header of the thread's next event. More operations before it than recorded are a divergence.
+fn next_event(t: &mut Block, actual: &Actual) -> EventHeader {
+    if let Some(e) = look(t) {
+        let recorded = EventHeader {
+            len: 32,
+            kind: Kind::Sync as u8,
+            slot: t.slot as u16,
+            detail: e.kind as u32,
+            value: e.value as i64,
+            ..Default::default()
+        };
+        report_without_body(t, &recorded, actual);
+    }
+    match ring::peek() {
+        Some(h) => h,
+        None => exhausted(),
+    }
+}
+
+/// A divergence whose recorded side is an entry, which has no body.
+fn report_without_body(t: &Block, _recorded: &EventHeader, actual: &Actual) -> ! {
+    diverge(t, kinds::EVENT, None, actual)
+}
+
+/// Takes the next event, which must be of one of these kinds.
+fn expect(t: &mut Block, wanted: &[Kind], actual: &Actual) -> EventHeader {
+    let h = next_event(t, actual);
+    if !wanted.iter().any(|k| *k as u8 == h.kind) || h.detail != actual.detail {
+        diverge(t, kinds::EVENT, Some(&h), actual);
+    }
+    h
+}
+
+/// Waits for the turn of a stamp, and lets the next one have its.
+fn take_turn(stamp: u64) {
+    turns::wait_for_stamp(stamp);
+    turns::pass_stamp(stamp);
+}
+
+/// A call's events, up to its result. `at_turn` is what happens while the beginning of the call has its turn.
+fn replay_call(
+    t: &mut Block,
+    c: &Call,
+    hash: u64,
+    at_turn: impl FnOnce(&mut Block, &EventHeader) -> i64,
+) -> (i64, EventHeader, OfFile) {
+    let actual = Actual {
+        kind: Kind::Syscall,
+        detail: c.nr as u32,
+        value: 0,
+        input_hash: hash,
+        args: &c.args[..c.nargs],
+    };
+    let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
+    let mut r = Reader::begin(h);
+    let args = r.args();
+    let stamps = (h.nargs as usize).saturating_sub(c.nargs);
+    let ends_now = h.kind == Kind::Syscall as u8;
+    let stamps_fit = if ends_now {
+        stamps == 1 || stamps == 2
+    } else {
+        stamps == 1
+    };
+    if args[..c.nargs] != c.args[..c.nargs] || h.input_hash != hash || !stamps_fit {
+        diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+    }
+    turns::wait_for_stamp(args[c.nargs]);
+    let done = at_turn(t, &h);
+    if done != h.value && ends_now {
+        let actual = Actual {
+            value: done,
+            ..actual
+        };
+        diverge(t, kinds::STATE, Some(&h), &actual);
+    }
+    turns::pass_stamp(args[c.nargs]);
+    if ends_now {
+        if stamps == 2 {
+            turns::wait_for_stamp(args[c.nargs + 1]);
+        }
+        let file = apply(r);
+        if stamps == 2 {
+            turns::pass_stamp(args[c.nargs + 1]);
+        }
+        return (h.value, h, file);
+    }
+    r.finish();
+    let h = expect(
+        t,
+        &[Kind::Exit],
+        &Actual {
+            kind: Kind::Exit,
+            ..actual
+        },
+    );
+    let mut r = Reader::begin(h);
+    let stamp = r.args()[0];
+    turns::wait_for_stamp(stamp);
+    let file = apply(r);
+    turns::pass_stamp(stamp);
+    (h.value, h, file)
+}
+
+/// As [`replay_call`], when nothing happens but what the log says.
+fn answer(t: &mut Block, c: &Call, hash: u64) -> (i64, EventHeader, OfFile) {
+    replay_call(t, c, hash, |_, h| h.value)
+}
+
+/// A simple event of the thread's own: its argument words.
+fn plain(t: &mut Block, kind: Kind, detail: u32, value: i64) -> [u64; 8] {
+    let actual = Actual {
+        kind,
+        detail,
+        value,
+        input_hash: 0,
+        args: &[],
+    };
+    let h = expect(t, &[kind], &actual);
+    let mut r = Reader::begin(h);
+    let args = r.args();
+    r.finish();
+    args
+}
+
+impl Engine for Replay {
+    const LIVE: bool = false;
+    const IMMEDIATE: bool = false;
+
+    fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let hash = c.input_hash();
+        if let Some(signal) = crate::signal::calls::ends_us(t, c, process::visible_pid()) {
+            answer(t, c, hash);
+            Self::process_dies(t, signal);
+            kernel::die_now(signal);
+        }
+        c.shorten();
+        let (r, h, file) = answer(t, c, hash);
+        output::follow(c, r);
+        let number = h.flags >> FILE_NUMBER_SHIFT;
+        if number != 0 {
+            mapped::redo(c, r, number, file.offset, file.hash);
+        }
+        if h.flags & FLAG_RESTARTED != 0 {
+            RESTART
+        } else {
+            r
+        }
+    }
+
+    fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        replay_call(t, c, 0, |_, _| result).0
+    }
+
+    fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        if matches!(c.nr, nr::SHMAT) {
+            crate::message::note(reprise_abi::notes::ORDER_ONE_PROCESS);
+            let _ = shm::attach_again;
+        }
+        // The recording held the lock from the first stamp to the second one: nobody else is here.
+        let (r, h, file) = answer(t, c, 0);
+        if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+            cannot_map(ring::event_number() - 1);
+        }
+        crate::patch::replay(t);
+        crate::cpuid::after_call::<Self>(t, c, r);
+        r
+    }
+
+    fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let (r, h, _) = answer(t, c, 0);
+        if h.flags & FLAG_RESTARTED != 0 {
+            RESTART
+        } else {
+            r
+        }
+    }
+
+    fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
+        Self::computed(t, c, 0)
+    }
+
+    fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
+        let actual = Actual {
+            kind: Kind::Instruction,
+            detail: which as u32,
+            value: 0,
+            input_hash: 0,
+            args: &[],
+        };
+        let h = expect(t, &[Kind::Instruction], &actual);
+        let mut r = Reader::begin(h);
+        let aux = r.args()[0];
+        r.finish();
+        (h.value as u64, aux)
+    }
+
+    fn signal_point(t: &mut Block, frame: &mut Frame) {
+        // Handlers come only between operations; while some are left to be made quietly, none is due.
+        while let Some(words) = ring::peek_entry() {
+            if let Some(e) = Entry::from_words(words) {
+                if e.kind != EntryKind::Quiet || !(t.order.looked && t.order.quiet == 0) {
+                    return;
+                }
+                consume(t);
+                continue;
+            }
+            let Some(h) = ring::peek() else { return };
+            match Kind::from_u8(h.kind) {
+                Some(Kind::Signal) if h.value == frame.rip as i64 => {
+                    let mut r = Reader::begin(h);
+                    let stamp = r.args()[0];
+                    take_turn(stamp);
+                    deliver(t, frame, FpState::Live, h);
+                }
+                Some(Kind::Patch) => crate::patch::replay(t),
+                _ => return,
+            }
+        }
+    }
+
+    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+        t.slot().last_pc.store(mc.rip, Relaxed);
+        let args = [
+            info.address(),
+            info.code() as u64,
+            frame_hash(&mc.to_frame()),
+        ];
+        let actual = Actual {
+            kind: Kind::Fault,
+            detail: info.signal(),
+            value: mc.rip as i64,
+            input_hash: 0,
+            args: &args,
+        };
+        let h = expect(t, &[Kind::Fault], &actual);
+        let mut r = Reader::begin(h);
+        let recorded = r.args();
+        // The registers' hash would hold addresses of dead stack; place and address tell enough.
+        if h.value != mc.rip as i64 || recorded[..2] != args[..2] {
+            diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+        }
+        r.finish();
+    }
+
+    fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
+
+    const BORN: u32 = slot_state::BLOCKED;
+
+    fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        let (r, h, _) = answer(t, c, 0);
+        if sys::is_error(r) {
+            return r;
+        }
+        let child = h.flags >> SLOT_SHIFT;
+        clone::wait_for_slot(child);
+        slot(child).visible_tid.store(r as u32, Relaxed);
+        let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
+        if sys::is_error(tid) {
+            crate::serial::processes::cannot_start(tid);
+        }
+        clone::publish_tid(wish, r as u32);
+        crate::serial::baton::go(child);
+        r
+    }
+
+    fn process_create(t: &mut Block, c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
+        const EAGAIN: i64 = -11;
+        Self::computed(t, c, EAGAIN)
+    }
+
+    fn process_start(_t: &mut Block) {}
+
+    fn thread_start(t: &mut Block) {
+        kernel::block_all();
+        crate::serial::baton::wait_go(t.slot);
+        t.slot().state.store(slot_state::RUNNING, Relaxed);
+        plain(t, Kind::ThreadStart, 0, 0);
+    }
+
+    fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        replay_call(t, c, 0, |t, _| {
+            clone::announce_death(t, |_, _, _| {}, |_| None);
+            0
+        });
+        let last = process::entry().live_threads.load(Relaxed) == 1;
+        let stamp = plain(t, Kind::ThreadExit, last as u32, 0)[1];
+        take_turn(stamp);
+        session().live_threads.fetch_sub(1, SeqCst);
+        if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
+            Self::process_dies(t, 0);
+            sys::exit_group(c.args[0] as i32);
+        }
+        t.slot().state.store(slot_state::EXITING, Release);
+        // SAFETY: nothing of this thread is needed any more.
+        unsafe { rt_exit_thread() }
+    }
+
+    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        Self::computed(t, c, 0);
+        Self::process_dies(t, 0);
+        sys::exit_group(c.args[0] as i32)
+    }
+
+    fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let hash = c.input_hash();
+        answer(t, c, hash).0
+    }
+
+    fn image_start(_t: &mut Block) {}
+
+    fn process_dies(t: &mut Block, _signal: u32) {
+        let actual = Actual {
+            kind: Kind::ProcessEnd,
+            detail: 1,
+            value: 0,
+            input_hash: 0,
+            args: &[],
+        };
+        let h = expect(t, &[Kind::ProcessEnd], &actual);
+        let mut r = Reader::begin(h);
+        let stamp = r.args()[1];
+        r.finish();
+        take_turn(stamp);
+        process::entry()
+            .state
+            .store(reprise_abi::session::process_state::ENDING, Release);
+    }
+
+    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
+
+    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
+        false
+    }
+}
+
+impl Order for Replay {
+    fn turn(t: &mut Block, object: &Runs) {
+        let address = object as *const Runs as u64;
+        let Some(e) = due(t, name_of(address)) else {
+            return;
+        };
+        if e.kind != EntryKind::Passed || e.object != name_of(address) {
+            operation(t, EntryKind::Passed as u32, &[address], None);
+        }
+        turns::wait(address, || object.count.load(SeqCst) == e.value - 1);
+    }
+
+    fn passed(t: &mut Block, object: &Runs) {
+        if t.order.quiet > 0 {
+            t.order.quiet -= 1;
+        } else {
+            consume(t);
+        }
+        object.last.store(t.slot + 1, Relaxed);
+        object.count.fetch_add(1, SeqCst);
+        turns::call(object as *const Runs as u64);
+    }
+
+    fn failure(t: &mut Block) -> Option<u32> {
+        let e = look(t)?;
+        if t.order.quiet > 0 || e.kind != EntryKind::Failed {
+            return None;
+        }
+        consume(t);
+        Some(e.value as u32)
+    }
+
+    fn failed(_t: &mut Block, _errno: u32) {}
+
+    fn ordered<R>(t: &mut Block, address: u64, operation_: impl FnOnce() -> R) -> R {
+        let number = shards::number_of(address);
+        let shard = shards::shard(number);
+        let count = |v: u64| v / 2;
+        match due(t, number) {
+            None => {
+                t.order.quiet -= 1;
+            }
+            Some(e) => {
+                if e.kind != EntryKind::Ordered || e.object != number {
+                    operation(t, EntryKind::Ordered as u32, &[address], None);
+                }
+                let key = !(number as u64);
+                turns::wait(key, || count(shard.sequence.load(SeqCst)) == e.value - 1);
+                consume(t);
+            }
+        }
+        let r = operation_();
+        shard.sequence.fetch_add(2, SeqCst);
+        turns::call(!(number as u64));
+        r
+    }
+
+    fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {
+        match due(t, 0) {
+            Some(e) if e.kind == EntryKind::Value => {
+                consume(t);
+                e.value
+            }
+            _ => operation(t, EntryKind::Value as u32, &[], None),
+        }
+    }
+}
