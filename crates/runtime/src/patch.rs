@@ -4,7 +4,7 @@
 //! the `mov $nr,%eax` before it, Go's `mov $nr,%rax` before it, or the `syscall` itself with the `cmp $-4095,%rax` after it.
 //! Only done while no other thread runs program code; the change is an event, so that replay makes it at the same place.
 
-use crate::engine::{Engine, ENGINE, NONE};
+use crate::engine::{Engine, ENGINE, NONE, SERIAL_RECORD};
 use crate::guard;
 use crate::memory;
 use crate::sys;
@@ -102,7 +102,7 @@ fn consider<E: Engine>(t: &mut Block, after: u64) {
     let engine = ENGINE.load(Relaxed);
     if !E::LIVE
         || s.flags & FLAG_NO_PATCH != 0
-        || (engine == NONE && s.live_threads.load(Relaxed) > 1)
+        || (engine != SERIAL_RECORD && s.live_threads.load(Relaxed) > 1)
     {
         return;
     }

@@ -379,25 +379,25 @@ impl Engine for Record {
     }
 }
 
+/// Logs operation `n` on an object, if another thread made the one before.
+#[inline]
+fn note(t: &mut Block, object: &Runs, n: u64, again: bool) {
+    if again {
+        log_quiet(t);
+    } else {
+        let name = name_of(object as *const Runs as u64);
+        log(t, EntryKind::Passed, name, n);
+    }
+}
+
 impl Order for Record {
     #[inline(always)]
     fn turn(_t: &mut Block, _object: &Runs) {}
 
     #[inline]
     fn passed(t: &mut Block, object: &Runs) {
-        let n = object.count.load(Relaxed) + 1;
-        object.count.store(n, Relaxed);
-        let me = t.slot + 1;
-        if object.last.load(Relaxed) == me {
-            return log_quiet(t);
-        }
-        object.last.store(me, Relaxed);
-        log(
-            t,
-            EntryKind::Passed,
-            name_of(object as *const Runs as u64),
-            n,
-        );
+        let (n, again) = object.pass(t.slot);
+        note(t, object, n, again);
     }
 
     #[inline(always)]

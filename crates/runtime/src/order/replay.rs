@@ -208,6 +208,39 @@ fn replay_call(
     (h.value, h, file)
 }
 
+/// shmat(2): the segment must be there before its content can be written.
+fn attach(t: &mut Block, c: &Call) -> i64 {
+    let actual = Actual {
+        kind: Kind::Syscall,
+        detail: c.nr as u32,
+        value: 0,
+        input_hash: 0,
+        args: &c.args[..c.nargs],
+    };
+    let h = expect(t, &[Kind::Syscall], &actual);
+    let mut r = Reader::begin(h);
+    let args = r.args();
+    if args[..c.nargs] != c.args[..c.nargs] || h.nargs as usize != c.nargs + 2 {
+        diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+    }
+    let [begins, ends] = [args[c.nargs], args[c.nargs + 1]];
+    take_turn(begins);
+    turns::wait_for_stamp(ends);
+    if sys::is_error(h.value) {
+        r.finish();
+    } else {
+        let at = h.value as u64;
+        let size = r.section().map_or(0, |(size, ..)| size);
+        if !shm::attach_again(c, at, h.flags >> FILE_NUMBER_SHIFT, size) {
+            cannot_map(ring::event_number());
+        }
+        apply(r);
+        shm::finish_attach(c, at, size);
+    }
+    turns::pass_stamp(ends);
+    h.value
+}
+
 /// As [`replay_call`], when nothing happens but what the log says.
 fn answer(t: &mut Block, c: &Call, hash: u64) -> (i64, EventHeader, OfFile) {
     replay_call(t, c, hash, |_, h| h.value)
@@ -259,9 +292,8 @@ impl Engine for Replay {
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
-        if matches!(c.nr, nr::SHMAT) {
-            crate::message::note(reprise_abi::notes::ORDER_ONE_PROCESS);
-            let _ = shm::attach_again;
+        if c.nr == nr::SHMAT {
+            return attach(t, c);
         }
         // The recording held the lock from the first stamp to the second one: nobody else is here.
         let (r, h, file) = answer(t, c, 0);
@@ -449,7 +481,7 @@ impl Order for Replay {
         if e.kind != EntryKind::Passed || e.object != name_of(address) {
             operation(t, EntryKind::Passed as u32, &[address], None);
         }
-        turns::wait(address, || object.count.load(SeqCst) == e.value - 1);
+        turns::wait(address, || object.count() == e.value - 1);
     }
 
     fn passed(t: &mut Block, object: &Runs) {
@@ -458,8 +490,7 @@ impl Order for Replay {
         } else {
             consume(t);
         }
-        object.last.store(t.slot + 1, Relaxed);
-        object.count.fetch_add(1, SeqCst);
+        object.pass_among(t.slot);
         turns::call(object as *const Runs as u64);
     }
 
