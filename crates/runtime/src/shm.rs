@@ -175,10 +175,16 @@ fn log(t: &Block, c: &Call, at: i64, a: &Attached) -> Result<i64, i64> {
         detail: c.nr as u32,
         flags: a.number << FILE_NUMBER_SHIFT,
         value: at,
-        ..events::header(Kind::Syscall, t.slot, c.nargs, sections)
+        ..events::header(
+            Kind::Syscall,
+            t.slot,
+            c.nargs + t.order.stamps().len(),
+            sections,
+        )
     };
     let mut w = crate::ring::Writer::begin(&h);
     w.put_words(&c.args[..c.nargs]);
+    w.put_words(t.order.stamps());
     w.put_section(Tag::Offset as u32, a.size, 0, 0);
     for page in (0..pages).map(|p| from + p * PAGE) {
         // SAFETY: a byte of the list.
