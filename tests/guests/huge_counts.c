@@ -33,7 +33,8 @@ int main(void) {
     // As much as there is memory to read from.
     int null = must(open("/dev/null", O_RDWR));
     ssize_t n = write(null, end, huge);
-    expect(n == (ssize_t)most);
+    // All that it ever takes in one call, or a part.
+    expect(n > 0 && n <= (ssize_t)most);
     fails(EFAULT, write(fd, end + 10, most));
     n = pwrite(fd, end, most, 0);
     expect(n == 10 || (n == -1 && errno == EFAULT));

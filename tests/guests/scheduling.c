@@ -34,6 +34,9 @@ int main(void) {
     fails(E2BIG, syscall(SYS_sched_setattr, 0, &a, 0));
     expect(a.size >= 48 && a.size < sizeof a);
     say("the kernel knows %u bytes\n", a.size);
+    // No size at all stands for the first one there was.
+    a.size = 0;
+    must(syscall(SYS_sched_setattr, 0, &a, 0));
     a.size = 20;
     fails(E2BIG, syscall(SYS_sched_setattr, 0, &a, 0));
     expect(a.size >= 48 && a.size < sizeof a);

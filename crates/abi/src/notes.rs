@@ -35,6 +35,8 @@ notes! {
     WRITE_OR_EXECUTE = 6: "the program wanted memory that was written never to be executed (PR_SET_MDWE), without which no call site could be rewritten: it got EINVAL";
     /// process_vm_writev(2)
     FOREIGN_WRITE = 7: "the program called process_vm_writev, which could change a recorded memory unseen: it got EPERM";
+    /// /proc/PID/mem
+    MEMORY_FILE = 9: "the program wanted to write to memory as a file (/proc/PID/mem), which would change it unseen: it got EACCES";
     /// A mapped file that neither the agent nor the program can read.
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
 }

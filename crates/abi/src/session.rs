@@ -306,6 +306,8 @@ pub mod region_flags {
     pub const STACK: u32 = 4;
     /// Our vDSO.
     pub const VDSO: u32 = 8;
+    /// A child does not get it (MADV_DONTFORK).
+    pub const NOT_INHERITED: u32 = 16;
 }
 
 /// [`Session::flags`]: address space randomisation is on in this recording.

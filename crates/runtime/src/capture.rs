@@ -6,7 +6,8 @@
 
 use crate::guard;
 use crate::hash;
-use crate::scratch::Scratch;
+use crate::scratch::{room, Scratch, MAX_SCRATCH, SECTOR};
+use reprise_abi::layout::USER_END;
 use reprise_abi::spec::{Blocking, Mem, Replay, Restart, Size, Syscall};
 use reprise_abi::syscalls;
 
@@ -147,10 +148,8 @@ impl Call {
         };
         for (i, a) in d.args.iter().enumerate() {
             c.mem[i] = syscalls::mem(a, &c.canonical);
-            if let Mem::Out { cap, .. } | Mem::InOut { cap, .. } = c.mem[i] {
-                if let Size::Deref32(n) | Size::Deref32Plus(n, _) = cap {
-                    c.length_before = guard::read::<u32>(args[n as usize]).unwrap_or(0);
-                }
+            if let Some(n) = length_pointer(c.mem[i]) {
+                c.length_before = guard::read::<u32>(args[n as usize]).unwrap_or(0);
             }
         }
         c
@@ -271,11 +270,29 @@ impl Call {
                 }
                 _ if failed => {}
                 Mem::Out { cap, used } | Mem::InOut { cap, used } => {
-                    out(address, local, self.used(cap, used, result));
+                    let mut len = self.used(cap, used, result);
+                    let asked = self.size(cap, 0);
+                    if address == local
+                        && zeroes_the_rest(self.nr, self.args[0], local, asked as u64, result)
+                    {
+                        len = asked;
+                    }
+                    out(address, local, len);
                 }
                 Mem::IovecOut(n) => {
                     let count = self.args[n as usize];
-                    iovec_pairs(address, local, count, result as usize, &mut out);
+                    let mut bytes = result as usize;
+                    let (mut asked, mut first) = (0u64, 0);
+                    if address == local && bytes % SECTOR == 0 {
+                        iovecs(address, count, usize::MAX, &mut |at, len| {
+                            first = if asked == 0 { at } else { first };
+                            asked += len as u64;
+                        });
+                        if zeroes_the_rest(self.nr, self.args[0], first, asked, result) {
+                            bytes = asked as usize;
+                        }
+                    }
+                    iovec_pairs(address, local, count, bytes, &mut out);
                 }
                 Mem::MsghdrOut => message_outputs(address, local, result as usize, &mut out),
                 Mem::MmsghdrOut(_) => {
@@ -322,6 +339,14 @@ impl Call {
                 let len = guard::string_len(p, MAX_PATH).ok_or(EFAULT)? + 1;
                 scratch.copy_in(p, len.min(MAX_PATH))
             }
+            // More than there is scratch memory for is written in part.
+            Mem::In(Size::Arg(n))
+                if writes_part(self.nr) && room(self.size(Size::Arg(n), 0)) > MAX_SCRATCH =>
+            {
+                let (a, len) = scratch.copy_in_most(p, self.size(Size::Arg(n), 0))?;
+                self.local[n as usize] = len as u64;
+                Ok(a)
+            }
             Mem::In(s) => scratch.copy_in(p, self.size(s, 0)),
             Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
                 let len = self.size(cap, 0);
@@ -333,17 +358,18 @@ impl Call {
                 writable(p, n as usize)?;
                 scratch.copy_in(p, n as usize)
             }
-            Mem::Out { cap, .. } => {
+            Mem::Out { cap, used } => {
                 let want = self.size(cap, 0);
                 writable(p, want)?;
-                if want <= 512 {
+                // As do those whose bytes no result counts.
+                if want <= 512 || used == cap {
                     return scratch.copy_in(p, want);
                 }
-                match (scratch.take(want), cap) {
+                match (scratch.take(want, p), cap) {
                     (Some(a), _) => Ok(a),
                     // A plain buffer may be filled in part: the program sees a short read.
                     (None, Size::Arg(n)) => {
-                        let (a, len) = scratch.take_most(want).ok_or(ENOMEM)?;
+                        let (a, len) = scratch.take_most(want, p).ok_or(ENOMEM)?;
                         self.local[n as usize] = len as u64;
                         Ok(a)
                     }
@@ -362,13 +388,14 @@ impl Call {
 
     /// Makes a single large buffer smaller, so that what the kernel writes fits into an event.
     pub fn shorten(&mut self) {
-        for mem in &self.mem[..self.nargs] {
+        for (mem, at) in self.mem[..self.nargs].iter().zip(self.args) {
             if let Mem::Out {
                 cap: Size::Arg(n), ..
             } = mem
             {
                 let len = &mut self.local[*n as usize];
-                if (MAX_DIRECT..=i64::MAX as u64).contains(len) {
+                // What reaches beyond all addresses is for the kernel to refuse.
+                if (MAX_DIRECT..=USER_END.saturating_sub(at)).contains(len) {
                     *len = MAX_DIRECT;
                 }
             }
@@ -378,7 +405,7 @@ impl Call {
     /// Bytes of scratch memory that the call needs.
     pub fn scratch_needed(&self) -> usize {
         let mut n: usize = 0;
-        self.inputs(|_, len| n = n.saturating_add(len + 16));
+        self.inputs(|_, len| n = n.saturating_add(room(len)));
         for i in 0..self.nargs {
             if self.args[i] == 0 {
                 continue;
@@ -386,17 +413,17 @@ impl Call {
             let p = self.args[i];
             n = n.saturating_add(match self.mem[i] {
                 Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
-                    self.size(cap, 0) + 16
+                    room(self.size(cap, 0))
                 }
                 Mem::IovecOut(k) | Mem::IovecIn(k) => {
-                    let mut sum = (self.args[k as usize].min(MAX_IOV) * 16) as usize;
+                    let mut sum = room((self.args[k as usize].min(MAX_IOV) * 16) as usize);
                     iovecs(p, self.args[k as usize], usize::MAX, &mut |_, len| {
-                        sum = sum.saturating_add(len + 16)
+                        sum = sum.saturating_add(room(len))
                     });
                     sum
                 }
                 Mem::MsghdrOut => message_capacity(p),
-                Mem::MsghdrIn => 64 + MAX_IOV as usize * 16,
+                Mem::MsghdrIn => 64 + room(MAX_IOV as usize * 16),
                 Mem::MmsghdrIn(k) | Mem::MmsghdrOut(k) => {
                     let mut sum: usize = 0;
                     for k in 0..(self.args[k as usize] as u32 as u64).min(MAX_IOV) {
@@ -411,6 +438,45 @@ impl Call {
     }
 }
 
+/// The argument behind which the length of this memory is found, if that is where it is.
+fn length_pointer(m: Mem) -> Option<u8> {
+    let (Mem::In(size)
+    | Mem::InOutAlways(size)
+    | Mem::Out { cap: size, .. }
+    | Mem::InOut { cap: size, .. }) = m
+    else {
+        return None;
+    };
+    match size {
+        Size::Deref32(n) | Size::Deref32Plus(n, _) => Some(n),
+        _ => None,
+    }
+}
+
+/// Does this call write a part of its bytes when it can't write all?
+fn writes_part(number: u64) -> bool {
+    use syscalls::nr;
+    matches!(number, nr::WRITE | nr::PWRITE64)
+}
+
+/// May the kernel have written more of the buffer at `address` than the result says? Reading without a cache (O_DIRECT) up to the end
+/// of a file fills what was asked for beyond it with zeros.
+pub fn zeroes_the_rest(number: u64, fd: u64, address: u64, asked: u64, result: i64) -> bool {
+    use syscalls::nr;
+    const F_GETFL: u64 = 3;
+    const O_DIRECT: i64 = 0o40000;
+    let sector = SECTOR as u64;
+    matches!(
+        number,
+        nr::READ | nr::PREAD64 | nr::READV | nr::PREADV | nr::PREADV2
+    ) && result > 0
+        && (result as u64) < asked
+        && result as u64 % sector == 0
+        && asked >= sector
+        && address % sector == 0
+        && matches!(crate::sys::call(nr::FCNTL, &[fd, F_GETFL]), flags if flags > 0 && flags & O_DIRECT != 0)
+}
+
 /// Does the description alone say everything: no sub-table, no length behind a pointer? Found out once for each call.
 #[inline]
 pub fn is_plain(d: &'static Syscall) -> bool {
@@ -422,7 +488,6 @@ pub fn is_plain(d: &'static Syscall) -> bool {
         2 => false,
         _ => {
             use reprise_abi::syscalls::nr;
-            let by_pointer = |s: Size| matches!(s, Size::Deref32(_) | Size::Deref32Plus(..));
             let plain = !matches!(d.nr as u64, nr::GETSOCKOPT | nr::SETSOCKOPT)
                 && d.args.iter().all(|a| match a.mem {
                     Mem::Ioctl(_)
@@ -430,8 +495,7 @@ pub fn is_plain(d: &'static Syscall) -> bool {
                     | Mem::Prctl
                     | Mem::Command(..)
                     | Mem::Unknown => false,
-                    Mem::Out { cap, .. } | Mem::InOut { cap, .. } => !by_pointer(cap),
-                    _ => true,
+                    m => length_pointer(m).is_none(),
                 });
             k.store(if plain { 1 } else { 2 }, Relaxed);
             plain
@@ -493,9 +557,10 @@ fn message_capacity(p: u64) -> usize {
     let Some(m) = guard::read::<Msghdr>(p) else {
         return 64;
     };
-    let mut n = 192 + m.iov_len.min(MAX_IOV) as usize * 16 + m.control_len.min(65536) as usize;
+    let mut n =
+        192 + room(m.iov_len.min(MAX_IOV) as usize * 16) + room(m.control_len.min(65536) as usize);
     iovecs(m.iov, m.iov_len, usize::MAX, &mut |_, len| {
-        n = n.saturating_add(len + 16)
+        n = n.saturating_add(room(len))
     });
     n
 }
@@ -543,7 +608,7 @@ fn localise_part(
     if writable(at, want).is_err() {
         return Ok((at, want));
     }
-    Ok(scratch.take_most(want).unwrap_or_default())
+    Ok(scratch.take_most(want, at).unwrap_or_default())
 }
 
 fn localise_iovecs(array: u64, count: u64, scratch: &mut Scratch, copy: bool) -> Result<u64, i64> {
@@ -584,7 +649,7 @@ fn localise_messages(
             if copy {
                 m.name = localise_part(m.name, len, scratch, true)?.0;
             } else if writable(m.name, len).is_ok() {
-                m.name = scratch.take(128).ok_or(ENOMEM)?;
+                m.name = scratch.take(128, m.name).ok_or(ENOMEM)?;
             }
         }
         if m.iov_len <= MAX_IOV {
@@ -599,7 +664,7 @@ fn localise_messages(
             if copy {
                 m.control = localise_part(m.control, len, scratch, true)?.0;
             } else if writable(m.control, len).is_ok() {
-                m.control = scratch.take(len).ok_or(ENOMEM)?;
+                m.control = scratch.take(len, m.control).ok_or(ENOMEM)?;
             }
         }
         guard::write(at, &m);

@@ -193,6 +193,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         kernel_tid: 0,
         alive: AtomicU32::new(0),
         mask: 0,
+        affinity: None,
         saved_mask: None,
         alt_stack: AltStack::DISABLED,
         pending: Pending::EMPTY,
@@ -244,6 +245,7 @@ pub fn start_thread<E: Engine>(
     }
     b.start = *start;
     b.mask = t.mask;
+    b.affinity = t.affinity;
     b.fs_base = if flags & CLONE_SETTLS != 0 {
         wish.tls
     } else {

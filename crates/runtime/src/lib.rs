@@ -26,6 +26,7 @@ pub mod instruction;
 pub mod kept;
 pub mod mapped;
 pub mod memory;
+pub mod memory_file;
 pub mod message;
 pub mod none;
 pub mod output;

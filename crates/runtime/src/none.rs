@@ -64,6 +64,10 @@ impl Engine for None {
         result
     }
 
+    fn acted(_t: &mut Block, _c: &Call, act: impl FnOnce(core::option::Option<i64>) -> i64) -> i64 {
+        act(core::option::Option::None)
+    }
+
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         // The map is not locked: without the baton, threads may map at once.
         let _l = crate::serial::baton::lock();

@@ -165,6 +165,7 @@ pub fn after_fork(t: &mut Block, n: u32) {
         let at = o as *mut Own as u64;
         o.used.store(at == t.process, Relaxed);
     }
+    crate::memory::after_fork();
     t.number = n;
     SPACE.store(new_space(), Relaxed);
 }

@@ -153,6 +153,19 @@ impl Map {
 
     /// Changes the protection of `start..end`.
     pub fn protect(&mut self, start: u64, end: u64, prot: u32) {
+        self.change(start, end, |r| r.prot = prot);
+    }
+
+    /// Says whether a child gets `start..end`.
+    pub fn set_inherited(&mut self, start: u64, end: u64, inherited: bool) {
+        self.change(start, end, |r| match inherited {
+            true => r.flags &= !region_flags::NOT_INHERITED,
+            false => r.flags |= region_flags::NOT_INHERITED,
+        });
+    }
+
+    /// Changes all that is in `start..end`.
+    fn change(&mut self, start: u64, end: u64, mut f: impl FnMut(&mut Region)) {
         if self.len == 0 || start >= end {
             return;
         }
@@ -162,9 +175,7 @@ impl Map {
             self.find(start),
             self.regions().partition_point(|r| r.start < end),
         );
-        for r in &mut self.all()[i..j.max(i)] {
-            r.prot = prot;
-        }
+        self.all()[i..j.max(i)].iter_mut().for_each(&mut f);
         for k in (i..j.max(i)).rev() {
             if k < self.len {
                 self.join(k);

@@ -11,7 +11,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SA_RESTART};
 use crate::sys;
 use crate::thread::{session, Block, Frame};
-use crate::{clone, instruction, kept, mapped, memory, process, shm};
+use crate::{clone, instruction, kept, mapped, memory, memory_file, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
@@ -108,7 +108,8 @@ fn make(t: &Block, c: &Call) -> i64 {
         return unsafe { sys::syscall6(c.nr, c.local) };
     }
     // SAFETY: as above; the pending word belongs to the session.
-    unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) }
+    let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
+    memory_file::opened(c, r)
 }
 
 /// A pipe that is ready for writing takes this much without waiting (pipe(7)).
@@ -429,6 +430,10 @@ impl Engine for Record {
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
         events::call_with(t, c, result, 0, 0, &[]);
         result
+    }
+
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        Self::computed(t, c, act(None))
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {

@@ -235,7 +235,12 @@ impl Engine for Replay {
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        Self::acted(t, c, |_| result)
+    }
+
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
         let (r, h, _) = replay_call(t, c, 0, |_, _| {});
+        let result = act(Some(r));
         if r != result {
             let actual = Actual {
                 kind: Kind::Syscall,

@@ -220,6 +220,15 @@ pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
     if signal == 0 || signal > SIGNALS as u64 {
         return None;
     }
+    // With nothing to be read the kernel sends nothing.
+    let told = match c.nr {
+        nr::RT_SIGQUEUEINFO => Some(c.args[2]),
+        nr::RT_TGSIGQUEUEINFO => Some(c.args[3]),
+        _ => None,
+    };
+    if told.is_some_and(|info| guard::read::<[u8; 48]>(info).is_none()) {
+        return None;
+    }
     let signal = signal as u32;
     let ours = target == pid as i32 || target == 0 || target == -(pid as i32);
     let fatal = signal == SIGKILL || ACTIONS.is_fatal(signal);
