@@ -1,7 +1,4 @@
 // RLIMIT_AS: mappings, the heap, stacks of threads and growth end in ENOMEM, and come back when there is room again.
-// Bound at its start: which registers ld.so's resolver leaves on the stack depends on whether SSE counts as in use, and the processor may
-// forget that by itself while all of its registers are zero, as they are here.
-// flags: -Wl,-z,now
 // variant: companion -DGUEST_COMPANION
 #include "guest.h"
 #include <sys/resource.h>

@@ -26,13 +26,16 @@ use std::path::Path;
 
 /// Wide enough for the numbers of most traces.
 const NUMBER_WIDTH: usize = 7;
+/// The form of a patch that is no system call.
+const XSAVEC: u32 = 5;
 /// Names of the forms of a patch, as the runtime numbers them.
-const PATCH_FORMS: [&str; 5] = [
+const PATCH_FORMS: [&str; 6] = [
     "",
     "the mov before it",
     "Go's mov before it",
     "itself and the cmp after it",
     "ud2 for cpuid",
+    "xsavec",
 ];
 
 /// `reprise dump`
@@ -578,6 +581,7 @@ fn patch(event: &Event) -> Said {
     let what = PATCH_FORMS.get(form as usize).copied().unwrap_or("");
     let text = match stub {
         0 => format!("patch: {what} at {site:#x}"),
+        _ if form == XSAVEC => format!("patch: {what} at {site:#x} jumps to {stub:#x}"),
         _ => format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})"),
     };
     (

@@ -38,6 +38,7 @@ pub mod process;
 pub mod ptrace;
 pub mod regions;
 pub mod request;
+pub mod resolver;
 pub mod ring;
 pub mod scratch;
 pub mod seccomp;

@@ -191,6 +191,7 @@ fn take_over(i: u32) -> ! {
     crate::exec::give_head();
     with_engine!(E => {
         crate::cpuid::start::<E>(t);
+        crate::resolver::start::<E>(t);
         E::signal_point(t, &mut f)
     });
     // SAFETY: the gate stack is ours; the frame is the program's first state.

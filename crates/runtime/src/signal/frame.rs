@@ -88,8 +88,9 @@ const LEGACY: u64 = 3;
 ///
 /// Whether a component in its initial state is in use is memory of the processor's that XSAVEC lets the program see: ld.so's
 /// resolver leaves it on the stack. Every signal frame of the kernel's sets it for x87 and SSE, and signals of the kernel's come
-/// at other places in a replay: so these two are in use from the first instruction on, and in every handler. (VZEROALL ends
-/// the use of SSE; what saves its registers between it and the next use of them may see a signal that way.)
+/// at other places in a replay: so these two are in use from the first instruction on, and in every handler. (Where all
+/// registers of SSE become zero, its use may end; what saves them then, other than the resolver, may see a signal that way. See
+/// [`crate::resolver`].)
 #[repr(C, align(64))]
 struct InitialState([u8; 1024]);
 static INITIAL: InitialState = {
