@@ -1,6 +1,5 @@
 // A handler without SA_RESTART ends every call that waits with EINTR; with it some go on, and others never do.
 #include "guest.h"
-#include <linux/futex.h>
 #include <mqueue.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -62,11 +61,6 @@ static long call_epoll_pwait2(void) {
     errno = error;
     return r;
 }
-static long call_futex_waitv(void) {
-    uint32_t word = 0;
-    struct futex_waitv one = {.uaddr = (uintptr_t)&word, .flags = FUTEX_32};
-    return syscall(SYS_futex_waitv, &one, 1, 0, NULL, 0);
-}
 
 static const struct {
     const char *name;
@@ -92,7 +86,6 @@ static const struct {
     {"clock_nanosleep", call_clock_nanosleep, false},
     {"ppoll", call_ppoll, false},
     {"epoll_pwait2", call_epoll_pwait2, false},
-    {"futex_waitv", call_futex_waitv, true},
 };
 
 static void *target(void *p) {

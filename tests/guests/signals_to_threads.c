@@ -41,7 +41,8 @@ static void *opens(void *unused) {
 static void *waits(void *p) {
     siginfo_t info;
     for (;;) {
-        must(sigwaitinfo(&set, &info));
+        // Who wakes up for a signal that another one takes is told that he was interrupted.
+        while (sigwaitinfo(&set, &info) < 0) expect(errno == EINTR);
         if (info.si_value.sival_int < 0) return NULL;
         took[(intptr_t)p]++;
     }

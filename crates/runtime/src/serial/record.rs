@@ -111,6 +111,37 @@ fn make(t: &Block, c: &Call) -> i64 {
     unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) }
 }
 
+/// Who learns of a child's end finds it gone from all queues: where the child was killed, the agent sees to that, and is waited for.
+fn await_burial(c: &Call, r: i64) {
+    /// Looks at the agent's work, [`PAUSE_NS`] apart: an agent that is gone must not keep the program for ever.
+    const LOOKS: usize = 10_000;
+    const PAUSE_NS: i64 = 100_000;
+    const ESRCH: i64 = -3;
+    const SI_PID: u64 = 12;
+    let pid = match c.nr {
+        nr::WAIT4 if r > 0 => r as u32,
+        nr::WAITID if r == 0 && c.local[2] != 0 => {
+            crate::guard::read::<u32>(c.local[2] + SI_PID).unwrap_or(0)
+        }
+        _ => return,
+    };
+    let ended = |p: &&reprise_abi::session::Process| {
+        p.kernel_pid.load(Relaxed) == pid && p.state.load(Acquire) == process_state::LIVE
+    };
+    for _ in 0..LOOKS {
+        // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
+        if pid == 0
+            || !session().processes.iter().any(|p| ended(&p))
+            || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH
+        {
+            return;
+        }
+        crate::ring::wake_agent();
+        let pause = [0i64, PAUSE_NS];
+        sys::call(nr::NANOSLEEP, &[pause.as_ptr() as u64, 0]);
+    }
+}
+
 /// A pipe that is ready for writing takes this much without waiting (pipe(7)).
 const PIPE_BUF: usize = 4096;
 
@@ -252,6 +283,9 @@ impl Record {
                 o => break o,
             }
         };
+        if let Outcome::Result(r) = r {
+            await_burial(c, r);
+        }
         if held {
             held = baton::leave_call(t.slot);
         }

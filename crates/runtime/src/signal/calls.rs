@@ -89,16 +89,15 @@ pub fn sigaltstack<E: Engine>(t: &mut Block, c: &Call, sp: u64) -> i64 {
     let [new, old, ..] = c.args;
     let on = t.alt_stack.contains(sp);
     let mut before = t.alt_stack;
-    if before.flags & SS_DISABLE == 0 {
-        before.flags = if on { SS_ONSTACK } else { 0 };
+    if on {
+        before.flags |= SS_ONSTACK;
     }
     let r = (|| {
         if new != 0 {
             let Some(s) = guard::read::<AltStack>(new) else {
                 return EFAULT;
             };
-            // SS_AUTODISARM is bit 31.
-            let mode = s.flags & !(1 << 31);
+            let mode = s.flags & !SS_AUTODISARM;
             if on {
                 return EPERM;
             }
@@ -111,7 +110,7 @@ pub fn sigaltstack<E: Engine>(t: &mut Block, c: &Call, sp: u64) -> i64 {
                 return ENOMEM;
             } else {
                 t.alt_stack = AltStack {
-                    flags: 0,
+                    flags: s.flags & SS_AUTODISARM,
                     pad: 0,
                     ..s
                 };
@@ -214,7 +213,9 @@ pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
     let (target, signal) = match c.nr {
         nr::KILL | nr::RT_SIGQUEUEINFO => (c.args[0] as i32, c.args[1]),
         nr::TKILL if is_our_thread(t, c.args[0] as u32) => (0, c.args[1]),
-        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => (c.args[0] as i32, c.args[2]),
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO if is_our_thread(t, c.args[1] as u32) => {
+            (c.args[0] as i32, c.args[2])
+        }
         _ => return None,
     };
     if signal == 0 || signal > SIGNALS as u64 {
