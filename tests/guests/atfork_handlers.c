@@ -36,6 +36,7 @@ static void *changes(void *unused) {
         if (protected[0] % 8 == 0) sched_yield();
         protected[1]++;
         ok(pthread_mutex_unlock(&lock));
+        if (protected[0] % 5 == 0) sched_yield();
     }
     return unused;
 }

@@ -17,6 +17,7 @@ use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
 };
+use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
@@ -125,13 +126,17 @@ fn await_burial(c: &Call, r: i64) {
         }
         _ => return,
     };
-    let ended = |p: &&reprise_abi::session::Process| {
-        p.kernel_pid.load(Relaxed) == pid && p.state.load(Acquire) == process_state::LIVE
+    let s = session();
+    let is_live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
+    let listed = || {
+        (0..s.processes.len())
+            .filter(is_live)
+            .any(|n| Lists(s).pid_of(n as u32) == pid)
     };
     for _ in 0..LOOKS {
         // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
         if pid == 0
-            || !session().processes.iter().any(|p| ended(&p))
+            || !listed()
             || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH
         {
             return;
@@ -375,7 +380,7 @@ impl Record {
             }
             if action.handler == DEFAULT {
                 // The disposition changed while the signal waited: let the kernel do what it means.
-                kernel::uninstall(info.signal(), DEFAULT);
+                kernel::uninstall(info.signal(), DEFAULT, 0);
                 kernel::send_self(info.signal());
                 continue;
             }

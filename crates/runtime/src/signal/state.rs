@@ -32,6 +32,10 @@ pub const SIGSYS: u32 = 31;
 
 #[allow(missing_docs)]
 pub const SA_SIGINFO: u64 = 4;
+/// `SA_NOCLDSTOP`
+pub const SA_NOCLDSTOP: u64 = 1;
+/// `SA_NOCLDWAIT`
+pub const SA_NOCLDWAIT: u64 = 2;
 #[allow(missing_docs)]
 pub const SA_RESTORER: u64 = 0x0400_0000;
 #[allow(missing_docs)]
