@@ -1,7 +1,6 @@
 // Waiting for atomics (C++20): wait and notify of values of all sizes, atomic_flag, latch, barrier, counting_semaphore.
 // flags: -std=gnu++20
 // run: 200
-#include "guest.h"
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -9,6 +8,8 @@
 #include <semaphore>
 #include <thread>
 #include <vector>
+// Last: C++20 has functions of the name `ok`.
+#include "guest.h"
 
 // Two threads hand a value to and fro.
 template <class T> static void ping_pong(const char *what, long rounds) {

@@ -1,7 +1,6 @@
 // Coroutines of C++20: generators, tasks that go on in another thread, an exception out of one, destruction of one that never ended.
 // flags: -std=gnu++20
 // run: 100
-#include "guest.h"
 #include <condition_variable>
 #include <coroutine>
 #include <deque>
@@ -10,6 +9,8 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+// Last: C++20 has functions of the name `ok`.
+#include "guest.h"
 
 template <class T> struct Generator {
     struct promise_type {

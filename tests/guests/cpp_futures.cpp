@@ -1,5 +1,6 @@
 // Exceptions that travel between threads: through futures, promises, packaged tasks and exception pointers; broken promises; shared futures.
 #include "guest.h"
+#include <atomic>
 #include <future>
 #include <stdexcept>
 #include <string>

@@ -1,6 +1,7 @@
 // Locks of the standard library: shared_mutex, shared_timed_mutex, recursive_timed_mutex, scoped_lock of many, call_once that fails first.
 // run: 300
 #include "guest.h"
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>

@@ -1,6 +1,5 @@
 // Asking threads to stop (C++20): jthread, stop_token, stop_callback, condition_variable_any that waits for a lock, a word or a stop.
 // flags: -std=gnu++20
-#include "guest.h"
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -8,6 +7,8 @@
 #include <stop_token>
 #include <thread>
 #include <vector>
+// Last: C++20 has functions of the name `ok`.
+#include "guest.h"
 
 int main() {
     // Workers at a queue, until they are asked to stop; what is left in the queue then is the remainder.

@@ -82,8 +82,8 @@ fn main() {
     assert_eq!(sums, [0, 4950, 9900, 14850]);
     // Parked and unparked, in turns.
     let turn = AtomicU64::new(0);
+    let parent = thread::current();
     thread::scope(|s| {
-        let parent = thread::current();
         let other = s.spawn(|| {
             for i in 0..50 {
                 while turn.load(Ordering::SeqCst) != 2 * i + 1 {
