@@ -13,13 +13,14 @@ echo "job $?"
 set +m
 
 coproc CALC { while read -r a b; do echo $((a * b)); done; }
+calculator=$CALC_PID
 for i in $(seq "$count"); do
     echo "$i $((i + 1))" >&"${CALC[1]}"
     read -r answer <&"${CALC[0]}"
     [ "$answer" = $((i * (i + 1))) ] || exit 99
 done
 eval "exec ${CALC[1]}>&-"
-wait "$CALC_PID"
+wait "$calculator"
 echo "coprocess $?"
 
 # Files that are processes.
