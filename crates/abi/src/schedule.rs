@@ -192,6 +192,22 @@ impl<'a> Lists<'a> {
         }
     }
 
+    /// The kernel's id of process `p`, 0 when it isn't known yet. Until the process says it, its first thread's slot has it, where the
+    /// kernel wrote it at the clone: a child may be killed before its first instruction.
+    pub fn pid_of(&self, p: u32) -> u32 {
+        let told = self.0.processes[p as usize].kernel_pid.load(Acquire);
+        if told != 0 {
+            return told;
+        }
+        (0..self.used())
+            .map(|i| self.slot(i))
+            .find(|s| {
+                let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+                s.process.load(Relaxed) == p && !gone.contains(&s.state.load(Relaxed))
+            })
+            .map_or(0, |s| s.kernel_tid.load(Relaxed))
+    }
+
     /// A process that was found dead is out of the way: its slots are free, and nobody waits for it. True when it held the baton.
     pub fn bury(&self, p: u32, status: Option<i32>) -> bool {
         let s = self.0;

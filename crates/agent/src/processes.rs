@@ -46,7 +46,7 @@ impl Processes {
         for n in 0..MAX_PROCESSES {
             let p = &s.processes[n];
             let state = p.state.load(Acquire);
-            let pid = p.kernel_pid.load(Acquire);
+            let pid = Lists(s).pid_of(n as u32);
             if pid == 0 || !matches!(state, process_state::LIVE | process_state::ENDING) {
                 self.known.remove(&n);
                 continue;

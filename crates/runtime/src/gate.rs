@@ -28,6 +28,10 @@ fn gate<E: Engine>(frame: &mut Frame) {
     t.slot().last_pc.store(frame.rip, Relaxed);
     crate::serial::cut::record::abandon(t);
     crate::patch::at_gate::<E>(t);
+    // What the instruction leaves there. A rewritten site doesn't, and a replay rewrites a site one gate earlier than the recording:
+    // calls that never return, or that are made again, must look the same all the same.
+    frame.rcx = frame.rip;
+    frame.r11 = frame.rflags;
     let number = frame.rax as u32 as u64;
     if seccomp::filtered(t) {
         match seccomp::judge::<E>(t, frame) {

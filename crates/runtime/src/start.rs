@@ -47,10 +47,10 @@ fn build_address_space() {
     }
     // Handlers of the driver's own runtime point to memory that is about to go.
     for signal in 1..=state::SIGNALS as u32 {
-        kernel::uninstall(signal, state::DEFAULT);
+        kernel::uninstall(signal, state::DEFAULT, 0);
     }
     // Whoever reads our output may go away; the recorded program's fate does not depend on it.
-    kernel::uninstall(13, state::IGNORE);
+    kernel::uninstall(13, state::IGNORE, 0);
     sys::call(nr::MUNMAP, &[0x1000, RESERVATION - 0x1000]);
     sys::call(nr::MUNMAP, &[RESERVATION_END, USER_END - RESERVATION_END]);
     let ops = STAGE_BASE + core::mem::size_of::<Stage>() as u64;

@@ -370,10 +370,23 @@ impl Guest {
     }
 }
 
+/// Endings of guests' sources, and what runs those that are not compiled.
+const LANGUAGES: [(&str, Option<&str>); 7] = [
+    ("c", None),
+    ("cpp", None),
+    ("go", None),
+    ("rs", None),
+    ("py", Some("python3")),
+    ("sh", Some("bash")),
+    ("pl", Some("perl")),
+];
+
 /// What the comments at the top of a guest's source say (see `tests/guests/guest.h`).
 pub struct Source {
     /// Names of what is built from it: the plain one, then its variants.
     pub builds: Vec<String>,
+    /// What runs the source as it is, for languages that are not compiled; and the source.
+    pub interpreted: Option<(&'static str, PathBuf)>,
     /// Arguments and outcome of each way to run it.
     pub runs: Vec<(Vec<String>, Outcome)>,
     /// Only one recording and one replay in the ordinary tests.
@@ -383,28 +396,37 @@ pub struct Source {
 impl Source {
     /// Reads the comments of the source with this name.
     pub fn read(name: &str) -> Source {
-        let text = ["c", "cpp", "go", "rs", "java"]
+        let (path, interpreter) = LANGUAGES
             .iter()
-            .find_map(|ext| std::fs::read_to_string(sources().join(format!("{name}.{ext}"))).ok())
+            .map(|(ext, interpreter)| (sources().join(format!("{name}.{ext}")), interpreter))
+            .find(|(path, _)| path.exists())
             .unwrap_or_else(|| panic!("no source of guest {name} in {}", sources().display()));
+        let text = std::fs::read_to_string(&path).expect("a guest's source");
         let mut source = Source {
             builds: vec![name.to_string()],
+            interpreted: interpreter.map(|program| (program, path)),
             runs: Vec::new(),
             heavy: false,
         };
         for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("// variant: ") {
+            let Some(line) = line
+                .strip_prefix("// ")
+                .or_else(|| line.strip_prefix("# "))
+            else {
+                continue;
+            };
+            if let Some(rest) = line.strip_prefix("variant: ") {
                 source.builds.push(format!(
                     "{name}-{}",
                     rest.split_whitespace().next().expect("a variant's name")
                 ));
-            } else if let Some(rest) = line.strip_prefix("// run:") {
+            } else if let Some(rest) = line.strip_prefix("run:") {
                 let (args, outcome) = match rest.split_once("=>") {
                     Some((args, outcome)) => (args, Outcome::parse(outcome.trim())),
                     None => (rest, Outcome::Exit(0)),
                 };
                 source.runs.push((words(args), outcome));
-            } else if line.trim_end() == "// heavy" {
+            } else if line.trim_end() == "heavy" {
                 source.heavy = true;
             }
         }
@@ -419,7 +441,13 @@ impl Source {
         let mut all = Vec::new();
         for build in &self.builds {
             for (args, outcome) in &self.runs {
-                all.push(Guest::new(build).args(args).ends(*outcome));
+                let guest = match &self.interpreted {
+                    Some((program, source)) => {
+                        Guest::program(system_program(program)).args([source])
+                    }
+                    None => Guest::new(build),
+                };
+                all.push(guest.args(args).ends(*outcome));
             }
         }
         all
@@ -447,8 +475,9 @@ pub fn all_sources() -> Vec<String> {
             let path = e.expect("an entry").path();
             let ext = path.extension()?.to_str()?.to_string();
             let name = path.file_stem()?.to_str()?.to_string();
-            ["c", "cpp", "go", "rs"]
-                .contains(&ext.as_str())
+            LANGUAGES
+                .iter()
+                .any(|(known, _)| *known == ext)
                 .then_some(name)
         })
         .collect();
@@ -511,11 +540,11 @@ impl Run {
 
     /// Whatever happened, it was said politely: no panic, no crash of Reprise itself.
     pub fn assert_civil(&self) {
-        // One guest panics on purpose.
+        // Guests in Rust panic on purpose.
         let panicked = self
             .said()
             .lines()
-            .any(|l| l.contains("panicked at") && !l.contains("rust_threads.rs"));
+            .any(|l| l.contains("panicked at") && !l.contains("panicked at rust_"));
         assert!(!panicked, "a panic: {}", self.describe());
     }
 }
@@ -957,7 +986,8 @@ pub fn check(name: &str) -> Vec<(String, Vec<Info>)> {
     let asked = std::env::var_os("REPRISE_TEST_RECORDINGS").is_some();
     let (mut facts, mut failures) = (Vec::new(), Vec::new());
     for guest in source.guests() {
-        let plain = guest.program.file_name() == Some(OsStr::new(name));
+        let plain = source.interpreted.is_some()
+            || guest.program.file_name() == Some(OsStr::new(name));
         let once = (source.heavy || !plain) && !asked;
         let (r, p) = if once { (1, 1) } else { (recordings, replays) };
         // A hang panics; the other ways to run the guest are tried all the same.

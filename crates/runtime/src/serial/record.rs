@@ -17,6 +17,7 @@ use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
 };
+use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
@@ -110,6 +111,41 @@ fn make(t: &Block, c: &Call) -> i64 {
     // SAFETY: as above; the pending word belongs to the session.
     let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
     memory_file::opened(c, r)
+}
+
+/// Who learns of a child's end finds it gone from all queues: where the child was killed, the agent sees to that, and is waited for.
+fn await_burial(c: &Call, r: i64) {
+    /// Looks at the agent's work, [`PAUSE_NS`] apart: an agent that is gone must not keep the program for ever.
+    const LOOKS: usize = 10_000;
+    const PAUSE_NS: i64 = 100_000;
+    const ESRCH: i64 = -3;
+    const SI_PID: u64 = 12;
+    let pid = match c.nr {
+        nr::WAIT4 if r > 0 => r as u32,
+        nr::WAITID if r == 0 && c.local[2] != 0 => {
+            crate::guard::read::<u32>(c.local[2] + SI_PID).unwrap_or(0)
+        }
+        _ => return,
+    };
+    let s = session();
+    let is_live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
+    let listed = || {
+        (0..s.processes.len())
+            .filter(is_live)
+            .any(|n| Lists(s).pid_of(n as u32) == pid)
+    };
+    for _ in 0..LOOKS {
+        // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
+        if pid == 0
+            || !listed()
+            || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH
+        {
+            return;
+        }
+        crate::ring::wake_agent();
+        let pause = [0i64, PAUSE_NS];
+        sys::call(nr::NANOSLEEP, &[pause.as_ptr() as u64, 0]);
+    }
 }
 
 /// A pipe that is ready for writing takes this much without waiting (pipe(7)).
@@ -253,6 +289,9 @@ impl Record {
                 o => break o,
             }
         };
+        if let Outcome::Result(r) = r {
+            await_burial(c, r);
+        }
         if held {
             held = baton::leave_call(t.slot);
         }
@@ -342,7 +381,7 @@ impl Record {
             }
             if action.handler == DEFAULT {
                 // The disposition changed while the signal waited: let the kernel do what it means.
-                kernel::uninstall(info.signal(), DEFAULT);
+                kernel::uninstall(info.signal(), DEFAULT, 0);
                 kernel::send_self(info.signal());
                 continue;
             }
