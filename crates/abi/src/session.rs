@@ -94,8 +94,10 @@ pub struct Process {
     pub live_threads: AtomicU32,
     /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
     pub status: AtomicU32,
+    /// Number plus 1 of the process that made it.
+    pub maker: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 11],
+    pub spare: [AtomicU32; 10],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -227,7 +229,7 @@ pub const fn file_identity(device: u64, inode: u64) -> u64 {
 /// A request to the agent.
 #[repr(C)]
 pub struct RequestBox {
-    /// 1 while somebody uses the box (a futex; without a baton, several may want to).
+    /// Slot plus 1 of the thread that uses the box, 0 when nobody does (a futex; without a baton, several may want to).
     pub taken: AtomicU32,
     _pad: AtomicU32,
     /// One of [`request`]; the agent sets it back to 0 (futex).
@@ -407,7 +409,7 @@ pub struct Session {
     pub spaces: AtomicU64,
     /// Images that the recorded processes became by exec, so far.
     pub images: AtomicU32,
-    /// 1 while a process execs: its start parameters are in this head (a futex).
+    /// Slot plus 1 of a thread that execs: its start parameters are in this head. 0 when nobody does (a futex).
     pub starting: AtomicU32,
     /// First waiting slot plus 1, by hash of the futex's address; linked by [`Slot::next_ready`].
     pub futex_head: [AtomicU32; FUTEX_BUCKETS],
@@ -433,7 +435,8 @@ pub struct Session {
 
     /// Replay: wait status plus 1 of the first process, when another process saw it killed.
     pub root_status: AtomicU32,
-    _pad3: AtomicU32,
+    /// Record: how often a process was found dead that held the baton, and so may have written to shared memory after its last event.
+    pub losses: AtomicU32,
 
     /// Replay: the streams that a process has open when it becomes another program, by descriptor.
     pub streams: [AtomicU8; FOLLOWED_STREAMS],

@@ -218,17 +218,25 @@ impl Agent {
     }
 }
 
-/// Serves a session of which nothing is recorded (`--engine none`): execs go through somebody outside there, too. Returns when the
-/// last process has ended.
-pub fn attend(mut shared: SharedSession, image: &RuntimeImage) -> Vec<String> {
+/// Serves a session of which nothing is recorded: because of `--engine none`, or because its agent died. Execs, deaths and slices need
+/// somebody outside there, too. Returns when the last process has ended.
+pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) -> Vec<String> {
     let mut warnings = Vec::new();
-    // SAFETY: plain call.
-    let mut processes = Processes::new(unsafe { libc::getppid() });
+    let mut processes = Processes::new(launcher);
+    let mut slices = Slices::new();
     loop {
         processes.look(&shared);
+        requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);
+        slices.look(&shared);
         let s = shared.session();
-        if s.wait_status.load(Acquire) != 0 && !processes.any(&shared) {
+        // Nobody reads what is logged.
+        s.ring.tail.store(s.ring.head.load(Acquire), Release);
+        wake(&s.ring.producer_asleep);
+        // SAFETY: plain call.
+        let over =
+            s.wait_status.load(Acquire) != 0 || unsafe { libc::getppid() } != launcher && !alive(s);
+        if over && !processes.any(&shared) {
             return warnings;
         }
         doze(s, SHORT_SLEEP);

@@ -5,7 +5,7 @@ mod common;
 use common::{assert_same, Guest, Outcome, Running, Workplace};
 use std::io::Read;
 
-guests! { killed }
+guests! { killed, killed_while_sharing }
 
 /// Records the guest, ends it from outside after its first words and `later`, replays it.
 fn end_from_outside(way: &str, threads: u32, signal: i32, flags: &[&str], later: impl FnOnce()) {

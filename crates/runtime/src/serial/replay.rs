@@ -1,7 +1,7 @@
 //! The replaying half of `serial`: every gate takes its answer from the next event, and the events say who runs.
 
 use super::report::{diverge, Actual};
-use super::{baton, cut, futex, processes, state};
+use super::{baton, cut, futex, loss, processes, state};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::Wish;
@@ -30,6 +30,7 @@ pub fn next(t: &Block) -> EventHeader {
     loop {
         match ring::peek() {
             Some(h) if processes::is_found_dead(&h) => processes::bury(t, h),
+            Some(h) if h.kind == Kind::Shared as u8 && h.slot as u32 == t.slot => loss::redo(h),
             Some(h) => {
                 if h.kind == Kind::End as u8 {
                     finish(h.value as i32);
