@@ -15,7 +15,7 @@ pub mod slices;
 use drain::Drain;
 use processes::Processes;
 use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
-use reprise_abi::session::Session;
+use reprise_abi::session::{Session, ENGINE_SERIAL};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Store, Summary, TraceError, Writer};
@@ -228,7 +228,9 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         processes.look(&shared);
         requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);
-        slices.look(&shared);
+        if shared.session().engine == ENGINE_SERIAL {
+            slices.look(&shared);
+        }
         let s = shared.session();
         // Nobody reads what is logged.
         s.ring.tail.store(s.ring.head.load(Acquire), Release);
