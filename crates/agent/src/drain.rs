@@ -14,8 +14,8 @@ const CHUNK: usize = 1 << 20;
 const PORTION: usize = 1 << 20;
 /// Most bytes between ring and trace. When they are so many, the ring fills, and the program waits.
 const MOST_GATHERED: usize = 64 << 20;
-/// Memory that is kept for the next burst.
-const KEPT_CAPACITY: usize = 8 << 20;
+/// Memory that is kept for the next burst, in bytes.
+pub const KEPT_CAPACITY: usize = 8 << 20;
 
 /// The consumer's end of the ring.
 pub struct Drain {

@@ -10,6 +10,7 @@ use common::{
     Run, Running, Workplace, REPRISE,
 };
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
+use reprise_agent::drain::KEPT_CAPACITY;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -235,8 +236,9 @@ fn memory_of(launcher: i32) -> Option<Memory> {
     })
 }
 
-/// Asserts that a quantity (in KiB) does not grow: what it usually is in the second half is what it was in the second quarter.
-fn assert_flat(what: &str, values: &[u64]) {
+/// Asserts that a quantity (in KiB) does not grow: what it usually is in the second half is what it was in the second quarter, apart
+/// from buffers of so many bytes that a burst leaves for the next one.
+fn assert_flat(what: &str, values: &[u64], buffers: usize) {
     let median = |part: &[u64]| {
         let mut sorted = part.to_vec();
         sorted.sort_unstable();
@@ -251,10 +253,8 @@ fn assert_flat(what: &str, values: &[u64]) {
         most(quarter),
         most(half)
     );
-    assert!(
-        after <= before + before / 10 + 2048,
-        "{what} grows: {values:?}"
-    );
+    let most = before + before / 10 + buffers as u64 / 1024 + 512;
+    assert!(after <= most, "{what} grows: {values:?}");
 }
 
 /// redis under load for minutes (REPRISE_TEST_SOAK_SECONDS), with several commands, pipelined and not, from clients that come and go.
@@ -314,9 +314,9 @@ fn redis_for_minutes() {
     );
     assert!(samples.len() >= 8, "only {} samples", samples.len());
     let of = |pick: fn(&Memory) -> u64| samples.iter().map(pick).collect::<Vec<u64>>();
-    assert_flat("the agent's memory", &of(|m| m.agent));
-    assert_flat("the launcher's memory", &of(|m| m.launcher));
-    assert_flat("the runtime's memory", &of(|m| m.runtime));
+    assert_flat("the agent's memory", &of(|m| m.agent), KEPT_CAPACITY);
+    assert_flat("the launcher's memory", &of(|m| m.launcher), 0);
+    assert_flat("the runtime's memory", &of(|m| m.runtime), 0);
     let descriptors = of(|m| m.descriptors);
     assert_eq!(
         descriptors.iter().min(),
