@@ -215,6 +215,9 @@ pub mod request {
     /// The thread `args[0]` of process `args[1]` (both the kernel's) wants to exec; its slot is `args[2]`. The answer comes when
     /// the agent watches: status 0, and the thread may call execve(2).
     pub const EXEC: u32 = 2;
+    /// The process that was writing an event was killed: what is in the ring of that event is to be forgotten, and the next begins at
+    /// position `args[0]`.
+    pub const FORGET_EVENT: u32 = 17;
     /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
     pub const BECOME: u32 = 3;
     /// Replay: memory for the writable copy of the file with number `args[0]`, `args[1]` bytes long. Answer: the driver's descriptor of it.
@@ -275,8 +278,10 @@ pub struct Counters {
     pub events: AtomicU64,
     /// Nanoseconds that the last cut took.
     pub last_cut_ns: AtomicU64,
+    /// Events whose writers were killed when a part was with the agent already, and that are forgotten.
+    pub torn_events: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 17],
+    pub spare: [AtomicU64; 16],
 }
 
 /// Most mappings that a program has at its first instruction.
@@ -379,7 +384,8 @@ pub struct Session {
 
     /// Number of entries in `initial_regions`.
     pub initial_regions_len: u32,
-    _pad1: u32,
+    /// Kernel process id of an agent that was killed, and whose signals may still come; 0 for none.
+    pub former_agent: AtomicU32,
     /// The program's mappings at its first instruction, by address.
     pub initial_regions: [InitialRegion; MAX_INITIAL_REGIONS],
 

@@ -80,6 +80,31 @@ impl Drain {
         Ok(taken + self.write(shared, writer)?)
     }
 
+    /// Whoever was writing an event was killed: writes all that is whole, and forgets the rest. The next event begins at `next`.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn forget_event(
+        &mut self,
+        shared: &SharedSession,
+        writer: &mut Writer,
+        discard: bool,
+        next: u64,
+    ) -> Result<usize, TraceError> {
+        let moved = self.all(shared, writer, discard);
+        let s = shared.session();
+        if self.gathered.len() > self.written {
+            s.counters.torn_events.fetch_add(1, Relaxed);
+        }
+        self.gathered.truncate(self.written);
+        self.unfinished = false;
+        self.tail = next;
+        let ring = &s.ring;
+        ring.head.store(next, Release);
+        ring.tail.store(next, Release);
+        moved
+    }
+
     fn take(&mut self, shared: &SharedSession, discard: bool) -> usize {
         let ring = &shared.session().ring;
         let mut moved = 0;

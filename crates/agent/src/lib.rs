@@ -15,7 +15,7 @@ pub mod slices;
 use drain::Drain;
 use processes::Processes;
 use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
-use reprise_abi::session::{Session, ENGINE_SERIAL};
+use reprise_abi::session::{request, Session, ENGINE_SERIAL};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Store, Summary, TraceError, Writer};
@@ -77,9 +77,17 @@ impl Agent {
             // Asked before draining: what the program wrote before its end is in the ring by then.
             processes.look_again(&self.shared);
             let end = self.ended(&processes);
-            let drained = match end {
-                Some(_) => drain.all(&self.shared, &mut self.writer, full.is_some()),
-                None => drain.some(&self.shared, &mut self.writer, full.is_some()),
+            let q = &self.shared.session().request;
+            let lost = full.is_some();
+            let drained = if q.kind.load(Acquire) == request::FORGET_EVENT {
+                let next = q.args[0].load(Relaxed);
+                let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
+                requests::done(&self.shared);
+                r
+            } else if end.is_some() {
+                drain.all(&self.shared, &mut self.writer, lost)
+            } else {
+                drain.some(&self.shared, &mut self.writer, lost)
             };
             let moved = match drained {
                 Ok(n) => n,

@@ -124,7 +124,7 @@ pub fn refuse(shared: &SharedSession) {
     let q = &shared.session().request;
     if matches!(
         q.kind.load(Acquire),
-        request::KEEP_FILE | request::HAND_FILE
+        request::KEEP_FILE | request::HAND_FILE | request::FORGET_EVENT
     ) {
         q.status.store(libc::EIO as u32, Relaxed);
         for a in &q.answer {

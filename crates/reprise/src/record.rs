@@ -253,9 +253,15 @@ fn start_agent(
         "fork the agent: {}",
         std::io::Error::last_os_error()
     );
+    // Known before its first signal, whoever of the two runs first.
+    let told = if pid > 0 {
+        pid as u32
+    } else {
+        std::process::id()
+    };
+    shared.session().agent_pid.store(told, SeqCst);
     if pid > 0 {
         std::mem::forget(trace);
-        shared.session().agent_pid.store(pid as u32, SeqCst);
         return Ok(pid);
     }
     // SAFETY: in the child; keyboard signals are for the program, a full disk or file limit is handled as an error.
@@ -338,7 +344,9 @@ impl Attendants<'_> {
     /// The agent has died: the program goes on, with somebody who attends to it and records nothing; its process id.
     fn replace(&self) -> Result<i32> {
         eprintln!("reprise: the agent died; the program goes on without a recording");
-        self.shared.session().recording_lost.store(1, SeqCst);
+        let s = self.shared.session();
+        s.recording_lost.store(1, SeqCst);
+        s.former_agent.store(s.agent_pid.load(SeqCst), SeqCst);
         start_agent(self.args, self.shared, self.image, None)
     }
 }

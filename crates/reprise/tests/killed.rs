@@ -3,11 +3,31 @@
 mod common;
 
 use common::leftovers::descendants;
-use common::{assert_same, Guest, Outcome, Running, Workplace, REPRISE};
+use common::{assert_same, check_times, Guest, Outcome, Running, Workplace, REPRISE};
 use std::io::Read;
 use std::path::Path;
 
-guests! { killed, killed_while_sharing }
+guests! { killed, killed_in_large_reads, killed_while_sharing }
+
+#[test]
+fn what_the_killed_wrote_is_logged_by_the_others() {
+    let guest = Guest::new("killed_while_sharing").args(["alarm", "3"]);
+    for info in check_times(&guest, &[], 2, 1) {
+        assert!(info.kind("shared") > 0, "{}", info.0);
+    }
+}
+
+#[test]
+fn killed_within_an_event() {
+    // How many have to be killed until that happens depends on the machine.
+    for processes in ["10", "20", "40", "80", "160"] {
+        let guest = Guest::new("killed_in_large_reads").args([processes]);
+        if check_times(&guest, &[], 1, 1)[0].counter("torn_events") > 0 {
+            return;
+        }
+    }
+    panic!("nobody was killed within an event");
+}
 
 /// Records the guest, ends it from outside after its first words and `later`, replays it.
 fn end_from_outside(way: &str, threads: u32, signal: i32, flags: &[&str], later: impl FnOnce()) {
