@@ -13,7 +13,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, SIGSEGV};
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{clone, files, mapped, memory, process, shm};
+use crate::{clone, files, mapped, memory, patch, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
@@ -258,7 +258,7 @@ impl Engine for Replay {
         if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
-        crate::patch::replay(t);
+        patch::replay_cpuid(t);
         crate::cpuid::after_call::<Self>(t, c, r);
         r
     }
@@ -316,7 +316,7 @@ impl Engine for Replay {
                 Some(Kind::Signal) => deliver(t, frame, FpState::Live, h),
                 Some(Kind::Hash) => state::check(t, frame, &h),
                 Some(Kind::Yield) => take_turn(t, h),
-                Some(Kind::Patch) => crate::patch::replay(t),
+                Some(Kind::Patch) if h.detail == patch::CPUID => patch::replay_cpuid(t),
                 Some(Kind::Cut) => {
                     cut::replay::plant_if_next(t);
                     return;
