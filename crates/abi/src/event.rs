@@ -45,11 +45,13 @@ pub enum Kind {
     /// A process became another program. `value`: number of the memory image in the trace; arguments: process id; section
     /// [`Tag::Path`] with its name.
     Exec = 18,
+    /// What the process's shared memory holds ([`Tag::Output`]), after another was killed that may have written to it unseen.
+    Shared = 19,
 }
 
 impl Kind {
     /// Every kind, in order of its number.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 19] = [
         Kind::Syscall,
         Kind::Enter,
         Kind::Exit,
@@ -68,6 +70,7 @@ impl Kind {
         Kind::ProcessStart,
         Kind::ProcessEnd,
         Kind::Exec,
+        Kind::Shared,
     ];
 
     /// The kind with this number.
@@ -96,6 +99,7 @@ impl Kind {
             Kind::ProcessStart => "process-start",
             Kind::ProcessEnd => "process-end",
             Kind::Exec => "exec",
+            Kind::Shared => "shared",
         }
     }
 }

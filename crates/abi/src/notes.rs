@@ -39,6 +39,8 @@ notes! {
     MEMORY_FILE = 9: "the program wanted to write to memory as a file (/proc/PID/mem), which would change it unseen: it got EACCES";
     /// A mapped file that neither the agent nor the program can read.
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
+    /// More shared memory than is logged after a death.
+    KILLED_WHILE_SHARING = 9: "a process was killed while it ran, and shared more than 256 MiB of memory with others: what it wrote last may be missing";
 }
 
 /// The sentences of these bits.

@@ -5,7 +5,9 @@
 //! calls [`Lists::repair`].
 
 use crate::layout::MAX_SLOTS;
-use crate::session::{process_state, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS};
+use crate::session::{
+    process_state, request, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS,
+};
 use core::sync::atomic::Ordering::*;
 
 /// Somebody sleeps on the lock.
@@ -222,8 +224,11 @@ impl<'a> Lists<'a> {
                 )
         };
         let told = dead.state.load(Relaxed) != process_state::LIVE;
+        self.let_go(p);
+        self.forget_unborn(p);
         self.forget(p, None, slot_state::FREE);
         if told {
+            dead.kernel_pid.store(0, Relaxed);
             dead.state.store(process_state::FREE, Release);
             return held;
         }
@@ -232,8 +237,44 @@ impl<'a> Lists<'a> {
         dead.status
             .store(status.map_or(0, |w| w as u32 + 1), Relaxed);
         dead.state.store(process_state::LOST, Release);
+        if held {
+            s.losses.fetch_add(1, Release);
+        }
         s.lost.fetch_add(1, Release);
         held
+    }
+
+    /// What process `p` was using alone can be had again.
+    fn let_go(&self, p: u32) {
+        let q = &self.0.request;
+        if self.is_of(q.taken.load(Relaxed), p) {
+            q.kind.store(request::NONE, Relaxed);
+            q.taken.store(0, Release);
+        }
+        let head = &self.0.starting;
+        if self.is_of(head.load(Relaxed), p) {
+            head.store(0, Release);
+        }
+    }
+
+    /// Is this (a slot plus 1, or 0) a slot of process `p`?
+    fn is_of(&self, slot: u32, p: u32) -> bool {
+        slot != 0 && self.slot(slot - 1).process.load(Relaxed) == p
+    }
+
+    /// Processes that `p` was about to make, and for which the kernel was not asked yet, will never be.
+    fn forget_unborn(&self, p: u32) {
+        for (n, child) in self.0.processes.iter().enumerate() {
+            let wanted = child.state.load(Relaxed) == process_state::LIVE
+                && child.kernel_pid.load(Relaxed) == 0
+                && child.maker.load(Relaxed) == p + 1;
+            if !wanted || self.pid_of(n as u32) != 0 {
+                continue;
+            }
+            let threads = self.forget(n as u32, None, slot_state::FREE);
+            self.0.live_threads.fetch_sub(threads, Relaxed);
+            child.state.store(process_state::FREE, Release);
+        }
     }
 
     /// Builds all lists anew from the states of the slots: whoever changed them last did not finish.

@@ -94,8 +94,10 @@ pub struct Process {
     pub live_threads: AtomicU32,
     /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
     pub status: AtomicU32,
+    /// Number plus 1 of the process that made it.
+    pub maker: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 11],
+    pub spare: [AtomicU32; 10],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -213,6 +215,9 @@ pub mod request {
     /// The thread `args[0]` of process `args[1]` (both the kernel's) wants to exec; its slot is `args[2]`. The answer comes when
     /// the agent watches: status 0, and the thread may call execve(2).
     pub const EXEC: u32 = 2;
+    /// The process that was writing an event was killed: what is in the ring of that event is to be forgotten, and the next begins at
+    /// position `args[0]`.
+    pub const FORGET_EVENT: u32 = 17;
     /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
     pub const BECOME: u32 = 3;
     /// Replay: memory for the writable copy of the file with number `args[0]`, `args[1]` bytes long. Answer: the driver's descriptor of it.
@@ -227,7 +232,7 @@ pub const fn file_identity(device: u64, inode: u64) -> u64 {
 /// A request to the agent.
 #[repr(C)]
 pub struct RequestBox {
-    /// 1 while somebody uses the box (a futex; without a baton, several may want to).
+    /// Slot plus 1 of the thread that uses the box, 0 when nobody does (a futex; without a baton, several may want to).
     pub taken: AtomicU32,
     _pad: AtomicU32,
     /// One of [`request`]; the agent sets it back to 0 (futex).
@@ -273,8 +278,10 @@ pub struct Counters {
     pub events: AtomicU64,
     /// Nanoseconds that the last cut took.
     pub last_cut_ns: AtomicU64,
+    /// Events whose writers were killed when a part was with the agent already, and that are forgotten.
+    pub torn_events: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 17],
+    pub spare: [AtomicU64; 16],
 }
 
 /// Most mappings that a program has at its first instruction.
@@ -379,7 +386,8 @@ pub struct Session {
 
     /// Number of entries in `initial_regions`.
     pub initial_regions_len: u32,
-    _pad1: u32,
+    /// Kernel process id of an agent that was killed, and whose signals may still come; 0 for none.
+    pub former_agent: AtomicU32,
     /// The program's mappings at its first instruction, by address.
     pub initial_regions: [InitialRegion; MAX_INITIAL_REGIONS],
 
@@ -413,7 +421,7 @@ pub struct Session {
     pub spaces: AtomicU64,
     /// Images that the recorded processes became by exec, so far.
     pub images: AtomicU32,
-    /// 1 while a process execs: its start parameters are in this head (a futex).
+    /// Slot plus 1 of a thread that execs: its start parameters are in this head. 0 when nobody does (a futex).
     pub starting: AtomicU32,
     /// First waiting slot plus 1, by hash of the futex's address; linked by [`Slot::next_ready`].
     pub futex_head: [AtomicU32; FUTEX_BUCKETS],
@@ -439,7 +447,8 @@ pub struct Session {
 
     /// Replay: wait status plus 1 of the first process, when another process saw it killed.
     pub root_status: AtomicU32,
-    _pad3: AtomicU32,
+    /// Record: how often a process was found dead that held the baton, and so may have written to shared memory after its last event.
+    pub losses: AtomicU32,
 
     /// Replay: the streams that a process has open when it becomes another program, by descriptor.
     pub streams: [AtomicU8; FOLLOWED_STREAMS],

@@ -14,8 +14,8 @@ const CHUNK: usize = 1 << 20;
 const PORTION: usize = 1 << 20;
 /// Most bytes between ring and trace. When they are so many, the ring fills, and the program waits.
 const MOST_GATHERED: usize = 64 << 20;
-/// Memory that is kept for the next burst.
-const KEPT_CAPACITY: usize = 8 << 20;
+/// Memory that is kept for the next burst, in bytes.
+pub const KEPT_CAPACITY: usize = 8 << 20;
 
 /// The consumer's end of the ring.
 pub struct Drain {
@@ -78,6 +78,31 @@ impl Drain {
     ) -> Result<usize, TraceError> {
         let taken = self.take(shared, discard);
         Ok(taken + self.write(shared, writer)?)
+    }
+
+    /// Whoever was writing an event was killed: writes all that is whole, and forgets the rest. The next event begins at `next`.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn forget_event(
+        &mut self,
+        shared: &SharedSession,
+        writer: &mut Writer,
+        discard: bool,
+        next: u64,
+    ) -> Result<usize, TraceError> {
+        let moved = self.all(shared, writer, discard);
+        let s = shared.session();
+        if self.gathered.len() > self.written {
+            s.counters.torn_events.fetch_add(1, Relaxed);
+        }
+        self.gathered.truncate(self.written);
+        self.unfinished = false;
+        self.tail = next;
+        let ring = &s.ring;
+        ring.head.store(next, Release);
+        ring.tail.store(next, Release);
+        moved
     }
 
     fn take(&mut self, shared: &SharedSession, discard: bool) -> usize {

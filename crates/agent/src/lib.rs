@@ -15,7 +15,7 @@ pub mod slices;
 use drain::Drain;
 use processes::Processes;
 use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
-use reprise_abi::session::Session;
+use reprise_abi::session::{request, Session, ENGINE_SERIAL};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Store, Summary, TraceError, Writer};
@@ -77,9 +77,17 @@ impl Agent {
             // Asked before draining: what the program wrote before its end is in the ring by then.
             processes.look_again(&self.shared);
             let end = self.ended(&processes);
-            let drained = match end {
-                Some(_) => drain.all(&self.shared, &mut self.writer, full.is_some()),
-                None => drain.some(&self.shared, &mut self.writer, full.is_some()),
+            let q = &self.shared.session().request;
+            let lost = full.is_some();
+            let drained = if q.kind.load(Acquire) == request::FORGET_EVENT {
+                let next = q.args[0].load(Relaxed);
+                let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
+                requests::done(&self.shared);
+                r
+            } else if end.is_some() {
+                drain.all(&self.shared, &mut self.writer, lost)
+            } else {
+                drain.some(&self.shared, &mut self.writer, lost)
             };
             let moved = match drained {
                 Ok(n) => n,
@@ -218,17 +226,27 @@ impl Agent {
     }
 }
 
-/// Serves a session of which nothing is recorded (`--engine none`): execs go through somebody outside there, too. Returns when the
-/// last process has ended.
-pub fn attend(mut shared: SharedSession, image: &RuntimeImage) -> Vec<String> {
+/// Serves a session of which nothing is recorded: because of `--engine none`, or because its agent died. Execs, deaths and slices need
+/// somebody outside there, too. Returns when the last process has ended.
+pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) -> Vec<String> {
     let mut warnings = Vec::new();
-    // SAFETY: plain call.
-    let mut processes = Processes::new(unsafe { libc::getppid() });
+    let mut processes = Processes::new(launcher);
+    let mut slices = Slices::new();
     loop {
         processes.look(&shared);
+        requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);
+        if shared.session().engine == ENGINE_SERIAL {
+            slices.look(&shared);
+        }
         let s = shared.session();
-        if s.wait_status.load(Acquire) != 0 && !processes.any(&shared) {
+        // Nobody reads what is logged.
+        s.ring.tail.store(s.ring.head.load(Acquire), Release);
+        wake(&s.ring.producer_asleep);
+        // SAFETY: plain call.
+        let over =
+            s.wait_status.load(Acquire) != 0 || unsafe { libc::getppid() } != launcher && !alive(s);
+        if over && !processes.any(&shared) {
             return warnings;
         }
         doze(s, SHORT_SLEEP);

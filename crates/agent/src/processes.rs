@@ -5,7 +5,7 @@ use reprise_abi::session::{process_state, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// The processes that were seen alive.
@@ -22,6 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 impl Processes {
     /// None seen yet. The calling process's parent is the launcher.
     pub fn new(launcher: i32) -> Processes {
+        be_robust();
         Processes {
             known: HashMap::new(),
             looked: None,
@@ -122,6 +123,17 @@ fn wait_status(pid: u32) -> Option<i32> {
     rest.split_whitespace().nth(52 - 3)?.parse().ok()
 }
 
+/// What the kernel reads when the agent dies (set_robust_list(2)): an empty list, no offset, the lock that it has or is taking.
+static ROBUST: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+/// Tells the kernel that the scheduler's lock is to be freed when this thread, the agent's only one, dies with it.
+fn be_robust() {
+    let list = ROBUST.as_ptr();
+    ROBUST[0].store(list as usize, Relaxed);
+    // SAFETY: three words that live as long as the process.
+    unsafe { libc::syscall(libc::SYS_set_robust_list, list, size_of_val(&ROBUST)) };
+}
+
 /// The agent holds the scheduler's lock.
 pub(crate) struct Locked<'a>(&'a Session);
 
@@ -131,6 +143,7 @@ pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
     let l = &s.schedule_lock;
     // SAFETY: plain call.
     let me = unsafe { libc::gettid() } as u32 | WAITERS;
+    ROBUST[2].store(l.as_ptr() as usize, SeqCst);
     for _ in 0..TRIES {
         let v = l.load(Relaxed);
         if v == 0 || v & OWNER_DIED != 0 {
@@ -150,6 +163,7 @@ pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
         }
         futex::wait(l, v | WAITERS, Duration::from_millis(1));
     }
+    ROBUST[2].store(0, SeqCst);
     None
 }
 
@@ -157,6 +171,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.0.schedule_lock.store(0, Release);
         futex::wake(&self.0.schedule_lock, 1);
+        ROBUST[2].store(0, SeqCst);
     }
 }
 
@@ -178,6 +193,12 @@ fn bury(s: &Session, n: usize, status: Option<i32>) {
         Lists(s).hand_on(0);
     }
     drop(l);
+    // What it was using alone is free.
+    for word in [&s.starting, &s.request.taken] {
+        if word.load(Relaxed) == 0 {
+            futex::wake(word, i32::MAX);
+        }
+    }
     // Also when the dead one was killed between giving the baton and waking whom it gave it to.
     wake_holder(s);
 }

@@ -119,6 +119,21 @@ pub fn answer(
     done(shared);
 }
 
+/// Answers the open request for a file when nothing is kept any more.
+pub fn refuse(shared: &SharedSession) {
+    let q = &shared.session().request;
+    if matches!(
+        q.kind.load(Acquire),
+        request::KEEP_FILE | request::HAND_FILE | request::FORGET_EVENT
+    ) {
+        q.status.store(libc::EIO as u32, Relaxed);
+        for a in &q.answer {
+            a.store(0, Relaxed);
+        }
+        done(shared);
+    }
+}
+
 /// The open request is answered.
 pub(crate) fn done(shared: &SharedSession) {
     let q = &shared.session().request;

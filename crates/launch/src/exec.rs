@@ -29,8 +29,9 @@ pub struct Watched {
     slot: usize,
 }
 
-/// How a thread is watched.
-const WATCHED: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
+/// How a thread is watched. What it became would run without the runtime if the tracer died meanwhile: it is ended then.
+const WATCHED: i32 =
+    libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
 /// Filters wait until the tracer detaches; for administrators only (ptrace(2)).
 const PTRACE_O_SUSPEND_SECCOMP: i32 = 1 << 21;
 

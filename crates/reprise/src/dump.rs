@@ -202,6 +202,18 @@ pub fn command_of(event: &Event) -> Vec<String> {
         .collect()
 }
 
+fn shared(event: &Event) -> Said {
+    let pieces: Vec<(u64, usize)> = event
+        .sections()
+        .map(|s| (s.address, s.bytes.len()))
+        .collect();
+    let (at, len) = pieces.first().copied().unwrap_or_default();
+    (
+        format!("--- shared memory after a death: {len} bytes at {at:#x} ---"),
+        fields([("address", address(at)), ("bytes", len.into())]),
+    )
+}
+
 fn exec(event: &Event) -> Said {
     let words = command_of(event);
     let command = human::command_line(words.iter().map(String::as_str));
@@ -325,6 +337,7 @@ impl Narrator {
             ),
             Kind::ProcessEnd => process_end(event),
             Kind::Exec => exec(event),
+            Kind::Shared => shared(event),
         }
     }
 

@@ -15,7 +15,7 @@ const EPERM: i64 = -1;
 
 /// Makes the call. Who succeeds does not come back; the result is an errno.
 pub fn attempt(t: &mut Block, c: &Call) -> i64 {
-    take_head();
+    take_head(t.slot);
     kernel::block_all();
     let s = session();
     let mut ignored = 0;
@@ -68,11 +68,11 @@ fn watched(t: &mut Block, c: &Call) -> i64 {
 }
 
 /// The start parameters of a program are in the session's head: one exec at a time.
-fn take_head() {
+fn take_head(slot: u32) {
     let word = &session().starting;
-    while word.swap(1, Acquire) != 0 {
+    while let Err(other) = word.compare_exchange(0, slot + 1, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
-        sys::futex_wait(word.as_ptr(), 1, Some(&t));
+        sys::futex_wait(word.as_ptr(), other, Some(&t));
     }
 }
 

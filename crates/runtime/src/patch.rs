@@ -121,11 +121,21 @@ fn consider<E: Engine>(t: &mut Block, after: u64) {
     }
 }
 
-/// Replay: makes the patches that come next.
-pub fn replay(t: &mut Block) {
+/// Replay, at the start of a gate: makes the patches that come next.
+fn replay(t: &mut Block) {
+    replay_those(t, |_| true);
+}
+
+/// Replay, at the end of a gate that brought code: replaces the cpuids in it. Patches of call sites that come next belong to the gate
+/// to come: the program gets there by the code as it is.
+pub fn replay_cpuid(t: &mut Block) {
+    replay_those(t, |form| form == CPUID);
+}
+
+fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
     use reprise_abi::event::Kind;
     while let Some(h) = crate::ring::peek() {
-        if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot {
+        if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot || !wanted(h.detail) {
             return;
         }
         let mut r = crate::ring::Reader::begin(h);

@@ -112,6 +112,7 @@ pub fn reserve() -> Option<u32> {
             p.kernel_pid.store(0, Relaxed);
             p.visible_pid.store(0, Relaxed);
             p.status.store(0, Relaxed);
+            p.maker.store(number() + 1, Relaxed);
             p.live_threads.store(1, Release);
             return Some(n as u32);
         }

@@ -8,6 +8,7 @@ use crate::thread::session;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
+use reprise_abi::session::request as requests;
 
 /// This process's copy of the head (record) or tail (replay).
 static POSITION: AtomicU64 = AtomicU64::new(0);
@@ -22,11 +23,24 @@ fn position() -> u64 {
     let ring = &session().ring;
     let me = crate::process::number() + 1;
     if ring.user.load(Relaxed) != me {
+        forget_torn();
         POSITION.store(ring.position.load(Relaxed), Relaxed);
         EVENTS.store(ring.events.load(Relaxed), Relaxed);
         ring.user.store(me, Relaxed);
     }
     POSITION.load(Relaxed)
+}
+
+/// Record: whoever wrote last was killed within an event that the agent has got in parts. The next event begins behind it.
+#[inline]
+fn forget_torn() {
+    let ring = &session().ring;
+    let end = ring.open_end.load(Relaxed);
+    if end != 0 {
+        crate::request::ask(requests::FORGET_EVENT, &[end]);
+        ring.position.store(end, Relaxed);
+        ring.open_end.store(0, Relaxed);
+    }
 }
 
 /// One event more; the next begins at `at`.
@@ -56,6 +70,8 @@ pub struct Writer {
     at: u64,
     end: u64,
     room: u64,
+    /// A part of the event is with the agent already.
+    waited: bool,
 }
 
 impl Writer {
@@ -67,6 +83,7 @@ impl Writer {
             at,
             end: at + h.len as u64,
             room: tail + RING_SIZE,
+            waited: false,
         };
         // SAFETY: a header is 32 plain bytes, in memory as in the ring.
         w.put_words(unsafe { &*(h as *const EventHeader as *const [u64; HEADER_LEN / 8]) });
@@ -78,6 +95,8 @@ impl Writer {
     fn wait(&mut self) {
         let s = session();
         let ring = &s.ring;
+        self.waited = true;
+        ring.open_end.store(self.end, Relaxed);
         ring.head.store(self.at, Release);
         let mut room = RING_SIZE - (self.at - ring.tail.load(Acquire).min(self.at));
         let begun = if room == 0 { sys::monotonic().ns() } else { 0 };
@@ -181,6 +200,9 @@ impl Writer {
             "an event's length is not what its header says"
         );
         published(self.at);
+        if self.waited {
+            session().ring.open_end.store(0, Relaxed);
+        }
     }
 }
 

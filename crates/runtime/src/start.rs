@@ -155,6 +155,7 @@ fn take_over(i: u32) -> ! {
     let first = s.live_threads.load(Relaxed) == 0;
     take_place(t);
     memory::start();
+    crate::serial::loss::start();
     output::start(first);
     if !first {
         with_engine!(E => E::image_start(t));

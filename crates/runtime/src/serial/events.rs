@@ -201,6 +201,7 @@ pub fn thread_exit(slot: u32, last: bool, status: u64, inherited: &[u64]) {
 pub fn arrived() {
     log_stolen();
     log_lost();
+    super::loss::look();
 }
 
 /// Logs the processes that were found dead.
@@ -230,6 +231,8 @@ fn log_lost_now() {
         let mut w = Writer::begin(&h);
         w.put_words(&[p.visible_pid.load(Relaxed) as u64]);
         w.finish();
+        // Whoever takes the entry next must not be known by this one's id.
+        p.kernel_pid.store(0, Relaxed);
         p.state.store(process_state::FREE, Release);
         s.lost.fetch_sub(1, Relaxed);
     }

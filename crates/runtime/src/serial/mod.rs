@@ -5,6 +5,7 @@ pub mod baton;
 pub mod cut;
 pub mod events;
 pub mod futex;
+pub mod loss;
 pub mod processes;
 pub mod quick;
 pub mod record;

@@ -192,7 +192,7 @@ fn become_image(t: &mut Block, image: u64) -> ! {
     kernel::block_everything();
     output::hand_over();
     let s = session();
-    s.starting.store(1, Relaxed);
+    s.starting.store(t.slot + 1, Relaxed);
     baton::retire_threads(t);
     process::leaves_memory(true);
     request::ask(requests::BECOME, &[t.slot as u64, image]);

@@ -585,29 +585,28 @@ impl Engine for Record {
                 .state
                 .store(process_state::FREE, Release)
         };
-        if !wish.waits() {
-            let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {});
-            if sys::is_error(tid) {
-                failed(process);
-                return Self::computed(t, c, tid);
-            }
-            clone::publish_tid(wish, tid as u32);
-            events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, &[]);
-            return tid;
-        }
-        // The kernel keeps the parent until the child execs or ends: others run meanwhile.
+        // The child is announced: should the parent be killed now, it is there all the same.
         note(t, c, 0);
-        let me = t.slot;
+        let (me, mut entered) = (t.slot, false);
         let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
+            entered = true;
             events::enter(me, slot << SLOT_SHIFT);
-            baton::release(me, slot_state::BLOCKED);
+            if wish.waits() {
+                // The kernel keeps the parent until the child execs or ends: others run meanwhile.
+                baton::release(me, slot_state::BLOCKED);
+            }
         });
-        baton::acquire(t.slot);
-        events::arrived();
+        if entered && wish.waits() {
+            baton::acquire(t.slot);
+            events::arrived();
+        }
         if sys::is_error(tid) {
             failed(process);
         } else {
             clone::publish_tid(wish, tid as u32);
+        }
+        if !entered {
+            return Self::computed(t, c, tid);
         }
         events::call(t, Kind::Exit, c, tid, 0, 0);
         tid
