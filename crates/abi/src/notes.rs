@@ -37,6 +37,10 @@ notes! {
     FOREIGN_WRITE = 7: "the program called process_vm_writev, which could change a recorded memory unseen: it got EPERM";
     /// A mapped file that neither the agent nor the program can read.
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
+    /// CLONE_SIGHAND without CLONE_THREAD
+    SHARED_HANDLERS = 20: "the program wanted a process that shares its signal handlers (CLONE_SIGHAND without CLONE_THREAD), which is not recorded: it got EINVAL";
+    /// CLONE_PIDFD with CLONE_VFORK
+    VFORK_PIDFD = 21: "the program wanted a descriptor of a child for which it waits (CLONE_PIDFD with CLONE_VFORK), which is not recorded: it got EINVAL";
 }
 
 /// The sentences of these bits.

@@ -86,7 +86,7 @@ pub const FOLLOWED_STREAMS: usize = 4096;
 pub struct Process {
     /// One of [`process_state`].
     pub state: AtomicU32,
-    /// The kernel's process id.
+    /// The kernel's process id, as the agent or the driver sees it.
     pub kernel_pid: AtomicU32,
     /// The process id that the program sees (that of the recording).
     pub visible_pid: AtomicU32,
@@ -94,8 +94,12 @@ pub struct Process {
     pub live_threads: AtomicU32,
     /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
     pub status: AtomicU32,
+    /// Record: 1 in another pid namespace than the agent's.
+    pub inside: AtomicU32,
+    /// Which of the session's processes it is, in order of their first steps; 0 before its own, and for the first of all.
+    pub birth: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 11],
+    pub spare: [AtomicU32; 9],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -107,7 +111,7 @@ pub struct Slot {
     pub state: AtomicU32,
     /// Futex on which the thread sleeps while it waits for the baton or for a program's futex: 0 asleep, 1 go.
     pub go: AtomicU32,
-    /// The kernel's thread id.
+    /// The kernel's thread id, as the agent or the driver sees it.
     pub kernel_tid: AtomicU32,
     /// The thread id that the program sees (that of the recording).
     pub visible_tid: AtomicU32,
@@ -213,6 +217,9 @@ pub mod request {
     /// The thread `args[0]` of process `args[1]` (both the kernel's) wants to exec; its slot is `args[2]`. The answer comes when
     /// the agent watches: status 0, and the thread may call execve(2).
     pub const EXEC: u32 = 2;
+    /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? Answer: its process
+    /// id and its thread id, as the agent sees them.
+    pub const FIND: u32 = 5;
     /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
     pub const BECOME: u32 = 3;
     /// Replay: memory for the writable copy of the file with number `args[0]`, `args[1]` bytes long. Answer: the driver's descriptor of it.
@@ -366,8 +373,11 @@ pub struct Session {
     pub affinity: [u64; 16],
     /// Record: the processor that the program is pinned to.
     pub cpu: u64,
+    /// Replay: only the output of the process with this birth (see [`Process::birth`]) is shown, plus 1; 0: that of all.
+    pub only: u32,
+    _pad4: u32,
     /// Spare configuration words.
-    pub spare_config: [u64; 13],
+    pub spare_config: [u64; 12],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,
@@ -437,7 +447,8 @@ pub struct Session {
 
     /// Replay: wait status plus 1 of the first process, when another process saw it killed.
     pub root_status: AtomicU32,
-    _pad3: AtomicU32,
+    /// Processes that have taken their first step, but the first one.
+    pub births: AtomicU32,
 
     /// Replay: the streams that a process has open when it becomes another program, by descriptor.
     pub streams: [AtomicU8; FOLLOWED_STREAMS],

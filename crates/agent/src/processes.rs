@@ -1,7 +1,9 @@
 //! The processes of the session, seen from outside: who is dead, whatever the cause, gets out of the way of the others.
 
+use crate::namespaces;
+use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{process_state, Session, MAX_PROCESSES};
+use reprise_abi::session::{process_state, slot_state, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,6 +16,8 @@ pub struct Processes {
     known: HashMap<usize, (u32, OwnedFd)>,
     looked: Option<Instant>,
     launcher: i32,
+    /// Those that ended when nothing was recorded any more, by the ids that the program knew.
+    pub unrecorded: Vec<i64>,
 }
 
 /// Between two looks while there is other work.
@@ -26,6 +30,7 @@ impl Processes {
             known: HashMap::new(),
             looked: None,
             launcher,
+            unrecorded: Vec::new(),
         }
     }
 
@@ -46,7 +51,10 @@ impl Processes {
         for n in 0..MAX_PROCESSES {
             let p = &s.processes[n];
             let state = p.state.load(Acquire);
-            let pid = p.kernel_pid.load(Acquire);
+            let mut pid = p.kernel_pid.load(Acquire);
+            if pid == 0 && state == process_state::LIVE {
+                pid = unborn(s, n);
+            }
             if pid == 0 || !matches!(state, process_state::LIVE | process_state::ENDING) {
                 self.known.remove(&n);
                 continue;
@@ -71,6 +79,9 @@ impl Processes {
                 };
             }
             self.known.remove(&n);
+            if s.recording_lost.load(Relaxed) != 0 {
+                self.unrecorded.push(p.visible_pid.load(Relaxed).into());
+            }
             bury(s, n, status);
         }
     }
@@ -113,6 +124,34 @@ fn is_dead(fd: &OwnedFd) -> bool {
     };
     // SAFETY: one descriptor of ours.
     unsafe { libc::poll(&mut p, 1, 0) > 0 }
+}
+
+/// The id of a process that has been made and does not know itself yet: it may be killed before it does. 0: it isn't there, either.
+fn unborn(s: &Session, n: usize) -> u32 {
+    let slots = 0..s.slots_used.load(Relaxed).min(MAX_SLOTS as u32);
+    let first = slots.map(|i| s.slot(i as usize)).find(|slot| {
+        let state = slot.state.load(Acquire);
+        // A slot keeps the process that had it before.
+        let taken = matches!(
+            state,
+            slot_state::BLOCKED | slot_state::READY | slot_state::RUNNING
+        );
+        taken && slot.process.load(Acquire) as usize == n
+    });
+    let told = first.map_or(0, |slot| slot.kernel_tid.load(Acquire));
+    let p = &s.processes[n];
+    let real = match p.inside.load(Relaxed) {
+        0 => told,
+        _ => namespaces::find(s, told).unwrap_or(told),
+    };
+    let made = told != 0 && p.kernel_pid.load(Acquire) == 0;
+    let dead = || open(real).is_none_or(|fd| is_dead(&fd));
+    if !(made && dead() && p.kernel_pid.load(Acquire) == 0) {
+        return 0;
+    }
+    p.visible_pid.store(told, Release);
+    p.kernel_pid.store(real, Release);
+    real
 }
 
 /// Wait status of a process that is dead and not reaped yet (proc_pid_stat(5), field 52).
@@ -182,8 +221,8 @@ fn bury(s: &Session, n: usize, status: Option<i32>) {
     wake_holder(s);
 }
 
-/// The processes that were found dead and that nobody was left to log: id and wait status, -1 when not known.
-pub fn lost(shared: &SharedSession) -> Vec<(u32, i64)> {
+/// The processes that were found dead and that nobody was left to log: id and birth, and wait status, -1 when not known.
+pub fn lost(shared: &SharedSession) -> Vec<([u32; 2], i64)> {
     let lost = |p: &&reprise_abi::session::Process| p.state.load(Acquire) == process_state::LOST;
     shared
         .session()
@@ -192,7 +231,7 @@ pub fn lost(shared: &SharedSession) -> Vec<(u32, i64)> {
         .filter(lost)
         .map(|p| {
             let status = i64::from(p.status.load(Relaxed)) - 1;
-            (p.visible_pid.load(Relaxed), status)
+            ([&p.visible_pid, &p.birth].map(|w| w.load(Relaxed)), status)
         })
         .collect()
 }

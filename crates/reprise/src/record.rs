@@ -161,7 +161,7 @@ fn in_dir(
         }
         None => None,
     };
-    let agent = start_agent(args, shared, image, trace)?;
+    let agent = start_agent(args, shared, image, stopped.pid, trace)?;
     let pid = stopped.go(image)?;
     let status = wait_for(shared, pid, agent)?;
     finish(shared, agent, status, args.quiet)?;
@@ -170,6 +170,9 @@ fn in_dir(
             for w in &summary.warnings {
                 eprintln!("reprise: {w}");
             }
+            if !summary.uncaptured.is_empty() {
+                eprintln!("reprise: {}", uncaptured(&summary.uncaptured));
+            }
         }
         if let Some(dir) = dir {
             catalog.set_latest(dir)?;
@@ -177,6 +180,12 @@ fn in_dir(
     }
     say_message(shared, dir.is_some());
     Ok(status)
+}
+
+/// The warning about processes that are not in the trace to their end.
+pub fn uncaptured(all: &[Uncaptured]) -> String {
+    let names = census::names(all);
+    format!("uncaptured: not in the trace, or not to their end: {names}")
 }
 
 /// Writes what does not change: image, manifest, the runtime itself.
@@ -237,6 +246,7 @@ fn start_agent(
     args: &RecordArgs,
     shared: &SharedSession,
     image: &RuntimeImage,
+    program: i32,
     trace: Option<(Writer, Store, &Path)>,
 ) -> Result<i32> {
     // SAFETY: plain call.
@@ -295,7 +305,9 @@ fn start_agent(
                 on_full,
                 image,
                 launcher,
+                program,
                 warnings: Vec::new(),
+                uncaptured: Vec::new(),
             };
             match agent.run() {
                 Ok(()) => 0,

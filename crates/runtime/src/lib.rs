@@ -27,6 +27,7 @@ pub mod kept;
 pub mod mapped;
 pub mod memory;
 pub mod message;
+pub mod namespace;
 pub mod none;
 pub mod output;
 pub mod page_scan;

@@ -154,6 +154,7 @@ impl Engine for None {
                 .store(process_state::FREE, Release);
         } else {
             clone::publish_tid(wish, tid as u32);
+            clone::publish_pidfd(wish, clone::open_pidfd(wish, tid as u32));
         }
         tid
     }

@@ -112,6 +112,8 @@ pub fn reserve() -> Option<u32> {
             p.kernel_pid.store(0, Relaxed);
             p.visible_pid.store(0, Relaxed);
             p.status.store(0, Relaxed);
+            p.birth.store(0, Relaxed);
+            p.inside.store(0, Relaxed);
             p.live_threads.store(1, Release);
             return Some(n as u32);
         }
@@ -123,6 +125,12 @@ pub fn reserve() -> Option<u32> {
         sys::call(nr::NANOSLEEP, &[&t as *const sys::Timespec as u64, 0]);
     }
     None
+}
+
+/// The calling process takes its first step: it is the next one in the session's order.
+pub fn is_born() {
+    let n = session().births.fetch_add(1, Relaxed) + 1;
+    entry().birth.store(n, Relaxed);
 }
 
 /// How often [`reserve`] looks for an entry, a millisecond apart.

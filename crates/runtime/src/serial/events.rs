@@ -225,10 +225,10 @@ fn log_lost_now() {
         let h = EventHeader {
             detail: ProcessEnd::Found as u32,
             value: status,
-            ..header(Kind::ProcessEnd, NO_SLOT as u32, 1, 0)
+            ..header(Kind::ProcessEnd, NO_SLOT as u32, 2, 0)
         };
         let mut w = Writer::begin(&h);
-        w.put_words(&[p.visible_pid.load(Relaxed) as u64]);
+        w.put_words(&[&p.visible_pid, &p.birth].map(|w| w.load(Relaxed) as u64));
         w.finish();
         p.state.store(process_state::FREE, Release);
         s.lost.fetch_sub(1, Relaxed);

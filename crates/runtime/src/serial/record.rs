@@ -548,7 +548,10 @@ impl Engine for Record {
                 return Self::computed(t, c, tid);
             }
             clone::publish_tid(wish, tid as u32);
-            events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, &[]);
+            let pidfd = clone::open_pidfd(wish, tid as u32);
+            clone::publish_pidfd(wish, pidfd);
+            let told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
+            events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, told.as_slice());
             return tid;
         }
         // The kernel keeps the parent until the child execs or ends: others run meanwhile.
@@ -577,6 +580,7 @@ impl Engine for Record {
         let parent = sys::call(nr::GETPPID, &[]) as u64;
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);
+        process::is_born();
         clone::publish_own_tid(t, tid);
         events::plain(Kind::ProcessStart, t.slot, 0, tid as i64, &[parent]);
         kernel::sync_mask(t);

@@ -118,8 +118,7 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
 fn is_from_agent(info: &Siginfo) -> bool {
     const SI_TKILL: i32 = -6;
     // si_pid is the first word of the union.
-    info.code() == SI_TKILL
-        && info.words[2] as u32 == crate::thread::session().agent_pid.load(Relaxed)
+    info.code() == SI_TKILL && crate::namespace::is_agent(info.words[2] as u32)
 }
 
 /// A system call at a site that isn't rewritten: goes on in the hook, as a rewritten site does.
