@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
         if (pid == 0) {
             char name[16];
             snprintf(name, sizeof name, "%d", me);
-            if (me == 2) must(execl("/proc/self/exe", "became", argv[1], name, NULL));
+            if (me == 2) must(execl("/proc/self/exe", "became", "as", name, NULL));
             // A child of the child, in between.
             pid_t below = must(fork());
             if (below == 0) {

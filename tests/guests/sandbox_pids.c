@@ -68,6 +68,7 @@ static void inside(const char *self) {
 
 int main(int argc, char **argv) {
     if (argc > 1) {
+        expect(strcmp(argv[1], "inside") == 0);
         say("became %d, parent %d\n", getpid(), getppid());
         return 3;
     }

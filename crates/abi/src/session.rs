@@ -98,8 +98,12 @@ pub struct Process {
     pub inside: AtomicU32,
     /// Which of the session's processes it is, in order of their first steps; 0 before its own, and for the first of all.
     pub birth: AtomicU32,
+    /// Record: the process that makes it, as the agent sees it; 0 for the first of all.
+    pub maker: AtomicU32,
+    /// Record: 1 once its making is in the trace.
+    pub announced: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 9],
+    pub spare: [AtomicU32; 7],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);

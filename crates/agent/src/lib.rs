@@ -197,6 +197,10 @@ impl Agent {
         let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
         self.warnings.extend(notes.map(String::from));
         summary.warnings = self.warnings;
+        for pid in processes.orphaned {
+            let why = "its parent was killed while it made it";
+            drain.census.miss(pid, None, why);
+        }
         summary.uncaptured = missing(drain.census, strays, self.uncaptured);
         summary.write(&self.dir)
     }

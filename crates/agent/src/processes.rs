@@ -3,7 +3,7 @@
 use crate::namespaces;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{process_state, slot_state, Session, MAX_PROCESSES};
+use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,6 +18,8 @@ pub struct Processes {
     launcher: i32,
     /// Those that ended when nothing was recorded any more, by the ids that the program knew.
     pub unrecorded: Vec<i64>,
+    /// Those whose parents were killed while they made them.
+    pub orphaned: Vec<i64>,
 }
 
 /// Between two looks while there is other work.
@@ -31,6 +33,7 @@ impl Processes {
             looked: None,
             launcher,
             unrecorded: Vec::new(),
+            orphaned: Vec::new(),
         }
     }
 
@@ -54,6 +57,9 @@ impl Processes {
             let mut pid = p.kernel_pid.load(Acquire);
             if pid == 0 && state == process_state::LIVE {
                 pid = unborn(s, n);
+                if pid == 0 && gave_up(s, n) {
+                    continue;
+                }
             }
             if pid == 0 || !matches!(state, process_state::LIVE | process_state::ENDING) {
                 self.known.remove(&n);
@@ -66,7 +72,7 @@ impl Processes {
                 }
             }
             let fd = self.known.get(&n).filter(|(known, _)| *known == pid);
-            if fd.is_some_and(|(_, fd)| !is_dead(fd)) {
+            if !fd.map_or_else(|| is_gone(pid), |(_, fd)| is_dead(fd)) {
                 continue;
             }
             let mut status = wait_status(pid);
@@ -81,6 +87,9 @@ impl Processes {
             self.known.remove(&n);
             if s.recording_lost.load(Relaxed) != 0 {
                 self.unrecorded.push(p.visible_pid.load(Relaxed).into());
+            }
+            if state == process_state::ENDING && p.announced.load(Relaxed) == 0 {
+                self.orphaned.extend(made_by_nobody(p));
             }
             bury(s, n, status);
         }
@@ -116,18 +125,39 @@ fn open(pid: u32) -> Option<OwnedFd> {
     }
 }
 
-fn is_dead(fd: &OwnedFd) -> bool {
-    let mut p = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one descriptor of ours.
-    unsafe { libc::poll(&mut p, 1, 0) > 0 }
+/// Is a process not there any more, or only as a zombie?
+fn is_gone(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
-/// The id of a process that has been made and does not know itself yet: it may be killed before it does. 0: it isn't there, either.
-fn unborn(s: &Session, n: usize) -> u32 {
+/// The id of a process that ends because nobody has told of its making; none of the first one, which nobody made.
+fn made_by_nobody(p: &Process) -> Option<i64> {
+    let made = p.maker.load(Relaxed) != 0 && p.birth.load(Relaxed) == 0;
+    made.then(|| p.visible_pid.load(Relaxed).into())
+}
+
+/// A process that was to be made, by one that was killed before it could: its place is free again.
+fn gave_up(s: &Session, n: usize) -> bool {
+    let p = &s.processes[n];
+    let maker = p.maker.load(Acquire);
+    if maker == 0 || !is_gone(maker) || p.kernel_pid.load(Acquire) != 0 || child_of(s, n).is_some()
+    {
+        return false;
+    }
+    let Some(_lock) = lock(s) else { return false };
+    let threads = Lists(s).forget(n as u32, None, slot_state::FREE);
+    s.live_threads.fetch_sub(threads, Relaxed);
+    p.state.store(process_state::FREE, Release);
+    true
+}
+
+/// What the kernel told the maker of process `n` of it, once it has made one.
+fn child_of(s: &Session, n: usize) -> Option<u32> {
     let slots = 0..s.slots_used.load(Relaxed).min(MAX_SLOTS as u32);
     let first = slots.map(|i| s.slot(i as usize)).find(|slot| {
         let state = slot.state.load(Acquire);
@@ -138,15 +168,34 @@ fn unborn(s: &Session, n: usize) -> u32 {
         );
         taken && slot.process.load(Acquire) as usize == n
     });
-    let told = first.map_or(0, |slot| slot.kernel_tid.load(Acquire));
+    let told = first.map(|slot| slot.kernel_tid.load(Acquire));
+    told.filter(|told| *told != 0)
+}
+
+fn is_dead(fd: &OwnedFd) -> bool {
+    let mut p = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor of ours.
+    unsafe { libc::poll(&mut p, 1, 0) > 0 }
+}
+
+/// An id that no process has (the kernel's limit is lower).
+const NOBODY: u32 = 0x3fff_ffff;
+
+/// The id of a process that has been made and does not know itself yet: it may be killed before it does. 0: it isn't there, either.
+fn unborn(s: &Session, n: usize) -> u32 {
+    let told = child_of(s, n).unwrap_or(0);
     let p = &s.processes[n];
     let real = match p.inside.load(Relaxed) {
         0 => told,
-        _ => namespaces::find(s, told).unwrap_or(told),
+        // What can't be found any more was reaped.
+        _ => namespaces::find(s, told).unwrap_or(NOBODY),
     };
     let made = told != 0 && p.kernel_pid.load(Acquire) == 0;
-    let dead = || open(real).is_none_or(|fd| is_dead(&fd));
-    if !(made && dead() && p.kernel_pid.load(Acquire) == 0) {
+    if !(made && is_gone(real) && p.kernel_pid.load(Acquire) == 0) {
         return 0;
     }
     p.visible_pid.store(told, Release);

@@ -266,6 +266,11 @@ fn start_agent(
     // SAFETY: in the child; keyboard signals are for the program, a full disk or file limit is handled as an error.
     unsafe {
         libc::setpgid(0, 0);
+        // One for each process, and those of the trace.
+        let mut files: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut files);
+        files.rlim_cur = files.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &files);
         for s in [
             libc::SIGINT,
             libc::SIGQUIT,

@@ -306,7 +306,7 @@ pub fn start_thread<E: Engine>(
     // In replay a process is the driver's child and shares its sisters' descriptors, which are the runtime's own; its parent
     // waits for the baton, not for the kernel.
     let kept = if E::LIVE || process == mine {
-        flags & !(CLONE_CHILD_SETTID | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+        flags & !(CLONE_CHILD_SETTID | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_PIDFD)
     } else {
         flags & CLONE_VM | CLONE_PARENT | CLONE_FILES
     };

@@ -140,7 +140,7 @@ impl Engine for None {
         let Some(i) = reserve_slot() else {
             return -11;
         };
-        let Some(process) = process::reserve() else {
+        let Some(process) = process::reserve(process::kernel_pid()) else {
             slot(i).state.store(slot_state::FREE, Release);
             return -11;
         };

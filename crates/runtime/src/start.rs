@@ -103,7 +103,7 @@ fn take_place(t: &mut Block) {
     let me = t.slot();
     let first = s.live_threads.load(Relaxed) == 0;
     if first {
-        let n = process::reserve().unwrap_or(0);
+        let n = process::reserve(0).unwrap_or(0);
         me.process.store(n, Relaxed);
         s.slots_used.fetch_max(t.slot + 1, Relaxed);
         s.live_threads.store(1, Relaxed);

@@ -68,7 +68,7 @@ pub fn create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
 /// Makes the process whose first thread has slot `child`; its number.
 fn make(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
     clone::wait_for_slot(child);
-    let Some(number) = process::reserve() else {
+    let Some(number) = process::reserve(process::kernel_pid()) else {
         cannot_start(-11);
     };
     let tid = clone::start_thread::<super::replay::Replay>(t, wish, child, number, start, || {});

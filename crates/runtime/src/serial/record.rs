@@ -532,7 +532,9 @@ impl Engine for Record {
     }
 
     fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        let (Some(slot), Some(process)) = (clone::free_slot(), process::reserve()) else {
+        let (Some(slot), Some(process)) =
+            (clone::free_slot(), process::reserve(process::kernel_pid()))
+        else {
             crate::message::say(crate::message::TOO_MANY_THREADS);
             return Self::computed(t, c, -11);
         };
@@ -552,6 +554,7 @@ impl Engine for Record {
             clone::publish_pidfd(wish, pidfd);
             let told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
             events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, told.as_slice());
+            process::entry_of(process).announced.store(1, Release);
             return tid;
         }
         // The kernel keeps the parent until the child execs or ends: others run meanwhile.
@@ -559,6 +562,7 @@ impl Engine for Record {
         let me = t.slot;
         let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
             events::enter(me, slot << SLOT_SHIFT);
+            process::entry_of(process).announced.store(1, Release);
             baton::release(me, slot_state::BLOCKED);
         });
         baton::acquire(t.slot);
@@ -576,6 +580,12 @@ impl Engine for Record {
         baton::acquire(t.slot);
         crate::ring::start();
         events::arrived();
+        if process::entry().announced.load(Acquire) == 0 {
+            // Its parent was killed while it made this process, and nothing of that is in the trace: it goes with its parent.
+            kernel::block_all();
+            baton::leave(t);
+            kernel::die_now(9);
+        }
         let tid = sys::call(nr::GETTID, &[]) as u32;
         let parent = sys::call(nr::GETPPID, &[]) as u64;
         t.slot().visible_tid.store(tid, Relaxed);
