@@ -37,6 +37,10 @@ notes! {
     FOREIGN_WRITE = 7: "the program called process_vm_writev, which could change a recorded memory unseen: it got EPERM";
     /// A mapped file that neither the agent nor the program can read.
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
+    /// A System V segment that others have attached.
+    SEGMENT_OF_OTHERS = 18: "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded";
+    /// A set-user-ID program, by a user who isn't root.
+    IDENTITY = 19: "the program became one that is set-user-ID or set-group-ID, which the kernel gives no other identity while it is traced: it ran as its caller (record it as root)";
     /// CLONE_SIGHAND without CLONE_THREAD
     SHARED_HANDLERS = 20: "the program wanted a process that shares its signal handlers (CLONE_SIGHAND without CLONE_THREAD), which is not recorded: it got EINVAL";
     /// CLONE_PIDFD with CLONE_VFORK

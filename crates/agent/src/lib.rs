@@ -2,19 +2,22 @@
 //!
 //! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
-//! the baton too long ([`slices`]), takes care that no process goes unseen ([`strays`]), and closes the trace when the last process is gone ([`Agent::run`]).
+//! the baton too long ([`slices`]), takes care that no process goes unseen ([`strays`]) and that others who
+//! write to its memory are known ([`outsiders`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod counters;
 pub mod drain;
 pub mod exec;
 pub mod image;
 pub mod namespaces;
+pub mod outsiders;
 pub mod processes;
 pub mod requests;
 pub mod slices;
 pub mod strays;
 
 use drain::Drain;
+use outsiders::Outsiders;
 use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::session::{process_state, Session};
@@ -77,6 +80,7 @@ impl Agent {
         let mut handed = Vec::new();
         let mut drain = Drain::new(Census::new(self.program));
         let mut strays = Strays::new();
+        let mut outsiders = Outsiders::new();
         let mut slices = Slices::new();
         let mut processes = Processes::new(self.launcher);
         let mut full: Option<String> = None;
@@ -103,6 +107,7 @@ impl Agent {
                 &self.store,
                 &self.dir,
                 &mut handed,
+                &mut outsiders,
                 &mut self.warnings,
             );
             let (store, dir) = (&self.store, &self.dir);
@@ -113,6 +118,7 @@ impl Agent {
             self.uncaptured.extend(ended);
             namespaces::answer(&self.shared);
             strays.look(&self.shared);
+            outsiders.look_again(&self.shared);
             if full.is_some() {
                 match self.on_full {
                     OnFull::Stop => processes.end_all(&self.shared),
@@ -196,6 +202,8 @@ impl Agent {
         summary.counters = counters::read(session);
         let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
         self.warnings.extend(notes.map(String::from));
+        outsiders.look(&self.shared);
+        self.warnings.append(&mut outsiders.warnings);
         summary.warnings = self.warnings;
         for pid in processes.orphaned {
             let why = "its parent was killed while it made it";

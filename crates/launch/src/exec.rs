@@ -102,6 +102,7 @@ impl Watched {
         // it can't be told to wait: the calls that bring the runtime in are then judged like the program's.
         let _ = tracee::set_options(self.pid, WATCHED | PTRACE_O_SUSPEND_SECCOMP);
         let mut stopped = Stopped::begin(self.pid, Origin::Became, self.slot)?;
+        crate::identity::note_loss(self.pid, shared);
         if stopped.entry.cs != CS_64 {
             return Err(LaunchError::Unsupported(
                 "it is a 32-bit program; only x86-64 programs can be recorded".into(),

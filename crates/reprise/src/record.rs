@@ -405,7 +405,6 @@ fn say_message(shared: &SharedSession, recorded: bool) {
     }
     let text = match s.message.load(Relaxed) {
         20 => "the program mapped a device into its memory, which can't be recorded: it got ENODEV",
-        21 => "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded",
         22 => "the program made a 32-bit system call (int 0x80), which can't be recorded: it got ENOSYS",
         2 => "a process could not be followed through its exec: it got EPERM",
         3 => "the program wanted more than 4096 threads or 1024 processes at a time: it got EAGAIN",
