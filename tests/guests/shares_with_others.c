@@ -19,7 +19,10 @@ static volatile int *memory(const char *kind, const char *path) {
 }
 
 int main(int argc, char **argv) {
-    expect(argc >= 3);
+    if (argc < 3) {
+        say("nothing to share\n");
+        return 0;
+    }
     volatile int *p = memory(argv[1], argv[2]);
     if (argc == 3) {
         say("%d is there\n", *p);

@@ -217,3 +217,43 @@ fn a_background_child_outlives_the_terminal_of_its_parent() {
     assert_eq!(recorded.status.code(), Some(7), "{}", recorded.describe());
     assert_same(&recorded, &place.replay(&dir));
 }
+
+#[test]
+fn clocks_of_a_time_namespace() {
+    if !is_root() {
+        return;
+    }
+    let place = Workplace::new();
+    let script = "import time
+for clock in (time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME): assert time.clock_gettime(clock) > 1e8
+time.sleep(0.01)
+print(time.monotonic(), open('/proc/uptime').read())";
+    let args = [
+        "-T",
+        "--monotonic",
+        "100000000",
+        "--boottime",
+        "100000000",
+        "python3",
+        "-c",
+        script,
+    ];
+    recorded(&place, "unshare", &args, Outcome::Exit(0));
+}
+
+#[test]
+fn fanotify() {
+    if !is_root() {
+        return;
+    }
+    let place = Workplace::new();
+    let script = "import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+fd = libc.fanotify_init(0, 0)
+print(fd, ctypes.get_errno())
+os.mkdir('watched')
+print(libc.fanotify_mark(fd, 1, ctypes.c_uint64(0x08000028), -100, b'watched'), ctypes.get_errno())
+open('watched/file', 'w').write('x')
+print(len(os.read(fd, 4096)) // 24)";
+    recorded(&place, "python3", &["-c", script], Outcome::Exit(0));
+}
