@@ -40,7 +40,9 @@ pub enum Kind {
     Start = 15,
     /// First event of a new process. `value`: its recorded process id; arguments: its parent's, the flags of clone(2).
     ProcessStart = 16,
-    /// A process ended. `value`: wait status as of wait(2), -1 when not known; `detail`: a [`ProcessEnd`]; arguments: its process id.
+    /// A process ended. `value`: wait status as of wait(2), -1 when not known; `detail`: a [`ProcessEnd`]; arguments: its process id,
+    /// and of one that was found dead, which process of the trace it was, in order of their [`Kind::ProcessStart`]s (0: the first
+    /// one of all, or one that had not begun).
     ProcessEnd = 17,
     /// A process became another program. `value`: number of the memory image in the trace; arguments: process id; section
     /// [`Tag::Path`] with its name.
@@ -157,6 +159,8 @@ pub enum Tag {
     State = 6,
     /// The call wrote to a file that is mapped: `address` is the offset in the file; there are no bytes.
     Offset = 7,
+    /// The call made the descriptor `address` and told it to the program; there are no bytes.
+    Descriptor = 8,
 }
 
 impl Tag {
@@ -170,6 +174,7 @@ impl Tag {
             5 => Tag::Siginfo,
             6 => Tag::State,
             7 => Tag::Offset,
+            8 => Tag::Descriptor,
             _ => return None,
         })
     }

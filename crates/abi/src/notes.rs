@@ -40,7 +40,15 @@ notes! {
     /// A mapped file that neither the agent nor the program can read.
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
     /// More shared memory than is logged after a death.
-    KILLED_WHILE_SHARING = 9: "a process was killed while it ran, and shared more than 256 MiB of memory with others: what it wrote last may be missing";
+    KILLED_WHILE_SHARING = 22: "a process was killed while it ran, and shared more than 256 MiB of memory with others: what it wrote last may be missing";
+    /// A System V segment that others have attached.
+    SEGMENT_OF_OTHERS = 18: "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded";
+    /// A set-user-ID program, by a user who isn't root.
+    IDENTITY = 19: "the program became one that is set-user-ID or set-group-ID, which the kernel gives no other identity while it is traced: it ran as its caller (record it as root)";
+    /// CLONE_SIGHAND without CLONE_THREAD
+    SHARED_HANDLERS = 20: "the program wanted a process that shares its signal handlers (CLONE_SIGHAND without CLONE_THREAD), which is not recorded: it got EINVAL";
+    /// CLONE_PIDFD with CLONE_VFORK
+    VFORK_PIDFD = 21: "the program wanted a descriptor of a child for which it waits (CLONE_PIDFD with CLONE_VFORK), which is not recorded: it got EINVAL";
 }
 
 /// The sentences of these bits.

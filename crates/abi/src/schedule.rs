@@ -225,7 +225,6 @@ impl<'a> Lists<'a> {
         };
         let told = dead.state.load(Relaxed) != process_state::LIVE;
         self.let_go(p);
-        self.forget_unborn(p);
         self.forget(p, None, slot_state::FREE);
         if told {
             dead.kernel_pid.store(0, Relaxed);
@@ -260,21 +259,6 @@ impl<'a> Lists<'a> {
     /// Is this (a slot plus 1, or 0) a slot of process `p`?
     fn is_of(&self, slot: u32, p: u32) -> bool {
         slot != 0 && self.slot(slot - 1).process.load(Relaxed) == p
-    }
-
-    /// Processes that `p` was about to make, and for which the kernel was not asked yet, will never be.
-    fn forget_unborn(&self, p: u32) {
-        for (n, child) in self.0.processes.iter().enumerate() {
-            let wanted = child.state.load(Relaxed) == process_state::LIVE
-                && child.kernel_pid.load(Relaxed) == 0
-                && child.maker.load(Relaxed) == p + 1;
-            if !wanted || self.pid_of(n as u32) != 0 {
-                continue;
-            }
-            let threads = self.forget(n as u32, None, slot_state::FREE);
-            self.0.live_threads.fetch_sub(threads, Relaxed);
-            child.state.store(process_state::FREE, Release);
-        }
     }
 
     /// Builds all lists anew from the states of the slots: whoever changed them last did not finish.

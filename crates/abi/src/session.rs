@@ -86,7 +86,7 @@ pub const FOLLOWED_STREAMS: usize = 4096;
 pub struct Process {
     /// One of [`process_state`].
     pub state: AtomicU32,
-    /// The kernel's process id.
+    /// The kernel's process id, as the agent or the driver sees it.
     pub kernel_pid: AtomicU32,
     /// The process id that the program sees (that of the recording).
     pub visible_pid: AtomicU32,
@@ -94,10 +94,16 @@ pub struct Process {
     pub live_threads: AtomicU32,
     /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
     pub status: AtomicU32,
-    /// Number plus 1 of the process that made it.
+    /// Record: 1 in another pid namespace than the agent's.
+    pub inside: AtomicU32,
+    /// Which of the session's processes it is, in order of their first steps; 0 before its own, and for the first of all.
+    pub birth: AtomicU32,
+    /// Record: the process that makes it, as the agent sees it; 0 for the first of all.
     pub maker: AtomicU32,
+    /// Record: 1 once its making is in the trace.
+    pub announced: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 10],
+    pub spare: [AtomicU32; 7],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -109,7 +115,7 @@ pub struct Slot {
     pub state: AtomicU32,
     /// Futex on which the thread sleeps while it waits for the baton or for a program's futex: 0 asleep, 1 go.
     pub go: AtomicU32,
-    /// The kernel's thread id.
+    /// The kernel's thread id, as the agent or the driver sees it.
     pub kernel_tid: AtomicU32,
     /// The thread id that the program sees (that of the recording).
     pub visible_tid: AtomicU32,
@@ -218,6 +224,9 @@ pub mod request {
     /// The process that was writing an event was killed: what is in the ring of that event is to be forgotten, and the next begins at
     /// position `args[0]`.
     pub const FORGET_EVENT: u32 = 17;
+    /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? Answer: its process
+    /// id and its thread id, as the agent sees them.
+    pub const FIND: u32 = 5;
     /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
     pub const BECOME: u32 = 3;
     /// Replay: memory for the writable copy of the file with number `args[0]`, `args[1]` bytes long. Answer: the driver's descriptor of it.
@@ -375,8 +384,11 @@ pub struct Session {
     pub affinity: [u64; 16],
     /// Record: the processor that the program is pinned to.
     pub cpu: u64,
+    /// Replay: only the output of the process with this birth (see [`Process::birth`]) is shown, plus 1; 0: that of all.
+    pub only: u32,
+    _pad4: u32,
     /// Spare configuration words.
-    pub spare_config: [u64; 13],
+    pub spare_config: [u64; 12],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,
@@ -449,6 +461,8 @@ pub struct Session {
     pub root_status: AtomicU32,
     /// Record: how often a process was found dead that held the baton, and so may have written to shared memory after its last event.
     pub losses: AtomicU32,
+    /// Processes that have taken their first step, but the first one.
+    pub births: AtomicU32,
 
     /// Replay: the streams that a process has open when it becomes another program, by descriptor.
     pub streams: [AtomicU8; FOLLOWED_STREAMS],

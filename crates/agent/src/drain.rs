@@ -5,7 +5,7 @@ use crate::wake;
 use reprise_abi::event::{Event, ParseError};
 use reprise_abi::layout::RING_SIZE;
 use reprise_launch::SharedSession;
-use reprise_trace::{TraceError, Writer};
+use reprise_trace::{Census, TraceError, Writer};
 use std::sync::atomic::Ordering::*;
 
 /// Bytes taken from the ring at a time.
@@ -27,12 +27,15 @@ pub struct Drain {
     /// The next event is not here as a whole.
     unfinished: bool,
     damage: Option<&'static str>,
+    /// Who is in what was written.
+    pub census: Census,
 }
 
 impl Drain {
-    /// At the beginning of a recording.
-    pub fn new() -> Drain {
+    /// At the beginning of a recording, with a census of its first process.
+    pub fn new(census: Census) -> Drain {
         Drain {
+            census,
             tail: 0,
             gathered: Vec::new(),
             written: 0,
@@ -161,6 +164,7 @@ impl Drain {
                     if let Err(e) = writer.push(&self.gathered[at..at + len]) {
                         break Err(e);
                     }
+                    self.census.follow(&e);
                     at += len;
                 }
                 Err(ParseError::Short(_)) => {
@@ -185,11 +189,5 @@ impl Drain {
             }
         }
         result.map(|()| done)
-    }
-}
-
-impl Default for Drain {
-    fn default() -> Self {
-        Drain::new()
     }
 }

@@ -161,7 +161,7 @@ fn in_dir(
         }
         None => None,
     };
-    let agent = start_agent(args, shared, image, trace)?;
+    let agent = start_agent(args, shared, image, stopped.pid, trace)?;
     let pid = stopped.go(image)?;
     let attendants = Attendants {
         args,
@@ -175,6 +175,9 @@ fn in_dir(
             for w in &summary.warnings {
                 eprintln!("reprise: {w}");
             }
+            if !summary.uncaptured.is_empty() {
+                eprintln!("reprise: {}", uncaptured(&summary.uncaptured));
+            }
         }
         if let Some(dir) = dir {
             catalog.set_latest(dir)?;
@@ -182,6 +185,12 @@ fn in_dir(
     }
     say_message(shared, dir.is_some());
     Ok(status)
+}
+
+/// The warning about processes that are not in the trace to their end.
+pub fn uncaptured(all: &[Uncaptured]) -> String {
+    let names = census::names(all);
+    format!("uncaptured: not in the trace, or not to their end: {names}")
 }
 
 /// Writes what does not change: image, manifest, the runtime itself.
@@ -242,6 +251,7 @@ fn start_agent(
     args: &RecordArgs,
     shared: &SharedSession,
     image: &RuntimeImage,
+    program: i32,
     trace: Option<(Writer, Store, &Path)>,
 ) -> Result<i32> {
     // SAFETY: plain call.
@@ -268,6 +278,11 @@ fn start_agent(
     PROGRAM.store(0, Relaxed);
     unsafe {
         libc::setpgid(0, 0);
+        // One for each process, and those of the trace.
+        let mut files: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut files);
+        files.rlim_cur = files.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &files);
         for s in [
             libc::SIGINT,
             libc::SIGQUIT,
@@ -307,7 +322,9 @@ fn start_agent(
                 on_full,
                 image,
                 launcher,
+                program,
                 warnings: Vec::new(),
+                uncaptured: Vec::new(),
             };
             match agent.run() {
                 Ok(()) => 0,
@@ -347,7 +364,7 @@ impl Attendants<'_> {
         let s = self.shared.session();
         s.recording_lost.store(1, SeqCst);
         s.former_agent.store(s.agent_pid.load(SeqCst), SeqCst);
-        start_agent(self.args, self.shared, self.image, None)
+        start_agent(self.args, self.shared, self.image, 0, None)
     }
 }
 
@@ -440,7 +457,6 @@ fn say_message(shared: &SharedSession, recorded: bool) {
     }
     let text = match s.message.load(Relaxed) {
         20 => "the program mapped a device into its memory, which can't be recorded: it got ENODEV",
-        21 => "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded",
         22 => "the program made a 32-bit system call (int 0x80), which can't be recorded: it got ENOSYS",
         2 => "a process could not be followed through its exec: it got EPERM",
         3 => "the program wanted more than 4096 threads or 1024 processes at a time: it got EAGAIN",

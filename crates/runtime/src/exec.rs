@@ -34,7 +34,13 @@ pub fn attempt(t: &mut Block, c: &Call) -> i64 {
 
 fn watched(t: &mut Block, c: &Call) -> i64 {
     const PR_SET_PTRACER: u64 = 0x5961_6d61;
-    let agent = session().agent_pid.load(Relaxed) as u64;
+    const PR_SET_PTRACER_ANY: u64 = u64::MAX;
+    // The agent can't be named in another pid namespace.
+    let agent = if crate::namespace::is_inside() {
+        PR_SET_PTRACER_ANY
+    } else {
+        session().agent_pid.load(Relaxed) as u64
+    };
     let me = t.slot();
     // Where only ancestors may trace (Yama), the agent needs leave.
     sys::call(nr::PRCTL, &[PR_SET_PTRACER, agent]);

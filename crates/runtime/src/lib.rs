@@ -28,6 +28,7 @@ pub mod mapped;
 pub mod memory;
 pub mod memory_file;
 pub mod message;
+pub mod namespace;
 pub mod none;
 pub mod output;
 pub mod page_scan;

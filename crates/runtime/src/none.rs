@@ -144,7 +144,7 @@ impl Engine for None {
         let Some(i) = reserve_slot() else {
             return -11;
         };
-        let Some(process) = process::reserve() else {
+        let Some(process) = process::reserve(process::kernel_pid()) else {
             slot(i).state.store(slot_state::FREE, Release);
             return -11;
         };
@@ -158,6 +158,7 @@ impl Engine for None {
                 .store(process_state::FREE, Release);
         } else {
             clone::publish_tid(wish, tid as u32);
+            clone::publish_pidfd(wish, clone::open_pidfd(wish, tid as u32));
         }
         tid
     }

@@ -99,8 +99,8 @@ pub fn new_space() -> u64 {
     session().spaces.fetch_add(1, Relaxed) + 1
 }
 
-/// An entry of the session's table that no process has, now taken.
-pub fn reserve() -> Option<u32> {
+/// An entry of the session's table that no process has, now taken; `maker`: the process that makes one for it, as the agent knows it.
+pub fn reserve(maker: u32) -> Option<u32> {
     for _ in 0..WAITS {
         let found = session().processes.iter().position(|p| {
             p.state
@@ -112,7 +112,10 @@ pub fn reserve() -> Option<u32> {
             p.kernel_pid.store(0, Relaxed);
             p.visible_pid.store(0, Relaxed);
             p.status.store(0, Relaxed);
-            p.maker.store(number() + 1, Relaxed);
+            p.birth.store(0, Relaxed);
+            p.announced.store(0, Relaxed);
+            p.maker.store(maker, Relaxed);
+            p.inside.store(0, Relaxed);
             p.live_threads.store(1, Release);
             return Some(n as u32);
         }
@@ -124,6 +127,12 @@ pub fn reserve() -> Option<u32> {
         sys::call(nr::NANOSLEEP, &[&t as *const sys::Timespec as u64, 0]);
     }
     None
+}
+
+/// The calling process takes its first step: it is the next one in the session's order.
+pub fn is_born() {
+    let n = session().births.fetch_add(1, Relaxed) + 1;
+    entry().birth.store(n, Relaxed);
 }
 
 /// How often [`reserve`] looks for an entry, a millisecond apart.

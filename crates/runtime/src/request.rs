@@ -4,7 +4,6 @@ use crate::sys::{self, Timespec};
 use crate::thread::{current, session};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::request;
-use reprise_abi::syscalls::nr;
 
 /// Between two looks whether the other side still is there.
 const LOOK_NS: i64 = 50_000_000;
@@ -46,10 +45,9 @@ pub fn ask(kind: u32, args: &[u64]) -> Option<(u32, [u64; 4])> {
 }
 
 fn someone_answers() -> bool {
-    let s = session();
-    if sys::call(nr::KILL, &[s.agent_pid.load(Relaxed) as u64, 0]) == -3 {
-        s.recording_lost.store(1, Relaxed);
-        return false;
+    let lives = crate::namespace::agent_lives();
+    if !lives {
+        session().recording_lost.store(1, Relaxed);
     }
-    true
+    lives
 }

@@ -113,11 +113,7 @@ impl Writer {
             if room == 0 {
                 let t = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
                 sys::futex_wait(ring.producer_asleep.as_ptr(), 1, Some(&t));
-                if sys::call(
-                    reprise_abi::syscalls::nr::KILL,
-                    &[s.agent_pid.load(Relaxed) as u64, 0],
-                ) == -3
-                {
+                if !crate::namespace::agent_lives() {
                     s.recording_lost.store(1, Relaxed);
                 }
             }
@@ -295,11 +291,7 @@ fn available(until: u64) -> bool {
         if ring.head.load(SeqCst) < until && ring.closed.load(SeqCst) == 0 {
             let t = sys::Timespec::from_ns(sys::monotonic().ns() + 100_000_000);
             sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&t));
-            if sys::call(
-                reprise_abi::syscalls::nr::KILL,
-                &[session().agent_pid.load(Relaxed) as u64, 0],
-            ) == -3
-            {
+            if !crate::namespace::agent_lives() {
                 // The driver is gone: nobody wants this replay any more.
                 sys::exit_group(125);
             }

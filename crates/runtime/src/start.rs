@@ -103,7 +103,7 @@ fn take_place(t: &mut Block) {
     let me = t.slot();
     let first = s.live_threads.load(Relaxed) == 0;
     if first {
-        let n = process::reserve().unwrap_or(0);
+        let n = process::reserve(0).unwrap_or(0);
         me.process.store(n, Relaxed);
         s.slots_used.fetch_max(t.slot + 1, Relaxed);
         s.live_threads.store(1, Relaxed);
@@ -119,9 +119,13 @@ fn take_place(t: &mut Block) {
     process::start(t, n);
     ring::start();
     let p = process::entry();
-    p.kernel_pid.store(pid, Release);
+    // A process keeps its id in its exec, and the agent may know it by another one. In replay it is another process.
+    if first || s.mode == MODE_REPLAY {
+        p.kernel_pid.store(pid, Release);
+    }
+    let pid = p.kernel_pid.load(Relaxed);
     me.kernel_pid.store(pid, Relaxed);
-    me.kernel_tid.store(t.kernel_tid, Relaxed);
+    me.kernel_tid.store(pid, Relaxed);
     me.visible_tid.store(p.visible_pid.load(Relaxed), Relaxed);
     me.signal_pending.store(0, Relaxed);
     if !first {

@@ -411,10 +411,7 @@ impl Source {
             heavy: false,
         };
         for line in text.lines() {
-            let Some(line) = line
-                .strip_prefix("// ")
-                .or_else(|| line.strip_prefix("# "))
-            else {
+            let Some(line) = line.strip_prefix("// ").or_else(|| line.strip_prefix("# ")) else {
                 continue;
             };
             if let Some(rest) = line.strip_prefix("variant: ") {
@@ -609,12 +606,22 @@ pub fn run(command: &mut Command, stdin: Option<&[u8]>) -> Run {
     Running::start(command, stdin).finish()
 }
 
+/// Marks a command for [`Running`].
+const LOSES: &str = "REPRISE_TEST_LOSES_PROCESSES";
+
+/// The test expects that a process is not captured by this recording; in all others that is a failure.
+pub fn expect_uncaptured(command: &mut Command) -> &mut Command {
+    command.env(LOSES, "1")
+}
+
 /// A command that has not ended yet.
 pub struct Running {
     /// The process.
     pub child: Child,
     /// The command, for messages.
     pub command: String,
+    /// Does the test expect it to lose a process?
+    loses: bool,
     stdout: Option<mpsc::Receiver<Vec<u8>>>,
     stderr: mpsc::Receiver<Vec<u8>>,
 }
@@ -640,7 +647,8 @@ impl Running {
     /// Starts a command; its standard output is left for the test to read, from `child.stdout`.
     pub fn start_reading(command: &mut Command, stdin: Option<&[u8]>) -> Running {
         let label = describe_command(command);
-        command.stdin(if stdin.is_some() {
+        let loses = command.get_envs().any(|(name, _)| name == LOSES);
+        command.env_remove(LOSES).stdin(if stdin.is_some() {
             Stdio::piped()
         } else {
             Stdio::null()
@@ -661,6 +669,7 @@ impl Running {
         Running {
             child,
             command: label,
+            loses,
             stdout: None,
             stderr,
         }
@@ -682,6 +691,9 @@ impl Running {
     }
 
     /// Waits for its end, and for the end of everything that holds its output open.
+    ///
+    /// # Panics
+    /// When it hangs, or when it is a recording that a process escaped, unless [`expect_uncaptured`] said so.
     pub fn finish(mut self) -> Run {
         if self.stdout.is_none() {
             self.collect_stdout();
@@ -689,6 +701,7 @@ impl Running {
         let Running {
             mut child,
             command,
+            loses,
             stdout,
             stderr,
         } = self;
@@ -722,6 +735,8 @@ impl Running {
             )
         };
         let (err, notes) = split_notes(&err);
+        let escaped = notes.contains("reprise: uncaptured:");
+        assert_eq!(escaped, loses, "uncaptured processes: {command}\n{notes}");
         Run {
             stdout: out,
             stderr: err,
@@ -988,8 +1003,8 @@ pub fn check(name: &str) -> Vec<(String, Vec<Info>)> {
     let asked = std::env::var_os("REPRISE_TEST_RECORDINGS").is_some();
     let (mut facts, mut failures) = (Vec::new(), Vec::new());
     for guest in source.guests() {
-        let plain = source.interpreted.is_some()
-            || guest.program.file_name() == Some(OsStr::new(name));
+        let plain =
+            source.interpreted.is_some() || guest.program.file_name() == Some(OsStr::new(name));
         let once = (source.heavy || !plain) && !asked;
         let (r, p) = if once { (1, 1) } else { (recordings, replays) };
         // A hang panics; the other ways to run the guest are tried all the same.

@@ -136,10 +136,7 @@ fn await_burial(c: &Call, r: i64) {
     };
     for _ in 0..LOOKS {
         // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
-        if pid == 0
-            || !listed()
-            || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH
-        {
+        if pid == 0 || !listed() || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH {
             return;
         }
         crate::ring::wake_agent();
@@ -576,7 +573,9 @@ impl Engine for Record {
     }
 
     fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        let (Some(slot), Some(process)) = (clone::free_slot(), process::reserve()) else {
+        let (Some(slot), Some(process)) =
+            (clone::free_slot(), process::reserve(process::kernel_pid()))
+        else {
             crate::message::say(crate::message::TOO_MANY_THREADS);
             return Self::computed(t, c, -11);
         };
@@ -591,6 +590,7 @@ impl Engine for Record {
         let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
             entered = true;
             events::enter(me, slot << SLOT_SHIFT);
+            process::entry_of(process).announced.store(1, Release);
             if wish.waits() {
                 // The kernel keeps the parent until the child execs or ends: others run meanwhile.
                 baton::release(me, slot_state::BLOCKED);
@@ -600,15 +600,19 @@ impl Engine for Record {
             baton::acquire(t.slot);
             events::arrived();
         }
+        let mut told = None;
         if sys::is_error(tid) {
             failed(process);
         } else {
             clone::publish_tid(wish, tid as u32);
+            let pidfd = clone::open_pidfd(wish, tid as u32);
+            clone::publish_pidfd(wish, pidfd);
+            told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
         }
         if !entered {
             return Self::computed(t, c, tid);
         }
-        events::call(t, Kind::Exit, c, tid, 0, 0);
+        events::ended_with(t, Kind::Exit, c, tid, 0, 0, told.as_slice());
         tid
     }
 
@@ -616,10 +620,17 @@ impl Engine for Record {
         baton::acquire(t.slot);
         crate::ring::start();
         events::arrived();
+        if process::entry().announced.load(Acquire) == 0 {
+            // Its parent was killed while it made this process, and nothing of that is in the trace: it goes with its parent.
+            kernel::block_all();
+            baton::leave(t);
+            kernel::die_now(9);
+        }
         let tid = sys::call(nr::GETTID, &[]) as u32;
         let parent = sys::call(nr::GETPPID, &[]) as u64;
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);
+        process::is_born();
         clone::publish_own_tid(t, tid);
         events::plain(Kind::ProcessStart, t.slot, 0, tid as i64, &[parent]);
         kernel::sync_mask(t);

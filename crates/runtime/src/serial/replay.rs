@@ -112,6 +112,8 @@ pub struct OfFile {
     hash: Option<[u8; 16]>,
     /// Where the call wrote.
     offset: u64,
+    /// The descriptor that the call told the program of.
+    pub descriptor: Option<u64>,
 }
 
 /// Writes an event's outputs to the program and skips the rest; what it says of a mapped file, where there is one.
@@ -129,6 +131,10 @@ fn apply(mut r: Reader) -> OfFile {
             }
             Some(Tag::Offset) => {
                 file.offset = address;
+                r.skip(len.div_ceil(8) * 8);
+            }
+            Some(Tag::Descriptor) => {
+                file.descriptor = Some(address);
                 r.skip(len.div_ceil(8) * 8);
             }
             _ => r.skip(len.div_ceil(8) * 8),

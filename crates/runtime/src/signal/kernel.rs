@@ -122,11 +122,8 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
 /// SIGSTKFLT from the agent asks for a cut; from anybody else it is the program's business.
 fn is_from_agent(info: &Siginfo) -> bool {
     const SI_TKILL: i32 = -6;
-    let s = crate::thread::session();
     // si_pid is the first word of the union.
-    let sender = info.words[2] as u32;
-    info.code() == SI_TKILL
-        && (sender == s.agent_pid.load(Relaxed) || sender == s.former_agent.load(Relaxed))
+    info.code() == SI_TKILL && crate::namespace::is_agent(info.words[2] as u32)
 }
 
 /// A system call at a site that isn't rewritten: goes on in the hook, as a rewritten site does.
