@@ -409,10 +409,7 @@ impl Source {
             heavy: false,
         };
         for line in text.lines() {
-            let Some(line) = line
-                .strip_prefix("// ")
-                .or_else(|| line.strip_prefix("# "))
-            else {
+            let Some(line) = line.strip_prefix("// ").or_else(|| line.strip_prefix("# ")) else {
                 continue;
             };
             if let Some(rest) = line.strip_prefix("variant: ") {
@@ -986,8 +983,8 @@ pub fn check(name: &str) -> Vec<(String, Vec<Info>)> {
     let asked = std::env::var_os("REPRISE_TEST_RECORDINGS").is_some();
     let (mut facts, mut failures) = (Vec::new(), Vec::new());
     for guest in source.guests() {
-        let plain = source.interpreted.is_some()
-            || guest.program.file_name() == Some(OsStr::new(name));
+        let plain =
+            source.interpreted.is_some() || guest.program.file_name() == Some(OsStr::new(name));
         let once = (source.heavy || !plain) && !asked;
         let (r, p) = if once { (1, 1) } else { (recordings, replays) };
         // A hang panics; the other ways to run the guest are tried all the same.

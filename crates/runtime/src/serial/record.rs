@@ -135,10 +135,7 @@ fn await_burial(c: &Call, r: i64) {
     };
     for _ in 0..LOOKS {
         // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
-        if pid == 0
-            || !listed()
-            || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH
-        {
+        if pid == 0 || !listed() || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH {
             return;
         }
         crate::ring::wake_agent();

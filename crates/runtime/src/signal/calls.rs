@@ -226,9 +226,7 @@ pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
             c.args[2],
         ),
         nr::RT_TGSIGQUEUEINFO => (
-            target == pid as i32
-                && is_our_thread(t, c.args[1] as u32)
-                && readable(c.args[3]),
+            target == pid as i32 && is_our_thread(t, c.args[1] as u32) && readable(c.args[3]),
             c.args[2],
         ),
         _ => return None,

@@ -1,7 +1,8 @@
 //! Signal frames on the program's stack, as the kernel would build them (arch/x86 `rt_sigframe`), but canonical: the same bytes in record and in replay.
 
 use super::state::{
-    bit, Action, AltStack, Siginfo, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SS_AUTODISARM, SS_DISABLE, SS_ONSTACK,
+    bit, Action, AltStack, Siginfo, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SS_AUTODISARM,
+    SS_DISABLE, SS_ONSTACK,
 };
 use crate::guard;
 use crate::thread::{session, Block, Frame};
