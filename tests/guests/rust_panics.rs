@@ -54,6 +54,9 @@ fn main() {
     let sums = [i32::MAX, 0].map(|x| catch_unwind(move || x.checked_add(1).expect("an overflow")).is_err());
     assert_eq!(sums, [true, false]);
     println!("unwound; process {}", std::process::id());
+    std::panic::set_hook(Box::new(|info| {
+        println!("hook: line {}", info.location().map_or(0, |l| l.line()));
+    }));
     let _last = Guard(77);
     panic!("the first of two");
 }
