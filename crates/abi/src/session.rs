@@ -238,7 +238,7 @@ pub const fn file_identity(device: u64, inode: u64) -> u64 {
 /// A request to the agent.
 #[repr(C)]
 pub struct RequestBox {
-    /// 1 while somebody uses the box (a futex; without a baton, several may want to).
+    /// Slot plus 1 of who uses the box (a futex; without a baton, several may want to), 0 when nobody does.
     pub taken: AtomicU32,
     _pad: AtomicU32,
     /// One of [`request`]; the agent sets it back to 0 (futex).

@@ -3,7 +3,7 @@
 use crate::namespaces;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
+use reprise_abi::session::{process_state, request, slot_state, Process, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -259,8 +259,22 @@ pub(crate) fn wake_holder(s: &Session) {
     }
 }
 
+/// Who was killed in the middle of a request asks for nothing any more.
+fn free_requests(s: &Session, n: usize) {
+    let q = &s.request;
+    let Some(slot) = (q.taken.load(Acquire) as usize).checked_sub(1) else {
+        return;
+    };
+    if slot < MAX_SLOTS && s.slot(slot).process.load(Relaxed) as usize == n {
+        q.kind.store(request::NONE, Release);
+        q.taken.store(0, Release);
+        futex::wake(&q.taken, i32::MAX);
+    }
+}
+
 fn bury(s: &Session, n: usize, status: Option<i32>) {
     let Some(l) = lock(s) else { return };
+    free_requests(s, n);
     let held = Lists(s).bury(n as u32, status);
     if held {
         Lists(s).hand_on(0);

@@ -1,7 +1,7 @@
 //! Requests to the agent (record) or the driver (replay), answered before the program goes on.
 
 use crate::sys::{self, Timespec};
-use crate::thread::session;
+use crate::thread::{current, session};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::request;
 
@@ -12,9 +12,11 @@ const LOOK_NS: i64 = 50_000_000;
 pub fn ask(kind: u32, args: &[u64]) -> Option<(u32, [u64; 4])> {
     let s = session();
     let q = &s.request;
-    while q.taken.swap(1, Acquire) != 0 {
+    // Should this process be killed meanwhile, the agent knows whose it was.
+    let me = current().slot + 1;
+    while let Err(other) = q.taken.compare_exchange(0, me, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + LOOK_NS / 50);
-        sys::futex_wait(q.taken.as_ptr(), 1, Some(&t));
+        sys::futex_wait(q.taken.as_ptr(), other, Some(&t));
         if !someone_answers() {
             return None;
         }
