@@ -425,7 +425,7 @@ pub struct Session {
     pub spaces: AtomicU64,
     /// Images that the recorded processes became by exec, so far.
     pub images: AtomicU32,
-    /// 1 while a process execs: its start parameters are in this head (a futex).
+    /// Slot plus 1 of a thread that execs: its start parameters are in this head (a futex). 0: nobody does.
     pub starting: AtomicU32,
     /// First waiting slot plus 1, by hash of the futex's address; linked by [`Slot::next_ready`].
     pub futex_head: [AtomicU32; FUTEX_BUCKETS],

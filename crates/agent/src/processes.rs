@@ -7,7 +7,7 @@ use reprise_abi::session::{process_state, request, slot_state, Process, Session,
 use reprise_launch::{futex, SharedSession};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// The processes that were seen alive.
@@ -259,16 +259,23 @@ pub(crate) fn wake_holder(s: &Session) {
     }
 }
 
-/// Who was killed in the middle of a request asks for nothing any more.
+/// Who was killed in the middle of a request, or of an exec, asks for nothing any more.
 fn free_requests(s: &Session, n: usize) {
-    let q = &s.request;
-    let Some(slot) = (q.taken.load(Acquire) as usize).checked_sub(1) else {
-        return;
+    let of_dead = |word: &AtomicU32| {
+        let slot = (word.load(Acquire) as usize).checked_sub(1);
+        let slot = slot.filter(|i| *i < MAX_SLOTS).map(|i| s.slot(i));
+        slot.is_some_and(|slot| slot.process.load(Relaxed) as usize == n)
     };
-    if slot < MAX_SLOTS && s.slot(slot).process.load(Relaxed) as usize == n {
-        q.kind.store(request::NONE, Release);
-        q.taken.store(0, Release);
-        futex::wake(&q.taken, i32::MAX);
+    let free = |word: &AtomicU32| {
+        word.store(0, Release);
+        futex::wake(word, i32::MAX);
+    };
+    if of_dead(&s.request.taken) {
+        s.request.kind.store(request::NONE, Release);
+        free(&s.request.taken);
+    }
+    if of_dead(&s.starting) {
+        free(&s.starting);
     }
 }
 

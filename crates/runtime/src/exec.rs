@@ -15,7 +15,7 @@ const EPERM: i64 = -1;
 
 /// Makes the call. Who succeeds does not come back; the result is an errno.
 pub fn attempt(t: &mut Block, c: &Call) -> i64 {
-    take_head();
+    take_head(t);
     kernel::block_all();
     let s = session();
     let mut ignored = 0;
@@ -74,11 +74,12 @@ fn watched(t: &mut Block, c: &Call) -> i64 {
 }
 
 /// The start parameters of a program are in the session's head: one exec at a time.
-fn take_head() {
+fn take_head(t: &Block) {
     let word = &session().starting;
-    while word.swap(1, Acquire) != 0 {
+    // Should this process be killed meanwhile, the agent knows that it was its.
+    while let Err(other) = word.compare_exchange(0, t.slot + 1, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
-        sys::futex_wait(word.as_ptr(), 1, Some(&t));
+        sys::futex_wait(word.as_ptr(), other, Some(&t));
     }
 }
 
