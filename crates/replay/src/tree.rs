@@ -143,6 +143,10 @@ impl<'a> Tree<'a> {
         let mut damage = Ok(());
         let mut pinged = Instant::now();
         while self.reap() {
+            if self.failed {
+                // A process may have been made meanwhile.
+                self.kill_all();
+            }
             self.serve()?;
             let moved = feed.pump(self.shared, reader).unwrap_or_else(|e| {
                 // What is good of the trace is replayed before the error is told.

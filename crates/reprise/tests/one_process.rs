@@ -241,7 +241,7 @@ fn an_id_that_several_processes_had() {
         events_of(&place, &r.dir, "1").len(),
         ones.iter()
             .map(|one| events_of(&place, &r.dir, &format!("1@{}", one["first_event"])).len())
-            .sum()
+            .sum::<usize>()
     );
 }
 

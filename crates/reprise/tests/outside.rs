@@ -167,7 +167,9 @@ fn a_terminal_of_its_own() {
         &["-qec", command, "/dev/null"],
         Outcome::Exit(0),
     );
-    assert_eq!(r.run.text(), "0 0\r\nint\r\n4\r\n", "{}", r.run.describe());
+    let text = r.run.text();
+    assert!(text.starts_with("0 0\r\nint\r\n"), "{}", r.run.describe());
+    assert!(text.ends_with("\r\n4\r\n"), "{}", r.run.describe());
 }
 
 #[test]

@@ -125,7 +125,10 @@ fn children_of_a_shell_that_became_reprise_are_nobodys_concern() {
 #[test]
 fn children_of_a_recorded_shell_stay_known_over_its_exec() {
     let place = Workplace::new();
-    let script = "(exit 3) & exec python3 -c 'import os\npid, status = os.wait()\nprint(os.waitstatus_to_exitcode(status))'";
+    let script = "mkfifo fifo; (read x <fifo; exit 3) & exec python3 -c \"
+import os
+open('fifo', 'w').write('go')
+print(os.waitstatus_to_exitcode(os.wait()[1]))\"";
     let recording = place.record(&Guest::program(system_program("bash")).args(["-c", script]));
     assert_eq!(recording.run.text(), "3\n", "{}", recording.run.describe());
     assert!(missing(&place, &recording.dir).is_empty());
