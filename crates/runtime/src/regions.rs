@@ -42,6 +42,8 @@ pub struct Map {
     list: *mut Region,
     len: usize,
     capacity: usize,
+    /// All shared regions that there ever were lie between these two.
+    shared: (u64, u64),
 }
 
 impl Map {
@@ -54,6 +56,7 @@ impl Map {
             list,
             len: 0,
             capacity,
+            shared: (u64::MAX, 0),
         }
     }
 
@@ -118,6 +121,9 @@ impl Map {
     pub fn insert(&mut self, r: Region) {
         if r.start >= r.end {
             return;
+        }
+        if r.flags & region_flags::SHARED != 0 {
+            self.shared = (self.shared.0.min(r.start), self.shared.1.max(r.end));
         }
         self.remove(r.start, r.end);
         let i = self.find(r.start);
@@ -189,6 +195,18 @@ impl Map {
     /// Is a part of this file mapped?
     pub fn has_file(&self, file: u32) -> bool {
         file != 0 && self.regions().iter().any(|r| r.file == file)
+    }
+
+    /// Is anything in `start..end` mapped shared?
+    #[inline]
+    pub fn has_shared(&self, start: u64, end: u64) -> bool {
+        if end <= self.shared.0 || start >= self.shared.1 {
+            return false;
+        }
+        let touched = self.regions()[self.find(start)..].iter();
+        touched
+            .take_while(|r| r.start < end)
+            .any(|r| r.flags & region_flags::SHARED != 0)
     }
 
     /// The region that holds `address`.
