@@ -6,11 +6,14 @@
 use crate::capture::{self, Call};
 use crate::thread::Block;
 use crate::{guard, hash, memory, ring, sys};
+use core::mem::MaybeUninit;
 use reprise_abi::event::{section_len, EventHeader, Kind, Tag, HEADER_LEN, SECTION_LEN};
 use reprise_abi::spec::{Mem, Size};
 
-/// Most stretches that the kernel reads, and most that it writes.
+/// Most stretches that the kernel reads.
 const MOST: usize = 8;
+/// Most arguments to which the kernel writes.
+const MOST_WRITTEN: usize = 2;
 /// Longer events are written piece by piece.
 const LONGEST: usize = 64 << 10;
 const EFAULT: i64 = -14;
@@ -33,37 +36,54 @@ struct Output {
     used: Size,
 }
 
+/// Most inputs that are shown to people.
+const MOST_SHOWN: usize = 2;
+
+/// A section of an event.
+#[derive(Clone, Copy)]
+struct Section {
+    tag: Tag,
+    address: u64,
+    from: u64,
+    len: usize,
+}
+
+impl Section {
+    const NONE: Section = Section {
+        tag: Tag::Output,
+        address: 0,
+        from: 0,
+        len: 0,
+    };
+}
+
 /// The memory of one call.
 pub struct Parts {
-    inputs: [Input; MOST],
+    /// The first `ins` of these are filled.
+    inputs: [MaybeUninit<Input>; MOST],
     ins: usize,
-    outputs: [Output; MOST],
+    /// The first `outs` of these are filled.
+    outputs: [MaybeUninit<Output>; MOST_WRITTEN],
     outs: usize,
     /// None of it is mapped shared.
     private: bool,
 }
 
 impl Parts {
-    /// The memory of a call, where it is this plain and can be read.
-    pub fn of(c: &Call) -> Option<Parts> {
-        const NO_INPUT: Input = Input {
-            address: 0,
-            len: 0,
-            shown: 0,
-            tag: Tag::Input,
-        };
-        const NO_OUTPUT: Output = Output {
-            arg: 0,
-            cap: Size::Result,
-            used: Size::Result,
-        };
-        let mut p = Parts {
-            inputs: [NO_INPUT; MOST],
+    /// Of nothing yet; for [`Parts::find`].
+    pub const fn new() -> Parts {
+        Parts {
+            inputs: [const { MaybeUninit::uninit() }; MOST],
             ins: 0,
-            outputs: [NO_OUTPUT; MOST],
+            outputs: [const { MaybeUninit::uninit() }; MOST_WRITTEN],
             outs: 0,
             private: true,
-        };
+        }
+    }
+
+    /// The memory of a call, where it is this plain and can be read. Filled in place: to copy it would cost more than all the rest.
+    pub fn find(&mut self, c: &Call) -> Option<&Parts> {
+        let p = self;
         for i in 0..c.nargs {
             let at = c.args[i];
             if at == 0 {
@@ -83,7 +103,9 @@ impl Parts {
                 }
                 Mem::Out { cap, used } => {
                     p.touches(at, c.size(cap, 0) as u64);
-                    *p.outputs.get_mut(p.outs)? = Output { arg: i, cap, used };
+                    p.outputs
+                        .get_mut(p.outs)?
+                        .write(Output { arg: i, cap, used });
                     p.outs += 1;
                 }
                 Mem::IovecIn(n) => p.list(at, c.args[n as usize])?,
@@ -106,17 +128,18 @@ impl Parts {
         Some(p)
     }
 
+    #[inline]
     fn touches(&mut self, at: u64, len: u64) {
         self.private = self.private && memory::is_private(at, len);
     }
 
     fn input(&mut self, address: u64, len: usize, shown: usize, tag: Tag) -> Option<()> {
-        *self.inputs.get_mut(self.ins)? = Input {
+        self.inputs.get_mut(self.ins)?.write(Input {
             address,
             len,
             shown,
             tag,
-        };
+        });
         self.ins += 1;
         Some(())
     }
@@ -126,24 +149,38 @@ impl Parts {
         if count > MOST as u64 {
             return None;
         }
-        let mut list = [[0u64; 2]; MOST];
+        let mut list = [const { MaybeUninit::<[u64; 2]>::uninit() }; MOST];
         let bytes = count as usize * 16;
         let to = list.as_mut_ptr() as u64;
         // SAFETY: `list` is ours and has room for so many; the program's side is guarded.
         guard::guarded(|| unsafe { guard::copy(to, array, bytes) })?;
         self.touches(array, bytes as u64);
-        for [base, len] in list.iter().take(count as usize) {
-            let len = capture::part_len(*len);
+        for part in list.iter().take(count as usize) {
+            // SAFETY: so many were copied.
+            let [base, len] = unsafe { part.assume_init() };
+            let len = capture::part_len(len);
             if len > 0 {
-                self.touches(*base, len as u64);
-                self.input(*base, len, 0, Tag::Input)?;
+                self.touches(base, len as u64);
+                self.input(base, len, 0, Tag::Input)?;
             }
         }
         Some(())
     }
 
-    fn inputs(&self) -> &[Input] {
-        &self.inputs[..self.ins]
+    fn inputs(&self) -> impl Iterator<Item = &Input> {
+        // SAFETY: so many are filled.
+        self.inputs
+            .iter()
+            .take(self.ins)
+            .map(|i| unsafe { i.assume_init_ref() })
+    }
+
+    fn outputs(&self) -> impl Iterator<Item = &Output> {
+        // SAFETY: so many are filled.
+        self.outputs
+            .iter()
+            .take(self.outs)
+            .map(|o| unsafe { o.assume_init_ref() })
     }
 
     /// Is none of this memory mapped shared?
@@ -157,7 +194,7 @@ impl Parts {
             return Some(0);
         }
         guard::guarded(|| {
-            self.inputs().iter().fold(0, |h, i| {
+            self.inputs().fold(0, |h, i| {
                 // SAFETY: guarded.
                 unsafe { hash::bytes(h, i.address, i.len) }
             })
@@ -170,27 +207,37 @@ impl Parts {
             return false;
         }
         let nargs = if kind == Kind::Exit { 0 } else { c.nargs };
-        let mut sections = [(Tag::Input, 0u64, 0u64, 0usize); 2 * MOST];
+        let mut sections = [Section::NONE; MOST_SHOWN + MOST_WRITTEN];
         let mut n = 0;
-        // As in `Call::previews`: at most two.
-        for i in self.inputs() {
-            if (i.tag == Tag::Path || capture::has_preview(c.nr)) && n < 2 {
-                sections[n] = (i.tag, i.address, i.address, i.shown);
-                n += 1;
-            }
+        let mut len = HEADER_LEN + 8 * nargs;
+        let mut put = |s: Section| {
+            len += section_len(s.len);
+            sections[n] = s;
+            n += 1;
+        };
+        // As in `Call::previews`.
+        let shown = |i: &&Input| i.tag == Tag::Path || capture::has_preview(c.nr);
+        for i in self.inputs().filter(shown).take(MOST_SHOWN) {
+            put(Section {
+                tag: i.tag,
+                address: i.address,
+                from: i.address,
+                len: i.shown,
+            });
         }
         if !sys::is_error(result) {
-            for o in &self.outputs[..self.outs] {
+            for o in self.outputs() {
                 let len = c.used(o.cap, o.used, result);
                 if len > 0 {
-                    sections[n] = (Tag::Output, c.args[o.arg], c.local[o.arg], len);
-                    n += 1;
+                    put(Section {
+                        tag: Tag::Output,
+                        address: c.args[o.arg],
+                        from: c.local[o.arg],
+                        len,
+                    });
                 }
             }
         }
-        let sections = &sections[..n];
-        let head = HEADER_LEN + 8 * nargs;
-        let len = head + sections.iter().map(|s| section_len(s.3)).sum::<usize>();
         if len > LONGEST {
             return false;
         }
@@ -198,45 +245,41 @@ impl Parts {
             return false;
         };
         let words = place as *mut u64;
-        // SAFETY: `len` bytes of the ring from `place` on are ours to write, in whole words; the program's side is guarded.
+        let header = EventHeader {
+            len: len as u32,
+            kind: kind as u8,
+            nargs: nargs as u8,
+            slot: t.slot as u16,
+            detail: c.nr as u32,
+            value: result,
+            input_hash,
+            ..EventHeader::default()
+        };
+        // SAFETY: `len` bytes of the ring from `place` on are ours to write, in whole words.
         unsafe {
-            let header = EventHeader {
-                len: len as u32,
-                kind: kind as u8,
-                nargs: nargs as u8,
-                slot: t.slot as u16,
-                detail: c.nr as u32,
-                value: result,
-                input_hash,
-                ..EventHeader::default()
-            };
             (words as *mut EventHeader).write(header);
             for (i, a) in c.args.iter().enumerate().take(nargs) {
                 words.add(HEADER_LEN / 8 + i).write(*a);
             }
-            let mut at = place + head as u64;
-            for (tag, address, _, len) in sections {
-                let w = at as *mut u64;
-                w.write(*address);
-                w.add(1).write(*len as u64 | (*tag as u64) << 32);
-                at += section_len(*len) as u64;
-                if *len > 0 {
+        }
+        let mut at = place + (HEADER_LEN + 8 * nargs) as u64;
+        let put_sections = || {
+            for s in &sections[..n] {
+                let next = at + section_len(s.len) as u64;
+                // SAFETY: as above; the program's side is guarded.
+                unsafe {
                     // Padding, where there is any.
-                    (at as *mut u64).sub(1).write(0);
+                    (next as *mut u64).sub(1).write(0);
+                    (at as *mut u64).write(s.address);
+                    let tagged = s.len as u64 | (s.tag as u64) << 32;
+                    (at as *mut u64).add(1).write(tagged);
+                    guard::copy(at + SECTION_LEN as u64, s.from, s.len);
                 }
+                at = next;
             }
-            let copied = n == 0
-                || guard::guarded(|| {
-                    let mut at = place + (head + SECTION_LEN) as u64;
-                    for (_, _, from, len) in sections {
-                        guard::copy(at, *from, *len);
-                        at += section_len(*len) as u64;
-                    }
-                })
-                .is_some();
-            if !copied {
-                return false;
-            }
+        };
+        if n > 0 && guard::guarded(put_sections).is_none() {
+            return false;
         }
         ring::publish(len);
         true

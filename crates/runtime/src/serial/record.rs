@@ -364,8 +364,8 @@ impl Engine for Record {
         if !c.known || session().forget_syscall == c.nr + 1 {
             return Self::tracked(t, c);
         }
-        let parts = Parts::of(c);
-        let parts = parts.as_ref();
+        let mut parts = Parts::new();
+        let parts = parts.find(c);
         let hash = parts.and_then(Parts::input_hash);
         let hash = hash.unwrap_or_else(|| c.input_hash());
         if let Some(signal) = crate::signal::calls::ends_us(t, c, process::visible_pid()) {
