@@ -1,6 +1,5 @@
 // Calls that fail: each gives its errno, and leaves the program's memory alone.
 // variant: companion -DGUEST_COMPANION
-// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <poll.h>
 #include <sys/epoll.h>

@@ -308,6 +308,39 @@ mod tests {
     }
 
     #[test]
+    fn shared_memory_is_found_wherever_it_lies() {
+        let mut v = Vec::new();
+        let mut m = fresh(&mut v);
+        let shared = |start, end| Region {
+            flags: region_flags::SHARED,
+            space: start,
+            ..region(start, end, 3)
+        };
+        m.insert(region(10, 20, 3));
+        assert!(!m.has_shared(0, u64::MAX));
+        m.insert(shared(20, 30));
+        m.insert(region(30, 50, 3));
+        m.insert(shared(60, 70));
+        for (start, end, found) in [
+            (0, 20, false),
+            (0, 21, true),
+            (19, 21, true),
+            (25, 26, true),
+            (29, 40, true),
+            (30, 60, false),
+            (50, 61, true),
+            (70, 80, false),
+        ] {
+            assert_eq!(m.has_shared(start, end), found, "{start}..{end}");
+        }
+        // What is no longer there, or has something else in its place, is not shared any more.
+        m.remove(60, 70);
+        m.insert(region(20, 25, 3));
+        assert!(!m.has_shared(50, 80) && !m.has_shared(10, 25));
+        assert!(m.has_shared(25, 26));
+    }
+
+    #[test]
     fn pieces_of_a_mapped_file_keep_their_places_in_it() {
         let mut v = Vec::new();
         let mut m = fresh(&mut v);
