@@ -71,7 +71,7 @@ pub struct Parts {
 
 impl Parts {
     /// Of nothing yet; for [`Parts::find`].
-    pub const fn new() -> Parts {
+    pub const fn empty() -> Parts {
         Parts {
             inputs: [const { MaybeUninit::uninit() }; MOST],
             ins: 0,

@@ -364,7 +364,7 @@ impl Engine for Record {
         if !c.known || session().forget_syscall == c.nr + 1 {
             return Self::tracked(t, c);
         }
-        let mut parts = Parts::new();
+        let mut parts = Parts::empty();
         let parts = parts.find(c);
         let hash = parts.and_then(Parts::input_hash);
         let hash = hash.unwrap_or_else(|| c.input_hash());
