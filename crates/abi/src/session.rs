@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -489,6 +489,24 @@ pub struct Session {
     pub counters: Counters,
     /// Filled when replay diverges.
     pub divergence: DivergenceReport,
+    /// Record: code in which cpuid instructions were looked for, so that the next process with the same code needn't.
+    pub searched: [SearchedCode; MAX_SEARCHED],
+}
+
+/// Most pieces of code whose cpuid instructions are remembered.
+pub const MAX_SEARCHED: usize = 32;
+/// Most cpuid instructions of such a piece.
+pub const MAX_SEARCHED_SITES: usize = 61;
+
+/// Where the cpuid instructions in a piece of code are.
+#[repr(C)]
+pub struct SearchedCode {
+    /// Hash of the code; 0: not used.
+    pub hash: AtomicU64,
+    /// How many there are.
+    pub len: AtomicU32,
+    /// How far from the beginning.
+    pub sites: [AtomicU32; MAX_SEARCHED_SITES],
 }
 
 /// Bytes of the session head, padded to pages.

@@ -3,7 +3,7 @@
 use crate::namespaces;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{process_state, request, slot_state, Process, Session, MAX_PROCESSES};
+use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

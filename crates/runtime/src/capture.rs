@@ -54,13 +54,13 @@ pub struct Output {
 /// A msghdr of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Msghdr {
-    name: u64,
-    name_len: u32,
+pub(crate) struct Msghdr {
+    pub name: u64,
+    pub name_len: u32,
     _pad: u32,
-    iov: u64,
-    iov_len: u64,
-    control: u64,
+    pub iov: u64,
+    pub iov_len: u64,
+    pub control: u64,
     control_len: u64,
     flags: u32,
     _pad2: u32,
@@ -79,7 +79,7 @@ const MAX_IOV: u64 = 1024;
 /// Bytes of an output that are looked at when the call failed with EFAULT.
 const MAX_FAULTED: usize = 65536;
 /// Longest path the kernel reads (PATH_MAX).
-const MAX_PATH: usize = 4096;
+pub const MAX_PATH: usize = 4096;
 /// More than this is never taken as a single buffer's size (the kernel's own MAX_RW_COUNT).
 const MAX_BUFFER: u64 = 0x7fff_f000;
 
@@ -106,6 +106,11 @@ pub fn preview_len(number: u64, len: usize) -> usize {
 /// The bytes that a length argument stands for, as in [`Size::Arg`].
 pub fn buffer_len(argument: u64) -> usize {
     (argument as i64).clamp(0, MAX_BUFFER as i64) as usize
+}
+
+/// The bytes of one part of an iovec array.
+pub fn part_len(len: u64) -> usize {
+    len.min(MAX_BUFFER) as usize
 }
 
 impl Call {
@@ -149,19 +154,23 @@ impl Call {
         for (i, a) in d.args.iter().enumerate() {
             c.mem[i] = syscalls::mem(a, &c.canonical);
             if let Some(n) = length_pointer(c.mem[i]) {
-                c.length_before = guard::read::<u32>(args[n as usize]).unwrap_or(0);
+                // Without a length (recv) there is no fault to survive, which would cost more than the call.
+                c.length_before = match args[n as usize] {
+                    0 => 0,
+                    at => guard::read::<u32>(at).unwrap_or(0),
+                };
             }
         }
         c
     }
 
-    fn size(&self, s: Size, result: i64) -> usize {
+    pub(crate) fn size(&self, s: Size, result: i64) -> usize {
         s.bytes(&self.canonical, result, |_| self.length_before)
             .min(MAX_BUFFER) as usize
     }
 
     /// Bytes written, given the result.
-    fn used(&self, cap: Size, used: Size, result: i64) -> usize {
+    pub(crate) fn used(&self, cap: Size, used: Size, result: i64) -> usize {
         let cap = self.size(cap, result);
         let after = |_| match used {
             Size::Deref32(n) | Size::Deref32Plus(n, _) => {
@@ -193,6 +202,50 @@ impl Call {
                 _ => {}
             }
         }
+    }
+
+    /// Does all memory that the kernel reads and writes pass `test`? Not where the table can't tell what it is.
+    pub fn all_memory(&self, test: impl Fn(u64, u64) -> bool) -> bool {
+        let mut good = true;
+        for i in 0..self.nargs {
+            let p = self.args[i];
+            if p == 0 {
+                continue;
+            }
+            let count = |n: u8| (self.args[n as usize] as u32 as u64).min(MAX_IOV);
+            let messages = match self.mem[i] {
+                Mem::None => continue,
+                Mem::Path => {
+                    let len = guard::string_len(p, MAX_PATH);
+                    good = good && len.is_some_and(|len| test(p, len as u64 + 1));
+                    continue;
+                }
+                Mem::In(s) => {
+                    good = good && test(p, self.size(s, 0) as u64);
+                    continue;
+                }
+                Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
+                    good = good && test(p, self.size(cap, 0) as u64);
+                    continue;
+                }
+                Mem::OutAlways(n) => {
+                    good = good && test(p, n as u64);
+                    continue;
+                }
+                Mem::IovecIn(n) | Mem::IovecOut(n) => {
+                    let count = self.args[n as usize];
+                    good = good && count <= MAX_IOV && iovecs_pass(p, count, &test);
+                    continue;
+                }
+                Mem::MsghdrIn | Mem::MsghdrOut => (1, 0),
+                Mem::MmsghdrIn(n) | Mem::MmsghdrOut(n) => (count(n), MMSG_SIZE),
+                _ => return false,
+            };
+            for k in 0..messages.0 {
+                good = good && message_passes(p + k * messages.1, &test);
+            }
+        }
+        good
     }
 
     /// Bytes that the kernel reads.
@@ -580,6 +633,27 @@ fn message_outputs(address: u64, local: u64, bytes: usize, out: &mut impl FnMut(
     }
     out(address + 8, local + 8, 4);
     out(address + 40, local + 40, 12);
+}
+
+/// Do an iovec array and all its parts pass?
+fn iovecs_pass(array: u64, count: u64, test: &impl Fn(u64, u64) -> bool) -> bool {
+    let part = |k: u64| match guard::read::<[u64; 2]>(array + k * 16) {
+        Some([base, len]) => test(base, len.min(MAX_BUFFER)),
+        None => false,
+    };
+    test(array, count * 16) && (0..count).all(part)
+}
+
+/// Does a msghdr, with all it points to, pass?
+fn message_passes(p: u64, test: &impl Fn(u64, u64) -> bool) -> bool {
+    let Some(m) = guard::read::<Msghdr>(p) else {
+        return false;
+    };
+    test(p, MMSG_SIZE)
+        && (m.name == 0 || test(m.name, m.name_len as u64))
+        && (m.control == 0 || test(m.control, m.control_len))
+        && m.iov_len <= MAX_IOV
+        && iovecs_pass(m.iov, m.iov_len, test)
 }
 
 /// Is this memory that the kernel can write for the program?

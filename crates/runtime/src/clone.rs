@@ -257,7 +257,7 @@ pub fn start_thread<E: Engine>(
     b.number = process;
     if process != mine && wish.shares_memory() {
         b.birth = BIRTH_SHARING;
-        b.process = crate::process::share();
+        b.process = crate::process::share(wish.waits());
         if b.process == 0 {
             return -11;
         }

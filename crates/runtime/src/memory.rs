@@ -138,6 +138,12 @@ pub fn after_fork() {
     }
 }
 
+/// Is none of this memory mapped shared?
+#[inline]
+pub fn is_private(start: u64, len: u64) -> bool {
+    !map().has_shared(start, start.saturating_add(len))
+}
+
 /// What came of a call that shapes the address space.
 pub struct Done {
     /// Its result.

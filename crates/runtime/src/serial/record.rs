@@ -1,6 +1,7 @@
 //! The recording half of `serial`.
 
-use super::{baton, cut, events, futex, quick, state};
+use super::parts::Parts;
+use super::{baton, cut, events, futex, quick, state, waits};
 use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
 use crate::clone::Wish;
@@ -145,94 +146,25 @@ fn await_burial(c: &Call, r: i64) {
     }
 }
 
-/// A pipe that is ready for writing takes this much without waiting (pipe(7)).
-const PIPE_BUF: usize = 4096;
-
-/// Reads from a descriptor (as opposed to writing to it)?
-fn reads(n: u64) -> bool {
-    matches!(
-        n,
-        nr::READ
-            | nr::READV
-            | nr::PREAD64
-            | nr::PREADV
-            | nr::PREADV2
-            | nr::RECVFROM
-            | nr::RECVMSG
-            | nr::RECVMMSG
-            | nr::ACCEPT
-            | nr::ACCEPT4
-    )
-}
-
-/// Will this call return at once? Asked only when other threads could use the time.
-fn is_prompt(c: &Call) -> bool {
-    const POLLIN: u64 = 1;
-    const POLLOUT: u64 = 4;
-    const MSG_DONTWAIT: u64 = 0x40;
-    const WNOHANG: u64 = 1;
-    const O_NONBLOCK: i64 = 0o4000;
-    match c.blocking {
-        Blocking::Never | Blocking::Rarely => true,
-        Blocking::Fd(by) => {
-            let fd = c.args[by as usize];
-            let flags = match c.nr {
-                nr::RECVFROM | nr::SENDTO => c.args[3],
-                nr::RECVMSG | nr::SENDMSG => c.args[2],
-                _ => 0,
-            };
-            if flags & MSG_DONTWAIT != 0 {
-                return true;
-            }
-            if sys::call(nr::FCNTL, &[fd, 3]) & O_NONBLOCK != 0 {
-                return true;
-            }
-            let events = if reads(c.nr) { POLLIN } else { POLLOUT };
-            let mut p = fd as u32 as u64 | events << 32;
-            let r = sys::call(nr::POLL, &[&mut p as *mut u64 as u64, 1, 0]);
-            // A large write may wait in the middle even if some room is there. Small ones keep the baton, so that what
-            // several threads write to one pipe is in the log in the order in which the pipe got it.
-            (r == 1 && (reads(c.nr) || c.input_len() <= PIPE_BUF)) || is_file(fd)
-        }
-        Blocking::Always => match c.nr {
-            nr::EPOLL_WAIT | nr::EPOLL_PWAIT => c.args[3] as i32 == 0,
-            nr::POLL => c.args[2] as i32 == 0,
-            nr::WAIT4 => c.args[2] & WNOHANG != 0,
-            nr::WAITID => c.args[3] & WNOHANG != 0,
-            _ => false,
-        },
-    }
-}
-
-/// A regular file or a device without a queue?
-fn is_file(fd: u64) -> bool {
-    let mut st = [0u64; 18];
-    if sys::call(nr::FSTAT, &[fd, st.as_mut_ptr() as u64]) != 0 {
-        return true;
-    }
-    const S_IFMT: u32 = 0o170000;
-    const S_IFREG: u32 = 0o100000;
-    const S_IFDIR: u32 = 0o040000;
-    const S_IFBLK: u32 = 0o060000;
-    let mode = st[3] as u32 & S_IFMT;
-    // Memory devices (null, zero, urandom) have major number 1.
-    let memory_device = mode == 0o020000 && (st[5] >> 8) & 0xfff == 1;
-    matches!(mode, S_IFREG | S_IFDIR | S_IFBLK) || memory_device
-}
-
 impl Record {
     /// A call made on the short road with a result out of the ordinary.
     #[cold]
     fn judge(t: &mut Block, frame: &Frame, result: i64) -> i64 {
         let mut c = quick::long(frame);
         let hash = c.input_hash();
-        Self::direct(t, &mut c, hash, Some(result))
+        Self::direct(t, &mut c, None, hash, Some(result))
     }
 
     /// The only thread: the kernel reads and writes the program's memory directly.
     ///
     /// The call may have been made once already, with the result `made`.
-    fn direct(t: &mut Block, c: &mut Call, hash: u64, mut made: Option<i64>) -> i64 {
+    fn direct(
+        t: &mut Block,
+        c: &mut Call,
+        parts: Option<&Parts>,
+        hash: u64,
+        mut made: Option<i64>,
+    ) -> i64 {
         c.shorten();
         loop {
             let r = made.take().unwrap_or_else(|| make(t, c));
@@ -242,8 +174,7 @@ impl Record {
                     if c.nr == nr::RT_SIGPENDING && r == 0 {
                         add_pending(t, c);
                     }
-                    let note = mapped::look(c, r, false);
-                    events::call_noted(t, Kind::Syscall, c, r, 0, hash, note.as_ref());
+                    Self::done(t, Kind::Syscall, c, parts, r, hash, false);
                     return r;
                 }
                 Outcome::Restart => {
@@ -254,22 +185,43 @@ impl Record {
         }
     }
 
-    /// Other threads could run meanwhile, and do at once if the call isn't `prompt`: the kernel sees scratch memory only.
-    fn with_scratch(t: &mut Block, c: &mut Call, hash: u64, prompt: bool) -> i64 {
-        let masked = c.local;
-        let need = c.scratch_needed();
-        let mut scratch = Scratch::new(t, need);
-        if let Err(e) = c.localise(&mut scratch) {
+    /// A call is over: what it says of descriptors and files, and its event. `mistaken`: it was believed prompt, and wasn't.
+    fn done(
+        t: &Block,
+        kind: Kind,
+        c: &Call,
+        parts: Option<&Parts>,
+        r: i64,
+        hash: u64,
+        mistaken: bool,
+    ) {
+        waits::learn(c, r, mistaken);
+        let note = mapped::look(c, r, kind == Kind::Exit);
+        if note.is_none() && parts.is_some_and(|p| p.log(t, kind, c, r, hash)) {
+            return;
+        }
+        events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+    }
+
+    /// Other threads could run meanwhile, and do at once if the call isn't `prompt`. The kernel sees memory that none of them can
+    /// touch: the program's own where that is so, else scratch memory.
+    fn among_others(
+        t: &mut Block,
+        c: &mut Call,
+        parts: Option<&Parts>,
+        hash: u64,
+        prompt: bool,
+    ) -> i64 {
+        let private = || match parts {
+            Some(p) => p.are_private(),
+            None => c.all_memory(memory::is_private),
+        };
+        let own = process::has_memory_to_itself() && private();
+        if own {
+            c.shorten();
+        } else if let Err(e) = Self::into_scratch(t, c) {
             events::call_with(t, c, e, 0, hash, &[]);
             return e;
-        }
-        if t.saved_mask.is_some() {
-            // The mask argument of ppoll and its kin was replaced before.
-            for (i, m) in masked.iter().enumerate() {
-                if c.mem[i] == Mem::None {
-                    c.local[i] = *m;
-                }
-            }
         }
         note(t, c, hash);
         let mut held = prompt;
@@ -300,9 +252,10 @@ impl Record {
         let kind = if taken { Kind::Exit } else { Kind::Syscall };
         match r {
             Outcome::Result(r) => {
-                events::copy_out(c, r);
-                let note = mapped::look(c, r, taken);
-                events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+                if !own {
+                    events::copy_out(c, r);
+                }
+                Self::done(t, kind, c, parts, r, hash, prompt && taken);
                 r
             }
             _ => {
@@ -310,6 +263,22 @@ impl Record {
                 RESTART
             }
         }
+    }
+
+    /// Puts scratch memory in the place of all the call's buffers. On failure the errno that the program shall see.
+    fn into_scratch(t: &mut Block, c: &mut Call) -> Result<(), i64> {
+        let masked = c.local;
+        let mut scratch = Scratch::new(t, c.scratch_needed());
+        c.localise(&mut scratch)?;
+        if t.saved_mask.is_some() {
+            // The mask argument of ppoll and its kin was replaced before.
+            for (i, m) in masked.iter().enumerate() {
+                if c.mem[i] == Mem::None {
+                    c.local[i] = *m;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A call that the table does not know: whatever memory it changes is found by comparison.
@@ -432,7 +401,10 @@ impl Engine for Record {
         if !c.known || session().forget_syscall == c.nr + 1 {
             return Self::tracked(t, c);
         }
-        let hash = c.input_hash();
+        let mut parts = Parts::empty();
+        let parts = parts.find(c);
+        let hash = parts.and_then(Parts::input_hash);
+        let hash = hash.unwrap_or_else(|| c.input_hash());
         if let Some(signal) = crate::signal::calls::ends_us(t, c, process::visible_pid()) {
             // It will not come back: what it did is logged before.
             events::call(t, Kind::Syscall, c, 0, 0, hash);
@@ -443,10 +415,10 @@ impl Engine for Record {
         }
         if crate::signal::calls::stops_us(c, process::visible_pid()) {
             // It comes back when somebody lets it go on: others must be able to.
-            return Self::with_scratch(t, c, hash, false);
+            return Self::among_others(t, c, parts, hash, false);
         }
         if baton::alone() || c.blocking == Blocking::Never {
-            return Self::direct(t, c, hash, None);
+            return Self::direct(t, c, parts, hash, None);
         }
         if c.nr == nr::EPOLL_WAIT && c.args[3] as i32 != 0 && !baton::chaos() {
             // Events that are there already need no hand-off. (poll writes its array even when nothing is ready.)
@@ -455,12 +427,12 @@ impl Engine for Record {
             // SAFETY: the program's own call; it can't wait.
             let r = unsafe { sys::syscall6(c.nr, now) };
             if r != 0 {
-                events::call(t, Kind::Syscall, c, r, 0, hash);
+                Self::done(t, Kind::Syscall, c, parts, r, hash, false);
                 return r;
             }
         }
-        let prompt = is_prompt(c);
-        Self::with_scratch(t, c, hash, prompt)
+        let prompt = waits::is_prompt(c);
+        Self::among_others(t, c, parts, hash, prompt)
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
