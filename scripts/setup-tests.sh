@@ -40,6 +40,7 @@ need mariadbd mariadb-server
 need mariadb mariadb-client
 file /usr/lib/postgresql/15/bin/postgres postgresql-15
 need strace strace
+need gdb gdb
 need setpriv util-linux
 need unshare util-linux
 

@@ -77,7 +77,7 @@ fn show(value: f64, unit: Unit) -> String {
         Unit::Times => format!("{value:.2}×"),
         Unit::Share => format!("{value:.2}"),
         Unit::Nanoseconds => format!("{value:.0} ns"),
-        Unit::Milliseconds => format!("{value:.1} ms"),
+        Unit::Milliseconds => format!("{value:.2} ms"),
         Unit::Bytes => format!("{:.1} MB", value / 1e6),
     }
 }

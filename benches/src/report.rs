@@ -117,6 +117,7 @@ fn number(value: f64, unit: &str) -> String {
         "s" if value < 0.1 => format!("{:.2} ms", value * 1e3),
         "s" => format!("{value:.3} s"),
         "ns" => format!("{value:.1} ns"),
+        "ms" => format!("{value:.3} ms"),
         _ => format!("{value:.0} {unit}"),
     }
 }

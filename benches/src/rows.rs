@@ -46,7 +46,7 @@ pub struct Entry {
 }
 
 /// All rows, in the table's order.
-pub const ALL: [Entry; 13] = [
+pub const ALL: [Entry; 14] = [
     Entry {
         name: "dd",
         measure: dd,
@@ -98,6 +98,10 @@ pub const ALL: [Entry; 13] = [
     Entry {
         name: "make",
         measure: trees::make,
+    },
+    Entry {
+        name: "exec",
+        measure: trees::exec,
     },
 ];
 
@@ -159,30 +163,20 @@ fn counter(b: &Bench) -> Result<Row> {
     Ok(row)
 }
 
+/// Numbers that programs printed.
+fn told(samples: &Samples) -> Vec<f64> {
+    let number = |o: &String| o.trim().parse().unwrap_or(f64::NAN);
+    samples.output.iter().map(number).collect()
+}
+
 /// Time of one call, told by the program itself.
 fn gate(b: &Bench) -> Result<Row> {
     let guest = b.compiled("gate", "-O2")?;
     let program = Program::new([guest.into_os_string(), CALLS.to_string().into()]);
-    let mut rounds = b.rounds(&program, &program)?;
-    let told = |outputs: &[String]| -> Vec<f64> {
-        let number = |o: &String| o.trim().parse().unwrap_or(f64::NAN);
-        outputs.iter().map(number).collect()
-    };
-    let (native, record) = (told(&rounds.native.output), told(&rounds.record.output));
-    let over = median(&record) - median(&native);
+    let rounds = b.rounds(&program, &program)?;
     let replay = median(&rounds.replay.wall) / CALLS as f64 * 1e9;
-    rounds.native.wall = native;
-    rounds.record.wall = record;
     let title = "a gate at a rewritten site, recorded, over native";
-    let mut row = rounds.row("gate", title, 0.0, None);
-    row.figures = vec![Figure {
-        side: Side::Record,
-        value: over,
-        unit: Unit::Nanoseconds,
-        bar: Some(120.0),
-    }];
-    row.runs.truncate(2);
-    row.runs.iter_mut().for_each(|r| r.unit = "ns");
+    let mut row = rounds.told_row("gate", title, Unit::Nanoseconds, 120.0);
     row.notes.push(format!(
         "a call replayed takes {replay:.0} ns (the whole command's time by its calls)"
     ));
@@ -291,7 +285,7 @@ impl Bench {
     }
 
     /// A compiled program of `benches/guests`.
-    fn compiled(&self, name: &str, optimise: &str) -> Result<PathBuf> {
+    pub(crate) fn compiled(&self, name: &str, optimise: &str) -> Result<PathBuf> {
         let source = crate::reprise::top().join(format!("benches/guests/{name}.c"));
         let path = self.dir.join(name);
         let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -534,6 +528,27 @@ impl Rounds {
             notes: Vec::new(),
             missing: None,
         }
+    }
+
+    /// The row of a program that tells itself how long one of its rounds took: what recording adds.
+    pub(crate) fn told_row(&self, name: &'static str, title: &str, unit: Unit, bar: f64) -> Row {
+        let (native, record) = (told(&self.native), told(&self.record));
+        let mut row = self.row(name, title, bar, None);
+        row.figures = vec![Figure {
+            side: Side::Record,
+            value: median(&record) - median(&native),
+            unit,
+            bar: Some(bar),
+        }];
+        row.runs.truncate(2);
+        for (runs, values) in row.runs.iter_mut().zip([native, record]) {
+            runs.values = values;
+            runs.unit = match unit {
+                Unit::Milliseconds => "ms",
+                _ => "ns",
+            };
+        }
+        row
     }
 
     /// Milliseconds over native, with the bar of whole commands.

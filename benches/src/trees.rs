@@ -19,6 +19,10 @@ use std::process::Command;
 const SERVER_BAR: f64 = 0.6;
 /// The most times native that a build may take.
 const BUILD_BAR: f64 = 1.6;
+/// Milliseconds that an exec may take more than natively.
+const EXEC_BAR: f64 = 1.5;
+/// Execs of the exec row.
+const EXECS: &str = "300";
 /// How long wrk and pgbench load a server, in seconds.
 const LOAD_SECONDS: &str = "4";
 /// Source files of the built project.
@@ -375,4 +379,16 @@ pub fn make(b: &Bench) -> Result<Row> {
         BUILD_BAR,
         None,
     ))
+}
+
+/// What an exec in the tree costs more than natively.
+///
+/// # Errors
+/// When it can't be measured.
+pub fn exec(b: &Bench) -> Result<Row> {
+    let guest = b.compiled("exec", "-O2")?;
+    let program = Program::new([guest.into_os_string(), "/bin/true".into(), EXECS.into()]);
+    let rounds = b.rounds(&program.clone().pinned(b.processor()), &program)?;
+    let title = "fork, exec and end of /bin/true in a tree, over native on one core";
+    Ok(rounds.told_row("exec", title, Unit::Milliseconds, EXEC_BAR))
 }

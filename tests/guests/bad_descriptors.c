@@ -1,5 +1,6 @@
 // Calls on descriptors that are closed, were never open, or are of the wrong kind.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/ioctl.h>
 #include <sys/epoll.h>

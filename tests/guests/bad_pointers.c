@@ -1,5 +1,6 @@
 // Pointers that lead nowhere, into read-only memory, or across the end of a mapping: EFAULT or less than was asked for, never a crash.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <poll.h>
 #include <sys/socket.h>

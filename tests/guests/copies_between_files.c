@@ -1,5 +1,6 @@
 // sendfile, copy_file_range, splice and tee: offsets that move and that don't, ends of files, wrong kinds, overlaps.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/sendfile.h>
 

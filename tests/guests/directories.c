@@ -1,6 +1,7 @@
 // Reading directories: in pieces, again from a place, while they change; buffers that are too small.
 // flags: -Wno-stringop-overflow -Wno-stringop-overread -Wno-nonnull
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <dirent.h>
 

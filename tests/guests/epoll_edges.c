@@ -1,6 +1,7 @@
 // Epoll by edge, by level, once; what a change of interest does; errors.
 // flags: -Wno-stringop-overflow -Wno-stringop-overread -Wno-nonnull
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

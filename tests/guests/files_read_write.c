@@ -1,6 +1,7 @@
 // Ordinary files: read, write, seek, vectors, positions, partial transfers, sizes.
 // variant: static -static
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/uio.h>
 

@@ -1,5 +1,6 @@
 // Pipes give what they have and take what they can: short reads and writes, end of file, EAGAIN, EPIPE.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/ioctl.h>
 int main(void) {

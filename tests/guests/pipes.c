@@ -1,6 +1,7 @@
 // Pipes between threads: blocking, full, empty, non-blocking, broken.
 // run: 200000
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <poll.h>
 

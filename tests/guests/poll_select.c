@@ -1,5 +1,6 @@
 // poll, ppoll, select and pselect, over pipes that another thread fills.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <poll.h>
 #include <sys/select.h>

@@ -1,5 +1,6 @@
 // A handler without SA_RESTART ends a read from an empty pipe with EINTR; with it the read goes on until the handler's own bytes come.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 static int tube[2];
 static volatile sig_atomic_t count;

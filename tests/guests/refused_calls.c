@@ -21,6 +21,7 @@ int main(void) {
     attempt("perf_event_open", syscall(SYS_perf_event_open, NULL, 0, 0, 0, 0));
     attempt("bpf", syscall(SYS_bpf, 0, NULL, 0));
     attempt("pkey_alloc", syscall(SYS_pkey_alloc, 0, 0) >= 0 ? 0 : -1);
+    attempt("remap_file_pages", syscall(SYS_remap_file_pages, NULL, 4096, 0, 0, 0));
     attempt("ptrace", syscall(SYS_ptrace, 0xffff, 0, 0, 0) >= 0 ? 0 : (errno = EPERM, -1));
     say("done\n");
 }

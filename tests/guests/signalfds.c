@@ -1,5 +1,6 @@
 // Signals that are read: what a record says, which signals, several at once, none.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <poll.h>
 #include <sys/signalfd.h>

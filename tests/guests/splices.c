@@ -1,5 +1,6 @@
 // Bytes that move from descriptor to descriptor inside the kernel: sendfile, copy_file_range, splice, tee, vmsplice.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/sendfile.h>
 #include <sys/socket.h>

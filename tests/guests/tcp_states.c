@@ -1,5 +1,6 @@
 // TCP on the loopback: refused, half closed, reset, urgent data, addresses in use, waiting senders and receivers with timeouts.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>

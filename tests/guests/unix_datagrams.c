@@ -1,5 +1,6 @@
 // Datagrams and packets between two sockets: sizes, truncation, peeking, several at once, senders' credentials, full queues.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,5 +1,6 @@
 // Unix sockets by path and by abstract name: stream, datagram and packets that keep their ends.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,6 +1,7 @@
 // Vectored reads and writes: parts of nothing, too many, positions, flags, short results in the middle of a part.
 // flags: -Wno-stringop-overflow -Wno-stringop-overread -Wno-nonnull
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 #include <sys/uio.h>
 

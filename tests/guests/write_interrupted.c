@@ -1,5 +1,6 @@
 // A write to a full pipe is interrupted: with nothing written EINTR, with something written the number of bytes.
 // variant: companion -DGUEST_COMPANION
+// variant: neighbour -DGUEST_NEIGHBOUR
 #include "guest.h"
 static void handler(int number) { (void)number; }
 

@@ -40,18 +40,22 @@ pub enum Kind {
     Start = 15,
     /// First event of a new process. `value`: its recorded process id; arguments: its parent's, the flags of clone(2).
     ProcessStart = 16,
-    /// A process ended. `value`: wait status as of wait(2), -1 when not known; `detail`: a [`ProcessEnd`]; arguments: its process id.
+    /// A process ended. `value`: wait status as of wait(2), -1 when not known; `detail`: a [`ProcessEnd`]; arguments: its process id,
+    /// and of one that was found dead, which process of the trace it was, in order of their [`Kind::ProcessStart`]s (0: the first
+    /// one of all, or one that had not begun).
     ProcessEnd = 17,
     /// A process became another program. `value`: number of the memory image in the trace; arguments: process id; section
     /// [`Tag::Path`] with its name.
     Exec = 18,
+    /// What the process's shared memory holds ([`Tag::Output`]), after another was killed that may have written to it unseen.
+    Shared = 19,
     /// Operations of synchronisation (`order`): section [`Tag::Entries`] with packed [`Entry`](crate::order::Entry)s of one thread.
-    Sync = 19,
+    Sync = 20,
 }
 
 impl Kind {
     /// Every kind, in order of its number.
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Syscall,
         Kind::Enter,
         Kind::Exit,
@@ -70,6 +74,7 @@ impl Kind {
         Kind::ProcessStart,
         Kind::ProcessEnd,
         Kind::Exec,
+        Kind::Shared,
         Kind::Sync,
     ];
 
@@ -99,6 +104,7 @@ impl Kind {
             Kind::ProcessStart => "process-start",
             Kind::ProcessEnd => "process-end",
             Kind::Exec => "exec",
+            Kind::Shared => "shared",
             Kind::Sync => "sync",
         }
     }
@@ -157,8 +163,10 @@ pub enum Tag {
     State = 6,
     /// The call wrote to a file that is mapped: `address` is the offset in the file; there are no bytes.
     Offset = 7,
+    /// The call made the descriptor `address` and told it to the program; there are no bytes.
+    Descriptor = 8,
     /// Packed entries, see [`Kind::Sync`].
-    Entries = 8,
+    Entries = 9,
 }
 
 impl Tag {
@@ -172,7 +180,8 @@ impl Tag {
             5 => Tag::Siginfo,
             6 => Tag::State,
             7 => Tag::Offset,
-            8 => Tag::Entries,
+            8 => Tag::Descriptor,
+            9 => Tag::Entries,
             _ => return None,
         })
     }

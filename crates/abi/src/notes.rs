@@ -35,10 +35,22 @@ notes! {
     WRITE_OR_EXECUTE = 6: "the program wanted memory that was written never to be executed (PR_SET_MDWE), without which no call site could be rewritten: it got EINVAL";
     /// process_vm_writev(2)
     FOREIGN_WRITE = 7: "the program called process_vm_writev, which could change a recorded memory unseen: it got EPERM";
+    /// /proc/PID/mem
+    MEMORY_FILE = 9: "the program wanted to write to memory as a file (/proc/PID/mem), which would change it unseen: it got EACCES";
     /// fork(2) and its kin under `order`
-    ORDER_ONE_PROCESS = 9: "the program wanted another process, which the order engine does not record yet (--engine serial does): it got EAGAIN";
+    ORDER_ONE_PROCESS = 23: "the program wanted another process, which the order engine does not record yet (--engine serial does): it got EAGAIN";
     /// A mapped file that neither the agent nor the program can read.
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
+    /// More shared memory than is logged after a death.
+    KILLED_WHILE_SHARING = 22: "a process was killed while it ran, and shared more than 256 MiB of memory with others: what it wrote last may be missing";
+    /// A System V segment that others have attached.
+    SEGMENT_OF_OTHERS = 18: "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded";
+    /// A set-user-ID program, by a user who isn't root.
+    IDENTITY = 19: "the program became one that is set-user-ID or set-group-ID, which the kernel gives no other identity while it is traced: it ran as its caller (record it as root)";
+    /// CLONE_SIGHAND without CLONE_THREAD
+    SHARED_HANDLERS = 20: "the program wanted a process that shares its signal handlers (CLONE_SIGHAND without CLONE_THREAD), which is not recorded: it got EINVAL";
+    /// CLONE_PIDFD with CLONE_VFORK
+    VFORK_PIDFD = 21: "the program wanted a descriptor of a child for which it waits (CLONE_PIDFD with CLONE_VFORK), which is not recorded: it got EINVAL";
 }
 
 /// The sentences of these bits.

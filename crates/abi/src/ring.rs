@@ -17,7 +17,9 @@ pub struct RingControl {
     pub position: AtomicU64,
     /// Events up to there.
     pub events: AtomicU64,
-    _pad0: [u64; 4],
+    /// Record: where an event ends of which a part is in the ring already, because it is larger than the room was; 0 for none.
+    pub open_end: AtomicU64,
+    _pad0: [u64; 3],
     /// Bytes ever consumed. Stored by the consumer with release order.
     pub tail: AtomicU64,
     _pad1: [u64; 7],

@@ -5,7 +5,9 @@
 //! calls [`Lists::repair`].
 
 use crate::layout::MAX_SLOTS;
-use crate::session::{process_state, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS};
+use crate::session::{
+    process_state, request, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS,
+};
 use core::sync::atomic::Ordering::*;
 
 /// Somebody sleeps on the lock.
@@ -192,6 +194,22 @@ impl<'a> Lists<'a> {
         }
     }
 
+    /// The kernel's id of process `p`, 0 when it isn't known yet. Until the process says it, its first thread's slot has it, where the
+    /// kernel wrote it at the clone: a child may be killed before its first instruction.
+    pub fn pid_of(&self, p: u32) -> u32 {
+        let told = self.0.processes[p as usize].kernel_pid.load(Acquire);
+        if told != 0 {
+            return told;
+        }
+        (0..self.used())
+            .map(|i| self.slot(i))
+            .find(|s| {
+                let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+                s.process.load(Relaxed) == p && !gone.contains(&s.state.load(Relaxed))
+            })
+            .map_or(0, |s| s.kernel_tid.load(Relaxed))
+    }
+
     /// A process that was found dead is out of the way: its slots are free, and nobody waits for it. True when it held the baton.
     pub fn bury(&self, p: u32, status: Option<i32>) -> bool {
         let s = self.0;
@@ -206,8 +224,10 @@ impl<'a> Lists<'a> {
                 )
         };
         let told = dead.state.load(Relaxed) != process_state::LIVE;
+        self.let_go(p);
         self.forget(p, None, slot_state::FREE);
         if told {
+            dead.kernel_pid.store(0, Relaxed);
             dead.state.store(process_state::FREE, Release);
             return held;
         }
@@ -216,8 +236,29 @@ impl<'a> Lists<'a> {
         dead.status
             .store(status.map_or(0, |w| w as u32 + 1), Relaxed);
         dead.state.store(process_state::LOST, Release);
+        if held {
+            s.losses.fetch_add(1, Release);
+        }
         s.lost.fetch_add(1, Release);
         held
+    }
+
+    /// What process `p` was using alone can be had again.
+    fn let_go(&self, p: u32) {
+        let q = &self.0.request;
+        if self.is_of(q.taken.load(Relaxed), p) {
+            q.kind.store(request::NONE, Relaxed);
+            q.taken.store(0, Release);
+        }
+        let head = &self.0.starting;
+        if self.is_of(head.load(Relaxed), p) {
+            head.store(0, Release);
+        }
+    }
+
+    /// Is this (a slot plus 1, or 0) a slot of process `p`?
+    fn is_of(&self, slot: u32, p: u32) -> bool {
+        slot != 0 && self.slot(slot - 1).process.load(Relaxed) == p
     }
 
     /// Builds all lists anew from the states of the slots: whoever changed them last did not finish.

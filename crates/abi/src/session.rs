@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -88,7 +88,7 @@ pub const FOLLOWED_STREAMS: usize = 4096;
 pub struct Process {
     /// One of [`process_state`].
     pub state: AtomicU32,
-    /// The kernel's process id.
+    /// The kernel's process id, as the agent or the driver sees it.
     pub kernel_pid: AtomicU32,
     /// The process id that the program sees (that of the recording).
     pub visible_pid: AtomicU32,
@@ -96,8 +96,16 @@ pub struct Process {
     pub live_threads: AtomicU32,
     /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
     pub status: AtomicU32,
+    /// Record: 1 in another pid namespace than the agent's.
+    pub inside: AtomicU32,
+    /// Which of the session's processes it is, in order of their first steps; 0 before its own, and for the first of all.
+    pub birth: AtomicU32,
+    /// Record: the process that makes it, as the agent sees it; 0 for the first of all.
+    pub maker: AtomicU32,
+    /// Record: 1 once its making is in the trace.
+    pub announced: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 11],
+    pub spare: [AtomicU32; 7],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -109,7 +117,7 @@ pub struct Slot {
     pub state: AtomicU32,
     /// Futex on which the thread sleeps while it waits for the baton or for a program's futex: 0 asleep, 1 go.
     pub go: AtomicU32,
-    /// The kernel's thread id.
+    /// The kernel's thread id, as the agent or the driver sees it.
     pub kernel_tid: AtomicU32,
     /// The thread id that the program sees (that of the recording).
     pub visible_tid: AtomicU32,
@@ -215,6 +223,12 @@ pub mod request {
     /// The thread `args[0]` of process `args[1]` (both the kernel's) wants to exec; its slot is `args[2]`. The answer comes when
     /// the agent watches: status 0, and the thread may call execve(2).
     pub const EXEC: u32 = 2;
+    /// The process that was writing an event was killed: what is in the ring of that event is to be forgotten, and the next begins at
+    /// position `args[0]`.
+    pub const FORGET_EVENT: u32 = 17;
+    /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? Answer: its process
+    /// id and its thread id, as the agent sees them.
+    pub const FIND: u32 = 5;
     /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
     pub const BECOME: u32 = 3;
     /// Replay: memory for the writable copy of the file with number `args[0]`, `args[1]` bytes long. Answer: the driver's descriptor of it.
@@ -229,7 +243,7 @@ pub const fn file_identity(device: u64, inode: u64) -> u64 {
 /// A request to the agent.
 #[repr(C)]
 pub struct RequestBox {
-    /// 1 while somebody uses the box (a futex; without a baton, several may want to).
+    /// Slot plus 1 of the thread that uses the box, 0 when nobody does (a futex; without a baton, several may want to).
     pub taken: AtomicU32,
     _pad: AtomicU32,
     /// One of [`request`]; the agent sets it back to 0 (futex).
@@ -275,8 +289,10 @@ pub struct Counters {
     pub events: AtomicU64,
     /// Nanoseconds that the last cut took.
     pub last_cut_ns: AtomicU64,
+    /// Events whose writers were killed when a part was with the agent already, and that are forgotten.
+    pub torn_events: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 17],
+    pub spare: [AtomicU64; 16],
 }
 
 /// Most mappings that a program has at its first instruction.
@@ -308,6 +324,8 @@ pub mod region_flags {
     pub const STACK: u32 = 4;
     /// Our vDSO.
     pub const VDSO: u32 = 8;
+    /// A child does not get it (MADV_DONTFORK).
+    pub const NOT_INHERITED: u32 = 16;
 }
 
 /// [`Session::flags`]: address space randomisation is on in this recording.
@@ -368,8 +386,11 @@ pub struct Session {
     pub affinity: [u64; 16],
     /// Record: the processor that the program is pinned to.
     pub cpu: u64,
+    /// Replay: only the output of the process with this birth (see [`Process::birth`]) is shown, plus 1; 0: that of all.
+    pub only: u32,
+    _pad4: u32,
     /// Spare configuration words.
-    pub spare_config: [u64; 13],
+    pub spare_config: [u64; 12],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,
@@ -379,7 +400,8 @@ pub struct Session {
 
     /// Number of entries in `initial_regions`.
     pub initial_regions_len: u32,
-    _pad1: u32,
+    /// Kernel process id of an agent that was killed, and whose signals may still come; 0 for none.
+    pub former_agent: AtomicU32,
     /// The program's mappings at its first instruction, by address.
     pub initial_regions: [InitialRegion; MAX_INITIAL_REGIONS],
 
@@ -413,7 +435,7 @@ pub struct Session {
     pub spaces: AtomicU64,
     /// Images that the recorded processes became by exec, so far.
     pub images: AtomicU32,
-    /// 1 while a process execs: its start parameters are in this head (a futex).
+    /// Slot plus 1 of a thread that execs: its start parameters are in this head. 0 when nobody does (a futex).
     pub starting: AtomicU32,
     /// First waiting slot plus 1, by hash of the futex's address; linked by [`Slot::next_ready`].
     pub futex_head: [AtomicU32; FUTEX_BUCKETS],
@@ -439,7 +461,10 @@ pub struct Session {
 
     /// Replay: wait status plus 1 of the first process, when another process saw it killed.
     pub root_status: AtomicU32,
-    _pad3: AtomicU32,
+    /// Record: how often a process was found dead that held the baton, and so may have written to shared memory after its last event.
+    pub losses: AtomicU32,
+    /// Processes that have taken their first step, but the first one.
+    pub births: AtomicU32,
 
     /// Replay: the streams that a process has open when it becomes another program, by descriptor.
     pub streams: [AtomicU8; FOLLOWED_STREAMS],
@@ -466,6 +491,24 @@ pub struct Session {
     pub counters: Counters,
     /// Filled when replay diverges.
     pub divergence: DivergenceReport,
+    /// Record: code in which cpuid instructions were looked for, so that the next process with the same code needn't.
+    pub searched: [SearchedCode; MAX_SEARCHED],
+}
+
+/// Most pieces of code whose cpuid instructions are remembered.
+pub const MAX_SEARCHED: usize = 32;
+/// Most cpuid instructions of such a piece.
+pub const MAX_SEARCHED_SITES: usize = 61;
+
+/// Where the cpuid instructions in a piece of code are.
+#[repr(C)]
+pub struct SearchedCode {
+    /// Hash of the code; 0: not used.
+    pub hash: AtomicU64,
+    /// How many there are.
+    pub len: AtomicU32,
+    /// How far from the beginning.
+    pub sites: [AtomicU32; MAX_SEARCHED_SITES],
 }
 
 /// Bytes of the session head, padded to pages.

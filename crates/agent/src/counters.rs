@@ -21,6 +21,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("tracked", &c.tracked),
         ("ring_full_ns", &c.ring_full_ns),
         ("instructions", &c.instructions),
+        ("torn_events", &c.torn_events),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

@@ -5,7 +5,7 @@ use crate::wake;
 use reprise_abi::event::{Event, ParseError};
 use reprise_abi::layout::RING_SIZE;
 use reprise_launch::SharedSession;
-use reprise_trace::{TraceError, Writer};
+use reprise_trace::{Census, TraceError, Writer};
 use std::sync::atomic::Ordering::*;
 
 /// Bytes taken from the ring at a time.
@@ -14,8 +14,8 @@ const CHUNK: usize = 1 << 20;
 const PORTION: usize = 1 << 20;
 /// Most bytes between ring and trace. When they are so many, the ring fills, and the program waits.
 const MOST_GATHERED: usize = 64 << 20;
-/// Memory that is kept for the next burst.
-const KEPT_CAPACITY: usize = 8 << 20;
+/// Memory that is kept for the next burst, in bytes.
+pub const KEPT_CAPACITY: usize = 8 << 20;
 
 /// The consumer's end of the ring.
 pub struct Drain {
@@ -27,12 +27,15 @@ pub struct Drain {
     /// The next event is not here as a whole.
     unfinished: bool,
     damage: Option<&'static str>,
+    /// Who is in what was written.
+    pub census: Census,
 }
 
 impl Drain {
-    /// At the beginning of a recording.
-    pub fn new() -> Drain {
+    /// At the beginning of a recording, with a census of its first process.
+    pub fn new(census: Census) -> Drain {
         Drain {
+            census,
             tail: 0,
             gathered: Vec::new(),
             written: 0,
@@ -78,6 +81,31 @@ impl Drain {
     ) -> Result<usize, TraceError> {
         let taken = self.take(shared, discard);
         Ok(taken + self.write(shared, writer)?)
+    }
+
+    /// Whoever was writing an event was killed: writes all that is whole, and forgets the rest. The next event begins at `next`.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn forget_event(
+        &mut self,
+        shared: &SharedSession,
+        writer: &mut Writer,
+        discard: bool,
+        next: u64,
+    ) -> Result<usize, TraceError> {
+        let moved = self.all(shared, writer, discard);
+        let s = shared.session();
+        if self.gathered.len() > self.written {
+            s.counters.torn_events.fetch_add(1, Relaxed);
+        }
+        self.gathered.truncate(self.written);
+        self.unfinished = false;
+        self.tail = next;
+        let ring = &s.ring;
+        ring.head.store(next, Release);
+        ring.tail.store(next, Release);
+        moved
     }
 
     fn take(&mut self, shared: &SharedSession, discard: bool) -> usize {
@@ -136,6 +164,7 @@ impl Drain {
                     if let Err(e) = writer.push(&self.gathered[at..at + len]) {
                         break Err(e);
                     }
+                    self.census.follow(&e);
                     at += len;
                 }
                 Err(ParseError::Short(_)) => {
@@ -160,11 +189,5 @@ impl Drain {
             }
         }
         result.map(|()| done)
-    }
-}
-
-impl Default for Drain {
-    fn default() -> Self {
-        Drain::new()
     }
 }

@@ -1,25 +1,27 @@
 //! Execs inside the session: the runtime is put into what a process becomes, before its first instruction.
 
 use crate::requests::done;
-use reprise_abi::session::request;
+use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::session::{request, MAX_PROCESSES};
 use reprise_launch::exec::{watch, Exec};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
+use reprise_trace::Uncaptured;
 use std::sync::atomic::Ordering::*;
 
 /// What is to be kept of a program that begins: its image, under this number.
 pub type Keep<'a> = dyn FnMut(&Stopped, &SharedSession, u64) -> Result<(), String> + 'a;
 
-/// Serves the open request for an exec, if there is one.
+/// Serves the open request for an exec, if there is one; the process, when it had to be ended.
 pub fn serve(
     shared: &mut SharedSession,
     image: &RuntimeImage,
     keep: &mut Keep,
     warnings: &mut Vec<String>,
-) {
+) -> Option<Uncaptured> {
     let q = &shared.session().request;
     if q.kind.load(Acquire) != request::EXEC {
-        return;
+        return None;
     }
     let [tid, pid, slot] = [0, 1, 2].map(|i| q.args[i].load(Relaxed));
     // Tracer and program on one processor: a stop costs twenty times less there.
@@ -34,7 +36,17 @@ pub fn serve(
     };
     q.status.store(status, Relaxed);
     done(shared);
-    let Ok(watched) = watched else { return };
+    let watched = watched.ok()?;
+    // As the recorded processes know it.
+    let visible = visible_pid(shared, slot);
+    let ended = |name| {
+        let why = "it was ended at its exec, which can't be recorded".into();
+        Some(Uncaptured {
+            pid: visible,
+            name,
+            why,
+        })
+    };
     match watched.follow(shared, image) {
         Exec::Became(stopped) => {
             let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
@@ -44,19 +56,33 @@ pub fn serve(
                 ));
             }
             if let Err(e) = stopped.go(image) {
-                warnings.push(format!("process {pid} was lost at its exec: {e}"));
+                warnings.push(format!("process {visible} was lost at its exec: {e}"));
                 free_head(shared);
+                return ended(None);
             }
         }
         Exec::Failed => {}
         Exec::Died => free_head(shared),
-        Exec::Lost(e) => {
+        Exec::Lost(e, name) => {
             warnings.push(format!(
-                "process {pid} was ended at its exec, which can't be recorded: {e}"
+                "process {visible} was ended at its exec, which can't be recorded: {e}"
             ));
             free_head(shared);
+            return ended(name);
         }
     }
+    None
+}
+
+/// The id that the process of a slot has in the recording.
+fn visible_pid(shared: &SharedSession, slot: u64) -> i64 {
+    let s = shared.session();
+    let slot = shared.slot((slot as usize).min(MAX_SLOTS - 1));
+    let process = slot.process.load(Relaxed) as usize;
+    s.processes[process.min(MAX_PROCESSES - 1)]
+        .visible_pid
+        .load(Relaxed)
+        .into()
 }
 
 /// The agent runs where a process does, until this is dropped.

@@ -107,7 +107,8 @@ fn keep_mapped(stopped: &Stopped, store: &Store, dir: &Path, m: &Mapping) -> Opt
 
 fn copy_memory(stopped: &Stopped, m: &Mapping, image: &mut ImageWriter) -> Result<(), TraceError> {
     const CHUNK: u64 = 1 << 20;
-    let mut buffer = vec![0; CHUNK as usize];
+    // No larger than needed: most mappings are small, and the buffer is cleared for each.
+    let mut buffer = vec![0; CHUNK.min(m.end - m.start).next_multiple_of(4096) as usize];
     let mut at = m.start;
     while at < m.end {
         let n = (m.end - at).min(CHUNK) as usize;

@@ -2,29 +2,35 @@
 //!
 //! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
-//! the baton too long ([`slices`]), and closes the trace when the last process is gone ([`Agent::run`]).
+//! the baton too long ([`slices`]), takes care that no process goes unseen ([`strays`]) and that others who
+//! write to its memory are known ([`outsiders`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod counters;
 pub mod drain;
 pub mod exec;
 pub mod image;
 pub mod merge;
+pub mod namespaces;
+pub mod outsiders;
 pub mod processes;
 pub mod requests;
 pub mod slices;
+pub mod strays;
 
 use drain::Drain;
 use merge::Merge;
+use outsiders::Outsiders;
 use processes::Processes;
-use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
-use reprise_abi::session::Session;
+use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
+use reprise_abi::session::{process_state, request, Session, ENGINE_SERIAL};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
-use reprise_trace::{Store, Summary, TraceError, Writer};
+use reprise_trace::{Census, Store, Summary, TraceError, Uncaptured, Writer};
 use slices::Slices;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
+use strays::Strays;
 
 /// A frame is closed when its first event is this old, so that a crash of everything costs no more.
 const FRAME_AGE: Duration = Duration::from_millis(200);
@@ -58,8 +64,12 @@ pub struct Agent {
     pub image: RuntimeImage,
     /// The launcher's process id.
     pub launcher: i32,
+    /// The first process's.
+    pub program: i32,
     /// Warnings known before the start.
     pub warnings: Vec<String>,
+    /// Processes that are not in the trace to their end.
+    pub uncaptured: Vec<Uncaptured>,
 }
 
 impl Agent {
@@ -70,8 +80,10 @@ impl Agent {
     pub fn run(mut self) -> Result<(), TraceError> {
         let begun = Instant::now();
         let mut handed = Vec::new();
-        let mut drain = Drain::new();
+        let mut drain = Drain::new(Census::new(self.program));
         let mut merge = Merge::new();
+        let mut strays = Strays::new();
+        let mut outsiders = Outsiders::new();
         let mut slices = Slices::new();
         let mut processes = Processes::new(self.launcher);
         let mut full: Option<String> = None;
@@ -80,12 +92,19 @@ impl Agent {
             // Asked before draining: what the program wrote before its end is in the ring by then.
             processes.look_again(&self.shared);
             let end = self.ended(&processes);
-            let (shared, writer, discard) = (&self.shared, &mut self.writer, full.is_some());
-            let drained = match (shared.order().is_some(), end.is_some()) {
-                (false, true) => drain.all(shared, writer, discard),
-                (false, false) => drain.some(shared, writer, discard),
-                (true, true) => merge.all(shared, writer, discard),
-                (true, false) => merge.some(shared, writer, discard),
+            let q = &self.shared.session().request;
+            let lost = full.is_some();
+            let drained = if self.shared.order().is_some() {
+                merge.take(&self.shared, &mut self.writer, lost, end.is_some())
+            } else if q.kind.load(Acquire) == request::FORGET_EVENT {
+                let next = q.args[0].load(Relaxed);
+                let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
+                requests::done(&self.shared);
+                r
+            } else if end.is_some() {
+                drain.all(&self.shared, &mut self.writer, lost)
+            } else {
+                drain.some(&self.shared, &mut self.writer, lost)
             };
             let moved = match drained {
                 Ok(n) => n,
@@ -101,15 +120,25 @@ impl Agent {
                 &self.store,
                 &self.dir,
                 &mut handed,
+                &mut outsiders,
                 &mut self.warnings,
             );
             let (store, dir) = (&self.store, &self.dir);
             let mut keep = |stopped: &Stopped, shared: &SharedSession, n: u64| {
                 image::write(stopped, shared, store, dir, n)
             };
-            exec::serve(&mut self.shared, &self.image, &mut keep, &mut self.warnings);
-            if full.is_some() && self.on_full == OnFull::Stop {
-                processes.end_all(&self.shared);
+            let ended = exec::serve(&mut self.shared, &self.image, &mut keep, &mut self.warnings);
+            self.uncaptured.extend(ended);
+            namespaces::answer(&self.shared);
+            strays.look(&self.shared);
+            outsiders.look_again(&self.shared);
+            if full.is_some() {
+                match self.on_full {
+                    OnFull::Stop => processes.end_all(&self.shared),
+                    OnFull::Continue => {
+                        go_on_unseen(&self.shared, &mut processes, &mut drain.census)
+                    }
+                }
             }
             if self.shared.order().is_none() {
                 slices.look(&self.shared);
@@ -146,19 +175,24 @@ impl Agent {
             reason
         };
         if full.is_none() && damage.is_none() {
-            for (pid, status) in processes::lost(&self.shared) {
+            for (who, status) in processes::lost(&self.shared) {
                 let h = EventHeader {
-                    len: HEADER_LEN as u32 + 8,
+                    len: HEADER_LEN as u32 + 16,
                     kind: Kind::ProcessEnd as u8,
-                    nargs: 1,
+                    nargs: 2,
                     slot: NO_SLOT,
                     detail: ProcessEnd::Found as u32,
                     value: status,
                     ..Default::default()
                 };
                 let mut bytes = h.to_bytes().to_vec();
-                bytes.extend_from_slice(&u64::from(pid).to_le_bytes());
+                for word in who {
+                    bytes.extend_from_slice(&u64::from(word).to_le_bytes());
+                }
                 self.writer.push(&bytes)?;
+                if let Ok(event) = Event::parse(&bytes) {
+                    drain.census.follow(&event);
+                }
             }
             let h = EventHeader {
                 len: HEADER_LEN as u32,
@@ -185,7 +219,14 @@ impl Agent {
         summary.void_stamps = merge.void_stamps(&self.shared);
         let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
         self.warnings.extend(notes.map(String::from));
+        outsiders.look(&self.shared);
+        self.warnings.append(&mut outsiders.warnings);
         summary.warnings = self.warnings;
+        for pid in processes.orphaned {
+            let why = "its parent was killed while it made it";
+            drain.census.miss(pid, None, why);
+        }
+        summary.uncaptured = missing(drain.census, strays, self.uncaptured);
         summary.write(&self.dir)
     }
 
@@ -228,17 +269,59 @@ impl Agent {
     }
 }
 
-/// Serves a session of which nothing is recorded (`--engine none`): execs go through somebody outside there, too. Returns when the
-/// last process has ended.
-pub fn attend(mut shared: SharedSession, image: &RuntimeImage) -> Vec<String> {
+/// Nothing is recorded any more: processes that begin now are not in the trace.
+fn go_on_unseen(shared: &SharedSession, processes: &mut Processes, census: &mut Census) {
+    let all = shared.session().processes.iter();
+    let live = all.filter(|p| p.state.load(Acquire) == process_state::LIVE);
+    let ended = processes.unrecorded.drain(..);
+    for pid in ended.chain(live.map(|p| p.visible_pid.load(Relaxed).into())) {
+        if pid != 0 && !census.knows(pid) {
+            census.miss(pid, None, "it began after the end of the recording");
+        }
+    }
+}
+
+/// All who are missing from the trace: by its events, by what the agent saw, by what it could not keep up with.
+fn missing(mut census: Census, strays: Strays, ended: Vec<Uncaptured>) -> Vec<Uncaptured> {
+    for stray in strays.found.into_values() {
+        if let Some(pid) = stray.numbers.first() {
+            if !stray.numbers.iter().any(|n| census.knows(*n)) {
+                census.miss(
+                    *pid,
+                    Some(stray.name),
+                    "it was a child of a recorded process",
+                );
+            }
+        }
+    }
+    let mut all = census.missing();
+    all.extend(ended);
+    all.sort_by_key(|u| u.pid);
+    all
+}
+
+/// Serves a session of which nothing is recorded: because of `--engine none`, or because its agent died. Execs, deaths and slices need
+/// somebody outside there, too. Returns when the last process has ended.
+pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) -> Vec<String> {
     let mut warnings = Vec::new();
-    // SAFETY: plain call.
-    let mut processes = Processes::new(unsafe { libc::getppid() });
+    let mut processes = Processes::new(launcher);
+    let mut slices = Slices::new();
     loop {
         processes.look(&shared);
+        requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);
+        if shared.session().engine == ENGINE_SERIAL {
+            slices.look(&shared);
+        }
+        namespaces::answer(&shared);
         let s = shared.session();
-        if s.wait_status.load(Acquire) != 0 && !processes.any(&shared) {
+        // Nobody reads what is logged.
+        s.ring.tail.store(s.ring.head.load(Acquire), Release);
+        wake(&s.ring.producer_asleep);
+        // SAFETY: plain call.
+        let over =
+            s.wait_status.load(Acquire) != 0 || unsafe { libc::getppid() } != launcher && !alive(s);
+        if over && !processes.any(&shared) {
             return warnings;
         }
         doze(&shared, SHORT_SLEEP);

@@ -112,6 +112,24 @@ impl Merge {
         }
     }
 
+    /// Takes and writes what is there, at the end of the recording all of it.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn take(
+        &mut self,
+        shared: &SharedSession,
+        writer: &mut Writer,
+        discard: bool,
+        ended: bool,
+    ) -> Result<usize, TraceError> {
+        if ended {
+            self.all(shared, writer, discard)
+        } else {
+            self.some(shared, writer, discard)
+        }
+    }
+
     fn one(
         &mut self,
         shared: &SharedSession,

@@ -1,11 +1,13 @@
 //! The processes of the session, seen from outside: who is dead, whatever the cause, gets out of the way of the others.
 
+use crate::namespaces;
+use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{process_state, Session, MAX_PROCESSES};
+use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// The processes that were seen alive.
@@ -14,6 +16,10 @@ pub struct Processes {
     known: HashMap<usize, (u32, OwnedFd)>,
     looked: Option<Instant>,
     launcher: i32,
+    /// Those that ended when nothing was recorded any more, by the ids that the program knew.
+    pub unrecorded: Vec<i64>,
+    /// Those whose parents were killed while they made them.
+    pub orphaned: Vec<i64>,
 }
 
 /// Between two looks while there is other work.
@@ -22,10 +28,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 impl Processes {
     /// None seen yet. The calling process's parent is the launcher.
     pub fn new(launcher: i32) -> Processes {
+        be_robust();
         Processes {
             known: HashMap::new(),
             looked: None,
             launcher,
+            unrecorded: Vec::new(),
+            orphaned: Vec::new(),
         }
     }
 
@@ -46,7 +55,13 @@ impl Processes {
         for n in 0..MAX_PROCESSES {
             let p = &s.processes[n];
             let state = p.state.load(Acquire);
-            let pid = p.kernel_pid.load(Acquire);
+            let mut pid = p.kernel_pid.load(Acquire);
+            if pid == 0 && state == process_state::LIVE {
+                pid = unborn(s, n);
+                if pid == 0 && gave_up(s, n) {
+                    continue;
+                }
+            }
             if pid == 0 || !matches!(state, process_state::LIVE | process_state::ENDING) {
                 self.known.remove(&n);
                 continue;
@@ -58,7 +73,7 @@ impl Processes {
                 }
             }
             let fd = self.known.get(&n).filter(|(known, _)| *known == pid);
-            if fd.is_some_and(|(_, fd)| !is_dead(fd)) {
+            if !fd.map_or_else(|| is_gone(pid), |(_, fd)| is_dead(fd)) {
                 continue;
             }
             let mut status = wait_status(pid);
@@ -71,6 +86,12 @@ impl Processes {
                 };
             }
             self.known.remove(&n);
+            if s.recording_lost.load(Relaxed) != 0 {
+                self.unrecorded.push(p.visible_pid.load(Relaxed).into());
+            }
+            if state == process_state::ENDING && p.announced.load(Relaxed) == 0 {
+                self.orphaned.extend(made_by_nobody(p));
+            }
             bury(s, n, status);
         }
     }
@@ -105,6 +126,53 @@ fn open(pid: u32) -> Option<OwnedFd> {
     }
 }
 
+/// Is a process not there any more, or only as a zombie?
+fn is_gone(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// The id of a process that ends because nobody has told of its making; none of the first one, which nobody made.
+fn made_by_nobody(p: &Process) -> Option<i64> {
+    let made = p.maker.load(Relaxed) != 0 && p.birth.load(Relaxed) == 0;
+    made.then(|| p.visible_pid.load(Relaxed).into())
+}
+
+/// A process that was to be made, by one that was killed before it could: its place is free again.
+fn gave_up(s: &Session, n: usize) -> bool {
+    let p = &s.processes[n];
+    let maker = p.maker.load(Acquire);
+    if maker == 0 || !is_gone(maker) || p.kernel_pid.load(Acquire) != 0 || child_of(s, n).is_some()
+    {
+        return false;
+    }
+    let Some(_lock) = lock(s) else { return false };
+    let threads = Lists(s).forget(n as u32, None, slot_state::FREE);
+    s.live_threads.fetch_sub(threads, Relaxed);
+    p.state.store(process_state::FREE, Release);
+    true
+}
+
+/// What the kernel told the maker of process `n` of it, once it has made one.
+fn child_of(s: &Session, n: usize) -> Option<u32> {
+    let slots = 0..s.slots_used.load(Relaxed).min(MAX_SLOTS as u32);
+    let first = slots.map(|i| s.slot(i as usize)).find(|slot| {
+        let state = slot.state.load(Acquire);
+        // A slot keeps the process that had it before.
+        let taken = matches!(
+            state,
+            slot_state::BLOCKED | slot_state::READY | slot_state::RUNNING
+        );
+        taken && slot.process.load(Acquire) as usize == n
+    });
+    let told = first.map(|slot| slot.kernel_tid.load(Acquire));
+    told.filter(|told| *told != 0)
+}
+
 fn is_dead(fd: &OwnedFd) -> bool {
     let mut p = libc::pollfd {
         fd: fd.as_raw_fd(),
@@ -115,11 +183,43 @@ fn is_dead(fd: &OwnedFd) -> bool {
     unsafe { libc::poll(&mut p, 1, 0) > 0 }
 }
 
+/// An id that no process has (the kernel's limit is lower).
+const NOBODY: u32 = 0x3fff_ffff;
+
+/// The id of a process that has been made and does not know itself yet: it may be killed before it does. 0: it isn't there, either.
+fn unborn(s: &Session, n: usize) -> u32 {
+    let told = child_of(s, n).unwrap_or(0);
+    let p = &s.processes[n];
+    let real = match p.inside.load(Relaxed) {
+        0 => told,
+        // What can't be found any more was reaped.
+        _ => namespaces::find(s, told).unwrap_or(NOBODY),
+    };
+    let made = told != 0 && p.kernel_pid.load(Acquire) == 0;
+    if !(made && is_gone(real) && p.kernel_pid.load(Acquire) == 0) {
+        return 0;
+    }
+    p.visible_pid.store(told, Release);
+    p.kernel_pid.store(real, Release);
+    real
+}
+
 /// Wait status of a process that is dead and not reaped yet (proc_pid_stat(5), field 52).
 fn wait_status(pid: u32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split_whitespace().nth(52 - 3)?.parse().ok()
+}
+
+/// What the kernel reads when the agent dies (set_robust_list(2)): an empty list, no offset, the lock that it has or is taking.
+static ROBUST: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+/// Tells the kernel that the scheduler's lock is to be freed when this thread, the agent's only one, dies with it.
+fn be_robust() {
+    let list = ROBUST.as_ptr();
+    ROBUST[0].store(list as usize, Relaxed);
+    // SAFETY: three words that live as long as the process.
+    unsafe { libc::syscall(libc::SYS_set_robust_list, list, size_of_val(&ROBUST)) };
 }
 
 /// The agent holds the scheduler's lock.
@@ -131,6 +231,7 @@ pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
     let l = &s.schedule_lock;
     // SAFETY: plain call.
     let me = unsafe { libc::gettid() } as u32 | WAITERS;
+    ROBUST[2].store(l.as_ptr() as usize, SeqCst);
     for _ in 0..TRIES {
         let v = l.load(Relaxed);
         if v == 0 || v & OWNER_DIED != 0 {
@@ -150,6 +251,7 @@ pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
         }
         futex::wait(l, v | WAITERS, Duration::from_millis(1));
     }
+    ROBUST[2].store(0, SeqCst);
     None
 }
 
@@ -157,6 +259,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.0.schedule_lock.store(0, Release);
         futex::wake(&self.0.schedule_lock, 1);
+        ROBUST[2].store(0, SeqCst);
     }
 }
 
@@ -178,12 +281,18 @@ fn bury(s: &Session, n: usize, status: Option<i32>) {
         Lists(s).hand_on(0);
     }
     drop(l);
+    // What it was using alone is free.
+    for word in [&s.starting, &s.request.taken] {
+        if word.load(Relaxed) == 0 {
+            futex::wake(word, i32::MAX);
+        }
+    }
     // Also when the dead one was killed between giving the baton and waking whom it gave it to.
     wake_holder(s);
 }
 
-/// The processes that were found dead and that nobody was left to log: id and wait status, -1 when not known.
-pub fn lost(shared: &SharedSession) -> Vec<(u32, i64)> {
+/// The processes that were found dead and that nobody was left to log: id and birth, and wait status, -1 when not known.
+pub fn lost(shared: &SharedSession) -> Vec<([u32; 2], i64)> {
     let lost = |p: &&reprise_abi::session::Process| p.state.load(Acquire) == process_state::LOST;
     shared
         .session()
@@ -192,7 +301,7 @@ pub fn lost(shared: &SharedSession) -> Vec<(u32, i64)> {
         .filter(lost)
         .map(|p| {
             let status = i64::from(p.status.load(Relaxed)) - 1;
-            (p.visible_pid.load(Relaxed), status)
+            ([&p.visible_pid, &p.birth].map(|w| w.load(Relaxed)), status)
         })
         .collect()
 }

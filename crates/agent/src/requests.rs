@@ -1,5 +1,6 @@
 //! Requests of the runtime that are answered before the program goes on.
 
+use crate::outsiders::Outsiders;
 use reprise_abi::session::{file_identity, request, WINDOW_LEN, WINDOW_OFFSET};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::Store;
@@ -66,6 +67,7 @@ pub fn answer(
     store: &Store,
     dir: &Path,
     handed: &mut Vec<u8>,
+    outsiders: &mut Outsiders,
     warnings: &mut Vec<String>,
 ) {
     let q = &shared.session().request;
@@ -94,6 +96,9 @@ pub fn answer(
         // Which file it is, whatever its content: two mappings of one file are the same memory.
         let meta = f.metadata().map_err(|e| e.to_string())?;
         q.answer[3].store(file_identity(meta.dev(), meta.ino()), Relaxed);
+        if changing {
+            outsiders.shares(meta.dev(), meta.ino(), &name);
+        }
         Ok(kept)
     });
     match kept {
@@ -117,6 +122,21 @@ pub fn answer(
         }
     }
     done(shared);
+}
+
+/// Answers the open request for a file when nothing is kept any more.
+pub fn refuse(shared: &SharedSession) {
+    let q = &shared.session().request;
+    if matches!(
+        q.kind.load(Acquire),
+        request::KEEP_FILE | request::HAND_FILE | request::FORGET_EVENT
+    ) {
+        q.status.store(libc::EIO as u32, Relaxed);
+        for a in &q.answer {
+            a.store(0, Relaxed);
+        }
+        done(shared);
+    }
 }
 
 /// The open request is answered.

@@ -78,12 +78,17 @@ impl Slices {
             self.since = Instant::now();
             return;
         }
-        if slot.go.load(Acquire) == 1 && self.since.elapsed() > UNCLAIMED && is_stopped(slot) {
+        if slot.go.load(Acquire) == 1
+            && self.since.elapsed() > UNCLAIMED
+            && state_of(slot) == Some('T')
+        {
             return pass_over(s, holder, slot);
         }
         if slot.state.load(Acquire) == slot_state::IN_CALL {
             let seen = self.call_seen.get_or_insert((generation, Instant::now()));
-            if seen.0 == generation && seen.1.elapsed() > IN_CALL {
+            // Who only waits for the processor is done with its call, or soon will be: others that write to the same pipe, say, must not be
+            // logged before it.
+            if seen.0 == generation && seen.1.elapsed() > IN_CALL && state_of(slot) != Some('R') {
                 take(s, holder, slot);
                 self.call_seen = None;
             }
@@ -138,14 +143,11 @@ impl Default for Slices {
     }
 }
 
-/// Is the slot's thread stopped, as by SIGSTOP (proc_pid_stat(5))?
-fn is_stopped(slot: &Slot) -> bool {
+/// The state of the slot's thread: `R` runs or could, `T` is stopped, as by SIGSTOP (proc_pid_stat(5)).
+fn state_of(slot: &Slot) -> Option<char> {
     let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
-    stat.is_ok_and(|s| {
-        s.rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with('T'))
-    })
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// A stopped thread has got the baton, and knows nothing of it yet: it queues again, and the next one gets it.

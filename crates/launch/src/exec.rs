@@ -18,8 +18,8 @@ pub enum Exec {
     Failed,
     /// The process died meanwhile.
     Died,
-    /// It became something into which the runtime can't be put, and was ended.
-    Lost(LaunchError),
+    /// It became something of this name into which the runtime can't be put, and was ended.
+    Lost(LaunchError, Option<String>),
 }
 
 /// A thread of the session that is about to exec, watched.
@@ -29,8 +29,9 @@ pub struct Watched {
     slot: usize,
 }
 
-/// How a thread is watched.
-const WATCHED: i32 = libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD;
+/// How a thread is watched. What it became would run without the runtime if the tracer died meanwhile: it is ended then.
+const WATCHED: i32 =
+    libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
 /// Filters wait until the tracer detaches; for administrators only (ptrace(2)).
 const PTRACE_O_SUSPEND_SECCOMP: i32 = 1 << 21;
 
@@ -51,17 +52,18 @@ impl Watched {
             Ok(true) => {}
             Ok(false) => return Exec::Failed,
             Err(LaunchError::Died(_)) => return Exec::Died,
-            Err(e) => return Exec::Lost(e),
+            Err(e) => return Exec::Lost(e, None),
         }
         match self.put_runtime_in(shared, image) {
             Ok(s) => Exec::Became(Box::new(s)),
             Err(LaunchError::Died(_)) => Exec::Died,
             Err(e) => {
+                let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid));
                 // SAFETY: our own tracee.
                 unsafe { libc::kill(self.pid, libc::SIGKILL) };
                 // Its parent hears of its death only after its tracer.
                 while tracee::wait(self.pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
-                Exec::Lost(e)
+                Exec::Lost(e, name.ok().map(|n| n.trim().into()))
             }
         }
     }
@@ -101,6 +103,7 @@ impl Watched {
         // it can't be told to wait: the calls that bring the runtime in are then judged like the program's.
         let _ = tracee::set_options(self.pid, WATCHED | PTRACE_O_SUSPEND_SECCOMP);
         let mut stopped = Stopped::begin(self.pid, Origin::Became, self.slot)?;
+        crate::identity::note_loss(self.pid, shared);
         if stopped.entry.cs != CS_64 {
             return Err(LaunchError::Unsupported(
                 "it is a 32-bit program; only x86-64 programs can be recorded".into(),

@@ -1,5 +1,6 @@
 //! Hands descriptors of this process to a stopped one through a socket with an abstract name: it need not be allowed to look into
-//! our /proc, nor see any file system (unix(7), SCM_RIGHTS). In another network namespace there is no such name, and it fails.
+//! our /proc, nor see any file system (unix(7), SCM_RIGHTS). In another network namespace there is no such name: there the socket
+//! lies for a moment in a directory that the stopped process sees.
 
 use crate::error::{LaunchError, Result};
 use crate::exec::BELOW_STACK;
@@ -7,6 +8,7 @@ use crate::record::Stopped;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -52,12 +54,31 @@ fn through_socket(stopped: &Stopped, ours: [RawFd; 2], at: u64) -> Result<[RawFd
         libc::SYS_socket,
         [libc::AF_UNIX as u64, kind, 0, 0, 0, 0],
     )?;
-    let mut sockaddr = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
-    sockaddr.push(0);
-    sockaddr.extend(name.as_bytes());
-    stopped.tracee.write(at, &sockaddr)?;
-    let len = sockaddr.len() as u64;
-    remote("connect", libc::SYS_connect, [socket, at, len, 0, 0, 0])?;
+    let connect = |path: &[u8]| -> Result<i64> {
+        let mut sockaddr = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
+        sockaddr.extend(path);
+        stopped.tracee.write(at, &sockaddr)?;
+        let len = sockaddr.len() as u64;
+        stopped.remote(libc::SYS_connect, [socket, at, len, 0, 0, 0])
+    };
+    let mut listener = listener;
+    let mut connected = connect(format!("\0{name}").as_bytes())?;
+    if connected == -i64::from(libc::ECONNREFUSED) {
+        for directory in DIRECTORIES {
+            let Ok(named) = Named::bind(stopped.pid, directory, &name) else {
+                continue;
+            };
+            connected = connect(format!("{directory}/{name}\0").as_bytes())?;
+            if connected >= 0 {
+                listener = named.listener.try_clone().map_err(|e| failed("bind", e))?;
+                break;
+            }
+        }
+    }
+    if connected < 0 {
+        let why = io::Error::from_raw_os_error(-connected as i32);
+        return Err(failed("connect", why));
+    }
 
     let (peer, _) = listener.accept().map_err(|e| failed("accept", e))?;
     if peer_pid(&peer) != Some(stopped.pid) {
@@ -86,6 +107,32 @@ fn through_socket(stopped: &Stopped, ours: [RawFd; 2], at: u64) -> Result<[RawFd
             "receive",
             io::Error::from_raw_os_error(libc::EMFILE),
         )),
+    }
+}
+
+/// Where a socket may lie for a moment.
+const DIRECTORIES: [&str; 5] = ["/tmp", "/dev/shm", "/var/tmp", "/run", ""];
+
+/// A socket in a directory of the stopped process, gone when dropped.
+struct Named {
+    listener: UnixListener,
+    path: String,
+}
+
+impl Named {
+    fn bind(pid: libc::pid_t, directory: &str, name: &str) -> io::Result<Named> {
+        let path = format!("/proc/{pid}/root{directory}/{name}");
+        let listener = UnixListener::bind(&path)?;
+        let named = Named { listener, path };
+        // It may be somebody else; who it is is asked once it has connected.
+        std::fs::set_permissions(&named.path, std::fs::Permissions::from_mode(0o666))?;
+        Ok(named)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

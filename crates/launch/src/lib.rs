@@ -17,6 +17,7 @@ pub mod exec;
 pub mod features;
 pub mod futex;
 mod hand;
+mod identity;
 pub mod nested;
 pub mod record;
 pub mod replay;

@@ -356,6 +356,7 @@ pub fn start(
             return Err(LaunchError::Died(status));
         }
         let mut stopped = Stopped::begin(pid, Origin::Started, 0)?;
+        crate::identity::note_loss(pid, shared);
         {
             let s = shared.session_mut();
             if first[0] == 0 {

@@ -21,12 +21,15 @@ pub struct Options {
     pub quiet: bool,
     /// A test switch: flip one bit at this address just before this event.
     pub tamper: Option<(u64, u64)>,
+    /// Show the output of one process only, and end when it ends: its place in the order of the processes' beginnings, 0 for the
+    /// first of all.
+    pub only: Option<u32>,
 }
 
 /// How a replay ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Wait status of the replayed process.
+    /// Wait status of the first process, or of the one that was wanted ([`Options::only`]).
     pub status: i32,
     /// Set when it left the recorded path.
     pub divergence: Option<Divergence>,
@@ -80,18 +83,24 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
         true => None,
         false => processor(manifest.start.cpu),
     };
-    let status = Tree::new(&mut shared, &image, dir, cpu).run(&mut reader);
+    let mut tree = Tree::new(&mut shared, &image, dir, cpu);
+    let status = tree.run(&mut reader, options.only);
+    let reached = tree.reached();
     drop(quiet);
     let status = status?;
     let s = shared.session();
     let c = &s.counters;
     Ok(Outcome {
         status,
-        divergence: report::read(s).map(|d| Divergence {
+        // What the others met with while they were ended is of no importance.
+        divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
             place: place(dir, s, &d),
             ..d
         }),
-        message: (s.message.load(Relaxed), s.message_arg.load(Relaxed)),
+        message: match reached {
+            true => (0, 0),
+            false => (s.message.load(Relaxed), s.message_arg.load(Relaxed)),
+        },
         hashes: (c.hashes.load(Relaxed), c.hashed.load(Relaxed)),
         events: reader.len(),
         tail: reader.tail().clone(),
@@ -162,6 +171,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
     };
     s.program_pid.store(m.pid as u32, Relaxed);
     s.agent_pid.store(std::process::id(), Relaxed);
+    s.only = options.only.map_or(0, |birth| birth + 1);
     if let Some((address, event)) = options.tamper {
         s.tamper_address = address;
         s.tamper_event = event;

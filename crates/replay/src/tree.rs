@@ -47,6 +47,10 @@ pub(crate) struct Tree<'a> {
     made: HashSet<pid_t>,
     status: Option<i32>,
     failed: bool,
+    /// The one process that is wanted, by its birth, ...
+    only: Option<u32>,
+    /// ... and how it ended, after which nothing is replayed.
+    ended: Option<i32>,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
@@ -99,14 +103,18 @@ impl<'a> Tree<'a> {
             made: HashSet::new(),
             status: None,
             failed: false,
+            only: None,
+            ended: None,
         }
     }
 
-    /// Replays all; the wait status of the first process.
+    /// Replays all; the wait status of the first process. With `only`, the birth of a process, it ends when that one ends, with its
+    /// status.
     ///
     /// # Errors
     /// When the trace can't be read or a process can't be made.
-    pub fn run(&mut self, reader: &mut Reader) -> Result<i32, ReplayError> {
+    pub fn run(&mut self, reader: &mut Reader, only: Option<u32>) -> Result<i32, ReplayError> {
+        self.only = only;
         let _watch = Watch::new(self.shared.session());
         let root = self.become_image(0, None, 0)?;
         self.roots.insert(root);
@@ -118,11 +126,19 @@ impl<'a> Tree<'a> {
             }
         }
         result?;
+        if let Some(status) = self.ended {
+            return Ok(status);
+        }
         let known = self.shared.session().root_status.load(Relaxed);
         Ok(match (self.status, known) {
             (Some(status), 0) => status,
             (_, known) => known.wrapping_sub(1) as i32,
         })
+    }
+
+    /// Has the one process that was wanted been seen to its end?
+    pub fn reached(&self) -> bool {
+        self.ended.is_some()
     }
 
     fn play(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
@@ -131,6 +147,10 @@ impl<'a> Tree<'a> {
         let mut damage = Ok(());
         let mut pinged = Instant::now();
         while self.reap() {
+            if self.failed {
+                // A process may have been made meanwhile.
+                self.kill_all();
+            }
             self.serve()?;
             let pumped = match self.shared.order() {
                 Some(_) => distribution.pump(self.shared, reader),
@@ -213,6 +233,12 @@ impl<'a> Tree<'a> {
         if self.roots.contains(&pid) && self.status.is_none() {
             self.status = Some(status);
         }
+        if self.ended.is_none() && expected && self.is_wanted(pid, found) {
+            // Nobody is interested in the others.
+            self.ended = Some(status);
+            self.failed = true;
+            self.kill_all();
+        }
         if !expected && !self.failed && !self.alone(found) {
             // It could not go on as recorded: nor can the others.
             self.failed = true;
@@ -224,6 +250,17 @@ impl<'a> Tree<'a> {
             self.shared.session().processes[n]
                 .state
                 .store(process_state::FREE, Release);
+        }
+    }
+
+    /// Is it the one process that is to be seen to its end?
+    fn is_wanted(&self, pid: pid_t, n: Option<usize>) -> bool {
+        match (self.only, n) {
+            (Some(0), _) => self.roots.contains(&pid),
+            (Some(birth), Some(n)) => {
+                self.shared.session().processes[n].birth.load(Relaxed) == birth
+            }
+            _ => false,
         }
     }
 

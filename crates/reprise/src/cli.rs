@@ -1,6 +1,7 @@
 //! The command line: every command, option and default, as types. Nothing is done here.
 
 use crate::exit::{one_line, OWN_FAILURE};
+use crate::processes::ProcessName;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::event::Kind;
@@ -203,6 +204,10 @@ pub struct ReplayArgs {
     #[arg(value_name = "DIR")]
     pub trace: Option<PathBuf>,
 
+    /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several)
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<ProcessName>,
+
     /// Say nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
@@ -264,9 +269,9 @@ pub struct DumpArgs {
     #[arg(long, value_name = "SLOT")]
     pub thread: Option<u16>,
 
-    /// Only the events of the processes with this id (see `reprise ps`)
+    /// Only the events of the processes with this id (see `reprise ps`); PID@EVENT names one of several
     #[arg(long, value_name = "PID")]
-    pub pid: Option<i64>,
+    pub pid: Option<ProcessName>,
 
     /// Only events of this kind (may be given several times)
     #[arg(long, value_name = "KIND", value_parser = kind_parser())]

@@ -9,7 +9,7 @@ mod structures;
 mod text;
 
 use crate::cli::DumpArgs;
-use crate::processes::Processes;
+use crate::processes::{Process, Processes};
 use crate::{exit, human};
 use anyhow::Context;
 use call::Call;
@@ -27,13 +27,16 @@ use std::path::Path;
 
 /// Wide enough for the numbers of most traces.
 const NUMBER_WIDTH: usize = 7;
+/// The form of a patch that is no system call.
+const XSAVEC: u32 = 5;
 /// Names of the forms of a patch, as the runtime numbers them.
-const PATCH_FORMS: [&str; 5] = [
+const PATCH_FORMS: [&str; 6] = [
     "",
     "the mov before it",
     "Go's mov before it",
     "itself and the cmp after it",
     "ud2 for cpuid",
+    "xsavec",
 ];
 
 /// `reprise dump`
@@ -56,8 +59,15 @@ fn dump(
     let mut reader = Reader::open(dir)?;
     let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(u64::MAX));
     let mut narrator = Narrator::new(manifest.pid, args.string_limit);
-    let argv = manifest.argv.iter().map(ToString::to_string).collect();
-    let mut processes = Processes::new(manifest.pid, argv);
+    let mut processes = Processes::new(manifest);
+    // Where several processes had one id, an event tells which is meant.
+    let only = match args.pid {
+        Some(name) if name.event.is_some() => {
+            let (all, _) = Processes::of_trace(dir)?;
+            Some(all.list[all.named(name)?].first)
+        }
+        _ => None,
+    };
     if follow_to(&mut reader, from, &mut narrator, &mut processes).is_err() {
         // Damage before the events that are wanted costs only what was to be learned from there.
         eprintln!("reprise: the trace is damaged before event {from}: some threads and arguments are not known");
@@ -68,14 +78,12 @@ fn dump(
         let number = event.number;
         let event = event.parse()?;
         let line = narrator.tell(number, &event);
-        let before = processes.of_slot(event.header.slot).map(|p| p.pid);
-        processes.follow(number, &event);
-        // An event that ends a process, or begins one, is that process's.
-        let after = processes.of_slot(event.header.slot).map(|p| p.pid);
-        let named = (event.kind == Kind::ProcessEnd).then(|| event.arg(0) as i64);
-        let whose = named.or(after).or(before);
-        if args.pid.is_some() && whose != args.pid {
-            continue;
+        let whose = processes.follow(number, &event).map(|i| &processes.list[i]);
+        if let Some(name) = args.pid {
+            let fits = |p: &Process| p.pid == name.pid && only.is_none_or(|first| first == p.first);
+            if !whose.is_some_and(fits) {
+                continue;
+            }
         }
         let thread_fits = args.thread.is_none_or(|t| t == event.header.slot);
         if !thread_fits || !(args.kind.is_empty() || args.kind.contains(&event.kind)) {
@@ -198,6 +206,18 @@ pub fn command_of(event: &Event) -> Vec<String> {
     words
         .map(|w| String::from_utf8_lossy(w).into_owned())
         .collect()
+}
+
+fn shared(event: &Event) -> Said {
+    let pieces: Vec<(u64, usize)> = event
+        .sections()
+        .map(|s| (s.address, s.bytes.len()))
+        .collect();
+    let (at, len) = pieces.first().copied().unwrap_or_default();
+    (
+        format!("--- shared memory after a death: {len} bytes at {at:#x} ---"),
+        fields([("address", address(at)), ("bytes", len.into())]),
+    )
 }
 
 fn exec(event: &Event) -> Said {
@@ -323,6 +343,7 @@ impl Narrator {
             ),
             Kind::ProcessEnd => process_end(event),
             Kind::Exec => exec(event),
+            Kind::Shared => shared(event),
             Kind::Sync => sync(event),
         }
     }
@@ -437,6 +458,7 @@ impl Narrator {
             Tag::Siginfo => "siginfo",
             Tag::State => "state",
             Tag::Offset => "offset",
+            Tag::Descriptor => "descriptor",
             Tag::Entries => "entries",
         };
         let shown = &section.bytes[..section.bytes.len().min(self.limit)];
@@ -619,6 +641,7 @@ fn patch(event: &Event) -> Said {
     let what = PATCH_FORMS.get(form as usize).copied().unwrap_or("");
     let text = match stub {
         0 => format!("patch: {what} at {site:#x}"),
+        _ if form == XSAVEC => format!("patch: {what} at {site:#x} jumps to {stub:#x}"),
         _ => format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})"),
     };
     (

@@ -5,7 +5,7 @@ use crate::human;
 use anyhow::Context;
 use reprise_abi::event::{EndReason, Kind};
 use reprise_launch::features;
-use reprise_trace::{Catalog, Manifest, Reader, Summary, Tail, FILES_DIR};
+use reprise_trace::{Catalog, Census, Manifest, Reader, Summary, Tail, Uncaptured, FILES_DIR};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -38,6 +38,8 @@ pub struct Info {
     /// How the program ended, in words.
     exit: String,
     warnings: Vec<String>,
+    /// Processes that the kernel told of and that the trace does not have, or not to their end.
+    uncaptured: Vec<Uncaptured>,
     chaos_seed: Option<u64>,
     /// Threads that ran, all in all.
     threads: u64,
@@ -77,7 +79,7 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
     let complete = summary.is_some();
     let summary = match summary {
         Some(summary) => summary,
-        None => count_events(dir, &mut warnings)?,
+        None => count_events(dir, manifest.pid, &mut warnings)?,
     };
     let argv: Vec<String> = manifest.argv.iter().map(ToString::to_string).collect();
     warnings.extend(summary.warnings);
@@ -109,6 +111,7 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
             .wait_status
             .map_or_else(|| not_known(&summary.end_reason), human::end),
         warnings,
+        uncaptured: summary.uncaptured,
         chaos_seed: manifest.chaos_seed,
         cpu_features: features::present(&manifest.start.cpuid),
         cpu_level: features::level(&manifest.start.cpuid),
@@ -142,7 +145,8 @@ fn kind_count(kinds: &BTreeMap<String, u64>, kind: Kind) -> u64 {
 }
 
 /// What the summary would say, as far as the events tell: for a recording that was killed, or still runs.
-fn count_events(dir: &Path, warnings: &mut Vec<String>) -> anyhow::Result<Summary> {
+fn count_events(dir: &Path, pid: i32, warnings: &mut Vec<String>) -> anyhow::Result<Summary> {
+    let mut census = Census::new(pid);
     let mut reader = Reader::open(dir)?;
     let mut stats = reader.stats();
     (stats.events, stats.bytes_raw) = (0, 0);
@@ -156,6 +160,7 @@ fn count_events(dir: &Path, warnings: &mut Vec<String>) -> anyhow::Result<Summar
                 break;
             }
         };
+        census.follow(&event);
         stats.events += 1;
         stats.bytes_raw += u64::from(event.header.len);
         stats.by_kind[event.kind as usize] += 1;
@@ -173,6 +178,7 @@ fn count_events(dir: &Path, warnings: &mut Vec<String>) -> anyhow::Result<Summar
     Ok(Summary {
         wait_status,
         end_reason: "the recording did not end in order".into(),
+        uncaptured: census.missing(),
         ..counted
     })
 }
@@ -243,6 +249,11 @@ impl Info {
             if !rows.is_empty() {
                 text.push_str(&format!("\n{title}\n{}", human::table(&rows, &[1])));
             }
+        }
+        for u in &self.uncaptured {
+            let name = u.name.as_ref().map_or(String::new(), |n| format!(" ({n})"));
+            let line = format!("{}{name}: {}", u.pid, u.why);
+            text.push_str(&format!("\nuncaptured: {}\n", human::tame(&line, 200)));
         }
         for warning in &self.warnings {
             text.push_str(&format!("\nwarning: {}\n", crate::exit::one_line(warning)));

@@ -1,6 +1,7 @@
 //! `reprise replay`, `verify` and `demo`.
 
 use crate::cli::{DemoArgs, ReplayArgs, VerifyArgs};
+use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
 use reprise_replay::{replay as play, Options, Outcome};
@@ -44,16 +45,27 @@ fn complaint(o: &Outcome) -> Option<String> {
 /// When the trace can't be read or the process can't be made.
 pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let one = match args.pid {
+        Some(name) => {
+            let (all, _) = Processes::of_trace(&dir)?;
+            let place = all.named(name)?;
+            Some((place, all.list[place].clone()))
+        }
+        None => None,
+    };
     let options = Options {
-        quiet: false,
         tamper: args.tamper.map(|t| (t.address, t.event)),
+        only: one.as_ref().map(|(place, _)| *place as u32),
+        ..Options::default()
     };
     let o = play(&dir, &options)?;
     if let Some(why) = complaint(&o) {
         eprintln!("reprise: {why}");
         return Ok(OURS);
     }
-    Ok(exit_status(o.status))
+    // What its parent was told is more exact than how the replay had it end.
+    let told = one.and_then(|(_, process)| process.wait_status);
+    Ok(exit_status(told.unwrap_or(o.status)))
 }
 
 /// Runs `verify`; 0 when every replay was the recording, else 125.
@@ -65,6 +77,7 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
     let options = Options {
         quiet: true,
         tamper: args.tamper.map(|t| (t.address, t.event)),
+        ..Options::default()
     };
     let mut bad = 0;
     for n in 1..=args.times {

@@ -1,15 +1,22 @@
 //! The processes of a trace, learned from its events in their order.
 
 use crate::dump::command_of;
-use reprise_abi::event::{Event, Kind, Tag, SLOT_SHIFT};
+use anyhow::{bail, Result};
+use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::syscalls::nr;
+use reprise_trace::{Manifest, Reader};
 use std::collections::HashMap;
+use std::path::Path;
+
+const CLONE_THREAD: u64 = 0x1_0000;
 
 /// A process.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its id in the recording.
+    /// Its id in the recording, as itself knew it.
     pub pid: i64,
+    /// As its parent knew it: another one where a pid namespace begins.
+    pub told: i64,
     /// Its parent's; none for the first process.
     pub parent: Option<i64>,
     /// Its command line: that of the last program that it was.
@@ -26,22 +33,59 @@ pub struct Process {
     pub ended: bool,
 }
 
+/// A process as a user names it: its id, and an event of its life where several had that id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessName {
+    /// Its id.
+    pub pid: i64,
+    /// Number of an event between its first and its last.
+    pub event: Option<u64>,
+}
+
+impl std::str::FromStr for ProcessName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProcessName, String> {
+        let (pid, event) = match text.split_once('@') {
+            Some((pid, event)) => (pid, Some(event)),
+            None => (text, None),
+        };
+        let wanted = |_| format!("PID or PID@EVENT is wanted, not `{text}`");
+        Ok(ProcessName {
+            pid: pid.parse().map_err(wanted)?,
+            event: event.map(str::parse).transpose().map_err(wanted)?,
+        })
+    }
+}
+
+/// A call that makes a process and has not come back.
+#[derive(Clone, Copy)]
+struct Making {
+    /// Slot of the new process.
+    child: u16,
+    /// The new process, once it has begun.
+    process: Option<usize>,
+}
+
 /// All processes, and whose each slot is.
 pub struct Processes {
     /// In order of their beginnings.
     pub list: Vec<Process>,
     by_slot: HashMap<u16, usize>,
-    /// Slots of threads that have been made and have not begun.
-    unborn: HashMap<u16, usize>,
+    /// Slots of threads that have been made and have not begun: their process, or that of their maker, and their id.
+    unborn: HashMap<u16, (usize, i64)>,
+    /// Slots of threads that are inside of such a call.
+    making: HashMap<u16, Making>,
 }
 
 impl Processes {
     /// Before the first event: only the first process is there.
-    pub fn new(pid: i32, command: Vec<String>) -> Processes {
+    pub fn new(manifest: &Manifest) -> Processes {
         let first = Process {
-            pid: pid.into(),
+            pid: manifest.pid.into(),
+            told: manifest.pid.into(),
             parent: None,
-            command,
+            command: manifest.argv.iter().map(ToString::to_string).collect(),
             execs: 0,
             first: 0,
             last: 0,
@@ -52,56 +96,89 @@ impl Processes {
             list: vec![first],
             by_slot: HashMap::from([(0, 0)]),
             unborn: HashMap::new(),
+            making: HashMap::new(),
         }
     }
 
-    /// Whose the events of this slot are now.
-    pub fn of_slot(&self, slot: u16) -> Option<&Process> {
-        self.list.get(*self.by_slot.get(&slot)?)
+    /// The processes of the trace in `dir`; what could be learned before damage, and the damage.
+    ///
+    /// # Errors
+    /// When there is no trace.
+    pub fn of_trace(dir: &Path) -> Result<(Processes, Option<anyhow::Error>)> {
+        let mut processes = Processes::new(&Manifest::read(dir)?);
+        let mut reader = Reader::open(dir)?;
+        loop {
+            let event = match reader.next() {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok((processes, None)),
+                Err(e) => return Ok((processes, Some(e.into()))),
+            };
+            processes.follow(event.number, &event.parse()?);
+        }
     }
 
-    fn alive(&mut self, pid: i64) -> Option<&mut Process> {
-        self.list.iter_mut().rfind(|p| p.pid == pid && !p.ended)
-    }
-
-    /// Learns from the next event.
-    pub fn follow(&mut self, number: u64, event: &Event) {
-        let h = &event.header;
-        match event.kind {
-            Kind::ProcessStart => {
-                let parent = event.arg(0) as i64;
-                let command = self
-                    .alive(parent)
-                    .map_or_else(Vec::new, |p| p.command.clone());
-                self.list.push(Process {
-                    pid: h.value,
-                    parent: Some(parent),
-                    command,
-                    execs: 0,
-                    first: number,
-                    last: number,
-                    wait_status: None,
-                    ended: false,
-                });
-                self.by_slot.insert(h.slot, self.list.len() - 1);
+    /// The one process that a user means; its place in the list.
+    ///
+    /// # Errors
+    /// When there is none, or when there are several.
+    pub fn named(&self, name: ProcessName) -> Result<usize> {
+        let fits = |p: &Process| {
+            let then = name.event.is_none_or(|e| p.first <= e && e <= p.last);
+            p.pid == name.pid && then
+        };
+        let all: Vec<usize> = (0..self.list.len())
+            .filter(|i| fits(&self.list[*i]))
+            .collect();
+        match (all[..].first(), name.event) {
+            (Some(one), _) if all.len() == 1 => Ok(*one),
+            (None, None) => bail!(
+                "the trace has no process {}; see `reprise ps` for those that it has",
+                name.pid
+            ),
+            (None, Some(e)) => bail!(
+                "the trace has no process {} with event {e}; see `reprise ps`",
+                name.pid
+            ),
+            _ => {
+                let names = all
+                    .iter()
+                    .map(|i| format!("{}@{}", name.pid, self.list[*i].first));
+                let names: Vec<String> = names.collect();
+                bail!(
+                    "{} processes had the id {}: name one by an event of its life: {}",
+                    all.len(),
+                    name.pid,
+                    names.join(", ")
+                )
             }
+        }
+    }
+
+    /// Learns from the next event; whose it is: an event that begins a process, or ends one, is that process's.
+    pub fn follow(&mut self, number: u64, event: &Event) -> Option<usize> {
+        let h = &event.header;
+        let mut whose = self.by_slot.get(&h.slot).copied();
+        match event.kind {
+            Kind::ProcessStart => whose = Some(self.begins(number, event)),
             Kind::ThreadStart => {
-                if let Some(p) = self.unborn.remove(&h.slot) {
+                if let Some((p, _)) = self.unborn.remove(&h.slot) {
                     self.by_slot.insert(h.slot, p);
+                    whose = Some(p);
                 }
             }
             Kind::Exec => {
-                let command = command_of(event);
-                if let Some(p) = self.by_slot.get(&h.slot).map(|p| &mut self.list[*p]) {
-                    p.command = command;
+                if let Some(p) = whose.map(|i| &mut self.list[i]) {
+                    p.command = command_of(event);
                     p.execs += 1;
                 }
             }
             Kind::ProcessEnd => {
+                if h.detail == ProcessEnd::Found as u32 {
+                    whose = self.found_dead(event);
+                }
                 let status = i32::try_from(h.value).ok().filter(|s| *s >= 0);
-                if let Some(p) = self.alive(event.arg(0) as i64) {
+                if let Some(p) = whose.map(|i| &mut self.list[i]) {
                     p.ended = true;
-                    p.last = number;
                     p.wait_status = p.wait_status.or(status);
                 }
             }
@@ -110,31 +187,90 @@ impl Processes {
                 root.wait_status = Some(h.value as i32);
                 root.ended = true;
             }
-            Kind::Syscall | Kind::Exit => self.call(event),
+            Kind::Syscall | Kind::Enter | Kind::Exit => self.call(event),
             _ => {}
         }
-        if let Some(p) = self.by_slot.get(&h.slot) {
-            self.list[*p].last = number;
+        if let Some(i) = whose {
+            self.list[i].last = number;
         }
+        whose
+    }
+
+    fn begins(&mut self, number: u64, event: &Event) -> usize {
+        let h = &event.header;
+        let place = self.list.len();
+        let made = self.unborn.remove(&h.slot);
+        let of = |m: &(&u16, &mut Making)| m.1.child == h.slot && m.1.process.is_none();
+        let maker = match made {
+            Some((maker, _)) => Some(maker),
+            None => match self.making.iter_mut().find(of) {
+                Some((slot, making)) => {
+                    making.process = Some(place);
+                    self.by_slot.get(slot).copied()
+                }
+                None => None,
+            },
+        };
+        let maker = maker.map(|i| &self.list[i]);
+        // A process whose parent is in another namespace is told none.
+        let parent = match (event.arg(0) as i64, maker) {
+            (0, Some(maker)) => maker.pid,
+            (parent, _) => parent,
+        };
+        self.list.push(Process {
+            pid: h.value,
+            told: made.map_or(h.value, |(_, told)| told),
+            parent: Some(parent),
+            command: maker.map_or_else(Vec::new, |p| p.command.clone()),
+            execs: 0,
+            first: number,
+            last: number,
+            wait_status: None,
+            ended: false,
+        });
+        self.by_slot.insert(h.slot, place);
+        place
+    }
+
+    /// Who was found dead: by its place in the order of beginnings, which is that of the list.
+    fn found_dead(&self, event: &Event) -> Option<usize> {
+        let (pid, birth) = (event.arg(0) as i64, event.arg(1) as usize);
+        let one = self.list.get(birth)?;
+        (one.pid == pid && !one.ended).then_some(birth)
     }
 
     fn call(&mut self, event: &Event) {
         let h = &event.header;
-        match u64::from(h.detail) {
-            nr::CLONE if h.value > 0 => {
+        let child = (h.flags >> SLOT_SHIFT) as u16;
+        let thread = u64::from(h.detail) == nr::CLONE && event.arg(0) & CLONE_THREAD != 0;
+        match (u64::from(h.detail), event.kind) {
+            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Enter) if !thread => {
+                let making = Making {
+                    child,
+                    process: None,
+                };
+                self.making.insert(h.slot, making);
+            }
+            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Exit) => {
+                let making = self.making.remove(&h.slot);
+                if let (Some(p), true) = (making.and_then(|m| m.process), h.value > 0) {
+                    self.list[p].told = h.value;
+                }
+            }
+            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Syscall) if h.value > 0 => {
                 if let Some(p) = self.by_slot.get(&h.slot) {
-                    self.unborn.insert((h.flags >> SLOT_SHIFT) as u16, *p);
+                    self.unborn.insert(child, (*p, h.value));
                 }
             }
             // What the parent was told is exact, also of one that was found dead.
-            nr::WAIT4 if h.value > 0 => {
+            (nr::WAIT4, Kind::Syscall | Kind::Exit) if h.value > 0 => {
                 let told = event
                     .sections()
                     .find(|s| s.tag == Tag::Output && s.bytes.len() == 4);
                 let status = told
                     .map(|s| i32::from_le_bytes([s.bytes[0], s.bytes[1], s.bytes[2], s.bytes[3]]));
                 let over = status.filter(|s| libc::WIFEXITED(*s) || libc::WIFSIGNALED(*s));
-                let child = self.list.iter_mut().rfind(|p| p.pid == h.value);
+                let child = self.list.iter_mut().rfind(|p| p.told == h.value);
                 if let (Some(status), Some(child)) = (over, child) {
                     child.wait_status = Some(status);
                 }

@@ -4,10 +4,9 @@ use crate::cli::PsArgs;
 use crate::human;
 use crate::processes::{Process, Processes};
 use anyhow::Context;
-use reprise_trace::{Catalog, Manifest, Reader};
+use reprise_trace::Catalog;
 use serde_json::{json, Value};
 use std::io::Write;
-use std::path::Path;
 
 /// Most characters of a command line in the list.
 const COMMAND_WIDTH: usize = 100;
@@ -15,13 +14,13 @@ const COMMAND_WIDTH: usize = 100;
 /// `reprise ps`
 pub fn run(args: &PsArgs) -> anyhow::Result<()> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
-    let (processes, damage) = gather(&dir)?;
+    let (Processes { list, .. }, damage) = Processes::of_trace(&dir)?;
     let text = if args.json {
-        let all: Vec<Value> = processes.iter().map(object).collect();
+        let all: Vec<Value> = list.iter().map(object).collect();
         serde_json::to_string_pretty(&all).context("can't write JSON")? + "\n"
     } else {
         let head = ["PID", "PARENT", "EVENTS", "END", "COMMAND"].map(String::from);
-        let rows = std::iter::once(head.to_vec()).chain(processes.iter().map(row));
+        let rows = std::iter::once(head.to_vec()).chain(list.iter().map(row));
         human::table(&rows.collect::<Vec<_>>(), &[0, 1])
     };
     let printed = std::io::stdout().write_all(text.as_bytes());
@@ -29,22 +28,6 @@ pub fn run(args: &PsArgs) -> anyhow::Result<()> {
     match damage {
         Some(e) => Err(e),
         None => Ok(()),
-    }
-}
-
-/// The processes of the trace in `dir`; what could be learned before damage, and the damage.
-fn gather(dir: &Path) -> anyhow::Result<(Vec<Process>, Option<anyhow::Error>)> {
-    let manifest = Manifest::read(dir)?;
-    let argv = manifest.argv.iter().map(ToString::to_string).collect();
-    let mut processes = Processes::new(manifest.pid, argv);
-    let mut reader = Reader::open(dir)?;
-    loop {
-        let event = match reader.next() {
-            Ok(Some(event)) => event,
-            Ok(None) => return Ok((processes.list, None)),
-            Err(e) => return Ok((processes.list, Some(e.into()))),
-        };
-        processes.follow(event.number, &event.parse()?);
     }
 }
 

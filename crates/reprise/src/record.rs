@@ -164,14 +164,22 @@ fn in_dir(
         }
         None => None,
     };
-    let agent = start_agent(args, shared, image, trace)?;
+    let agent = start_agent(args, shared, image, stopped.pid, trace)?;
     let pid = stopped.go(image)?;
-    let status = wait_for(shared, pid, agent)?;
-    finish(shared, agent, status, args.quiet)?;
+    let attendants = Attendants {
+        args,
+        shared,
+        image,
+    };
+    let (status, agent) = wait_for(&attendants, pid, agent)?;
+    finish(&attendants, agent, status)?;
     if dir.is_some() {
         if let Some(summary) = dir.and_then(|d| Summary::read(d).ok().flatten()) {
             for w in &summary.warnings {
                 eprintln!("reprise: {w}");
+            }
+            if !summary.uncaptured.is_empty() {
+                eprintln!("reprise: {}", uncaptured(&summary.uncaptured));
             }
         }
         if let Some(dir) = dir {
@@ -180,6 +188,12 @@ fn in_dir(
     }
     say_message(shared, dir.is_some());
     Ok(status)
+}
+
+/// The warning about processes that are not in the trace to their end.
+pub fn uncaptured(all: &[Uncaptured]) -> String {
+    let names = census::names(all);
+    format!("uncaptured: not in the trace, or not to their end: {names}")
 }
 
 /// Writes what does not change: image, manifest, the runtime itself.
@@ -240,6 +254,7 @@ fn start_agent(
     args: &RecordArgs,
     shared: &SharedSession,
     image: &RuntimeImage,
+    program: i32,
     trace: Option<(Writer, Store, &Path)>,
 ) -> Result<i32> {
     // SAFETY: plain call.
@@ -251,14 +266,26 @@ fn start_agent(
         "fork the agent: {}",
         std::io::Error::last_os_error()
     );
+    // Known before its first signal, whoever of the two runs first.
+    let told = if pid > 0 {
+        pid as u32
+    } else {
+        std::process::id()
+    };
+    shared.session().agent_pid.store(told, SeqCst);
     if pid > 0 {
         std::mem::forget(trace);
-        shared.session().agent_pid.store(pid as u32, SeqCst);
         return Ok(pid);
     }
     // SAFETY: in the child; keyboard signals are for the program, a full disk or file limit is handled as an error.
+    PROGRAM.store(0, Relaxed);
     unsafe {
         libc::setpgid(0, 0);
+        // One for each process, and those of the trace.
+        let mut files: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut files);
+        files.rlim_cur = files.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &files);
         for s in [
             libc::SIGINT,
             libc::SIGQUIT,
@@ -284,7 +311,7 @@ fn start_agent(
     let (shared, image) = unsafe { (std::ptr::read(shared), std::ptr::read(image)) };
     let status = match trace {
         None => {
-            for w in reprise_agent::attend(shared, &image) {
+            for w in reprise_agent::attend(shared, &image, launcher) {
                 eprintln!("reprise: {w}");
             }
             0
@@ -298,7 +325,9 @@ fn start_agent(
                 on_full,
                 image,
                 launcher,
+                program,
                 warnings: Vec::new(),
+                uncaptured: Vec::new(),
             };
             match agent.run() {
                 Ok(()) => 0,
@@ -324,8 +353,56 @@ extern "C" fn pass_on(signal: i32) {
     }
 }
 
-/// Waits for the program; watches the agent meanwhile.
-fn wait_for(shared: &SharedSession, pid: i32, agent: i32) -> Result<i32> {
+/// What it takes to put somebody in the place of an agent that died.
+struct Attendants<'a> {
+    args: &'a RecordArgs,
+    shared: &'a SharedSession,
+    image: &'a RuntimeImage,
+}
+
+impl Attendants<'_> {
+    /// The agent has died: the program goes on, with somebody who attends to it and records nothing; its process id.
+    fn replace(&self) -> Result<i32> {
+        eprintln!("reprise: the agent died; the program goes on without a recording");
+        let s = self.shared.session();
+        s.recording_lost.store(1, SeqCst);
+        s.former_agent.store(s.agent_pid.load(SeqCst), SeqCst);
+        start_agent(self.args, self.shared, self.image, 0, None)
+    }
+}
+
+/// Waits for one of our children to end, and leaves it a zombie; its process id, `None` when interrupted.
+fn next_end() -> Result<Option<i32>> {
+    // SAFETY: fills a struct of ours.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        if libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT) == 0 {
+            return Ok(Some(info.si_pid()));
+        }
+    }
+    match std::io::Error::last_os_error() {
+        e if e.raw_os_error() == Some(libc::EINTR) => Ok(None),
+        e => Err(e).context("wait for the program"),
+    }
+}
+
+/// Takes the status of a child that has ended.
+fn reap(pid: i32) -> Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: our own child.
+        if unsafe { libc::waitpid(pid, &mut status, 0) } == pid {
+            return Ok(status);
+        }
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error).context("wait for a child");
+        }
+    }
+}
+
+/// Waits for the program; watches the agent meanwhile. The program's status, and who is the agent by now.
+fn wait_for(attendants: &Attendants, pid: i32, mut agent: i32) -> Result<(i32, i32)> {
     PROGRAM.store(pid, Relaxed);
     // SAFETY: handlers that only call kill. The terminal's own signals reach the program by themselves.
     unsafe {
@@ -337,42 +414,34 @@ fn wait_for(shared: &SharedSession, pid: i32, agent: i32) -> Result<i32> {
         libc::signal(libc::SIGQUIT, libc::SIG_IGN);
     }
     loop {
-        let mut status = 0;
-        // SAFETY: our own children.
-        let r = unsafe { libc::waitpid(-1, &mut status, 0) };
-        if r == pid {
+        let Some(ended) = next_end()? else { continue };
+        if ended == pid {
             PROGRAM.store(0, Relaxed);
-            return Ok(status);
+            return Ok((reap(pid)?, agent));
         }
-        if r == agent {
-            eprintln!("reprise: the agent died; the program goes on without a recording");
-            let s = shared.session();
-            s.recording_lost.store(1, SeqCst);
-            s.ring.producer_asleep.store(0, SeqCst);
-            futex::wake(&s.ring.producer_asleep, 1);
-            continue;
-        }
-        if r < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return Err(std::io::Error::last_os_error()).context("wait for the program");
-        }
+        // It is there, as far as the program can see, until another has its place.
+        let next = if ended == agent {
+            attendants.replace()?
+        } else {
+            agent
+        };
+        reap(ended)?;
+        agent = next;
     }
 }
 
 /// Tells the agent how the program ended and waits until the trace is closed.
-fn finish(shared: &SharedSession, agent: i32, status: i32, quiet: bool) -> Result<()> {
-    let s = shared.session();
+fn finish(attendants: &Attendants, mut agent: i32, status: i32) -> Result<()> {
+    let s = attendants.shared.session();
     s.wait_status.store(status as u32 + 1, SeqCst);
     s.agent_asleep.store(0, SeqCst);
     futex::wake(&s.agent_asleep, 1);
-    // SAFETY: our own child.
-    unsafe {
-        let mut agent_status = 0;
-        while libc::waitpid(agent, &mut agent_status, 0) < 0
-            && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
-        {}
+    // What came of the program may go on without it, and needs somebody as well.
+    while libc::WIFSIGNALED(reap(agent)?) {
+        agent = attendants.replace()?;
     }
     let full = s.counters.ring_full_ns.load(Relaxed);
-    if full > 100_000_000 && !quiet {
+    if full > 100_000_000 && !attendants.args.quiet {
         eprintln!(
             "reprise: the program waited {:.1} s for the trace to be written",
             full as f64 / 1e9
@@ -391,7 +460,6 @@ fn say_message(shared: &SharedSession, recorded: bool) {
     }
     let text = match s.message.load(Relaxed) {
         20 => "the program mapped a device into its memory, which can't be recorded: it got ENODEV",
-        21 => "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded",
         22 => "the program made a 32-bit system call (int 0x80), which can't be recorded: it got ENOSYS",
         2 => "a process could not be followed through its exec: it got EPERM",
         3 => "the program wanted more than 4096 threads or 1024 processes at a time: it got EAGAIN",

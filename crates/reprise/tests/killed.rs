@@ -2,10 +2,32 @@
 
 mod common;
 
-use common::{assert_same, Guest, Outcome, Running, Workplace};
+use common::leftovers::descendants;
+use common::{assert_same, check_times, Guest, Outcome, Running, Workplace, REPRISE};
 use std::io::Read;
+use std::path::Path;
 
-guests! { killed }
+guests! { killed, killed_in_large_reads, killed_while_sharing }
+
+#[test]
+fn what_the_killed_wrote_is_logged_by_the_others() {
+    let guest = Guest::new("killed_while_sharing").args(["alarm", "3"]);
+    for info in check_times(&guest, &[], 2, 1) {
+        assert!(info.kind("shared") > 0, "{}", info.0);
+    }
+}
+
+#[test]
+fn killed_within_an_event() {
+    // How many have to be killed until that happens depends on the machine.
+    for processes in ["10", "20", "40", "80", "160"] {
+        let guest = Guest::new("killed_in_large_reads").args([processes]);
+        if check_times(&guest, &[], 1, 1)[0].counter("torn_events") > 0 {
+            return;
+        }
+    }
+    panic!("nobody was killed within an event");
+}
 
 /// Records the guest, ends it from outside after its first words and `later`, replays it.
 fn end_from_outside(way: &str, threads: u32, signal: i32, flags: &[&str], later: impl FnOnce()) {
@@ -73,4 +95,43 @@ fn ended_from_outside_after_a_while() {
         };
         end_from_outside("outside", i as u32 % 4 + 1, libc::SIGTERM, flags, work);
     }
+}
+
+/// The agent is killed while a program waits: from then on nothing is recorded, and all goes on as it would. Programs are started,
+/// processes are killed and found dead, and who computes makes room for others.
+#[test]
+fn the_program_goes_on_without_its_agent() {
+    const SCRIPT: &str = "echo ready; until [ -e go ]; do :; done
+        /bin/echo another program
+        sh -c 'kill -9 $$'; echo killed: $?
+        while :; do :; done & computes=$!
+        /bin/echo beside it; kill -9 $computes; wait $computes; echo killed: $?";
+    let place = Workplace::new();
+    let guest = Guest::program(common::system_program("sh")).args(["-c", SCRIPT]);
+    let dir = place.fresh("trace");
+    let mut command = place.record_command(&guest, &[], &dir);
+    let go = command.get_current_dir().expect("a directory").join("go");
+    let mut running = Running::start_reading(&mut command, None);
+    let out = running.child.stdout.as_mut().expect("a pipe");
+    let mut ready = [0; 6];
+    out.read_exact(&mut ready).expect("its first line");
+    let agent = descendants(running.pid())[1..]
+        .iter()
+        .copied()
+        .find(|p| {
+            std::fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|e| e == Path::new(REPRISE))
+        })
+        .expect("an agent");
+    // SAFETY: a process that this test started.
+    assert_eq!(unsafe { libc::kill(agent, libc::SIGKILL) }, 0);
+    std::fs::write(go, "").expect("a file");
+    let run = running.finish();
+    assert!(run.status.success(), "{}", run.describe());
+    assert!(run.notes.contains("agent died"), "{}", run.describe());
+    assert_eq!(
+        run.text(),
+        "another program\nkilled: 137\nbeside it\nkilled: 137\n",
+        "{}",
+        run.describe()
+    );
 }

@@ -4,7 +4,24 @@ mod common;
 
 use common::{built, check, check_times, full, sources, system_program, Guest};
 
-guests! { cpp_threads, cpp_exceptions, cpp_terminate, go_channels, go_panics, go_network, rust_threads }
+// C++.
+guests! {
+    cpp_threads, cpp_exceptions, cpp_terminate, cpp_futures, cpp_shared_locks, cpp_atomic_wait, cpp_stop_tokens, cpp_coroutines,
+}
+
+// Go.
+guests! {
+    go_channels, go_panics, go_network, go_contexts, go_processes, go_garbage, go_unix_http, go_recover,
+}
+
+// Rust.
+guests! { rust_threads, rust_scoped, rust_poisoned, rust_command, rust_network, rust_panics }
+
+// Languages that are interpreted.
+guests! {
+    python_threads, python_threading, python_asyncio, python_multiprocessing, python_subprocess, python_files, shell_jobs,
+    perl_processes,
+}
 
 /// Recordings and replays of the heavier ones.
 fn times() -> (u64, u64) {
@@ -41,12 +58,5 @@ fn java() {
 #[test]
 fn node() {
     let guest = Guest::program(system_program("node")).args([sources().join("node_workers.js")]);
-    check_times(&guest, &[], times().0, times().1);
-}
-
-#[test]
-fn python() {
-    let guest =
-        Guest::program(system_program("python3")).args([sources().join("python_threads.py")]);
     check_times(&guest, &[], times().0, times().1);
 }

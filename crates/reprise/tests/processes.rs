@@ -6,8 +6,24 @@ use common::{assert_same, check_times, run, system_program, Guest, Outcome, Reco
 
 guests! {
     fork_wait, fork_tree, fork_shared_memory, fork_deaths, fork_with_threads, fork_outlives, vfork_spawn, exec_again, shared_files,
-    process_pipes, processes_at_work, job_control,
+    process_pipes, processes_at_work, job_control, fork_killed_at_once, clone_pidfd, crash_of_one, others_change_blocking,
+    buffers_seen_by_others,
 }
+
+// Forks, and what a parent learns.
+guests! {
+    fork_chain, fork_from_threads, atfork_handlers, vfork_failures, spawn_attributes, wait_forms, child_signals, subreaper,
+    parent_death_signal, daemon_service,
+}
+
+// Programs that are executed, and ends.
+guests! { exec_errors, exec_by_descriptor, exec_kept_and_lost, exec_races, exit_ways, exit_at_new_site, abort_handled }
+
+// Groups, sessions and terminals.
+guests! { groups_and_sessions, orphaned_group, terminal_job_control, signal_groups }
+
+// Locks in memory that processes share.
+guests! { robust_between_processes, locks_between_processes, futex_between_processes }
 
 /// Records a command of a real program and replays it twice.
 fn recorded(place: &Workplace, program: &str, args: &[&str]) -> Recording {

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-guests! { seccomp_filter, seccomp_kill, seccomp_threads, sandbox_namespaces, sandbox_identity, prctl_options, refusals, seccomp_exec }
+guests! { seccomp_filter, seccomp_kill, seccomp_threads, sandbox_namespaces, sandbox_identity, prctl_options, refusals, seccomp_exec, sandbox_pids }
 
 #[test]
 fn without_rewriting_of_sites() {

@@ -9,6 +9,10 @@ guests! {
     signal_waiting, signal_longjmp, signal_fp_environment, inherited_signals, signal_timers, signal_between_threads, signal_faults, signal_sigsys, signal_alarm_in_calls, crash,
 }
 
+guests! {
+    interrupted_calls, signal_codes, signal_stacks, signals_across_fork, signals_to_threads,
+}
+
 fn assert_in_code(facts: &[(String, Vec<Info>)]) {
     for (label, infos) in facts {
         assert!(

@@ -10,6 +10,8 @@ guests! {
     changing_ids, racy_counter, racey, atomics,
 }
 
+guests! { timed_locks, mutex_kinds, rwlock_preference, thread_stacks, thread_keys, cancel_points, c11_threads, contexts }
+
 /// The issue's own bar: 1,000 recordings of a racy program, each replayed once, signature for signature.
 #[test]
 fn racey_signatures_again_and_again() {

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::leftovers::descendants;
 use common::{
     assert_same, full, knob, run, Guest, Numbers, Outcome, Recording, Run, Running, Workplace,
     OWN_FAILURE,
@@ -512,29 +513,6 @@ fn an_unreadable_trace() {
         std::fs::create_dir(recording.dir.join("events.zst")).expect("a directory");
     }
     with(&place, &["replay"], &recording.dir).assert_own_failure(OWN_FAILURE);
-}
-
-/// Processes below this one in the tree, itself included.
-fn descendants(pid: i32) -> Vec<i32> {
-    let mut all = vec![pid];
-    let mut next = 0;
-    while next < all.len() {
-        for task in std::fs::read_dir(format!("/proc/{}/task", all[next]))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let children =
-                std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            all.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|p| p.parse::<i32>().ok()),
-            );
-        }
-        next += 1;
-    }
-    all
 }
 
 /// kill -9 of the program, the agent or the launcher at a random moment: the trace stays readable and replays up to its last

@@ -6,7 +6,8 @@
 
 use crate::guard;
 use crate::hash;
-use crate::scratch::Scratch;
+use crate::scratch::{room, Scratch, MAX_SCRATCH, SECTOR};
+use reprise_abi::layout::USER_END;
 use reprise_abi::spec::{Blocking, Mem, Replay, Restart, Size, Syscall};
 use reprise_abi::syscalls;
 
@@ -53,13 +54,13 @@ pub struct Output {
 /// A msghdr of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Msghdr {
-    name: u64,
-    name_len: u32,
+pub(crate) struct Msghdr {
+    pub name: u64,
+    pub name_len: u32,
     _pad: u32,
-    iov: u64,
-    iov_len: u64,
-    control: u64,
+    pub iov: u64,
+    pub iov_len: u64,
+    pub control: u64,
     control_len: u64,
     flags: u32,
     _pad2: u32,
@@ -78,7 +79,7 @@ const MAX_IOV: u64 = 1024;
 /// Bytes of an output that are looked at when the call failed with EFAULT.
 const MAX_FAULTED: usize = 65536;
 /// Longest path the kernel reads (PATH_MAX).
-const MAX_PATH: usize = 4096;
+pub const MAX_PATH: usize = 4096;
 /// More than this is never taken as a single buffer's size (the kernel's own MAX_RW_COUNT).
 const MAX_BUFFER: u64 = 0x7fff_f000;
 
@@ -105,6 +106,11 @@ pub fn preview_len(number: u64, len: usize) -> usize {
 /// The bytes that a length argument stands for, as in [`Size::Arg`].
 pub fn buffer_len(argument: u64) -> usize {
     (argument as i64).clamp(0, MAX_BUFFER as i64) as usize
+}
+
+/// The bytes of one part of an iovec array.
+pub fn part_len(len: u64) -> usize {
+    len.min(MAX_BUFFER) as usize
 }
 
 impl Call {
@@ -147,22 +153,24 @@ impl Call {
         };
         for (i, a) in d.args.iter().enumerate() {
             c.mem[i] = syscalls::mem(a, &c.canonical);
-            if let Mem::Out { cap, .. } | Mem::InOut { cap, .. } = c.mem[i] {
-                if let Size::Deref32(n) | Size::Deref32Plus(n, _) = cap {
-                    c.length_before = guard::read::<u32>(args[n as usize]).unwrap_or(0);
-                }
+            if let Some(n) = length_pointer(c.mem[i]) {
+                // Without a length (recv) there is no fault to survive, which would cost more than the call.
+                c.length_before = match args[n as usize] {
+                    0 => 0,
+                    at => guard::read::<u32>(at).unwrap_or(0),
+                };
             }
         }
         c
     }
 
-    fn size(&self, s: Size, result: i64) -> usize {
+    pub(crate) fn size(&self, s: Size, result: i64) -> usize {
         s.bytes(&self.canonical, result, |_| self.length_before)
             .min(MAX_BUFFER) as usize
     }
 
     /// Bytes written, given the result.
-    fn used(&self, cap: Size, used: Size, result: i64) -> usize {
+    pub(crate) fn used(&self, cap: Size, used: Size, result: i64) -> usize {
         let cap = self.size(cap, result);
         let after = |_| match used {
             Size::Deref32(n) | Size::Deref32Plus(n, _) => {
@@ -194,6 +202,50 @@ impl Call {
                 _ => {}
             }
         }
+    }
+
+    /// Does all memory that the kernel reads and writes pass `test`? Not where the table can't tell what it is.
+    pub fn all_memory(&self, test: impl Fn(u64, u64) -> bool) -> bool {
+        let mut good = true;
+        for i in 0..self.nargs {
+            let p = self.args[i];
+            if p == 0 {
+                continue;
+            }
+            let count = |n: u8| (self.args[n as usize] as u32 as u64).min(MAX_IOV);
+            let messages = match self.mem[i] {
+                Mem::None => continue,
+                Mem::Path => {
+                    let len = guard::string_len(p, MAX_PATH);
+                    good = good && len.is_some_and(|len| test(p, len as u64 + 1));
+                    continue;
+                }
+                Mem::In(s) => {
+                    good = good && test(p, self.size(s, 0) as u64);
+                    continue;
+                }
+                Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
+                    good = good && test(p, self.size(cap, 0) as u64);
+                    continue;
+                }
+                Mem::OutAlways(n) => {
+                    good = good && test(p, n as u64);
+                    continue;
+                }
+                Mem::IovecIn(n) | Mem::IovecOut(n) => {
+                    let count = self.args[n as usize];
+                    good = good && count <= MAX_IOV && iovecs_pass(p, count, &test);
+                    continue;
+                }
+                Mem::MsghdrIn | Mem::MsghdrOut => (1, 0),
+                Mem::MmsghdrIn(n) | Mem::MmsghdrOut(n) => (count(n), MMSG_SIZE),
+                _ => return false,
+            };
+            for k in 0..messages.0 {
+                good = good && message_passes(p + k * messages.1, &test);
+            }
+        }
+        good
     }
 
     /// Bytes that the kernel reads.
@@ -271,11 +323,29 @@ impl Call {
                 }
                 _ if failed => {}
                 Mem::Out { cap, used } | Mem::InOut { cap, used } => {
-                    out(address, local, self.used(cap, used, result));
+                    let mut len = self.used(cap, used, result);
+                    let asked = self.size(cap, 0);
+                    if address == local
+                        && zeroes_the_rest(self.nr, self.args[0], local, asked as u64, result)
+                    {
+                        len = asked;
+                    }
+                    out(address, local, len);
                 }
                 Mem::IovecOut(n) => {
                     let count = self.args[n as usize];
-                    iovec_pairs(address, local, count, result as usize, &mut out);
+                    let mut bytes = result as usize;
+                    let (mut asked, mut first) = (0u64, 0);
+                    if address == local && bytes % SECTOR == 0 {
+                        iovecs(address, count, usize::MAX, &mut |at, len| {
+                            first = if asked == 0 { at } else { first };
+                            asked += len as u64;
+                        });
+                        if zeroes_the_rest(self.nr, self.args[0], first, asked, result) {
+                            bytes = asked as usize;
+                        }
+                    }
+                    iovec_pairs(address, local, count, bytes, &mut out);
                 }
                 Mem::MsghdrOut => message_outputs(address, local, result as usize, &mut out),
                 Mem::MmsghdrOut(_) => {
@@ -322,6 +392,14 @@ impl Call {
                 let len = guard::string_len(p, MAX_PATH).ok_or(EFAULT)? + 1;
                 scratch.copy_in(p, len.min(MAX_PATH))
             }
+            // More than there is scratch memory for is written in part.
+            Mem::In(Size::Arg(n))
+                if writes_part(self.nr) && room(self.size(Size::Arg(n), 0)) > MAX_SCRATCH =>
+            {
+                let (a, len) = scratch.copy_in_most(p, self.size(Size::Arg(n), 0))?;
+                self.local[n as usize] = len as u64;
+                Ok(a)
+            }
             Mem::In(s) => scratch.copy_in(p, self.size(s, 0)),
             Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
                 let len = self.size(cap, 0);
@@ -333,17 +411,18 @@ impl Call {
                 writable(p, n as usize)?;
                 scratch.copy_in(p, n as usize)
             }
-            Mem::Out { cap, .. } => {
+            Mem::Out { cap, used } => {
                 let want = self.size(cap, 0);
                 writable(p, want)?;
-                if want <= 512 {
+                // As do those whose bytes no result counts.
+                if want <= 512 || used == cap {
                     return scratch.copy_in(p, want);
                 }
-                match (scratch.take(want), cap) {
+                match (scratch.take(want, p), cap) {
                     (Some(a), _) => Ok(a),
                     // A plain buffer may be filled in part: the program sees a short read.
                     (None, Size::Arg(n)) => {
-                        let (a, len) = scratch.take_most(want).ok_or(ENOMEM)?;
+                        let (a, len) = scratch.take_most(want, p).ok_or(ENOMEM)?;
                         self.local[n as usize] = len as u64;
                         Ok(a)
                     }
@@ -362,13 +441,14 @@ impl Call {
 
     /// Makes a single large buffer smaller, so that what the kernel writes fits into an event.
     pub fn shorten(&mut self) {
-        for mem in &self.mem[..self.nargs] {
+        for (mem, at) in self.mem[..self.nargs].iter().zip(self.args) {
             if let Mem::Out {
                 cap: Size::Arg(n), ..
             } = mem
             {
                 let len = &mut self.local[*n as usize];
-                if (MAX_DIRECT..=i64::MAX as u64).contains(len) {
+                // What reaches beyond all addresses is for the kernel to refuse.
+                if (MAX_DIRECT..=USER_END.saturating_sub(at)).contains(len) {
                     *len = MAX_DIRECT;
                 }
             }
@@ -378,7 +458,7 @@ impl Call {
     /// Bytes of scratch memory that the call needs.
     pub fn scratch_needed(&self) -> usize {
         let mut n: usize = 0;
-        self.inputs(|_, len| n = n.saturating_add(len + 16));
+        self.inputs(|_, len| n = n.saturating_add(room(len)));
         for i in 0..self.nargs {
             if self.args[i] == 0 {
                 continue;
@@ -386,17 +466,17 @@ impl Call {
             let p = self.args[i];
             n = n.saturating_add(match self.mem[i] {
                 Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
-                    self.size(cap, 0) + 16
+                    room(self.size(cap, 0))
                 }
                 Mem::IovecOut(k) | Mem::IovecIn(k) => {
-                    let mut sum = (self.args[k as usize].min(MAX_IOV) * 16) as usize;
+                    let mut sum = room((self.args[k as usize].min(MAX_IOV) * 16) as usize);
                     iovecs(p, self.args[k as usize], usize::MAX, &mut |_, len| {
-                        sum = sum.saturating_add(len + 16)
+                        sum = sum.saturating_add(room(len))
                     });
                     sum
                 }
                 Mem::MsghdrOut => message_capacity(p),
-                Mem::MsghdrIn => 64 + MAX_IOV as usize * 16,
+                Mem::MsghdrIn => 64 + room(MAX_IOV as usize * 16),
                 Mem::MmsghdrIn(k) | Mem::MmsghdrOut(k) => {
                     let mut sum: usize = 0;
                     for k in 0..(self.args[k as usize] as u32 as u64).min(MAX_IOV) {
@@ -411,6 +491,45 @@ impl Call {
     }
 }
 
+/// The argument behind which the length of this memory is found, if that is where it is.
+fn length_pointer(m: Mem) -> Option<u8> {
+    let (Mem::In(size)
+    | Mem::InOutAlways(size)
+    | Mem::Out { cap: size, .. }
+    | Mem::InOut { cap: size, .. }) = m
+    else {
+        return None;
+    };
+    match size {
+        Size::Deref32(n) | Size::Deref32Plus(n, _) => Some(n),
+        _ => None,
+    }
+}
+
+/// Does this call write a part of its bytes when it can't write all?
+fn writes_part(number: u64) -> bool {
+    use syscalls::nr;
+    matches!(number, nr::WRITE | nr::PWRITE64)
+}
+
+/// May the kernel have written more of the buffer at `address` than the result says? Reading without a cache (O_DIRECT) up to the end
+/// of a file fills what was asked for beyond it with zeros.
+pub fn zeroes_the_rest(number: u64, fd: u64, address: u64, asked: u64, result: i64) -> bool {
+    use syscalls::nr;
+    const F_GETFL: u64 = 3;
+    const O_DIRECT: i64 = 0o40000;
+    let sector = SECTOR as u64;
+    matches!(
+        number,
+        nr::READ | nr::PREAD64 | nr::READV | nr::PREADV | nr::PREADV2
+    ) && result > 0
+        && (result as u64) < asked
+        && result as u64 % sector == 0
+        && asked >= sector
+        && address % sector == 0
+        && matches!(crate::sys::call(nr::FCNTL, &[fd, F_GETFL]), flags if flags > 0 && flags & O_DIRECT != 0)
+}
+
 /// Does the description alone say everything: no sub-table, no length behind a pointer? Found out once for each call.
 #[inline]
 pub fn is_plain(d: &'static Syscall) -> bool {
@@ -422,7 +541,6 @@ pub fn is_plain(d: &'static Syscall) -> bool {
         2 => false,
         _ => {
             use reprise_abi::syscalls::nr;
-            let by_pointer = |s: Size| matches!(s, Size::Deref32(_) | Size::Deref32Plus(..));
             let plain = !matches!(d.nr as u64, nr::GETSOCKOPT | nr::SETSOCKOPT)
                 && d.args.iter().all(|a| match a.mem {
                     Mem::Ioctl(_)
@@ -430,8 +548,7 @@ pub fn is_plain(d: &'static Syscall) -> bool {
                     | Mem::Prctl
                     | Mem::Command(..)
                     | Mem::Unknown => false,
-                    Mem::Out { cap, .. } | Mem::InOut { cap, .. } => !by_pointer(cap),
-                    _ => true,
+                    m => length_pointer(m).is_none(),
                 });
             k.store(if plain { 1 } else { 2 }, Relaxed);
             plain
@@ -493,9 +610,10 @@ fn message_capacity(p: u64) -> usize {
     let Some(m) = guard::read::<Msghdr>(p) else {
         return 64;
     };
-    let mut n = 192 + m.iov_len.min(MAX_IOV) as usize * 16 + m.control_len.min(65536) as usize;
+    let mut n =
+        192 + room(m.iov_len.min(MAX_IOV) as usize * 16) + room(m.control_len.min(65536) as usize);
     iovecs(m.iov, m.iov_len, usize::MAX, &mut |_, len| {
-        n = n.saturating_add(len + 16)
+        n = n.saturating_add(room(len))
     });
     n
 }
@@ -515,6 +633,27 @@ fn message_outputs(address: u64, local: u64, bytes: usize, out: &mut impl FnMut(
     }
     out(address + 8, local + 8, 4);
     out(address + 40, local + 40, 12);
+}
+
+/// Do an iovec array and all its parts pass?
+fn iovecs_pass(array: u64, count: u64, test: &impl Fn(u64, u64) -> bool) -> bool {
+    let part = |k: u64| match guard::read::<[u64; 2]>(array + k * 16) {
+        Some([base, len]) => test(base, len.min(MAX_BUFFER)),
+        None => false,
+    };
+    test(array, count * 16) && (0..count).all(part)
+}
+
+/// Does a msghdr, with all it points to, pass?
+fn message_passes(p: u64, test: &impl Fn(u64, u64) -> bool) -> bool {
+    let Some(m) = guard::read::<Msghdr>(p) else {
+        return false;
+    };
+    test(p, MMSG_SIZE)
+        && (m.name == 0 || test(m.name, m.name_len as u64))
+        && (m.control == 0 || test(m.control, m.control_len))
+        && m.iov_len <= MAX_IOV
+        && iovecs_pass(m.iov, m.iov_len, test)
 }
 
 /// Is this memory that the kernel can write for the program?
@@ -543,7 +682,7 @@ fn localise_part(
     if writable(at, want).is_err() {
         return Ok((at, want));
     }
-    Ok(scratch.take_most(want).unwrap_or_default())
+    Ok(scratch.take_most(want, at).unwrap_or_default())
 }
 
 fn localise_iovecs(array: u64, count: u64, scratch: &mut Scratch, copy: bool) -> Result<u64, i64> {
@@ -584,7 +723,7 @@ fn localise_messages(
             if copy {
                 m.name = localise_part(m.name, len, scratch, true)?.0;
             } else if writable(m.name, len).is_ok() {
-                m.name = scratch.take(128).ok_or(ENOMEM)?;
+                m.name = scratch.take(128, m.name).ok_or(ENOMEM)?;
             }
         }
         if m.iov_len <= MAX_IOV {
@@ -599,7 +738,7 @@ fn localise_messages(
             if copy {
                 m.control = localise_part(m.control, len, scratch, true)?.0;
             } else if writable(m.control, len).is_ok() {
-                m.control = scratch.take(len).ok_or(ENOMEM)?;
+                m.control = scratch.take(len, m.control).ok_or(ENOMEM)?;
             }
         }
         guard::write(at, &m);

@@ -12,6 +12,7 @@ use crate::thread::*;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::notes;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
@@ -20,6 +21,7 @@ const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
+const CLONE_DETACHED: u64 = 0x40_0000;
 const CLONE_PARENT: u64 = 0x8000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SETTLS: u64 = 0x8_0000;
@@ -70,6 +72,11 @@ impl Wish {
         self.flags & CLONE_VFORK != 0
     }
 
+    /// Does the parent get a descriptor of the child?
+    pub fn makes_pidfd(&self) -> bool {
+        self.flags & CLONE_PIDFD != 0
+    }
+
     /// Does the child run in the parent's memory?
     pub fn shares_memory(&self) -> bool {
         self.flags & CLONE_VM != 0
@@ -79,15 +86,29 @@ impl Wish {
 /// clone(2), fork(2), vfork(2).
 pub fn clone<E: Engine>(t: &mut Block, c: &Call, frame: &Frame) -> i64 {
     let wish = Wish::of(c);
-    // As in the kernel; more than one thread in a process needs all three. A pidfd libc gets by pidfd_open(2) as well.
-    let odd = (wish.flags & CLONE_SIGHAND != 0 && wish.flags & CLONE_VM == 0)
-        || (wish.flags & CLONE_THREAD != 0 && wish.flags & CLONE_SIGHAND == 0);
-    if odd || wish.flags & CLONE_PIDFD != 0 {
+    let has = |flag: u64| wish.flags & flag != 0;
+    // As in the kernel; more than one thread in a process needs all three. A pidfd is told where a thread id would be.
+    let odd = (has(CLONE_SIGHAND) && !has(CLONE_VM))
+        || (has(CLONE_THREAD) && !has(CLONE_SIGHAND))
+        || (has(CLONE_PIDFD)
+            && (has(CLONE_THREAD) || has(CLONE_PARENT_SETTID) || has(CLONE_DETACHED)));
+    if odd {
         return E::computed(t, c, EINVAL);
     }
     // Handlers shared between processes would need a table of their own for us.
-    if wish.flags & CLONE_SIGHAND != 0 && wish.flags & CLONE_THREAD == 0 {
+    if has(CLONE_SIGHAND) && !has(CLONE_THREAD) {
+        crate::message::note(notes::SHARED_HANDLERS);
         return E::computed(t, c, EINVAL);
+    }
+    if wish.makes_pidfd() {
+        // The child of vfork(2) may be gone when its parent can open it.
+        if wish.waits() {
+            crate::message::note(notes::VFORK_PIDFD);
+            return E::computed(t, c, EINVAL);
+        }
+        if let Some(error) = no_room_for_descriptor(&wish) {
+            return E::computed(t, c, error);
+        }
     }
     let mut start = *frame;
     start.rax = 0;
@@ -202,6 +223,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         kernel_tid: 0,
         alive: AtomicU32::new(0),
         mask: 0,
+        affinity: None,
         saved_mask: None,
         alt_stack: AltStack::DISABLED,
         pending: Pending::EMPTY,
@@ -245,7 +267,7 @@ pub fn start_thread<E: Engine>(
     b.number = process;
     if process != mine && wish.shares_memory() {
         b.birth = BIRTH_SHARING;
-        b.process = crate::process::share();
+        b.process = crate::process::share(wish.waits());
         if b.process == 0 {
             return -11;
         }
@@ -253,7 +275,10 @@ pub fn start_thread<E: Engine>(
         b.birth = BIRTH_FORK;
     }
     b.start = *start;
+    // This very call may have been the one at which its site was rewritten.
+    b.start.rip = crate::patch::resume_address(start.rip);
     b.mask = t.mask;
+    b.affinity = t.affinity;
     b.fs_base = if flags & CLONE_SETTLS != 0 {
         wish.tls
     } else {
@@ -286,13 +311,16 @@ pub fn start_thread<E: Engine>(
     if process == mine {
         crate::process::entry().live_threads.fetch_add(1, Relaxed);
     }
+    if process != mine {
+        crate::namespace::pass_on(process);
+    }
     s.state.store(E::BORN, Release);
     // Not even the driver's signal may come before the child knows who it is.
     kernel::block_everything();
     // In replay a process is the driver's child and shares its sisters' descriptors, which are the runtime's own; its parent
     // waits for the baton, not for the kernel.
     let kept = if E::LIVE || process == mine {
-        flags & !(CLONE_CHILD_SETTID | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+        flags & !(CLONE_CHILD_SETTID | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_PIDFD)
     } else {
         flags & CLONE_VM | CLONE_PARENT | CLONE_FILES
     };
@@ -338,6 +366,40 @@ pub fn publish_tid(wish: &Wish, tid: u32) {
     }
 }
 
+/// Why the parent can't have a descriptor of its child: asked before the child is made.
+fn no_room_for_descriptor(wish: &Wish) -> Option<i64> {
+    const EFAULT: i64 = -14;
+    if !with_engine!(E => E::LIVE) {
+        return None;
+    }
+    let word = guard::read::<u32>(wish.parent_tid);
+    if !word.is_some_and(|w| guard::write(wish.parent_tid, &w)) {
+        return Some(EFAULT);
+    }
+    let probe = sys::call(nr::EVENTFD2, &[0, 0]);
+    if sys::is_error(probe) {
+        return Some(probe);
+    }
+    sys::call(nr::CLOSE, &[probe as u64]);
+    None
+}
+
+/// The descriptor of a new process that its parent wanted.
+pub fn open_pidfd(wish: &Wish, tid: u32) -> Option<u64> {
+    if !wish.makes_pidfd() {
+        return None;
+    }
+    let fd = sys::call(nr::PIDFD_OPEN, &[tid as u64, 0]);
+    (!sys::is_error(fd)).then_some(fd as u64)
+}
+
+/// Tells the program that descriptor.
+pub fn publish_pidfd(wish: &Wish, fd: Option<u64>) {
+    if let Some(fd) = fd {
+        guard::write(wish.parent_tid, &(fd as u32));
+    }
+}
+
 /// Tells the program the new thread's id: the child's part, when it has a memory of its own.
 pub fn publish_own_tid(t: &mut Block, tid: u32) {
     if t.publish != 0 {
@@ -368,12 +430,15 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
     }
     with_engine!(E => {
         if birth == BIRTH_THREAD {
+            crate::namespace::learn(t, false);
             E::thread_start(t);
         } else {
-            // As the parent's kernel knows it: in a namespace of its own the child knows another.
-            let pid = t.slot().kernel_tid.load(Relaxed);
-            t.slot().kernel_pid.store(pid, Relaxed);
-            crate::process::entry().kernel_pid.store(pid, Release);
+            if E::LIVE {
+                // Should it die before its first step, this is how its parent knows it.
+                let told = t.slot().kernel_tid.load(Relaxed);
+                crate::process::entry().visible_pid.store(told, Relaxed);
+            }
+            crate::namespace::learn(t, true);
             E::process_start(t);
         }
         let mut frame = t.start;

@@ -10,14 +10,16 @@
 use crate::capture::Call;
 use crate::cut::decode::{decode, MAX_INSN};
 use crate::engine::{Engine, ENGINE, NONE};
-use crate::guard;
 use crate::memory::{map, Region};
 use crate::patch;
 use crate::sys;
 use crate::thread::{session, Block};
+use crate::{guard, hash};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::event::Kind;
-use reprise_abi::session::{region_flags, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED};
+use reprise_abi::session::{
+    region_flags, SearchedCode, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, MAX_SEARCHED_SITES,
+};
 use reprise_abi::syscalls::nr;
 
 /// Most sites of a process.
@@ -59,6 +61,10 @@ pub fn forget(start: u64, end: u64) {
 
 /// Replaces the instruction at `pc` and remembers it.
 pub fn replace(pc: u64) -> bool {
+    remember(pc) && patch::write_code(pc, &UD2)
+}
+
+fn remember(pc: u64) -> bool {
     let free = sites().position(|s| s.load(Relaxed) == 0);
     let i = free.unwrap_or_else(|| LEN.fetch_add(1, Relaxed));
     if i >= MAX_SITES {
@@ -66,7 +72,7 @@ pub fn replace(pc: u64) -> bool {
         return false;
     }
     SITES[i].store(pc, Relaxed);
-    patch::write_code(pc, &UD2)
+    true
 }
 
 /// Looks through the code that a program has at its first instruction.
@@ -105,6 +111,58 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region) {
     if !code {
         return;
     }
+    let logged = E::LIVE && ENGINE.load(Relaxed) != NONE;
+    let mut found = Found::default();
+    // Only the holder of the baton may use what the session's processes share.
+    let searched = if logged { Searched::of(r) } else { None };
+    if !searched.as_ref().is_some_and(|s| s.tell(r, &mut found)) {
+        search(r, &mut found);
+        if let Some(s) = searched {
+            s.remember(r, &found);
+        }
+    }
+    if found.len == 0 {
+        return;
+    }
+    // Once for all of them: to make a page writable costs more than all the rest.
+    let opened = sys::call(nr::MPROTECT, &[r.start, r.end - r.start, 3]) == 0;
+    for pc in &found.sites[..found.len] {
+        if opened && remember(*pc) && guard::write_bytes(*pc, &UD2) && logged {
+            crate::serial::events::plain(Kind::Patch, t.slot, patch::CPUID, 0, &[*pc, 0]);
+        }
+    }
+    sys::call(nr::MPROTECT, &[r.start, r.end - r.start, r.prot as u64]);
+}
+
+/// Most cpuid instructions that are replaced in one mapping.
+const MAX_FOUND: usize = 512;
+
+/// Addresses of cpuid instructions.
+struct Found {
+    sites: [u64; MAX_FOUND],
+    len: usize,
+}
+
+impl Default for Found {
+    fn default() -> Found {
+        Found {
+            sites: [0; MAX_FOUND],
+            len: 0,
+        }
+    }
+}
+
+impl Found {
+    fn add(&mut self, pc: u64) {
+        if let Some(s) = self.sites.get_mut(self.len) {
+            *s = pc;
+            self.len += 1;
+        }
+    }
+}
+
+/// Finds the cpuid instructions of a mapping.
+fn search(r: &Region, found: &mut Found) {
     let module = Module::around(r);
     let mut way = Way::default();
     let mut at = r.start;
@@ -114,10 +172,56 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region) {
             Some(m) => m.has_instruction(&mut way, pc),
             None => converges(r.start, pc),
         };
-        let logged = E::LIVE && ENGINE.load(Relaxed) != NONE;
-        if proven && replace(pc) && logged {
-            crate::serial::events::plain(Kind::Patch, t.slot, patch::CPUID, 0, &[pc, 0]);
+        if proven {
+            found.add(pc);
         }
+    }
+}
+
+/// The session's place for what was found in a piece of code. All programs of a tree begin with the same loader and the same libraries.
+struct Searched {
+    hash: u64,
+    place: &'static SearchedCode,
+}
+
+impl Searched {
+    /// The place of this code: its own, or one that is free.
+    fn of(r: &Region) -> Option<Searched> {
+        let len = (r.end - r.start) as usize;
+        // SAFETY: guarded.
+        let hash = guard::guarded(|| unsafe { hash::bytes(len as u64, r.start, len) })?.max(1);
+        let place = session().searched.iter().find(|s| {
+            let its = s.hash.load(Relaxed);
+            its == hash || its == 0
+        })?;
+        Some(Searched { hash, place })
+    }
+
+    /// What is known of the code; false when nothing is.
+    fn tell(&self, r: &Region, found: &mut Found) -> bool {
+        let known = self.place.hash.load(Relaxed) == self.hash;
+        if known {
+            let n = self.place.len.load(Relaxed) as usize;
+            let addresses = self.place.sites.iter().take(n);
+            let addresses = addresses.map(|s| r.start + s.load(Relaxed) as u64);
+            // Every process can scribble over the session.
+            for pc in addresses.filter(|pc| pc + CPUID.len() as u64 <= r.end) {
+                found.add(pc);
+            }
+        }
+        known
+    }
+
+    fn remember(&self, r: &Region, found: &Found) {
+        let fit = found.len <= MAX_SEARCHED_SITES && r.end - r.start <= u32::MAX as u64;
+        if !fit || self.place.hash.load(Relaxed) != 0 {
+            return;
+        }
+        for (to, pc) in self.place.sites.iter().zip(&found.sites[..found.len]) {
+            to.store((pc - r.start) as u32, Relaxed);
+        }
+        self.place.len.store(found.len as u32, Relaxed);
+        self.place.hash.store(self.hash, Relaxed);
     }
 }
 

@@ -26,6 +26,9 @@ pub trait Engine {
     fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64;
     /// A system call that the runtime has answered by itself.
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64;
+    /// A system call that the runtime answers by itself, with what the machine allows: in replay `act` learns first what the
+    /// recording's result was.
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64;
     /// A call that shapes the address space.
     fn address_space(t: &mut Block, c: &mut Call) -> i64;
     /// A wait or wake on a word of the program.

@@ -15,7 +15,7 @@ const EPERM: i64 = -1;
 
 /// Makes the call. Who succeeds does not come back; the result is an errno.
 pub fn attempt(t: &mut Block, c: &Call) -> i64 {
-    take_head();
+    take_head(t.slot);
     kernel::block_all();
     let s = session();
     let mut ignored = 0;
@@ -34,7 +34,13 @@ pub fn attempt(t: &mut Block, c: &Call) -> i64 {
 
 fn watched(t: &mut Block, c: &Call) -> i64 {
     const PR_SET_PTRACER: u64 = 0x5961_6d61;
-    let agent = session().agent_pid.load(Relaxed) as u64;
+    const PR_SET_PTRACER_ANY: u64 = u64::MAX;
+    // The agent can't be named in another pid namespace.
+    let agent = if crate::namespace::is_inside() {
+        PR_SET_PTRACER_ANY
+    } else {
+        session().agent_pid.load(Relaxed) as u64
+    };
     let me = t.slot();
     // Where only ancestors may trace (Yama), the agent needs leave.
     sys::call(nr::PRCTL, &[PR_SET_PTRACER, agent]);
@@ -68,11 +74,11 @@ fn watched(t: &mut Block, c: &Call) -> i64 {
 }
 
 /// The start parameters of a program are in the session's head: one exec at a time.
-fn take_head() {
+fn take_head(slot: u32) {
     let word = &session().starting;
-    while word.swap(1, Acquire) != 0 {
+    while let Err(other) = word.compare_exchange(0, slot + 1, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
-        sys::futex_wait(word.as_ptr(), 1, Some(&t));
+        sys::futex_wait(word.as_ptr(), other, Some(&t));
     }
 }
 

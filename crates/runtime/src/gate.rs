@@ -28,6 +28,10 @@ fn gate<E: Engine>(frame: &mut Frame) {
     t.slot().last_pc.store(frame.rip, Relaxed);
     crate::serial::cut::record::abandon(t);
     crate::patch::at_gate::<E>(t);
+    // What the instruction leaves there. A rewritten site doesn't, and a replay rewrites a site one gate earlier than the recording:
+    // calls that never return, or that are made again, must look the same all the same.
+    frame.rcx = frame.rip;
+    frame.r11 = frame.rflags;
     let number = frame.rax as u32 as u64;
     if seccomp::filtered(t) {
         match seccomp::judge::<E>(t, frame) {
@@ -139,11 +143,18 @@ fn special<E: Engine>(t: &mut Block, c: &mut Call, frame: &mut Frame) -> Option<
             E::computed(t, c, r)
         }
         nr::GET_ROBUST_LIST => {
-            let ok = (c.args[0] as u32 == 0
-                || c.args[0] as u32 == t.slot().visible_tid.load(Relaxed))
+            let own =
+                c.args[0] as u32 == 0 || c.args[0] as u32 == t.slot().visible_tid.load(Relaxed);
+            let r = if !own {
+                EPERM
+            } else if crate::guard::write(c.args[2], &24u64)
                 && crate::guard::write(c.args[1], &t.robust_list)
-                && crate::guard::write(c.args[2], &24u64);
-            E::computed(t, c, if ok { 0 } else { EPERM })
+            {
+                0
+            } else {
+                EFAULT
+            };
+            E::computed(t, c, r)
         }
         nr::ARCH_PRCTL => arch_prctl::<E>(t, c),
         nr::PRCTL => prctl::<E>(t, c, frame),
@@ -153,7 +164,7 @@ fn special<E: Engine>(t: &mut Block, c: &mut Call, frame: &mut Frame) -> Option<
     })
 }
 
-/// The program runs on one processor, but is told of all it was started with; moving itself changes nothing.
+/// The program runs on one processor, but is told of all it was started with, or of those that it chose; it is not moved.
 fn affinity<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     let s = crate::thread::session();
     let target = c.args[0] as u32;
@@ -163,7 +174,24 @@ fn affinity<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if !ours || E::IMMEDIATE {
         return E::syscall(t, c, frame);
     }
+    let own = target == 0 || target == t.slot().visible_tid.load(Relaxed);
     if c.nr == nr::SCHED_SETAFFINITY {
+        let mut wanted = [0u64; 16];
+        // SAFETY: the bytes of an array.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(wanted.as_mut_ptr() as *mut u8, 128) };
+        let len = (c.args[1] as u32 as usize).min(bytes.len());
+        if !crate::guard::read_bytes(c.args[2], &mut bytes[..len]) {
+            return E::computed(t, c, EFAULT);
+        }
+        for (w, has) in wanted.iter_mut().zip(&s.affinity) {
+            *w &= has;
+        }
+        if wanted == [0; 16] {
+            return E::computed(t, c, EINVAL);
+        }
+        if own {
+            t.affinity = Some(wanted);
+        }
         return E::computed(t, c, 0);
     }
     // The kernel's own mask has as many bits as it has processors, in whole words.
@@ -172,12 +200,13 @@ fn affinity<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if (c.args[1] as usize) < len || c.args[1] % 8 != 0 {
         return E::computed(t, c, EINVAL);
     }
+    let mask = t.affinity.filter(|_| own).unwrap_or(s.affinity);
     // SAFETY: the words of an array.
-    let bytes = unsafe { core::slice::from_raw_parts(s.affinity.as_ptr() as *const u8, len) };
+    let bytes = unsafe { core::slice::from_raw_parts(mask.as_ptr() as *const u8, len) };
     let r = if crate::guard::write_bytes(c.args[2], bytes) {
         len as i64
     } else {
-        -14
+        EFAULT
     };
     E::computed(t, c, r)
 }

@@ -23,6 +23,13 @@ const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MADV_REMOVE: u64 = 9;
+const MADV_DONTFORK: u64 = 10;
+const MADV_DOFORK: u64 = 11;
+const MADV_WIPEONFORK: u64 = 18;
+const MADV_KEEPONFORK: u64 = 19;
+const MADV_DONTNEED_LOCKED: u64 = 24;
+const MADV_GUARD_INSTALL: u64 = 102;
+const MADV_GUARD_REMOVE: u64 = 103;
 
 /// Most mappings that the map can hold (the kernel's own default limit is 65,530).
 const MAX_REGIONS: usize = 66_000;
@@ -105,6 +112,36 @@ pub fn is_writable(start: u64, len: u64) -> bool {
         }
     }
     true
+}
+
+/// Does this advice change what memory holds, whether it may be touched, or what a child gets of it?
+fn advice_matters(advice: u64) -> bool {
+    matches!(
+        advice,
+        MADV_DONTNEED
+            | MADV_REMOVE
+            | MADV_DONTFORK
+            | MADV_DOFORK
+            | MADV_WIPEONFORK
+            | MADV_KEEPONFORK
+            | MADV_DONTNEED_LOCKED
+            | MADV_GUARD_INSTALL
+            | MADV_GUARD_REMOVE
+    )
+}
+
+/// First thing in the copy of a memory that fork(2) made: mappings that are not for children are not there.
+pub fn after_fork() {
+    let kept_out = |r: &&Region| r.flags & region_flags::NOT_INHERITED != 0;
+    while let Some(r) = map().regions().iter().find(kept_out).copied() {
+        map().remove(r.start, r.end);
+    }
+}
+
+/// Is none of this memory mapped shared?
+#[inline]
+pub fn is_private(start: u64, len: u64) -> bool {
+    !map().has_shared(start, start.saturating_add(len))
 }
 
 /// What came of a call that shapes the address space.
@@ -237,6 +274,9 @@ fn remember(c: &Call, r: i64) {
             map().remove(a[0], a[0] + up(a[1]))
         }
         nr::MPROTECT => map().protect(a[0], a[0] + up(a[1]), a[2] as u32 & 7),
+        nr::MADVISE if matches!(a[2], MADV_DONTFORK | MADV_DOFORK) => {
+            map().set_inherited(a[0], a[0] + up(a[1]), a[2] == MADV_DOFORK);
+        }
         nr::MREMAP => {
             let (old, new) = (up(a[1]), up(a[2]));
             let Some(was) = map().from(a[0]) else {
@@ -273,8 +313,7 @@ pub fn redo(c: &Call, result: i64, file: Option<[u8; 16]>, number: u32) -> bool 
     let a = c.args;
     if is_error(result) {
         // What lies before a hole, or around it, was changed nevertheless.
-        let partly = c.nr == nr::MPROTECT
-            || (c.nr == nr::MADVISE && matches!(a[2], MADV_DONTNEED | MADV_REMOVE));
+        let partly = c.nr == nr::MPROTECT || (c.nr == nr::MADVISE && advice_matters(a[2]));
         if result == ENOMEM && partly && !is_ours(a[0], a[1]) {
             // SAFETY: the program's own call.
             unsafe { sys::syscall6(c.nr, a) };
@@ -316,7 +355,7 @@ pub fn redo(c: &Call, result: i64, file: Option<[u8; 16]>, number: u32) -> bool 
             remember(c, result);
             r == result
         }
-        nr::MADVISE if !matches!(a[2], MADV_DONTNEED | MADV_REMOVE) => true,
+        nr::MADVISE if !advice_matters(a[2]) => true,
         nr::MUNMAP | nr::MPROTECT | nr::MADVISE => {
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, a) };
@@ -337,13 +376,17 @@ pub fn brk<E: Engine>(t: &mut Block, c: &Call) -> i64 {
     let start = BRK_START.load(Relaxed);
     let (now, want) = (BRK.load(Relaxed), c.args[0]);
     let (low, high) = (up(now), up(want));
-    let mut result = now;
     let limit = if start < RESERVATION {
         RESERVATION
     } else {
         USER_END
     };
-    if want >= start && want < limit {
+    E::acted(t, c, |recorded| {
+        let mut result = now;
+        // Limits of the process, and memory that is short, are those of the recording.
+        if want < start || want >= limit || recorded.is_some_and(|r| r as u64 != want) {
+            return result as i64;
+        }
         let ok = if high > low {
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
             sys::call(nr::MMAP, &[low, high - low, PROT_RW, flags, u64::MAX, 0]) == low as i64
@@ -364,8 +407,8 @@ pub fn brk<E: Engine>(t: &mut Block, c: &Call) -> i64 {
             BRK.store(want, Relaxed);
             result = want;
         }
-    }
-    E::computed(t, c, result as i64)
+        result as i64
+    })
 }
 
 /// Most regions whose hashes are kept one by one, to tell where a difference is.

@@ -18,8 +18,6 @@ pub const CANNOT_START_THREAD: u32 = 6;
 pub const GAVE_UP: u32 = 7;
 /// The program wanted to map a device.
 pub const DEVICE_NOT_MAPPED: u32 = 20;
-/// The program attached a segment of shared memory that others have, too.
-pub const SEGMENT_OF_OTHERS: u32 = 21;
 /// The program made a system call of 32-bit programs.
 pub const CALL_OF_32_BITS: u32 = 22;
 

@@ -55,6 +55,10 @@ impl Engine for None {
         result
     }
 
+    fn acted(_t: &mut Block, _c: &Call, act: impl FnOnce(core::option::Option<i64>) -> i64) -> i64 {
+        act(core::option::Option::None)
+    }
+
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         // The map is not locked: without the baton, threads may map at once.
         let _l = crate::serial::baton::lock();
@@ -131,7 +135,7 @@ impl Engine for None {
         let Some(i) = clone::reserve_slot() else {
             return -11;
         };
-        let Some(process) = process::reserve() else {
+        let Some(process) = process::reserve(process::kernel_pid()) else {
             slot(i).state.store(slot_state::FREE, Release);
             return -11;
         };
@@ -145,6 +149,7 @@ impl Engine for None {
                 .store(process_state::FREE, Release);
         } else {
             clone::publish_tid(wish, tid as u32);
+            clone::publish_pidfd(wish, clone::open_pidfd(wish, tid as u32));
         }
         tid
     }

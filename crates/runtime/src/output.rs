@@ -68,7 +68,7 @@ pub fn follow(c: &Call, result: i64) {
     match c.nr {
         nr::WRITE | nr::WRITEV | nr::PWRITE64 => {
             let stream = get(a[0]);
-            if stream != 0 {
+            if stream != 0 && is_shown() {
                 emit(c, stream as u64, result as u64);
             }
         }
@@ -117,6 +117,14 @@ fn stream_of_path(path: u64) -> u8 {
             crate::guard::read_bytes(path, &mut b[..name.len()]) && b[..name.len()] == **name
         })
         .map_or(0, |(_, fd)| get(*fd))
+}
+
+/// Is this process's output wanted?
+fn is_shown() -> bool {
+    match session().only {
+        0 => true,
+        birth => crate::process::entry().birth.load(Relaxed) + 1 == birth,
+    }
 }
 
 fn emit(c: &Call, to: u64, bytes: u64) {

@@ -22,7 +22,7 @@ const COUNTED: usize = 4096;
 /// Most pages of stubs.
 const MAX_PAGES: usize = 128;
 /// Bytes of a stub.
-const STUB: u64 = 48;
+const STUB: u64 = 64;
 /// Most sites of the third form, whose return address moves.
 const MAX_MOVED: usize = 1024;
 /// A jump reaches this far.
@@ -36,6 +36,8 @@ pub const BEFORE_LONG: u32 = 2;
 pub const AFTER: u32 = 3;
 /// A cpuid that the processor doesn't let trap, see [`crate::cpuid`].
 pub const CPUID: u32 = 4;
+/// The `xsavec` of ld.so's resolver, see [`crate::resolver`].
+pub const XSAVEC: u32 = 5;
 
 struct Tables(UnsafeCell<Inner>);
 // SAFETY: used only while no other thread runs program code.
@@ -119,11 +121,21 @@ fn consider<E: Engine>(t: &mut Block, after: u64) {
     }
 }
 
-/// Replay: makes the patches that come next.
-pub fn replay(t: &mut Block) {
+/// Replay, at the start of a gate: makes the patches that come next.
+fn replay(t: &mut Block) {
+    replay_those(t, |_| true);
+}
+
+/// Replay, at the end of a gate that brought code: replaces the cpuids in it. Patches of call sites that come next belong to the gate
+/// to come: the program gets there by the code as it is.
+pub fn replay_cpuid(t: &mut Block) {
+    replay_those(t, |form| form == CPUID);
+}
+
+fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
     use reprise_abi::event::Kind;
     while let Some(h) = crate::ring::peek() {
-        if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot {
+        if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot || !wanted(h.detail) {
             return;
         }
         let mut r = crate::ring::Reader::begin(h);
@@ -137,7 +149,8 @@ pub fn replay(t: &mut Block) {
         let known = tables().pages[..tables().pages_len]
             .iter()
             .any(|p| p.0 == page);
-        if (known || map_page(page)) && write(site, stub, h.detail) {
+        let done = (known || map_page(page)) && write(site, stub, h.detail);
+        if done && h.detail != XSAVEC {
             session().counters.patched.fetch_add(1, Relaxed);
         }
     }
@@ -165,7 +178,7 @@ fn form_of(site: u64, number: u32) -> Option<u32> {
 }
 
 /// Finds room for a stub that the site can reach.
-fn place(site: u64) -> Option<u64> {
+pub fn place(site: u64) -> Option<u64> {
     let t = tables();
     for p in &mut t.pages[..t.pages_len] {
         if p.0.abs_diff(site) < REACH && p.1 + STUB <= PAGE {
@@ -232,8 +245,20 @@ pub fn write_code(at: u64, bytes: &[u8]) -> bool {
 }
 
 /// Writes stub and jump.
-fn write(site: u64, stub: u64, form: u32) -> bool {
+pub fn write(site: u64, stub: u64, form: u32) -> bool {
     let mut code = [0xccu8; STUB as usize];
+    if form == XSAVEC {
+        let jump = |from: u64, to: u64| {
+            let mut jump = [0xe9, 0, 0, 0, 0];
+            jump[1..].copy_from_slice(&(to.wrapping_sub(from + 5) as u32).to_le_bytes());
+            jump
+        };
+        let body = crate::resolver::stub();
+        let n = body.len();
+        code[..n].copy_from_slice(&body);
+        code[n..n + 5].copy_from_slice(&jump(stub + n as u64, site + 5));
+        return write_code(stub, &code) && write_code(site, &jump(site, stub));
+    }
     let mut n = 0;
     let mut put = |bytes: &[u8]| {
         code[n..n + bytes.len()].copy_from_slice(bytes);

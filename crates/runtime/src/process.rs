@@ -7,7 +7,7 @@ use crate::signal::state::{Action, SIGNALS};
 use crate::sys;
 use crate::thread::{current, session, Block};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::session::{process_state, Process, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
 
@@ -19,6 +19,8 @@ const MAX_SHARING: usize = 64;
 /// Everything the runtime knows of one process that runs in this memory.
 pub struct Own {
     used: AtomicBool,
+    /// Its parent, whose memory this is, sleeps until it execs or ends (vfork(2)).
+    parent_waits: bool,
     /// The program's handlers.
     pub actions: [Action; SIGNALS + 1],
     /// Replay: 1, 2: the descriptor is the stream that was 1 or 2 at the start.
@@ -29,6 +31,7 @@ impl Own {
     const fn nobody() -> Own {
         Own {
             used: AtomicBool::new(false),
+            parent_waits: false,
             actions: [Action {
                 handler: 0,
                 flags: 0,
@@ -46,6 +49,8 @@ unsafe impl Sync for Pool {}
 static POOL: Pool = Pool(UnsafeCell::new([const { Own::nobody() }; MAX_SHARING]));
 /// Which memory this is, in futexes' keys.
 static SPACE: AtomicU64 = AtomicU64::new(0);
+/// Processes that may touch this memory, or more: one that shares it for good is counted even when it has left.
+static SHARERS: AtomicU32 = AtomicU32::new(1);
 
 fn pool() -> &'static mut [Own; MAX_SHARING] {
     // SAFETY: see `Pool`.
@@ -99,8 +104,8 @@ pub fn new_space() -> u64 {
     session().spaces.fetch_add(1, Relaxed) + 1
 }
 
-/// An entry of the session's table that no process has, now taken.
-pub fn reserve() -> Option<u32> {
+/// An entry of the session's table that no process has, now taken; `maker`: the process that makes one for it, as the agent knows it.
+pub fn reserve(maker: u32) -> Option<u32> {
     for _ in 0..WAITS {
         let found = session().processes.iter().position(|p| {
             p.state
@@ -112,6 +117,10 @@ pub fn reserve() -> Option<u32> {
             p.kernel_pid.store(0, Relaxed);
             p.visible_pid.store(0, Relaxed);
             p.status.store(0, Relaxed);
+            p.birth.store(0, Relaxed);
+            p.announced.store(0, Relaxed);
+            p.maker.store(maker, Relaxed);
+            p.inside.store(0, Relaxed);
             p.live_threads.store(1, Release);
             return Some(n as u32);
         }
@@ -123,6 +132,12 @@ pub fn reserve() -> Option<u32> {
         sys::call(nr::NANOSLEEP, &[&t as *const sys::Timespec as u64, 0]);
     }
     None
+}
+
+/// The calling process takes its first step: it is the next one in the session's order.
+pub fn is_born() {
+    let n = session().births.fetch_add(1, Relaxed) + 1;
+    entry().birth.store(n, Relaxed);
 }
 
 /// How often [`reserve`] looks for an entry, a millisecond apart.
@@ -137,14 +152,30 @@ pub fn start(t: &mut Block, n: u32) {
     SPACE.store(new_space(), Relaxed);
 }
 
-/// A process that shares this memory with the caller's: its own copy of what belongs to a process. 0 when there are too many.
-pub fn share() -> u64 {
+/// Is the calling thread the only one that can touch this memory, apart from what is mapped shared? It stays so until it makes
+/// another one itself.
+#[inline]
+pub fn has_memory_to_itself() -> bool {
+    only_one_in_memory() && entry().live_threads.load(Relaxed) == 1
+}
+
+/// Is this the only process in this memory?
+#[inline]
+pub fn only_one_in_memory() -> bool {
+    SHARERS.load(Relaxed) == 1
+}
+
+/// A process that shares this memory with the caller's, which sleeps meanwhile if it `waits`: its own copy of what belongs to a
+/// process. 0 when there are too many.
+pub fn share(waits: bool) -> u64 {
     let mine = own();
     let Some(new) = pool().iter_mut().find(|o| !o.used.swap(true, AcqRel)) else {
         return 0;
     };
     new.actions = mine.actions;
     new.streams = mine.streams;
+    new.parent_waits = waits;
+    SHARERS.fetch_add(1, Relaxed);
     new as *mut Own as u64
 }
 
@@ -152,11 +183,19 @@ pub fn share() -> u64 {
 pub fn unshare(process: u64) {
     // SAFETY: an entry of the pool.
     unsafe { (*(process as *mut Own)).used.store(false, Release) };
+    SHARERS.fetch_sub(1, Relaxed);
 }
 
 /// The calling process is about to leave this memory for good, or stays in it after all.
 pub fn leaves_memory(leaves: bool) {
-    own().used.store(!leaves, Release);
+    let mine = own();
+    let stayed = mine.used.swap(!leaves, AcqRel);
+    // Who leaves by an exec may come back from it, when it fails; its parent must not be running then.
+    match (mine.parent_waits, stayed, leaves) {
+        (true, true, true) => SHARERS.fetch_sub(1, Relaxed),
+        (true, false, false) => SHARERS.fetch_add(1, Relaxed),
+        _ => 0,
+    };
 }
 
 /// First thing in the copy of a memory that fork(2) made: whoever else was in it isn't here.
@@ -165,6 +204,9 @@ pub fn after_fork(t: &mut Block, n: u32) {
         let at = o as *mut Own as u64;
         o.used.store(at == t.process, Relaxed);
     }
+    crate::memory::after_fork();
+    own().parent_waits = false;
+    SHARERS.store(1, Relaxed);
     t.number = n;
     SPACE.store(new_space(), Relaxed);
 }

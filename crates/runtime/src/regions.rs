@@ -42,6 +42,8 @@ pub struct Map {
     list: *mut Region,
     len: usize,
     capacity: usize,
+    /// All shared regions that there ever were lie between these two.
+    shared: (u64, u64),
 }
 
 impl Map {
@@ -54,6 +56,7 @@ impl Map {
             list,
             len: 0,
             capacity,
+            shared: (u64::MAX, 0),
         }
     }
 
@@ -119,6 +122,9 @@ impl Map {
         if r.start >= r.end {
             return;
         }
+        if r.flags & region_flags::SHARED != 0 {
+            self.shared = (self.shared.0.min(r.start), self.shared.1.max(r.end));
+        }
         self.remove(r.start, r.end);
         let i = self.find(r.start);
         self.insert_at(i, r);
@@ -153,6 +159,19 @@ impl Map {
 
     /// Changes the protection of `start..end`.
     pub fn protect(&mut self, start: u64, end: u64, prot: u32) {
+        self.change(start, end, |r| r.prot = prot);
+    }
+
+    /// Says whether a child gets `start..end`.
+    pub fn set_inherited(&mut self, start: u64, end: u64, inherited: bool) {
+        self.change(start, end, |r| match inherited {
+            true => r.flags &= !region_flags::NOT_INHERITED,
+            false => r.flags |= region_flags::NOT_INHERITED,
+        });
+    }
+
+    /// Changes all that is in `start..end`.
+    fn change(&mut self, start: u64, end: u64, mut f: impl FnMut(&mut Region)) {
         if self.len == 0 || start >= end {
             return;
         }
@@ -162,9 +181,7 @@ impl Map {
             self.find(start),
             self.regions().partition_point(|r| r.start < end),
         );
-        for r in &mut self.all()[i..j.max(i)] {
-            r.prot = prot;
-        }
+        self.all()[i..j.max(i)].iter_mut().for_each(&mut f);
         for k in (i..j.max(i)).rev() {
             if k < self.len {
                 self.join(k);
@@ -189,6 +206,18 @@ impl Map {
     /// Is a part of this file mapped?
     pub fn has_file(&self, file: u32) -> bool {
         file != 0 && self.regions().iter().any(|r| r.file == file)
+    }
+
+    /// Is anything in `start..end` mapped shared?
+    #[inline]
+    pub fn has_shared(&self, start: u64, end: u64) -> bool {
+        if end <= self.shared.0 || start >= self.shared.1 {
+            return false;
+        }
+        let touched = self.regions()[self.find(start)..].iter();
+        touched
+            .take_while(|r| r.start < end)
+            .any(|r| r.flags & region_flags::SHARED != 0)
     }
 
     /// The region that holds `address`.
@@ -287,6 +316,39 @@ mod tests {
                 assert_eq!(m.at(i as u64).map_or(0, |r| r.prot), *p);
             }
         }
+    }
+
+    #[test]
+    fn shared_memory_is_found_wherever_it_lies() {
+        let mut v = Vec::new();
+        let mut m = fresh(&mut v);
+        let shared = |start, end| Region {
+            flags: region_flags::SHARED,
+            space: start,
+            ..region(start, end, 3)
+        };
+        m.insert(region(10, 20, 3));
+        assert!(!m.has_shared(0, u64::MAX));
+        m.insert(shared(20, 30));
+        m.insert(region(30, 50, 3));
+        m.insert(shared(60, 70));
+        for (start, end, found) in [
+            (0, 20, false),
+            (0, 21, true),
+            (19, 21, true),
+            (25, 26, true),
+            (29, 40, true),
+            (30, 60, false),
+            (50, 61, true),
+            (70, 80, false),
+        ] {
+            assert_eq!(m.has_shared(start, end), found, "{start}..{end}");
+        }
+        // What is no longer there, or has something else in its place, is not shared any more.
+        m.remove(60, 70);
+        m.insert(region(20, 25, 3));
+        assert!(!m.has_shared(50, 80) && !m.has_shared(10, 25));
+        assert!(m.has_shared(25, 26));
     }
 
     #[test]

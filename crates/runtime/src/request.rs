@@ -1,10 +1,9 @@
 //! Requests to the agent (record) or the driver (replay), answered before the program goes on.
 
 use crate::sys::{self, Timespec};
-use crate::thread::session;
+use crate::thread::{current, session};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::request;
-use reprise_abi::syscalls::nr;
 
 /// Between two looks whether the other side still is there.
 const LOOK_NS: i64 = 50_000_000;
@@ -13,9 +12,10 @@ const LOOK_NS: i64 = 50_000_000;
 pub fn ask(kind: u32, args: &[u64]) -> Option<(u32, [u64; 4])> {
     let s = session();
     let q = &s.request;
-    while q.taken.swap(1, Acquire) != 0 {
+    let me = current().slot + 1;
+    while let Err(other) = q.taken.compare_exchange(0, me, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + LOOK_NS / 50);
-        sys::futex_wait(q.taken.as_ptr(), 1, Some(&t));
+        sys::futex_wait(q.taken.as_ptr(), other, Some(&t));
         if !someone_answers() {
             return None;
         }
@@ -45,10 +45,9 @@ pub fn ask(kind: u32, args: &[u64]) -> Option<(u32, [u64; 4])> {
 }
 
 fn someone_answers() -> bool {
-    let s = session();
-    if sys::call(nr::KILL, &[s.agent_pid.load(Relaxed) as u64, 0]) == -3 {
-        s.recording_lost.store(1, Relaxed);
-        return false;
+    let lives = crate::namespace::agent_lives();
+    if !lives {
+        session().recording_lost.store(1, Relaxed);
     }
-    true
+    lives
 }

@@ -12,6 +12,7 @@ use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
 use reprise_abi::order::ENTRY_LEN;
 use reprise_abi::ring::RingControl;
+use reprise_abi::session::request as requests;
 
 /// This process's copy of the head (record) or tail (replay).
 static POSITION: AtomicU64 = AtomicU64::new(0);
@@ -78,11 +79,24 @@ fn position() -> u64 {
     let ring = &session().ring;
     let me = crate::process::number() + 1;
     if ring.user.load(Relaxed) != me {
+        forget_torn();
         POSITION.store(ring.position.load(Relaxed), Relaxed);
         EVENTS.store(ring.events.load(Relaxed), Relaxed);
         ring.user.store(me, Relaxed);
     }
     POSITION.load(Relaxed)
+}
+
+/// Record: whoever wrote last was killed within an event that the agent has got in parts. The next event begins behind it.
+#[inline]
+fn forget_torn() {
+    let ring = &session().ring;
+    let end = ring.open_end.load(Relaxed);
+    if end != 0 {
+        crate::request::ask(requests::FORGET_EVENT, &[end]);
+        ring.position.store(end, Relaxed);
+        ring.open_end.store(0, Relaxed);
+    }
 }
 
 /// One event more; the next begins at `at`.
@@ -122,6 +136,8 @@ pub struct Writer {
     at: u64,
     end: u64,
     room: u64,
+    /// A part of the event is with the agent already.
+    waited: bool,
 }
 
 impl Writer {
@@ -135,6 +151,7 @@ impl Writer {
             at,
             end: at + h.len as u64,
             room: tail + place.size,
+            waited: false,
         };
         // SAFETY: a header is 32 plain bytes, in memory as in the ring.
         w.put_words(unsafe { &*(h as *const EventHeader as *const [u64; HEADER_LEN / 8]) });
@@ -146,6 +163,8 @@ impl Writer {
     fn wait(&mut self) {
         let s = session();
         let (ring, size) = (self.place.control, self.place.size);
+        self.waited = true;
+        ring.open_end.store(self.end, Relaxed);
         ring.head.store(self.at, Release);
         let mut room = size - (self.at - ring.tail.load(Acquire).min(self.at));
         let begun = if room == 0 { sys::monotonic().ns() } else { 0 };
@@ -163,11 +182,7 @@ impl Writer {
             if room == 0 {
                 let t = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
                 sys::futex_wait(ring.producer_asleep.as_ptr(), 1, Some(&t));
-                if sys::call(
-                    reprise_abi::syscalls::nr::KILL,
-                    &[s.agent_pid.load(Relaxed) as u64, 0],
-                ) == -3
-                {
+                if !crate::namespace::agent_lives() {
                     s.recording_lost.store(1, Relaxed);
                 }
             }
@@ -252,6 +267,9 @@ impl Writer {
             "an event's length is not what its header says"
         );
         published(self.at);
+        if self.waited {
+            self.place.control.open_end.store(0, Relaxed);
+        }
     }
 }
 
@@ -295,15 +313,9 @@ fn published(end: u64) {
     let ring = place.control;
     advance(end);
     ring.head.store(end, Release);
-    if place.twice {
-        if end.wrapping_sub(ring.tail.load(Relaxed)) > place.size / 4
-            && s.agent_asleep.load(Relaxed) != 0
-        {
-            wake_agent();
-        }
-        return;
+    if !place.twice {
+        order::tell_news(ring);
     }
-    order::tell_news(ring);
     if end.wrapping_sub(ring.tail.load(Relaxed)) > place.size / 4
         && s.agent_asleep.load(Relaxed) != 0
     {
@@ -377,6 +389,7 @@ fn put_entry_slowly(words: [u64; 2]) {
         at,
         end: at + ENTRY_LEN as u64,
         room: at,
+        waited: false,
     };
     w.copy(words.as_ptr() as u64, ENTRY_LEN, false);
     w.finish();
@@ -405,11 +418,7 @@ fn available(place: Place, until: u64) -> bool {
             }
             let t = sys::Timespec::from_ns(sys::monotonic().ns() + 100_000_000);
             sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&t));
-            if sys::call(
-                reprise_abi::syscalls::nr::KILL,
-                &[session().agent_pid.load(Relaxed) as u64, 0],
-            ) == -3
-            {
+            if !crate::namespace::agent_lives() {
                 // The driver is gone: nobody wants this replay any more.
                 sys::exit_group(125);
             }

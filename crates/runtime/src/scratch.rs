@@ -20,6 +20,30 @@ pub fn arena(len: u64) -> Option<u64> {
     (at + len < ORDER_BASE && sys::map_own(at, len)).then_some(at)
 }
 
+/// The smallest unit of transfers without a cache (O_DIRECT): buffers of such calls must lie at a multiple of it, or of a page.
+pub const SECTOR: usize = 512;
+
+/// Scratch memory for a buffer of `len` bytes, at most.
+pub fn room(len: usize) -> usize {
+    match len >= SECTOR {
+        true => len.saturating_add(4096 + 16),
+        false => len + 16,
+    }
+}
+
+/// The next place from `at` on for `len` bytes: aligned as the program's own at `like`, so that O_DIRECT is answered as it would be there.
+fn aligned(at: u64, len: usize, like: u64) -> u64 {
+    if len < SECTOR {
+        return at;
+    }
+    let unit = if like % 4096 == 0 {
+        4096
+    } else {
+        SECTOR as u64
+    };
+    at + (like.wrapping_sub(at) & (unit - 1))
+}
+
 /// A bump allocator over a thread's scratch memory, for one call.
 pub struct Scratch {
     next: u64,
@@ -61,31 +85,41 @@ impl Scratch {
         }
     }
 
-    /// Takes exactly `len` bytes.
-    pub fn take(&mut self, len: usize) -> Option<u64> {
-        let at = self.next;
+    /// Takes exactly `len` bytes, for what the program has at `like`.
+    pub fn take(&mut self, len: usize, like: u64) -> Option<u64> {
+        let at = aligned(self.next, len, like);
         let len = (len as u64 + 15) & !15;
-        if len > self.end - at {
+        if len > self.end.saturating_sub(at) {
             return None;
         }
-        self.next += len;
+        self.next = at + len;
         Some(at)
     }
 
     /// Takes `len` bytes or as many as there are.
-    pub fn take_most(&mut self, len: usize) -> Option<(u64, usize)> {
-        let n = len.min((self.end - self.next) as usize & !15);
+    pub fn take_most(&mut self, len: usize, like: u64) -> Option<(u64, usize)> {
+        let at = aligned(self.next, len, like);
+        let n = len.min(self.end.saturating_sub(at) as usize & !15);
         if n == 0 && len > 0 {
             return None;
         }
-        self.take(n).map(|a| (a, n))
+        self.next = at + ((n as u64 + 15) & !15);
+        Some((at, n))
     }
 
     /// Copies program memory in; on failure the errno as a negative number.
     pub fn copy_in(&mut self, from: u64, len: usize) -> Result<u64, i64> {
-        let at = self.take(len).ok_or(-12i64)?;
+        let at = self.take(len, from).ok_or(-12i64)?;
         // SAFETY: scratch is ours; the program's side is guarded.
         guard::guarded(|| unsafe { guard::copy(at, from, len) }).ok_or(-14i64)?;
         Ok(at)
+    }
+
+    /// Copies in `len` bytes or as many as there is room for.
+    pub fn copy_in_most(&mut self, from: u64, len: usize) -> Result<(u64, usize), i64> {
+        let (at, len) = self.take_most(len, from).ok_or(-12i64)?;
+        // SAFETY: as above.
+        guard::guarded(|| unsafe { guard::copy(at, from, len) }).ok_or(-14i64)?;
+        Ok((at, len))
     }
 }

@@ -87,7 +87,7 @@ pub fn attach(c: &Call) -> Result<(i64, Attached), i64> {
     let number = kept::file_number(1 << 63 | id as u32 as u64);
     let first = !memory::map().has_file(number);
     if first && about(id).is_some_and(|(_, attached)| attached > 1) {
-        message::say(message::SEGMENT_OF_OTHERS);
+        message::note(reprise_abi::notes::SEGMENT_OF_OTHERS);
     }
     remember(r as u64, size, number, flags);
     Ok((

@@ -49,10 +49,10 @@ fn build_address_space() {
     }
     // Handlers of the driver's own runtime point to memory that is about to go.
     for signal in 1..=state::SIGNALS as u32 {
-        kernel::uninstall(signal, state::DEFAULT);
+        kernel::uninstall(signal, state::DEFAULT, 0);
     }
     // Whoever reads our output may go away; the recorded program's fate does not depend on it.
-    kernel::uninstall(13, state::IGNORE);
+    kernel::uninstall(13, state::IGNORE, 0);
     sys::call(nr::MUNMAP, &[0x1000, RESERVATION - 0x1000]);
     sys::call(nr::MUNMAP, &[RESERVATION_END, USER_END - RESERVATION_END]);
     let ops = STAGE_BASE + core::mem::size_of::<Stage>() as u64;
@@ -105,7 +105,7 @@ fn take_place(t: &mut Block) {
     let me = t.slot();
     let first = s.live_threads.load(Relaxed) == 0;
     if first {
-        let n = process::reserve().unwrap_or(0);
+        let n = process::reserve(0).unwrap_or(0);
         me.process.store(n, Relaxed);
         s.slots_used.fetch_max(t.slot + 1, Relaxed);
         s.live_threads.store(1, Relaxed);
@@ -121,9 +121,13 @@ fn take_place(t: &mut Block) {
     process::start(t, n);
     ring::start();
     let p = process::entry();
-    p.kernel_pid.store(pid, Release);
+    // A process keeps its id in its exec, and the agent may know it by another one. In replay it is another process.
+    if first || s.mode == MODE_REPLAY {
+        p.kernel_pid.store(pid, Release);
+    }
+    let pid = p.kernel_pid.load(Relaxed);
     me.kernel_pid.store(pid, Relaxed);
-    me.kernel_tid.store(t.kernel_tid, Relaxed);
+    me.kernel_tid.store(pid, Relaxed);
     me.visible_tid.store(p.visible_pid.load(Relaxed), Relaxed);
     me.signal_pending.store(0, Relaxed);
     if !first {
@@ -159,6 +163,7 @@ fn take_over(i: u32) -> ! {
     let first = s.live_threads.load(Relaxed) == 0;
     take_place(t);
     memory::start();
+    crate::serial::loss::start();
     output::start(first);
     if !first {
         with_engine!(E => E::image_start(t));
@@ -195,6 +200,7 @@ fn take_over(i: u32) -> ! {
     crate::exec::give_head();
     with_engine!(E => {
         crate::cpuid::start::<E>(t);
+        crate::resolver::start::<E>(t);
         E::signal_point(t, &mut f)
     });
     // SAFETY: the gate stack is ours; the frame is the program's first state.

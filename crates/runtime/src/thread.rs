@@ -83,6 +83,8 @@ pub struct Block {
     pub alive: AtomicU32,
     /// The program's signal mask, as the program sees it.
     pub mask: u64,
+    /// The processors that the program wants this thread on, if it ever said.
+    pub affinity: Option<[u64; 16]>,
     /// The mask to go back to after a handler, when the call replaced it (sigsuspend, ppoll, ...).
     pub saved_mask: Option<u64>,
     /// The program's alternate stack.

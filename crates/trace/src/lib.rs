@@ -18,6 +18,8 @@
 //! 3. [`Writer::push`] takes events, one at a time; [`Writer::flush_frame`] bounds what a crash can cost.
 //! 4. [`Writer::finish`] seals the stream, [`Summary::write`] says how it went.
 //!
+//! [`Census`] says which processes are missing from the events.
+//!
 //! A replay reads them back: [`Catalog::resolve`], [`Manifest::read`], [`ImageReader`], [`Reader`].
 //!
 //! ```
@@ -43,6 +45,7 @@
 
 pub mod bytes;
 pub mod catalog;
+pub mod census;
 mod codec;
 pub mod error;
 pub mod hash;
@@ -56,6 +59,7 @@ pub mod writer;
 
 pub use bytes::ByteString;
 pub use catalog::{Catalog, Entry};
+pub use census::{Census, Uncaptured};
 pub use error::{Result, TraceError};
 pub use hash::ContentHash;
 pub use image::{image_name, image_number, Content, Image, ImageReader, ImageWriter, Region, Run};

@@ -4,7 +4,7 @@
 //! without summary is one whose recording did not end in order (kill -9, power cut); its events are as good as any.
 
 use crate::error::Context;
-use crate::{ByteString, ContentHash, Result, StreamStats, TraceError};
+use crate::{ByteString, ContentHash, Result, StreamStats, TraceError, Uncaptured};
 use crate::{FORMAT_VERSION, MANIFEST_FILE, SUMMARY_FILE};
 use reprise_abi::session::CpuidLeaf;
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,9 @@ pub struct Summary {
     pub counters: BTreeMap<String, u64>,
     /// What the user should know.
     pub warnings: Vec<String>,
+    /// Processes that the kernel told of and that the trace does not have, or not to their end.
+    #[serde(default)]
+    pub uncaptured: Vec<Uncaptured>,
     /// `order`: stamps that were drawn, but that no event has: their threads were killed at that moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub void_stamps: Vec<u64>,

@@ -23,9 +23,10 @@ calls! {
     152 MUNLOCKALL munlockall() -> int: emulate;
     // Kernels can be built without it; a changed local descriptor table could not be named by a state.
     154 MODIFY_LDT modify_ldt(func: int, ptr: in(bytecount), bytecount: size) -> int: refuse(ENOSYS);
+    // Deprecated, and since Linux 4.0 only imitated by the kernel, with mappings that the runtime would not know of.
     216 REMAP_FILE_PAGES remap_file_pages(
         addr: addr, size: size, prot: flags(PROT), pgoff: size, flags: flags(MAP),
-    ) -> int: reexecute;
+    ) -> int: refuse(ENOSYS);
     237 MBIND mbind(
         addr: addr, len: size, mode: one_of(MPOL), nodemask: in(bits maxnode), maxnode: size, flags: hex,
     ) -> int: emulate;

@@ -87,7 +87,8 @@ calls! {
         pid: int, local_iov: iov_in(liovcnt), liovcnt: size, remote_iov: in(riovcnt * 16), riovcnt: size, flags: hex,
     ) -> int: refuse(EPERM);
     312 KCMP kcmp(pid1: int, pid2: int, type: int, idx1: size, idx2: size) -> int: emulate, prompt;
-    314 SCHED_SETATTR sched_setattr(pid: int, attr: in([attr]), flags: hex) -> int: emulate;
+    // A size of 0 stands for 48; a structure of another size is told the right one, and the call fails.
+    314 SCHED_SETATTR sched_setattr(pid: int, attr: inout([attr] + 48) always, flags: hex) -> int: emulate;
     315 SCHED_GETATTR sched_getattr(pid: int, attr: out(size), size: uint, flags: hex) -> int: emulate, prompt;
     317 SECCOMP seccomp(operation: one_of(SECCOMP), flags: hex, args: command(operation, SECCOMP_ENTRIES)) -> int: special;
     322 EXECVEAT execveat(dirfd: fd, pathname: path, argv: strings, envp: strings, flags: flags(AT)) -> int: special;

@@ -11,6 +11,8 @@
 //! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
 #![allow(dead_code)]
 
+pub mod leftovers;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -370,10 +372,23 @@ impl Guest {
     }
 }
 
+/// Endings of guests' sources, and what runs those that are not compiled.
+const LANGUAGES: [(&str, Option<&str>); 7] = [
+    ("c", None),
+    ("cpp", None),
+    ("go", None),
+    ("rs", None),
+    ("py", Some("python3")),
+    ("sh", Some("bash")),
+    ("pl", Some("perl")),
+];
+
 /// What the comments at the top of a guest's source say (see `tests/guests/guest.h`).
 pub struct Source {
     /// Names of what is built from it: the plain one, then its variants.
     pub builds: Vec<String>,
+    /// What runs the source as it is, for languages that are not compiled; and the source.
+    pub interpreted: Option<(&'static str, PathBuf)>,
     /// Arguments and outcome of each way to run it.
     pub runs: Vec<(Vec<String>, Outcome)>,
     /// Only one recording and one replay in the ordinary tests.
@@ -383,28 +398,34 @@ pub struct Source {
 impl Source {
     /// Reads the comments of the source with this name.
     pub fn read(name: &str) -> Source {
-        let text = ["c", "cpp", "go", "rs", "java"]
+        let (path, interpreter) = LANGUAGES
             .iter()
-            .find_map(|ext| std::fs::read_to_string(sources().join(format!("{name}.{ext}"))).ok())
+            .map(|(ext, interpreter)| (sources().join(format!("{name}.{ext}")), interpreter))
+            .find(|(path, _)| path.exists())
             .unwrap_or_else(|| panic!("no source of guest {name} in {}", sources().display()));
+        let text = std::fs::read_to_string(&path).expect("a guest's source");
         let mut source = Source {
             builds: vec![name.to_string()],
+            interpreted: interpreter.map(|program| (program, path)),
             runs: Vec::new(),
             heavy: false,
         };
         for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("// variant: ") {
+            let Some(line) = line.strip_prefix("// ").or_else(|| line.strip_prefix("# ")) else {
+                continue;
+            };
+            if let Some(rest) = line.strip_prefix("variant: ") {
                 source.builds.push(format!(
                     "{name}-{}",
                     rest.split_whitespace().next().expect("a variant's name")
                 ));
-            } else if let Some(rest) = line.strip_prefix("// run:") {
+            } else if let Some(rest) = line.strip_prefix("run:") {
                 let (args, outcome) = match rest.split_once("=>") {
                     Some((args, outcome)) => (args, Outcome::parse(outcome.trim())),
                     None => (rest, Outcome::Exit(0)),
                 };
                 source.runs.push((words(args), outcome));
-            } else if line.trim_end() == "// heavy" {
+            } else if line.trim_end() == "heavy" {
                 source.heavy = true;
             }
         }
@@ -419,7 +440,13 @@ impl Source {
         let mut all = Vec::new();
         for build in &self.builds {
             for (args, outcome) in &self.runs {
-                all.push(Guest::new(build).args(args).ends(*outcome));
+                let guest = match &self.interpreted {
+                    Some((program, source)) => {
+                        Guest::program(system_program(program)).args([source])
+                    }
+                    None => Guest::new(build),
+                };
+                all.push(guest.args(args).ends(*outcome));
             }
         }
         all
@@ -447,8 +474,9 @@ pub fn all_sources() -> Vec<String> {
             let path = e.expect("an entry").path();
             let ext = path.extension()?.to_str()?.to_string();
             let name = path.file_stem()?.to_str()?.to_string();
-            ["c", "cpp", "go", "rs"]
-                .contains(&ext.as_str())
+            LANGUAGES
+                .iter()
+                .any(|(known, _)| *known == ext)
                 .then_some(name)
         })
         .collect();
@@ -511,11 +539,11 @@ impl Run {
 
     /// Whatever happened, it was said politely: no panic, no crash of Reprise itself.
     pub fn assert_civil(&self) {
-        // One guest panics on purpose.
+        // Guests in Rust panic on purpose.
         let panicked = self
             .said()
             .lines()
-            .any(|l| l.contains("panicked at") && !l.contains("rust_threads.rs"));
+            .any(|l| l.contains("panicked at") && !l.contains("panicked at rust_"));
         assert!(!panicked, "a panic: {}", self.describe());
     }
 }
@@ -578,12 +606,22 @@ pub fn run(command: &mut Command, stdin: Option<&[u8]>) -> Run {
     Running::start(command, stdin).finish()
 }
 
+/// Marks a command for [`Running`].
+const LOSES: &str = "REPRISE_TEST_LOSES_PROCESSES";
+
+/// The test expects that a process is not captured by this recording; in all others that is a failure.
+pub fn expect_uncaptured(command: &mut Command) -> &mut Command {
+    command.env(LOSES, "1")
+}
+
 /// A command that has not ended yet.
 pub struct Running {
     /// The process.
     pub child: Child,
     /// The command, for messages.
     pub command: String,
+    /// Does the test expect it to lose a process?
+    loses: bool,
     stdout: Option<mpsc::Receiver<Vec<u8>>>,
     stderr: mpsc::Receiver<Vec<u8>>,
 }
@@ -609,7 +647,8 @@ impl Running {
     /// Starts a command; its standard output is left for the test to read, from `child.stdout`.
     pub fn start_reading(command: &mut Command, stdin: Option<&[u8]>) -> Running {
         let label = describe_command(command);
-        command.stdin(if stdin.is_some() {
+        let loses = command.get_envs().any(|(name, _)| name == LOSES);
+        command.env_remove(LOSES).stdin(if stdin.is_some() {
             Stdio::piped()
         } else {
             Stdio::null()
@@ -630,6 +669,7 @@ impl Running {
         Running {
             child,
             command: label,
+            loses,
             stdout: None,
             stderr,
         }
@@ -651,6 +691,9 @@ impl Running {
     }
 
     /// Waits for its end, and for the end of everything that holds its output open.
+    ///
+    /// # Panics
+    /// When it hangs, or when it is a recording that a process escaped, unless [`expect_uncaptured`] said so.
     pub fn finish(mut self) -> Run {
         if self.stdout.is_none() {
             self.collect_stdout();
@@ -658,6 +701,7 @@ impl Running {
         let Running {
             mut child,
             command,
+            loses,
             stdout,
             stderr,
         } = self;
@@ -691,6 +735,8 @@ impl Running {
             )
         };
         let (err, notes) = split_notes(&err);
+        let escaped = notes.contains("reprise: uncaptured:");
+        assert_eq!(escaped, loses, "uncaptured processes: {command}\n{notes}");
         Run {
             stdout: out,
             stderr: err,
@@ -957,7 +1003,8 @@ pub fn check(name: &str) -> Vec<(String, Vec<Info>)> {
     let asked = std::env::var_os("REPRISE_TEST_RECORDINGS").is_some();
     let (mut facts, mut failures) = (Vec::new(), Vec::new());
     for guest in source.guests() {
-        let plain = guest.program.file_name() == Some(OsStr::new(name));
+        let plain =
+            source.interpreted.is_some() || guest.program.file_name() == Some(OsStr::new(name));
         let once = (source.heavy || !plain) && !asked;
         let (r, p) = if once { (1, 1) } else { (recordings, replays) };
         // A hang panics; the other ways to run the guest are tried all the same.

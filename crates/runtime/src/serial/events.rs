@@ -137,8 +137,21 @@ pub fn call_with(
     input_hash: u64,
     outputs: &[(Tag, u64, u64, usize)],
 ) {
+    ended_with(t, Kind::Syscall, c, result, flags, input_hash, outputs);
+}
+
+/// As [`call_with`], as an event of either kind that ends a call.
+pub fn ended_with(
+    t: &Block,
+    kind: Kind,
+    c: &Call,
+    result: i64,
+    flags: u32,
+    input_hash: u64,
+    outputs: &[(Tag, u64, u64, usize)],
+) {
     let sections = outputs.iter().map(|o| section_len(o.3)).sum();
-    let mut w = begin_call(t, Kind::Syscall, c, result, flags, input_hash, sections);
+    let mut w = begin_call(t, kind, c, result, flags, input_hash, sections);
     for (tag, address, from, len) in outputs {
         w.put_section(*tag as u32, *address, *from, *len);
     }
@@ -203,6 +216,7 @@ pub fn thread_exit(slot: u32, last: bool, status: u64, inherited: &[u64]) {
 pub fn arrived() {
     log_stolen();
     log_lost();
+    super::loss::look();
 }
 
 /// Logs the processes that were found dead.
@@ -227,11 +241,13 @@ fn log_lost_now() {
         let h = EventHeader {
             detail: ProcessEnd::Found as u32,
             value: status,
-            ..header(Kind::ProcessEnd, NO_SLOT as u32, 1, 0)
+            ..header(Kind::ProcessEnd, NO_SLOT as u32, 2, 0)
         };
         let mut w = Writer::begin(&h);
-        w.put_words(&[p.visible_pid.load(Relaxed) as u64]);
+        w.put_words(&[&p.visible_pid, &p.birth].map(|w| w.load(Relaxed) as u64));
         w.finish();
+        // Whoever takes the entry next must not be known by this one's id.
+        p.kernel_pid.store(0, Relaxed);
         p.state.store(process_state::FREE, Release);
         s.lost.fetch_sub(1, Relaxed);
     }

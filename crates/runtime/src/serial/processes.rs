@@ -15,7 +15,7 @@ use crate::{output, process, request, sys};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{EventHeader, Kind, ProcessEnd, NO_SLOT, SLOT_SHIFT};
 use reprise_abi::session::request as requests;
-use reprise_abi::session::{divergence_kind as kinds, process_state, slot_state};
+use reprise_abi::session::{divergence_kind as kinds, process_state, slot_state, Process};
 use reprise_abi::syscalls::nr;
 
 /// A recorded thread or process can't be started here.
@@ -40,12 +40,12 @@ fn nothing(kind: Kind) -> Actual<'static> {
 /// fork(2) and its kin.
 pub fn create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
     let mut made = None;
-    let (r, h, _) = replay_call(t, c, 0, |t, h| {
+    let (r, h, of) = replay_call(t, c, 0, |t, h| {
         made = Some(make(t, wish, h.flags >> SLOT_SHIFT, start));
     });
     match made {
         None if !sys::is_error(r) => {
-            make(t, wish, h.flags >> SLOT_SHIFT, start);
+            name(make(t, wish, h.flags >> SLOT_SHIFT, start), r);
         }
         Some(number) if sys::is_error(r) => {
             // The recorded kernel refused; nobody will ever call the new process.
@@ -53,18 +53,26 @@ pub fn create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
             sys::call(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
             p.state.store(process_state::ENDING, Release);
         }
-        _ => {}
+        Some(number) => name(number, r),
+        None => {}
     }
     if !sys::is_error(r) {
         clone::publish_tid(wish, r as u32);
+        clone::publish_pidfd(wish, of.descriptor);
     }
     r
+}
+
+/// Should process `number` die before its first step, this is how the recording knows it.
+fn name(number: u32, pid: i64) {
+    let id = &process::entry_of(number).visible_pid;
+    id.store(pid as u32, Relaxed);
 }
 
 /// Makes the process whose first thread has slot `child`; its number.
 fn make(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
     clone::wait_for_slot(child);
-    let Some(number) = process::reserve() else {
+    let Some(number) = process::reserve(process::kernel_pid()) else {
         cannot_start(-11);
     };
     let tid = clone::start_thread::<super::replay::Replay>(t, wish, child, number, start, || {});
@@ -90,6 +98,7 @@ pub fn start(t: &mut Block) {
     Reader::begin(h).finish();
     t.slot().visible_tid.store(pid, Relaxed);
     process::entry().visible_pid.store(pid, Relaxed);
+    process::is_born();
     clone::publish_own_tid(t, pid);
 }
 
@@ -128,18 +137,24 @@ pub fn is_found_dead(h: &EventHeader) -> bool {
 /// A process was killed in the recording: it ends here as well.
 pub fn bury(t: &Block, h: EventHeader) {
     let mut r = Reader::begin(h);
-    let pid = r.args()[0] as u32;
+    let [pid, birth, ..] = r.args().map(|a| a as u32);
     r.finish();
     let s = session();
     // What the end was is not always known.
     let status = if h.value > 0 { h.value as i32 } else { 9 };
-    if pid == process::visible_pid() {
+    // In namespaces of their own, several processes may have one id.
+    let is =
+        |p: &Process, pid| p.visible_pid.load(Relaxed) == pid && p.birth.load(Relaxed) == birth;
+    if is(process::entry(), pid) {
         leave(t);
         finish(status);
     }
-    let dead = s.processes.iter().enumerate().find(|(_, p)| {
-        p.state.load(Relaxed) == process_state::LIVE && p.visible_pid.load(Relaxed) == pid
-    });
+    let find = |pid| {
+        let mut all = s.processes.iter().enumerate();
+        all.find(|(_, p)| p.state.load(Relaxed) == process_state::LIVE && is(p, pid))
+    };
+    // One that died before its first step, and before its parent was told its id.
+    let dead = find(pid).or_else(|| if birth == 0 { find(0) } else { None });
     let Some((n, p)) = dead else { return };
     if pid == s.program_pid.load(Relaxed) {
         s.root_status.store(status as u32 + 1, Relaxed);
@@ -192,7 +207,7 @@ fn become_image(t: &mut Block, image: u64) -> ! {
     kernel::block_everything();
     output::hand_over();
     let s = session();
-    s.starting.store(1, Relaxed);
+    s.starting.store(t.slot + 1, Relaxed);
     baton::retire_threads(t);
     process::leaves_memory(true);
     request::ask(requests::BECOME, &[t.slot as u64, image]);

@@ -153,9 +153,17 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
         _ => unsafe { rt_blocking(number, &args, t.slot().signal_pending.as_ptr()) },
     };
     // Interrupted, not made, or a bad pointer: what that means is for the long road to say.
-    // So is a write to a file that is mapped.
+    // So is a write to a file that is mapped, and a read that may have written more than it says.
     if matches!(result, -4 | -512 | -14)
         || (mapped::is_write(number) && mapped::number_of(frame.rdi) != 0)
+        || (shape.buffer() == Buffer::Out
+            && capture::zeroes_the_rest(
+                number,
+                args[0],
+                args[shape.arg()],
+                args[shape.len()],
+                result,
+            ))
     {
         return Made::Unlogged(result);
     }

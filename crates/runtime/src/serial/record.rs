@@ -1,6 +1,7 @@
 //! The recording half of `serial`.
 
-use super::{baton, cut, events, futex, quick, state};
+use super::parts::Parts;
+use super::{baton, cut, events, futex, quick, state, waits};
 use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
 use crate::clone::Wish;
@@ -11,12 +12,13 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SA_RESTART};
 use crate::sys;
 use crate::thread::{session, Block, Frame};
-use crate::{clone, instruction, kept, mapped, memory, process, shm};
+use crate::{clone, instruction, kept, mapped, memory, memory_file, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
 };
+use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
@@ -108,82 +110,40 @@ pub(crate) fn make(t: &Block, c: &Call) -> i64 {
         return unsafe { sys::syscall6(c.nr, c.local) };
     }
     // SAFETY: as above; the pending word belongs to the session.
-    unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) }
+    let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
+    memory_file::opened(c, r)
 }
 
-/// A pipe that is ready for writing takes this much without waiting (pipe(7)).
-const PIPE_BUF: usize = 4096;
-
-/// Reads from a descriptor (as opposed to writing to it)?
-fn reads(n: u64) -> bool {
-    matches!(
-        n,
-        nr::READ
-            | nr::READV
-            | nr::PREAD64
-            | nr::PREADV
-            | nr::PREADV2
-            | nr::RECVFROM
-            | nr::RECVMSG
-            | nr::RECVMMSG
-            | nr::ACCEPT
-            | nr::ACCEPT4
-    )
-}
-
-/// Will this call return at once? Asked only when other threads could use the time.
-fn is_prompt(c: &Call) -> bool {
-    const POLLIN: u64 = 1;
-    const POLLOUT: u64 = 4;
-    const MSG_DONTWAIT: u64 = 0x40;
-    const WNOHANG: u64 = 1;
-    const O_NONBLOCK: i64 = 0o4000;
-    match c.blocking {
-        Blocking::Never | Blocking::Rarely => true,
-        Blocking::Fd(by) => {
-            let fd = c.args[by as usize];
-            let flags = match c.nr {
-                nr::RECVFROM | nr::SENDTO => c.args[3],
-                nr::RECVMSG | nr::SENDMSG => c.args[2],
-                _ => 0,
-            };
-            if flags & MSG_DONTWAIT != 0 {
-                return true;
-            }
-            if sys::call(nr::FCNTL, &[fd, 3]) & O_NONBLOCK != 0 {
-                return true;
-            }
-            let events = if reads(c.nr) { POLLIN } else { POLLOUT };
-            let mut p = fd as u32 as u64 | events << 32;
-            let r = sys::call(nr::POLL, &[&mut p as *mut u64 as u64, 1, 0]);
-            // A large write may wait in the middle even if some room is there. Small ones keep the baton, so that what
-            // several threads write to one pipe is in the log in the order in which the pipe got it.
-            (r == 1 && (reads(c.nr) || c.input_len() <= PIPE_BUF)) || is_file(fd)
+/// Who learns of a child's end finds it gone from all queues: where the child was killed, the agent sees to that, and is waited for.
+fn await_burial(c: &Call, r: i64) {
+    /// Looks at the agent's work, [`PAUSE_NS`] apart: an agent that is gone must not keep the program for ever.
+    const LOOKS: usize = 10_000;
+    const PAUSE_NS: i64 = 100_000;
+    const ESRCH: i64 = -3;
+    const SI_PID: u64 = 12;
+    let pid = match c.nr {
+        nr::WAIT4 if r > 0 => r as u32,
+        nr::WAITID if r == 0 && c.local[2] != 0 => {
+            crate::guard::read::<u32>(c.local[2] + SI_PID).unwrap_or(0)
         }
-        Blocking::Always => match c.nr {
-            nr::EPOLL_WAIT | nr::EPOLL_PWAIT => c.args[3] as i32 == 0,
-            nr::POLL => c.args[2] as i32 == 0,
-            nr::WAIT4 => c.args[2] & WNOHANG != 0,
-            nr::WAITID => c.args[3] & WNOHANG != 0,
-            _ => false,
-        },
+        _ => return,
+    };
+    let s = session();
+    let is_live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
+    let listed = || {
+        (0..s.processes.len())
+            .filter(is_live)
+            .any(|n| Lists(s).pid_of(n as u32) == pid)
+    };
+    for _ in 0..LOOKS {
+        // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
+        if pid == 0 || !listed() || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH {
+            return;
+        }
+        crate::ring::wake_agent();
+        let pause = [0i64, PAUSE_NS];
+        sys::call(nr::NANOSLEEP, &[pause.as_ptr() as u64, 0]);
     }
-}
-
-/// A regular file or a device without a queue?
-fn is_file(fd: u64) -> bool {
-    let mut st = [0u64; 18];
-    if sys::call(nr::FSTAT, &[fd, st.as_mut_ptr() as u64]) != 0 {
-        return true;
-    }
-    const S_IFMT: u32 = 0o170000;
-    const S_IFREG: u32 = 0o100000;
-    const S_IFDIR: u32 = 0o040000;
-    const S_IFBLK: u32 = 0o060000;
-    let mode = st[3] as u32 & S_IFMT;
-    // Memory devices (null, zero, urandom) have major number 1.
-    let memory_device = mode == 0o020000 && (st[5] >> 8) & 0xfff == 1;
-    matches!(mode, S_IFREG | S_IFDIR | S_IFBLK) || memory_device
 }
 
 impl Record {
@@ -192,13 +152,19 @@ impl Record {
     fn judge(t: &mut Block, frame: &Frame, result: i64) -> i64 {
         let mut c = quick::long(frame);
         let hash = c.input_hash();
-        Self::direct(t, &mut c, hash, Some(result))
+        Self::direct(t, &mut c, None, hash, Some(result))
     }
 
     /// The only thread: the kernel reads and writes the program's memory directly.
     ///
     /// The call may have been made once already, with the result `made`.
-    fn direct(t: &mut Block, c: &mut Call, hash: u64, mut made: Option<i64>) -> i64 {
+    fn direct(
+        t: &mut Block,
+        c: &mut Call,
+        parts: Option<&Parts>,
+        hash: u64,
+        mut made: Option<i64>,
+    ) -> i64 {
         c.shorten();
         loop {
             let r = made.take().unwrap_or_else(|| make(t, c));
@@ -208,8 +174,7 @@ impl Record {
                     if c.nr == nr::RT_SIGPENDING && r == 0 {
                         add_pending(t, c);
                     }
-                    let note = mapped::look(c, r, false);
-                    events::call_noted(t, Kind::Syscall, c, r, 0, hash, note.as_ref());
+                    Self::done(t, Kind::Syscall, c, parts, r, hash, false);
                     return r;
                 }
                 Outcome::Restart => {
@@ -220,22 +185,43 @@ impl Record {
         }
     }
 
-    /// Other threads could run meanwhile, and do at once if the call isn't `prompt`: the kernel sees scratch memory only.
-    fn with_scratch(t: &mut Block, c: &mut Call, hash: u64, prompt: bool) -> i64 {
-        let masked = c.local;
-        let need = c.scratch_needed();
-        let mut scratch = Scratch::new(t, need);
-        if let Err(e) = c.localise(&mut scratch) {
+    /// A call is over: what it says of descriptors and files, and its event. `mistaken`: it was believed prompt, and wasn't.
+    fn done(
+        t: &Block,
+        kind: Kind,
+        c: &Call,
+        parts: Option<&Parts>,
+        r: i64,
+        hash: u64,
+        mistaken: bool,
+    ) {
+        waits::learn(c, r, mistaken);
+        let note = mapped::look(c, r, kind == Kind::Exit);
+        if note.is_none() && parts.is_some_and(|p| p.log(t, kind, c, r, hash)) {
+            return;
+        }
+        events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+    }
+
+    /// Other threads could run meanwhile, and do at once if the call isn't `prompt`. The kernel sees memory that none of them can
+    /// touch: the program's own where that is so, else scratch memory.
+    fn among_others(
+        t: &mut Block,
+        c: &mut Call,
+        parts: Option<&Parts>,
+        hash: u64,
+        prompt: bool,
+    ) -> i64 {
+        let private = || match parts {
+            Some(p) => p.are_private(),
+            None => c.all_memory(memory::is_private),
+        };
+        let own = process::has_memory_to_itself() && private();
+        if own {
+            c.shorten();
+        } else if let Err(e) = Self::into_scratch(t, c) {
             events::call_with(t, c, e, 0, hash, &[]);
             return e;
-        }
-        if t.saved_mask.is_some() {
-            // The mask argument of ppoll and its kin was replaced before.
-            for (i, m) in masked.iter().enumerate() {
-                if c.mem[i] == Mem::None {
-                    c.local[i] = *m;
-                }
-            }
         }
         note(t, c, hash);
         let mut held = prompt;
@@ -252,6 +238,9 @@ impl Record {
                 o => break o,
             }
         };
+        if let Outcome::Result(r) = r {
+            await_burial(c, r);
+        }
         if held {
             held = baton::leave_call(t.slot);
         }
@@ -263,9 +252,10 @@ impl Record {
         let kind = if taken { Kind::Exit } else { Kind::Syscall };
         match r {
             Outcome::Result(r) => {
-                events::copy_out(c, r);
-                let note = mapped::look(c, r, taken);
-                events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+                if !own {
+                    events::copy_out(c, r);
+                }
+                Self::done(t, kind, c, parts, r, hash, prompt && taken);
                 r
             }
             _ => {
@@ -273,6 +263,22 @@ impl Record {
                 RESTART
             }
         }
+    }
+
+    /// Puts scratch memory in the place of all the call's buffers. On failure the errno that the program shall see.
+    fn into_scratch(t: &mut Block, c: &mut Call) -> Result<(), i64> {
+        let masked = c.local;
+        let mut scratch = Scratch::new(t, c.scratch_needed());
+        c.localise(&mut scratch)?;
+        if t.saved_mask.is_some() {
+            // The mask argument of ppoll and its kin was replaced before.
+            for (i, m) in masked.iter().enumerate() {
+                if c.mem[i] == Mem::None {
+                    c.local[i] = *m;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A call that the table does not know: whatever memory it changes is found by comparison.
@@ -341,7 +347,7 @@ impl Record {
             }
             if action.handler == DEFAULT {
                 // The disposition changed while the signal waited: let the kernel do what it means.
-                kernel::uninstall(info.signal(), DEFAULT);
+                kernel::uninstall(info.signal(), DEFAULT, 0);
                 kernel::send_self(info.signal());
                 continue;
             }
@@ -395,7 +401,10 @@ impl Engine for Record {
         if !c.known || session().forget_syscall == c.nr + 1 {
             return Self::tracked(t, c);
         }
-        let hash = c.input_hash();
+        let mut parts = Parts::empty();
+        let parts = parts.find(c);
+        let hash = parts.and_then(Parts::input_hash);
+        let hash = hash.unwrap_or_else(|| c.input_hash());
         if let Some(signal) = crate::signal::calls::ends_us(t, c, process::visible_pid()) {
             // It will not come back: what it did is logged before.
             events::call(t, Kind::Syscall, c, 0, 0, hash);
@@ -406,10 +415,10 @@ impl Engine for Record {
         }
         if crate::signal::calls::stops_us(c, process::visible_pid()) {
             // It comes back when somebody lets it go on: others must be able to.
-            return Self::with_scratch(t, c, hash, false);
+            return Self::among_others(t, c, parts, hash, false);
         }
         if baton::alone() || c.blocking == Blocking::Never {
-            return Self::direct(t, c, hash, None);
+            return Self::direct(t, c, parts, hash, None);
         }
         if c.nr == nr::EPOLL_WAIT && c.args[3] as i32 != 0 && !baton::chaos() {
             // Events that are there already need no hand-off. (poll writes its array even when nothing is ready.)
@@ -418,17 +427,21 @@ impl Engine for Record {
             // SAFETY: the program's own call; it can't wait.
             let r = unsafe { sys::syscall6(c.nr, now) };
             if r != 0 {
-                events::call(t, Kind::Syscall, c, r, 0, hash);
+                Self::done(t, Kind::Syscall, c, parts, r, hash, false);
                 return r;
             }
         }
-        let prompt = is_prompt(c);
-        Self::with_scratch(t, c, hash, prompt)
+        let prompt = waits::is_prompt(c);
+        Self::among_others(t, c, parts, hash, prompt)
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
         events::call_with(t, c, result, 0, 0, &[]);
         result
+    }
+
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        Self::computed(t, c, act(None))
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
@@ -532,7 +545,9 @@ impl Engine for Record {
     }
 
     fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        let (Some(slot), Some(process)) = (clone::free_slot(), process::reserve()) else {
+        let (Some(slot), Some(process)) =
+            (clone::free_slot(), process::reserve(process::kernel_pid()))
+        else {
             crate::message::say(crate::message::TOO_MANY_THREADS);
             return Self::computed(t, c, -11);
         };
@@ -541,31 +556,35 @@ impl Engine for Record {
                 .state
                 .store(process_state::FREE, Release)
         };
-        if !wish.waits() {
-            let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {});
-            if sys::is_error(tid) {
-                failed(process);
-                return Self::computed(t, c, tid);
-            }
-            clone::publish_tid(wish, tid as u32);
-            events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, &[]);
-            return tid;
-        }
-        // The kernel keeps the parent until the child execs or ends: others run meanwhile.
+        // The child is announced: should the parent be killed now, it is there all the same.
         note(t, c, 0);
-        let me = t.slot;
+        let (me, mut entered) = (t.slot, false);
         let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
+            entered = true;
             events::enter(me, slot << SLOT_SHIFT);
-            baton::release(me, slot_state::BLOCKED);
+            process::entry_of(process).announced.store(1, Release);
+            if wish.waits() {
+                // The kernel keeps the parent until the child execs or ends: others run meanwhile.
+                baton::release(me, slot_state::BLOCKED);
+            }
         });
-        baton::acquire(t.slot);
-        events::arrived();
+        if entered && wish.waits() {
+            baton::acquire(t.slot);
+            events::arrived();
+        }
+        let mut told = None;
         if sys::is_error(tid) {
             failed(process);
         } else {
             clone::publish_tid(wish, tid as u32);
+            let pidfd = clone::open_pidfd(wish, tid as u32);
+            clone::publish_pidfd(wish, pidfd);
+            told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
         }
-        events::call(t, Kind::Exit, c, tid, 0, 0);
+        if !entered {
+            return Self::computed(t, c, tid);
+        }
+        events::ended_with(t, Kind::Exit, c, tid, 0, 0, told.as_slice());
         tid
     }
 
@@ -573,10 +592,17 @@ impl Engine for Record {
         baton::acquire(t.slot);
         crate::ring::start();
         events::arrived();
+        if process::entry().announced.load(Acquire) == 0 {
+            // Its parent was killed while it made this process, and nothing of that is in the trace: it goes with its parent.
+            kernel::block_all();
+            baton::leave(t);
+            kernel::die_now(9);
+        }
         let tid = sys::call(nr::GETTID, &[]) as u32;
         let parent = sys::call(nr::GETPPID, &[]) as u64;
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);
+        process::is_born();
         clone::publish_own_tid(t, tid);
         events::plain(Kind::ProcessStart, t.slot, 0, tid as i64, &[parent]);
         kernel::sync_mask(t);

@@ -1,7 +1,7 @@
 //! The replaying half of `serial`: every gate takes its answer from the next event, and the events say who runs.
 
 use super::report::{diverge, Actual};
-use super::{baton, cut, futex, processes, state};
+use super::{baton, cut, futex, loss, processes, state};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::Wish;
@@ -13,7 +13,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, SIGSEGV};
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{clone, files, mapped, memory, process, shm};
+use crate::{clone, files, mapped, memory, patch, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
@@ -30,6 +30,7 @@ pub fn next(t: &Block) -> EventHeader {
     loop {
         match ring::peek() {
             Some(h) if processes::is_found_dead(&h) => processes::bury(t, h),
+            Some(h) if h.kind == Kind::Shared as u8 && h.slot as u32 == t.slot => loss::redo(h),
             Some(h) => {
                 if h.kind == Kind::End as u8 {
                     finish(h.value as i32);
@@ -111,6 +112,8 @@ pub struct OfFile {
     pub(crate) hash: Option<[u8; 16]>,
     /// Where the call wrote.
     pub(crate) offset: u64,
+    /// The descriptor that the call told the program of.
+    pub descriptor: Option<u64>,
 }
 
 /// Writes an event's outputs to the program and skips the rest; what it says of a mapped file, where there is one.
@@ -128,6 +131,10 @@ pub(crate) fn apply(mut r: Reader) -> OfFile {
             }
             Some(Tag::Offset) => {
                 file.offset = address;
+                r.skip(len.div_ceil(8) * 8);
+            }
+            Some(Tag::Descriptor) => {
+                file.descriptor = Some(address);
                 r.skip(len.div_ceil(8) * 8);
             }
             _ => r.skip(len.div_ceil(8) * 8),
@@ -235,7 +242,12 @@ impl Engine for Replay {
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        Self::acted(t, c, |_| result)
+    }
+
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
         let (r, h, _) = replay_call(t, c, 0, |_, _| {});
+        let result = act(Some(r));
         if r != result {
             let actual = Actual {
                 kind: Kind::Syscall,
@@ -257,7 +269,7 @@ impl Engine for Replay {
         if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
-        crate::patch::replay(t);
+        patch::replay_cpuid(t);
         crate::cpuid::after_call::<Self>(t, c, r);
         r
     }
@@ -315,7 +327,7 @@ impl Engine for Replay {
                 Some(Kind::Signal) => deliver(t, frame, FpState::Live, h),
                 Some(Kind::Hash) => state::check(t, frame, &h),
                 Some(Kind::Yield) => take_turn(t, h),
-                Some(Kind::Patch) => crate::patch::replay(t),
+                Some(Kind::Patch) if h.detail == patch::CPUID => patch::replay_cpuid(t),
                 Some(Kind::Cut) => {
                     cut::replay::plant_if_next(t);
                     return;

@@ -40,8 +40,8 @@ pub fn sigaction<E: Engine>(t: &mut Block, c: &Call) -> i64 {
             ACTIONS.set(signal, a);
             if E::LIVE && bit(signal) & SYNCHRONOUS == 0 && signal != SIGCUT {
                 match a.handler {
-                    DEFAULT | IGNORE => kernel::uninstall(signal, a.handler),
-                    _ => kernel::install(signal),
+                    DEFAULT | IGNORE => kernel::uninstall(signal, a.handler, a.flags),
+                    _ => kernel::install(signal, a.flags),
                 }
             }
         }
@@ -89,16 +89,15 @@ pub fn sigaltstack<E: Engine>(t: &mut Block, c: &Call, sp: u64) -> i64 {
     let [new, old, ..] = c.args;
     let on = t.alt_stack.contains(sp);
     let mut before = t.alt_stack;
-    if before.flags & SS_DISABLE == 0 {
-        before.flags = if on { SS_ONSTACK } else { 0 };
+    if on {
+        before.flags |= SS_ONSTACK;
     }
     let r = (|| {
         if new != 0 {
             let Some(s) = guard::read::<AltStack>(new) else {
                 return EFAULT;
             };
-            // SS_AUTODISARM is bit 31.
-            let mode = s.flags & !(1 << 31);
+            let mode = s.flags & !SS_AUTODISARM;
             if on {
                 return EPERM;
             }
@@ -111,7 +110,7 @@ pub fn sigaltstack<E: Engine>(t: &mut Block, c: &Call, sp: u64) -> i64 {
                 return ENOMEM;
             } else {
                 t.alt_stack = AltStack {
-                    flags: 0,
+                    flags: s.flags & SS_AUTODISARM,
                     pad: 0,
                     ..s
                 };
@@ -211,17 +210,40 @@ pub fn restore_mask<E: Engine>(t: &mut Block) {
 
 /// The signal by which this kill, tkill, tgkill or its kin, if it succeeds, ends this process before it returns.
 pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
-    let (target, signal) = match c.nr {
-        nr::KILL | nr::RT_SIGQUEUEINFO => (c.args[0] as i32, c.args[1]),
-        nr::TKILL if is_our_thread(t, c.args[0] as u32) => (0, c.args[1]),
-        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => (c.args[0] as i32, c.args[2]),
+    const SIGINFO_LEN: usize = 128;
+    let readable = |info: u64| guard::read::<[u8; SIGINFO_LEN]>(info).is_some();
+    let target = c.args[0] as i32;
+    // Only kill takes more than the id of a process: its group, or 0 for our own one.
+    let (ours, signal) = match c.nr {
+        nr::KILL => (
+            target == pid as i32 || target == 0 || target == -(pid as i32),
+            c.args[1],
+        ),
+        nr::RT_SIGQUEUEINFO => (target == pid as i32 && readable(c.args[2]), c.args[1]),
+        nr::TKILL => (is_our_thread(t, c.args[0] as u32), c.args[1]),
+        nr::TGKILL => (
+            target == pid as i32 && is_our_thread(t, c.args[1] as u32),
+            c.args[2],
+        ),
+        nr::RT_TGSIGQUEUEINFO => (
+            target == pid as i32 && is_our_thread(t, c.args[1] as u32) && readable(c.args[3]),
+            c.args[2],
+        ),
         _ => return None,
     };
     if signal == 0 || signal > SIGNALS as u64 {
         return None;
     }
+    // With nothing to be read the kernel sends nothing.
+    let told = match c.nr {
+        nr::RT_SIGQUEUEINFO => Some(c.args[2]),
+        nr::RT_TGSIGQUEUEINFO => Some(c.args[3]),
+        _ => None,
+    };
+    if told.is_some_and(|info| guard::read::<[u8; 48]>(info).is_none()) {
+        return None;
+    }
     let signal = signal as u32;
-    let ours = target == pid as i32 || target == 0 || target == -(pid as i32);
     let fatal = signal == SIGKILL || ACTIONS.is_fatal(signal);
     let arrives = signal == SIGKILL || t.mask & bit(signal) == 0;
     (ours && fatal && arrives).then_some(signal)

@@ -1,7 +1,8 @@
 //! Signal frames on the program's stack, as the kernel would build them (arch/x86 `rt_sigframe`), but canonical: the same bytes in record and in replay.
 
 use super::state::{
-    bit, Action, AltStack, Siginfo, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SS_DISABLE, SS_ONSTACK,
+    bit, Action, AltStack, Siginfo, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SS_AUTODISARM,
+    SS_DISABLE, SS_ONSTACK,
 };
 use crate::guard;
 use crate::thread::{session, Block, Frame};
@@ -88,8 +89,9 @@ const LEGACY: u64 = 3;
 ///
 /// Whether a component in its initial state is in use is memory of the processor's that XSAVEC lets the program see: ld.so's
 /// resolver leaves it on the stack. Every signal frame of the kernel's sets it for x87 and SSE, and signals of the kernel's come
-/// at other places in a replay: so these two are in use from the first instruction on, and in every handler. (VZEROALL ends
-/// the use of SSE; what saves its registers between it and the next use of them may see a signal that way.)
+/// at other places in a replay: so these two are in use from the first instruction on, and in every handler. (Where all
+/// registers of SSE become zero, its use may end; what saves them then, other than the resolver, may see a signal that way. See
+/// [`crate::resolver`].)
 #[repr(C, align(64))]
 struct InitialState([u8; 1024]);
 static INITIAL: InitialState = {
@@ -216,8 +218,8 @@ pub fn deliver(
     let fpstate = top.wrapping_sub(size + 4) & !63;
     let at = (fpstate.wrapping_sub(core::mem::size_of::<RtFrame>() as u64) & !15).wrapping_sub(8);
     let mut stack = t.alt_stack;
-    if stack.flags & SS_DISABLE == 0 {
-        stack.flags = if on_stack { SS_ONSTACK } else { 0 };
+    if on_stack {
+        stack.flags |= SS_ONSTACK;
     }
     let image = RtFrame {
         restorer: action.restorer,
@@ -290,6 +292,10 @@ pub fn deliver(
     if fp == FpState::Live {
         // A handler does not see the interrupted code's registers, rounding or exception masks.
         reset_fpu();
+    }
+    if t.alt_stack.flags & SS_AUTODISARM != 0 {
+        // The frame brings it back.
+        t.alt_stack = AltStack::DISABLED;
     }
     t.mask |= action.mask;
     if action.flags & SA_NODEFER == 0 {

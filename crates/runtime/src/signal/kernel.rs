@@ -21,14 +21,19 @@ pub const SI_KERNEL: i32 = 128;
 /// Our handlers block everything but what the running code itself can raise.
 const HANDLER_MASK: u64 = !SYNCHRONOUS;
 
+/// Flags of a program's action by which the kernel decides whether a signal is sent, and what becomes of zombies.
+const OF_CHILDREN: u64 = SA_NOCLDSTOP | SA_NOCLDWAIT;
+
 /// Is this address in the runtime?
 pub fn in_runtime(pc: u64) -> bool {
     (RESERVATION..RESERVATION_END).contains(&pc)
 }
 
 /// Tells the kernel to call us for `signal`.
-pub fn install(signal: u32) {
-    let mut flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK;
+///
+/// Of the program's `flags` the kernel gets those that say which signals it sends at all.
+pub fn install(signal: u32, flags: u64) {
+    let mut flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | flags & OF_CHILDREN;
     if bit(signal) & SYNCHRONOUS != 0 {
         flags |= SA_NODEFER;
     }
@@ -45,10 +50,10 @@ pub fn install(signal: u32) {
 }
 
 /// Gives `signal` back to the kernel, with `DEFAULT` or `IGNORE`.
-pub fn uninstall(signal: u32, handler: u64) {
+pub fn uninstall(signal: u32, handler: u64, flags: u64) {
     let a = Action {
         handler,
-        flags: SA_RESTORER,
+        flags: SA_RESTORER | flags & OF_CHILDREN,
         restorer: rt_restorer as *const () as u64,
         mask: 0,
     };
@@ -61,7 +66,7 @@ pub fn uninstall(signal: u32, handler: u64) {
 /// The handlers that are there from the first instruction on.
 pub fn install_all() {
     for s in [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGCUT] {
-        install(s);
+        install(s, 0);
     }
 }
 
@@ -118,8 +123,7 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
 fn is_from_agent(info: &Siginfo) -> bool {
     const SI_TKILL: i32 = -6;
     // si_pid is the first word of the union.
-    info.code() == SI_TKILL
-        && info.words[2] as u32 == crate::thread::session().agent_pid.load(Relaxed)
+    info.code() == SI_TKILL && crate::namespace::is_agent(info.words[2] as u32)
 }
 
 /// A system call at a site that isn't rewritten: goes on in the hook, as a rewritten site does.
@@ -213,7 +217,7 @@ pub fn enter_from_kernel(t: &mut Block, uc: &mut Ucontext, frame: &crate::thread
 
 /// The next occurrence of `signal` ends the process the way the kernel does it: same status, same core file.
 pub fn die_of(signal: u32) {
-    uninstall(signal, DEFAULT);
+    uninstall(signal, DEFAULT, 0);
     let m = HANDLER_MASK & !bit(signal);
     sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
     // The faulting instruction runs again after the return and faults again, now for good. A trap is over already.
@@ -232,7 +236,7 @@ pub fn send_self(signal: u32) {
 /// Lets the kernel do by default what `signal` means, and lets it in.
 pub fn default_action(signal: u32) {
     if signal != SIGKILL {
-        uninstall(signal, DEFAULT);
+        uninstall(signal, DEFAULT, 0);
         let m = HANDLER_MASK & !bit(signal);
         sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
     }

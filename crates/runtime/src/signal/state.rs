@@ -32,6 +32,10 @@ pub const SIGSYS: u32 = 31;
 
 #[allow(missing_docs)]
 pub const SA_SIGINFO: u64 = 4;
+/// `SA_NOCLDSTOP`
+pub const SA_NOCLDSTOP: u64 = 1;
+/// `SA_NOCLDWAIT`
+pub const SA_NOCLDWAIT: u64 = 2;
 #[allow(missing_docs)]
 pub const SA_RESTORER: u64 = 0x0400_0000;
 #[allow(missing_docs)]
@@ -108,6 +112,8 @@ pub struct AltStack {
 pub const SS_DISABLE: u32 = 2;
 /// `SS_ONSTACK`
 pub const SS_ONSTACK: u32 = 1;
+/// `SS_AUTODISARM`: there is no such stack while a handler runs on it.
+pub const SS_AUTODISARM: u32 = 1 << 31;
 
 impl AltStack {
     /// None.
@@ -118,9 +124,9 @@ impl AltStack {
         size: 0,
     };
 
-    /// Is this stack pointer on it?
+    /// Is this stack pointer on it? Never where the stack is gone while a handler runs on it.
     pub fn contains(&self, sp: u64) -> bool {
-        self.flags & SS_DISABLE == 0 && sp > self.sp && sp - self.sp <= self.size
+        self.flags & (SS_DISABLE | SS_AUTODISARM) == 0 && sp > self.sp && sp - self.sp <= self.size
     }
 }
 

@@ -14,6 +14,7 @@ use crate::cut::stub::{Source, Spot, Stub, MAX_STUB};
 use crate::cut::trace::Trace;
 use crate::patch::write_code;
 use crate::ring::{self, Reader};
+use crate::serial::processes;
 use crate::serial::replay::{deliver, take_turn};
 use crate::serial::report::{diverge, Actual};
 use crate::signal::frame::{FpState, Ucontext};
@@ -22,7 +23,7 @@ use crate::signal::state::{SIGSEGV, SIGTRAP};
 use crate::thread::{session, Block};
 use crate::{guard, memory, sys};
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::event::{Kind, Tag};
+use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::{divergence_kind as kinds, region_flags};
 use reprise_abi::syscalls::nr;
@@ -87,7 +88,7 @@ static SOUGHT: Held<Option<Sought>> = Held::new(None);
 
 /// Plants the place of the next cut, when the next event is one of this thread.
 pub fn plant_if_next(t: &mut Block) {
-    let Some(h) = ring::peek() else { return };
+    let Some(h) = next_seen(t) else { return };
     if h.kind != Kind::Cut as u8 || h.slot as u32 != t.slot || SOUGHT.get().is_some() {
         return;
     }
@@ -511,10 +512,20 @@ fn visit(t: &Block, uc: &mut Ucontext, sought: &mut Sought, pc: u64) -> bool {
     false
 }
 
+/// The next event's header. A process that was killed ends here, where it comes to no other gate.
+fn next_seen(t: &Block) -> Option<EventHeader> {
+    loop {
+        match ring::peek() {
+            Some(h) if processes::is_found_dead(&h) => processes::bury(t, h),
+            other => return other,
+        }
+    }
+}
+
 /// After a cut: signals are delivered and others run, as the events say.
 pub fn follow(t: &mut Block, uc: &mut Ucontext) {
     loop {
-        let Some(h) = ring::peek() else { return };
+        let Some(h) = next_seen(t) else { return };
         if h.slot as u32 != t.slot {
             return;
         }

@@ -1,0 +1,159 @@
+//! Processes that are not recorded and write to memory that the recorded ones map: what they write there is not in the trace, and
+//! the user is told so. System V segments count their attachments themselves; mapped files are looked for here.
+
+use crate::namespaces::{field, numbers};
+use reprise_abi::session::{process_state, Session};
+use reprise_launch::SharedSession;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A look may cost this part of the time between two of them.
+const COST: u32 = 100;
+/// Most files that are looked for.
+const MAX_FILES: usize = 4096;
+
+/// A file as /proc/PID/maps names it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Mapped {
+    device: (u32, u32),
+    inode: u64,
+    name: PathBuf,
+}
+
+/// The files that were mapped shared, and what was found out of them.
+pub struct Outsiders {
+    files: Vec<Mapped>,
+    known: HashSet<Mapped>,
+    /// Sentences for the user.
+    pub warnings: Vec<String>,
+    next: Instant,
+}
+
+impl Outsiders {
+    /// Nothing is shared yet.
+    pub fn new() -> Outsiders {
+        Outsiders {
+            files: Vec::new(),
+            known: HashSet::new(),
+            warnings: Vec::new(),
+            next: Instant::now(),
+        }
+    }
+
+    /// A recorded process maps a file so that others see what it writes there.
+    pub fn shares(&mut self, device: u64, inode: u64, name: &Path) {
+        let file = Mapped {
+            device: (libc::major(device), libc::minor(device)),
+            inode,
+            name: name.into(),
+        };
+        if self.known.len() < MAX_FILES && self.known.insert(file.clone()) {
+            self.files.push(file);
+        }
+    }
+
+    /// Looks, when it is time: at once after the first file, seldom enough after that.
+    pub fn look_again(&mut self, shared: &SharedSession) {
+        if !self.files.is_empty() && Instant::now() >= self.next {
+            self.look(shared);
+        }
+    }
+
+    /// Looks once.
+    pub fn look(&mut self, shared: &SharedSession) {
+        if self.files.is_empty() {
+            return;
+        }
+        let begun = Instant::now();
+        let ours = recorded(shared.session());
+        for pid in numbers(Path::new("/proc")).filter(|pid| !ours.contains(pid)) {
+            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            let written: Vec<Mapped> = maps.lines().filter_map(shared_writable).collect();
+            let hit = |f: &Mapped| written.iter().any(|w| is_same(f, w));
+            if !self.files.iter().any(hit) || is_child_of(pid, &ours) {
+                continue;
+            }
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            for file in self.files.iter().filter(|f| hit(f)) {
+                self.warnings.push(format!(
+                    "process {pid} ({}), which is not recorded, has {} mapped for writing, too: what it writes there is not recorded",
+                    name.trim(),
+                    file.name.display()
+                ));
+            }
+            // One warning for each file is enough.
+            self.files.retain(|f| !hit(f));
+        }
+        self.next = Instant::now() + LOOK_EVERY.max(begun.elapsed() * COST);
+    }
+}
+
+impl Default for Outsiders {
+    fn default() -> Self {
+        Outsiders::new()
+    }
+}
+
+/// Processes of the session, as the agent sees them.
+fn recorded(s: &Session) -> HashSet<u32> {
+    let all = s.processes.iter();
+    let taken = all.filter(|p| p.state.load(Acquire) != process_state::FREE);
+    let mut ours: HashSet<u32> = taken.map(|p| p.kernel_pid.load(Acquire)).collect();
+    ours.insert(std::process::id());
+    ours
+}
+
+/// One that was made a moment ago has its parent's mappings, and is not in the session's table yet.
+fn is_child_of(pid: u32, ours: &HashSet<u32>) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let parent = field(&status, "PPid:").and_then(|p| p.trim().parse().ok());
+    // It may have ended meanwhile.
+    parent.is_none_or(|p: u32| ours.contains(&p))
+}
+
+/// The file of a line of /proc/PID/maps whose mapping is shared and may be written.
+fn shared_writable(line: &str) -> Option<Mapped> {
+    let mut words = line.splitn(6, ' ');
+    let (_range, access) = (words.next()?, words.next()?);
+    if !access.contains('w') || !access.ends_with('s') {
+        return None;
+    }
+    let (_offset, device, inode) = (words.next()?, words.next()?, words.next()?);
+    let (major, minor) = device.split_once(':')?;
+    Some(Mapped {
+        device: (
+            u32::from_str_radix(major, 16).ok()?,
+            u32::from_str_radix(minor, 16).ok()?,
+        ),
+        inode: inode.parse().ok()?,
+        name: words.next().unwrap_or_default().trim().into(),
+    })
+}
+
+/// The same file? Some file systems show another device in maps than in stat(2): there the name decides.
+fn is_same(a: &Mapped, b: &Mapped) -> bool {
+    a.inode == b.inode && (a.device == b.device || a.name == b.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let line = "7f0000000000-7f0000001000 rw-s 00000000 00:1a 1234                       /dev/shm/a b (deleted)";
+        let file = shared_writable(line).expect("a shared file");
+        assert_eq!((file.device, file.inode), ((0, 0x1a), 1234));
+        assert_eq!(file.name, Path::new("/dev/shm/a b (deleted)"));
+        assert_eq!(shared_writable(&line.replace("rw-s", "r--s")), None);
+        assert_eq!(shared_writable(&line.replace("rw-s", "rw-p")), None);
+        let elsewhere = shared_writable(&line.replace("00:1a", "00:2b")).expect("a shared file");
+        assert!(is_same(&file, &elsewhere));
+        let other = shared_writable(&line.replace("1234", "1235")).expect("a shared file");
+        assert!(!is_same(&file, &other));
+    }
+}

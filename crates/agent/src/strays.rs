@@ -1,0 +1,106 @@
+//! A net under the recording: children of recorded processes that are no processes of the session.
+//!
+//! Every way to make a child leads through the runtime, so there should be none. Would one slip through all the same, by a mistake of
+//! ours or because somebody entered a namespace whose first process is recorded, the agent finds it here, and the trace says so.
+
+use crate::namespaces::{all_numbers, field, numbers};
+use reprise_abi::session::{process_state, Session, MAX_PROCESSES};
+use reprise_launch::SharedSession;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A look may cost this part of the time between two of them.
+const COST: u32 = 100;
+
+/// A child that is no process of the session.
+pub struct Stray {
+    /// Its ids, in its own namespace and those around it.
+    pub numbers: Vec<i64>,
+    /// Its name.
+    pub name: String,
+}
+
+/// The children that were seen.
+pub struct Strays {
+    /// Seen once: it may be on its way into the session.
+    suspects: HashSet<u32>,
+    /// Seen twice.
+    pub found: HashMap<u32, Stray>,
+    next: Instant,
+}
+
+impl Strays {
+    /// None seen yet.
+    pub fn new() -> Strays {
+        Strays {
+            suspects: HashSet::new(),
+            found: HashMap::new(),
+            next: Instant::now() + LOOK_EVERY,
+        }
+    }
+
+    /// Looks, when it is time.
+    pub fn look(&mut self, shared: &SharedSession) {
+        let begun = Instant::now();
+        if begun < self.next {
+            return;
+        }
+        let now = children(shared.session());
+        for pid in now.intersection(&self.suspects) {
+            if let Some(stray) = meet(*pid) {
+                self.found.entry(*pid).or_insert(stray);
+            }
+        }
+        self.suspects = now;
+        self.next = Instant::now() + LOOK_EVERY.max(begun.elapsed() * COST);
+    }
+}
+
+impl Default for Strays {
+    fn default() -> Self {
+        Strays::new()
+    }
+}
+
+/// Children of the session's processes that no slot knows.
+fn children(s: &Session) -> HashSet<u32> {
+    let slots = 0..s
+        .slots_used
+        .load(Relaxed)
+        .min(reprise_abi::layout::MAX_SLOTS as u32);
+    let threads: HashSet<u32> = slots
+        .map(|i| s.slot(i as usize).kernel_tid.load(Acquire))
+        .collect();
+    let processes = (0..MAX_PROCESSES).map(|n| &s.processes[n]);
+    let live: Vec<u32> = processes
+        .filter(|p| p.state.load(Acquire) == process_state::LIVE)
+        .map(|p| p.kernel_pid.load(Acquire))
+        .filter(|pid| *pid != 0)
+        .collect();
+    let tasks = live.iter().flat_map(|pid| {
+        let dir = format!("/proc/{pid}/task");
+        numbers(Path::new(&dir)).map(move |tid| format!("/proc/{pid}/task/{tid}/children"))
+    });
+    let mut found = HashSet::new();
+    for path in tasks {
+        let list = std::fs::read_to_string(path).unwrap_or_default();
+        found.extend(
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .filter(|pid: &u32| !live.contains(pid) && !threads.contains(pid)),
+        );
+    }
+    found
+}
+
+fn meet(pid: u32) -> Option<Stray> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(Stray {
+        numbers: all_numbers(pid),
+        name: field(&status, "Name:").unwrap_or_default().trim().into(),
+    })
+}

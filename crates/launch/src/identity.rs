@@ -1,0 +1,48 @@
+//! Programs that are set-user-ID or set-group-ID: under a tracer without privileges the kernel runs them as their caller (execve(2)).
+
+use crate::shared::SharedSession;
+use libc::pid_t;
+use reprise_abi::notes;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Notes it when the program that a process became would have run as somebody else without us.
+pub fn note_loss(pid: pid_t, shared: &SharedSession) {
+    if has_lost(pid).unwrap_or(false) {
+        shared.session().notes.fetch_or(notes::IDENTITY, Relaxed);
+    }
+}
+
+fn has_lost(pid: pid_t) -> Option<bool> {
+    let link = format!("/proc/{pid}/exe");
+    let program = std::fs::metadata(&link).ok()?;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
+        Some(
+            line.split_whitespace()
+                .filter_map(|w| w.parse().ok())
+                .collect(),
+        )
+    };
+    // Real, effective, saved, of files.
+    let (user, group) = (*numbers("Uid:")?.get(1)?, *numbers("Gid:")?.get(1)?);
+    let sets_user = program.mode() & libc::S_ISUID != 0 && program.uid() != user;
+    let sets_group = program.mode() & (libc::S_ISGID | libc::S_IXGRP)
+        == libc::S_ISGID | libc::S_IXGRP
+        && program.gid() != group;
+    let allowed = numbers("NoNewPrivs:")?.first() == Some(&0) && !is_nosuid(&link)?;
+    Some((sets_user || sets_group) && allowed)
+}
+
+fn is_nosuid(link: &str) -> Option<bool> {
+    let path = std::fs::read_link(link).ok()?;
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: plain numbers, filled by the kernel.
+    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to what they should.
+    (unsafe { libc::statvfs(path.as_ptr(), &mut about) } == 0)
+        .then_some(about.f_flag & libc::ST_NOSUID != 0)
+}

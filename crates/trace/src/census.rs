@@ -1,0 +1,463 @@
+//! Who is missing from a trace: pids that the kernel told the recorded processes of, and that are not in it.
+//!
+//! The kernel tells a process of its children when it makes them (clone(2) and its kin), when it waits for them (wait4(2),
+//! waitid(2)) and when they change (SIGCHLD). Whoever is told of must have come to life in the trace, or must have been found
+//! dead there. All that is judged by the events alone, so that every trace can be asked, also one that was cut off. Others may
+//! add what they know from elsewhere: [`Census::miss`].
+//!
+//! Two numbers can name one process: inside a new pid namespace it is another one than that which its parent was told. Both
+//! count as known.
+
+use reprise_abi::event::{Event, Kind, ProcessEnd, Section, Tag, SLOT_SHIFT};
+use reprise_abi::syscalls::nr;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Most missing processes that are kept by name.
+pub const MAX_UNCAPTURED: usize = 1000;
+
+const CLONE_THREAD: u64 = 0x1_0000;
+const WNOHANG_ONLY: u64 = !(1 | 0xe000_0000);
+const WNOWAIT: u64 = 0x0100_0000;
+const SIGCHLD: u32 = 17;
+
+/// A process that the trace does not have, or not to its end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Uncaptured {
+    /// Its id, as the recorded processes were told it.
+    pub pid: i64,
+    /// What it was called, where that is known.
+    pub name: Option<String>,
+    /// How it is known of.
+    pub why: String,
+}
+
+/// Reads events, and knows who is missing.
+#[derive(Debug, Default)]
+pub struct Census {
+    /// Ids that came to life in the trace, and how many such processes have not been waited for.
+    known: HashMap<i64, i64>,
+    /// Children that were made and have not come to life, by the slot of their first thread: their id, 0 before it is told.
+    due: HashMap<u16, i64>,
+    /// Calls that threads are in and that tell of children, by slot.
+    inside: HashMap<u16, Inside>,
+    /// Who was found dead before its first step, and before its parent was told of it.
+    stillborn: HashSet<i64>,
+    missing: BTreeMap<i64, Uncaptured>,
+}
+
+/// A call that tells of a child.
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    args: [u64; 4],
+    /// Slot of the new process, when the call makes one.
+    child: Option<u16>,
+    /// Its own number, when it began before its parent was told.
+    began: Option<i64>,
+}
+
+impl Census {
+    /// Before the first event of a trace whose first process has this id.
+    pub fn new(pid: i32) -> Census {
+        Census {
+            known: HashMap::from([(pid.into(), 1)]),
+            ..Census::default()
+        }
+    }
+
+    /// Learns from the next event.
+    pub fn follow(&mut self, event: &Event) {
+        let h = &event.header;
+        match event.kind {
+            Kind::Syscall | Kind::Enter | Kind::Exit => match u64::from(h.detail) {
+                nr::CLONE | nr::FORK | nr::VFORK | nr::WAIT4 | nr::WAITID => self.call(event),
+                _ => {}
+            },
+            Kind::ProcessStart => {
+                self.begins(h.value);
+                match self.due.remove(&h.slot) {
+                    Some(0) => {
+                        let of = |i: &&mut Inside| i.child == Some(h.slot) && i.began.is_none();
+                        if let Some(parent) = self.inside.values_mut().find(of) {
+                            parent.began = Some(h.value);
+                        }
+                    }
+                    Some(told) if told != h.value => self.begins(told),
+                    _ => {}
+                }
+            }
+            // It may have died before its first step.
+            Kind::ProcessEnd if h.detail == ProcessEnd::Found as u32 => {
+                let pid = event.arg(0) as i64;
+                let unborn = self.due.iter().find(|(_, told)| **told == pid);
+                if let Some(slot) = unborn.map(|(slot, _)| *slot) {
+                    self.due.remove(&slot);
+                    self.begins(pid);
+                } else if self.known.get(&pid).is_none_or(|left| *left <= 0) {
+                    self.stillborn.insert(pid);
+                }
+            }
+            Kind::Signal if h.detail == SIGCHLD => {
+                let info = event.sections().find(|s| s.tag == Tag::Siginfo);
+                if let Some(pid) = info.and_then(|s| child_of(s.bytes)) {
+                    if !self.known.contains_key(&pid) {
+                        self.miss(pid, None, "a SIGCHLD told of it");
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, event: &Event) {
+        let h = &event.header;
+        let number = u64::from(h.detail);
+        let thread = number == nr::CLONE && event.arg(0) & CLONE_THREAD != 0;
+        let makes = !matches!(number, nr::WAIT4 | nr::WAITID) && !thread;
+        let now = Inside {
+            args: [0, 1, 2, 3].map(|i| event.arg(i)),
+            child: makes.then_some((h.flags >> SLOT_SHIFT) as u16),
+            began: None,
+        };
+        let of = match event.kind {
+            Kind::Enter => {
+                self.inside.insert(h.slot, now);
+                if let Some(child) = now.child {
+                    self.due.insert(child, 0);
+                }
+                return;
+            }
+            Kind::Exit => match self.inside.remove(&h.slot) {
+                Some(entered) => entered,
+                None => return,
+            },
+            _ => now,
+        };
+        match (of.child, number) {
+            (Some(child), _) => self.made(child, h.value, &of),
+            (None, nr::WAIT4 | nr::WAITID) => self.waited(event, &of),
+            _ => {}
+        }
+    }
+
+    /// A parent was told of its child in slot `child`, or that it has none.
+    fn made(&mut self, child: u16, result: i64, of: &Inside) {
+        match of.began {
+            _ if result <= 0 => {
+                if self.due.get(&child) == Some(&0) {
+                    self.due.remove(&child);
+                }
+            }
+            Some(own) if own != result => self.begins(result),
+            Some(_) => {}
+            None if self.stillborn.remove(&result) => {
+                self.due.remove(&child);
+                self.begins(result);
+            }
+            None => {
+                self.due.insert(child, result);
+            }
+        }
+    }
+
+    fn begins(&mut self, pid: i64) {
+        *self.known.entry(pid).or_insert(0) += 1;
+        self.missing.remove(&pid);
+    }
+
+    /// A wait came back.
+    fn waited(&mut self, event: &Event, of: &Inside) {
+        let at = |address: u64| {
+            let outputs = event.sections().filter(|s| s.tag == Tag::Output);
+            outputs.filter(move |s| address != 0 && s.address == address)
+        };
+        let (pid, over) = match u64::from(event.header.detail) {
+            nr::WAIT4 => {
+                let status = at(of.args[1]).find_map(|s| word(&s, 0));
+                let over = match status {
+                    Some(status) => libc::WIFEXITED(status) || libc::WIFSIGNALED(status),
+                    None => of.args[2] & WNOHANG_ONLY == 0,
+                };
+                (Some(event.header.value).filter(|pid| *pid > 0), over)
+            }
+            _ if event.header.value < 0 => (None, false),
+            _ => match at(of.args[2]).next() {
+                Some(info) => {
+                    let code = word(&info, 8).unwrap_or(0);
+                    let over = (1..=3).contains(&code) && of.args[3] & WNOWAIT == 0;
+                    (child_of(info.bytes), over)
+                }
+                None => (None, false),
+            },
+        };
+        let Some(pid) = pid else { return };
+        match self.known.get_mut(&pid) {
+            Some(left) if *left > 0 || !over => *left -= i64::from(over),
+            _ => self.miss(pid, None, "a wait told of it"),
+        }
+    }
+
+    /// Has a process with this id come to life?
+    pub fn knows(&self, pid: i64) -> bool {
+        self.known.contains_key(&pid)
+    }
+
+    /// Somebody is missing, by another source than the events.
+    pub fn miss(&mut self, pid: i64, name: Option<String>, why: &str) {
+        if self.missing.len() >= MAX_UNCAPTURED && !self.missing.contains_key(&pid) {
+            return;
+        }
+        let new = Uncaptured {
+            pid,
+            name,
+            why: why.into(),
+        };
+        let entry = self.missing.entry(pid).or_insert_with(|| new.clone());
+        entry.name = entry.name.take().or(new.name);
+    }
+
+    /// All who are missing after the last event.
+    pub fn missing(mut self) -> Vec<Uncaptured> {
+        let unborn: Vec<i64> = self.due.values().copied().filter(|pid| *pid > 0).collect();
+        for pid in unborn {
+            self.miss(
+                pid,
+                None,
+                "it was made, and its first step is not in the trace",
+            );
+        }
+        self.missing.into_values().collect()
+    }
+}
+
+/// The ids and names in one line, for a warning.
+pub fn names(missing: &[Uncaptured]) -> String {
+    let one = |u: &Uncaptured| match &u.name {
+        Some(name) => format!("{} ({name})", u.pid),
+        None => u.pid.to_string(),
+    };
+    missing.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn word(section: &Section, at: usize) -> Option<i32> {
+    let bytes = section.bytes.get(at..at + 4)?;
+    Some(i32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The child of which the kernel tells in a `siginfo_t`; none in one that a process sent.
+fn child_of(info: &[u8]) -> Option<i64> {
+    let word = |at: usize| {
+        let bytes = info.get(at..at + 4)?;
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    // si_signo, si_errno, si_code; si_pid behind the padding. The codes of children are 1 to 6.
+    let child = word(0)? == SIGCHLD as i32 && (1..=6).contains(&word(8)?);
+    word(16).filter(|pid| child && *pid > 0).map(i64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reprise_abi::event::{section_len, EventHeader, SectionHeader, HEADER_LEN, NO_SLOT};
+
+    struct Made {
+        h: EventHeader,
+        args: Vec<u64>,
+        sections: Vec<(Tag, u64, Vec<u8>)>,
+    }
+
+    fn event(kind: Kind, slot: u16, detail: u64, value: i64) -> Made {
+        Made {
+            h: EventHeader {
+                kind: kind as u8,
+                slot,
+                detail: detail as u32,
+                value,
+                ..Default::default()
+            },
+            args: Vec::new(),
+            sections: Vec::new(),
+        }
+    }
+
+    impl Made {
+        fn args(mut self, args: &[u64]) -> Made {
+            self.args = args.to_vec();
+            self
+        }
+        fn child(mut self, slot: u32) -> Made {
+            self.h.flags = slot << SLOT_SHIFT;
+            self
+        }
+        fn section(mut self, tag: Tag, address: u64, words: &[i32]) -> Made {
+            let bytes = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            self.sections.push((tag, address, bytes));
+            self
+        }
+        fn tell(mut self, census: &mut Census) {
+            let sections: usize = self.sections.iter().map(|s| section_len(s.2.len())).sum();
+            self.h.nargs = self.args.len() as u8;
+            self.h.len = (HEADER_LEN + 8 * self.args.len() + sections) as u32;
+            let mut bytes = self.h.to_bytes().to_vec();
+            self.args
+                .iter()
+                .for_each(|a| bytes.extend_from_slice(&a.to_le_bytes()));
+            for (tag, address, content) in &self.sections {
+                let h = SectionHeader {
+                    address: *address,
+                    len: content.len() as u32,
+                    tag: *tag as u32,
+                };
+                bytes.extend_from_slice(&h.address.to_le_bytes());
+                bytes.extend_from_slice(&h.len.to_le_bytes());
+                bytes.extend_from_slice(&h.tag.to_le_bytes());
+                bytes.extend_from_slice(content);
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+            }
+            census.follow(&Event::parse(&bytes).expect("an event"));
+        }
+    }
+
+    fn missing(census: Census) -> Vec<i64> {
+        census.missing().iter().map(|u| u.pid).collect()
+    }
+
+    fn fork(census: &mut Census, slot: u16, pid: i64) {
+        let e = event(Kind::Syscall, 0, nr::FORK, pid);
+        e.child(slot.into()).tell(census);
+    }
+
+    fn start(census: &mut Census, slot: u16, pid: i64) {
+        event(Kind::ProcessStart, slot, 0, pid)
+            .args(&[100])
+            .tell(census);
+    }
+
+    fn wait(census: &mut Census, pid: i64, status: i32) {
+        let e = event(Kind::Syscall, 0, nr::WAIT4, pid).args(&[u64::MAX, 0x5000, 0, 0]);
+        e.section(Tag::Output, 0x5000, &[status]).tell(census);
+    }
+
+    #[test]
+    fn whoever_was_made_began_and_was_waited_for_is_not_missing() {
+        let mut c = Census::new(100);
+        fork(&mut c, 1, 101);
+        start(&mut c, 1, 101);
+        wait(&mut c, 101, 0x137f); // stopped
+        wait(&mut c, 101, 0);
+        // The number comes back, in another slot.
+        fork(&mut c, 2, 101);
+        start(&mut c, 2, 101);
+        wait(&mut c, 101, 9);
+        assert_eq!(missing(c), []);
+    }
+
+    #[test]
+    fn a_vfork_child_begins_before_its_parent_is_told() {
+        let mut c = Census::new(100);
+        let enter = event(Kind::Enter, 0, nr::VFORK, 0);
+        enter.child(1).tell(&mut c);
+        start(&mut c, 1, 101);
+        event(Kind::Exit, 0, nr::VFORK, 101).tell(&mut c);
+        wait(&mut c, 101, 0);
+        // One that dies before its first step is found dead.
+        event(Kind::Enter, 0, nr::VFORK, 0).child(1).tell(&mut c);
+        event(Kind::Exit, 0, nr::VFORK, 102).tell(&mut c);
+        let found = event(Kind::ProcessEnd, NO_SLOT, ProcessEnd::Found as u64, 9);
+        found.args(&[102]).tell(&mut c);
+        wait(&mut c, 102, 9);
+        event(Kind::Enter, 0, nr::VFORK, 0).child(1).tell(&mut c);
+        let found = event(Kind::ProcessEnd, NO_SLOT, ProcessEnd::Found as u64, 9);
+        found.args(&[103]).tell(&mut c);
+        event(Kind::Exit, 0, nr::VFORK, 103).tell(&mut c);
+        // One that could not be made.
+        event(Kind::Enter, 0, nr::VFORK, 0).child(1).tell(&mut c);
+        event(Kind::Exit, 0, nr::VFORK, -11).tell(&mut c);
+        assert_eq!(missing(c), []);
+    }
+
+    #[test]
+    fn a_process_in_a_pid_namespace_has_two_numbers() {
+        let mut c = Census::new(100);
+        fork(&mut c, 1, 101);
+        start(&mut c, 1, 1);
+        wait(&mut c, 101, 0);
+        let enter = event(Kind::Enter, 0, nr::CLONE, 0).args(&[0x4000, 0, 0, 0, 0]);
+        enter.child(2).tell(&mut c);
+        start(&mut c, 2, 1);
+        event(Kind::Exit, 0, nr::CLONE, 102).tell(&mut c);
+        wait(&mut c, 102, 0);
+        assert_eq!(missing(c), []);
+    }
+
+    #[test]
+    fn who_never_began_is_missing() {
+        let mut c = Census::new(100);
+        fork(&mut c, 1, 101);
+        fork(&mut c, 2, 102);
+        start(&mut c, 2, 102);
+        assert_eq!(missing(c), [101]);
+    }
+
+    #[test]
+    fn who_was_only_waited_for_is_missing() {
+        let mut c = Census::new(100);
+        fork(&mut c, 1, 101);
+        start(&mut c, 1, 101);
+        wait(&mut c, 101, 0);
+        wait(&mut c, 101, 0);
+        wait(&mut c, 102, 0);
+        let info = [17, 0, 1, 0, 103, 0, 0];
+        let waitid = |c: &mut Census, options| {
+            let e = event(Kind::Enter, 0, nr::WAITID, 0).args(&[0, 0, 0x6000, options]);
+            e.tell(c);
+            let e = event(Kind::Exit, 0, nr::WAITID, 0);
+            e.section(Tag::Output, 0x6000, &info).tell(c);
+        };
+        waitid(&mut c, 4);
+        assert_eq!(missing(c), [101, 102, 103]);
+    }
+
+    #[test]
+    fn a_look_does_not_wait() {
+        let mut c = Census::new(100);
+        fork(&mut c, 1, 101);
+        start(&mut c, 1, 101);
+        for options in [4 | WNOWAIT, 4] {
+            let e = event(Kind::Syscall, 0, nr::WAITID, 0).args(&[0, 0, 0x6000, options]);
+            let info = [17, 0, 1, 0, 101, 0, 0];
+            e.section(Tag::Output, 0x6000, &info).tell(&mut c);
+        }
+        assert_eq!(missing(c), []);
+    }
+
+    #[test]
+    fn signals_of_children_count_and_those_of_others_do_not() {
+        let mut c = Census::new(100);
+        for (code, pid) in [(1, 101), (0, 102), (-6, 103)] {
+            let e = event(Kind::Signal, 0, 17, 0);
+            let info = [17, 0, code, 0, pid, 0, 0];
+            e.section(Tag::Siginfo, 0, &info).tell(&mut c);
+        }
+        assert_eq!(missing(c), [101]);
+    }
+
+    #[test]
+    fn threads_are_no_processes() {
+        let mut c = Census::new(100);
+        let e = event(Kind::Syscall, 0, nr::CLONE, 101).args(&[CLONE_THREAD | 0x900, 0, 0, 0, 0]);
+        e.child(1).tell(&mut c);
+        assert_eq!(missing(c), []);
+    }
+
+    #[test]
+    fn others_may_tell_of_the_missing() {
+        let mut c = Census::new(100);
+        c.miss(7, Some("cat".into()), "it is a child of a recorded process");
+        c.miss(8, None, "it is a child of a recorded process");
+        fork(&mut c, 1, 8);
+        start(&mut c, 1, 8);
+        let all = c.missing();
+        assert_eq!(names(&all), "7 (cat)");
+    }
+}

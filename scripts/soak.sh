@@ -1,0 +1,15 @@
+#!/bin/sh
+# The soak: redis recorded under load for minutes with flat memory and a verified trace; 200 recordings one after another, 8 at a time,
+# and 100 trees of processes of which one is killed, with nothing left behind.
+#
+#   scripts/soak.sh [SECONDS OF REDIS]      600 when left out
+set -eu
+cd "$(dirname "$0")/.."
+scripts/setup-tests.sh
+[ -d "$HOME/.cargo/bin" ] && PATH="$PATH:$HOME/.cargo/bin"
+export PATH
+scripts/build-guests.sh
+
+: "${REPRISE_TEST_FULL:=1}" "${REPRISE_TEST_SOAK_SECONDS:=${1:-600}}" "${REPRISE_TEST_HANG_SECONDS:=3600}" "${REPRISE_TEST_KEEP:=1}"
+export REPRISE_TEST_FULL REPRISE_TEST_SOAK_SECONDS REPRISE_TEST_HANG_SECONDS REPRISE_TEST_KEEP
+cargo test --release -p reprise --test soak -- --include-ignored --nocapture --test-threads 1
