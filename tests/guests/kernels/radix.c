@@ -47,7 +47,7 @@ static void body(int thread) {
 }
 
 int main(int argc, char **argv) {
-    kernel_begin(argc, argv, (struct sizes){1 << 14, 1 << 22, 5 << 22});
+    kernel_begin(argc, argv, (struct sizes){1 << 14, 1 << 23, 10 << 22});
     n = kernel.size;
     keys = room_for(n, sizeof *keys);
     moved = room_for(n, sizeof *moved);
