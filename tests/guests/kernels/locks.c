@@ -2,7 +2,7 @@
 #include "kernel.h"
 
 #define WORK_INSIDE 10
-#define WORK_OUTSIDE 500
+#define WORK_OUTSIDE 850
 #define SERIES 1
 
 static APART pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -22,7 +22,7 @@ static void body(int thread) {
 }
 
 int main(int argc, char **argv) {
-    kernel_begin(argc, argv, (struct sizes){10000, 1500000, 7500000});
+    kernel_begin(argc, argv, (struct sizes){10000, 1000000, 5000000});
     in_parallel(body);
     uint64_t wanted = 0;
     for (long i = 0; i < kernel.size; i++) wanted += random_at(SERIES, i);
