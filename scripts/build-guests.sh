@@ -5,7 +5,7 @@
 #   scripts/build-guests.sh [--jobs N] [NAME...]     all guests, or those whose source has one of the names
 set -eu
 cd "$(dirname "$0")/../tests/guests"
-mkdir -p bin bin/java bin/servers
+mkdir -p bin bin/java bin/kernels bin/servers
 
 jobs=2
 if [ "${1:-}" = --jobs ]; then
@@ -57,6 +57,14 @@ for source in *.c tools/*.c; do
     directive variant "$source" | while read -r variant more; do
         add "$name-$variant" "$source" "gcc $usual $flags $more $source -o bin/$name-$variant $libraries"
     done
+done
+
+# Kernels are benchmarks as well: optimised, and with a header of their own.
+for source in kernels/*.c; do
+    name=$(basename "$source" .c)
+    wanted "$name" "$@" || continue
+    [ kernels/kernel.h -nt "bin/kernels/$name" ] && rm -f "bin/kernels/$name"
+    add "kernels/$name" "$source" "gcc $usual -O2 $source -o bin/kernels/$name -lm"
 done
 
 for source in *.cpp; do

@@ -130,6 +130,7 @@ Written by `cargo bench -p reprise-bench`; not by hand. It takes some minutes, a
     cargo bench -p reprise-bench                              # everything, and this file anew
     cargo bench -p reprise-bench -- --quick                   # one round a row, printed only
     cargo bench -p reprise-bench -- --only sort --only dd     # some rows, printed only
+    cargo bench -p reprise-bench -- --only kernels --engine serial    # parallel kernels (tests/guests/kernels), printed only
 
 Each round of a row runs its command natively, recorded (`reprise record -q -- COMMAND`) and replayed (`reprise replay`), one after
 the other; figures are medians over the rounds, against the native median of the same run. Programs with threads are compared with

@@ -12,6 +12,7 @@ use std::process::Command;
 pub struct Reprise {
     path: PathBuf,
     traces: PathBuf,
+    engine: Option<String>,
 }
 
 /// A trace on disk, in bytes.
@@ -26,17 +27,27 @@ pub struct Size {
 }
 
 impl Reprise {
-    /// Builds the release, unless the environment variable REPRISE names a build.
+    /// Builds the release, unless the environment variable REPRISE names a build. Recordings are made by `engine`, or by the
+    /// default engine.
     ///
     /// # Errors
     /// When it doesn't build.
-    pub fn build(traces: PathBuf) -> Result<Reprise> {
+    pub fn build(traces: PathBuf, engine: Option<String>) -> Result<Reprise> {
         let path = match std::env::var_os("REPRISE") {
             Some(path) => PathBuf::from(path).canonicalize().context("REPRISE")?,
             None => build()?,
         };
         std::fs::create_dir_all(&traces)?;
-        Ok(Reprise { path, traces })
+        Ok(Reprise {
+            path,
+            traces,
+            engine,
+        })
+    }
+
+    /// The engine that records.
+    pub fn engine(&self) -> &str {
+        self.engine.as_deref().unwrap_or("serial")
     }
 
     fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Program {
@@ -49,7 +60,11 @@ impl Reprise {
 
     /// The command that records `program`.
     pub fn recording(&self, program: &Program) -> Program {
-        let mut command = self.command(["record", "-q", "--"]);
+        let mut command = self.command(["record", "-q"]);
+        if let Some(engine) = &self.engine {
+            command.argv.extend(["--engine", engine].map(Into::into));
+        }
+        command.argv.push("--".into());
         command.argv.extend(program.argv.iter().cloned());
         command.env.extend(program.env.iter().cloned());
         command

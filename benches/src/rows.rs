@@ -551,6 +551,11 @@ impl Rounds {
         row
     }
 
+    /// Bytes of compressed events in the last trace.
+    pub(crate) fn events(&self) -> u64 {
+        self.size.events
+    }
+
     /// Milliseconds over native, with the bar of whole commands.
     fn over(&self, samples: &Samples, native: f64, side: Side) -> Figure {
         Figure {
