@@ -204,6 +204,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         big_scratch: big,
         cut: Default::default(),
         traced: Default::default(),
+        heap: 0,
     };
     // SAFETY: nobody else has this slot.
     unsafe {

@@ -105,6 +105,8 @@ pub struct Block {
     pub cut: crate::serial::cut::CutState,
     /// Whether another thread has attached to this one.
     pub traced: crate::ptrace::Traced,
+    /// Address of its heap ([`crate::heap`]), 0: none yet.
+    pub heap: u64,
 }
 
 const _: () = {
