@@ -54,9 +54,9 @@ const fn size_of_class(class: usize) -> u64 {
 /// Units of a slab: enough for eight small blocks, for one of the largest.
 const fn units_of(size: u64) -> u64 {
     let blocks = match size {
-        0..=0x2000 => 8,
-        0x2001..=0x8000 => 4,
-        0x8001..=0x1_0000 => 2,
+        0..=0x800 => 8,
+        0x801..=0x2000 => 4,
+        0x2001..=0x8000 => 2,
         _ => 1,
     };
     (blocks * size).div_ceil(UNIT)

@@ -11,9 +11,11 @@ use reprise_abi::layout::PAGE;
 /// Bytes before the block, where no greater alignment is asked for.
 const HEADER: u64 = 128;
 /// Mappings that a heap keeps.
-const CACHED: usize = 8;
+const CACHED: usize = 16;
 /// Bytes of them, in all.
 const CACHED_BYTES: u64 = 32 << 20;
+/// Largest one.
+const CACHED_BLOCK: u64 = 16 << 20;
 /// No larger block is ever asked for, PTRDIFF_MAX.
 pub const SIZE_MAX: u64 = i64::MAX as u64;
 
@@ -77,7 +79,7 @@ pub fn allocate<S: Source>(
     }
     if align <= HEADER {
         let len = (HEADER + size).next_multiple_of(PAGE);
-        if let Some(base) = cache.and_then(|c| c.take(len)) {
+        if let Some(base) = cache.and_then(|c| c.take(t, source, len)) {
             header(base).cached = false;
             return Some((header(base).block, false));
         }
@@ -129,7 +131,7 @@ pub fn free<S: Source>(t: &mut Block, source: &mut S, cache: Option<&mut Cache>,
     }
     let base = h.base();
     match cache {
-        Some(cache) if h.len <= CACHED_BYTES && p == base + HEADER => {
+        Some(cache) if h.len <= CACHED_BLOCK && p == base + HEADER => {
             h.cached = true;
             cache.put(t, source, base);
         }
@@ -166,13 +168,25 @@ pub fn resize<S: Source>(t: &mut Block, source: &mut S, p: u64, size: u64) -> Op
 }
 
 impl Cache {
-    /// A mapping of at least `len` bytes, and not much more.
-    fn take(&mut self, len: u64) -> Option<u64> {
-        let fits = |i: &usize| (len..=len + len / 4).contains(&header(self.held[*i]).len);
-        let i = (0..self.count)
-            .filter(fits)
-            .min_by_key(|&i| header(self.held[i]).len)?;
-        Some(self.remove(i))
+    /// A mapping of at least `len` bytes: one that is not much longer, or else one that is made longer, as its pages are there.
+    fn take<S: Source>(&mut self, t: &mut Block, source: &mut S, len: u64) -> Option<u64> {
+        let lens = self.held[..self.count].iter().map(|&base| header(base).len);
+        let best = |from: u64, to: u64| {
+            let fits = move |l: &(usize, u64)| (from..to).contains(&l.1);
+            lens.clone().enumerate().filter(fits)
+        };
+        if let Some((i, _)) = best(len, len + len / 2).min_by_key(|l| l.1) {
+            return Some(self.remove(i));
+        }
+        let (i, shorter) = best(len / 2, len).max_by_key(|l| l.1)?;
+        let base = self.remove(i);
+        source.registry().remove(base);
+        let Some(now) = source.remap(t, base, shorter, len) else {
+            source.unmap(t, base, shorter);
+            return None;
+        };
+        begin(source, now, len, now + HEADER);
+        Some(now)
     }
 
     fn remove(&mut self, i: usize) -> u64 {

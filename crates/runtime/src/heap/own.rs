@@ -17,7 +17,7 @@ const EMPTY_KEPT: u32 = 8;
 /// Chunks without blocks that stay with a heap whose thread has ended.
 const EMPTY_LEFT: u32 = 1;
 /// Largest slab of which a class keeps one that is empty.
-const KEPT_SLAB: u32 = 64 << 10;
+const KEPT_SLAB: u32 = 16 << 10;
 /// Chunks that are looked at for one that fits well.
 const LOOKS: u32 = 8;
 /// Lists of chunks, by the power of two of their longest run of free units; the last is that of chunks without blocks.
@@ -273,7 +273,7 @@ impl Heap {
         self.current[class] = new;
     }
 
-    /// Makes a slab the current one that has free blocks; the one that waited longest, which will have the most.
+    /// Makes a slab the current one that has free blocks: the first of the list.
     fn next_partial(&mut self, class: usize) -> bool {
         let first = self.partial[class].first;
         if first == 0 {
@@ -284,15 +284,24 @@ impl Heap {
         true
     }
 
+    /// Small blocks: a slab that has just got a free block comes last, so that it has many when its turn comes. Larger ones: it comes
+    /// first, so that few slabs are used, and others get empty.
     fn push_partial(&mut self, address: u64) {
         let s = slab(address);
         let list = &mut self.partial[s.class as usize];
-        (s.prev, s.next) = (list.last, 0);
-        match list.last {
-            0 => list.first = address,
-            last => slab(last).next = address,
+        if s.size <= CARVED_TOGETHER {
+            (s.prev, s.next) = (list.last, 0);
+        } else {
+            (s.prev, s.next) = (0, list.first);
         }
-        list.last = address;
+        match s.prev {
+            0 => list.first = address,
+            prev => slab(prev).next = address,
+        }
+        match s.next {
+            0 => list.last = address,
+            next => slab(next).prev = address,
+        }
     }
 
     fn unlink_partial(&mut self, address: u64) {

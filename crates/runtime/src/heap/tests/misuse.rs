@@ -63,7 +63,7 @@ fn pointers_that_are_no_blocks() {
 fn blocks_freed_twice() {
     let (mut t, mut other) = two();
     other.malloc(1);
-    for size in [0, 100, 5000, 60_000, 1 << 20] {
+    for size in [0, 100, 1000, 5000, 1 << 20] {
         let (a, b) = (t.malloc(size), t.malloc(size));
         t.free(a);
         assert_eq!(message(|| t.free(a)), DOUBLE_FREE);
