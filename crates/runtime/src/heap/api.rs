@@ -221,7 +221,8 @@ pub fn begin<O: Order, S: Source>(t: &mut Block, source: &mut S) -> bool {
     false
 }
 
-/// The calling thread ends: its heap is left to the next thread of its place.
+/// The calling thread ends: its heap is left to the next thread of its place. Not for a vfork child, whose heap is its parent's; a
+/// process that ends or execs needs none of this.
 pub fn end<O: Order, S: Source>(t: &mut Block, source: &mut S) {
     if t.heap == 0 {
         return;
@@ -233,6 +234,15 @@ pub fn end<O: Order, S: Source>(t: &mut Block, source: &mut S) {
     heap.shrink(t, source);
     t.heap = 0;
     remote::leave::<O, S>(t, source, heap, 0);
+}
+
+/// Before a new process starts: the heap of its only thread. In a copy of the memory, or in the same one while the parent waits
+/// (vfork), that is the parent's; where both run on in one memory, the child gets one of its own.
+pub fn inherit(parent: &Block, child: &mut Block, shares_memory: bool, parent_waits: bool) {
+    child.heap = match shares_memory && !parent_waits {
+        true => 0,
+        false => parent.heap,
+    };
 }
 
 /// In a process that was forked (not in a vfork child, which shares its parent's memory, and its parent's heap): the calling thread's

@@ -52,9 +52,12 @@ impl Outboxes {
 }
 
 /// Frees a block of another thread's heap.
+///
+/// # Safety
+/// `p` must be a multiple of the block size from the start of this slab.
 #[cold]
 #[inline(never)]
-pub fn free<O: Order, S: Source>(t: &mut Block, source: &mut S, slab: *mut Slab, p: u64) {
+pub unsafe fn free<O: Order, S: Source>(t: &mut Block, source: &mut S, slab: *mut Slab, p: u64) {
     // SAFETY: the slab of a block that the program still has: what is read of it does not change.
     let (heap, size) = unsafe { ((*slab).heap, (*slab).size) };
     // SAFETY: a block that the program gives back.

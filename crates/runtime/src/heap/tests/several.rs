@@ -343,6 +343,11 @@ fn a_forked_child_goes_on_with_its_own_heap_only() {
     let on_the_way: Vec<u64> = (0..3).map(|_| other.malloc(100)).collect();
     t.free(on_the_way[0]);
     let heap = t.block.heap;
+    let mut child = world.thread(2);
+    for (shares, waits, heir) in [(true, false, 0), (true, true, heap), (false, false, heap)] {
+        api::inherit(&t.block, &mut child.block, shares, waits);
+        assert_eq!(child.block.heap, heir);
+    }
     // From here on this is the child: the other thread is gone, and its heap was maybe in the middle of a change.
     api::forked(&mut t.block, &mut t.memory);
     assert_eq!(t.block.heap, heap);
