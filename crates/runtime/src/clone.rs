@@ -236,6 +236,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         cut: Default::default(),
         traced: Default::default(),
         order: Default::default(),
+        heap: 0,
     };
     // SAFETY: nobody else has this slot.
     unsafe {

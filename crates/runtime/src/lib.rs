@@ -22,6 +22,7 @@ pub mod files;
 pub mod gate;
 pub mod guard;
 pub mod hash;
+pub mod heap;
 pub mod instruction;
 pub mod kept;
 pub mod mapped;

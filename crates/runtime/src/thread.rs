@@ -109,6 +109,8 @@ pub struct Block {
     pub traced: crate::ptrace::Traced,
     /// What the `order` engine keeps of it.
     pub order: crate::order::Local,
+    /// Address of its heap ([`crate::heap`]), 0: none yet.
+    pub heap: u64,
 }
 
 const _: () = {
