@@ -316,6 +316,8 @@ pub const FLAG_CPUID_FAULTING: u32 = 2;
 pub const FLAG_CHAOS: u32 = 4;
 /// [`Session::flags`]: never rewrite system call sites (dispatch only); a test switch.
 pub const FLAG_NO_PATCH: u32 = 8;
+/// [`Session::flags`]: cpuid trapped in the recording and can't be made to here: this replay replaces the instructions by itself.
+pub const FLAG_CPUID_REPLACED: u32 = 16;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]
@@ -362,8 +364,10 @@ pub struct Session {
     pub initial_ignored: AtomicU64,
     /// The processors that the program may use, as it is told: what it was started with, before it was pinned.
     pub affinity: [u64; 16],
+    /// Record: the processor that the program is pinned to.
+    pub cpu: u64,
     /// Spare configuration words.
-    pub spare_config: [u64; 14],
+    pub spare_config: [u64; 13],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

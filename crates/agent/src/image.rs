@@ -75,6 +75,7 @@ pub fn start(shared: &SharedSession) -> Start {
         initial_mask: s.initial_mask.load(Relaxed),
         initial_ignored: s.initial_ignored.load(Relaxed),
         affinity: s.affinity.to_vec(),
+        cpu: s.cpu,
     }
 }
 

@@ -93,6 +93,28 @@ pub fn processor() -> Processor {
     for leaf in 0x8000_0000..=max_extended.min(0x8000_0008) {
         leaves.push(entry(leaf, ANY));
     }
+    // AMD's: TLBs, caches (one subleaf each), topology, more features.
+    for leaf in [
+        0x8000_0019,
+        0x8000_001a,
+        0x8000_001d,
+        0x8000_001e,
+        0x8000_0021,
+    ] {
+        match leaf {
+            _ if leaf > max_extended => {}
+            0x8000_001d => {
+                for s in 0..8 {
+                    let l = entry(leaf, s);
+                    leaves.push(l);
+                    if l.regs[0] & 0x1f == 0 {
+                        break;
+                    }
+                }
+            }
+            _ => leaves.push(entry(leaf, ANY)),
+        }
+    }
     leaves.push(CpuidLeaf {
         leaf: 0x4000_0000,
         subleaf: ANY,
@@ -157,6 +179,12 @@ fn mask(l: &mut CpuidLeaf, xsave_mask: u64, xsave_size: u64) {
         (0xd, 1) => *eax &= !(1 << 2 | 1 << 3 | 1 << 4),
         // x2APIC id.
         (0xb | 0x1f, _) => *edx = 0,
+        // Extended APIC id; unit and node of this processor.
+        (0x8000_001e, _) => {
+            *eax = 0;
+            *ebx &= !0xff;
+            *ecx &= !0xff;
+        }
         (0x19, _) => *l = CpuidLeaf { regs: [0; 4], ..*l },
         _ => {}
     }

@@ -210,16 +210,6 @@ pub fn limit(p: &mut Processor, to: Limit) {
     }
 }
 
-/// For glibc where cpuid can't be trapped: the same limit as a value of `GLIBC_TUNABLES`.
-pub fn tunables(to: Limit) -> String {
-    const ABOVE_V3: &str = "-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD,-AVX512ER,-AVX512PF,-ERMS,-FSRM,-RTM,-XSAVEC";
-    const ABOVE_V2: &str = "-AVX,-AVX2,-BMI1,-BMI2,-F16C,-FMA,-FMA4,-LZCNT,-MOVBE,-XSAVE,-OSXSAVE";
-    match to {
-        Limit::V2 => format!("glibc.cpu.hwcaps={ABOVE_V2},{ABOVE_V3}"),
-        Limit::V3 => format!("glibc.cpu.hwcaps={ABOVE_V3}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

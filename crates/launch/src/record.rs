@@ -24,8 +24,6 @@ pub struct Command {
     pub argv: Vec<OsString>,
     /// Pin the program to one processor (what `serial` wants).
     pub pin: bool,
-    /// Variables that its environment has beside, or instead of, the caller's.
-    pub env: Vec<(OsString, OsString)>,
 }
 
 /// A mapping of the program at its exec.
@@ -240,10 +238,7 @@ pub fn start(
         .iter()
         .map(|a| c_string(a))
         .collect::<Result<_>>()?;
-    let instead = |k: &OsStr| command.env.iter().any(|(name, _)| name == k);
     let env: Vec<CString> = std::env::vars_os()
-        .filter(|(k, _)| !instead(k))
-        .chain(command.env.iter().cloned())
         .map(|(k, v)| {
             let mut s = k;
             s.push("=");
@@ -366,6 +361,7 @@ pub fn start(
                 s.flags |= FLAG_ASLR;
             }
             s.affinity = mask;
+            s.cpu = cpu as u64;
         }
         stopped.put_in(shared, image, [image.fd(), shared.fd()])?;
         Ok(stopped)

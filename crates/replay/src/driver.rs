@@ -5,9 +5,10 @@ use crate::tree::{set_start, Tree};
 use crate::{symbols, ReplayError};
 use reprise_abi::event::Kind;
 use reprise_abi::session::{
-    Session, ENGINE_SERIAL, FLAG_CPUID_FAULTING, MAX_CPUID, MODE_REPLAY, VERSION,
+    Session, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, MAX_CPUID, MODE_REPLAY,
+    VERSION,
 };
-use reprise_launch::{RuntimeImage, SharedSession};
+use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{Manifest, Reader, Tail, FILES_DIR};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
@@ -69,7 +70,8 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
     let mut shared = SharedSession::create()?;
     fill(&mut shared, &manifest, options)?;
     let quiet = options.quiet.then(silence).transpose()?;
-    let status = Tree::new(&mut shared, &image, dir, this_cpu()).run(&mut reader);
+    let status =
+        Tree::new(&mut shared, &image, dir, processor(manifest.start.cpu)).run(&mut reader);
     drop(quiet);
     let status = status?;
     let s = shared.session();
@@ -122,9 +124,12 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
         *to = *from;
     }
     s.cpuid_len = m.start.cpuid.len() as u32;
-    if m.cpuid_faulting {
-        s.flags |= FLAG_CPUID_FAULTING;
-    }
+    s.flags |= match (m.cpuid_faulting, record::cpuid_faulting()) {
+        (true, true) => FLAG_CPUID_FAULTING,
+        (true, false) => FLAG_CPUID_REPLACED,
+        // The trace says which instructions were replaced.
+        (false, _) => 0,
+    };
     s.program_pid.store(m.pid as u32, Relaxed);
     s.agent_pid.store(std::process::id(), Relaxed);
     if let Some((address, event)) = options.tamper {
@@ -134,8 +139,9 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
     Ok(())
 }
 
-/// A processor for the child: hand-offs between threads are cheap only on one.
-fn this_cpu() -> Option<usize> {
+/// A processor for the child: hand-offs between threads are cheap only on one. The recorded one when it is there: code that a program
+/// generates sees by cpuid where it runs, unless cpuid traps.
+fn processor(recorded: u64) -> Option<usize> {
     // SAFETY: fills a set of ours.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -143,8 +149,11 @@ fn this_cpu() -> Option<usize> {
             return None;
         }
         let all: Vec<usize> = (0..1024).filter(|i| libc::CPU_ISSET(*i, &set)).collect();
-        all.get(std::process::id() as usize % all.len().max(1))
-            .copied()
+        let recorded = recorded as usize;
+        match all.contains(&recorded) {
+            true => Some(recorded),
+            false => all.first().copied(),
+        }
     }
 }
 

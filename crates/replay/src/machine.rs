@@ -1,7 +1,7 @@
 //! Can this machine be the recorded one? What the program was shown of the processor must be there, for it may have used it.
 
 use crate::ReplayError;
-use reprise_launch::{cpu, features, record};
+use reprise_launch::{cpu, features};
 use reprise_trace::Manifest;
 
 /// Refuses a trace that this machine can't replay, naming what it lacks.
@@ -16,12 +16,6 @@ pub fn check(m: &Manifest) -> Result<(), ReplayError> {
             m.machine.cpu,
             missing.join(", ")
         )));
-    }
-    if m.cpuid_faulting && !record::cpuid_faulting() {
-        return Err(ReplayError::Unsupported(
-            "this machine can't trap cpuid, as the recording did: the program would see another processor than the recorded one"
-                .into(),
-        ));
     }
     Ok(())
 }

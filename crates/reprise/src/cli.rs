@@ -108,6 +108,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub no_patch: bool,
 
+    /// A test switch: treat the processor as one that can't let cpuid trap
+    #[arg(long, hide = true)]
+    pub no_cpuid_trapping: bool,
+
     /// A test switch: treat this system call (by its name) as unknown to the table; its number
     #[arg(long, hide = true, value_name = "NAME", value_parser = parse_syscall)]
     pub forget_syscall: Option<u64>,

@@ -27,11 +27,12 @@ use std::path::Path;
 /// Wide enough for the numbers of most traces.
 const NUMBER_WIDTH: usize = 7;
 /// Names of the forms of a patch, as the runtime numbers them.
-const PATCH_FORMS: [&str; 4] = [
+const PATCH_FORMS: [&str; 5] = [
     "",
     "the mov before it",
     "Go's mov before it",
     "itself and the cmp after it",
+    "ud2 for cpuid",
 ];
 
 /// `reprise dump`
@@ -575,7 +576,10 @@ fn regions(event: &Event) -> Vec<Value> {
 fn patch(event: &Event) -> Said {
     let (site, stub, form) = (event.arg(0), event.arg(1), event.header.detail);
     let what = PATCH_FORMS.get(form as usize).copied().unwrap_or("");
-    let text = format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})");
+    let text = match stub {
+        0 => format!("patch: {what} at {site:#x}"),
+        _ => format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})"),
+    };
     (
         text,
         fields([

@@ -14,7 +14,6 @@ use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
 use reprise_launch::{cpu, futex, RuntimeImage, SharedSession};
 use reprise_trace::*;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering::*};
 
@@ -70,12 +69,11 @@ pub fn exit_status(status: i32) -> i32 {
 fn one(args: &RecordArgs) -> Result<Run> {
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
-    let env = configure(&mut shared, args);
+    configure(&mut shared, args);
     let serial = args.engine == EngineName::Serial;
     let command = launch::Command {
         argv: args.command.clone(),
         pin: serial,
-        env,
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
@@ -106,22 +104,17 @@ fn one(args: &RecordArgs) -> Result<Run> {
     }
 }
 
-/// Fills the session from the command line; variables that the program's environment needs.
-fn configure(shared: &mut SharedSession, args: &RecordArgs) -> Vec<(OsString, OsString)> {
-    let trapping = launch::cpuid_faulting();
+/// Fills the session from the command line.
+fn configure(shared: &mut SharedSession, args: &RecordArgs) {
+    let trapping = !args.no_cpuid_trapping && launch::cpuid_faulting();
     let mut processor = cpu::processor();
     let limit = match args.cpu {
         CpuLevel::Native => None,
         CpuLevel::Baseline => Some(Limit::V2),
         CpuLevel::V3 => Some(Limit::V3),
     };
-    let mut env = Vec::new();
     if let Some(limit) = limit {
         features::limit(&mut processor, limit);
-        if !trapping {
-            eprintln!("reprise: cpuid can't be trapped here: only glibc is told of --cpu, by GLIBC_TUNABLES");
-            env.push(("GLIBC_TUNABLES".into(), features::tunables(limit).into()));
-        }
     }
     launch::set_processor(shared, &processor, trapping);
     let s = shared.session_mut();
@@ -149,7 +142,6 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) -> Vec<(OsString, Os
         s.chaos_seed = seed;
         s.chaos_state.store(seed, Relaxed);
     }
-    env
 }
 
 fn in_dir(

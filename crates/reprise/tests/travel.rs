@@ -194,15 +194,8 @@ fn recorded_for_the_baseline() {
         assert!(!shown.iter().any(|f| f.starts_with("AVX512")), "{shown:?}");
         assert!(shown.contains(&"POPCNT"), "{shown:?}");
         assert_eq!(shown.contains(&"AVX"), most == 3, "{shown:?}");
-        // Where cpuid can't be trapped, only glibc follows.
-        let manifest =
-            std::fs::read_to_string(recording.dir.join("manifest.json")).expect("a manifest");
-        if manifest.contains("\"cpuid_faulting\": true")
-            || manifest.contains("\"cpuid_faulting\":true")
-        {
-            assert!(text.contains("avx512f 0"), "{text}");
-            assert_eq!(text.contains("avx 1"), most == 3, "{text}");
-        }
+        assert!(text.contains("avx512f 0"), "{text}");
+        assert_eq!(text.contains("avx 1"), most == 3, "{text}");
         for _ in 0..2 {
             assert_same(&recording.run, &place.replay(&recording.dir));
         }
@@ -282,5 +275,32 @@ fn reprise_recorded_by_reprise() {
             "{}",
             replay.describe()
         );
+    }
+}
+
+#[test]
+fn cpuid_is_replaced_where_it_cannot_trap() {
+    let place = Workplace::new();
+    let switch = &["--no-cpuid-trapping"];
+    for name in ["instructions", "instructions-static", "instructions-O0"] {
+        let recording = place.record_with(&Guest::new(name), switch);
+        let text = recording.run.text();
+        assert!(text.contains("rdrand 0x0, rdseed 0x0"), "{name}: {text}");
+        let dir = recording.dir.to_str().expect("a name");
+        let dump = run(&mut place.reprise(["dump", "--kind", "patch", dir]), None).text();
+        assert!(dump.contains("ud2 for cpuid"), "{name}: {dump}");
+        for _ in 0..2 {
+            assert_same(&recording.run, &place.replay(&recording.dir));
+        }
+    }
+    // Modules with a table of functions, and without one.
+    for guest in [Guest::new("cpu_shown"), Guest::new("go_channels")] {
+        let recording = place.record_with(&guest, switch);
+        assert!(
+            recording.run.status.success(),
+            "{}",
+            recording.run.describe()
+        );
+        assert_same(&recording.run, &place.replay(&recording.dir));
     }
 }

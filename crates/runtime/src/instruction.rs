@@ -1,4 +1,5 @@
-//! Non-deterministic instructions: rdtsc and rdtscp trap by PR_SET_TSC, cpuid by cpuid faulting; both arrive as SIGSEGV.
+//! Non-deterministic instructions: rdtsc and rdtscp trap by PR_SET_TSC, cpuid by cpuid faulting; both arrive as SIGSEGV. Where the
+//! processor has no cpuid faulting, cpuid arrives as SIGILL (see [`crate::cpuid`]).
 
 use crate::engine::Engine;
 use crate::guard;
@@ -42,7 +43,7 @@ pub fn emulate<E: Engine>(t: &mut Block, c: &mut SigContext) -> bool {
     }
     let (which, len) = match code {
         [0x0f, 0x31, _] => (Instruction::Rdtsc, 2),
-        [0x0f, 0xa2, _] => {
+        [0x0f, second, _] if second == 0xa2 || (second == 0x0b && crate::cpuid::is_site(c.rip)) => {
             cpuid(c);
             c.rip += 2;
             return true;

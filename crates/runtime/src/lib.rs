@@ -14,6 +14,7 @@ extern crate std;
 pub mod asm;
 pub mod capture;
 pub mod clone;
+pub mod cpuid;
 pub mod cut;
 pub mod engine;
 pub mod exec;

@@ -213,6 +213,7 @@ fn remember_map(at: u64, a: &[u64; 6], file: bool) {
     if file {
         flags |= region_flags::FILE;
     }
+    crate::cpuid::forget(at, at + up(a[1]));
     let space = match flags == region_flags::SHARED {
         true => crate::process::new_space(),
         false => 0,
@@ -231,7 +232,10 @@ fn remember_map(at: u64, a: &[u64; 6], file: bool) {
 fn remember(c: &Call, r: i64) {
     let a = c.args;
     match c.nr {
-        nr::MUNMAP => map().remove(a[0], a[0] + up(a[1])),
+        nr::MUNMAP => {
+            crate::cpuid::forget(a[0], a[0] + up(a[1]));
+            map().remove(a[0], a[0] + up(a[1]))
+        }
         nr::MPROTECT => map().protect(a[0], a[0] + up(a[1]), a[2] as u32 & 7),
         nr::MREMAP => {
             let (old, new) = (up(a[1]), up(a[2]));

@@ -64,14 +64,18 @@ impl Engine for None {
         result
     }
 
-    fn address_space(_t: &mut Block, c: &mut Call) -> i64 {
+    fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         // The map is not locked: without the baton, threads may map at once.
         let _l = crate::serial::baton::lock();
         match c.nr {
             nr::SHMAT => shm::attach(c).map_or_else(|e| e, |(r, _)| r),
             // SAFETY: the program's own call.
             nr::SHMDT => unsafe { sys::syscall6(c.nr, c.args) },
-            _ => memory::perform(c).result,
+            _ => {
+                let result = memory::perform(c).result;
+                crate::cpuid::after_call::<Self>(t, c, result);
+                result
+            }
         }
     }
 

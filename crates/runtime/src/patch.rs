@@ -34,6 +34,8 @@ pub const BEFORE: u32 = 1;
 pub const BEFORE_LONG: u32 = 2;
 /// The `syscall` and the 6-byte `cmp` after it.
 pub const AFTER: u32 = 3;
+/// A cpuid that the processor doesn't let trap, see [`crate::cpuid`].
+pub const CPUID: u32 = 4;
 
 struct Tables(UnsafeCell<Inner>);
 // SAFETY: used only while no other thread runs program code.
@@ -118,7 +120,7 @@ fn consider<E: Engine>(t: &mut Block, after: u64) {
 }
 
 /// Replay: makes the patches that come next.
-fn replay(t: &mut Block) {
+pub fn replay(t: &mut Block) {
     use reprise_abi::event::Kind;
     while let Some(h) = crate::ring::peek() {
         if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot {
@@ -127,6 +129,10 @@ fn replay(t: &mut Block) {
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, ..] = r.args();
         r.finish();
+        if h.detail == CPUID {
+            crate::cpuid::replace(site);
+            continue;
+        }
         let page = stub & !(PAGE - 1);
         let known = tables().pages[..tables().pages_len]
             .iter()

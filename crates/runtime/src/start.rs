@@ -189,7 +189,10 @@ fn take_over(i: u32) -> ! {
     };
     // The next exec may use the session's head now.
     crate::exec::give_head();
-    with_engine!(E => E::signal_point(t, &mut f));
+    with_engine!(E => {
+        crate::cpuid::start::<E>(t);
+        E::signal_point(t, &mut f)
+    });
     // SAFETY: the gate stack is ours; the frame is the program's first state.
     unsafe { rt_leave_with(&f) }
 }

@@ -94,6 +94,9 @@ pub struct Start {
     pub initial_ignored: u64,
     /// Processors that the program is told of, as a bit mask in words.
     pub affinity: Vec<u64>,
+    /// The processor that the program ran on.
+    #[serde(default)]
+    pub cpu: u64,
 }
 
 /// How a recording went.

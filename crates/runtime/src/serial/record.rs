@@ -452,6 +452,7 @@ impl Engine for Record {
             }
             None => events::call_with(t, c, done.result, 0, 0, &[]),
         }
+        crate::cpuid::after_call::<Self>(t, c, done.result);
         done.result
     }
 

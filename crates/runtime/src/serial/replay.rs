@@ -257,6 +257,8 @@ impl Engine for Replay {
         if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
+        crate::patch::replay(t);
+        crate::cpuid::after_call::<Self>(t, c, r);
         r
     }
 
@@ -313,6 +315,7 @@ impl Engine for Replay {
                 Some(Kind::Signal) => deliver(t, frame, FpState::Live, h),
                 Some(Kind::Hash) => state::check(t, frame, &h),
                 Some(Kind::Yield) => take_turn(t, h),
+                Some(Kind::Patch) => crate::patch::replay(t),
                 Some(Kind::Cut) => {
                     cut::replay::plant_if_next(t);
                     return;

@@ -156,10 +156,12 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     if with_engine!(E => E::trap(t, signal, uc)) {
         return;
     }
-    if signal == SIGSEGV
-        && info.code() == SI_KERNEL
-        && with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc))
-    {
+    let may_be_emulated = match signal {
+        SIGSEGV => info.code() == SI_KERNEL,
+        SIGILL => true,
+        _ => false,
+    };
+    if may_be_emulated && with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc)) {
         return with_engine!(E => E::goes_on(t, uc));
     }
     with_engine!(E => fault::<E>(t, info, uc))

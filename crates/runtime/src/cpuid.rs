@@ -1,0 +1,305 @@
+//! cpuid where the processor can't let it trap (AMD's before Zen 5, many hypervisors): the instruction is replaced by `ud2`, which is as
+//! long, raises SIGILL, and is emulated from the session's table as a trapping cpuid would be (DESIGN 3, "else patched cpuid sites").
+//!
+//! Only code of files is looked through, when it is mapped. The two bytes of a cpuid may also be data, or the middle of another instruction;
+//! they are replaced only where the code is proven to have a cpuid: decoding from the beginning of the function, which the module's table for
+//! unwinding tells (`.eh_frame_hdr`; System V ABI, and "Linux Standard Base", 10.6.2), arrives there. In modules without such a table (Go,
+//! assembler) decoding from many places before it must arrive there, and find that eax is prepared. Each replacement is an event, so that
+//! replay has the same code without having to prove anything. Code that a program generates (a virtual machine's) isn't seen.
+
+use crate::capture::Call;
+use crate::cut::decode::{decode, MAX_INSN};
+use crate::engine::{Engine, ENGINE, NONE};
+use crate::guard;
+use crate::memory::{map, Region};
+use crate::patch;
+use crate::sys;
+use crate::thread::{session, Block};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use reprise_abi::event::Kind;
+use reprise_abi::session::{region_flags, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED};
+use reprise_abi::syscalls::nr;
+
+/// Most sites of a process.
+const MAX_SITES: usize = 2048;
+/// The instruction.
+const CPUID: [u8; 2] = [0x0f, 0xa2];
+/// What stands in its place.
+const UD2: [u8; 2] = [0x0f, 0x0b];
+/// Mappings that lie between the beginning of a module and its code, at most.
+const MAX_BEFORE: usize = 8;
+const PROT_EXEC: u32 = 4;
+
+static SITES: [AtomicU64; MAX_SITES] = [const { AtomicU64::new(0) }; MAX_SITES];
+static LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Was the cpuid at this address replaced?
+pub fn is_site(pc: u64) -> bool {
+    sites().any(|s| s.load(Relaxed) == pc)
+}
+
+fn sites() -> impl Iterator<Item = &'static AtomicU64> {
+    SITES[..LEN.load(Relaxed).min(MAX_SITES)].iter()
+}
+
+/// Are the instructions to be found and replaced here? Not where the processor helps, nor in a replay whose trace names them.
+fn needed<E: Engine>() -> bool {
+    let wanted = if E::LIVE { 0 } else { FLAG_CPUID_REPLACED };
+    session().flags & (FLAG_CPUID_FAULTING | FLAG_CPUID_REPLACED) == wanted
+}
+
+/// Something else lies there now.
+pub fn forget(start: u64, end: u64) {
+    for s in sites() {
+        if (start..end).contains(&s.load(Relaxed)) {
+            s.store(0, Relaxed);
+        }
+    }
+}
+
+/// Replaces the instruction at `pc` and remembers it.
+pub fn replace(pc: u64) -> bool {
+    let free = sites().position(|s| s.load(Relaxed) == 0);
+    let i = free.unwrap_or_else(|| LEN.fetch_add(1, Relaxed));
+    if i >= MAX_SITES {
+        LEN.store(MAX_SITES, Relaxed);
+        return false;
+    }
+    SITES[i].store(pc, Relaxed);
+    patch::write_code(pc, &UD2)
+}
+
+/// Looks through the code that a program has at its first instruction.
+pub fn start<E: Engine>(t: &mut Block) {
+    if !needed::<E>() {
+        return;
+    }
+    let mut at = 0;
+    while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
+        at = r.end;
+        look_through::<E>(t, &r);
+    }
+}
+
+/// Looks through the code that a call has mapped, or made executable.
+pub fn after_call<E: Engine>(t: &mut Block, c: &Call, result: i64) {
+    let mut at = match c.nr {
+        nr::MMAP => result as u64,
+        nr::MPROTECT => c.args[0],
+        _ => return,
+    };
+    if !needed::<E>() || sys::is_error(result) || c.args[2] as u32 & PROT_EXEC == 0 {
+        return;
+    }
+    let end = at.saturating_add(c.args[1]);
+    while let Some(r) = map().at(at).filter(|_| at < end) {
+        at = r.end;
+        look_through::<E>(t, &r);
+    }
+}
+
+fn look_through<E: Engine>(t: &mut Block, r: &Region) {
+    let code = r.prot & PROT_EXEC != 0
+        && r.flags & region_flags::FILE != 0
+        && r.flags & (region_flags::SHARED | region_flags::VDSO) == 0;
+    if !code {
+        return;
+    }
+    let module = Module::around(r);
+    let mut way = Way::default();
+    let mut at = r.start;
+    while let Some(pc) = find(at, r.end) {
+        at = pc + 1;
+        let proven = match &module {
+            Some(m) => m.has_instruction(&mut way, pc),
+            None => converges(r.start, pc),
+        };
+        let logged = E::LIVE && ENGINE.load(Relaxed) != NONE;
+        if proven && replace(pc) && logged {
+            crate::serial::events::plain(Kind::Patch, t.slot, patch::CPUID, 0, &[pc, 0]);
+        }
+    }
+}
+
+/// The next place in `from..to` that has the bytes of a cpuid.
+fn find(from: u64, to: u64) -> Option<u64> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let mut at = from;
+    guard::guarded(|| {
+        while at + 1 < to {
+            // Eight places at a time, where none of them has the second byte.
+            while at + 9 <= to {
+                // SAFETY: guarded, and inside the mapping.
+                let word = unsafe { core::ptr::read_unaligned((at + 1) as *const u64) };
+                let x = word ^ (ONES * CPUID[1] as u64);
+                if x.wrapping_sub(ONES) & !x & HIGHS != 0 {
+                    break;
+                }
+                at += 8;
+            }
+            for _ in 0..8 {
+                if at + 1 >= to {
+                    return None;
+                }
+                // SAFETY: as above.
+                if unsafe { core::ptr::read_unaligned(at as *const [u8; 2]) } == CPUID {
+                    return Some(at);
+                }
+                at += 1;
+            }
+        }
+        None
+    })
+    .flatten()
+}
+
+/// The address after the instruction at `pc`, and whether it writes eax.
+fn step(pc: u64) -> Option<(u64, bool)> {
+    let mut code = [0u8; MAX_INSN];
+    let mut n = MAX_INSN;
+    // The last instruction of a mapping may be shorter than the longest.
+    while n > 0 && !guard::read_bytes(pc, &mut code[..n]) {
+        n -= 1;
+    }
+    let i = decode(pc, &code[..n])?;
+    const RAX: u8 = 0;
+    Some((i.end(), i.writes(RAX)))
+}
+
+/// Where a function was decoded up to: the next candidate in it goes on from there.
+#[derive(Default)]
+struct Way {
+    function: u64,
+    at: u64,
+}
+
+/// A loaded file, by the table that finds its functions.
+struct Module {
+    /// Address of `.eh_frame_hdr`.
+    header: u64,
+    functions: u64,
+}
+
+impl Module {
+    /// The module that a mapping of code belongs to, if it has the table.
+    fn around(code: &Region) -> Option<Module> {
+        let list = map().regions();
+        let i = list.iter().position(|r| r.start == code.start)?;
+        let first = i.saturating_sub(MAX_BEFORE);
+        list[first..=i]
+            .iter()
+            .rev()
+            .find_map(|r| Module::at(r.start, code.start))
+    }
+
+    /// The module whose ELF header lies at `at`, if `code` is its code.
+    fn at(at: u64, code: u64) -> Option<Module> {
+        const LOAD: u32 = 1;
+        const EH_FRAME: u32 = 0x6474_e550;
+        const PHENTSIZE: u64 = 56;
+        if guard::read::<[u8; 4]>(at)? != *b"\x7fELF" {
+            return None;
+        }
+        let phoff: u64 = guard::read(at + 32)?;
+        let phnum: u16 = guard::read(at + 56)?;
+        let headers = |kind: u32| {
+            (0..phnum as u64)
+                .map(move |i| at + phoff + i * PHENTSIZE)
+                .filter(move |h| guard::read::<u32>(*h) == Some(kind))
+        };
+        // p_vaddr at 16, p_memsz at 40.
+        let place = |h: u64| Some((guard::read::<u64>(h + 16)?, guard::read::<u64>(h + 40)?));
+        let (lowest, _) = headers(LOAD).next().and_then(place)?;
+        let base = at.wrapping_sub(lowest & !0xfff);
+        let inside = |h: u64| {
+            place(h).is_some_and(|(v, len)| {
+                (base.wrapping_add(v & !0xfff)..base.wrapping_add(v + len)).contains(&code)
+            })
+        };
+        if !headers(LOAD).any(inside) {
+            return None;
+        }
+        let header = base.wrapping_add(headers(EH_FRAME).next().and_then(place)?.0);
+        // Version 1; pointers as every linker writes them: relative, of 32 bits, in a sorted table.
+        if guard::read::<[u8; 4]>(header)? != [1, 0x1b, 0x03, 0x3b] {
+            return None;
+        }
+        let functions: u32 = guard::read(header + 8)?;
+        Some(Module {
+            header,
+            functions: functions as u64,
+        })
+    }
+
+    /// Beginning of function `i`, and the entry that describes it.
+    fn function(&self, i: u64) -> Option<(u64, u64)> {
+        let [start, entry] = guard::read::<[i32; 2]>(self.header + 12 + 8 * i)?;
+        let place = |relative: i32| self.header.wrapping_add(relative as i64 as u64);
+        Some((place(start), place(entry)))
+    }
+
+    /// The function that `pc` lies in: its beginning.
+    fn function_of(&self, pc: u64) -> Option<u64> {
+        let (mut low, mut high) = (0, self.functions);
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            if self.function(middle)?.0 <= pc {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let (start, entry) = self.function(low)?;
+        // Length, place of the common part, beginning; then how many bytes the function has.
+        let len: u32 = guard::read(entry + 12)?;
+        (start..start + len as u64).contains(&pc).then_some(start)
+    }
+
+    /// Does decoding from the function's beginning arrive at `pc`?
+    fn has_instruction(&self, way: &mut Way, pc: u64) -> bool {
+        let Some(function) = self.function_of(pc) else {
+            return false;
+        };
+        if way.function != function || way.at > pc {
+            *way = Way {
+                function,
+                at: function,
+            };
+        }
+        while way.at < pc {
+            match step(way.at) {
+                Some((next, _)) => way.at = next,
+                // Not code as far as that: the next candidate begins anew.
+                None => way.at = u64::MAX,
+            }
+        }
+        way.at == pc
+    }
+}
+
+/// Does decoding arrive at `pc`, wherever before it one begins, and prepare eax on the way?
+fn converges(from: u64, pc: u64) -> bool {
+    const FARTHEST: u64 = 96;
+    const NEAREST: u64 = 48;
+    let mut prepared = false;
+    for back in NEAREST..FARTHEST {
+        let Some(mut at) = pc.checked_sub(back).filter(|a| *a >= from) else {
+            return false;
+        };
+        while at < pc {
+            match step(at) {
+                Some((next, writes)) => {
+                    at = next;
+                    prepared |= writes;
+                }
+                // The middle of an instruction need not be one.
+                None => at += 1,
+            }
+        }
+        if at != pc {
+            return false;
+        }
+    }
+    prepared
+}
