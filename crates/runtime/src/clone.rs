@@ -185,6 +185,9 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         gate_sp: at + GATE_TOP,
         target: 0,
         guard_sp: 0,
+        hooked: 0,
+        pending_word: slot(i).signal_pending.as_ptr() as u64,
+        operations: 0,
         slot: i,
         birth: BIRTH_THREAD,
         number: 0,
@@ -355,6 +358,7 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
         crate::process::after_fork(t, t.slot_process());
         forget_others(t);
         crate::track::after_fork();
+        crate::sync::after_fork();
     }
     with_engine!(E => {
         if birth == BIRTH_THREAD {

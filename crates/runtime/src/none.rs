@@ -74,6 +74,7 @@ impl Engine for None {
             _ => {
                 let result = memory::perform(c).result;
                 crate::cpuid::after_call::<Self>(t, c, result);
+                crate::hook::after_call(c, result);
                 result
             }
         }
@@ -168,6 +169,7 @@ impl Engine for None {
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         kernel::block_all();
+        crate::sync::count(t);
         // Whoever learns of the end sees where the slot stands.
         t.slot().state.store(slot_state::EXITING, Release);
         // Futexes that keep priorities live in the kernel here, which knows their owner is gone.
@@ -195,6 +197,7 @@ impl Engine for None {
 
     fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         kernel::block_all();
+        crate::sync::count(t);
         crate::serial::baton::leave(t);
         sys::exit_group(c.args[0] as i32)
     }

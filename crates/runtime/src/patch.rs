@@ -22,7 +22,7 @@ const COUNTED: usize = 4096;
 /// Most pages of stubs.
 const MAX_PAGES: usize = 128;
 /// Bytes of a stub.
-const STUB: u64 = 48;
+pub const STUB: u64 = 48;
 /// Most sites of the third form, whose return address moves.
 const MAX_MOVED: usize = 1024;
 /// A jump reaches this far.
@@ -164,8 +164,8 @@ fn form_of(site: u64, number: u32) -> Option<u32> {
     None
 }
 
-/// Finds room for a stub that the site can reach.
-fn place(site: u64) -> Option<u64> {
+/// Finds room for a stub of [`STUB`] bytes that the site can reach.
+pub fn place(site: u64) -> Option<u64> {
     let t = tables();
     for p in &mut t.pages[..t.pages_len] {
         if p.0.abs_diff(site) < REACH && p.1 + STUB <= PAGE {

@@ -151,7 +151,11 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
             c.rflags &= !0x400;
             return;
         }
-        crate::panic::runtime_fault(signal, c.rip, info.address());
+        if t.hooked == 0 || (signal != SIGSEGV && signal != SIGBUS) {
+            crate::panic::runtime_fault(signal, c.rip, info.address());
+        }
+        // A hooked function was given a bad pointer: the program faults, where it called the function.
+        crate::hook::shim::fault(t, c);
     }
     if with_engine!(E => E::trap(t, signal, uc)) {
         return;
