@@ -88,7 +88,7 @@ fn completed(at: u64, len: u64) -> Option<()> {
             list[n] = Hook {
                 at: s.address,
                 size: s.size,
-                shim: f.shim as u64,
+                shim: f.shim as *const () as u64,
                 original: f.original,
             };
             n += 1;

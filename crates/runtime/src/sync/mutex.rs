@@ -49,10 +49,11 @@ pub const RECURSIVE: u32 = 1;
 pub const ERROR_CHECKING: u32 = 2;
 const TYPE: u32 = 3;
 const ROBUST: u32 = 0x10;
+const INHERITING: u32 = 0x20;
 const CEILING: u32 = 0x40;
 const SHARED: u32 = 0x80;
 /// All that a mutex can be, with glibc's notes about lock elision. One that was destroyed is more.
-const KNOWN: u32 = 0x3f3 | CEILING | SHARED;
+const KNOWN: u32 = 0x303 | ROBUST | INHERITING | CEILING | SHARED;
 /// Where a mutex with a ceiling has it.
 const CEILING_BITS: u32 = 0xfff8_0000;
 
@@ -117,7 +118,10 @@ pub fn take<O: Order>(
     if mine {
         match (kind & TYPE, patience) {
             (RECURSIVE, _) => return again(m),
-            (ERROR_CHECKING, Patience::Try) => return Err(Stop::Error(EBUSY)),
+            // What glibc says, whose code for these is another.
+            (ERROR_CHECKING, Patience::Try) if kind & (ROBUST | INHERITING) == 0 => {
+                return Err(Stop::Error(EBUSY));
+            }
             (ERROR_CHECKING, _) => return Err(Stop::Error(EDEADLK)),
             _ => {}
         }
