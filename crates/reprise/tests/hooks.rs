@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{knob, run, shape, Guest, Source, Workplace};
+use common::{knob, run, shape, Guest, Run, Source, Workplace};
 
 guests! {
     sync_mutex, sync_cond, sync_sem, sync_barrier, sync_rwlock, sync_once, sync_signals, sync_faults, sync_static,
@@ -29,12 +29,12 @@ const OTHERS: [&str; 16] = [
 ];
 
 /// The numbers in what Reprise says at the end: functions hooked, calls of them.
-fn hooked(stderr: &[u8]) -> (u64, u64) {
-    let text = String::from_utf8_lossy(stderr);
-    let line = text
+fn hooked(ours: &Run) -> (u64, u64) {
+    let line = ours
+        .notes
         .lines()
         .find(|l| l.contains("functions hooked"))
-        .unwrap_or_else(|| panic!("nothing said about hooks: {text}"));
+        .unwrap_or_else(|| panic!("nothing said about hooks: {}", ours.describe()));
     let mut numbers = line.split(' ').filter_map(|w| w.parse().ok());
     let mut next = || {
         numbers
@@ -72,7 +72,7 @@ fn same_with_hooks(name: &str) -> u64 {
                 "{} says something else with hooks",
                 guest.label()
             );
-            let (functions, calls) = hooked(&ours.stderr);
+            let (functions, calls) = hooked(&ours);
             assert!(functions >= 33, "{}: only {functions}", guest.label());
             fewest = fewest.min(calls);
         }
@@ -120,7 +120,7 @@ fn without_the_switch_nothing_is_hooked() {
     let mut command = place.reprise(["record", "--engine", "none", "--"]);
     let ours = run(command.arg(&guest.program), None);
     assert!(ours.status.success(), "{}", ours.describe());
-    assert!(ours.stderr.is_empty(), "{}", ours.describe());
+    assert!(!ours.notes.contains("hooked"), "{}", ours.describe());
 }
 
 #[test]
@@ -130,5 +130,5 @@ fn a_static_program_has_no_hooks() {
     let mut command = place.reprise(["record", "--engine", "none", "--hooks", "--"]);
     let ours = run(command.arg(&guest.program), None);
     assert!(ours.status.success(), "{}", ours.describe());
-    assert_eq!(hooked(&ours.stderr), (0, 0), "{}", ours.describe());
+    assert_eq!(hooked(&ours), (0, 0), "{}", ours.describe());
 }

@@ -73,6 +73,12 @@ pub struct Block {
     pub pending_word: u64,
     /// Hooked functions called, since they were last added to the session's counter.
     pub operations: u64,
+    /// The thread id by which objects know it, 0 before it was needed (used by the assembly).
+    pub tid: u32,
+    /// How many quiet operations (see [`crate::order`]) the assembly may still make by itself.
+    pub quiet_left: u32,
+    /// The slot number plus 1, as in [`crate::order::Runs`] (used by the assembly).
+    pub mark: u32,
     /// Slot number.
     pub slot: u32,
     /// How this thread came to be, see [`crate::clone`].
@@ -120,6 +126,10 @@ const _: () = {
     assert!(offset_of!(Block, guard_sp) == 32);
     assert!(offset_of!(Block, hooked) == 40);
     assert!(offset_of!(Block, pending_word) == 48);
+    assert!(offset_of!(Block, operations) == 56);
+    assert!(offset_of!(Block, tid) == 64);
+    assert!(offset_of!(Block, quiet_left) == 68);
+    assert!(offset_of!(Block, mark) == 72);
     assert!(core::mem::size_of::<Block>() <= ALT_STACK as usize);
     assert!(GATE_TOP % 16 == 0);
 };

@@ -8,6 +8,7 @@
 //! [`Counters::hooked`](reprise_abi::session::Counters) then stays 0.
 
 pub mod entry;
+pub mod fast;
 pub mod shim;
 
 use crate::capture::Call;
@@ -88,7 +89,7 @@ fn completed(at: u64, len: u64) -> Option<()> {
             list[n] = Hook {
                 at: s.address,
                 size: s.size,
-                shim: f.shim as *const () as u64,
+                shim: fast::entry(f),
                 original: f.original,
             };
             n += 1;

@@ -5,6 +5,7 @@
 //! function called. The operation itself preserves the caller's registers as every function does, so that the frame isn't needed when all
 //! goes well.
 
+use super::fast;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
@@ -12,7 +13,7 @@ use crate::signal::frame::SigContext;
 use crate::sync::{barrier, cond, cxa, mutex, once, rwlock, sem, spin};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A function to replace.
 pub struct Function {
@@ -79,14 +80,83 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
     with_engine!(E => E::signal_point(t, f));
 }
 
-/// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function.
-pub fn fault(t: &mut Block, c: &mut SigContext) {
+/// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function. False: the
+/// thread is in no hooked function.
+pub fn fault(t: &mut Block, c: &mut SigContext) -> bool {
+    if fast::is_inside(c.rip) {
+        // Whose registers are the program's but those that a function may change, with the entry in r10.
+        c.rip = c.r10;
+        c.rax = 0;
+        return true;
+    }
+    if t.hooked == 0 {
+        return false;
+    }
     // SAFETY: the shim's frame on this thread's gate stack, where the operation still runs.
     let f = unsafe { &mut *(t.hooked as *mut Frame) };
     t.hooked = 0;
     complete(t, f);
     c.set_frame(f);
     with_order!(O => O::faulted(t));
+    true
+}
+
+global_asm!(
+    r#"
+    // The end of every shim: what the function returns is in rax, whether the frame says where to go on in edx.
+    .hidden rt_hooked_exit
+    .globl rt_hooked_exit
+    .p2align 4
+rt_hooked_exit:
+    mov rcx, gs:[48]
+    test edx, edx
+    jnz 2f
+    cmp dword ptr [rcx], 0
+    .hidden rt_hooked_out
+    .globl rt_hooked_out
+rt_hooked_out:
+    jne 2f
+    mov qword ptr gs:[40], 0
+    mov rsp, gs:[8]
+    .hidden rt_hooked_ret
+    .globl rt_hooked_ret
+rt_hooked_ret:
+    ret
+2:
+    mov rdi, rsp
+    mov rsi, rax
+    call {leave}
+    jmp rt_leave
+"#,
+    leave = sym rt_hooked_leave,
+);
+
+extern "C" {
+    fn rt_hooked_out();
+    fn rt_hooked_ret();
+}
+
+/// A signal came where a hooked function has looked for signals for the last time: the function returns, and the signal finds the program's
+/// code. Otherwise it would have to wait until the thread comes by again.
+pub fn step_out(t: &mut Block, c: &mut SigContext) {
+    if t.slot().signal_pending.load(Relaxed) != 0 {
+        return;
+    }
+    let between = |first: unsafe extern "C" fn(), last: unsafe extern "C" fn()| {
+        (first as *const () as u64..=last as *const () as u64).contains(&c.rip)
+    };
+    if between(rt_hooked_out, rt_hooked_ret) {
+        t.hooked = 0;
+        c.rsp = t.program_sp;
+    } else if fast::is_out(c.rip) {
+        c.rax = 0;
+    } else {
+        return;
+    }
+    if let Some(back) = guard::read(c.rsp) {
+        c.rip = back;
+        c.rsp += 8;
+    }
 }
 
 macro_rules! shims {
@@ -131,21 +201,8 @@ macro_rules! shims {
                     "mov gs:[40], rsp",
                     "mov rdi, rsp",
                     "call {operation}",
-                    "mov rcx, gs:[48]",
-                    "test edx, edx",
-                    "jnz 2f",
-                    "cmp dword ptr [rcx], 0",
-                    "jne 2f",
-                    "mov qword ptr gs:[40], 0",
-                    "mov rsp, gs:[8]",
-                    "ret",
-                    "2:",
-                    "mov rdi, rsp",
-                    "mov rsi, rax",
-                    "call {leave}",
-                    "jmp rt_leave",
+                    "jmp rt_hooked_exit",
                     operation = sym operation,
-                    leave = sym super::rt_hooked_leave,
                 );
             }
         )*
@@ -203,4 +260,10 @@ shims! { CXX, "Functions of the C++ runtime: static variables in functions.";
     rt_guard_acquire: b"__cxa_guard_acquire" => cxa::acquire;
     rt_guard_release: b"__cxa_guard_release" => cxa::release;
     rt_guard_abort: b"__cxa_guard_abort" => cxa::abort;
+}
+
+shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no functions of a module.";
+    rt_mutex_entered: b"" => mutex::entered;
+    rt_mutex_left: b"" => mutex::left;
+    rt_mutex_nothing: b"" => mutex::nothing;
 }

@@ -9,19 +9,55 @@
 //! one it waits until the object's count says that its turn has come.
 
 use crate::thread::Block;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
 /// The run that an object is in. It lies in the object itself (16 bytes, all zero in a new one) or beside it.
 #[repr(C)]
 pub struct Runs {
-    /// Operations so far.
-    pub count: AtomicU64,
-    /// Slot of the thread that made the last, plus 1.
-    pub last: AtomicU32,
-    _pad: AtomicU32,
+    /// Operations so far, and in the lowest 16 bits the slot of the thread that made the last, plus 1: one word, so that it can be
+    /// changed at once where several threads pass together.
+    word: AtomicU64,
+    _pad: AtomicU64,
 }
 
 const _: () = assert!(core::mem::size_of::<Runs>() == 16);
+
+impl Runs {
+    /// Operations so far.
+    #[inline(always)]
+    pub fn count(&self) -> u64 {
+        self.word.load(SeqCst) >> 16
+    }
+
+    /// One operation more, by the thread of `slot`, which has the object to itself: its number, and whether the thread made the last
+    /// one, too.
+    #[inline(always)]
+    pub fn pass(&self, slot: u32) -> (u64, bool) {
+        let old = self.word.load(Relaxed);
+        let n = (old >> 16) + 1;
+        self.word.store(n << 16 | (slot as u64 + 1), Release);
+        (n, old as u16 as u32 == slot + 1)
+    }
+
+    /// As [`pass`](Runs::pass), when others may pass at the same time.
+    #[inline(always)]
+    pub fn pass_among(&self, slot: u32) -> (u64, bool) {
+        let mut old = self.word.load(Relaxed);
+        loop {
+            let n = (old >> 16) + 1;
+            let new = n << 16 | (slot as u64 + 1);
+            match self.word.compare_exchange_weak(old, new, AcqRel, Relaxed) {
+                Ok(_) => return (n, old as u16 as u32 == slot + 1),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// The run of a new object.
+    pub fn reset(&self) {
+        self.word.store(0, Release);
+    }
+}
 
 /// Who orders: statically dispatched, one for each of no order, recording, replaying.
 ///
@@ -65,10 +101,16 @@ impl Order for Unordered {
     fn turn(_t: &mut Block, _object: &Runs) -> bool {
         true
     }
+    /// Runs are kept here, too, so that the short ways of [`crate::hook::fast`] are gone.
     #[inline(always)]
-    fn passed(_t: &mut Block, _object: &Runs) {}
+    fn passed(t: &mut Block, object: &Runs) {
+        object.pass(t.slot);
+        t.quiet_left = u32::MAX;
+    }
     #[inline(always)]
-    fn passed_among(_t: &mut Block, _object: &Runs) {}
+    fn passed_among(t: &mut Block, object: &Runs) {
+        object.pass_among(t.slot);
+    }
     #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {
         None

@@ -48,7 +48,7 @@ pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         return Done::value(0);
     }
     let choice = O::choice(t, f.rdi);
-    let count = &side(f.rdi).runs.count;
+    let count = &side(f.rdi).chosen;
     loop {
         if let Some(Some(n)) = choice {
             // Those chosen before have given it up, or will.

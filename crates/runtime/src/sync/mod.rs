@@ -44,8 +44,11 @@ fn mark(object: u64) -> u64 {
 
 /// The thread id by which objects know their owner.
 #[inline(always)]
-fn tid(t: &Block) -> u32 {
-    t.slot().visible_tid.load(Relaxed)
+fn tid(t: &mut Block) -> u32 {
+    if t.tid == 0 {
+        t.tid = t.slot().visible_tid.load(Relaxed);
+    }
+    t.tid
 }
 
 /// The object at an address of the program.

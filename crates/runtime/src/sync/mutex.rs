@@ -147,16 +147,22 @@ pub fn take<O: Order>(
     {
         contend::<O>(t, m, free, patience, kind & SHARED != 0)?;
     }
-    m.owner.store(me, Relaxed);
-    if uses {
-        m.users
-            .store(m.users.load(Relaxed).wrapping_add(1), Relaxed);
-    }
     if kind & TYPE == RECURSIVE {
         m.count.store(1, Relaxed);
     }
-    O::passed(t, &m.runs);
+    enter::<O>(t, m, uses);
     Ok(0)
+}
+
+/// The mutex is the thread's.
+#[inline(always)]
+fn enter<O: Order>(t: &mut Block, m: &Mutex, uses: bool) {
+    m.owner.store(tid(t), Relaxed);
+    if uses {
+        let users = m.users.load(Relaxed);
+        m.users.store(users.wrapping_add(1), Relaxed);
+    }
+    O::passed(t, &m.runs);
 }
 
 /// The owner locks a recursive mutex once more.
@@ -276,4 +282,22 @@ pub fn clocklock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 #[inline(always)]
 pub fn unlock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     Done::errno(give(t, f.rdi, true))
+}
+
+/// From [`crate::hook::fast`]: a plain mutex was taken that another thread had in the meantime.
+pub fn entered<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    // SAFETY: nothing of ours is held.
+    enter::<O>(t, unsafe { object::<Mutex>(f.rdi) }, true);
+    Done::value(0)
+}
+
+/// From there: a plain mutex was given back that others wait for.
+pub fn left<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+    wake(f.rdi as *const u32, 1, false);
+    Done::value(0)
+}
+
+/// From there: all is done, but a signal waits.
+pub fn nothing<O: Order>(_t: &mut Block, _f: &mut Frame) -> Done {
+    Done::value(0)
 }

@@ -48,10 +48,10 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     match O::choice(t, f.rdi) {
         Some(Some(n)) => {
             // Those chosen before have left it as new, or will.
-            while side.runs.count.load(Acquire) + 1 != n || word.load(Acquire) & IN_PROGRESS != 0 {
+            while side.chosen.load(Acquire) + 1 != n || word.load(Acquire) & IN_PROGRESS != 0 {
                 look_later(t, word);
             }
-            side.runs.count.store(n, Relaxed);
+            side.chosen.store(n, Relaxed);
             side.note.store(generation, Relaxed);
             word.store(claimed(generation), Release);
             return original(f);
@@ -80,7 +80,7 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             .compare_exchange(v, claimed(generation), AcqRel, Relaxed)
             .is_ok()
         {
-            let n = side.runs.count.fetch_add(1, AcqRel) + 1;
+            let n = side.chosen.fetch_add(1, AcqRel) + 1;
             O::chosen(t, f.rdi, n);
             return original(f);
         }

@@ -78,8 +78,7 @@ pub fn init<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     s.data.store(value as u64, Relaxed);
     let shared = if f.rsi as u32 != 0 { FUTEX_SHARED } else { 0 };
     s.shared.store(shared, Relaxed);
-    s.runs.count.store(0, Relaxed);
-    s.runs.last.store(0, Release);
+    s.runs.reset();
     Done::value(0)
 }
 

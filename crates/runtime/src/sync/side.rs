@@ -17,6 +17,9 @@ pub struct Side {
     address: AtomicU64,
     /// Free for the object's kind.
     pub note: AtomicU64,
+    /// How many threads were chosen to initialise the object.
+    pub chosen: AtomicU64,
+    _pad: AtomicU64,
     /// Its run.
     pub runs: Runs,
 }
