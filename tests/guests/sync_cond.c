@@ -126,6 +126,58 @@ static void destroyed(int threads) {
     }
 }
 
+// What is in r8 after a wait that a handler interrupted is in r8 at the next wait: no argument of it, and no business of anybody.
+static long r8;
+
+static int wait_with_r8(pthread_cond_t *c, pthread_mutex_t *m) {
+    register long kept __asm__("r8") = r8;
+    int result;
+    __asm__ volatile("mov %%rsp, %%rbx\n\tsub $128, %%rsp\n\tand $-16, %%rsp\n\tcall pthread_cond_wait@PLT\n\tmov %%rbx, %%rsp"
+                     : "=a"(result), "+r"(kept), "+D"(c), "+S"(m)
+                     :
+                     : "rbx", "rcx", "rdx", "r9", "r10", "r11", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                       "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
+    r8 = kept;
+    return result;
+}
+
+static _Atomic int handled;
+static int over;
+
+static void on_signal(int unused) {
+    (void)unused;
+    handled++;
+}
+
+static void *waits_with_r8(void *unused) {
+    (void)unused;
+    ok(pthread_mutex_lock(&lock));
+    waiting = 1;
+    while (!over) ok(wait_with_r8(&changed, &lock));
+    ok(pthread_mutex_unlock(&lock));
+    return NULL;
+}
+
+static void interrupted(void) {
+    struct sigaction a = {.sa_handler = on_signal};
+    must(sigaction(SIGUSR1, &a, NULL));
+    waiting = 0;
+    pthread_t thread = start(waits_with_r8, NULL);
+    for (int i = 0; i < 100; i++) {
+        int before = handled;
+        ok(pthread_kill(thread, SIGUSR1));
+        while (handled == before) sched_yield();
+        // It waits again, so that the mutex is to be had.
+        ok(pthread_mutex_lock(&lock));
+        ok(pthread_mutex_unlock(&lock));
+    }
+    ok(pthread_mutex_lock(&lock));
+    over = 1;
+    ok(pthread_cond_signal(&changed));
+    ok(pthread_mutex_unlock(&lock));
+    finish(thread);
+}
+
 // A queue of one place, with a mutex that is locked once by a thread that may lock it more often.
 static pthread_mutex_t queue = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_cond_t full, empty;
@@ -165,6 +217,7 @@ int main(int argc, char **argv) {
     alone();
     cancelled();
     destroyed(threads);
+    interrupted();
     pthread_t list[threads];
     for (int i = 0; i < threads; i++) list[i] = start(i % 2 ? takes : gives, (void *)(uintptr_t)i);
     for (int i = 0; i < threads; i++) finish(list[i]);

@@ -74,6 +74,7 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
     complete(t, f);
     if by_frame == 0 {
         f.rax = value;
+        f.r8 = 0;
         f.rip = guard::read(f.rsp).unwrap_or(0);
         f.rsp += 8;
     }
@@ -109,6 +110,8 @@ global_asm!(
     .p2align 4
 rt_hooked_exit:
     mov rcx, gs:[48]
+    // What told the function that it goes on must not tell the next call the same.
+    xor r8d, r8d
     test edx, edx
     jnz 2f
     cmp dword ptr [rcx], 0
