@@ -28,6 +28,14 @@ fn reserve_slot() -> Option<u32> {
     Some(i)
 }
 
+/// A wait on a futex that has a time limit ends for any handler (futex(2), signal(7)).
+fn waits_with_time_limit(c: &Call) -> bool {
+    const WAIT: u32 = 0;
+    const WAIT_BITSET: u32 = 9;
+    let waits = matches!(crate::serial::futex::command(c), WAIT | WAIT_BITSET);
+    c.nr == nr::FUTEX && waits && c.args[3] != 0
+}
+
 impl Engine for None {
     const LIVE: bool = true;
     const IMMEDIATE: bool = true;
@@ -50,8 +58,9 @@ impl Engine for None {
                 return r;
             };
             let waits_for_signal = t.saved_mask.is_some() || c.nr == nr::PAUSE;
-            let restart =
-                c.restart == Restart::Handler && ACTIONS.get(s.signal()).flags & SA_RESTART != 0;
+            let restart = c.restart == Restart::Handler
+                && ACTIONS.get(s.signal()).flags & SA_RESTART != 0
+                && !waits_with_time_limit(c);
             return if (r == -512 && !waits_for_signal) || restart {
                 RESTART
             } else {

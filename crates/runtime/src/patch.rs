@@ -139,6 +139,11 @@ pub fn replay(t: &mut Block) {
             .any(|p| p.0 == page);
         if (known || map_page(page)) && write(site, stub, h.detail) {
             session().counters.patched.fetch_add(1, Relaxed);
+            // Who finds room by itself (hooks) is to find the same as in the recording.
+            let t = tables();
+            for p in t.pages[..t.pages_len].iter_mut().filter(|p| p.0 == page) {
+                p.1 = p.1.max(stub - page + STUB);
+            }
         }
     }
 }
