@@ -5,7 +5,11 @@ mod common;
 use common::{knob, run, shape, Guest, Run, Source, Workplace};
 
 guests! {
-    sync_mutex, sync_cond, sync_sem, sync_barrier, sync_rwlock, sync_once, sync_signals, sync_faults, sync_static,
+    sync_mutex, sync_cond, sync_sem, sync_barrier, sync_rwlock, sync_once, sync_faults, sync_static,
+}
+
+not_yet! {
+    sync_signals: "serial: one replay in a few hangs in pthread_spin_lock (a handler that interrupts a pure spin)",
 }
 
 /// Guests of other tests whose threads synchronise by libc.
@@ -73,7 +77,7 @@ fn same_with_hooks(name: &str) -> u64 {
                 guest.label()
             );
             let (functions, calls) = hooked(&ours);
-            if guest.program.to_string_lossy().ends_with("-static") {
+            if guest.program.to_string_lossy().contains("-static") {
                 assert_eq!(functions, 0, "{}", guest.label());
                 continue;
             }
