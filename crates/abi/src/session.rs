@@ -291,8 +291,12 @@ pub struct Counters {
     pub last_cut_ns: AtomicU64,
     /// Events whose writers were killed when a part was with the agent already, and that are forgotten.
     pub torn_events: AtomicU64,
+    /// Functions of libc that were replaced.
+    pub hooked: AtomicU64,
+    /// Calls of them, as far as their threads have ended.
+    pub operations: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 16],
+    pub spare: [AtomicU64; 14],
 }
 
 /// Most mappings that a program has at its first instruction.
@@ -338,6 +342,8 @@ pub const FLAG_CHAOS: u32 = 4;
 pub const FLAG_NO_PATCH: u32 = 8;
 /// [`Session::flags`]: cpuid trapped in the recording and can't be made to here: this replay replaces the instructions by itself.
 pub const FLAG_CPUID_REPLACED: u32 = 16;
+/// [`Session::flags`]: synchronisation of libc is replaced by the runtime's own.
+pub const FLAG_HOOKS: u32 = 32;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

@@ -114,6 +114,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub no_patch: bool,
 
+    /// A test switch: replace libc's synchronisation by the runtime's own, and say how often it was used
+    #[arg(long, hide = true)]
+    pub hooks: bool,
+
     /// A test switch: treat the processor as one that can't let cpuid trap
     #[arg(long, hide = true)]
     pub no_cpuid_trapping: bool,

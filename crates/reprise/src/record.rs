@@ -6,7 +6,8 @@
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
 use reprise_abi::session::{
-    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
+    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_NO_PATCH, MODE_RECORD,
+    VERSION,
 };
 use reprise_agent::Agent;
 use reprise_launch::features::{self, Limit};
@@ -130,6 +131,9 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.no_patch {
         s.flags |= FLAG_NO_PATCH;
     }
+    if args.hooks {
+        s.flags |= FLAG_HOOKS;
+    }
     if let Some(nr) = args.forget_syscall {
         s.forget_syscall = nr + 1;
     }
@@ -187,6 +191,11 @@ fn in_dir(
         }
     }
     say_message(shared, dir.is_some());
+    if args.hooks {
+        let c = &shared.session().counters;
+        let (functions, calls) = (c.hooked.load(Relaxed), c.operations.load(Relaxed));
+        eprintln!("reprise: {functions} functions hooked, called {calls} times");
+    }
     Ok(status)
 }
 

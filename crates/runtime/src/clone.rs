@@ -215,6 +215,12 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         gate_sp: at + GATE_TOP,
         target: 0,
         guard_sp: 0,
+        hooked: 0,
+        pending_word: slot(i).signal_pending.as_ptr() as u64,
+        operations: 0,
+        tid: 0,
+        quiet_left: 0,
+        mark: i + 1,
         slot: i,
         birth: BIRTH_THREAD,
         number: 0,
@@ -428,6 +434,7 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
         crate::process::after_fork(t, t.slot_process());
         forget_others(t);
         crate::track::after_fork();
+        crate::sync::after_fork();
     }
     with_engine!(E => {
         if birth == BIRTH_THREAD {

@@ -9,7 +9,9 @@
 
 use crate::capture::Call;
 use crate::cut::decode::{decode, MAX_INSN};
+use crate::elf;
 use crate::engine::{Engine, ENGINE, NONE};
+use crate::guard::{self, Program};
 use crate::memory::{map, Region};
 use crate::patch;
 use crate::sys;
@@ -299,32 +301,11 @@ impl Module {
 
     /// The module whose ELF header lies at `at`, if `code` is its code.
     fn at(at: u64, code: u64) -> Option<Module> {
-        const LOAD: u32 = 1;
-        const EH_FRAME: u32 = 0x6474_e550;
-        const PHENTSIZE: u64 = 56;
-        if guard::read::<[u8; 4]>(at)? != *b"\x7fELF" {
+        let module = elf::Module::at(&Program, at)?;
+        if !module.holds(&Program, code) {
             return None;
         }
-        let phoff: u64 = guard::read(at + 32)?;
-        let phnum: u16 = guard::read(at + 56)?;
-        let headers = |kind: u32| {
-            (0..phnum as u64)
-                .map(move |i| at + phoff + i * PHENTSIZE)
-                .filter(move |h| guard::read::<u32>(*h) == Some(kind))
-        };
-        // p_vaddr at 16, p_memsz at 40.
-        let place = |h: u64| Some((guard::read::<u64>(h + 16)?, guard::read::<u64>(h + 40)?));
-        let (lowest, _) = headers(LOAD).next().and_then(place)?;
-        let base = at.wrapping_sub(lowest & !0xfff);
-        let inside = |h: u64| {
-            place(h).is_some_and(|(v, len)| {
-                (base.wrapping_add(v & !0xfff)..base.wrapping_add(v + len)).contains(&code)
-            })
-        };
-        if !headers(LOAD).any(inside) {
-            return None;
-        }
-        let header = base.wrapping_add(headers(EH_FRAME).next().and_then(place)?.0);
+        let (header, _) = module.segment(&Program, elf::EH_FRAME)?;
         // Version 1; pointers as every linker writes them: relative, of 32 bits, in a sorted table.
         if guard::read::<[u8; 4]>(header)? != [1, 0x1b, 0x03, 0x3b] {
             return None;

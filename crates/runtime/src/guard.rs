@@ -105,3 +105,12 @@ pub fn string_len(address: u64, max: usize) -> Option<usize> {
         n
     })
 }
+
+/// The program's memory, as code that also runs elsewhere reads it.
+pub struct Program;
+
+impl crate::cut::machine::Memory for Program {
+    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+        read_bytes(addr, buf)
+    }
+}

@@ -19,6 +19,14 @@ use reprise_abi::syscalls::nr;
 /// No engine.
 pub struct None;
 
+/// A wait on a futex that has a time limit ends for any handler (futex(2), signal(7)).
+fn waits_with_time_limit(c: &Call) -> bool {
+    const WAIT: u32 = 0;
+    const WAIT_BITSET: u32 = 9;
+    let waits = matches!(crate::serial::futex::command(c), WAIT | WAIT_BITSET);
+    c.nr == nr::FUTEX && waits && c.args[3] != 0
+}
+
 impl Engine for None {
     const LIVE: bool = true;
     const IMMEDIATE: bool = true;
@@ -41,8 +49,9 @@ impl Engine for None {
                 return r;
             };
             let waits_for_signal = t.saved_mask.is_some() || c.nr == nr::PAUSE;
-            let restart =
-                c.restart == Restart::Handler && ACTIONS.get(s.signal()).flags & SA_RESTART != 0;
+            let restart = c.restart == Restart::Handler
+                && ACTIONS.get(s.signal()).flags & SA_RESTART != 0
+                && !waits_with_time_limit(c);
             return if (r == -512 && !waits_for_signal) || restart {
                 RESTART
             } else {
@@ -69,6 +78,7 @@ impl Engine for None {
             _ => {
                 let result = memory::perform(c).result;
                 crate::cpuid::after_call::<Self>(t, c, result);
+                crate::hook::after_call(c, result);
                 result
             }
         }
@@ -164,6 +174,7 @@ impl Engine for None {
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         kernel::block_all();
+        crate::sync::count(t);
         // Whoever learns of the end sees where the slot stands.
         t.slot().state.store(slot_state::EXITING, Release);
         // Futexes that keep priorities live in the kernel here, which knows their owner is gone.
@@ -191,6 +202,7 @@ impl Engine for None {
 
     fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         kernel::block_all();
+        crate::sync::count(t);
         crate::serial::baton::leave(t);
         sys::exit_group(c.args[0] as i32)
     }

@@ -22,7 +22,7 @@ const COUNTED: usize = 4096;
 /// Most pages of stubs.
 const MAX_PAGES: usize = 128;
 /// Bytes of a stub.
-const STUB: u64 = 64;
+pub const STUB: u64 = 64;
 /// Most sites of the third form, whose return address moves.
 const MAX_MOVED: usize = 1024;
 /// A jump reaches this far.
@@ -152,6 +152,11 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         let done = (known || map_page(page)) && write(site, stub, h.detail);
         if done && h.detail != XSAVEC {
             session().counters.patched.fetch_add(1, Relaxed);
+            // Who finds room by itself (hooks) is to find the same as in the recording.
+            let t = tables();
+            for p in t.pages[..t.pages_len].iter_mut().filter(|p| p.0 == page) {
+                p.1 = p.1.max(stub - page + STUB);
+            }
         }
     }
 }
@@ -177,7 +182,7 @@ fn form_of(site: u64, number: u32) -> Option<u32> {
     None
 }
 
-/// Finds room for a stub that the site can reach.
+/// Finds room for a stub of [`STUB`] bytes that the site can reach.
 pub fn place(site: u64) -> Option<u64> {
     let t = tables();
     for p in &mut t.pages[..t.pages_len] {

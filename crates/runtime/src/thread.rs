@@ -67,6 +67,18 @@ pub struct Block {
     pub target: u64,
     /// Stack pointer of the innermost guard, 0 outside of one.
     pub guard_sp: u64,
+    /// Frame of the hooked function that the thread is in, 0 outside of one (used by the assembly).
+    pub hooked: u64,
+    /// Address of the slot's `signal_pending` (used by the assembly).
+    pub pending_word: u64,
+    /// Hooked functions called, since they were last added to the session's counter.
+    pub operations: u64,
+    /// The thread id by which objects know it, 0 before it was needed (used by the assembly).
+    pub tid: u32,
+    /// How many quiet operations (see [`crate::order`]) the assembly may still make by itself.
+    pub quiet_left: u32,
+    /// The slot number plus 1, as in [`crate::order::Runs`] (used by the assembly).
+    pub mark: u32,
     /// Slot number.
     pub slot: u32,
     /// How this thread came to be, see [`crate::clone`].
@@ -118,6 +130,12 @@ const _: () = {
     assert!(offset_of!(Block, gate_sp) == 16);
     assert!(offset_of!(Block, target) == 24);
     assert!(offset_of!(Block, guard_sp) == 32);
+    assert!(offset_of!(Block, hooked) == 40);
+    assert!(offset_of!(Block, pending_word) == 48);
+    assert!(offset_of!(Block, operations) == 56);
+    assert!(offset_of!(Block, tid) == 64);
+    assert!(offset_of!(Block, quiet_left) == 68);
+    assert!(offset_of!(Block, mark) == 72);
     assert!(core::mem::size_of::<Block>() <= ALT_STACK as usize);
     assert!(GATE_TOP % 16 == 0);
 };

@@ -166,15 +166,27 @@ impl Runs {
             }
         }
     }
+
+    /// The run of a new object.
+    pub fn reset(&self) {
+        self.word.store(0, Release);
+    }
 }
 
 /// Who orders: statically dispatched, one for each of no order, recording, replaying.
+///
+/// The primitives that use it are in [`crate::sync`]; how each uses it, and why that is enough, is at the head of its file.
 pub trait Order {
+    /// A replay: who waits for others' leave (a condition, a timeout) need not, for the log has it. Locks are still taken.
+    const REPLAYS: bool;
     /// Before an operation that makes the object the calling thread's own (lock, wait, join): in a replay, waits for its turn.
-    /// The operation itself then never waits long.
-    fn turn(t: &mut Block, object: &Runs);
+    /// The operation itself then never waits long. False: a signal comes first; the operation is made anew after its handler.
+    #[must_use]
+    fn turn(t: &mut Block, object: &Runs) -> bool;
     /// After it, while the object is still the calling thread's own: the operation counts, and is logged where that is needed.
     fn passed(t: &mut Block, object: &Runs);
+    /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
+    fn passed_among(t: &mut Block, object: &Runs);
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
     fn failure(t: &mut Block) -> Option<u32>;
@@ -184,16 +196,35 @@ pub trait Order {
     fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R;
     /// A value that the replay gets as it was recorded, computed only while recording: what a clock or the kernel said.
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64;
+    /// Whether the calling thread is the one that initialises the object at this address. `None`: nothing says so yet (recording). In a
+    /// replay, `Some(Some(n))` when the thread's next event is that it was chosen for this object, as the `n`th thread ever; that event is
+    /// then used up. Not being chosen leaves no event, since programs see by themselves, too, that nothing is left to be done.
+    fn choice(t: &mut Block, object: u64) -> Option<Option<u64>>;
+    /// The calling thread was chosen for this object, as the `n`th: always logged.
+    fn chosen(t: &mut Block, object: u64, n: u64);
+    /// The program's memory faulted in the middle of an operation, which ends here; the fault is the program's.
+    fn faulted(t: &mut Block);
 }
 
 /// No order at all: what `--engine none` has.
 pub struct Unordered;
 
 impl Order for Unordered {
+    const REPLAYS: bool = false;
     #[inline(always)]
-    fn turn(_t: &mut Block, _object: &Runs) {}
+    fn turn(_t: &mut Block, _object: &Runs) -> bool {
+        true
+    }
+    /// Runs are kept here, too, so that the short ways of [`crate::hook::fast`] are gone.
     #[inline(always)]
-    fn passed(_t: &mut Block, _object: &Runs) {}
+    fn passed(t: &mut Block, object: &Runs) {
+        object.pass(t.slot);
+        t.quiet_left = u32::MAX;
+    }
+    #[inline(always)]
+    fn passed_among(t: &mut Block, object: &Runs) {
+        object.pass_among(t.slot);
+    }
     #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {
         None
@@ -208,4 +239,21 @@ impl Order for Unordered {
     fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
         compute()
     }
+    #[inline(always)]
+    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
+        None
+    }
+    #[inline(always)]
+    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
+    #[inline(always)]
+    fn faulted(_t: &mut Block) {}
 }
+
+/// Runs an expression with the order in force as a type.
+macro_rules! with_order {
+    ($o:ident => $body:expr) => {{
+        type $o = $crate::order::Unordered;
+        $body
+    }};
+}
+pub(crate) use with_order;

@@ -155,7 +155,11 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
             c.rflags &= !0x400;
             return;
         }
-        crate::panic::runtime_fault(signal, c.rip, info.address());
+        // A hooked function was given a bad pointer: the program faults, where it called the function.
+        let ours = signal != SIGSEGV && signal != SIGBUS || !crate::hook::shim::fault(t, c);
+        if ours {
+            crate::panic::runtime_fault(signal, c.rip, info.address());
+        }
     }
     if with_engine!(E => E::trap(t, signal, uc)) {
         return;
@@ -253,6 +257,9 @@ pub fn die_now(signal: u32) -> ! {
 fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
     let signal = info.signal();
     let c: &mut SigContext = &mut uc.mc;
+    if with_engine!(E => E::IMMEDIATE) {
+        crate::hook::shim::step_out(t, c);
+    }
     if with_engine!(E => E::IMMEDIATE) && !in_runtime(c.rip) && t.mask & bit(signal) == 0 {
         let action = ACTIONS.get(signal);
         let mut frame = c.to_frame();

@@ -1,0 +1,121 @@
+//! The short ways of `pthread_mutex_lock` and `_unlock`, which most calls take: a plain mutex that is free, and that the same thread had last,
+//! is taken without leaving the program's stack. All else goes on in the shims.
+//!
+//! They make a **quiet** operation ([`crate::order`]): the run of the mutex goes on by one, and [`Block::quiet_left`](crate::thread::Block)
+//! goes down. When it is 0 the shims are asked, so that an engine decides how many operations it lets pass; a replay lets none, for
+//! somebody may be waiting for each.
+//!
+//! Until they touch nothing any more, r10 holds the function's entry, and all other registers are the program's but rax, rcx, rdx, r8, which a
+//! function may change: a fault is shown at the entry ([`super::shim::fault`]).
+
+use super::shim::Function;
+use core::arch::global_asm;
+
+global_asm!(
+    r#"
+    .hidden rt_fast
+    .globl rt_fast
+rt_fast:
+    // rdi: the mutex: lock at 0, owner at 8, users at 12, kind at 16, run at 24. rax: the entry.
+    .hidden rt_fast_lock
+    .globl rt_fast_lock
+    .p2align 5
+rt_fast_lock:
+    mov r10, rax
+    cmp dword ptr [rdi + 16], 0
+    jne rt_mutex_lock
+    mov ecx, gs:[72]
+    cmp word ptr [rdi + 24], cx
+    jne rt_mutex_lock
+    cmp dword ptr gs:[68], 0
+    je rt_mutex_lock
+    mov r8d, gs:[64]
+    test r8d, r8d
+    jz rt_mutex_lock
+    xor eax, eax
+    mov edx, 1
+    lock cmpxchg [rdi], edx
+    mov rax, r10
+    jne rt_mutex_lock
+    // Has another thread had it between the look and the lock?
+    cmp word ptr [rdi + 24], cx
+    jne rt_mutex_entered
+    add qword ptr [rdi + 24], 0x10000
+    dec dword ptr gs:[68]
+    inc qword ptr gs:[56]
+    mov [rdi + 8], r8d
+    inc dword ptr [rdi + 12]
+    mov rcx, gs:[48]
+    cmp dword ptr [rcx], 0
+    .hidden rt_fast_lock_out
+    .globl rt_fast_lock_out
+rt_fast_lock_out:
+    jne rt_mutex_nothing
+    xor eax, eax
+    .hidden rt_fast_lock_ret
+    .globl rt_fast_lock_ret
+rt_fast_lock_ret:
+    ret
+
+    .hidden rt_fast_unlock
+    .globl rt_fast_unlock
+    .p2align 5
+rt_fast_unlock:
+    mov r10, rax
+    cmp dword ptr [rdi + 16], 0
+    jne rt_mutex_unlock
+    mov dword ptr [rdi + 8], 0
+    dec dword ptr [rdi + 12]
+    xor ecx, ecx
+    xchg [rdi], ecx
+    // From here on the mutex may be gone.
+    inc qword ptr gs:[56]
+    cmp ecx, 2
+    je rt_mutex_left
+    mov rcx, gs:[48]
+    cmp dword ptr [rcx], 0
+    .hidden rt_fast_unlock_out
+    .globl rt_fast_unlock_out
+rt_fast_unlock_out:
+    jne rt_mutex_nothing
+    xor eax, eax
+    .hidden rt_fast_unlock_ret
+    .globl rt_fast_unlock_ret
+rt_fast_unlock_ret:
+    ret
+"#
+);
+
+extern "C" {
+    fn rt_fast();
+    fn rt_fast_lock();
+    fn rt_fast_lock_out();
+    fn rt_fast_lock_ret();
+    fn rt_fast_unlock();
+    fn rt_fast_unlock_out();
+    fn rt_fast_unlock_ret();
+}
+
+fn at(code: unsafe extern "C" fn()) -> u64 {
+    code as *const () as u64
+}
+
+/// Where a function's hook leads: the short way if there is one, else the shim.
+pub fn entry(f: &Function) -> u64 {
+    match f.name {
+        b"pthread_mutex_lock" => at(rt_fast_lock),
+        b"pthread_mutex_unlock" => at(rt_fast_unlock),
+        _ => at(f.shim),
+    }
+}
+
+/// Is this code here?
+pub fn is_inside(pc: u64) -> bool {
+    (at(rt_fast)..=at(rt_fast_unlock_ret)).contains(&pc)
+}
+
+/// Is all done there but returning 0?
+pub fn is_out(pc: u64) -> bool {
+    (at(rt_fast_lock_out)..=at(rt_fast_lock_ret)).contains(&pc)
+        || (at(rt_fast_unlock_out)..=at(rt_fast_unlock_ret)).contains(&pc)
+}

@@ -1,0 +1,132 @@
+//! Entry hooks: exported functions of libc are replaced by the runtime's own, at their first bytes (FACTS, "Entry hooks in libc").
+//!
+//! A library that calls its own functions calls the same entries, so that nothing escapes that goes through one; libraries loaded in front
+//! of libc don't change that. It is done when ld.so has just mapped the last segment of the module, before any of its code ran, so that no
+//! thread can be in the middle of what is replaced. What is replaced depends on the file alone: a replay does the same.
+//!
+//! Only glibc is known, by the names that its modules give themselves. A program without such a module (static, another libc) isn't hooked:
+//! [`Counters::hooked`](reprise_abi::session::Counters) then stays 0.
+
+pub mod entry;
+pub mod fast;
+pub mod shim;
+
+use crate::capture::Call;
+use crate::elf::{self, Exports, Module, Symbol};
+use crate::guard::{self, Program};
+use crate::memory::{map, Region};
+use crate::sys;
+use crate::thread::session;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use entry::{Hook, MAX_HOOKS};
+use reprise_abi::session::{region_flags, FLAG_HOOKS};
+use reprise_abi::syscalls::nr;
+use shim::{Function, CXX, GLIBC};
+
+const PROT_WRITE: u32 = 2;
+/// Mappings of one module, at most.
+const MAX_BEFORE: usize = 8;
+
+/// Modules by name, and what is replaced in them. Before glibc 2.34 threads had a library of their own, which is loaded after libc.
+const MODULES: [(&[u8], &[Function]); 4] = [
+    (b"libc.so.6", GLIBC),
+    (b"libpthread.so.0", GLIBC),
+    (b"libstdc++.so.6", CXX),
+    (b"libc++abi.so.1", CXX),
+];
+
+/// Address of `pthread_testcancel`.
+static TESTCANCEL: AtomicU64 = AtomicU64::new(0);
+/// Where a thread's cancellation word lies, from its thread pointer on. 0: not known.
+static CANCEL_WORD: AtomicU64 = AtomicU64::new(0);
+/// Address of `__errno_location`.
+static ERRNO_LOCATION: AtomicU64 = AtomicU64::new(0);
+
+/// Where the program's `pthread_testcancel` is, and the cancellation word of the thread with this thread pointer.
+pub fn cancellation(thread: u64) -> Option<(u64, u64)> {
+    let word = CANCEL_WORD.load(Relaxed);
+    let test = TESTCANCEL.load(Relaxed);
+    (word != 0 && test != 0).then(|| (test, thread.wrapping_add(word)))
+}
+
+/// Address of the program's `__errno_location`, if it is known.
+pub fn errno_location() -> Option<u64> {
+    Some(ERRNO_LOCATION.load(Relaxed)).filter(|a| *a != 0)
+}
+
+/// Replaces what is to be replaced in the module that a call has just completed.
+pub fn after_call(c: &Call, result: i64) {
+    let fits = c.nr == nr::MMAP
+        && session().flags & FLAG_HOOKS != 0
+        && !sys::is_error(result)
+        && c.args[2] as u32 & PROT_WRITE != 0
+        && c.args[3] & (sys::MAP_FIXED | sys::MAP_ANONYMOUS) == sys::MAP_FIXED;
+    if fits {
+        completed(result as u64, c.args[1]);
+    }
+}
+
+/// The module whose dynamic table lies in `at..at + len` is completely mapped.
+fn completed(at: u64, len: u64) -> Option<()> {
+    let data = map().at(at)?;
+    let module = around(&data)?;
+    let (dynamic, _) = module.segment(&Program, elf::DYNAMIC)?;
+    if !(at..at.saturating_add(len)).contains(&dynamic) {
+        return None;
+    }
+    let exports = module.exports(&Program)?;
+    let (_, functions) = MODULES
+        .iter()
+        .find(|(name, _)| exports.is_module(&Program, name))?;
+    let mut list = [Hook::default(); MAX_HOOKS];
+    let mut n = 0;
+    for f in functions.iter() {
+        let Some(s) = exports.find(&Program, f.name) else {
+            continue;
+        };
+        // Several names may share an entry.
+        if s.kind == elf::FUNC && n < MAX_HOOKS && !list[..n].iter().any(|h| h.at == s.address) {
+            list[n] = Hook {
+                at: s.address,
+                size: s.size,
+                shim: fast::entry(f),
+                original: f.original,
+            };
+            n += 1;
+        }
+    }
+    let done = entry::replace(&list[..n]);
+    session().counters.hooked.fetch_add(done, Relaxed);
+    note_places(&exports);
+    Some(())
+}
+
+/// The module that a mapping of data belongs to.
+fn around(data: &Region) -> Option<Module> {
+    let list = map().regions();
+    let i = list.iter().position(|r| r.start == data.start)?;
+    list[i.saturating_sub(MAX_BEFORE)..=i]
+        .iter()
+        .rev()
+        .filter(|r| r.flags & region_flags::FILE != 0)
+        .filter_map(|r| Module::at(&Program, r.start))
+        .find(|m| m.holds(&Program, data.start))
+}
+
+/// Remembers what shims need of the module.
+fn note_places(exports: &Exports) {
+    let find = |name: &[u8]| exports.find(&Program, name);
+    let note = |cell: &AtomicU64, s: Option<Symbol>| {
+        if let Some(s) = s {
+            let _ = cell.compare_exchange(0, s.address, Relaxed, Relaxed);
+        }
+    };
+    note(&TESTCANCEL, find(b"pthread_testcancel"));
+    note(&ERRNO_LOCATION, find(b"__errno_location"));
+    // For debuggers glibc says where it keeps the word (nptl_db): bits, number of elements, offset.
+    if let Some(s) = find(b"_thread_db_pthread_cancelhandling") {
+        if let Some([32, 1, offset]) = guard::read::<[u32; 3]>(s.address) {
+            CANCEL_WORD.store(offset as u64, Relaxed);
+        }
+    }
+}

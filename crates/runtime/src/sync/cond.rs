@@ -1,0 +1,210 @@
+//! `pthread_cond_t`.
+//!
+//! **Order.** A wait gives its mutex back and takes it again. Which turn of the mutex it then gets is in the log, so a replay doesn't wait on
+//! the condition at all: when the mutex's count says that it is this thread's turn, the wait is over. Signals and broadcasts are not logged;
+//! what their caller did before them under the mutex is seen because the waiter's turn comes later. That a wait timed out, or was
+//! cancelled, is logged as a failure, before the mutex is taken again.
+//!
+//! **Layout**: `sequence` grows with every signal while somebody waits; a waiter sleeps as long as it is what it was while the waiter still
+//! had the mutex. One that was waiting before a signal finds it changed; one that came later does not. `users` is where glibc has its flags,
+//! which `pthread_cond_init` sets: bit 0 shared between processes, bit 1 `CLOCK_MONOTONIC`; bit 2: somebody destroys it and waits for the
+//! others, who are counted above. Waits may end for no reason, as POSIX allows.
+//!
+//! A handler that interrupts a wait runs without the mutex, as it does natively; then the function is entered again, and goes on by taking
+//! the mutex.
+
+use super::cancel;
+use super::error::*;
+use super::mutex::{give, take, Patience};
+use super::wait::{wait as sleep, wake, Deadline, Wait, EVERYBODY, MONOTONIC, REALTIME};
+use super::{mark, object, Stop};
+use crate::hook::shim::Done;
+use crate::order::Order;
+use crate::thread::{Block, Frame};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+/// A condition.
+#[repr(C)]
+struct Cond {
+    sequence: AtomicU32,
+    _unused: [AtomicU32; 8],
+    users: AtomicU32,
+    _unused_too: [AtomicU32; 2],
+}
+
+const _: () = {
+    assert!(core::mem::size_of::<Cond>() == 48);
+    assert!(core::mem::offset_of!(Cond, users) == 36);
+};
+
+const SHARED: u32 = 1;
+const CLOCK: u32 = 2;
+const DESTROYED: u32 = 4;
+const USER: u32 = 8;
+
+/// When a wait ends.
+#[derive(Clone, Copy)]
+enum Time {
+    Never,
+    /// By the condition's clock.
+    Own(u64),
+    By(u32, u64),
+}
+
+fn cond(f: &Frame) -> &'static Cond {
+    // SAFETY: only atomics; nothing of ours is held.
+    unsafe { object(f.rdi) }
+}
+
+/// `pthread_cond_wait(cond, mutex)`
+pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    wait_until::<O>(t, f, Time::Never)
+}
+
+/// `pthread_cond_timedwait(cond, mutex, time)`
+pub fn timedwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    wait_until::<O>(t, f, Time::Own(f.rdx))
+}
+
+/// `pthread_cond_clockwait(cond, mutex, clock, time)`
+pub fn clockwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    wait_until::<O>(t, f, Time::By(f.rdx as u32, f.rcx))
+}
+
+fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
+    if f.r8 == mark(f.rdi) {
+        let result = f.r9 as u32;
+        return reacquire::<O>(t, f, result);
+    }
+    let c = cond(f);
+    let deadline = match time {
+        Time::Never => None,
+        Time::Own(_) | Time::By(..) => {
+            let (clock, at) = match time {
+                Time::By(clock, at) => (clock, at),
+                Time::Own(at) if c.users.load(Relaxed) & CLOCK != 0 => (MONOTONIC, at),
+                Time::Own(at) => (REALTIME, at),
+                Time::Never => (REALTIME, 0),
+            };
+            match Deadline::new(clock, at) {
+                Ok(d) => Some(Ok(d)),
+                Err(ETIMEDOUT) => Some(Err(ETIMEDOUT)),
+                Err(e) => return Done::errno(e),
+            }
+        }
+    };
+    if O::REPLAYS {
+        let result = O::failure(t).unwrap_or(0);
+        return match give(t, f.rsi, false) {
+            0 => reacquire::<O>(t, f, result),
+            e => Done::errno(e),
+        };
+    }
+    let begun = cancel::begin::<O>(t);
+    c.users.fetch_add(USER, AcqRel);
+    let sequence = c.sequence.load(Acquire);
+    let e = give(t, f.rsi, false);
+    if e != 0 {
+        leave(c);
+        cancel::end::<O>(t, begun);
+        return Done::errno(e);
+    }
+    let slept = match deadline {
+        _ if cancel::is_requested(t) => Wait::Changed,
+        Some(Err(_)) => Wait::TimedOut,
+        Some(Ok(d)) => until_changed(t, c, sequence, Some(&d)),
+        None => until_changed(t, c, sequence, None),
+    };
+    cancel::end::<O>(t, begun);
+    let result = match slept {
+        _ if cancel::is_requested(t) => ECANCELED,
+        Wait::TimedOut => ETIMEDOUT,
+        _ => 0,
+    };
+    if result == ECANCELED && c.sequence.load(Relaxed) != sequence {
+        // A signal that this thread may have got is for somebody else.
+        rouse(c, 1);
+    }
+    leave(c);
+    if result != 0 {
+        O::failed(t, result);
+    }
+    if slept == Wait::Signal {
+        return later(f, result);
+    }
+    reacquire::<O>(t, f, result)
+}
+
+/// Sleeps until the sequence has gone on.
+fn until_changed(t: &mut Block, c: &Cond, sequence: u32, deadline: Option<&Deadline>) -> Wait {
+    let shared = c.users.load(Relaxed) & SHARED != 0;
+    let slept = sleep(t, &c.sequence, sequence, deadline, shared);
+    if slept == Wait::Woken && c.sequence.load(Acquire) == sequence {
+        // Perhaps for a signal that was sent before this thread came, in front of one that waits for it: rare, so all may look.
+        rouse(c, EVERYBODY);
+    }
+    slept
+}
+
+/// The mutex is the thread's again, and the wait over.
+fn reacquire<O: Order>(t: &mut Block, f: &mut Frame, result: u32) -> Done {
+    match take::<O>(t, f.rsi, Patience::Endless, false) {
+        Err(Stop::Signal) => later(f, result),
+        Ok(_) | Err(_) if result == ECANCELED => cancel::go::<O>(t, f),
+        Ok(0) => Done::errno(result),
+        Ok(e) | Err(Stop::Error(e)) => Done::errno(e),
+    }
+}
+
+/// Handlers run first; then the function goes on by taking the mutex.
+fn later(f: &mut Frame, result: u32) -> Done {
+    f.r8 = mark(f.rdi);
+    f.r9 = result as u64;
+    Done::by_frame()
+}
+
+/// This thread doesn't use the condition any more, which may be gone after it.
+fn leave(c: &Cond) {
+    let word = c.users.as_ptr();
+    let old = c.users.fetch_sub(USER, AcqRel);
+    if old & !(SHARED | CLOCK) == USER | DESTROYED {
+        wake(word, EVERYBODY, old & SHARED != 0);
+    }
+}
+
+fn rouse(c: &Cond, n: u32) {
+    let shared = c.users.load(Relaxed) & SHARED != 0;
+    c.sequence.fetch_add(1, Release);
+    wake(c.sequence.as_ptr(), n, shared);
+}
+
+fn notify<O: Order>(f: &Frame, n: u32) -> Done {
+    let c = cond(f);
+    if !O::REPLAYS && c.users.load(SeqCst) >= USER {
+        rouse(c, n);
+    }
+    Done::value(0)
+}
+
+/// `pthread_cond_signal(cond)`
+pub fn signal<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+    notify::<O>(f, 1)
+}
+
+/// `pthread_cond_broadcast(cond)`
+pub fn broadcast<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+    notify::<O>(f, EVERYBODY)
+}
+
+/// `pthread_cond_destroy(cond)`: waits for those that were woken and are still on their way out.
+pub fn destroy<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    let c = cond(f);
+    let mut users = c.users.fetch_or(DESTROYED, AcqRel) | DESTROYED;
+    while users >= USER {
+        if sleep(t, &c.users, users, None, users & SHARED != 0) == Wait::Signal {
+            return Done::by_frame();
+        }
+        users = c.users.load(Acquire);
+    }
+    Done::value(0)
+}
