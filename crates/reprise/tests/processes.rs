@@ -6,7 +6,7 @@ use common::{assert_same, check_times, run, system_program, Guest, Outcome, Reco
 
 guests! {
     fork_wait, fork_tree, fork_shared_memory, fork_deaths, fork_with_threads, fork_outlives, vfork_spawn, exec_again, shared_files,
-    process_pipes, processes_at_work, job_control, fork_killed_at_once, clone_pidfd, crash_of_one,
+    process_pipes, processes_at_work, job_control, fork_killed_at_once, clone_pidfd, crash_of_one, clone_by_syscall,
 }
 
 /// Records a command of a real program and replays it twice.
