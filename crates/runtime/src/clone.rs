@@ -451,6 +451,8 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
         }
         let mut frame = t.start;
         E::signal_point(t, &mut frame);
+        // The site of its clone(2) may have been rewritten.
+        frame.rip = crate::patch::resume_address(frame.rip);
         // SAFETY: the gate stack below the frame is free.
         unsafe { rt_leave_with(&frame) }
     })

@@ -349,7 +349,7 @@ mod tests {
         fork(&mut c, 2, 101);
         start(&mut c, 2, 101);
         wait(&mut c, 101, 9);
-        assert_eq!(missing(c), []);
+        assert_eq!(missing(c), Vec::<i64>::new());
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
         // One that could not be made.
         event(Kind::Enter, 0, nr::VFORK, 0).child(1).tell(&mut c);
         event(Kind::Exit, 0, nr::VFORK, -11).tell(&mut c);
-        assert_eq!(missing(c), []);
+        assert_eq!(missing(c), Vec::<i64>::new());
     }
 
     #[test]
@@ -387,7 +387,7 @@ mod tests {
         start(&mut c, 2, 1);
         event(Kind::Exit, 0, nr::CLONE, 102).tell(&mut c);
         wait(&mut c, 102, 0);
-        assert_eq!(missing(c), []);
+        assert_eq!(missing(c), Vec::<i64>::new());
     }
 
     #[test]
@@ -428,7 +428,7 @@ mod tests {
             let info = [17, 0, 1, 0, 101, 0, 0];
             e.section(Tag::Output, 0x6000, &info).tell(&mut c);
         }
-        assert_eq!(missing(c), []);
+        assert_eq!(missing(c), Vec::<i64>::new());
     }
 
     #[test]
@@ -447,7 +447,7 @@ mod tests {
         let mut c = Census::new(100);
         let e = event(Kind::Syscall, 0, nr::CLONE, 101).args(&[CLONE_THREAD | 0x900, 0, 0, 0, 0]);
         e.child(1).tell(&mut c);
-        assert_eq!(missing(c), []);
+        assert_eq!(missing(c), Vec::<i64>::new());
     }
 
     #[test]
