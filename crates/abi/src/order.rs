@@ -87,6 +87,8 @@ pub enum EntryKind {
     Failed = 3,
     /// A value that a replay gets as it was.
     Value = 4,
+    /// The thread was chosen to initialise the object: the value says as the how-manieth.
+    Chosen = 5,
 }
 
 /// An operation of synchronisation in a ring: 16 bytes. An odd first word tells it from an event, whose length is even.
@@ -130,6 +132,7 @@ impl Entry {
             2 => EntryKind::Ordered,
             3 => EntryKind::Failed,
             4 => EntryKind::Value,
+            5 => EntryKind::Chosen,
             _ => return None,
         };
         Some(Entry {
@@ -153,6 +156,7 @@ mod tests {
             EntryKind::Ordered,
             EntryKind::Failed,
             EntryKind::Value,
+            EntryKind::Chosen,
         ] {
             let e = Entry {
                 kind,

@@ -6,8 +6,8 @@ use crate::{symbols, ReplayError};
 use reprise_abi::event::Kind;
 use reprise_abi::order::{DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, MAX_CPUID,
-    MODE_REPLAY, VERSION,
+    Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
+    MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{Manifest, Reader, Summary, Tail, FILES_DIR};
@@ -145,7 +145,10 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
     let s = shared.session_mut();
     s.mode = MODE_REPLAY;
     s.engine = match m.engine.as_str() {
-        "order" => ENGINE_ORDER,
+        "order" => {
+            s.flags |= FLAG_HOOKS;
+            ENGINE_ORDER
+        }
         _ => ENGINE_SERIAL,
     };
     set_start(s, &m.start);

@@ -128,6 +128,9 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         EngineName::Order => ENGINE_ORDER,
         EngineName::None => ENGINE_NONE,
     };
+    if args.engine == EngineName::Order {
+        s.flags |= FLAG_HOOKS;
+    }
     if args.no_patch {
         s.flags |= FLAG_NO_PATCH;
     }

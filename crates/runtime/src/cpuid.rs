@@ -12,11 +12,11 @@ use crate::cut::decode::{decode, MAX_INSN};
 use crate::elf;
 use crate::engine::{Engine, ENGINE, NONE};
 use crate::guard::{self, Program};
+use crate::hash;
 use crate::memory::{map, Region};
 use crate::patch;
 use crate::sys;
 use crate::thread::{session, Block};
-use crate::{guard, hash};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::event::Kind;
 use reprise_abi::session::{

@@ -133,6 +133,9 @@ pub fn replay_cpuid(t: &mut Block) {
 }
 
 fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
+    if crate::order::runs() {
+        crate::order::replay::settle(t);
+    }
     use reprise_abi::event::Kind;
     while let Some(h) = crate::ring::peek() {
         if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot || !wanted(h.detail) {

@@ -75,6 +75,7 @@ pub(super) fn sync(event: &Event) -> Said {
                 EntryKind::Passed => format!("object {:x} number {}", e.object, e.value),
                 EntryKind::Ordered => format!("shard {} number {}", e.object, e.value),
                 EntryKind::Failed => format!("failed: {}", e.value),
+                EntryKind::Chosen => format!("chosen for {:x}, {}", e.object, e.value),
                 EntryKind::Value => format!("value {:#x}", e.value),
             });
         }

@@ -14,7 +14,7 @@ pub mod shards;
 pub mod space;
 pub mod turns;
 
-use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
+use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::thread::{current, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
@@ -23,8 +23,14 @@ use reprise_abi::ring::RingControl;
 /// What the engine keeps for a thread, in its block.
 #[derive(Default)]
 pub struct Local {
-    /// Record: quiet operations since the last entry or event. Replay: those left until the next one.
+    /// Record: the thread's quiet operations are counted, by what is missing from [`Block::quiet_left`].
+    pub counts: bool,
+    /// Record: the shard that an operation has locked, plus 1, and its number.
+    pub shard: (u32, u64),
+    /// Replay: quiet operations left until the next entry.
     pub quiet: u32,
+    /// Replay: how often an operation was put off for a handler, one after the other.
+    pub put_off: u32,
     /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
     pub looked: bool,
     /// Stamps that the event being written has, ...
@@ -79,23 +85,33 @@ pub fn before_event() {
     if ENGINE.load(Relaxed) != ORDER_RECORD {
         return;
     }
-    let l = &mut current().order;
-    if l.quiet != 0 {
+    let quiet = take_quiet(current());
+    if quiet != 0 {
         let e = Entry {
             kind: EntryKind::Quiet,
-            quiet: l.quiet,
+            quiet,
             object: 0,
             value: 0,
         };
-        l.quiet = 0;
         crate::ring::put_entry(e.to_words());
+    }
+}
+
+/// Record: the quiet operations since they were asked for last.
+#[inline(always)]
+fn take_quiet(t: &mut Block) -> u32 {
+    let left = core::mem::replace(&mut t.quiet_left, MAX_QUIET);
+    if core::mem::replace(&mut t.order.counts, true) {
+        MAX_QUIET - left
+    } else {
+        0
     }
 }
 
 /// Record: writes an entry, with the quiet operations before it.
 #[inline]
 pub(crate) fn log(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
-    let quiet = core::mem::take(&mut t.order.quiet);
+    let quiet = take_quiet(t);
     let e = Entry {
         kind,
         quiet,
@@ -108,8 +124,11 @@ pub(crate) fn log(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
 /// Record: an operation that needs no entry.
 #[inline(always)]
 pub(crate) fn log_quiet(t: &mut Block) {
-    t.order.quiet += 1;
-    if t.order.quiet == MAX_QUIET {
+    if !t.order.counts {
+        take_quiet(t);
+    }
+    t.quiet_left -= 1;
+    if t.quiet_left == 0 {
         log(t, EntryKind::Quiet, 0, 0);
     }
 }
@@ -118,11 +137,6 @@ pub(crate) fn log_quiet(t: &mut Block) {
 #[inline(always)]
 pub(crate) fn name_of(address: u64) -> u32 {
     (address >> 3) as u32
-}
-
-/// Are there threads to order in this replay, or to record?
-pub fn replays() -> bool {
-    ENGINE.load(Relaxed) == ORDER_REPLAY
 }
 
 /// The run that an object is in. It lies in the object itself (16 bytes, all zero in a new one) or beside it.
@@ -251,9 +265,21 @@ impl Order for Unordered {
 
 /// Runs an expression with the order in force as a type.
 macro_rules! with_order {
-    ($o:ident => $body:expr) => {{
-        type $o = $crate::order::Unordered;
-        $body
-    }};
+    ($o:ident => $body:expr) => {
+        match $crate::engine::ENGINE.load(core::sync::atomic::Ordering::Relaxed) {
+            $crate::engine::ORDER_RECORD => {
+                type $o = $crate::order::record::Record;
+                $body
+            }
+            $crate::engine::ORDER_REPLAY => {
+                type $o = $crate::order::replay::Replay;
+                $body
+            }
+            _ => {
+                type $o = $crate::order::Unordered;
+                $body
+            }
+        }
+    };
 }
 pub(crate) use with_order;

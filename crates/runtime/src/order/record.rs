@@ -143,7 +143,7 @@ impl Record {
             }
             if action.handler == DEFAULT {
                 // The disposition changed while the signal waited: let the kernel do what it means.
-                kernel::uninstall(info.signal(), DEFAULT);
+                kernel::uninstall(info.signal(), DEFAULT, 0);
                 kernel::send_self(info.signal());
                 continue;
             }
@@ -203,6 +203,15 @@ impl Engine for Record {
         result
     }
 
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        let _lock = space::lock();
+        stamp(t);
+        let result = act(None);
+        events::call_with(t, c, result, 0, 0, &[]);
+        t.order.stamped = 0;
+        result
+    }
+
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         let lock = space::lock();
         stamp(t);
@@ -229,6 +238,7 @@ impl Engine for Record {
         };
         t.order.stamped = 0;
         crate::cpuid::after_call::<Self>(t, c, result);
+        crate::hook::after_call(c, result);
         drop(lock);
         result
     }
@@ -391,12 +401,22 @@ fn note(t: &mut Block, object: &Runs, n: u64, again: bool) {
 }
 
 impl Order for Record {
+    const REPLAYS: bool = false;
+
     #[inline(always)]
-    fn turn(_t: &mut Block, _object: &Runs) {}
+    fn turn(_t: &mut Block, _object: &Runs) -> bool {
+        true
+    }
 
     #[inline]
     fn passed(t: &mut Block, object: &Runs) {
         let (n, again) = object.pass(t.slot);
+        note(t, object, n, again);
+    }
+
+    #[inline]
+    fn passed_among(t: &mut Block, object: &Runs) {
+        let (n, again) = object.pass_among(t.slot);
         note(t, object, n, again);
     }
 
@@ -414,7 +434,9 @@ impl Order for Record {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
         let n = shard.lock();
+        t.order.shard = (number + 1, n);
         let r = operation();
+        t.order.shard.0 = 0;
         let me = t.slot + 1;
         let mine = shard.last.load(Relaxed) == me;
         shard.last.store(me, Relaxed);
@@ -432,5 +454,21 @@ impl Order for Record {
         let v = compute();
         log(t, EntryKind::Value, 0, v);
         v
+    }
+
+    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
+        None
+    }
+
+    fn chosen(t: &mut Block, object: u64, n: u64) {
+        log(t, EntryKind::Chosen, name_of(object), n);
+    }
+
+    fn faulted(t: &mut Block) {
+        let (number, n) = core::mem::take(&mut t.order.shard);
+        if number != 0 {
+            // It was not made.
+            shards::shard(number - 1).unlock(n - 1);
+        }
     }
 }

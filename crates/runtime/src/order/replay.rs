@@ -291,6 +291,10 @@ impl Engine for Replay {
         replay_call(t, c, 0, |_, _| result).0
     }
 
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        replay_call(t, c, 0, |_, h| act(Some(h.value))).0
+    }
+
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         if c.nr == nr::SHMAT {
             return attach(t, c);
@@ -300,8 +304,9 @@ impl Engine for Replay {
         if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
-        crate::patch::replay(t);
+        crate::patch::replay_cpuid(t);
         crate::cpuid::after_call::<Self>(t, c, r);
+        crate::hook::after_call(c, r);
         r
     }
 
@@ -334,6 +339,7 @@ impl Engine for Replay {
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
+        t.slot().signal_pending.store(0, Relaxed);
         // Handlers come only between operations; while some are left to be made quietly, none is due.
         while let Some(words) = ring::peek_entry() {
             if let Some(e) = Entry::from_words(words) {
@@ -351,7 +357,9 @@ impl Engine for Replay {
                     take_turn(stamp);
                     deliver(t, frame, FpState::Live, h);
                 }
-                Some(Kind::Patch) => crate::patch::replay(t),
+                Some(Kind::Patch) if h.detail == crate::patch::CPUID => {
+                    crate::patch::replay_cpuid(t)
+                }
                 _ => return,
             }
         }
@@ -472,69 +480,139 @@ impl Engine for Replay {
     }
 }
 
+/// Before events are looked for that are nobody's answer: what only counted quiet operations, all of them made, is out of the way.
+pub fn settle(t: &mut Block) {
+    is_signal_next(t);
+}
+
+/// After an operation: does a signal come now? Hooked functions look for it on their way out.
+fn tell_of_signal(t: &mut Block) {
+    if t.order.quiet == 0 && is_signal_next(t).is_some() {
+        t.slot().signal_pending.store(1, Relaxed);
+    }
+}
+
+/// The signal that comes before the thread's next operation or gate. Where the trace ends there is none.
+fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
+    while let Some(words) = ring::peek_entry() {
+        let Some(e) = Entry::from_words(words) else {
+            return ring::peek().filter(|h| h.kind == Kind::Signal as u8);
+        };
+        let used_up = if t.order.looked {
+            t.order.quiet == 0
+        } else {
+            e.quiet == 0
+        };
+        if e.kind != EntryKind::Quiet || !used_up {
+            return None;
+        }
+        consume(t);
+    }
+    None
+}
+
+/// An operation was made: it was quiet, or had the entry that is next.
+fn made(t: &mut Block) {
+    if t.order.quiet > 0 {
+        t.order.quiet -= 1;
+    } else {
+        consume(t);
+    }
+    tell_of_signal(t);
+}
+
 impl Order for Replay {
-    fn turn(t: &mut Block, object: &Runs) {
+    const REPLAYS: bool = true;
+
+    fn turn(t: &mut Block, object: &Runs) -> bool {
         let address = object as *const Runs as u64;
+        if t.order.quiet == 0 && is_signal_next(t).is_some() {
+            // The handler runs first, as it did then; an operation that is put off for nothing would be so for ever.
+            t.order.put_off += 1;
+            if t.order.put_off > 2 {
+                let h = ring::peek();
+                operation(t, EntryKind::Passed as u32, &[address], h.as_ref());
+            }
+            t.slot().signal_pending.store(1, Relaxed);
+            return false;
+        }
+        t.order.put_off = 0;
         let Some(e) = due(t, name_of(address)) else {
-            return;
+            return true;
         };
         if e.kind != EntryKind::Passed || e.object != name_of(address) {
             operation(t, EntryKind::Passed as u32, &[address], None);
         }
         turns::wait(address, || object.count() == e.value - 1);
+        true
     }
 
     fn passed(t: &mut Block, object: &Runs) {
-        if t.order.quiet > 0 {
-            t.order.quiet -= 1;
-        } else {
-            consume(t);
-        }
         object.pass_among(t.slot);
+        made(t);
         turns::call(object as *const Runs as u64);
     }
 
+    fn passed_among(t: &mut Block, object: &Runs) {
+        Self::passed(t, object);
+    }
+
     fn failure(t: &mut Block) -> Option<u32> {
+        if t.order.quiet == 0 && is_signal_next(t).is_some() {
+            return None;
+        }
         let e = look(t)?;
         if t.order.quiet > 0 || e.kind != EntryKind::Failed {
             return None;
         }
         consume(t);
+        tell_of_signal(t);
         Some(e.value as u32)
     }
 
     fn failed(_t: &mut Block, _errno: u32) {}
 
-    fn ordered<R>(t: &mut Block, address: u64, operation_: impl FnOnce() -> R) -> R {
+    fn ordered<R>(t: &mut Block, address: u64, make: impl FnOnce() -> R) -> R {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
-        let count = |v: u64| v / 2;
-        match due(t, number) {
-            None => {
-                t.order.quiet -= 1;
+        let key = !(number as u64);
+        if let Some(e) = due(t, number) {
+            if e.kind != EntryKind::Ordered || e.object != number {
+                operation(t, EntryKind::Ordered as u32, &[address], None);
             }
-            Some(e) => {
-                if e.kind != EntryKind::Ordered || e.object != number {
-                    operation(t, EntryKind::Ordered as u32, &[address], None);
-                }
-                let key = !(number as u64);
-                turns::wait(key, || count(shard.sequence.load(SeqCst)) == e.value - 1);
-                consume(t);
-            }
+            turns::wait(key, || shard.sequence.load(SeqCst) / 2 == e.value - 1);
         }
-        let r = operation_();
+        let r = make();
         shard.sequence.fetch_add(2, SeqCst);
-        turns::call(!(number as u64));
+        made(t);
+        turns::call(key);
         r
     }
 
     fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {
         match due(t, 0) {
             Some(e) if e.kind == EntryKind::Value => {
-                consume(t);
+                made(t);
                 e.value
             }
             _ => operation(t, EntryKind::Value as u32, &[], None),
         }
     }
+
+    fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
+        if is_signal_next(t).is_some() {
+            return Some(None);
+        }
+        let chosen = look(t).filter(|e| {
+            t.order.quiet == 0 && e.kind == EntryKind::Chosen && e.object == name_of(object)
+        });
+        if chosen.is_some() {
+            made(t);
+        }
+        Some(chosen.map(|e| e.value))
+    }
+
+    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
+
+    fn faulted(_t: &mut Block) {}
 }
