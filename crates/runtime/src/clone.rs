@@ -282,8 +282,6 @@ pub fn start_thread<E: Engine>(
         b.birth = BIRTH_FORK;
     }
     b.start = *start;
-    // This very call may have been the one at which its site was rewritten.
-    b.start.rip = crate::patch::resume_address(start.rip);
     b.mask = t.mask;
     b.affinity = t.affinity;
     b.fs_base = if flags & CLONE_SETTLS != 0 {

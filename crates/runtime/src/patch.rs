@@ -126,10 +126,15 @@ fn replay(t: &mut Block) {
     replay_those(t, |_| true);
 }
 
-/// Replay, at the end of a gate that brought code: replaces the cpuids in it. Patches of call sites that come next belong to the gate
-/// to come: the program gets there by the code as it is.
-pub fn replay_cpuid(t: &mut Block) {
-    replay_those(t, |form| form == CPUID);
+/// Does a patch of this form belong to the gate that brought the code? Those of call sites belong to the gate that goes through them.
+pub fn comes_with_code(form: u32) -> bool {
+    matches!(form, CPUID | XSAVEC)
+}
+
+/// Replay, at the end of a gate that brought code: replaces in it what the recording did. Patches of call sites that come next belong to
+/// the gate to come: the program gets there by the code as it is.
+pub fn replay_with_code(t: &mut Block) {
+    replay_those(t, comes_with_code);
 }
 
 fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {

@@ -269,7 +269,7 @@ impl Engine for Replay {
         if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
-        patch::replay_cpuid(t);
+        patch::replay_with_code(t);
         crate::cpuid::after_call::<Self>(t, c, r);
         r
     }
@@ -327,7 +327,7 @@ impl Engine for Replay {
                 Some(Kind::Signal) => deliver(t, frame, FpState::Live, h),
                 Some(Kind::Hash) => state::check(t, frame, &h),
                 Some(Kind::Yield) => take_turn(t, h),
-                Some(Kind::Patch) if h.detail == patch::CPUID => patch::replay_cpuid(t),
+                Some(Kind::Patch) if patch::comes_with_code(h.detail) => patch::replay_with_code(t),
                 Some(Kind::Cut) => {
                     cut::replay::plant_if_next(t);
                     return;
