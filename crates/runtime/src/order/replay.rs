@@ -304,7 +304,7 @@ impl Engine for Replay {
         if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
-        crate::patch::replay_cpuid(t);
+        crate::patch::replay_with_code(t);
         crate::cpuid::after_call::<Self>(t, c, r);
         crate::hook::after_call(c, r);
         r
@@ -357,8 +357,8 @@ impl Engine for Replay {
                     take_turn(stamp);
                     deliver(t, frame, FpState::Live, h);
                 }
-                Some(Kind::Patch) if h.detail == crate::patch::CPUID => {
-                    crate::patch::replay_cpuid(t)
+                Some(Kind::Patch) if crate::patch::comes_with_code(h.detail) => {
+                    crate::patch::replay_with_code(t)
                 }
                 _ => return,
             }
