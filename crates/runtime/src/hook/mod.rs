@@ -15,13 +15,14 @@ use crate::capture::Call;
 use crate::elf::{self, Exports, Module, Symbol};
 use crate::guard::{self, Program};
 use crate::memory::{map, Region};
+use crate::sync::malloc;
 use crate::sys;
 use crate::thread::session;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use entry::{Hook, MAX_HOOKS};
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
 use reprise_abi::syscalls::nr;
-use shim::{Function, CXX, GLIBC};
+use shim::{Function, ALLOCATION, CXX, GLIBC};
 
 const PROT_WRITE: u32 = 2;
 /// Mappings of one module, at most.
@@ -80,7 +81,13 @@ fn completed(at: u64, len: u64) -> Option<()> {
         .find(|(name, _)| exports.is_module(&Program, name))?;
     let mut list = [Hook::default(); MAX_HOOKS];
     let mut n = 0;
-    for f in functions.iter() {
+    // An allocator is replaced as a whole or not at all.
+    let addresses_matter = crate::order::runs() && core::ptr::eq(*functions, GLIBC);
+    let allocation = match addresses_matter && malloc::prepare() {
+        true => ALLOCATION,
+        false => &[],
+    };
+    for f in functions.iter().chain(allocation) {
         let Some(s) = exports.find(&Program, f.name) else {
             continue;
         };

@@ -10,7 +10,7 @@ use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
 use crate::signal::frame::SigContext;
-use crate::sync::{barrier, cond, cxa, mutex, once, rwlock, sem, spin};
+use crate::sync::{barrier, cond, cxa, join, malloc, mutex, once, rwlock, sem, spin};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -255,8 +255,23 @@ shims! { GLIBC, "Functions of glibc. What only fills in an object (`pthread_mute
     rt_rwlock_clockwrlock: b"pthread_rwlock_clockwrlock" => rwlock::clockwrlock;
     rt_rwlock_unlock: b"pthread_rwlock_unlock" => rwlock::unlock;
     rt_once: b"pthread_once" => once::once, once::ORIGINAL;
+    rt_join: b"pthread_join" => join::join, join::ORIGINAL;
     rt_spin_lock: b"pthread_spin_lock" => spin::lock;
     rt_spin_trylock: b"pthread_spin_trylock" => spin::trylock;
+}
+
+shims! { ALLOCATION, "Functions of glibc that give memory, for engines to which addresses matter.";
+    rt_malloc: b"malloc" => malloc::malloc;
+    rt_calloc: b"calloc" => malloc::calloc;
+    rt_realloc: b"realloc" => malloc::realloc;
+    rt_reallocarray: b"reallocarray" => malloc::reallocarray;
+    rt_free: b"free" => malloc::free;
+    rt_memalign: b"memalign" => malloc::memalign;
+    rt_aligned_alloc: b"aligned_alloc" => malloc::memalign;
+    rt_posix_memalign: b"posix_memalign" => malloc::posix_memalign;
+    rt_valloc: b"valloc" => malloc::valloc;
+    rt_pvalloc: b"pvalloc" => malloc::valloc;
+    rt_usable_size: b"malloc_usable_size" => malloc::usable_size;
 }
 
 shims! { CXX, "Functions of the C++ runtime: static variables in functions.";

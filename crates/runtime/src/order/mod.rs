@@ -151,6 +151,12 @@ pub struct Runs {
 const _: () = assert!(core::mem::size_of::<Runs>() == 16);
 
 impl Runs {
+    /// That of a new object.
+    pub const NEW: Runs = Runs {
+        word: AtomicU64::new(0),
+        _pad: AtomicU64::new(0),
+    };
+
     /// Operations so far.
     #[inline(always)]
     pub fn count(&self) -> u64 {

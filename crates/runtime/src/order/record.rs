@@ -329,6 +329,7 @@ impl Engine for Record {
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        crate::sync::malloc::thread_ends::<Self>(t);
         kernel::block_all();
         Self::computed(t, c, 0);
         clone::announce_death(

@@ -425,8 +425,10 @@ impl Engine for Replay {
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        crate::sync::malloc::thread_ends::<Self>(t);
         replay_call(t, c, 0, |t, _| {
-            clone::announce_death(t, |_, _, _| {}, |_| None);
+            let wake = |address, _, n| sys::futex_wake(address as *const u32, n);
+            clone::announce_death(t, wake, |_| None);
             0
         });
         let last = process::entry().live_threads.load(Relaxed) == 1;

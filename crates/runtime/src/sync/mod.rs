@@ -12,6 +12,8 @@ pub mod cancel;
 pub mod cond;
 pub mod cxa;
 pub mod errno;
+pub mod join;
+pub mod malloc;
 pub mod mutex;
 pub mod once;
 pub mod robust;

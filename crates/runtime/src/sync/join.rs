@@ -1,0 +1,52 @@
+//! `pthread_join`.
+//!
+//! **Order.** libc looks at the ended thread's word (`tid`), and calls the kernel only if it isn't 0 yet: whether it does depends on who is
+//! faster. So the joining thread first waits here until the word is 0; then libc's own function, which does the rest, finds that always.
+//! The word is cleared when the ending thread's last call has its turn, in a replay as in the recording. Joins are numbered, all of them
+//! together, for the sake of signals: one that comes to a waiting thread comes at the same place again.
+
+use super::cancel;
+use super::wait::{wait, Deadline, Wait};
+use crate::clone;
+use crate::hook::shim::Done;
+use crate::order::{Order, Runs};
+use crate::thread::{Block, Frame};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Where the original is called.
+pub static ORIGINAL: AtomicU64 = AtomicU64::new(0);
+/// All joins of this process.
+static JOINS: Runs = Runs::NEW;
+
+/// `pthread_join(thread, result)`
+pub fn join<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    if !O::turn(t, &JOINS) {
+        return Done::by_frame();
+    }
+    if let Some(word) = clone::word_of_thread(f.rdi) {
+        let cancelled = cancel::begin::<O>(t);
+        let how = until_cleared(t, word, O::REPLAYS);
+        cancel::end::<O>(t, cancelled);
+        // Whoever is cancelled here ends in libc's own function, which is a cancellation point, too.
+        if how == Wait::Signal && !cancel::is_requested(t) {
+            return Done::by_frame();
+        }
+    }
+    O::passed_among(t, &JOINS);
+    f.rip = ORIGINAL.load(Relaxed);
+    Done::by_frame()
+}
+
+fn until_cleared(t: &mut Block, word: &AtomicU32, replays: bool) -> Wait {
+    loop {
+        let v = word.load(Acquire);
+        if v == 0 {
+            return Wait::Woken;
+        }
+        // A replay is woken by nobody when the thread's memory is gone meanwhile.
+        let soon = Deadline::soon();
+        if wait(t, word, v, replays.then_some(&soon), true) == Wait::Signal {
+            return Wait::Signal;
+        }
+    }
+}
