@@ -252,9 +252,16 @@ impl Processes {
                 self.making.insert(h.slot, making);
             }
             (nr::CLONE | nr::FORK | nr::VFORK, Kind::Exit) => {
-                let making = self.making.remove(&h.slot);
-                if let (Some(p), true) = (making.and_then(|m| m.process), h.value > 0) {
-                    self.list[p].told = h.value;
+                let making = self.making.remove(&h.slot).filter(|_| h.value > 0);
+                match making.map(|m| (m.process, m.child)) {
+                    Some((Some(p), _)) => self.list[p].told = h.value,
+                    // Its first step is still to come.
+                    Some((None, child)) => {
+                        if let Some(p) = self.by_slot.get(&h.slot) {
+                            self.unborn.insert(child, (*p, h.value));
+                        }
+                    }
+                    None => {}
                 }
             }
             (nr::CLONE | nr::FORK | nr::VFORK, Kind::Syscall) if h.value > 0 => {

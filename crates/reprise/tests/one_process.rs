@@ -42,7 +42,7 @@ fn events_of(place: &Workplace, dir: &Path, pid: &str) -> Vec<u64> {
     );
     assert!(out.status.success(), "{}", out.describe());
     let text = out.text();
-    let lines = text.lines().map(|l| serde_json::from_str::<Value>(l));
+    let lines = text.lines().map(serde_json::from_str::<Value>);
     lines.map(|l| number(&l.expect("JSON"), "event")).collect()
 }
 

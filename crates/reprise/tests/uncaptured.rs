@@ -80,7 +80,7 @@ fn a_wait_that_tells_of_a_stranger() {
     assert!(
         missing_then
             .iter()
-            .any(|m| m["pid"].to_string() == stranger && m["why"] == "a wait told of it"),
+            .any(|m| m["pid"].as_i64() == stranger.parse().ok() && m["why"] == "a wait told of it"),
         "{missing_then:?}"
     );
     assert!(

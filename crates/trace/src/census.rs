@@ -43,6 +43,8 @@ pub struct Census {
     inside: HashMap<u16, Inside>,
     /// Who was found dead before its first step, and before its parent was told of it.
     stillborn: HashSet<i64>,
+    /// Ids of threads that processes have made.
+    threads: HashSet<i64>,
     missing: BTreeMap<i64, Uncaptured>,
 }
 
@@ -119,6 +121,10 @@ impl Census {
             child: makes.then_some((h.flags >> SLOT_SHIFT) as u16),
             began: None,
         };
+        if thread && event.kind == Kind::Syscall {
+            self.threads.insert(h.value);
+            return;
+        }
         let of = match event.kind {
             Kind::Enter => {
                 self.inside.insert(h.slot, now);
@@ -190,7 +196,11 @@ impl Census {
                 None => (None, false),
             },
         };
-        let Some(pid) = pid else { return };
+        // A process that traces others waits for their threads, too.
+        let Some(pid) = pid.filter(|p| self.known.contains_key(p) || !self.threads.contains(p))
+        else {
+            return;
+        };
         match self.known.get_mut(&pid) {
             Some(left) if *left > 0 || !over => *left -= i64::from(over),
             _ => self.miss(pid, None, "a wait told of it"),
@@ -336,6 +346,16 @@ mod tests {
     fn wait(census: &mut Census, pid: i64, status: i32) {
         let e = event(Kind::Syscall, 0, nr::WAIT4, pid).args(&[u64::MAX, 0x5000, 0, 0]);
         e.section(Tag::Output, 0x5000, &[status]).tell(census);
+    }
+
+    #[test]
+    fn a_thread_that_is_traced_and_waited_for_is_not_missing() {
+        let mut c = Census::new(100);
+        let clone = event(Kind::Syscall, 0, nr::CLONE, 101);
+        clone.args(&[CLONE_THREAD, 0, 0, 0]).tell(&mut c);
+        let stopped = event(Kind::Syscall, 0, nr::WAIT4, 101);
+        stopped.args(&[101, 0x5000, 0, 0]).tell(&mut c);
+        assert_eq!(missing(c), Vec::<i64>::new());
     }
 
     #[test]
