@@ -136,7 +136,7 @@ pub struct RecordArgs {
 pub enum EngineName {
     /// One thread at a time: exact, data races included
     Serial,
-    /// All threads at once, on all processors; synchronisation is ordered: exact up to the first data race
+    /// In the making: all threads at once, on all processors; one process, with glibc; exact up to the first data race
     Order,
     /// Capture everything, log nothing, order nothing: no trace is made
     None,

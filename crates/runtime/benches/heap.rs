@@ -78,8 +78,17 @@ static LOCKS: [AtomicBool; 64] = [const { AtomicBool::new(false) }; 64];
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 impl Order for Locked {
-    fn turn(_t: &mut Block, _object: &Runs) {}
+    const REPLAYS: bool = false;
+    fn turn(_t: &mut Block, _object: &Runs) -> bool {
+        true
+    }
     fn passed(_t: &mut Block, _object: &Runs) {}
+    fn passed_among(_t: &mut Block, _object: &Runs) {}
+    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
+        None
+    }
+    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
+    fn faulted(_t: &mut Block) {}
     fn failure(_t: &mut Block) -> Option<u32> {
         None
     }

@@ -152,10 +152,13 @@ const _: () = assert!(core::mem::size_of::<Runs>() == 16);
 
 impl Runs {
     /// That of a new object.
-    pub const NEW: Runs = Runs {
-        word: AtomicU64::new(0),
-        _pad: AtomicU64::new(0),
-    };
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Runs {
+        Runs {
+            word: AtomicU64::new(0),
+            _pad: AtomicU64::new(0),
+        }
+    }
 
     /// Operations so far.
     #[inline(always)]

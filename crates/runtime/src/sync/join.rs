@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 /// Where the original is called.
 pub static ORIGINAL: AtomicU64 = AtomicU64::new(0);
 /// All joins of this process.
-static JOINS: Runs = Runs::NEW;
+static JOINS: Runs = Runs::new();
 
 /// `pthread_join(thread, result)`
 pub fn join<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
