@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{assert_same, knob, run, sources, Guest, Run, Workplace};
+use common::{assert_same, full, knob, run, sources, Guest, Run, Workplace};
 use std::collections::BTreeSet;
 
 /// The engines that are to record every kernel.
@@ -46,7 +46,8 @@ fn check(name: &str) {
     let place = Workplace::new();
     let native = native(&place, name);
     for engine in ENGINES {
-        if engine == "order" && BY_ATOMICS.contains(&name) {
+        // That engine is in the making: it is tried in full size only.
+        if engine == "order" && (BY_ATOMICS.contains(&name) || !full()) {
             continue;
         }
         for _ in 0..knob("REPRISE_TEST_RECORDINGS", 2) {
