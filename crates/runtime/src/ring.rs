@@ -176,7 +176,7 @@ impl Writer {
                 break;
             }
             ring.producer_asleep.store(1, SeqCst);
-            order::tell_news(self.place.control);
+            order::tell_news();
             wake_agent();
             room = size - (self.at - ring.tail.load(SeqCst).min(self.at));
             if room == 0 {
@@ -314,7 +314,7 @@ fn published(end: u64) {
     advance(end);
     ring.head.store(end, Release);
     if !place.twice {
-        order::tell_news(ring);
+        order::tell_news();
     }
     if end.wrapping_sub(ring.tail.load(Relaxed)) > place.size / 4
         && s.agent_asleep.load(Relaxed) != 0
@@ -564,7 +564,7 @@ fn release(place: Place, at: u64) {
     let ring = place.control;
     ring.tail.store(at, Release);
     if !place.twice {
-        order::tell_news(ring);
+        order::tell_news();
     }
     if ring.producer_asleep.load(Relaxed) != 0 && ring.head.load(Relaxed) - at < place.size / 2 {
         ring.producer_asleep.store(0, SeqCst);

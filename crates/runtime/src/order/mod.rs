@@ -68,7 +68,7 @@ pub fn ring_of(slot: u32) -> (&'static RingControl, u64, u64) {
 
 /// The agent, or the driver, should look at the calling thread's ring.
 #[inline]
-pub fn tell_news(_ring: &RingControl) {
+pub fn tell_news() {
     if !runs() {
         return;
     }

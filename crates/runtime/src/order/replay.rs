@@ -55,7 +55,7 @@ fn next() -> Next {
     }
 }
 
-/// The entry that counts the thread's quiet operations now; false when an event comes next.
+/// The entry that counts the thread's quiet operations now; `None` when an event comes next.
 fn look(t: &mut Block) -> Option<Entry> {
     loop {
         match next() {
@@ -107,26 +107,14 @@ fn due(t: &mut Block, object: u32) -> Option<Entry> {
 
 /// The header of the thread's next event. More operations before it than recorded are a divergence.
 fn next_event(t: &mut Block, actual: &Actual) -> EventHeader {
-    if let Some(e) = look(t) {
-        let recorded = EventHeader {
-            len: 32,
-            kind: Kind::Sync as u8,
-            slot: t.slot as u16,
-            detail: e.kind as u32,
-            value: e.value as i64,
-            ..Default::default()
-        };
-        report_without_body(t, &recorded, actual);
+    if look(t).is_some() {
+        // What was recorded is an entry, of which a report has no place.
+        diverge(t, kinds::EVENT, None, actual);
     }
     match ring::peek() {
         Some(h) => h,
         None => exhausted(),
     }
-}
-
-/// A divergence whose recorded side is an entry, which has no body.
-fn report_without_body(t: &Block, _recorded: &EventHeader, actual: &Actual) -> ! {
-    diverge(t, kinds::EVENT, None, actual)
 }
 
 /// Takes the next event, which must be of one of these kinds.

@@ -34,7 +34,7 @@ pub fn wait(key: u64, mut due: impl FnMut() -> bool) {
         }
         let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
         sys::futex_wait(r.generation.as_ptr(), generation, Some(&until));
-        if driver_is_gone() {
+        if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
     }
@@ -48,11 +48,6 @@ pub fn call(key: u64) {
         r.generation.fetch_add(1, SeqCst);
         sys::futex_wake(r.generation.as_ptr(), i32::MAX as u32);
     }
-}
-
-fn driver_is_gone() -> bool {
-    let driver = crate::thread::session().agent_pid.load(Relaxed) as u64;
-    sys::call(reprise_abi::syscalls::nr::KILL, &[driver, 0]) == -3
 }
 
 /// Waits for the turn of a stamp.
