@@ -2,12 +2,13 @@
 
 use crate::dump::command_of;
 use anyhow::{bail, Result};
-use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, SLOT_SHIFT};
+use reprise_abi::event::{Event, Header, Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::syscalls::nr;
 use reprise_trace::{Manifest, Reader};
 use std::collections::HashMap;
 use std::path::Path;
 
+const CLONE_PARENT: u64 = 0x8000;
 const CLONE_THREAD: u64 = 0x1_0000;
 
 /// A process.
@@ -17,7 +18,8 @@ pub struct Process {
     pub pid: i64,
     /// As its parent knew it: another one where a pid namespace begins.
     pub told: i64,
-    /// Its parent's; none for the first process.
+    /// That of the process which made it, also if that one is dead when it begins; with CLONE_PARENT of its maker's parent. None for
+    /// the first process.
     pub parent: Option<i64>,
     /// Its command line: that of the last program that it was.
     pub command: Vec<String>,
@@ -65,6 +67,19 @@ struct Making {
     child: u16,
     /// The new process, once it has begun.
     process: Option<usize>,
+    /// Does the new process get its maker's parent (CLONE_PARENT)?
+    sibling: bool,
+}
+
+/// A thread or process that has been made and has not begun.
+#[derive(Clone, Copy)]
+struct Unborn {
+    /// Its process if it is a thread, else that of its maker.
+    maker: usize,
+    /// Its id as its maker was told it.
+    told: i64,
+    /// As [`Making::sibling`].
+    sibling: bool,
 }
 
 /// All processes, and whose each slot is.
@@ -72,8 +87,8 @@ pub struct Processes {
     /// In order of their beginnings.
     pub list: Vec<Process>,
     by_slot: HashMap<u16, usize>,
-    /// Slots of threads that have been made and have not begun: their process, or that of their maker, and their id.
-    unborn: HashMap<u16, (usize, i64)>,
+    /// Slots of threads that have been made and have not begun.
+    unborn: HashMap<u16, Unborn>,
     /// Slots of threads that are inside of such a call.
     making: HashMap<u16, Making>,
 }
@@ -161,9 +176,9 @@ impl Processes {
         match event.kind {
             Kind::ProcessStart => whose = Some(self.begins(number, event)),
             Kind::ThreadStart => {
-                if let Some((p, _)) = self.unborn.remove(&h.slot) {
-                    self.by_slot.insert(h.slot, p);
-                    whose = Some(p);
+                if let Some(thread) = self.unborn.remove(&h.slot) {
+                    self.by_slot.insert(h.slot, thread.maker);
+                    whose = Some(thread.maker);
                 }
             }
             Kind::Exec => {
@@ -201,26 +216,28 @@ impl Processes {
         let place = self.list.len();
         let made = self.unborn.remove(&h.slot);
         let of = |m: &(&u16, &mut Making)| m.1.child == h.slot && m.1.process.is_none();
-        let maker = match made {
-            Some((maker, _)) => Some(maker),
+        let (maker, sibling) = match made {
+            Some(made) => (Some(made.maker), made.sibling),
             None => match self.making.iter_mut().find(of) {
                 Some((slot, making)) => {
                     making.process = Some(place);
-                    self.by_slot.get(slot).copied()
+                    (self.by_slot.get(slot).copied(), making.sibling)
                 }
-                None => None,
+                None => (None, false),
             },
         };
         let maker = maker.map(|i| &self.list[i]);
-        // A process whose parent is in another namespace is told none.
-        let parent = match (event.arg(0) as i64, maker) {
-            (0, Some(maker)) => maker.pid,
-            (parent, _) => parent,
+        // What the process itself was told is another one's id if its parent was dead by then, and none if that is outside of its
+        // namespace.
+        let parent = match maker {
+            Some(maker) if sibling => maker.parent,
+            Some(maker) => Some(maker.pid),
+            None => None,
         };
         self.list.push(Process {
             pid: h.value,
-            told: made.map_or(h.value, |(_, told)| told),
-            parent: Some(parent),
+            told: made.map_or(h.value, |made| made.told),
+            parent: parent.or(Some(event.arg(0) as i64)),
             command: maker.map_or_else(Vec::new, |p| p.command.clone()),
             execs: 0,
             first: number,
@@ -242,32 +259,30 @@ impl Processes {
     fn call(&mut self, event: &Event) {
         let h = &event.header;
         let child = (h.flags >> SLOT_SHIFT) as u16;
-        let thread = u64::from(h.detail) == nr::CLONE && event.arg(0) & CLONE_THREAD != 0;
+        let flags = match u64::from(h.detail) {
+            nr::CLONE => event.arg(0),
+            _ => 0,
+        };
         match (u64::from(h.detail), event.kind) {
-            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Enter) if !thread => {
+            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Enter) if flags & CLONE_THREAD == 0 => {
                 let making = Making {
                     child,
                     process: None,
+                    sibling: flags & CLONE_PARENT != 0,
                 };
                 self.making.insert(h.slot, making);
             }
             (nr::CLONE | nr::FORK | nr::VFORK, Kind::Exit) => {
-                let making = self.making.remove(&h.slot).filter(|_| h.value > 0);
-                match making.map(|m| (m.process, m.child)) {
-                    Some((Some(p), _)) => self.list[p].told = h.value,
-                    // Its first step is still to come.
-                    Some((None, child)) => {
-                        if let Some(p) = self.by_slot.get(&h.slot) {
-                            self.unborn.insert(child, (*p, h.value));
-                        }
+                if let Some(making) = self.making.remove(&h.slot).filter(|_| h.value > 0) {
+                    match making.process {
+                        Some(p) => self.list[p].told = h.value,
+                        // Its first step is still to come.
+                        None => self.is_made(making.child, h, making.sibling),
                     }
-                    None => {}
                 }
             }
             (nr::CLONE | nr::FORK | nr::VFORK, Kind::Syscall) if h.value > 0 => {
-                if let Some(p) = self.by_slot.get(&h.slot) {
-                    self.unborn.insert(child, (*p, h.value));
-                }
+                self.is_made(child, h, flags & CLONE_PARENT != 0);
             }
             // What the parent was told is exact, also of one that was found dead.
             (nr::WAIT4, Kind::Syscall | Kind::Exit) if h.value > 0 => {
@@ -283,6 +298,20 @@ impl Processes {
                 }
             }
             _ => {}
+        }
+    }
+    /// The thread of event `h` was told that there is another one, in slot `child`.
+    fn is_made(&mut self, child: u16, h: &Header, sibling: bool) {
+        if let Some(maker) = self.by_slot.get(&h.slot).copied() {
+            let told = h.value;
+            self.unborn.insert(
+                child,
+                Unborn {
+                    maker,
+                    told,
+                    sibling,
+                },
+            );
         }
     }
 }

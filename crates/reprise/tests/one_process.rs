@@ -78,6 +78,31 @@ fn check_each(
     }
 }
 
+/// Who made a process is known also when that one was dead before it began.
+#[test]
+fn makers_that_are_gone() {
+    let place = Workplace::new();
+    for flags in [&[][..], &["--chaos"]] {
+        let r = place.record_with(&Guest::new("orphans"), flags);
+        assert!(Outcome::Exit(0).fits(r.run.status), "{}", r.run.describe());
+        let list = processes(&place, &r.dir);
+        let said = r.run.text();
+        for line in said.lines() {
+            let ids: Vec<u64> = line
+                .split(|c: char| !c.is_ascii_digit())
+                .filter_map(|n| n.parse().ok())
+                .collect();
+            let made = list
+                .iter()
+                .find(|p| number(p, "pid") == ids[1])
+                .unwrap_or_else(|| panic!("not in the list: {line}"));
+            assert_eq!(number(made, "parent"), ids[0], "{line}\n{list:?}");
+        }
+        assert_eq!(said.lines().count(), 7);
+        check_each(&place, &r.dir, &list, |_| None);
+    }
+}
+
 #[test]
 fn one_child_of_many_crashes() {
     let place = Workplace::new();

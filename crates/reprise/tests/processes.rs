@@ -6,7 +6,7 @@ use common::{assert_same, check_times, run, system_program, Guest, Outcome, Reco
 
 guests! {
     fork_wait, fork_tree, fork_shared_memory, fork_deaths, fork_with_threads, fork_outlives, vfork_spawn, exec_again, shared_files,
-    process_pipes, processes_at_work, job_control, fork_killed_at_once, clone_pidfd, crash_of_one, others_change_blocking,
+    process_pipes, processes_at_work, job_control, fork_killed_at_once, clone_pidfd, crash_of_one, orphans, others_change_blocking,
     buffers_seen_by_others, clone_by_syscall,
 }
 
