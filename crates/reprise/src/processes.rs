@@ -2,7 +2,7 @@
 
 use crate::dump::command_of;
 use anyhow::{bail, Result};
-use reprise_abi::event::{Event, Header, Kind, ProcessEnd, Tag, SLOT_SHIFT};
+use reprise_abi::event::{Event, EventHeader, Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::syscalls::nr;
 use reprise_trace::{Manifest, Reader};
 use std::collections::HashMap;
@@ -301,7 +301,7 @@ impl Processes {
         }
     }
     /// The thread of event `h` was told that there is another one, in slot `child`.
-    fn is_made(&mut self, child: u16, h: &Header, sibling: bool) {
+    fn is_made(&mut self, child: u16, h: &EventHeader, sibling: bool) {
         if let Some(maker) = self.by_slot.get(&h.slot).copied() {
             let told = h.value;
             self.unborn.insert(
