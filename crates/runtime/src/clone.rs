@@ -11,7 +11,7 @@ use crate::sys;
 use crate::thread::*;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::layout::{BLOCK_STRIDE, MAX_SLOTS, PAGE};
 use reprise_abi::notes;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
@@ -203,7 +203,7 @@ fn map_block(i: u32) -> bool {
     let ok = sys::map_own(b, ALT_STACK)
         && sys::map_own(b + ALT_STACK, ALT_STACK_LEN)
         && sys::map_own(b + GATE_STACK, GATE_TOP - GATE_STACK)
-        && sys::map_own(b + SCRATCH, SCRATCH_LEN - 4096);
+        && sys::map_own(b + STAND_IN, BLOCK_STRIDE - STAND_IN - PAGE);
     if ok {
         word.fetch_or(bit, Relaxed);
     }

@@ -210,6 +210,9 @@ pub trait Order {
     fn passed(t: &mut Block, object: &Runs);
     /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
     fn passed_among(t: &mut Block, object: &Runs);
+    /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
+    /// signal ended the operation's wait? The operation then goes on after it.
+    fn handler_first(t: &mut Block, entry: u64) -> bool;
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
     fn failure(t: &mut Block) -> Option<u32>;
@@ -247,6 +250,10 @@ impl Order for Unordered {
     #[inline(always)]
     fn passed_among(t: &mut Block, object: &Runs) {
         object.pass_among(t.slot);
+    }
+    #[inline(always)]
+    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
+        false
     }
     #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {

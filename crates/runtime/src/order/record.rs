@@ -23,6 +23,7 @@ use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
 };
+use reprise_abi::futex;
 use reprise_abi::order::EntryKind;
 use reprise_abi::session::slot_state;
 use reprise_abi::spec::Blocking;
@@ -244,8 +245,35 @@ impl Engine for Record {
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        let hash = 0;
-        Self::perform(t, c, hash)
+        let Some(word) = changed_word(c) else {
+            return Self::perform(t, c, 0);
+        };
+        Self::enter(t, c, 0);
+        let outcome = loop {
+            let r = make(t, c);
+            match outcome(t, c, r) {
+                Outcome::Again => continue,
+                o => break o,
+            }
+        };
+        stamp(t);
+        let result = match outcome {
+            Outcome::Result(r) if sys::is_error(r) => {
+                events::ended_with(t, Kind::Exit, c, r, 0, 0, &[]);
+                r
+            }
+            Outcome::Result(r) => {
+                let changed = (Tag::Output, word, word, 4);
+                events::ended_with(t, Kind::Exit, c, r, 0, 0, &[changed]);
+                r
+            }
+            _ => {
+                events::ended_with(t, Kind::Exit, c, NOT_MADE, FLAG_RESTARTED, 0, &[]);
+                RESTART
+            }
+        };
+        t.order.stamped = 0;
+        result
     }
 
     fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
@@ -390,6 +418,17 @@ impl Engine for Record {
     }
 }
 
+/// The word of the program that the kernel changes when this futex operation succeeds.
+fn changed_word(c: &Call) -> Option<u64> {
+    let operation = futex::lookup(c.args[1])?;
+    match operation.nr {
+        futex::FUTEX_WAKE_OP | futex::FUTEX_WAIT_REQUEUE_PI | futex::FUTEX_CMP_REQUEUE_PI => {
+            Some(c.args[4])
+        }
+        _ => operation.pi.then_some(c.args[0]),
+    }
+}
+
 /// Logs operation `n` on an object, if another thread made the one before.
 #[inline]
 fn note(t: &mut Block, object: &Runs, n: u64, again: bool) {
@@ -419,6 +458,11 @@ impl Order for Record {
     fn passed_among(t: &mut Block, object: &Runs) {
         let (n, again) = object.pass_among(t.slot);
         note(t, object, n, again);
+    }
+
+    #[inline(always)]
+    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
+        false
     }
 
     #[inline(always)]

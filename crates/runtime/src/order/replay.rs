@@ -547,6 +547,17 @@ impl Order for Replay {
         Self::passed(t, object);
     }
 
+    fn handler_first(t: &mut Block, entry: u64) -> bool {
+        let now = t.order.quiet == 0
+            && is_signal_next(t).is_some_and(|h| {
+                h.kind == Kind::Signal as u8 && h.value as u64 == entry
+            });
+        if now {
+            t.slot().signal_pending.store(1, Relaxed);
+        }
+        now
+    }
+
     fn failure(t: &mut Block) -> Option<u32> {
         if t.order.quiet == 0 && is_signal_next(t).is_some() {
             return None;
@@ -590,7 +601,7 @@ impl Order for Replay {
     }
 
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
-        if is_signal_next(t).is_some() {
+        if t.order.quiet == 0 && is_signal_next(t).is_some() {
             return Some(None);
         }
         let chosen = look(t).filter(|e| {

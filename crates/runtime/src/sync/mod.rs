@@ -85,7 +85,6 @@ pub mod error {
     pub const EDEADLK: u32 = 35;
     pub const EOVERFLOW: u32 = 75;
     pub const ETIMEDOUT: u32 = 110;
-    pub const ECANCELED: u32 = 125;
     pub const EOWNERDEAD: u32 = 130;
     pub const ENOTRECOVERABLE: u32 = 131;
 }
