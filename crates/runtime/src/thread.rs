@@ -57,8 +57,16 @@ pub const STAND_IN_LEN: u64 = 0x1000;
 pub const WALK: u64 = STAND_IN + STAND_IN_LEN;
 /// Its bytes.
 pub const WALK_LEN: u64 = 0x5000;
+/// Offset of an image of its vector registers, for hashes.
+pub const VECTORS: u64 = WALK + WALK_LEN;
+/// Its bytes.
+pub const VECTORS_LEN: u64 = 0x4000;
+/// Offset of what stubs of places keep for the thread: see [`crate::cut::stub`].
+pub const STUB_CELL: u64 = VECTORS + VECTORS_LEN;
+/// Its bytes.
+pub const STUB_CELL_LEN: u64 = 0x1000;
 /// Offset of the scratch memory.
-pub const SCRATCH: u64 = WALK + WALK_LEN;
+pub const SCRATCH: u64 = STUB_CELL + STUB_CELL_LEN;
 /// Bytes of scratch memory that every thread has; more is mapped on demand.
 pub const SCRATCH_LEN: u64 = BLOCK_STRIDE - SCRATCH;
 

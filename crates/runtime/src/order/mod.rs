@@ -8,6 +8,7 @@
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.
 
+pub mod cut;
 pub mod record;
 pub mod replay;
 pub mod shards;
@@ -29,6 +30,8 @@ pub struct Local {
     pub shard: (u32, u64),
     /// Replay: quiet operations left until the next entry.
     pub quiet: u32,
+    /// Record: the thread is on its way to a place that can be named. Replay: it looks for one.
+    pub walks: bool,
     /// Replay: how often an operation was put off for a handler, one after the other.
     pub put_off: u32,
     /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.

@@ -4,7 +4,7 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{head, log, log_quiet, name_of, shards, space, Order, Runs};
+use super::{cut, head, log, log_quiet, name_of, shards, space, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -135,7 +135,9 @@ impl Record {
         crate::serial::baton::leave(t);
     }
 
-    fn deliver_pending(t: &mut Block, frame: &mut Frame, fp: FpState) {
+    /// Delivers the first signal that waits, and is not ignored; whether there was one.
+    pub(super) fn deliver_pending(t: &mut Block, frame: &mut Frame, fp: FpState) -> bool {
+        let mut delivered = false;
         kernel::block_all();
         while let Some(info) = t.pending.take(t.mask) {
             let action = ACTIONS.get(info.signal());
@@ -165,11 +167,13 @@ impl Record {
                 kernel::die_now(SIGSEGV);
             }
             session().counters.signals_at_gates.fetch_add(1, Relaxed);
+            delivered = true;
             break;
         }
         let more = t.pending.first(t.mask).is_some();
         t.slot().signal_pending.store(more as u32, Release);
         kernel::sync_mask(t);
+        delivered
     }
 }
 
@@ -411,10 +415,16 @@ impl Engine for Record {
         Self::end_process(t, signal as i32);
     }
 
-    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
+    fn arrived(t: &mut Block, uc: &mut Ucontext) {
+        cut::record::begin(t, uc);
+    }
 
-    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
-        false
+    fn cut(t: &mut Block, uc: &mut Ucontext) {
+        cut::record::begin(t, uc);
+    }
+
+    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+        cut::record::trap(t, signal, uc)
     }
 }
 
