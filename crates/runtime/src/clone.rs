@@ -146,15 +146,18 @@ pub fn reserve_slot() -> Option<u32> {
 
 /// The word that is cleared when the thread with this thread pointer ends, while the thread is there.
 pub fn word_of_thread(pointer: u64) -> Option<&'static AtomicU32> {
+    let block = block_of_thread(pointer).filter(|b| b.clear_tid != 0)?;
+    // SAFETY: in the thread's own control block, which whoever joins it must not have freed.
+    Some(unsafe { &*(block.clear_tid as *const AtomicU32) })
+}
+
+/// The block of the thread of this process with this thread pointer, as long as it is there.
+pub fn block_of_thread(pointer: u64) -> Option<&'static Block> {
     (0..MAX_SLOTS as u32)
         .filter(|i| in_use_here(*i).is_some())
-        .find_map(|i| {
-            // SAFETY: the block is mapped, as the thread on it says.
-            let block = unsafe { &*(block_address(i) as *const Block) };
-            let fits = block.fs_base == pointer && block.clear_tid != 0;
-            // SAFETY: in the thread's own control block, which whoever joins it must not have freed.
-            fits.then(|| unsafe { &*(block.clear_tid as *const AtomicU32) })
-        })
+        // SAFETY: the block is mapped, as the thread on it says.
+        .map(|i| unsafe { &*(block_address(i) as *const Block) })
+        .find(|b| b.fs_base == pointer)
 }
 
 /// The word that says so, when a thread still runs on the block of slot `i` in this memory.

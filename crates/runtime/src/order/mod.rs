@@ -17,7 +17,7 @@ pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::thread::{current, Block};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
 use reprise_abi::ring::RingControl;
 
@@ -36,6 +36,8 @@ pub struct Local {
     pub put_off: u32,
     /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
     pub looked: bool,
+    /// Another thread has sent it the signal that cancels it, or is about to.
+    pub cancels: AtomicU32,
     /// Stamps that the event being written has, ...
     pub stamps: [u64; 2],
     /// ... and how many of them.

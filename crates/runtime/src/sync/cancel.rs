@@ -16,7 +16,6 @@
 //! glibc's `pthread_cancel` still runs: it installs the handler, loads the library that unwinds, and sends the signal. What it takes for the
 //! thread is a place of ours that says what it is to do.
 
-use super::side::side;
 use super::wait::{wait, Wait};
 use super::{error::EINVAL, object};
 use crate::clone;
@@ -82,7 +81,9 @@ pub fn cancel<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         if forbidden {
             word.fetch_or(CANCELLING | CANCELLED, AcqRel);
         } else {
-            side(address).note.store(1, Release);
+            if let Some(b) = clone::block_of_thread(thread) {
+                b.order.cancels.store(1, Release);
+            }
         }
         forbidden
     });
@@ -132,11 +133,12 @@ pub fn set_state<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         return Done::errno(EINVAL);
     }
     let address = word.as_ptr() as u64;
-    let note = &side(address).note;
+    // SAFETY: in the thread's own block, which is there as long as the thread is.
+    let sent = unsafe { object::<AtomicU32>(t.order.cancels.as_ptr() as u64) };
     // A thread to which the signal was sent gets it before it can forbid it.
     let before = O::ordered(t, address, || {
         let now = word.load(Acquire);
-        let is_sent = note.load(Acquire) != 0 && now & (DISABLED | CANCELLED) == 0;
+        let is_sent = sent.load(Acquire) != 0 && now & (DISABLED | CANCELLED) == 0;
         if wanted == DISABLED && is_sent {
             return None;
         }
@@ -147,9 +149,7 @@ pub fn set_state<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         Some(now)
     });
     let Some(before) = before else {
-        // SAFETY: the lower half of the note (little-endian).
-        let lower = unsafe { object::<AtomicU32>(note.as_ptr() as u64) };
-        while !O::handler_first(t, f.rip) && wait(t, lower, 1, None, false) != Wait::Signal {}
+        while !O::handler_first(t, f.rip) && wait(t, sent, 1, None, false) != Wait::Signal {}
         return Done::by_frame();
     };
     if old != 0 {

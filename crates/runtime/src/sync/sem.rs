@@ -85,10 +85,12 @@ pub fn init<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// `sem_post(sem)`
 pub fn post<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let s = sem(f);
+    // Read first in a replay, too: a bad pointer faults there as well.
+    let now = s.data.load(Relaxed) as u32;
     if let Some(e) = O::failure(t) {
         return fail(t, e);
     }
-    if !O::REPLAYS && s.data.load(Relaxed) as u32 == VALUE_MAX {
+    if !O::REPLAYS && now == VALUE_MAX {
         O::failed(t, EOVERFLOW);
         return fail(t, EOVERFLOW);
     }

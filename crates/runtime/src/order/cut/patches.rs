@@ -43,7 +43,7 @@ pub struct Patch {
     pub place: Place,
     stub: Stub,
     /// The program's bytes.
-    pub under: Under,
+    pub(super) under: Under,
     pages: (u64, u64),
 }
 
