@@ -13,7 +13,7 @@ use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
 use crate::signal::frame::SigContext;
-use crate::sync::{barrier, cancel, cond, cxa, join, malloc, mutex, once, rwlock, sem, spin};
+use crate::sync::{barrier, cancel, cond, cxa, join, kill, malloc, mutex, once, rwlock, sem, spin};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -268,6 +268,7 @@ shims! { GLIBC, "Functions of glibc. What only fills in an object (`pthread_mute
     rt_rwlock_timedwrlock: b"pthread_rwlock_timedwrlock" => rwlock::timedwrlock;
     rt_rwlock_clockwrlock: b"pthread_rwlock_clockwrlock" => rwlock::clockwrlock;
     rt_rwlock_unlock: b"pthread_rwlock_unlock" => rwlock::unlock;
+    rt_kill: b"pthread_kill" => kill::kill;
     rt_cancel: b"pthread_cancel" => cancel::cancel, cancel::CANCEL;
     rt_setcancelstate: b"pthread_setcancelstate" => cancel::set_state, cancel::STATE;
     rt_once: b"pthread_once" => once::once, once::ORIGINAL;

@@ -218,6 +218,9 @@ pub trait Order {
     /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
     /// signal ended the operation's wait? The operation then goes on after it.
     fn handler_first(t: &mut Block, entry: u64) -> bool;
+    /// At the end of an operation that may have slept after all that it logs was logged.
+    #[inline(always)]
+    fn leaves(_t: &mut Block) {}
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
     fn failure(t: &mut Block) -> Option<u32>;

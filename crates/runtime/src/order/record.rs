@@ -166,7 +166,12 @@ impl Record {
                 Self::process_dies(t, SIGSEGV);
                 kernel::die_now(SIGSEGV);
             }
-            session().counters.signals_at_gates.fetch_add(1, Relaxed);
+            let c = &session().counters;
+            let counter = match fp {
+                FpState::Live => &c.signals_at_gates,
+                FpState::Saved(_) => &c.signals_in_code,
+            };
+            counter.fetch_add(1, Relaxed);
             delivered = true;
             break;
         }

@@ -607,6 +607,10 @@ impl Order for Replay {
         now
     }
 
+    fn leaves(t: &mut Block) {
+        tell_of_signal(t);
+    }
+
     fn failure(t: &mut Block) -> Option<u32> {
         if t.order.quiet == 0 && is_signal_next(t).is_some() {
             return None;

@@ -213,5 +213,6 @@ pub fn destroy<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         }
         users = c.users.load(Acquire);
     }
+    O::leaves(t);
     Done::value(0)
 }

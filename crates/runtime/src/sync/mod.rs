@@ -13,6 +13,7 @@ pub mod cond;
 pub mod cxa;
 pub mod errno;
 pub mod join;
+pub mod kill;
 pub mod malloc;
 pub mod mutex;
 pub mod once;
