@@ -9,6 +9,7 @@ pub mod counters;
 pub mod drain;
 pub mod exec;
 pub mod image;
+pub mod late;
 pub mod merge;
 pub mod namespaces;
 pub mod outsiders;
@@ -18,6 +19,7 @@ pub mod slices;
 pub mod strays;
 
 use drain::Drain;
+use late::Late;
 use merge::Merge;
 use outsiders::Outsiders;
 use processes::Processes;
@@ -85,6 +87,7 @@ impl Agent {
         let mut strays = Strays::new();
         let mut outsiders = Outsiders::new();
         let mut slices = Slices::new();
+        let mut late = Late::default();
         let mut processes = Processes::new(self.launcher);
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
@@ -140,8 +143,9 @@ impl Agent {
                     }
                 }
             }
-            if self.shared.order().is_none() {
-                slices.look(&self.shared);
+            match self.shared.order() {
+                None => slices.look(&self.shared),
+                Some(_) => late.look(&self.shared),
             }
             if let Some(end) = end {
                 break end;
@@ -156,7 +160,7 @@ impl Agent {
                 frame_begun = Instant::now();
             }
             if moved == 0 {
-                self.sleep();
+                self.sleep(late.waits());
             }
         };
         if let Some(why) = &full {
@@ -258,12 +262,12 @@ impl Agent {
         wake(&s.ring.producer_asleep);
     }
 
-    fn sleep(&self) {
+    fn sleep(&self, soon: bool) {
         let s = self.shared.session();
         let busy = s.live_threads.load(Relaxed) > 1;
         // The program has ended, and what came of it has not yet.
         let lingers = s.wait_status.load(SeqCst) != 0;
-        let busy = busy || lingers;
+        let busy = busy || lingers || soon;
         let time = if busy { SHORT_SLEEP } else { LONG_SLEEP };
         doze(&self.shared, time);
     }

@@ -2,8 +2,11 @@
 //!
 //! A call of a function, unlike a gate, leaves most registers free. The shim keeps those that belong to the caller, and the arguments, in a
 //! [`Frame`] on the gate stack: for the operation to be made anew after a signal's handler, and for a fault to be shown as one of the
-//! function called. The operation itself preserves the caller's registers as every function does, so that the frame isn't needed when all
-//! goes well.
+//! function called. The operation itself preserves the caller's registers as every function does, so that the frame is hardly needed when
+//! all goes well.
+//!
+//! What a function may leave behind in a register is left the same by every way out, in a recording as in its replay, which run other code:
+//! rcx, rdx, r8, r10 are 0, and rsi, rdi, r9, r11 what they were. Programs hand such leftovers on, to system calls that don't look at them.
 
 use super::fast;
 use crate::engine::{with_engine, Engine};
@@ -11,7 +14,7 @@ use crate::guard;
 use crate::order::{with_order, Order};
 use crate::signal::frame::SigContext;
 use crate::sync::atomic::{a128, a16, a32, a64, a8};
-use crate::sync::{barrier, cond, cxa, join, malloc, mutex, once, rwlock, sem, spin};
+use crate::sync::{barrier, cancel, cond, cxa, join, kill, malloc, mutex, once, rwlock, sem, spin};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -73,12 +76,13 @@ impl Done {
 /// The state of the program as the hooked function was called.
 fn complete(t: &Block, f: &mut Frame) {
     f.rsp = t.program_sp;
-    // Interrupts; a function expects nothing of the other flags but that the direction is upwards.
-    f.rflags = 0x202;
+    f.rflags = FLAGS;
     f.rax = 0;
     f.r10 = 0;
-    f.r11 = 0;
 }
+
+/// Flags after a hooked function: interrupts, and those of `xor ecx, ecx`. A function expects nothing of them but that the direction is upwards.
+const FLAGS: u64 = 0x246;
 
 /// The long way out: handlers run, or the program goes on elsewhere.
 #[no_mangle]
@@ -88,6 +92,10 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
     complete(t, f);
     if by_frame != AT_FRAME {
         f.rax = value;
+        f.rcx = 0;
+        if by_frame != PAIR {
+            f.rdx = 0;
+        }
         f.r8 = 0;
         f.rip = guard::read(f.rsp).unwrap_or(0);
         f.rsp += 8;
@@ -126,8 +134,13 @@ rt_hooked_exit:
     mov rcx, gs:[48]
     // What told the function that it goes on must not tell the next call the same.
     xor r8d, r8d
+    xor r10d, r10d
     test edx, edx
     jnz 2f
+    mov rdi, [rsp + 64]
+    mov rsi, [rsp + 72]
+    mov r9, [rsp + 48]
+    mov r11, [rsp + 32]
     cmp dword ptr [rcx], 0
     .hidden rt_hooked_out
     .globl rt_hooked_out
@@ -135,6 +148,7 @@ rt_hooked_out:
     jne 2f
     mov qword ptr gs:[40], 0
     mov rsp, gs:[8]
+    xor ecx, ecx
     .hidden rt_hooked_ret
     .globl rt_hooked_ret
 rt_hooked_ret:
@@ -165,6 +179,7 @@ pub fn step_out(t: &mut Block, c: &mut SigContext) {
     if between(rt_hooked_out, rt_hooked_ret) {
         t.hooked = 0;
         c.rsp = t.program_sp;
+        c.rcx = 0;
     } else if fast::is_out(c.rip) {
         c.rax = 0;
     } else {
@@ -205,6 +220,7 @@ macro_rules! shims {
                     "mov [rsp + 8], r14",
                     "mov [rsp + 16], r13",
                     "mov [rsp + 24], r12",
+                    "mov [rsp + 32], r11",
                     "mov [rsp + 48], r9",
                     "mov [rsp + 56], r8",
                     "mov [rsp + 64], rdi",
@@ -268,6 +284,9 @@ shims! { GLIBC, "Functions of glibc. What only fills in an object (`pthread_mute
     rt_rwlock_timedwrlock: b"pthread_rwlock_timedwrlock" => rwlock::timedwrlock;
     rt_rwlock_clockwrlock: b"pthread_rwlock_clockwrlock" => rwlock::clockwrlock;
     rt_rwlock_unlock: b"pthread_rwlock_unlock" => rwlock::unlock;
+    rt_kill: b"pthread_kill" => kill::kill;
+    rt_cancel: b"pthread_cancel" => cancel::cancel, cancel::CANCEL;
+    rt_setcancelstate: b"pthread_setcancelstate" => cancel::set_state, cancel::STATE;
     rt_once: b"pthread_once" => once::once, once::ORIGINAL;
     rt_join: b"pthread_join" => join::join, join::ORIGINAL;
     rt_spin_lock: b"pthread_spin_lock" => spin::lock;

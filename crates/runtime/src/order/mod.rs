@@ -8,6 +8,7 @@
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.
 
+pub mod cut;
 pub mod known;
 pub mod record;
 pub mod replay;
@@ -18,7 +19,7 @@ pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::thread::{current, Block};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
 use reprise_abi::ring::RingControl;
 
@@ -31,10 +32,14 @@ pub struct Local {
     pub shard: (u32, u64),
     /// Replay: quiet operations left until the next entry.
     pub quiet: u32,
+    /// Record: the thread is on its way to a place that can be named. Replay: it looks for one.
+    pub walks: bool,
     /// Replay: how often an operation was put off for a handler, one after the other.
     pub put_off: u32,
     /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
     pub looked: bool,
+    /// Another thread has sent it the signal that cancels it, or is about to.
+    pub cancels: AtomicU32,
     /// What it knows of atomic words.
     pub known: known::Known,
     /// Stamps that the event being written has, ...
@@ -214,6 +219,12 @@ pub trait Order {
     fn passed(t: &mut Block, object: &Runs);
     /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
     fn passed_among(t: &mut Block, object: &Runs);
+    /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
+    /// signal ended the operation's wait? The operation then goes on after it.
+    fn handler_first(t: &mut Block, entry: u64) -> bool;
+    /// At the end of an operation that may have slept after all that it logs was logged.
+    #[inline(always)]
+    fn leaves(_t: &mut Block) {}
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
     fn failure(t: &mut Block) -> Option<u32>;
@@ -254,6 +265,10 @@ impl Order for Unordered {
     #[inline(always)]
     fn passed_among(t: &mut Block, object: &Runs) {
         object.pass_among(t.slot);
+    }
+    #[inline(always)]
+    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
+        false
     }
     #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {

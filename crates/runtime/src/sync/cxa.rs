@@ -64,10 +64,14 @@ pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             O::chosen(t, f.rdi, n);
             return Done::value(1);
         }
+        if matches!(choice, Some(None)) && O::handler_first(t, f.rip) {
+            return Done::by_frame();
+        }
         if !settled(t, w) && choice.is_none() {
             return Done::by_frame();
         }
         if w.load(Acquire) & DONE != 0 && !matches!(choice, Some(Some(_))) {
+            O::leaves(t);
             return Done::value(0);
         }
         super::wait::pause();

@@ -14,6 +14,7 @@ pub mod cond;
 pub mod cxa;
 pub mod errno;
 pub mod join;
+pub mod kill;
 pub mod malloc;
 pub mod mutex;
 pub mod once;
@@ -86,7 +87,6 @@ pub mod error {
     pub const EDEADLK: u32 = 35;
     pub const EOVERFLOW: u32 = 75;
     pub const ETIMEDOUT: u32 = 110;
-    pub const ECANCELED: u32 = 125;
     pub const EOWNERDEAD: u32 = 130;
     pub const ENOTRECOVERABLE: u32 = 131;
 }

@@ -56,12 +56,16 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             word.store(claimed(generation), Release);
             return original(f);
         }
-        Some(None) => {
-            while word.load(Acquire) & DONE == 0 {
-                look_later(t, word);
+        Some(None) => loop {
+            if O::handler_first(t, f.rip) {
+                return Done::by_frame();
             }
-            return Done::value(0);
-        }
+            if word.load(Acquire) & DONE != 0 {
+                O::leaves(t);
+                return Done::value(0);
+            }
+            look_later(t, word);
+        },
         None => {}
     }
     loop {
