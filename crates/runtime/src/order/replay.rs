@@ -1,7 +1,7 @@
 //! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
 //! numbers of its operations, come to their turn.
 
-use super::{cut, head, name_of, shards, space, turns, Order, Runs};
+use super::{cut, head, name_of, shards, space, state, turns, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -355,6 +355,7 @@ impl Engine for Replay {
                     deliver(t, frame, FpState::Live, h);
                 }
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
+                Some(Kind::Hash) if !t.order.hook_ends => state::check(t, frame, &h),
                 Some(Kind::Patch) if crate::patch::comes_with_code(h.detail) => {
                     crate::patch::replay_with_code(t)
                 }
@@ -446,7 +447,12 @@ impl Engine for Replay {
         unsafe { rt_exit_thread() }
     }
 
-    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+    fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        if look(t).is_none() {
+            if let Some(h) = ring::peek().filter(|h| h.kind == Kind::Hash as u8) {
+                state::check(t, frame, &h);
+            }
+        }
         Self::computed(t, c, 0);
         Self::process_dies(t, 0);
         sys::exit_group(c.args[0] as i32)

@@ -24,6 +24,6 @@ fn room<T>(t: &Block) -> *mut T {
 }
 
 /// Is nobody else there who could write to this memory?
-fn alone() -> bool {
+pub(super) fn alone() -> bool {
     session().live_threads.load(Relaxed) == 1
 }
