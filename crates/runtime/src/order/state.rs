@@ -1,13 +1,16 @@
-//! Hashes of the state while threads run freely, where that is sound: of the calling thread's registers at its gates, and of all memory where it is
-//! the only thread.
+//! Hashes of the state while threads run freely, where that is sound: of the calling thread's registers at its gates, and of all memory where
+//! there was never another thread.
 
 use super::cut::alone;
 use crate::memory::{self, StateHash};
 use crate::serial::state;
-use crate::sys;
 use crate::thread::{session, Block, Frame};
 use reprise_abi::event::EventHeader;
-use reprise_abi::syscalls::nr;
+
+/// At the end of a gate.
+pub const AT_GATE: u32 = 0;
+/// Where a call ends the process.
+pub const AT_EXIT: u32 = 1;
 
 /// Record, at the end of a gate: hashes if it is time. A hook is no gate: its end isn't always seen.
 #[inline]
@@ -18,14 +21,14 @@ pub fn maybe_record(t: &mut Block, frame: &Frame) {
     }
     t.order.since_hash += 1;
     if t.order.since_hash >= every {
-        record(t, frame);
+        record(t, frame, AT_GATE);
     }
 }
 
 #[cold]
-fn record(t: &mut Block, frame: &Frame) {
+fn record(t: &mut Block, frame: &Frame, place: u32) {
     t.order.since_hash = 0;
-    state::record_with(t, frame, || match alone() {
+    state::record_with(t, frame, place, || match alone() {
         true => memory::hash_all(),
         false => StateHash::NOTHING,
     });
@@ -34,7 +37,7 @@ fn record(t: &mut Block, frame: &Frame) {
 /// Record, before the process ends.
 pub fn record_at_exit(t: &mut Block, frame: &Frame) {
     if session().checksum_every != 0 || alone() {
-        record(t, frame);
+        record(t, frame, AT_EXIT);
     }
 }
 
@@ -43,10 +46,6 @@ pub fn check(t: &mut Block, frame: &Frame, header: &EventHeader) {
     state::check_with(t, frame, header, |bytes| {
         if bytes == 0 {
             return StateHash::NOTHING;
-        }
-        // The others had ended then; they do so without this thread.
-        while !alone() {
-            sys::call(nr::SCHED_YIELD, &[]);
         }
         memory::hash_all()
     });

@@ -63,11 +63,16 @@ fn affordable() -> bool {
 }
 
 fn record(t: &mut Block, frame: &Frame) {
-    record_with(t, frame, memory::hash_all);
+    record_with(t, frame, 0, memory::hash_all);
 }
 
-/// Record: logs the state of the thread, and of memory as `hash` says.
-pub fn record_with(t: &mut Block, frame: &Frame, hash: impl FnOnce() -> memory::StateHash) {
+/// Record: logs the state of the thread, and of memory as `hash` says. `detail` tells one kind of place from others.
+pub fn record_with(
+    t: &mut Block,
+    frame: &Frame,
+    detail: u32,
+    hash: impl FnOnce() -> memory::StateHash,
+) {
     use reprise_abi::event::{section_len, Tag};
     let begun = sys::monotonic().ns();
     let h = hash();
@@ -75,6 +80,7 @@ pub fn record_with(t: &mut Block, frame: &Frame, hash: impl FnOnce() -> memory::
     let sections = section_len(frame_len) + section_len(16 * h.len);
     let head = EventHeader {
         value: h.sum as i64,
+        detail,
         ..events::header(Kind::Hash, t.slot, 3, sections)
     };
     let mut w = ring::Writer::begin(&head);
