@@ -100,7 +100,9 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
         f.rip = guard::read(f.rsp).unwrap_or(0);
         f.rsp += 8;
     }
+    t.order.hook_ends = true;
     with_engine!(E => E::signal_point(t, f));
+    t.order.hook_ends = false;
 }
 
 /// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function. False: the
@@ -201,7 +203,11 @@ macro_rules! shims {
                 pub extern "C" fn operation(f: &mut Frame) -> Done {
                     let t = current();
                     t.operations += 1;
-                    with_order!(O => $module::$operation::<O>(t, f))
+                    with_order!(O => {
+                        let done = $module::$operation::<O>(t, f);
+                        O::leaves(t);
+                        done
+                    })
                 }
 
                 extern "C" {

@@ -14,6 +14,7 @@ pub mod record;
 pub mod replay;
 pub mod shards;
 pub mod space;
+pub mod state;
 pub mod streams;
 pub mod turns;
 
@@ -38,6 +39,10 @@ pub struct Local {
     pub put_off: u32,
     /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
     pub looked: bool,
+    /// A hooked function ends, and looks for signals.
+    pub hook_ends: bool,
+    /// Gates since the last hash of its state.
+    pub since_hash: u64,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
     /// What it knows of atomic words.
@@ -222,7 +227,7 @@ pub trait Order {
     /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
     /// signal ended the operation's wait? The operation then goes on after it.
     fn handler_first(t: &mut Block, entry: u64) -> bool;
-    /// At the end of an operation that may have slept after all that it logs was logged.
+    /// At the end of a hooked function: in a replay, looks whether a handler runs before anything else.
     #[inline(always)]
     fn leaves(_t: &mut Block) {}
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the

@@ -4,7 +4,7 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{cut, head, log, log_quiet, name_of, shards, space, streams, Order, Runs};
+use super::{cut, head, log, log_quiet, name_of, shards, space, state, streams, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -309,6 +309,7 @@ impl Engine for Record {
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
+        state::maybe_record(t, frame);
         if t.slot().signal_pending.load(Relaxed) != 0 {
             Self::deliver_pending(t, frame, FpState::Live);
         }
@@ -392,8 +393,9 @@ impl Engine for Record {
         unsafe { rt_exit_thread() }
     }
 
-    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+    fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
         kernel::block_all();
+        state::record_at_exit(t, frame);
         Self::computed(t, c, 0);
         Self::end_process(t, exit_status(c.args[0]));
         sys::exit_group(c.args[0] as i32)

@@ -1,7 +1,7 @@
 //! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
 //! numbers of its operations, come to their turn.
 
-use super::{cut, head, name_of, shards, space, turns, Order, Runs};
+use super::{cut, head, name_of, shards, space, state, turns, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -357,6 +357,9 @@ impl Engine for Replay {
                     deliver(t, frame, FpState::Live, h);
                 }
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
+                Some(Kind::Hash) if !t.order.hook_ends && h.detail == state::AT_GATE => {
+                    state::check(t, frame, &h)
+                }
                 Some(Kind::Patch) if crate::patch::comes_with_code(h.detail) => {
                     crate::patch::replay_with_code(t)
                 }
@@ -448,7 +451,13 @@ impl Engine for Replay {
         unsafe { rt_exit_thread() }
     }
 
-    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+    fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        if look(t).is_none() {
+            let ours = |h: &EventHeader| h.kind == Kind::Hash as u8 && h.detail == state::AT_EXIT;
+            if let Some(h) = ring::peek().filter(ours) {
+                state::check(t, frame, &h);
+            }
+        }
         Self::computed(t, c, 0);
         Self::process_dies(t, 0);
         sys::exit_group(c.args[0] as i32)
@@ -527,7 +536,8 @@ fn tell_of_signal(t: &mut Block) {
 fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
     while let Some(words) = ring::peek_entry() {
         let Some(e) = Entry::from_words(words) else {
-            let comes = |h: &EventHeader| matches!(Kind::from_u8(h.kind), Some(Kind::Signal | Kind::Cut));
+            let comes =
+                |h: &EventHeader| matches!(Kind::from_u8(h.kind), Some(Kind::Signal | Kind::Cut));
             return ring::peek().filter(comes);
         };
         let used_up = if t.order.looked {
@@ -600,9 +610,8 @@ impl Order for Replay {
 
     fn handler_first(t: &mut Block, entry: u64) -> bool {
         let now = t.order.quiet == 0
-            && is_signal_next(t).is_some_and(|h| {
-                h.kind == Kind::Signal as u8 && h.value as u64 == entry
-            });
+            && is_signal_next(t)
+                .is_some_and(|h| h.kind == Kind::Signal as u8 && h.value as u64 == entry);
         if now {
             t.slot().signal_pending.store(1, Relaxed);
         }

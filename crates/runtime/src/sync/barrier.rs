@@ -100,7 +100,6 @@ pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     if b.inside.fetch_sub(1, AcqRel) == DESTROYED | 1 {
         wake(word, EVERYBODY, shared);
     }
-    O::leaves(t);
     Done::value(if last { SERIAL } else { 0 })
 }
 
@@ -129,6 +128,5 @@ pub fn destroy<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         }
         inside = b.inside.load(Acquire);
     }
-    O::leaves(t);
     Done::value(0)
 }

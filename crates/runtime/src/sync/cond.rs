@@ -213,6 +213,5 @@ pub fn destroy<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         }
         users = c.users.load(Acquire);
     }
-    O::leaves(t);
     Done::value(0)
 }

@@ -71,7 +71,6 @@ pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             return Done::by_frame();
         }
         if w.load(Acquire) & DONE != 0 && !matches!(choice, Some(Some(_))) {
-            O::leaves(t);
             return Done::value(0);
         }
         super::wait::pause();

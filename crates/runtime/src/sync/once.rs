@@ -61,7 +61,6 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
                 return Done::by_frame();
             }
             if word.load(Acquire) & DONE != 0 {
-                O::leaves(t);
                 return Done::value(0);
             }
             look_later(t, word);

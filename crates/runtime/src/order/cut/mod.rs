@@ -2,7 +2,7 @@
 //! under `serial` ([`crate::cut`]), while all other threads run on.
 //!
 //! So nothing may be done to code that others run at the same time but what they can bear, and nothing may be compared but what is the thread's
-//! own: its registers, the words near its stack pointer, the words that its loop changes. When it is the only thread, all memory is.
+//! own: its registers, the words near its stack pointer, the words that its loop changes. When there was never another thread, all memory is.
 //!
 //! | module | subject |
 //! |---|---|
@@ -23,7 +23,8 @@ fn room<T>(t: &Block) -> *mut T {
     (block_address(t.slot) + WALK) as *mut T
 }
 
-/// Is nobody else there who could write to this memory?
-fn alone() -> bool {
-    session().live_threads.load(Relaxed) == 1
+/// Was there never another thread? Then memory is the same in a replay to the last byte. What threads have met in isn't: who had to wait for
+/// whom, and who only looked, shows in the words of locks and conditions, which mean the same all the same.
+pub(super) fn alone() -> bool {
+    session().slots_used.load(Relaxed) == 1
 }
