@@ -40,7 +40,7 @@ static void go_on(void) {
 }
 
 int main(int argc, char **argv) {
-    long rounds = number(argc, argv, 1, 50);
+    long rounds = number(argc, argv, 1, 25);
     void (*const bodies[])(void) = {work, exec};
     for (int which = 0; which < 2; which++) {
         pid_t pid = must(fork());
