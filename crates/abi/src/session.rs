@@ -158,8 +158,10 @@ pub struct Slot {
     pub filter: AtomicU64,
     /// 1 when the program wants rdtsc to fault in this thread (PR_SET_TSC).
     pub tsc_faults: AtomicU64,
+    /// How often in a row the thread waited on one and the same futex of the program (record).
+    pub futex_waits: AtomicU64,
     /// Spare words; makes the slot 256 bytes.
-    pub spare: [AtomicU64; 7],
+    pub spare: [AtomicU64; 6],
 }
 
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);

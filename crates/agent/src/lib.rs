@@ -2,7 +2,7 @@
 //!
 //! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
-//! the baton too long ([`slices`]), takes care that no process goes unseen ([`strays`]) and that others who
+//! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod counters;
@@ -16,6 +16,7 @@ pub mod outsiders;
 pub mod processes;
 pub mod requests;
 pub mod slices;
+pub mod stopped;
 pub mod strays;
 
 use drain::Drain;
@@ -32,6 +33,7 @@ use slices::Slices;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
+use stopped::StoppedOwners;
 use strays::Strays;
 
 /// A frame is closed when its first event is this old, so that a crash of everything costs no more.
@@ -89,10 +91,12 @@ impl Agent {
         let mut slices = Slices::new();
         let mut late = Late::default();
         let mut processes = Processes::new(self.launcher);
+        let mut owners = StoppedOwners::new();
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
         let (status, reason) = loop {
             // Asked before draining: what the program wrote before its end is in the ring by then.
+            owners.look(&self.shared);
             processes.look_again(&self.shared);
             let end = self.ended(&processes);
             let q = &self.shared.session().request;
@@ -309,8 +313,10 @@ fn missing(mut census: Census, strays: Strays, ended: Vec<Uncaptured>) -> Vec<Un
 pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut processes = Processes::new(launcher);
+    let mut owners = StoppedOwners::new();
     let mut slices = Slices::new();
     loop {
+        owners.look(&shared);
         processes.look(&shared);
         requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);

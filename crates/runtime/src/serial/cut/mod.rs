@@ -23,6 +23,10 @@ use reprise_abi::syscalls::nr;
 pub struct CutState {
     /// Processor time of the thread when its slice began, in nanoseconds.
     pub slice_began: i64,
+    /// The thread's last slice ended where others wanted it, and it has woken nobody since (record).
+    pub interrupted: bool,
+    /// The thread has woken somebody who gets the baton at this gate (record).
+    pub gives_way: bool,
 }
 
 /// Most bytes of vector state that a name can stand for. Larger states (tile registers) are masked out of the program.
