@@ -20,6 +20,7 @@ mod hand;
 mod identity;
 pub mod nested;
 pub mod record;
+mod remote;
 pub mod replay;
 pub mod runtime;
 pub mod shared;

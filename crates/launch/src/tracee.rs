@@ -2,6 +2,7 @@
 
 use crate::error::{os, LaunchError, Result};
 use libc::{c_void, pid_t, user_regs_struct};
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -9,6 +10,8 @@ use std::os::unix::fs::FileExt;
 pub(crate) struct Tracee {
     pub(crate) pid: pid_t,
     memory: File,
+    /// A signal that came while it made calls for us, 0 for none.
+    waiting: Cell<i32>,
 }
 
 fn ptrace(request: u32, pid: pid_t, address: u64, data: u64) -> i64 {
@@ -81,7 +84,11 @@ impl Tracee {
                 what: format!("open {path}"),
                 source,
             })?;
-        Ok(Tracee { pid, memory })
+        Ok(Tracee {
+            pid,
+            memory,
+            waiting: Cell::new(0),
+        })
     }
 
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
@@ -118,23 +125,24 @@ impl Tracee {
         Ok(())
     }
 
-    /// Makes a system call in the program. The program's pc must point to `syscall; int3`, planted by the caller.
-    pub(crate) fn syscall(&self, base: &user_regs_struct, nr: i64, args: [u64; 6]) -> Result<i64> {
-        let mut r = *base;
-        r.rax = nr as u64;
-        // No call is to be restarted.
-        r.orig_rax = u64::MAX;
-        [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = args;
-        self.set_registers(&r)?;
-        resume(self.pid, libc::PTRACE_CONT, 0)?;
-        let status = wait(self.pid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(LaunchError::Died(status));
+    /// Lets the process run from these registers to a breakpoint; the registers there. A signal that comes meanwhile waits until it is let go.
+    pub(crate) fn run(&self, from: &user_regs_struct) -> Result<user_regs_struct> {
+        self.set_registers(from)?;
+        loop {
+            resume(self.pid, libc::PTRACE_CONT, 0)?;
+            let status = wait(self.pid)?;
+            if !libc::WIFSTOPPED(status) {
+                return Err(LaunchError::Died(status));
+            }
+            match (status >> 16, libc::WSTOPSIG(status)) {
+                (0, libc::SIGTRAP) => return self.registers(),
+                (0, signal) => self.waiting.set(signal),
+                _ => {}
+            }
         }
-        Ok(self.registers()?.rax as i64)
     }
 
     pub(crate) fn detach(&self) -> Result<()> {
-        resume(self.pid, libc::PTRACE_DETACH, 0)
+        resume(self.pid, libc::PTRACE_DETACH, self.waiting.get())
     }
 }

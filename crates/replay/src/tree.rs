@@ -10,7 +10,7 @@ use reprise_abi::session::{
     process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
 use reprise_launch::{futex, replay as launch, RuntimeImage, SharedSession};
-use reprise_trace::{ImageReader, Reader, Start};
+use reprise_trace::{ImageReader, ImageSet, Reader, Start};
 use std::collections::{hash_map::Entry, HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -35,6 +35,7 @@ pub(crate) struct Tree<'a> {
     pub image: &'a RuntimeImage,
     /// The trace.
     pub dir: &'a Path,
+    images: ImageSet,
     /// Where replayed processes run: hand-offs between threads are cheap only on one processor.
     pub cpu: Option<usize>,
     /// Kernel's ids that the first process has had.
@@ -96,6 +97,7 @@ impl<'a> Tree<'a> {
             shared,
             image,
             dir,
+            images: ImageSet::new(dir),
             cpu,
             roots: HashSet::new(),
             replaced: HashMap::new(),
@@ -116,7 +118,8 @@ impl<'a> Tree<'a> {
     pub fn run(&mut self, reader: &mut Reader, only: Option<u32>) -> Result<i32, ReplayError> {
         self.only = only;
         let _watch = Watch::new(self.shared.session());
-        let root = self.become_image(0, None, 0)?;
+        let first = self.images.image(0)?;
+        let root = self.become_image(first, None, 0)?;
         self.roots.insert(root);
         let result = self.play(reader);
         if result.is_err() {
@@ -352,7 +355,7 @@ impl<'a> Tree<'a> {
                 "the trace has an impossible exec".into(),
             ));
         }
-        let image = ImageReader::open_nth(self.dir, n)?;
+        let image = self.images.image(n)?;
         let Some(start) = image.start().cloned() else {
             return Err(ReplayError::Unsupported(format!(
                 "image {n} of the trace does not say how it starts"
@@ -361,7 +364,7 @@ impl<'a> Tree<'a> {
         let old = self.shared.session().processes[number]
             .kernel_pid
             .load(Relaxed) as pid_t;
-        let pid = self.become_image(n, Some(&start), slot)?;
+        let pid = self.become_image(image, Some(&start), slot)?;
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);
         self.replaced.insert(old, number);
@@ -371,14 +374,13 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Makes the process that image `n` describes, with its first thread in `slot`.
+    /// Makes the process that an image describes, with its first thread in `slot`.
     fn become_image(
         &mut self,
-        n: u64,
+        mut image: ImageReader,
         start: Option<&Start>,
         slot: usize,
     ) -> Result<pid_t, ReplayError> {
-        let mut image = ImageReader::open_nth(self.dir, n)?;
         let s = self.shared.session_mut();
         if let Some(start) = start {
             set_start(s, start);

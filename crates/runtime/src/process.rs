@@ -113,6 +113,7 @@ pub fn reserve(maker: u32) -> Option<u32> {
                 .is_ok()
         });
         if let Some(n) = found {
+            session().processes_used.fetch_max(n as u32 + 1, AcqRel);
             let p = entry_of(n as u32);
             p.kernel_pid.store(0, Relaxed);
             p.visible_pid.store(0, Relaxed);
@@ -202,7 +203,10 @@ pub fn leaves_memory(leaves: bool) {
 pub fn after_fork(t: &mut Block, n: u32) {
     for o in pool().iter_mut() {
         let at = o as *mut Own as u64;
-        o.used.store(at == t.process, Relaxed);
+        // Only what changes is written: each page that is costs a copy of it.
+        if o.used.load(Relaxed) != (at == t.process) {
+            o.used.store(at == t.process, Relaxed);
+        }
     }
     crate::memory::after_fork();
     own().parent_waits = false;

@@ -293,7 +293,7 @@ impl Engine for Replay {
             cannot_map(ring::event_number() - 1);
         }
         crate::patch::replay_with_code(t);
-        crate::cpuid::after_call::<Self>(t, c, r);
+        crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
         crate::hook::after_call(c, r);
         r
     }
