@@ -57,22 +57,31 @@ fn fill(
     image: &mut ImageWriter,
 ) -> Result<(), TraceError> {
     // Mappings of one file follow one another.
-    let mut last: Option<(&Path, Option<ContentHash>)> = None;
+    let mut last: Option<(&Path, ContentHash)> = None;
     for (i, m) in stopped.mappings.iter().enumerate() {
-        let file = if m.flags & region_flags::FILE != 0 && m.prot & libc::PROT_WRITE as u32 == 0 {
-            let known = last.filter(|(name, _)| *name == m.name).map(|(_, hash)| hash);
-            known.unwrap_or_else(|| keep_mapped(stopped, shared, keeper, m))
-        } else {
-            None
+        let known = last.filter(|(name, _)| *name == m.name);
+        let hash = match known {
+            _ if m.flags & (region_flags::FILE | region_flags::SHARED) != region_flags::FILE => {
+                None
+            }
+            Some((_, hash)) => Some(hash),
+            None => keep_mapped(stopped, shared, keeper, m),
         };
-        if file.is_some() {
-            last = Some((&m.name, file));
-        }
-        if let (Some(hash), Some(r)) = (file, shared.session_mut().initial_regions.get_mut(i)) {
+        last = hash.map(|hash| (m.name.as_path(), hash)).or(last);
+        let writable = m.prot & libc::PROT_WRITE as u32 != 0;
+        // What can be written was changed by whoever loaded it; what can't is as in the file.
+        let was = hash.filter(|_| writable).and_then(|hash| {
+            let part = keeper.part(hash, m.offset, m.end - m.start)?;
+            Some((hash, part))
+        });
+        let shown = match &was {
+            Some((hash, _)) => Some(*hash),
+            None => hash.filter(|_| !writable),
+        };
+        if let (Some(hash), Some(r)) = (shown, shared.session_mut().initial_regions.get_mut(i)) {
             r.content = hash.to_words();
         }
-        let whole = file.is_none();
-        let content = match file {
+        let content = match shown {
             Some(hash) => Content::File {
                 hash,
                 file_offset: m.offset,
@@ -82,8 +91,9 @@ fn fill(
         };
         let name = ByteString::from(m.name.as_os_str());
         image.region(region(m, content, name))?;
+        let whole = shown.is_none() || was.is_some();
         if whole && m.prot & libc::PROT_READ as u32 != 0 {
-            copy_memory(stopped, m, image)?;
+            copy_memory(stopped, m, was.as_ref().map(|(_, part)| &part[..]), image)?;
         }
     }
     Ok(())
@@ -145,10 +155,26 @@ fn keep_mapped(
     None
 }
 
-fn copy_memory(stopped: &Stopped, m: &Mapping, image: &mut ImageWriter) -> Result<(), TraceError> {
+/// Adds what a mapping holds to the image: the pages that are there, and differ from what they `were`, where that is known.
+fn copy_memory(
+    stopped: &Stopped,
+    m: &Mapping,
+    were: Option<&[u8]>,
+    image: &mut ImageWriter,
+) -> Result<(), TraceError> {
     const CHUNK: u64 = 1 << 20;
+    const PAGE_LEN: usize = PAGE as usize;
     // No larger than needed: most mappings are small, and the buffer is cleared for each.
-    let mut buffer = vec![0; CHUNK.min(m.end - m.start).next_multiple_of(4096) as usize];
+    let mut buffer = vec![0; CHUNK.min(m.end - m.start).next_multiple_of(PAGE) as usize];
+    let mut add = |at: u64, bytes: &[u8]| match were {
+        None => image.bytes(at, bytes),
+        Some(were) => {
+            let pages = bytes.chunks_exact(PAGE_LEN).zip((at..).step_by(PAGE_LEN));
+            let old = were[(at - m.start) as usize..].chunks_exact(PAGE_LEN);
+            let mut changed = pages.zip(old).filter(|((new, _), old)| new != old);
+            changed.try_for_each(|((page, at), _)| image.bytes(at, page))
+        }
+    };
     let mut at = m.start;
     if m.flags & region_flags::STACK != 0 {
         // Below the first stack pointer nothing was ever written.
@@ -158,11 +184,11 @@ fn copy_memory(stopped: &Stopped, m: &Mapping, image: &mut ImageWriter) -> Resul
         let n = (m.end - at).min(CHUNK) as usize;
         // The end of a file mapping may lie beyond the file: such pages can't be read, and nothing is lost.
         if stopped.read(at, &mut buffer[..n]).is_ok() {
-            image.bytes(at, &buffer[..n])?;
+            add(at, &buffer[..n])?;
         } else {
-            for k in (0..n).step_by(4096) {
-                if stopped.read(at + k as u64, &mut buffer[..4096]).is_ok() {
-                    image.bytes(at + k as u64, &buffer[..4096])?;
+            for k in (0..n).step_by(PAGE_LEN) {
+                if stopped.read(at + k as u64, &mut buffer[..PAGE_LEN]).is_ok() {
+                    add(at + k as u64, &buffer[..PAGE_LEN])?;
                 }
             }
         }

@@ -51,7 +51,8 @@ impl Processes {
         let s = shared.session();
         // SAFETY: plain call.
         let orphaned = unsafe { libc::getppid() } != self.launcher;
-        self.known.resize_with(used(s).max(self.known.len()), || None);
+        self.known
+            .resize_with(used(s).max(self.known.len()), || None);
         for (n, p) in s.processes[..used(s)].iter().enumerate() {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
@@ -65,7 +66,9 @@ impl Processes {
                 self.known[n] = None;
                 continue;
             }
-            let seen = self.known[n].as_ref().is_some_and(|(known, _)| *known == pid);
+            let seen = self.known[n]
+                .as_ref()
+                .is_some_and(|(known, _)| *known == pid);
             if !seen {
                 self.known[n] = open(pid).map(|fd| (pid, fd));
             }

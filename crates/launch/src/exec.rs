@@ -3,7 +3,8 @@
 
 use crate::error::{LaunchError, Result};
 use crate::hand;
-use crate::record::{Origin, Reach, Stopped};
+use crate::reach::Reach;
+use crate::record::{Origin, Stopped};
 use crate::runtime::RuntimeImage;
 use crate::shared::SharedSession;
 use crate::tracee;

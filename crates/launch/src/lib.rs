@@ -19,6 +19,7 @@ pub mod futex;
 mod hand;
 mod identity;
 pub mod nested;
+mod reach;
 pub mod record;
 mod remote;
 pub mod replay;

@@ -3,9 +3,8 @@
 use crate::auxv;
 use crate::cpu::Processor;
 use crate::error::{os, LaunchError, Result};
-use crate::remote::{
-    Calls, Page, MAY_FAIL, OF_FIRST, OF_SECOND, ON_FIRST, ON_SECOND, TO_FIRST, TO_SECOND, TO_THIRD,
-};
+use crate::reach::Reach;
+use crate::remote::{Calls, Page, MAY_FAIL, TO_FIRST, TO_THIRD};
 use crate::runtime::RuntimeImage;
 use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
 use crate::tracee::{self, Tracee};
@@ -453,7 +452,12 @@ impl Stopped {
         let made = calls.make(&self.tracee, &self.entry)?;
         match made.failed {
             None => {}
-            Some((n, _)) if n < opened => return Ok(None),
+            Some((n, _)) if n < opened => {
+                for fd in &made.kept[..n] {
+                    self.remote(libc::SYS_close, [*fd as u64, 0, 0, 0, 0, 0])?;
+                }
+                return Ok(None);
+            }
             Some((_, error)) => {
                 let why = std::io::Error::from_raw_os_error(-error as i32);
                 return Err(LaunchError::Unsupported(format!(
@@ -498,7 +502,11 @@ impl Stopped {
         let fixed = libc::MAP_FIXED_NOREPLACE;
         let mut map = |at: u64, len: u64, prot: i32, flags: i32, fd: (u64, u64), offset: u64| {
             let flags = (flags | fixed) as u64;
-            calls.add(libc::SYS_mmap, [at, len, prot as u64, flags, fd.0, offset], fd.1);
+            calls.add(
+                libc::SYS_mmap,
+                [at, len, prot as u64, flags, fd.0, offset],
+                fd.1,
+            );
         };
         let (private, shared_one) = (libc::MAP_PRIVATE, libc::MAP_SHARED);
         for s in &image.segments {
@@ -568,56 +576,6 @@ fn put_vdso(calls: &mut Calls, was: Mapping, image: &RuntimeImage, reach: Reach)
         prot: prot as u32,
         flags: region_flags::VDSO,
         ..was
-    }
-}
-
-/// How a stopped process reaches the runtime's image and the session.
-#[derive(Clone, Copy)]
-pub(crate) enum Reach {
-    /// It has these descriptors of them.
-    Has([RawFd; 2]),
-    /// It opens those of this process.
-    Opens([RawFd; 2]),
-}
-
-impl Reach {
-    /// The calls by which it gets them; how many.
-    fn open(self, calls: &mut Calls) -> usize {
-        let Reach::Opens(ours) = self else { return 0 };
-        for (fd, to) in ours.into_iter().zip([TO_FIRST, TO_SECOND]) {
-            let path = format!("/proc/{}/fd/{fd}\0", std::process::id());
-            let at = calls.data(path.as_bytes());
-            let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
-            calls.add(libc::SYS_openat, [libc::AT_FDCWD as u64, at, flags, 0, 0, 0], to);
-        }
-        ours.len()
-    }
-
-    /// The calls by which it gives them up.
-    fn close(self, calls: &mut Calls) {
-        let fds = match self {
-            Reach::Has(fds) => fds.map(|fd| (fd as u64, 0)),
-            Reach::Opens(_) => [(0, ON_FIRST), (0, ON_SECOND)],
-        };
-        for (fd, how) in fds {
-            calls.add(libc::SYS_close, [fd, 0, 0, 0, 0, 0], how);
-        }
-    }
-
-    /// The image as the fifth argument of a call, and how it is told.
-    fn image(self) -> (u64, u64) {
-        match self {
-            Reach::Has([fd, _]) => (fd as u64, 0),
-            Reach::Opens(_) => (0, OF_FIRST),
-        }
-    }
-
-    /// The session likewise.
-    fn session(self) -> (u64, u64) {
-        match self {
-            Reach::Has([_, fd]) => (fd as u64, 0),
-            Reach::Opens(_) => (0, OF_SECOND),
-        }
     }
 }
 

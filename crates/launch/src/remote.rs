@@ -90,7 +90,10 @@ const TABLE: u64 = 1024;
 const CALL: u64 = 64;
 
 fn code() -> &'static [u8] {
-    let (begin, end) = (&raw const reprise_remote_begin, &raw const reprise_remote_end);
+    let (begin, end) = (
+        &raw const reprise_remote_begin,
+        &raw const reprise_remote_end,
+    );
     // SAFETY: the bytes between two labels of one piece of assembly.
     unsafe { std::slice::from_raw_parts(begin, end.addr() - begin.addr()) }
 }
@@ -186,11 +189,89 @@ impl<'a> Calls<'a> {
                 "calls in its name ended elsewhere".into(),
             ));
         }
-        let failed = (after.rbx != end)
-            .then(|| (((after.rbx - first) / CALL) as usize, after.rax as i64));
+        let failed =
+            (after.rbx != end).then(|| (((after.rbx - first) / CALL) as usize, after.rax as i64));
         Ok(Outcome {
             kept: [after.r12, after.r13, after.r14].map(|r| r as i64),
             failed,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracee::{self, Tracee};
+
+    /// A child that is stopped, and ended when dropped.
+    struct Child(Tracee);
+
+    impl Child {
+        fn stopped() -> Child {
+            // SAFETY: the child makes only calls that are safe after fork.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: as above.
+                unsafe {
+                    libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+                    loop {
+                        libc::raise(libc::SIGSTOP);
+                    }
+                }
+            }
+            assert!(libc::WIFSTOPPED(tracee::wait(pid).expect("a stop")));
+            Child(Tracee::new(pid).expect("its memory"))
+        }
+    }
+
+    impl Drop for Child {
+        fn drop(&mut self) {
+            // SAFETY: our own child.
+            unsafe {
+                libc::kill(self.0.pid, libc::SIGKILL);
+                libc::waitpid(self.0.pid, std::ptr::null_mut(), libc::__WALL);
+            }
+        }
+    }
+
+    #[test]
+    fn results_are_kept_used_and_checked() {
+        let child = Child::stopped();
+        let tracee = &child.0;
+        let entry = tracee.registers().expect("registers");
+        let page = Page::around(tracee, entry.rip).expect("its page");
+
+        let mut calls = Calls::new(&page);
+        let path = calls.data(b"/dev/null\0");
+        let at = libc::AT_FDCWD as u64;
+        calls.add(libc::SYS_openat, [at, path, 0, 0, 0, 0], TO_FIRST);
+        calls.add(libc::SYS_getpid, [0; 6], TO_SECOND);
+        // Nobody has this descriptor.
+        calls.add(libc::SYS_close, [0xffff_fff0, 0, 0, 0, 0, 0], MAY_FAIL);
+        calls.add(libc::SYS_dup, [0; 6], ON_FIRST | TO_THIRD);
+        calls.add(libc::SYS_close, [0; 6], ON_FIRST);
+        let made = calls.make(tracee, &entry).expect("made");
+        assert_eq!(made.failed, None);
+        assert!(
+            made.kept[0] >= 0 && made.kept[2] > made.kept[0],
+            "{:?}",
+            made.kept
+        );
+        assert_eq!(made.kept[1], i64::from(tracee.pid));
+
+        // It is closed now: the mapping of it fails, and what follows is not made.
+        let mut calls = Calls::new(&page);
+        let fd = made.kept[0] as u64;
+        calls.add(libc::SYS_getpid, [0; 6], TO_SECOND);
+        calls.add(libc::SYS_mmap, [0, PAGE, 1, 2, fd, 0], 0);
+        calls.add(libc::SYS_getppid, [0; 6], TO_SECOND);
+        let made = calls.make(tracee, &entry).expect("made");
+        assert_eq!(made.failed, Some((1, -i64::from(libc::EBADF))));
+        assert_eq!(made.kept[1], i64::from(tracee.pid));
+
+        page.restore(tracee).expect("restored");
+        let mut now = vec![0; PAGE as usize];
+        tracee.read(page.at, &mut now).expect("read");
+        assert!(now == page.was);
     }
 }

@@ -117,8 +117,15 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3]) {
     let logged = E::LIVE && ENGINE.load(Relaxed) != NONE;
     let mut found = Found::default();
     // Only the holder of the baton may use what the session's processes share.
-    let searched = if logged { Searched::of(r, content, What::Cpuid) } else { None };
-    if !searched.as_ref().is_some_and(|s| s.tell(r, CPUID.len(), &mut found)) {
+    let searched = if logged {
+        Searched::of(r, content, What::Cpuid)
+    } else {
+        None
+    };
+    if !searched
+        .as_ref()
+        .is_some_and(|s| s.tell(r, CPUID.len(), &mut found))
+    {
         search(r, &mut found);
         if let Some(s) = searched {
             s.remember(r, &found);

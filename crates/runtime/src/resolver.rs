@@ -101,7 +101,10 @@ pub fn start<E: Engine>(t: &mut Block) {
 fn known_site(code: &Region) -> Option<u64> {
     let mut found = Found::default();
     let searched = Searched::of(code, searched::initial_content(code), What::Xsavec);
-    if !searched.as_ref().is_some_and(|s| s.tell(code, SITE.len(), &mut found)) {
+    if !searched
+        .as_ref()
+        .is_some_and(|s| s.tell(code, SITE.len(), &mut found))
+    {
         if let Some(site) = find(code.start, code.end) {
             found.add(site);
         }

@@ -442,7 +442,13 @@ fn remove_trace_files(dir: &Path) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.context("remove", path),
     };
-    for name in [MANIFEST_FILE, SUMMARY_FILE, IMAGE_FILE, IMAGES_FILE, EVENTS_FILE] {
+    for name in [
+        MANIFEST_FILE,
+        SUMMARY_FILE,
+        IMAGE_FILE,
+        IMAGES_FILE,
+        EVENTS_FILE,
+    ] {
         remove(&dir.join(name))?;
         remove(&dir.join(format!("{name}.tmp")))?;
     }

@@ -322,8 +322,15 @@ impl ImageWriter {
     }
 
     fn flush_block(&mut self) -> Result<()> {
-        let Tools { packer, block, packed, .. } = &mut self.tools;
-        packer.pack(block, packed).context("compress for", &self.path)?;
+        let Tools {
+            packer,
+            block,
+            packed,
+            ..
+        } = &mut self.tools;
+        packer
+            .pack(block, packed)
+            .context("compress for", &self.path)?;
         block.clear();
         let packed = std::mem::take(packed);
         self.index.blocks.push(Block {
@@ -591,7 +598,8 @@ fn read_index(
         return Err(corrupt("its index is not where it should be"));
     }
     let (mut packed, mut raw) = (vec![0; packed_len as usize], Vec::new());
-    file.read_exact_at(&mut packed, base + at).context("read", path)?;
+    file.read_exact_at(&mut packed, base + at)
+        .context("read", path)?;
     if xxh3_64(&packed) != u64_at(&foot, 16) {
         return Err(corrupt("its index has a wrong hash"));
     }
