@@ -100,7 +100,7 @@ impl Keeper {
         }
         let kept = self.store.keep_into(file, hint, &self.dir)?;
         // Had it changed while it was read, its times would be too young.
-        if let Some(meta) = file.metadata().ok().filter(|m| settled(m)) {
+        if let Some(meta) = file.metadata().ok().filter(settled) {
             if self.known.len() < MAX_KNOWN_FILES && self.known.insert(stamp(&meta), kept).is_none()
             {
                 publish(shared.session(), &stamp(&meta), kept);
