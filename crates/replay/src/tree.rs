@@ -3,6 +3,7 @@
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
 use crate::feed::Distribution;
+use crate::lives::{Free, Lives};
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
@@ -40,8 +41,8 @@ pub(crate) struct Tree<'a> {
     pub cpu: Option<usize>,
     /// Kernel's ids that the first process has had.
     roots: HashSet<pid_t>,
-    /// Processes that went on as another kernel's process, by their old id: their number.
-    replaced: HashMap<pid_t, usize>,
+    /// Processes that went on as another kernel's process.
+    lives: Lives,
     /// Writable copies of files that were mapped shared, by number.
     copies: HashMap<u64, File>,
     /// Processes that the driver itself has made, and that have not ended.
@@ -100,7 +101,7 @@ impl<'a> Tree<'a> {
             images: ImageSet::new(dir),
             cpu,
             roots: HashSet::new(),
-            replaced: HashMap::new(),
+            lives: Lives::default(),
             copies: HashMap::new(),
             made: HashSet::new(),
             status: None,
@@ -223,8 +224,8 @@ impl<'a> Tree<'a> {
 
     fn ended(&mut self, pid: pid_t, status: i32) {
         self.made.remove(&pid);
-        if let Some(n) = self.replaced.remove(&pid) {
-            return self.free_slots(n);
+        if let Some(n) = self.lives.former(pid) {
+            return self.free(n);
         }
         let s = self.shared.session();
         let found = (0..MAX_PROCESSES).find(|n| {
@@ -249,10 +250,27 @@ impl<'a> Tree<'a> {
             self.kill_all();
         }
         if let Some(n) = found {
+            self.lives.ends(n);
+            self.free(n);
+        }
+    }
+
+    /// One of the kernel's processes that process `n` was has ended: what can be had again, can be.
+    fn free(&mut self, n: usize) {
+        let s = self.shared.session();
+        // It ends, or is about to become another one.
+        let starting = s.starting.load(Acquire).checked_sub(1);
+        let becomes = starting
+            .filter(|i| (*i as usize) < MAX_SLOTS)
+            .is_some_and(|i| self.shared.slot(i as usize).process.load(Relaxed) as usize == n);
+        let leaving = becomes || s.processes[n].state.load(Acquire) == process_state::ENDING;
+        let free = self.lives.free(n, leaving);
+        if free != Free::Nothing {
             self.free_slots(n);
-            self.shared.session().processes[n]
-                .state
-                .store(process_state::FREE, Release);
+        }
+        if free == Free::All {
+            let state = &self.shared.session().processes[n].state;
+            state.store(process_state::FREE, Release);
         }
     }
 
@@ -367,7 +385,9 @@ impl<'a> Tree<'a> {
         let pid = self.become_image(image, Some(&start), slot)?;
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);
-        self.replaced.insert(old, number);
+        self.lives.becomes(old, number);
+        // From here on the old one's end says when its slots are free.
+        self.shared.session().starting.store(0, Release);
         if self.roots.contains(&old) {
             self.roots.insert(pid);
         }
