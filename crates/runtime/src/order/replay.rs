@@ -304,7 +304,7 @@ impl Engine for Replay {
         };
         let (r, ..) = replay_call(t, c, 0, |_, h| h.value, redo);
         crate::patch::replay_with_code(t);
-        crate::cpuid::after_call::<Self>(t, c, r);
+        crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
         crate::hook::after_call(c, r);
         r
     }
