@@ -17,7 +17,7 @@ use crate::guard::{self, Program};
 use crate::memory::{map, Region};
 use crate::sync::malloc;
 use crate::sys;
-use crate::thread::session;
+use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use entry::{Hook, MAX_HOOKS};
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
@@ -56,19 +56,22 @@ pub fn errno_location() -> Option<u64> {
 }
 
 /// Replaces what is to be replaced in the module that a call has just completed.
-pub fn after_call(c: &Call, result: i64) {
+pub fn after_call(t: &mut Block, c: &Call, result: i64) {
     let fits = c.nr == nr::MMAP
         && session().flags & FLAG_HOOKS != 0
         && !sys::is_error(result)
         && c.args[2] as u32 & PROT_WRITE != 0
         && c.args[3] & (sys::MAP_FIXED | sys::MAP_ANONYMOUS) == sys::MAP_FIXED;
     if fits {
-        completed(result as u64, c.args[1]);
+        if let Some((module, exports)) = completed(result as u64, c.args[1]) {
+            replace_functions(&exports);
+            crate::locked::module_completed(t, &module);
+        }
     }
 }
 
 /// The module whose dynamic table lies in `at..at + len` is completely mapped.
-fn completed(at: u64, len: u64) -> Option<()> {
+fn completed(at: u64, len: u64) -> Option<(Module, Exports)> {
     let data = map().at(at)?;
     let module = around(&data)?;
     let (dynamic, _) = module.segment(&Program, elf::DYNAMIC)?;
@@ -76,6 +79,11 @@ fn completed(at: u64, len: u64) -> Option<()> {
         return None;
     }
     let exports = module.exports(&Program)?;
+    Some((module, exports))
+}
+
+/// Replaces the functions of a module, if it is one of those that have some.
+fn replace_functions(exports: &Exports) -> Option<()> {
     let (_, functions) = MODULES
         .iter()
         .find(|(name, _)| exports.is_module(&Program, name))?;
@@ -104,7 +112,7 @@ fn completed(at: u64, len: u64) -> Option<()> {
     }
     let done = entry::replace(&list[..n]);
     session().counters.hooked.fetch_add(done, Relaxed);
-    note_places(&exports);
+    note_places(exports);
     Some(())
 }
 

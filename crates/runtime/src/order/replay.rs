@@ -139,6 +139,17 @@ fn replay_call(
     hash: u64,
     at_turn: impl FnOnce(&mut Block, &EventHeader) -> i64,
 ) -> (i64, EventHeader, OfFile) {
+    replay_whole(t, c, hash, at_turn, |_, _, _| ())
+}
+
+/// As [`replay_call`]; `at_end` is what happens while the end of the call has its turn.
+fn replay_whole(
+    t: &mut Block,
+    c: &Call,
+    hash: u64,
+    at_turn: impl FnOnce(&mut Block, &EventHeader) -> i64,
+    at_end: impl FnOnce(&mut Block, &EventHeader, &OfFile),
+) -> (i64, EventHeader, OfFile) {
     let actual = Actual {
         kind: Kind::Syscall,
         detail: c.nr as u32,
@@ -174,6 +185,7 @@ fn replay_call(
             turns::wait_for_stamp(args[c.nargs + 1]);
         }
         let file = apply(r);
+        at_end(t, &h, &file);
         if stamps == 2 {
             turns::pass_stamp(args[c.nargs + 1]);
         }
@@ -192,6 +204,7 @@ fn replay_call(
     let stamp = r.args()[0];
     turns::wait_for_stamp(stamp);
     let file = apply(r);
+    at_end(t, &h, &file);
     turns::pass_stamp(stamp);
     (h.value, h, file)
 }
@@ -287,14 +300,23 @@ impl Engine for Replay {
         if c.nr == nr::SHMAT {
             return attach(t, c);
         }
-        // The recording held the lock from the first stamp to the second one: nobody else is here.
-        let (r, h, file) = answer(t, c, 0);
-        if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
-            cannot_map(ring::event_number() - 1);
-        }
-        crate::patch::replay_with_code(t);
-        crate::cpuid::after_call::<Self>(t, c, r);
-        crate::hook::after_call(c, r);
+        // The recording held the lock from the first stamp to beyond the second one: until that is passed, nobody else is here.
+        let (r, ..) = replay_whole(
+            t,
+            c,
+            0,
+            |_, h| h.value,
+            |t, h, file| {
+                let r = h.value;
+                if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+                    cannot_map(ring::event_number() - 1);
+                }
+                crate::cpuid::after_call::<Self>(t, c, r);
+                crate::hook::after_call(t, c, r);
+                // What is searched for locked instructions has its functions replaced already.
+                crate::patch::replay_with_code(t);
+            },
+        );
         r
     }
 
@@ -511,6 +533,33 @@ fn made(t: &mut Block) {
     tell_of_signal(t);
 }
 
+/// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it, and where
+/// others wait for that.
+pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
+    let shard = shards::shard(number);
+    if let Some(e) = due(t, number) {
+        if e.kind != EntryKind::Ordered || e.object != number {
+            operation(t, EntryKind::Ordered as u32, &[number as u64], None);
+        }
+        turns::wait(key_of(number), || {
+            shard.sequence.load(SeqCst) / 2 == e.value - 1
+        });
+    }
+    made(t);
+    let next = shard.sequence.load(SeqCst) + 2;
+    (next, turns::room_of(key_of(number)))
+}
+
+/// After it: those who wait for the shard look again.
+pub fn call_waiting(number: u32) {
+    turns::call(key_of(number));
+}
+
+/// What threads wait for who wait for a shard.
+fn key_of(number: u32) -> u64 {
+    !(number as u64)
+}
+
 impl Order for Replay {
     const REPLAYS: bool = true;
 
@@ -565,7 +614,7 @@ impl Order for Replay {
     fn ordered<R>(t: &mut Block, address: u64, make: impl FnOnce() -> R) -> R {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
-        let key = !(number as u64);
+        let key = key_of(number);
         if let Some(e) = due(t, number) {
             if e.kind != EntryKind::Ordered || e.object != number {
                 operation(t, EntryKind::Ordered as u32, &[address], None);
