@@ -160,6 +160,10 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             }
             continue;
         }
+        if crate::order::runs() && !comes_with_code(h.detail) {
+            // They were gone when the recording did it.
+            crate::order::replay::wait_for_others_to_end();
+        }
         if h.detail == CPUID {
             crate::cpuid::replace(site);
             continue;

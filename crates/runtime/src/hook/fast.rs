@@ -52,6 +52,10 @@ rt_fast_lock:
 rt_fast_lock_out:
     jne rt_mutex_nothing
     xor eax, eax
+    xor ecx, ecx
+    xor edx, edx
+    xor r8d, r8d
+    xor r10d, r10d
     .hidden rt_fast_lock_ret
     .globl rt_fast_lock_ret
 rt_fast_lock_ret:
@@ -79,6 +83,10 @@ rt_fast_unlock:
 rt_fast_unlock_out:
     jne rt_mutex_nothing
     xor eax, eax
+    xor ecx, ecx
+    xor edx, edx
+    xor r8d, r8d
+    xor r10d, r10d
     .hidden rt_fast_unlock_ret
     .globl rt_fast_unlock_ret
 rt_fast_unlock_ret:

@@ -63,7 +63,6 @@ fn complete(t: &Block, f: &mut Frame) {
     f.rflags = 0x202;
     f.rax = 0;
     f.r10 = 0;
-    f.r11 = 0;
 }
 
 /// The long way out: handlers run, or the program goes on elsewhere.
@@ -74,6 +73,9 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
     complete(t, f);
     if by_frame == 0 {
         f.rax = value;
+        // As the short ways out leave them.
+        f.rcx = 0;
+        f.rdx = 0;
         f.r8 = 0;
         f.rip = guard::read(f.rsp).unwrap_or(0);
         f.rsp += 8;
@@ -104,7 +106,8 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> bool {
 
 global_asm!(
     r#"
-    // The end of every shim: what the function returns is in rax, whether the frame says where to go on in edx.
+    // The end of every shim: what the function returns is in rax, whether the frame says where to go on in edx. What a function may change of
+    // the registers is the same afterwards whichever way was taken, since it may show: as the unused arguments of a system call.
     .hidden rt_hooked_exit
     .globl rt_hooked_exit
     .p2align 4
@@ -119,6 +122,12 @@ rt_hooked_exit:
     .globl rt_hooked_out
 rt_hooked_out:
     jne 2f
+    xor ecx, ecx
+    xor r10d, r10d
+    mov r11, [rsp + 32]
+    mov r9, [rsp + 48]
+    mov rdi, [rsp + 64]
+    mov rsi, [rsp + 72]
     mov qword ptr gs:[40], 0
     mov rsp, gs:[8]
     .hidden rt_hooked_ret
@@ -191,6 +200,7 @@ macro_rules! shims {
                     "mov [rsp + 8], r14",
                     "mov [rsp + 16], r13",
                     "mov [rsp + 24], r12",
+                    "mov [rsp + 32], r11",
                     "mov [rsp + 48], r9",
                     "mov [rsp + 56], r8",
                     "mov [rsp + 64], rdi",

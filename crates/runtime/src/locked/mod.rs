@@ -18,7 +18,7 @@ pub mod operation;
 pub mod stub;
 pub mod units;
 
-use crate::cut::decode::Insn;
+use crate::cut::decode::{Insn, Place};
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::functions::Functions;
 use crate::guard::{self, Program};
@@ -60,8 +60,10 @@ pub struct Save {
 
 /// Most units of one module.
 const MAX_UNITS: usize = 1 << 16;
+/// Most words of one module.
+const MAX_WORDS: usize = 1 << 14;
 /// Room for a stub in an annex, on average.
-const ROOM: u64 = 448;
+const ROOM: u64 = 640;
 /// Most instructions that were moved into stubs, of all modules.
 const MAX_MOVED: usize = 1 << 17;
 /// Most traps.
@@ -148,6 +150,8 @@ struct Annex {
 
 /// The units of the module that is being looked at.
 static UNITS: Table<Unit> = Table::new();
+/// The words that the module's instructions change in one step, by their addresses.
+static WORDS: Table<u64> = Table::new();
 static MOVED: Table<InStub> = Table::new();
 static ANNEXES: Table<Annex> = Table::new();
 /// Traps and their stubs. A trap whose code is gone is 0.
@@ -216,21 +220,80 @@ fn missed(n: usize) {
 /// Finds the units of a mapping.
 fn find(code: &Region) -> Option<()> {
     UNITS.clear();
+    WORDS.clear();
     let functions = Functions::around(code)?;
     // SAFETY: guarded, and the mapping is there.
     let bytes = unsafe { core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize) };
-    guard::guarded(|| {
+    // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
+    let own_memory_is_private = (code.start..code.end).contains(&session().entry);
+    let each = |run: &mut dyn FnMut(&Function)| {
         for i in 0..functions.count() {
             let Some((start, len)) = functions.function(i) else { continue };
             let Some(offset) = start.checked_sub(code.start) else { continue };
             let Some(own) = bytes.get(offset as usize..(offset + len) as usize) else { continue };
-            let f = Function { start, code: own };
+            let f = Function {
+                own_memory_is_private,
+                start,
+                code: own,
+            };
             if !is_replaced(&f) {
-                add_units(&f, code);
+                run(&f);
             }
         }
+    };
+    guard::guarded(|| {
+        each(&mut |f| {
+            if f.may_have_sites() {
+                f.each_changed(note_word);
+            }
+        });
+        let words = Words::of_table();
+        each(&mut |f| {
+            if f.may_have_sites() || words.are_named_in(f) {
+                add_units(f, code, &words);
+            }
+        });
         avoid_jumps_from_elsewhere(code, bytes);
     })
+}
+
+/// An address that an instruction changes in one step is remembered.
+fn note_word(p: Place) {
+    if p.base.is_none() && p.index.is_none() {
+        WORDS.push(MAX_WORDS, p.offset);
+    }
+}
+
+/// The words of a module that threads share, in the order of their addresses.
+struct Words {
+    list: &'static [u64],
+}
+
+impl Words {
+    fn of_table() -> Words {
+        let all = WORDS.all();
+        // SAFETY: the table is this thread's own for now.
+        let list = unsafe { core::slice::from_raw_parts_mut(all.as_ptr() as *mut u64, all.len()) };
+        list.sort_unstable();
+        Words { list: WORDS.all() }
+    }
+
+    fn hold(&self, address: u64) -> bool {
+        self.list.binary_search(&address).is_ok()
+    }
+
+    /// Is there anything in a function that may be a distance to one of them?
+    fn are_named_in(&self, f: &Function) -> bool {
+        let (Some(first), Some(last)) = (self.list.first(), self.list.last()) else {
+            return false;
+        };
+        f.code.windows(4).enumerate().any(|(at, w)| {
+            let d = i32::from_le_bytes([w[0], w[1], w[2], w[3]]);
+            let target = (f.start + at as u64 + 4).wrapping_add(d as i64 as u64);
+            // An immediate operand may follow.
+            (*first - 4..=*last).contains(&target) && [0, 1, 2, 4].iter().any(|n| self.hold(target + n))
+        })
+    }
 }
 
 /// Is all of this function replaced by a hook?
@@ -240,14 +303,14 @@ fn is_replaced(f: &Function) -> bool {
             .is_some_and(|i| matches!(i.flow, crate::cut::decode::Flow::Jump(to) if patch::is_stub(to)))
 }
 
-fn add_units(f: &Function, code: &Region) {
+fn add_units(f: &Function, code: &Region, words: &Words) {
     let mut units = [Unit::default(); MAX_SITES];
     let table = |base: u64, k: u64| {
         let d = guard::read::<i32>(base + 4 * k)?;
         let target = base.wrapping_add(d as i64 as u64);
         (code.start..code.end).contains(&target).then_some(target)
     };
-    let n = f.units(table, &mut units);
+    let n = f.units(&|address| words.hold(address), table, &mut units);
     for u in &units[..n] {
         if UNITS.push(MAX_UNITS, *u).is_none() {
             missed(1);
@@ -362,15 +425,19 @@ impl Writing {
         }
         // Each for itself.
         let mut pc = u.start;
-        while pc < u.end {
+        for n in 0..stub::MAX_INSNS {
+            if pc >= u.end {
+                break;
+            }
             let i = Insn::at(pc, &Program)?;
-            let own = Unit {
-                start: pc,
-                end: i.end(),
-                how: How::Trap,
-                skips: 0,
-            };
-            if matches!(own.step(&i), Step::Ordered(_)) {
+            if matches!(u.step(n, &i), Step::Ordered(_)) {
+                let own = Unit {
+                    start: pc,
+                    end: i.end(),
+                    how: How::Trap,
+                    skips: 0,
+                    ordered: 1,
+                };
                 self.one(&own)?;
             }
             pc = i.end();

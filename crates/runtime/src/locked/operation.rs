@@ -1,4 +1,5 @@
-//! Which instructions change memory in one step: those with a LOCK prefix, and `xchg` with memory (Intel SDM 3A, 9.1.2).
+//! Which instructions change memory in one step: those with a LOCK prefix, and `xchg` with memory (Intel SDM 3A, 9.1.2). Beside them, plain loads and
+//! stores, which are as good as atomic ones.
 
 use crate::cut::decode::Insn;
 
@@ -47,6 +48,33 @@ fn is_fence(opcode: u8, code: &[u8], modrm: usize) -> bool {
     on_stack && nothing
 }
 
+/// What an instruction does to its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Changes it in one step.
+    Change,
+    /// Loads it, or stores to it.
+    Access,
+}
+
+/// Is this an instruction that loads or stores a word once?
+fn is_access(two: bool, opcode: u8, reg: u8) -> bool {
+    match (two, opcode) {
+        // mov
+        (false, 0x88..=0x8b) => true,
+        (false, 0xc6 | 0xc7) => reg == 0,
+        // movsxd, movzx, movsx, cmov
+        (false, 0x63) | (true, 0xb6 | 0xb7 | 0xbe | 0xbf | 0x40..=0x4f) => true,
+        // cmp, test
+        (false, 0x38..=0x3b | 0x84 | 0x85) => true,
+        (false, 0x80..=0x83) => reg == 7,
+        (false, 0xf6 | 0xf7) => reg == 0,
+        // add, or, and, sub, xor to a register
+        (false, 0x02 | 0x03 | 0x0a | 0x0b | 0x22 | 0x23 | 0x2a | 0x2b | 0x32 | 0x33) => true,
+        _ => false,
+    }
+}
+
 /// Mode, register and register-or-memory of a ModRM byte.
 fn parts(modrm: u8) -> (u8, u8, u8) {
     (modrm >> 6, modrm >> 3 & 7, modrm & 7)
@@ -70,10 +98,15 @@ fn address_len(code: &[u8]) -> Option<usize> {
 impl Operation {
     /// What this instruction is, if it is one of them.
     pub fn of(insn: &Insn) -> Option<Operation> {
-        Operation::parse(insn.bytes())
+        Operation::parse(insn.bytes()).filter(|(_, kind)| *kind == Kind::Change).map(|(o, _)| o)
     }
 
-    fn parse(code: &[u8]) -> Option<Operation> {
+    /// What this instruction is, if it only loads or stores, or is one of them.
+    pub fn of_any(insn: &Insn) -> Option<Operation> {
+        Operation::parse(insn.bytes()).map(|(o, _)| o)
+    }
+
+    fn parse(code: &[u8]) -> Option<(Operation, Kind)> {
         let mut at = 0;
         let (mut locked, mut narrow, mut segment) = (false, false, Segment::Flat);
         loop {
@@ -104,9 +137,16 @@ impl Operation {
         }
         let exchange = !two && matches!(opcode, 0x86 | 0x87);
         let (mode, reg, _) = parts(*code.get(at)?);
-        if mode == 3 || !(locked || exchange) || is_fence(opcode, code, at) {
+        if mode == 3 || is_fence(opcode, code, at) {
             return None;
         }
+        let kind = if locked || exchange {
+            Kind::Change
+        } else if is_access(two, opcode, reg) {
+            Kind::Access
+        } else {
+            return None;
+        };
         let by_register = two && matches!(opcode, 0xab | 0xb3 | 0xbb);
         let size = match (rex & 8 != 0, narrow) {
             (true, _) => 8,
@@ -123,7 +163,7 @@ impl Operation {
             (true, 0xb0 | 0xb1 | 0xc0 | 0xc1) => true,
             _ => false,
         };
-        Some(Operation {
+        let o = Operation {
             modrm: at,
             address_len: address_len(&code[at..])?,
             rex,
@@ -132,8 +172,9 @@ impl Operation {
                 register: reg | (rex & 4) << 1,
                 size,
             }),
-            needs_flags: !overwrites,
-        })
+            needs_flags: kind == Kind::Access || !overwrites,
+        };
+        Some((o, kind))
     }
 }
 

@@ -77,9 +77,12 @@ impl Stub {
         let mut long_ways = [(Branches::default(), 0); MAX_INSNS];
         let mut n = 0;
         let mut pc = unit.start;
-        while pc < unit.end {
+        for k in 0..MAX_INSNS {
+            if pc >= unit.end {
+                break;
+            }
             let i = insn(pc)?;
-            match unit.step(&i) {
+            match unit.step(k, &i) {
                 Step::LeftOut => {}
                 Step::Ordered(o) => {
                     *long_ways.get_mut(n)? = stub.ordered(&i, &o, replays)?;

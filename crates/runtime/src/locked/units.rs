@@ -7,9 +7,9 @@
 //! Code that may run in one thread or in several jumps over the LOCK prefix alone (`je` to the second byte). If that branch stands in front of
 //! the instruction, both are replaced, and the instruction is always made with its prefix.
 
-use super::operation::Operation;
+use super::operation::{Operation, Segment};
 use super::stub::MAX_INSNS;
-use crate::cut::decode::{decode, Condition, Flow, Insn, MAX_INSN};
+use crate::cut::decode::{decode, Condition, Flow, Insn, Place, MAX_INSN};
 
 /// Bytes of a jump.
 pub const JUMP: u64 = 5;
@@ -45,6 +45,8 @@ pub struct Unit {
     pub how: How,
     /// It begins with a branch to this address, the second byte of what follows.
     pub skips: u64,
+    /// A bit for each of its instructions: it is to be made while its shard is locked.
+    pub ordered: u16,
 }
 
 /// What becomes of an instruction in a stub.
@@ -58,12 +60,14 @@ pub enum Step {
 }
 
 impl Unit {
-    /// What becomes of one of its instructions.
-    pub fn step(&self, i: &Insn) -> Step {
-        if i.pc == self.start && self.skips != 0 {
+    /// What becomes of instruction `n` of it.
+    pub fn step(&self, n: usize, i: &Insn) -> Step {
+        if n == 0 && self.skips != 0 {
             return Step::LeftOut;
         }
-        Operation::of(i).map_or(Step::Plain, Step::Ordered)
+        let ordered = self.ordered & 1 << n != 0;
+        let operation = ordered.then(|| Operation::of_any(i)).flatten();
+        operation.map_or(Step::Plain, Step::Ordered)
     }
 
     /// Would control that comes to `pc` find something else than before?
@@ -78,10 +82,15 @@ struct Site {
     pc: u64,
     before: [u64; BEFORE],
     how: How,
+    /// It is worth a trap: what merely loads or stores is not.
+    must: bool,
 }
 
 /// The code of a function.
+#[derive(Clone, Copy)]
 pub struct Function<'a> {
+    /// It is ld.so's: what its instructions change in the thread's own memory is nobody else's business.
+    pub own_memory_is_private: bool,
     /// Its first address.
     pub start: u64,
     /// Its bytes.
@@ -89,6 +98,12 @@ pub struct Function<'a> {
 }
 
 impl Function<'_> {
+    /// The operation that changes memory in one step and is to be ordered.
+    fn change(&self, i: &Insn) -> Option<Operation> {
+        let private = |o: &Operation| self.own_memory_is_private && o.segment == Segment::Thread;
+        Operation::of(i).filter(|o| !private(o))
+    }
+
     /// The instruction at `pc`.
     pub fn insn(&self, pc: u64) -> Option<Insn> {
         let rest = self.code.get(pc.checked_sub(self.start)? as usize..)?;
@@ -125,15 +140,25 @@ impl Function<'_> {
         }
     }
 
-    fn sites(&self, list: &mut [Site; MAX_SITES]) -> usize {
+    /// Calls `found` for the places of the instructions that change memory in one step.
+    pub fn each_changed(&self, mut found: impl FnMut(Place)) {
+        self.each(|i| {
+            if let Some(place) = self.change(i).and_then(|_| i.place()) {
+                found(place);
+            }
+        });
+    }
+
+    fn sites(&self, shared: &Shared, list: &mut [Site; MAX_SITES]) -> usize {
         let mut n = 0;
         let mut before = [0; BEFORE];
         self.each(|i| {
-            if n < MAX_SITES && Operation::of(i).is_some() {
+            if n < MAX_SITES && shared.holds(self, i) {
                 list[n] = Site {
                     pc: i.pc,
                     before,
                     how: How::Forward,
+                    must: shared.waits || self.change(i).is_some(),
                 };
                 n += 1;
             }
@@ -144,12 +169,15 @@ impl Function<'_> {
 
     /// The units of a function, in their order, to `units`; how many. `table` tells the target of entry k, if there is a table of jumps
     /// at an address.
-    pub fn units(&self, table: impl Fn(u64, u64) -> Option<u64>, units: &mut [Unit; MAX_SITES]) -> usize {
-        if !self.may_have_sites() {
-            return 0;
-        }
+    pub fn units(
+        &self,
+        words: &dyn Fn(u64) -> bool,
+        table: impl Fn(u64, u64) -> Option<u64>,
+        units: &mut [Unit; MAX_SITES],
+    ) -> usize {
+        let shared = Shared::new(self, words);
         let mut sites = [Site::default(); MAX_SITES];
-        let n = self.sites(&mut sites);
+        let n = self.sites(&shared, &mut sites);
         let sites = &mut sites[..n];
         for round in 0..=ROUNDS {
             if round == ROUNDS {
@@ -166,7 +194,7 @@ impl Function<'_> {
     /// Units for the sites as they are to be replaced. A site that another one's unit holds needs none.
     fn arrange(&self, sites: &mut [Site], units: &mut [Unit; MAX_SITES]) -> usize {
         let (mut n, mut free) = (0, self.start);
-        for site in sites {
+        for site in sites.iter_mut() {
             if site.pc < free {
                 continue;
             }
@@ -174,7 +202,8 @@ impl Function<'_> {
                 let unit = match site.how {
                     How::Forward => self.forward(site),
                     How::Backward => self.backward(site, free),
-                    How::Trap => self.trap(site),
+                    How::Trap if site.must => self.trap(site),
+                    How::Trap => break Unit::default(),
                 };
                 match unit.filter(|u| u.start >= free) {
                     Some(u) => break u,
@@ -188,7 +217,25 @@ impl Function<'_> {
                 free = unit.end;
             }
         }
+        for u in &mut units[..n] {
+            u.ordered = self.ordered(u, sites);
+        }
         n
+    }
+
+    /// Which instructions of a unit are sites.
+    fn ordered(&self, u: &Unit, sites: &[Site]) -> u16 {
+        let (mut pc, mut bits) = (u.start, 0);
+        for n in 0..MAX_INSNS {
+            let Some(i) = self.insn(pc).filter(|_| pc < u.end) else {
+                break;
+            };
+            if sites.binary_search_by_key(&pc, |s| s.pc).is_ok() {
+                bits |= 1 << n;
+            }
+            pc = i.end();
+        }
+        bits
     }
 
     /// The branch before a site that jumps over its LOCK prefix.
@@ -201,6 +248,7 @@ impl Function<'_> {
             end: site.pc,
             how: How::Forward,
             skips,
+            ordered: 0,
         })
     }
 
@@ -218,7 +266,7 @@ impl Function<'_> {
             if ended && !matches!(i.bytes(), [0x90] | [0xcc]) {
                 return None;
             }
-            let movable = Operation::of(&i).is_some() || i.can_move();
+            let movable = i.can_move();
             insns += 1;
             if !movable || insns > MAX_INSNS {
                 return None;
@@ -241,7 +289,7 @@ impl Function<'_> {
                     start,
                     end,
                     how: How::Backward,
-                    skips: 0,
+                    ..Unit::default()
                 });
             }
         }
@@ -253,7 +301,7 @@ impl Function<'_> {
             start: site.pc,
             end: self.insn(site.pc)?.end(),
             how: How::Trap,
-            skips: 0,
+            ..Unit::default()
         })
     }
 
@@ -286,6 +334,88 @@ impl Function<'_> {
             }
         });
         bad
+    }
+}
+
+/// Most places of one function that are known to be changed in one step.
+const MAX_PLACES: usize = 64;
+/// Most bytes of a function that waits by futexes.
+const MAX_WAITING: usize = 1024;
+/// futex(2)
+const FUTEX: u32 = 202;
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const RAX: u8 = 0;
+const RSP: u8 = 4;
+const RBP: u8 = 5;
+const RDI: u8 = 7;
+
+/// The memory of a function that threads share by instructions that change it in one step: what else it loads from there and stores to
+/// there is in the same order. Registers that are copied to each other are taken for one.
+struct Shared<'a> {
+    /// Addresses known to the whole module.
+    words: &'a dyn Fn(u64) -> bool,
+    /// Each register's first kin.
+    kin: [u8; 16],
+    places: [Place; MAX_PLACES],
+    len: usize,
+    /// The function waits by futexes: all that it looks at is what it waits for.
+    waits: bool,
+}
+
+impl<'a> Shared<'a> {
+    fn new(f: &Function, words: &'a dyn Fn(u64) -> bool) -> Shared<'a> {
+        let mut s = Shared {
+            words,
+            kin: core::array::from_fn(|i| i as u8),
+            places: [Place::default(); MAX_PLACES],
+            len: 0,
+            waits: false,
+        };
+        let mut asks = false;
+        f.each(|i| {
+            if let Some((a, b)) = i.copies_register() {
+                let (a, b) = (s.kin[a as usize & 15], s.kin[b as usize & 15]);
+                s.kin.iter_mut().filter(|k| **k == a).for_each(|k| *k = b);
+            }
+            // As a system call's number, or as the first argument of syscall(3).
+            match i.loads_constant() {
+                Some((RAX, FUTEX)) => asks = true,
+                Some((RDI, FUTEX)) => s.waits = true,
+                _ => s.waits |= asks && i.bytes() == SYSCALL,
+            }
+        });
+        // Not where waiting is the least of what a function does.
+        s.waits &= f.code.len() <= MAX_WAITING && !f.own_memory_is_private;
+        f.each_changed(|p| {
+            if s.len < MAX_PLACES {
+                s.places[s.len] = s.of_kin(p);
+                s.len += 1;
+            }
+        });
+        s
+    }
+
+    fn of_kin(&self, p: Place) -> Place {
+        Place {
+            base: p.base.map(|r| self.kin[r as usize & 15]),
+            index: p.index.map(|r| self.kin[r as usize & 15]),
+            ..p
+        }
+    }
+
+    /// Is this instruction to be ordered?
+    fn holds(&self, f: &Function, i: &Insn) -> bool {
+        if Operation::of(i).is_some() {
+            return f.change(i).is_some();
+        }
+        let Some(p) = i.place().filter(|_| Operation::of_any(i).is_some()) else {
+            return false;
+        };
+        match p.base {
+            None if p.index.is_none() => (self.words)(p.offset),
+            Some(RSP | RBP) => false,
+            _ => self.waits || self.places[..self.len].contains(&self.of_kin(p)),
+        }
     }
 }
 

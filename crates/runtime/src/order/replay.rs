@@ -42,6 +42,12 @@ fn exhausted() -> ! {
     }
 }
 
+/// Waits until the calling thread is the only one.
+pub fn wait_for_others_to_end() {
+    let live = &session().live_threads;
+    turns::wait(live.as_ptr() as u64, || live.load(SeqCst) <= 1);
+}
+
 /// What the thread's ring has next.
 enum Next {
     Entry(Entry),
@@ -91,6 +97,13 @@ fn operation(t: &Block, detail: u32, args: &[u64], recorded: Option<&EventHeader
         args,
     };
     diverge(t, kinds::EVENT, recorded, &actual)
+}
+
+/// Another operation than the recorded entry says.
+fn unlike(t: &Block, kind: EntryKind, object: u32, recorded: &Entry) -> ! {
+    let e = recorded;
+    let args = [object as u64, e.kind as u64 + 1, e.object as u64, e.value];
+    operation(t, kind as u32, &args, None)
 }
 
 /// The next operation: quiet (`None`), or the entry that it has. Anything else is a divergence.
@@ -445,6 +458,7 @@ impl Engine for Replay {
         let stamp = plain(t, Kind::ThreadExit, last as u32, 0)[1];
         take_turn(stamp);
         session().live_threads.fetch_sub(1, SeqCst);
+        turns::call(session().live_threads.as_ptr() as u64);
         if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
             Self::process_dies(t, 0);
             sys::exit_group(c.args[0] as i32);
@@ -539,7 +553,7 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     let shard = shards::shard(number);
     if let Some(e) = due(t, number) {
         if e.kind != EntryKind::Ordered || e.object != number {
-            operation(t, EntryKind::Ordered as u32, &[number as u64], None);
+            unlike(t, EntryKind::Ordered, number, &e);
         }
         turns::wait(key_of(number), || {
             shard.sequence.load(SeqCst) / 2 == e.value - 1
@@ -580,7 +594,7 @@ impl Order for Replay {
             return true;
         };
         if e.kind != EntryKind::Passed || e.object != name_of(address) {
-            operation(t, EntryKind::Passed as u32, &[address], None);
+            unlike(t, EntryKind::Passed, name_of(address), &e);
         }
         turns::wait(address, || object.count() == e.value - 1);
         true
@@ -617,7 +631,7 @@ impl Order for Replay {
         let key = key_of(number);
         if let Some(e) = due(t, number) {
             if e.kind != EntryKind::Ordered || e.object != number {
-                operation(t, EntryKind::Ordered as u32, &[address], None);
+                unlike(t, EntryKind::Ordered, number, &e);
             }
             turns::wait(key, || shard.sequence.load(SeqCst) / 2 == e.value - 1);
         }
