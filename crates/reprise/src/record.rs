@@ -6,8 +6,8 @@
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
 use reprise_abi::session::{
-    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_NO_PATCH, MODE_RECORD,
-    VERSION,
+    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_NO_PATCH,
+    MODE_RECORD, VERSION,
 };
 use reprise_agent::Agent;
 use reprise_launch::features::{self, Limit};

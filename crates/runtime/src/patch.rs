@@ -156,7 +156,9 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         r.finish();
         if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
             if !crate::locked::replay(site, stub, len) {
-                crate::panic::give_up("the locked instructions of the program can't be replaced as recorded");
+                crate::panic::give_up(
+                    "the locked instructions of the program can't be replaced as recorded",
+                );
             }
             continue;
         }

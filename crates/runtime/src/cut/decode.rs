@@ -237,11 +237,7 @@ impl Insn {
         let number = |r: Register| r.is_gpr64().then(|| r.number() as u8);
         let fixed = self.rip_target().is_some();
         Some(Place {
-            base: if fixed {
-                None
-            } else {
-                number(i.memory_base())
-            },
+            base: if fixed { None } else { number(i.memory_base()) },
             index: number(i.memory_index()),
             scale: i.memory_index_scale() as u8,
             offset: match self.rip_target() {
@@ -263,6 +259,23 @@ impl Insn {
             (
                 i.op0_register().number() as u8,
                 i.op1_register().number() as u8,
+            )
+        })
+    }
+
+    /// The registers of `lea b, [a + ..]`, where it makes one address of another.
+    pub fn derives_address(&self) -> Option<(u8, u8)> {
+        let i = &self.inner;
+        let fits = i.mnemonic() == Mnemonic::Lea
+            && i.op0_register().is_gpr64()
+            && i.memory_base().is_gpr64()
+            && i.memory_base() != Register::RSP
+            && i.memory_base() != Register::RBP
+            && i.memory_index() == Register::None;
+        fits.then(|| {
+            (
+                i.op0_register().number() as u8,
+                i.memory_base().number() as u8,
             )
         })
     }

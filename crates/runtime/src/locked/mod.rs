@@ -155,12 +155,16 @@ static WORDS: Table<u64> = Table::new();
 static MOVED: Table<InStub> = Table::new();
 static ANNEXES: Table<Annex> = Table::new();
 /// Traps and their stubs. A trap whose code is gone is 0.
-static TRAPS: [(AtomicU64, AtomicU64); MAX_TRAPS] = [const { (AtomicU64::new(0), AtomicU64::new(0)) }; MAX_TRAPS];
+static TRAPS: [(AtomicU64, AtomicU64); MAX_TRAPS] =
+    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; MAX_TRAPS];
 static TRAPS_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Record: a thread is about to be made.
 pub fn before_thread(t: &mut Block) {
-    if ENGINE.load(Relaxed) != ORDER_RECORD || session().flags & FLAG_LOCKED == 0 || THREADS.swap(true, Relaxed) {
+    if ENGINE.load(Relaxed) != ORDER_RECORD
+        || session().flags & FLAG_LOCKED == 0
+        || THREADS.swap(true, Relaxed)
+    {
         return;
     }
     let mut at = 0;
@@ -214,7 +218,10 @@ pub fn replay(code: u64, annex: u64, len: u64) -> bool {
 }
 
 fn missed(n: usize) {
-    session().counters.locked_missed.fetch_add(n as u64, Relaxed);
+    session()
+        .counters
+        .locked_missed
+        .fetch_add(n as u64, Relaxed);
 }
 
 /// Finds the units of a mapping.
@@ -223,14 +230,22 @@ fn find(code: &Region) -> Option<()> {
     WORDS.clear();
     let functions = Functions::around(code)?;
     // SAFETY: guarded, and the mapping is there.
-    let bytes = unsafe { core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize) };
+    let bytes = unsafe {
+        core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize)
+    };
     // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
     let own_memory_is_private = (code.start..code.end).contains(&session().entry);
     let each = |run: &mut dyn FnMut(&Function)| {
         for i in 0..functions.count() {
-            let Some((start, len)) = functions.function(i) else { continue };
-            let Some(offset) = start.checked_sub(code.start) else { continue };
-            let Some(own) = bytes.get(offset as usize..(offset + len) as usize) else { continue };
+            let Some((start, len)) = functions.function(i) else {
+                continue;
+            };
+            let Some(offset) = start.checked_sub(code.start) else {
+                continue;
+            };
+            let Some(own) = bytes.get(offset as usize..(offset + len) as usize) else {
+                continue;
+            };
             let f = Function {
                 own_memory_is_private,
                 start,
@@ -291,7 +306,8 @@ impl Words {
             let d = i32::from_le_bytes([w[0], w[1], w[2], w[3]]);
             let target = (f.start + at as u64 + 4).wrapping_add(d as i64 as u64);
             // An immediate operand may follow.
-            (*first - 4..=*last).contains(&target) && [0, 1, 2, 4].iter().any(|n| self.hold(target + n))
+            (*first - 4..=*last).contains(&target)
+                && [0, 1, 2, 4].iter().any(|n| self.hold(target + n))
         })
     }
 }
@@ -299,8 +315,9 @@ impl Words {
 /// Is all of this function replaced by a hook?
 fn is_replaced(f: &Function) -> bool {
     f.code.first() == Some(&0xe9)
-        && f.insn(f.start)
-            .is_some_and(|i| matches!(i.flow, crate::cut::decode::Flow::Jump(to) if patch::is_stub(to)))
+        && f.insn(f.start).is_some_and(
+            |i| matches!(i.flow, crate::cut::decode::Flow::Jump(to) if patch::is_stub(to)),
+        )
 }
 
 fn add_units(f: &Function, code: &Region, words: &Words) {
@@ -337,7 +354,9 @@ fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
         let from = code.start + at as u64;
         let target = (from + 5).wrapping_add(d as i64 as u64);
         let i = units.partition_point(|u| u.start < target);
-        let Some(u) = i.checked_sub(1).map(|i| &mut units[i]) else { continue };
+        let Some(u) = i.checked_sub(1).map(|i| &mut units[i]) else {
+            continue;
+        };
         if u.is_broken_by(target) && !(u.start..u.end).contains(&from) {
             u.how = How::Trap;
         }
@@ -389,7 +408,10 @@ fn map_annex(at: u64, len: u64) -> bool {
 
 /// Writes the stubs, then the jumps to them.
 fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
-    let opened = sys::call(nr::MPROTECT, &[code.start, code.end - code.start, sys::PROT_RW]) == 0;
+    let opened = sys::call(
+        nr::MPROTECT,
+        &[code.start, code.end - code.start, sys::PROT_RW],
+    ) == 0;
     let mut w = Writing {
         next: annex,
         end: annex + len,
@@ -401,7 +423,10 @@ fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
             missed(1);
         }
     }
-    sys::call(nr::MPROTECT, &[code.start, code.end - code.start, code.prot as u64]);
+    sys::call(
+        nr::MPROTECT,
+        &[code.start, code.end - code.start, code.prot as u64],
+    );
     sys::call(nr::MPROTECT, &[annex, len, 5]);
     let done = Annex {
         start: annex,
@@ -514,7 +539,10 @@ pub fn trapped(c: &mut SigContext) -> bool {
 
 /// A fault in a stub becomes one of the program's instruction. Where it happened, for a program that can't go on.
 pub fn fault(t: &mut Block, c: &mut SigContext) -> Option<u64> {
-    let annex = ANNEXES.all().iter().find(|a| (a.start..a.end).contains(&c.rip))?;
+    let annex = ANNEXES
+        .all()
+        .iter()
+        .find(|a| (a.start..a.end).contains(&c.rip))?;
     let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
     let there = c.rip;
     let m = all[all.binary_search_by_key(&there, |m| m.pc).ok()?];

@@ -41,7 +41,8 @@ pub struct Operation {
 /// `lock or $0,(%rsp)` and its kin: a fence, which is nobody's business.
 fn is_fence(opcode: u8, code: &[u8], modrm: usize) -> bool {
     let (mode, reg, rm) = parts(code[modrm]);
-    let on_stack = rm == 4 && mode != 3 && code.get(modrm + 1).is_some_and(|sib| sib & 0x3f == 0x24);
+    let on_stack =
+        rm == 4 && mode != 3 && code.get(modrm + 1).is_some_and(|sib| sib & 0x3f == 0x24);
     let nothing = matches!(opcode, 0x80 | 0x81 | 0x83)
         && matches!(reg, 0 | 1 | 5 | 6)
         && code.last() == Some(&0);
@@ -98,7 +99,9 @@ fn address_len(code: &[u8]) -> Option<usize> {
 impl Operation {
     /// What this instruction is, if it is one of them.
     pub fn of(insn: &Insn) -> Option<Operation> {
-        Operation::parse(insn.bytes()).filter(|(_, kind)| *kind == Kind::Change).map(|(o, _)| o)
+        Operation::parse(insn.bytes())
+            .filter(|(_, kind)| *kind == Kind::Change)
+            .map(|(o, _)| o)
     }
 
     /// What this instruction is, if it only loads or stores, or is one of them.
@@ -206,7 +209,13 @@ mod tests {
         assert_eq!((o.segment, o.address_len), (Segment::Thread, 6));
         // lock bts %r9,(%rdi)
         let o = of(&[0xf0, 0x4c, 0x0f, 0xab, 0x0f]).unwrap();
-        assert_eq!(o.bit, Some(BitIndex { register: 9, size: 8 }));
+        assert_eq!(
+            o.bit,
+            Some(BitIndex {
+                register: 9,
+                size: 8
+            })
+        );
         // xchg %eax,%ebx; add %eax,(%rdi)
         assert_eq!(of(&[0x87, 0xc3]), None);
         assert_eq!(of(&[0x01, 0x07]), None);

@@ -65,7 +65,12 @@ pub struct Stub {
 
 impl Stub {
     /// The stub at `base` for a unit of the program's code. `None`: something in it can't be moved there.
-    pub fn new(unit: &Unit, base: u64, replays: bool, insn: impl Fn(u64) -> Option<Insn>) -> Option<Stub> {
+    pub fn new(
+        unit: &Unit,
+        base: u64,
+        replays: bool,
+        insn: impl Fn(u64) -> Option<Insn>,
+    ) -> Option<Stub> {
         let mut stub = Stub {
             bytes: [0xcc; MAX_STUB],
             len: 0,
@@ -175,7 +180,9 @@ impl Stub {
             let next = self.base + self.len as u64;
             let d = i32::try_from(target.wrapping_sub(next) as i64).ok()?;
             let place = begin + offset as usize;
-            self.bytes.get_mut(place..place + 4)?.copy_from_slice(&d.to_le_bytes());
+            self.bytes
+                .get_mut(place..place + 4)?
+                .copy_from_slice(&d.to_le_bytes());
         }
         Some(())
     }
@@ -223,7 +230,12 @@ impl Stub {
         self.put(&[0x48, 0xc1, 0xea, 6])?;
         self.constant(CX, shards::FACTOR)?;
         self.put(&[0x48, 0x0f, 0xaf, 0xd1])?;
-        self.put(&[0x48, 0xc1, 0xea, shards::SHIFT as u8 - shards::SIZE.trailing_zeros() as u8])?;
+        self.put(&[
+            0x48,
+            0xc1,
+            0xea,
+            shards::SHIFT as u8 - shards::SIZE.trailing_zeros() as u8,
+        ])?;
         self.put(&[0x81, 0xe2])?;
         self.put(&(((shards::SHARDS - 1) * shards::SIZE) as u32).to_le_bytes())?;
         self.constant(CX, shards::table())?;
@@ -334,7 +346,11 @@ impl Stub {
             self.save(CX, RCX)?;
             self.load(CX, ROOM)?;
             // mov ecx, [rcx + waiting]; jrcxz to the end
-            self.put(&[0x8b, 0x49, offset_of!(reprise_abi::order::WaitingRoom, waiting) as u8])?;
+            self.put(&[
+                0x8b,
+                0x49,
+                offset_of!(reprise_abi::order::WaitingRoom, waiting) as u8,
+            ])?;
             self.put(&[0xe3, 0])?;
             let from = self.len;
             // lea rax, [the end]; the runtime calls those who wait.

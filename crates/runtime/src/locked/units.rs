@@ -114,11 +114,12 @@ impl Function<'_> {
         self.start + self.code.len() as u64
     }
 
-    /// Are there bytes of such an instruction at all?
+    /// Are there bytes of such an instruction at all, or of a `pause`?
     pub fn may_have_sites(&self) -> bool {
         self.code.windows(2).any(|w| match w[0] {
             0xf0 => true,
             0x86 | 0x87 => w[1] < 0xc0,
+            0xf3 => w[1] == 0x90,
             _ => false,
         })
     }
@@ -133,7 +134,9 @@ impl Function<'_> {
             // A rewritten `syscall` leaves the end of a comparison behind ([`crate::patch`]).
             if let Flow::Jump(target) = i.flow {
                 let rest = self.code.get((pc - self.start) as usize..);
-                if rest.is_some_and(|r| r.starts_with(&[0xf0, 0xff, 0xff])) && crate::patch::is_stub(target) {
+                if rest.is_some_and(|r| r.starts_with(&[0xf0, 0xff, 0xff]))
+                    && crate::patch::is_stub(target)
+                {
                     pc += 3;
                 }
             }
@@ -242,7 +245,8 @@ impl Function<'_> {
     fn skipping(&self, site: &Site) -> Option<Unit> {
         let i = self.insn(site.before[0])?;
         let skips = site.pc + 1;
-        let fits = matches!(i.flow, Flow::Branch(Condition::Flags(_), t) if t == skips) && i.end() == site.pc;
+        let fits = matches!(i.flow, Flow::Branch(Condition::Flags(_), t) if t == skips)
+            && i.end() == site.pc;
         fits.then_some(Unit {
             start: i.pc,
             end: site.pc,
@@ -279,7 +283,11 @@ impl Function<'_> {
 
     fn backward(&self, site: &Site, free: u64) -> Option<Unit> {
         let end = self.insn(site.pc)?.end();
-        for start in site.before.into_iter().take_while(|b| *b >= free && *b != 0) {
+        for start in site
+            .before
+            .into_iter()
+            .take_while(|b| *b >= free && *b != 0)
+        {
             let i = self.insn(start)?;
             if i.flow != Flow::Next || !i.can_move() {
                 return None;
@@ -306,18 +314,28 @@ impl Function<'_> {
     }
 
     /// Sites whose units are jumped into are replaced in the next way; whether there are any.
-    fn settle(&self, table: &impl Fn(u64, u64) -> Option<u64>, sites: &mut [Site], units: &[Unit]) -> bool {
+    fn settle(
+        &self,
+        table: &impl Fn(u64, u64) -> Option<u64>,
+        sites: &mut [Site],
+        units: &[Unit],
+    ) -> bool {
         if units.is_empty() {
             return false;
         }
         let mut bad = false;
         let mut comes_in = |from: u64, target: u64| {
             let i = units.partition_point(|u| u.start < target);
-            let Some(u) = i.checked_sub(1).map(|i| units[i]) else { return };
+            let Some(u) = i.checked_sub(1).map(|i| units[i]) else {
+                return;
+            };
             let own = u.skips == target && from == u.start;
             if u.is_broken_by(target) && !own {
                 bad = true;
-                for s in sites.iter_mut().filter(|s| (u.start..u.end).contains(&s.pc)) {
+                for s in sites
+                    .iter_mut()
+                    .filter(|s| (u.start..u.end).contains(&s.pc))
+                {
                     s.how = s.how.next();
                 }
             }
@@ -340,10 +358,13 @@ impl Function<'_> {
 /// Most places of one function that are known to be changed in one step.
 const MAX_PLACES: usize = 64;
 /// Most bytes of a function that waits by futexes.
-const MAX_WAITING: usize = 1024;
+const MAX_WAITING: usize = 4096;
+/// Most loops of one function that are known, and most places at which it waits or changes memory in one step.
+const MAX_LOOPS: usize = 64;
 /// futex(2)
 const FUTEX: u32 = 202;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const PAUSE: [u8; 2] = [0xf3, 0x90];
 const RAX: u8 = 0;
 const RSP: u8 = 4;
 const RBP: u8 = 5;
@@ -358,8 +379,39 @@ struct Shared<'a> {
     kin: [u8; 16],
     places: [Place; MAX_PLACES],
     len: usize,
-    /// The function waits by futexes: all that it looks at is what it waits for.
+    /// The function waits, by futexes or in loops with a `pause`: all that it looks at may be what it waits for. Not so in loops
+    /// that only compute.
     waits: bool,
+    /// First and last instruction of its loops.
+    loops: List<(u64, u64)>,
+    /// Where it waits or changes memory in one step.
+    busy: List<u64>,
+}
+
+/// What has room of a list.
+struct List<T> {
+    items: [T; MAX_LOOPS],
+    len: usize,
+}
+
+impl<T: Copy + Default> List<T> {
+    fn new() -> List<T> {
+        List {
+            items: [T::default(); MAX_LOOPS],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, item: T) {
+        if let Some(place) = self.items.get_mut(self.len) {
+            *place = item;
+            self.len += 1;
+        }
+    }
+
+    fn all(&self) -> &[T] {
+        &self.items[..self.len]
+    }
 }
 
 impl<'a> Shared<'a> {
@@ -370,18 +422,32 @@ impl<'a> Shared<'a> {
             places: [Place::default(); MAX_PLACES],
             len: 0,
             waits: false,
+            loops: List::new(),
+            busy: List::new(),
         };
         let mut asks = false;
         f.each(|i| {
-            if let Some((a, b)) = i.copies_register() {
+            if let Some((a, b)) = i.copies_register().or_else(|| i.derives_address()) {
                 let (a, b) = (s.kin[a as usize & 15], s.kin[b as usize & 15]);
                 s.kin.iter_mut().filter(|k| **k == a).for_each(|k| *k = b);
             }
             // As a system call's number, or as the first argument of syscall(3).
-            match i.loads_constant() {
-                Some((RAX, FUTEX)) => asks = true,
-                Some((RDI, FUTEX)) => s.waits = true,
-                _ => s.waits |= asks && i.bytes() == SYSCALL,
+            let waits = match i.loads_constant() {
+                Some((RAX, FUTEX)) => {
+                    asks = true;
+                    false
+                }
+                Some((RDI, FUTEX)) => true,
+                _ => i.bytes() == PAUSE || (asks && i.bytes() == SYSCALL),
+            };
+            s.waits |= waits;
+            if waits || f.change(i).is_some() {
+                s.busy.push(i.pc);
+            }
+            if let Flow::Branch(_, target) | Flow::Jump(target) = i.flow {
+                if (f.start..=i.pc).contains(&target) {
+                    s.loops.push((target, i.pc));
+                }
             }
         });
         // Not where waiting is the least of what a function does.
@@ -403,6 +469,17 @@ impl<'a> Shared<'a> {
         }
     }
 
+    /// Is the innermost loop around `pc` one that neither waits nor changes memory in one step?
+    fn only_computes(&self, pc: u64) -> bool {
+        let around = self
+            .loops
+            .all()
+            .iter()
+            .filter(|(a, b)| (*a..=*b).contains(&pc));
+        let inner = around.min_by_key(|(a, b)| b - a);
+        inner.is_some_and(|(a, b)| !self.busy.all().iter().any(|p| (*a..=*b).contains(p)))
+    }
+
     /// Is this instruction to be ordered?
     fn holds(&self, f: &Function, i: &Insn) -> bool {
         if Operation::of(i).is_some() {
@@ -414,7 +491,13 @@ impl<'a> Shared<'a> {
         match p.base {
             None if p.index.is_none() => (self.words)(p.offset),
             Some(RSP | RBP) => false,
-            _ => self.waits || self.places[..self.len].contains(&self.of_kin(p)),
+            _ => {
+                let p = self.of_kin(p);
+                let places = &self.places[..self.len];
+                // What lies around a word that is changed in one step is what that word is there for.
+                let around = places.iter().any(|o| o.base.is_some() && o.base == p.base);
+                places.contains(&p) || ((around || self.waits) && !self.only_computes(i.pc))
+            }
         }
     }
 }
@@ -425,5 +508,87 @@ impl How {
             How::Forward => How::Backward,
             How::Backward | How::Trap => How::Trap,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 0x1000;
+
+    /// The units of a function with these bytes, as offsets of their ends.
+    fn units(code: &[u8]) -> std::vec::Vec<(u64, u64, How)> {
+        let f = Function {
+            own_memory_is_private: false,
+            start: AT,
+            code,
+        };
+        let mut list = [Unit::default(); MAX_SITES];
+        let n = f.units(&|_| false, |_, _| None, &mut list);
+        let offsets = |u: &Unit| (u.start - AT, u.end - AT, u.how);
+        list[..n].iter().map(offsets).collect()
+    }
+
+    #[test]
+    fn a_short_instruction_takes_those_behind_it() {
+        // lock incl (%rdi); ret and filler behind it
+        assert_eq!(
+            units(&[0xf0, 0xff, 0x07, 0xc3, 0x90]),
+            [(0, 5, How::Forward)]
+        );
+        // lock cmpxchg %edx,(%rdi); jne -2; ret
+        let code = [0xf0, 0x0f, 0xb1, 0x17, 0x75, 0x10, 0xc3];
+        assert_eq!(units(&code), [(0, 6, How::Forward)]);
+        // Long enough by itself: lock incl 0x10000(%rdi); ret
+        let code = [0xf0, 0xff, 0x87, 0, 0, 1, 0, 0xc3];
+        assert_eq!(units(&code), [(0, 7, How::Forward)]);
+    }
+
+    #[test]
+    fn where_control_comes_in_nothing_is_overwritten() {
+        // mov %esi,%eax; lock incl (%rdi); 1: dec %eax; jne 1b; ret
+        let code = [0x89, 0xf0, 0xf0, 0xff, 0x07, 0xff, 0xc8, 0x75, 0xfc, 0xc3];
+        assert_eq!(units(&code), [(0, 5, How::Backward)]);
+        // lock incl (%rdi); 1: dec %eax; jne 1b; ret
+        let code = [0xf0, 0xff, 0x07, 0xff, 0xc8, 0x75, 0xfc, 0xc3];
+        assert_eq!(units(&code), [(0, 3, How::Trap)]);
+        // Back to the instruction itself is no harm: 1: lock incl (%rdi); dec %eax; jne 1b; ret
+        let code = [0xf0, 0xff, 0x07, 0xff, 0xc8, 0x75, 0xf9, 0xc3];
+        assert_eq!(units(&code), [(0, 5, How::Forward)]);
+    }
+
+    #[test]
+    fn a_branch_over_the_prefix_goes_with_the_instruction() {
+        // je 1f; lock; 1: incl (%rdi); ret
+        assert_eq!(
+            units(&[0x74, 0x01, 0xf0, 0xff, 0x07, 0xc3]),
+            [(0, 5, How::Forward)]
+        );
+        // From elsewhere, it needs the second byte: je 1f; nop; lock; 1: incl (%rdi); ret
+        assert_eq!(
+            units(&[0x74, 0x02, 0x90, 0xf0, 0xff, 0x07, 0xc3, 0x90, 0x90]),
+            [(3, 6, How::Trap)]
+        );
+    }
+
+    #[test]
+    fn loads_around_are_ordered_but_not_where_a_loop_only_computes() {
+        // lock incl (%rdi); mov 0x100(%rdi),%rax; ret
+        let code = [
+            0xf0, 0xff, 0x07, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x87, 0, 1, 0, 0, 0xc3,
+        ];
+        assert_eq!(units(&code), [(0, 6, How::Forward), (6, 13, How::Forward)]);
+        // lock incl (%rdi); nop; 1: mov 0x100(%rdi),%rax; dec %esi; jne 1b; ret
+        let code = [
+            0xf0, 0xff, 0x07, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x87, 0, 1, 0, 0, 0xff, 0xce, 0x75,
+            0xf5, 0xc3,
+        ];
+        assert_eq!(units(&code), [(0, 6, How::Forward)]);
+        // Another object's: mov 0x100(%rsi),%rax
+        let code = [
+            0xf0, 0xff, 0x07, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x86, 0, 1, 0, 0, 0xc3,
+        ];
+        assert_eq!(units(&code), [(0, 6, How::Forward)]);
     }
 }

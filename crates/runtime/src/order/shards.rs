@@ -21,7 +21,9 @@ pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 pub const SHIFT: u32 = 54;
 /// Offset of [`Shard::last`].
 pub const LAST: usize = core::mem::offset_of!(Shard, last);
-const _: () = assert!(SIZE == 64 && SHARDS == 1 << (64 - SHIFT) && core::mem::offset_of!(Shard, sequence) == 0);
+const _: () = assert!(
+    SIZE == 64 && SHARDS == 1 << (64 - SHIFT) && core::mem::offset_of!(Shard, sequence) == 0
+);
 
 /// A shard: a lock that counts.
 #[repr(C, align(64))]
