@@ -2,19 +2,19 @@
 #include "guest.h"
 
 static pthread_mutex_t lock, second;
-static _Atomic int waiting;
+static tally waiting;
 
 static void *dies(void *p) {
     ok(pthread_mutex_lock(&lock));
     ok(pthread_mutex_lock(&second));
-    while (p && !waiting) sched_yield();
+    while (p && !counted(&waiting)) sched_yield();
     for (int i = 0; p && i < 20; i++) sched_yield();
     return NULL;
 }
 
 static void *waits(void *unused) {
     (void)unused;
-    waiting = 1;
+    count_up(&waiting);
     int r = pthread_mutex_lock(&lock);
     expect(r == EOWNERDEAD);
     ok(pthread_mutex_consistent(&lock));
@@ -40,7 +40,7 @@ int main(void) {
         ok(pthread_mutex_unlock(&lock));
         ok(pthread_mutex_destroy(&second));
         ok(pthread_mutex_init(&second, &robust));
-        waiting = 0;
+        count_from_zero(&waiting);
         // Hold the lock here until the waiter waits, so that the order is the same in every run.
         pthread_t holder = start(dies, (void *)1);
         while (pthread_mutex_trylock(&lock) != EBUSY) {

@@ -5,7 +5,7 @@
 static pthread_t threads[4];
 static pthread_barrier_t barrier;
 static _Thread_local volatile int mine;
-static _Atomic int handled[4];
+static tally handled[4];
 static _Thread_local int me = -1;
 static long rounds;
 
@@ -14,7 +14,7 @@ static void handler(int number, siginfo_t *info, void *context) {
     expect(number == SIGUSR1 && info->si_code == SI_TKILL && info->si_pid == getpid());
     expect(me >= 0);
     mine++;
-    handled[me]++;
+    count_up(&handled[me]);
 }
 
 static void *body(void *p) {
@@ -23,16 +23,16 @@ static void *body(void *p) {
     pthread_barrier_wait(&barrier);
     for (long i = 0; i < rounds; i++) {
         int other = (me + 1 + i % 3) % 4;
-        int before = handled[other];
+        int before = counted(&handled[other]);
         ok(pthread_kill(threads[other], SIGUSR1));
         // Standard signals merge: wait until it has one more.
-        while (handled[other] == before) {
+        while (counted(&handled[other]) == before) {
             x += burn(10);
             if (i % 5 == 0) sched_yield();
         }
     }
     pthread_barrier_wait(&barrier);
-    expect(mine == handled[me]);
+    expect(mine == counted(&handled[me]));
     return (void *)x;
 }
 
@@ -45,5 +45,5 @@ int main(int argc, char **argv) {
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
     for (int i = 0; i < 4; i++) finish(threads[i]);
-    say("handled %d %d %d %d\n", (int)handled[0], (int)handled[1], (int)handled[2], (int)handled[3]);
+    say("handled %d %d %d %d\n", counted(&handled[0]), counted(&handled[1]), counted(&handled[2]), counted(&handled[3]));
 }

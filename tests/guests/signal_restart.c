@@ -7,13 +7,13 @@
 #include <sys/socket.h>
 
 static int ends[2], pair[2], instance;
-static _Atomic int handled, over;
+static tally handled, over;
 static uint32_t word;
 static sem_t semaphore;
 
 static void handler(int number) {
     (void)number;
-    handled++;
+    count_up(&handled);
 }
 
 static void *target(void *p) {
@@ -36,7 +36,7 @@ static void *target(void *p) {
     case 8: r = sem_wait(&semaphore); break;
     }
     long result = r < 0 ? -errno : r;
-    over = 1;
+    count_up(&over);
     return (void *)result;
 }
 
@@ -50,12 +50,13 @@ int main(void) {
         action.sa_flags = restart ? SA_RESTART : 0;
         must(sigaction(SIGUSR1, &action, NULL));
         for (intptr_t which = 0; which < 9; which++) {
-            handled = over = 0;
+            count_from_zero(&handled);
+            count_from_zero(&over);
             pthread_t thread = start(target, (void *)which);
             bool restarts = restart && (which <= 2 || which == 8);
             if (restarts) {
                 // Let it be interrupted a few times, then let it have what it waits for.
-                while (handled < 3) {
+                while (counted(&handled) < 3) {
                     ok(pthread_kill(thread, SIGUSR1));
                     for (int i = 0; i < 20; i++) sched_yield();
                 }
@@ -64,7 +65,7 @@ int main(void) {
                 case 1: expect(send(pair[1], "x", 1, 0) == 1); break;
                 case 2:
                     word = 1;
-                    while (!over) syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+                    while (!counted(&over)) syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
                     word = 0;
                     break;
                 case 8: must(sem_post(&semaphore)); break;
@@ -73,13 +74,13 @@ int main(void) {
                 // The futex may have found its word changed before it waited again.
                 expect(r == (which == 0 || which == 1) || (which == 2 && r == -EAGAIN));
             } else {
-                while (!over) {
+                while (!counted(&over)) {
                     ok(pthread_kill(thread, SIGUSR1));
                     for (int i = 0; i < 20; i++) sched_yield();
                 }
                 expect((long)finish(thread) == -EINTR);
             }
-            say("restart %d, call %ld: handled %d\n", restart, (long)which, (int)handled);
+            say("restart %d, call %ld: handled %d\n", restart, (long)which, counted(&handled));
         }
     }
 }

@@ -5,7 +5,7 @@
 #include <sys/select.h>
 
 static volatile int count;
-static _Atomic int ready, stop;
+static tally ready, stop;
 static pthread_t main_thread;
 
 static void handler(int number) {
@@ -14,11 +14,8 @@ static void handler(int number) {
 }
 
 static void *sender(void *unused) {
-    while (!stop) {
-        if (ready) {
-            ready = 0;
-            ok(pthread_kill(main_thread, SIGUSR1));
-        }
+    while (!counted(&stop)) {
+        if (sem_trywait(&ready) == 0) ok(pthread_kill(main_thread, SIGUSR1));
         sched_yield();
     }
     return unused;
@@ -52,7 +49,7 @@ int main(void) {
     struct epoll_event event;
     for (int i = 0; i < 40; i++) {
         int before = count;
-        ready = 1;
+        count_up(&ready);
         switch (i % 4) {
         case 0: fails(EINTR, sigsuspend(&open)); break;
         case 1: fails(EINTR, ppoll(NULL, 0, NULL, &open)); break;
@@ -64,7 +61,7 @@ int main(void) {
         ok(pthread_sigmask(SIG_BLOCK, NULL, &now));
         expect(sigismember(&now, SIGUSR1) == 1);
     }
-    stop = 1;
+    count_up(&stop);
     finish(thread);
     struct timespec brief = {.tv_nsec = 2000000};
     siginfo_t info;

@@ -2,12 +2,12 @@
 #include "guest.h"
 
 static sigset_t set;
-static _Atomic int ready, go;
-static _Atomic long took[4];
+static tally ready, go, taken;
+static long took[4];
 
 static void *takes_its_own(void *p) {
-    ready++;
-    while (!go) sched_yield();
+    count_up(&ready);
+    while (!counted(&go)) sched_yield();
     // All that was sent to us waits, and nothing of what was sent to the others.
     int me = (int)(intptr_t)p, sum = 0, last = -1;
     struct timespec none = {0, 0};
@@ -33,7 +33,7 @@ static void handler(int number) {
 static void *opens(void *unused) {
     // The only thread with the signal open.
     ok(pthread_sigmask(SIG_UNBLOCK, &set, NULL));
-    ready++;
+    count_up(&ready);
     while (mine < 1) sched_yield();
     return (void *)(gettid_raw() + 0 * (intptr_t)unused);
 }
@@ -45,6 +45,7 @@ static void *waits(void *p) {
         while (sigwaitinfo(&set, &info) < 0) expect(errno == EINTR);
         if (info.si_value.sival_int < 0) return NULL;
         took[(intptr_t)p]++;
+        count_up(&taken);
     }
 }
 
@@ -56,22 +57,22 @@ int main(void) {
     ok(pthread_sigmask(SIG_BLOCK, &set, NULL));
     pthread_t threads[4];
     for (intptr_t i = 0; i < 4; i++) threads[i] = start(takes_its_own, (void *)i);
-    while (ready < 4) sched_yield();
+    while (counted(&ready) < 4) sched_yield();
     for (int n = 0; n < 10; n++)
         for (int i = 0; i < 4; i++) ok(pthread_sigqueue(threads[i], SIGRTMIN + 2, (union sigval){.sival_int = 100 * i + n}));
     // A thread's own signals are no concern of this one.
     sigset_t pending;
     must(sigpending(&pending));
     expect(!sigismember(&pending, SIGRTMIN + 2));
-    go = 1;
+    count_up(&go);
     for (int i = 0; i < 4; i++) expect((intptr_t)finish(threads[i]) == 45);
     say("each took its own\n");
 
     struct sigaction action = {.sa_handler = handler};
     must(sigaction(SIGRTMIN + 2, &action, NULL));
-    ready = 0;
+    count_from_zero(&ready);
     pthread_t open = start(opens, NULL);
-    while (!ready) sched_yield();
+    while (!counted(&ready)) sched_yield();
     must(kill(getpid(), SIGRTMIN + 2));
     long id = (long)finish(open);
     expect(handled_by == id && mine == 0);
@@ -79,7 +80,7 @@ int main(void) {
     must(kill(getpid(), SIGRTMIN + 2));
     must(sigpending(&pending));
     expect(sigismember(&pending, SIGRTMIN + 2));
-    ready = 0;
+    count_from_zero(&ready);
     open = start(opens, NULL);
     id = (long)finish(open);
     expect(handled_by == id && mine == 0);
@@ -88,7 +89,7 @@ int main(void) {
     // Several wait: each signal is taken by exactly one.
     for (intptr_t i = 0; i < 4; i++) threads[i] = start(waits, (void *)i);
     for (int i = 0; i < 100; i++) must(sigqueue(getpid(), SIGRTMIN + 2, (union sigval){.sival_int = i}));
-    while (took[0] + took[1] + took[2] + took[3] < 100) sched_yield();
+    while (counted(&taken) < 100) sched_yield();
     for (int i = 0; i < 4; i++) must(sigqueue(getpid(), SIGRTMIN + 2, (union sigval){.sival_int = -1}));
     for (int i = 0; i < 4; i++) finish(threads[i]);
     say("taken %ld %ld %ld %ld\n", took[0], took[1], took[2], took[3]);

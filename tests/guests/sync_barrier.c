@@ -8,11 +8,12 @@
 static pthread_barrier_t all, half;
 static long rounds;
 static int threads;
-static _Atomic long serial, arrived, serial_half, handled;
+static _Atomic long serial, arrived, serial_half;
+static tally handled;
 
 static void on_signal(int unused) {
     (void)unused;
-    handled++;
+    count_up(&handled);
 }
 
 static void *meets(void *unused) {
@@ -75,10 +76,11 @@ int main(int argc, char **argv) {
     struct meeting m = {.out = 0};
     ok(pthread_barrier_init(&m.barrier, NULL, 2));
     pthread_t thread = start(meets_once, &m);
-    for (handled = 0; handled < 5;) {
-        long before = handled;
+    count_from_zero(&handled);
+    while (counted(&handled) < 5) {
+        int before = counted(&handled);
         ok(pthread_kill(thread, SIGUSR1));
-        while (handled == before) sched_yield();
+        while (counted(&handled) == before) sched_yield();
     }
     expect(m.out == 0);
     meets_once(&m);

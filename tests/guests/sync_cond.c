@@ -141,12 +141,12 @@ static int wait_with_r8(pthread_cond_t *c, pthread_mutex_t *m) {
     return result;
 }
 
-static _Atomic int handled;
+static tally handled;
 static int over;
 
 static void on_signal(int unused) {
     (void)unused;
-    handled++;
+    count_up(&handled);
 }
 
 static void *waits_with_r8(void *unused) {
@@ -164,9 +164,9 @@ static void interrupted(void) {
     waiting = 0;
     pthread_t thread = start(waits_with_r8, NULL);
     for (int i = 0; i < 100; i++) {
-        int before = handled;
+        int before = counted(&handled);
         ok(pthread_kill(thread, SIGUSR1));
-        while (handled == before) sched_yield();
+        while (counted(&handled) == before) sched_yield();
         // It waits again, so that the mutex is to be had.
         ok(pthread_mutex_lock(&lock));
         ok(pthread_mutex_unlock(&lock));

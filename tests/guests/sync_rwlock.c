@@ -9,7 +9,7 @@ static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_rwlock_t writers_first = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static long rounds, value, copy;
 static _Atomic long readers, most;
-static _Atomic int coming;
+static tally coming;
 static int expected_read, expected_write;
 
 static struct timespec soon(clockid_t clock) {
@@ -40,7 +40,7 @@ static void *tries(void *p) {
 }
 
 static void *writes_once(void *p) {
-    coming = 1;
+    count_up(&coming);
     ok(pthread_rwlock_wrlock(p));
     ok(pthread_rwlock_unlock(p));
     return NULL;
@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
     // A writer that waits keeps new readers out.
     ok(pthread_rwlock_rdlock(&writers_first));
     pthread_t writer = start(writes_once, &writers_first);
-    while (!coming) sched_yield();
+    while (!counted(&coming)) sched_yield();
     int r;
     while ((r = pthread_rwlock_tryrdlock(&writers_first)) == 0) {
         ok(pthread_rwlock_unlock(&writers_first));

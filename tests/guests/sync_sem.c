@@ -7,12 +7,13 @@
 
 static const struct timespec nonsense = {1, 1000000000}, long_ago = {1, 0};
 static sem_t tokens, handed;
-static _Atomic int handled, inside, most, waits;
+static tally handled, waits;
+static _Atomic int inside, most;
 static long rounds;
 
 static void on_signal(int unused) {
     (void)unused;
-    handled++;
+    count_up(&handled);
 }
 
 static struct timespec soon(clockid_t clock) {
@@ -54,7 +55,7 @@ static int result_of_wait, errno_of_wait;
 static void *waits_once(void *how) {
     struct timespec t = soon(CLOCK_REALTIME);
     t.tv_sec += 1000;
-    waits = 1;
+    count_up(&waits);
     errno = 0;
     result_of_wait = how ? sem_timedwait(&tokens, &t) : sem_wait(&tokens);
     errno_of_wait = errno;
@@ -64,8 +65,8 @@ static void *waits_once(void *how) {
 
 // Sends signals to a waiting thread until its handler has run `n` times.
 static void interrupt(pthread_t thread, int n) {
-    while (!waits) sched_yield();
-    while (handled < n) {
+    while (!counted(&waits)) sched_yield();
+    while (counted(&handled) < n) {
         pthread_kill(thread, SIGUSR1);
         sched_yield();
     }
@@ -77,7 +78,8 @@ static void interrupted(void) {
             struct sigaction a = {.sa_handler = on_signal, .sa_flags = restart ? SA_RESTART : 0};
             must(sigaction(SIGUSR1, &a, NULL));
             must(sem_init(&tokens, 0, 0));
-            handled = waits = 0;
+            count_from_zero(&handled);
+            count_from_zero(&waits);
             pthread_t thread = start(waits_once, (void *)timed);
             interrupt(thread, 1);
             int v;
@@ -103,7 +105,7 @@ static void interrupted(void) {
 
 static void *waits_for_ever(void *unused) {
     (void)unused;
-    waits = 1;
+    count_up(&waits);
     sem_wait(&tokens);
     return NULL;
 }
@@ -111,9 +113,9 @@ static void *waits_for_ever(void *unused) {
 static void cancelled(void) {
     must(sem_init(&tokens, 0, 0));
     for (int i = 0; i < 3; i++) {
-        waits = 0;
+        count_from_zero(&waits);
         pthread_t thread = start(waits_for_ever, NULL);
-        while (i && !waits) sched_yield();
+        while (i && !counted(&waits)) sched_yield();
         for (int k = 0; i == 2 && k < 100; k++) sched_yield();
         ok(pthread_cancel(thread));
         expect(finish(thread) == PTHREAD_CANCELED);

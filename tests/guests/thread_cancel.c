@@ -6,7 +6,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static _Atomic int cleaned;
 static volatile uint64_t loops;
-static _Atomic int looping;
+static tally looping, asked;
 
 static void cleanup(void *p) { cleaned += (intptr_t)p; }
 
@@ -37,7 +37,7 @@ static void *in_loop(void *unused) {
     int old;
     (void)unused;
     ok(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old));
-    looping = 1;
+    count_up(&looping);
     for (;;) loops++;
     return NULL;
 }
@@ -46,8 +46,8 @@ static void *testing(void *unused) {
     (void)unused;
     int old;
     ok(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old));
-    looping = 2;
-    while (looping == 2) sched_yield();
+    count_up(&looping);
+    while (!counted(&asked)) sched_yield();
     pthread_testcancel();
     cleaned += 100;
     ok(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old));
@@ -75,12 +75,12 @@ int main(void) {
     // A thread cancelled before its first step has nothing to clean up.
     int after_waits = cleaned;
     pthread_t thread = start(in_loop, NULL);
-    while (looping != 1) sched_yield();
+    while (counted(&looping) != 1) sched_yield();
     cancel(thread);
     thread = start(testing, NULL);
-    while (looping != 2) sched_yield();
+    while (counted(&looping) != 2) sched_yield();
     ok(pthread_cancel(thread));
-    looping = 3;
+    count_up(&asked);
     expect(finish(thread) == PTHREAD_CANCELED);
     expect(cleaned == after_waits + 100);
     say("cleaned up %d after %lu loops\n", (int)cleaned, (unsigned long)loops);

@@ -5,7 +5,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
-static _Atomic int go;
+static int go;
+static tally let_go;
 
 static struct timespec soon(clockid_t clock, long ns) {
     struct timespec t;
@@ -20,7 +21,7 @@ static void *holder(void *unused) {
     (void)unused;
     ok(pthread_mutex_lock(&lock));
     must(sem_post(&semaphore));
-    while (!go) sched_yield();
+    while (!counted(&let_go)) sched_yield();
     ok(pthread_mutex_unlock(&lock));
     return NULL;
 }
@@ -55,7 +56,7 @@ int main(void) {
     expect(pthread_mutex_timedlock(&lock, &t) == ETIMEDOUT);
     t = soon(CLOCK_REALTIME, 2000000);
     expect(pthread_timedjoin_np(thread, NULL, &t) == ETIMEDOUT);
-    go = 1;
+    count_up(&let_go);
     finish(thread);
     uint32_t word = 5;
     struct timespec ms = {.tv_nsec = 1000000};

@@ -2,22 +2,25 @@
 //!
 //! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
-//! the baton too long ([`slices`]), takes care that no process goes unseen ([`strays`]) and that others who
+//! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod counters;
 pub mod drain;
 pub mod exec;
 pub mod image;
+pub mod late;
 pub mod merge;
 pub mod namespaces;
 pub mod outsiders;
 pub mod processes;
 pub mod requests;
 pub mod slices;
+pub mod stopped;
 pub mod strays;
 
 use drain::Drain;
+use late::Late;
 use merge::Merge;
 use outsiders::Outsiders;
 use processes::Processes;
@@ -30,6 +33,7 @@ use slices::Slices;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
+use stopped::StoppedOwners;
 use strays::Strays;
 
 /// A frame is closed when its first event is this old, so that a crash of everything costs no more.
@@ -85,11 +89,14 @@ impl Agent {
         let mut strays = Strays::new();
         let mut outsiders = Outsiders::new();
         let mut slices = Slices::new();
+        let mut late = Late::default();
         let mut processes = Processes::new(self.launcher);
+        let mut owners = StoppedOwners::new();
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
         let (status, reason) = loop {
             // Asked before draining: what the program wrote before its end is in the ring by then.
+            owners.look(&self.shared);
             processes.look_again(&self.shared);
             let end = self.ended(&processes);
             let q = &self.shared.session().request;
@@ -140,8 +147,9 @@ impl Agent {
                     }
                 }
             }
-            if self.shared.order().is_none() {
-                slices.look(&self.shared);
+            match self.shared.order() {
+                None => slices.look(&self.shared),
+                Some(_) => late.look(&self.shared),
             }
             if let Some(end) = end {
                 break end;
@@ -156,7 +164,7 @@ impl Agent {
                 frame_begun = Instant::now();
             }
             if moved == 0 {
-                self.sleep();
+                self.sleep(late.waits());
             }
         };
         if let Some(why) = &full {
@@ -258,12 +266,12 @@ impl Agent {
         wake(&s.ring.producer_asleep);
     }
 
-    fn sleep(&self) {
+    fn sleep(&self, soon: bool) {
         let s = self.shared.session();
         let busy = s.live_threads.load(Relaxed) > 1;
         // The program has ended, and what came of it has not yet.
         let lingers = s.wait_status.load(SeqCst) != 0;
-        let busy = busy || lingers;
+        let busy = busy || lingers || soon;
         let time = if busy { SHORT_SLEEP } else { LONG_SLEEP };
         doze(&self.shared, time);
     }
@@ -305,8 +313,10 @@ fn missing(mut census: Census, strays: Strays, ended: Vec<Uncaptured>) -> Vec<Un
 pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut processes = Processes::new(launcher);
+    let mut owners = StoppedOwners::new();
     let mut slices = Slices::new();
     loop {
+        owners.look(&shared);
         processes.look(&shared);
         requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);

@@ -74,15 +74,20 @@ impl Slices {
         };
         let slot = shared.slot(slot);
         let signal = slot.signal_pending.load(Relaxed) != 0;
-        if s.ready_count.load(Relaxed) == 0 && !signal {
-            self.since = Instant::now();
-            return;
+        let wanted = s.ready_count.load(Relaxed) != 0;
+        let unclaimed = slot.go.load(Acquire) == 1;
+        if unclaimed && self.since.elapsed() > UNCLAIMED {
+            if wanted && state_of(slot) == Some('T') {
+                return pass_over(s, holder, slot);
+            }
+            // Who gave it the baton may have been stopped before it could wake it.
+            wake_holder(s);
         }
-        if slot.go.load(Acquire) == 1
-            && self.since.elapsed() > UNCLAIMED
-            && state_of(slot) == Some('T')
-        {
-            return pass_over(s, holder, slot);
+        if !wanted && !signal {
+            if !unclaimed {
+                self.since = Instant::now();
+            }
+            return;
         }
         if slot.state.load(Acquire) == slot_state::IN_CALL {
             let seen = self.call_seen.get_or_insert((generation, Instant::now()));
@@ -144,7 +149,7 @@ impl Default for Slices {
 }
 
 /// The state of the slot's thread: `R` runs or could, `T` is stopped, as by SIGSTOP (proc_pid_stat(5)).
-fn state_of(slot: &Slot) -> Option<char> {
+pub(crate) fn state_of(slot: &Slot) -> Option<char> {
     let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
     let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

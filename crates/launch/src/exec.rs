@@ -81,8 +81,7 @@ impl Watched {
             }
             let event = status >> 16;
             if event == libc::PTRACE_EVENT_EXEC {
-                tracee::resume(self.pid, libc::PTRACE_SYSCALL, 0)?;
-                let status = tracee::wait(self.pid)?;
+                let status = tracee::run_to(self.pid, libc::PTRACE_SYSCALL, tracee::AT_CALL)?;
                 if !libc::WIFSTOPPED(status) {
                     return Err(LaunchError::Died(status));
                 }

@@ -8,6 +8,7 @@
 //! - [`vdso`]: the vDSO that the program sees, all gates;
 //! - [`record`]: starts a program, stops it at its exec, puts the runtime in, lets it go;
 //! - [`exec`]: the same for what a process of the session becomes by exec;
+//! - [`stopped`]: lets a thread that is stopped go on for a moment;
 //! - [`replay`]: forks a child that becomes the recorded program.
 
 mod auxv;
@@ -23,6 +24,7 @@ pub mod record;
 pub mod replay;
 pub mod runtime;
 pub mod shared;
+pub mod stopped;
 mod tracee;
 pub mod vdso;
 

@@ -350,8 +350,7 @@ pub fn start(
             });
         }
         // To the end of exec itself: the registers are the program's then.
-        tracee::resume(pid, libc::PTRACE_SYSCALL, 0)?;
-        let status = tracee::wait(pid)?;
+        let status = tracee::run_to(pid, libc::PTRACE_SYSCALL, tracee::AT_CALL)?;
         if !libc::WIFSTOPPED(status) {
             return Err(LaunchError::Died(status));
         }

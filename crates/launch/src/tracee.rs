@@ -62,6 +62,32 @@ pub(crate) fn resume(pid: pid_t, request: u32, signal: i32) -> Result<()> {
     Ok(())
 }
 
+/// Stop signal of the end of a system call, with PTRACE_O_TRACESYSGOOD.
+pub(crate) const AT_CALL: i32 = libc::SIGTRAP | 0x80;
+
+/// Lets a stopped tracee go on until the stop with this signal. Signals that come meanwhile are its own; being stopped by one is
+/// put off until the tracer lets go (ptrace(2), "Group-stop"). What it was stopped by, or how it ended.
+pub(crate) fn run_to(pid: pid_t, request: u32, wanted: i32) -> Result<i32> {
+    let mut pass = 0;
+    loop {
+        resume(pid, request, pass)?;
+        let status = wait(pid)?;
+        if !libc::WIFSTOPPED(status) || status >> 8 == wanted {
+            return Ok(status);
+        }
+        pass = own_signal(status);
+    }
+}
+
+/// The signal that a stopped tracee is to get when it goes on; 0: it was stopped for the tracer, or is stopped as a whole.
+pub(crate) fn own_signal(status: i32) -> i32 {
+    match libc::WSTOPSIG(status) {
+        libc::SIGTRAP | AT_CALL => 0,
+        signal if status >> 16 == 0 => signal,
+        _ => 0,
+    }
+}
+
 /// Sets ptrace options.
 pub(crate) fn set_options(pid: pid_t, options: i32) -> Result<()> {
     if ptrace(libc::PTRACE_SETOPTIONS, pid, 0, options as u64) != 0 {
@@ -126,8 +152,7 @@ impl Tracee {
         r.orig_rax = u64::MAX;
         [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = args;
         self.set_registers(&r)?;
-        resume(self.pid, libc::PTRACE_CONT, 0)?;
-        let status = wait(self.pid)?;
+        let status = run_to(self.pid, libc::PTRACE_CONT, libc::SIGTRAP)?;
         if !libc::WIFSTOPPED(status) {
             return Err(LaunchError::Died(status));
         }

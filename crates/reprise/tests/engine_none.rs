@@ -5,12 +5,6 @@ mod common;
 
 use common::{all_sources, message, run, shape, Source, Workplace};
 
-/// Guests that are left out, with the reason.
-const NOT_YET: [(&str, &str); 1] = [(
-    "shell_jobs",
-    "one run in a few hangs: somebody outside keeps the scheduler's lock",
-)];
-
 fn part(index: usize, parts: usize) {
     let mut failures = Vec::new();
     for (_, name) in all_sources()
@@ -18,10 +12,6 @@ fn part(index: usize, parts: usize) {
         .enumerate()
         .filter(|(i, _)| i % parts == index)
     {
-        if let Some((name, why)) = NOT_YET.iter().find(|(n, _)| n == name) {
-            eprintln!("{name} is left out: {why}");
-            continue;
-        }
         for guest in Source::read(name).guests() {
             let place = Workplace::new();
             let attempt = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -5,11 +5,7 @@ mod common;
 use common::{knob, run, shape, Guest, Run, Source, Workplace};
 
 guests! {
-    sync_mutex, sync_cond, sync_sem, sync_barrier, sync_rwlock, sync_once, sync_faults, sync_static,
-}
-
-not_yet! {
-    sync_signals: "serial: one replay in a few hangs in pthread_spin_lock (a handler that interrupts a pure spin)",
+    sync_mutex, sync_cond, sync_sem, sync_barrier, sync_rwlock, sync_once, sync_faults, sync_static, sync_signals,
 }
 
 /// Guests of other tests whose threads synchronise by libc.

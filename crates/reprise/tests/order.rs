@@ -9,10 +9,16 @@ use common::{check_times, message, Guest};
 
 /// Records each guest and replays it twice.
 fn each(names: &[&str]) {
+    let plain: Vec<_> = names.iter().map(|n| (*n, &[][..])).collect();
+    each_with(&plain);
+}
+
+/// As [`each`], with arguments.
+fn each_with(guests: &[(&str, &[&str])]) {
     let mut failures = Vec::new();
-    for name in names {
+    for (name, args) in guests {
         let attempt = std::panic::catch_unwind(|| {
-            check_times(&Guest::new(name), &["--engine", "order"], 1, 2);
+            check_times(&Guest::new(name).args(*args), &["--engine", "order"], 1, 2);
         });
         if let Err(why) = attempt {
             failures.push(format!("{name}: {}", message(&*why)));
@@ -88,18 +94,85 @@ fn signals_and_time() {
     ]);
 }
 
-/// Only in full size: the engine is in the making, and not every replay of these is exact yet.
 #[test]
 fn threads() {
-    if !common::full() {
-        return;
-    }
     each(&[
         "thread_create",
         "mutex_contention",
         "condition_variables",
         "rwlock_barrier_semaphore",
+        "timed_waits",
+        "thread_cancel",
+        "robust_mutex",
+        "main_ends_first",
     ]);
+    each_with(&[("pi_mutex", &["500"])]);
+}
+
+/// Guests that try every state of a primitive, with few threads and with more.
+#[test]
+fn synchronisation() {
+    each(&["sync_faults", "sync_signals"]);
+    each_with(&[
+        ("sync_mutex", &["2", "300"]),
+        ("sync_mutex", &["8", "60"]),
+        ("sync_cond", &["2", "100"]),
+        ("sync_cond", &["8", "40"]),
+        ("sync_sem", &["2", "100"]),
+        ("sync_sem", &["8", "40"]),
+        ("sync_barrier", &["2", "100"]),
+        ("sync_barrier", &["8", "40"]),
+        ("sync_rwlock", &["8", "60"]),
+        ("sync_static", &["2"]),
+    ]);
+}
+
+/// Handlers that run in the midst of code without gates: of timers, of other threads.
+#[test]
+fn signals_in_code() {
+    for (name, args) in [
+        ("signal_context", &[][..]),
+        ("signal_in_loop", &["5"]),
+        ("signal_registers", &["5"]),
+        ("signal_longjmp", &["20"]),
+        ("thread_cancel", &[]),
+    ] {
+        let guest = Guest::new(name).args(args);
+        let infos = check_times(&guest, &["--engine", "order"], 1, 2);
+        assert!(infos[0].counter("signals_in_code") > 0, "{name}: none");
+    }
+}
+
+#[test]
+fn signals_between_threads() {
+    each(&[
+        "signal_alarm_in_calls",
+        "signal_fp_environment",
+        "signal_interrupted_sleep",
+        "signal_mask",
+        "signal_restart",
+        "signal_sigsys",
+        "signal_stacks",
+        "signal_timers",
+        "signal_waiting",
+        "signalfds",
+        "signals_to_threads",
+    ]);
+    each_with(&[("signal_between_threads", &["12"])]);
+}
+
+#[test]
+fn states_are_hashed() {
+    for name in [
+        "hello",
+        "files_read_write",
+        "memory_anonymous",
+        "mutex_contention",
+    ] {
+        let flags = ["--engine", "order", "--checksum=10"];
+        let infos = check_times(&Guest::new(name), &flags, 1, 2);
+        assert!(infos[0].kind("hash") > 3, "{name}: {}", infos[0].0);
+    }
 }
 
 /// Instructions that change memory in one step, in unmodified code: in each of their forms, and as libc has them inlined.

@@ -20,7 +20,7 @@ guests! {
 guests! { exec_errors, exec_by_descriptor, exec_kept_and_lost, exec_races, exit_ways, exit_at_new_site, abort_handled }
 
 // Groups, sessions and terminals.
-guests! { groups_and_sessions, orphaned_group, terminal_job_control, signal_groups }
+guests! { groups_and_sessions, orphaned_group, terminal_job_control, signal_groups, stopped_anywhere }
 
 // Locks in memory that processes share.
 guests! { robust_between_processes, locks_between_processes, futex_between_processes }

@@ -11,7 +11,7 @@ use crate::sys;
 use crate::thread::*;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::layout::{BLOCK_STRIDE, MAX_SLOTS, PAGE};
 use reprise_abi::notes;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
@@ -146,15 +146,18 @@ pub fn reserve_slot() -> Option<u32> {
 
 /// The word that is cleared when the thread with this thread pointer ends, while the thread is there.
 pub fn word_of_thread(pointer: u64) -> Option<&'static AtomicU32> {
+    let block = block_of_thread(pointer).filter(|b| b.clear_tid != 0)?;
+    // SAFETY: in the thread's own control block, which whoever joins it must not have freed.
+    Some(unsafe { &*(block.clear_tid as *const AtomicU32) })
+}
+
+/// The block of the thread of this process with this thread pointer, as long as it is there.
+pub fn block_of_thread(pointer: u64) -> Option<&'static Block> {
     (0..MAX_SLOTS as u32)
         .filter(|i| in_use_here(*i).is_some())
-        .find_map(|i| {
-            // SAFETY: the block is mapped, as the thread on it says.
-            let block = unsafe { &*(block_address(i) as *const Block) };
-            let fits = block.fs_base == pointer && block.clear_tid != 0;
-            // SAFETY: in the thread's own control block, which whoever joins it must not have freed.
-            fits.then(|| unsafe { &*(block.clear_tid as *const AtomicU32) })
-        })
+        // SAFETY: the block is mapped, as the thread on it says.
+        .map(|i| unsafe { &*(block_address(i) as *const Block) })
+        .find(|b| b.fs_base == pointer)
 }
 
 /// The word that says so, when a thread still runs on the block of slot `i` in this memory.
@@ -203,7 +206,7 @@ fn map_block(i: u32) -> bool {
     let ok = sys::map_own(b, ALT_STACK)
         && sys::map_own(b + ALT_STACK, ALT_STACK_LEN)
         && sys::map_own(b + GATE_STACK, GATE_TOP - GATE_STACK)
-        && sys::map_own(b + SCRATCH, SCRATCH_LEN - 4096);
+        && sys::map_own(b + STAND_IN, BLOCK_STRIDE - STAND_IN - PAGE);
     if ok {
         word.fetch_or(bit, Relaxed);
     }

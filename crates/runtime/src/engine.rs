@@ -64,6 +64,8 @@ pub trait Engine {
     fn process_dies(t: &mut Block, signal: u32);
     /// The whole process ends.
     fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> !;
+    /// An asynchronous signal has come and waits for delivery; the thread may be anywhere.
+    fn arrived(_t: &mut Block, _uc: &mut Ucontext) {}
     /// The agent asks the thread to leave its slice; the thread may be anywhere.
     fn cut(t: &mut Block, uc: &mut Ucontext);
     /// A synchronous signal; true when it was due to the engine's own changes to the code, and is dealt with.

@@ -434,16 +434,21 @@ pub fn writable_bytes() -> u64 {
     writable.map(|r| r.end - r.start).sum()
 }
 
-/// Hashes all memory that the program can write.
-///
-/// A page that is absent hashes as one full of zeros, so that it doesn't matter who touched it first.
-pub fn hash_all() -> StateHash {
-    let mut all = StateHash {
+impl StateHash {
+    /// That of no memory at all.
+    pub const NOTHING: StateHash = StateHash {
         sum: 0,
         bytes: 0,
         regions: [[0; 2]; MAX_SUMS],
         len: 0,
     };
+}
+
+/// Hashes all memory that the program can write.
+///
+/// A page that is absent hashes as one full of zeros, so that it doesn't matter who touched it first.
+pub fn hash_all() -> StateHash {
+    let mut all = StateHash::NOTHING;
     let presence = Presence::now();
     for r in map().regions() {
         if r.prot & PROT_WRITE == 0 {

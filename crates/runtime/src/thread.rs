@@ -49,8 +49,24 @@ pub const ALT_STACK_LEN: u64 = 0x1_4000;
 pub const GATE_STACK: u64 = ALT_STACK + ALT_STACK_LEN + PAGE;
 /// Offset of the end of the gate stack.
 pub const GATE_TOP: u64 = 0x4_0000;
+/// Offset of what stands for another thread in a call of libc ([`crate::sync::cancel`]); before it lies an unmapped page.
+pub const STAND_IN: u64 = 0x4_1000;
+/// Its bytes: more than libc's own control block of a thread.
+pub const STAND_IN_LEN: u64 = 0x1000;
+/// Offset of what the thread keeps while it is taken to a place that can be named ([`crate::order::cut`]).
+pub const WALK: u64 = STAND_IN + STAND_IN_LEN;
+/// Its bytes.
+pub const WALK_LEN: u64 = 0x5000;
+/// Offset of an image of its vector registers, for hashes.
+pub const VECTORS: u64 = WALK + WALK_LEN;
+/// Its bytes.
+pub const VECTORS_LEN: u64 = 0x4000;
+/// Offset of what stubs of places keep for the thread: see [`crate::cut::stub`].
+pub const STUB_CELL: u64 = VECTORS + VECTORS_LEN;
+/// Its bytes.
+pub const STUB_CELL_LEN: u64 = 0x1000;
 /// Offset of the scratch memory.
-pub const SCRATCH: u64 = 0x4_1000;
+pub const SCRATCH: u64 = STUB_CELL + STUB_CELL_LEN;
 /// Bytes of scratch memory that every thread has; more is mapped on demand.
 pub const SCRATCH_LEN: u64 = BLOCK_STRIDE - SCRATCH;
 

@@ -170,6 +170,41 @@ pub fn check<M: Machine + ?Sized>(
     Ok(())
 }
 
+/// Compares what is the thread's own, while others run on: registers, the words near its stack pointer, and the words by which the name
+/// tells visits apart.
+pub fn check_own<M: Machine + ?Sized>(
+    name: &Name,
+    regs: &Regs,
+    machine: &M,
+) -> Result<(), Difference> {
+    check_registers(name, regs, machine)?;
+    for i in (0..STACK_WORDS).filter(|i| name.stack_known >> i & 1 == 1) {
+        let addr = name.stack_addr(i);
+        let what = What::StackWord(addr);
+        same(what, name.stack[i], machine.word(addr).unwrap_or(0))?;
+    }
+    for d in name.discriminators.iter() {
+        let (addr, wide) = match d.source {
+            Source::Word(addr) => (addr, true),
+            Source::Half(addr) => (addr, false),
+            Source::WordAt(r, disp) => (at(regs, r, disp), true),
+            Source::HalfAt(r, disp) => (at(regs, r, disp), false),
+            _ => continue,
+        };
+        let now = match wide {
+            true => machine.word(addr),
+            false => machine.half(addr).map(u64::from),
+        };
+        same(What::StackWord(addr), d.value, now.unwrap_or(!d.value))?;
+    }
+    Ok(())
+}
+
+fn at(regs: &Regs, r: u8, disp: i32) -> u64 {
+    let base = regs.gpr.get(r as usize).copied().unwrap_or(0);
+    base.wrapping_add_signed(disp.into())
+}
+
 /// The judge: compares the hash of all writable memory.
 pub fn check_memory(name: &Name, memory_hash: u64) -> Result<(), Difference> {
     same(What::Memory, name.memory_hash, memory_hash)

@@ -29,6 +29,12 @@ pub const MAX_TESTS: usize = 32;
 /// Longest stub in bytes.
 pub const MAX_STUB: usize = 2048;
 
+/// A save cell below this address is one of the thread's own, at that distance from the base of its `%gs`: for stubs through which several
+/// threads may go at once.
+pub const OWN_CELLS: u64 = 1 << 20;
+/// The prefix for that.
+const GS: u8 = 0x65;
+
 /// Offset from the save cell of the 512 bytes into which x87 registers are saved.
 const SAVED_X87: u64 = 64;
 
@@ -137,7 +143,7 @@ const JMP_REL32: u8 = 0xe9;
 
 impl Stub {
     /// The stub for `place`, at address `at` ([`Place::fits`], unless the place is a breakpoint), with these tests in order. `save`: 1 KB
-    /// of writable memory within 2 GB, in a page of its own.
+    /// of writable memory within 2 GB, in a page of its own, or below [`OWN_CELLS`].
     pub fn build(
         at: u64,
         save: u64,
@@ -254,7 +260,7 @@ impl Stub {
             self.bytes(&[INT3])?;
             return self.copy_program(place);
         };
-        self.rip_relative(&[REX_W, MOV_STORE, 0x0d], save)?;
+        self.cell(&[REX_W, MOV_STORE, 0x0d], save)?;
         let skip = self.test_first(first, save)?;
         let miss = self.here();
         self.restore(save)?;
@@ -293,12 +299,24 @@ impl Stub {
         self.bytes(&rel.to_le_bytes())
     }
 
+    /// `opcode`, whose operand is relative to rip, with the save cell's word at `place` instead.
+    fn cell(&mut self, opcode: &[u8], place: u64) -> Result<(), StubError> {
+        if place >= OWN_CELLS {
+            return self.rip_relative(opcode, place);
+        }
+        let (modrm, opcode) = opcode.split_last().ok_or(StubError::BadTest)?;
+        self.bytes(&[GS])?;
+        self.bytes(opcode)?;
+        self.bytes(&[modrm & 0x38 | 4, 0x25])?; // gs:[disp32]
+        self.bytes(&(place as u32).to_le_bytes())
+    }
+
     fn jump(&mut self, target: u64) -> Result<(), StubError> {
         self.rip_relative(&[JMP_REL32], target)
     }
 
     fn restore(&mut self, save: u64) -> Result<(), StubError> {
-        self.rip_relative(&[REX_W, MOV_LOAD, 0x0d], save)
+        self.cell(&[REX_W, MOV_LOAD, 0x0d], save)
     }
 
     fn copy_program(&mut self, place: &Place) -> Result<(), StubError> {
@@ -414,20 +432,20 @@ impl Stub {
                 } else {
                     &[REX_W, MOV_LOAD, 0x0d]
                 };
-                self.rip_relative(load, save + offset)?;
+                self.cell(load, save + offset)?;
             }
             Source::Vector { index, high } => self.load_vector(index, high, upper)?,
             Source::X87(i) => {
                 let area = save + SAVED_X87;
                 if !upper {
-                    self.rip_relative(&[REX_W, 0x0f, 0xae, 0x05], area)?; // fxsave64 [area]
+                    self.cell(&[REX_W, 0x0f, 0xae, 0x05], area)?; // fxsave64 [area]
                 }
                 let load: &[u8] = if two {
                     &[MOV_LOAD, 0x0d]
                 } else {
                     &[REX_W, MOV_LOAD, 0x0d]
                 };
-                self.rip_relative(load, area + 32 + 16 * i as u64 + offset)?;
+                self.cell(load, area + 32 + 16 * i as u64 + offset)?;
             }
             Source::Word(addr) | Source::Half(addr) => {
                 self.bytes(&[REX_W, 0xb9])?; // mov rcx, imm64

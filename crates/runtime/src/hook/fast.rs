@@ -51,6 +51,10 @@ rt_fast_lock:
     .globl rt_fast_lock_out
 rt_fast_lock_out:
     jne rt_mutex_nothing
+    xor r8d, r8d
+    xor r10d, r10d
+    xor edx, edx
+    xor ecx, ecx
     xor eax, eax
     xor ecx, ecx
     xor edx, edx
@@ -82,6 +86,10 @@ rt_fast_unlock:
     .globl rt_fast_unlock_out
 rt_fast_unlock_out:
     jne rt_mutex_nothing
+    xor r8d, r8d
+    xor r10d, r10d
+    xor edx, edx
+    xor ecx, ecx
     xor eax, eax
     xor ecx, ecx
     xor edx, edx

@@ -2,15 +2,19 @@
 //!
 //! A call of a function, unlike a gate, leaves most registers free. The shim keeps those that belong to the caller, and the arguments, in a
 //! [`Frame`] on the gate stack: for the operation to be made anew after a signal's handler, and for a fault to be shown as one of the
-//! function called. The operation itself preserves the caller's registers as every function does, so that the frame isn't needed when all
-//! goes well.
+//! function called. The operation itself preserves the caller's registers as every function does, so that the frame is hardly needed when
+//! all goes well.
+//!
+//! What a function may leave behind in a register is left the same by every way out, in a recording as in its replay, which run other code:
+//! rcx, rdx, r8, r10 are 0, and rsi, rdi, r9, r11 what they were. Programs hand such leftovers on, to system calls that don't look at them.
 
 use super::fast;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
 use crate::signal::frame::SigContext;
-use crate::sync::{barrier, cond, cxa, join, malloc, mutex, once, rwlock, sem, spin};
+use crate::sync::atomic::{a128, a16, a32, a64, a8};
+use crate::sync::{barrier, cancel, cond, cxa, join, kill, malloc, mutex, once, rwlock, sem, spin};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,6 +37,11 @@ pub struct Done {
     by_frame: u64,
 }
 
+/// The frame says where the program goes on.
+const AT_FRAME: u64 = 1;
+/// The function returns, with rdx as in the frame.
+const PAIR: u64 = 2;
+
 impl Done {
     /// The function returns this.
     #[inline(always)]
@@ -46,12 +55,20 @@ impl Done {
         Done::value(value as u64)
     }
 
+    /// The function returns two registers, of which the frame has rdx already.
+    pub fn pair(low: u64) -> Done {
+        Done {
+            value: low,
+            by_frame: PAIR,
+        }
+    }
+
     /// The program goes on as the frame says, which is at the function's entry unless the operation has changed it: with the same
     /// arguments the function is called again, after the handlers of the signals that wait.
     pub fn by_frame() -> Done {
         Done {
             value: 0,
-            by_frame: 1,
+            by_frame: AT_FRAME,
         }
     }
 }
@@ -59,11 +76,13 @@ impl Done {
 /// The state of the program as the hooked function was called.
 fn complete(t: &Block, f: &mut Frame) {
     f.rsp = t.program_sp;
-    // Interrupts; a function expects nothing of the other flags but that the direction is upwards.
-    f.rflags = 0x202;
+    f.rflags = FLAGS;
     f.rax = 0;
     f.r10 = 0;
 }
+
+/// Flags after a hooked function: interrupts, and those of `xor ecx, ecx`. A function expects nothing of them but that the direction is upwards.
+const FLAGS: u64 = 0x246;
 
 /// The long way out: handlers run, or the program goes on elsewhere.
 #[no_mangle]
@@ -71,16 +90,19 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
     let t = current();
     t.hooked = 0;
     complete(t, f);
-    if by_frame == 0 {
+    if by_frame != AT_FRAME {
         f.rax = value;
-        // As the short ways out leave them.
         f.rcx = 0;
-        f.rdx = 0;
+        if by_frame != PAIR {
+            f.rdx = 0;
+        }
         f.r8 = 0;
         f.rip = guard::read(f.rsp).unwrap_or(0);
         f.rsp += 8;
     }
+    t.order.hook_ends = true;
     with_engine!(E => E::signal_point(t, f));
+    t.order.hook_ends = false;
 }
 
 /// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function. False: the
@@ -106,8 +128,7 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> bool {
 
 global_asm!(
     r#"
-    // The end of every shim: what the function returns is in rax, whether the frame says where to go on in edx. What a function may change of
-    // the registers is the same afterwards whichever way was taken, since it may show: as the unused arguments of a system call.
+    // The end of every shim: what the function returns is in rax, whether the frame says where to go on in edx.
     .hidden rt_hooked_exit
     .globl rt_hooked_exit
     .p2align 4
@@ -115,21 +136,21 @@ rt_hooked_exit:
     mov rcx, gs:[48]
     // What told the function that it goes on must not tell the next call the same.
     xor r8d, r8d
+    xor r10d, r10d
     test edx, edx
     jnz 2f
+    mov rdi, [rsp + 64]
+    mov rsi, [rsp + 72]
+    mov r9, [rsp + 48]
+    mov r11, [rsp + 32]
     cmp dword ptr [rcx], 0
     .hidden rt_hooked_out
     .globl rt_hooked_out
 rt_hooked_out:
     jne 2f
-    xor ecx, ecx
-    xor r10d, r10d
-    mov r11, [rsp + 32]
-    mov r9, [rsp + 48]
-    mov rdi, [rsp + 64]
-    mov rsi, [rsp + 72]
     mov qword ptr gs:[40], 0
     mov rsp, gs:[8]
+    xor ecx, ecx
     .hidden rt_hooked_ret
     .globl rt_hooked_ret
 rt_hooked_ret:
@@ -160,6 +181,7 @@ pub fn step_out(t: &mut Block, c: &mut SigContext) {
     if between(rt_hooked_out, rt_hooked_ret) {
         t.hooked = 0;
         c.rsp = t.program_sp;
+        c.rcx = 0;
     } else if fast::is_out(c.rip) {
         c.rax = 0;
     } else {
@@ -181,7 +203,11 @@ macro_rules! shims {
                 pub extern "C" fn operation(f: &mut Frame) -> Done {
                     let t = current();
                     t.operations += 1;
-                    with_order!(O => $module::$operation::<O>(t, f))
+                    with_order!(O => {
+                        let done = $module::$operation::<O>(t, f);
+                        O::leaves(t);
+                        done
+                    })
                 }
 
                 extern "C" {
@@ -264,6 +290,9 @@ shims! { GLIBC, "Functions of glibc. What only fills in an object (`pthread_mute
     rt_rwlock_timedwrlock: b"pthread_rwlock_timedwrlock" => rwlock::timedwrlock;
     rt_rwlock_clockwrlock: b"pthread_rwlock_clockwrlock" => rwlock::clockwrlock;
     rt_rwlock_unlock: b"pthread_rwlock_unlock" => rwlock::unlock;
+    rt_kill: b"pthread_kill" => kill::kill;
+    rt_cancel: b"pthread_cancel" => cancel::cancel, cancel::CANCEL;
+    rt_setcancelstate: b"pthread_setcancelstate" => cancel::set_state, cancel::STATE;
     rt_once: b"pthread_once" => once::once, once::ORIGINAL;
     rt_join: b"pthread_join" => join::join, join::ORIGINAL;
     rt_spin_lock: b"pthread_spin_lock" => spin::lock;
@@ -288,6 +317,69 @@ shims! { CXX, "Functions of the C++ runtime: static variables in functions.";
     rt_guard_acquire: b"__cxa_guard_acquire" => cxa::acquire;
     rt_guard_release: b"__cxa_guard_release" => cxa::release;
     rt_guard_abort: b"__cxa_guard_abort" => cxa::abort;
+}
+
+shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compiler-rt`, tsan_interface_atomic.h).";
+    rt_atomic8_load: b"__tsan_atomic8_load" => a8::load;
+    rt_atomic8_store: b"__tsan_atomic8_store" => a8::store;
+    rt_atomic8_exchange: b"__tsan_atomic8_exchange" => a8::exchange;
+    rt_atomic8_fetch_add: b"__tsan_atomic8_fetch_add" => a8::fetch_add;
+    rt_atomic8_fetch_sub: b"__tsan_atomic8_fetch_sub" => a8::fetch_sub;
+    rt_atomic8_fetch_and: b"__tsan_atomic8_fetch_and" => a8::fetch_and;
+    rt_atomic8_fetch_or: b"__tsan_atomic8_fetch_or" => a8::fetch_or;
+    rt_atomic8_fetch_xor: b"__tsan_atomic8_fetch_xor" => a8::fetch_xor;
+    rt_atomic8_fetch_nand: b"__tsan_atomic8_fetch_nand" => a8::fetch_nand;
+    rt_atomic8_compare_exchange_strong: b"__tsan_atomic8_compare_exchange_strong" => a8::compare_exchange;
+    rt_atomic8_compare_exchange_weak: b"__tsan_atomic8_compare_exchange_weak" => a8::compare_exchange;
+    rt_atomic8_compare_exchange_val: b"__tsan_atomic8_compare_exchange_val" => a8::compare_exchange_val;
+    rt_atomic16_load: b"__tsan_atomic16_load" => a16::load;
+    rt_atomic16_store: b"__tsan_atomic16_store" => a16::store;
+    rt_atomic16_exchange: b"__tsan_atomic16_exchange" => a16::exchange;
+    rt_atomic16_fetch_add: b"__tsan_atomic16_fetch_add" => a16::fetch_add;
+    rt_atomic16_fetch_sub: b"__tsan_atomic16_fetch_sub" => a16::fetch_sub;
+    rt_atomic16_fetch_and: b"__tsan_atomic16_fetch_and" => a16::fetch_and;
+    rt_atomic16_fetch_or: b"__tsan_atomic16_fetch_or" => a16::fetch_or;
+    rt_atomic16_fetch_xor: b"__tsan_atomic16_fetch_xor" => a16::fetch_xor;
+    rt_atomic16_fetch_nand: b"__tsan_atomic16_fetch_nand" => a16::fetch_nand;
+    rt_atomic16_compare_exchange_strong: b"__tsan_atomic16_compare_exchange_strong" => a16::compare_exchange;
+    rt_atomic16_compare_exchange_weak: b"__tsan_atomic16_compare_exchange_weak" => a16::compare_exchange;
+    rt_atomic16_compare_exchange_val: b"__tsan_atomic16_compare_exchange_val" => a16::compare_exchange_val;
+    rt_atomic32_load: b"__tsan_atomic32_load" => a32::load;
+    rt_atomic32_store: b"__tsan_atomic32_store" => a32::store;
+    rt_atomic32_exchange: b"__tsan_atomic32_exchange" => a32::exchange;
+    rt_atomic32_fetch_add: b"__tsan_atomic32_fetch_add" => a32::fetch_add;
+    rt_atomic32_fetch_sub: b"__tsan_atomic32_fetch_sub" => a32::fetch_sub;
+    rt_atomic32_fetch_and: b"__tsan_atomic32_fetch_and" => a32::fetch_and;
+    rt_atomic32_fetch_or: b"__tsan_atomic32_fetch_or" => a32::fetch_or;
+    rt_atomic32_fetch_xor: b"__tsan_atomic32_fetch_xor" => a32::fetch_xor;
+    rt_atomic32_fetch_nand: b"__tsan_atomic32_fetch_nand" => a32::fetch_nand;
+    rt_atomic32_compare_exchange_strong: b"__tsan_atomic32_compare_exchange_strong" => a32::compare_exchange;
+    rt_atomic32_compare_exchange_weak: b"__tsan_atomic32_compare_exchange_weak" => a32::compare_exchange;
+    rt_atomic32_compare_exchange_val: b"__tsan_atomic32_compare_exchange_val" => a32::compare_exchange_val;
+    rt_atomic64_load: b"__tsan_atomic64_load" => a64::load;
+    rt_atomic64_store: b"__tsan_atomic64_store" => a64::store;
+    rt_atomic64_exchange: b"__tsan_atomic64_exchange" => a64::exchange;
+    rt_atomic64_fetch_add: b"__tsan_atomic64_fetch_add" => a64::fetch_add;
+    rt_atomic64_fetch_sub: b"__tsan_atomic64_fetch_sub" => a64::fetch_sub;
+    rt_atomic64_fetch_and: b"__tsan_atomic64_fetch_and" => a64::fetch_and;
+    rt_atomic64_fetch_or: b"__tsan_atomic64_fetch_or" => a64::fetch_or;
+    rt_atomic64_fetch_xor: b"__tsan_atomic64_fetch_xor" => a64::fetch_xor;
+    rt_atomic64_fetch_nand: b"__tsan_atomic64_fetch_nand" => a64::fetch_nand;
+    rt_atomic64_compare_exchange_strong: b"__tsan_atomic64_compare_exchange_strong" => a64::compare_exchange;
+    rt_atomic64_compare_exchange_weak: b"__tsan_atomic64_compare_exchange_weak" => a64::compare_exchange;
+    rt_atomic64_compare_exchange_val: b"__tsan_atomic64_compare_exchange_val" => a64::compare_exchange_val;
+    rt_atomic128_load: b"__tsan_atomic128_load" => a128::load;
+    rt_atomic128_store: b"__tsan_atomic128_store" => a128::store;
+    rt_atomic128_exchange: b"__tsan_atomic128_exchange" => a128::exchange;
+    rt_atomic128_fetch_add: b"__tsan_atomic128_fetch_add" => a128::fetch_add;
+    rt_atomic128_fetch_sub: b"__tsan_atomic128_fetch_sub" => a128::fetch_sub;
+    rt_atomic128_fetch_and: b"__tsan_atomic128_fetch_and" => a128::fetch_and;
+    rt_atomic128_fetch_or: b"__tsan_atomic128_fetch_or" => a128::fetch_or;
+    rt_atomic128_fetch_xor: b"__tsan_atomic128_fetch_xor" => a128::fetch_xor;
+    rt_atomic128_fetch_nand: b"__tsan_atomic128_fetch_nand" => a128::fetch_nand;
+    rt_atomic128_compare_exchange_strong: b"__tsan_atomic128_compare_exchange_strong" => a128::compare_exchange;
+    rt_atomic128_compare_exchange_weak: b"__tsan_atomic128_compare_exchange_weak" => a128::compare_exchange;
+    rt_atomic128_compare_exchange_val: b"__tsan_atomic128_compare_exchange_val" => a128::compare_exchange_val;
 }
 
 shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no functions of a module.";

@@ -524,6 +524,12 @@ pub fn forget(start: u64, end: u64) {
     }
 }
 
+/// Is this address in a stub?
+pub fn is_stub(pc: u64) -> bool {
+    let annexes = ANNEXES.all();
+    annexes.iter().any(|a| (a.start..a.end).contains(&pc))
+}
+
 /// A trap of ours goes on in its stub; false: it is none.
 pub fn trapped(c: &mut SigContext) -> bool {
     let traps = &TRAPS[..TRAPS_LEN.load(Acquire)];

@@ -8,15 +8,19 @@
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.
 
+pub mod cut;
+pub mod known;
 pub mod record;
 pub mod replay;
 pub mod shards;
 pub mod space;
+pub mod state;
+pub mod streams;
 pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::thread::{current, Block};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
 use reprise_abi::ring::RingControl;
 
@@ -29,10 +33,20 @@ pub struct Local {
     pub shard: (u32, u64),
     /// Replay: quiet operations left until the next entry.
     pub quiet: u32,
+    /// Record: the thread is on its way to a place that can be named. Replay: it looks for one.
+    pub walks: bool,
     /// Replay: how often an operation was put off for a handler, one after the other.
     pub put_off: u32,
     /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
     pub looked: bool,
+    /// A hooked function ends, and looks for signals.
+    pub hook_ends: bool,
+    /// Gates since the last hash of its state.
+    pub since_hash: u64,
+    /// Another thread has sent it the signal that cancels it, or is about to.
+    pub cancels: AtomicU32,
+    /// What it knows of atomic words.
+    pub known: known::Known,
     /// Stamps that the event being written has, ...
     pub stamps: [u64; 2],
     /// ... and how many of them.
@@ -215,6 +229,12 @@ pub trait Order {
     fn passed(t: &mut Block, object: &Runs);
     /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
     fn passed_among(t: &mut Block, object: &Runs);
+    /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
+    /// signal ended the operation's wait? The operation then goes on after it.
+    fn handler_first(t: &mut Block, entry: u64) -> bool;
+    /// At the end of a hooked function: in a replay, looks whether a handler runs before anything else.
+    #[inline(always)]
+    fn leaves(_t: &mut Block) {}
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
     fn failure(t: &mut Block) -> Option<u32>;
@@ -222,6 +242,9 @@ pub trait Order {
     fn failed(t: &mut Block, errno: u32);
     /// Makes a short operation that can't wait on the object at this address, one thread at a time.
     fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R;
+    /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
+    /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
+    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64;
     /// A value that the replay gets as it was recorded, computed only while recording: what a clock or the kernel said.
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64;
     /// Whether the calling thread is the one that initialises the object at this address. `None`: nothing says so yet (recording). In a
@@ -254,6 +277,10 @@ impl Order for Unordered {
         object.pass_among(t.slot);
     }
     #[inline(always)]
+    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
+        false
+    }
+    #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {
         None
     }
@@ -262,6 +289,10 @@ impl Order for Unordered {
     #[inline(always)]
     fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
         operation()
+    }
+    #[inline(always)]
+    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
+        look()
     }
     #[inline(always)]
     fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {

@@ -4,7 +4,7 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{head, log, log_quiet, name_of, shards, space, Order, Runs};
+use super::{cut, head, log, log_quiet, name_of, shards, space, state, streams, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -17,12 +17,13 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{instruction, kept, mapped, memory, process, shm};
+use crate::{instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
 };
+use reprise_abi::futex;
 use reprise_abi::order::EntryKind;
 use reprise_abi::session::slot_state;
 use reprise_abi::spec::Blocking;
@@ -73,7 +74,12 @@ impl Record {
             Self::enter(t, c, hash);
             Kind::Exit
         };
+        let stream = output::written_by(c);
+        let held = (stream != 0).then(|| streams::hold(t, stream));
         let outcome = loop {
+            if let Some(None) = held {
+                break Outcome::Restart;
+            }
             let r = make(t, c);
             match outcome(t, c, r) {
                 Outcome::Again => continue,
@@ -88,6 +94,7 @@ impl Record {
                 }
                 let note = mapped::look(c, r, true);
                 events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+                output::follow(c, r);
                 r
             }
             _ => {
@@ -134,7 +141,9 @@ impl Record {
         crate::serial::baton::leave(t);
     }
 
-    fn deliver_pending(t: &mut Block, frame: &mut Frame, fp: FpState) {
+    /// Delivers the first signal that waits, and is not ignored; whether there was one.
+    pub(super) fn deliver_pending(t: &mut Block, frame: &mut Frame, fp: FpState) -> bool {
+        let mut delivered = false;
         kernel::block_all();
         while let Some(info) = t.pending.take(t.mask) {
             let action = ACTIONS.get(info.signal());
@@ -163,12 +172,19 @@ impl Record {
                 Self::process_dies(t, SIGSEGV);
                 kernel::die_now(SIGSEGV);
             }
-            session().counters.signals_at_gates.fetch_add(1, Relaxed);
+            let c = &session().counters;
+            let counter = match fp {
+                FpState::Live => &c.signals_at_gates,
+                FpState::Saved(_) => &c.signals_in_code,
+            };
+            counter.fetch_add(1, Relaxed);
+            delivered = true;
             break;
         }
         let more = t.pending.first(t.mask).is_some();
         t.slot().signal_pending.store(more as u32, Release);
         kernel::sync_mask(t);
+        delivered
     }
 }
 
@@ -244,8 +260,35 @@ impl Engine for Record {
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        let hash = 0;
-        Self::perform(t, c, hash)
+        let Some(word) = changed_word(c) else {
+            return Self::perform(t, c, 0);
+        };
+        Self::enter(t, c, 0);
+        let outcome = loop {
+            let r = make(t, c);
+            match outcome(t, c, r) {
+                Outcome::Again => continue,
+                o => break o,
+            }
+        };
+        stamp(t);
+        let result = match outcome {
+            Outcome::Result(r) if sys::is_error(r) => {
+                events::ended_with(t, Kind::Exit, c, r, 0, 0, &[]);
+                r
+            }
+            Outcome::Result(r) => {
+                let changed = (Tag::Output, word, word, 4);
+                events::ended_with(t, Kind::Exit, c, r, 0, 0, &[changed]);
+                r
+            }
+            _ => {
+                events::ended_with(t, Kind::Exit, c, NOT_MADE, FLAG_RESTARTED, 0, &[]);
+                RESTART
+            }
+        };
+        t.order.stamped = 0;
+        result
     }
 
     fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
@@ -266,6 +309,7 @@ impl Engine for Record {
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
+        state::maybe_record(t, frame);
         if t.slot().signal_pending.load(Relaxed) != 0 {
             Self::deliver_pending(t, frame, FpState::Live);
         }
@@ -350,8 +394,9 @@ impl Engine for Record {
         unsafe { rt_exit_thread() }
     }
 
-    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+    fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
         kernel::block_all();
+        state::record_at_exit(t, frame);
         Self::computed(t, c, 0);
         Self::end_process(t, exit_status(c.args[0]));
         sys::exit_group(c.args[0] as i32)
@@ -384,10 +429,27 @@ impl Engine for Record {
         Self::end_process(t, signal as i32);
     }
 
-    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
+    fn arrived(t: &mut Block, uc: &mut Ucontext) {
+        cut::record::begin(t, uc);
+    }
 
-    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
-        false
+    fn cut(t: &mut Block, uc: &mut Ucontext) {
+        cut::record::begin(t, uc);
+    }
+
+    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+        cut::record::trap(t, signal, uc)
+    }
+}
+
+/// The word of the program that the kernel changes when this futex operation succeeds.
+fn changed_word(c: &Call) -> Option<u64> {
+    let operation = futex::lookup(c.args[1])?;
+    match operation.nr {
+        futex::FUTEX_WAKE_OP | futex::FUTEX_WAIT_REQUEUE_PI | futex::FUTEX_CMP_REQUEUE_PI => {
+            Some(c.args[4])
+        }
+        _ => operation.pi.then_some(c.args[0]),
     }
 }
 
@@ -439,6 +501,11 @@ impl Order for Record {
     }
 
     #[inline(always)]
+    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
+        false
+    }
+
+    #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {
         None
     }
@@ -466,6 +533,22 @@ impl Order for Record {
             log(t, EntryKind::Ordered, number, n);
         }
         r
+    }
+
+    #[inline]
+    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
+        let v = look();
+        if t.order.known.get(address, size) == Some(v) {
+            log_quiet(t);
+            return v;
+        }
+        // Whoever put the value there had the shard locked by then. The processor makes the two looks in this order.
+        let number = shards::number_of(address);
+        let begun = shards::shard(number).begun();
+        t.order.known.put(address, size, v);
+        log(t, EntryKind::Seen, number, begun);
+        log(t, EntryKind::Value, 0, v);
+        v
     }
 
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {

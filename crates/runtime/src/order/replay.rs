@@ -1,7 +1,7 @@
 //! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
 //! numbers of its operations, come to their turn.
 
-use super::{head, name_of, shards, turns, Order, Runs};
+use super::{cut, head, name_of, shards, space, state, turns, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -120,6 +120,7 @@ fn due(t: &mut Block, object: u32) -> Option<Entry> {
 
 /// The header of the thread's next event. More operations before it than recorded are a divergence.
 fn next_event(t: &mut Block, actual: &Actual) -> EventHeader {
+    cut::replay::must_be_found(t);
     if look(t).is_some() {
         // What was recorded is an entry, of which a report has no place.
         diverge(t, kinds::EVENT, None, actual);
@@ -145,18 +146,8 @@ fn take_turn(stamp: u64) {
     turns::pass_stamp(stamp);
 }
 
-/// A call's events, up to its result. `at_turn` is what happens while the beginning of the call has its turn.
+/// A call's events, up to its result. `at_turn` is what happens while the beginning of the call has its turn, `at_end` while its end has.
 fn replay_call(
-    t: &mut Block,
-    c: &Call,
-    hash: u64,
-    at_turn: impl FnOnce(&mut Block, &EventHeader) -> i64,
-) -> (i64, EventHeader, OfFile) {
-    replay_whole(t, c, hash, at_turn, |_, _, _| ())
-}
-
-/// As [`replay_call`]; `at_end` is what happens while the end of the call has its turn.
-fn replay_whole(
     t: &mut Block,
     c: &Call,
     hash: u64,
@@ -192,18 +183,19 @@ fn replay_whole(
         };
         diverge(t, kinds::STATE, Some(&h), &actual);
     }
-    turns::pass_stamp(args[c.nargs]);
     if ends_now {
+        let last = args[c.nargs + stamps - 1];
         if stamps == 2 {
-            turns::wait_for_stamp(args[c.nargs + 1]);
+            turns::pass_stamp(args[c.nargs]);
+            turns::wait_for_stamp(last);
         }
         let file = apply(r);
         at_end(t, &h, &file);
-        if stamps == 2 {
-            turns::pass_stamp(args[c.nargs + 1]);
-        }
+        output::follow(c, h.value);
+        turns::pass_stamp(last);
         return (h.value, h, file);
     }
+    turns::pass_stamp(args[c.nargs]);
     r.finish();
     let h = expect(
         t,
@@ -218,6 +210,8 @@ fn replay_whole(
     turns::wait_for_stamp(stamp);
     let file = apply(r);
     at_end(t, &h, &file);
+    // In the order in which they wrote: what is shown is what was seen.
+    output::follow(c, h.value);
     turns::pass_stamp(stamp);
     (h.value, h, file)
 }
@@ -257,7 +251,7 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
 
 /// As [`replay_call`], when nothing happens but what the log says.
 fn answer(t: &mut Block, c: &Call, hash: u64) -> (i64, EventHeader, OfFile) {
-    replay_call(t, c, hash, |_, h| h.value)
+    replay_call(t, c, hash, |_, h| h.value, |_, _, _| {})
 }
 
 /// A simple event of the thread's own: its argument words.
@@ -289,7 +283,6 @@ impl Engine for Replay {
         }
         c.shorten();
         let (r, h, file) = answer(t, c, hash);
-        output::follow(c, r);
         let number = h.flags >> FILE_NUMBER_SHIFT;
         if number != 0 {
             mapped::redo(c, r, number, file.offset, file.hash);
@@ -302,11 +295,11 @@ impl Engine for Replay {
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
-        replay_call(t, c, 0, |_, _| result).0
+        replay_call(t, c, 0, |_, _| result, |_, _, _| {}).0
     }
 
     fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
-        replay_call(t, c, 0, |_, h| act(Some(h.value))).0
+        replay_call(t, c, 0, |_, h| act(Some(h.value)), |_, _, _| {}).0
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
@@ -314,22 +307,20 @@ impl Engine for Replay {
             return attach(t, c);
         }
         // The recording held the lock from the first stamp to beyond the second one: until that is passed, nobody else is here.
-        let (r, ..) = replay_whole(
-            t,
-            c,
-            0,
-            |_, h| h.value,
-            |t, h, file| {
-                let r = h.value;
-                if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
-                    cannot_map(ring::event_number() - 1);
-                }
-                crate::cpuid::after_call::<Self>(t, c, r);
-                crate::hook::after_call(t, c, r);
-                // What is searched for locked instructions has its functions replaced already.
-                crate::patch::replay_with_code(t);
-            },
-        );
+        let c = &*c;
+        let redo = |t: &mut Block, h: &EventHeader, file: &OfFile| {
+            // Others may look for room for a stub.
+            let _lock = space::lock();
+            let r = h.value;
+            if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+                cannot_map(ring::event_number() - 1);
+            }
+            crate::cpuid::after_call::<Self>(t, c, r);
+            crate::hook::after_call(t, c, r);
+            // What is searched for locked instructions has its functions replaced already.
+            crate::patch::replay_with_code(t);
+        };
+        let (r, ..) = replay_call(t, c, 0, |_, h| h.value, redo);
         r
     }
 
@@ -380,6 +371,10 @@ impl Engine for Replay {
                     take_turn(stamp);
                     deliver(t, frame, FpState::Live, h);
                 }
+                Some(Kind::Cut) => return cut::replay::plant(t, h),
+                Some(Kind::Hash) if !t.order.hook_ends && h.detail == state::AT_GATE => {
+                    state::check(t, frame, &h)
+                }
                 Some(Kind::Patch) if crate::patch::comes_with_code(h.detail) => {
                     crate::patch::replay_with_code(t)
                 }
@@ -412,7 +407,9 @@ impl Engine for Replay {
         r.finish();
     }
 
-    fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
+    fn goes_on(t: &mut Block, _uc: &mut Ucontext) {
+        plant_if_next(t);
+    }
 
     const BORN: u32 = slot_state::BLOCKED;
 
@@ -445,15 +442,17 @@ impl Engine for Replay {
         crate::serial::baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         plain(t, Kind::ThreadStart, 0, 0);
+        plant_if_next(t);
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         crate::sync::malloc::thread_ends::<Self>(t);
-        replay_call(t, c, 0, |t, _| {
+        let dies = |t: &mut Block, _: &EventHeader| {
             let wake = |address, _, n| sys::futex_wake(address as *const u32, n);
             clone::announce_death(t, wake, |_| None);
             0
-        });
+        };
+        replay_call(t, c, 0, dies, |_, _, _| {});
         let last = process::entry().live_threads.load(Relaxed) == 1;
         let stamp = plain(t, Kind::ThreadExit, last as u32, 0)[1];
         take_turn(stamp);
@@ -468,7 +467,13 @@ impl Engine for Replay {
         unsafe { rt_exit_thread() }
     }
 
-    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+    fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        if look(t).is_none() {
+            let ours = |h: &EventHeader| h.kind == Kind::Hash as u8 && h.detail == state::AT_EXIT;
+            if let Some(h) = ring::peek().filter(ours) {
+                state::check(t, frame, &h);
+            }
+        }
         Self::computed(t, c, 0);
         Self::process_dies(t, 0);
         sys::exit_group(c.args[0] as i32)
@@ -499,10 +504,35 @@ impl Engine for Replay {
             .store(reprise_abi::session::process_state::ENDING, Release);
     }
 
-    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
+    fn cut(t: &mut Block, uc: &mut Ucontext) {
+        cut::replay::ask(t, uc);
+    }
 
-    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
-        false
+    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+        cut::replay::trap(t, signal, uc)
+    }
+}
+
+/// When the next that the thread does is a cut, its place is looked for.
+pub(super) fn plant_if_next(t: &mut Block) {
+    if let Some(h) = is_signal_next(t).filter(|h| h.kind == Kind::Cut as u8) {
+        cut::replay::plant(t, h);
+    }
+}
+
+/// In the middle of code, where a cut was found: the signals that came there are delivered.
+pub(super) fn follow(t: &mut Block, uc: &mut Ucontext) {
+    while let Some(h) = is_signal_next(t) {
+        if h.kind == Kind::Cut as u8 {
+            return cut::replay::plant(t, h);
+        }
+        t.slot().last_pc.store(uc.mc.rip, Relaxed);
+        let mut r = Reader::begin(h);
+        let stamp = r.args()[0];
+        take_turn(stamp);
+        let mut frame = uc.mc.to_frame();
+        deliver(t, &mut frame, FpState::Saved(uc.mc.fpstate), h);
+        kernel::enter_from_kernel(t, uc, &frame);
     }
 }
 
@@ -518,11 +548,13 @@ fn tell_of_signal(t: &mut Block) {
     }
 }
 
-/// The signal that comes before the thread's next operation or gate. Where the trace ends there is none.
+/// The signal, or the cut, that comes before the thread's next operation or gate. Where the trace ends there is none.
 fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
     while let Some(words) = ring::peek_entry() {
         let Some(e) = Entry::from_words(words) else {
-            return ring::peek().filter(|h| h.kind == Kind::Signal as u8);
+            let comes =
+                |h: &EventHeader| matches!(Kind::from_u8(h.kind), Some(Kind::Signal | Kind::Cut));
+            return ring::peek().filter(comes);
         };
         let used_up = if t.order.looked {
             t.order.quiet == 0
@@ -535,6 +567,11 @@ fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
         consume(t);
     }
     None
+}
+
+/// Does the thread touch memory that isn't there before any other operation? Then it does in this one, and nothing is to be waited for.
+fn faults_next(t: &mut Block) -> bool {
+    look(t).is_none() && ring::peek().is_some_and(|h| h.kind == Kind::Fault as u8)
 }
 
 /// An operation was made: it was quiet, or had the entry that is next.
@@ -580,6 +617,7 @@ impl Order for Replay {
     fn turn(t: &mut Block, object: &Runs) -> bool {
         let address = object as *const Runs as u64;
         if t.order.quiet == 0 && is_signal_next(t).is_some() {
+            cut::replay::must_be_found(t);
             // The handler runs first, as it did then; an operation that is put off for nothing would be so for ever.
             t.order.put_off += 1;
             if t.order.put_off > 2 {
@@ -590,6 +628,9 @@ impl Order for Replay {
             return false;
         }
         t.order.put_off = 0;
+        if faults_next(t) {
+            return true;
+        }
         let Some(e) = due(t, name_of(address)) else {
             return true;
         };
@@ -608,6 +649,20 @@ impl Order for Replay {
 
     fn passed_among(t: &mut Block, object: &Runs) {
         Self::passed(t, object);
+    }
+
+    fn handler_first(t: &mut Block, entry: u64) -> bool {
+        let now = t.order.quiet == 0
+            && is_signal_next(t)
+                .is_some_and(|h| h.kind == Kind::Signal as u8 && h.value as u64 == entry);
+        if now {
+            t.slot().signal_pending.store(1, Relaxed);
+        }
+        now
+    }
+
+    fn leaves(t: &mut Block) {
+        tell_of_signal(t);
     }
 
     fn failure(t: &mut Block) -> Option<u32> {
@@ -629,6 +684,9 @@ impl Order for Replay {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
         let key = key_of(number);
+        if faults_next(t) {
+            return make();
+        }
         if let Some(e) = due(t, number) {
             if e.kind != EntryKind::Ordered || e.object != number {
                 unlike(t, EntryKind::Ordered, number, &e);
@@ -642,6 +700,31 @@ impl Order for Replay {
         r
     }
 
+    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
+        // If there is nothing to be seen, the fault comes now as it did then.
+        look();
+        let number = shards::number_of(address);
+        let Some(e) = due(t, number) else {
+            made(t);
+            return t
+                .order
+                .known
+                .get(address, size)
+                .unwrap_or_else(|| operation(t, EntryKind::Seen as u32, &[address], None));
+        };
+        if e.kind != EntryKind::Seen || e.object != number {
+            operation(t, EntryKind::Seen as u32, &[address], None);
+        }
+        let shard = shards::shard(number);
+        turns::wait(!(number as u64), || {
+            shard.sequence.load(SeqCst) / 2 >= e.value
+        });
+        consume(t);
+        let v = Self::value(t, || 0);
+        t.order.known.put(address, size, v);
+        v
+    }
+
     fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {
         match due(t, 0) {
             Some(e) if e.kind == EntryKind::Value => {
@@ -653,7 +736,7 @@ impl Order for Replay {
     }
 
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
-        if is_signal_next(t).is_some() {
+        if t.order.quiet == 0 && is_signal_next(t).is_some() {
             return Some(None);
         }
         let chosen = look(t).filter(|e| {

@@ -110,7 +110,8 @@ impl Locked {
         };
         if let Some(i) = lists().hand_on(skip) {
             drop(self);
-            go(i);
+            // It may have run, and come back, before this thread gets here: it is only woken, not told once more.
+            sys::futex_wake(slot(i).go.as_ptr(), 1);
         }
     }
 
@@ -119,14 +120,21 @@ impl Locked {
         lists().futex_insert(i, key, bitset);
     }
 
-    /// Wakes up to `n` that wait on the futex; how many it were.
-    pub fn futex_wake(&self, key: FutexKey, bitset: u32, n: u32) -> u32 {
+    /// Wakes up to `n` that wait on the futex, each after a `look` at it; how many it were.
+    pub fn futex_wake(
+        &self,
+        key: FutexKey,
+        bitset: u32,
+        n: u32,
+        mut look: impl FnMut(&Slot),
+    ) -> u32 {
         let fits = |_: u32, s: &Slot| s.futex_bitset.load(Relaxed) & bitset != 0;
         let mut woken = 0;
         while woken < n {
             let Some(i) = lists().futex_take(key, fits) else {
                 break;
             };
+            look(slot(i));
             lists().push_ready(i);
             woken += 1;
         }

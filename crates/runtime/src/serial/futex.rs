@@ -1,5 +1,12 @@
 //! futex(2) under `serial`: only the holder of the baton touches the words, so plain lists do what the kernel's hash table does,
 //! and every outcome is decided by the order that the log records.
+//!
+//! **Fairness.** A thread that unlocks and locks again keeps the baton meanwhile, and whoever it has woken for the lock finds it
+//! taken. By itself, and with several processors, that ends sooner or later, when the other one comes in between; where slices
+//! only ever end inside the critical section, because the one gate of the loop is there or all of its time is spent there, it would
+//! never end. So a thread whose slice was ended by others gives way at the next call that wakes somebody, which most often is the end of the
+//! critical section that it was interrupted in; and so does who wakes a thread that has waited for the same futex [`PATIENCE`]
+//! times in a row.
 
 use super::baton::{self, Wait};
 use super::events;
@@ -14,7 +21,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{EventHeader, Kind, Tag, FLAG_RESTARTED};
 use reprise_abi::futex::*;
 use reprise_abi::schedule::FutexKey;
-use reprise_abi::session::region_flags;
+use reprise_abi::session::{region_flags, Slot};
 
 const EINVAL: i64 = -22;
 const EFAULT: i64 = -14;
@@ -32,6 +39,9 @@ pub const WAITERS: u32 = 0x8000_0000;
 pub const OWNER_DIED: u32 = 0x4000_0000;
 /// The owner's thread id.
 pub const TID_MASK: u32 = 0x3fff_ffff;
+
+/// Waits on one futex in a row after which the thread gets its turn as soon as it is woken.
+const PATIENCE: u64 = 8;
 
 /// The operation without its flags.
 pub fn command(c: &Call) -> u32 {
@@ -113,7 +123,7 @@ pub fn record(t: &mut Block, c: &Call) -> i64 {
             if bitset == 0 {
                 return plain(t, EINVAL);
             }
-            let n = baton::lock().futex_wake(key(address), bitset, value);
+            let n = wake(t, &baton::lock(), key(address), bitset, value);
             plain(t, n as i64)
         }
         FUTEX_REQUEUE | FUTEX_CMP_REQUEUE => {
@@ -128,7 +138,7 @@ pub fn record(t: &mut Block, c: &Call) -> i64 {
                 }
             }
             let l = baton::lock();
-            let n = l.futex_wake(key(address), ANY, value);
+            let n = wake(t, &l, key(address), ANY, value);
             let moved = l.futex_requeue(key(address), key(second), count2 as u32);
             drop(l);
             plain(t, (n + moved) as i64)
@@ -144,9 +154,9 @@ pub fn record(t: &mut Block, c: &Call) -> i64 {
                 return plain(t, EFAULT);
             }
             let l = baton::lock();
-            let mut n = l.futex_wake(key(address), ANY, value);
+            let mut n = wake(t, &l, key(address), ANY, value);
             if fits {
-                n += l.futex_wake(key(second), ANY, count2 as u32);
+                n += wake(t, &l, key(second), ANY, count2 as u32);
             }
             drop(l);
             word_out(t, n as i64, second)
@@ -198,6 +208,33 @@ pub fn hand_over(key: FutexKey, l: &baton::Locked) -> u32 {
     }
 }
 
+/// Wakes up to `n` that wait; how many it were. The calling thread gives way where that is due.
+fn wake(t: &mut Block, l: &baton::Locked, key: FutexKey, bitset: u32, n: u32) -> u32 {
+    let mut starves = false;
+    let woken = l.futex_wake(key, bitset, n, |one| {
+        starves |= one.futex_waits.load(Relaxed) >= PATIENCE;
+    });
+    if woken != 0 && (starves || t.cut.interrupted) {
+        t.cut.interrupted = false;
+        t.cut.gives_way = true;
+    }
+    woken
+}
+
+/// Counts the waits of a thread on one futex in a row.
+fn count_wait(me: &Slot, key: FutexKey) {
+    let same =
+        me.futex_space.load(Relaxed) == key.space && me.futex_address.load(Relaxed) == key.address;
+    let before = if same {
+        me.futex_waits.load(Relaxed)
+    } else {
+        0
+    };
+    // Who got its turn begins anew.
+    let before = if before >= PATIENCE { 0 } else { before };
+    me.futex_waits.store(before + 1, Relaxed);
+}
+
 /// Says in the word that somebody waits.
 pub fn mark_waiters(address: u64) {
     if let Some(v) = guard::read::<u32>(address) {
@@ -215,6 +252,7 @@ fn sleep(
     events::enter(t.slot, 0);
     let timed = end.is_some();
     let l = baton::lock();
+    count_wait(t.slot(), key);
     l.futex_insert(t.slot, key, bitset);
     let how = baton::futex_sleep(l, t.slot, end);
     events::arrived();

@@ -326,8 +326,14 @@ impl Record {
         baton::leave(t);
     }
 
+    /// Lets others run, if anybody waits. What the thread was interrupted in may be a critical section: see [`futex`].
+    pub fn interrupt(t: &mut Block) {
+        t.cut.interrupted = !core::mem::take(&mut t.cut.gives_way);
+        Self::yield_baton(t);
+    }
+
     /// Lets others run, if anybody waits.
-    pub fn yield_baton(t: &mut Block) {
+    fn yield_baton(t: &mut Block) {
         let stepped = baton::step_back(t.slot, || events::plain(Kind::Yield, t.slot, 0, 0, &[]));
         if stepped {
             events::arrived();
@@ -503,9 +509,11 @@ impl Engine for Record {
         let s = session();
         if s.ready_count.load(Relaxed) != 0
             && !crate::ptrace::holds(t)
-            && (s.slice_over.load(Relaxed) != 0 || (baton::chaos() && baton::random() % 4 == 0))
+            && (t.cut.gives_way
+                || s.slice_over.load(Relaxed) != 0
+                || (baton::chaos() && baton::random() % 4 == 0))
         {
-            Self::yield_baton(t);
+            Self::interrupt(t);
         }
         events::log_lost();
         if s.stop_program.load(Relaxed) != 0 {
@@ -626,7 +634,7 @@ impl Engine for Record {
         clone::announce_death(
             t,
             |address, bitset, n| {
-                baton::lock().futex_wake(futex::key(address, false), bitset, n);
+                baton::lock().futex_wake(futex::key(address, false), bitset, n, |_| {});
             },
             |address| {
                 if n < MAX_INHERITED {

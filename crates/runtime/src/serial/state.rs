@@ -63,13 +63,24 @@ fn affordable() -> bool {
 }
 
 fn record(t: &mut Block, frame: &Frame) {
+    record_with(t, frame, 0, memory::hash_all);
+}
+
+/// Record: logs the state of the thread, and of memory as `hash` says. `detail` tells one kind of place from others.
+pub fn record_with(
+    t: &mut Block,
+    frame: &Frame,
+    detail: u32,
+    hash: impl FnOnce() -> memory::StateHash,
+) {
     use reprise_abi::event::{section_len, Tag};
     let begun = sys::monotonic().ns();
-    let h = memory::hash_all();
+    let h = hash();
     let frame_len = core::mem::size_of::<Frame>();
     let sections = section_len(frame_len) + section_len(16 * h.len);
     let head = EventHeader {
         value: h.sum as i64,
+        detail,
         ..events::header(Kind::Hash, t.slot, 3, sections)
     };
     let mut w = ring::Writer::begin(&head);
@@ -97,9 +108,19 @@ fn count(bytes: u64) {
 
 /// Replay: the next event is a hash; computes it and compares.
 pub fn check(t: &mut Block, frame: &Frame, header: &EventHeader) {
-    let h = memory::hash_all();
+    check_with(t, frame, header, |_| memory::hash_all());
+}
+
+/// As [`check`]; `hash` computes that of memory, given how many bytes were hashed then.
+pub fn check_with(
+    t: &mut Block,
+    frame: &Frame,
+    header: &EventHeader,
+    hash: impl FnOnce(u64) -> memory::StateHash,
+) {
     let mut r = ring::Reader::begin(*header);
     let args = r.args();
+    let h = hash(args[0]);
     let mut mine = [h.bytes, frame_hash(frame), t.fs_base, 0, 0, 0, 0, 0];
     if h.sum as i64 != header.value || args[1..3] != mine[1..3] {
         locate(&mut r, frame, &h, &mut mine);

@@ -292,6 +292,7 @@ fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
     if (first..=last).contains(&c.rip) {
         c.rip = rt_blocking_abort as *const () as u64;
     }
+    with_engine!(E => E::arrived(t, uc));
 }
 
 const _: () = assert!(IMAGE_BASE == RESERVATION);

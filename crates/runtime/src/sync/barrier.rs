@@ -84,15 +84,16 @@ pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         wake(b.rounds.as_ptr(), EVERYBODY, shared);
     }
     loop {
+        if !last && O::handler_first(t, f.rip) {
+            return interrupted(f, round);
+        }
         let rounds = b.rounds.load(Acquire);
         // More than `round` of them, as numbers that start again from 0 compare.
         if rounds.wrapping_sub(round) as i32 > 0 {
             break;
         }
         if sleep(t, &b.rounds, rounds, None, shared) == Wait::Signal {
-            f.r8 = mark(f.rdi);
-            f.r9 = round as u64;
-            return Done::by_frame();
+            return interrupted(f, round);
         }
     }
     let word = b.inside.as_ptr();
@@ -102,12 +103,26 @@ pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     Done::value(if last { SERIAL } else { 0 })
 }
 
+/// A handler runs first; then the function goes on waiting for the end of this round.
+fn interrupted(f: &mut Frame, round: u32) -> Done {
+    f.r8 = mark(f.rdi);
+    f.r9 = round as u64;
+    Done::by_frame()
+}
+
 /// `pthread_barrier_destroy(barrier)`: waits for those that are on their way out.
 pub fn destroy<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let b = barrier(f);
     let shared = b.shared.load(Relaxed) != 0;
     let mut inside = b.inside.fetch_or(DESTROYED, AcqRel) | DESTROYED;
-    while inside != DESTROYED {
+    loop {
+        // A handler that ran in the recording runs, also when nobody is to be waited for now.
+        if O::handler_first(t, f.rip) {
+            return Done::by_frame();
+        }
+        if inside == DESTROYED {
+            break;
+        }
         if sleep(t, &b.inside, inside, None, shared) == Wait::Signal {
             return Done::by_frame();
         }

@@ -2,8 +2,8 @@
 //!
 //! **Order.** A wait gives its mutex back and takes it again. Which turn of the mutex it then gets is in the log, so a replay doesn't wait on
 //! the condition at all: when the mutex's count says that it is this thread's turn, the wait is over. Signals and broadcasts are not logged;
-//! what their caller did before them under the mutex is seen because the waiter's turn comes later. That a wait timed out, or was
-//! cancelled, is logged as a failure, before the mutex is taken again.
+//! what their caller did before them under the mutex is seen because the waiter's turn comes later. That a wait timed out is logged as a
+//! failure, before the mutex is taken again. Cancellation follows from a signal that interrupts the wait ([`cancel`]).
 //!
 //! **Layout**: `sequence` grows with every signal while somebody waits; a waiter sleeps as long as it is what it was while the waiter still
 //! had the mutex. One that was waiting before a signal finds it changed; one that came later does not. `users` is where glibc has its flags,
@@ -72,7 +72,11 @@ pub fn clockwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 }
 
 fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
-    if f.r8 == mark(f.rdi) {
+    let goes_on = f.r8 == mark(f.rdi);
+    if !goes_on && cancel::is_due(t) {
+        return cancel::go(t, f);
+    }
+    if goes_on {
         let result = f.r9 as u32;
         return reacquire::<O>(t, f, result);
     }
@@ -100,29 +104,24 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
             e => Done::errno(e),
         };
     }
-    let begun = cancel::begin::<O>(t);
     c.users.fetch_add(USER, AcqRel);
     let sequence = c.sequence.load(Acquire);
     let e = give(t, f.rsi, false);
     if e != 0 {
         leave(c);
-        cancel::end::<O>(t, begun);
         return Done::errno(e);
     }
     let slept = match deadline {
-        _ if cancel::is_requested(t) => Wait::Changed,
         Some(Err(_)) => Wait::TimedOut,
         Some(Ok(d)) => until_changed(t, c, sequence, Some(&d)),
         None => until_changed(t, c, sequence, None),
     };
-    cancel::end::<O>(t, begun);
     let result = match slept {
-        _ if cancel::is_requested(t) => ECANCELED,
         Wait::TimedOut => ETIMEDOUT,
         _ => 0,
     };
-    if result == ECANCELED && c.sequence.load(Relaxed) != sequence {
-        // A signal that this thread may have got is for somebody else.
+    if slept == Wait::Signal && c.sequence.load(Relaxed) != sequence {
+        // If the thread is cancelled now, a signal that it may have got is for somebody else.
         rouse(c, 1);
     }
     leave(c);
@@ -150,7 +149,7 @@ fn until_changed(t: &mut Block, c: &Cond, sequence: u32, deadline: Option<&Deadl
 fn reacquire<O: Order>(t: &mut Block, f: &mut Frame, result: u32) -> Done {
     match take::<O>(t, f.rsi, Patience::Endless, false) {
         Err(Stop::Signal) => later(f, result),
-        Ok(_) | Err(_) if result == ECANCELED => cancel::go::<O>(t, f),
+        _ if cancel::is_due(t) => cancel::go(t, f),
         Ok(0) => Done::errno(result),
         Ok(e) | Err(Stop::Error(e)) => Done::errno(e),
     }
@@ -180,7 +179,9 @@ fn rouse(c: &Cond, n: u32) {
 
 fn notify<O: Order>(f: &Frame, n: u32) -> Done {
     let c = cond(f);
-    if !O::REPLAYS && c.users.load(SeqCst) >= USER {
+    // Read in a replay, too: a bad pointer faults there as well.
+    let users = c.users.load(SeqCst);
+    if !O::REPLAYS && users >= USER {
         rouse(c, n);
     }
     Done::value(0)
@@ -200,7 +201,13 @@ pub fn broadcast<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
 pub fn destroy<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let c = cond(f);
     let mut users = c.users.fetch_or(DESTROYED, AcqRel) | DESTROYED;
-    while users >= USER {
+    loop {
+        if O::handler_first(t, f.rip) {
+            return Done::by_frame();
+        }
+        if users < USER {
+            break;
+        }
         if sleep(t, &c.users, users, None, users & SHARED != 0) == Wait::Signal {
             return Done::by_frame();
         }

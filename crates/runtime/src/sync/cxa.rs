@@ -64,6 +64,9 @@ pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             O::chosen(t, f.rdi, n);
             return Done::value(1);
         }
+        if matches!(choice, Some(None)) && O::handler_first(t, f.rip) {
+            return Done::by_frame();
+        }
         if !settled(t, w) && choice.is_none() {
             return Done::by_frame();
         }

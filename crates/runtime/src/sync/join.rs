@@ -20,15 +20,14 @@ static JOINS: Runs = Runs::new();
 
 /// `pthread_join(thread, result)`
 pub fn join<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    if cancel::is_due(t) {
+        return cancel::go(t, f);
+    }
     if !O::turn(t, &JOINS) {
         return Done::by_frame();
     }
     if let Some(word) = clone::word_of_thread(f.rdi) {
-        let cancelled = cancel::begin::<O>(t);
-        let how = until_cleared(t, word, O::REPLAYS);
-        cancel::end::<O>(t, cancelled);
-        // Whoever is cancelled here ends in libc's own function, which is a cancellation point, too.
-        if how == Wait::Signal && !cancel::is_requested(t) {
+        if until_cleared(t, word, O::REPLAYS) == Wait::Signal {
             return Done::by_frame();
         }
     }

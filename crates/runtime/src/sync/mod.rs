@@ -7,12 +7,14 @@
 //! A pointer of the program may be bad. Then the operation ends in the middle, and the program gets the fault at the function's entry
 //! ([`crate::hook::shim::fault`]); nothing of the runtime's may be held while the program's memory is touched.
 
+pub mod atomic;
 pub mod barrier;
 pub mod cancel;
 pub mod cond;
 pub mod cxa;
 pub mod errno;
 pub mod join;
+pub mod kill;
 pub mod malloc;
 pub mod mutex;
 pub mod once;
@@ -85,7 +87,6 @@ pub mod error {
     pub const EDEADLK: u32 = 35;
     pub const EOVERFLOW: u32 = 75;
     pub const ETIMEDOUT: u32 = 110;
-    pub const ECANCELED: u32 = 125;
     pub const EOWNERDEAD: u32 = 130;
     pub const ENOTRECOVERABLE: u32 = 131;
 }

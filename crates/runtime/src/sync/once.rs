@@ -56,12 +56,15 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             word.store(claimed(generation), Release);
             return original(f);
         }
-        Some(None) => {
-            while word.load(Acquire) & DONE == 0 {
-                look_later(t, word);
+        Some(None) => loop {
+            if O::handler_first(t, f.rip) {
+                return Done::by_frame();
             }
-            return Done::value(0);
-        }
+            if word.load(Acquire) & DONE != 0 {
+                return Done::value(0);
+            }
+            look_later(t, word);
+        },
         None => {}
     }
     loop {

@@ -85,10 +85,12 @@ pub fn init<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// `sem_post(sem)`
 pub fn post<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let s = sem(f);
+    // Read first in a replay, too: a bad pointer faults there as well.
+    let now = s.data.load(Relaxed) as u32;
     if let Some(e) = O::failure(t) {
         return fail(t, e);
     }
-    if !O::REPLAYS && s.data.load(Relaxed) as u32 == VALUE_MAX {
+    if !O::REPLAYS && now == VALUE_MAX {
         O::failed(t, EOVERFLOW);
         return fail(t, EOVERFLOW);
     }
@@ -131,14 +133,11 @@ pub fn clockwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 fn down<O: Order>(t: &mut Block, f: &mut Frame, patience: Patience) -> Done {
     let s = sem(f);
     let tries = matches!(patience, Patience::Try);
-    match O::failure(t) {
-        Some(ECANCELED) => return cancel::go::<O>(t, f),
-        Some(e) => return fail(t, e),
-        None => {}
+    if !tries && cancel::is_due(t) {
+        return cancel::go(t, f);
     }
-    if !tries && !O::REPLAYS && cancel::is_requested(t) {
-        O::failed(t, ECANCELED);
-        return cancel::go::<O>(t, f);
+    if let Some(e) = O::failure(t) {
+        return fail(t, e);
     }
     if !O::turn(t, &s.runs) {
         return Done::by_frame();
@@ -151,7 +150,6 @@ fn down<O: Order>(t: &mut Block, f: &mut Frame, patience: Patience) -> Done {
         match slow::<O>(t, s, patience) {
             Ok(()) => {}
             Err(Stop::Signal) => return interrupted::<O>(t, patience),
-            Err(Stop::Error(ECANCELED)) => return cancel::go::<O>(t, f),
             Err(Stop::Error(e)) => return fail(t, e),
         }
     }
@@ -163,25 +161,20 @@ fn down<O: Order>(t: &mut Block, f: &mut Frame, patience: Patience) -> Done {
 #[cold]
 fn slow<O: Order>(t: &mut Block, s: &Sem, patience: Patience) -> Result<(), Stop> {
     let deadline = deadline::<O>(t, patience)?;
-    let begun = cancel::begin::<O>(t);
     s.data.fetch_add(WAITER, Relaxed);
     let result = loop {
         if s.take(true) {
             break Ok(());
         }
-        if !O::REPLAYS && cancel::is_requested(t) {
-            break Err(Stop::Error(ECANCELED));
-        }
         match sleep(t, s.value(), 0, deadline.as_ref(), s.is_shared()) {
             Wait::TimedOut => break Err(Stop::Error(ETIMEDOUT)),
-            Wait::Signal if !cancel::is_requested(t) => break Err(Stop::Signal),
-            Wait::Signal | Wait::Woken | Wait::Changed => {}
+            Wait::Signal => break Err(Stop::Signal),
+            Wait::Woken | Wait::Changed => {}
         }
     };
     if result.is_err() {
         s.data.fetch_sub(WAITER, Relaxed);
     }
-    cancel::end::<O>(t, begun);
     if let Err(Stop::Error(e)) = result {
         O::failed(t, e);
     }
@@ -190,11 +183,11 @@ fn slow<O: Order>(t: &mut Block, s: &Sem, patience: Patience) -> Result<(), Stop
 
 /// A signal ended the wait: its handler says whether the wait goes on after it (signal(7): only without a time limit).
 fn interrupted<O: Order>(t: &mut Block, patience: Patience) -> Done {
-    let restarts = t
-        .pending
-        .first(t.mask)
-        .is_none_or(|s| ACTIONS.get(s.signal()).flags & SA_RESTART != 0);
-    if O::REPLAYS || restarts && matches!(patience, Patience::Endless) {
+    let first = t.pending.first(t.mask);
+    let restarts = first.is_none_or(|s| ACTIONS.get(s.signal()).flags & SA_RESTART != 0);
+    // After this one the function begins anew, to end.
+    let cancels = first.is_some_and(|s| s.signal() == cancel::SIGNAL) && cancel::is_enabled(t);
+    if O::REPLAYS || cancels || restarts && matches!(patience, Patience::Endless) {
         return Done::by_frame();
     }
     O::failed(t, EINTR);

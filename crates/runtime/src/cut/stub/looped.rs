@@ -188,7 +188,7 @@ impl Stub {
                 }
                 return self.bytes(&value.wrapping_neg().to_le_bytes());
             }
-            Source::Register(_) => self.rip_relative(&[MOV_LOAD, 0x0d], save)?,
+            Source::Register(_) => self.cell(&[MOV_LOAD, 0x0d], save)?,
             Source::Word(address) | Source::Half(address) => {
                 match near(address, trace, named) {
                     // An index makes it an address that the processor doesn't take for the program's own operand: where it
@@ -230,7 +230,7 @@ impl Stub {
     }
 
     fn store(&mut self, save: u64) -> Result<(), StubError> {
-        self.rip_relative(&[REX_W, MOV_STORE, 0x0d], save)
+        self.cell(&[REX_W, MOV_STORE, 0x0d], save)
     }
 
     /// A jump whose target is set by [`Stub::aim`]; where its displacement is.

@@ -11,7 +11,7 @@ use crate::cut::machine::{Machine, Memory, Xmm, X87};
 use crate::cut::place::JUMP_LEN;
 use crate::cut::regs::Regs;
 use crate::signal::frame::{save_fp, FpState, SigContext};
-use crate::thread::{session, Block};
+use crate::thread::{block_address, current, session, Block, VECTORS, VECTORS_LEN};
 use crate::{guard, hash, memory, sys};
 use core::cell::UnsafeCell;
 use reprise_abi::layout::PAGE;
@@ -23,10 +23,15 @@ use reprise_abi::syscalls::nr;
 pub struct CutState {
     /// Processor time of the thread when its slice began, in nanoseconds.
     pub slice_began: i64,
+    /// The thread's last slice ended where others wanted it, and it has woken nobody since (record).
+    pub interrupted: bool,
+    /// The thread has woken somebody who gets the baton at this gate (record).
+    pub gives_way: bool,
 }
 
 /// Most bytes of vector state that a name can stand for. Larger states (tile registers) are masked out of the program.
-const FP_LEN: usize = 16 << 10;
+pub(crate) const FP_LEN: usize = 16 << 10;
+const _: () = assert!(FP_LEN <= VECTORS_LEN as usize);
 
 #[repr(C, align(64))]
 struct FpImage(UnsafeCell<[u8; FP_LEN]>);
@@ -53,17 +58,17 @@ impl<T> Held<T> {
 
 /// The program's bytes under a patch.
 #[derive(Clone, Copy)]
-struct Under {
-    at: u64,
-    bytes: [u8; JUMP_LEN],
-    len: usize,
+pub(crate) struct Under {
+    pub at: u64,
+    pub bytes: [u8; JUMP_LEN],
+    pub len: usize,
 }
 
 /// A stopped thread: its memory without our patch, and the vector registers in the kernel's frame.
-struct Stopped {
+pub(crate) struct Stopped {
     /// XSAVE area of the frame; 0: not known.
-    fpstate: u64,
-    under: Option<Under>,
+    pub fpstate: u64,
+    pub under: Option<Under>,
 }
 
 impl Memory for Stopped {
@@ -126,7 +131,11 @@ impl Machine for Stopped {
         if self.fpstate == 0 || size > FP_LEN {
             return 0;
         }
-        let image = FP_IMAGE.0.get() as u64;
+        // Where threads run at the same time, each has an image of its own.
+        let image = match crate::order::runs() {
+            true => block_address(current().slot) + VECTORS,
+            false => FP_IMAGE.0.get() as u64,
+        };
         save_fp(FpState::Saved(self.fpstate), image);
         // SAFETY: our own buffer.
         unsafe { hash::bytes(5, image, size) }
@@ -138,12 +147,12 @@ impl Machine for Stopped {
 }
 
 /// Code of ours: the runtime, and the stubs of rewritten system call sites.
-fn is_ours(pc: u64) -> bool {
-    crate::signal::kernel::in_runtime(pc) || crate::patch::is_stub(pc)
+pub(crate) fn is_ours(pc: u64) -> bool {
+    crate::signal::kernel::in_runtime(pc) || crate::patch::is_stub(pc) || crate::locked::is_stub(pc)
 }
 
 /// The registers of a thread that a signal stopped. The program has no `%gs` of its own.
-fn registers(t: &Block, c: &SigContext) -> Regs {
+pub(crate) fn registers(t: &Block, c: &SigContext) -> Regs {
     Regs {
         gpr: [
             c.rax, c.rcx, c.rdx, c.rbx, c.rsp, c.rbp, c.rsi, c.rdi, c.r8, c.r9, c.r10, c.r11,
@@ -157,7 +166,7 @@ fn registers(t: &Block, c: &SigContext) -> Regs {
 }
 
 /// The hash in names.
-fn hash_of(bytes: &[u8]) -> u64 {
+pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
     // SAFETY: a slice is readable.
     unsafe { hash::bytes(7, bytes.as_ptr() as u64, bytes.len()) }
 }
@@ -174,13 +183,13 @@ pub fn processor_time() -> i64 {
 }
 
 /// First byte and length of the pages that hold these bytes.
-fn pages_of(at: u64, len: u64) -> (u64, u64) {
+pub(crate) fn pages_of(at: u64, len: u64) -> (u64, u64) {
     let first = at & !(PAGE - 1);
     (first, (at + len - first).next_multiple_of(PAGE))
 }
 
 /// PROT_ bits that the program's pages have in common, if all are its own and private.
-fn protection(first: u64, len: u64) -> Option<u32> {
+pub(crate) fn protection(first: u64, len: u64) -> Option<u32> {
     let mut prot = 7;
     for page in (first..first + len).step_by(PAGE as usize) {
         let r = memory::map().at(page)?;

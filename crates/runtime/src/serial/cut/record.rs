@@ -228,7 +228,7 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     }
     t.cut.slice_began = processor_time();
     t.traced.in_code = true;
-    Record::yield_baton(t);
+    Record::interrupt(t);
     t.traced.in_code = false;
 }
 

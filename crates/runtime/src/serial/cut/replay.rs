@@ -137,7 +137,7 @@ pub fn plant_if_next(t: &mut Block) {
 }
 
 /// The place can't be, or was not, found.
-fn lost(t: &Block, pc: u64, difference: Option<Difference>) -> ! {
+pub(crate) fn lost(t: &Block, pc: u64, difference: Option<Difference>) -> ! {
     let (what, which) = match difference.map(|d| d.what) {
         None => (0, 0),
         Some(What::Code) => (1, 0),
@@ -629,7 +629,7 @@ fn write_program(at: u64, bytes: &[u8]) -> bool {
 
 /// Maps memory for the stub of a place, where the program has none: the stub's address, and the pages. The last page is for
 /// the save cell.
-fn find_room(place: &Place) -> Option<(u64, (u64, u64))> {
+pub(crate) fn find_room(place: &Place) -> Option<(u64, (u64, u64))> {
     let list = memory::map().regions();
     let here = list.partition_point(|r| r.end <= place.pc);
     // Gap k lies below region k.

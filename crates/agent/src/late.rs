@@ -1,0 +1,49 @@
+//! Signals that came while their thread was in the runtime, after it had looked for them the last time (`order`): the thread is asked to look
+//! again, for it may compute for long before it comes back.
+
+use reprise_abi::layout::MAX_SLOTS;
+use reprise_launch::SharedSession;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// A thread in a gate gets so much time to come to its end.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// The signal that asks.
+const SIGCUT: i32 = 16;
+
+/// What the agent knows of them.
+#[derive(Default)]
+pub struct Late {
+    since: Option<Instant>,
+}
+
+impl Late {
+    /// Is there anything to be done soon?
+    pub fn waits(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Looks once.
+    pub fn look(&mut self, shared: &SharedSession) {
+        let s = shared.session();
+        if s.slice_over.load(Relaxed) != 0 && s.slice_over.swap(0, SeqCst) != 0 {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        if self.since.is_none_or(|since| since.elapsed() < PATIENCE) {
+            return;
+        }
+        self.since = None;
+        let used = (s.slots_used.load(Relaxed) as usize).min(MAX_SLOTS);
+        for slot in (0..used).map(|i| shared.slot(i)) {
+            if slot.signal_pending.load(Relaxed) == 0 {
+                continue;
+            }
+            self.since = Some(Instant::now());
+            let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
+            if tid != 0 {
+                // SAFETY: a signal to the program's own thread; its runtime handles it.
+                unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT) };
+            }
+        }
+    }
+}

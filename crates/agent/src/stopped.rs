@@ -1,0 +1,129 @@
+//! Processes that were stopped (by SIGSTOP, by a terminal) while they had something that all others need.
+//!
+//! What the program stops natively keeps nobody else from going on. Here a thread may be stopped while it holds the scheduler's lock,
+//! the box of requests, or the head of the session. It then runs on until it has given that back, and is stopped again.
+
+use crate::{namespaces, slices};
+use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::schedule::{OWNER_DIED, WAITERS};
+use reprise_abi::session::{request, slot_state, Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};
+use reprise_launch::stopped::{go_on_until, Pace};
+use reprise_launch::{futex, SharedSession};
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// Who keeps something for so long is looked at.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Something that one thread of the session has at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thing {
+    /// The scheduler's lock.
+    Lock,
+    /// The box of requests.
+    Requests,
+    /// The session's head.
+    Head,
+}
+
+impl Thing {
+    const ALL: [Thing; 3] = [Thing::Lock, Thing::Requests, Thing::Head];
+
+    fn word(self, s: &Session) -> &AtomicU32 {
+        match self {
+            Thing::Lock => &s.schedule_lock,
+            Thing::Requests => &s.request.taken,
+            Thing::Head => &s.starting,
+        }
+    }
+
+    /// Who has it: a thread id or a slot plus 1; 0: nobody.
+    fn owner(self, s: &Session) -> u32 {
+        self.word(s).load(Acquire) & !(WAITERS | OWNER_DIED)
+    }
+
+    /// The slot of that owner.
+    fn slot(self, s: &Session, owner: u32) -> Option<&Slot> {
+        if self != Thing::Lock {
+            return (owner as usize <= MAX_SLOTS).then(|| s.slot(owner as usize - 1));
+        }
+        let used = s.slots_used.load(Relaxed).min(MAX_SLOTS as u32);
+        (0..used as usize).map(|i| s.slot(i)).find(|slot| {
+            slot.state.load(Relaxed) != slot_state::FREE && calls_itself(s, slot, owner)
+        })
+    }
+}
+
+/// Is this the thread's id where it lives?
+fn calls_itself(s: &Session, slot: &Slot, id: u32) -> bool {
+    let process = slot.process.load(Relaxed) as usize;
+    let tid = slot.kernel_tid.load(Relaxed);
+    match s.processes[process.min(MAX_PROCESSES - 1)]
+        .inside
+        .load(Relaxed)
+    {
+        0 => tid == id,
+        _ => namespaces::own_number(tid) == Some(id),
+    }
+}
+
+/// What the agent saw last.
+pub struct StoppedOwners {
+    seen: [(u32, Instant); Thing::ALL.len()],
+}
+
+impl StoppedOwners {
+    /// Nothing seen yet.
+    pub fn new() -> StoppedOwners {
+        StoppedOwners {
+            seen: [(0, Instant::now()); Thing::ALL.len()],
+        }
+    }
+
+    /// Looks once.
+    pub fn look(&mut self, shared: &SharedSession) {
+        let s = shared.session();
+        for (thing, seen) in Thing::ALL.into_iter().zip(&mut self.seen) {
+            let owner = thing.owner(s);
+            if owner == 0 || owner != seen.0 {
+                *seen = (owner, Instant::now());
+            } else if seen.1.elapsed() > PATIENCE {
+                seen.1 = Instant::now();
+                take_back(s, thing, owner);
+            }
+        }
+    }
+}
+
+impl Default for StoppedOwners {
+    fn default() -> Self {
+        StoppedOwners::new()
+    }
+}
+
+/// If the owner is stopped: lets it go on until it owns no more, or waits for the agent.
+fn take_back(s: &Session, thing: Thing, owner: u32) {
+    let Some(slot) = thing.slot(s, owner) else {
+        return;
+    };
+    let tid = slot.kernel_tid.load(Relaxed);
+    if slices::state_of(slot) != Some('T') {
+        return;
+    }
+    let is_done = || {
+        let asks = thing != Thing::Lock && s.request.kind.load(Acquire) != request::NONE;
+        thing.owner(s) != owner || asks
+    };
+    // Under `serial` the lock is held for a few instructions, and the thread must not come to run the program with the baton that it
+    // got there. All else may take long.
+    let pace = match thing {
+        Thing::Lock if s.engine == ENGINE_SERIAL => Pace::Steps,
+        _ => Pace::Runs,
+    };
+    // Where ptrace is refused nothing can be done: the others wait until the thread goes on.
+    let _ = go_on_until(tid as i32, pace, is_done);
+    // It may have been about to do this.
+    if thing.owner(s) != owner {
+        futex::wake(thing.word(s), 1);
+    }
+}

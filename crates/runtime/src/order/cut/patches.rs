@@ -1,0 +1,274 @@
+//! Patches of the program's code that other threads may be running at this moment.
+//!
+//! No thread may ever run bytes of which some are old and some are new. So each instruction's first byte becomes a breakpoint first, then
+//! every processor is made to look again (membarrier(2)), then the bytes between follow, and at last the first ones. Who runs into a
+//! breakpoint meanwhile tries again, or goes on in the stub. The stub's memory, and what is known of it, outlives the patch by far, since a
+//! thread may have been interrupted in the stub.
+
+use crate::cut::place::{Form, Place, INT3, JUMP_LEN};
+use crate::cut::stub::{Discriminator, Spot, Stub};
+use crate::guard;
+use crate::memory;
+use crate::scratch::arena;
+use crate::serial::cut::{pages_of, Under};
+use crate::sys;
+use crate::thread::STUB_CELL;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::syscalls::nr;
+
+/// Patches that are known at a time; one is forgotten when so many others were made after it.
+const KNOWN: usize = 256;
+
+const REGISTER_SYNC_CORE: u64 = 64;
+const SYNC_CORE: u64 = 32;
+const READ_WRITE: u64 = 3;
+const READ_EXEC: u64 = 5;
+const ALL: u64 = 7;
+
+/// It was never used.
+const NEVER: u32 = 0;
+/// It is being written or removed.
+const CHANGES: u32 = 1;
+/// It is in the code.
+const IN: u32 = 2;
+/// It was removed.
+const GONE: u32 = 3;
+
+/// A patch.
+pub struct Patch {
+    state: AtomicU32,
+    /// Slot of the thread that looks for the place.
+    pub owner: u32,
+    /// The place.
+    pub place: Place,
+    stub: Stub,
+    /// The program's bytes.
+    pub(super) under: Under,
+    pages: (u64, u64),
+}
+
+/// Who changes code. Never held while anybody is waited for.
+static LOCK: AtomicU32 = AtomicU32::new(0);
+static TABLE: AtomicU64 = AtomicU64::new(0);
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+struct Changing;
+
+fn lock() -> Changing {
+    while LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        sys::call(nr::SCHED_YIELD, &[]);
+    }
+    Changing
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        LOCK.store(0, Release);
+    }
+}
+
+fn table() -> &'static [core::cell::UnsafeCell<Patch>] {
+    match TABLE.load(Acquire) {
+        0 => &[],
+        // SAFETY: made by `make`, never unmapped; its entries are looked at only when their state says so.
+        at => unsafe { core::slice::from_raw_parts(at as *const _, KNOWN) },
+    }
+}
+
+/// The patches that are in the code or were, with their states.
+fn all() -> impl Iterator<Item = (&'static Patch, u32)> {
+    table().iter().filter_map(|cell| {
+        let p = cell.get();
+        // SAFETY: zero at first, which is NEVER.
+        let state = unsafe { (*p).state.load(Acquire) };
+        // SAFETY: written as a whole before it got this state; changed only when it has been gone for long.
+        (state != NEVER).then(|| (unsafe { &*p }, state))
+    })
+}
+
+/// Makes every processor that runs this program fetch its instructions anew.
+fn synchronise() {
+    sys::call(nr::MEMBARRIER, &[SYNC_CORE, 0, 0]);
+}
+
+/// Writes single bytes: those that `which` wants.
+fn write(at: u64, bytes: &[u8], which: impl Fn(usize) -> bool) {
+    for (i, b) in bytes.iter().enumerate().filter(|(i, _)| which(*i)) {
+        guard::write(at + i as u64, b);
+    }
+}
+
+/// Changes the code at a place, where `begins` says which bytes begin an instruction, old or new.
+fn change(at: u64, bytes: &[u8], begins: impl Fn(usize) -> bool) -> bool {
+    let (first, len) = pages_of(at, bytes.len() as u64);
+    // Never without the right to run: others do.
+    if sys::call(nr::MPROTECT, &[first, len, ALL]) != 0 {
+        return false;
+    }
+    write(at, &[INT3; JUMP_LEN][..bytes.len()], &begins);
+    synchronise();
+    write(at, bytes, |i| !begins(i));
+    synchronise();
+    write(at, bytes, |i| i != 0 && begins(i));
+    write(at, bytes, |i| i == 0);
+    synchronise();
+    for page in (first..first + len).step_by(4096) {
+        let prot = memory::map().at(page).map_or(READ_EXEC, |r| r.prot as u64);
+        sys::call(nr::MPROTECT, &[page, 4096, prot]);
+    }
+    true
+}
+
+/// Patches a place for the thread of slot `owner`. `None`: it can't be done, or another patch lies there (then `Some(None)`).
+pub fn make(
+    owner: u32,
+    place: &Place,
+    tests: &[Discriminator],
+    room: impl FnOnce(&Place) -> Option<(u64, (u64, u64))>,
+) -> Option<Option<&'static Patch>> {
+    let _changing = lock();
+    let near = |p: &Patch| p.place.pc.abs_diff(place.pc) < 2 * JUMP_LEN as u64;
+    if all().any(|(p, state)| state != GONE && near(p)) {
+        return Some(None);
+    }
+    if TABLE.load(Relaxed) == 0 {
+        let at = arena((KNOWN * core::mem::size_of::<Patch>()) as u64)?;
+        sys::call(nr::MEMBARRIER, &[REGISTER_SYNC_CORE, 0, 0]);
+        TABLE.store(at, Release);
+    }
+    let n = MADE.fetch_add(1, Relaxed) as usize;
+    let entry = table().get(n % KNOWN)?.get();
+    // SAFETY: as in `all`.
+    let (old, pages) = unsafe { ((*entry).state.load(Relaxed), (*entry).pages) };
+    if !matches!(old, NEVER | GONE) {
+        return None;
+    }
+    if old == GONE {
+        sys::call(nr::MUNMAP, &[pages.0, pages.1]);
+        // SAFETY: nobody is in it any more.
+        unsafe { (*entry).state.store(NEVER, Release) };
+    }
+    let (at, pages) = room(place)?;
+    let unmap = || {
+        sys::call(nr::MUNMAP, &[pages.0, pages.1]);
+        None
+    };
+    let Ok(stub) = Stub::build(at, STUB_CELL, place, tests) else {
+        return unmap();
+    };
+    let len = place.patch_len();
+    let mut under = Under {
+        at: place.pc,
+        bytes: [0; JUMP_LEN],
+        len,
+    };
+    if !guard::read_bytes(under.at, &mut under.bytes[..len])
+        || !guard::write_bytes(stub.start(), stub.code())
+        || sys::call(nr::MPROTECT, &[pages.0, pages.1, READ_EXEC]) != 0
+    {
+        return unmap();
+    }
+    let patch = Patch {
+        state: AtomicU32::new(NEVER),
+        owner,
+        place: *place,
+        stub,
+        under,
+        pages,
+    };
+    // SAFETY: free, as seen above; only who holds the lock writes.
+    let patch = unsafe {
+        entry.write(patch);
+        &*entry
+    };
+    patch.state.store(CHANGES, Release);
+    let bytes = place.patch(patch.stub.start());
+    if !change(place.pc, &bytes[..len], |i| patch.begins(i)) {
+        patch.state.store(GONE, Release);
+        return None;
+    }
+    patch.state.store(IN, Release);
+    Some(Some(patch))
+}
+
+impl Patch {
+    /// Does an instruction begin at this offset?
+    fn begins(&self, i: usize) -> bool {
+        let at = self.place.pc + i as u64;
+        self.place.insns().iter().any(|insn| insn.pc == at)
+    }
+
+    /// Takes it out of the code.
+    pub fn remove(&self) {
+        let _changing = lock();
+        self.state.store(CHANGES, Release);
+        change(self.under.at, &self.under.bytes[..self.under.len], |i| {
+            self.begins(i)
+        });
+        self.state.store(GONE, Release);
+    }
+
+    /// Where the thread goes on after a visit that wasn't the one.
+    pub fn resume(&self) -> u64 {
+        self.stub.resume()
+    }
+
+    /// Hides it in code that the program can write, or shows it again, while nobody else is there.
+    pub fn show(&self, visible: bool) {
+        let bytes = match visible {
+            true => self.place.patch(self.stub.start()),
+            false => self.under.bytes,
+        };
+        guard::write_bytes(self.under.at, &bytes[..self.under.len]);
+    }
+}
+
+/// Does a patch lie on or near this code, or was one there a moment ago?
+pub fn is_near(pc: u64) -> bool {
+    let near = |p: &Patch| p.place.pc.abs_diff(pc) < 32;
+    all().any(|(p, state)| state != GONE && near(p))
+}
+
+/// What a breakpoint was.
+pub enum Stop {
+    /// Not ours.
+    Strange,
+    /// It is no more: the instruction is to be made.
+    Again,
+    /// All tests of a stub passed, or there are none.
+    Passed(&'static Patch),
+    /// An instruction whose copy is at this address; it may expect rcx in the stub's cell.
+    Copied(u64),
+}
+
+/// A thread ran into a breakpoint at `at`.
+pub fn stop(at: u64) -> Stop {
+    let is_breakpoint = guard::read::<u8>(at) == Some(INT3);
+    for (p, state) in all() {
+        if p.stub.locate(at) == Some(Spot::Trap) {
+            return Stop::Passed(p);
+        }
+        let offset = at.wrapping_sub(p.place.pc);
+        if offset >= p.place.patch_len() as u64 {
+            continue;
+        }
+        if offset == 0 && p.place.form == Form::Breakpoint && state == IN {
+            return Stop::Passed(p);
+        }
+        if state == GONE && is_breakpoint {
+            continue;
+        }
+        return match p.stub.copy_of(at).filter(|_| offset != 0 && state != GONE) {
+            Some(copy) => Stop::Copied(copy),
+            None => Stop::Again,
+        };
+    }
+    Stop::Strange
+}
+
+/// Where in a stub this is.
+pub fn locate(pc: u64) -> Option<(&'static Patch, Spot)> {
+    all().find_map(|(p, _)| p.stub.locate(pc).map(|spot| (p, spot)))
+}
+
+const _: () = assert!(READ_WRITE == sys::PROT_RW);

@@ -1,0 +1,202 @@
+//! Replay: finds the place of a cut again, by a patch that lets all visits pass but those in the named state. All threads go through the patch,
+//! but only the one that looks for the place has its registers, the stack pointer among them.
+
+use super::patches::{self, Patch, Stop};
+use super::room;
+use crate::cut::check::{check, check_code, check_memory, check_own, Difference, Tests};
+use crate::cut::name::{Name, MAX_NAME};
+use crate::cut::place::{classify, JUMP_LEN};
+use crate::cut::stub::Spot;
+use crate::order::replay::follow;
+use crate::order::space;
+use crate::ring::{self, Reader};
+use crate::serial::cut::replay::{find_room, lost};
+use crate::serial::cut::{hash_of, is_ours, pages_of, protection, registers, Stopped};
+use crate::signal::frame::Ucontext;
+use crate::signal::state::SIGTRAP;
+use crate::sys;
+use crate::thread::{block_address, session, Block, STUB_CELL};
+use crate::{guard, memory};
+use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::event::{EventHeader, Tag};
+use reprise_abi::layout::USER_END;
+use reprise_abi::syscalls::nr;
+
+/// Page protection.
+const WRITE: u32 = 2;
+
+/// A place that the thread looks for.
+struct Sought {
+    name: Name,
+    patch: &'static Patch,
+    /// What differed at the last visit that passed the tests.
+    closest: Option<Difference>,
+}
+
+#[allow(clippy::mut_from_ref)]
+fn sought(t: &Block) -> &mut Sought {
+    // SAFETY: written when the search began; only the thread itself uses it.
+    unsafe { &mut *room::<Sought>(t) }
+}
+
+/// Where the thread's rcx is while it is in a stub.
+fn cell(t: &Block) -> u64 {
+    block_address(t.slot) + STUB_CELL
+}
+
+/// The next event is a cut: its place is patched.
+pub fn plant(t: &mut Block, h: EventHeader) {
+    if t.order.walks {
+        return;
+    }
+    let mut r = Reader::begin(h);
+    r.args();
+    let mut bytes = [0; MAX_NAME];
+    let name = match r.section() {
+        Some((_, len, tag)) if tag == Tag::State as u32 && len <= MAX_NAME => {
+            r.to_buffer(len, &mut bytes);
+            Name::parse(&bytes[..len]).ok()
+        }
+        _ => None,
+    };
+    let Some(name) = name.filter(|n| !is_ours(n.regs.rip) && n.regs.rip < USER_END) else {
+        lost(t, 0, None)
+    };
+    match arm(t, &name) {
+        Ok(patch) => {
+            let sought = Sought {
+                name,
+                patch,
+                closest: None,
+            };
+            // SAFETY: the thread's own room, which nothing else uses while it doesn't look for a place.
+            unsafe { room::<Sought>(t).write(sought) };
+            t.order.walks = true;
+            t.slot().cut_waiting.store(1, Relaxed);
+        }
+        Err(difference) => lost(t, name.regs.rip, difference),
+    }
+}
+
+fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
+    loop {
+        let machine = Stopped {
+            fpstate: 0,
+            under: None,
+        };
+        let tests = Tests::of(name);
+        let mut taken = false;
+        // While another thread's patch lies there, the code looks otherwise.
+        let code = check_code(name, &machine);
+        let places = classify(name.regs.rip, &machine);
+        for place in places.iter().filter(|_| code.is_ok()) {
+            let room = |place: &_| {
+                let _lock = space::lock();
+                find_room(place)
+            };
+            match patches::make(t.slot, place, tests.list(), room) {
+                Some(Some(patch)) => return Ok(patch),
+                Some(None) => taken = true,
+                None => {}
+            }
+        }
+        if !taken && !patches::is_near(name.regs.rip) {
+            return Err(code.err());
+        }
+        sys::call(nr::SCHED_YIELD, &[]);
+    }
+}
+
+/// The thread comes to its next event: the place, if one is looked for, was not found.
+pub fn must_be_found(t: &Block) {
+    if t.order.walks {
+        let s = sought(t);
+        lost(t, s.name.regs.rip, s.closest)
+    }
+}
+
+/// A synchronous signal: true when it was due to a patch and is dealt with. A fault in a copy of the program's instructions is moved to
+/// where the program has them.
+pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+    if signal == SIGTRAP {
+        let at = uc.mc.rip.wrapping_sub(1);
+        match patches::stop(at) {
+            Stop::Strange => return false,
+            Stop::Again => uc.mc.rip = at,
+            Stop::Copied(copy) => {
+                guard::write(cell(t), &uc.mc.rcx);
+                uc.mc.rip = copy;
+            }
+            Stop::Passed(patch) => visit(t, uc, patch),
+        }
+        return true;
+    }
+    match patches::locate(uc.mc.rip) {
+        Some((patch, Spot::Test)) => {
+            uc.mc.rcx = guard::read(cell(t)).unwrap_or(0);
+            uc.mc.rip = patch.resume();
+            return true;
+        }
+        Some((_, Spot::Program(at))) => uc.mc.rip = at,
+        Some((_, Spot::ProgramSaved(at))) => {
+            uc.mc.rcx = guard::read(cell(t)).unwrap_or(0);
+            uc.mc.rip = at;
+        }
+        Some((_, Spot::Trap)) | None => {}
+    }
+    false
+}
+
+/// A thread is at a place, and all tests passed.
+fn visit(t: &mut Block, uc: &mut Ucontext, patch: &'static Patch) {
+    let mine = t.order.walks && core::ptr::eq(sought(t).patch, patch);
+    if !mine {
+        uc.mc.rip = patch.resume();
+        return;
+    }
+    if let Err(difference) = judge(t, uc, patch) {
+        session().counters.false_hits.fetch_add(1, Relaxed);
+        sought(t).closest = Some(difference);
+        uc.mc.rip = patch.resume();
+        return;
+    }
+    patch.remove();
+    t.order.walks = false;
+    t.slot().cut_waiting.store(0, Relaxed);
+    uc.mc.rip = patch.place.pc;
+    if let Some(h) = ring::peek() {
+        Reader::begin(h).finish();
+    }
+    session().counters.cuts.fetch_add(1, Relaxed);
+    follow(t, uc);
+}
+
+/// Is the thread in the named state?
+fn judge(t: &Block, uc: &Ucontext, patch: &Patch) -> Result<(), Difference> {
+    let mut regs = registers(t, &uc.mc);
+    regs.rip = patch.place.pc;
+    let machine = Stopped {
+        fpstate: uc.mc.fpstate,
+        under: Some(patch.under),
+    };
+    let name = &sought(t).name;
+    check_own(name, &regs, &machine)?;
+    if name.memory_bytes == 0 {
+        return Ok(());
+    }
+    check(name, &regs, &machine, hash_of)?;
+    let (first, len) = pages_of(regs.rip, JUMP_LEN as u64);
+    let hidden = protection(first, len).is_some_and(|prot| prot & WRITE != 0);
+    if hidden {
+        patch.show(false);
+    }
+    let hash = memory::hash_all();
+    if hidden {
+        patch.show(true);
+    }
+    session().counters.hashed.fetch_add(hash.bytes, Relaxed);
+    check_memory(name, hash.sum)
+}
+
+/// The driver says that time passes.
+pub fn ask(_t: &Block, _uc: &Ucontext) {}
