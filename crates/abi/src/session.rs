@@ -297,8 +297,14 @@ pub struct Counters {
     pub hooked: AtomicU64,
     /// Calls of them, as far as their threads have ended.
     pub operations: AtomicU64,
+    /// Jumps to stubs that make locked instructions in their order.
+    pub locked_sites: AtomicU64,
+    /// Traps that lead there.
+    pub locked_traps: AtomicU64,
+    /// Instructions that neither could replace.
+    pub locked_missed: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 14],
+    pub spare: [AtomicU64; 11],
 }
 
 /// Most mappings that a program has at its first instruction.
@@ -350,6 +356,8 @@ pub const FLAG_NO_PATCH: u32 = 8;
 pub const FLAG_CPUID_REPLACED: u32 = 16;
 /// [`Session::flags`]: synchronisation of libc is replaced by the runtime's own.
 pub const FLAG_HOOKS: u32 = 32;
+/// [`Session::flags`]: locked instructions in the program's code are ordered.
+pub const FLAG_LOCKED: u32 = 64;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

@@ -101,6 +101,7 @@ fn describe(
         }
         Some(Kind::Signal) => format!("signal {detail} delivered at {value:#x}"),
         Some(Kind::Cut) => cut(value, args),
+        Some(Kind::Sync) => operation(detail, args),
         Some(k) => format!("{} {detail}", k.name()),
         None => "nothing".into(),
     };
@@ -119,6 +120,30 @@ fn describe(
         Some(s) => format!("{text}{result} (thread {s})"),
         None => format!("{text}{result}"),
     }
+}
+
+/// An operation of synchronisation: on which object; what was recorded (a kind plus 1), of which object, and its number.
+fn operation(kind: u32, args: &[u64]) -> String {
+    const KINDS: [&str; 6] = [
+        "nothing",
+        "an operation on object",
+        "an operation on shard",
+        "a failure of",
+        "a value of",
+        "a choice for",
+    ];
+    let name = |kind: u64| KINDS.get(kind as usize).copied().unwrap_or("?");
+    let object = args.first().copied().unwrap_or(0);
+    let mut s = format!("{} {object:#x}", name(kind as u64));
+    if let [_, recorded, object, number, ..] = args {
+        if *recorded != 0 {
+            s += &format!(
+                ", where {} {object:#x} is due, number {number}",
+                name(recorded - 1)
+            );
+        }
+    }
+    s
 }
 
 /// A slice that ends in mid-code; the arguments of an actual one say why its place was not found: what, which, recorded, actual.

@@ -138,6 +138,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub hooks: bool,
 
+    /// A test switch: leave the locked instructions of the program unordered
+    #[arg(long, hide = true)]
+    pub no_locked: bool,
+
     /// A test switch: treat the processor as one that can't let cpuid trap
     #[arg(long, hide = true)]
     pub no_cpuid_trapping: bool,

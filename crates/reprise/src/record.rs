@@ -6,8 +6,8 @@
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
 use reprise_abi::session::{
-    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_NO_PATCH, MODE_RECORD,
-    VERSION,
+    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_NO_PATCH,
+    MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Agent;
@@ -131,6 +131,9 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     };
     if args.engine == EngineName::Order {
         s.flags |= FLAG_HOOKS;
+        if !args.no_locked {
+            s.flags |= FLAG_LOCKED;
+        }
     }
     if args.no_patch {
         s.flags |= FLAG_NO_PATCH;

@@ -10,8 +10,6 @@ use std::collections::BTreeSet;
 
 /// The engines that are to record every kernel.
 const ENGINES: [&str; 2] = ["serial", "order"];
-/// Kernels that synchronise by atomic instructions of their own, which `order` doesn't see.
-const BY_ATOMICS: [&str; 2] = ["atomic_counter", "work_stealing"];
 /// Threads while recording.
 const RECORDED_THREADS: u32 = 2;
 
@@ -47,7 +45,7 @@ fn check(name: &str) {
     let native = native(&place, name);
     for engine in ENGINES {
         // That engine is in the making: it is tried in full size only.
-        if engine == "order" && (BY_ATOMICS.contains(&name) || !full()) {
+        if engine == "order" && !full() {
             continue;
         }
         for _ in 0..knob("REPRISE_TEST_RECORDINGS", 2) {

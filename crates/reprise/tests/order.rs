@@ -175,6 +175,43 @@ fn states_are_hashed() {
     }
 }
 
+/// Instructions that change memory in one step, in unmodified code: in each of their forms, and as libc has them inlined.
+#[test]
+fn locked_instructions() {
+    each(&[
+        "locked_forms",
+        "locked_faults",
+        "thread_create",
+        "threads_many",
+    ]);
+}
+
+/// Without their order a replay is another run: the switch shows that it is the stubs that make it exact.
+#[test]
+fn locked_instructions_matter() {
+    let place = common::Workplace::new();
+    let guest = Guest::new("locked_forms").args(["2000"]);
+    let unlike = (0..10).any(|_| {
+        let recording = place.record_with(&guest, &["--engine", "order", "--no-locked"]);
+        let replay = place.replay(&recording.dir);
+        replay.stdout != recording.run.stdout || replay.status != recording.run.status
+    });
+    assert!(unlike, "ten replays without any order were all the same");
+}
+
+/// How many there are, and that nearly all of them are jumps, not traps.
+#[test]
+fn locked_instructions_are_found() {
+    let place = common::Workplace::new();
+    let recording = place.record_with(&Guest::new("locked_forms"), &["--engine", "order"]);
+    let info = place.info(&recording.dir);
+    let [sites, traps, missed] =
+        ["locked_sites", "locked_traps", "locked_missed"].map(|name| info.counter(name));
+    assert!(sites > 300, "{sites} sites in libc and the guest");
+    assert!(traps * 20 < sites, "{traps} traps beside {sites} jumps");
+    assert_eq!(missed, 0);
+}
+
 #[test]
 fn the_end_of_a_program_that_is_killed() {
     let crash = Guest::new("crash").args(["abort"]);

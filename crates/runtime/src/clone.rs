@@ -258,6 +258,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         cut: Default::default(),
         traced: Default::default(),
         order: Default::default(),
+        locked: Default::default(),
         heap: 0,
     };
     // SAFETY: nobody else has this slot.

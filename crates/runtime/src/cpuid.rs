@@ -4,15 +4,15 @@
 //!
 //! Only code of files is looked through, when it is mapped. The two bytes of a cpuid may also be data, or the middle of another instruction;
 //! they are replaced only where the code is proven to have a cpuid: decoding from the beginning of the function, which the module's table for
-//! unwinding tells (`.eh_frame_hdr`; System V ABI, and "Linux Standard Base", 10.6.2), arrives there. In modules without such a table (Go,
+//! unwinding tells ([`crate::functions`]), arrives there. In modules without such a table (Go,
 //! assembler) decoding from many places before it must arrive there, and find that eax is prepared. Each replacement is an event, so that
 //! replay has the same code without having to prove anything. Code that a program generates (a virtual machine's) isn't seen.
 
 use crate::capture::Call;
 use crate::cut::decode::{decode, MAX_INSN};
-use crate::elf;
 use crate::engine::{Engine, ENGINE, NONE};
-use crate::guard::{self, Program};
+use crate::functions::Functions;
+use crate::guard;
 use crate::memory::{map, Region};
 use crate::patch;
 use crate::searched::{self, Found, Searched, What};
@@ -30,8 +30,6 @@ const MAX_SITES: usize = 2048;
 const CPUID: [u8; 2] = [0x0f, 0xa2];
 /// What stands in its place: `int3`, and the rest of the instruction.
 const TRAP: [u8; 2] = [0xcc, 0x90];
-/// Mappings that lie between the beginning of a module and its code, at most.
-const MAX_BEFORE: usize = 8;
 const PROT_EXEC: u32 = 4;
 
 static SITES: [AtomicU64; MAX_SITES] = [const { AtomicU64::new(0) }; MAX_SITES];
@@ -151,13 +149,13 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3]) {
 
 /// Finds the cpuid instructions of a mapping.
 fn search(r: &Region, found: &mut Found) {
-    let module = Module::around(r);
+    let functions = Functions::around(r);
     let mut way = Way::default();
     let mut at = r.start;
     while let Some(pc) = find(at, r.end) {
         at = pc + 1;
-        let proven = match &module {
-            Some(m) => m.has_instruction(&mut way, pc),
+        let proven = match &functions {
+            Some(f) => has_instruction(f, &mut way, pc),
             None => converges(r.start, pc),
         };
         if proven {
@@ -219,87 +217,25 @@ struct Way {
     at: u64,
 }
 
-/// A loaded file, by the table that finds its functions.
-struct Module {
-    /// Address of `.eh_frame_hdr`.
-    header: u64,
-    functions: u64,
-}
-
-impl Module {
-    /// The module that a mapping of code belongs to, if it has the table.
-    fn around(code: &Region) -> Option<Module> {
-        let list = map().regions();
-        let i = list.iter().position(|r| r.start == code.start)?;
-        let first = i.saturating_sub(MAX_BEFORE);
-        list[first..=i]
-            .iter()
-            .rev()
-            .find_map(|r| Module::at(r.start, code.start))
-    }
-
-    /// The module whose ELF header lies at `at`, if `code` is its code.
-    fn at(at: u64, code: u64) -> Option<Module> {
-        let module = elf::Module::at(&Program, at)?;
-        if !module.holds(&Program, code) {
-            return None;
-        }
-        let (header, _) = module.segment(&Program, elf::EH_FRAME)?;
-        // Version 1; pointers as every linker writes them: relative, of 32 bits, in a sorted table.
-        if guard::read::<[u8; 4]>(header)? != [1, 0x1b, 0x03, 0x3b] {
-            return None;
-        }
-        let functions: u32 = guard::read(header + 8)?;
-        Some(Module {
-            header,
-            functions: functions as u64,
-        })
-    }
-
-    /// Beginning of function `i`, and the entry that describes it.
-    fn function(&self, i: u64) -> Option<(u64, u64)> {
-        let [start, entry] = guard::read::<[i32; 2]>(self.header + 12 + 8 * i)?;
-        let place = |relative: i32| self.header.wrapping_add(relative as i64 as u64);
-        Some((place(start), place(entry)))
-    }
-
-    /// The function that `pc` lies in: its beginning.
-    fn function_of(&self, pc: u64) -> Option<u64> {
-        let (mut low, mut high) = (0, self.functions);
-        while high - low > 1 {
-            let middle = (low + high) / 2;
-            if self.function(middle)?.0 <= pc {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        let (start, entry) = self.function(low)?;
-        // Length, place of the common part, beginning; then how many bytes the function has.
-        let len: u32 = guard::read(entry + 12)?;
-        (start..start + len as u64).contains(&pc).then_some(start)
-    }
-
-    /// Does decoding from the function's beginning arrive at `pc`?
-    fn has_instruction(&self, way: &mut Way, pc: u64) -> bool {
-        let Some(function) = self.function_of(pc) else {
-            return false;
+/// Does decoding from the function's beginning arrive at `pc`?
+fn has_instruction(functions: &Functions, way: &mut Way, pc: u64) -> bool {
+    let Some(function) = functions.function_of(pc) else {
+        return false;
+    };
+    if way.function != function || way.at > pc {
+        *way = Way {
+            function,
+            at: function,
         };
-        if way.function != function || way.at > pc {
-            *way = Way {
-                function,
-                at: function,
-            };
-        }
-        while way.at < pc {
-            match step(way.at) {
-                Some((next, _)) => way.at = next,
-                // Not code as far as that: the next candidate begins anew.
-                None => way.at = u64::MAX,
-            }
-        }
-        way.at == pc
     }
+    while way.at < pc {
+        match step(way.at) {
+            Some((next, _)) => way.at = next,
+            // Not code as far as that: the next candidate begins anew.
+            None => way.at = u64::MAX,
+        }
+    }
+    way.at == pc
 }
 
 /// Does decoding arrive at `pc`, wherever before it one begins, and prepare eax on the way?

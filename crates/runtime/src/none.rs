@@ -78,7 +78,7 @@ impl Engine for None {
             _ => {
                 let result = memory::perform(c).result;
                 crate::cpuid::after_call::<Self>(t, c, result, [0; 2]);
-                crate::hook::after_call(c, result);
+                crate::hook::after_call(t, c, result);
                 result
             }
         }

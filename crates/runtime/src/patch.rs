@@ -39,6 +39,11 @@ pub const CPUID: u32 = 4;
 /// The `xsavec` of ld.so's resolver, see [`crate::resolver`].
 pub const XSAVEC: u32 = 5;
 
+/// Instructions that change memory in one step, see [`crate::locked`]: in all code, when the first thread is made.
+pub const LOCKED: u32 = 6;
+/// As above, in code that was mapped later.
+pub const LOCKED_WITH_CODE: u32 = 7;
+
 struct Tables(UnsafeCell<Inner>);
 // SAFETY: used only while no other thread runs program code.
 unsafe impl Sync for Tables {}
@@ -128,7 +133,7 @@ fn replay(t: &mut Block) {
 
 /// Does a patch of this form belong to the gate that brought the code? Those of call sites belong to the gate that goes through them.
 pub fn comes_with_code(form: u32) -> bool {
-    matches!(form, CPUID | XSAVEC)
+    matches!(form, CPUID | XSAVEC | LOCKED_WITH_CODE)
 }
 
 /// Replay, at the end of a gate that brought code: replaces in it what the recording did. Patches of call sites that come next belong to
@@ -147,8 +152,20 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             return;
         }
         let mut r = crate::ring::Reader::begin(h);
-        let [site, stub, ..] = r.args();
+        let [site, stub, len, ..] = r.args();
         r.finish();
+        if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
+            if !crate::locked::replay(site, stub, len) {
+                crate::panic::give_up(
+                    "the locked instructions of the program can't be replaced as recorded",
+                );
+            }
+            continue;
+        }
+        if crate::order::runs() && !comes_with_code(h.detail) {
+            // They were gone when the recording did it.
+            crate::order::replay::wait_for_others_to_end();
+        }
         if h.detail == CPUID {
             crate::cpuid::replace(site);
             continue;
@@ -340,6 +357,17 @@ fn note_moved(from: u64, to: u64) {
         // Two sites share the place: the list decides.
         MOVED_FROM[i].store(u64::MAX, Relaxed);
     }
+}
+
+/// The instruction at `from` is at `to` now, and something else lies in its place.
+pub fn note_inner(from: u64, to: u64) {
+    let t = tables();
+    if t.moved[..t.moved_len].iter().any(|m| m.0 == from) || t.moved_len == MAX_MOVED {
+        return;
+    }
+    t.moved[t.moved_len] = (from, to);
+    t.moved_len += 1;
+    note_moved(from, to);
 }
 
 /// Where the program really goes on when it is to go on at `rip`: bytes that a patch replaced live in its stub.

@@ -137,6 +137,8 @@ pub struct Block {
     pub traced: crate::ptrace::Traced,
     /// What the `order` engine keeps of it.
     pub order: crate::order::Local,
+    /// What a stub of a locked instruction keeps (used by generated code).
+    pub locked: crate::locked::Save,
     /// Address of its heap ([`crate::heap`]), 0: none yet.
     pub heap: u64,
 }

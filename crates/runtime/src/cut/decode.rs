@@ -88,6 +88,19 @@ impl Operands {
     }
 }
 
+/// How an instruction names memory: registers by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// What it counts from.
+    pub base: Option<u8>,
+    /// What is added.
+    pub index: Option<u8>,
+    /// How many times.
+    pub scale: u8,
+    /// The displacement, or without registers the address.
+    pub offset: u64,
+}
+
 /// An instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Insn {
@@ -213,6 +226,68 @@ impl Insn {
     /// Address of its RIP-relative operand.
     pub fn rip_target(&self) -> Option<u64> {
         self.rip_disp.map(|_| self.inner.ip_rel_memory_address())
+    }
+
+    /// How it names memory; `None` where a segment counts, or none is named.
+    pub fn place(&self) -> Option<Place> {
+        let i = &self.inner;
+        if !i.op_kinds().any(|k| k == OpKind::Memory) || i.segment_prefix() != Register::None {
+            return None;
+        }
+        let number = |r: Register| r.is_gpr64().then(|| r.number() as u8);
+        let fixed = self.rip_target().is_some();
+        Some(Place {
+            base: if fixed { None } else { number(i.memory_base()) },
+            index: number(i.memory_index()),
+            scale: i.memory_index_scale() as u8,
+            offset: match self.rip_target() {
+                Some(target) => target,
+                None => i.memory_displacement64(),
+            },
+        })
+    }
+
+    /// The registers of `mov b, a` between two of 64 bits.
+    pub fn copies_register(&self) -> Option<(u8, u8)> {
+        let i = &self.inner;
+        let registers = i.mnemonic() == Mnemonic::Mov
+            && i.op0_kind() == OpKind::Register
+            && i.op1_kind() == OpKind::Register
+            && i.op0_register().is_gpr64()
+            && i.op1_register().is_gpr64();
+        registers.then(|| {
+            (
+                i.op0_register().number() as u8,
+                i.op1_register().number() as u8,
+            )
+        })
+    }
+
+    /// The registers of `lea b, [a + ..]`, where it makes one address of another.
+    pub fn derives_address(&self) -> Option<(u8, u8)> {
+        let i = &self.inner;
+        let fits = i.mnemonic() == Mnemonic::Lea
+            && i.op0_register().is_gpr64()
+            && i.memory_base().is_gpr64()
+            && i.memory_base() != Register::RSP
+            && i.memory_base() != Register::RBP
+            && i.memory_index() == Register::None;
+        fits.then(|| {
+            (
+                i.op0_register().number() as u8,
+                i.memory_base().number() as u8,
+            )
+        })
+    }
+
+    /// The constant that it puts into a register of 32 bits.
+    pub fn loads_constant(&self) -> Option<(u8, u32)> {
+        let i = &self.inner;
+        let fits = i.mnemonic() == Mnemonic::Mov
+            && i.op0_kind() == OpKind::Register
+            && i.op0_register().is_gpr32()
+            && i.op1_kind() == OpKind::Immediate32;
+        fits.then(|| (i.op0_register().number() as u8, i.immediate32()))
     }
 
     /// It has a LOCK prefix, which code sometimes jumps over.

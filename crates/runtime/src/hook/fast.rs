@@ -56,6 +56,10 @@ rt_fast_lock_out:
     xor edx, edx
     xor ecx, ecx
     xor eax, eax
+    xor ecx, ecx
+    xor edx, edx
+    xor r8d, r8d
+    xor r10d, r10d
     .hidden rt_fast_lock_ret
     .globl rt_fast_lock_ret
 rt_fast_lock_ret:
@@ -87,6 +91,10 @@ rt_fast_unlock_out:
     xor edx, edx
     xor ecx, ecx
     xor eax, eax
+    xor ecx, ecx
+    xor edx, edx
+    xor r8d, r8d
+    xor r10d, r10d
     .hidden rt_fast_unlock_ret
     .globl rt_fast_unlock_ret
 rt_fast_unlock_ret:

@@ -17,7 +17,7 @@ use crate::guard::{self, Program};
 use crate::memory::{map, Region};
 use crate::sync::malloc;
 use crate::sys;
-use crate::thread::session;
+use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use entry::{Hook, MAX_HOOKS};
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
@@ -59,26 +59,29 @@ pub fn errno_location() -> Option<u64> {
 }
 
 /// Replaces what is to be replaced in the module that a call has just completed.
-pub fn after_call(c: &Call, result: i64) {
+pub fn after_call(t: &mut Block, c: &Call, result: i64) {
     let fits = c.nr == nr::MMAP
         && session().flags & FLAG_HOOKS != 0
         && !sys::is_error(result)
         && c.args[2] as u32 & PROT_WRITE != 0
         && c.args[3] & (sys::MAP_FIXED | sys::MAP_ANONYMOUS) == sys::MAP_FIXED;
     if fits {
-        completed(result as u64, c.args[1]);
+        if let Some(module) = completed(result as u64, c.args[1]) {
+            crate::locked::module_completed(t, &module);
+        }
     }
 }
 
 /// The module whose dynamic table lies in `at..at + len` is completely mapped.
-fn completed(at: u64, len: u64) -> Option<()> {
+fn completed(at: u64, len: u64) -> Option<Module> {
     let data = map().at(at)?;
     let module = around(&data)?;
     let (dynamic, _) = module.segment(&Program, elf::DYNAMIC)?;
     if !(at..at.saturating_add(len)).contains(&dynamic) {
         return None;
     }
-    hook(&module)
+    hook(&module);
+    Some(module)
 }
 
 /// Replaces what is to be replaced in the modules that are there at the program's first instruction.

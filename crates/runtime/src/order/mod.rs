@@ -138,8 +138,13 @@ pub(crate) fn log(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
 /// Record: an operation that needs no entry.
 #[inline(always)]
 pub(crate) fn log_quiet(t: &mut Block) {
-    if !t.order.counts {
-        take_quiet(t);
+    if t.quiet_left == 0 {
+        // None was counted yet, or the assembly has counted the last one.
+        if t.order.counts {
+            log(t, EntryKind::Quiet, 0, 0);
+        } else {
+            take_quiet(t);
+        }
     }
     t.quiet_left -= 1;
     if t.quiet_left == 0 {

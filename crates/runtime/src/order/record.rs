@@ -256,7 +256,7 @@ impl Engine for Record {
         };
         t.order.stamped = 0;
         crate::cpuid::after_call::<Self>(t, c, result, content);
-        crate::hook::after_call(c, result);
+        crate::hook::after_call(t, c, result);
         drop(lock);
         result
     }
@@ -338,6 +338,7 @@ impl Engine for Record {
             crate::message::say(crate::message::TOO_MANY_THREADS);
             return Self::computed(t, c, EAGAIN);
         };
+        crate::locked::before_thread(t);
         stamp(t);
         let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
         if !sys::is_error(tid) {
@@ -463,6 +464,22 @@ fn note(t: &mut Block, object: &Runs, n: u64, again: bool) {
         let name = name_of(object as *const Runs as u64);
         log(t, EntryKind::Passed, name, n);
     }
+}
+
+/// Before an instruction in a [stub](crate::locked) is made: its shard is locked, and the operation logged if another thread made the one
+/// before. What the shard's sequence becomes when it is opened.
+pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
+    let shard = shards::shard(number);
+    let n = shard.lock();
+    let me = t.slot + 1;
+    let mine = shard.last.load(Relaxed) == me;
+    shard.last.store(me, Relaxed);
+    if mine {
+        log_quiet(t);
+    } else {
+        log(t, EntryKind::Ordered, number, n);
+    }
+    2 * n
 }
 
 impl Order for Record {

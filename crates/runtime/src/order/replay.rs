@@ -42,6 +42,12 @@ fn exhausted() -> ! {
     }
 }
 
+/// Waits until the calling thread is the only one.
+pub fn wait_for_others_to_end() {
+    let live = &session().live_threads;
+    turns::wait(live.as_ptr() as u64, || live.load(SeqCst) <= 1);
+}
+
 /// What the thread's ring has next.
 enum Next {
     Entry(Entry),
@@ -93,6 +99,13 @@ fn operation(t: &Block, detail: u32, args: &[u64], recorded: Option<&EventHeader
     diverge(t, kinds::EVENT, recorded, &actual)
 }
 
+/// Another operation than the recorded entry says.
+fn unlike(t: &Block, kind: EntryKind, object: u32, recorded: &Entry) -> ! {
+    let e = recorded;
+    let args = [object as u64, e.kind as u64 + 1, e.object as u64, e.value];
+    operation(t, kind as u32, &args, None)
+}
+
 /// The next operation: quiet (`None`), or the entry that it has. Anything else is a divergence.
 fn due(t: &mut Block, object: u32) -> Option<Entry> {
     match look(t) {
@@ -139,7 +152,7 @@ fn replay_call(
     c: &Call,
     hash: u64,
     at_turn: impl FnOnce(&mut Block, &EventHeader) -> i64,
-    at_end: impl FnOnce(&EventHeader, &OfFile),
+    at_end: impl FnOnce(&mut Block, &EventHeader, &OfFile),
 ) -> (i64, EventHeader, OfFile) {
     let actual = Actual {
         kind: Kind::Syscall,
@@ -177,7 +190,7 @@ fn replay_call(
             turns::wait_for_stamp(last);
         }
         let file = apply(r);
-        at_end(&h, &file);
+        at_end(t, &h, &file);
         output::follow(c, h.value);
         turns::pass_stamp(last);
         return (h.value, h, file);
@@ -196,7 +209,7 @@ fn replay_call(
     let stamp = r.args()[0];
     turns::wait_for_stamp(stamp);
     let file = apply(r);
-    at_end(&h, &file);
+    at_end(t, &h, &file);
     // In the order in which they wrote: what is shown is what was seen.
     output::follow(c, h.value);
     turns::pass_stamp(stamp);
@@ -238,7 +251,7 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
 
 /// As [`replay_call`], when nothing happens but what the log says.
 fn answer(t: &mut Block, c: &Call, hash: u64) -> (i64, EventHeader, OfFile) {
-    replay_call(t, c, hash, |_, h| h.value, |_, _| {})
+    replay_call(t, c, hash, |_, h| h.value, |_, _, _| {})
 }
 
 /// A simple event of the thread's own: its argument words.
@@ -282,30 +295,32 @@ impl Engine for Replay {
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
-        replay_call(t, c, 0, |_, _| result, |_, _| {}).0
+        replay_call(t, c, 0, |_, _| result, |_, _, _| {}).0
     }
 
     fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
-        replay_call(t, c, 0, |_, h| act(Some(h.value)), |_, _| {}).0
+        replay_call(t, c, 0, |_, h| act(Some(h.value)), |_, _, _| {}).0
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         if c.nr == nr::SHMAT {
             return attach(t, c);
         }
-        // The recording held the lock from the first stamp to the second one: nobody else is here.
+        // The recording held the lock from the first stamp to beyond the second one: until that is passed, nobody else is here.
         let c = &*c;
-        let redo = |h: &EventHeader, file: &OfFile| {
+        let redo = |t: &mut Block, h: &EventHeader, file: &OfFile| {
             // Others may look for room for a stub.
             let _lock = space::lock();
-            if !memory::redo(c, h.value, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+            let r = h.value;
+            if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
                 cannot_map(ring::event_number() - 1);
             }
+            crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
+            crate::hook::after_call(t, c, r);
+            // What is searched for locked instructions has its functions replaced already.
+            crate::patch::replay_with_code(t);
         };
         let (r, ..) = replay_call(t, c, 0, |_, h| h.value, redo);
-        crate::patch::replay_with_code(t);
-        crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
-        crate::hook::after_call(c, r);
         r
     }
 
@@ -437,11 +452,12 @@ impl Engine for Replay {
             clone::announce_death(t, wake, |_| None);
             0
         };
-        replay_call(t, c, 0, dies, |_, _| {});
+        replay_call(t, c, 0, dies, |_, _, _| {});
         let last = process::entry().live_threads.load(Relaxed) == 1;
         let stamp = plain(t, Kind::ThreadExit, last as u32, 0)[1];
         take_turn(stamp);
         session().live_threads.fetch_sub(1, SeqCst);
+        turns::call(session().live_threads.as_ptr() as u64);
         if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
             Self::process_dies(t, 0);
             sys::exit_group(c.args[0] as i32);
@@ -568,6 +584,33 @@ fn made(t: &mut Block) {
     tell_of_signal(t);
 }
 
+/// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it, and where
+/// others wait for that.
+pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
+    let shard = shards::shard(number);
+    if let Some(e) = due(t, number) {
+        if e.kind != EntryKind::Ordered || e.object != number {
+            unlike(t, EntryKind::Ordered, number, &e);
+        }
+        turns::wait(key_of(number), || {
+            shard.sequence.load(SeqCst) / 2 == e.value - 1
+        });
+    }
+    made(t);
+    let next = shard.sequence.load(SeqCst) + 2;
+    (next, turns::room_of(key_of(number)))
+}
+
+/// After it: those who wait for the shard look again.
+pub fn call_waiting(number: u32) {
+    turns::call(key_of(number));
+}
+
+/// What threads wait for who wait for a shard.
+fn key_of(number: u32) -> u64 {
+    !(number as u64)
+}
+
 impl Order for Replay {
     const REPLAYS: bool = true;
 
@@ -592,7 +635,7 @@ impl Order for Replay {
             return true;
         };
         if e.kind != EntryKind::Passed || e.object != name_of(address) {
-            operation(t, EntryKind::Passed as u32, &[address], None);
+            unlike(t, EntryKind::Passed, name_of(address), &e);
         }
         turns::wait(address, || object.count() == e.value - 1);
         true
@@ -640,13 +683,13 @@ impl Order for Replay {
     fn ordered<R>(t: &mut Block, address: u64, make: impl FnOnce() -> R) -> R {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
-        let key = !(number as u64);
+        let key = key_of(number);
         if faults_next(t) {
             return make();
         }
         if let Some(e) = due(t, number) {
             if e.kind != EntryKind::Ordered || e.object != number {
-                operation(t, EntryKind::Ordered as u32, &[address], None);
+                unlike(t, EntryKind::Ordered, number, &e);
             }
             turns::wait(key, || shard.sequence.load(SeqCst) / 2 == e.value - 1);
         }

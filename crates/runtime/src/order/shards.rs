@@ -13,6 +13,18 @@ pub const SHARDS: usize = 1024;
 /// Rounds of waiting for a shard before the processor is given up.
 const SPINS: u32 = 200;
 
+/// Bytes of a shard.
+pub const SIZE: usize = core::mem::size_of::<Shard>();
+/// The hash of an address: its line times this, without the lowest [`SHIFT`] bits.
+pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// See [`FACTOR`].
+pub const SHIFT: u32 = 54;
+/// Offset of [`Shard::last`].
+pub const LAST: usize = core::mem::offset_of!(Shard, last);
+const _: () = assert!(
+    SIZE == 64 && SHARDS == 1 << (64 - SHIFT) && core::mem::offset_of!(Shard, sequence) == 0
+);
+
 /// A shard: a lock that counts.
 #[repr(C, align(64))]
 pub struct Shard {
@@ -33,13 +45,28 @@ static TABLE: [Shard; SHARDS] = [const {
 #[inline(always)]
 pub fn number_of(address: u64) -> u32 {
     // A cache line's words go together: they are changed together.
-    ((address >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as u32
+    ((address >> 6).wrapping_mul(FACTOR) >> SHIFT) as u32
 }
 
 /// The shard with this number.
 #[inline(always)]
 pub fn shard(number: u32) -> &'static Shard {
     &TABLE[number as usize % SHARDS]
+}
+
+/// Address of the first of them; [`SIZE`] bytes each.
+pub fn table() -> u64 {
+    TABLE.as_ptr() as u64
+}
+
+/// Address of the shard that orders the word at this address.
+pub fn place_of(address: u64) -> u64 {
+    table() + number_of(address) as u64 * SIZE as u64
+}
+
+/// Number of the shard at this address.
+pub fn number_at(place: u64) -> u32 {
+    ((place.wrapping_sub(table())) / SIZE as u64) as u32
 }
 
 impl Shard {

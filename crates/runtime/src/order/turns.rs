@@ -17,6 +17,11 @@ fn room(key: u64) -> &'static WaitingRoom {
     &head().rooms[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % WAITING_WORDS]
 }
 
+/// Address of the room that those wait in who wait for `key`.
+pub fn room_of(key: u64) -> u64 {
+    room(key) as *const WaitingRoom as u64
+}
+
 /// Waits until `due` says so; `key` is what [`call`] will name.
 pub fn wait(key: u64, mut due: impl FnMut() -> bool) {
     for _ in 0..SPINS {

@@ -161,6 +161,10 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
             crate::panic::runtime_fault(signal, c.rip, info.address());
         }
     }
+    if signal == SIGTRAP && crate::locked::trapped(c) {
+        return;
+    }
+    let in_stub = crate::locked::fault(t, c);
     if with_engine!(E => E::trap(t, signal, uc)) {
         return;
     }
@@ -174,19 +178,20 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     if emulated {
         return with_engine!(E => E::goes_on(t, uc));
     }
-    with_engine!(E => fault::<E>(t, info, uc))
+    with_engine!(E => fault::<E>(t, info, uc, in_stub))
 }
 
-/// A fault of the program's own: delivered at once, at the instruction.
-fn fault<E: Engine>(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
+/// A fault of the program's own: delivered at once, at the instruction. `in_stub`: where the instruction really is.
+fn fault<E: Engine>(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, in_stub: Option<u64>) {
     let signal = info.signal();
     E::fault(t, info, &uc.mc);
     let action = ACTIONS.get(signal);
     let blocked = t.mask & bit(signal) != 0;
     if action.handler == DEFAULT || action.handler == IGNORE || blocked {
         E::process_dies(t, signal);
-        // Nothing may come in between any more.
+        // Nothing may come in between any more; the instruction alone is made again.
         uc.mask = HANDLER_MASK;
+        uc.mc.rip = in_stub.unwrap_or(uc.mc.rip);
         return die_of(signal);
     }
     let mut frame = uc.mc.to_frame();

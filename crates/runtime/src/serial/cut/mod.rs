@@ -148,7 +148,7 @@ impl Machine for Stopped {
 
 /// Code of ours: the runtime, and the stubs of rewritten system call sites.
 pub(crate) fn is_ours(pc: u64) -> bool {
-    crate::signal::kernel::in_runtime(pc) || crate::patch::is_stub(pc)
+    crate::signal::kernel::in_runtime(pc) || crate::patch::is_stub(pc) || crate::locked::is_stub(pc)
 }
 
 /// The registers of a thread that a signal stopped. The program has no `%gs` of its own.

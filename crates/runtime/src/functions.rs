@@ -1,0 +1,84 @@
+//! The functions of a loaded file, as its table for unwinding tells them (`.eh_frame_hdr`; System V ABI, and "Linux Standard Base", 10.6.2).
+//!
+//! Code has no marks of where its instructions begin, and between functions there may be anything. What decoding reaches from the
+//! beginning of a function is an instruction.
+
+use crate::elf;
+use crate::guard::{self, Program};
+use crate::memory::{map, Region};
+
+/// Mappings that lie between the beginning of a module and its code, at most.
+const MAX_BEFORE: usize = 8;
+
+/// The table of a module.
+pub struct Functions {
+    /// Address of `.eh_frame_hdr`.
+    header: u64,
+    count: u64,
+}
+
+impl Functions {
+    /// Those of the module that a mapping of code belongs to, if it has the table.
+    pub fn around(code: &Region) -> Option<Functions> {
+        let list = map().regions();
+        let i = list.iter().position(|r| r.start == code.start)?;
+        let first = i.saturating_sub(MAX_BEFORE);
+        list[first..=i]
+            .iter()
+            .rev()
+            .find_map(|r| Functions::at(r.start, code.start))
+    }
+
+    /// Those of the module whose ELF header lies at `at`, if `code` is its code.
+    fn at(at: u64, code: u64) -> Option<Functions> {
+        let module = elf::Module::at(&Program, at)?;
+        if !module.holds(&Program, code) {
+            return None;
+        }
+        let (header, _) = module.segment(&Program, elf::EH_FRAME)?;
+        // Version 1; pointers as every linker writes them: relative, of 32 bits, in a sorted table.
+        if guard::read::<[u8; 4]>(header)? != [1, 0x1b, 0x03, 0x3b] {
+            return None;
+        }
+        let count: u32 = guard::read(header + 8)?;
+        Some(Functions {
+            header,
+            count: count as u64,
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Beginning and bytes of function `i`, in the order of their addresses.
+    pub fn function(&self, i: u64) -> Option<(u64, u64)> {
+        let (start, entry) = self.entry(i)?;
+        // Length, place of the common part, beginning; then how many bytes the function has.
+        let len: u32 = guard::read(entry + 12)?;
+        Some((start, len as u64))
+    }
+
+    /// Beginning of function `i`, and the entry that describes it.
+    fn entry(&self, i: u64) -> Option<(u64, u64)> {
+        let [start, entry] = guard::read::<[i32; 2]>(self.header + 12 + 8 * i)?;
+        let place = |relative: i32| self.header.wrapping_add(relative as i64 as u64);
+        Some((place(start), place(entry)))
+    }
+
+    /// The function that `pc` lies in: its beginning.
+    pub fn function_of(&self, pc: u64) -> Option<u64> {
+        let (mut low, mut high) = (0, self.count);
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            if self.entry(middle)?.0 <= pc {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let (start, len) = self.function(low)?;
+        (start..start + len).contains(&pc).then_some(start)
+    }
+}

@@ -1,0 +1,83 @@
+//! The long way of a stub: from the program's code into the runtime and back, without the program's stack.
+//!
+//! What the stub has kept in the thread's block (rax, rcx, rdx and where it goes on) is the stub's to restore; all else is the program's.
+
+use super::Save;
+use crate::engine::{ENGINE, ORDER_RECORD};
+use crate::order::{record, replay, shards};
+use crate::thread::{current, Block};
+use core::arch::global_asm;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Before the instruction: the shard at this address becomes the thread's.
+#[no_mangle]
+extern "C" fn rt_locked_turn(shard: u64) {
+    let t = current();
+    let number = shards::number_at(shard);
+    t.locked.shard = shard;
+    if ENGINE.load(Relaxed) == ORDER_RECORD {
+        t.locked.next = record::begin_operation(t, number);
+    } else {
+        (t.locked.next, t.locked.room) = replay::begin_operation(t, number);
+    }
+}
+
+/// A replay, after it: somebody waits.
+#[no_mangle]
+extern "C" fn rt_locked_made(shard: u64) {
+    replay::call_waiting(shards::number_at(shard));
+}
+
+global_asm!(
+    r#"
+    .macro LONG_WAY name, function
+    .hidden \name
+    .globl \name
+    .p2align 4
+\name:
+    mov gs:[8], rsp
+    mov rsp, gs:[16]
+    pushfq
+    cld
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    sub rsp, 8
+    mov rdi, rdx
+    call \function
+    add rsp, 8
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rdi
+    pop rsi
+    popfq
+    mov rsp, gs:[8]
+    jmp qword ptr gs:[{resume}]
+    .endm
+
+    LONG_WAY rt_locked_enter, rt_locked_turn
+    LONG_WAY rt_locked_wake, rt_locked_made
+"#,
+    resume = const offset_of!(Block, locked) + offset_of!(Save, resume),
+);
+
+extern "C" {
+    fn rt_locked_enter();
+    fn rt_locked_wake();
+}
+
+/// Where stubs ask for their turn.
+pub fn turn() -> u64 {
+    rt_locked_enter as *const () as u64
+}
+
+/// Where they have others woken.
+pub fn wake() -> u64 {
+    rt_locked_wake as *const () as u64
+}

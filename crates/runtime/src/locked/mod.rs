@@ -1,0 +1,572 @@
+//! Instructions that change memory in one step, in code that nobody prepared: the locks that libc has inlined, the atomic variables of programs
+//! (DESIGN 5, `order`; FACTS, "Locked instructions in unmodified binaries").
+//!
+//! While a program has one thread there is nothing to order. When the first other one is about to be made, and when a library is mapped
+//! later, all code of files is searched ([`units`]), and each such instruction becomes a jump to a [`stub`] that makes it at its place
+//! in the order of its [shard](crate::order::shards). Where there is no room for a jump, a trap leads there.
+//!
+//! The stubs lie in an **annex** near the code. Its place is an event ([`LOCKED`], [`LOCKED_WITH_CODE`]); all else follows from the
+//! code's bytes, so that a replay finds the same.
+//!
+//! A fault of the instruction is the program's, at the instruction's own address. The operation counts nevertheless: a replay faults at the same
+//! number.
+//!
+//! Not seen are plain loads and stores, code that a program generates, and modules without a table for unwinding.
+
+pub mod enter;
+pub mod operation;
+pub mod stub;
+pub mod units;
+
+use crate::cut::decode::{Insn, Place};
+use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
+use crate::functions::Functions;
+use crate::guard::{self, Program};
+use crate::memory::{self, map, Region};
+use crate::order::{replay, shards};
+use crate::patch::{self, LOCKED, LOCKED_WITH_CODE};
+use crate::signal::frame::SigContext;
+use crate::sys;
+use crate::thread::{session, Block};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use reprise_abi::event::Kind;
+use reprise_abi::layout::PAGE;
+use reprise_abi::session::{region_flags, FLAG_LOCKED};
+use reprise_abi::syscalls::nr;
+use stub::Stub;
+use units::{Function, How, Step, Unit, JUMP, MAX_SITES};
+
+/// What a stub keeps in the thread's block while an instruction is made.
+#[repr(C)]
+#[derive(Default)]
+pub struct Save {
+    /// Registers that the stub uses.
+    pub rax: u64,
+    /// As above.
+    pub rcx: u64,
+    /// As above.
+    pub rdx: u64,
+    /// The flags: `lahf` and the overflow flag.
+    pub flags: u64,
+    /// Address of the shard that is locked.
+    pub shard: u64,
+    /// What its sequence is to become.
+    pub next: u64,
+    /// Where the stub goes on after the long way.
+    pub resume: u64,
+    /// Replay: where others wait for the shard.
+    pub room: u64,
+}
+
+/// Most units of one module.
+const MAX_UNITS: usize = 1 << 16;
+/// Most words of one module.
+const MAX_WORDS: usize = 1 << 14;
+/// Room for a stub in an annex, on average.
+const ROOM: u64 = 640;
+/// Most instructions that were moved into stubs, of all modules.
+const MAX_MOVED: usize = 1 << 17;
+/// Most traps.
+const MAX_TRAPS: usize = 4096;
+/// Most annexes.
+const MAX_ANNEXES: usize = 512;
+/// A jump reaches this far.
+const REACH: u64 = 0x7000_0000;
+/// The lowest address that a program may map.
+const LOWEST: u64 = 0x1_0000;
+const PROT_EXEC: u32 = 4;
+
+/// Record: the code of the program is ordered, since there are threads.
+static THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Where an instruction lies in a stub.
+#[derive(Clone, Copy)]
+struct InStub {
+    /// Where it is made.
+    pc: u64,
+    /// Where it was.
+    from: u64,
+    /// Where its code in the stub begins.
+    entry: u64,
+    /// Its shard is locked when it is made.
+    ordered: bool,
+    /// Nothing leads to `from` any more but what is told of here.
+    inner: bool,
+}
+
+/// A table of the runtime's own, filled from the front by one thread at a time and read by all.
+struct Table<T> {
+    at: AtomicU64,
+    len: AtomicUsize,
+    _of: core::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Copy> Table<T> {
+    const fn new() -> Table<T> {
+        Table {
+            at: AtomicU64::new(0),
+            len: AtomicUsize::new(0),
+            _of: core::marker::PhantomData,
+        }
+    }
+
+    fn push(&self, capacity: usize, item: T) -> Option<()> {
+        if self.at.load(Relaxed) == 0 {
+            let bytes = capacity * core::mem::size_of::<T>();
+            self.at.store(crate::scratch::arena(bytes as u64)?, Release);
+        }
+        let n = self.len.load(Relaxed);
+        if n == capacity {
+            return None;
+        }
+        // SAFETY: inside the table, and nobody looks there yet.
+        unsafe { (self.at.load(Relaxed) as *mut T).add(n).write(item) };
+        self.len.store(n + 1, Release);
+        Some(())
+    }
+
+    fn all(&self) -> &[T] {
+        let n = self.len.load(Acquire);
+        if n == 0 {
+            return &[];
+        }
+        // SAFETY: that many were written, and don't change.
+        unsafe { core::slice::from_raw_parts(self.at.load(Acquire) as *const T, n) }
+    }
+
+    fn clear(&self) {
+        self.len.store(0, Relaxed);
+    }
+}
+
+/// A piece of stubs.
+#[derive(Clone, Copy)]
+struct Annex {
+    start: u64,
+    end: u64,
+    /// The first of its instructions in [`MOVED`], and the first of the next one's.
+    moved: (usize, usize),
+}
+
+/// The units of the module that is being looked at.
+static UNITS: Table<Unit> = Table::new();
+/// The words that the module's instructions change in one step, by their addresses.
+static WORDS: Table<u64> = Table::new();
+static MOVED: Table<InStub> = Table::new();
+static ANNEXES: Table<Annex> = Table::new();
+/// Traps and their stubs. A trap whose code is gone is 0.
+static TRAPS: [(AtomicU64, AtomicU64); MAX_TRAPS] =
+    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; MAX_TRAPS];
+static TRAPS_LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Record: a thread is about to be made.
+pub fn before_thread(t: &mut Block) {
+    if ENGINE.load(Relaxed) != ORDER_RECORD
+        || session().flags & FLAG_LOCKED == 0
+        || THREADS.swap(true, Relaxed)
+    {
+        return;
+    }
+    let mut at = 0;
+    while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
+        at = r.end;
+        record(t, &r, LOCKED);
+    }
+}
+
+/// Record: a module is completely mapped.
+pub fn module_completed(t: &mut Block, module: &crate::elf::Module) {
+    if ENGINE.load(Relaxed) != ORDER_RECORD || !THREADS.load(Relaxed) {
+        return;
+    }
+    let mut at = 0;
+    while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
+        at = r.end;
+        if module.holds(&Program, r.start) {
+            record(t, &r, LOCKED_WITH_CODE);
+        }
+    }
+}
+
+fn record(t: &mut Block, code: &Region, form: u32) {
+    let is_code = code.prot & PROT_EXEC != 0
+        && code.flags & region_flags::FILE != 0
+        && code.flags & (region_flags::SHARED | region_flags::VDSO) == 0;
+    if !is_code || find(code).is_none() || UNITS.all().is_empty() {
+        return;
+    }
+    let len = (UNITS.all().len() as u64 * ROOM).next_multiple_of(PAGE);
+    let Some(annex) = find_room(code, len) else {
+        missed(UNITS.all().len());
+        return;
+    };
+    let args = [code.start, annex, len];
+    let units = UNITS.all().len() as i64;
+    crate::serial::events::plain(Kind::Patch, t.slot, form, units, &args);
+    replace(code, annex, len, false);
+}
+
+/// Replay: does what the recording did with the code at this address.
+pub fn replay(code: u64, annex: u64, len: u64) -> bool {
+    let Some(region) = map().at(code) else {
+        return false;
+    };
+    find(&region).is_some() && map_annex(annex, len) && {
+        replace(&region, annex, len, true);
+        true
+    }
+}
+
+fn missed(n: usize) {
+    session()
+        .counters
+        .locked_missed
+        .fetch_add(n as u64, Relaxed);
+}
+
+/// Finds the units of a mapping.
+fn find(code: &Region) -> Option<()> {
+    UNITS.clear();
+    WORDS.clear();
+    let functions = Functions::around(code)?;
+    // SAFETY: guarded, and the mapping is there.
+    let bytes = unsafe {
+        core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize)
+    };
+    // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
+    let own_memory_is_private = (code.start..code.end).contains(&session().entry);
+    let each = |run: &mut dyn FnMut(&Function)| {
+        for i in 0..functions.count() {
+            let Some((start, len)) = functions.function(i) else {
+                continue;
+            };
+            let Some(offset) = start.checked_sub(code.start) else {
+                continue;
+            };
+            let Some(own) = bytes.get(offset as usize..(offset + len) as usize) else {
+                continue;
+            };
+            let f = Function {
+                own_memory_is_private,
+                start,
+                code: own,
+            };
+            if !is_replaced(&f) {
+                run(&f);
+            }
+        }
+    };
+    guard::guarded(|| {
+        each(&mut |f| {
+            if f.may_have_sites() {
+                f.each_changed(note_word);
+            }
+        });
+        let words = Words::of_table();
+        each(&mut |f| {
+            if f.may_have_sites() || words.are_named_in(f) {
+                add_units(f, code, &words);
+            }
+        });
+        avoid_jumps_from_elsewhere(code, bytes);
+    })
+}
+
+/// An address that an instruction changes in one step is remembered.
+fn note_word(p: Place) {
+    if p.base.is_none() && p.index.is_none() {
+        WORDS.push(MAX_WORDS, p.offset);
+    }
+}
+
+/// The words of a module that threads share, in the order of their addresses.
+struct Words {
+    list: &'static [u64],
+}
+
+impl Words {
+    fn of_table() -> Words {
+        let all = WORDS.all();
+        // SAFETY: the table is this thread's own for now.
+        let list = unsafe { core::slice::from_raw_parts_mut(all.as_ptr() as *mut u64, all.len()) };
+        list.sort_unstable();
+        Words { list: WORDS.all() }
+    }
+
+    fn hold(&self, address: u64) -> bool {
+        self.list.binary_search(&address).is_ok()
+    }
+
+    /// Is there anything in a function that may be a distance to one of them?
+    fn are_named_in(&self, f: &Function) -> bool {
+        let (Some(first), Some(last)) = (self.list.first(), self.list.last()) else {
+            return false;
+        };
+        f.code.windows(4).enumerate().any(|(at, w)| {
+            let d = i32::from_le_bytes([w[0], w[1], w[2], w[3]]);
+            let target = (f.start + at as u64 + 4).wrapping_add(d as i64 as u64);
+            // An immediate operand may follow.
+            (*first - 4..=*last).contains(&target)
+                && [0, 1, 2, 4].iter().any(|n| self.hold(target + n))
+        })
+    }
+}
+
+/// Is all of this function replaced by a hook?
+fn is_replaced(f: &Function) -> bool {
+    f.code.first() == Some(&0xe9)
+        && f.insn(f.start).is_some_and(
+            |i| matches!(i.flow, crate::cut::decode::Flow::Jump(to) if patch::is_stub(to)),
+        )
+}
+
+fn add_units(f: &Function, code: &Region, words: &Words) {
+    let mut units = [Unit::default(); MAX_SITES];
+    let table = |base: u64, k: u64| {
+        let d = guard::read::<i32>(base + 4 * k)?;
+        let target = base.wrapping_add(d as i64 as u64);
+        (code.start..code.end).contains(&target).then_some(target)
+    };
+    let n = f.units(&|address| words.hold(address), table, &mut units);
+    for u in &units[..n] {
+        if UNITS.push(MAX_UNITS, *u).is_none() {
+            missed(1);
+        }
+    }
+}
+
+/// Parts of a function lie elsewhere, and jump back into it: such jumps are long. What merely looks like one counts, too.
+fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
+    let list = UNITS.all();
+    if list.is_empty() {
+        return;
+    }
+    // SAFETY: the table is this thread's own for now.
+    let units = unsafe { core::slice::from_raw_parts_mut(list.as_ptr() as *mut Unit, list.len()) };
+    let mut last = 0;
+    for (at, w) in bytes.windows(5).enumerate() {
+        let long = matches!(w[0], 0xe8 | 0xe9) || (w[0] & 0xf0 == 0x80 && last == 0x0f);
+        last = w[0];
+        if !long {
+            continue;
+        }
+        let d = i32::from_le_bytes([w[1], w[2], w[3], w[4]]);
+        let from = code.start + at as u64;
+        let target = (from + 5).wrapping_add(d as i64 as u64);
+        let i = units.partition_point(|u| u.start < target);
+        let Some(u) = i.checked_sub(1).map(|i| &mut units[i]) else {
+            continue;
+        };
+        if u.is_broken_by(target) && !(u.start..u.end).contains(&from) {
+            u.how = How::Trap;
+        }
+    }
+}
+
+/// A place for an annex that all of the code can reach: below its module, since above it the heap may want to grow.
+fn find_room(code: &Region, len: u64) -> Option<u64> {
+    let list = map().regions();
+    let i = list.iter().position(|r| r.start == code.start)?;
+    for k in (0..=i).rev() {
+        let low = if k == 0 { LOWEST } else { list[k - 1].end };
+        let Some(at) = list[k].start.checked_sub(len).filter(|at| *at >= low) else {
+            continue;
+        };
+        if code.end - at < REACH && map_annex(at, len) {
+            return Some(at);
+        }
+    }
+    for k in i..list.len() {
+        let at = list[k].end;
+        let next = list.get(k + 1);
+        let high = next.map_or(u64::MAX, |r| r.start);
+        let grows = next.is_some_and(|r| r.flags & region_flags::STACK != 0);
+        if !grows && at + len <= high && at + len - code.start < REACH && map_annex(at, len) {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn map_annex(at: u64, len: u64) -> bool {
+    const PROT_READ_EXEC: u32 = 5;
+    if memory::is_ours(at, len) || at < LOWEST {
+        return false;
+    }
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
+    if sys::call(nr::MMAP, &[at, len, sys::PROT_RW, flags, u64::MAX, 0]) != at as i64 {
+        return false;
+    }
+    map().insert(Region {
+        start: at,
+        end: at + len,
+        prot: PROT_READ_EXEC,
+        ..Default::default()
+    });
+    true
+}
+
+/// Writes the stubs, then the jumps to them.
+fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
+    let opened = sys::call(
+        nr::MPROTECT,
+        &[code.start, code.end - code.start, sys::PROT_RW],
+    ) == 0;
+    let mut w = Writing {
+        next: annex,
+        end: annex + len,
+        replays,
+    };
+    let first = MOVED.all().len();
+    for u in UNITS.all() {
+        if !opened || w.unit(u).is_none() {
+            missed(1);
+        }
+    }
+    sys::call(
+        nr::MPROTECT,
+        &[code.start, code.end - code.start, code.prot as u64],
+    );
+    sys::call(nr::MPROTECT, &[annex, len, 5]);
+    let done = Annex {
+        start: annex,
+        end: annex + len,
+        moved: (first, MOVED.all().len()),
+    };
+    ANNEXES.push(MAX_ANNEXES, done);
+}
+
+/// An annex that is being filled.
+struct Writing {
+    next: u64,
+    end: u64,
+    replays: bool,
+}
+
+impl Writing {
+    fn unit(&mut self, u: &Unit) -> Option<()> {
+        if u.how != How::Trap {
+            return self.one(u);
+        }
+        // Each for itself.
+        let mut pc = u.start;
+        for n in 0..stub::MAX_INSNS {
+            if pc >= u.end {
+                break;
+            }
+            let i = Insn::at(pc, &Program)?;
+            if matches!(u.step(n, &i), Step::Ordered(_)) {
+                let own = Unit {
+                    start: pc,
+                    end: i.end(),
+                    how: How::Trap,
+                    skips: 0,
+                    ordered: 1,
+                };
+                self.one(&own)?;
+            }
+            pc = i.end();
+        }
+        Some(())
+    }
+
+    fn one(&mut self, u: &Unit) -> Option<()> {
+        let stub = Stub::new(u, self.next, self.replays, |pc| Insn::at(pc, &Program))?;
+        let at = self.next;
+        let end = at + (stub.bytes().len() as u64).next_multiple_of(16);
+        if end > self.end || MOVED.all().len() + stub.moved().len() > MAX_MOVED {
+            return None;
+        }
+        if u.how == How::Trap {
+            add_trap(u.start, at)?;
+        }
+        for m in stub.moved() {
+            let it = InStub {
+                pc: at + m.at as u64,
+                from: m.from,
+                entry: at + m.entry as u64,
+                ordered: m.ordered,
+                inner: m.from != u.start,
+            };
+            MOVED.push(MAX_MOVED, it)?;
+        }
+        let counters = &session().counters;
+        if !guard::write_bytes(at, stub.bytes()) {
+            return None;
+        }
+        self.next = end;
+        if u.how == How::Trap {
+            counters.locked_traps.fetch_add(1, Relaxed);
+            return guard::write_bytes(u.start, &[0xcc]).then_some(());
+        }
+        let mut jump = [0xe9, 0, 0, 0, 0];
+        jump[1..].copy_from_slice(&(at.wrapping_sub(u.start + JUMP) as u32).to_le_bytes());
+        counters.locked_sites.fetch_add(1, Relaxed);
+        guard::write_bytes(u.start, &jump).then_some(())
+    }
+}
+
+fn add_trap(pc: u64, stub: u64) -> Option<()> {
+    let n = TRAPS_LEN.load(Relaxed);
+    let (at, to) = TRAPS.get(n)?;
+    to.store(stub, Relaxed);
+    at.store(pc, Release);
+    TRAPS_LEN.store(n + 1, Release);
+    Some(())
+}
+
+/// Something else lies there now.
+pub fn forget(start: u64, end: u64) {
+    for (at, _) in &TRAPS[..TRAPS_LEN.load(Acquire)] {
+        if (start..end).contains(&at.load(Relaxed)) {
+            at.store(0, Relaxed);
+        }
+    }
+}
+
+/// Is this address in a stub?
+pub fn is_stub(pc: u64) -> bool {
+    let annexes = ANNEXES.all();
+    annexes.iter().any(|a| (a.start..a.end).contains(&pc))
+}
+
+/// A trap of ours goes on in its stub; false: it is none.
+pub fn trapped(c: &mut SigContext) -> bool {
+    let traps = &TRAPS[..TRAPS_LEN.load(Acquire)];
+    let stub = traps
+        .iter()
+        .find(|(at, _)| at.load(Relaxed) == c.rip - 1)
+        .map(|(_, to)| to.load(Relaxed));
+    if let Some(stub) = stub {
+        c.rip = stub;
+    }
+    stub.is_some()
+}
+
+/// A fault in a stub becomes one of the program's instruction. Where it happened, for a program that can't go on.
+pub fn fault(t: &mut Block, c: &mut SigContext) -> Option<u64> {
+    let annex = ANNEXES
+        .all()
+        .iter()
+        .find(|a| (a.start..a.end).contains(&c.rip))?;
+    let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
+    let there = c.rip;
+    let m = all[all.binary_search_by_key(&there, |m| m.pc).ok()?];
+    c.rip = m.from;
+    if m.inner {
+        patch::note_inner(m.from, m.entry);
+    }
+    if m.ordered {
+        let number = shards::number_at(t.locked.shard);
+        shards::shard(number).sequence.store(t.locked.next, SeqCst);
+        if ENGINE.load(Relaxed) == ORDER_REPLAY {
+            replay::call_waiting(number);
+        }
+        // CF PF AF ZF SF as `lahf` has them, and OF.
+        const LOW: u64 = 0xd5;
+        const OVERFLOW: u64 = 0x800;
+        let flags = t.locked.flags;
+        c.rflags = c.rflags & !(LOW | OVERFLOW) | flags >> 8 & LOW | (flags & 1) * OVERFLOW;
+    }
+    Some(there)
+}

@@ -1,0 +1,594 @@
+//! Where the instructions are, and which bytes a jump of 5 bytes may overwrite for each.
+//!
+//! A function is decoded from its beginning ([`crate::functions`]). A jump needs the room of whole instructions that nobody jumps into: the
+//! instruction itself, else with those that follow it, else with those before it. Where there is no such room an `int3` stands
+//! in the instruction's first byte.
+//!
+//! Code that may run in one thread or in several jumps over the LOCK prefix alone (`je` to the second byte). If that branch stands in front of
+//! the instruction, both are replaced, and the instruction is always made with its prefix.
+
+use super::operation::{Operation, Segment};
+use super::stub::MAX_INSNS;
+use crate::cut::decode::{decode, Condition, Flow, Insn, Place, MAX_INSN};
+
+/// Bytes of a jump.
+pub const JUMP: u64 = 5;
+/// Most of these instructions in one function; more are left alone.
+pub const MAX_SITES: usize = 512;
+/// Instructions before a site that are remembered.
+const BEFORE: usize = 3;
+/// Entries of a jump table that are looked at.
+const MAX_TABLE: u64 = 1024;
+/// Rounds in which units are moved away from where control comes in.
+const ROUNDS: usize = 16;
+
+/// How a unit's code is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum How {
+    /// By a jump, over the instruction and what follows it.
+    #[default]
+    Forward,
+    /// By a jump that begins at what is before it.
+    Backward,
+    /// By a trap.
+    Trap,
+}
+
+/// Instructions of the program that go into one stub.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unit {
+    /// The first.
+    pub start: u64,
+    /// After the last.
+    pub end: u64,
+    /// How they are replaced.
+    pub how: How,
+    /// It begins with a branch to this address, the second byte of what follows.
+    pub skips: u64,
+    /// A bit for each of its instructions: it is to be made while its shard is locked.
+    pub ordered: u16,
+}
+
+/// What becomes of an instruction in a stub.
+pub enum Step {
+    /// Nothing.
+    LeftOut,
+    /// It is made while its shard is locked.
+    Ordered(Operation),
+    /// It is moved.
+    Plain,
+}
+
+impl Unit {
+    /// What becomes of instruction `n` of it.
+    pub fn step(&self, n: usize, i: &Insn) -> Step {
+        if n == 0 && self.skips != 0 {
+            return Step::LeftOut;
+        }
+        let ordered = self.ordered & 1 << n != 0;
+        let operation = ordered.then(|| Operation::of_any(i)).flatten();
+        operation.map_or(Step::Plain, Step::Ordered)
+    }
+
+    /// Would control that comes to `pc` find something else than before?
+    pub fn is_broken_by(&self, pc: u64) -> bool {
+        self.start < pc && pc < self.end && self.how != How::Trap
+    }
+}
+
+/// A site, and what is before it.
+#[derive(Clone, Copy, Default)]
+struct Site {
+    pc: u64,
+    before: [u64; BEFORE],
+    how: How,
+    /// It is worth a trap: what merely loads or stores is not.
+    must: bool,
+}
+
+/// The code of a function.
+#[derive(Clone, Copy)]
+pub struct Function<'a> {
+    /// It is ld.so's: what its instructions change in the thread's own memory is nobody else's business.
+    pub own_memory_is_private: bool,
+    /// Its first address.
+    pub start: u64,
+    /// Its bytes.
+    pub code: &'a [u8],
+}
+
+impl Function<'_> {
+    /// The operation that changes memory in one step and is to be ordered.
+    fn change(&self, i: &Insn) -> Option<Operation> {
+        let private = |o: &Operation| self.own_memory_is_private && o.segment == Segment::Thread;
+        Operation::of(i).filter(|o| !private(o))
+    }
+
+    /// The instruction at `pc`.
+    pub fn insn(&self, pc: u64) -> Option<Insn> {
+        let rest = self.code.get(pc.checked_sub(self.start)? as usize..)?;
+        decode(pc, &rest[..rest.len().min(MAX_INSN)])
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.code.len() as u64
+    }
+
+    /// Are there bytes of such an instruction at all, or of a `pause`?
+    pub fn may_have_sites(&self) -> bool {
+        self.code.windows(2).any(|w| match w[0] {
+            0xf0 => true,
+            0x86 | 0x87 => w[1] < 0xc0,
+            0xf3 => w[1] == 0x90,
+            _ => false,
+        })
+    }
+
+    /// All instructions from the beginning on; where bytes are none, what follows is not known.
+    fn each(&self, mut found: impl FnMut(&Insn)) {
+        let mut pc = self.start;
+        while pc < self.end() {
+            let Some(i) = self.insn(pc) else { return };
+            found(&i);
+            pc = i.end();
+            // A rewritten `syscall` leaves the end of a comparison behind ([`crate::patch`]).
+            if let Flow::Jump(target) = i.flow {
+                let rest = self.code.get((pc - self.start) as usize..);
+                if rest.is_some_and(|r| r.starts_with(&[0xf0, 0xff, 0xff]))
+                    && crate::patch::is_stub(target)
+                {
+                    pc += 3;
+                }
+            }
+        }
+    }
+
+    /// Calls `found` for the places of the instructions that change memory in one step.
+    pub fn each_changed(&self, mut found: impl FnMut(Place)) {
+        self.each(|i| {
+            if let Some(place) = self.change(i).and_then(|_| i.place()) {
+                found(place);
+            }
+        });
+    }
+
+    fn sites(&self, shared: &Shared, list: &mut [Site; MAX_SITES]) -> usize {
+        let mut n = 0;
+        let mut before = [0; BEFORE];
+        self.each(|i| {
+            if n < MAX_SITES && shared.holds(self, i) {
+                list[n] = Site {
+                    pc: i.pc,
+                    before,
+                    how: How::Forward,
+                    must: shared.waits || self.change(i).is_some(),
+                };
+                n += 1;
+            }
+            before = [i.pc, before[0], before[1]];
+        });
+        n
+    }
+
+    /// The units of a function, in their order, to `units`; how many. `table` tells the target of entry k, if there is a table of jumps
+    /// at an address.
+    pub fn units(
+        &self,
+        words: &dyn Fn(u64) -> bool,
+        table: impl Fn(u64, u64) -> Option<u64>,
+        units: &mut [Unit; MAX_SITES],
+    ) -> usize {
+        let shared = Shared::new(self, words);
+        let mut sites = [Site::default(); MAX_SITES];
+        let n = self.sites(&shared, &mut sites);
+        let sites = &mut sites[..n];
+        for round in 0..=ROUNDS {
+            if round == ROUNDS {
+                sites.iter_mut().for_each(|s| s.how = How::Trap);
+            }
+            let n = self.arrange(sites, units);
+            if !self.settle(&table, sites, &units[..n]) {
+                return n;
+            }
+        }
+        0
+    }
+
+    /// Units for the sites as they are to be replaced. A site that another one's unit holds needs none.
+    fn arrange(&self, sites: &mut [Site], units: &mut [Unit; MAX_SITES]) -> usize {
+        let (mut n, mut free) = (0, self.start);
+        for site in sites.iter_mut() {
+            if site.pc < free {
+                continue;
+            }
+            let unit = loop {
+                let unit = match site.how {
+                    How::Forward => self.forward(site),
+                    How::Backward => self.backward(site, free),
+                    How::Trap if site.must => self.trap(site),
+                    How::Trap => break Unit::default(),
+                };
+                match unit.filter(|u| u.start >= free) {
+                    Some(u) => break u,
+                    None if site.how == How::Trap => break Unit::default(),
+                    None => site.how = site.how.next(),
+                }
+            };
+            if unit.end != 0 {
+                units[n] = unit;
+                n += 1;
+                free = unit.end;
+            }
+        }
+        for u in &mut units[..n] {
+            u.ordered = self.ordered(u, sites);
+        }
+        n
+    }
+
+    /// Which instructions of a unit are sites.
+    fn ordered(&self, u: &Unit, sites: &[Site]) -> u16 {
+        let (mut pc, mut bits) = (u.start, 0);
+        for n in 0..MAX_INSNS {
+            let Some(i) = self.insn(pc).filter(|_| pc < u.end) else {
+                break;
+            };
+            if sites.binary_search_by_key(&pc, |s| s.pc).is_ok() {
+                bits |= 1 << n;
+            }
+            pc = i.end();
+        }
+        bits
+    }
+
+    /// The branch before a site that jumps over its LOCK prefix.
+    fn skipping(&self, site: &Site) -> Option<Unit> {
+        let i = self.insn(site.before[0])?;
+        let skips = site.pc + 1;
+        let fits = matches!(i.flow, Flow::Branch(Condition::Flags(_), t) if t == skips)
+            && i.end() == site.pc;
+        fits.then_some(Unit {
+            start: i.pc,
+            end: site.pc,
+            how: How::Forward,
+            skips,
+            ordered: 0,
+        })
+    }
+
+    fn forward(&self, site: &Site) -> Option<Unit> {
+        let mut u = self.skipping(site).unwrap_or(Unit {
+            start: site.pc,
+            end: site.pc,
+            ..Unit::default()
+        });
+        let mut ended = false;
+        let mut insns = 0;
+        while u.end < u.start + JUMP || u.end == site.pc {
+            let i = self.insn(u.end)?;
+            // Behind a function's last instruction only filler is never run.
+            if ended && !matches!(i.bytes(), [0x90] | [0xcc]) {
+                return None;
+            }
+            let movable = i.can_move();
+            insns += 1;
+            if !movable || insns > MAX_INSNS {
+                return None;
+            }
+            ended |= matches!(i.flow, Flow::Jump(_) | Flow::JumpIndirect | Flow::Return);
+            u.end = i.end();
+        }
+        Some(u)
+    }
+
+    fn backward(&self, site: &Site, free: u64) -> Option<Unit> {
+        let end = self.insn(site.pc)?.end();
+        for start in site
+            .before
+            .into_iter()
+            .take_while(|b| *b >= free && *b != 0)
+        {
+            let i = self.insn(start)?;
+            if i.flow != Flow::Next || !i.can_move() {
+                return None;
+            }
+            if end - start >= JUMP {
+                return Some(Unit {
+                    start,
+                    end,
+                    how: How::Backward,
+                    ..Unit::default()
+                });
+            }
+        }
+        None
+    }
+
+    fn trap(&self, site: &Site) -> Option<Unit> {
+        Some(Unit {
+            start: site.pc,
+            end: self.insn(site.pc)?.end(),
+            how: How::Trap,
+            ..Unit::default()
+        })
+    }
+
+    /// Sites whose units are jumped into are replaced in the next way; whether there are any.
+    fn settle(
+        &self,
+        table: &impl Fn(u64, u64) -> Option<u64>,
+        sites: &mut [Site],
+        units: &[Unit],
+    ) -> bool {
+        if units.is_empty() {
+            return false;
+        }
+        let mut bad = false;
+        let mut comes_in = |from: u64, target: u64| {
+            let i = units.partition_point(|u| u.start < target);
+            let Some(u) = i.checked_sub(1).map(|i| units[i]) else {
+                return;
+            };
+            let own = u.skips == target && from == u.start;
+            if u.is_broken_by(target) && !own {
+                bad = true;
+                for s in sites
+                    .iter_mut()
+                    .filter(|s| (u.start..u.end).contains(&s.pc))
+                {
+                    s.how = s.how.next();
+                }
+            }
+        };
+        self.each(|i| {
+            if let Flow::Branch(_, target) | Flow::Jump(target) | Flow::Call(target) = i.flow {
+                comes_in(i.pc, target);
+            }
+            // A table of jumps: distances from its own beginning.
+            if let (Some(at), [_, 0x8d, ..]) = (i.rip_target(), i.bytes()) {
+                for target in (0..MAX_TABLE).map_while(|k| table(at, k)) {
+                    comes_in(i.pc, target);
+                }
+            }
+        });
+        bad
+    }
+}
+
+/// Most places of one function that are known to be changed in one step.
+const MAX_PLACES: usize = 64;
+/// Most bytes of a function that waits by futexes.
+const MAX_WAITING: usize = 4096;
+/// Most loops of one function that are known, and most places at which it waits or changes memory in one step.
+const MAX_LOOPS: usize = 64;
+/// futex(2)
+const FUTEX: u32 = 202;
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const PAUSE: [u8; 2] = [0xf3, 0x90];
+const RAX: u8 = 0;
+const RSP: u8 = 4;
+const RBP: u8 = 5;
+const RDI: u8 = 7;
+
+/// The memory of a function that threads share by instructions that change it in one step: what else it loads from there and stores to
+/// there is in the same order. Registers that are copied to each other are taken for one.
+struct Shared<'a> {
+    /// Addresses known to the whole module.
+    words: &'a dyn Fn(u64) -> bool,
+    /// Each register's first kin.
+    kin: [u8; 16],
+    places: [Place; MAX_PLACES],
+    len: usize,
+    /// The function waits, by futexes or in loops with a `pause`: all that it looks at may be what it waits for. Not so in loops
+    /// that only compute.
+    waits: bool,
+    /// First and last instruction of its loops.
+    loops: List<(u64, u64)>,
+    /// Where it waits or changes memory in one step.
+    busy: List<u64>,
+}
+
+/// What has room of a list.
+struct List<T> {
+    items: [T; MAX_LOOPS],
+    len: usize,
+}
+
+impl<T: Copy + Default> List<T> {
+    fn new() -> List<T> {
+        List {
+            items: [T::default(); MAX_LOOPS],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, item: T) {
+        if let Some(place) = self.items.get_mut(self.len) {
+            *place = item;
+            self.len += 1;
+        }
+    }
+
+    fn all(&self) -> &[T] {
+        &self.items[..self.len]
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn new(f: &Function, words: &'a dyn Fn(u64) -> bool) -> Shared<'a> {
+        let mut s = Shared {
+            words,
+            kin: core::array::from_fn(|i| i as u8),
+            places: [Place::default(); MAX_PLACES],
+            len: 0,
+            waits: false,
+            loops: List::new(),
+            busy: List::new(),
+        };
+        let mut asks = false;
+        f.each(|i| {
+            if let Some((a, b)) = i.copies_register().or_else(|| i.derives_address()) {
+                let (a, b) = (s.kin[a as usize & 15], s.kin[b as usize & 15]);
+                s.kin.iter_mut().filter(|k| **k == a).for_each(|k| *k = b);
+            }
+            // As a system call's number, or as the first argument of syscall(3).
+            let waits = match i.loads_constant() {
+                Some((RAX, FUTEX)) => {
+                    asks = true;
+                    false
+                }
+                Some((RDI, FUTEX)) => true,
+                _ => i.bytes() == PAUSE || (asks && i.bytes() == SYSCALL),
+            };
+            s.waits |= waits;
+            if waits || f.change(i).is_some() {
+                s.busy.push(i.pc);
+            }
+            if let Flow::Branch(_, target) | Flow::Jump(target) = i.flow {
+                if (f.start..=i.pc).contains(&target) {
+                    s.loops.push((target, i.pc));
+                }
+            }
+        });
+        // Not where waiting is the least of what a function does.
+        s.waits &= f.code.len() <= MAX_WAITING && !f.own_memory_is_private;
+        f.each_changed(|p| {
+            if s.len < MAX_PLACES {
+                s.places[s.len] = s.of_kin(p);
+                s.len += 1;
+            }
+        });
+        s
+    }
+
+    fn of_kin(&self, p: Place) -> Place {
+        Place {
+            base: p.base.map(|r| self.kin[r as usize & 15]),
+            index: p.index.map(|r| self.kin[r as usize & 15]),
+            ..p
+        }
+    }
+
+    /// Is the innermost loop around `pc` one that neither waits nor changes memory in one step?
+    fn only_computes(&self, pc: u64) -> bool {
+        let around = self
+            .loops
+            .all()
+            .iter()
+            .filter(|(a, b)| (*a..=*b).contains(&pc));
+        let inner = around.min_by_key(|(a, b)| b - a);
+        inner.is_some_and(|(a, b)| !self.busy.all().iter().any(|p| (*a..=*b).contains(p)))
+    }
+
+    /// Is this instruction to be ordered?
+    fn holds(&self, f: &Function, i: &Insn) -> bool {
+        if Operation::of(i).is_some() {
+            return f.change(i).is_some();
+        }
+        let Some(p) = i.place().filter(|_| Operation::of_any(i).is_some()) else {
+            return false;
+        };
+        match p.base {
+            None if p.index.is_none() => (self.words)(p.offset),
+            Some(RSP | RBP) => false,
+            _ => {
+                let p = self.of_kin(p);
+                let places = &self.places[..self.len];
+                // What lies around a word that is changed in one step is what that word is there for.
+                let around = places.iter().any(|o| o.base.is_some() && o.base == p.base);
+                places.contains(&p) || ((around || self.waits) && !self.only_computes(i.pc))
+            }
+        }
+    }
+}
+
+impl How {
+    fn next(self) -> How {
+        match self {
+            How::Forward => How::Backward,
+            How::Backward | How::Trap => How::Trap,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: u64 = 0x1000;
+
+    /// The units of a function with these bytes, as offsets of their ends.
+    fn units(code: &[u8]) -> std::vec::Vec<(u64, u64, How)> {
+        let f = Function {
+            own_memory_is_private: false,
+            start: AT,
+            code,
+        };
+        let mut list = [Unit::default(); MAX_SITES];
+        let n = f.units(&|_| false, |_, _| None, &mut list);
+        let offsets = |u: &Unit| (u.start - AT, u.end - AT, u.how);
+        list[..n].iter().map(offsets).collect()
+    }
+
+    #[test]
+    fn a_short_instruction_takes_those_behind_it() {
+        // lock incl (%rdi); ret and filler behind it
+        assert_eq!(
+            units(&[0xf0, 0xff, 0x07, 0xc3, 0x90]),
+            [(0, 5, How::Forward)]
+        );
+        // lock cmpxchg %edx,(%rdi); jne -2; ret
+        let code = [0xf0, 0x0f, 0xb1, 0x17, 0x75, 0x10, 0xc3];
+        assert_eq!(units(&code), [(0, 6, How::Forward)]);
+        // Long enough by itself: lock incl 0x10000(%rdi); ret
+        let code = [0xf0, 0xff, 0x87, 0, 0, 1, 0, 0xc3];
+        assert_eq!(units(&code), [(0, 7, How::Forward)]);
+    }
+
+    #[test]
+    fn where_control_comes_in_nothing_is_overwritten() {
+        // mov %esi,%eax; lock incl (%rdi); 1: dec %eax; jne 1b; ret
+        let code = [0x89, 0xf0, 0xf0, 0xff, 0x07, 0xff, 0xc8, 0x75, 0xfc, 0xc3];
+        assert_eq!(units(&code), [(0, 5, How::Backward)]);
+        // lock incl (%rdi); 1: dec %eax; jne 1b; ret
+        let code = [0xf0, 0xff, 0x07, 0xff, 0xc8, 0x75, 0xfc, 0xc3];
+        assert_eq!(units(&code), [(0, 3, How::Trap)]);
+        // Back to the instruction itself is no harm: 1: lock incl (%rdi); dec %eax; jne 1b; ret
+        let code = [0xf0, 0xff, 0x07, 0xff, 0xc8, 0x75, 0xf9, 0xc3];
+        assert_eq!(units(&code), [(0, 5, How::Forward)]);
+    }
+
+    #[test]
+    fn a_branch_over_the_prefix_goes_with_the_instruction() {
+        // je 1f; lock; 1: incl (%rdi); ret
+        assert_eq!(
+            units(&[0x74, 0x01, 0xf0, 0xff, 0x07, 0xc3]),
+            [(0, 5, How::Forward)]
+        );
+        // From elsewhere, it needs the second byte: je 1f; nop; lock; 1: incl (%rdi); ret
+        assert_eq!(
+            units(&[0x74, 0x02, 0x90, 0xf0, 0xff, 0x07, 0xc3, 0x90, 0x90]),
+            [(3, 6, How::Trap)]
+        );
+    }
+
+    #[test]
+    fn loads_around_are_ordered_but_not_where_a_loop_only_computes() {
+        // lock incl (%rdi); mov 0x100(%rdi),%rax; ret
+        let code = [
+            0xf0, 0xff, 0x07, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x87, 0, 1, 0, 0, 0xc3,
+        ];
+        assert_eq!(units(&code), [(0, 6, How::Forward), (6, 13, How::Forward)]);
+        // lock incl (%rdi); nop; 1: mov 0x100(%rdi),%rax; dec %esi; jne 1b; ret
+        let code = [
+            0xf0, 0xff, 0x07, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x87, 0, 1, 0, 0, 0xff, 0xce, 0x75,
+            0xf5, 0xc3,
+        ];
+        assert_eq!(units(&code), [(0, 6, How::Forward)]);
+        // Another object's: mov 0x100(%rsi),%rax
+        let code = [
+            0xf0, 0xff, 0x07, 0x0f, 0x1f, 0x00, 0x48, 0x8b, 0x86, 0, 1, 0, 0, 0xc3,
+        ];
+        assert_eq!(units(&code), [(0, 6, How::Forward)]);
+    }
+}
