@@ -161,19 +161,19 @@ GUEST_UNUSED static void *finish(pthread_t thread) {
 
 // A number that threads and handlers count up, and that others look at while they wait: a semaphore's value, all zero at first. Unlike a plain
 // atomic variable, every look at it can be seen by an engine that orders what threads do in libc's functions.
-typedef sem_t counter;
+typedef sem_t tally;
 
-GUEST_UNUSED static void count_up(counter *c) {
+GUEST_UNUSED static void count_up(tally *c) {
     must(sem_post(c));
 }
 
-GUEST_UNUSED static int counted(counter *c) {
+GUEST_UNUSED static int counted(tally *c) {
     int n;
     must(sem_getvalue(c, &n));
     return n;
 }
 
-GUEST_UNUSED static void count_from_zero(counter *c) {
+GUEST_UNUSED static void count_from_zero(tally *c) {
     must(sem_init(c, 0, 0));
 }
 

@@ -2,7 +2,7 @@
 #include "guest.h"
 
 static pthread_mutex_t lock, second;
-static counter waiting;
+static tally waiting;
 
 static void *dies(void *p) {
     ok(pthread_mutex_lock(&lock));

@@ -5,7 +5,7 @@
 static pthread_t threads[4];
 static pthread_barrier_t barrier;
 static _Thread_local volatile int mine;
-static counter handled[4];
+static tally handled[4];
 static _Thread_local int me = -1;
 static long rounds;
 

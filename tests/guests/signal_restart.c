@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 static int ends[2], pair[2], instance;
-static counter handled, over;
+static tally handled, over;
 static uint32_t word;
 static sem_t semaphore;
 

@@ -5,7 +5,7 @@
 #include <sys/select.h>
 
 static volatile int count;
-static counter ready, stop;
+static tally ready, stop;
 static pthread_t main_thread;
 
 static void handler(int number) {

@@ -2,7 +2,7 @@
 #include "guest.h"
 
 static sigset_t set;
-static counter ready, go, taken;
+static tally ready, go, taken;
 static long took[4];
 
 static void *takes_its_own(void *p) {

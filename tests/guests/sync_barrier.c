@@ -9,7 +9,7 @@ static pthread_barrier_t all, half;
 static long rounds;
 static int threads;
 static _Atomic long serial, arrived, serial_half;
-static counter handled;
+static tally handled;
 
 static void on_signal(int unused) {
     (void)unused;

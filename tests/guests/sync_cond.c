@@ -141,7 +141,7 @@ static int wait_with_r8(pthread_cond_t *c, pthread_mutex_t *m) {
     return result;
 }
 
-static counter handled;
+static tally handled;
 static int over;
 
 static void on_signal(int unused) {

@@ -9,7 +9,7 @@ static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_rwlock_t writers_first = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static long rounds, value, copy;
 static _Atomic long readers, most;
-static counter coming;
+static tally coming;
 static int expected_read, expected_write;
 
 static struct timespec soon(clockid_t clock) {

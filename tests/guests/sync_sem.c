@@ -7,7 +7,7 @@
 
 static const struct timespec nonsense = {1, 1000000000}, long_ago = {1, 0};
 static sem_t tokens, handed;
-static counter handled, waits;
+static tally handled, waits;
 static _Atomic int inside, most;
 static long rounds;
 

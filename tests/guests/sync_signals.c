@@ -6,7 +6,7 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
 static pthread_spinlock_t spin;
 static sem_t sem, stopped;
-static counter resume, waiting, handled;
+static tally resume, waiting, handled;
 static int ended;
 
 static void on_signal(int unused) {

@@ -6,7 +6,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static _Atomic int cleaned;
 static volatile uint64_t loops;
-static counter looping, asked;
+static tally looping, asked;
 
 static void cleanup(void *p) { cleaned += (intptr_t)p; }
 

@@ -6,7 +6,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore;
 static int go;
-static counter let_go;
+static tally let_go;
 
 static struct timespec soon(clockid_t clock, long ns) {
     struct timespec t;

@@ -52,6 +52,8 @@ pub struct OrderHead {
     pub voids: AtomicU64,
     /// Replay: stamps that no event has, in their order.
     pub void: [AtomicU64; MAX_VOID],
+    /// Record: who writes to the program's standard output, and to its standard error: a slot's number plus 1, and the highest bit if others wait.
+    pub streams: [Lone<AtomicU32>; 2],
     /// A bit for each slot that has news for the agent; Castor 3.5: who is idle costs nothing.
     pub news: [AtomicU64; MAX_SLOTS / 64],
     /// Where threads wait in a replay.
@@ -89,6 +91,9 @@ pub enum EntryKind {
     Value = 4,
     /// The thread was chosen to initialise the object: the value says as the how-manieth.
     Chosen = 5,
+    /// An atomic word was looked at and had a new value for the thread, which the next entry tells: the value here is the number of the last
+    /// operation on its shard that had begun.
+    Seen = 6,
 }
 
 /// An operation of synchronisation in a ring: 16 bytes. An odd first word tells it from an event, whose length is even.
@@ -133,6 +138,7 @@ impl Entry {
             3 => EntryKind::Failed,
             4 => EntryKind::Value,
             5 => EntryKind::Chosen,
+            6 => EntryKind::Seen,
             _ => return None,
         };
         Some(Entry {
@@ -157,6 +163,7 @@ mod tests {
             EntryKind::Failed,
             EntryKind::Value,
             EntryKind::Chosen,
+            EntryKind::Seen,
         ] {
             let e = Entry {
                 kind,

@@ -48,6 +48,13 @@ pub enum Command {
     Rm(RmArgs),
     /// Make one self-contained file of a trace
     Pack(PackArgs),
+    /// Compile C with clang, so that `record --engine order` sees atomics and volatiles
+    Cc(CompileArgs),
+    /// Compile C++ with clang++, likewise
+    #[command(name = "c++")]
+    Cxx(CompileArgs),
+    /// Run cargo, with Rust's atomics made visible likewise
+    Cargo(CompileArgs),
     /// Say what this machine offers and what Reprise will use of it
     Doctor(DoctorArgs),
     /// Show it: record a racy program, replay one of its outcomes
@@ -58,6 +65,19 @@ pub enum Command {
     /// Print a manual page
     #[command(hide = true)]
     Man(ManArgs),
+}
+
+/// What a compiler is told.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct CompileArgs {
+    /// Its own arguments, whatever they are
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    pub args: Vec<OsString>,
 }
 
 /// What `record` is told.

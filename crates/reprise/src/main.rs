@@ -2,6 +2,7 @@
 //! the libraries beside it.
 
 mod cli;
+mod compile;
 mod doctor;
 mod dump;
 mod exit;
@@ -56,6 +57,9 @@ fn command(command: Command) -> i32 {
         Command::Info(args) => print(|| info::run(&args)),
         Command::Rm(args) => print(|| rm::run(&args)),
         Command::Pack(args) => print(|| pack::run(&args)),
+        Command::Cc(args) => compile::c(&args),
+        Command::Cxx(args) => compile::cxx(&args),
+        Command::Cargo(args) => compile::cargo(&args),
         Command::Doctor(args) => print(|| doctor::run(&args)),
         Command::Completions(args) => print(|| manual::completions(&args)),
         Command::Man(args) => print(|| manual::man(&args)),

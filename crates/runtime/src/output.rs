@@ -5,6 +5,7 @@ use crate::process::{own, FOLLOWED};
 use crate::sys;
 use crate::thread::session;
 use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::session::MODE_REPLAY;
 use reprise_abi::spec::Mem;
 use reprise_abi::syscalls::nr;
 
@@ -59,7 +60,15 @@ fn set(fd: u64, v: u8) {
     }
 }
 
-/// Looks at a replayed call: writes what it wrote, follows what it did to descriptors.
+/// The stream that a call writes to, 0 when it doesn't.
+pub fn written_by(c: &Call) -> u8 {
+    match c.nr {
+        nr::WRITE | nr::WRITEV | nr::PWRITE64 => get(c.args[0]),
+        _ => 0,
+    }
+}
+
+/// Looks at a call that was made: writes in a replay what it wrote, follows what it did to descriptors.
 pub fn follow(c: &Call, result: i64) {
     if sys::is_error(result) {
         return;
@@ -67,8 +76,8 @@ pub fn follow(c: &Call, result: i64) {
     let a = c.args;
     match c.nr {
         nr::WRITE | nr::WRITEV | nr::PWRITE64 => {
-            let stream = get(a[0]);
-            if stream != 0 && is_shown() {
+            let stream = written_by(c);
+            if stream != 0 && session().mode == MODE_REPLAY && is_shown() {
                 emit(c, stream as u64, result as u64);
             }
         }

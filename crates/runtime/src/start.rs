@@ -201,6 +201,7 @@ fn take_over(i: u32) -> ! {
     with_engine!(E => {
         crate::cpuid::start::<E>(t);
         crate::resolver::start::<E>(t);
+        crate::hook::start();
         E::signal_point(t, &mut f)
     });
     // SAFETY: the gate stack is ours; the frame is the program's first state.

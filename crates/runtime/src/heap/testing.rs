@@ -273,6 +273,9 @@ impl Order for Logged {
         None
     }
     fn failed(_t: &mut Block, _errno: u32) {}
+    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
+        look()
+    }
     fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
         compute()
     }

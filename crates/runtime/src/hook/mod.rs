@@ -5,7 +5,7 @@
 //! thread can be in the middle of what is replaced. What is replaced depends on the file alone: a replay does the same.
 //!
 //! Only glibc is known, by the names that its modules give themselves. A program without such a module (static, another libc) isn't hooked:
-//! [`Counters::hooked`](reprise_abi::session::Counters) then stays 0.
+//! [`Counters::hooked`](reprise_abi::session::Counters) then stays 0. Modules built with `reprise cc` are known by a symbol of theirs.
 
 pub mod entry;
 pub mod fast;
@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use entry::{Hook, MAX_HOOKS};
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
 use reprise_abi::syscalls::nr;
-use shim::{Function, ALLOCATION, CXX, GLIBC};
+use shim::{Function, ALLOCATION, ATOMIC, CXX, GLIBC};
 
 const PROT_WRITE: u32 = 2;
 /// Mappings of one module, at most.
@@ -35,6 +35,9 @@ const MODULES: [(&[u8], &[Function]); 4] = [
     (b"libstdc++.so.6", CXX),
     (b"libc++abi.so.1", CXX),
 ];
+
+/// What a module that `reprise cc` built exports.
+const COMPILED_BY_US: &[u8] = b"reprise_cc_atomics";
 
 /// Address of `pthread_testcancel`.
 static TESTCANCEL: AtomicU64 = AtomicU64::new(0);
@@ -75,14 +78,42 @@ fn completed(at: u64, len: u64) -> Option<()> {
     if !(at..at.saturating_add(len)).contains(&dynamic) {
         return None;
     }
-    let exports = module.exports(&Program)?;
-    let (_, functions) = MODULES
+    hook(&module)
+}
+
+/// Replaces what is to be replaced in the modules that are there at the program's first instruction.
+pub fn start() {
+    if session().flags & FLAG_HOOKS == 0 {
+        return;
+    }
+    let mut next = 0;
+    // A stub may need a page of its own, which is one more mapping.
+    while let Some(r) = map().regions().iter().find(|r| r.start >= next).copied() {
+        next = r.end;
+        if r.flags & region_flags::FILE != 0 {
+            Module::at(&Program, r.start).and_then(|m| hook(&m));
+        }
+    }
+}
+
+/// The functions that are replaced in a module with these exports.
+fn functions_of(exports: &Exports) -> Option<&'static [Function]> {
+    let named = MODULES
         .iter()
-        .find(|(name, _)| exports.is_module(&Program, name))?;
+        .find(|(name, _)| exports.is_module(&Program, name));
+    match named {
+        Some((_, functions)) => Some(functions),
+        None => exports.find(&Program, COMPILED_BY_US).map(|_| ATOMIC),
+    }
+}
+
+fn hook(module: &Module) -> Option<()> {
+    let exports = module.exports(&Program)?;
+    let functions = functions_of(&exports)?;
     let mut list = [Hook::default(); MAX_HOOKS];
     let mut n = 0;
     // An allocator is replaced as a whole or not at all.
-    let addresses_matter = crate::order::runs() && core::ptr::eq(*functions, GLIBC);
+    let addresses_matter = crate::order::runs() && core::ptr::eq(functions, GLIBC);
     let allocation = match addresses_matter && malloc::prepare() {
         true => ALLOCATION,
         false => &[],

@@ -13,6 +13,7 @@ use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
 use crate::signal::frame::SigContext;
+use crate::sync::atomic::{a128, a16, a32, a64, a8};
 use crate::sync::{barrier, cancel, cond, cxa, join, kill, malloc, mutex, once, rwlock, sem, spin};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
@@ -36,6 +37,11 @@ pub struct Done {
     by_frame: u64,
 }
 
+/// The frame says where the program goes on.
+const AT_FRAME: u64 = 1;
+/// The function returns, with rdx as in the frame.
+const PAIR: u64 = 2;
+
 impl Done {
     /// The function returns this.
     #[inline(always)]
@@ -49,12 +55,20 @@ impl Done {
         Done::value(value as u64)
     }
 
+    /// The function returns two registers, of which the frame has rdx already.
+    pub fn pair(low: u64) -> Done {
+        Done {
+            value: low,
+            by_frame: PAIR,
+        }
+    }
+
     /// The program goes on as the frame says, which is at the function's entry unless the operation has changed it: with the same
     /// arguments the function is called again, after the handlers of the signals that wait.
     pub fn by_frame() -> Done {
         Done {
             value: 0,
-            by_frame: 1,
+            by_frame: AT_FRAME,
         }
     }
 }
@@ -76,10 +90,12 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
     let t = current();
     t.hooked = 0;
     complete(t, f);
-    if by_frame == 0 {
+    if by_frame != AT_FRAME {
         f.rax = value;
         f.rcx = 0;
-        f.rdx = 0;
+        if by_frame != PAIR {
+            f.rdx = 0;
+        }
         f.r8 = 0;
         f.rip = guard::read(f.rsp).unwrap_or(0);
         f.rsp += 8;
@@ -301,6 +317,69 @@ shims! { CXX, "Functions of the C++ runtime: static variables in functions.";
     rt_guard_acquire: b"__cxa_guard_acquire" => cxa::acquire;
     rt_guard_release: b"__cxa_guard_release" => cxa::release;
     rt_guard_abort: b"__cxa_guard_abort" => cxa::abort;
+}
+
+shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compiler-rt`, tsan_interface_atomic.h).";
+    rt_atomic8_load: b"__tsan_atomic8_load" => a8::load;
+    rt_atomic8_store: b"__tsan_atomic8_store" => a8::store;
+    rt_atomic8_exchange: b"__tsan_atomic8_exchange" => a8::exchange;
+    rt_atomic8_fetch_add: b"__tsan_atomic8_fetch_add" => a8::fetch_add;
+    rt_atomic8_fetch_sub: b"__tsan_atomic8_fetch_sub" => a8::fetch_sub;
+    rt_atomic8_fetch_and: b"__tsan_atomic8_fetch_and" => a8::fetch_and;
+    rt_atomic8_fetch_or: b"__tsan_atomic8_fetch_or" => a8::fetch_or;
+    rt_atomic8_fetch_xor: b"__tsan_atomic8_fetch_xor" => a8::fetch_xor;
+    rt_atomic8_fetch_nand: b"__tsan_atomic8_fetch_nand" => a8::fetch_nand;
+    rt_atomic8_compare_exchange_strong: b"__tsan_atomic8_compare_exchange_strong" => a8::compare_exchange;
+    rt_atomic8_compare_exchange_weak: b"__tsan_atomic8_compare_exchange_weak" => a8::compare_exchange;
+    rt_atomic8_compare_exchange_val: b"__tsan_atomic8_compare_exchange_val" => a8::compare_exchange_val;
+    rt_atomic16_load: b"__tsan_atomic16_load" => a16::load;
+    rt_atomic16_store: b"__tsan_atomic16_store" => a16::store;
+    rt_atomic16_exchange: b"__tsan_atomic16_exchange" => a16::exchange;
+    rt_atomic16_fetch_add: b"__tsan_atomic16_fetch_add" => a16::fetch_add;
+    rt_atomic16_fetch_sub: b"__tsan_atomic16_fetch_sub" => a16::fetch_sub;
+    rt_atomic16_fetch_and: b"__tsan_atomic16_fetch_and" => a16::fetch_and;
+    rt_atomic16_fetch_or: b"__tsan_atomic16_fetch_or" => a16::fetch_or;
+    rt_atomic16_fetch_xor: b"__tsan_atomic16_fetch_xor" => a16::fetch_xor;
+    rt_atomic16_fetch_nand: b"__tsan_atomic16_fetch_nand" => a16::fetch_nand;
+    rt_atomic16_compare_exchange_strong: b"__tsan_atomic16_compare_exchange_strong" => a16::compare_exchange;
+    rt_atomic16_compare_exchange_weak: b"__tsan_atomic16_compare_exchange_weak" => a16::compare_exchange;
+    rt_atomic16_compare_exchange_val: b"__tsan_atomic16_compare_exchange_val" => a16::compare_exchange_val;
+    rt_atomic32_load: b"__tsan_atomic32_load" => a32::load;
+    rt_atomic32_store: b"__tsan_atomic32_store" => a32::store;
+    rt_atomic32_exchange: b"__tsan_atomic32_exchange" => a32::exchange;
+    rt_atomic32_fetch_add: b"__tsan_atomic32_fetch_add" => a32::fetch_add;
+    rt_atomic32_fetch_sub: b"__tsan_atomic32_fetch_sub" => a32::fetch_sub;
+    rt_atomic32_fetch_and: b"__tsan_atomic32_fetch_and" => a32::fetch_and;
+    rt_atomic32_fetch_or: b"__tsan_atomic32_fetch_or" => a32::fetch_or;
+    rt_atomic32_fetch_xor: b"__tsan_atomic32_fetch_xor" => a32::fetch_xor;
+    rt_atomic32_fetch_nand: b"__tsan_atomic32_fetch_nand" => a32::fetch_nand;
+    rt_atomic32_compare_exchange_strong: b"__tsan_atomic32_compare_exchange_strong" => a32::compare_exchange;
+    rt_atomic32_compare_exchange_weak: b"__tsan_atomic32_compare_exchange_weak" => a32::compare_exchange;
+    rt_atomic32_compare_exchange_val: b"__tsan_atomic32_compare_exchange_val" => a32::compare_exchange_val;
+    rt_atomic64_load: b"__tsan_atomic64_load" => a64::load;
+    rt_atomic64_store: b"__tsan_atomic64_store" => a64::store;
+    rt_atomic64_exchange: b"__tsan_atomic64_exchange" => a64::exchange;
+    rt_atomic64_fetch_add: b"__tsan_atomic64_fetch_add" => a64::fetch_add;
+    rt_atomic64_fetch_sub: b"__tsan_atomic64_fetch_sub" => a64::fetch_sub;
+    rt_atomic64_fetch_and: b"__tsan_atomic64_fetch_and" => a64::fetch_and;
+    rt_atomic64_fetch_or: b"__tsan_atomic64_fetch_or" => a64::fetch_or;
+    rt_atomic64_fetch_xor: b"__tsan_atomic64_fetch_xor" => a64::fetch_xor;
+    rt_atomic64_fetch_nand: b"__tsan_atomic64_fetch_nand" => a64::fetch_nand;
+    rt_atomic64_compare_exchange_strong: b"__tsan_atomic64_compare_exchange_strong" => a64::compare_exchange;
+    rt_atomic64_compare_exchange_weak: b"__tsan_atomic64_compare_exchange_weak" => a64::compare_exchange;
+    rt_atomic64_compare_exchange_val: b"__tsan_atomic64_compare_exchange_val" => a64::compare_exchange_val;
+    rt_atomic128_load: b"__tsan_atomic128_load" => a128::load;
+    rt_atomic128_store: b"__tsan_atomic128_store" => a128::store;
+    rt_atomic128_exchange: b"__tsan_atomic128_exchange" => a128::exchange;
+    rt_atomic128_fetch_add: b"__tsan_atomic128_fetch_add" => a128::fetch_add;
+    rt_atomic128_fetch_sub: b"__tsan_atomic128_fetch_sub" => a128::fetch_sub;
+    rt_atomic128_fetch_and: b"__tsan_atomic128_fetch_and" => a128::fetch_and;
+    rt_atomic128_fetch_or: b"__tsan_atomic128_fetch_or" => a128::fetch_or;
+    rt_atomic128_fetch_xor: b"__tsan_atomic128_fetch_xor" => a128::fetch_xor;
+    rt_atomic128_fetch_nand: b"__tsan_atomic128_fetch_nand" => a128::fetch_nand;
+    rt_atomic128_compare_exchange_strong: b"__tsan_atomic128_compare_exchange_strong" => a128::compare_exchange;
+    rt_atomic128_compare_exchange_weak: b"__tsan_atomic128_compare_exchange_weak" => a128::compare_exchange;
+    rt_atomic128_compare_exchange_val: b"__tsan_atomic128_compare_exchange_val" => a128::compare_exchange_val;
 }
 
 shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no functions of a module.";

@@ -9,11 +9,13 @@
 //! one it waits until the object's count says that its turn has come.
 
 pub mod cut;
+pub mod known;
 pub mod record;
 pub mod replay;
 pub mod shards;
 pub mod space;
 pub mod state;
+pub mod streams;
 pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
@@ -43,6 +45,8 @@ pub struct Local {
     pub since_hash: u64,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
+    /// What it knows of atomic words.
+    pub known: known::Known,
     /// Stamps that the event being written has, ...
     pub stamps: [u64; 2],
     /// ... and how many of them.
@@ -233,6 +237,9 @@ pub trait Order {
     fn failed(t: &mut Block, errno: u32);
     /// Makes a short operation that can't wait on the object at this address, one thread at a time.
     fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R;
+    /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
+    /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
+    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64;
     /// A value that the replay gets as it was recorded, computed only while recording: what a clock or the kernel said.
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64;
     /// Whether the calling thread is the one that initialises the object at this address. `None`: nothing says so yet (recording). In a
@@ -277,6 +284,10 @@ impl Order for Unordered {
     #[inline(always)]
     fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
         operation()
+    }
+    #[inline(always)]
+    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
+        look()
     }
     #[inline(always)]
     fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {

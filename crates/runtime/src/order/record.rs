@@ -4,7 +4,7 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{cut, head, log, log_quiet, name_of, shards, space, state, Order, Runs};
+use super::{cut, head, log, log_quiet, name_of, shards, space, state, streams, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -17,7 +17,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{instruction, kept, mapped, memory, process, shm};
+use crate::{instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
@@ -74,7 +74,12 @@ impl Record {
             Self::enter(t, c, hash);
             Kind::Exit
         };
+        let stream = output::written_by(c);
+        let held = (stream != 0).then(|| streams::hold(t, stream));
         let outcome = loop {
+            if let Some(None) = held {
+                break Outcome::Restart;
+            }
             let r = make(t, c);
             match outcome(t, c, r) {
                 Outcome::Again => continue,
@@ -89,6 +94,7 @@ impl Record {
                 }
                 let note = mapped::look(c, r, true);
                 events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
+                output::follow(c, r);
                 r
             }
             _ => {
@@ -510,6 +516,22 @@ impl Order for Record {
             log(t, EntryKind::Ordered, number, n);
         }
         r
+    }
+
+    #[inline]
+    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
+        let v = look();
+        if t.order.known.get(address, size) == Some(v) {
+            log_quiet(t);
+            return v;
+        }
+        // Whoever put the value there had the shard locked by then. The processor makes the two looks in this order.
+        let number = shards::number_of(address);
+        let begun = shards::shard(number).begun();
+        t.order.known.put(address, size, v);
+        log(t, EntryKind::Seen, number, begun);
+        log(t, EntryKind::Value, 0, v);
+        v
     }
 
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {

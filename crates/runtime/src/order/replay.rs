@@ -170,18 +170,19 @@ fn replay_call(
         };
         diverge(t, kinds::STATE, Some(&h), &actual);
     }
-    turns::pass_stamp(args[c.nargs]);
     if ends_now {
+        let last = args[c.nargs + stamps - 1];
         if stamps == 2 {
-            turns::wait_for_stamp(args[c.nargs + 1]);
+            turns::pass_stamp(args[c.nargs]);
+            turns::wait_for_stamp(last);
         }
         let file = apply(r);
         at_end(&h, &file);
-        if stamps == 2 {
-            turns::pass_stamp(args[c.nargs + 1]);
-        }
+        output::follow(c, h.value);
+        turns::pass_stamp(last);
         return (h.value, h, file);
     }
+    turns::pass_stamp(args[c.nargs]);
     r.finish();
     let h = expect(
         t,
@@ -196,6 +197,8 @@ fn replay_call(
     turns::wait_for_stamp(stamp);
     let file = apply(r);
     at_end(&h, &file);
+    // In the order in which they wrote: what is shown is what was seen.
+    output::follow(c, h.value);
     turns::pass_stamp(stamp);
     (h.value, h, file)
 }
@@ -267,7 +270,6 @@ impl Engine for Replay {
         }
         c.shorten();
         let (r, h, file) = answer(t, c, hash);
-        output::follow(c, r);
         let number = h.flags >> FILE_NUMBER_SHIFT;
         if number != 0 {
             mapped::redo(c, r, number, file.offset, file.hash);
@@ -653,6 +655,31 @@ impl Order for Replay {
         made(t);
         turns::call(key);
         r
+    }
+
+    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
+        // If there is nothing to be seen, the fault comes now as it did then.
+        look();
+        let number = shards::number_of(address);
+        let Some(e) = due(t, number) else {
+            made(t);
+            return t
+                .order
+                .known
+                .get(address, size)
+                .unwrap_or_else(|| operation(t, EntryKind::Seen as u32, &[address], None));
+        };
+        if e.kind != EntryKind::Seen || e.object != number {
+            operation(t, EntryKind::Seen as u32, &[address], None);
+        }
+        let shard = shards::shard(number);
+        turns::wait(!(number as u64), || {
+            shard.sequence.load(SeqCst) / 2 >= e.value
+        });
+        consume(t);
+        let v = Self::value(t, || 0);
+        t.order.known.put(address, size, v);
+        v
     }
 
     fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {

@@ -66,6 +66,12 @@ impl Shard {
         }
     }
 
+    /// Number of the last operation that has begun.
+    #[inline(always)]
+    pub fn begun(&self) -> u64 {
+        self.sequence.load(Acquire).div_ceil(2)
+    }
+
     /// Unlocks it after operation `number`.
     #[inline]
     pub fn unlock(&self, number: u64) {

@@ -7,6 +7,7 @@
 //! A pointer of the program may be bad. Then the operation ends in the middle, and the program gets the fault at the function's entry
 //! ([`crate::hook::shim::fault`]); nothing of the runtime's may be held while the program's memory is touched.
 
+pub mod atomic;
 pub mod barrier;
 pub mod cancel;
 pub mod cond;
