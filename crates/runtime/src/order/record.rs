@@ -484,11 +484,6 @@ impl Order for Record {
     }
 
     #[inline(always)]
-    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
-        false
-    }
-
-    #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {
         None
     }
