@@ -112,6 +112,7 @@ fn due(t: &mut Block, object: u32) -> Option<Entry> {
         Some(_) if t.order.quiet > 0 => None,
         Some(e) => Some(e),
         None => {
+            cut::replay::must_be_found(t);
             let h = ring::peek();
             operation(t, EntryKind::Passed as u32, &[object as u64], h.as_ref())
         }
