@@ -324,6 +324,10 @@ pub struct InitialRegion {
     pub prot: u32,
     /// See [`region_flags`].
     pub flags: u32,
+    /// Record: offset of the first byte in the file.
+    pub offset: u64,
+    /// Record: content hash of the file that the trace keeps of it; zeros without one.
+    pub content: [u64; 2],
 }
 
 /// Flags of a mapping, as the runtime's own map of the address space keeps them.
@@ -507,19 +511,41 @@ pub struct Session {
     pub counters: Counters,
     /// Filled when replay diverges.
     pub divergence: DivergenceReport,
-    /// Record: code in which cpuid instructions were looked for, so that the next process with the same code needn't.
+    /// Record: code in which instructions were looked for, so that the next process with the same code needn't.
     pub searched: [SearchedCode; MAX_SEARCHED],
+    /// Record: how many files are in `kept`.
+    pub kept_len: AtomicU32,
+    /// One more than the highest number that a process ever had.
+    pub processes_used: AtomicU32,
+    /// Record: files that the trace holds, written by the agent: whoever maps one of them needn't ask it.
+    pub kept: [KnownFile; MAX_KNOWN_FILES],
 }
 
-/// Most pieces of code whose cpuid instructions are remembered.
-pub const MAX_SEARCHED: usize = 32;
-/// Most cpuid instructions of such a piece.
+/// Most files that [`Session::kept`] tells of.
+pub const MAX_KNOWN_FILES: usize = 1024;
+
+/// Words that tell a file, and that it did not change: device, inode, length, and the times of its last changes in seconds and nanoseconds.
+pub const FILE_STAMP: usize = 7;
+
+/// A file that the trace holds.
+#[repr(C)]
+pub struct KnownFile {
+    /// The file as it was.
+    pub stamp: [AtomicU64; FILE_STAMP],
+    /// Its content hash, in two words.
+    pub content: [AtomicU64; 2],
+    _pad: AtomicU64,
+}
+
+/// Most pieces of code in which what was found is remembered.
+pub const MAX_SEARCHED: usize = 128;
+/// Most instructions that are remembered of such a piece.
 pub const MAX_SEARCHED_SITES: usize = 61;
 
-/// Where the cpuid instructions in a piece of code are.
+/// Where the instructions that were looked for are in a piece of code.
 #[repr(C)]
 pub struct SearchedCode {
-    /// Hash of the code; 0: not used.
+    /// Hash of the code, or of the file that it is from, and of what was looked for; 0: not used.
     pub hash: AtomicU64,
     /// How many there are.
     pub len: AtomicU32,

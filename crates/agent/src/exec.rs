@@ -10,7 +10,7 @@ use reprise_trace::Uncaptured;
 use std::sync::atomic::Ordering::*;
 
 /// What is to be kept of a program that begins: its image, under this number.
-pub type Keep<'a> = dyn FnMut(&Stopped, &SharedSession, u64) -> Result<(), String> + 'a;
+pub type Keep<'a> = dyn FnMut(&Stopped, &mut SharedSession, u64) -> Result<(), String> + 'a;
 
 /// Serves the open request for an exec, if there is one; the process, when it had to be ended.
 pub fn serve(

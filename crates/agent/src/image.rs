@@ -1,46 +1,87 @@
 //! Memory images of programs that are stopped before their first instruction.
 
+use crate::kept::Keeper;
+use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
 use reprise_launch::record::{Mapping, Stopped};
 use reprise_launch::SharedSession;
 use reprise_trace::{
-    ByteString, Content, ContentHash, ImageWriter, Region, Start, Store, TraceError,
+    ByteString, Content, ContentHash, ImageWriter, Images, Region, Start, TraceError,
 };
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Writes image `n` of the trace in `dir`.
+/// Writes the image of the first program, into a file of its own.
 ///
 /// # Errors
 /// What went wrong, for people.
 pub fn write(
     stopped: &Stopped,
-    shared: &SharedSession,
-    store: &Store,
-    dir: &Path,
-    n: u64,
+    shared: &mut SharedSession,
+    keeper: &mut Keeper,
 ) -> Result<(), String> {
-    write_image(stopped, shared, store, dir, n).map_err(|e| e.to_string())
+    let mut write = |keeper: &mut Keeper| {
+        let mut image = ImageWriter::create(&keeper.dir)?;
+        fill(stopped, shared, keeper, &mut image)?;
+        image.finish()
+    };
+    write(keeper).map(drop).map_err(|e| e.to_string())
 }
 
-fn write_image(
+/// Appends image `n`, of a program that a process became, to those of the trace.
+///
+/// # Errors
+/// As [`write`].
+pub fn append(
     stopped: &Stopped,
-    shared: &SharedSession,
-    store: &Store,
-    dir: &Path,
+    shared: &mut SharedSession,
+    keeper: &mut Keeper,
+    images: &mut Images,
     n: u64,
+) -> Result<(), String> {
+    let mut write = || {
+        let mut image = images.begin(n)?;
+        fill(stopped, shared, keeper, &mut image)?;
+        image.start(start(shared));
+        images.end(image)
+    };
+    write().map_err(|e: TraceError| e.to_string())
+}
+
+fn fill(
+    stopped: &Stopped,
+    shared: &mut SharedSession,
+    keeper: &mut Keeper,
+    image: &mut ImageWriter,
 ) -> Result<(), TraceError> {
-    let mut image = ImageWriter::create_nth(dir, n)?;
-    for m in &stopped.mappings {
-        let file = if m.flags & region_flags::FILE != 0 && m.prot & libc::PROT_WRITE as u32 == 0 {
-            keep_mapped(stopped, store, dir, m)
-        } else {
-            None
+    // Mappings of one file follow one another.
+    let mut last: Option<(&Path, ContentHash)> = None;
+    for (i, m) in stopped.mappings.iter().enumerate() {
+        let known = last.filter(|(name, _)| *name == m.name);
+        let hash = match known {
+            _ if m.flags & (region_flags::FILE | region_flags::SHARED) != region_flags::FILE => {
+                None
+            }
+            Some((_, hash)) => Some(hash),
+            None => keep_mapped(stopped, shared, keeper, m),
         };
-        let whole = file.is_none();
-        let content = match file {
+        last = hash.map(|hash| (m.name.as_path(), hash)).or(last);
+        let writable = m.prot & libc::PROT_WRITE as u32 != 0;
+        // What can be written was changed by whoever loaded it; what can't is as in the file.
+        let was = hash.filter(|_| writable).and_then(|hash| {
+            let part = keeper.part(hash, m.offset, m.end - m.start)?;
+            Some((hash, part))
+        });
+        let shown = match &was {
+            Some((hash, _)) => Some(*hash),
+            None => hash.filter(|_| !writable),
+        };
+        if let (Some(hash), Some(r)) = (shown, shared.session_mut().initial_regions.get_mut(i)) {
+            r.content = hash.to_words();
+        }
+        let content = match shown {
             Some(hash) => Content::File {
                 hash,
                 file_offset: m.offset,
@@ -50,14 +91,11 @@ fn write_image(
         };
         let name = ByteString::from(m.name.as_os_str());
         image.region(region(m, content, name))?;
+        let whole = shown.is_none() || was.is_some();
         if whole && m.prot & libc::PROT_READ as u32 != 0 {
-            copy_memory(stopped, m, &mut image)?;
+            copy_memory(stopped, m, was.as_ref().map(|(_, part)| &part[..]), image)?;
         }
     }
-    if n > 0 {
-        image.start(start(shared));
-    }
-    image.finish()?;
     Ok(())
 }
 
@@ -91,34 +129,66 @@ fn region(m: &Mapping, content: Content, name: ByteString) -> Region {
 }
 
 /// Keeps the file behind a mapping, if it still is where it was as the program sees it.
-fn keep_mapped(stopped: &Stopped, store: &Store, dir: &Path, m: &Mapping) -> Option<ContentHash> {
-    let there = |path: &Path| {
-        let file = File::open(path).ok()?;
-        let meta = file.metadata().ok()?;
-        (meta.ino() == m.inode).then_some(file)
-    };
+fn keep_mapped(
+    stopped: &Stopped,
+    shared: &SharedSession,
+    keeper: &mut Keeper,
+    m: &Mapping,
+) -> Option<ContentHash> {
     let root = Path::new("/proc")
         .join(stopped.pid.to_string())
         .join("root");
     let below = m.name.strip_prefix("/").ok()?;
-    let file = there(&m.name).or_else(|| there(&root.join(below)))?;
-    store.keep_into(&file, &m.name, dir).ok().map(|k| k.hash)
+    for path in [&m.name, &root.join(below)] {
+        let Some(meta) = path.metadata().ok().filter(|meta| meta.ino() == m.inode) else {
+            continue;
+        };
+        if let Some(kept) = keeper.known(&meta) {
+            return Some(kept.hash);
+        }
+        let file = File::open(path).ok();
+        let same = |f: &File| f.metadata().is_ok_and(|meta| meta.ino() == m.inode);
+        if let Some(file) = file.filter(same) {
+            return keeper.keep(shared, &file, &m.name).ok().map(|k| k.hash);
+        }
+    }
+    None
 }
 
-fn copy_memory(stopped: &Stopped, m: &Mapping, image: &mut ImageWriter) -> Result<(), TraceError> {
+/// Adds what a mapping holds to the image: the pages that are there, and differ from what they `were`, where that is known.
+fn copy_memory(
+    stopped: &Stopped,
+    m: &Mapping,
+    were: Option<&[u8]>,
+    image: &mut ImageWriter,
+) -> Result<(), TraceError> {
     const CHUNK: u64 = 1 << 20;
+    const PAGE_LEN: usize = PAGE as usize;
     // No larger than needed: most mappings are small, and the buffer is cleared for each.
-    let mut buffer = vec![0; CHUNK.min(m.end - m.start).next_multiple_of(4096) as usize];
+    let mut buffer = vec![0; CHUNK.min(m.end - m.start).next_multiple_of(PAGE) as usize];
+    let mut add = |at: u64, bytes: &[u8]| match were {
+        None => image.bytes(at, bytes),
+        Some(were) => {
+            let pages = bytes.chunks_exact(PAGE_LEN).zip((at..).step_by(PAGE_LEN));
+            let old = were[(at - m.start) as usize..].chunks_exact(PAGE_LEN);
+            let mut changed = pages.zip(old).filter(|((new, _), old)| new != old);
+            changed.try_for_each(|((page, at), _)| image.bytes(at, page))
+        }
+    };
     let mut at = m.start;
+    if m.flags & region_flags::STACK != 0 {
+        // Below the first stack pointer nothing was ever written.
+        at = at.max(stopped.stack_pointer() & !(PAGE - 1));
+    }
     while at < m.end {
         let n = (m.end - at).min(CHUNK) as usize;
         // The end of a file mapping may lie beyond the file: such pages can't be read, and nothing is lost.
         if stopped.read(at, &mut buffer[..n]).is_ok() {
-            image.bytes(at, &buffer[..n])?;
+            add(at, &buffer[..n])?;
         } else {
-            for k in (0..n).step_by(4096) {
-                if stopped.read(at + k as u64, &mut buffer[..4096]).is_ok() {
-                    image.bytes(at + k as u64, &buffer[..4096])?;
+            for k in (0..n).step_by(PAGE_LEN) {
+                if stopped.read(at + k as u64, &mut buffer[..PAGE_LEN]).is_ok() {
+                    add(at + k as u64, &buffer[..PAGE_LEN])?;
                 }
             }
         }

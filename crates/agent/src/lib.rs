@@ -1,6 +1,6 @@
 //! The agent: its own process beside the program, so that the program's death, of any kind, loses nothing that was in the ring.
 //!
-//! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`]), puts the runtime into what
+//! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), and closes the trace when the last process is gone ([`Agent::run`]).
@@ -9,6 +9,7 @@ pub mod counters;
 pub mod drain;
 pub mod exec;
 pub mod image;
+pub mod kept;
 pub mod late;
 pub mod merge;
 pub mod namespaces;
@@ -20,6 +21,7 @@ pub mod stopped;
 pub mod strays;
 
 use drain::Drain;
+use kept::Keeper;
 use late::Late;
 use merge::Merge;
 use outsiders::Outsiders;
@@ -28,7 +30,7 @@ use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER
 use reprise_abi::session::{process_state, request, Session, ENGINE_SERIAL};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
-use reprise_trace::{Census, Store, Summary, TraceError, Uncaptured, Writer};
+use reprise_trace::{Census, Images, Store, Summary, TraceError, Uncaptured, Writer};
 use slices::Slices;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
@@ -92,6 +94,8 @@ impl Agent {
         let mut late = Late::default();
         let mut processes = Processes::new(self.launcher);
         let mut owners = StoppedOwners::new();
+        let mut keeper = Keeper::new(self.store.clone(), self.dir.clone());
+        let mut images = Images::new(&self.dir);
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
         let (status, reason) = loop {
@@ -124,15 +128,13 @@ impl Agent {
             };
             requests::answer(
                 &self.shared,
-                &self.store,
-                &self.dir,
+                &mut keeper,
                 &mut handed,
                 &mut outsiders,
                 &mut self.warnings,
             );
-            let (store, dir) = (&self.store, &self.dir);
-            let mut keep = |stopped: &Stopped, shared: &SharedSession, n: u64| {
-                image::write(stopped, shared, store, dir, n)
+            let mut keep = |stopped: &Stopped, shared: &mut SharedSession, n: u64| {
+                image::append(stopped, shared, &mut keeper, &mut images, n)
             };
             let ended = exec::serve(&mut self.shared, &self.image, &mut keep, &mut self.warnings);
             self.uncaptured.extend(ended);

@@ -5,7 +5,6 @@ use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
-use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The processes that were seen alive.
 pub struct Processes {
     /// By number: the kernel's id, and a descriptor that tells of its death.
-    known: HashMap<usize, (u32, OwnedFd)>,
+    known: Vec<Option<(u32, OwnedFd)>>,
     looked: Option<Instant>,
     launcher: i32,
     /// Those that ended when nothing was recorded any more, by the ids that the program knew.
@@ -30,7 +29,7 @@ impl Processes {
     pub fn new(launcher: i32) -> Processes {
         be_robust();
         Processes {
-            known: HashMap::new(),
+            known: Vec::new(),
             looked: None,
             launcher,
             unrecorded: Vec::new(),
@@ -52,8 +51,9 @@ impl Processes {
         let s = shared.session();
         // SAFETY: plain call.
         let orphaned = unsafe { libc::getppid() } != self.launcher;
-        for n in 0..MAX_PROCESSES {
-            let p = &s.processes[n];
+        self.known
+            .resize_with(used(s).max(self.known.len()), || None);
+        for (n, p) in s.processes[..used(s)].iter().enumerate() {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
             if pid == 0 && state == process_state::LIVE {
@@ -63,21 +63,24 @@ impl Processes {
                 }
             }
             if pid == 0 || !matches!(state, process_state::LIVE | process_state::ENDING) {
-                self.known.remove(&n);
+                self.known[n] = None;
                 continue;
             }
-            let seen = self.known.get(&n).is_some_and(|(known, _)| *known == pid);
+            let seen = self.known[n]
+                .as_ref()
+                .is_some_and(|(known, _)| *known == pid);
             if !seen {
-                if let Some(fd) = open(pid) {
-                    self.known.insert(n, (pid, fd));
-                }
+                self.known[n] = open(pid).map(|fd| (pid, fd));
             }
-            let fd = self.known.get(&n).filter(|(known, _)| *known == pid);
+            let fd = self.known[n].as_ref();
             if !fd.map_or_else(|| is_gone(pid), |(_, fd)| is_dead(fd)) {
                 continue;
             }
-            let mut status = wait_status(pid);
-            if pid == s.program_pid.load(Relaxed) {
+            let first = pid == s.program_pid.load(Relaxed);
+            // Whoever has said how it ends is believed.
+            let told = state == process_state::ENDING && !first;
+            let mut status = if told { None } else { wait_status(pid) };
+            if first {
                 // The launcher, its parent, may have reaped it already, and says so in a moment.
                 status = match s.wait_status.load(Acquire) {
                     0 if status.is_none() && !orphaned => continue,
@@ -85,7 +88,7 @@ impl Processes {
                     told => Some((told - 1) as i32),
                 };
             }
-            self.known.remove(&n);
+            self.known[n] = None;
             if s.recording_lost.load(Relaxed) != 0 {
                 self.unrecorded.push(p.visible_pid.load(Relaxed).into());
             }
@@ -98,7 +101,8 @@ impl Processes {
 
     /// Is any process left?
     pub fn any(&self, shared: &SharedSession) -> bool {
-        shared.session().processes.iter().any(|p| {
+        let s = shared.session();
+        s.processes[..used(s)].iter().any(|p| {
             matches!(
                 p.state.load(Acquire),
                 process_state::LIVE | process_state::ENDING
@@ -116,6 +120,11 @@ impl Processes {
             }
         }
     }
+}
+
+/// How many entries of the session's table processes ever had.
+fn used(s: &Session) -> usize {
+    (s.processes_used.load(Acquire) as usize).min(MAX_PROCESSES)
 }
 
 fn open(pid: u32) -> Option<OwnedFd> {

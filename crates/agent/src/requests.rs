@@ -1,12 +1,11 @@
 //! Requests of the runtime that are answered before the program goes on.
 
+use crate::kept::Keeper;
 use crate::outsiders::Outsiders;
 use reprise_abi::session::{file_identity, request, WINDOW_LEN, WINDOW_OFFSET};
 use reprise_launch::{futex, SharedSession};
-use reprise_trace::Store;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
 /// Largest file that is handed over in parts, in bytes.
@@ -15,8 +14,7 @@ const MAX_HANDED: usize = 1 << 30;
 /// Takes a part of a file out of the window; after the last one the file is kept.
 fn take_part(
     shared: &SharedSession,
-    store: &Store,
-    dir: &Path,
+    keeper: &mut Keeper,
     handed: &mut Vec<u8>,
     warnings: &mut Vec<String>,
 ) {
@@ -43,7 +41,7 @@ fn take_part(
             }
         }
     } else {
-        match store.keep_bytes_into(handed, dir) {
+        match keeper.store.keep_bytes_into(handed, &keeper.dir) {
             Ok(k) => {
                 let [a, b] = k.hash.to_words();
                 for (to, word) in q.answer.iter().zip([a, b, k.len]) {
@@ -64,15 +62,14 @@ fn take_part(
 /// Answers the open request for a file, if there is one. `handed`: what came of a file in parts.
 pub fn answer(
     shared: &SharedSession,
-    store: &Store,
-    dir: &Path,
+    keeper: &mut Keeper,
     handed: &mut Vec<u8>,
     outsiders: &mut Outsiders,
     warnings: &mut Vec<String>,
 ) {
     let q = &shared.session().request;
     match q.kind.load(Acquire) {
-        request::HAND_FILE => return take_part(shared, store, dir, handed, warnings),
+        request::HAND_FILE => return take_part(shared, keeper, handed, warnings),
         request::KEEP_FILE => {}
         _ => return,
     }
@@ -88,9 +85,9 @@ pub fn answer(
         let name = std::fs::read_link(&path).unwrap_or_default();
         let changing = q.args[2].load(Relaxed) != 0;
         let kept = if changing {
-            store.keep_changing_into(&f, &name, dir)
+            keeper.keep_changing(&f, &name)
         } else {
-            store.keep_into(&f, &name, dir)
+            keeper.keep(shared, &f, &name)
         };
         let kept = kept.map_err(|e| e.to_string())?;
         // Which file it is, whatever its content: two mappings of one file are the same memory.

@@ -2,8 +2,10 @@
 //! /proc/self/auxv shows is changed together with the one on the stack (getauxval(3), proc_pid_auxv(5)).
 
 use crate::error::{LaunchError, Result};
+use crate::remote::{Calls, MAY_FAIL};
 use crate::tracee::Tracee;
 use libc::user_regs_struct;
+use reprise_abi::layout::PAGE;
 
 const AT_NULL: u64 = 0;
 const AT_IGNORE: u64 = 1;
@@ -17,8 +19,8 @@ const HWCAP2_FSGSBASE: u64 = 2;
 /// Most entries of an auxiliary vector.
 const MAX_ENTRIES: usize = 64;
 
-/// Takes out of the auxiliary vector what the program must not use: a vDSO that isn't at `ours`, FSGSBASE, rseq. `scratch` is
-/// writable memory of the tracee that nobody uses yet; it is zero again afterwards.
+/// Takes out of the auxiliary vector what the program must not use: a vDSO that isn't at `ours`, FSGSBASE, rseq. Adds the call that makes
+/// the kernel's copy the same.
 ///
 /// # Errors
 /// When the program's memory can't be read or written, or the vector makes no sense.
@@ -26,10 +28,9 @@ pub(crate) fn hide(
     tracee: &Tracee,
     entry: &user_regs_struct,
     ours: Option<u64>,
-    scratch: u64,
+    calls: &mut Calls,
 ) -> Result<()> {
-    let start = find(tracee, entry.rsp)?;
-    let mut entries = read(tracee, start)?;
+    let (start, mut entries) = find(tracee, entry.rsp)?;
     for e in &mut entries {
         mask(e, ours);
     }
@@ -39,7 +40,7 @@ pub(crate) fn hide(
         .flat_map(|w| w.to_le_bytes())
         .collect();
     tracee.write(start, &bytes)?;
-    tell_kernel(tracee, entry, start, bytes.len() as u64, scratch)
+    tell_kernel(tracee, start, bytes.len() as u64, calls)
 }
 
 fn mask(entry: &mut [u64; 2], ours: Option<u64>) {
@@ -51,30 +52,54 @@ fn mask(entry: &mut [u64; 2], ours: Option<u64>) {
     }
 }
 
-fn word(tracee: &Tracee, at: u64) -> Result<u64> {
-    let mut b = [0; 8];
-    tracee.read(at, &mut b)?;
-    Ok(u64::from_le_bytes(b))
+/// Words that are read at a time.
+const CHUNK: u64 = 256;
+
+/// Words of the stack, from its lowest on, read as they are needed.
+struct Words<'a> {
+    tracee: &'a Tracee,
+    at: u64,
+    read: Vec<u64>,
 }
 
-/// Where it begins: behind the arguments and the environment, each closed by a zero word.
-fn find(tracee: &Tracee, sp: u64) -> Result<u64> {
-    let argc = word(tracee, sp)?;
-    let mut at = sp + 8 * (argc + 2);
-    while word(tracee, at)? != 0 {
-        at += 8;
+impl Words<'_> {
+    fn word(&mut self, i: usize) -> Result<u64> {
+        while self.read.len() <= i {
+            let at = self.at + 8 * self.read.len() as u64;
+            // Not beyond a page that is there: the stack ends somewhere.
+            let len = (PAGE - at % PAGE).min(8 * CHUNK) as usize;
+            let mut bytes = vec![0; len];
+            self.tracee.read(at, &mut bytes)?;
+            let words = bytes.chunks_exact(8).map(|b| {
+                let mut word = [0; 8];
+                word.copy_from_slice(b);
+                u64::from_le_bytes(word)
+            });
+            self.read.extend(words);
+        }
+        Ok(self.read[i])
     }
-    Ok(at + 8)
 }
 
-/// Its entries, the last one included.
-fn read(tracee: &Tracee, start: u64) -> Result<Vec<[u64; 2]>> {
+/// Where it is, and its entries, the last one included. It lies behind the arguments and the environment, each closed by a zero word.
+fn find(tracee: &Tracee, sp: u64) -> Result<(u64, Vec<[u64; 2]>)> {
+    let mut words = Words {
+        tracee,
+        at: sp,
+        read: Vec::new(),
+    };
+    let mut i = words.word(0)? as usize + 2;
+    while words.word(i)? != 0 {
+        i += 1;
+    }
+    i += 1;
+    let start = sp + 8 * i as u64;
     let mut entries = Vec::new();
     while entries.len() < MAX_ENTRIES {
-        let at = start + 16 * entries.len() as u64;
-        entries.push([word(tracee, at)?, word(tracee, at + 8)?]);
+        entries.push([words.word(i)?, words.word(i + 1)?]);
+        i += 2;
         if entries.last().is_some_and(|e| e[0] == AT_NULL) {
-            return Ok(entries);
+            return Ok((start, entries));
         }
     }
     Err(LaunchError::Unsupported(format!(
@@ -84,18 +109,11 @@ fn read(tracee: &Tracee, start: u64) -> Result<Vec<[u64; 2]>> {
 
 /// Makes the kernel's own copy the same, by PR_SET_MM_MAP, which needs no privilege. A kernel without it (it comes with
 /// CONFIG_CHECKPOINT_RESTORE) keeps the old copy: only /proc/self/auxv shows that.
-fn tell_kernel(
-    tracee: &Tracee,
-    entry: &user_regs_struct,
-    at: u64,
-    len: u64,
-    scratch: u64,
-) -> Result<()> {
+fn tell_kernel(tracee: &Tracee, at: u64, len: u64, calls: &mut Calls) -> Result<()> {
     const PR_SET_MM_MAP: u64 = 14;
-    /// Fields of /proc/PID/stat, in the order of `struct prctl_mm_map`: code, data, start_brk; stack; arguments, environment.
-    const FIELDS: [usize; 10] = [26, 27, 45, 46, 47, 28, 48, 49, 50, 51];
-    /// Place of `brk` in the structure, which no field shows.
-    const BRK: usize = 5;
+    /// Fields of /proc/PID/stat, in the order of `struct prctl_mm_map`: code, data, start_brk, brk; stack; arguments, environment. No
+    /// field shows brk, which is where it starts as long as the program has not run.
+    const FIELDS: [usize; 11] = [26, 27, 45, 46, 47, 47, 28, 48, 49, 50, 51];
     let path = format!("/proc/{}/stat", tracee.pid);
     let stat = std::fs::read_to_string(&path).map_err(|source| LaunchError::Os {
         what: format!("read {path}"),
@@ -113,18 +131,13 @@ fn tell_kernel(
     else {
         return Ok(());
     };
-    map.insert(BRK, tracee.syscall(entry, libc::SYS_brk, [0; 6])? as u64);
     // The vector, its length, and no other program file (-1).
     map.extend([at, len | 0xffff_ffff << 32]);
     let bytes: Vec<u8> = map.iter().flat_map(|w| w.to_le_bytes()).collect();
-    tracee.write(scratch, &bytes)?;
-    let size = bytes.len() as u64;
-    tracee.syscall(
-        entry,
-        libc::SYS_prctl,
-        [libc::PR_SET_MM as u64, PR_SET_MM_MAP, scratch, size, 0, 0],
-    )?;
-    tracee.write(scratch, &vec![0; bytes.len()])
+    let (data, size) = (calls.data(&bytes), bytes.len() as u64);
+    let args = [libc::PR_SET_MM as u64, PR_SET_MM_MAP, data, size, 0, 0];
+    calls.add(libc::SYS_prctl, args, MAY_FAIL);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 
 use crate::error::{LaunchError, Result};
 use crate::hand;
+use crate::reach::Reach;
 use crate::record::{Origin, Stopped};
 use crate::runtime::RuntimeImage;
 use crate::shared::SharedSession;
 use crate::tracee;
 use libc::pid_t;
-use std::os::fd::RawFd;
 
 /// How an exec inside the session went.
 pub enum Exec {
@@ -81,10 +81,6 @@ impl Watched {
             }
             let event = status >> 16;
             if event == libc::PTRACE_EVENT_EXEC {
-                let status = tracee::run_to(self.pid, libc::PTRACE_SYSCALL, tracee::AT_CALL)?;
-                if !libc::WIFSTOPPED(status) {
-                    return Err(LaunchError::Died(status));
-                }
                 return Ok(true);
             }
             let signal = libc::WSTOPSIG(status);
@@ -110,16 +106,11 @@ impl Watched {
         }
         let ours = [image.fd(), shared.fd()];
         // By path where that works: processes of another user, and those without /proc, are handed them.
-        let fds = match ours.map(|fd| stopped.open_ours(fd)) {
-            [Ok(image), Ok(shared)] => [image, shared],
-            opened => {
-                for fd in opened.into_iter().flatten() {
-                    stopped.remote(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
-                }
-                hand::over(&stopped, ours)?
-            }
-        };
-        stopped.put_in(shared, image, fds)?;
+        let reached = stopped.put_in(shared, image, Reach::Opens(ours))?;
+        if reached.is_none() {
+            let fds = hand::over(&stopped, ours)?;
+            stopped.put_in(shared, image, Reach::Has(fds))?;
+        }
         Ok(stopped)
     }
 }
@@ -128,27 +119,3 @@ impl Watched {
 const CS_64: u64 = 0x33;
 /// Below the stack pointer of a new program nothing is in use.
 pub(crate) const BELOW_STACK: u64 = 1024;
-
-impl Stopped {
-    /// Opens a descriptor of this process in the stopped one.
-    fn open_ours(&self, fd: RawFd) -> Result<RawFd> {
-        let path = format!("/proc/{}/fd/{fd}\0", std::process::id());
-        let at = self.entry.rsp - BELOW_STACK;
-        let mut saved = vec![0; path.len()];
-        self.tracee.read(at, &mut saved)?;
-        self.tracee.write(at, path.as_bytes())?;
-        let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
-        let r = self.remote(
-            libc::SYS_openat,
-            [libc::AT_FDCWD as u64, at, flags, 0, 0, 0],
-        )?;
-        self.tracee.write(at, &saved)?;
-        if r < 0 {
-            let why = std::io::Error::from_raw_os_error(-r as i32);
-            return Err(LaunchError::Unsupported(format!(
-                "the runtime can't be reached from it ({why})"
-            )));
-        }
-        Ok(r as RawFd)
-    }
-}

@@ -18,6 +18,9 @@ pub fn note_loss(pid: pid_t, shared: &SharedSession) {
 fn has_lost(pid: pid_t) -> Option<bool> {
     let link = format!("/proc/{pid}/exe");
     let program = std::fs::metadata(&link).ok()?;
+    if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
+        return Some(false);
+    }
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let numbers = |name: &str| -> Option<Vec<u32>> {
         let line = status.lines().find_map(|l| l.strip_prefix(name))?;

@@ -3,6 +3,8 @@
 use crate::auxv;
 use crate::cpu::Processor;
 use crate::error::{os, LaunchError, Result};
+use crate::reach::Reach;
+use crate::remote::{Calls, Page, MAY_FAIL, TO_FIRST, TO_THIRD};
 use crate::runtime::RuntimeImage;
 use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
 use crate::tracee::{self, Tracee};
@@ -65,8 +67,7 @@ pub struct Stopped {
     /// Its mappings, ours and the kernel's own excluded.
     pub mappings: Vec<Mapping>,
     pub(crate) entry: libc::user_regs_struct,
-    saved_code: [u8; 3],
-    brk: u64,
+    page: Page,
     finished: bool,
 }
 
@@ -349,11 +350,6 @@ pub fn start(
                 },
             });
         }
-        // To the end of exec itself: the registers are the program's then.
-        let status = tracee::run_to(pid, libc::PTRACE_SYSCALL, tracee::AT_CALL)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(LaunchError::Died(status));
-        }
         let mut stopped = Stopped::begin(pid, Origin::Started, 0)?;
         crate::identity::note_loss(pid, shared);
         {
@@ -364,7 +360,8 @@ pub fn start(
             s.affinity = mask;
             s.cpu = cpu as u64;
         }
-        stopped.put_in(shared, image, [image.fd(), shared.fd()])?;
+        let reach = Reach::Has([image.fd(), shared.fd()]);
+        stopped.put_in(shared, image, reach)?;
         Ok(stopped)
     })();
     // SAFETY: our descriptor.
@@ -389,12 +386,11 @@ pub fn start(
 }
 
 impl Stopped {
+    /// A process at the event of its exec: its registers are the program's first ones.
     pub(crate) fn begin(pid: pid_t, origin: Origin, slot: usize) -> Result<Stopped> {
         let tracee = Tracee::new(pid)?;
         let entry = tracee.registers()?;
-        let mut saved_code = [0; 3];
-        tracee.read(entry.rip, &mut saved_code)?;
-        tracee.write(entry.rip, &[0x0f, 0x05, 0xcc])?;
+        let page = Page::around(&tracee, entry.rip)?;
         Ok(Stopped {
             tracee,
             origin,
@@ -402,111 +398,75 @@ impl Stopped {
             pid,
             mappings: vec![],
             entry,
-            saved_code,
-            brk: 0,
+            page,
             finished: false,
         })
     }
 
+    /// Makes one call in its name.
     pub(crate) fn remote(&self, nr: i64, args: [u64; 6]) -> Result<i64> {
-        self.tracee.syscall(&self.entry, nr, args)
+        let mut calls = Calls::new(&self.page);
+        calls.add(nr, args, TO_FIRST | MAY_FAIL);
+        Ok(calls.make(&self.tracee, &self.entry)?.kept[0])
     }
 
-    fn must_map(
-        &self,
-        at: u64,
-        len: u64,
-        prot: i32,
-        flags: i32,
-        fd: RawFd,
-        offset: u64,
-    ) -> Result<()> {
-        let args = [
-            at,
-            len,
-            prot as u64,
-            (flags | libc::MAP_FIXED_NOREPLACE) as u64,
-            fd as i64 as u64,
-            offset,
-        ];
-        match self.remote(libc::SYS_mmap, args)? {
-            r if r == at as i64 => Ok(()),
-            r => Err(LaunchError::Unsupported(format!(
-                "no room for the runtime at {at:#x} in this program ({})",
-                std::io::Error::from_raw_os_error(-r as i32)
-            ))),
-        }
-    }
-
-    /// Maps the runtime, the session and the first thread's block into the program.
+    /// Maps the runtime, the session and the first thread's block into the program. `None`: it can't reach them in this way.
+    ///
+    /// # Errors
+    /// When they have no room, or the program died.
     pub(crate) fn put_in(
         &mut self,
         shared: &mut SharedSession,
         image: &RuntimeImage,
-        [image_fd, shared_fd]: [RawFd; 2],
-    ) -> Result<()> {
-        for s in &image.segments {
-            self.must_map(
-                IMAGE_BASE + s.offset,
-                s.len,
-                s.prot,
-                libc::MAP_PRIVATE,
-                image_fd,
-                s.offset,
-            )?;
-        }
-        let rw = libc::PROT_READ | libc::PROT_WRITE;
-        self.must_map(
-            SESSION_BASE,
-            SESSION_TOTAL.next_multiple_of(4096) as u64,
-            rw,
-            libc::MAP_SHARED,
-            shared_fd,
-            0,
-        )?;
-        for at in [RING_BASE, RING_BASE + RING_SIZE] {
-            self.must_map(at, RING_SIZE, rw, libc::MAP_SHARED, shared_fd, RING_OFFSET)?;
-        }
-        if shared.order().is_some() {
-            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-            self.must_map(ORDER_BASE, ORDER_TOTAL, rw, flags, shared_fd, ORDER_OFFSET)?;
-        }
-        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let block = self.block();
-        self.must_map(block, BLOCK_STRIDE, rw, anonymous, -1, 0)?;
-        for fd in [image_fd, shared_fd] {
-            self.remote(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0])?;
-        }
-        self.brk = self.remote(libc::SYS_brk, [0; 6])? as u64;
-        let maps =
-            std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).map_err(|source| {
-                LaunchError::Os {
-                    what: "read the program's maps".into(),
-                    source,
-                }
-            })?;
-        let mut vdso = None;
-        for line in maps.lines() {
-            let Some(m) = parse_mapping(line) else {
-                continue;
-            };
+        reach: Reach,
+    ) -> Result<Option<()>> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid));
+        let maps = maps.map_err(|source| LaunchError::Os {
+            what: "read the program's maps".into(),
+            source,
+        })?;
+        let mut calls = Calls::new(&self.page);
+        let opened = reach.open(&mut calls);
+        self.map_ours(&mut calls, shared, image, reach);
+        let (mut mappings, mut vdso) = (Vec::new(), None);
+        for m in maps.lines().filter_map(parse_mapping) {
             if (RESERVATION..RESERVATION_END).contains(&m.start) || m.start >= USER_END {
                 continue;
             }
             let name = m.name.to_string_lossy();
             if name.starts_with("[v") {
                 // The vDSO and its data: reading the clock there would escape the gates.
-                self.remote(libc::SYS_munmap, [m.start, m.end - m.start, 0, 0, 0, 0])?;
+                let all = [m.start, m.end - m.start, 0, 0, 0, 0];
+                calls.add(libc::SYS_munmap, all, 0);
                 if name == "[vdso]" {
                     vdso = Some(m.start);
-                    self.mappings.push(self.put_vdso(m)?);
+                    mappings.push(put_vdso(&mut calls, m, image, reach));
                 }
                 continue;
             }
-            self.mappings.push(m);
+            mappings.push(m);
         }
-        auxv::hide(&self.tracee, &self.entry, vdso, block)?;
-        self.tracee.write(self.entry.rip, &self.saved_code)?;
+        reach.close(&mut calls);
+        auxv::hide(&self.tracee, &self.entry, vdso, &mut calls)?;
+        calls.add(libc::SYS_brk, [0; 6], TO_THIRD);
+        let made = calls.make(&self.tracee, &self.entry)?;
+        match made.failed {
+            None => {}
+            Some((n, _)) if n < opened => {
+                for fd in &made.kept[..n] {
+                    self.remote(libc::SYS_close, [*fd as u64, 0, 0, 0, 0, 0])?;
+                }
+                return Ok(None);
+            }
+            Some((_, error)) => {
+                let why = std::io::Error::from_raw_os_error(-error as i32);
+                return Err(LaunchError::Unsupported(format!(
+                    "no room for the runtime in this program ({why})"
+                )));
+            }
+        }
+        self.mappings = mappings;
+        self.page.restore(&self.tracee)?;
         let s = shared.session_mut();
         if self.mappings.len() > MAX_INITIAL_REGIONS {
             return Err(LaunchError::Unsupported(format!(
@@ -519,14 +479,53 @@ impl Stopped {
                 end: m.end,
                 prot: m.prot,
                 flags: m.flags,
+                offset: m.offset,
+                content: [0; 2],
             };
         }
         s.initial_regions_len = self.mappings.len() as u32;
         s.entry = self.entry.rip;
         s.initial_sp = self.entry.rsp;
-        s.brk_start = self.brk;
+        s.brk_start = made.kept[2] as u64;
         s.stack_limit = stack_limit(self.pid);
-        Ok(())
+        Ok(Some(()))
+    }
+
+    /// The calls that map what is ours.
+    fn map_ours(
+        &self,
+        calls: &mut Calls,
+        shared: &SharedSession,
+        image: &RuntimeImage,
+        reach: Reach,
+    ) {
+        let fixed = libc::MAP_FIXED_NOREPLACE;
+        let mut map = |at: u64, len: u64, prot: i32, flags: i32, fd: (u64, u64), offset: u64| {
+            let flags = (flags | fixed) as u64;
+            calls.add(
+                libc::SYS_mmap,
+                [at, len, prot as u64, flags, fd.0, offset],
+                fd.1,
+            );
+        };
+        let (private, shared_one) = (libc::MAP_PRIVATE, libc::MAP_SHARED);
+        for s in &image.segments {
+            let at = IMAGE_BASE + s.offset;
+            map(at, s.len, s.prot, private, reach.image(), s.offset);
+        }
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        let session = reach.session();
+        let len = SESSION_TOTAL.next_multiple_of(4096) as u64;
+        map(SESSION_BASE, len, rw, shared_one, session, 0);
+        for at in [RING_BASE, RING_BASE + RING_SIZE] {
+            map(at, RING_SIZE, rw, shared_one, session, RING_OFFSET);
+        }
+        if shared.order().is_some() {
+            let flags = shared_one | libc::MAP_NORESERVE;
+            map(ORDER_BASE, ORDER_TOTAL, rw, flags, session, ORDER_OFFSET);
+        }
+        let anonymous = private | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        map(self.block(), BLOCK_STRIDE, rw, anonymous, (u64::MAX, 0), 0);
     }
 
     /// Where its first thread's block is.
@@ -534,26 +533,9 @@ impl Stopped {
         BLOCKS_BASE + self.slot as u64 * BLOCK_STRIDE
     }
 
-    /// Puts our vDSO where the kernel's was.
-    fn put_vdso(&self, was: Mapping) -> Result<Mapping> {
-        let image = vdso::image();
-        let len = image.len() as u64;
-        let prot = libc::PROT_READ | libc::PROT_EXEC;
-        self.must_map(
-            was.start,
-            len,
-            prot,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )?;
-        self.tracee.write(was.start, &image)?;
-        Ok(Mapping {
-            end: was.start + len,
-            prot: prot as u32,
-            flags: region_flags::VDSO,
-            ..was
-        })
+    /// Its first stack pointer.
+    pub fn stack_pointer(&self) -> u64 {
+        self.entry.rsp
     }
 
     /// Reads the program's memory.
@@ -578,6 +560,22 @@ impl Stopped {
         self.tracee.detach()?;
         self.finished = true;
         Ok(self.pid)
+    }
+}
+
+/// Puts our vDSO where the kernel's was.
+fn put_vdso(calls: &mut Calls, was: Mapping, image: &RuntimeImage, reach: Reach) -> Mapping {
+    let len = vdso::LEN as u64;
+    let prot = libc::PROT_READ | libc::PROT_EXEC;
+    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
+    let (fd, how) = reach.image();
+    let args = [was.start, len, prot as u64, flags as u64, fd, image.vdso];
+    calls.add(libc::SYS_mmap, args, how);
+    Mapping {
+        end: was.start + len,
+        prot: prot as u32,
+        flags: region_flags::VDSO,
+        ..was
     }
 }
 

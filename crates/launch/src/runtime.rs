@@ -1,6 +1,7 @@
 //! The runtime's image: an ELF file for `x86_64-unknown-none`, loaded and relocated here, so that the process only has to map it.
 
 use crate::error::{os, LaunchError, Result};
+use crate::vdso;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela};
 use object::Endianness;
@@ -27,6 +28,8 @@ pub struct RuntimeImage {
     fd: OwnedFd,
     /// Its segments.
     pub segments: Vec<Segment>,
+    /// Offset of the vDSO that programs see in the same memfd.
+    pub vdso: u64,
     /// Address of `rt_start`.
     pub start: u64,
     /// Address of `rt_start_replay`.
@@ -103,6 +106,9 @@ impl RuntimeImage {
         relocate(header, file, &mut memory)?;
         let symbol =
             |name: &str| symbol(header, file, name).ok_or_else(|| bad(format!("no symbol {name}")));
+        // Behind it, in the same file, the vDSO.
+        let vdso_at = memory.len() as u64;
+        memory.extend_from_slice(&vdso::image());
         let (start, start_replay) = (symbol("rt_start")?, symbol("rt_start_replay")?);
         // SAFETY: plain calls.
         let fd = unsafe {
@@ -121,6 +127,7 @@ impl RuntimeImage {
         Ok(RuntimeImage {
             fd: f.into(),
             segments,
+            vdso: vdso_at,
             start: IMAGE_BASE + start,
             start_replay: IMAGE_BASE + start_replay,
         })

@@ -144,19 +144,14 @@ impl Tracee {
         Ok(())
     }
 
-    /// Makes a system call in the program. The program's pc must point to `syscall; int3`, planted by the caller.
-    pub(crate) fn syscall(&self, base: &user_regs_struct, nr: i64, args: [u64; 6]) -> Result<i64> {
-        let mut r = *base;
-        r.rax = nr as u64;
-        // No call is to be restarted.
-        r.orig_rax = u64::MAX;
-        [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = args;
-        self.set_registers(&r)?;
+    /// Lets the process run from these registers to a breakpoint; the registers there.
+    pub(crate) fn run(&self, from: &user_regs_struct) -> Result<user_regs_struct> {
+        self.set_registers(from)?;
         let status = run_to(self.pid, libc::PTRACE_CONT, libc::SIGTRAP)?;
         if !libc::WIFSTOPPED(status) {
             return Err(LaunchError::Died(status));
         }
-        Ok(self.registers()?.rax as i64)
+        self.registers()
     }
 
     pub(crate) fn detach(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 pub mod driver;
 mod feed;
+mod lives;
 pub mod machine;
 pub mod plan;
 pub mod report;

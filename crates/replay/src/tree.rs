@@ -3,6 +3,7 @@
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
 use crate::feed::Distribution;
+use crate::lives::{Free, Lives};
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
@@ -10,7 +11,7 @@ use reprise_abi::session::{
     process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
 use reprise_launch::{futex, replay as launch, RuntimeImage, SharedSession};
-use reprise_trace::{ImageReader, Reader, Start};
+use reprise_trace::{ImageReader, ImageSet, Reader, Start};
 use std::collections::{hash_map::Entry, HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -35,12 +36,13 @@ pub(crate) struct Tree<'a> {
     pub image: &'a RuntimeImage,
     /// The trace.
     pub dir: &'a Path,
+    images: ImageSet,
     /// Where replayed processes run: hand-offs between threads are cheap only on one processor.
     pub cpu: Option<usize>,
     /// Kernel's ids that the first process has had.
     roots: HashSet<pid_t>,
-    /// Processes that went on as another kernel's process, by their old id: their number.
-    replaced: HashMap<pid_t, usize>,
+    /// Processes that went on as another kernel's process.
+    lives: Lives,
     /// Writable copies of files that were mapped shared, by number.
     copies: HashMap<u64, File>,
     /// Processes that the driver itself has made, and that have not ended.
@@ -96,9 +98,10 @@ impl<'a> Tree<'a> {
             shared,
             image,
             dir,
+            images: ImageSet::new(dir),
             cpu,
             roots: HashSet::new(),
-            replaced: HashMap::new(),
+            lives: Lives::default(),
             copies: HashMap::new(),
             made: HashSet::new(),
             status: None,
@@ -116,7 +119,8 @@ impl<'a> Tree<'a> {
     pub fn run(&mut self, reader: &mut Reader, only: Option<u32>) -> Result<i32, ReplayError> {
         self.only = only;
         let _watch = Watch::new(self.shared.session());
-        let root = self.become_image(0, None, 0)?;
+        let first = self.images.image(0)?;
+        let root = self.become_image(first, None, 0)?;
         self.roots.insert(root);
         let result = self.play(reader);
         if result.is_err() {
@@ -220,8 +224,8 @@ impl<'a> Tree<'a> {
 
     fn ended(&mut self, pid: pid_t, status: i32) {
         self.made.remove(&pid);
-        if let Some(n) = self.replaced.remove(&pid) {
-            return self.free_slots(n);
+        if let Some(n) = self.lives.former(pid) {
+            return self.free(n);
         }
         let s = self.shared.session();
         let found = (0..MAX_PROCESSES).find(|n| {
@@ -246,10 +250,27 @@ impl<'a> Tree<'a> {
             self.kill_all();
         }
         if let Some(n) = found {
+            self.lives.ends(n);
+            self.free(n);
+        }
+    }
+
+    /// One of the kernel's processes that process `n` was has ended: what can be had again, can be.
+    fn free(&mut self, n: usize) {
+        let s = self.shared.session();
+        // It ends, or is about to become another one.
+        let starting = s.starting.load(Acquire).checked_sub(1);
+        let becomes = starting
+            .filter(|i| (*i as usize) < MAX_SLOTS)
+            .is_some_and(|i| self.shared.slot(i as usize).process.load(Relaxed) as usize == n);
+        let leaving = becomes || s.processes[n].state.load(Acquire) == process_state::ENDING;
+        let free = self.lives.free(n, leaving);
+        if free != Free::Nothing {
             self.free_slots(n);
-            self.shared.session().processes[n]
-                .state
-                .store(process_state::FREE, Release);
+        }
+        if free == Free::All {
+            let state = &self.shared.session().processes[n].state;
+            state.store(process_state::FREE, Release);
         }
     }
 
@@ -352,7 +373,7 @@ impl<'a> Tree<'a> {
                 "the trace has an impossible exec".into(),
             ));
         }
-        let image = ImageReader::open_nth(self.dir, n)?;
+        let image = self.images.image(n)?;
         let Some(start) = image.start().cloned() else {
             return Err(ReplayError::Unsupported(format!(
                 "image {n} of the trace does not say how it starts"
@@ -361,24 +382,25 @@ impl<'a> Tree<'a> {
         let old = self.shared.session().processes[number]
             .kernel_pid
             .load(Relaxed) as pid_t;
-        let pid = self.become_image(n, Some(&start), slot)?;
+        let pid = self.become_image(image, Some(&start), slot)?;
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);
-        self.replaced.insert(old, number);
+        self.lives.becomes(old, number);
+        // From here on the old one's end says when its slots are free.
+        self.shared.session().starting.store(0, Release);
         if self.roots.contains(&old) {
             self.roots.insert(pid);
         }
         Ok(())
     }
 
-    /// Makes the process that image `n` describes, with its first thread in `slot`.
+    /// Makes the process that an image describes, with its first thread in `slot`.
     fn become_image(
         &mut self,
-        n: u64,
+        mut image: ImageReader,
         start: Option<&Start>,
         slot: usize,
     ) -> Result<pid_t, ReplayError> {
-        let mut image = ImageReader::open_nth(self.dir, n)?;
         let s = self.shared.session_mut();
         if let Some(start) = start {
             set_start(s, start);

@@ -9,6 +9,7 @@ use reprise_abi::session::{
     ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_NO_PATCH,
     MODE_RECORD, VERSION,
 };
+use reprise_agent::kept::Keeper;
 use reprise_agent::Agent;
 use reprise_launch::features::{self, Limit};
 use reprise_launch::record::{self as launch, Stopped};
@@ -214,7 +215,7 @@ pub fn uncaptured(all: &[Uncaptured]) -> String {
 /// Writes what does not change: image, manifest, the runtime itself.
 fn open_trace(
     args: &RecordArgs,
-    shared: &SharedSession,
+    shared: &mut SharedSession,
     stopped: &Stopped,
     catalog: &Catalog,
     dir: &Path,
@@ -222,7 +223,8 @@ fn open_trace(
 ) -> Result<Writer> {
     let store = catalog.store()?;
     let runtime_hash = store.keep_bytes_into(EMBEDDED, dir)?.hash;
-    reprise_agent::image::write(stopped, shared, &store, dir, 0).map_err(anyhow::Error::msg)?;
+    let mut keeper = Keeper::new(store, dir.into());
+    reprise_agent::image::write(stopped, shared, &mut keeper).map_err(anyhow::Error::msg)?;
     let s = shared.session();
     let start = reprise_agent::image::start(shared);
     let started = std::time::SystemTime::now()

@@ -288,7 +288,7 @@ fn cpuid_is_replaced_where_it_cannot_trap() {
         assert!(text.contains("rdrand 0x0, rdseed 0x0"), "{name}: {text}");
         let dir = recording.dir.to_str().expect("a name");
         let dump = run(&mut place.reprise(["dump", "--kind", "patch", dir]), None).text();
-        assert!(dump.contains("ud2 for cpuid"), "{name}: {dump}");
+        assert!(dump.contains("int3 for cpuid"), "{name}: {dump}");
         for _ in 0..2 {
             assert_same(&recording.run, &place.replay(&recording.dir));
         }

@@ -1,5 +1,6 @@
-//! cpuid where the processor can't let it trap (AMD's before Zen 5, many hypervisors): the instruction is replaced by `ud2`, which is as
-//! long, raises SIGILL, and is emulated from the session's table as a trapping cpuid would be (DESIGN 3, "else patched cpuid sites").
+//! cpuid where the processor can't let it trap (AMD's before Zen 5, many hypervisors): the instruction is replaced by `int3` and a `nop`,
+//! which are as long together, raise SIGTRAP, and are emulated from the session's table as a trapping cpuid would be (DESIGN 3, "else
+//! patched cpuid sites"). (`ud2` would do, too, but hypervisors look at each: it costs three times as much.)
 //!
 //! Only code of files is looked through, when it is mapped. The two bytes of a cpuid may also be data, or the middle of another instruction;
 //! they are replaced only where the code is proven to have a cpuid: decoding from the beginning of the function, which the module's table for
@@ -12,24 +13,23 @@ use crate::cut::decode::{decode, MAX_INSN};
 use crate::engine::{Engine, ENGINE, NONE};
 use crate::functions::Functions;
 use crate::guard;
-use crate::hash;
 use crate::memory::{map, Region};
 use crate::patch;
+use crate::searched::{self, Found, Searched, What};
 use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::event::Kind;
-use reprise_abi::session::{
-    region_flags, SearchedCode, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, MAX_SEARCHED_SITES,
-};
+use reprise_abi::layout::PAGE;
+use reprise_abi::session::{region_flags, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED};
 use reprise_abi::syscalls::nr;
 
 /// Most sites of a process.
 const MAX_SITES: usize = 2048;
 /// The instruction.
 const CPUID: [u8; 2] = [0x0f, 0xa2];
-/// What stands in its place.
-const UD2: [u8; 2] = [0x0f, 0x0b];
+/// What stands in its place: `int3`, and the rest of the instruction.
+const TRAP: [u8; 2] = [0xcc, 0x90];
 const PROT_EXEC: u32 = 4;
 
 static SITES: [AtomicU64; MAX_SITES] = [const { AtomicU64::new(0) }; MAX_SITES];
@@ -61,7 +61,7 @@ pub fn forget(start: u64, end: u64) {
 
 /// Replaces the instruction at `pc` and remembers it.
 pub fn replace(pc: u64) -> bool {
-    remember(pc) && patch::write_code(pc, &UD2)
+    remember(pc) && patch::write_code(pc, &TRAP)
 }
 
 fn remember(pc: u64) -> bool {
@@ -83,12 +83,13 @@ pub fn start<E: Engine>(t: &mut Block) {
     let mut at = 0;
     while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
         at = r.end;
-        look_through::<E>(t, &r);
+        look_through::<E>(t, &r, searched::initial_content(&r));
     }
 }
 
-/// Looks through the code that a call has mapped, or made executable.
-pub fn after_call<E: Engine>(t: &mut Block, c: &Call, result: i64) {
+/// Looks through the code that a call has mapped, or made executable. `content`: hash of the file that was mapped, zeros where it isn't
+/// known.
+pub fn after_call<E: Engine>(t: &mut Block, c: &Call, result: i64, content: [u64; 2]) {
     let mut at = match c.nr {
         nr::MMAP => result as u64,
         nr::MPROTECT => c.args[0],
@@ -100,11 +101,11 @@ pub fn after_call<E: Engine>(t: &mut Block, c: &Call, result: i64) {
     let end = at.saturating_add(c.args[1]);
     while let Some(r) = map().at(at).filter(|_| at < end) {
         at = r.end;
-        look_through::<E>(t, &r);
+        look_through::<E>(t, &r, [content[0], content[1], r.offset]);
     }
 }
 
-fn look_through<E: Engine>(t: &mut Block, r: &Region) {
+fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3]) {
     let code = r.prot & PROT_EXEC != 0
         && r.flags & region_flags::FILE != 0
         && r.flags & (region_flags::SHARED | region_flags::VDSO) == 0;
@@ -114,51 +115,36 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region) {
     let logged = E::LIVE && ENGINE.load(Relaxed) != NONE;
     let mut found = Found::default();
     // Only the holder of the baton may use what the session's processes share.
-    let searched = if logged { Searched::of(r) } else { None };
-    if !searched.as_ref().is_some_and(|s| s.tell(r, &mut found)) {
+    let searched = if logged {
+        Searched::of(r, content, What::Cpuid)
+    } else {
+        None
+    };
+    if !searched
+        .as_ref()
+        .is_some_and(|s| s.tell(r, CPUID.len(), &mut found))
+    {
         search(r, &mut found);
         if let Some(s) = searched {
             s.remember(r, &found);
         }
     }
-    if found.len == 0 {
+    let sites = found.sites();
+    let (Some(first), Some(last)) = (sites.iter().min(), sites.iter().max()) else {
         return;
-    }
+    };
     // Once for all of them: to make a page writable costs more than all the rest.
-    let opened = sys::call(nr::MPROTECT, &[r.start, r.end - r.start, 3]) == 0;
-    for pc in &found.sites[..found.len] {
-        if opened && remember(*pc) && guard::write_bytes(*pc, &UD2) && logged {
+    let first = first & !(PAGE - 1);
+    let len = (last + CPUID.len() as u64 - first).next_multiple_of(PAGE);
+    let opened = sys::call(nr::MPROTECT, &[first, len, 3]) == 0;
+    for pc in sites {
+        // Others have found them, in a file that may have changed since.
+        let there = opened && guard::read::<[u8; 2]>(*pc) == Some(CPUID);
+        if there && remember(*pc) && guard::write_bytes(*pc, &TRAP) && logged {
             crate::serial::events::plain(Kind::Patch, t.slot, patch::CPUID, 0, &[*pc, 0]);
         }
     }
-    sys::call(nr::MPROTECT, &[r.start, r.end - r.start, r.prot as u64]);
-}
-
-/// Most cpuid instructions that are replaced in one mapping.
-const MAX_FOUND: usize = 512;
-
-/// Addresses of cpuid instructions.
-struct Found {
-    sites: [u64; MAX_FOUND],
-    len: usize,
-}
-
-impl Default for Found {
-    fn default() -> Found {
-        Found {
-            sites: [0; MAX_FOUND],
-            len: 0,
-        }
-    }
-}
-
-impl Found {
-    fn add(&mut self, pc: u64) {
-        if let Some(s) = self.sites.get_mut(self.len) {
-            *s = pc;
-            self.len += 1;
-        }
-    }
+    sys::call(nr::MPROTECT, &[first, len, r.prot as u64]);
 }
 
 /// Finds the cpuid instructions of a mapping.
@@ -175,53 +161,6 @@ fn search(r: &Region, found: &mut Found) {
         if proven {
             found.add(pc);
         }
-    }
-}
-
-/// The session's place for what was found in a piece of code. All programs of a tree begin with the same loader and the same libraries.
-struct Searched {
-    hash: u64,
-    place: &'static SearchedCode,
-}
-
-impl Searched {
-    /// The place of this code: its own, or one that is free.
-    fn of(r: &Region) -> Option<Searched> {
-        let len = (r.end - r.start) as usize;
-        // SAFETY: guarded.
-        let hash = guard::guarded(|| unsafe { hash::bytes(len as u64, r.start, len) })?.max(1);
-        let place = session().searched.iter().find(|s| {
-            let its = s.hash.load(Relaxed);
-            its == hash || its == 0
-        })?;
-        Some(Searched { hash, place })
-    }
-
-    /// What is known of the code; false when nothing is.
-    fn tell(&self, r: &Region, found: &mut Found) -> bool {
-        let known = self.place.hash.load(Relaxed) == self.hash;
-        if known {
-            let n = self.place.len.load(Relaxed) as usize;
-            let addresses = self.place.sites.iter().take(n);
-            let addresses = addresses.map(|s| r.start + s.load(Relaxed) as u64);
-            // Every process can scribble over the session.
-            for pc in addresses.filter(|pc| pc + CPUID.len() as u64 <= r.end) {
-                found.add(pc);
-            }
-        }
-        known
-    }
-
-    fn remember(&self, r: &Region, found: &Found) {
-        let fit = found.len <= MAX_SEARCHED_SITES && r.end - r.start <= u32::MAX as u64;
-        if !fit || self.place.hash.load(Relaxed) != 0 {
-            return;
-        }
-        for (to, pc) in self.place.sites.iter().zip(&found.sites[..found.len]) {
-            to.store((pc - r.start) as u32, Relaxed);
-        }
-        self.place.len.store(found.len as u32, Relaxed);
-        self.place.hash.store(self.hash, Relaxed);
     }
 }
 

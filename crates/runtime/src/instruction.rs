@@ -1,5 +1,5 @@
 //! Non-deterministic instructions: rdtsc and rdtscp trap by PR_SET_TSC, cpuid by cpuid faulting; both arrive as SIGSEGV. Where the
-//! processor has no cpuid faulting, cpuid arrives as SIGILL (see [`crate::cpuid`]).
+//! processor has no cpuid faulting, cpuid arrives as SIGTRAP (see [`crate::cpuid`]).
 
 use crate::engine::Engine;
 use crate::guard;
@@ -43,7 +43,7 @@ pub fn emulate<E: Engine>(t: &mut Block, c: &mut SigContext) -> bool {
     }
     let (which, len) = match code {
         [0x0f, 0x31, _] => (Instruction::Rdtsc, 2),
-        [0x0f, second, _] if second == 0xa2 || (second == 0x0b && crate::cpuid::is_site(c.rip)) => {
+        [0x0f, 0xa2, _] => {
             cpuid(c);
             c.rip += 2;
             return true;
@@ -64,6 +64,16 @@ pub fn emulate<E: Engine>(t: &mut Block, c: &mut SigContext) -> bool {
         c.rcx = aux;
     }
     true
+}
+
+/// Emulates a cpuid that was replaced, when it was one that trapped: the context's pc is behind its first byte.
+pub fn emulate_replaced(c: &mut SigContext) -> bool {
+    let is_site = crate::cpuid::is_site(c.rip.wrapping_sub(1));
+    if is_site {
+        cpuid(c);
+        c.rip += 1;
+    }
+    is_site
 }
 
 /// cpuid from the session's table.

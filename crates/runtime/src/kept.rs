@@ -4,9 +4,12 @@ use crate::mapped;
 use crate::request;
 use crate::sys;
 use crate::thread::session;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use reprise_abi::layout::SESSION_BASE;
-use reprise_abi::session::{request as requests, MAX_SHARED_FILES, WINDOW_LEN, WINDOW_OFFSET};
+use reprise_abi::session::{
+    request as requests, KnownFile, FILE_STAMP, MAX_KNOWN_FILES, MAX_SHARED_FILES, WINDOW_LEN,
+    WINDOW_OFFSET,
+};
 use reprise_abi::syscalls::nr;
 
 /// The agent may not open the file.
@@ -50,6 +53,38 @@ pub struct KeptFile {
     pub number: u32,
 }
 
+impl KeptFile {
+    fn set_hash(&mut self, words: [u64; 2]) {
+        for (to, word) in self.hash.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// Its content hash in words; zeros when it isn't known.
+    pub fn words(&self) -> [u64; 2] {
+        let word = u128::from_le_bytes(self.hash);
+        [word as u64, (word >> 64) as u64]
+    }
+}
+
+/// Places in `struct stat`: what [`FILE_STAMP`] words are taken from.
+const STAMPED: [usize; FILE_STAMP] = [0, 1, SIZE, 11, 12, 13, 14];
+/// Place of the length in `struct stat`.
+const SIZE: usize = 6;
+
+/// The content of a file that the trace holds already, by what the agent has said of it.
+fn known_content(stat: &[u64; 18]) -> Option<[u64; 2]> {
+    let s = session();
+    let len = (s.kept_len.load(Acquire) as usize).min(MAX_KNOWN_FILES);
+    let same = |f: &&KnownFile| {
+        let mut words = f.stamp.iter().zip(STAMPED);
+        // The inode tells most apart.
+        f.stamp[1].load(Relaxed) == stat[1] && words.all(|(w, i)| w.load(Relaxed) == stat[i])
+    };
+    let file = s.kept[..len].iter().find(same)?;
+    Some([0, 1].map(|i| file.content[i].load(Relaxed)))
+}
+
 /// Asks the agent to keep the file behind a descriptor. `shared`: others may write to it through mappings from now on.
 pub fn keep_file(fd: u64, shared: bool) -> KeptFile {
     let mut kept = KeptFile {
@@ -61,8 +96,17 @@ pub fn keep_file(fd: u64, shared: bool) -> KeptFile {
     if s.recording_lost.load(Relaxed) != 0 {
         return kept;
     }
-    let before = known_file(mapped::identity_of(fd)) as usize;
+    let Some(stat) = mapped::stat_of(fd) else {
+        return kept;
+    };
+    let before = known_file(mapped::identity(&stat)) as usize;
     let ever = before != 0 && s.file_ever_shared[before].load(Relaxed) != 0;
+    if let Some(content) = known_content(&stat).filter(|_| !shared && !ever) {
+        kept.set_hash(content);
+        kept.len = stat[SIZE];
+        kept.number = file_number(mapped::identity(&stat));
+        return kept;
+    }
     let args = [
         fd,
         crate::process::kernel_pid() as u64,
@@ -77,9 +121,7 @@ pub fn keep_file(fd: u64, shared: bool) -> KeptFile {
             None => return kept,
         }
     }
-    for (to, word) in kept.hash.chunks_exact_mut(8).zip(answer) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
+    kept.set_hash([answer[0], answer[1]]);
     kept.len = answer[2];
     if status == 0 {
         kept.number = file_number(answer[3]);

@@ -48,6 +48,7 @@ pub mod request;
 pub mod resolver;
 pub mod ring;
 pub mod scratch;
+pub mod searched;
 pub mod seccomp;
 pub mod serial;
 pub mod shm;

@@ -77,7 +77,7 @@ impl Engine for None {
             nr::SHMDT => unsafe { sys::syscall6(c.nr, c.args) },
             _ => {
                 let result = memory::perform(c).result;
-                crate::cpuid::after_call::<Self>(t, c, result);
+                crate::cpuid::after_call::<Self>(t, c, result, [0; 2]);
                 crate::hook::after_call(t, c, result);
                 result
             }

@@ -7,7 +7,7 @@ use crate::signal::state::{Action, SIGNALS};
 use crate::sys;
 use crate::thread::{current, session, Block};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::session::{process_state, Process, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
 
@@ -47,6 +47,8 @@ struct Pool(UnsafeCell<[Own; MAX_SHARING]>);
 // SAFETY: an entry is changed only by threads of its process, under the rules of `Actions`.
 unsafe impl Sync for Pool {}
 static POOL: Pool = Pool(UnsafeCell::new([const { Own::nobody() }; MAX_SHARING]));
+/// One more than the highest entry of the pool that was ever used: the rest is left alone, each page of it that is touched costs a fault.
+static POOL_USED: AtomicUsize = AtomicUsize::new(1);
 /// Which memory this is, in futexes' keys.
 static SPACE: AtomicU64 = AtomicU64::new(0);
 /// Processes that may touch this memory, or more: one that shares it for good is counted even when it has left.
@@ -113,6 +115,7 @@ pub fn reserve(maker: u32) -> Option<u32> {
                 .is_ok()
         });
         if let Some(n) = found {
+            session().processes_used.fetch_max(n as u32 + 1, AcqRel);
             let p = entry_of(n as u32);
             p.kernel_pid.store(0, Relaxed);
             p.visible_pid.store(0, Relaxed);
@@ -169,9 +172,11 @@ pub fn only_one_in_memory() -> bool {
 /// process. 0 when there are too many.
 pub fn share(waits: bool) -> u64 {
     let mine = own();
-    let Some(new) = pool().iter_mut().find(|o| !o.used.swap(true, AcqRel)) else {
+    let free = |(_, o): &(usize, &mut Own)| !o.used.swap(true, AcqRel);
+    let Some((i, new)) = pool().iter_mut().enumerate().find(free) else {
         return 0;
     };
+    POOL_USED.fetch_max(i + 1, Relaxed);
     new.actions = mine.actions;
     new.streams = mine.streams;
     new.parent_waits = waits;
@@ -200,9 +205,13 @@ pub fn leaves_memory(leaves: bool) {
 
 /// First thing in the copy of a memory that fork(2) made: whoever else was in it isn't here.
 pub fn after_fork(t: &mut Block, n: u32) {
-    for o in pool().iter_mut() {
+    let used = POOL_USED.load(Relaxed).min(MAX_SHARING);
+    for o in &mut pool()[..used] {
         let at = o as *mut Own as u64;
-        o.used.store(at == t.process, Relaxed);
+        // Only what changes is written: each page that is costs a copy of it.
+        if o.used.load(Relaxed) != (at == t.process) {
+            o.used.store(at == t.process, Relaxed);
+        }
     }
     crate::memory::after_fork();
     own().parent_waits = false;

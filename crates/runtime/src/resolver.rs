@@ -12,6 +12,8 @@ use crate::engine::{Engine, ENGINE, NONE};
 use crate::guard;
 use crate::memory::map;
 use crate::patch;
+use crate::regions::Region;
+use crate::searched::{self, Found, Searched, What};
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::Kind;
@@ -84,7 +86,7 @@ pub fn start<E: Engine>(t: &mut Block) {
     if code.flags & region_flags::FILE == 0 || code.end - code.start > MOST_CODE {
         return;
     }
-    let Some(site) = find(code.start, code.end) else {
+    let Some(site) = known_site(&code) else {
         return;
     };
     let Some(stub) = patch::place(site) else {
@@ -93,6 +95,26 @@ pub fn start<E: Engine>(t: &mut Block) {
     if patch::write(site, stub, patch::XSAVEC) {
         crate::serial::events::plain(Kind::Patch, t.slot, patch::XSAVEC, 0, &[site, stub]);
     }
+}
+
+/// Where the instruction is in a mapping, by what the session knows of it.
+fn known_site(code: &Region) -> Option<u64> {
+    let mut found = Found::default();
+    let searched = Searched::of(code, searched::initial_content(code), What::Xsavec);
+    if !searched
+        .as_ref()
+        .is_some_and(|s| s.tell(code, SITE.len(), &mut found))
+    {
+        if let Some(site) = find(code.start, code.end) {
+            found.add(site);
+        }
+        if let Some(s) = searched {
+            s.remember(code, &found);
+        }
+    }
+    // In a file that may have changed since.
+    let site = found.sites().first().copied();
+    site.filter(|site| guard::read::<[u8; SITE.len()]>(*site) == Some(SITE))
 }
 
 /// Where the instruction is, if it is there once.

@@ -6,7 +6,7 @@
 use crate::error::Context;
 use crate::store::{Collected, STORE_DIR};
 use crate::{pack, Manifest, Result, Store, Summary, TraceError};
-use crate::{EVENTS_FILE, FILES_DIR, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE};
+use crate::{EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -442,7 +442,13 @@ fn remove_trace_files(dir: &Path) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.context("remove", path),
     };
-    for name in [MANIFEST_FILE, SUMMARY_FILE, IMAGE_FILE, EVENTS_FILE] {
+    for name in [
+        MANIFEST_FILE,
+        SUMMARY_FILE,
+        IMAGE_FILE,
+        IMAGES_FILE,
+        EVENTS_FILE,
+    ] {
         remove(&dir.join(name))?;
         remove(&dir.join(format!("{name}.tmp")))?;
     }

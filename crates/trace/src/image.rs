@@ -16,6 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Raw bytes of a block of the blob; the last one may be shorter.
@@ -34,7 +35,8 @@ const HEAD_LEN: u64 = 16;
 /// Where the index is, its packed and raw length, its hash, hash of these words, magic.
 const FOOT_LEN: u64 = 40;
 
-/// Name of image `n` of a trace: 0 is the first program's, the others belong to the execs.
+/// Name of the file of image `n` of a trace: 0 is the first program's. Those of the execs have files of their own only in older traces, see
+/// [`crate::Images`].
 pub fn image_name(n: u64) -> String {
     match n {
         0 => IMAGE_FILE.into(),
@@ -162,40 +164,66 @@ struct Block {
 
 /// Writes the image of one trace: [`ImageWriter::region`], then its [`ImageWriter::bytes`], and so on; [`ImageWriter::finish`].
 pub struct ImageWriter {
-    file: File,
+    file: Arc<File>,
+    /// Where in the file the image begins.
+    base: u64,
     path: PathBuf,
     target: PathBuf,
+    pub(crate) tools: Tools,
+    position: u64,
+    /// How much of it is in the file; the rest is in `tools.unwritten`.
+    written: u64,
+    index: Index,
+}
+
+/// What is used for one image after the other.
+pub(crate) struct Tools {
     packer: Packer,
     block: Vec<u8>,
     packed: Vec<u8>,
-    position: u64,
-    index: Index,
+    unwritten: Vec<u8>,
+}
+
+impl Tools {
+    pub(crate) fn new(path: &Path) -> Result<Tools> {
+        Ok(Tools {
+            packer: Packer::new().context("compress for", path)?,
+            block: Vec::new(),
+            packed: Vec::new(),
+            unwritten: Vec::new(),
+        })
+    }
 }
 
 impl ImageWriter {
     /// Begins the image of the trace in `dir`. It appears under its name only when it is finished.
     pub fn create(dir: &Path) -> Result<ImageWriter> {
-        ImageWriter::create_nth(dir, 0)
-    }
-
-    /// Begins image `n` of the trace in `dir`, see [`image_name`].
-    pub fn create_nth(dir: &Path, n: u64) -> Result<ImageWriter> {
-        let name = image_name(n);
-        let (path, target) = (dir.join(format!("{name}.tmp")), dir.join(name));
+        let (path, target) = (dir.join(format!("{IMAGE_FILE}.tmp")), dir.join(IMAGE_FILE));
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
             .open(&path);
+        let (file, tools) = (file.context("create", &path)?, Tools::new(&path)?);
+        ImageWriter::begin(Arc::new(file), 0, [path, target], tools)
+    }
+
+    /// Begins an image at `base` in a file.
+    pub(crate) fn begin(
+        file: Arc<File>,
+        base: u64,
+        [path, target]: [PathBuf; 2],
+        tools: Tools,
+    ) -> Result<ImageWriter> {
         let mut writer = ImageWriter {
-            file: file.context("create", &path)?,
-            packer: Packer::new().context("compress for", &path)?,
+            file,
+            base,
             path,
             target,
-            block: Vec::with_capacity(BLOCK as usize),
-            packed: Vec::new(),
+            tools,
             position: 0,
+            written: 0,
             index: Index {
                 regions: Vec::new(),
                 blob_len: 0,
@@ -285,41 +313,67 @@ impl ImageWriter {
                 }),
             }
         }
-        self.block.extend_from_slice(page);
+        self.tools.block.extend_from_slice(page);
         self.index.blob_len += PAGE;
-        if self.block.len() as u64 >= BLOCK {
+        if self.tools.block.len() as u64 >= BLOCK {
             self.flush_block()?;
         }
         Ok(())
     }
 
     fn flush_block(&mut self) -> Result<()> {
-        self.packer
-            .pack(&self.block, &mut self.packed)
+        let Tools {
+            packer,
+            block,
+            packed,
+            ..
+        } = &mut self.tools;
+        packer
+            .pack(block, packed)
             .context("compress for", &self.path)?;
-        self.block.clear();
-        let packed = std::mem::take(&mut self.packed);
+        block.clear();
+        let packed = std::mem::take(packed);
         self.index.blocks.push(Block {
             at: self.position,
             len: packed.len() as u32,
             hash: xxh3_64(&packed),
         });
         let result = self.append(&packed);
-        self.packed = packed;
+        self.tools.packed = packed;
         result
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file
-            .write_all_at(bytes, self.position)
-            .context("write", &self.path)?;
+        self.tools.unwritten.extend_from_slice(bytes);
         self.position += bytes.len() as u64;
+        if self.tools.unwritten.len() as u64 >= BLOCK {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is gathered.
+    fn write(&mut self) -> Result<()> {
+        self.file
+            .write_all_at(&self.tools.unwritten, self.base + self.written)
+            .context("write", &self.path)?;
+        self.written += self.tools.unwritten.len() as u64;
+        self.tools.unwritten.clear();
         Ok(())
     }
 
     /// Writes the index and gives the file its name; returns the image as a reader will see it.
     pub fn finish(mut self) -> Result<Image> {
-        if !self.block.is_empty() {
+        self.close()?;
+        std::fs::rename(&self.path, &self.target).context("write", &self.target)?;
+        Ok(Image {
+            regions: self.index.regions,
+        })
+    }
+
+    /// Writes the index, and all that is not written yet; the image's bytes.
+    pub(crate) fn close(&mut self) -> Result<u64> {
+        if !self.tools.block.is_empty() {
             self.flush_block()?;
         }
         let index = serde_json::to_vec(&self.index)
@@ -331,8 +385,9 @@ impl ImageWriter {
                 limit: MAX_INDEX,
             });
         }
-        let mut packed = Vec::new();
-        self.packer
+        let mut packed = std::mem::take(&mut self.tools.packed);
+        self.tools
+            .packer
             .pack(&index, &mut packed)
             .context("compress for", &self.path)?;
         let mut foot = Vec::new();
@@ -345,10 +400,9 @@ impl ImageWriter {
         assert_eq!(foot.len() as u64, FOOT_LEN);
         self.append(&packed)?;
         self.append(&foot)?;
-        std::fs::rename(&self.path, &self.target).context("write", &self.target)?;
-        Ok(Image {
-            regions: self.index.regions,
-        })
+        self.tools.packed = packed;
+        self.write()?;
+        Ok(self.position)
     }
 }
 
@@ -356,7 +410,9 @@ const ZERO_PAGE: &[u8] = &[0; PAGE as usize];
 
 /// Reads the image of one trace.
 pub struct ImageReader {
-    file: File,
+    file: Arc<File>,
+    /// Where in the file the image begins.
+    base: u64,
     path: PathBuf,
     image: Image,
     blob_len: u64,
@@ -378,7 +434,7 @@ impl ImageReader {
         ImageReader::open_nth(dir, 0)
     }
 
-    /// Opens image `n` of the trace in `dir`, see [`image_name`].
+    /// Opens image `n` of the trace in `dir` when it has a file of its own, see [`image_name`].
     ///
     /// # Errors
     /// As [`ImageReader::open`].
@@ -393,11 +449,18 @@ impl ImageReader {
             }
             other => other.context("open", &path)?,
         };
+        let len = file.metadata().context("read", &path)?.len();
+        ImageReader::at(Arc::new(file), 0, len, path)
+    }
+
+    /// Opens an image of `len` bytes at `base` in a file.
+    pub(crate) fn at(file: Arc<File>, base: u64, len: u64, path: PathBuf) -> Result<ImageReader> {
         let mut unpacker = Unpacker::new().context("decompress", &path)?;
-        let index = read_index(&file, &path, &mut unpacker)?;
+        let index = read_index(&file, base, len, &path, &mut unpacker)?;
         check_index(&index).map_err(|why| TraceError::corrupt(&path, why))?;
         Ok(ImageReader {
             file,
+            base,
             path,
             image: Image {
                 regions: index.regions,
@@ -480,7 +543,7 @@ impl ImageReader {
             let raw_len = (self.blob_len - index as u64 * BLOCK).min(BLOCK) as usize;
             self.packed.resize(block.len as usize, 0);
             self.file
-                .read_exact_at(&mut self.packed, block.at)
+                .read_exact_at(&mut self.packed, self.base + block.at)
                 .context("read", &self.path)?;
             if xxh3_64(&self.packed) != block.hash {
                 return Err(corrupt("a block of contents has a wrong hash"));
@@ -495,14 +558,19 @@ impl ImageReader {
     }
 }
 
-fn read_index(file: &File, path: &Path, unpacker: &mut Unpacker) -> Result<Index> {
+fn read_index(
+    file: &File,
+    base: u64,
+    file_len: u64,
+    path: &Path,
+    unpacker: &mut Unpacker,
+) -> Result<Index> {
     let corrupt = |why: &str| TraceError::corrupt(path, why);
-    let file_len = file.metadata().context("read", path)?.len();
     if file_len < HEAD_LEN + FOOT_LEN {
         return Err(corrupt("it is too short"));
     }
     let (mut head, mut foot) = ([0; HEAD_LEN as usize], [0; FOOT_LEN as usize]);
-    file.read_exact_at(&mut head, 0).context("read", path)?;
+    file.read_exact_at(&mut head, base).context("read", path)?;
     if u64_at(&head, 0) != FIRST_MAGIC || u32_at(&head, 12) != 0 {
         return Err(corrupt("it is no image"));
     }
@@ -518,7 +586,7 @@ fn read_index(file: &File, path: &Path, unpacker: &mut Unpacker) -> Result<Index
         }
         _ => return Err(corrupt("it is of an unknown version")),
     }
-    file.read_exact_at(&mut foot, file_len - FOOT_LEN)
+    file.read_exact_at(&mut foot, base + file_len - FOOT_LEN)
         .context("read", path)?;
     if u64_at(&foot, 32) != LAST_MAGIC || u64_at(&foot, 24) != xxh3_64(&foot[..24]) {
         return Err(corrupt("its end is cut off"));
@@ -530,7 +598,8 @@ fn read_index(file: &File, path: &Path, unpacker: &mut Unpacker) -> Result<Index
         return Err(corrupt("its index is not where it should be"));
     }
     let (mut packed, mut raw) = (vec![0; packed_len as usize], Vec::new());
-    file.read_exact_at(&mut packed, at).context("read", path)?;
+    file.read_exact_at(&mut packed, base + at)
+        .context("read", path)?;
     if xxh3_64(&packed) != u64_at(&foot, 16) {
         return Err(corrupt("its index has a wrong hash"));
     }

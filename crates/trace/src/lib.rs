@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `manifest.json` | what was run, where, how; written first, never changed | [`manifest`] |
 //! | `image` | the memory of the program before its first instruction | [`image`] |
-//! | `image.<n>` | the same of the program that a process became by its exec, the `n`th of the trace | [`image`] |
+//! | `images` | the same of the programs that processes became by their execs | [`images`] |
 //! | `events.zst` | all events, in the seekable zstd format, checksummed | [`stream`], [`writer`], [`reader`] |
 //! | `files/<hash>` | contents of the files that were mapped, and of the runtime | [`store`] |
 //! | `summary.json` | counts and outcome; written last, so its presence says that the recording ended in order | [`manifest`] |
@@ -50,6 +50,7 @@ mod codec;
 pub mod error;
 pub mod hash;
 pub mod image;
+pub mod images;
 pub mod manifest;
 pub mod pack;
 pub mod reader;
@@ -63,9 +64,10 @@ pub use census::{Census, Uncaptured};
 pub use error::{Result, TraceError};
 pub use hash::ContentHash;
 pub use image::{image_name, image_number, Content, Image, ImageReader, ImageWriter, Region, Run};
+pub use images::{ImageSet, Images};
 pub use manifest::{Machine, Manifest, Start, Summary};
 pub use reader::{EventRef, RawFrame, Reader, Tail};
-pub use store::{Kept, Store};
+pub use store::{settled, Kept, Store};
 pub use stream::StreamStats;
 pub use writer::{Writer, WriterOptions};
 
@@ -80,6 +82,8 @@ pub const SUMMARY_FILE: &str = "summary.json";
 pub const EVENTS_FILE: &str = "events.zst";
 /// Name of the initial memory image in a trace.
 pub const IMAGE_FILE: &str = "image";
+/// Name of the file with the images of programs that processes became by exec.
+pub const IMAGES_FILE: &str = "images";
 /// Most programs that the processes of one trace can become by exec.
 pub const MAX_IMAGES: u64 = 1 << 20;
 /// Name of the directory with file contents in a trace.

@@ -6,7 +6,7 @@
 use crate::error::Context;
 use crate::hash::HASH_CHUNK;
 use crate::{ContentHash, Manifest, Result, TraceError};
-use crate::{EVENTS_FILE, FILES_DIR, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE};
+use crate::{EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -124,7 +124,14 @@ fn write_pack(dir: &Path, out: &Path) -> Result<u64> {
 
 /// The files of the trace in `dir`, the manifest first.
 fn names(dir: &Path) -> Result<Vec<String>> {
-    let fixed = [MANIFEST_FILE, SUMMARY_FILE, IMAGE_FILE, EVENTS_FILE].map(String::from);
+    let fixed = [
+        MANIFEST_FILE,
+        SUMMARY_FILE,
+        IMAGE_FILE,
+        IMAGES_FILE,
+        EVENTS_FILE,
+    ]
+    .map(String::from);
     let mut names: Vec<String> = fixed.into_iter().filter(|n| dir.join(n).exists()).collect();
     let entries = std::fs::read_dir(dir).context("read", dir)?.flatten();
     let mut images: Vec<u64> = entries
@@ -198,7 +205,14 @@ fn read_pack(packed: &Path, dir: &Path) -> Result<()> {
             .and_then(|n| n.strip_prefix('/'))
             .and_then(ContentHash::from_hex);
         let plain = entry.header().entry_type() == tar::EntryType::Regular;
-        let fixed = [MANIFEST_FILE, SUMMARY_FILE, IMAGE_FILE, EVENTS_FILE].contains(&name.as_str())
+        let fixed = [
+            MANIFEST_FILE,
+            SUMMARY_FILE,
+            IMAGE_FILE,
+            IMAGES_FILE,
+            EVENTS_FILE,
+        ]
+        .contains(&name.as_str())
             || crate::image_number(&name).is_some();
         if !plain || !(fixed || hash.is_some()) {
             return Err(corrupt(format!(

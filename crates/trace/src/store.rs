@@ -310,7 +310,7 @@ fn hash_of_link(link: &Path) -> Option<ContentHash> {
 }
 
 /// Whether the file's times are old enough to stand for its content.
-fn settled(meta: &Metadata) -> bool {
+pub fn settled(meta: &Metadata) -> bool {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs() as i64);

@@ -16,7 +16,7 @@ const PATCH_FORMS: [&str; 6] = [
     "the mov before it",
     "Go's mov before it",
     "itself and the cmp after it",
-    "ud2 for cpuid",
+    "int3 for cpuid",
     "xsavec",
 ];
 

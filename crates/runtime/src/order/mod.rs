@@ -231,7 +231,10 @@ pub trait Order {
     fn passed_among(t: &mut Block, object: &Runs);
     /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
     /// signal ended the operation's wait? The operation then goes on after it.
-    fn handler_first(t: &mut Block, entry: u64) -> bool;
+    #[inline(always)]
+    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
+        false
+    }
     /// At the end of a hooked function: in a replay, looks whether a handler runs before anything else.
     #[inline(always)]
     fn leaves(_t: &mut Block) {}
@@ -275,10 +278,6 @@ impl Order for Unordered {
     #[inline(always)]
     fn passed_among(t: &mut Block, object: &Runs) {
         object.pass_among(t.slot);
-    }
-    #[inline(always)]
-    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
-        false
     }
     #[inline(always)]
     fn failure(_t: &mut Block) -> Option<u32> {

@@ -231,6 +231,7 @@ impl Engine for Record {
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         let lock = space::lock();
         stamp(t);
+        let mut content = [0; 2];
         let result = if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
             stamp(t);
             shm::record(t, c)
@@ -244,6 +245,7 @@ impl Engine for Record {
             stamp(t);
             match kept {
                 Some(kept) => {
+                    content = kept.words();
                     let section = (Tag::File, kept.len, kept.hash.as_ptr() as u64, 16);
                     let flags = kept.number << FILE_NUMBER_SHIFT;
                     events::call_with(t, c, done.result, flags, 0, &[section]);
@@ -253,7 +255,7 @@ impl Engine for Record {
             done.result
         };
         t.order.stamped = 0;
-        crate::cpuid::after_call::<Self>(t, c, result);
+        crate::cpuid::after_call::<Self>(t, c, result, content);
         crate::hook::after_call(t, c, result);
         drop(lock);
         result
@@ -498,11 +500,6 @@ impl Order for Record {
     fn passed_among(t: &mut Block, object: &Runs) {
         let (n, again) = object.pass_among(t.slot);
         note(t, object, n, again);
-    }
-
-    #[inline(always)]
-    fn handler_first(_t: &mut Block, _entry: u64) -> bool {
-        false
     }
 
     #[inline(always)]

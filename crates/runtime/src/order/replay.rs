@@ -315,7 +315,7 @@ impl Engine for Replay {
             if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
                 cannot_map(ring::event_number() - 1);
             }
-            crate::cpuid::after_call::<Self>(t, c, r);
+            crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
             crate::hook::after_call(t, c, r);
             // What is searched for locked instructions has its functions replaced already.
             crate::patch::replay_with_code(t);

@@ -455,10 +455,12 @@ impl Engine for Record {
             return shm::record(t, c);
         }
         let done = memory::perform(c);
+        let mut content = [0; 2];
         match done.file {
             Some(fd) => {
                 let kept = kept::keep_file(fd, c.args[3] & sys::MAP_SHARED != 0);
                 memory::remember_file(c, done.result, kept.number);
+                content = kept.words();
                 let section = (Tag::File, kept.len, kept.hash.as_ptr() as u64, 16);
                 events::call_with(
                     t,
@@ -471,7 +473,7 @@ impl Engine for Record {
             }
             None => events::call_with(t, c, done.result, 0, 0, &[]),
         }
-        crate::cpuid::after_call::<Self>(t, c, done.result);
+        crate::cpuid::after_call::<Self>(t, c, done.result, content);
         done.result
     }
 

@@ -270,7 +270,7 @@ impl Engine for Replay {
             cannot_map(ring::event_number() - 1);
         }
         patch::replay_with_code(t);
-        crate::cpuid::after_call::<Self>(t, c, r);
+        crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
         r
     }
 

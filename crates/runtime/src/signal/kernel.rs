@@ -168,12 +168,14 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     if with_engine!(E => E::trap(t, signal, uc)) {
         return;
     }
-    let may_be_emulated = match signal {
-        SIGSEGV => info.code() == SI_KERNEL,
-        SIGILL => true,
+    let emulated = match signal {
+        SIGSEGV if info.code() == SI_KERNEL => {
+            with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc))
+        }
+        SIGTRAP if info.code() == SI_KERNEL => instruction::emulate_replaced(&mut uc.mc),
         _ => false,
     };
-    if may_be_emulated && with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc)) {
+    if emulated {
         return with_engine!(E => E::goes_on(t, uc));
     }
     with_engine!(E => fault::<E>(t, info, uc, in_stub))
