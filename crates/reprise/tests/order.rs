@@ -181,12 +181,7 @@ fn states_are_hashed() {
 /// Instructions that change memory in one step, in unmodified code: in each of their forms, and as libc has them inlined.
 #[test]
 fn locked_instructions() {
-    each(&[
-        "locked_forms",
-        "locked_faults",
-        "thread_create",
-        "threads_many",
-    ]);
+    each(&["locked_forms", "locked_faults"]);
 }
 
 /// Without their order a replay is another run: the switch shows that it is the stubs that make it exact.
