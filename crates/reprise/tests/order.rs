@@ -158,10 +158,7 @@ fn signals_between_threads() {
         "signalfds",
         "signals_to_threads",
     ]);
-    // Only in full size: one replay in some dozens doesn't find the place of a signal.
-    if common::full() {
-        each_with(&[("signal_between_threads", &["12"])]);
-    }
+    each_with(&[("signal_between_threads", &["12"])]);
 }
 
 #[test]

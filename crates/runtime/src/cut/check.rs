@@ -2,7 +2,7 @@
 
 use super::choose::MAX_DISCRIMINATORS;
 use super::machine::Machine;
-use super::name::{hash_window, Hash, Name, CODE_LEN, STACK_WORDS};
+use super::name::{hash_window, Hash, Name, CODE_LEN, RED_ZONE, STACK_WORDS};
 use super::regs::{Regs, FLAGS, GPRS, NAMES};
 use super::stub::{Discriminator, Source, MAX_TESTS};
 use core::fmt;
@@ -170,15 +170,17 @@ pub fn check<M: Machine + ?Sized>(
     Ok(())
 }
 
-/// Compares what is the thread's own, while others run on: registers, the words near its stack pointer, and the words by which the name
-/// tells visits apart.
+/// Compares what is the thread's own, while others run on: registers, the words from its stack pointer on, and the words by which the name
+/// tells visits apart. What lies below the stack pointer may be left over from a function that only the first of several threads ran, as the
+/// lazy binding of another one does.
 pub fn check_own<M: Machine + ?Sized>(
     name: &Name,
     regs: &Regs,
     machine: &M,
 ) -> Result<(), Difference> {
     check_registers(name, regs, machine)?;
-    for i in (0..STACK_WORDS).filter(|i| name.stack_known >> i & 1 == 1) {
+    let live = RED_ZONE as usize / 8..STACK_WORDS;
+    for i in live.filter(|i| name.stack_known >> i & 1 == 1) {
         let addr = name.stack_addr(i);
         let what = What::StackWord(addr);
         same(what, name.stack[i], machine.word(addr).unwrap_or(0))?;

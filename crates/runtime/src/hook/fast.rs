@@ -53,6 +53,7 @@ rt_fast_lock_out:
     jne rt_mutex_nothing
     xor r8d, r8d
     xor r10d, r10d
+    xor r11d, r11d
     xor edx, edx
     xor ecx, ecx
     xor eax, eax
@@ -88,6 +89,7 @@ rt_fast_unlock_out:
     jne rt_mutex_nothing
     xor r8d, r8d
     xor r10d, r10d
+    xor r11d, r11d
     xor edx, edx
     xor ecx, ecx
     xor eax, eax

@@ -6,7 +6,8 @@
 //! all goes well.
 //!
 //! What a function may leave behind in a register is left the same by every way out, in a recording as in its replay, which run other code:
-//! rcx, rdx, r8, r10 are 0, and rsi, rdi, r9, r11 what they were. Programs hand such leftovers on, to system calls that don't look at them.
+//! rcx, rdx, r8, r10, r11 are 0, and rsi, rdi, r9 what they were. Programs hand such leftovers on, to system calls that don't look at them.
+//! (What r11 was says whether this thread was the first of several to call a function that ld.so binds when it is called.)
 
 use super::fast;
 use crate::engine::{with_engine, Engine};
@@ -79,6 +80,7 @@ fn complete(t: &Block, f: &mut Frame) {
     f.rflags = FLAGS;
     f.rax = 0;
     f.r10 = 0;
+    f.r11 = 0;
 }
 
 /// Flags after a hooked function: interrupts, and those of `xor ecx, ecx`. A function expects nothing of them but that the direction is upwards.
@@ -142,7 +144,7 @@ rt_hooked_exit:
     mov rdi, [rsp + 64]
     mov rsi, [rsp + 72]
     mov r9, [rsp + 48]
-    mov r11, [rsp + 32]
+    xor r11d, r11d
     cmp dword ptr [rcx], 0
     .hidden rt_hooked_out
     .globl rt_hooked_out
@@ -226,7 +228,6 @@ macro_rules! shims {
                     "mov [rsp + 8], r14",
                     "mov [rsp + 16], r13",
                     "mov [rsp + 24], r12",
-                    "mov [rsp + 32], r11",
                     "mov [rsp + 48], r9",
                     "mov [rsp + 56], r8",
                     "mov [rsp + 64], rdi",
