@@ -1,10 +1,11 @@
 //! From the initial image of a trace to the plan by which the child builds its address space.
 
 use crate::ReplayError;
+use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
 use reprise_abi::stage::{StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT};
 use reprise_launch::replay::Plan;
-use reprise_trace::{Content, ImageReader, FILES_DIR};
+use reprise_trace::{Content, ImageReader, Region, FILES_DIR};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -80,6 +81,7 @@ pub fn prepare(dir: &Path, reader: &mut ImageReader) -> Result<Prepared, ReplayE
                         fd
                     }
                 };
+                check_length(fd, &files, r, *file_offset)?;
                 ops.push(StageOp {
                     kind: OP_MAP,
                     prot: first_prot,
@@ -131,6 +133,31 @@ pub fn prepare(dir: &Path, reader: &mut ImageReader) -> Result<Prepared, ReplayE
     // Kept open until the child has its copy.
     files.push(directory);
     Ok(Prepared { plan, files })
+}
+
+/// Pages of a file that lie behind its end can't be changed: a process that tried would be killed.
+fn check_length(
+    fd: i32,
+    files: &[File],
+    region: &Region,
+    file_offset: u64,
+) -> Result<(), ReplayError> {
+    let last = region.content.runs().last();
+    let needed = last.map_or(0, |run| {
+        let end = run.address.saturating_add(run.len);
+        end.saturating_sub(region.start).saturating_add(file_offset)
+    });
+    let file = files.iter().find(|f| f.as_raw_fd() == fd);
+    let len = file
+        .and_then(|f| f.metadata().ok())
+        .map_or(0, |m| m.len().next_multiple_of(PAGE));
+    if needed <= len {
+        return Ok(());
+    }
+    Err(ReplayError::Unsupported(format!(
+        "the trace's copy of {} is shorter than it was: {len} bytes, at least {needed} are needed",
+        region.name
+    )))
 }
 
 impl Prepared {
