@@ -566,7 +566,7 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> Option<u64> {
         const LOW: u64 = 0xd5;
         const OVERFLOW: u64 = 0x800;
         let flags = t.locked.flags;
-        c.rflags = c.rflags & !(LOW | OVERFLOW) | flags >> 8 & LOW | (flags & 1) * OVERFLOW;
+        c.rflags = c.rflags & !(LOW | OVERFLOW) | flags >> 8 & LOW | ((flags & 1) * OVERFLOW);
     }
     Some(there)
 }
