@@ -158,8 +158,12 @@ pub struct Slot {
     pub filter: AtomicU64,
     /// 1 when the program wants rdtsc to fault in this thread (PR_SET_TSC).
     pub tsc_faults: AtomicU64,
+    /// `order`: the stamp of the call that made the thread, plus 1; 0 for the first of all. It tells those who had the slot apart.
+    pub born: AtomicU64,
+    /// `order`, replay: 1 while what the thread's last event brings about is still to be done.
+    pub busy: AtomicU64,
     /// Spare words; makes the slot 256 bytes.
-    pub spare: [AtomicU64; 7],
+    pub spare: [AtomicU64; 5],
 }
 
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);

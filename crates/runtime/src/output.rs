@@ -1,4 +1,5 @@
 //! Replay shows what the program wrote to its standard output and error: which descriptors these are is followed through dup and close.
+//! A recording follows them, too, where several may write at the same time (`order`).
 
 use crate::capture::Call;
 use crate::process::{own, FOLLOWED};
@@ -59,19 +60,30 @@ fn set(fd: u64, v: u8) {
     }
 }
 
+/// The stream that a call writes to, if it is one that writes to one.
+pub fn written_by(c: &Call) -> Option<u8> {
+    let writes = matches!(c.nr, nr::WRITE | nr::WRITEV | nr::PWRITE64);
+    Some(get(c.args[0])).filter(|stream| writes && *stream != 0)
+}
+
 /// Looks at a replayed call: writes what it wrote, follows what it did to descriptors.
 pub fn follow(c: &Call, result: i64) {
+    if let Some(stream) = written_by(c) {
+        if !sys::is_error(result) && is_shown() {
+            emit(c, stream as u64, result as u64);
+        }
+        return;
+    }
+    note(c, result);
+}
+
+/// Follows what a call did to descriptors.
+pub fn note(c: &Call, result: i64) {
     if sys::is_error(result) {
         return;
     }
     let a = c.args;
     match c.nr {
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 => {
-            let stream = get(a[0]);
-            if stream != 0 && is_shown() {
-                emit(c, stream as u64, result as u64);
-            }
-        }
         nr::DUP => set(result as u64, get(a[0])),
         nr::DUP2 if a[0] as u32 == a[1] as u32 => {}
         nr::DUP2 => set(a[1], get(a[0])),

@@ -158,8 +158,9 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             .iter()
             .any(|p| p.0 == page);
         let done = (known || map_page(page)) && write(site, stub, h.detail);
-        if done && h.detail != XSAVEC {
-            session().counters.patched.fetch_add(1, Relaxed);
+        if done {
+            let counts = (h.detail != XSAVEC) as u64;
+            session().counters.patched.fetch_add(counts, Relaxed);
             // Who finds room by itself (hooks) is to find the same as in the recording.
             let t = tables();
             for p in t.pages[..t.pages_len].iter_mut().filter(|p| p.0 == page) {

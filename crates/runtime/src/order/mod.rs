@@ -8,6 +8,7 @@
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.
 
+pub mod processes;
 pub mod record;
 pub mod replay;
 pub mod shards;
@@ -50,6 +51,12 @@ impl Local {
 #[inline(always)]
 pub fn runs() -> bool {
     ENGINE.load(Relaxed) >= ORDER_RECORD
+}
+
+/// In the copy of a memory that fork(2) made.
+pub fn after_fork() {
+    space::after_fork();
+    shards::after_fork();
 }
 
 /// The engine's shared memory.

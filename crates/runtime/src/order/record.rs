@@ -4,24 +4,24 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{head, log, log_quiet, name_of, shards, space, Order, Runs};
+use super::{head, log, log_quiet, name_of, processes, shards, space, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
 use crate::ring::Writer;
-use crate::serial::events;
+use crate::serial::{baton, events};
 use crate::serial::record::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{instruction, kept, mapped, memory, process, shm};
+use crate::{instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
-    section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
-    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
+    section_len, EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
+    FLAG_TRACKED, SLOT_SHIFT,
 };
 use reprise_abi::order::EntryKind;
 use reprise_abi::session::slot_state;
@@ -35,36 +35,48 @@ pub struct Record;
 
 /// Draws the next stamp.
 #[inline]
-fn draw() -> u64 {
+pub(super) fn draw() -> u64 {
     head().stamp.0.fetch_add(1, SeqCst)
 }
 
 /// The event written next has this stamp, after those that it has already.
+///
+/// A thread whose process has said how it ends does nothing any more: a stamp that is drawn after that finds it said.
 #[inline]
-fn stamp(t: &mut Block) {
+pub(super) fn stamp(t: &mut Block) {
     let s = draw();
+    if !process::is_live() {
+        baton::wait_for_end();
+    }
     t.order.stamps[t.order.stamped as usize] = s;
     t.order.stamped += 1;
+}
+
+/// Writes [`Kind::Enter`] of a call.
+pub(super) fn write_enter(slot: u32, c: &Call, flags: u32, hash: u64, stamps: &[u64]) {
+    let h = EventHeader {
+        detail: c.nr as u32,
+        input_hash: hash,
+        flags,
+        ..events::header(Kind::Enter, slot, c.nargs + stamps.len(), 0)
+    };
+    let mut w = Writer::begin(&h);
+    w.put_words(&c.args[..c.nargs]);
+    w.put_words(stamps);
+    w.finish();
 }
 
 impl Record {
     /// Writes [`Kind::Enter`]: the call may take as long as it likes, and others must not wait for its end to learn of its beginning.
     fn enter(t: &mut Block, c: &Call, hash: u64) {
         stamp(t);
-        let h = EventHeader {
-            detail: c.nr as u32,
-            input_hash: hash,
-            ..events::header(Kind::Enter, t.slot, c.nargs + 1, 0)
-        };
-        let mut w = Writer::begin(&h);
-        w.put_words(&c.args[..c.nargs]);
-        w.put_words(t.order.stamps());
-        w.finish();
+        write_enter(t.slot, c, 0, hash, t.order.stamps());
         t.order.stamped = 0;
     }
 
     /// Makes the call and logs what came of it.
     fn perform(t: &mut Block, c: &mut Call, hash: u64) -> i64 {
+        let alone = processes::write_alone(t, c);
         let prompt = c.known && matches!(c.blocking, Blocking::Never | Blocking::Rarely);
         let kind = if prompt {
             stamp(t);
@@ -81,11 +93,13 @@ impl Record {
             }
         };
         stamp(t);
+        drop(alone);
         let result = match outcome {
             Outcome::Result(r) => {
                 if c.nr == nr::RT_SIGPENDING && r == 0 {
                     add_pending(t, c);
                 }
+                output::note(c, r);
                 let note = mapped::look(c, r, true);
                 events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
                 r
@@ -119,19 +133,10 @@ impl Record {
     /// Logs an event of words, with one stamp behind them.
     fn stamped(t: &mut Block, kind: Kind, detail: u32, value: i64, word: u64) {
         let s = draw();
+        if !process::is_live() {
+            baton::wait_for_end();
+        }
         events::plain(kind, t.slot, detail, value, &[word, s]);
-    }
-
-    fn end_process(t: &mut Block, status: i32) {
-        let pid = process::visible_pid() as u64;
-        Self::stamped(
-            t,
-            Kind::ProcessEnd,
-            ProcessEnd::Told as u32,
-            status as i64,
-            pid,
-        );
-        crate::serial::baton::leave(t);
     }
 
     fn deliver_pending(t: &mut Block, frame: &mut Frame, fp: FpState) {
@@ -293,6 +298,7 @@ impl Engine for Record {
             return Self::computed(t, c, EAGAIN);
         };
         stamp(t);
+        slot(i).born.store(t.order.stamps()[0] + 1, Release);
         let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
         if !sys::is_error(tid) {
             slot(i).visible_tid.store(tid as u32, Relaxed);
@@ -313,18 +319,19 @@ impl Engine for Record {
         tid
     }
 
-    fn process_create(t: &mut Block, c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
-        crate::message::note(reprise_abi::notes::ORDER_ONE_PROCESS);
-        Self::computed(t, c, EAGAIN)
+    fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        processes::make(t, c, wish, start)
     }
 
-    fn process_start(_t: &mut Block) {}
+    fn process_start(t: &mut Block) {
+        processes::begin(t);
+    }
 
     fn thread_start(t: &mut Block) {
         crate::serial::baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         let tid = t.slot().visible_tid.load(Relaxed);
-        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[]);
+        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[draw()]);
         kernel::sync_mask(t);
     }
 
@@ -337,11 +344,11 @@ impl Engine for Record {
             |address, _, n| sys::futex_wake(address as *const u32, n),
             |_| None,
         );
-        let last = process::entry().live_threads.load(Relaxed) == 1;
+        let last = process::entry().live_threads.fetch_sub(1, SeqCst) == 1;
         Self::stamped(t, Kind::ThreadExit, last as u32, c.args[0] as i64, 0);
         session().live_threads.fetch_sub(1, Relaxed);
-        if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
-            Self::end_process(t, exit_status(c.args[0]));
+        if last {
+            processes::end(t, exit_status(c.args[0]));
             sys::exit_group(c.args[0] as i32);
         }
         t.slot().state.store(slot_state::EXITING, Release);
@@ -352,18 +359,12 @@ impl Engine for Record {
     fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         kernel::block_all();
         Self::computed(t, c, 0);
-        Self::end_process(t, exit_status(c.args[0]));
+        processes::end(t, exit_status(c.args[0]));
         sys::exit_group(c.args[0] as i32)
     }
 
     fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        let hash = c.input_hash();
-        Self::enter(t, c, hash);
-        let r = crate::exec::attempt(t, c);
-        stamp(t);
-        events::call(t, Kind::Exit, c, r, 0, hash);
-        t.order.stamped = 0;
-        r
+        processes::exec(t, c)
     }
 
     fn image_start(t: &mut Block) {
@@ -380,7 +381,7 @@ impl Engine for Record {
 
     fn process_dies(t: &mut Block, signal: u32) {
         kernel::block_all();
-        Self::end_process(t, signal as i32);
+        processes::end(t, signal as i32);
     }
 
     fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
