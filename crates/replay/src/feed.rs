@@ -247,7 +247,9 @@ impl Queue {
             futex::wake(&ring.closed, i32::MAX);
             return true;
         }
-        if ring.closed.swap(CLOSED_GONE, SeqCst) != CLOSED_GONE
+        // Its thread may still have to be made.
+        if born == gate.born
+            && ring.closed.swap(CLOSED_GONE, SeqCst) != CLOSED_GONE
             && ring.consumer_asleep.swap(0, SeqCst) != 0
         {
             futex::wake(&ring.consumer_asleep, i32::MAX);
