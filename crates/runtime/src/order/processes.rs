@@ -167,12 +167,10 @@ pub fn make_again(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
 
 /// Replay: makes the process whose first thread has slot `child`; its number.
 fn start_process(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
-    clone::wait_for_slot(child);
     let Some(number) = process::reserve(process::kernel_pid()) else {
         cannot_start(EAGAIN);
     };
-    let born = t.order.stamps[0] + 1;
-    slot(child).born.store(born, Release);
+    replay::take_slot(t, child);
     let tid = clone::start_thread::<Replay>(t, wish, child, number, start, || {});
     if sys::is_error(tid) {
         cannot_start(tid);

@@ -60,6 +60,14 @@ pub(super) fn is_unused(state: u32) -> bool {
     matches!(state, slot_state::FREE | slot_state::EXITING)
 }
 
+/// Waits until slot `i` is free, and takes it for the thread that the call makes whose first stamp is in the block.
+pub(super) fn take_slot(t: &Block, i: u32) {
+    clone::wait_for_slot(i);
+    // In this order: the driver takes a slot that nobody has for one whose thread is gone.
+    slot(i).state.store(slot_state::BLOCKED, SeqCst);
+    slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
+}
+
 /// May the next thread have slot `i`, of which nothing is left that was recorded of the last one?
 pub fn is_vacant(i: u32) -> bool {
     let (ring, ..) = ring_of(i);
@@ -426,9 +434,7 @@ impl Engine for Replay {
             return r;
         }
         let child = h.flags >> SLOT_SHIFT;
-        clone::wait_for_slot(child);
-        let born = t.order.stamps[0] + 1;
-        slot(child).born.store(born, Release);
+        take_slot(t, child);
         slot(child).visible_tid.store(r as u32, Relaxed);
         let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
         if sys::is_error(tid) {
