@@ -91,11 +91,7 @@ impl Merge {
     ///
     /// # Errors
     /// When the trace is full.
-    pub fn some(
-        &mut self,
-        shared: &SharedSession,
-        sink: &mut Sink,
-    ) -> Result<usize, TraceError> {
+    pub fn some(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
         let all = sink.discard || self.last_round.elapsed() > ROUND;
         self.pass(shared, sink, all, false)
     }

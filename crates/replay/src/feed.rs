@@ -234,7 +234,13 @@ impl Queue {
 
     /// Says that nothing more comes of the slot's thread, and goes on when the slot is the next one's. True: it went on. `open`: what then
     /// is said of the ring.
-    fn pass_gate(&mut self, shared: &SharedSession, head: &OrderHead, slot: usize, open: u32) -> bool {
+    fn pass_gate(
+        &mut self,
+        shared: &SharedSession,
+        head: &OrderHead,
+        slot: usize,
+        open: u32,
+    ) -> bool {
         let Some(gate) = self.gates.front().filter(|g| g.at == self.head) else {
             return false;
         };

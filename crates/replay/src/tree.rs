@@ -287,13 +287,21 @@ impl<'a> Tree<'a> {
         for (slot, status) in killed {
             let n = self.shared.slot(slot).process.load(SeqCst) as usize;
             if n < MAX_PROCESSES && self.is_through(n) {
-                self.end_process(n, if status > 0 { status as i32 } else { libc::SIGKILL });
+                self.end_process(
+                    n,
+                    if status > 0 {
+                        status as i32
+                    } else {
+                        libc::SIGKILL
+                    },
+                );
             }
         }
         let s = self.shared.session();
         let live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
         let left: Vec<usize> = (0..MAX_PROCESSES).filter(live).collect();
-        if left.is_empty() || !distribution.is_closed() || !left.iter().all(|n| self.is_through(*n)) {
+        if left.is_empty() || !distribution.is_closed() || !left.iter().all(|n| self.is_through(*n))
+        {
             return;
         }
         if !distribution.whole && !self.failed {
