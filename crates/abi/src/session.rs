@@ -162,8 +162,12 @@ pub struct Slot {
     pub born: AtomicU64,
     /// `order`, replay: 1 while what the thread's last event brings about is still to be done.
     pub busy: AtomicU64,
+    /// `order`, record: how many quiet operations the thread may still make before it logs their number; it lies here, so that those of a
+    /// thread that is killed are known. 0 before the first.
+    pub quiet_left: AtomicU32,
+    _pad1: AtomicU32,
     /// Spare words; makes the slot 256 bytes.
-    pub spare: [AtomicU64; 5],
+    pub spare: [AtomicU64; 4],
 }
 
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);

@@ -9,7 +9,7 @@ use reprise_abi::event::{
     section_len, Event, EventHeader, Kind, ParseError, ProcessEnd, Tag, HEADER_LEN, NO_SLOT,
 };
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{Entry, ENTRY_LEN, MAX_VOID};
+use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN, MAX_QUIET, MAX_VOID};
 use reprise_abi::session::{process_state, slot_state};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::stamps::{stamps_of, Stamps};
@@ -353,6 +353,18 @@ impl Merge {
         }
         if source.ended {
             return Ok(());
+        }
+        // Operations that it made since it last wrote how many.
+        let left = shared.slot(slot).quiet_left.swap(0, SeqCst);
+        if left != 0 && left < MAX_QUIET && !sink.discard {
+            let e = Entry {
+                kind: EntryKind::Quiet,
+                quiet: MAX_QUIET - left,
+                object: 0,
+                value: 0,
+            };
+            let bytes: Vec<u8> = e.to_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+            sink.writer.push(&sync_event(slot, &bytes))?;
         }
         let born = shared.slot(slot).born.load(SeqCst);
         push_words(sink, Kind::Gone, slot as u16, how, status, &[born])

@@ -130,7 +130,6 @@ fn forks_and_ends() {
         "fork_tree",
         "fork_chain",
         "fork_deaths",
-        "fork_outlives",
         "fork_from_threads",
         "crash_of_one",
         "orphans",
@@ -142,7 +141,6 @@ fn forks_and_ends() {
         "parent_death_signal",
         "daemon_service",
         "exit_ways",
-        "abort_handled",
         "signals_across_fork",
         "pidfds",
     ]);
@@ -154,6 +152,7 @@ fn execs() {
         "vfork_spawn",
         "spawn_attributes",
         "exec_again",
+        "exec_races",
         "exec_errors",
         "exec_by_descriptor",
         "exec_kept_and_lost",
@@ -176,6 +175,16 @@ fn what_processes_share() {
         "orphaned_group",
         "signal_groups",
     ]);
+}
+
+#[test]
+fn ends_that_are_told() {
+    for (name, how) in [
+        ("fork_outlives", common::Outcome::Exit(5)),
+        ("abort_handled", common::Outcome::Signal(6)),
+    ] {
+        check_times(&Guest::new(name).ends(how), &["--engine", "order"], 1, 2);
+    }
 }
 
 /// Records a command of a real program and replays it twice.

@@ -221,6 +221,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         return None;
     }
     crate::ptrace::forget(i);
+    slot(i).quiet_left.store(0, Relaxed);
     let at = block_address(i);
     let big = {
         // SAFETY: mapped above; zero or a former thread's.
@@ -237,7 +238,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         pending_word: slot(i).signal_pending.as_ptr() as u64,
         operations: 0,
         tid: 0,
-        quiet_left: 0,
+        _pad: 0,
         mark: i + 1,
         slot: i,
         birth: BIRTH_THREAD,

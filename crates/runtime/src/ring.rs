@@ -10,7 +10,7 @@ use crate::thread::{current, session};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
-use reprise_abi::order::{CLOSED_GONE, ENTRY_LEN};
+use reprise_abi::order::ENTRY_LEN;
 use reprise_abi::ring::RingControl;
 use reprise_abi::session::request as requests;
 
@@ -403,13 +403,8 @@ fn available(place: Place, until: u64) -> bool {
         if ring.head.load(Acquire) >= until {
             return true;
         }
-        match ring.closed.load(Acquire) {
-            0 => {}
-            CLOSED_GONE if !place.twice && ring.head.load(Acquire) < until => {
-                wait_until_gone(ring);
-                continue;
-            }
-            _ => return ring.head.load(Acquire) >= until,
+        if ring.closed.load(Acquire) != 0 {
+            return ring.head.load(Acquire) >= until;
         }
         spins += 1;
         if spins < 100 {
@@ -430,22 +425,6 @@ fn available(place: Place, until: u64) -> bool {
         }
         ring.consumer_asleep.store(0, Relaxed);
     }
-}
-
-/// Replay, `order`: the calling thread has done all that was recorded of it. The driver ends it with its process.
-#[cold]
-fn wait_until_gone(ring: &RingControl) {
-    let busy = &current().slot().busy;
-    let was = busy.swap(0, SeqCst);
-    wake_agent();
-    while ring.closed.load(SeqCst) == CLOSED_GONE {
-        let t = sys::Timespec::from_ns(sys::monotonic().ns() + 100_000_000);
-        sys::futex_wait(ring.closed.as_ptr(), CLOSED_GONE, Some(&t));
-        if !crate::namespace::agent_lives() {
-            sys::exit_group(125);
-        }
-    }
-    busy.store(was, SeqCst);
 }
 
 /// Reads one event of a replay piece by piece, so that it may be longer than the ring.

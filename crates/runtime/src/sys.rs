@@ -84,12 +84,6 @@ pub fn futex_wait(word: *const u32, value: u32, timeout: Option<&Timespec>) -> i
     )
 }
 
-/// Sleeps for a moment.
-pub fn nap() {
-    const MOMENT: [i64; 2] = [0, 50_000_000];
-    call(nr::NANOSLEEP, &[MOMENT.as_ptr() as u64, 0]);
-}
-
 /// Wakes up to `n` sleepers on the word.
 pub fn futex_wake(word: *const u32, n: u32) {
     call(nr::FUTEX, &[word as u64, 1, n as u64]);

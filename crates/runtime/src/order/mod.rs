@@ -24,7 +24,8 @@ use reprise_abi::ring::RingControl;
 /// What the engine keeps for a thread, in its block.
 #[derive(Default)]
 pub struct Local {
-    /// Record: the thread's quiet operations are counted, by what is missing from [`Block::quiet_left`].
+    /// Record: the thread's quiet operations are counted, by what is missing from
+    /// [`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left).
     pub counts: bool,
     /// Record: the shard that an operation has locked, plus 1, and its number.
     pub shard: (u32, u64),
@@ -107,7 +108,9 @@ pub fn before_event() {
 /// Record: the quiet operations since they were asked for last.
 #[inline(always)]
 fn take_quiet(t: &mut Block) -> u32 {
-    let left = core::mem::replace(&mut t.quiet_left, MAX_QUIET);
+    let word = t.quiet_left();
+    let left = word.load(Relaxed);
+    word.store(MAX_QUIET, Relaxed);
     if core::mem::replace(&mut t.order.counts, true) {
         MAX_QUIET - left
     } else {
@@ -134,8 +137,10 @@ pub(crate) fn log_quiet(t: &mut Block) {
     if !t.order.counts {
         take_quiet(t);
     }
-    t.quiet_left -= 1;
-    if t.quiet_left == 0 {
+    let word = t.quiet_left();
+    let left = word.load(Relaxed) - 1;
+    word.store(left, Relaxed);
+    if left == 0 {
         log(t, EntryKind::Quiet, 0, 0);
     }
 }
@@ -249,7 +254,7 @@ impl Order for Unordered {
     #[inline(always)]
     fn passed(t: &mut Block, object: &Runs) {
         object.pass(t.slot);
-        t.quiet_left = u32::MAX;
+        t.quiet_left().store(u32::MAX, Relaxed);
     }
     #[inline(always)]
     fn passed_among(t: &mut Block, object: &Runs) {

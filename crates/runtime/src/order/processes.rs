@@ -10,7 +10,7 @@
 //! one that was killed is killed by the driver at that moment.
 
 use super::record::{self, draw, stamp, Record};
-use super::replay::{busy, exhausted, expect, replay_call, Replay};
+use super::replay::{busy, expect, header, replay_call, Replay};
 use super::{head, replay, ring_of, space, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -196,9 +196,7 @@ pub fn begin_again(t: &mut Block) {
     sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
     kernel::block_all();
     t.slot().state.store(slot_state::RUNNING, Relaxed);
-    let Some(h) = ring::peek() else {
-        exhausted(t);
-    };
+    let h = header(t);
     let mut r = Reader::begin(h);
     let args = r.args();
     let born = t.slot().born.load(Relaxed);
@@ -306,13 +304,12 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
     if !alone {
         turns::pass_stamp(begins);
     }
-    // Nothing more may come of it: what holds the turn must not be waited for then.
-    let Some(next) = ring::peek() else {
-        if alone {
-            turns::pass_stamp(begins);
-        }
-        exhausted(t);
-    };
+    let next = ring::peek();
+    if next.is_none() && alone {
+        // It was killed in this call: nobody must wait for its turn to end.
+        turns::pass_stamp(begins);
+    }
+    let next = next.unwrap_or_else(|| header(t));
     if next.kind == Kind::Exec as u8 {
         drop(busy);
         if !alone {

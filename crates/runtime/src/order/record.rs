@@ -442,13 +442,13 @@ impl Order for Record {
         let me = t.slot + 1;
         let mine = shard.last.load(Relaxed) == me;
         shard.last.store(me, Relaxed);
-        shard.unlock(n);
-        // Written after the shard is open again: others need not wait for the ring.
+        // Before the shard is open again: should this thread be ended now, nobody has come after an operation that is not in the log.
         if mine {
             log_quiet(t);
         } else {
             log(t, EntryKind::Ordered, number, n);
         }
+        shard.unlock(n);
         r
     }
 

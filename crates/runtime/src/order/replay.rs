@@ -27,14 +27,32 @@ use reprise_abi::syscalls::nr;
 /// Replaying in `order`.
 pub struct Replay;
 
-/// The trace ends before the thread does: the driver ends it, when that is true of all.
-pub(super) fn exhausted(t: &mut Block) -> ! {
-    t.slot().busy.store(0, SeqCst);
+/// The calling thread has done all that was recorded of it. It stays where it is until the driver ends it with its process; it goes on only if
+/// the driver took it for the slot's last thread.
+pub(super) fn exhausted(t: &mut Block) {
+    let (ring, ..) = ring_of(t.slot);
+    let was = t.slot().busy.swap(0, SeqCst);
     ring::wake_agent();
     loop {
-        sys::nap();
+        let closed = ring.closed.load(SeqCst);
+        if closed == 0 {
+            break;
+        }
+        let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
+        sys::futex_wait(ring.closed.as_ptr(), closed, Some(&soon));
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
+        }
+    }
+    t.slot().busy.store(was, SeqCst);
+}
+
+/// The header of the thread's next event, which must come.
+pub(super) fn header(t: &mut Block) -> EventHeader {
+    loop {
+        match ring::peek() {
+            Some(h) => return h,
+            None => exhausted(t),
         }
     }
 }
@@ -81,9 +99,11 @@ enum Next {
 }
 
 fn next(t: &mut Block) -> Next {
-    match ring::peek_entry() {
-        None => exhausted(t),
-        Some(words) => Entry::from_words(words).map_or(Next::Event, Next::Entry),
+    loop {
+        match ring::peek_entry() {
+            None => exhausted(t),
+            Some(words) => return Entry::from_words(words).map_or(Next::Event, Next::Entry),
+        }
     }
 }
 
@@ -143,10 +163,7 @@ fn next_event(t: &mut Block, actual: &Actual) -> EventHeader {
         // What was recorded is an entry, of which a report has no place.
         diverge(t, kinds::EVENT, None, actual);
     }
-    match ring::peek() {
-        Some(h) => h,
-        None => exhausted(t),
-    }
+    header(t)
 }
 
 /// Takes the next event, which must be of one of these kinds.
