@@ -99,6 +99,8 @@ fn threads() {
         "mutex_contention",
         "condition_variables",
         "rwlock_barrier_semaphore",
+        "fork_from_threads",
+        "exec_races",
     ]);
 }
 
@@ -130,7 +132,6 @@ fn forks_and_ends() {
         "fork_tree",
         "fork_chain",
         "fork_deaths",
-        "fork_from_threads",
         "crash_of_one",
         "orphans",
         "clone_by_syscall",
@@ -152,7 +153,6 @@ fn execs() {
         "vfork_spawn",
         "spawn_attributes",
         "exec_again",
-        "exec_races",
         "exec_errors",
         "exec_by_descriptor",
         "exec_kept_and_lost",
