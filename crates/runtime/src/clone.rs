@@ -492,15 +492,21 @@ pub fn adopt(block: u64) {
 
 const ROBUST_LIMIT: usize = 2048;
 
-/// What the kernel does when a thread ends: robust futexes, then the thread id word. `wake(address, bitset, n)`;
+/// A word of the program's that the kernel changes when a thread ends, as [`announce_death`] writes it where nothing orders such words.
+pub fn write_word(_: &mut Block, address: u64, value: u32) {
+    guard::write(address, &value);
+}
+
+/// What the kernel does when a thread ends: robust futexes, then the thread id word. `write(address, value)`; `wake(address, bitset, n)`;
 /// `inherit(address)` gives a futex that keeps priorities to its next waiter and says what its word becomes.
 pub fn announce_death(
     t: &mut Block,
+    write: impl Fn(&mut Block, u64, u32),
     wake: impl Fn(u64, u32, u32),
     mut inherit: impl FnMut(u64) -> Option<u32>,
 ) {
     let tid = t.slot().visible_tid.load(Relaxed);
-    let mut bury = |entry: u64, offset: i64, pi: bool| {
+    let mut bury = |t: &mut Block, entry: u64, offset: i64, pi: bool| {
         let address = (entry as i64 + offset) as u64;
         let Some(v) = guard::read::<u32>(address) else {
             return;
@@ -510,11 +516,11 @@ pub fn announce_death(
         }
         if pi && v & WAITERS != 0 {
             if let Some(word) = inherit(address) {
-                guard::write(address, &(word | OWNER_DIED));
+                write(t, address, word | OWNER_DIED);
             }
             return;
         }
-        guard::write(address, &(v & WAITERS | OWNER_DIED));
+        write(t, address, v & WAITERS | OWNER_DIED);
         if v & WAITERS != 0 {
             wake(address, u32::MAX, 1);
         }
@@ -530,17 +536,17 @@ pub fn announce_death(
                     break;
                 };
                 if entry & !1 != pending & !1 {
-                    bury(entry & !1, offset as i64, entry & 1 != 0);
+                    bury(t, entry & !1, offset as i64, entry & 1 != 0);
                 }
                 entry = next;
             }
             if pending & !1 != 0 {
-                bury(pending & !1, offset as i64, pending & 1 != 0);
+                bury(t, pending & !1, offset as i64, pending & 1 != 0);
             }
         }
     }
     if t.clear_tid != 0 {
-        guard::write(t.clear_tid, &0u32);
+        write(t, t.clear_tid, 0);
         wake(t.clear_tid, u32::MAX, 1);
     }
 }

@@ -12,6 +12,8 @@ const MAX_BEFORE: usize = 8;
 
 /// The table of a module.
 pub struct Functions {
+    /// The module.
+    pub module: elf::Module,
     /// Address of `.eh_frame_hdr`.
     header: u64,
     count: u64,
@@ -42,6 +44,7 @@ impl Functions {
         }
         let count: u32 = guard::read(header + 8)?;
         Some(Functions {
+            module,
             header,
             count: count as u64,
         })

@@ -180,6 +180,7 @@ impl Engine for None {
         // Futexes that keep priorities live in the kernel here, which knows their owner is gone.
         clone::announce_death(
             t,
+            clone::write_word,
             |address, _, n| sys::futex_wake(address as *const u32, n),
             |_| Option::None,
         );

@@ -16,6 +16,7 @@
 pub mod enter;
 pub mod operation;
 pub mod stub;
+pub mod thread_id;
 pub mod units;
 
 use crate::cut::decode::{Insn, Place};
@@ -34,6 +35,7 @@ use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_LOCKED};
 use reprise_abi::syscalls::nr;
 use stub::Stub;
+use thread_id::ThreadId;
 use units::{Function, How, Step, Unit, JUMP, MAX_SITES};
 
 /// What a stub keeps in the thread's block while an instruction is made.
@@ -235,6 +237,7 @@ fn find(code: &Region) -> Option<()> {
     };
     // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
     let own_memory_is_private = (code.start..code.end).contains(&session().entry);
+    let thread_id = ThreadId::of(&functions.module);
     let each = |run: &mut dyn FnMut(&Function)| {
         for i in 0..functions.count() {
             let Some((start, len)) = functions.function(i) else {
@@ -248,6 +251,7 @@ fn find(code: &Region) -> Option<()> {
             };
             let f = Function {
                 own_memory_is_private,
+                thread_id,
                 start,
                 code: own,
             };

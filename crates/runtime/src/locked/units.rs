@@ -9,6 +9,7 @@
 
 use super::operation::{Operation, Segment};
 use super::stub::MAX_INSNS;
+use super::thread_id::ThreadId;
 use crate::cut::decode::{decode, Condition, Flow, Insn, Place, MAX_INSN};
 
 /// Bytes of a jump.
@@ -91,6 +92,8 @@ struct Site {
 pub struct Function<'a> {
     /// It is ld.so's: what its instructions change in the thread's own memory is nobody else's business.
     pub own_memory_is_private: bool,
+    /// It is libc's, which looks at threads' ids.
+    pub thread_id: Option<ThreadId>,
     /// Its first address.
     pub start: u64,
     /// Its bytes.
@@ -116,12 +119,13 @@ impl Function<'_> {
 
     /// Are there bytes of such an instruction at all, or of a `pause`?
     pub fn may_have_sites(&self) -> bool {
-        self.code.windows(2).any(|w| match w[0] {
+        let locked = self.code.windows(2).any(|w| match w[0] {
             0xf0 => true,
             0x86 | 0x87 => w[1] < 0xc0,
             0xf3 => w[1] == 0x90,
             _ => false,
-        })
+        });
+        locked || self.thread_id.is_some_and(|id| id.is_named_in(self.code))
     }
 
     /// All instructions from the beginning on; where bytes are none, what follows is not known.
@@ -161,7 +165,7 @@ impl Function<'_> {
                     pc: i.pc,
                     before,
                     how: How::Forward,
-                    must: shared.waits || self.change(i).is_some(),
+                    must: shared.waits || self.change(i).is_some() || shared.is_thread_id(self, i),
                 };
                 n += 1;
             }
@@ -366,7 +370,8 @@ const FUTEX: u32 = 202;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const PAUSE: [u8; 2] = [0xf3, 0x90];
 const RAX: u8 = 0;
-const RSP: u8 = 4;
+/// Number of the stack pointer.
+pub const RSP: u8 = 4;
 const RBP: u8 = 5;
 const RDI: u8 = 7;
 
@@ -382,6 +387,8 @@ struct Shared<'a> {
     /// The function waits, by futexes or in loops with a `pause`: all that it looks at may be what it waits for. Not so in loops
     /// that only compute.
     waits: bool,
+    /// It gets from the links of libc's lists of threads to the threads.
+    leaves_links: bool,
     /// First and last instruction of its loops.
     loops: List<(u64, u64)>,
     /// Where it waits or changes memory in one step.
@@ -422,6 +429,7 @@ impl<'a> Shared<'a> {
             places: [Place::default(); MAX_PLACES],
             len: 0,
             waits: false,
+            leaves_links: false,
             loops: List::new(),
             busy: List::new(),
         };
@@ -441,6 +449,7 @@ impl<'a> Shared<'a> {
                 _ => i.bytes() == PAUSE || (asks && i.bytes() == SYSCALL),
             };
             s.waits |= waits;
+            s.leaves_links |= f.thread_id.is_some_and(|id| id.leaves_links(i));
             if waits || f.change(i).is_some() {
                 s.busy.push(i.pc);
             }
@@ -480,10 +489,20 @@ impl<'a> Shared<'a> {
         inner.is_some_and(|(a, b)| !self.busy.all().iter().any(|p| (*a..=*b).contains(p)))
     }
 
+    /// Does it load or store what says that a thread is there?
+    fn is_thread_id(&self, f: &Function, i: &Insn) -> bool {
+        let place = i.place().filter(|_| Operation::of_any(i).is_some());
+        let at = |id: ThreadId| place.is_some_and(|p| id.lies_at(&p, self.leaves_links));
+        f.thread_id.is_some_and(at)
+    }
+
     /// Is this instruction to be ordered?
     fn holds(&self, f: &Function, i: &Insn) -> bool {
         if Operation::of(i).is_some() {
             return f.change(i).is_some();
+        }
+        if self.is_thread_id(f, i) {
+            return true;
         }
         let Some(p) = i.place().filter(|_| Operation::of_any(i).is_some()) else {
             return false;
@@ -521,6 +540,7 @@ mod tests {
     fn units(code: &[u8]) -> std::vec::Vec<(u64, u64, How)> {
         let f = Function {
             own_memory_is_private: false,
+            thread_id: None,
             start: AT,
             code,
         };

@@ -20,6 +20,7 @@ pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::thread::{current, Block};
+use crate::{clone, guard, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
 use reprise_abi::ring::RingControl;
@@ -305,6 +306,15 @@ impl Order for Unordered {
     fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
     #[inline(always)]
     fn faulted(_t: &mut Block) {}
+}
+
+/// A thread ends: its words change in the order of what others do with them.
+pub(crate) fn announce_death<O: Order>(t: &mut Block) {
+    let write = |t: &mut Block, address, value: u32| {
+        O::ordered(t, address, || guard::write(address, &value));
+    };
+    let wake = |address, _, n| sys::futex_wake(address as *const u32, n);
+    clone::announce_death(t, write, wake, |_| None);
 }
 
 /// Runs an expression with the order in force as a type.

@@ -379,11 +379,7 @@ impl Engine for Record {
         crate::sync::malloc::thread_ends::<Self>(t);
         kernel::block_all();
         Self::computed(t, c, 0);
-        clone::announce_death(
-            t,
-            |address, _, n| sys::futex_wake(address as *const u32, n),
-            |_| None,
-        );
+        super::announce_death::<Self>(t);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         Self::stamped(t, Kind::ThreadExit, last as u32, c.args[0] as i64, 0);
         session().live_threads.fetch_sub(1, Relaxed);

@@ -448,12 +448,8 @@ impl Engine for Replay {
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         crate::sync::malloc::thread_ends::<Self>(t);
-        let dies = |t: &mut Block, _: &EventHeader| {
-            let wake = |address, _, n| sys::futex_wake(address as *const u32, n);
-            clone::announce_death(t, wake, |_| None);
-            0
-        };
-        replay_call(t, c, 0, dies, |_, _, _| {});
+        replay_call(t, c, 0, |_, _| 0, |_, _, _| {});
+        super::announce_death::<Self>(t);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         let stamp = plain(t, Kind::ThreadExit, last as u32, 0)[1];
         take_turn(stamp);

@@ -635,6 +635,7 @@ impl Engine for Record {
         let mut n = 0;
         clone::announce_death(
             t,
+            clone::write_word,
             |address, bitset, n| {
                 baton::lock().futex_wake(futex::key(address, false), bitset, n, |_| {});
             },

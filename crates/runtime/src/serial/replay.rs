@@ -421,7 +421,7 @@ impl Engine for Replay {
         replay_call(t, c, 0, |_, _| {});
         check_hashes(t, frame);
         // Futexes that a waiter inherits come with the event.
-        clone::announce_death(t, |_, _, _| {}, |_| None);
+        clone::announce_death(t, clone::write_word, |_, _, _| {}, |_| None);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         let args = [c.args[0]];
         let actual = Actual {
