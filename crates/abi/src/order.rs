@@ -8,7 +8,7 @@
 
 use crate::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
 use crate::ring::RingControl;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Where it is mapped.
 pub const ORDER_BASE: u64 = RESERVATION + 0xb_0000_0000;
@@ -36,6 +36,26 @@ pub struct WaitingRoom {
     pub waiting: AtomicU32,
 }
 
+/// Whose turn it is in a replay in total order.
+#[repr(C)]
+pub struct TotalOrder {
+    /// Turns given to threads, one after the other, that could not use them.
+    pub fruitless: AtomicU32,
+    _pad: AtomicU32,
+    /// A bit for each slot with a thread that takes part.
+    pub members: [AtomicU64; MAX_SLOTS / 64],
+    /// Not 0 for the slot whose thread runs (futexes).
+    pub turn: [AtomicU32; MAX_SLOTS],
+}
+
+impl TotalOrder {
+    /// The thread of this slot takes part, and it is its turn.
+    pub fn begin(&self, slot: usize) {
+        self.members[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+        self.turn[slot].store(1, SeqCst);
+    }
+}
+
 /// The head; the rings follow it.
 #[repr(C, align(4096))]
 pub struct OrderHead {
@@ -56,6 +76,8 @@ pub struct OrderHead {
     pub streams: [Lone<AtomicU32>; 2],
     /// A bit for each slot that has news for the agent; Castor 3.5: who is idle costs nothing.
     pub news: [AtomicU64; MAX_SLOTS / 64],
+    /// Replay in total order.
+    pub total: TotalOrder,
     /// Where threads wait in a replay.
     pub rooms: [WaitingRoom; WAITING_WORDS],
     /// The rings' indices.

@@ -358,6 +358,8 @@ pub const FLAG_CPUID_REPLACED: u32 = 16;
 pub const FLAG_HOOKS: u32 = 32;
 /// [`Session::flags`]: locked instructions in the program's code are ordered.
 pub const FLAG_LOCKED: u32 = 64;
+/// [`Session::flags`]: a replay of `order` lets one thread run at a time.
+pub const FLAG_TOTAL: u32 = 128;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

@@ -8,6 +8,7 @@
 //! - [`vdso`]: the vDSO that the program sees, all gates;
 //! - [`record`]: starts a program, stops it at its exec, puts the runtime in, lets it go;
 //! - [`exec`]: the same for what a process of the session becomes by exec;
+//! - [`orderable`]: which programs the `order` engine can't record;
 //! - [`stopped`]: lets a thread that is stopped go on for a moment;
 //! - [`replay`]: forks a child that becomes the recorded program.
 
@@ -20,6 +21,7 @@ pub mod futex;
 mod hand;
 mod identity;
 pub mod nested;
+pub mod orderable;
 mod reach;
 pub mod record;
 mod remote;

@@ -7,7 +7,7 @@ use reprise_abi::event::Kind;
 use reprise_abi::order::{DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
-    MAX_CPUID, MODE_REPLAY, VERSION,
+    FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{Manifest, Reader, Summary, Tail, FILES_DIR};
@@ -19,6 +19,8 @@ use std::sync::atomic::Ordering::*;
 pub struct Options {
     /// Throw the program's output away.
     pub quiet: bool,
+    /// A trace of `order`: one thread runs at a time.
+    pub total: bool,
     /// A test switch: flip one bit at this address just before this event.
     pub tamper: Option<(u64, u64)>,
     /// Show the output of one process only, and end when it ends: its place in the order of the processes' beginnings, 0 for the
@@ -78,6 +80,10 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
         void_stamps(&shared, dir);
     }
     fill(&mut shared, &manifest, options)?;
+    if let Some(head) = shared.order().filter(|_| options.total) {
+        head.total.begin(0);
+        shared.session_mut().flags |= FLAG_TOTAL;
+    }
     let quiet = options.quiet.then(silence).transpose()?;
     let cpu = match order {
         true => None,

@@ -95,6 +95,10 @@ pub struct RecordArgs {
     #[arg(long, value_enum, default_value_t = Buffers::Default)]
     pub buffers: Buffers,
 
+    /// With `order`: record even programs that it is known not to fit (static ones, Go, Java): replays may diverge
+    #[arg(long)]
+    pub force: bool,
+
     /// Randomise when threads take turns, to provoke rare interleavings
     ///
     /// Without SEED one is chosen. Either is stored in the trace.
@@ -240,9 +244,22 @@ pub struct ReplayArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
+    /// For traces of `--engine order`: what threads of the replay wait for
+    #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
+    pub order: ReplayOrder,
+
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
     pub tamper: Option<Tamper>,
+}
+
+/// What threads of a replay wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum ReplayOrder {
+    /// For what the recording ordered; else they run at the same time
+    Partial,
+    /// For each other: one runs at a time, and every replay is the same, even where a data race makes it another run than the recording
+    Total,
 }
 
 /// One flipped bit, to prove that it is noticed.
@@ -268,6 +285,10 @@ pub struct VerifyArgs {
     /// Print one JSON object for each replay
     #[arg(long)]
     pub json: bool,
+
+    /// For traces of `--engine order`: what threads of the replay wait for
+    #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
+    pub order: ReplayOrder,
 
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]

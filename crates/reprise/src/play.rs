@@ -1,6 +1,6 @@
 //! `reprise replay`, `verify` and `demo`.
 
-use crate::cli::{DemoArgs, ReplayArgs, VerifyArgs};
+use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
@@ -35,6 +35,9 @@ fn complaint(o: &Outcome) -> Option<String> {
             o.message.1
         )),
         7 => Some("the runtime gave up".into()),
+        8 => Some(
+            "no thread can go on, since each waits for another one: a data race made this another run (--engine serial records races, too)".into(),
+        ),
         _ => None,
     }
 }
@@ -55,6 +58,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     };
     let options = Options {
         tamper: args.tamper.map(|t| (t.address, t.event)),
+        total: args.order == ReplayOrder::Total,
         only: one.as_ref().map(|(place, _)| *place as u32),
         ..Options::default()
     };
@@ -76,6 +80,7 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
     let options = Options {
         quiet: true,
+        total: args.order == ReplayOrder::Total,
         tamper: args.tamper.map(|t| (t.address, t.event)),
         ..Options::default()
     };

@@ -12,6 +12,7 @@ use reprise_abi::session::{
 use reprise_agent::kept::Keeper;
 use reprise_agent::Agent;
 use reprise_launch::features::{self, Limit};
+use reprise_launch::orderable::unfit;
 use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
 use reprise_launch::{cpu, futex, RuntimeImage, SharedSession};
@@ -81,6 +82,14 @@ fn one(args: &RecordArgs) -> Result<Run> {
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
+    if args.engine == EngineName::Order && !args.force {
+        if let Some(why) = unfit(&program) {
+            anyhow::bail!(
+                "{}: --engine order can't record it: {why} (use --engine serial, or --force)",
+                program.display()
+            );
+        }
+    }
     let catalog = Catalog::from_env()?;
     let recorded = args.engine != EngineName::None;
     let dir = match (recorded, &args.output) {

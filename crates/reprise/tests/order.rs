@@ -240,3 +240,26 @@ fn another_process_is_refused() {
     let said = recording.run.said();
     assert!(said.contains("--engine serial"), "{said}");
 }
+
+/// Whose threads meet where nobody sees it: told before anything runs, and recorded all the same when the user insists.
+#[test]
+fn programs_that_it_does_not_fit_are_refused() {
+    let place = common::Workplace::new();
+    for (unfit, why) in [
+        (Guest::new("mutex_contention-static"), "statically"),
+        (Guest::new("go_channels"), "Go"),
+        (Guest::program("/usr/bin/java"), "Java"),
+    ] {
+        let recording = place.record_with(&unfit, &["--engine", "order"]);
+        recording.run.assert_own_failure(125);
+        let said = recording.run.said();
+        assert!(
+            said.contains(why) && said.contains("--engine serial"),
+            "{said}"
+        );
+        assert!(!recording.dir.exists(), "an empty trace is left");
+    }
+    let insisted = Guest::new("mutex_contention-static").args(["1", "10"]);
+    let forced = place.record_with(&insisted, &["--engine", "order", "--force"]);
+    assert!(forced.run.status.success(), "{}", forced.run.describe());
+}

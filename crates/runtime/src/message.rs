@@ -16,6 +16,8 @@ pub const CANNOT_MAP: u32 = 5;
 pub const CANNOT_START_THREAD: u32 = 6;
 /// The runtime gave up; its last words are on the program's standard error.
 pub const GAVE_UP: u32 = 7;
+/// Replay in total order: no thread can go on, since each waits for another one.
+pub const ALL_THREADS_WAIT: u32 = 8;
 /// The program wanted to map a device.
 pub const DEVICE_NOT_MAPPED: u32 = 20;
 /// The program made a system call of 32-bit programs.

@@ -16,6 +16,7 @@ pub mod shards;
 pub mod space;
 pub mod state;
 pub mod streams;
+pub mod total;
 pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};

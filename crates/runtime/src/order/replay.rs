@@ -1,7 +1,7 @@
 //! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
 //! numbers of its operations, come to their turn.
 
-use super::{cut, head, name_of, shards, space, state, turns, Order, Runs};
+use super::{cut, head, name_of, shards, space, state, total, turns, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -14,7 +14,7 @@ use crate::signal::frame::{FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::Siginfo;
 use crate::sys;
-use crate::thread::{session, slot, Block, Frame};
+use crate::thread::{current, session, slot, Block, Frame};
 use crate::{mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
@@ -29,6 +29,7 @@ pub struct Replay;
 
 /// A thread for which nothing is left to replay: it stays where it is. When that is true of all, the recorded end comes.
 fn exhausted() -> ! {
+    total::leave(current());
     let h = head();
     h.exhausted.fetch_add(1, SeqCst);
     loop {
@@ -427,6 +428,7 @@ impl Engine for Replay {
             crate::serial::processes::cannot_start(tid);
         }
         clone::publish_tid(wish, r as u32);
+        total::join(child);
         crate::serial::baton::go(child);
         r
     }
@@ -441,6 +443,7 @@ impl Engine for Replay {
     fn thread_start(t: &mut Block) {
         kernel::block_all();
         crate::serial::baton::wait_go(t.slot);
+        total::begin(t);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         plain(t, Kind::ThreadStart, 0, 0);
         plant_if_next(t);
@@ -460,6 +463,7 @@ impl Engine for Replay {
             sys::exit_group(c.args[0] as i32);
         }
         t.slot().state.store(slot_state::EXITING, Release);
+        total::leave(t);
         // SAFETY: nothing of this thread is needed any more.
         unsafe { rt_exit_thread() }
     }

@@ -2,8 +2,9 @@
 
 use super::error::{EINVAL, ETIMEDOUT};
 use crate::asm::rt_blocking;
+use crate::order::total;
 use crate::sys::{self, Timespec};
-use crate::thread::Block;
+use crate::thread::{current, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::syscalls::nr;
 
@@ -84,6 +85,10 @@ pub fn wait(
     deadline: Option<&Deadline>,
     shared: bool,
 ) -> Wait {
+    if total::runs() {
+        total::give_way(t);
+        return Wait::Woken;
+    }
     let mut op = FUTEX_WAIT_BITSET;
     if !shared {
         op |= FUTEX_PRIVATE;
@@ -128,5 +133,9 @@ pub const EVERYBODY: u32 = i32::MAX as u32;
 /// A moment in which another processor may do something.
 #[inline(always)]
 pub fn pause() {
-    core::hint::spin_loop();
+    if total::runs() {
+        total::give_way(current());
+    } else {
+        core::hint::spin_loop();
+    }
 }

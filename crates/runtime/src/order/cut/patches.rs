@@ -9,6 +9,7 @@ use crate::cut::place::{Form, Place, INT3, JUMP_LEN};
 use crate::cut::stub::{Discriminator, Spot, Stub};
 use crate::guard;
 use crate::memory;
+use crate::order::total;
 use crate::scratch::arena;
 use crate::serial::cut::{pages_of, Under};
 use crate::sys;
@@ -56,7 +57,7 @@ struct Changing;
 
 fn lock() -> Changing {
     while LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-        sys::call(nr::SCHED_YIELD, &[]);
+        total::let_others();
     }
     Changing
 }

@@ -8,19 +8,17 @@ use crate::cut::name::{Name, MAX_NAME};
 use crate::cut::place::{classify, JUMP_LEN};
 use crate::cut::stub::Spot;
 use crate::order::replay::follow;
-use crate::order::space;
+use crate::order::{space, total};
 use crate::ring::{self, Reader};
 use crate::serial::cut::replay::{find_room, lost};
 use crate::serial::cut::{hash_of, is_ours, pages_of, protection, registers, Stopped};
 use crate::signal::frame::Ucontext;
 use crate::signal::state::SIGTRAP;
-use crate::sys;
 use crate::thread::{block_address, session, Block, STUB_CELL};
 use crate::{guard, memory};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{EventHeader, Tag};
 use reprise_abi::layout::USER_END;
-use reprise_abi::syscalls::nr;
 
 /// Page protection.
 const WRITE: u32 = 2;
@@ -103,7 +101,7 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
         if !taken && !patches::is_near(name.regs.rip) {
             return Err(code.err());
         }
-        sys::call(nr::SCHED_YIELD, &[]);
+        total::let_others();
     }
 }
 

@@ -1,0 +1,46 @@
+//! How a trace of `--engine order` is replayed: in partial order, the threads at the same time, or in total order, one at a time.
+
+mod common;
+
+use common::{assert_same, Guest, Run, Workplace};
+use std::path::Path;
+
+const ORDER: [&str; 2] = ["--engine", "order"];
+
+fn total(place: &Workplace, trace: &Path) -> Run {
+    place.replay_with(trace, &["--order", "total"])
+}
+
+/// The guest's threads meet, each inside a critical section of its own: a replay that let one in at a time would never end.
+#[test]
+fn critical_sections_run_at_once() {
+    let place = Workplace::new();
+    let recording = place.record_with(&Guest::new("sections_at_once"), &ORDER);
+    assert!(
+        recording.run.status.success(),
+        "{}",
+        recording.run.describe()
+    );
+    for _ in 0..3 {
+        assert_same(&recording.run, &place.replay(&recording.dir));
+    }
+}
+
+/// A data race that matters makes a replay another run than the recording; in total order it is the same other run each time.
+#[test]
+fn in_total_order_all_replays_are_the_same() {
+    let place = Workplace::new();
+    let guest = Guest::new("racy_sum").args(["4", "30000"]);
+    let (trace, first) = (0..20)
+        .map(|_| place.record_with(&guest, &ORDER).dir)
+        .map(|dir| (total(&place, &dir), dir))
+        .find_map(|(run, dir)| (!run.status.success()).then_some((dir, run)))
+        .expect("a recording in which the race mattered");
+    assert!(first.said().contains("divergence"), "{}", first.describe());
+    for _ in 0..4 {
+        let run = total(&place, &trace);
+        assert_eq!(run.status, first.status);
+        assert_eq!(run.stdout, first.stdout);
+        assert_eq!(run.said(), first.said());
+    }
+}

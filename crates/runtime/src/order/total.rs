@@ -1,0 +1,128 @@
+//! A replay in total order (`replay --order total`; Castor 3.2): one thread runs at a time, until it would have to wait or ends; then the next
+//! one in the order of their slots.
+//!
+//! Nothing else decides who runs. So every such replay is the same as the next one, to the instruction, even where a data race makes it
+//! another run than the recording was. What partial order allows is more: there, threads run at the same time until they come to something
+//! that the recording ordered.
+//!
+//! A thread that waits for another one by looking at memory again and again, in code whose operations nobody orders, waits for ever here.
+
+use super::head;
+use crate::sys;
+use crate::thread::{current, session, Block};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::session::FLAG_TOTAL;
+
+/// Threads that gave way one after the other, each of them for nothing, when none of them can ever go on.
+const ALL_WAIT: u32 = 20_000;
+/// A sleeper looks after this many nanoseconds whether the agent is still there.
+const LONGEST_NAP: i64 = 50_000_000;
+
+/// Does one thread run at a time?
+#[inline(always)]
+pub fn runs() -> bool {
+    session().flags & FLAG_TOTAL != 0
+}
+
+/// The thread of this slot is about to begin.
+pub fn join(slot: u32) {
+    if runs() {
+        let (word, bit) = place(slot);
+        word.fetch_or(bit, SeqCst);
+    }
+}
+
+/// The calling thread begins when its turn comes for the first time.
+pub fn begin(t: &Block) {
+    if runs() {
+        wait_for_turn(t.slot);
+    }
+}
+
+/// The calling thread does nothing more that others could see.
+pub fn leave(t: &Block) {
+    if !runs() {
+        return;
+    }
+    let (word, bit) = place(t.slot);
+    word.fetch_and(!bit, SeqCst);
+    head().total.turn[t.slot as usize].store(0, SeqCst);
+    if let Some(next) = after(t.slot) {
+        give(next);
+    }
+}
+
+/// The calling thread can't go on now: the others run, until its turn comes again.
+pub fn give_way(t: &Block) {
+    let h = &head().total;
+    if h.fruitless.fetch_add(1, SeqCst) > ALL_WAIT {
+        session()
+            .message
+            .store(crate::message::ALL_THREADS_WAIT, Relaxed);
+        sys::exit_group(125);
+    }
+    match after(t.slot) {
+        Some(next) if next != t.slot => {
+            h.turn[t.slot as usize].store(0, SeqCst);
+            give(next);
+            wait_for_turn(t.slot);
+        }
+        _ => {
+            sys::call(reprise_abi::syscalls::nr::SCHED_YIELD, &[]);
+        }
+    }
+}
+
+/// The calling thread found what it waited for.
+#[inline]
+pub fn goes_on() {
+    head().total.fruitless.store(0, SeqCst);
+}
+
+/// Lets other threads run: in total order all of them, else whom the kernel chooses.
+pub fn let_others() {
+    if runs() {
+        give_way(current());
+    } else {
+        sys::call(reprise_abi::syscalls::nr::SCHED_YIELD, &[]);
+    }
+}
+
+fn place(slot: u32) -> (&'static core::sync::atomic::AtomicU64, u64) {
+    (&head().total.members[slot as usize / 64], 1 << (slot % 64))
+}
+
+/// The member that comes after this slot, which may be itself.
+fn after(slot: u32) -> Option<u32> {
+    let words = &head().total.members;
+    let (first, bit) = (slot as usize / 64, slot % 64);
+    for k in 0..=words.len() {
+        let i = (first + k) % words.len();
+        let mut w = words[i].load(SeqCst);
+        if k == 0 {
+            // Those behind it.
+            w &= (u64::MAX << bit) << 1;
+        }
+        if w != 0 {
+            return Some(i as u32 * 64 + w.trailing_zeros());
+        }
+    }
+    None
+}
+
+fn give(slot: u32) {
+    let turn = &head().total.turn[slot as usize];
+    turn.store(1, SeqCst);
+    sys::futex_wake(turn.as_ptr(), 1);
+}
+
+fn wait_for_turn(slot: u32) {
+    let turn = &head().total.turn[slot as usize];
+    while turn.load(SeqCst) == 0 {
+        let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
+        sys::futex_wait(turn.as_ptr(), 0, Some(&until));
+        if !crate::namespace::agent_lives() {
+            sys::exit_group(125);
+        }
+    }
+}
