@@ -22,6 +22,7 @@ pub mod filters;
 pub mod futex;
 pub mod ioctl;
 pub mod layout;
+pub mod learned;
 pub mod names;
 pub mod notes;
 pub mod order;

@@ -116,6 +116,8 @@ pub enum EntryKind {
     /// An atomic word was looked at and had a new value for the thread, which the next entry tells: the value here is the number of the last
     /// operation on its shard that had begun.
     Seen = 6,
+    /// A plain load of a learned function found a new value for the thread.
+    Loaded = 7,
 }
 
 /// An operation of synchronisation in a ring: 16 bytes. An odd first word tells it from an event, whose length is even.
@@ -161,6 +163,7 @@ impl Entry {
             4 => EntryKind::Value,
             5 => EntryKind::Chosen,
             6 => EntryKind::Seen,
+            7 => EntryKind::Loaded,
             _ => return None,
         };
         Some(Entry {
@@ -186,6 +189,7 @@ mod tests {
             EntryKind::Value,
             EntryKind::Chosen,
             EntryKind::Seen,
+            EntryKind::Loaded,
         ] {
             let e = Entry {
                 kind,

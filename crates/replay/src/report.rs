@@ -124,13 +124,15 @@ fn describe(
 
 /// An operation of synchronisation: on which object; what was recorded (a kind plus 1), of which object, and its number.
 fn operation(kind: u32, args: &[u64]) -> String {
-    const KINDS: [&str; 6] = [
+    const KINDS: [&str; 8] = [
         "nothing",
         "an operation on object",
         "an operation on shard",
         "a failure of",
         "a value of",
         "a choice for",
+        "a look at",
+        "a load from",
     ];
     let name = |kind: u64| KINDS.get(kind as usize).copied().unwrap_or("?");
     let object = args.first().copied().unwrap_or(0);

@@ -244,6 +244,11 @@ pub struct ReplayArgs {
     #[arg(short, long)]
     pub quiet: bool,
 
+    /// For traces of `--engine order`: when the replay diverges, remember the functions that the thread was in, by the build ids of their
+    /// files; later recordings log what these functions load, so that a data race there is replayed as it was
+    #[arg(long)]
+    pub learn: bool,
+
     /// For traces of `--engine order`: what threads of the replay wait for
     #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
     pub order: ReplayOrder,

@@ -5,7 +5,7 @@ use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
 use reprise_replay::{replay as play, Options, Outcome};
-use reprise_trace::{Catalog, Tail};
+use reprise_trace::{learned, Catalog, Tail};
 
 /// Exit status of our own failures, divergence included.
 const OURS: i32 = 125;
@@ -65,11 +65,35 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let o = play(&dir, &options)?;
     if let Some(why) = complaint(&o) {
         eprintln!("reprise: {why}");
+        if !o.functions.is_empty() {
+            advise(&o, args.learn)?;
+        }
         return Ok(OURS);
     }
     // What its parent was told is more exact than how the replay had it end.
     let told = one.and_then(|(_, process)| process.wait_status);
     Ok(exit_status(told.unwrap_or(o.status)))
+}
+
+/// What to do about a replay that left its path where threads raced.
+fn advise(o: &Outcome, learn: bool) -> Result<()> {
+    if !learn {
+        eprintln!(
+            "reprise: threads may race there: replay with --learn and record again, or record with --engine serial"
+        );
+        return Ok(());
+    }
+    let new = learned::add(Catalog::from_env()?.root(), &o.functions)?;
+    for f in &new {
+        eprintln!("reprise: learned: {}", f.name);
+    }
+    match new.is_empty() {
+        true => eprintln!("reprise: nothing new to learn here: record with --engine serial"),
+        false => {
+            eprintln!("reprise: what these functions load is logged from now on: record again")
+        }
+    }
+    Ok(())
 }
 
 /// Runs `verify`; 0 when every replay was the recording, else 125.

@@ -5,9 +5,10 @@
 
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
+use reprise_abi::learned::FunctionId;
 use reprise_abi::session::{
-    ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_NO_PATCH,
-    MODE_RECORD, VERSION,
+    Session, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED,
+    FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Agent;
@@ -73,8 +74,16 @@ fn one(args: &RecordArgs) -> Result<Run> {
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
     configure(&mut shared, args);
+    let catalog = Catalog::from_env()?;
     if args.engine == EngineName::Order {
         shared.add_order(args.buffers.bytes())?;
+        for f in learned::read(catalog.root())? {
+            let (module, offset) = (f.module, f.offset);
+            shared
+                .session()
+                .learned
+                .add(FunctionId { module, offset }, 0);
+        }
     }
     let command = launch::Command {
         argv: args.command.clone(),
@@ -90,7 +99,6 @@ fn one(args: &RecordArgs) -> Result<Run> {
             );
         }
     }
-    let catalog = Catalog::from_env()?;
     let recorded = args.engine != EngineName::None;
     let dir = match (recorded, &args.output) {
         (false, _) => None,
@@ -221,6 +229,17 @@ pub fn uncaptured(all: &[Uncaptured]) -> String {
     format!("uncaptured: not in the trace, or not to their end: {names}")
 }
 
+/// The functions whose loads are recorded, as the session has them.
+fn learned_functions(s: &Session) -> Vec<LearnedFunction> {
+    let all = s.learned.all();
+    all.map(|(f, _)| LearnedFunction {
+        module: f.module,
+        offset: f.offset,
+        name: String::new(),
+    })
+    .collect()
+}
+
 /// Writes what does not change: image, manifest, the runtime itself.
 fn open_trace(
     args: &RecordArgs,
@@ -264,6 +283,7 @@ fn open_trace(
         chaos_seed: (s.flags & FLAG_CHAOS != 0).then_some(s.chaos_seed),
         pid: stopped.pid,
         checksum_every: s.checksum_every,
+        learned: learned_functions(s),
         start,
         runtime_hash,
     };

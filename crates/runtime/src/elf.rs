@@ -18,6 +18,8 @@ const PHENTSIZE: u64 = 56;
 const MAX_DYNAMIC: u64 = 256;
 /// Longest chain of a hash table that is followed.
 const MAX_CHAIN: u32 = 4096;
+/// Most notes of a segment that are looked at.
+const MAX_NOTES: usize = 16;
 /// Bytes of a symbol.
 const SYMENT: u64 = 24;
 /// Longest name that is compared.
@@ -67,6 +69,30 @@ impl Module {
     /// Address and length in memory of the first segment of this kind.
     pub fn segment<M: Memory + ?Sized>(&self, memory: &M, kind: u32) -> Option<(u64, u64)> {
         self.segments(memory, kind).next()
+    }
+
+    /// The first 8 bytes of its build id, if it has one (`NT_GNU_BUILD_ID`).
+    pub fn build_id<M: Memory + ?Sized>(&self, memory: &M) -> Option<u64> {
+        const NOTE: u32 = 4;
+        const BUILD_ID: u32 = 3;
+        let gnu = u32::from_le_bytes(*b"GNU\0");
+        self.segments(memory, NOTE).find_map(|(start, len)| {
+            let mut at = start;
+            for _ in 0..MAX_NOTES {
+                if at.wrapping_add(24) > start.saturating_add(len) {
+                    break;
+                }
+                // Lengths of name and content, kind; the name.
+                let [name_len, content_len, kind, name] =
+                    [0, 4, 8, 12].map(|o| memory.half(at + o).unwrap_or_default());
+                if (name_len, kind, name) == (4, BUILD_ID, gnu) && content_len >= 8 {
+                    return memory.word(at + 16);
+                }
+                let padded = |n: u32| (n as u64).next_multiple_of(4);
+                at += 12 + padded(name_len) + padded(content_len);
+            }
+            None
+        })
     }
 
     /// Does a segment of the module hold this address?

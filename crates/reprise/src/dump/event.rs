@@ -76,6 +76,7 @@ pub(super) fn sync(event: &Event) -> Said {
                 EntryKind::Ordered => format!("shard {} number {}", e.object, e.value),
                 EntryKind::Failed => format!("failed: {}", e.value),
                 EntryKind::Chosen => format!("chosen for {:x}, {}", e.object, e.value),
+                EntryKind::Loaded => format!("loaded {:#x} from {:x}", e.value, e.object),
                 EntryKind::Seen => format!("seen in shard {} after {}", e.object, e.value),
                 EntryKind::Value => format!("value {:#x}", e.value),
             });

@@ -223,6 +223,11 @@ impl Insn {
         self.pc.wrapping_add(self.len as u64)
     }
 
+    /// Bytes of its memory operand.
+    pub fn memory_size(&self) -> u8 {
+        self.inner.memory_size().size() as u8
+    }
+
     /// Address of its RIP-relative operand.
     pub fn rip_target(&self) -> Option<u64> {
         self.rip_disp.map(|_| self.inner.ip_rel_memory_address())

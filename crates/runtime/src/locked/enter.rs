@@ -4,7 +4,7 @@
 
 use super::Save;
 use crate::engine::{ENGINE, ORDER_RECORD};
-use crate::order::{record, replay, shards};
+use crate::order::{record, replay, shards, with_order, Order};
 use crate::thread::{current, Block};
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -21,6 +21,13 @@ extern "C" fn rt_locked_turn(shard: u64) {
     } else {
         (t.locked.next, t.locked.room) = replay::begin_operation(t, number);
     }
+}
+
+/// A learned load: what is at this address, `size` bytes.
+#[no_mangle]
+extern "C" fn rt_locked_load(address: u64, size: u64) {
+    let t = current();
+    t.locked.value = with_order!(O => O::loaded(t, address, size as usize));
 }
 
 /// A replay, after it: somebody waits.
@@ -48,6 +55,7 @@ global_asm!(
     push r11
     sub rsp, 8
     mov rdi, rdx
+    mov rsi, rcx
     call \function
     add rsp, 8
     pop r11
@@ -63,6 +71,7 @@ global_asm!(
 
     LONG_WAY rt_locked_enter, rt_locked_turn
     LONG_WAY rt_locked_wake, rt_locked_made
+    LONG_WAY rt_locked_value, rt_locked_load
 "#,
     resume = const offset_of!(Block, locked) + offset_of!(Save, resume),
 );
@@ -70,11 +79,17 @@ global_asm!(
 extern "C" {
     fn rt_locked_enter();
     fn rt_locked_wake();
+    fn rt_locked_value();
 }
 
 /// Where stubs ask for their turn.
 pub fn turn() -> u64 {
     rt_locked_enter as *const () as u64
+}
+
+/// Where they ask for what is loaded.
+pub fn load() -> u64 {
+    rt_locked_value as *const () as u64
 }
 
 /// Where they have others woken.

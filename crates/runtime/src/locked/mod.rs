@@ -14,6 +14,7 @@
 //! Not seen are plain loads and stores, code that a program generates, and modules without a table for unwinding.
 
 pub mod enter;
+pub mod learned;
 pub mod operation;
 pub mod stub;
 pub mod thread_id;
@@ -30,6 +31,7 @@ use crate::signal::frame::SigContext;
 use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use learned::Learned;
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_LOCKED};
@@ -58,6 +60,8 @@ pub struct Save {
     pub resume: u64,
     /// Replay: where others wait for the shard.
     pub room: u64,
+    /// The value that a learned load takes.
+    pub value: u64,
 }
 
 /// Most units of one module.
@@ -238,6 +242,7 @@ fn find(code: &Region) -> Option<()> {
     // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
     let own_memory_is_private = (code.start..code.end).contains(&session().entry);
     let thread_id = ThreadId::of(&functions.module);
+    let learned = Learned::of(&functions.module);
     let each = |run: &mut dyn FnMut(&Function)| {
         for i in 0..functions.count() {
             let Some((start, len)) = functions.function(i) else {
@@ -252,6 +257,7 @@ fn find(code: &Region) -> Option<()> {
             let f = Function {
                 own_memory_is_private,
                 thread_id,
+                learned: learned.is_some_and(|l| l.holds(start)),
                 start,
                 code: own,
             };
@@ -459,13 +465,14 @@ impl Writing {
                 break;
             }
             let i = Insn::at(pc, &Program)?;
-            if matches!(u.step(n, &i), Step::Ordered(_)) {
+            if !matches!(u.step(n, &i), Step::Plain | Step::LeftOut) {
                 let own = Unit {
                     start: pc,
                     end: i.end(),
                     how: How::Trap,
                     skips: 0,
-                    ordered: 1,
+                    ordered: u.ordered >> n & 1,
+                    valued: u.valued >> n & 1,
                 };
                 self.one(&own)?;
             }

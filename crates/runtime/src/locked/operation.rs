@@ -54,16 +54,22 @@ fn is_fence(opcode: u8, code: &[u8], modrm: usize) -> bool {
 enum Kind {
     /// Changes it in one step.
     Change,
-    /// Loads it, or stores to it.
-    Access,
+    /// Loads it.
+    Load,
+    /// Stores to it.
+    Store,
 }
 
-/// Is this an instruction that loads or stores a word once?
-fn is_access(two: bool, opcode: u8, reg: u8) -> bool {
+/// Is this an instruction that stores a word once: mov?
+fn is_store(two: bool, opcode: u8, reg: u8) -> bool {
+    !two && (matches!(opcode, 0x88 | 0x89) || (matches!(opcode, 0xc6 | 0xc7) && reg == 0))
+}
+
+/// Is this an instruction that loads a word once?
+fn is_load(two: bool, opcode: u8, reg: u8) -> bool {
     match (two, opcode) {
         // mov
-        (false, 0x88..=0x8b) => true,
-        (false, 0xc6 | 0xc7) => reg == 0,
+        (false, 0x8a | 0x8b) => true,
         // movsxd, movzx, movsx, cmov
         (false, 0x63) | (true, 0xb6 | 0xb7 | 0xbe | 0xbf | 0x40..=0x4f) => true,
         // cmp, test
@@ -109,6 +115,13 @@ impl Operation {
         Operation::parse(insn.bytes()).map(|(o, _)| o)
     }
 
+    /// What this instruction is, if it only loads.
+    pub fn of_load(insn: &Insn) -> Option<Operation> {
+        Operation::parse(insn.bytes())
+            .filter(|(_, kind)| *kind == Kind::Load)
+            .map(|(o, _)| o)
+    }
+
     fn parse(code: &[u8]) -> Option<(Operation, Kind)> {
         let mut at = 0;
         let (mut locked, mut narrow, mut segment) = (false, false, Segment::Flat);
@@ -145,8 +158,10 @@ impl Operation {
         }
         let kind = if locked || exchange {
             Kind::Change
-        } else if is_access(two, opcode, reg) {
-            Kind::Access
+        } else if is_load(two, opcode, reg) {
+            Kind::Load
+        } else if is_store(two, opcode, reg) {
+            Kind::Store
         } else {
             return None;
         };
@@ -175,7 +190,7 @@ impl Operation {
                 register: reg | (rex & 4) << 1,
                 size,
             }),
-            needs_flags: kind == Kind::Access || !overwrites,
+            needs_flags: kind != Kind::Change || !overwrites,
         };
         Some((o, kind))
     }

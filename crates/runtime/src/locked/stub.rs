@@ -14,7 +14,7 @@ use crate::thread::Block;
 use core::mem::offset_of;
 
 /// Most bytes of a stub.
-pub const MAX_STUB: usize = 1024;
+pub const MAX_STUB: usize = 1536;
 /// Most instructions in a stub.
 pub const MAX_INSNS: usize = 8;
 
@@ -27,6 +27,7 @@ const FLAGS: usize = SAVE + offset_of!(Save, flags);
 const SHARD: usize = SAVE + offset_of!(Save, shard);
 const NEXT: usize = SAVE + offset_of!(Save, next);
 const RESUME: usize = SAVE + offset_of!(Save, resume);
+const VALUE: usize = SAVE + offset_of!(Save, value);
 const ROOM: usize = SAVE + offset_of!(Save, room);
 const MARK: usize = offset_of!(Block, mark);
 const QUIET_LEFT: usize = offset_of!(Block, quiet_left);
@@ -91,6 +92,10 @@ impl Stub {
                 Step::LeftOut => {}
                 Step::Ordered(o) => {
                     *long_ways.get_mut(n)? = stub.ordered(&i, &o, replays)?;
+                    n += 1;
+                }
+                Step::Valued(o) => {
+                    *long_ways.get_mut(n)? = stub.valued(&i, &o)?;
                     n += 1;
                 }
                 Step::Plain => {
@@ -325,6 +330,71 @@ impl Stub {
         self.copy(i)?;
         self.open_shard(replays)?;
         Some((branches, go))
+    }
+
+    /// An instruction that loads what the log says: the operand's address goes to the runtime, and the instruction takes the value from the
+    /// thread's block.
+    fn valued(&mut self, i: &Insn, o: &Operation) -> Option<(Branches, usize)> {
+        let entry = self.len;
+        let address = &i.bytes()[o.modrm..o.modrm + o.address_len];
+        // What can't be read faults here, with all registers as the program has them.
+        self.save(AX, RAX)?;
+        self.note(i.pc, entry, false)?;
+        match i.rip_target() {
+            // mov al, [target]
+            Some(target) => {
+                self.put(&[0xa0])?;
+                self.put(&target.to_le_bytes())?;
+            }
+            // mov al, [the operand]
+            None => {
+                self.put(&[0x40 | o.rex & 3, 0x8a, address[0] & 0xc7])?;
+                self.put(&address[1..])?;
+            }
+        }
+        self.load(AX, RAX)?;
+        self.save(CX, RCX)?;
+        self.save(DX, RDX)?;
+        match i.rip_target() {
+            Some(target) => self.constant(DX, target)?,
+            None => {
+                self.put(&[0x48 | o.rex & 3, 0x8d, address[0] & 0xc7 | DX << 3])?;
+                self.put(&address[1..])?;
+            }
+        }
+        self.save_flags()?;
+        // mov ecx, bytes
+        self.put(&[0xb8 | CX, i.memory_size(), 0, 0, 0])?;
+        self.put(&[0x48, 0x8d, 0x05])?;
+        let go_at = self.len;
+        self.put(&[0; 4])?;
+        self.save(AX, RESUME)?;
+        self.far_jump(enter::load())?;
+        let d = (self.len - go_at - 4) as u32;
+        self.bytes[go_at..go_at + 4].copy_from_slice(&d.to_le_bytes());
+        // mov eax, gs:[flags]; add al, 0x7f; sahf
+        self.block(&[0x8b], AX, FLAGS)?;
+        self.put(&[0x04, 0x7f, 0x9e])?;
+        self.load(AX, RAX)?;
+        self.load(CX, RCX)?;
+        self.load(DX, RDX)?;
+        self.from_value(i, o)?;
+        Some((Branches::default(), 0))
+    }
+
+    /// A copy of an instruction that has the value for its memory operand.
+    fn from_value(&mut self, i: &Insn, o: &Operation) -> Option<()> {
+        let bytes = i.bytes();
+        self.put(&[0x65])?;
+        // The first byte like this is the REX prefix, where there is one; the operand's registers don't count any more.
+        let rex = bytes[..o.modrm].iter().position(|b| b & 0xf0 == 0x40);
+        for (at, b) in bytes[..o.modrm].iter().enumerate() {
+            let is_rex = o.rex != 0 && Some(at) == rex;
+            self.put(&[if is_rex { b & !3 } else { *b }])?;
+        }
+        self.put(&[bytes[o.modrm] & 0x38 | 0x04, 0x25])?;
+        self.put(&(VALUE as u32).to_le_bytes())?;
+        self.put(&bytes[o.modrm + o.address_len..])
     }
 
     /// A conditional jump, whose target is filled in later: where.

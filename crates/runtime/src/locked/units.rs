@@ -7,6 +7,7 @@
 //! Code that may run in one thread or in several jumps over the LOCK prefix alone (`je` to the second byte). If that branch stands in front of
 //! the instruction, both are replaced, and the instruction is always made with its prefix.
 
+use super::learned;
 use super::operation::{Operation, Segment};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
@@ -48,6 +49,8 @@ pub struct Unit {
     pub skips: u64,
     /// A bit for each of its instructions: it is to be made while its shard is locked.
     pub ordered: u16,
+    /// A bit for each of its instructions: what it loads is recorded.
+    pub valued: u16,
 }
 
 /// What becomes of an instruction in a stub.
@@ -56,6 +59,8 @@ pub enum Step {
     LeftOut,
     /// It is made while its shard is locked.
     Ordered(Operation),
+    /// It loads what the log says.
+    Valued(Operation),
     /// It is moved.
     Plain,
 }
@@ -65,6 +70,9 @@ impl Unit {
     pub fn step(&self, n: usize, i: &Insn) -> Step {
         if n == 0 && self.skips != 0 {
             return Step::LeftOut;
+        }
+        if self.valued & 1 << n != 0 {
+            return Operation::of_load(i).map_or(Step::Plain, Step::Valued);
         }
         let ordered = self.ordered & 1 << n != 0;
         let operation = ordered.then(|| Operation::of_any(i)).flatten();
@@ -85,6 +93,8 @@ struct Site {
     how: How,
     /// It is worth a trap: what merely loads or stores is not.
     must: bool,
+    /// What it loads is recorded.
+    valued: bool,
 }
 
 /// The code of a function.
@@ -94,6 +104,8 @@ pub struct Function<'a> {
     pub own_memory_is_private: bool,
     /// It is libc's, which looks at threads' ids.
     pub thread_id: Option<ThreadId>,
+    /// A replay once left its path here: what it loads is recorded.
+    pub learned: bool,
     /// Its first address.
     pub start: u64,
     /// Its bytes.
@@ -125,7 +137,7 @@ impl Function<'_> {
             0xf3 => w[1] == 0x90,
             _ => false,
         });
-        locked || self.thread_id.is_some_and(|id| id.is_named_in(self.code))
+        locked || self.learned || self.thread_id.is_some_and(|id| id.is_named_in(self.code))
     }
 
     /// All instructions from the beginning on; where bytes are none, what follows is not known.
@@ -156,16 +168,25 @@ impl Function<'_> {
         });
     }
 
+    /// Does it load what others may store, in a learned function?
+    fn is_learned(&self, i: &Insn) -> bool {
+        let others = |p: Place| p.base != Some(RSP);
+        self.learned && learned::is_load(i) && i.place().is_some_and(others)
+    }
+
     fn sites(&self, shared: &Shared, list: &mut [Site; MAX_SITES]) -> usize {
         let mut n = 0;
         let mut before = [0; BEFORE];
         self.each(|i| {
-            if n < MAX_SITES && shared.holds(self, i) {
+            let valued = self.is_learned(i);
+            if n < MAX_SITES && (valued || shared.holds(self, i)) {
+                let change = self.change(i).is_some();
                 list[n] = Site {
                     pc: i.pc,
                     before,
                     how: How::Forward,
-                    must: shared.waits || self.change(i).is_some() || shared.is_thread_id(self, i),
+                    must: valued || change || shared.waits || shared.is_thread_id(self, i),
+                    valued,
                 };
                 n += 1;
             }
@@ -225,24 +246,27 @@ impl Function<'_> {
             }
         }
         for u in &mut units[..n] {
-            u.ordered = self.ordered(u, sites);
+            (u.ordered, u.valued) = self.marks(u, sites);
         }
         n
     }
 
-    /// Which instructions of a unit are sites.
-    fn ordered(&self, u: &Unit, sites: &[Site]) -> u16 {
-        let (mut pc, mut bits) = (u.start, 0);
+    /// Which instructions of a unit are sites: those to be ordered, and those whose values are recorded.
+    fn marks(&self, u: &Unit, sites: &[Site]) -> (u16, u16) {
+        let (mut pc, mut ordered, mut valued) = (u.start, 0, 0);
         for n in 0..MAX_INSNS {
             let Some(i) = self.insn(pc).filter(|_| pc < u.end) else {
                 break;
             };
-            if sites.binary_search_by_key(&pc, |s| s.pc).is_ok() {
-                bits |= 1 << n;
+            if let Ok(k) = sites.binary_search_by_key(&pc, |s| s.pc) {
+                match sites[k].valued {
+                    true => valued |= 1 << n,
+                    false => ordered |= 1 << n,
+                }
             }
             pc = i.end();
         }
-        bits
+        (ordered, valued)
     }
 
     /// The branch before a site that jumps over its LOCK prefix.
@@ -256,7 +280,7 @@ impl Function<'_> {
             end: site.pc,
             how: How::Forward,
             skips,
-            ordered: 0,
+            ..Unit::default()
         })
     }
 
@@ -541,6 +565,7 @@ mod tests {
         let f = Function {
             own_memory_is_private: false,
             thread_id: None,
+            learned: false,
             start: AT,
             code,
         };

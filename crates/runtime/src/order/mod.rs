@@ -20,6 +20,7 @@ pub mod total;
 pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
+use crate::locked::learned;
 use crate::thread::{current, Block};
 use crate::{clone, guard, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -250,6 +251,9 @@ pub trait Order {
     /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
     /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64;
+    /// What a plain load of a learned function ([`crate::locked::learned`]) finds at this address: a value that the thread knows already
+    /// is quiet.
+    fn loaded(t: &mut Block, address: u64, size: usize) -> u64;
     /// A value that the replay gets as it was recorded, computed only while recording: what a clock or the kernel said.
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64;
     /// Whether the calling thread is the one that initialises the object at this address. `None`: nothing says so yet (recording). In a
@@ -294,6 +298,10 @@ impl Order for Unordered {
     #[inline(always)]
     fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
         look()
+    }
+    #[inline(always)]
+    fn loaded(_t: &mut Block, address: u64, size: usize) -> u64 {
+        learned::read(address, size).unwrap_or(0)
     }
     #[inline(always)]
     fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {

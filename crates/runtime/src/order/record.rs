@@ -9,6 +9,7 @@ use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
+use crate::locked::learned;
 use crate::ring::Writer;
 use crate::serial::events;
 use crate::serial::record::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
@@ -541,6 +542,17 @@ impl Order for Record {
         t.order.known.put(address, size, v);
         log(t, EntryKind::Seen, number, begun);
         log(t, EntryKind::Value, 0, v);
+        v
+    }
+
+    fn loaded(t: &mut Block, address: u64, size: usize) -> u64 {
+        let v = learned::read(address, size).unwrap_or(0);
+        if t.order.known.get(address, size) == Some(v) {
+            log_quiet(t);
+        } else {
+            t.order.known.put(address, size, v);
+            log(t, EntryKind::Loaded, address as u32, v);
+        }
         v
     }
 

@@ -6,6 +6,7 @@ use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
+use crate::locked::learned;
 use crate::ring::{self, Reader};
 use crate::serial::replay::{apply, cannot_map, deliver, finish, OfFile};
 use crate::serial::report::{diverge, Actual};
@@ -724,6 +725,22 @@ impl Order for Replay {
         let v = Self::value(t, || 0);
         t.order.known.put(address, size, v);
         v
+    }
+
+    fn loaded(t: &mut Block, address: u64, size: usize) -> u64 {
+        let Some(e) = due(t, address as u32) else {
+            made(t);
+            let known = t.order.known.get(address, size);
+            return known
+                .unwrap_or_else(|| operation(t, EntryKind::Loaded as u32, &[address], None));
+        };
+        if e.kind != EntryKind::Loaded || e.object != address as u32 {
+            unlike(t, EntryKind::Loaded, address as u32, &e);
+        }
+        learned::await_value(address, size, e.value);
+        made(t);
+        t.order.known.put(address, size, e.value);
+        e.value
     }
 
     fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {

@@ -50,6 +50,9 @@ pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Ac
             to.store(u64::from_le_bytes(word), Relaxed);
         }
     }
+    if crate::order::runs() {
+        crate::locked::learned::propose(t);
+    }
     d.expected_len.store(len as u64, Relaxed);
     d.kind.store(kind, Release);
     sys::exit_group(125)
