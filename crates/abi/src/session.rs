@@ -4,7 +4,7 @@
 //! plain integers and atomics, valid for every bit pattern, because the program can scribble over it.
 
 use crate::layout::MAX_SLOTS;
-use crate::learned::Functions;
+use crate::learned::CodeList;
 use crate::ring::RingControl;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
 
@@ -212,7 +212,7 @@ pub struct DivergenceReport {
     /// The recorded event (its beginning).
     pub expected: [AtomicU64; REPORT_EVENT / 8],
     /// `order`: functions that the thread was in, as its stack tells, libc's left out.
-    pub functions: Functions,
+    pub functions: CodeList,
 }
 
 /// Requests of the runtime to the agent, answered before the program goes on.
@@ -414,8 +414,10 @@ pub struct Session {
     /// Replay: only the output of the process with this birth (see [`Process::birth`]) is shown, plus 1; 0: that of all.
     pub only: u32,
     _pad4: u32,
-    /// `order`: functions whose plain loads are recorded as values.
-    pub learned: Functions,
+    /// `order`: code whose plain loads are recorded as values.
+    pub learned: CodeList,
+    /// Replay: loads of it that found another value in memory than the recorded one.
+    pub raced: CodeList,
     /// Spare configuration words.
     pub spare_config: [u64; 12],
 

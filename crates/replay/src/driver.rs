@@ -4,14 +4,14 @@ use crate::report::{self, Divergence};
 use crate::tree::{set_start, Tree};
 use crate::{symbols, ReplayError};
 use reprise_abi::event::Kind;
-use reprise_abi::learned::FunctionId;
+use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
     FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::{record, RuntimeImage, SharedSession};
-use reprise_trace::{LearnedFunction, Manifest, Reader, Summary, Tail, FILES_DIR};
+use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
@@ -35,7 +35,11 @@ pub struct Outcome {
     /// Wait status of the first process, or of the one that was wanted ([`Options::only`]).
     pub status: i32,
     /// A divergence of `order`: functions that the thread was in, whose loads could be recorded next time.
-    pub functions: Vec<LearnedFunction>,
+    pub functions: Vec<LearnedCode>,
+    /// What the recording logged the loads of.
+    pub learned: Vec<LearnedCode>,
+    /// Those loads of it that raced.
+    pub raced: Vec<LearnedCode>,
     /// Set when it left the recorded path.
     pub divergence: Option<Divergence>,
     /// A message of the runtime (its number and argument), 0 for none.
@@ -101,7 +105,9 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
     let c = &s.counters;
     Ok(Outcome {
         status,
-        functions: functions(dir, s),
+        functions: named(dir, s, &s.divergence.functions),
+        raced: named(dir, s, &s.raced),
+        learned: manifest.learned,
         // What the others met with while they were ended is of no importance.
         divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
             place: place(dir, s, &d),
@@ -122,15 +128,17 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
     })
 }
 
-/// The functions that the runtime proposes, with their names.
-fn functions(dir: &Path, s: &Session) -> Vec<LearnedFunction> {
-    let event = s.divergence.event.load(Relaxed);
-    let named = |(f, at): (FunctionId, u64)| LearnedFunction {
-        module: f.module,
-        offset: f.offset,
-        name: symbols::place(dir, event, at).unwrap_or_else(|| format!("{at:#x}")),
+/// A list of the runtime's, with names.
+fn named(dir: &Path, s: &Session, list: &CodeList) -> Vec<LearnedCode> {
+    let event = match s.divergence.kind.load(Relaxed) {
+        0 => u64::MAX,
+        _ => s.divergence.event.load(Relaxed),
     };
-    s.divergence.functions.all().map(named).collect()
+    let named = |(c, at): (Code, u64)| {
+        let place = symbols::place(dir, event, at);
+        LearnedCode::new(c, place.unwrap_or_else(|| format!("{at:#x}")))
+    };
+    list.all().map(named).collect()
 }
 
 /// Where in the source a divergence is.
@@ -187,13 +195,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
         *to = *from;
     }
     for f in &m.learned {
-        s.learned.add(
-            FunctionId {
-                module: f.module,
-                offset: f.offset,
-            },
-            0,
-        );
+        s.learned.add(f.code(), 0);
     }
     s.cpuid_len = m.start.cpuid.len() as u32;
     s.flags |= match (m.cpuid_faulting, record::cpuid_faulting()) {

@@ -249,6 +249,11 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub learn: bool,
 
+    /// After a replay that came to its end: of the functions that `--learn` remembered, log only the loads that raced in this replay (their
+    /// logs are smaller, but another load may race the next time)
+    #[arg(long)]
+    pub narrow: bool,
+
     /// For traces of `--engine order`: what threads of the replay wait for
     #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
     pub order: ReplayOrder,

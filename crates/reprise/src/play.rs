@@ -70,6 +70,9 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
         }
         return Ok(OURS);
     }
+    if args.narrow {
+        narrow(&o)?;
+    }
     // What its parent was told is more exact than how the replay had it end.
     let told = one.and_then(|(_, process)| process.wait_status);
     Ok(exit_status(told.unwrap_or(o.status)))
@@ -92,6 +95,22 @@ fn advise(o: &Outcome, learn: bool) -> Result<()> {
         false => {
             eprintln!("reprise: what these functions load is logged from now on: record again")
         }
+    }
+    Ok(())
+}
+
+/// A replay came to its end: of the functions that it was recorded with, only the loads that raced matter.
+fn narrow(o: &Outcome) -> Result<()> {
+    let catalog = Catalog::from_env()?;
+    let Some(left) = learned::narrow(catalog.root(), &o.learned, &o.raced)? else {
+        eprintln!("reprise: no load of a learned function raced in this replay: nothing changes");
+        return Ok(());
+    };
+    for load in &left {
+        eprintln!(
+            "reprise: this load races, and is logged from now on: {}",
+            load.name
+        );
     }
     Ok(())
 }

@@ -5,7 +5,6 @@
 
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
-use reprise_abi::learned::FunctionId;
 use reprise_abi::session::{
     Session, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED,
     FLAG_NO_PATCH, MODE_RECORD, VERSION,
@@ -78,11 +77,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
     if args.engine == EngineName::Order {
         shared.add_order(args.buffers.bytes())?;
         for f in learned::read(catalog.root())? {
-            let (module, offset) = (f.module, f.offset);
-            shared
-                .session()
-                .learned
-                .add(FunctionId { module, offset }, 0);
+            shared.session().learned.add(f.code(), 0);
         }
     }
     let command = launch::Command {
@@ -229,15 +224,11 @@ pub fn uncaptured(all: &[Uncaptured]) -> String {
     format!("uncaptured: not in the trace, or not to their end: {names}")
 }
 
-/// The functions whose loads are recorded, as the session has them.
-fn learned_functions(s: &Session) -> Vec<LearnedFunction> {
+/// The code whose loads are recorded, as the session has it.
+fn learned_code(s: &Session) -> Vec<LearnedCode> {
     let all = s.learned.all();
-    all.map(|(f, _)| LearnedFunction {
-        module: f.module,
-        offset: f.offset,
-        name: String::new(),
-    })
-    .collect()
+    all.map(|(c, _)| LearnedCode::new(c, String::new()))
+        .collect()
 }
 
 /// Writes what does not change: image, manifest, the runtime itself.
@@ -283,7 +274,7 @@ fn open_trace(
         chaos_seed: (s.flags & FLAG_CHAOS != 0).then_some(s.chaos_seed),
         pid: stopped.pid,
         checksum_every: s.checksum_every,
-        learned: learned_functions(s),
+        learned: learned_code(s),
         start,
         runtime_hash,
     };

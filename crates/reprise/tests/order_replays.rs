@@ -44,3 +44,34 @@ fn in_total_order_all_replays_are_the_same() {
         assert_eq!(run.said(), first.said());
     }
 }
+
+/// Plain loads that race are nobody's to see, until a replay has left its path there: from then on they are logged.
+#[test]
+fn a_race_is_learned() {
+    let place = Workplace::new();
+    let guest = Guest::new("plain_handover");
+    let diverged = (0..20)
+        .map(|_| place.record_with(&guest, &ORDER).dir)
+        .map(|trace| place.replay_with(&trace, &["--learn"]))
+        .find(|run| !run.status.success())
+        .expect("a replay that the race made another run");
+    let said = diverged.said();
+    assert!(said.contains("learned: take_turns"), "{said}");
+    assert!(said.contains("record again"), "{said}");
+    for _ in 0..3 {
+        let again = place.record_with(&guest, &ORDER);
+        assert!(again.run.status.success(), "{}", again.run.describe());
+        for flags in [&[][..], &[], &["--order", "total"]] {
+            assert_same(&again.run, &place.replay_with(&again.dir, flags));
+        }
+    }
+    let trace = place.record_with(&guest, &ORDER).dir;
+    let narrowed = (0..50)
+        .map(|_| place.replay_with(&trace, &["--narrow"]).said())
+        .find(|said| said.contains("this load races"))
+        .expect("a replay in which a look came at another time than in the recording");
+    assert!(narrowed.contains("plain_handover.c:1"), "{narrowed}");
+    // The recording was made with whole functions, which are not in the list any more.
+    let none = place.replay_with(&trace, &["--narrow"]).said();
+    assert!(none.contains("nothing changes"), "{none}");
+}

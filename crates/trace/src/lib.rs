@@ -66,7 +66,7 @@ pub use error::{Result, TraceError};
 pub use hash::ContentHash;
 pub use image::{image_name, image_number, Content, Image, ImageReader, ImageWriter, Region, Run};
 pub use images::{ImageSet, Images};
-pub use learned::LearnedFunction;
+pub use learned::LearnedCode;
 pub use manifest::{Machine, Manifest, Start, Summary};
 pub use reader::{EventRef, RawFrame, Reader, Tail};
 pub use store::{settled, Kept, Store};

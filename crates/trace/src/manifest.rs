@@ -4,9 +4,7 @@
 //! without summary is one whose recording did not end in order (kill -9, power cut); its events are as good as any.
 
 use crate::error::Context;
-use crate::{
-    ByteString, ContentHash, LearnedFunction, Result, StreamStats, TraceError, Uncaptured,
-};
+use crate::{ByteString, ContentHash, LearnedCode, Result, StreamStats, TraceError, Uncaptured};
 use crate::{FORMAT_VERSION, MANIFEST_FILE, SUMMARY_FILE};
 use reprise_abi::session::CpuidLeaf;
 use serde::{Deserialize, Serialize};
@@ -57,9 +55,9 @@ pub struct Manifest {
     pub checksum_every: u64,
     /// The state in which the program started.
     pub start: Start,
-    /// `order`: functions whose plain loads were recorded as values.
+    /// `order`: code whose plain loads were recorded as values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub learned: Vec<LearnedFunction>,
+    pub learned: Vec<LearnedCode>,
     /// Content hash of the runtime that recorded; replay uses this one, `files/<hash>`.
     pub runtime_hash: ContentHash,
 }

@@ -10,6 +10,9 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
+/// Where a stub tells a load's bytes, above its address.
+pub const SIZE_SHIFT: u32 = 56;
+
 /// Before the instruction: the shard at this address becomes the thread's.
 #[no_mangle]
 extern "C" fn rt_locked_turn(shard: u64) {
@@ -23,11 +26,12 @@ extern "C" fn rt_locked_turn(shard: u64) {
     }
 }
 
-/// A learned load: what is at this address, `size` bytes.
+/// A learned load: what is at this address. `load` is where the load is, and its bytes above [`SIZE_SHIFT`].
 #[no_mangle]
-extern "C" fn rt_locked_load(address: u64, size: u64) {
+extern "C" fn rt_locked_load(address: u64, load: u64) {
     let t = current();
-    t.locked.value = with_order!(O => O::loaded(t, address, size as usize));
+    let (pc, size) = (load & !(0xff << SIZE_SHIFT), (load >> SIZE_SHIFT) as usize);
+    t.locked.value = with_order!(O => O::loaded(t, pc, address, size));
 }
 
 /// A replay, after it: somebody waits.

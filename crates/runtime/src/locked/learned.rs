@@ -11,9 +11,10 @@ use crate::elf::Module;
 use crate::functions::Functions;
 use crate::guard::{self, Program};
 use crate::memory::map;
+use crate::order::total;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::learned::FunctionId;
+use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::session::region_flags;
 
 /// Bytes of stack that are searched for where functions return to.
@@ -21,33 +22,56 @@ const STACK: u64 = 16 * 1024;
 /// Most functions that are proposed.
 const MAX_PROPOSED: usize = 12;
 
-/// What is known of a module's functions.
-#[derive(Clone, Copy)]
+/// The learned code of a module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Learned {
     module: u64,
     base: u64,
 }
 
+/// What of a function's loads is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loads {
+    /// Nothing.
+    None,
+    /// Some of them.
+    Some(Learned),
+    /// All of them.
+    All,
+}
+
 impl Learned {
-    /// Those of a module, if any were learned.
+    /// That of a module, if there is any.
     pub fn of(module: &Module) -> Option<Learned> {
         session().learned.all().next()?;
-        let id = module.build_id(&Program)?;
-        session()
-            .learned
-            .all()
-            .any(|(f, _)| f.module == id)
-            .then_some(Learned {
-                module: id,
-                base: module.base,
-            })
+        let own = Learned {
+            module: module.build_id(&Program)?,
+            base: module.base,
+        };
+        let mut all = session().learned.all();
+        all.any(|(c, _)| c.module == own.module).then_some(own)
     }
 
-    /// Is the function at this address among them?
-    pub fn holds(&self, start: u64) -> bool {
-        let offset = start.wrapping_sub(self.base);
+    /// What is recorded of the function at this address.
+    pub fn loads(&self, start: u64) -> Loads {
+        let function = start.wrapping_sub(self.base);
+        let mut found = Loads::None;
+        for (c, _) in session().learned.all() {
+            if (c.module, c.function) == (self.module, function) {
+                match c.load {
+                    0 => return Loads::All,
+                    _ => found = Loads::Some(*self),
+                }
+            }
+        }
+        found
+    }
+
+    /// Is the load at this address recorded by itself?
+    pub fn holds(&self, pc: u64) -> bool {
+        let load = pc.wrapping_sub(self.base);
         let mut all = session().learned.all();
-        all.any(|(f, _)| f.module == self.module && f.offset == offset)
+        all.any(|(c, _)| (c.module, c.load) == (self.module, load))
     }
 }
 
@@ -82,23 +106,37 @@ pub fn propose(t: &Block) {
     }
 }
 
-fn propose_one(pc: u64, list: &reprise_abi::learned::Functions, n: &mut usize, last: &mut u64) {
-    let found = map().at(pc).and_then(|region| {
-        let functions = Functions::around(&region)?;
-        if ThreadId::of(&functions.module).is_some() {
-            return None;
-        }
-        let start = functions.function_of(pc)?;
-        let id = FunctionId {
-            module: functions.module.build_id(&Program)?,
-            offset: start.wrapping_sub(functions.module.base),
-        };
-        Some((id, start))
-    });
-    if let Some((id, start)) = found.filter(|(_, start)| start != last) {
-        list.add(id, start);
+fn propose_one(pc: u64, list: &CodeList, n: &mut usize, last: &mut u64) {
+    let found = code_at(pc).filter(|(.., is_libc)| !is_libc);
+    if let Some((code, start, _)) = found.filter(|(_, start, _)| start != last) {
+        list.add(code, start);
         *last = start;
         *n += 1;
+    }
+}
+
+/// The function that `pc` is in, its address, and whether it is libc's.
+fn code_at(pc: u64) -> Option<(Code, u64, bool)> {
+    let functions = Functions::around(&map().at(pc)?)?;
+    let module = &functions.module;
+    let start = functions.function_of(pc)?;
+    let code = Code {
+        module: module.build_id(&Program)?,
+        function: start.wrapping_sub(module.base),
+        load: 0,
+    };
+    Some((code, start, ThreadId::of(module).is_some()))
+}
+
+/// Replay: the load at `pc` found another value than the recorded one.
+fn note_race(pc: u64) {
+    let list = &session().raced;
+    if list.all().any(|(_, at)| at == pc) {
+        return;
+    }
+    if let Some((code, start, _)) = code_at(pc) {
+        let load = pc - start + code.function;
+        list.add(Code { load, ..code }, pc);
     }
 }
 
@@ -125,23 +163,34 @@ const SHORTEST: u32 = 16;
 /// Looks between two turns of others.
 const LOOKS: u32 = 256;
 
-/// Replay: waits until memory has the recorded value, or for a while.
-pub fn await_value(address: u64, size: usize, value: u64) {
-    let patience = &PATIENCE[(address >> 3) as usize % PATIENCE.len()];
+/// Replay: the load at `pc` takes a value that the thread knows. Had memory another one?
+pub fn check_known(pc: u64, address: u64, size: usize, value: u64) {
+    if read(address, size) != Some(value) {
+        note_race(pc);
+    }
+}
+
+/// Replay: waits until memory has the recorded value, or for a while. `pc`: the load.
+pub fn await_value(pc: u64, address: u64, size: usize, value: u64) {
+    if read(address, size) == Some(value) {
+        return;
+    }
+    note_race(pc);
+    let patience = &PATIENCE[(pc >> 1) as usize % PATIENCE.len()];
     let limit = patience.load(Relaxed);
-    for n in 1..=limit {
-        if read(address, size) == Some(value) {
-            if n > 1 {
-                patience.store((2 * limit).min(LONGEST), Relaxed);
-            }
-            return;
-        }
+    let found = (1..=limit).any(|n| {
         if n % LOOKS == 0 {
-            crate::order::total::let_others();
+            total::let_others();
         }
         core::hint::spin_loop();
+        read(address, size) == Some(value)
+    });
+    let next = if found { 2 * limit } else { limit / 2 };
+    patience.store(next.clamp(SHORTEST, LONGEST), Relaxed);
+    if total::runs() {
+        // This was no wait for the last of all.
+        total::goes_on();
     }
-    patience.store((limit / 2).max(SHORTEST), Relaxed);
 }
 
 /// A word of the program's, of 1, 2, 4 or 8 bytes.

@@ -31,7 +31,7 @@ use crate::signal::frame::SigContext;
 use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use learned::Learned;
+use learned::{Learned, Loads};
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_LOCKED};
@@ -257,7 +257,7 @@ fn find(code: &Region) -> Option<()> {
             let f = Function {
                 own_memory_is_private,
                 thread_id,
-                learned: learned.is_some_and(|l| l.holds(start)),
+                learned: learned.map_or(Loads::None, |l| l.loads(start)),
                 start,
                 code: own,
             };

@@ -363,8 +363,7 @@ impl Stub {
             }
         }
         self.save_flags()?;
-        // mov ecx, bytes
-        self.put(&[0xb8 | CX, i.memory_size(), 0, 0, 0])?;
+        self.constant(CX, i.pc | (i.memory_size() as u64) << enter::SIZE_SHIFT)?;
         self.put(&[0x48, 0x8d, 0x05])?;
         let go_at = self.len;
         self.put(&[0; 4])?;

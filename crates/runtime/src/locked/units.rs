@@ -7,7 +7,7 @@
 //! Code that may run in one thread or in several jumps over the LOCK prefix alone (`je` to the second byte). If that branch stands in front of
 //! the instruction, both are replaced, and the instruction is always made with its prefix.
 
-use super::learned;
+use super::learned::{self, Loads};
 use super::operation::{Operation, Segment};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
@@ -105,7 +105,7 @@ pub struct Function<'a> {
     /// It is libc's, which looks at threads' ids.
     pub thread_id: Option<ThreadId>,
     /// A replay once left its path here: what it loads is recorded.
-    pub learned: bool,
+    pub learned: Loads,
     /// Its first address.
     pub start: u64,
     /// Its bytes.
@@ -137,7 +137,9 @@ impl Function<'_> {
             0xf3 => w[1] == 0x90,
             _ => false,
         });
-        locked || self.learned || self.thread_id.is_some_and(|id| id.is_named_in(self.code))
+        locked
+            || self.learned != Loads::None
+            || self.thread_id.is_some_and(|id| id.is_named_in(self.code))
     }
 
     /// All instructions from the beginning on; where bytes are none, what follows is not known.
@@ -170,8 +172,13 @@ impl Function<'_> {
 
     /// Does it load what others may store, in a learned function?
     fn is_learned(&self, i: &Insn) -> bool {
+        let wanted = match self.learned {
+            Loads::None => false,
+            Loads::Some(learned) => learned.holds(i.pc),
+            Loads::All => true,
+        };
         let others = |p: Place| p.base != Some(RSP);
-        self.learned && learned::is_load(i) && i.place().is_some_and(others)
+        wanted && learned::is_load(i) && i.place().is_some_and(others)
     }
 
     fn sites(&self, shared: &Shared, list: &mut [Site; MAX_SITES]) -> usize {
@@ -565,7 +572,7 @@ mod tests {
         let f = Function {
             own_memory_is_private: false,
             thread_id: None,
-            learned: false,
+            learned: Loads::None,
             start: AT,
             code,
         };

@@ -251,9 +251,9 @@ pub trait Order {
     /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
     /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64;
-    /// What a plain load of a learned function ([`crate::locked::learned`]) finds at this address: a value that the thread knows already
+    /// What the learned load ([`crate::locked::learned`]) at `pc` finds at this address: a value that the thread knows already
     /// is quiet.
-    fn loaded(t: &mut Block, address: u64, size: usize) -> u64;
+    fn loaded(t: &mut Block, pc: u64, address: u64, size: usize) -> u64;
     /// A value that the replay gets as it was recorded, computed only while recording: what a clock or the kernel said.
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64;
     /// Whether the calling thread is the one that initialises the object at this address. `None`: nothing says so yet (recording). In a
@@ -300,7 +300,7 @@ impl Order for Unordered {
         look()
     }
     #[inline(always)]
-    fn loaded(_t: &mut Block, address: u64, size: usize) -> u64 {
+    fn loaded(_t: &mut Block, _pc: u64, address: u64, size: usize) -> u64 {
         learned::read(address, size).unwrap_or(0)
     }
     #[inline(always)]

@@ -545,7 +545,7 @@ impl Order for Record {
         v
     }
 
-    fn loaded(t: &mut Block, address: u64, size: usize) -> u64 {
+    fn loaded(t: &mut Block, _pc: u64, address: u64, size: usize) -> u64 {
         let v = learned::read(address, size).unwrap_or(0);
         if t.order.known.get(address, size) == Some(v) {
             log_quiet(t);

@@ -727,17 +727,19 @@ impl Order for Replay {
         v
     }
 
-    fn loaded(t: &mut Block, address: u64, size: usize) -> u64 {
+    fn loaded(t: &mut Block, pc: u64, address: u64, size: usize) -> u64 {
         let Some(e) = due(t, address as u32) else {
             made(t);
-            let known = t.order.known.get(address, size);
-            return known
-                .unwrap_or_else(|| operation(t, EntryKind::Loaded as u32, &[address], None));
+            let Some(v) = t.order.known.get(address, size) else {
+                operation(t, EntryKind::Loaded as u32, &[address], None)
+            };
+            learned::check_known(pc, address, size, v);
+            return v;
         };
         if e.kind != EntryKind::Loaded || e.object != address as u32 {
             unlike(t, EntryKind::Loaded, address as u32, &e);
         }
-        learned::await_value(address, size, e.value);
+        learned::await_value(pc, address, size, e.value);
         made(t);
         t.order.known.put(address, size, e.value);
         e.value
