@@ -191,6 +191,8 @@ pub struct DivergenceReport {
     pub kind: AtomicU32,
     /// Slot of the thread that found it.
     pub slot: AtomicU32,
+    /// Not 0: a thread is writing the report.
+    pub taken: AtomicU32,
     /// Number of the recorded event (the first event of the trace is 0).
     pub event: AtomicU64,
     /// Program counter of the thread.

@@ -5,7 +5,7 @@ use crate::tree::{set_start, Tree};
 use crate::{symbols, ReplayError};
 use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
-use reprise_abi::order::{DEFAULT_RING, MAX_VOID};
+use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
     FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
@@ -145,10 +145,15 @@ fn named(dir: &Path, s: &Session, list: &CodeList) -> Vec<LearnedCode> {
 fn place(dir: &Path, s: &Session, d: &Divergence) -> Option<String> {
     let actual = Kind::from_u8(s.divergence.actual_kind.load(Relaxed) as u8);
     // At the gate of a call, the pc is behind the instruction that led there.
-    let behind = !matches!(
-        actual,
-        Some(Kind::Fault | Kind::Signal | Kind::Cut | Kind::Instruction)
-    );
+    let exact = match actual {
+        Some(Kind::Fault | Kind::Signal | Kind::Cut | Kind::Instruction) => true,
+        // An instruction in a stub; the others are calls.
+        Some(Kind::Sync) => [EntryKind::Ordered, EntryKind::Loaded]
+            .iter()
+            .any(|k| *k as u32 == s.divergence.actual_detail.load(Relaxed)),
+        _ => false,
+    };
+    let behind = !exact;
     symbols::place(dir, d.event, d.pc.saturating_sub(behind as u64))
 }
 

@@ -10,6 +10,11 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
+/// For reports: where the thread is.
+fn note_place(t: &Block) {
+    t.slot().last_pc.store(t.locked.resume, Relaxed);
+}
+
 /// Where a stub tells a load's bytes, above its address.
 pub const SIZE_SHIFT: u32 = 56;
 
@@ -22,6 +27,7 @@ extern "C" fn rt_locked_turn(shard: u64) {
     if ENGINE.load(Relaxed) == ORDER_RECORD {
         t.locked.next = record::begin_operation(t, number);
     } else {
+        note_place(t);
         (t.locked.next, t.locked.room) = replay::begin_operation(t, number);
     }
 }
@@ -30,6 +36,7 @@ extern "C" fn rt_locked_turn(shard: u64) {
 #[no_mangle]
 extern "C" fn rt_locked_load(address: u64, load: u64) {
     let t = current();
+    note_place(t);
     let (pc, size) = (load & !(0xff << SIZE_SHIFT), (load >> SIZE_SHIFT) as usize);
     t.locked.value = with_order!(O => O::loaded(t, pc, address, size));
 }

@@ -19,8 +19,10 @@ use reprise_abi::session::region_flags;
 
 /// Bytes of stack that are searched for where functions return to.
 const STACK: u64 = 16 * 1024;
+/// Bytes below the stack pointer, where functions that have just returned have left theirs.
+const DEAD_STACK: u64 = 1024;
 /// Most functions that are proposed.
-const MAX_PROPOSED: usize = 12;
+const MAX_PROPOSED: usize = 16;
 
 /// The learned code of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,14 +88,14 @@ pub fn is_load(i: &Insn) -> bool {
         && !i.bytes()[..o.modrm].iter().any(names_segment)
 }
 
-/// A replay left its path: proposes the functions that the thread was in. libc's own are no use, its callers know what they share.
-pub fn propose(t: &Block) {
+/// A replay left its path: proposes the functions that the thread is in, and those that it left last. libc's own are no use, its callers know what they share.
+pub fn propose(t: &Block, pc: u64) {
     let list = &session().divergence.functions;
     let mut n = 0;
     let mut last = 0;
-    let pc = t.slot().last_pc.load(Relaxed);
     propose_one(pc, list, &mut n, &mut last);
-    for at in (t.program_sp..t.program_sp.saturating_add(STACK)).step_by(8) {
+    let below = t.program_sp.saturating_sub(DEAD_STACK);
+    for at in (below..t.program_sp.saturating_add(STACK)).step_by(8) {
         let Some(pc) = guard::read::<u64>(at) else {
             return;
         };
@@ -156,10 +158,12 @@ fn is_behind_a_call(pc: u64) -> bool {
     before[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(through)
 }
 
-/// How long a replay waits for a value to come, in looks: less where it waited for nothing.
+/// How many looks a replay waits for a value to come that may have been there already: fewer where it waited for nothing.
 static PATIENCE: [AtomicU32; 256] = [const { AtomicU32::new(LONGEST) }; 256];
 const LONGEST: u32 = 1 << 16;
 const SHORTEST: u32 = 16;
+/// Looks for a value when memory still has the one that the thread saw before: whoever changes it is yet to come.
+const PATIENT: u32 = 1 << 24;
 /// Looks between two turns of others.
 const LOOKS: u32 = 256;
 
@@ -170,23 +174,36 @@ pub fn check_known(pc: u64, address: u64, size: usize, value: u64) {
     }
 }
 
-/// Replay: waits until memory has the recorded value, or for a while. `pc`: the load.
-pub fn await_value(pc: u64, address: u64, size: usize, value: u64) {
+/// Replay: waits until memory has the recorded value, or for a while. `pc`: the load. `before`: what the thread saw there last.
+pub fn await_value(pc: u64, address: u64, size: usize, before: Option<u64>, value: u64) {
     if read(address, size) == Some(value) {
         return;
     }
     note_race(pc);
     let patience = &PATIENCE[(pc >> 1) as usize % PATIENCE.len()];
     let limit = patience.load(Relaxed);
-    let found = (1..=limit).any(|n| {
-        if n % LOOKS == 0 {
+    let (mut n, mut waited) = (0, 0);
+    let found = loop {
+        let now = read(address, size);
+        if now == Some(value) {
+            break true;
+        }
+        waited += 1;
+        if now != before {
+            n += 1;
+        }
+        if n >= limit || waited >= PATIENT {
+            break false;
+        }
+        if waited % LOOKS == 0 {
             total::let_others();
         }
         core::hint::spin_loop();
-        read(address, size) == Some(value)
-    });
-    let next = if found { 2 * limit } else { limit / 2 };
-    patience.store(next.clamp(SHORTEST, LONGEST), Relaxed);
+    };
+    if n != 0 {
+        let next = if found { 2 * limit } else { limit / 2 };
+        patience.store(next.clamp(SHORTEST, LONGEST), Relaxed);
+    }
     if total::runs() {
         // This was no wait for the last of all.
         total::goes_on();

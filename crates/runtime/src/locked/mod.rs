@@ -541,6 +541,20 @@ pub fn is_stub(pc: u64) -> bool {
     annexes.iter().any(|a| (a.start..a.end).contains(&pc))
 }
 
+/// Where in the program the thread is that a stub has sent to the runtime: from where the stub goes on.
+pub fn place_of(resume: u64) -> Option<u64> {
+    let annex = ANNEXES
+        .all()
+        .iter()
+        .find(|a| (a.start..a.end).contains(&resume))?;
+    let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
+    // A load that is recorded is made behind its note.
+    let next = all.partition_point(|m| m.pc < resume);
+    let here = |m: &&InStub| m.entry <= resume && resume <= m.pc;
+    let found = all.get(next).filter(here);
+    found.or(all.get(next.checked_sub(1)?)).map(|m| m.from)
+}
+
 /// A trap of ours goes on in its stub; false: it is none.
 pub fn trapped(c: &mut SigContext) -> bool {
     let traps = &TRAPS[..TRAPS_LEN.load(Acquire)];

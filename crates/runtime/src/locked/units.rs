@@ -170,15 +170,14 @@ impl Function<'_> {
         });
     }
 
-    /// Does it load what others may store, in a learned function?
+    /// Does it load what others may store, in a learned function? That may be on the thread's own stack.
     fn is_learned(&self, i: &Insn) -> bool {
         let wanted = match self.learned {
             Loads::None => false,
             Loads::Some(learned) => learned.holds(i.pc),
             Loads::All => true,
         };
-        let others = |p: Place| p.base != Some(RSP);
-        wanted && learned::is_load(i) && i.place().is_some_and(others)
+        wanted && learned::is_load(i)
     }
 
     fn sites(&self, shared: &Shared, list: &mut [Site; MAX_SITES]) -> usize {

@@ -4,7 +4,7 @@
 //! made it right after it learnt the value; so it is quiet, and a replay takes the value from here.
 
 /// How many words a thread remembers: a power of two.
-const WORDS: usize = 64;
+const WORDS: usize = 256;
 /// The size of a word is told in its tag above the address.
 const SIZE_SHIFT: u32 = 56;
 
@@ -25,7 +25,7 @@ impl Default for Known {
 }
 
 fn place(address: u64) -> usize {
-    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize % WORDS
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % WORDS
 }
 
 fn tag(address: u64, size: usize) -> u64 {

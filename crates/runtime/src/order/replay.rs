@@ -739,7 +739,8 @@ impl Order for Replay {
         if e.kind != EntryKind::Loaded || e.object != address as u32 {
             unlike(t, EntryKind::Loaded, address as u32, &e);
         }
-        learned::await_value(pc, address, size, e.value);
+        let before = t.order.known.get(address, size);
+        learned::await_value(pc, address, size, before, e.value);
         made(t);
         t.order.known.put(address, size, e.value);
         e.value

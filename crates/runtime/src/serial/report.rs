@@ -21,13 +21,27 @@ pub struct Actual<'a> {
     pub args: &'a [u64],
 }
 
+/// Where the thread is: at the last gate, in a call of a hooked function, at an instruction in a stub.
+fn place(t: &Block) -> u64 {
+    let pc = t.slot().last_pc.load(Relaxed);
+    if t.hooked != 0 {
+        return crate::guard::read(t.program_sp).unwrap_or(pc);
+    }
+    crate::locked::place_of(pc).unwrap_or(pc)
+}
+
 /// Fills the report and ends the process; the driver tells the user.
 pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Actual) -> ! {
     let d = &session().divergence;
-    // Only one thread runs, so that the first report is the only one.
+    // Where threads run at the same time, the first report counts.
+    if d.taken.swap(1, Relaxed) != 0 {
+        loop {
+            sys::futex_wait(d.taken.as_ptr(), 1, None);
+        }
+    }
     d.slot.store(t.slot, Relaxed);
     d.event.store(ring::event_number(), Relaxed);
-    d.pc.store(t.slot().last_pc.load(Relaxed), Relaxed);
+    d.pc.store(place(t), Relaxed);
     d.sp.store(t.program_sp, Relaxed);
     d.actual_kind.store(actual.kind as u32, Relaxed);
     d.actual_detail.store(actual.detail, Relaxed);
@@ -51,7 +65,7 @@ pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Ac
         }
     }
     if crate::order::runs() {
-        crate::locked::learned::propose(t);
+        crate::locked::learned::propose(t, place(t));
     }
     d.expected_len.store(len as u64, Relaxed);
     d.kind.store(kind, Release);
