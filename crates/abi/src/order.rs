@@ -23,6 +23,9 @@ pub const WAITING_WORDS: usize = 1024;
 /// Most stamps that were drawn and never logged, because their process was killed at that moment.
 pub const MAX_VOID: usize = 8 * 1024;
 
+/// Places in a page at which an object can begin.
+pub const SHARED_RUNS: usize = 1024;
+
 /// A word with a cache line of its own.
 #[repr(C, align(128))]
 pub struct Lone<T>(pub T);
@@ -43,11 +46,7 @@ pub struct OrderHead {
     pub stamp: Lone<AtomicU64>,
     /// Bytes of a ring, a power of two.
     pub ring_size: u64,
-    /// Replay: wait status of the recorded end plus 1, once all events were handed out; 0 before.
-    pub end: AtomicU64,
-    /// Replay: threads for which nothing is left.
-    pub exhausted: AtomicU32,
-    _pad: AtomicU32,
+    _pad: [AtomicU64; 2],
     /// Replay: how many stamps in `void`.
     pub voids: AtomicU64,
     /// Replay: stamps that no event has, in their order.
@@ -58,9 +57,19 @@ pub struct OrderHead {
     pub news: [AtomicU64; MAX_SLOTS / 64],
     /// Where threads wait in a replay.
     pub rooms: [WaitingRoom; WAITING_WORDS],
+    /// Runs of objects in memory that processes share, where the objects have no room for them: by their place in their page.
+    pub shared_runs: [[AtomicU64; 2]; SHARED_RUNS],
     /// The rings' indices.
     pub rings: [RingControl; MAX_SLOTS],
 }
+
+/// [`OrderHead::streams`]: others wait for the stream.
+pub const WAITED_FOR: u32 = 1 << 31;
+
+/// [`RingControl::closed`]: the slot's thread is gone, nothing more comes of it.
+pub const CLOSED_GONE: u32 = 1;
+/// [`RingControl::closed`]: the trace ends here.
+pub const CLOSED_END: u32 = 2;
 
 /// Bytes of the head.
 pub const ORDER_HEAD_LEN: usize = core::mem::size_of::<OrderHead>();

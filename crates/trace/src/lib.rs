@@ -54,6 +54,7 @@ pub mod images;
 pub mod manifest;
 pub mod pack;
 pub mod reader;
+pub mod stamps;
 pub mod store;
 pub mod stream;
 pub mod writer;
@@ -67,6 +68,7 @@ pub use image::{image_name, image_number, Content, Image, ImageReader, ImageWrit
 pub use images::{ImageSet, Images};
 pub use manifest::{Machine, Manifest, Start, Summary};
 pub use reader::{EventRef, RawFrame, Reader, Tail};
+pub use stamps::Stamps;
 pub use store::{settled, Kept, Store};
 pub use stream::StreamStats;
 pub use writer::{Writer, WriterOptions};

@@ -4,14 +4,14 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{cut, head, log, log_quiet, name_of, shards, space, state, streams, Order, Runs};
+use super::{cut, head, log, log_quiet, name_of, processes, shards, space, state, streams, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
 use crate::ring::Writer;
-use crate::serial::events;
 use crate::serial::record::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
+use crate::serial::{baton, events};
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
@@ -20,8 +20,8 @@ use crate::thread::{session, slot, Block, Frame};
 use crate::{instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
-    section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
-    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
+    section_len, EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
+    FLAG_TRACKED, SLOT_SHIFT,
 };
 use reprise_abi::futex;
 use reprise_abi::order::EntryKind;
@@ -36,31 +36,42 @@ pub struct Record;
 
 /// Draws the next stamp.
 #[inline]
-fn draw() -> u64 {
+pub(super) fn draw() -> u64 {
     head().stamp.0.fetch_add(1, SeqCst)
 }
 
 /// The event written next has this stamp, after those that it has already.
+///
+/// A thread whose process has said how it ends does nothing any more: a stamp that is drawn after that finds it said.
 #[inline]
-fn stamp(t: &mut Block) {
+pub(super) fn stamp(t: &mut Block) {
     let s = draw();
+    if !process::is_live() {
+        baton::wait_for_end();
+    }
     t.order.stamps[t.order.stamped as usize] = s;
     t.order.stamped += 1;
+}
+
+/// Writes [`Kind::Enter`] of a call.
+pub(super) fn write_enter(slot: u32, c: &Call, flags: u32, hash: u64, stamps: &[u64]) {
+    let h = EventHeader {
+        detail: c.nr as u32,
+        input_hash: hash,
+        flags,
+        ..events::header(Kind::Enter, slot, c.nargs + stamps.len(), 0)
+    };
+    let mut w = Writer::begin(&h);
+    w.put_words(&c.args[..c.nargs]);
+    w.put_words(stamps);
+    w.finish();
 }
 
 impl Record {
     /// Writes [`Kind::Enter`]: the call may take as long as it likes, and others must not wait for its end to learn of its beginning.
     fn enter(t: &mut Block, c: &Call, hash: u64) {
         stamp(t);
-        let h = EventHeader {
-            detail: c.nr as u32,
-            input_hash: hash,
-            ..events::header(Kind::Enter, t.slot, c.nargs + 1, 0)
-        };
-        let mut w = Writer::begin(&h);
-        w.put_words(&c.args[..c.nargs]);
-        w.put_words(t.order.stamps());
-        w.finish();
+        write_enter(t.slot, c, 0, hash, t.order.stamps());
         t.order.stamped = 0;
     }
 
@@ -126,19 +137,10 @@ impl Record {
     /// Logs an event of words, with one stamp behind them.
     fn stamped(t: &mut Block, kind: Kind, detail: u32, value: i64, word: u64) {
         let s = draw();
+        if !process::is_live() {
+            baton::wait_for_end();
+        }
         events::plain(kind, t.slot, detail, value, &[word, s]);
-    }
-
-    fn end_process(t: &mut Block, status: i32) {
-        let pid = process::visible_pid() as u64;
-        Self::stamped(
-            t,
-            Kind::ProcessEnd,
-            ProcessEnd::Told as u32,
-            status as i64,
-            pid,
-        );
-        crate::serial::baton::leave(t);
     }
 
     /// Delivers the first signal that waits, and is not ignored; whether there was one.
@@ -340,6 +342,7 @@ impl Engine for Record {
         };
         crate::locked::before_thread(t);
         stamp(t);
+        slot(i).born.store(t.order.stamps()[0] + 1, Release);
         let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
         if !sys::is_error(tid) {
             slot(i).visible_tid.store(tid as u32, Relaxed);
@@ -360,18 +363,19 @@ impl Engine for Record {
         tid
     }
 
-    fn process_create(t: &mut Block, c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
-        crate::message::note(reprise_abi::notes::ORDER_ONE_PROCESS);
-        Self::computed(t, c, EAGAIN)
+    fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        processes::make(t, c, wish, start)
     }
 
-    fn process_start(_t: &mut Block) {}
+    fn process_start(t: &mut Block) {
+        processes::begin(t);
+    }
 
     fn thread_start(t: &mut Block) {
         crate::serial::baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         let tid = t.slot().visible_tid.load(Relaxed);
-        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[]);
+        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[draw()]);
         kernel::sync_mask(t);
     }
 
@@ -380,11 +384,11 @@ impl Engine for Record {
         kernel::block_all();
         Self::computed(t, c, 0);
         super::announce_death::<Self>(t);
-        let last = process::entry().live_threads.load(Relaxed) == 1;
+        let last = process::entry().live_threads.fetch_sub(1, SeqCst) == 1;
         Self::stamped(t, Kind::ThreadExit, last as u32, c.args[0] as i64, 0);
         session().live_threads.fetch_sub(1, Relaxed);
-        if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
-            Self::end_process(t, exit_status(c.args[0]));
+        if last {
+            processes::end(t, exit_status(c.args[0]));
             sys::exit_group(c.args[0] as i32);
         }
         t.slot().state.store(slot_state::EXITING, Release);
@@ -396,18 +400,12 @@ impl Engine for Record {
         kernel::block_all();
         state::record_at_exit(t, frame);
         Self::computed(t, c, 0);
-        Self::end_process(t, exit_status(c.args[0]));
+        processes::end(t, exit_status(c.args[0]));
         sys::exit_group(c.args[0] as i32)
     }
 
     fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        let hash = c.input_hash();
-        Self::enter(t, c, hash);
-        let r = crate::exec::attempt(t, c);
-        stamp(t);
-        events::call(t, Kind::Exit, c, r, 0, hash);
-        t.order.stamped = 0;
-        r
+        processes::exec(t, c)
     }
 
     fn image_start(t: &mut Block) {
@@ -424,7 +422,7 @@ impl Engine for Record {
 
     fn process_dies(t: &mut Block, signal: u32) {
         kernel::block_all();
-        Self::end_process(t, signal as i32);
+        processes::end(t, signal as i32);
     }
 
     fn arrived(t: &mut Block, uc: &mut Ucontext) {
@@ -518,13 +516,13 @@ impl Order for Record {
         let me = t.slot + 1;
         let mine = shard.last.load(Relaxed) == me;
         shard.last.store(me, Relaxed);
-        shard.unlock(n);
-        // Written after the shard is open again: others need not wait for the ring.
+        // Before the shard is open again: should this thread be ended now, nobody has come after an operation that is not in the log.
         if mine {
             log_quiet(t);
         } else {
             log(t, EntryKind::Ordered, number, n);
         }
+        shard.unlock(n);
         r
     }
 

@@ -3,8 +3,8 @@
 //! An operation is made while its shard is locked, so that its place among the others is known exactly. Castor takes the time stamp counter
 //! inside a transaction for that (Castor 3.3); on present processors such stamps can lie, and cost more than the lock.
 //!
-//! Shards are private to a process. A fork copies them while others may hold some; [`after_fork`] opens those again, since whoever held
-//! them is not in the child.
+//! Shards are private to a process. A fork copies them while others may use them, at places that a replay does not know: in the child
+//! all begin anew.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -106,10 +106,13 @@ impl Shard {
     }
 }
 
-/// In a new process: nobody holds a shard.
+/// In a new process: nobody has used a shard.
 pub fn after_fork() {
     for s in &TABLE {
-        let v = s.sequence.load(Relaxed);
-        s.sequence.store(v & !1, Relaxed);
+        // What is not touched needs no page of its own.
+        if s.sequence.load(Relaxed) != 0 {
+            s.sequence.store(0, Relaxed);
+            s.last.store(0, Relaxed);
+        }
     }
 }

@@ -159,6 +159,13 @@ pub fn usable_size<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     Done::value(api::usable_size(t, &mut Calls, f.rdi))
 }
 
+/// In the copy of a memory that fork(2) made.
+pub fn after_fork(t: &mut Block) {
+    if REGISTRY.load(Relaxed) != 0 {
+        api::forked(t, &mut Calls);
+    }
+}
+
 /// The calling thread ends: what it has of others' goes back.
 pub fn thread_ends<O: Order>(t: &mut Block) {
     if t.heap != 0 {
