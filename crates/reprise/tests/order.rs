@@ -232,11 +232,3 @@ fn small_buffers() {
         check_times(&Guest::new(name), &flags, 1, 1);
     }
 }
-
-#[test]
-fn another_process_is_refused() {
-    let place = common::Workplace::new();
-    let recording = place.record_with(&Guest::new("fork_wait"), &["--engine", "order"]);
-    let said = recording.run.said();
-    assert!(said.contains("--engine serial"), "{said}");
-}
