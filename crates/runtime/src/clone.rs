@@ -340,6 +340,7 @@ pub fn start_thread<E: Engine>(
         crate::process::entry().live_threads.fetch_add(1, Relaxed);
     }
     if process != mine {
+        b.order.copied = !wish.shares_memory() && crate::order::copies::is_needed();
         crate::heap::api::inherit(t, b, wish.shares_memory(), wish.waits());
         crate::namespace::pass_on(process);
     }

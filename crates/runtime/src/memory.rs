@@ -454,11 +454,7 @@ pub fn hash_all() -> StateHash {
         if r.prot & PROT_WRITE == 0 {
             continue;
         }
-        let start = if r.flags & region_flags::STACK != 0 {
-            lowest_mapped(r.start, r.end)
-        } else {
-            r.start
-        };
+        let start = first_mapped(r);
         let mut sum = 0u64;
         presence.each(start, r.end, r.flags, |page| {
             all.bytes += PAGE;
@@ -487,12 +483,16 @@ pub fn hash_all() -> StateHash {
 pub fn each_writable_page(mut f: impl FnMut(u64)) {
     let presence = Presence::now();
     for r in map().regions().iter().filter(|r| r.prot & PROT_WRITE != 0) {
-        let start = if r.flags & region_flags::STACK != 0 {
-            lowest_mapped(r.start, r.end)
-        } else {
-            r.start
-        };
+        let start = first_mapped(r);
         presence.each(start, r.end, r.flags, &mut f);
+    }
+}
+
+/// The first byte of a region that is mapped now.
+pub fn first_mapped(r: &Region) -> u64 {
+    match r.flags & region_flags::STACK {
+        0 => r.start,
+        _ => lowest_mapped(r.start, r.end),
     }
 }
 

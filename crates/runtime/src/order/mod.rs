@@ -8,6 +8,7 @@
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.
 
+pub mod copies;
 pub mod cut;
 pub mod known;
 pub mod processes;
@@ -48,6 +49,8 @@ pub struct Local {
     pub since_hash: u64,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
+    /// Record: the thread is the first of a process whose memory was copied while others were at work.
+    pub copied: bool,
     /// What it knows of atomic words.
     pub known: known::Known,
     /// Stamps that the event being written has, ...

@@ -11,7 +11,7 @@
 
 use super::record::{self, draw, stamp, Record};
 use super::replay::{busy, expect, header, replay_call, Replay};
-use super::{replay, ring_of, space, turns};
+use super::{copies, replay, ring_of, space, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::Engine;
@@ -96,6 +96,9 @@ pub fn begin(t: &mut Block) {
         tid as i64,
         &[parent, born, draw()],
     );
+    if t.order.copied {
+        copies::log(t);
+    }
     kernel::sync_mask(t);
 }
 
@@ -213,6 +216,7 @@ pub fn begin_again(t: &mut Block) {
     t.slot().visible_tid.store(pid, Relaxed);
     process::entry().visible_pid.store(pid, Relaxed);
     process::entry().birth.store(h.detail, Relaxed);
+    copies::take();
     clone::publish_own_tid(t, pid);
 }
 

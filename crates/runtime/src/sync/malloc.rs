@@ -33,6 +33,11 @@ pub fn prepare() -> bool {
     true
 }
 
+/// What all heaps share: where it lies, and its bytes.
+pub fn table() -> (u64, u64) {
+    (REGISTRY.load(Relaxed), REGISTRY_LEN)
+}
+
 /// Memory from the kernel, by calls in the program's name.
 struct Calls;
 

@@ -79,6 +79,12 @@ pub fn after_fork(t: &mut Block) {
     t.operations = 0;
 }
 
+/// The tables beside the objects, each at the start of a page, with their bytes: they belong to the memory.
+pub fn tables() -> impl Iterator<Item = (u64, u64)> {
+    malloc::prepare();
+    [malloc::table(), side::place()].into_iter()
+}
+
 #[allow(missing_docs)]
 pub mod error {
     pub const EPERM: u32 = 1;

@@ -41,6 +41,12 @@ fn table() -> &'static [Side; MAX_OBJECTS] {
     unsafe { &*(at as *const [Side; MAX_OBJECTS]) }
 }
 
+/// Where the table lies, and its bytes.
+pub fn place() -> (u64, u64) {
+    let all = table();
+    (all.as_ptr() as u64, core::mem::size_of_val(all) as u64)
+}
+
 /// The entry of the object at this address.
 pub fn side(address: u64) -> &'static Side {
     find(table(), address)
