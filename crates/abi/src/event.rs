@@ -54,7 +54,8 @@ pub enum Kind {
     /// Operations of synchronisation (`order`): section [`Tag::Entries`] with packed [`Entry`](crate::order::Entry)s of one thread.
     Sync = 20,
     /// The slot's thread is gone with its process, or by an exec (`order`): nothing more comes of it. `value`: wait status of the process,
-    /// -1 when not known; `detail`: a [`ProcessEnd`], 0 for an exec; arguments: which birth of the slot it was.
+    /// -1 when not known; `detail`: a [`ProcessEnd`], 0 for an exec; arguments: which birth of the slot it was, and of the
+    /// [`Shard`](crate::order::Shard) that it had locked the number plus 1 (0: none) and the number of the operation, which counts.
     Gone = 21,
 }
 

@@ -38,7 +38,7 @@ notes! {
     /// /proc/PID/mem
     MEMORY_FILE = 9: "the program wanted to write to memory as a file (/proc/PID/mem), which would change it unseen: it got EACCES";
     /// Memory that processes share, under `order`.
-    ORDER_SHARED = 23: "processes shared memory that they can write to: only what they do to it by system calls and by libc's locks and semaphores has a recorded order (--engine serial orders all of it)";
+    ORDER_SHARED = 23: "processes shared memory that they can write to: plain loads and stores there, and atomic ones at different addresses, have no recorded order (--engine serial orders all)";
     /// A fork of a process with threads, under `order`.
     BIG_COPY = 24: "a process with several threads and more than 4 GiB of memory forked: a replay may stop there";
     /// A mapped file that neither the agent nor the program can read.

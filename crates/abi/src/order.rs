@@ -8,7 +8,7 @@
 
 use crate::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
 use crate::ring::RingControl;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Where it is mapped.
 pub const ORDER_BASE: u64 = RESERVATION + 0xb_0000_0000;
@@ -39,6 +39,35 @@ pub struct WaitingRoom {
     pub waiting: AtomicU32,
 }
 
+/// How many shards there are. Objects that share one are ordered among each other, too, which costs time and harms nothing.
+pub const SHARDS: usize = 1024;
+/// In a shard's sequence while it is locked, from this bit on: slot plus 1 of the thread that has it, or 0 if that is the one that had it last.
+pub const HOLDER_SHIFT: u32 = 48;
+
+/// A shard: a lock that counts the operations that were made while it was held.
+#[repr(C, align(64))]
+pub struct Shard {
+    /// Twice the operations so far; odd while one is made.
+    pub sequence: AtomicU64,
+    /// Slot of the thread that made the last, plus 1.
+    pub last: AtomicU32,
+}
+
+impl Shard {
+    /// Who has it locked (slot plus 1), and the number of the operation that is being made.
+    pub fn holder(&self) -> Option<(u32, u64)> {
+        let v = self.sequence.load(SeqCst);
+        let told = (v >> HOLDER_SHIFT) as u32;
+        let who = if told == 0 {
+            self.last.load(SeqCst)
+        } else {
+            told
+        };
+        let same = self.sequence.load(SeqCst) == v;
+        (v & 1 != 0 && same).then_some((who, (v & ((1 << HOLDER_SHIFT) - 1)).div_ceil(2)))
+    }
+}
+
 /// The head; the rings follow it.
 #[repr(C, align(4096))]
 pub struct OrderHead {
@@ -46,7 +75,10 @@ pub struct OrderHead {
     pub stamp: Lone<AtomicU64>,
     /// Bytes of a ring, a power of two.
     pub ring_size: u64,
-    _pad: [AtomicU64; 2],
+    /// Record: number plus 1 of a shard for which somebody waits long, 0 for none.
+    pub shard_wanted: AtomicU32,
+    _pad0: AtomicU32,
+    _pad: AtomicU64,
     /// Replay: how many stamps in `void`.
     pub voids: AtomicU64,
     /// Replay: stamps that no event has, in their order.
@@ -59,6 +91,8 @@ pub struct OrderHead {
     pub rooms: [WaitingRoom; WAITING_WORDS],
     /// Runs of objects in memory that processes share, where the objects have no room for them: by their place in their page.
     pub shared_runs: [[AtomicU64; 2]; SHARED_RUNS],
+    /// The order of operations on words, by their addresses.
+    pub shards: [Shard; SHARDS],
     /// The rings' indices.
     pub rings: [RingControl; MAX_SLOTS],
 }

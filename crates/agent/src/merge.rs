@@ -9,7 +9,7 @@ use reprise_abi::event::{
     section_len, Event, EventHeader, Kind, ParseError, ProcessEnd, Tag, HEADER_LEN, NO_SLOT,
 };
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN, MAX_QUIET, MAX_VOID, WAITED_FOR};
+use reprise_abi::order::{Entry, EntryKind, OrderHead, ENTRY_LEN, MAX_QUIET, MAX_VOID, WAITED_FOR};
 use reprise_abi::session::{process_state, slot_state};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::stamps::{stamps_of, Stamps};
@@ -367,7 +367,9 @@ impl Merge {
             sink.writer.push(&sync_event(slot, &bytes))?;
         }
         let born = shared.slot(slot).born.load(SeqCst);
-        push_words(sink, Kind::Gone, slot as u16, how, status, &[born])
+        let [shard, number] = open_shard_of(head, slot);
+        let words = [born, shard, number];
+        push_words(sink, Kind::Gone, slot as u16, how, status, &words)
     }
 
     fn fail(&mut self, shared: &SharedSession, why: &'static str) {
@@ -380,6 +382,20 @@ impl Default for Merge {
     fn default() -> Self {
         Merge::new()
     }
+}
+
+/// Opens the shard that a thread had locked when it died, as if it had made its operation: number plus 1 of the shard, 0 for none, and the
+/// operation's number.
+fn open_shard_of(head: &OrderHead, slot: usize) -> [u64; 2] {
+    for (i, shard) in head.shards.iter().enumerate() {
+        let Some((_, number)) = shard.holder().filter(|(who, _)| *who == slot as u32 + 1) else {
+            continue;
+        };
+        shard.last.store(slot as u32 + 1, SeqCst);
+        shard.sequence.store(2 * number, SeqCst);
+        return [i as u64 + 1, number];
+    }
+    [0; 2]
 }
 
 /// Slots of the threads of process `n` that have not ended by themselves.

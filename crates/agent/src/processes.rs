@@ -54,9 +54,10 @@ impl Processes {
         let s = shared.session();
         // SAFETY: plain call.
         let orphaned = unsafe { libc::getppid() } != self.launcher;
-        self.known
-            .resize_with(used(s).max(self.known.len()), || None);
-        for (n, p) in s.processes[..used(s)].iter().enumerate() {
+        // Asked once: meanwhile there may be more of them.
+        let used = used(s);
+        self.known.resize_with(used.max(self.known.len()), || None);
+        for (n, p) in s.processes[..used].iter().enumerate() {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
             if pid == 0 && state == process_state::LIVE {

@@ -4,7 +4,7 @@
 use crate::ReplayError;
 use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{OrderHead, CLOSED_END, CLOSED_GONE, MAX_VOID};
+use reprise_abi::order::{OrderHead, CLOSED_END, CLOSED_GONE, MAX_VOID, SHARDS};
 use reprise_abi::session::slot_state;
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::{Reader, Stamps};
@@ -23,6 +23,8 @@ struct Gate {
     /// It was killed with its whole process.
     killed: bool,
     status: i64,
+    /// The shard that it had locked, and the number of its operation: it may not have been made.
+    open: Option<(usize, u64)>,
 }
 
 /// What waits for a slot's ring.
@@ -182,6 +184,7 @@ impl Distribution {
                     born: e.arg(0),
                     killed: e.header.detail == ProcessEnd::Found as u32,
                     status: e.header.value,
+                    open: e.arg(1).checked_sub(1).map(|i| (i as usize, e.arg(2))),
                 });
                 continue;
             }
@@ -248,6 +251,10 @@ impl Queue {
         let born = it.born.load(SeqCst);
         let vacant = [slot_state::FREE, slot_state::EXITING].contains(&it.state.load(SeqCst));
         if born > gate.born || born == gate.born && vacant {
+            if let Some((shard, number)) = gate.open.filter(|(i, n)| *i < SHARDS && *n > 0) {
+                let word = &head.shards[shard].sequence;
+                let _ = word.compare_exchange(2 * (number - 1), 2 * number, SeqCst, SeqCst);
+            }
             self.gates.pop_front();
             ring.closed.store(open, SeqCst);
             futex::wake(&ring.closed, i32::MAX);

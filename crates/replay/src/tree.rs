@@ -27,6 +27,8 @@ const SHORT_SLEEP: Duration = Duration::from_millis(2);
 const PING: Duration = Duration::from_millis(15);
 /// The runtime's message that the trace has no more events.
 const TRACE_ENDED: u32 = 4;
+/// In [`Session::starting`]: the process has been made that reads the head.
+const BEGUN: u32 = 1 << 31;
 /// The runtime's own signal.
 const SIGCUT: i32 = 16;
 
@@ -259,8 +261,21 @@ impl<'a> Tree<'a> {
             self.kill_all();
         }
         if let Some(n) = found {
+            self.give_head(n);
             self.lives.ends(n);
             self.free(n);
+        }
+    }
+
+    /// Process `n` has ended: the next exec may use the session's head, if this one had not read it yet.
+    fn give_head(&self, n: usize) {
+        let word = &self.shared.session().starting;
+        let begun = word.load(Acquire);
+        let slot = (begun & !BEGUN) as usize;
+        let is_of = |slot: usize| self.shared.slot(slot).process.load(Relaxed) as usize == n;
+        if begun & BEGUN != 0 && (1..=MAX_SLOTS).contains(&slot) && is_of(slot - 1) {
+            let _ = word.compare_exchange(begun, 0, AcqRel, Relaxed);
+            wake(word);
         }
     }
 
@@ -465,12 +480,20 @@ impl<'a> Tree<'a> {
         let old = self.shared.session().processes[number]
             .kernel_pid
             .load(Relaxed) as pid_t;
+        let several = self.shared.order().is_some();
+        if several {
+            // The new process gives the head back when it has read it, since others may exec at the same time.
+            let head = &self.shared.session().starting;
+            head.store((slot as u32 + 1) | BEGUN, Release);
+        }
         let pid = self.become_image(image, Some(&start), slot)?;
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);
         self.lives.becomes(old, number);
         // From here on the old one's end says when its slots are free.
-        self.shared.session().starting.store(0, Release);
+        if !several {
+            s.starting.store(0, Release);
+        }
         if self.roots.contains(&old) {
             self.roots.insert(pid);
         }

@@ -138,6 +138,12 @@ pub fn after_fork() {
     }
 }
 
+/// Does the program have memory that it can write to, and that others may have mapped, too?
+pub fn is_shared_with_others() -> bool {
+    let shared = |r: &Region| r.flags & region_flags::SHARED != 0 && r.prot & PROT_WRITE != 0;
+    map().regions().iter().any(shared)
+}
+
 /// Is none of this memory mapped shared?
 #[inline]
 pub fn is_private(start: u64, len: u64) -> bool {

@@ -7,8 +7,8 @@
 
 use super::runs;
 use crate::memory;
-use crate::present::{each_written, Presence};
 use crate::memory::Region;
+use crate::present::{each_written, Presence};
 use crate::ring::{self, Reader, Writer};
 use crate::serial::events;
 use crate::thread::Block;

@@ -21,17 +21,29 @@ use crate::serial::report::{diverge, Actual};
 use crate::serial::{baton, events};
 use crate::signal::kernel;
 use crate::sys;
-use crate::thread::{slot, Block, Frame};
-use crate::{output, process, request};
+use crate::thread::{session, slot, Block, Frame};
+use crate::{memory, message, output, process, request};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::notes;
 use reprise_abi::session::request as requests;
 use reprise_abi::session::{divergence_kind as kinds, process_state, slot_state};
+use reprise_abi::session::{Process, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
 
 const EAGAIN: i64 = -11;
 const PR_SET_PDEATHSIG: u64 = 1;
+
+/// Record: says that the order of plain loads and stores isn't recorded, where processes share memory.
+pub fn note_sharing() {
+    let live = |p: &&Process| p.state.load(Relaxed) == process_state::LIVE;
+    let used = session().processes_used.load(Relaxed) as usize;
+    let all = &session().processes[..used.min(MAX_PROCESSES)];
+    if all.iter().filter(live).count() > 1 && memory::is_shared_with_others() {
+        message::note(notes::ORDER_SHARED);
+    }
+}
 
 /// Record: fork(2) and its kin.
 pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
@@ -70,6 +82,7 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
         clone::publish_pidfd(wish, pidfd);
         told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
     }
+    note_sharing();
     stamp(t);
     let kind = if entered { Kind::Exit } else { Kind::Syscall };
     events::ended_with(t, kind, c, tid, 0, 0, told.as_slice());

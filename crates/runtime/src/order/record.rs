@@ -4,7 +4,9 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{cut, head, log, log_quiet, name_of, processes, shards, space, state, streams, Order, Runs};
+use super::{
+    cut, head, log, log_quiet, name_of, processes, shards, space, state, streams, Order, Runs,
+};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -259,6 +261,10 @@ impl Engine for Record {
         t.order.stamped = 0;
         crate::cpuid::after_call::<Self>(t, c, result, content);
         crate::hook::after_call(t, c, result);
+        if maps_shared(c, result) {
+            crate::locked::memory_shared(t);
+            processes::note_sharing();
+        }
         drop(lock);
         result
     }
@@ -438,6 +444,15 @@ impl Engine for Record {
     }
 }
 
+/// Has this call mapped memory that other processes may write to, too?
+fn maps_shared(c: &Call, result: i64) -> bool {
+    let shared = match c.nr {
+        nr::MMAP => c.args[3] & sys::MAP_SHARED != 0 && c.args[2] & sys::PROT_RW == sys::PROT_RW,
+        other => other == nr::SHMAT,
+    };
+    shared && !sys::is_error(result)
+}
+
 /// The word of the program that the kernel changes when this futex operation succeeds.
 fn changed_word(c: &Call) -> Option<u64> {
     let operation = futex::lookup(c.args[1])?;
@@ -464,7 +479,7 @@ fn note(t: &mut Block, object: &Runs, n: u64, again: bool) {
 /// before. What the shard's sequence becomes when it is opened.
 pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
     let shard = shards::shard(number);
-    let n = shard.lock();
+    let n = shards::lock(number, t.slot);
     let me = t.slot + 1;
     let mine = shard.last.load(Relaxed) == me;
     shard.last.store(me, Relaxed);
@@ -509,7 +524,7 @@ impl Order for Record {
     fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
-        let n = shard.lock();
+        let n = shards::lock(number, t.slot);
         t.order.shard = (number + 1, n);
         let r = operation();
         t.order.shard.0 = 0;
@@ -522,7 +537,7 @@ impl Order for Record {
         } else {
             log(t, EntryKind::Ordered, number, n);
         }
-        shard.unlock(n);
+        shards::unlock(shard, n);
         r
     }
 
@@ -535,7 +550,7 @@ impl Order for Record {
         }
         // Whoever put the value there had the shard locked by then. The processor makes the two looks in this order.
         let number = shards::number_of(address);
-        let begun = shards::shard(number).begun();
+        let begun = shards::begun(shards::shard(number));
         t.order.known.put(address, size, v);
         log(t, EntryKind::Seen, number, begun);
         log(t, EntryKind::Value, 0, v);
@@ -560,7 +575,7 @@ impl Order for Record {
         let (number, n) = core::mem::take(&mut t.order.shard);
         if number != 0 {
             // It was not made.
-            shards::shard(number - 1).unlock(n - 1);
+            shards::unlock(shards::shard(number - 1), n - 1);
         }
     }
 }

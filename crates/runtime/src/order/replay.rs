@@ -292,6 +292,8 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
         }
         apply(r);
         shm::finish_attach(c, at, size);
+        let _lock = space::lock();
+        crate::patch::replay_with_code(t);
     }
     turns::pass_stamp(ends);
     h.value
