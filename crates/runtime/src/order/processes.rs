@@ -11,7 +11,7 @@
 
 use super::record::{self, draw, stamp, Record};
 use super::replay::{busy, expect, header, replay_call, Replay};
-use super::{copies, replay, ring_of, space, turns};
+use super::{copies, cut, replay, ring_of, space, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::Engine;
@@ -58,6 +58,9 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
             return Record::computed(t, c, EAGAIN);
         }
     };
+    if wish.shares_memory() && !wish.waits() {
+        cut::meet();
+    }
     // A child in the same memory needs the lock itself, while its parent may wait for it.
     let lock = (!wish.shares_memory()).then(space::lock);
     stamp(t);

@@ -347,6 +347,7 @@ impl Engine for Record {
             return Self::computed(t, c, EAGAIN);
         };
         crate::locked::before_thread(t);
+        cut::meet();
         stamp(t);
         slot(i).born.store(t.order.stamps()[0] + 1, Release);
         let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
