@@ -38,7 +38,9 @@ pub enum Kind {
     End = 14,
     /// The first event. Arguments: format-specific words of the engine.
     Start = 15,
-    /// First event of a new process. `value`: its recorded process id; arguments: its parent's, the flags of clone(2).
+    /// First event of a new process. `value`: its recorded process id; `detail`: its birth (see
+    /// [`Process::birth`](crate::session::Process::birth)), 0 where the order of these events says it; arguments: its parent's id, and
+    /// under `order` which birth of its slot it is ([`Slot::born`](crate::session::Slot::born)).
     ProcessStart = 16,
     /// A process ended. `value`: wait status as of wait(2), -1 when not known; `detail`: a [`ProcessEnd`]; arguments: its process id,
     /// and of one that was found dead, which process of the trace it was, in order of their [`Kind::ProcessStart`]s (0: the first
@@ -51,11 +53,15 @@ pub enum Kind {
     Shared = 19,
     /// Operations of synchronisation (`order`): section [`Tag::Entries`] with packed [`Entry`](crate::order::Entry)s of one thread.
     Sync = 20,
+    /// The slot's thread is gone with its process, or by an exec (`order`): nothing more comes of it. `value`: wait status of the process,
+    /// -1 when not known; `detail`: a [`ProcessEnd`], 0 for an exec; arguments: which birth of the slot it was, and of the
+    /// [`Shard`](crate::order::Shard) that it had locked the number plus 1 (0: none) and the number of the operation, which counts.
+    Gone = 21,
 }
 
 impl Kind {
     /// Every kind, in order of its number.
-    pub const ALL: [Kind; 20] = [
+    pub const ALL: [Kind; 21] = [
         Kind::Syscall,
         Kind::Enter,
         Kind::Exit,
@@ -76,6 +82,7 @@ impl Kind {
         Kind::Exec,
         Kind::Shared,
         Kind::Sync,
+        Kind::Gone,
     ];
 
     /// The kind with this number.
@@ -106,6 +113,7 @@ impl Kind {
             Kind::Exec => "exec",
             Kind::Shared => "shared",
             Kind::Sync => "sync",
+            Kind::Gone => "gone",
         }
     }
 }

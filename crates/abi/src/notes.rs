@@ -37,8 +37,10 @@ notes! {
     FOREIGN_WRITE = 7: "the program called process_vm_writev, which could change a recorded memory unseen: it got EPERM";
     /// /proc/PID/mem
     MEMORY_FILE = 9: "the program wanted to write to memory as a file (/proc/PID/mem), which would change it unseen: it got EACCES";
-    /// fork(2) and its kin under `order`
-    ORDER_ONE_PROCESS = 23: "the program wanted another process, which the order engine does not record yet (--engine serial does): it got EAGAIN";
+    /// Memory that processes share, under `order`.
+    ORDER_SHARED = 23: "processes shared memory that they can write to: plain loads and stores there, and atomic ones at different addresses, have no recorded order (--engine serial orders all)";
+    /// A fork of a process with threads, under `order`.
+    BIG_COPY = 24: "a process with several threads and more than 4 GiB of memory forked: a replay may stop there";
     /// A mapped file that neither the agent nor the program can read.
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
     /// More shared memory than is logged after a death.

@@ -23,6 +23,9 @@ pub const WAITING_WORDS: usize = 1024;
 /// Most stamps that were drawn and never logged, because their process was killed at that moment.
 pub const MAX_VOID: usize = 8 * 1024;
 
+/// Places in a page at which an object can begin.
+pub const SHARED_RUNS: usize = 1024;
+
 /// A word with a cache line of its own.
 #[repr(C, align(128))]
 pub struct Lone<T>(pub T);
@@ -49,10 +52,72 @@ pub struct TotalOrder {
 }
 
 impl TotalOrder {
+    /// The thread of this slot takes no part any more.
+    pub fn leave(&self, slot: usize) {
+        self.members[slot / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
+    }
+
+    /// The turn of this slot's thread, if it has it, is over: whose turn it is now, by whom the word [`turn`](TotalOrder::turn) may be waited for.
+    pub fn pass_on(&self, slot: usize) -> Option<usize> {
+        if self.turn[slot].swap(0, SeqCst) == 0 {
+            // Somebody else has passed it on.
+            return None;
+        }
+        let next = self.after(slot)?;
+        self.turn[next].store(1, SeqCst);
+        Some(next)
+    }
+
+    /// The member that comes after this slot, which may be itself.
+    pub fn after(&self, slot: usize) -> Option<usize> {
+        let (first, bit) = (slot / 64, slot % 64);
+        for k in 0..=self.members.len() {
+            let i = (first + k) % self.members.len();
+            let mut w = self.members[i].load(SeqCst);
+            if k == 0 {
+                // Those behind it.
+                w &= (u64::MAX << bit) << 1;
+            }
+            if w != 0 {
+                return Some(i * 64 + w.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
     /// The thread of this slot takes part, and it is its turn.
     pub fn begin(&self, slot: usize) {
         self.members[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
         self.turn[slot].store(1, SeqCst);
+    }
+}
+
+/// How many shards there are. Objects that share one are ordered among each other, too, which costs time and harms nothing.
+pub const SHARDS: usize = 1024;
+/// In a shard's sequence while it is locked, from this bit on: slot plus 1 of the thread that has it, or 0 if that is the one that had it last.
+pub const HOLDER_SHIFT: u32 = 48;
+
+/// A shard: a lock that counts the operations that were made while it was held.
+#[repr(C, align(64))]
+pub struct Shard {
+    /// Twice the operations so far; odd while one is made.
+    pub sequence: AtomicU64,
+    /// Slot of the thread that made the last, plus 1.
+    pub last: AtomicU32,
+}
+
+impl Shard {
+    /// Who has it locked (slot plus 1), and the number of the operation that is being made.
+    pub fn holder(&self) -> Option<(u32, u64)> {
+        let v = self.sequence.load(SeqCst);
+        let told = (v >> HOLDER_SHIFT) as u32;
+        let who = if told == 0 {
+            self.last.load(SeqCst)
+        } else {
+            told
+        };
+        let same = self.sequence.load(SeqCst) == v;
+        (v & 1 != 0 && same).then_some((who, (v & ((1 << HOLDER_SHIFT) - 1)).div_ceil(2)))
     }
 }
 
@@ -63,11 +128,10 @@ pub struct OrderHead {
     pub stamp: Lone<AtomicU64>,
     /// Bytes of a ring, a power of two.
     pub ring_size: u64,
-    /// Replay: wait status of the recorded end plus 1, once all events were handed out; 0 before.
-    pub end: AtomicU64,
-    /// Replay: threads for which nothing is left.
-    pub exhausted: AtomicU32,
-    _pad: AtomicU32,
+    /// Record: number plus 1 of a shard for which somebody waits long, 0 for none.
+    pub shard_wanted: AtomicU32,
+    _pad0: AtomicU32,
+    _pad: AtomicU64,
     /// Replay: how many stamps in `void`.
     pub voids: AtomicU64,
     /// Replay: stamps that no event has, in their order.
@@ -80,9 +144,21 @@ pub struct OrderHead {
     pub total: TotalOrder,
     /// Where threads wait in a replay.
     pub rooms: [WaitingRoom; WAITING_WORDS],
+    /// Runs of objects in memory that processes share, where the objects have no room for them: by their place in their page.
+    pub shared_runs: [[AtomicU64; 2]; SHARED_RUNS],
+    /// The order of operations on words, by their addresses.
+    pub shards: [Shard; SHARDS],
     /// The rings' indices.
     pub rings: [RingControl; MAX_SLOTS],
 }
+
+/// [`OrderHead::streams`]: others wait for the stream.
+pub const WAITED_FOR: u32 = 1 << 31;
+
+/// [`RingControl::closed`]: the slot's thread is gone, nothing more comes of it.
+pub const CLOSED_GONE: u32 = 1;
+/// [`RingControl::closed`]: the trace ends here.
+pub const CLOSED_END: u32 = 2;
 
 /// Bytes of the head.
 pub const ORDER_HEAD_LEN: usize = core::mem::size_of::<OrderHead>();

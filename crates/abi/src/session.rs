@@ -152,7 +152,9 @@ pub struct Slot {
     pub cut_spins: AtomicU64,
     /// Number of the thread's process in [`Session::processes`].
     pub process: AtomicU32,
-    _pad: AtomicU32,
+    /// `order`, record: how many quiet operations the thread may still make before it logs their number; it lies here, so that those of a
+    /// thread that is killed are known. 0 before the first.
+    pub quiet_left: AtomicU32,
     /// The space of that futex: an address space, or memory that several share.
     pub futex_space: AtomicU64,
     /// Number of the thread's seccomp filter (see [`crate::filters`]), 0 for none.
@@ -161,8 +163,12 @@ pub struct Slot {
     pub tsc_faults: AtomicU64,
     /// How often in a row the thread waited on one and the same futex of the program (record).
     pub futex_waits: AtomicU64,
+    /// `order`: the stamp of the call that made the thread, plus 1; 0 for the first of all. It tells those who had the slot apart.
+    pub born: AtomicU64,
+    /// `order`, replay: 1 while what the thread's last event brings about is still to be done.
+    pub busy: AtomicU64,
     /// Spare words; makes the slot 256 bytes.
-    pub spare: [AtomicU64; 6],
+    pub spare: [AtomicU64; 4],
 }
 
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);

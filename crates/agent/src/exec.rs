@@ -9,8 +9,8 @@ use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::Uncaptured;
 use std::sync::atomic::Ordering::*;
 
-/// What is to be kept of a program that begins: its image, under this number.
-pub type Keep<'a> = dyn FnMut(&Stopped, &mut SharedSession, u64) -> Result<(), String> + 'a;
+/// What is to be kept of a program that begins in this slot: its image, under this number.
+pub type Keep<'a> = dyn FnMut(&Stopped, &mut SharedSession, u64, usize) -> Result<(), String> + 'a;
 
 /// Serves the open request for an exec, if there is one; the process, when it had to be ended.
 pub fn serve(
@@ -50,7 +50,7 @@ pub fn serve(
     match watched.follow(shared, image) {
         Exec::Became(stopped) => {
             let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
-            if let Err(why) = keep(&stopped, shared, n) {
+            if let Err(why) = keep(&stopped, shared, n, slot as usize) {
                 warnings.push(format!(
                     "the program that process {pid} became could not be kept: {why}"
                 ));

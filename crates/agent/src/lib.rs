@@ -23,7 +23,7 @@ pub mod strays;
 use drain::Drain;
 use kept::Keeper;
 use late::Late;
-use merge::Merge;
+use merge::{Merge, Sink};
 use outsiders::Outsiders;
 use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
@@ -101,12 +101,30 @@ impl Agent {
         let (status, reason) = loop {
             // Asked before draining: what the program wrote before its end is in the ring by then.
             owners.look(&self.shared);
-            processes.look_again(&self.shared);
+            let lost = full.is_some();
+            let mut buried = Ok(());
+            let mut sink = Sink {
+                writer: &mut self.writer,
+                census: &mut drain.census,
+                discard: lost,
+            };
+            processes.look_again(&self.shared, &mut |shared, n, status| {
+                let done = merge.bury(shared, &mut sink, n, status);
+                buried = std::mem::replace(&mut buried, Ok(())).and(done);
+            });
             let end = self.ended(&processes);
             let q = &self.shared.session().request;
-            let lost = full.is_some();
             let drained = if self.shared.order().is_some() {
-                merge.take(&self.shared, &mut self.writer, lost, end.is_some())
+                let mut sink = Sink {
+                    writer: &mut self.writer,
+                    census: &mut drain.census,
+                    discard: lost,
+                };
+                let taken = match end {
+                    Some(_) => merge.all(&self.shared, &mut sink),
+                    None => merge.some(&self.shared, &mut sink),
+                };
+                buried.and(taken)
             } else if q.kind.load(Acquire) == request::FORGET_EVENT {
                 let next = q.args[0].load(Relaxed);
                 let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
@@ -133,7 +151,16 @@ impl Agent {
                 &mut outsiders,
                 &mut self.warnings,
             );
-            let mut keep = |stopped: &Stopped, shared: &mut SharedSession, n: u64| {
+            let (writer, census) = (&mut self.writer, &mut drain.census);
+            let mut keep = |stopped: &Stopped, shared: &mut SharedSession, n: u64, slot: usize| {
+                let mut sink = Sink {
+                    writer: &mut *writer,
+                    census: &mut *census,
+                    discard: lost,
+                };
+                merge
+                    .others_gone(shared, &mut sink, slot)
+                    .map_err(|e| e.to_string())?;
                 image::append(stopped, shared, &mut keeper, &mut images, n)
             };
             let ended = exec::serve(&mut self.shared, &self.image, &mut keep, &mut self.warnings);
@@ -319,9 +346,9 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
     let mut slices = Slices::new();
     loop {
         owners.look(&shared);
-        processes.look(&shared);
+        processes.look(&shared, &mut |_, _, _| {});
         requests::refuse(&shared);
-        exec::serve(&mut shared, image, &mut |_, _, _| Ok(()), &mut warnings);
+        exec::serve(&mut shared, image, &mut |_, _, _, _| Ok(()), &mut warnings);
         if shared.session().engine == ENGINE_SERIAL {
             slices.look(&shared);
         }

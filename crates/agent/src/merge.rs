@@ -1,16 +1,21 @@
 //! From the rings of the `order` engine to the trace: one ring for each thread (Castor 3.5). Only rings with news are looked at, so that
 //! idle threads cost nothing.
 //!
-//! The trace's stream takes the threads' events as they come; their stamps say how they were ordered. What follows each other of one
-//! thread's entries becomes one event ([`Kind::Sync`]). As in [`drain`](crate::drain), nothing in a ring is believed.
+//! In the trace's stream causes come before their effects, as far as stamps tell; the exact order is that of the stamps. What follows each
+//! other of one thread's entries becomes one event ([`Kind::Sync`]). As in [`drain`](crate::drain), nothing in a ring is believed.
 
 use crate::wake;
-use reprise_abi::event::{section_len, Event, EventHeader, Kind, ParseError, Tag, HEADER_LEN};
+use reprise_abi::event::{
+    section_len, Event, EventHeader, Kind, ParseError, ProcessEnd, Tag, HEADER_LEN, NO_SLOT,
+};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{Entry, ENTRY_LEN, MAX_VOID};
-use reprise_launch::SharedSession;
-use reprise_trace::{TraceError, Writer};
+use reprise_abi::order::{Entry, EntryKind, OrderHead, ENTRY_LEN, MAX_QUIET, MAX_VOID, WAITED_FOR};
+use reprise_abi::session::{process_state, slot_state};
+use reprise_launch::{futex, SharedSession};
+use reprise_trace::stamps::{stamps_of, Stamps};
+use reprise_trace::{Census, TraceError, Writer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
@@ -24,14 +29,39 @@ const ROUND: Duration = Duration::from_millis(20);
 struct Source {
     tail: u64,
     bytes: Vec<u8>,
+    /// The last stamp of what was written.
+    last: u64,
+    /// What was written last is the end of the slot's process.
+    ended: bool,
+}
+
+/// Where events go.
+pub struct Sink<'a> {
+    /// The trace's stream.
+    pub writer: &'a mut Writer,
+    /// Who is in it.
+    pub census: &'a mut Census,
+    /// Nothing is written any more.
+    pub discard: bool,
 }
 
 /// The consumer's end of all rings.
 pub struct Merge {
     sources: BTreeMap<usize, Source>,
+    /// Slots of which something was taken that could not be written yet.
+    held: BTreeSet<usize>,
     last_round: Instant,
     stamps: Stamps,
     damage: Option<&'static str>,
+}
+
+/// Whole entries or an event in what was taken from a slot's ring.
+struct Piece {
+    /// Its last stamp, or that of the one before.
+    key: u64,
+    slot: usize,
+    at: Range<usize>,
+    entries: bool,
 }
 
 impl Merge {
@@ -39,6 +69,7 @@ impl Merge {
     pub fn new() -> Merge {
         Merge {
             sources: BTreeMap::new(),
+            held: BTreeSet::new(),
             last_round: Instant::now(),
             stamps: Stamps::default(),
             damage: None,
@@ -53,28 +84,56 @@ impl Merge {
     /// The stamps that were drawn, but that no event has.
     pub fn void_stamps(&self, shared: &SharedSession) -> Vec<u64> {
         let drawn = shared.order().map_or(0, |h| h.stamp.0.load(SeqCst));
-        self.stamps.missing(drawn)
+        self.stamps.missing(drawn, MAX_VOID)
     }
 
     /// Takes and writes what is there; the bytes that were moved.
     ///
     /// # Errors
     /// When the trace is full.
-    pub fn some(
+    pub fn some(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
+        let all = sink.discard || self.last_round.elapsed() > ROUND;
+        self.pass(shared, sink, all, false)
+    }
+
+    /// As [`some`](Self::some), until nothing is left anywhere.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn all(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
+        let mut moved = 0;
+        loop {
+            match self.pass(shared, sink, true, true)? {
+                0 => return Ok(moved),
+                n => moved += n,
+            }
+        }
+    }
+
+    /// Takes what there is and writes it. Whatever an event can be a consequence of is written before it: an event is written only if all
+    /// its stamps were drawn before the rings were looked at, since what came before such a stamp was in its ring by then; and what is
+    /// written together is written by its stamps. `last`: nothing more can come.
+    fn pass(
         &mut self,
         shared: &SharedSession,
-        writer: &mut Writer,
-        discard: bool,
+        sink: &mut Sink,
+        all: bool,
+        last: bool,
     ) -> Result<usize, TraceError> {
         let Some(head) = shared.order() else {
             return Ok(0);
         };
-        let all = discard || self.last_round.elapsed() > ROUND;
         if all {
             self.last_round = Instant::now();
         }
-        let used = (shared.session().slots_used.load(Relaxed) as usize).min(MAX_SLOTS);
+        let drawn = if last {
+            u64::MAX
+        } else {
+            head.stamp.0.load(SeqCst)
+        };
+        let used = (shared.session().slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
         let mut moved = 0;
+        let mut due = std::mem::take(&mut self.held);
         for (i, word) in head.news.iter().enumerate() {
             if 64 * i >= used {
                 break;
@@ -84,71 +143,30 @@ impl Merge {
             while slots != 0 {
                 let slot = 64 * i + slots.trailing_zeros() as usize;
                 slots &= slots - 1;
-                if slot < used {
-                    moved += self.one(shared, writer, slot, discard)?;
+                if slot < used && self.take(shared, slot, sink.discard) > 0 {
+                    due.insert(slot);
+                    moved += 1;
                 }
             }
         }
-        Ok(moved)
+        let written = self.write(shared, sink, &due, drawn)?;
+        Ok(moved + written)
     }
 
-    /// As [`some`](Self::some), until nothing is left anywhere.
-    ///
-    /// # Errors
-    /// When the trace is full.
-    pub fn all(
-        &mut self,
-        shared: &SharedSession,
-        writer: &mut Writer,
-        discard: bool,
-    ) -> Result<usize, TraceError> {
-        let mut moved = 0;
-        loop {
-            self.last_round = Instant::now() - 2 * ROUND;
-            match self.some(shared, writer, discard)? {
-                0 => return Ok(moved),
-                n => moved += n,
-            }
-        }
-    }
-
-    /// Takes and writes what is there, at the end of the recording all of it.
-    ///
-    /// # Errors
-    /// When the trace is full.
-    pub fn take(
-        &mut self,
-        shared: &SharedSession,
-        writer: &mut Writer,
-        discard: bool,
-        ended: bool,
-    ) -> Result<usize, TraceError> {
-        if ended {
-            self.all(shared, writer, discard)
-        } else {
-            self.some(shared, writer, discard)
-        }
-    }
-
-    fn one(
-        &mut self,
-        shared: &SharedSession,
-        writer: &mut Writer,
-        slot: usize,
-        discard: bool,
-    ) -> Result<usize, TraceError> {
+    /// Takes what is in a slot's ring; the bytes.
+    fn take(&mut self, shared: &SharedSession, slot: usize, discard: bool) -> usize {
         let Some(head) = shared.order().filter(|_| self.damage.is_none()) else {
-            return Ok(0);
+            return 0;
         };
         let (ring, size) = (&head.rings[slot], head.ring_size);
         let source = self.sources.entry(slot).or_default();
         let there = ring.head.load(SeqCst).wrapping_sub(source.tail);
         if there == 0 {
-            return Ok(0);
+            return 0;
         }
         if there > size && !discard {
             self.fail(shared, "an impossible ring index");
-            return Ok(0);
+            return 0;
         }
         if !discard {
             copy(
@@ -164,12 +182,194 @@ impl Merge {
         if ring.producer_asleep.load(SeqCst) != 0 {
             wake(&ring.producer_asleep);
         }
-        if !discard {
-            if let Err(why) = write(slot, &mut source.bytes, writer, &mut self.stamps)? {
-                self.fail(shared, why);
+        there as usize
+    }
+
+    /// Writes of these slots what has only stamps below `drawn`; how many pieces. What isn't whole stays.
+    fn write(
+        &mut self,
+        shared: &SharedSession,
+        sink: &mut Sink,
+        slots: &BTreeSet<usize>,
+        drawn: u64,
+    ) -> Result<usize, TraceError> {
+        if sink.discard || self.damage.is_some() {
+            return Ok(0);
+        }
+        let mut pieces = Vec::new();
+        let mut bad = None;
+        for slot in slots {
+            if let Some(source) = self.sources.get(slot) {
+                bad = bad.or(cut_up(*slot, source, drawn, &mut pieces).err());
             }
         }
-        Ok(there as usize)
+        if pieces.windows(2).any(|two| two[1].key < two[0].key) {
+            pieces.sort_by_key(|p| p.key);
+        }
+        let mut ends: BTreeMap<usize, usize> = BTreeMap::new();
+        for p in &pieces {
+            let Some(source) = self.sources.get_mut(&p.slot) else {
+                continue;
+            };
+            source.last = p.key;
+            let bytes = &source.bytes[p.at.clone()];
+            ends.insert(p.slot, p.at.end);
+            if p.entries {
+                sink.writer.push(&sync_event(p.slot, bytes))?;
+                continue;
+            }
+            let Ok(e) = Event::parse(bytes) else { continue };
+            source.ended = e.kind == Kind::ProcessEnd;
+            self.stamps.note(&e);
+            sink.census.follow(&e);
+            sink.writer.push(e.bytes())?;
+        }
+        for slot in slots {
+            let Some(source) = self.sources.get_mut(slot) else {
+                continue;
+            };
+            source.bytes.drain(..ends.get(slot).copied().unwrap_or(0));
+            if !source.bytes.is_empty() {
+                self.held.insert(*slot);
+            }
+        }
+        if let Some(why) = bad {
+            self.fail(shared, why);
+        }
+        Ok(pieces.len())
+    }
+
+    /// Process `n` is dead, with this wait status if that is known: what its threads have written last is taken before others get their
+    /// slots, and the trace says that nothing more comes of them.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn bury(
+        &mut self,
+        shared: &SharedSession,
+        sink: &mut Sink,
+        n: usize,
+        status: Option<i32>,
+    ) -> Result<(), TraceError> {
+        let Some(head) = shared.order() else {
+            return Ok(());
+        };
+        let p = &shared.session().processes[n];
+        let slots = slots_of(shared, n as u32);
+        for slot in &slots {
+            // It was killed after it had written an event, and before it could say so.
+            let ring = &head.rings[*slot];
+            let whole = ring.position.load(SeqCst);
+            if whole.wrapping_sub(ring.head.load(SeqCst)) <= head.ring_size {
+                ring.head.store(whole, SeqCst);
+            }
+        }
+        self.pass(shared, sink, true, false)?;
+        let left = |slot: &usize| shared.slot(*slot).state.load(SeqCst) == slot_state::LEFT;
+        let told = p.state.load(SeqCst) == process_state::ENDING
+            && (slots.iter().all(left)
+                || slots
+                    .iter()
+                    .any(|s| self.sources.get(s).is_some_and(|s| s.ended)));
+        let how = if told {
+            ProcessEnd::Told
+        } else {
+            ProcessEnd::Found
+        };
+        let value = status.map_or(-1, i64::from);
+        for slot in slots {
+            self.forget(shared, sink, slot, how as u32, value)?;
+        }
+        for stream in &head.streams {
+            let writer = (stream.0.load(SeqCst) & !WAITED_FOR) as usize;
+            let of = |w: usize| shared.slot(w.min(MAX_SLOTS - 1)).process.load(SeqCst);
+            if writer.checked_sub(1).is_some_and(|w| of(w) == n as u32) {
+                stream.0.store(0, SeqCst);
+                futex::wake(&stream.0, i32::MAX);
+            }
+        }
+        if !told {
+            let who = [&p.visible_pid, &p.birth].map(|w| w.load(Relaxed).into());
+            push_words(
+                sink,
+                Kind::ProcessEnd,
+                NO_SLOT,
+                ProcessEnd::Found as u32,
+                value,
+                &who,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The thread of a slot has become another program: the other threads of its process are gone.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn others_gone(
+        &mut self,
+        shared: &SharedSession,
+        sink: &mut Sink,
+        slot: usize,
+    ) -> Result<(), TraceError> {
+        let slot = slot.min(MAX_SLOTS - 1);
+        let mut others = slots_of(shared, shared.slot(slot).process.load(SeqCst));
+        others.retain(|s| *s != slot);
+        if others.is_empty() {
+            return Ok(());
+        }
+        self.pass(shared, sink, true, false)?;
+        for other in others {
+            self.forget(shared, sink, other, 0, -1)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes of the thread of a slot. Of an event that it didn't finish nothing stays.
+    fn forget(
+        &mut self,
+        shared: &SharedSession,
+        sink: &mut Sink,
+        slot: usize,
+        how: u32,
+        status: i64,
+    ) -> Result<(), TraceError> {
+        let Some(head) = shared.order() else {
+            return Ok(());
+        };
+        let (ring, source) = (&head.rings[slot], self.sources.entry(slot).or_default());
+        let torn = ring.open_end.swap(0, SeqCst) & !7;
+        if torn != 0 || !source.bytes.is_empty() {
+            if !source.bytes.is_empty() {
+                let torn_events = &shared.session().counters.torn_events;
+                torn_events.fetch_add(1, Relaxed);
+            }
+            source.bytes.clear();
+            self.held.remove(&slot);
+            source.tail = source.tail.max(torn).next_multiple_of(8);
+            for index in [&ring.position, &ring.head, &ring.tail] {
+                index.store(source.tail, SeqCst);
+            }
+        }
+        if source.ended {
+            return Ok(());
+        }
+        // Operations that it made since it last wrote how many.
+        let left = shared.slot(slot).quiet_left.swap(0, SeqCst);
+        if left != 0 && left < MAX_QUIET && !sink.discard {
+            let e = Entry {
+                kind: EntryKind::Quiet,
+                quiet: MAX_QUIET - left,
+                object: 0,
+                value: 0,
+            };
+            let bytes: Vec<u8> = e.to_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+            sink.writer.push(&sync_event(slot, &bytes))?;
+        }
+        let born = shared.slot(slot).born.load(SeqCst);
+        let [shard, number] = open_shard_of(head, slot);
+        let words = [born, shard, number];
+        push_words(sink, Kind::Gone, slot as u16, how, status, &words)
     }
 
     fn fail(&mut self, shared: &SharedSession, why: &'static str) {
@@ -182,6 +382,62 @@ impl Default for Merge {
     fn default() -> Self {
         Merge::new()
     }
+}
+
+/// Opens the shard that a thread had locked when it died, as if it had made its operation: number plus 1 of the shard, 0 for none, and the
+/// operation's number.
+fn open_shard_of(head: &OrderHead, slot: usize) -> [u64; 2] {
+    for (i, shard) in head.shards.iter().enumerate() {
+        let Some((_, number)) = shard.holder().filter(|(who, _)| *who == slot as u32 + 1) else {
+            continue;
+        };
+        shard.last.store(slot as u32 + 1, SeqCst);
+        shard.sequence.store(2 * number, SeqCst);
+        return [i as u64 + 1, number];
+    }
+    [0; 2]
+}
+
+/// Slots of the threads of process `n` that have not ended by themselves.
+fn slots_of(shared: &SharedSession, n: u32) -> Vec<usize> {
+    let used = (shared.session().slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
+    let is = |i: &usize| {
+        let slot = shared.slot(*i);
+        let vacant = [slot_state::FREE, slot_state::EXITING];
+        slot.process.load(SeqCst) == n && !vacant.contains(&slot.state.load(SeqCst))
+    };
+    (0..used).filter(is).collect()
+}
+
+/// Writes an event of words.
+fn push_words(
+    sink: &mut Sink,
+    kind: Kind,
+    slot: u16,
+    detail: u32,
+    value: i64,
+    words: &[u64],
+) -> Result<(), TraceError> {
+    if sink.discard {
+        return Ok(());
+    }
+    let h = EventHeader {
+        len: (HEADER_LEN + 8 * words.len()) as u32,
+        kind: kind as u8,
+        nargs: words.len() as u8,
+        slot,
+        detail,
+        value,
+        ..Default::default()
+    };
+    let mut bytes = h.to_bytes().to_vec();
+    words
+        .iter()
+        .for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
+    if let Ok(e) = Event::parse(&bytes) {
+        sink.census.follow(&e);
+    }
+    sink.writer.push(&bytes)
 }
 
 /// Appends `n` bytes of a ring from position `at` on.
@@ -203,35 +459,40 @@ fn copy(ring: *const u8, size: u64, at: u64, n: u64, to: &mut Vec<u8>) {
     }
 }
 
-/// Writes whole events and entries; what is not whole stays.
-fn write(
+/// Cuts what was taken from a slot's ring into whole events and entries, as far as all stamps are below `drawn`.
+fn cut_up(
     slot: usize,
-    bytes: &mut Vec<u8>,
-    writer: &mut Writer,
-    stamps: &mut Stamps,
-) -> Result<Result<(), &'static str>, TraceError> {
-    let mut at = 0;
-    let result = loop {
+    source: &Source,
+    drawn: u64,
+    pieces: &mut Vec<Piece>,
+) -> Result<(), &'static str> {
+    let (mut at, mut key, bytes) = (0, source.last, &source.bytes[..]);
+    loop {
         let entries = count_entries(&bytes[at..]);
-        if entries > 0 {
-            let len = entries * ENTRY_LEN;
-            writer.push(&sync_event(slot, &bytes[at..at + len]))?;
-            at += len;
-            continue;
-        }
-        match Event::parse(&bytes[at..]) {
-            Ok(e) if e.header.slot as usize == slot => {
-                stamps.note(&e);
-                writer.push(e.bytes())?;
-                at += e.bytes().len();
+        let len = if entries > 0 {
+            entries * ENTRY_LEN
+        } else {
+            match Event::parse(&bytes[at..]) {
+                Ok(e) if e.header.slot as usize == slot => {
+                    key = key.max(stamps_of(&e).max().unwrap_or(0));
+                    e.bytes().len()
+                }
+                Ok(_) => return Err("an event in another thread's ring"),
+                Err(ParseError::Short(_)) => return Ok(()),
+                Err(ParseError::Bad(why)) => return Err(why),
             }
-            Ok(_) => break Err("an event in another thread's ring"),
-            Err(ParseError::Short(_)) => break Ok(()),
-            Err(ParseError::Bad(why)) => break Err(why),
+        };
+        if key >= drawn {
+            return Ok(());
         }
-    };
-    bytes.drain(..at);
-    Ok(result)
+        pieces.push(Piece {
+            key,
+            slot,
+            at: at..at + len,
+            entries: entries > 0,
+        });
+        at += len;
+    }
 }
 
 /// How many entries lie at the start of these bytes.
@@ -270,48 +531,6 @@ fn sync_event(slot: usize, entries: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Which stamps have been seen.
-#[derive(Default)]
-struct Stamps {
-    /// All below this one have.
-    all_below: u64,
-    /// And these.
-    ahead: BTreeSet<u64>,
-}
-
-impl Stamps {
-    fn note(&mut self, e: &Event) {
-        for stamp in stamps_of(e) {
-            self.ahead.insert(stamp);
-        }
-        while self.ahead.remove(&self.all_below) {
-            self.all_below += 1;
-        }
-    }
-
-    fn missing(&self, drawn: u64) -> Vec<u64> {
-        (self.all_below..drawn)
-            .filter(|s| !self.ahead.contains(s))
-            .take(MAX_VOID)
-            .collect()
-    }
-}
-
-/// The stamps of an event: its last words, after the arguments of the call.
-fn stamps_of(e: &Event) -> Vec<u64> {
-    let n = e.header.nargs as usize;
-    let first = match e.kind {
-        Kind::Syscall | Kind::Enter => {
-            let call = reprise_abi::syscalls::lookup(e.header.detail as u64);
-            call.map_or(6, |d| d.args.len())
-        }
-        Kind::Exit | Kind::Signal => 0,
-        Kind::ThreadExit | Kind::ProcessEnd => 1,
-        _ => n,
-    };
-    (first..n).map(|i| e.arg(i)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,19 +541,5 @@ mod tests {
         let mut to = vec![];
         copy(ring.as_ptr(), 16, 16 + 12, 8, &mut to);
         assert_eq!(to, [12, 13, 14, 15, 0, 1, 2, 3]);
-    }
-
-    #[test]
-    fn stamps_that_nobody_has_are_found() {
-        let mut s = Stamps {
-            all_below: 3,
-            ahead: [4, 7].into(),
-        };
-        assert_eq!(s.missing(9), [3, 5, 6, 8]);
-        s.ahead.insert(3);
-        while s.ahead.remove(&s.all_below) {
-            s.all_below += 1;
-        }
-        assert_eq!((s.all_below, s.missing(8)), (5, vec![5, 6]));
     }
 }

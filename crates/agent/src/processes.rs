@@ -21,6 +21,9 @@ pub struct Processes {
     pub orphaned: Vec<i64>,
 }
 
+/// What is to be done of a dead process, by its number and its wait status, before its slots are given to others.
+pub type Last<'a> = dyn FnMut(&SharedSession, usize, Option<i32>) + 'a;
+
 /// Between two looks while there is other work.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -38,22 +41,23 @@ impl Processes {
     }
 
     /// Looks, unless that was a moment ago and nothing hurries.
-    pub fn look_again(&mut self, shared: &SharedSession) {
+    pub fn look_again(&mut self, shared: &SharedSession, last: &mut Last) {
         let hurry = shared.session().wait_status.load(Relaxed) != 0;
         if hurry || self.looked.is_none_or(|t| t.elapsed() > LOOK_EVERY) {
-            self.look(shared);
+            self.look(shared, last);
             self.looked = Some(Instant::now());
         }
     }
 
     /// Looks once: buries the dead.
-    pub fn look(&mut self, shared: &SharedSession) {
+    pub fn look(&mut self, shared: &SharedSession, last: &mut Last) {
         let s = shared.session();
         // SAFETY: plain call.
         let orphaned = unsafe { libc::getppid() } != self.launcher;
-        self.known
-            .resize_with(used(s).max(self.known.len()), || None);
-        for (n, p) in s.processes[..used(s)].iter().enumerate() {
+        // Asked once: meanwhile there may be more of them.
+        let used = used(s);
+        self.known.resize_with(used.max(self.known.len()), || None);
+        for (n, p) in s.processes[..used].iter().enumerate() {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
             if pid == 0 && state == process_state::LIVE {
@@ -95,7 +99,14 @@ impl Processes {
             if state == process_state::ENDING && p.announced.load(Relaxed) == 0 {
                 self.orphaned.extend(made_by_nobody(p));
             }
+            last(shared, n, status);
             bury(s, n, status);
+            if shared.order().is_some() && p.state.load(Acquire) == process_state::LOST {
+                // Its end is in the trace already.
+                p.kernel_pid.store(0, Relaxed);
+                p.state.store(process_state::FREE, Release);
+                s.lost.fetch_sub(1, Relaxed);
+            }
         }
     }
 

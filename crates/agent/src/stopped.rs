@@ -1,10 +1,12 @@
 //! Processes that were stopped (by SIGSTOP, by a terminal) while they had something that all others need.
 //!
 //! What the program stops natively keeps nobody else from going on. Here a thread may be stopped while it holds the scheduler's lock,
-//! the box of requests, or the head of the session. It then runs on until it has given that back, and is stopped again.
+//! the box of requests, the head of the session, the right to write to a stream of the output, or a shard
+//! (both of `order`). It then runs on until it has given that back, and is stopped again.
 
 use crate::{namespaces, slices};
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::order::{OrderHead, Shard};
 use reprise_abi::schedule::{OWNER_DIED, WAITERS};
 use reprise_abi::session::{request, slot_state, Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};
 use reprise_launch::stopped::{go_on_until, Pace};
@@ -24,22 +26,44 @@ enum Thing {
     Requests,
     /// The session's head.
     Head,
+    /// The right to write to the standard output.
+    Output,
+    /// The right to write to the standard error.
+    Errors,
+    /// A shard for which somebody waits long.
+    Shard,
 }
 
 impl Thing {
-    const ALL: [Thing; 3] = [Thing::Lock, Thing::Requests, Thing::Head];
+    const ALL: [Thing; 6] = [
+        Thing::Lock,
+        Thing::Requests,
+        Thing::Head,
+        Thing::Output,
+        Thing::Errors,
+        Thing::Shard,
+    ];
 
-    fn word(self, s: &Session) -> &AtomicU32 {
+    /// The word that says who has it, if there is such a thing in this session.
+    fn word(self, shared: &SharedSession) -> Option<&AtomicU32> {
+        let s = shared.session();
         match self {
-            Thing::Lock => &s.schedule_lock,
-            Thing::Requests => &s.request.taken,
-            Thing::Head => &s.starting,
+            Thing::Lock => Some(&s.schedule_lock),
+            Thing::Requests => Some(&s.request.taken),
+            Thing::Head => Some(&s.starting),
+            Thing::Output => shared.order().map(|head| &head.streams[0].0),
+            Thing::Errors => shared.order().map(|head| &head.streams[1].0),
+            Thing::Shard => shared.order().map(|head| &head.shard_wanted),
         }
     }
 
     /// Who has it: a thread id or a slot plus 1; 0: nobody.
-    fn owner(self, s: &Session) -> u32 {
-        self.word(s).load(Acquire) & !(WAITERS | OWNER_DIED)
+    fn owner(self, shared: &SharedSession) -> u32 {
+        let word = self.word(shared).map_or(0, |word| word.load(Acquire));
+        match shared.order().filter(|_| self == Thing::Shard && word != 0) {
+            Some(head) => holder(head, word - 1),
+            None => word & !(WAITERS | OWNER_DIED),
+        }
     }
 
     /// The slot of that owner.
@@ -52,6 +76,15 @@ impl Thing {
             slot.state.load(Relaxed) != slot_state::FREE && calls_itself(s, slot, owner)
         })
     }
+}
+
+/// Slot plus 1 of the thread that has a shard; 0, and nobody waits for it any more, when there is none.
+fn holder(head: &OrderHead, shard: u32) -> u32 {
+    let who = head.shards.get(shard as usize).and_then(Shard::holder);
+    if who.is_none() {
+        head.shard_wanted.store(0, Relaxed);
+    }
+    who.map_or(0, |(slot, _)| slot)
 }
 
 /// Is this the thread's id where it lives?
@@ -82,14 +115,13 @@ impl StoppedOwners {
 
     /// Looks once.
     pub fn look(&mut self, shared: &SharedSession) {
-        let s = shared.session();
         for (thing, seen) in Thing::ALL.into_iter().zip(&mut self.seen) {
-            let owner = thing.owner(s);
+            let owner = thing.owner(shared);
             if owner == 0 || owner != seen.0 {
                 *seen = (owner, Instant::now());
             } else if seen.1.elapsed() > PATIENCE {
                 seen.1 = Instant::now();
-                take_back(s, thing, owner);
+                take_back(shared, thing, owner);
             }
         }
     }
@@ -102,7 +134,8 @@ impl Default for StoppedOwners {
 }
 
 /// If the owner is stopped: lets it go on until it owns no more, or waits for the agent.
-fn take_back(s: &Session, thing: Thing, owner: u32) {
+fn take_back(shared: &SharedSession, thing: Thing, owner: u32) {
+    let s = shared.session();
     let Some(slot) = thing.slot(s, owner) else {
         return;
     };
@@ -112,7 +145,7 @@ fn take_back(s: &Session, thing: Thing, owner: u32) {
     }
     let is_done = || {
         let asks = thing != Thing::Lock && s.request.kind.load(Acquire) != request::NONE;
-        thing.owner(s) != owner || asks
+        thing.owner(shared) != owner || asks
     };
     // Under `serial` the lock is held for a few instructions, and the thread must not come to run the program with the baton that it
     // got there. All else may take long.
@@ -123,7 +156,9 @@ fn take_back(s: &Session, thing: Thing, owner: u32) {
     // Where ptrace is refused nothing can be done: the others wait until the thread goes on.
     let _ = go_on_until(tid as i32, pace, is_done);
     // It may have been about to do this.
-    if thing.owner(s) != owner {
-        futex::wake(thing.word(s), 1);
+    if thing.owner(shared) != owner {
+        if let Some(word) = thing.word(shared) {
+            futex::wake(word, 1);
+        }
     }
 }

@@ -2,22 +2,37 @@
 //! for it waiting here, so that the others are never held up by it (Castor's read-ahead, 3.7).
 
 use crate::ReplayError;
-use reprise_abi::event::{Event, Kind, Tag, NO_SLOT};
+use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::OrderHead;
+use reprise_abi::order::{OrderHead, CLOSED_END, CLOSED_GONE, MAX_VOID, SHARDS};
+use reprise_abi::session::slot_state;
 use reprise_launch::{futex, SharedSession};
-use reprise_trace::Reader;
+use reprise_trace::{Reader, Stamps};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::*;
 
 /// Bytes that wait for threads before more of the trace is read. A thread that needs what lies behind them is served nevertheless.
 const PLENTY: usize = 64 << 20;
 
+/// Where nothing more comes of a slot's thread ([`Kind::Gone`]): what follows is for the next one that has the slot.
+struct Gate {
+    /// Position in the slot's ring.
+    at: u64,
+    /// Which of the slot's threads it was.
+    born: u64,
+    /// It was killed with its whole process.
+    killed: bool,
+    status: i64,
+    /// The shard that it had locked, and the number of its operation: it may not have been made.
+    open: Option<(usize, u64)>,
+}
+
 /// What waits for a slot's ring.
 #[derive(Default)]
 struct Queue {
     head: u64,
     bytes: VecDeque<u8>,
+    gates: VecDeque<Gate>,
 }
 
 /// Distributes the trace.
@@ -28,16 +43,41 @@ pub(crate) struct Distribution {
     frame: Vec<u8>,
     read_all: bool,
     closed: bool,
+    /// The trace says how the program ended.
+    pub whole: bool,
+    /// Stamps of which the trace has an event; ...
+    stamps: Stamps,
+    /// ... those that nobody has are known from its summary, or when all was read.
+    voids_known: bool,
+}
+
+/// Has all been done that was recorded of the slot's thread?
+pub(crate) fn is_done(shared: &SharedSession, slot: usize) -> bool {
+    // In this order: what an event brings about is done after it was taken.
+    shared.order().is_some_and(|head| {
+        let ring = &head.rings[slot];
+        ring.closed.load(SeqCst) != 0
+            && ring.position.load(SeqCst) == ring.head.load(SeqCst)
+            && shared.slot(slot).busy.load(SeqCst) == 0
+    })
 }
 
 impl Distribution {
+    /// Before the first event. `voids_known`: the session knows the stamps that no event has.
+    pub fn new(voids_known: bool) -> Distribution {
+        Distribution {
+            voids_known,
+            ..Distribution::default()
+        }
+    }
+
     /// Moves what there is room for; false when nothing could be moved.
     pub fn pump(
         &mut self,
         shared: &SharedSession,
         reader: &mut Reader,
     ) -> Result<bool, ReplayError> {
-        let Some(head) = shared.order().filter(|_| !self.closed) else {
+        let Some(head) = shared.order() else {
             return Ok(false);
         };
         let mut moved = false;
@@ -46,33 +86,81 @@ impl Distribution {
             moved = true;
             match reader.read_raw(&mut self.frame)? {
                 None => self.read_all = true,
-                Some(_) => self.sort(head)?,
+                Some(_) => self.sort()?,
             }
         }
+        let open = if self.closed { CLOSED_END } else { 0 };
         for (slot, queue) in &mut self.queues {
             let n = queue.pour(shared, head, *slot);
             self.waiting -= n;
-            moved |= n > 0;
+            moved |= n > 0 || queue.pass_gate(shared, head, *slot, open);
         }
-        if self.read_all && self.waiting == 0 {
+        if self.read_all && self.waiting == 0 && !self.closed {
             self.close(head);
             moved = true;
+        }
+        if self.closed {
+            self.pass_voids(head);
         }
         Ok(moved)
     }
 
     /// Nothing more will come.
     pub fn close(&mut self, head: &OrderHead) {
+        self.read_all = true;
         self.closed = true;
         for ring in &head.rings {
-            ring.closed.store(1, SeqCst);
+            // Who is gone stays gone.
+            let _ = ring.closed.compare_exchange(0, CLOSED_END, SeqCst, SeqCst);
             if ring.consumer_asleep.swap(0, SeqCst) != 0 {
                 futex::wake(&ring.consumer_asleep, i32::MAX);
             }
         }
     }
 
-    fn sort(&mut self, head: &OrderHead) -> Result<(), ReplayError> {
+    /// Was all handed out?
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Slots of threads that were killed with their process, when nothing more comes of them, and how that ended.
+    pub fn killed<'a>(
+        &'a self,
+        shared: &'a SharedSession,
+    ) -> impl Iterator<Item = (usize, i64)> + 'a {
+        self.queues.iter().filter_map(|(slot, queue)| {
+            let gate = queue.gates.front()?;
+            let is_there = gate.born == shared.slot(*slot).born.load(SeqCst);
+            (gate.killed && gate.at == queue.head && is_there).then_some((*slot, gate.status))
+        })
+    }
+
+    /// A trace without a summary doesn't say which stamps no event has. That shows when all was read.
+    fn pass_voids(&mut self, head: &OrderHead) {
+        if !self.voids_known {
+            self.voids_known = true;
+            let missing = self.stamps.missing(self.stamps.end(), MAX_VOID);
+            for (to, stamp) in head.void.iter().zip(&missing) {
+                to.store(*stamp, SeqCst);
+            }
+            head.voids.store(missing.len() as u64, SeqCst);
+        }
+        // Somebody may have let one have its turn before that was known.
+        let known = head.voids.load(SeqCst) as usize;
+        let voids = &head.void[..known.min(MAX_VOID)];
+        let stamp = head.stamp.0.load(SeqCst);
+        if voids
+            .binary_search_by_key(&stamp, |v| v.load(Relaxed))
+            .is_ok()
+        {
+            let _ = head
+                .stamp
+                .0
+                .compare_exchange(stamp, stamp + 1, SeqCst, SeqCst);
+        }
+    }
+
+    fn sort(&mut self) -> Result<(), ReplayError> {
         let mut at = 0;
         while at < self.frame.len() {
             let Ok(e) = Event::parse(&self.frame[at..]) else {
@@ -83,13 +171,24 @@ impl Distribution {
             at += e.bytes().len();
             let slot = e.header.slot as usize;
             if e.kind == Kind::End {
-                head.end.store(e.header.value as u32 as u64 + 1, SeqCst);
+                self.whole = true;
                 continue;
             }
             if e.header.slot == NO_SLOT || slot >= MAX_SLOTS {
                 continue;
             }
             let queue = self.queues.entry(slot).or_default();
+            if e.kind == Kind::Gone {
+                queue.gates.push_back(Gate {
+                    at: queue.head + queue.bytes.len() as u64,
+                    born: e.arg(0),
+                    killed: e.header.detail == ProcessEnd::Found as u32,
+                    status: e.header.value,
+                    open: e.arg(1).checked_sub(1).map(|i| (i as usize, e.arg(2))),
+                });
+                continue;
+            }
+            self.stamps.note(&e);
             let entries = e.sections().find(|s| s.tag == Tag::Entries);
             let bytes = match (e.kind, entries) {
                 (Kind::Sync, Some(s)) => s.bytes,
@@ -118,7 +217,8 @@ impl Queue {
         let (ring, size) = (&head.rings[slot], head.ring_size);
         let used = self.head.saturating_sub(ring.tail.load(Acquire));
         let room = size.saturating_sub(used) as usize;
-        let n = room.min(self.bytes.len());
+        let gate = self.gates.front().map_or(u64::MAX, |g| g.at);
+        let n = room.min(self.bytes.len()).min((gate - self.head) as usize);
         if n == 0 {
             return 0;
         }
@@ -133,5 +233,40 @@ impl Queue {
             futex::wake(&ring.consumer_asleep, i32::MAX);
         }
         n
+    }
+
+    /// Says that nothing more comes of the slot's thread, and goes on when the slot is the next one's. True: it went on. `open`: what then
+    /// is said of the ring.
+    fn pass_gate(
+        &mut self,
+        shared: &SharedSession,
+        head: &OrderHead,
+        slot: usize,
+        open: u32,
+    ) -> bool {
+        let Some(gate) = self.gates.front().filter(|g| g.at == self.head) else {
+            return false;
+        };
+        let (ring, it) = (&head.rings[slot], shared.slot(slot));
+        let born = it.born.load(SeqCst);
+        let vacant = [slot_state::FREE, slot_state::EXITING].contains(&it.state.load(SeqCst));
+        if born > gate.born || born == gate.born && vacant {
+            if let Some((shard, number)) = gate.open.filter(|(i, n)| *i < SHARDS && *n > 0) {
+                let word = &head.shards[shard].sequence;
+                let _ = word.compare_exchange(2 * (number - 1), 2 * number, SeqCst, SeqCst);
+            }
+            self.gates.pop_front();
+            ring.closed.store(open, SeqCst);
+            futex::wake(&ring.closed, i32::MAX);
+            return true;
+        }
+        // Its thread may still have to be made.
+        if born == gate.born
+            && ring.closed.swap(CLOSED_GONE, SeqCst) != CLOSED_GONE
+            && ring.consumer_asleep.swap(0, SeqCst) != 0
+        {
+            futex::wake(&ring.consumer_asleep, i32::MAX);
+        }
+        false
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
-use crate::feed::Distribution;
+use crate::feed::{is_done, Distribution};
 use crate::lives::{Free, Lives};
 use crate::{plan, ReplayError};
 use libc::pid_t;
@@ -11,7 +11,7 @@ use reprise_abi::session::{
     process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
 use reprise_launch::{futex, replay as launch, RuntimeImage, SharedSession};
-use reprise_trace::{ImageReader, ImageSet, Reader, Start};
+use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
 use std::collections::{hash_map::Entry, HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -25,6 +25,10 @@ const SLEEP: Duration = Duration::from_millis(20);
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 /// Between two signals that tell a thread so.
 const PING: Duration = Duration::from_millis(15);
+/// The runtime's message that the trace has no more events.
+const TRACE_ENDED: u32 = 4;
+/// In [`Session::starting`]: the process has been made that reads the head.
+const BEGUN: u32 = 1 << 31;
 /// The runtime's own signal.
 const SIGCUT: i32 = 16;
 
@@ -120,6 +124,9 @@ impl<'a> Tree<'a> {
         self.only = only;
         let _watch = Watch::new(self.shared.session());
         let first = self.images.image(0)?;
+        if self.shared.order().is_some() {
+            self.shared.slot(0).state.store(slot_state::RUNNING, SeqCst);
+        }
         let root = self.become_image(first, None, 0)?;
         self.roots.insert(root);
         let result = self.play(reader);
@@ -147,7 +154,8 @@ impl<'a> Tree<'a> {
 
     fn play(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
         let mut feed = Feed::default();
-        let mut distribution = Distribution::default();
+        let summary = Summary::read(self.dir).unwrap_or(None);
+        let mut distribution = Distribution::new(summary.is_some());
         let mut damage = Ok(());
         let mut pinged = Instant::now();
         while self.reap() {
@@ -169,6 +177,10 @@ impl<'a> Tree<'a> {
                 }
                 true
             });
+            if self.shared.order().is_some() {
+                self.let_go(&distribution);
+                self.relieve();
+            }
             if !moved {
                 if pinged.elapsed() > PING {
                     pinged = Instant::now();
@@ -250,8 +262,21 @@ impl<'a> Tree<'a> {
             self.kill_all();
         }
         if let Some(n) = found {
+            self.give_head(n);
             self.lives.ends(n);
             self.free(n);
+        }
+    }
+
+    /// Process `n` has ended: the next exec may use the session's head, if this one had not read it yet.
+    fn give_head(&self, n: usize) {
+        let word = &self.shared.session().starting;
+        let begun = word.load(Acquire);
+        let slot = (begun & !BEGUN) as usize;
+        let is_of = |slot: usize| self.shared.slot(slot).process.load(Relaxed) as usize == n;
+        if begun & BEGUN != 0 && (1..=MAX_SLOTS).contains(&slot) && is_of(slot - 1) {
+            let _ = word.compare_exchange(begun, 0, AcqRel, Relaxed);
+            wake(word);
         }
     }
 
@@ -291,6 +316,96 @@ impl<'a> Tree<'a> {
         (0..MAX_PROCESSES)
             .filter(|i| Some(*i) != n)
             .all(|i| s.processes[i].state.load(Acquire) != process_state::LIVE)
+    }
+
+    /// `order`: ends processes that were killed, when they have done all that was recorded of them, and in the end all that are left.
+    fn let_go(&mut self, distribution: &Distribution) {
+        let killed: Vec<(usize, i64)> = distribution.killed(self.shared).collect();
+        for (slot, status) in killed {
+            let n = self.shared.slot(slot).process.load(SeqCst) as usize;
+            if n < MAX_PROCESSES && self.is_through(n) {
+                self.end_process(
+                    n,
+                    if status > 0 {
+                        status as i32
+                    } else {
+                        libc::SIGKILL
+                    },
+                );
+            }
+        }
+        let s = self.shared.session();
+        let live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
+        let left: Vec<usize> = (0..MAX_PROCESSES).filter(live).collect();
+        if left.is_empty() || !distribution.is_closed() || !left.iter().all(|n| self.is_through(*n))
+        {
+            return;
+        }
+        if !distribution.whole && !self.failed {
+            s.message.store(TRACE_ENDED, SeqCst);
+        }
+        for n in left {
+            self.end_process(n, libc::W_EXITCODE(125, 0));
+        }
+    }
+
+    /// `order`, one thread at a time: who has done all that was recorded, and computes on until its process is killed, needs no turn.
+    fn relieve(&self) {
+        let Some(head) = self.shared.order() else {
+            return;
+        };
+        let used = self.shared.session().slots_used.load(SeqCst) as usize;
+        let total = &head.total;
+        let has_turn = (0..used.min(MAX_SLOTS)).find(|i| total.turn[*i].load(SeqCst) != 0);
+        if let Some(slot) = has_turn.filter(|i| is_done(self.shared, *i)) {
+            total.leave(slot);
+            if let Some(next) = total.pass_on(slot) {
+                wake(&total.turn[next]);
+            }
+        }
+    }
+
+    /// Slots of the threads of process `n`.
+    fn slots_of(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
+        let used = self.shared.session().slots_used.load(SeqCst) as usize;
+        (0..used.min(MAX_SLOTS)).filter(move |i| {
+            let slot = self.shared.slot(*i);
+            let unused = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+            slot.process.load(SeqCst) as usize == n && !unused.contains(&slot.state.load(SeqCst))
+        })
+    }
+
+    /// Does process `n` live, and have all its threads done what was recorded of them?
+    fn is_through(&self, n: usize) -> bool {
+        let p = &self.shared.session().processes[n];
+        p.state.load(SeqCst) == process_state::LIVE
+            && p.kernel_pid.load(SeqCst) != 0
+            && self.slots_of(n).all(|i| is_done(self.shared, i))
+    }
+
+    /// Ends process `n` as the recorded one ended.
+    fn end_process(&mut self, n: usize, status: i32) {
+        let s = self.shared.session();
+        let p = &s.processes[n];
+        let pid = p.kernel_pid.load(SeqCst) as pid_t;
+        p.state.store(process_state::ENDING, SeqCst);
+        for i in self.slots_of(n) {
+            self.shared.slot(i).state.store(slot_state::LEFT, SeqCst);
+        }
+        if self.roots.contains(&pid) {
+            s.root_status.store(status as u32 + 1, SeqCst);
+        }
+        let wanted = self.ended.is_none() && self.is_wanted(pid, Some(n));
+        if pid > 0 {
+            // SAFETY: our own child, not reaped yet.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        if wanted {
+            // Nobody is interested in the others.
+            self.ended = Some(status);
+            self.failed = true;
+            self.kill_all();
+        }
     }
 
     /// The slots of a process that is gone can be had again.
@@ -382,12 +497,20 @@ impl<'a> Tree<'a> {
         let old = self.shared.session().processes[number]
             .kernel_pid
             .load(Relaxed) as pid_t;
+        let several = self.shared.order().is_some();
+        if several {
+            // The new process gives the head back when it has read it, since others may exec at the same time.
+            let head = &self.shared.session().starting;
+            head.store((slot as u32 + 1) | BEGUN, Release);
+        }
         let pid = self.become_image(image, Some(&start), slot)?;
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);
         self.lives.becomes(old, number);
         // From here on the old one's end says when its slots are free.
-        self.shared.session().starting.store(0, Release);
+        if !several {
+            s.starting.store(0, Release);
+        }
         if self.roots.contains(&old) {
             self.roots.insert(pid);
         }

@@ -233,14 +233,6 @@ fn small_buffers() {
     }
 }
 
-#[test]
-fn another_process_is_refused() {
-    let place = common::Workplace::new();
-    let recording = place.record_with(&Guest::new("fork_wait"), &["--engine", "order"]);
-    let said = recording.run.said();
-    assert!(said.contains("--engine serial"), "{said}");
-}
-
 /// Whose threads meet where nobody sees it: told before anything runs, and recorded all the same when the user insists.
 #[test]
 fn programs_that_it_does_not_fit_are_refused() {

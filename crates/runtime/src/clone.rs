@@ -4,6 +4,7 @@ use crate::asm::{rt_clone, rt_leave_with};
 use crate::capture::Call;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
+use crate::order::total;
 use crate::serial::futex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::signal::kernel;
 use crate::signal::state::{AltStack, Pending};
@@ -139,7 +140,8 @@ pub fn free_slot() -> Option<u32> {
 pub fn reserve_slot() -> Option<u32> {
     let _l = crate::serial::baton::lock();
     let i = free_slot()?;
-    slot(i).process.store(u32::MAX, Relaxed);
+    // Should the process die before the thread is made, the slot is freed with it.
+    slot(i).process.store(crate::process::number(), Relaxed);
     slot(i).state.store(slot_state::BLOCKED, Relaxed);
     Some(i)
 }
@@ -173,13 +175,20 @@ pub fn in_use_here(i: u32) -> Option<&'static AtomicU32> {
 /// Replay: waits until the last thread that had a slot is gone.
 pub fn wait_for_slot(i: u32) {
     let soon = || sys::Timespec::from_ns(sys::monotonic().ns() + 5_000_000);
-    // The driver frees the slots of a process that has ended.
+    // The driver frees the slots of a process that has ended. Threads that run freely may be late.
     loop {
         let state = slot(i).state.load(Acquire);
-        if state != slot_state::LEFT {
+        let free = match crate::order::runs() {
+            true => crate::order::replay::is_vacant(i),
+            false => state != slot_state::LEFT,
+        };
+        if free {
             break;
         }
         crate::ring::wake_agent();
+        if total::runs() {
+            total::give_way(current());
+        }
         sys::futex_wait(slot(i).state.as_ptr(), state, Some(&soon()));
     }
     while let Some(word) = in_use_here(i) {
@@ -219,6 +228,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         return None;
     }
     crate::ptrace::forget(i);
+    slot(i).quiet_left.store(0, Relaxed);
     let at = block_address(i);
     let big = {
         // SAFETY: mapped above; zero or a former thread's.
@@ -235,7 +245,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         pending_word: slot(i).signal_pending.as_ptr() as u64,
         operations: 0,
         tid: 0,
-        quiet_left: 0,
+        _pad: 0,
         mark: i + 1,
         slot: i,
         birth: BIRTH_THREAD,
@@ -334,6 +344,8 @@ pub fn start_thread<E: Engine>(
         crate::process::entry().live_threads.fetch_add(1, Relaxed);
     }
     if process != mine {
+        b.order.copied = !wish.shares_memory() && crate::order::copies::is_needed();
+        crate::heap::api::inherit(t, b, wish.shares_memory(), wish.waits());
         crate::namespace::pass_on(process);
     }
     s.state.store(E::BORN, Release);
@@ -449,7 +461,8 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
         crate::process::after_fork(t, t.slot_process());
         forget_others(t);
         crate::track::after_fork();
-        crate::sync::after_fork();
+        crate::order::after_fork();
+        crate::sync::after_fork(t);
     }
     with_engine!(E => {
         if birth == BIRTH_THREAD {

@@ -24,6 +24,9 @@ pub fn attempt(t: &mut Block, c: &Call) -> i64 {
             ignored |= bit(signal);
         }
     }
+    if crate::order::runs() {
+        crate::output::hand_over();
+    }
     s.initial_mask.store(t.mask, Relaxed);
     s.initial_ignored.store(ignored, Relaxed);
     let r = watched(t, c);
@@ -74,7 +77,7 @@ fn watched(t: &mut Block, c: &Call) -> i64 {
 }
 
 /// The start parameters of a program are in the session's head: one exec at a time.
-fn take_head(slot: u32) {
+pub fn take_head(slot: u32) {
     let word = &session().starting;
     while let Err(other) = word.compare_exchange(0, slot + 1, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + 1_000_000);

@@ -34,6 +34,12 @@ pub fn file_number(identity: u64) -> u32 {
         return known;
     }
     let s = session();
+    // Where processes run at the same time, several may meet with new files.
+    let _lock = crate::order::runs().then(crate::serial::baton::lock);
+    let known = known_file(identity);
+    if known != 0 {
+        return known;
+    }
     let n = s.files_known.load(Relaxed) + 1;
     let Some(word) = s.file_identities.get(n as usize) else {
         return 0;

@@ -138,6 +138,12 @@ pub fn after_fork() {
     }
 }
 
+/// Does the program have memory that it can write to, and that others may have mapped, too?
+pub fn is_shared_with_others() -> bool {
+    let shared = |r: &Region| r.flags & region_flags::SHARED != 0 && r.prot & PROT_WRITE != 0;
+    map().regions().iter().any(shared)
+}
+
 /// Is none of this memory mapped shared?
 #[inline]
 pub fn is_private(start: u64, len: u64) -> bool {
@@ -454,11 +460,7 @@ pub fn hash_all() -> StateHash {
         if r.prot & PROT_WRITE == 0 {
             continue;
         }
-        let start = if r.flags & region_flags::STACK != 0 {
-            lowest_mapped(r.start, r.end)
-        } else {
-            r.start
-        };
+        let start = first_mapped(r);
         let mut sum = 0u64;
         presence.each(start, r.end, r.flags, |page| {
             all.bytes += PAGE;
@@ -487,12 +489,16 @@ pub fn hash_all() -> StateHash {
 pub fn each_writable_page(mut f: impl FnMut(u64)) {
     let presence = Presence::now();
     for r in map().regions().iter().filter(|r| r.prot & PROT_WRITE != 0) {
-        let start = if r.flags & region_flags::STACK != 0 {
-            lowest_mapped(r.start, r.end)
-        } else {
-            r.start
-        };
+        let start = first_mapped(r);
         presence.each(start, r.end, r.flags, &mut f);
+    }
+}
+
+/// The first byte of a region that is mapped now.
+pub fn first_mapped(r: &Region) -> u64 {
+    match r.flags & region_flags::STACK {
+        0 => r.start,
+        _ => lowest_mapped(r.start, r.end),
     }
 }
 

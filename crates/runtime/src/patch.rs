@@ -109,7 +109,7 @@ fn consider<E: Engine>(t: &mut Block, after: u64) {
     let engine = ENGINE.load(Relaxed);
     if !E::LIVE
         || s.flags & FLAG_NO_PATCH != 0
-        || (engine != SERIAL_RECORD && s.live_threads.load(Relaxed) > 1)
+        || (engine != SERIAL_RECORD && !crate::process::has_memory_to_itself())
     {
         return;
     }
@@ -175,8 +175,9 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             .iter()
             .any(|p| p.0 == page);
         let done = (known || map_page(page)) && write(site, stub, h.detail);
-        if done && h.detail != XSAVEC {
-            session().counters.patched.fetch_add(1, Relaxed);
+        if done {
+            let counts = (h.detail != XSAVEC) as u64;
+            session().counters.patched.fetch_add(counts, Relaxed);
             // Who finds room by itself (hooks) is to find the same as in the recording.
             let t = tables();
             for p in t.pages[..t.pages_len].iter_mut().filter(|p| p.0 == page) {

@@ -208,6 +208,12 @@ impl Map {
         file != 0 && self.regions().iter().any(|r| r.file == file)
     }
 
+    /// Is this between shared mappings? For a look while others may change the map.
+    #[inline]
+    pub fn may_have_shared(&self, address: u64) -> bool {
+        (self.shared.0..self.shared.1).contains(&address)
+    }
+
     /// Is anything in `start..end` mapped shared?
     #[inline]
     pub fn has_shared(&self, start: u64, end: u64) -> bool {

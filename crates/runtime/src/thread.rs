@@ -91,8 +91,7 @@ pub struct Block {
     pub operations: u64,
     /// The thread id by which objects know it, 0 before it was needed (used by the assembly).
     pub tid: u32,
-    /// How many quiet operations (see [`crate::order`]) the assembly may still make by itself.
-    pub quiet_left: u32,
+    pub(crate) _pad: u32,
     /// The slot number plus 1, as in [`crate::order::Runs`] (used by the assembly).
     pub mark: u32,
     /// Slot number.
@@ -152,11 +151,14 @@ const _: () = {
     assert!(offset_of!(Block, pending_word) == 48);
     assert!(offset_of!(Block, operations) == 56);
     assert!(offset_of!(Block, tid) == 64);
-    assert!(offset_of!(Block, quiet_left) == 68);
     assert!(offset_of!(Block, mark) == 72);
     assert!(core::mem::size_of::<Block>() <= ALT_STACK as usize);
     assert!(GATE_TOP % 16 == 0);
 };
+
+/// From a slot's `signal_pending`, of which the block has the address, to its `quiet_left`.
+pub const QUIET_BEHIND_PENDING: u64 =
+    (offset_of!(Slot, quiet_left) - offset_of!(Slot, signal_pending)) as u64;
 
 /// Address of the block of slot `i`.
 pub fn block_address(i: u32) -> u64 {
@@ -194,6 +196,13 @@ impl Block {
         self.slot()
             .process
             .load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// How many quiet operations (see [`crate::order`]) the thread may still make without asking.
+    #[inline(always)]
+    pub fn quiet_left(&self) -> &'static AtomicU32 {
+        // SAFETY: a word of the thread's slot, which lies behind the other one.
+        unsafe { &*((self.pending_word + QUIET_BEHIND_PENDING) as *const AtomicU32) }
     }
 
     /// This thread's slot.

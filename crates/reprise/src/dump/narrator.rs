@@ -163,6 +163,7 @@ impl Narrator {
             Kind::Exec => event::exec(event),
             Kind::Shared => event::shared(event),
             Kind::Sync => event::sync(event),
+            Kind::Gone => ("+++ gone +++".into(), fields([])),
         }
     }
 

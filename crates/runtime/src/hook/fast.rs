@@ -1,7 +1,7 @@
 //! The short ways of `pthread_mutex_lock` and `_unlock`, which most calls take: a plain mutex that is free, and that the same thread had last,
 //! is taken without leaving the program's stack. All else goes on in the shims.
 //!
-//! They make a **quiet** operation ([`crate::order`]): the run of the mutex goes on by one, and [`Block::quiet_left`](crate::thread::Block)
+//! They make a **quiet** operation ([`crate::order`]): the run of the mutex goes on by one, and [`Slot::quiet_left`](reprise_abi::session::Slot)
 //! goes down. When it is 0 the shims are asked, so that an engine decides how many operations it lets pass; a replay lets none, for
 //! somebody may be waiting for each.
 //!
@@ -9,6 +9,7 @@
 //! function may change: a fault is shown at the entry ([`super::shim::fault`]).
 
 use super::shim::Function;
+use crate::thread::QUIET_BEHIND_PENDING;
 use core::arch::global_asm;
 
 global_asm!(
@@ -27,7 +28,8 @@ rt_fast_lock:
     mov ecx, gs:[72]
     cmp word ptr [rdi + 24], cx
     jne rt_mutex_lock
-    cmp dword ptr gs:[68], 0
+    mov rdx, gs:[48]
+    cmp dword ptr [rdx + {quiet}], 0
     je rt_mutex_lock
     mov r8d, gs:[64]
     test r8d, r8d
@@ -40,12 +42,12 @@ rt_fast_lock:
     // Has another thread had it between the look and the lock?
     cmp word ptr [rdi + 24], cx
     jne rt_mutex_entered
+    mov rcx, gs:[48]
     add qword ptr [rdi + 24], 0x10000
-    dec dword ptr gs:[68]
+    dec dword ptr [rcx + {quiet}]
     inc qword ptr gs:[56]
     mov [rdi + 8], r8d
     inc dword ptr [rdi + 12]
-    mov rcx, gs:[48]
     cmp dword ptr [rcx], 0
     .hidden rt_fast_lock_out
     .globl rt_fast_lock_out
@@ -101,7 +103,8 @@ rt_fast_unlock_out:
     .globl rt_fast_unlock_ret
 rt_fast_unlock_ret:
     ret
-"#
+"#,
+    quiet = const QUIET_BEHIND_PENDING
 );
 
 extern "C" {

@@ -1,8 +1,8 @@
 //! Instructions that change memory in one step, in code that nobody prepared: the locks that libc has inlined, the atomic variables of programs
 //! (DESIGN 5, `order`; FACTS, "Locked instructions in unmodified binaries").
 //!
-//! While a program has one thread there is nothing to order. When the first other one is about to be made, and when a library is mapped
-//! later, all code of files is searched ([`units`]), and each such instruction becomes a jump to a [`stub`] that makes it at its place
+//! While a program has one thread, and its memory to itself, there is nothing to order. When the first other thread is about to be made, or
+//! memory is mapped that other processes may write to, and when a library is mapped later, all code of files is searched ([`units`]), and each such instruction becomes a jump to a [`stub`] that makes it at its place
 //! in the order of its [shard](crate::order::shards). Where there is no room for a jump, a trap leads there.
 //!
 //! The stubs lie in an **annex** near the code. Its place is an event ([`LOCKED`], [`LOCKED_WITH_CODE`]); all else follows from the
@@ -167,6 +167,15 @@ static TRAPS_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Record: a thread is about to be made.
 pub fn before_thread(t: &mut Block) {
+    begin(t, LOCKED);
+}
+
+/// Record, at the end of a call that has mapped memory which other processes may have mapped, too.
+pub fn memory_shared(t: &mut Block) {
+    begin(t, LOCKED_WITH_CODE);
+}
+
+fn begin(t: &mut Block, form: u32) {
     if ENGINE.load(Relaxed) != ORDER_RECORD
         || session().flags & FLAG_LOCKED == 0
         || THREADS.swap(true, Relaxed)
@@ -176,7 +185,7 @@ pub fn before_thread(t: &mut Block) {
     let mut at = 0;
     while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
         at = r.end;
-        record(t, &r, LOCKED);
+        record(t, &r, form);
     }
 }
 

@@ -10,7 +10,7 @@ use super::units::{Step, Unit};
 use super::{enter, Save};
 use crate::cut::decode::{Condition, Flow, Insn};
 use crate::order::shards;
-use crate::thread::Block;
+use crate::thread::{Block, QUIET_BEHIND_PENDING};
 use core::mem::offset_of;
 
 /// Most bytes of a stub.
@@ -30,8 +30,11 @@ const RESUME: usize = SAVE + offset_of!(Save, resume);
 const VALUE: usize = SAVE + offset_of!(Save, value);
 const ROOM: usize = SAVE + offset_of!(Save, room);
 const MARK: usize = offset_of!(Block, mark);
-const QUIET_LEFT: usize = offset_of!(Block, quiet_left);
+const PENDING_WORD: usize = offset_of!(Block, pending_word);
 const FS_BASE: usize = offset_of!(Block, fs_base);
+/// From a slot's `signal_pending` to its `quiet_left`.
+const QUIET: u8 = QUIET_BEHIND_PENDING as u8;
+const _: () = assert!(QUIET_BEHIND_PENDING < 128);
 
 /// Number of a register as instructions encode it.
 const AX: u8 = 0;
@@ -304,16 +307,16 @@ impl Stub {
             // test al, 1
             self.put(&[0xa8, 0x01])?;
             branches[1] = self.branch(0x85)?;
-            // cmp dword ptr gs:[quiet_left], 1
-            self.block(&[0x83], 7, QUIET_LEFT)?;
-            self.put(&[1])?;
+            // mov rcx, gs:[pending_word]; cmp dword ptr [rcx + quiet], 1
+            self.load(CX, PENDING_WORD)?;
+            self.put(&[0x83, 0x79, QUIET, 1])?;
             branches[2] = self.branch(0x86)?;
             // lea rcx, [rax + 1]; lock cmpxchg [rdx], rcx
             self.put(&[0x48, 0x8d, 0x48, 0x01, 0xf0, 0x48, 0x0f, 0xb1, 0x0a])?;
             branches[3] = self.branch(0x85)?;
-            // dec dword ptr gs:[quiet_left]; add rax, 2
-            self.block(&[0xff], 1, QUIET_LEFT)?;
-            self.put(&[0x48, 0x83, 0xc0, 0x02])?;
+            // mov rcx, gs:[pending_word]; dec dword ptr [rcx + quiet]; add rax, 2
+            self.load(CX, PENDING_WORD)?;
+            self.put(&[0xff, 0x49, QUIET, 0x48, 0x83, 0xc0, 0x02])?;
             self.save(AX, NEXT)?;
             self.save(DX, SHARD)?;
         }
@@ -377,12 +380,12 @@ impl Stub {
         self.load(AX, RAX)?;
         self.load(CX, RCX)?;
         self.load(DX, RDX)?;
-        self.from_value(i, o)?;
+        self.with_value(i, o)?;
         Some((Branches::default(), 0))
     }
 
     /// A copy of an instruction that has the value for its memory operand.
-    fn from_value(&mut self, i: &Insn, o: &Operation) -> Option<()> {
+    fn with_value(&mut self, i: &Insn, o: &Operation) -> Option<()> {
         let bytes = i.bytes();
         self.put(&[0x65])?;
         // The first byte like this is the REX prefix, where there is one; the operand's registers don't count any more.

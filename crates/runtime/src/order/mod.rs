@@ -8,8 +8,10 @@
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.
 
+pub mod copies;
 pub mod cut;
 pub mod known;
+pub mod processes;
 pub mod record;
 pub mod replay;
 pub mod shards;
@@ -30,7 +32,8 @@ use reprise_abi::ring::RingControl;
 /// What the engine keeps for a thread, in its block.
 #[derive(Default)]
 pub struct Local {
-    /// Record: the thread's quiet operations are counted, by what is missing from [`Block::quiet_left`].
+    /// Record: the thread's quiet operations are counted, by what is missing from
+    /// [`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left).
     pub counts: bool,
     /// Record: the shard that an operation has locked, plus 1, and its number.
     pub shard: (u32, u64),
@@ -48,6 +51,8 @@ pub struct Local {
     pub since_hash: u64,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
+    /// Record: the thread is the first of a process whose memory was copied while others were at work.
+    pub copied: bool,
     /// What it knows of atomic words.
     pub known: known::Known,
     /// Stamps that the event being written has, ...
@@ -67,6 +72,11 @@ impl Local {
 #[inline(always)]
 pub fn runs() -> bool {
     ENGINE.load(Relaxed) >= ORDER_RECORD
+}
+
+/// In the copy of a memory that fork(2) made.
+pub fn after_fork() {
+    space::after_fork();
 }
 
 /// The engine's shared memory.
@@ -117,7 +127,9 @@ pub fn before_event() {
 /// Record: the quiet operations since they were asked for last.
 #[inline(always)]
 fn take_quiet(t: &mut Block) -> u32 {
-    let left = core::mem::replace(&mut t.quiet_left, MAX_QUIET);
+    let word = t.quiet_left();
+    let left = word.load(Relaxed);
+    word.store(MAX_QUIET, Relaxed);
     if core::mem::replace(&mut t.order.counts, true) {
         MAX_QUIET - left
     } else {
@@ -141,7 +153,8 @@ pub(crate) fn log(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
 /// Record: an operation that needs no entry.
 #[inline(always)]
 pub(crate) fn log_quiet(t: &mut Block) {
-    if t.quiet_left == 0 {
+    let word = t.quiet_left();
+    if word.load(Relaxed) == 0 {
         // None was counted yet, or the assembly has counted the last one.
         if t.order.counts {
             log(t, EntryKind::Quiet, 0, 0);
@@ -149,8 +162,9 @@ pub(crate) fn log_quiet(t: &mut Block) {
             take_quiet(t);
         }
     }
-    t.quiet_left -= 1;
-    if t.quiet_left == 0 {
+    let left = word.load(Relaxed) - 1;
+    word.store(left, Relaxed);
+    if left == 0 {
         log(t, EntryKind::Quiet, 0, 0);
     }
 }
@@ -279,7 +293,7 @@ impl Order for Unordered {
     #[inline(always)]
     fn passed(t: &mut Block, object: &Runs) {
         object.pass(t.slot);
-        t.quiet_left = u32::MAX;
+        t.quiet_left().store(u32::MAX, Relaxed);
     }
     #[inline(always)]
     fn passed_among(t: &mut Block, object: &Runs) {

@@ -4,15 +4,17 @@
 //! stamps pass in their order therefore has every cause before its effects, whatever they went through: pipes, files, sockets, memory maps,
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
-use super::{cut, head, log, log_quiet, name_of, shards, space, state, streams, Order, Runs};
+use super::{
+    cut, head, log, log_quiet, name_of, processes, shards, space, state, streams, Order, Runs,
+};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
 use crate::locked::learned;
 use crate::ring::Writer;
-use crate::serial::events;
 use crate::serial::record::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
+use crate::serial::{baton, events};
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
@@ -21,8 +23,8 @@ use crate::thread::{session, slot, Block, Frame};
 use crate::{instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
-    section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
-    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
+    section_len, EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
+    FLAG_TRACKED, SLOT_SHIFT,
 };
 use reprise_abi::futex;
 use reprise_abi::order::EntryKind;
@@ -37,31 +39,42 @@ pub struct Record;
 
 /// Draws the next stamp.
 #[inline]
-fn draw() -> u64 {
+pub(super) fn draw() -> u64 {
     head().stamp.0.fetch_add(1, SeqCst)
 }
 
 /// The event written next has this stamp, after those that it has already.
+///
+/// A thread whose process has said how it ends does nothing any more: a stamp that is drawn after that finds it said.
 #[inline]
-fn stamp(t: &mut Block) {
+pub(super) fn stamp(t: &mut Block) {
     let s = draw();
+    if !process::is_live() {
+        baton::wait_for_end();
+    }
     t.order.stamps[t.order.stamped as usize] = s;
     t.order.stamped += 1;
+}
+
+/// Writes [`Kind::Enter`] of a call.
+pub(super) fn write_enter(slot: u32, c: &Call, flags: u32, hash: u64, stamps: &[u64]) {
+    let h = EventHeader {
+        detail: c.nr as u32,
+        input_hash: hash,
+        flags,
+        ..events::header(Kind::Enter, slot, c.nargs + stamps.len(), 0)
+    };
+    let mut w = Writer::begin(&h);
+    w.put_words(&c.args[..c.nargs]);
+    w.put_words(stamps);
+    w.finish();
 }
 
 impl Record {
     /// Writes [`Kind::Enter`]: the call may take as long as it likes, and others must not wait for its end to learn of its beginning.
     fn enter(t: &mut Block, c: &Call, hash: u64) {
         stamp(t);
-        let h = EventHeader {
-            detail: c.nr as u32,
-            input_hash: hash,
-            ..events::header(Kind::Enter, t.slot, c.nargs + 1, 0)
-        };
-        let mut w = Writer::begin(&h);
-        w.put_words(&c.args[..c.nargs]);
-        w.put_words(t.order.stamps());
-        w.finish();
+        write_enter(t.slot, c, 0, hash, t.order.stamps());
         t.order.stamped = 0;
     }
 
@@ -127,19 +140,10 @@ impl Record {
     /// Logs an event of words, with one stamp behind them.
     fn stamped(t: &mut Block, kind: Kind, detail: u32, value: i64, word: u64) {
         let s = draw();
+        if !process::is_live() {
+            baton::wait_for_end();
+        }
         events::plain(kind, t.slot, detail, value, &[word, s]);
-    }
-
-    fn end_process(t: &mut Block, status: i32) {
-        let pid = process::visible_pid() as u64;
-        Self::stamped(
-            t,
-            Kind::ProcessEnd,
-            ProcessEnd::Told as u32,
-            status as i64,
-            pid,
-        );
-        crate::serial::baton::leave(t);
     }
 
     /// Delivers the first signal that waits, and is not ignored; whether there was one.
@@ -258,6 +262,10 @@ impl Engine for Record {
         t.order.stamped = 0;
         crate::cpuid::after_call::<Self>(t, c, result, content);
         crate::hook::after_call(t, c, result);
+        if maps_shared(c, result) {
+            crate::locked::memory_shared(t);
+            processes::note_sharing();
+        }
         drop(lock);
         result
     }
@@ -340,7 +348,9 @@ impl Engine for Record {
             return Self::computed(t, c, EAGAIN);
         };
         crate::locked::before_thread(t);
+        cut::meet();
         stamp(t);
+        slot(i).born.store(t.order.stamps()[0] + 1, Release);
         let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
         if !sys::is_error(tid) {
             slot(i).visible_tid.store(tid as u32, Relaxed);
@@ -361,18 +371,19 @@ impl Engine for Record {
         tid
     }
 
-    fn process_create(t: &mut Block, c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
-        crate::message::note(reprise_abi::notes::ORDER_ONE_PROCESS);
-        Self::computed(t, c, EAGAIN)
+    fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        processes::make(t, c, wish, start)
     }
 
-    fn process_start(_t: &mut Block) {}
+    fn process_start(t: &mut Block) {
+        processes::begin(t);
+    }
 
     fn thread_start(t: &mut Block) {
         crate::serial::baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         let tid = t.slot().visible_tid.load(Relaxed);
-        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[]);
+        events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[draw()]);
         kernel::sync_mask(t);
     }
 
@@ -381,11 +392,11 @@ impl Engine for Record {
         kernel::block_all();
         Self::computed(t, c, 0);
         super::announce_death::<Self>(t);
-        let last = process::entry().live_threads.load(Relaxed) == 1;
+        let last = process::entry().live_threads.fetch_sub(1, SeqCst) == 1;
         Self::stamped(t, Kind::ThreadExit, last as u32, c.args[0] as i64, 0);
         session().live_threads.fetch_sub(1, Relaxed);
-        if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
-            Self::end_process(t, exit_status(c.args[0]));
+        if last {
+            processes::end(t, exit_status(c.args[0]));
             sys::exit_group(c.args[0] as i32);
         }
         t.slot().state.store(slot_state::EXITING, Release);
@@ -397,18 +408,12 @@ impl Engine for Record {
         kernel::block_all();
         state::record_at_exit(t, frame);
         Self::computed(t, c, 0);
-        Self::end_process(t, exit_status(c.args[0]));
+        processes::end(t, exit_status(c.args[0]));
         sys::exit_group(c.args[0] as i32)
     }
 
     fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        let hash = c.input_hash();
-        Self::enter(t, c, hash);
-        let r = crate::exec::attempt(t, c);
-        stamp(t);
-        events::call(t, Kind::Exit, c, r, 0, hash);
-        t.order.stamped = 0;
-        r
+        processes::exec(t, c)
     }
 
     fn image_start(t: &mut Block) {
@@ -425,7 +430,7 @@ impl Engine for Record {
 
     fn process_dies(t: &mut Block, signal: u32) {
         kernel::block_all();
-        Self::end_process(t, signal as i32);
+        processes::end(t, signal as i32);
     }
 
     fn arrived(t: &mut Block, uc: &mut Ucontext) {
@@ -439,6 +444,15 @@ impl Engine for Record {
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
         cut::record::trap(t, signal, uc)
     }
+}
+
+/// Has this call mapped memory that other processes may write to, too?
+fn maps_shared(c: &Call, result: i64) -> bool {
+    let shared = match c.nr {
+        nr::MMAP => c.args[3] & sys::MAP_SHARED != 0 && c.args[2] & sys::PROT_RW == sys::PROT_RW,
+        other => other == nr::SHMAT,
+    };
+    shared && !sys::is_error(result)
 }
 
 /// The word of the program that the kernel changes when this futex operation succeeds.
@@ -467,7 +481,7 @@ fn note(t: &mut Block, object: &Runs, n: u64, again: bool) {
 /// before. What the shard's sequence becomes when it is opened.
 pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
     let shard = shards::shard(number);
-    let n = shard.lock();
+    let n = shards::lock(number, t.slot);
     let me = t.slot + 1;
     let mine = shard.last.load(Relaxed) == me;
     shard.last.store(me, Relaxed);
@@ -512,20 +526,20 @@ impl Order for Record {
     fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
-        let n = shard.lock();
+        let n = shards::lock(number, t.slot);
         t.order.shard = (number + 1, n);
         let r = operation();
         t.order.shard.0 = 0;
         let me = t.slot + 1;
         let mine = shard.last.load(Relaxed) == me;
         shard.last.store(me, Relaxed);
-        shard.unlock(n);
-        // Written after the shard is open again: others need not wait for the ring.
+        // Before the shard is open again: should this thread be ended now, nobody has come after an operation that is not in the log.
         if mine {
             log_quiet(t);
         } else {
             log(t, EntryKind::Ordered, number, n);
         }
+        shards::unlock(shard, n);
         r
     }
 
@@ -538,7 +552,7 @@ impl Order for Record {
         }
         // Whoever put the value there had the shard locked by then. The processor makes the two looks in this order.
         let number = shards::number_of(address);
-        let begun = shards::shard(number).begun();
+        let begun = shards::begun(shards::shard(number));
         t.order.known.put(address, size, v);
         log(t, EntryKind::Seen, number, begun);
         log(t, EntryKind::Value, 0, v);
@@ -574,7 +588,7 @@ impl Order for Record {
         let (number, n) = core::mem::take(&mut t.order.shard);
         if number != 0 {
             // It was not made.
-            shards::shard(number - 1).unlock(n - 1);
+            shards::unlock(shards::shard(number - 1), n - 1);
         }
     }
 }

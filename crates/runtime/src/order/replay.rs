@@ -1,53 +1,104 @@
 //! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
 //! numbers of its operations, come to their turn.
 
-use super::{cut, head, name_of, shards, space, state, total, turns, Order, Runs};
+use super::{cut, name_of, processes, ring_of, shards, space, state, total, turns, Order, Runs};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
 use crate::locked::learned;
 use crate::ring::{self, Reader};
-use crate::serial::replay::{apply, cannot_map, deliver, finish, OfFile};
+use crate::serial::replay::{apply, cannot_map, deliver, OfFile};
 use crate::serial::report::{diverge, Actual};
 use crate::serial::state::frame_hash;
 use crate::signal::frame::{FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::Siginfo;
 use crate::sys;
-use crate::thread::{current, session, slot, Block, Frame};
-use crate::{mapped, memory, output, process, shm};
-use core::sync::atomic::Ordering::*;
+use crate::thread::{session, slot, Block, Frame};
+use crate::{files, mapped, memory, output, process, shm};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
 };
-use reprise_abi::order::{Entry, EntryKind};
+use reprise_abi::order::{Entry, EntryKind, CLOSED_GONE};
 use reprise_abi::session::{divergence_kind as kinds, slot_state};
 use reprise_abi::syscalls::nr;
 
 /// Replaying in `order`.
 pub struct Replay;
 
-/// A thread for which nothing is left to replay: it stays where it is. When that is true of all, the recorded end comes.
-fn exhausted() -> ! {
-    total::leave(current());
-    let h = head();
-    h.exhausted.fetch_add(1, SeqCst);
+/// The calling thread has done all that was recorded of it. It stays where it is until the driver ends it with its process; it goes on only if
+/// the driver took it for the slot's last thread.
+pub(super) fn exhausted(t: &mut Block) {
+    total::leave(t);
+    let (ring, ..) = ring_of(t.slot);
+    let was = t.slot().busy.swap(0, SeqCst);
+    ring::wake_agent();
     loop {
-        let all = h.exhausted.load(SeqCst) >= session().live_threads.load(SeqCst);
-        let end = h.end.load(SeqCst);
-        if all && end != 0 {
-            finish(end.wrapping_sub(1) as i32);
+        let closed = ring.closed.load(SeqCst);
+        if closed == 0 {
+            break;
         }
-        let until = sys::Timespec::from_ns(sys::monotonic().ns() + 10_000_000);
-        sys::futex_wait(h.exhausted.as_ptr(), h.exhausted.load(SeqCst), Some(&until));
+        let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
+        sys::futex_wait(ring.closed.as_ptr(), closed, Some(&soon));
+        if !crate::namespace::agent_lives() {
+            sys::exit_group(125);
+        }
+    }
+    total::come_back(t);
+    t.slot().busy.store(was, SeqCst);
+}
+
+/// Waits until the calling thread is the only one of its process.
+pub fn wait_for_others_to_end() {
+    let live = &process::entry().live_threads;
+    turns::wait(live.as_ptr() as u64, || live.load(SeqCst) <= 1);
+}
+
+/// The header of the thread's next event, which must come.
+pub(super) fn header(t: &mut Block) -> EventHeader {
+    loop {
+        match ring::peek() {
+            Some(h) => return h,
+            None => exhausted(t),
+        }
     }
 }
 
-/// Waits until the calling thread is the only one.
-pub fn wait_for_others_to_end() {
-    let live = &session().live_threads;
-    turns::wait(live.as_ptr() as u64, || live.load(SeqCst) <= 1);
+/// The calling thread has taken an event, or is about to, and what that brings about is still to be done. Until this is dropped the driver
+/// doesn't take the thread for one that has done all.
+pub(super) struct Busy(&'static AtomicU64);
+
+pub(super) fn busy(t: &Block) -> Busy {
+    let word = &slot(t.slot).busy;
+    word.store(1, SeqCst);
+    Busy(word)
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(0, SeqCst);
+    }
+}
+
+/// Does no thread have a slot with this state?
+pub(super) fn is_unused(state: u32) -> bool {
+    matches!(state, slot_state::FREE | slot_state::EXITING)
+}
+
+/// Waits until slot `i` is free, and takes it for the thread that the call makes whose first stamp is in the block.
+pub(super) fn take_slot(t: &Block, i: u32) {
+    clone::wait_for_slot(i);
+    // In this order: the driver takes a slot that nobody has for one whose thread is gone.
+    slot(i).state.store(slot_state::BLOCKED, SeqCst);
+    slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
+}
+
+/// May the next thread have slot `i`, of which nothing is left that was recorded of the last one?
+pub fn is_vacant(i: u32) -> bool {
+    let (ring, ..) = ring_of(i);
+    is_unused(slot(i).state.load(Acquire)) && ring.closed.load(SeqCst) != CLOSED_GONE
 }
 
 /// What the thread's ring has next.
@@ -56,17 +107,19 @@ enum Next {
     Event,
 }
 
-fn next() -> Next {
-    match ring::peek_entry() {
-        None => exhausted(),
-        Some(words) => Entry::from_words(words).map_or(Next::Event, Next::Entry),
+fn next(t: &mut Block) -> Next {
+    loop {
+        match ring::peek_entry() {
+            None => exhausted(t),
+            Some(words) => return Entry::from_words(words).map_or(Next::Event, Next::Entry),
+        }
     }
 }
 
 /// The entry that counts the thread's quiet operations now; `None` when an event comes next.
 fn look(t: &mut Block) -> Option<Entry> {
     loop {
-        match next() {
+        match next(t) {
             Next::Event => return None,
             Next::Entry(e) => {
                 if !t.order.looked {
@@ -128,14 +181,11 @@ fn next_event(t: &mut Block, actual: &Actual) -> EventHeader {
         // What was recorded is an entry, of which a report has no place.
         diverge(t, kinds::EVENT, None, actual);
     }
-    match ring::peek() {
-        Some(h) => h,
-        None => exhausted(),
-    }
+    header(t)
 }
 
 /// Takes the next event, which must be of one of these kinds.
-fn expect(t: &mut Block, wanted: &[Kind], actual: &Actual) -> EventHeader {
+pub(super) fn expect(t: &mut Block, wanted: &[Kind], actual: &Actual) -> EventHeader {
     let h = next_event(t, actual);
     if !wanted.iter().any(|k| *k as u8 == h.kind) || h.detail != actual.detail {
         diverge(t, kinds::EVENT, Some(&h), actual);
@@ -143,14 +193,15 @@ fn expect(t: &mut Block, wanted: &[Kind], actual: &Actual) -> EventHeader {
     h
 }
 
-/// Waits for the turn of a stamp, and lets the next one have its.
-fn take_turn(stamp: u64) {
+/// Waits for the turn of a stamp of a call. Other processes may have had copies made of files that are mapped here.
+fn begin_turn(stamp: u64) {
     turns::wait_for_stamp(stamp);
-    turns::pass_stamp(stamp);
+    files::catch_up();
 }
 
-/// A call's events, up to its result. `at_turn` is what happens while the beginning of the call has its turn, `at_end` while its end has.
-fn replay_call(
+/// A call's events, up to its result. `at_turn` is what happens while the beginning of the call has its turn, and `at_end` while its end
+/// has it. The first stamp is left in the block.
+pub(super) fn replay_call(
     t: &mut Block,
     c: &Call,
     hash: u64,
@@ -177,7 +228,9 @@ fn replay_call(
     if args[..c.nargs] != c.args[..c.nargs] || h.input_hash != hash || !stamps_fit {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
-    turns::wait_for_stamp(args[c.nargs]);
+    let begins = args[c.nargs];
+    t.order.stamps[0] = begins;
+    begin_turn(begins);
     let done = at_turn(t, &h);
     if done != h.value && ends_now {
         let actual = Actual {
@@ -186,36 +239,31 @@ fn replay_call(
         };
         diverge(t, kinds::STATE, Some(&h), &actual);
     }
-    if ends_now {
-        let last = args[c.nargs + stamps - 1];
+    let (h, r, ends) = if ends_now {
+        let ends = args[c.nargs + stamps - 1];
         if stamps == 2 {
-            turns::pass_stamp(args[c.nargs]);
-            turns::wait_for_stamp(last);
+            turns::pass_stamp(begins);
+            begin_turn(ends);
         }
-        let file = apply(r);
-        at_end(t, &h, &file);
-        output::follow(c, h.value);
-        turns::pass_stamp(last);
-        return (h.value, h, file);
-    }
-    turns::pass_stamp(args[c.nargs]);
-    r.finish();
-    let h = expect(
-        t,
-        &[Kind::Exit],
-        &Actual {
+        (h, r, ends)
+    } else {
+        r.finish();
+        turns::pass_stamp(begins);
+        let actual = Actual {
             kind: Kind::Exit,
             ..actual
-        },
-    );
-    let mut r = Reader::begin(h);
-    let stamp = r.args()[0];
-    turns::wait_for_stamp(stamp);
+        };
+        let h = expect(t, &[Kind::Exit], &actual);
+        let mut r = Reader::begin(h);
+        let ends = r.args()[0];
+        begin_turn(ends);
+        (h, r, ends)
+    };
     let file = apply(r);
     at_end(t, &h, &file);
     // In the order in which they wrote: what is shown is what was seen.
     output::follow(c, h.value);
-    turns::pass_stamp(stamp);
+    turns::pass_stamp(ends);
     (h.value, h, file)
 }
 
@@ -235,8 +283,8 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
     let [begins, ends] = [args[c.nargs], args[c.nargs + 1]];
-    take_turn(begins);
-    turns::wait_for_stamp(ends);
+    turns::take(begins);
+    begin_turn(ends);
     if sys::is_error(h.value) {
         r.finish();
     } else {
@@ -247,6 +295,8 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
         }
         apply(r);
         shm::finish_attach(c, at, size);
+        let _lock = space::lock();
+        crate::patch::replay_with_code(t);
     }
     turns::pass_stamp(ends);
     h.value
@@ -257,20 +307,23 @@ fn answer(t: &mut Block, c: &Call, hash: u64) -> (i64, EventHeader, OfFile) {
     replay_call(t, c, hash, |_, h| h.value, |_, _, _| {})
 }
 
-/// A simple event of the thread's own: its argument words.
-fn plain(t: &mut Block, kind: Kind, detail: u32, value: i64) -> [u64; 8] {
-    let actual = Actual {
+/// A simple event of the thread's own: its header and its argument words.
+fn plain(t: &mut Block, kind: Kind, detail: Option<u32>) -> (EventHeader, [u64; 8]) {
+    let mut actual = Actual {
         kind,
-        detail,
-        value,
+        detail: detail.unwrap_or(0),
+        value: 0,
         input_hash: 0,
         args: &[],
     };
+    if detail.is_none() {
+        actual.detail = next_event(t, &actual).detail;
+    }
     let h = expect(t, &[kind], &actual);
     let mut r = Reader::begin(h);
     let args = r.args();
     r.finish();
-    args
+    (h, args)
 }
 
 impl Engine for Replay {
@@ -285,11 +338,14 @@ impl Engine for Replay {
             kernel::die_now(signal);
         }
         c.shorten();
-        let (r, h, file) = answer(t, c, hash);
-        let number = h.flags >> FILE_NUMBER_SHIFT;
-        if number != 0 {
-            mapped::redo(c, r, number, file.offset, file.hash);
-        }
+        let _busy = busy(t);
+        let now = |_: &mut Block, h: &EventHeader| h.value;
+        let (r, h, _) = replay_call(t, c, hash, now, |_, h, file| {
+            let number = h.flags >> FILE_NUMBER_SHIFT;
+            if number != 0 {
+                mapped::redo(c, h.value, number, file.offset, file.hash);
+            }
+        });
         if h.flags & FLAG_RESTARTED != 0 {
             RESTART
         } else {
@@ -298,14 +354,17 @@ impl Engine for Replay {
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        let _busy = busy(t);
         replay_call(t, c, 0, |_, _| result, |_, _, _| {}).0
     }
 
     fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        let _busy = busy(t);
         replay_call(t, c, 0, |_, h| act(Some(h.value)), |_, _, _| {}).0
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        let _busy = busy(t);
         if c.nr == nr::SHMAT {
             return attach(t, c);
         }
@@ -328,6 +387,7 @@ impl Engine for Replay {
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let _busy = busy(t);
         let (r, h, _) = answer(t, c, 0);
         if h.flags & FLAG_RESTARTED != 0 {
             RESTART
@@ -371,7 +431,7 @@ impl Engine for Replay {
                 Some(Kind::Signal) if h.value == frame.rip as i64 => {
                     let mut r = Reader::begin(h);
                     let stamp = r.args()[0];
-                    take_turn(stamp);
+                    turns::take(stamp);
                     deliver(t, frame, FpState::Live, h);
                 }
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
@@ -417,12 +477,13 @@ impl Engine for Replay {
     const BORN: u32 = slot_state::BLOCKED;
 
     fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        let _busy = busy(t);
         let (r, h, _) = answer(t, c, 0);
         if sys::is_error(r) {
             return r;
         }
         let child = h.flags >> SLOT_SHIFT;
-        clone::wait_for_slot(child);
+        take_slot(t, child);
         slot(child).visible_tid.store(r as u32, Relaxed);
         let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
         if sys::is_error(tid) {
@@ -434,36 +495,43 @@ impl Engine for Replay {
         r
     }
 
-    fn process_create(t: &mut Block, c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
-        const EAGAIN: i64 = -11;
-        Self::computed(t, c, EAGAIN)
+    fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        processes::make_again(t, c, wish, start)
     }
 
-    fn process_start(_t: &mut Block) {}
+    fn process_start(t: &mut Block) {
+        processes::begin_again(t);
+    }
 
     fn thread_start(t: &mut Block) {
         kernel::block_all();
         crate::serial::baton::wait_go(t.slot);
         total::begin(t);
+        let _busy = busy(t);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
-        plain(t, Kind::ThreadStart, 0, 0);
+        let stamp = plain(t, Kind::ThreadStart, Some(0)).1[0];
+        turns::take(stamp);
         plant_if_next(t);
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         crate::sync::malloc::thread_ends::<Self>(t);
+        let busy = busy(t);
         replay_call(t, c, 0, |_, _| 0, |_, _, _| {});
         super::announce_death::<Self>(t);
-        let last = process::entry().live_threads.load(Relaxed) == 1;
-        let stamp = plain(t, Kind::ThreadExit, last as u32, 0)[1];
-        take_turn(stamp);
-        session().live_threads.fetch_sub(1, SeqCst);
-        turns::call(session().live_threads.as_ptr() as u64);
-        if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
+        // Whether it is the last one, of several that end at the same time, only the recording knows.
+        let (h, args) = plain(t, Kind::ThreadExit, None);
+        turns::take(args[1]);
+        if h.detail != 0 {
             Self::process_dies(t, 0);
             sys::exit_group(c.args[0] as i32);
         }
+        session().live_threads.fetch_sub(1, SeqCst);
+        let live = &process::entry().live_threads;
+        live.fetch_sub(1, SeqCst);
+        turns::call(live.as_ptr() as u64);
         t.slot().state.store(slot_state::EXITING, Release);
+        drop(busy);
         total::leave(t);
         // SAFETY: nothing of this thread is needed any more.
         unsafe { rt_exit_thread() }
@@ -482,28 +550,16 @@ impl Engine for Replay {
     }
 
     fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        let hash = c.input_hash();
-        answer(t, c, hash).0
+        processes::exec_again(t, c)
     }
 
-    fn image_start(_t: &mut Block) {}
+    fn image_start(t: &mut Block) {
+        processes::image_begins(t);
+    }
 
     fn process_dies(t: &mut Block, _signal: u32) {
-        let actual = Actual {
-            kind: Kind::ProcessEnd,
-            detail: 1,
-            value: 0,
-            input_hash: 0,
-            args: &[],
-        };
-        let h = expect(t, &[Kind::ProcessEnd], &actual);
-        let mut r = Reader::begin(h);
-        let stamp = r.args()[1];
-        r.finish();
-        take_turn(stamp);
-        process::entry()
-            .state
-            .store(reprise_abi::session::process_state::ENDING, Release);
+        let _busy = busy(t);
+        processes::end_again(t);
     }
 
     fn cut(t: &mut Block, uc: &mut Ucontext) {
@@ -531,7 +587,7 @@ pub(super) fn follow(t: &mut Block, uc: &mut Ucontext) {
         t.slot().last_pc.store(uc.mc.rip, Relaxed);
         let mut r = Reader::begin(h);
         let stamp = r.args()[0];
-        take_turn(stamp);
+        turns::take(stamp);
         let mut frame = uc.mc.to_frame();
         deliver(t, &mut frame, FpState::Saved(uc.mc.fpstate), h);
         kernel::enter_from_kernel(t, uc, &frame);

@@ -7,10 +7,8 @@ use super::head;
 use crate::sync::wait::{wait, Deadline, Wait};
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::order::WAITED_FOR;
 use reprise_abi::session::process_state;
-
-/// Others wait for the stream.
-const WAITED_FOR: u32 = 1 << 31;
 
 /// The right to write to a stream.
 pub struct Held(&'static AtomicU32);

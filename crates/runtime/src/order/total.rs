@@ -15,6 +15,10 @@ use reprise_abi::session::FLAG_TOTAL;
 
 /// Threads that gave way one after the other, each of them for nothing, when none of them can ever go on.
 const ALL_WAIT: u32 = 20_000;
+/// After so many of them nobody is in a hurry any more.
+const FEW: u32 = 1000;
+/// Nanoseconds that each of the others then waits.
+const SHORT_NAP: i64 = 1_000_000;
 /// A sleeper looks after this many nanoseconds whether the agent is still there.
 const LONGEST_NAP: i64 = 50_000_000;
 
@@ -27,8 +31,7 @@ pub fn runs() -> bool {
 /// The thread of this slot is about to begin.
 pub fn join(slot: u32) {
     if runs() {
-        let (word, bit) = place(slot);
-        word.fetch_or(bit, SeqCst);
+        head().total.members[slot as usize / 64].fetch_or(1 << (slot % 64), SeqCst);
     }
 }
 
@@ -44,27 +47,34 @@ pub fn leave(t: &Block) {
     if !runs() {
         return;
     }
-    let (word, bit) = place(t.slot);
-    word.fetch_and(!bit, SeqCst);
-    head().total.turn[t.slot as usize].store(0, SeqCst);
-    if let Some(next) = after(t.slot) {
-        give(next);
-    }
+    head().total.leave(t.slot as usize);
+    pass_on(t.slot);
+}
+
+/// The calling thread is back after it had left.
+pub fn come_back(t: &Block) {
+    join(t.slot);
+    begin(t);
 }
 
 /// The calling thread can't go on now: the others run, until its turn comes again.
 pub fn give_way(t: &Block) {
     let h = &head().total;
-    if h.fruitless.fetch_add(1, SeqCst) > ALL_WAIT {
+    let fruitless = h.fruitless.fetch_add(1, SeqCst);
+    if fruitless > ALL_WAIT {
         session()
             .message
             .store(crate::message::ALL_THREADS_WAIT, Relaxed);
         sys::exit_group(125);
     }
-    match after(t.slot) {
-        Some(next) if next != t.slot => {
-            h.turn[t.slot as usize].store(0, SeqCst);
-            give(next);
+    if fruitless > FEW {
+        // It may be the driver that all wait for: a process is to be made, or has to be gone.
+        let soon = sys::Timespec::from_ns(sys::monotonic().ns() + SHORT_NAP);
+        sys::futex_wait(h.fruitless.as_ptr(), fruitless + 1, Some(&soon));
+    }
+    match h.after(t.slot as usize) {
+        Some(next) if next != t.slot as usize => {
+            pass_on(t.slot);
             wait_for_turn(t.slot);
         }
         _ => {
@@ -88,32 +98,11 @@ pub fn let_others() {
     }
 }
 
-fn place(slot: u32) -> (&'static core::sync::atomic::AtomicU64, u64) {
-    (&head().total.members[slot as usize / 64], 1 << (slot % 64))
-}
-
-/// The member that comes after this slot, which may be itself.
-fn after(slot: u32) -> Option<u32> {
-    let words = &head().total.members;
-    let (first, bit) = (slot as usize / 64, slot % 64);
-    for k in 0..=words.len() {
-        let i = (first + k) % words.len();
-        let mut w = words[i].load(SeqCst);
-        if k == 0 {
-            // Those behind it.
-            w &= (u64::MAX << bit) << 1;
-        }
-        if w != 0 {
-            return Some(i as u32 * 64 + w.trailing_zeros());
-        }
+fn pass_on(slot: u32) {
+    let h = &head().total;
+    if let Some(next) = h.pass_on(slot as usize) {
+        sys::futex_wake(h.turn[next].as_ptr(), 1);
     }
-    None
-}
-
-fn give(slot: u32) {
-    let turn = &head().total.turn[slot as usize];
-    turn.store(1, SeqCst);
-    sys::futex_wake(turn.as_ptr(), 1);
 }
 
 fn wait_for_turn(slot: u32) {

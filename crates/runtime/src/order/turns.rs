@@ -68,6 +68,12 @@ pub fn wait_for_stamp(stamp: u64) {
     wait(stamp, || now.load(SeqCst) == stamp);
 }
 
+/// Waits for the turn of a stamp, and lets the next one have its.
+pub fn take(stamp: u64) {
+    wait_for_stamp(stamp);
+    pass_stamp(stamp);
+}
+
 /// The turn of this stamp, which was the calling thread's, is over.
 pub fn pass_stamp(stamp: u64) {
     let h = head();

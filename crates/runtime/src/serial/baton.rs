@@ -245,7 +245,7 @@ pub fn only_thread(t: &Block) {
 }
 
 /// A thread of a process that has ended already: it only waits for the kernel to take it.
-fn wait_for_end() -> ! {
+pub fn wait_for_end() -> ! {
     loop {
         sys::call(nr::PAUSE, &[]);
     }

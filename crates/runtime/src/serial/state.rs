@@ -49,7 +49,8 @@ pub fn hash_at_exit(t: &mut Block, frame: &Frame) {
     }
 }
 
-fn affordable() -> bool {
+/// Is a hash worth its time now?
+pub fn affordable() -> bool {
     let now = sys::monotonic().ns();
     if LAST.load(Relaxed) == 0 {
         LAST.store(now, Relaxed);

@@ -18,6 +18,11 @@ pub static ORIGINAL: AtomicU64 = AtomicU64::new(0);
 /// All joins of this process.
 static JOINS: Runs = Runs::new();
 
+/// In the copy of a memory that fork(2) made, whose only thread has no other to join.
+pub fn after_fork() {
+    JOINS.reset();
+}
+
 /// `pthread_join(thread, result)`
 pub fn join<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     if cancel::is_due(t) {

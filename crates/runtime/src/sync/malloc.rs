@@ -33,6 +33,11 @@ pub fn prepare() -> bool {
     true
 }
 
+/// What all heaps share: where it lies, and its bytes.
+pub fn table() -> (u64, u64) {
+    (REGISTRY.load(Relaxed), REGISTRY_LEN)
+}
+
 /// Memory from the kernel, by calls in the program's name.
 struct Calls;
 
@@ -157,6 +162,13 @@ pub fn valloc<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// `malloc_usable_size(block)`
 pub fn usable_size<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     Done::value(api::usable_size(t, &mut Calls, f.rdi))
+}
+
+/// In the copy of a memory that fork(2) made.
+pub fn after_fork(t: &mut Block) {
+    if REGISTRY.load(Relaxed) != 0 {
+        api::forked(t, &mut Calls);
+    }
 }
 
 /// The calling thread ends: what it has of others' goes back.

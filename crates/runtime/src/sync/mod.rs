@@ -71,10 +71,18 @@ pub fn count(t: &mut Block) {
     session().counters.operations.fetch_add(n, Relaxed);
 }
 
-/// In the copy of a memory that fork(2) made.
-pub fn after_fork() {
+/// In the copy of a memory that fork(2) made, whose only thread is the calling one.
+pub fn after_fork(t: &mut Block) {
     once::after_fork();
-    crate::thread::current().operations = 0;
+    join::after_fork();
+    malloc::after_fork(t);
+    t.operations = 0;
+}
+
+/// The tables beside the objects, each at the start of a page, with their bytes: they belong to the memory.
+pub fn tables() -> impl Iterator<Item = (u64, u64)> {
+    malloc::prepare();
+    [malloc::table(), side::place()].into_iter()
 }
 
 #[allow(missing_docs)]

@@ -10,7 +10,7 @@
 
 use super::error::*;
 use super::mutex::{deadline, failed, Mutex, Patience, RECURSIVE, SPINS};
-use super::side::side;
+use super::side::runs_of;
 use super::wait::{pause, wait, wake, Wait};
 use super::{tid, Stop};
 use crate::order::Order;
@@ -91,7 +91,7 @@ pub fn take<O: Order>(
     patience: Patience,
     uses: bool,
 ) -> Result<u32, Stop> {
-    let runs = &side(m as *const Mutex as u64).runs;
+    let runs = runs_of(m as *const Mutex as u64);
     if !O::turn(t, runs) {
         return Err(Stop::Signal);
     }

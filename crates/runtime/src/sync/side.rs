@@ -3,10 +3,13 @@
 //! An entry is never given back, so that what is in it depends only on the operations made on its address: when the program uses the memory
 //! for another object of that kind, its numbers go on, in a replay as in the recording.
 
-use crate::order::Runs;
+use crate::memory::map;
+use crate::order::{space, Runs};
 use crate::panic;
 use crate::scratch::arena;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::layout::PAGE;
+use reprise_abi::order::SHARED_RUNS;
 
 /// Most objects of a process that need an entry: spin locks, robust mutexes, objects that are initialised once.
 const MAX_OBJECTS: usize = 1 << 16;
@@ -39,6 +42,32 @@ fn table() -> &'static [Side; MAX_OBJECTS] {
     }
     // SAFETY: mapped, zero at first, never unmapped; only atomics.
     unsafe { &*(at as *const [Side; MAX_OBJECTS]) }
+}
+
+/// Where the table lies, and its bytes.
+pub fn place() -> (u64, u64) {
+    let all = table();
+    (all.as_ptr() as u64, core::mem::size_of_val(all) as u64)
+}
+
+/// The run of the object at this address, which may lie in memory that processes share: then they have it in common.
+pub fn runs_of(address: u64) -> &'static Runs {
+    const _: () = assert!(core::mem::size_of::<Runs>() == core::mem::size_of::<[AtomicU64; 2]>());
+    if crate::order::runs() && is_shared(address) {
+        let all = &crate::order::head().shared_runs;
+        let own = &all[(address % PAGE) as usize / (PAGE as usize / SHARED_RUNS)];
+        // SAFETY: a run is two words, all zero at first.
+        return unsafe { &*(own.as_ptr() as *const Runs) };
+    }
+    &side(address).runs
+}
+
+fn is_shared(address: u64) -> bool {
+    if !map().may_have_shared(address) {
+        return false;
+    }
+    let _lock = space::lock();
+    map().has_shared(address, address + 1)
 }
 
 /// The entry of the object at this address.

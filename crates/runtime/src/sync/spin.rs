@@ -5,7 +5,7 @@
 
 use super::error::EBUSY;
 use super::object;
-use super::side::side;
+use super::side::runs_of;
 use super::wait::pause;
 use crate::hook::shim::Done;
 use crate::order::Order;
@@ -31,7 +31,7 @@ fn take(w: &AtomicU32) -> bool {
 /// `pthread_spin_lock(lock)`
 pub fn lock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let w = word(f);
-    let runs = &side(f.rdi).runs;
+    let runs = runs_of(f.rdi);
     if !O::turn(t, runs) {
         return Done::by_frame();
     }
@@ -60,7 +60,7 @@ pub fn trylock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     if let Some(e) = O::failure(t) {
         return Done::errno(e);
     }
-    let runs = &side(f.rdi).runs;
+    let runs = runs_of(f.rdi);
     if !O::turn(t, runs) {
         return Done::by_frame();
     }

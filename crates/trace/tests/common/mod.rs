@@ -77,6 +77,7 @@ pub fn manifest() -> Manifest {
         chaos_seed: Some(u64::MAX),
         pid: 42,
         checksum_every: 0,
+        learned: Vec::new(),
         start: Start {
             entry: 0x7fff_f7fe_4540,
             cpuid: vec![

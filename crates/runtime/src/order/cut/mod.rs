@@ -14,8 +14,9 @@ pub mod patches;
 pub mod record;
 pub mod replay;
 
+use crate::memory;
 use crate::thread::{block_address, session, Block, WALK, WALK_LEN};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The thread's memory for what is kept while it walks, or looks for a place.
 fn room<T>(t: &Block) -> *mut T {
@@ -23,8 +24,18 @@ fn room<T>(t: &Block) -> *mut T {
     (block_address(t.slot) + WALK) as *mut T
 }
 
-/// Was there never another thread? Then memory is the same in a replay to the last byte. What threads have met in isn't: who had to wait for
-/// whom, and who only looked, shows in the words of locks and conditions, which mean the same all the same.
+/// Another thread, or another process, has run in this memory.
+static MET: AtomicBool = AtomicBool::new(false);
+
+/// Record: the calling thread is about to make somebody else who runs in its memory at the same time.
+pub(super) fn meet() {
+    MET.store(true, Relaxed);
+}
+
+/// Was there never another thread in this memory, nor another process that could write to some of it? Then memory is the same in a replay to
+/// the last byte. What threads have met in isn't: who had to wait for whom, and who only looked, shows in the words of locks and
+/// conditions, which mean the same all the same.
 pub(super) fn alone() -> bool {
-    session().slots_used.load(Relaxed) == 1
+    let first = session().slots_used.load(Relaxed) == 1;
+    !MET.load(Relaxed) && (first || !memory::is_shared_with_others())
 }

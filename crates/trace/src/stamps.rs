@@ -1,0 +1,95 @@
+//! The stamps of the events of an `order` recording: where they are in an event, and which of them no event has.
+
+use reprise_abi::event::{Event, Kind, ProcessEnd};
+use std::collections::BTreeMap;
+
+/// The stamps of an event: its last words, after the arguments of the call.
+pub fn stamps_of(e: &Event) -> impl Iterator<Item = u64> {
+    let n = e.header.nargs as usize;
+    let first = match e.kind {
+        Kind::Syscall | Kind::Enter => {
+            let call = reprise_abi::syscalls::lookup(e.header.detail as u64);
+            call.map_or(6, |d| d.args.len())
+        }
+        Kind::Exit | Kind::Signal | Kind::ThreadStart => 0,
+        Kind::ThreadExit => 1,
+        Kind::ProcessEnd if e.header.detail == ProcessEnd::Told as u32 => 1,
+        Kind::ProcessStart => 2,
+        _ => n,
+    };
+    let words: Vec<u64> = (first..n).map(|i| e.arg(i)).collect();
+    words.into_iter()
+}
+
+/// A set of stamps. Most of what was drawn is in it, so that it takes room for what is missing only.
+#[derive(Default, Debug)]
+pub struct Stamps {
+    /// Stretches that are in it: the first stamp, and the one behind the last.
+    stretches: BTreeMap<u64, u64>,
+}
+
+impl Stamps {
+    /// Adds one.
+    pub fn add(&mut self, stamp: u64) {
+        let before = self.stretches.range(..=stamp).next_back();
+        let (mut start, mut end) = (stamp, stamp.saturating_add(1));
+        if let Some((s, e)) = before.map(|(s, e)| (*s, *e)) {
+            if stamp < e {
+                return;
+            }
+            if e == stamp {
+                start = s;
+            }
+        }
+        if let Some(e) = self.stretches.remove(&end) {
+            end = e;
+        }
+        self.stretches.insert(start, end);
+    }
+
+    /// Adds all that an event has.
+    pub fn note(&mut self, e: &Event) {
+        stamps_of(e).for_each(|s| self.add(s));
+    }
+
+    /// One more than the largest.
+    pub fn end(&self) -> u64 {
+        self.stretches.last_key_value().map_or(0, |(_, end)| *end)
+    }
+
+    /// Those below `drawn` that are not in it, at most so many.
+    pub fn missing(&self, drawn: u64, most: usize) -> Vec<u64> {
+        let mut at = 0;
+        let mut gaps = Vec::new();
+        for (start, end) in self.stretches.iter().chain([(&drawn, &drawn)]) {
+            let gap = at..(*start).min(drawn);
+            gaps.extend(gap.take(most - gaps.len()));
+            at = at.max(*end);
+        }
+        gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_that_nobody_has_are_found() {
+        let mut s = Stamps::default();
+        assert_eq!(s.missing(3, 10), [0, 1, 2]);
+        for stamp in [7, 0, 1, 4, 2, 4] {
+            s.add(stamp);
+        }
+        assert_eq!(s.missing(9, 10), [3, 5, 6, 8]);
+        assert_eq!(s.missing(9, 2), [3, 5]);
+        assert_eq!(s.missing(6, 10), [3, 5]);
+        s.add(3);
+        assert_eq!(s.missing(8, 10), [5, 6]);
+        for stamp in [6, 5] {
+            s.add(stamp);
+        }
+        assert!(s.missing(8, 10).is_empty());
+        assert_eq!(s.stretches.len(), 1);
+    }
+}
