@@ -3,10 +3,10 @@
 //! What the program stops natively keeps nobody else from going on. Here a thread may be stopped while it holds the scheduler's lock,
 //! the box of requests, or the head of the session. It then runs on until it has given that back, and is stopped again.
 
-use crate::{namespaces, slices};
+use crate::slices;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::schedule::{OWNER_DIED, WAITERS};
-use reprise_abi::session::{request, slot_state, Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};
+use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
+use reprise_abi::session::{request, Session, Slot, ENGINE_SERIAL};
 use reprise_launch::stopped::{go_on_until, Pace};
 use reprise_launch::{futex, SharedSession};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -37,33 +37,18 @@ impl Thing {
         }
     }
 
-    /// Who has it: a thread id or a slot plus 1; 0: nobody.
+    /// Who has it, in the word's own terms; 0: nobody.
     fn owner(self, s: &Session) -> u32 {
         self.word(s).load(Acquire) & !(WAITERS | OWNER_DIED)
     }
 
     /// The slot of that owner.
     fn slot(self, s: &Session, owner: u32) -> Option<&Slot> {
-        if self != Thing::Lock {
-            return (owner as usize <= MAX_SLOTS).then(|| s.slot(owner as usize - 1));
-        }
-        let used = s.slots_used.load(Relaxed).min(MAX_SLOTS as u32);
-        (0..used as usize).map(|i| s.slot(i)).find(|slot| {
-            slot.state.load(Relaxed) != slot_state::FREE && calls_itself(s, slot, owner)
-        })
-    }
-}
-
-/// Is this the thread's id where it lives?
-fn calls_itself(s: &Session, slot: &Slot, id: u32) -> bool {
-    let process = slot.process.load(Relaxed) as usize;
-    let tid = slot.kernel_tid.load(Relaxed);
-    match s.processes[process.min(MAX_PROCESSES - 1)]
-        .inside
-        .load(Relaxed)
-    {
-        0 => tid == id,
-        _ => namespaces::own_number(tid) == Some(id),
+        let i = match self {
+            Thing::Lock => owner_of(owner)?.1,
+            _ => owner.checked_sub(1)?,
+        };
+        ((i as usize) < MAX_SLOTS).then(|| s.slot(i as usize))
     }
 }
 
