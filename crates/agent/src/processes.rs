@@ -2,7 +2,7 @@
 
 use crate::namespaces;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
+use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{
     process_state, slot_state, Process, Session, BATON_FREE, MAX_PROCESSES,
 };
@@ -55,6 +55,7 @@ impl Processes {
         let orphaned = unsafe { libc::getppid() } != self.launcher;
         self.known
             .resize_with(used(s).max(self.known.len()), || None);
+        self.free_lock_of_the_dead(s);
         for (n, p) in s.processes[..used(s)].iter().enumerate() {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
@@ -99,6 +100,18 @@ impl Processes {
                 self.orphaned.extend(made_by_nobody(p));
             }
             bury(s, n, status);
+        }
+    }
+
+    /// Who died with the scheduler's lock has it no more: all others are buried with it.
+    fn free_lock_of_the_dead(&self, s: &Session) {
+        let Some((p, _)) = owner_of(s.schedule_lock.load(Acquire)) else {
+            return;
+        };
+        let pid = s.processes[p as usize % MAX_PROCESSES].kernel_pid.load(Acquire);
+        let known = self.known.get(p as usize).and_then(Option::as_ref);
+        if known.is_some_and(|(n, fd)| *n == pid && is_dead(fd)) {
+            free_lock(s, p as usize, None);
         }
     }
 
