@@ -17,8 +17,10 @@ RECORDING=120
 DOWNLOAD=600
 BOOT=900
 
-# The processors that the traces are replayed on, as QEMU names them: one with nothing beyond x86-64-v2, and all that QEMU can emulate.
-PROCESSORS="Nehalem max"
+# The processors that the traces are replayed on, as QEMU names them: one with little beyond x86-64-v2, and all that QEMU can emulate; and
+# one that is too old for Reprise, which must say so.
+# (Its x87 never says that it rounded up, bit C1 of the status word: no program here computes with that.)
+PROCESSORS="SandyBridge max Nehalem"
 
 fail() {
     echo "other-kernel: $*" >&2
@@ -41,7 +43,8 @@ busybox=$(command -v busybox)
 ! ldd "$busybox" >/dev/null 2>&1 || fail "$busybox is not static (package busybox-static)"
 
 place=$(mktemp -d "${TMPDIR:-/tmp}/other-kernel.XXXXXX")
-trap 'rm -rf "$place"' EXIT
+machine=
+trap '[ -z "$machine" ] || kill "$machine"; rm -rf "$place"' EXIT
 trap 'exit 130' INT TERM
 mkdir "$place/traces" "$place/recorded" "$place/work"
 
@@ -49,7 +52,7 @@ mkdir "$place/traces" "$place/recorded" "$place/work"
 
 cargo build --release -q
 reprise=$PWD/target/release/reprise
-guests="mutex_contention cut_floating_point signal_registers fork_tree robust_whole_process"
+guests="mutex_contention cut_string_functions signal_registers fork_tree robust_whole_process"
 # shellcheck disable=SC2086 # one word for each guest
 scripts/build-guests.sh $guests >/dev/null
 
@@ -89,7 +92,7 @@ ls -l first; kill -TERM $$'
 
 names=
 bin=$PWD/tests/guests/bin
-for guest in mutex_contention cut_floating_point signal_registers fork_tree; do
+for guest in mutex_contention cut_string_functions signal_registers fork_tree; do
     record "$guest" --cpu baseline -- "$bin/$guest"
 done
 record robust_whole_process --cpu baseline -- "$bin/robust_whole_process" kill
@@ -99,6 +102,9 @@ record pipeline --cpu baseline -- sh -c "$pipeline"
 travellers=$names
 # This one may use whatever this machine has.
 record everything -- "$bin/mutex_contention"
+level=$("$reprise" info --json "$place/everything" | sed -n 's/.*"cpu_level": *\([0-9]*\).*/\1/p')
+of_v2="refused: lacks *"
+[ "$level" -gt 2 ] || of_v2=same
 
 # --- The machine --------------------------------------------------------------------------------------------------------------------------
 
@@ -165,9 +171,12 @@ row() {
 # boot KERNEL IMAGE, PROCESSOR: what came of the replays is in $place/result then.
 boot() {
     rm -rf "$place/result" "$place/line"
-    timeout "$BOOT" qemu-system-x86_64 -accel tcg -cpu "$2" -m 2G -smp 2 -kernel "$1" -initrd "$place/initramfs" \
+    timeout -k 5 "$BOOT" qemu-system-x86_64 -accel tcg -cpu "$2" -m 2G -smp 2 -kernel "$1" -initrd "$place/initramfs" \
         -append "console=ttyS0 quiet panic=-1" -display none -monitor none -no-reboot -nic none \
-        -serial "file:$place/console" -serial "file:$place/line" </dev/null || return 1
+        -serial "file:$place/console" -serial "file:$place/line" </dev/null >"$place/qemu" 2>&1 &
+    machine=$!
+    wait "$machine" || return 1
+    machine=
     grep -q '^END' "$place/line" && sed '/^END/,$d' "$place/line" | tr -d '\r' | base64 -d | tar x -C "$place"
 }
 
@@ -182,10 +191,27 @@ compare() {
     echo same
 }
 
-# refused NAME: was the trace refused for a feature that has a name?
+# refused NAME: what was the trace refused for?
 refused() {
     [ "$(cat "$place/result/$1.status")" = 125 ] || return 1
-    sed -n 's/.*processor lacks what the recorded program was shown ([^)]*): \([^;]*\);.*/\1/p' "$place/result/$1.err" | grep .
+    sed -n 's/.*processor lacks what the recorded program was shown ([^)]*): \([^;]*\);.*/\1/p; s/.*has no \(XSAVE\), which.*/\1/p' \
+        "$place/result/$1.err" | grep .
+}
+
+# judge NAME, WHAT IS EXPECTED: prints a row, and counts what is not as it should be. Where nothing is lacking a trace is replayed the same.
+judge() {
+    how=$(compare "$1")
+    if why=$(refused "$1"); then
+        how="refused: lacks $why"
+    fi
+    row "$(cat "$place/result/kernel")" "$processor" "$1" "$how"
+    case $how in
+    $2) ;;
+    *)
+        bad=$((bad + 1))
+        sed 's/^/    /' "$place/result/$1.err" | head -n 20
+        ;;
+    esac
 }
 
 row KERNEL PROCESSOR TRACE REPLAY
@@ -201,30 +227,20 @@ for package; do
     [ -n "$kernel" ] || fail "$package holds no kernel"
     for processor in $PROCESSORS; do
         if ! boot "$kernel" "$processor"; then
-            tail -n 30 "$place/console" >&2
+            tail -n 30 "$place/qemu" "$place/console" >&2
             fail "$package on $processor didn't come to its end"
         fi
+        expected=same
+        [ "$processor" != Nehalem ] || expected="refused: lacks XSAVE"
         for name in $travellers; do
-            how=$(compare "$name")
-            row "$(cat "$place/result/kernel")" "$processor" "$name" "$how"
-            if [ "$how" != same ]; then
-                bad=$((bad + 1))
-                sed 's/^/    /' "$place/result/$name.err" | head -n 20
-            fi
+            judge "$name" "$expected"
         done
-        # What the recording could use and this machine lacks has to be named; where it lacks nothing, it replays.
-        if how=$(refused everything); then
-            how="refused: lacks $how"
-        else
-            how=$(compare everything)
-            if [ "$how" != same ]; then
-                bad=$((bad + 1))
-                sed 's/^/    /' "$place/result/everything.err" | head -n 20
-            fi
-        fi
-        row "$(cat "$place/result/kernel")" "$processor" everything "$how"
+        # What the recording could use and this machine lacks has to be named. What QEMU can emulate may be enough.
+        everything=$of_v2
+        [ "$processor" != max ] || everything="[!D]*"
+        judge everything "$everything"
     done
     rm -rf "${place:?}/$package"
 done
 row "$(uname -r)" - "(recorded here)" "$(echo "$travellers" | wc -w) traces"
-[ "$bad" -eq 0 ] || fail "$bad replays differ"
+[ "$bad" -eq 0 ] || fail "$bad replays are not as they should be"

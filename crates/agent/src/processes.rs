@@ -108,7 +108,9 @@ impl Processes {
         let Some((p, _)) = owner_of(s.schedule_lock.load(Acquire)) else {
             return;
         };
-        let pid = s.processes[p as usize % MAX_PROCESSES].kernel_pid.load(Acquire);
+        let pid = s.processes[p as usize % MAX_PROCESSES]
+            .kernel_pid
+            .load(Acquire);
         let known = self.known.get(p as usize).and_then(Option::as_ref);
         if known.is_some_and(|(n, fd)| *n == pid && is_dead(fd)) {
             free_lock(s, p as usize, None);
