@@ -49,7 +49,8 @@ pub enum Kind {
     /// A process became another program. `value`: number of the memory image in the trace; arguments: process id; section
     /// [`Tag::Path`] with its name.
     Exec = 18,
-    /// What the process's shared memory holds ([`Tag::Output`]), after another was killed that may have written to it unseen.
+    /// What the process's shared memory holds ([`Tag::Output`]), after another was killed that may have written to it unseen; or what
+    /// the runtime wrote there for one that has ended (its robust futexes).
     Shared = 19,
     /// Operations of synchronisation (`order`): section [`Tag::Entries`] with packed [`Entry`](crate::order::Entry)s of one thread.
     Sync = 20,

@@ -3,7 +3,7 @@
 //! - [`layout`]: where things lie in the address space of a recorded or replayed program;
 //! - [`session`]: the shared memory between the runtime and its agent or replay driver;
 //! - [`ring`]: the byte ring in it, through which events flow;
-//! - [`schedule`]: the lists in it that say who runs and who waits;
+//! - [`schedule`]: the lists in it that say who runs and who waits; [`owed`]: what is to be done for the dead;
 //! - [`event`]: the vocabulary of events, as bytes;
 //! - [`spec`]: the language in which one system call is described;
 //! - [`syscalls`]: the table of all x86-64 system calls, with its sub-tables
@@ -26,6 +26,7 @@ pub mod learned;
 pub mod names;
 pub mod notes;
 pub mod order;
+pub mod owed;
 pub mod prctl;
 pub mod ring;
 pub mod schedule;

@@ -45,6 +45,8 @@ notes! {
     UNREADABLE = 8: "the program mapped a file that could not be read: a replay will stop there";
     /// More shared memory than is logged after a death.
     KILLED_WHILE_SHARING = 22: "a process was killed while it ran, and shared more than 256 MiB of memory with others: what it wrote last may be missing";
+    /// More robust futexes than the session's table holds.
+    ROBUST_FUTEXES = 24: "threads that waited had more than 1024 robust mutexes in shared memory: what became of them when their processes ended may be missing";
     /// A System V segment that others have attached.
     SEGMENT_OF_OTHERS = 18: "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded";
     /// A set-user-ID program, by a user who isn't root.

@@ -1,19 +1,40 @@
 //! The scheduler's lists in the session: who is ready for the baton, who waits on a futex of the program.
 //!
-//! They are used by the runtime in every process and by the agent, always under [`Session::schedule_lock`]. That is a robust
-//! futex (set_robust_list(2)): a thread that dies while it holds the lock leaves [`OWNER_DIED`] in it, and who takes it next
-//! calls [`Lists::repair`].
+//! They are used by the runtime in every process and by the agent, always under [`Session::schedule_lock`]. A thread that dies while it
+//! holds the lock leaves [`OWNER_DIED`] in it, and who takes it next calls [`Lists::repair`]. For threads of the session the agent
+//! sees to that ([`Lists::free_lock`]), because the kernel's list of robust futexes (set_robust_list(2)) is the program's; for the agent
+//! itself the kernel does.
 
 use crate::layout::MAX_SLOTS;
+use crate::owed::OwedTable;
 use crate::session::{
-    process_state, request, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS,
+    futex_wait, process_state, request, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS,
+    MAX_PROCESSES,
 };
 use core::sync::atomic::Ordering::*;
 
 /// Somebody sleeps on the lock.
 pub const WAITERS: u32 = 0x8000_0000;
-/// Its holder died (the kernel says so).
+/// Its holder died.
 pub const OWNER_DIED: u32 = 0x4000_0000;
+/// Its holder is a thread of the session; the agent's own thread id is smaller.
+const THREAD: u32 = 0x2000_0000;
+/// Bits of the lock that hold a slot plus 1; those above them hold a process.
+const SLOT_BITS: u32 = 13;
+
+const _: () = assert!(MAX_SLOTS < 1 << SLOT_BITS && MAX_PROCESSES << SLOT_BITS < THREAD as usize);
+
+/// What a thread of process `p` puts into the lock.
+pub const fn owner(p: u32, slot: u32) -> u32 {
+    THREAD | p << SLOT_BITS | (slot + 1)
+}
+
+/// The process and the slot of the thread that holds the lock; `None` when no thread of the session does.
+pub fn owner_of(lock: u32) -> Option<(u32, u32)> {
+    let slot = (lock & ((1 << SLOT_BITS) - 1)).checked_sub(1)?;
+    let p = (lock & (THREAD - 1)) >> SLOT_BITS;
+    (lock & THREAD != 0).then_some((p, slot))
+}
 
 /// What a futex is, apart from the address by which a program knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +138,7 @@ impl<'a> Lists<'a> {
         me.futex_space.store(key.space, Relaxed);
         me.futex_address.store(key.address, Relaxed);
         me.futex_bitset.store(bitset, Relaxed);
-        me.futex_result.store(0, Relaxed);
+        me.futex_notes.store(0, Relaxed);
         self.futex_append(i);
     }
 
@@ -154,6 +175,40 @@ impl<'a> Lists<'a> {
             i = next;
         }
         None
+    }
+
+    /// Lets those that wait on a futex in shared memory that is `concerned` come and look at it again.
+    pub fn look_again(&self, concerned: impl Fn(FutexKey) -> bool) {
+        for i in 0..self.used() {
+            let one = self.slot(i);
+            let key = FutexKey::of(one);
+            let waits = one.state.load(Relaxed) == slot_state::FUTEX
+                && one.futex_notes.load(Relaxed) & futex_wait::SHARED != 0;
+            if waits && concerned(key) && self.futex_take(key, |k, _| k == i).is_some() {
+                one.futex_notes.fetch_or(futex_wait::LOOK, Relaxed);
+                self.push_ready(i);
+            }
+        }
+    }
+
+    /// The robust futexes of process `p`, which is gone or has become another program, are to be marked by others.
+    pub fn fall_due(&self, p: u32) {
+        let table = OwedTable::of(self.0);
+        let of_it = |i: u32| self.slot(i).process.load(Relaxed) == p;
+        if table.fall_due(of_it) != 0 {
+            self.look_again(|key| table.due().any(|e| e.key() == key));
+        }
+    }
+
+    /// Process `p` is dead, or all its threads but that of slot `except` are: if one of them had the lock, it can be had again. The
+    /// caller wakes one that waits for it then. The only function here that needs no lock.
+    pub fn free_lock(&self, p: u32, except: Option<u32>) -> bool {
+        let lock = &self.0.schedule_lock;
+        let freed = lock.fetch_update(AcqRel, Acquire, |v| {
+            let (q, slot) = owner_of(v)?;
+            (p == q && Some(slot) != except).then_some(v & WAITERS | OWNER_DIED)
+        });
+        freed.is_ok()
     }
 
     fn used(&self) -> u32 {
@@ -225,6 +280,7 @@ impl<'a> Lists<'a> {
         };
         let told = dead.state.load(Relaxed) != process_state::LIVE;
         self.let_go(p);
+        self.fall_due(p);
         self.forget(p, None, slot_state::FREE);
         if told {
             dead.kernel_pid.store(0, Relaxed);
@@ -238,6 +294,8 @@ impl<'a> Lists<'a> {
         dead.state.store(process_state::LOST, Release);
         if held {
             s.losses.fetch_add(1, Release);
+            // The kernel may have marked its robust futexes.
+            self.look_again(|_| true);
         }
         s.lost.fetch_add(1, Release);
         held

@@ -6,7 +6,7 @@
 use crate::layout::MAX_SLOTS;
 use crate::learned::CodeList;
 use crate::ring::RingControl;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicU8};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
@@ -61,6 +61,14 @@ pub mod slot_state {
     pub const EXITING: u32 = 6;
     /// Its process is ending with it; the slot is free once the agent or the driver has seen the process dead.
     pub const LEFT: u32 = 7;
+}
+
+/// Bits of [`Slot::futex_notes`].
+pub mod futex_wait {
+    /// The futex is in memory that processes share.
+    pub const SHARED: u32 = 1;
+    /// Somebody died: the thread is to look at the futex again, which may have been his.
+    pub const LOOK: u32 = 2;
 }
 
 /// The most processes a session can have at one time.
@@ -138,8 +146,8 @@ pub struct Slot {
     pub futex_address: AtomicU64,
     /// Bitset of that wait.
     pub futex_bitset: AtomicU32,
-    /// How that wait ended: see the runtime's futex module.
-    pub futex_result: AtomicI32,
+    /// What is to be known of that wait, bits of [`futex_wait`].
+    pub futex_notes: AtomicU32,
     /// When that wait began, in waits of the session (first come, first woken).
     pub futex_ticket: AtomicU64,
     /// Replay: pc of the last gate of this thread, for reports.
@@ -442,7 +450,7 @@ pub struct Session {
     /// The program's mappings at its first instruction, by address.
     pub initial_regions: [InitialRegion; MAX_INITIAL_REGIONS],
 
-    /// Lock of everything down to `futex_tail`: a robust futex, so that a holder's death is noticed (see [`crate::schedule`]).
+    /// Lock of everything down to `futex_tail`; a holder's death is noticed (see [`crate::schedule`]).
     pub schedule_lock: AtomicU32,
     /// Slot that holds the baton, plus 1; [`BATON_FREE`] when nobody does.
     pub baton: AtomicU32,
@@ -576,8 +584,8 @@ pub const SESSION_LEN: usize = core::mem::size_of::<Session>();
 pub const WINDOW_OFFSET: usize = crate::filters::FILTERS_OFFSET + crate::filters::FILTERS_LEN;
 /// Bytes of the window.
 pub const WINDOW_LEN: usize = 1 << 20;
-/// Bytes of the session with all slots, the filters and the window.
-pub const SESSION_TOTAL: usize = WINDOW_OFFSET + WINDOW_LEN;
+/// Bytes of the session with all slots, the filters, the window and the futexes that are owed.
+pub const SESSION_TOTAL: usize = crate::owed::OWED_OFFSET + crate::owed::OWED_LEN;
 
 const _: () = assert!(SESSION_LEN % 4096 == 0);
 const _: () = assert!(SESSION_TOTAL < 0x1000_0000);

@@ -1,5 +1,6 @@
 //! Execs inside the session: the runtime is put into what a process becomes, before its first instruction.
 
+use crate::processes;
 use crate::requests::done;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::{request, MAX_PROCESSES};
@@ -49,6 +50,7 @@ pub fn serve(
     };
     match watched.follow(shared, image) {
         Exec::Became(stopped) => {
+            processes::became_another(shared.session(), slot as u32);
             let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
             if let Err(why) = keep(&stopped, shared, n, slot as usize) {
                 warnings.push(format!(

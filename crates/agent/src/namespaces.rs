@@ -55,12 +55,6 @@ fn find_thread(pid: u32, own: u32) -> Option<u32> {
     })
 }
 
-/// The id that a thread has in its own namespace.
-pub fn own_number(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    last_of(&status, "NSpid:").map(|(n, _)| n)
-}
-
 /// The ids by which a process is known in its own namespace and those around it.
 pub fn all_numbers(pid: u32) -> Vec<i64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -2,8 +2,10 @@
 
 use crate::namespaces;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::schedule::{Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
+use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
+use reprise_abi::session::{
+    process_state, slot_state, Process, Session, BATON_FREE, MAX_PROCESSES,
+};
 use reprise_launch::{futex, SharedSession};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -57,6 +59,7 @@ impl Processes {
         // Asked once: meanwhile there may be more of them.
         let used = used(s);
         self.known.resize_with(used.max(self.known.len()), || None);
+        self.free_lock_of_the_dead(s);
         for (n, p) in s.processes[..used].iter().enumerate() {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
@@ -80,6 +83,7 @@ impl Processes {
             if !fd.map_or_else(|| is_gone(pid), |(_, fd)| is_dead(fd)) {
                 continue;
             }
+            free_lock(s, n, None);
             let first = pid == s.program_pid.load(Relaxed);
             // Whoever has said how it ends is believed.
             let told = state == process_state::ENDING && !first;
@@ -107,6 +111,20 @@ impl Processes {
                 p.state.store(process_state::FREE, Release);
                 s.lost.fetch_sub(1, Relaxed);
             }
+        }
+    }
+
+    /// Who died with the scheduler's lock has it no more: all others are buried with it.
+    fn free_lock_of_the_dead(&self, s: &Session) {
+        let Some((p, _)) = owner_of(s.schedule_lock.load(Acquire)) else {
+            return;
+        };
+        let pid = s.processes[p as usize % MAX_PROCESSES]
+            .kernel_pid
+            .load(Acquire);
+        let known = self.known.get(p as usize).and_then(Option::as_ref);
+        if known.is_some_and(|(n, fd)| *n == pid && is_dead(fd)) {
+            free_lock(s, p as usize, None);
         }
     }
 
@@ -294,10 +312,28 @@ pub(crate) fn wake_holder(s: &Session) {
     }
 }
 
+/// Process `n` is dead, or all its threads but that of slot `except` are: the scheduler's lock is not theirs any more.
+fn free_lock(s: &Session, n: usize, except: Option<u32>) {
+    if Lists(s).free_lock(n as u32, except) {
+        futex::wake(&s.schedule_lock, 1);
+    }
+}
+
+/// The process of slot `slot` has become another program: its other threads are gone, and what they and it had in shared memory is left
+/// to others.
+pub(crate) fn became_another(s: &Session, slot: u32) {
+    let n = s.slot(slot as usize).process.load(Relaxed);
+    free_lock(s, n as usize, Some(slot));
+    if let Some(_lock) = lock(s) {
+        Lists(s).fall_due(n);
+    }
+}
+
 fn bury(s: &Session, n: usize, status: Option<i32>) {
     let Some(l) = lock(s) else { return };
     let held = Lists(s).bury(n as u32, status);
-    if held {
+    // Those that wait for its robust futexes may be all there are.
+    if held || s.baton.load(Relaxed) == BATON_FREE {
         Lists(s).hand_on(0);
     }
     drop(l);

@@ -4,11 +4,11 @@
 //! the box of requests, the head of the session, the right to write to a stream of the output, or a shard
 //! (both of `order`). It then runs on until it has given that back, and is stopped again.
 
-use crate::{namespaces, slices};
+use crate::slices;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, Shard};
-use reprise_abi::schedule::{OWNER_DIED, WAITERS};
-use reprise_abi::session::{request, slot_state, Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};
+use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
+use reprise_abi::session::{request, Session, Slot, ENGINE_SERIAL};
 use reprise_launch::stopped::{go_on_until, Pace};
 use reprise_launch::{futex, SharedSession};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -68,13 +68,11 @@ impl Thing {
 
     /// The slot of that owner.
     fn slot(self, s: &Session, owner: u32) -> Option<&Slot> {
-        if self != Thing::Lock {
-            return (owner as usize <= MAX_SLOTS).then(|| s.slot(owner as usize - 1));
-        }
-        let used = s.slots_used.load(Relaxed).min(MAX_SLOTS as u32);
-        (0..used as usize).map(|i| s.slot(i)).find(|slot| {
-            slot.state.load(Relaxed) != slot_state::FREE && calls_itself(s, slot, owner)
-        })
+        let i = match self {
+            Thing::Lock => owner_of(owner)?.1,
+            _ => owner.checked_sub(1)?,
+        };
+        ((i as usize) < MAX_SLOTS).then(|| s.slot(i as usize))
     }
 }
 
@@ -85,19 +83,6 @@ fn holder(head: &OrderHead, shard: u32) -> u32 {
         head.shard_wanted.store(0, Relaxed);
     }
     who.map_or(0, |(slot, _)| slot)
-}
-
-/// Is this the thread's id where it lives?
-fn calls_itself(s: &Session, slot: &Slot, id: u32) -> bool {
-    let process = slot.process.load(Relaxed) as usize;
-    let tid = slot.kernel_tid.load(Relaxed);
-    match s.processes[process.min(MAX_PROCESSES - 1)]
-        .inside
-        .load(Relaxed)
-    {
-        0 => tid == id,
-        _ => namespaces::own_number(tid) == Some(id),
-    }
 }
 
 /// What the agent saw last.

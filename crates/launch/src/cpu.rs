@@ -28,6 +28,18 @@ fn entry(leaf: u32, subleaf: u32) -> CpuidLeaf {
     }
 }
 
+/// Has the processor what the runtime itself needs?
+///
+/// # Errors
+/// When it hasn't: the name of that.
+pub fn suffices() -> Result<(), &'static str> {
+    const OSXSAVE: u32 = 1 << 27;
+    if __cpuid(1).ecx & OSXSAVE == 0 {
+        return Err("this machine's processor, or its kernel, has no XSAVE, which Reprise needs (processors have it since 2011)");
+    }
+    Ok(())
+}
+
 /// Asks the processor, and masks.
 pub fn processor() -> Processor {
     // SAFETY: as above; xgetbv is there when OSXSAVE says so.

@@ -9,6 +9,7 @@ use reprise_trace::Manifest;
 /// # Errors
 /// [`ReplayError::Unsupported`], before anything is started.
 pub fn check(m: &Manifest) -> Result<(), ReplayError> {
+    cpu::suffices().map_err(|why| ReplayError::Unsupported(why.into()))?;
     let missing = features::missing(&m.start.cpuid, m.start.xsave_mask, &cpu::processor());
     if !missing.is_empty() {
         return Err(ReplayError::Unsupported(format!(

@@ -70,6 +70,7 @@ pub fn exit_status(status: i32) -> i32 {
 }
 
 fn one(args: &RecordArgs) -> Result<Run> {
+    cpu::suffices().map_err(anyhow::Error::msg)?;
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
     configure(&mut shared, args);

@@ -23,7 +23,7 @@ guests! { exec_errors, exec_by_descriptor, exec_kept_and_lost, exec_races, exit_
 guests! { groups_and_sessions, orphaned_group, terminal_job_control, signal_groups, stopped_anywhere }
 
 // Locks in memory that processes share.
-guests! { robust_between_processes, locks_between_processes, futex_between_processes }
+guests! { robust_between_processes, robust_whole_process, robust_mapped_later, locks_between_processes, futex_between_processes }
 
 /// Records a command of a real program and replays it twice.
 fn recorded(place: &Workplace, program: &str, args: &[&str]) -> Recording {

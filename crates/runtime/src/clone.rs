@@ -1,16 +1,14 @@
-//! Threads: their making, their first steps, and what they leave behind when they end.
+//! Threads: their making and their first steps. What they leave behind when they end is in [`crate::robust`].
 
 use crate::asm::{rt_clone, rt_leave_with};
 use crate::capture::Call;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::total;
-use crate::serial::futex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::signal::kernel;
 use crate::signal::state::{AltStack, Pending};
 use crate::sys;
 use crate::thread::*;
-use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::{BLOCK_STRIDE, MAX_SLOTS, PAGE};
 use reprise_abi::notes;
@@ -251,7 +249,6 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         birth: BIRTH_THREAD,
         number: 0,
         process: 0,
-        robust: [at + offset_of!(Block, robust) as u64, 0, 0],
         kernel_tid: 0,
         alive: AtomicU32::new(0),
         mask: 0,
@@ -261,6 +258,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         pending: Pending::EMPTY,
         clear_tid: 0,
         robust_list: 0,
+        robust_down: false,
         start: Frame::default(),
         publish: 0,
         fs_base: 0,
@@ -486,7 +484,7 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
     })
 }
 
-/// Makes this kernel thread the one of `block`: `%gs`, signal stack, dispatch, what the kernel does when it dies.
+/// Makes this kernel thread the one of `block`: `%gs`, signal stack, dispatch.
 pub fn adopt(block: u64) {
     const ARCH_SET_GS: u64 = 0x1001;
     sys::call(nr::ARCH_PRCTL, &[ARCH_SET_GS, block]);
@@ -499,67 +497,5 @@ pub fn adopt(block: u64) {
     sys::call(nr::SIGALTSTACK, &[&stack as *const AltStack as u64, 0]);
     let t = current();
     t.kernel_tid = sys::call(nr::GETTID, &[]) as u32;
-    sys::call(nr::SET_ROBUST_LIST, &[t.robust.as_ptr() as u64, 24]);
     crate::start::arm_dispatch();
-}
-
-const ROBUST_LIMIT: usize = 2048;
-
-/// A word of the program's that the kernel changes when a thread ends, as [`announce_death`] writes it where nothing orders such words.
-pub fn write_word(_: &mut Block, address: u64, value: u32) {
-    guard::write(address, &value);
-}
-
-/// What the kernel does when a thread ends: robust futexes, then the thread id word. `write(address, value)`; `wake(address, bitset, n)`;
-/// `inherit(address)` gives a futex that keeps priorities to its next waiter and says what its word becomes.
-pub fn announce_death(
-    t: &mut Block,
-    write: impl Fn(&mut Block, u64, u32),
-    wake: impl Fn(u64, u32, u32),
-    mut inherit: impl FnMut(u64) -> Option<u32>,
-) {
-    let tid = t.slot().visible_tid.load(Relaxed);
-    let mut bury = |t: &mut Block, entry: u64, offset: i64, pi: bool| {
-        let address = (entry as i64 + offset) as u64;
-        let Some(v) = guard::read::<u32>(address) else {
-            return;
-        };
-        if v & TID_MASK != tid {
-            return;
-        }
-        if pi && v & WAITERS != 0 {
-            if let Some(word) = inherit(address) {
-                write(t, address, word | OWNER_DIED);
-            }
-            return;
-        }
-        write(t, address, v & WAITERS | OWNER_DIED);
-        if v & WAITERS != 0 {
-            wake(address, u32::MAX, 1);
-        }
-    };
-    if t.robust_list != 0 {
-        // struct robust_list_head: list, offset, pending. Bit 0 of a link says that the futex keeps priorities.
-        if let Some([mut entry, offset, pending]) = guard::read::<[u64; 3]>(t.robust_list) {
-            for _ in 0..ROBUST_LIMIT {
-                if entry & !1 == t.robust_list {
-                    break;
-                }
-                let Some(next) = guard::read::<u64>(entry & !1) else {
-                    break;
-                };
-                if entry & !1 != pending & !1 {
-                    bury(t, entry & !1, offset as i64, entry & 1 != 0);
-                }
-                entry = next;
-            }
-            if pending & !1 != 0 {
-                bury(t, pending & !1, offset as i64, pending & 1 != 0);
-            }
-        }
-    }
-    if t.clear_tid != 0 {
-        write(t, t.clear_tid, 0);
-        wake(t.clear_tid, u32::MAX, 1);
-    }
 }

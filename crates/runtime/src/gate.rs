@@ -136,6 +136,9 @@ fn special<E: Engine>(t: &mut Block, c: &mut Call, frame: &mut Frame) -> Option<
         nr::SET_ROBUST_LIST => {
             let r = if c.args[1] == 24 {
                 t.robust_list = c.args[0];
+                if E::LIVE {
+                    crate::robust::tell_kernel(t.robust_list);
+                }
                 0
             } else {
                 EINVAL

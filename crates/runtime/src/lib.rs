@@ -47,6 +47,7 @@ pub mod regions;
 pub mod request;
 pub mod resolver;
 pub mod ring;
+pub mod robust;
 pub mod scratch;
 pub mod searched;
 pub mod seccomp;

@@ -4,6 +4,7 @@ use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
 use crate::clone::Wish;
 use crate::engine::{Engine, RESTART};
+use crate::robust;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, IGNORE, SA_RESTART};
@@ -178,9 +179,9 @@ impl Engine for None {
         // Whoever learns of the end sees where the slot stands.
         t.slot().state.store(slot_state::EXITING, Release);
         // Futexes that keep priorities live in the kernel here, which knows their owner is gone.
-        clone::announce_death(
+        robust::announce_death(
             t,
-            clone::write_word,
+            robust::write_word,
             |address, _, n| sys::futex_wake(address as *const u32, n),
             |_| Option::None,
         );

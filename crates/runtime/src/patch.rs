@@ -36,8 +36,8 @@ pub const BEFORE_LONG: u32 = 2;
 pub const AFTER: u32 = 3;
 /// A cpuid that the processor doesn't let trap, see [`crate::cpuid`].
 pub const CPUID: u32 = 4;
-/// The `xsavec` of ld.so's resolver, see [`crate::resolver`].
-pub const XSAVEC: u32 = 5;
+/// What saves the vector registers in ld.so's resolver, see [`crate::resolver`].
+pub const RESOLVER: u32 = 5;
 
 /// Instructions that change memory in one step, see [`crate::locked`]: in all code, when the first thread is made.
 pub const LOCKED: u32 = 6;
@@ -133,7 +133,7 @@ fn replay(t: &mut Block) {
 
 /// Does a patch of this form belong to the gate that brought the code? Those of call sites belong to the gate that goes through them.
 pub fn comes_with_code(form: u32) -> bool {
-    matches!(form, CPUID | XSAVEC | LOCKED_WITH_CODE)
+    matches!(form, CPUID | RESOLVER | LOCKED_WITH_CODE)
 }
 
 /// Replay, at the end of a gate that brought code: replaces in it what the recording did. Patches of call sites that come next belong to
@@ -176,7 +176,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             .any(|p| p.0 == page);
         let done = (known || map_page(page)) && write(site, stub, h.detail);
         if done {
-            let counts = (h.detail != XSAVEC) as u64;
+            let counts = (h.detail != RESOLVER) as u64;
             session().counters.patched.fetch_add(counts, Relaxed);
             // Who finds room by itself (hooks) is to find the same as in the recording.
             let t = tables();
@@ -278,15 +278,17 @@ pub fn write_code(at: u64, bytes: &[u8]) -> bool {
 /// Writes stub and jump.
 pub fn write(site: u64, stub: u64, form: u32) -> bool {
     let mut code = [0xccu8; STUB as usize];
-    if form == XSAVEC {
+    if form == RESOLVER {
         let jump = |from: u64, to: u64| {
             let mut jump = [0xe9, 0, 0, 0, 0];
             jump[1..].copy_from_slice(&(to.wrapping_sub(from + 5) as u32).to_le_bytes());
             jump
         };
-        let body = crate::resolver::stub();
-        let n = body.len();
-        code[..n].copy_from_slice(&body);
+        let Some(body) = crate::resolver::stub(site) else {
+            return false;
+        };
+        let n = body.bytes().len();
+        code[..n].copy_from_slice(body.bytes());
         code[n..n + 5].copy_from_slice(&jump(stub + n as u64, site + 5));
         return write_code(stub, &code) && write_code(site, &jump(site, stub));
     }

@@ -1,10 +1,16 @@
 //! What ld.so's resolver leaves on the stack.
 //!
-//! The first call of a function goes through the resolver, which saves the vector registers by `xsavec` below the caller's frame. That
-//! instruction leaves out what is not *in use*, so that older bytes stay there; and what is in use is not the program's alone: registers
-//! that are all zero (SSE's, the upper halves of AVX, masks) may count as used or not, and on AMD's processors an interrupt can change
-//! that. The program's memory would then depend on interrupts. So a jump stands in the place of the instruction, to a stub that clears the
-//! area first and says of everything that it is there.
+//! The first call of a function goes through the resolver, which saves the vector registers below the caller's frame, by one of three
+//! instructions, whichever the processor seems to have. What they leave there is not the program's alone:
+//!
+//! - `xsavec` leaves out what is not *in use*, so that older bytes stay there, and both it and `xsave` say what is in use: registers
+//!   that are all zero (SSE's, the upper halves of AVX, masks) may count as used or not, and on AMD's processors an interrupt can change that;
+//! - `fxsave`, of programs that are shown no XSAVE (`--cpu baseline`), writes where x87 was last on some processors, and leaves bytes alone
+//!   that others write;
+//! - all of them write which bits of MXCSR the processor has.
+//!
+//! So a jump stands in the place of the instruction, to a stub that clears the area first, and afterwards writes the same on all
+//! processors: that everything is there, that x87 was nowhere, and the bits of MXCSR that all have.
 //!
 //! The registers that the stub changes are those that the resolver has saved before and loads after it.
 
@@ -19,64 +25,145 @@ use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::Kind;
 use reprise_abi::session::region_flags;
 
-/// `xsavec 0x40(%rsp)`, and what follows it: `mov 0x10(%rbx),%rsi; mov 0x8(%rbx),%rdi`.
-const SITE: [u8; 13] = [
-    0x0f, 0xc7, 0x64, 0x24, 0x40, 0x48, 0x8b, 0x73, 0x10, 0x48, 0x8b, 0x7b, 0x08,
-];
+/// Bytes of an instruction that saves.
+const LEN: usize = 5;
+/// What follows it: `mov 0x10(%rbx),%rsi; mov 0x8(%rbx),%rdi`.
+const NEXT: [u8; 8] = [0x48, 0x8b, 0x73, 0x10, 0x48, 0x8b, 0x7b, 0x08];
 /// ld.so has less code than this; larger is a program without it.
 const MOST_CODE: u64 = 1 << 20;
-/// Bytes of [`stub`].
-const STUB_LEN: usize = 53;
-/// MXCSR in its initial state; another one counts as in use.
-const MXCSR: u64 = 0x1f80;
 
-/// The code in the place of the instruction, without the jump back.
-pub fn stub() -> [u8; STUB_LEN] {
-    let mut code = [0; STUB_LEN];
-    let controls = (MXCSR | (mxcsr_mask() as u64) << 32).to_le_bytes();
-    let parts: [&[u8]; 12] = [
-        // lea 0x40(%rsp),%rdi
-        &[0x48, 0x8d, 0x7c, 0x24, 0x40],
-        // mov %ebx,%ecx; sub %edi,%ecx; shr $3,%ecx: up to the caller's frame
-        &[0x89, 0xd9, 0x29, 0xf9, 0xc1, 0xe9, 0x03],
-        // xchg %eax,%esi: what is to be saved
-        &[0x96],
-        // xor %eax,%eax
-        &[0x31, 0xc0],
-        // rep stosq
-        &[0xf3, 0x48, 0xab],
-        // mov $controls,%rax
-        &[0x48, 0xb8],
-        &controls,
-        // mov %rax,0x58(%rsp): MXCSR and its mask, should SSE be left out
-        &[0x48, 0x89, 0x44, 0x24, 0x58],
-        // xchg %eax,%esi
-        &[0x96],
-        // xsavec 0x40(%rsp)
-        &SITE[..5],
-        // mov 0x248(%rsp),%eax: what was asked for, in XCOMP_BV
-        &[0x8b, 0x84, 0x24, 0x48, 0x02, 0x00, 0x00],
-        // mov %eax,0x240(%rsp): all of that is in XSTATE_BV
-        &[0x89, 0x84, 0x24, 0x40, 0x02, 0x00, 0x00],
-    ];
-    let mut n = 0;
-    for p in parts {
-        code[n..n + p.len()].copy_from_slice(p);
-        n += p.len();
-    }
-    code
+/// How the resolver saves the vector registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Save {
+    Fxsave,
+    Xsave,
+    Xsavec,
 }
 
-/// The bits of MXCSR that the processor has.
-fn mxcsr_mask() -> u32 {
-    #[repr(align(16))]
-    struct Area([u8; 512]);
-    let mut area = Area([0; 512]);
-    // SAFETY: writes 512 bytes.
-    unsafe {
-        core::arch::asm!("fxsave64 [{}]", in(reg) area.0.as_mut_ptr(), options(nostack));
+impl Save {
+    const ALL: [Save; 3] = [Save::Fxsave, Save::Xsave, Save::Xsavec];
+
+    /// What ld.so chooses by what cpuid shows it.
+    fn shown() -> Save {
+        let s = session();
+        let known = s.cpuid.iter().take(s.cpuid_len as usize);
+        let has = |leaf: u32, register: usize, bits: u32, subleaf: u32| {
+            let mut rows = known.clone().filter(|l| l.leaf == leaf);
+            rows.any(|l| {
+                l.regs[register] & bits == bits && (l.subleaf == subleaf || subleaf == ANY)
+            })
+        };
+        match (
+            has(1, 2, XSAVE_AND_OSXSAVE, ANY),
+            has(0xd, 0, XSAVEC_BIT, 1),
+        ) {
+            (false, _) => Save::Fxsave,
+            (true, false) => Save::Xsave,
+            (true, true) => Save::Xsavec,
+        }
     }
-    u32::from_le_bytes([area.0[28], area.0[29], area.0[30], area.0[31]])
+
+    /// The instruction, with its operand `0x40(%rsp)`.
+    fn code(self) -> [u8; LEN] {
+        match self {
+            Save::Fxsave => [0x0f, 0xae, 0x44, 0x24, 0x40],
+            Save::Xsave => [0x0f, 0xae, 0x64, 0x24, 0x40],
+            Save::Xsavec => [0x0f, 0xc7, 0x64, 0x24, 0x40],
+        }
+    }
+
+    /// The instruction and what follows it.
+    fn site(self) -> [u8; LEN + NEXT.len()] {
+        let mut site = [0; LEN + NEXT.len()];
+        site[..LEN].copy_from_slice(&self.code());
+        site[LEN..].copy_from_slice(&NEXT);
+        site
+    }
+
+    /// The code in its place, without the jump back.
+    fn stub(self) -> Stub {
+        let mut stub = Stub {
+            code: [0; MOST_STUB],
+            len: 0,
+        };
+        // lea 0x40(%rsp),%rdi
+        stub.put(&[0x48, 0x8d, 0x7c, 0x24, 0x40]);
+        // mov %ebx,%ecx; sub %edi,%ecx; shr $3,%ecx: up to the caller's frame
+        stub.put(&[0x89, 0xd9, 0x29, 0xf9, 0xc1, 0xe9, 0x03]);
+        if self != Save::Fxsave {
+            // xchg %eax,%esi: what is to be saved
+            stub.put(&[0x96]);
+        }
+        // xor %eax,%eax; rep stosq
+        stub.put(&[0x31, 0xc0, 0xf3, 0x48, 0xab]);
+        if self == Save::Xsavec {
+            // movl $0x1f80,0x58(%rsp): MXCSR, should SSE be left out
+            stub.put(&[0xc7, 0x44, 0x24, 0x58, 0x80, 0x1f, 0x00, 0x00]);
+        }
+        if self != Save::Fxsave {
+            // xchg %eax,%esi
+            stub.put(&[0x96]);
+        }
+        stub.put(&self.code());
+        match self {
+            Save::Fxsave => {
+                // mov %ax,0x46(%rsp); mov %rax,0x48(%rsp); mov %rax,0x50(%rsp): the last instruction of x87 and its operand
+                stub.put(&[0x66, 0x89, 0x44, 0x24, 0x46]);
+                stub.put(&[0x48, 0x89, 0x44, 0x24, 0x48]);
+                stub.put(&[0x48, 0x89, 0x44, 0x24, 0x50]);
+            }
+            Save::Xsave => {
+                // xor %ecx,%ecx; mov %eax,%esi; xgetbv; and %esi,%eax: what was asked for and can be there
+                stub.put(&[0x31, 0xc9, 0x89, 0xc6, 0x0f, 0x01, 0xd0, 0x21, 0xf0]);
+            }
+            // mov 0x248(%rsp),%eax: the same, in XCOMP_BV
+            Save::Xsavec => stub.put(&[0x8b, 0x84, 0x24, 0x48, 0x02, 0x00, 0x00]),
+        }
+        if self != Save::Fxsave {
+            // mov %eax,0x240(%rsp): all of that is in XSTATE_BV
+            stub.put(&[0x89, 0x84, 0x24, 0x40, 0x02, 0x00, 0x00]);
+        }
+        // movl $0xffff,0x5c(%rsp): the bits of MXCSR
+        stub.put(&[0xc7, 0x44, 0x24, 0x5c]);
+        stub.put(&MXCSR_BITS.to_le_bytes());
+        stub
+    }
+}
+
+/// In [`Save::shown`]: whatever the subleaf.
+const ANY: u32 = u32::MAX;
+/// Leaf 1, ecx.
+const XSAVE_AND_OSXSAVE: u32 = 3 << 26;
+/// Leaf 0xd, subleaf 1, eax.
+const XSAVEC_BIT: u32 = 1 << 1;
+/// The bits of MXCSR that every processor with SSE2 has, but for bit 17 of AMD's.
+pub const MXCSR_BITS: u32 = 0xffff;
+/// Most bytes of a stub: with the jump back it has to fit into [`patch::STUB`].
+const MOST_STUB: usize = patch::STUB as usize - 5;
+
+/// The code in the place of an instruction.
+pub struct Stub {
+    code: [u8; MOST_STUB],
+    len: usize,
+}
+
+impl Stub {
+    fn put(&mut self, bytes: &[u8]) {
+        self.code[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.code[..self.len]
+    }
+}
+
+/// The stub for the instruction at `site`, which is there still.
+pub fn stub(site: u64) -> Option<Stub> {
+    let code = guard::read::<[u8; LEN]>(site)?;
+    let save = Save::ALL.into_iter().find(|s| s.code() == code)?;
+    Some(save.stub())
 }
 
 /// Replaces the instruction in the code that a program begins in, which is ld.so's.
@@ -96,20 +183,27 @@ pub fn start<E: Engine>(t: &mut Block) {
     let Some(stub) = patch::place(site) else {
         return;
     };
-    if patch::write(site, stub, patch::XSAVEC) {
-        crate::serial::events::plain(Kind::Patch, t.slot, patch::XSAVEC, 0, &[site, stub]);
+    if patch::write(site, stub, patch::RESOLVER) {
+        crate::serial::events::plain(Kind::Patch, t.slot, patch::RESOLVER, 0, &[site, stub]);
     }
 }
 
 /// Where the instruction is in a mapping, by what the session knows of it.
 fn known_site(code: &Region) -> Option<u64> {
+    let save = Save::shown();
+    let what = match save {
+        Save::Fxsave => What::Fxsave,
+        Save::Xsave => What::Xsave,
+        Save::Xsavec => What::Xsavec,
+    };
+    let wanted = save.site();
     let mut found = Found::default();
-    let searched = Searched::of(code, searched::initial_content(code), What::Xsavec);
+    let searched = Searched::of(code, searched::initial_content(code), what);
     if !searched
         .as_ref()
-        .is_some_and(|s| s.tell(code, SITE.len(), &mut found))
+        .is_some_and(|s| s.tell(code, wanted.len(), &mut found))
     {
-        if let Some(site) = find(code.start, code.end) {
+        if let Some(site) = find(&wanted, code.start, code.end) {
             found.add(site);
         }
         if let Some(s) = searched {
@@ -118,18 +212,18 @@ fn known_site(code: &Region) -> Option<u64> {
     }
     // In a file that may have changed since.
     let site = found.sites().first().copied();
-    site.filter(|site| guard::read::<[u8; SITE.len()]>(*site) == Some(SITE))
+    site.filter(|site| guard::read::<[u8; LEN + NEXT.len()]>(*site) == Some(wanted))
 }
 
-/// Where the instruction is, if it is there once.
-fn find(from: u64, to: u64) -> Option<u64> {
+/// Where the bytes are, if they are there once.
+fn find(wanted: &[u8], from: u64, to: u64) -> Option<u64> {
     guard::guarded(|| {
         // SAFETY: guarded, and inside the mapping.
         let code = unsafe { core::slice::from_raw_parts(from as *const u8, (to - from) as usize) };
         let mut places = code
-            .windows(SITE.len())
+            .windows(wanted.len())
             .enumerate()
-            .filter(|(_, w)| *w == SITE);
+            .filter(|(_, w)| *w == wanted);
         let (first, _) = places.next()?;
         places.next().is_none().then_some(from + first as u64)
     })
@@ -141,9 +235,63 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stub_is_full_and_has_the_instruction() {
-        let code = stub();
-        assert!(code.windows(5).any(|w| *w == SITE[..5]));
-        assert_ne!(code[STUB_LEN - 4], 0);
+    fn every_stub_has_its_instruction_and_fits() {
+        for save in Save::ALL {
+            let stub = save.stub();
+            let with = stub.bytes().windows(LEN).filter(|w| *w == save.code());
+            assert_eq!(with.count(), 1, "{save:?}");
+            assert!(stub.bytes().len() + 5 <= patch::STUB as usize);
+        }
+    }
+
+    /// The stub of `fxsave` run on a stack of its own: what it leaves there is the same whatever was there before, and what x87 did last.
+    #[test]
+    fn fxsave_leaves_the_same_everywhere() {
+        let mut code = Save::Fxsave.stub().bytes().to_vec();
+        code.push(0xc3);
+        // SAFETY: a page of our own.
+        let page = unsafe {
+            let page = mmap(4096);
+            core::ptr::copy_nonoverlapping(code.as_ptr(), page, code.len());
+            page
+        };
+        let mut seen = std::vec::Vec::new();
+        for (fill, steps) in [(0u8, 0), (0xff, 3)] {
+            #[repr(align(16))]
+            struct Frame([u8; 1024]);
+            let mut frame = Frame([fill; 1024]);
+            let at = frame.0.as_mut_ptr() as u64;
+            for _ in 0..steps {
+                // Leaves a last instruction and operand behind.
+                // SAFETY: pushes and pops a value of ours.
+                unsafe {
+                    core::arch::asm!("fld dword ptr [{0}]", "fstp dword ptr [{0}]", in(reg) &mut 1f32)
+                };
+            }
+            // `call` leaves the return address where the stack pointer points to.
+            // SAFETY: the code writes between its stack pointer + 0x40 and rbx.
+            unsafe {
+                core::arch::asm!(
+                    "xchg rbx, r8", "mov r9, rsp", "mov rsp, r10", "call r11", "mov rsp, r9", "xchg rbx, r8",
+                    inout("r8") at + 16 + 0x40 + 512 => _, out("r9") _, in("r10") at + 24, in("r11") page,
+                    out("rax") _, out("rcx") _, out("rdi") _,
+                );
+            }
+            let area = &frame.0[16 + 0x40..16 + 0x40 + 512];
+            assert_eq!(area[28..32], MXCSR_BITS.to_le_bytes());
+            assert!(area[6..24].iter().chain(&area[416..]).all(|b| *b == 0));
+            seen.push(area[..32].to_vec());
+        }
+        assert_eq!(seen[0], seen[1]);
+    }
+
+    extern crate std;
+
+    unsafe fn mmap(len: usize) -> *mut u8 {
+        const PRIVATE_ANONYMOUS: u64 = 0x22;
+        // SAFETY: a new mapping.
+        unsafe {
+            crate::sys::syscall6(9, [0, len as u64, 7, PRIVATE_ANONYMOUS, u64::MAX, 0]) as *mut u8
+        }
     }
 }

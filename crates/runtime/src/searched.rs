@@ -18,6 +18,10 @@ pub enum What {
     Cpuid = 1,
     /// The one that is replaced by [`crate::resolver`].
     Xsavec = 2,
+    /// As above, where `xsave` is used.
+    Xsave = 3,
+    /// As above, where `fxsave` is used.
+    Fxsave = 4,
 }
 
 /// Addresses of instructions.

@@ -102,8 +102,6 @@ pub struct Block {
     pub number: u32,
     /// Address of what belongs to its process ([`crate::process::Own`]).
     pub process: u64,
-    /// The kernel's list of robust futexes of this thread: head, offset, the lock that is being taken (set_robust_list(2)).
-    pub robust: [u64; 3],
     /// The kernel's thread id.
     pub kernel_tid: u32,
     /// Not 0 while a thread runs on this block; the kernel clears it when the thread is gone (CLONE_CHILD_CLEARTID).
@@ -120,8 +118,10 @@ pub struct Block {
     pub pending: Pending,
     /// Where the kernel would clear the thread id (set_tid_address, CLONE_CHILD_CLEARTID); done by the runtime.
     pub clear_tid: u64,
-    /// Head of the robust list.
+    /// Head of the program's list of robust futexes (set_robust_list(2)); 0: none.
     pub robust_list: u64,
+    /// Its futexes are put down for others to mark ([`crate::robust`]).
+    pub robust_down: bool,
     /// Where this thread starts (a new thread's frame).
     pub start: Frame,
     /// Where a new process tells the program its thread id, 0: nowhere.

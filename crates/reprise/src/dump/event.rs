@@ -9,7 +9,7 @@ use reprise_runtime::cut::name::Name;
 use serde_json::{json, Map, Value};
 
 /// The form of a patch that is no system call.
-const XSAVEC: u32 = 5;
+const RESOLVER: u32 = 5;
 /// Names of the forms of a patch, as the runtime numbers them.
 const PATCH_FORMS: [&str; 6] = [
     "",
@@ -17,7 +17,7 @@ const PATCH_FORMS: [&str; 6] = [
     "Go's mov before it",
     "itself and the cmp after it",
     "int3 for cpuid",
-    "xsavec",
+    "the save of registers in ld.so's resolver",
 ];
 
 /// What is said of an event: the text, and fields beyond those that every event has.
@@ -245,7 +245,7 @@ pub(super) fn patch(event: &Event) -> Said {
     let what = PATCH_FORMS.get(form as usize).copied().unwrap_or("");
     let text = match stub {
         0 => format!("patch: {what} at {site:#x}"),
-        _ if form == XSAVEC => format!("patch: {what} at {site:#x} jumps to {stub:#x}"),
+        _ if form == RESOLVER => format!("patch: {what} at {site:#x} jumps to {stub:#x}"),
         _ => format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})"),
     };
     (

@@ -23,8 +23,9 @@ pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::locked::learned;
+use crate::robust;
 use crate::thread::{current, Block};
-use crate::{clone, guard, sys};
+use crate::{guard, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
 use reprise_abi::ring::RingControl;
@@ -337,7 +338,7 @@ pub(crate) fn announce_death<O: Order>(t: &mut Block) {
         O::ordered(t, address, || guard::write(address, &value));
     };
     let wake = |address, _, n| sys::futex_wake(address as *const u32, n);
-    clone::announce_death(t, write, wake, |_| None);
+    robust::announce_death(t, write, wake, |_| None);
 }
 
 /// Runs an expression with the order in force as a type.

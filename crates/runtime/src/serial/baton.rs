@@ -5,11 +5,14 @@
 //! a holder that stays inside one call ([`slot_state::IN_CALL`]).
 
 use crate::asm::rt_blocking;
+use crate::robust;
 use crate::sys;
 use crate::thread::{current, session, slot, Block};
-use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::*};
-use reprise_abi::schedule::{FutexKey, Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{process_state, slot_state, Slot, BATON_FREE, FLAG_CHAOS, MODE_REPLAY};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::schedule::{owner, FutexKey, Lists, OWNER_DIED, WAITERS};
+use reprise_abi::session::{
+    futex_wait, process_state, slot_state, Slot, BATON_FREE, FLAG_CHAOS, MODE_REPLAY,
+};
 use reprise_abi::syscalls::nr;
 
 /// Guards the scheduler's lists.
@@ -20,14 +23,11 @@ fn lists() -> Lists<'static> {
     Lists(session())
 }
 
-/// Takes the scheduler's lock. The kernel knows of it: should this thread be killed with it, the next one is told.
+/// Takes the scheduler's lock. It says who has it: should this thread be killed with it, the agent sees to it that the next one is told.
 pub fn lock() -> Locked {
     let l = &session().schedule_lock;
     let t = current();
-    let me = t.kernel_tid;
-    // SAFETY: a word of this thread's block that the kernel reads when the thread dies.
-    unsafe { core::ptr::write_volatile(&mut t.robust[2], l.as_ptr() as u64) };
-    compiler_fence(SeqCst);
+    let me = owner(t.number, t.slot);
     if l.compare_exchange(0, me, Acquire, Relaxed).is_err() {
         lock_slowly(l, me);
     }
@@ -67,9 +67,6 @@ impl Drop for Locked {
         if l.swap(0, Release) & WAITERS != 0 {
             sys::futex_wake(l.as_ptr(), 1);
         }
-        compiler_fence(SeqCst);
-        // SAFETY: as in `lock`.
-        unsafe { core::ptr::write_volatile(&mut current().robust[2], 0) };
     }
 }
 
@@ -118,6 +115,20 @@ impl Locked {
     /// Puts a slot at the end of the queue of a futex.
     pub fn futex_insert(&self, i: u32, key: FutexKey, bitset: u32) {
         lists().futex_insert(i, key, bitset);
+        if key.space != crate::process::space() {
+            let notes = &slot(i).futex_notes;
+            notes.store(futex_wait::SHARED, Relaxed);
+        }
+    }
+
+    /// The robust futexes of the calling thread's process, which ends, are to be marked.
+    pub fn fall_due(&self, t: &Block) {
+        lists().fall_due(t.slot_process());
+    }
+
+    /// Lets those that wait on the futex come and look at it again.
+    pub fn look_again(&self, key: FutexKey) {
+        lists().look_again(|k| k == key);
     }
 
     /// Wakes up to `n` that wait on the futex, each after a `look` at it; how many it were.
@@ -268,6 +279,7 @@ pub fn wait_go(i: u32) {
 
 /// The holder leaves: inside a call that may wait, or for good.
 pub fn release(i: u32, state: u32) {
+    robust::put_down(current());
     let l = lock();
     slot(i).state.store(state, Release);
     l.pass();
@@ -286,26 +298,33 @@ fn acquire_locked(l: Locked, i: u32) {
     if session().baton.load(Relaxed) == BATON_FREE {
         slot(i).state.store(slot_state::RUNNING, Relaxed);
         l.set_holder(i + 1);
-        return;
+        drop(l);
+    } else {
+        lists().push_ready(i);
+        drop(l);
+        wait_go(i);
     }
-    lists().push_ready(i);
-    drop(l);
-    wait_go(i);
+    robust::pick_up(current());
 }
 
 /// The holder's call begins; from now on the agent may take the baton.
 #[inline]
 pub fn enter_call(i: u32) {
+    robust::put_down(current());
     slot(i).state.store(slot_state::IN_CALL, Release);
 }
 
 /// The call is over; true when the baton is still here, false when it was taken.
 #[inline]
 pub fn leave_call(i: u32) -> bool {
-    slot(i)
-        .state
+    let state = &slot(i).state;
+    let held = state
         .compare_exchange(slot_state::IN_CALL, slot_state::RUNNING, AcqRel, Relaxed)
-        .is_ok()
+        .is_ok();
+    if held {
+        robust::pick_up(current());
+    }
+    held
 }
 
 /// Goes to the end of the queue, if anybody waits; `before` runs when it is certain.
@@ -315,10 +334,12 @@ pub fn step_back(i: u32, before: impl FnOnce()) -> bool {
     }
     // Nobody but the holder takes others out of the queue, so it stays non-empty.
     before();
+    robust::put_down(current());
     let l = lock();
     lists().push_ready(i);
     l.pass();
     wait_go(i);
+    robust::pick_up(current());
     true
 }
 
@@ -333,7 +354,7 @@ pub enum Wait {
     Interrupted,
 }
 
-/// Waits on a futex of the program (already queued by `l`), and returns with the baton.
+/// Waits on a futex of the program (already queued by `l`), and returns with the baton. The caller has put down its robust futexes.
 pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -> Wait {
     l.pass();
     let me = slot(i);

@@ -4,7 +4,7 @@ use crate::capture::{Call, Output};
 use crate::guard;
 use crate::mapped::Note;
 use crate::ring::Writer;
-use crate::thread::{session, slot, Block};
+use crate::thread::{current, session, slot, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT, FLAG_STOLEN, HEADER_LEN,
@@ -216,6 +216,7 @@ pub fn thread_exit(slot: u32, last: bool, status: u64, inherited: &[u64]) {
 pub fn arrived() {
     log_stolen();
     log_lost();
+    crate::robust::look(current());
     super::loss::look();
 }
 
@@ -251,6 +252,7 @@ fn log_lost_now() {
         p.state.store(process_state::FREE, Release);
         s.lost.fetch_sub(1, Relaxed);
     }
+    crate::robust::look(current());
 }
 
 /// The call from which the baton was taken, if it was.

@@ -14,14 +14,15 @@ use crate::capture::Call;
 use crate::engine::RESTART;
 use crate::guard;
 use crate::memory;
+use crate::robust;
 use crate::signal::state::{ACTIONS, SA_RESTART};
 use crate::sys::{monotonic, Timespec};
 use crate::thread::{slot, Block};
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::event::{EventHeader, Kind, Tag, FLAG_RESTARTED};
+use reprise_abi::event::{section_len, EventHeader, Kind, Tag, FLAG_RESTARTED};
 use reprise_abi::futex::*;
 use reprise_abi::schedule::FutexKey;
-use reprise_abi::session::{region_flags, Slot};
+use reprise_abi::session::{futex_wait, region_flags, Slot};
 
 const EINVAL: i64 = -22;
 const EFAULT: i64 = -14;
@@ -250,12 +251,33 @@ fn sleep(
     end: Option<(Timespec, bool)>,
 ) -> i64 {
     events::enter(t.slot, 0);
+    robust::put_down(t);
     let timed = end.is_some();
-    let l = baton::lock();
     count_wait(t.slot(), key);
-    l.futex_insert(t.slot, key, bitset);
-    let how = baton::futex_sleep(l, t.slot, end);
-    events::arrived();
+    let mut inherited = false;
+    let how = loop {
+        let l = baton::lock();
+        l.futex_insert(t.slot, key, bitset);
+        if robust::is_behind() {
+            // Its owner may have died since this thread looked.
+            l.look_again(key);
+        }
+        let how = baton::futex_sleep(l, t.slot, end);
+        events::arrived();
+        let asked = t.slot().futex_notes.swap(0, Relaxed) & futex_wait::LOOK != 0;
+        if how != Wait::Woken || !asked {
+            break how;
+        }
+        match look(t, c, key) {
+            Look::Over => break how,
+            Look::Inherited => {
+                inherited = true;
+                break how;
+            }
+            Look::GoesOn => {}
+        }
+    };
+    robust::pick_up(t);
     let mut flags = 0;
     let r = match how {
         Wait::Woken => 0,
@@ -272,17 +294,53 @@ fn sleep(
             EINTR
         }
     };
+    let sections = if inherited { section_len(4) } else { 0 };
     let h = EventHeader {
         detail: c.nr as u32,
         flags,
         value: r,
-        ..events::header(Kind::Exit, t.slot, 0, 0)
+        ..events::header(Kind::Exit, t.slot, 0, sections)
     };
-    crate::ring::Writer::begin(&h).finish();
+    let mut w = crate::ring::Writer::begin(&h);
+    if inherited {
+        w.put_section(Tag::Output as u32, c.args[0], c.args[0], 4);
+    }
+    w.finish();
     if flags & FLAG_RESTARTED != 0 {
         RESTART
     } else {
         r
+    }
+}
+
+/// What a thread that waits finds when somebody has died.
+enum Look {
+    /// The wait is over, or may be: its caller looks for itself.
+    Over,
+    /// The futex keeps priorities, and is this thread's now.
+    Inherited,
+    /// It was somebody else's futex.
+    GoesOn,
+}
+
+fn look(t: &Block, c: &Call, key: FutexKey) -> Look {
+    let (me, address) = (t.slot(), c.args[0]);
+    let moved =
+        me.futex_space.load(Relaxed) != key.space || me.futex_address.load(Relaxed) != key.address;
+    let Some(v) = guard::read::<u32>(address).filter(|_| !moved) else {
+        return Look::Over;
+    };
+    if matches!(command(c), FUTEX_LOCK_PI | FUTEX_LOCK_PI2) {
+        if v & TID_MASK != 0 {
+            return Look::GoesOn;
+        }
+        let tid = me.visible_tid.load(Relaxed);
+        guard::write(address, &(tid | v & (WAITERS | OWNER_DIED)));
+        return Look::Inherited;
+    }
+    match v & OWNER_DIED != 0 || v != c.args[2] as u32 {
+        true => Look::Over,
+        false => Look::GoesOn,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
 use crate::clone::Wish;
 use crate::engine::{Engine, RESTART};
+use crate::robust;
 use crate::scratch::Scratch;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
@@ -315,6 +316,7 @@ impl Record {
 
     /// The process ends with this wait status: says so, and lets others run. Only the end itself may follow.
     fn end_process(t: &mut Block, status: i32) {
+        robust::leave(t);
         let pid = process::visible_pid() as u64;
         events::plain(
             Kind::ProcessEnd,
@@ -452,7 +454,9 @@ impl Engine for Record {
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
-            return shm::record(t, c);
+            let r = shm::record(t, c);
+            robust::look_at_mapping(t);
+            return r;
         }
         let done = memory::perform(c);
         let mut content = [0; 2];
@@ -474,6 +478,7 @@ impl Engine for Record {
             None => events::call_with(t, c, done.result, 0, 0, &[]),
         }
         crate::cpuid::after_call::<Self>(t, c, done.result, content);
+        robust::look_at_mapping(t);
         done.result
     }
 
@@ -633,9 +638,9 @@ impl Engine for Record {
         kernel::block_all();
         let mut inherited = [0u64; MAX_INHERITED];
         let mut n = 0;
-        clone::announce_death(
+        robust::announce_death(
             t,
-            clone::write_word,
+            robust::write_word,
             |address, bitset, n| {
                 baton::lock().futex_wake(futex::key(address, false), bitset, n, |_| {});
             },
@@ -672,7 +677,10 @@ impl Engine for Record {
         let hash = c.input_hash();
         note(t, c, hash);
         events::enter(t.slot, 0);
+        // The kernel marks them at an exec, too.
+        robust::put_down(t);
         let r = crate::exec::attempt(t, c);
+        robust::pick_up(t);
         events::call(t, Kind::Exit, c, r, 0, hash);
         r
     }

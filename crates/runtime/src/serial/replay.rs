@@ -8,6 +8,7 @@ use crate::clone::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::output;
 use crate::ring::{self, Reader};
+use crate::robust;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, SIGSEGV};
@@ -73,7 +74,8 @@ pub fn expect(t: &Block, wanted: &[Kind], actual: &Actual) -> EventHeader {
 
 /// Hands the baton to the thread of the next event and waits until it comes back.
 pub fn pass_on(t: &Block) {
-    if hand_on(t, slot_state::READY) {
+    // It may come back only to put something into shared memory.
+    while hand_on(t, slot_state::READY) {
         baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         files::catch_up();
@@ -326,6 +328,7 @@ impl Engine for Replay {
             match Kind::from_u8(h.kind) {
                 Some(Kind::Signal) => deliver(t, frame, FpState::Live, h),
                 Some(Kind::Hash) => state::check(t, frame, &h),
+                Some(Kind::Shared) => loss::redo(h),
                 Some(Kind::Yield) => take_turn(t, h),
                 Some(Kind::Patch) if patch::comes_with_code(h.detail) => patch::replay_with_code(t),
                 Some(Kind::Cut) => {
@@ -421,7 +424,7 @@ impl Engine for Replay {
         replay_call(t, c, 0, |_, _| {});
         check_hashes(t, frame);
         // Futexes that a waiter inherits come with the event.
-        clone::announce_death(t, clone::write_word, |_, _, _| {}, |_| None);
+        robust::announce_death(t, robust::write_word, |_, _, _| {}, |_| None);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         let args = [c.args[0]];
         let actual = Actual {

@@ -168,6 +168,23 @@ pub fn save_fp(fp: FpState, to: u64) {
             }
         }
         core::ptr::write_unaligned((to + XSAVE_HEADER) as *mut u64, mask);
+        canonical_legacy(to);
+    }
+}
+
+/// Bytes that processors write differently: where x87 was last when no exception waits, what lies beside its registers, the bits of MXCSR.
+unsafe fn canonical_legacy(to: u64) {
+    /// In the status word: an exception waits.
+    const ERROR: u16 = 0x80;
+    // SAFETY: as the caller's.
+    unsafe {
+        if core::ptr::read_unaligned((to + 2) as *const u16) & ERROR == 0 {
+            core::ptr::write_bytes((to + 6) as *mut u8, 0, 18);
+        }
+        core::ptr::write_unaligned((to + 28) as *mut u32, crate::resolver::MXCSR_BITS);
+        for st in 0..8 {
+            core::ptr::write_bytes((to + 32 + 16 * st + 10) as *mut u8, 0, 6);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The lock is the owner's thread id, with a bit when others wait and a bit when the owner has died (futex(2), "robust futexes"). The owner
 //! links the mutex into the list that glibc has announced for it, through the links in the mutex, so that who cleans up after a thread finds
-//! it: [`crate::clone::announce_death`], or the kernel when the whole process is killed. Those that inherit priorities are linked as
+//! it: [`crate::robust::announce_death`], or the kernel when the whole process is killed. Those that inherit priorities are linked as
 //! plain ones, since for the kernel they are.
 //!
 //! **Order**: as in [`super::mutex`]. That the owner has died, or that the mutex can't be used any more, is found by the thread that has just
