@@ -534,6 +534,7 @@ fn sync_event(slot: usize, entries: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reprise_abi::order::HOLDER_SHIFT;
 
     #[test]
     fn rings_wrap() {
@@ -541,5 +542,21 @@ mod tests {
         let mut to = vec![];
         copy(ring.as_ptr(), 16, 16 + 12, 8, &mut to);
         assert_eq!(to, [12, 13, 14, 15, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_shard_of_the_dead_is_opened() {
+        let layout = std::alloc::Layout::new::<OrderHead>();
+        // SAFETY: all zero is a head; it is given back as it was made.
+        let head = unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout) as *mut OrderHead) };
+        let (one, other) = (&head.shards[7], &head.shards[8]);
+        one.sequence.store(21 | 5 << HOLDER_SHIFT, SeqCst);
+        other.sequence.store(21 | 6 << HOLDER_SHIFT, SeqCst);
+        assert_eq!(open_shard_of(&head, 9), [0, 0]);
+        assert_eq!(open_shard_of(&head, 4), [8, 11]);
+        // The operation counts, and is the dead thread's.
+        assert_eq!((one.sequence.load(SeqCst), one.last.load(SeqCst)), (22, 5));
+        assert_eq!(other.holder(), Some((6, 11)));
+        assert_eq!(open_shard_of(&head, 4), [0, 0]);
     }
 }

@@ -90,6 +90,7 @@ fn what_processes_share() {
     each(&[
         "robust_between_processes",
         "locks_between_processes",
+        "atomics_between_processes",
         "semaphore_undo",
         "ipc_tables",
     ]);
