@@ -42,7 +42,7 @@ impl ThreadId {
 
     /// Does this instruction of a function get from the links to the descriptor?
     pub fn leaves_links(&self, i: &Insn) -> bool {
-        let place = i.place().filter(|p| counts_from_object(p));
+        let place = i.place().filter(counts_from_object);
         place.is_some_and(|p| p.offset == self.links.wrapping_neg())
     }
 
