@@ -293,7 +293,7 @@ fn states_are_hashed() {
 #[test]
 fn single_processes_are_listed_dumped_and_replayed() {
     let place = Workplace::new();
-    let script = "(echo one; exit 3) & wait $!; echo $?; /bin/echo two";
+    let script = "(echo one; exit 3) & wait $!; echo $?; /bin/echo two; :";
     let recording = place.record_with(
         &Guest::program(system_program("bash")).args(["-c", script]),
         &ORDER,
