@@ -309,7 +309,7 @@ fn single_processes_are_listed_dumped_and_replayed() {
             .unwrap_or_else(|| panic!("no {what}:\n{list}"))
             .to_string()
     };
-    let (child, echo) = (pid("exited with 3"), pid("/bin/echo two"));
+    let (child, echo) = (pid("exited with 3"), pid("  /bin/echo two"));
     assert_eq!(text(&["replay", "--pid", &child, dir]), "one\n");
     assert_eq!(text(&["replay", "--pid", &echo, dir]), "two\n");
     let events = text(&["dump", "--pid", &echo, dir]);
