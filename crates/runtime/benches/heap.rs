@@ -96,9 +96,6 @@ impl Order for Locked {
     fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
         look()
     }
-    fn loaded(_: &mut Block, _: u64, _: u64, _: usize) -> u64 {
-        unreachable!("the heap loads nothing by itself")
-    }
     fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
         compute()
     }
