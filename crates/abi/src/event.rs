@@ -50,7 +50,8 @@ pub enum Kind {
     /// [`Tag::Path`] with its name.
     Exec = 18,
     /// What the process's shared memory holds ([`Tag::Output`]), after another was killed that may have written to it unseen; or what
-    /// the runtime wrote there for one that has ended (its robust futexes).
+    /// the runtime wrote there for one that has ended (its robust futexes). Under `order`, with [`COPIED`] or more as `detail`: what a
+    /// process got whose parent's other threads ran on when it was made.
     Shared = 19,
     /// Operations of synchronisation (`order`): section [`Tag::Entries`] with packed [`Entry`](crate::order::Entry)s of one thread.
     Sync = 20,
@@ -59,6 +60,9 @@ pub enum Kind {
     /// [`Shard`](crate::order::Shard) that it had locked the number plus 1 (0: none) and the number of the operation, which counts.
     Gone = 21,
 }
+
+/// Detail of [`Kind::Shared`]: memory of the program that was copied for the process. The runtime's tables have the numbers behind it.
+pub const COPIED: u32 = 1;
 
 impl Kind {
     /// Every kind, in order of its number.

@@ -278,4 +278,18 @@ mod tests {
         assert_eq!(Entry::from_words([64, 0]), None, "an event's length");
         assert_eq!(Entry::from_words([0xff, 0]), None, "no such kind");
     }
+
+    #[test]
+    fn a_locked_shard_says_who_has_it() {
+        let shard = Shard {
+            sequence: AtomicU64::new(12),
+            last: AtomicU32::new(3),
+        };
+        assert_eq!(shard.holder(), None);
+        // By who had it last, without a word; by another one.
+        shard.sequence.store(13, SeqCst);
+        assert_eq!(shard.holder(), Some((3, 7)));
+        shard.sequence.store(13 | 5 << HOLDER_SHIFT, SeqCst);
+        assert_eq!(shard.holder(), Some((5, 7)));
+    }
 }

@@ -84,6 +84,8 @@ pub mod process_state {
     pub const ENDING: u32 = 2;
     /// It was found dead; the next holder of the baton logs that.
     pub const LOST: u32 = 3;
+    /// Somebody is about to make it, and fills its entry.
+    pub const TAKEN: u32 = 4;
 }
 
 /// One more than the highest number that a mapped file can have.

@@ -346,7 +346,9 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
     let mut slices = Slices::new();
     loop {
         owners.look(&shared);
-        processes.look(&shared, &mut |_, _, _| {});
+        processes.look(&shared, &mut |shared, n, _| {
+            merge::open_shards_of(shared, n)
+        });
         requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _, _| Ok(()), &mut warnings);
         if shared.session().engine == ENGINE_SERIAL {

@@ -256,6 +256,7 @@ impl Merge {
         };
         let p = &shared.session().processes[n];
         let slots = slots_of(shared, n as u32);
+        let open = open_shards(shared, &slots);
         for slot in &slots {
             // It was killed after it had written an event, and before it could say so.
             let ring = &head.rings[*slot];
@@ -277,8 +278,8 @@ impl Merge {
             ProcessEnd::Found
         };
         let value = status.map_or(-1, i64::from);
-        for slot in slots {
-            self.forget(shared, sink, slot, how as u32, value)?;
+        for (slot, open) in slots.into_iter().zip(open) {
+            self.forget(shared, sink, slot, [how as i64, value], open)?;
         }
         for stream in &head.streams {
             let writer = (stream.0.load(SeqCst) & !WAITED_FOR) as usize;
@@ -318,21 +319,23 @@ impl Merge {
         if others.is_empty() {
             return Ok(());
         }
+        let open = open_shards(shared, &others);
         self.pass(shared, sink, true, false)?;
-        for other in others {
-            self.forget(shared, sink, other, 0, -1)?;
+        for (other, open) in others.into_iter().zip(open) {
+            self.forget(shared, sink, other, [0, -1], open)?;
         }
         Ok(())
     }
 
-    /// Nothing more comes of the thread of a slot. Of an event that it didn't finish nothing stays.
+    /// Nothing more comes of the thread of a slot: how its process ended, and the shard that was [opened](open_shard_of). Of an event that it
+    /// didn't finish nothing stays.
     fn forget(
         &mut self,
         shared: &SharedSession,
         sink: &mut Sink,
         slot: usize,
-        how: u32,
-        status: i64,
+        [how, status]: [i64; 2],
+        [shard, number]: [u64; 2],
     ) -> Result<(), TraceError> {
         let Some(head) = shared.order() else {
             return Ok(());
@@ -367,9 +370,8 @@ impl Merge {
             sink.writer.push(&sync_event(slot, &bytes))?;
         }
         let born = shared.slot(slot).born.load(SeqCst);
-        let [shard, number] = open_shard_of(head, slot);
         let words = [born, shard, number];
-        push_words(sink, Kind::Gone, slot as u16, how, status, &words)
+        push_words(sink, Kind::Gone, slot as u16, how as u32, status, &words)
     }
 
     fn fail(&mut self, shared: &SharedSession, why: &'static str) {
@@ -382,6 +384,18 @@ impl Default for Merge {
     fn default() -> Self {
         Merge::new()
     }
+}
+
+/// Opens the shards that the dead threads of process `n` had locked, where nothing is recorded.
+pub fn open_shards_of(shared: &SharedSession, n: usize) {
+    if shared.order().is_some() {
+        open_shards(shared, &slots_of(shared, n as u32));
+    }
+}
+
+fn open_shards(shared: &SharedSession, slots: &[usize]) -> Vec<[u64; 2]> {
+    let opened = |slot: &usize| shared.order().map(|head| open_shard_of(head, *slot));
+    slots.iter().filter_map(opened).collect()
 }
 
 /// Opens the shard that a thread had locked when it died, as if it had made its operation: number plus 1 of the shard, 0 for none, and the
@@ -534,6 +548,7 @@ fn sync_event(slot: usize, entries: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reprise_abi::order::HOLDER_SHIFT;
 
     #[test]
     fn rings_wrap() {
@@ -541,5 +556,21 @@ mod tests {
         let mut to = vec![];
         copy(ring.as_ptr(), 16, 16 + 12, 8, &mut to);
         assert_eq!(to, [12, 13, 14, 15, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_shard_of_the_dead_is_opened() {
+        let layout = std::alloc::Layout::new::<OrderHead>();
+        // SAFETY: all zero is a head; it is given back as it was made.
+        let head = unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout) as *mut OrderHead) };
+        let (one, other) = (&head.shards[7], &head.shards[8]);
+        one.sequence.store(21 | 5 << HOLDER_SHIFT, SeqCst);
+        other.sequence.store(21 | 6 << HOLDER_SHIFT, SeqCst);
+        assert_eq!(open_shard_of(&head, 9), [0, 0]);
+        assert_eq!(open_shard_of(&head, 4), [8, 11]);
+        // The operation counts, and is the dead thread's.
+        assert_eq!((one.sequence.load(SeqCst), one.last.load(SeqCst)), (22, 5));
+        assert_eq!(other.holder(), Some((6, 11)));
+        assert_eq!(open_shard_of(&head, 4), [0, 0]);
     }
 }

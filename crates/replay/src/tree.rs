@@ -2,7 +2,9 @@
 //!
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
-use crate::feed::{is_done, Distribution};
+mod ends;
+
+use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
 use crate::{plan, ReplayError};
 use libc::pid_t;
@@ -25,8 +27,6 @@ const SLEEP: Duration = Duration::from_millis(20);
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 /// Between two signals that tell a thread so.
 const PING: Duration = Duration::from_millis(15);
-/// The runtime's message that the trace has no more events.
-const TRACE_ENDED: u32 = 4;
 /// In [`Session::starting`]: the process has been made that reads the head.
 const BEGUN: u32 = 1 << 31;
 /// The runtime's own signal.
@@ -316,96 +316,6 @@ impl<'a> Tree<'a> {
         (0..MAX_PROCESSES)
             .filter(|i| Some(*i) != n)
             .all(|i| s.processes[i].state.load(Acquire) != process_state::LIVE)
-    }
-
-    /// `order`: ends processes that were killed, when they have done all that was recorded of them, and in the end all that are left.
-    fn let_go(&mut self, distribution: &Distribution) {
-        let killed: Vec<(usize, i64)> = distribution.killed(self.shared).collect();
-        for (slot, status) in killed {
-            let n = self.shared.slot(slot).process.load(SeqCst) as usize;
-            if n < MAX_PROCESSES && self.is_through(n) {
-                self.end_process(
-                    n,
-                    if status > 0 {
-                        status as i32
-                    } else {
-                        libc::SIGKILL
-                    },
-                );
-            }
-        }
-        let s = self.shared.session();
-        let live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
-        let left: Vec<usize> = (0..MAX_PROCESSES).filter(live).collect();
-        if left.is_empty() || !distribution.is_closed() || !left.iter().all(|n| self.is_through(*n))
-        {
-            return;
-        }
-        if !distribution.whole && !self.failed {
-            s.message.store(TRACE_ENDED, SeqCst);
-        }
-        for n in left {
-            self.end_process(n, libc::W_EXITCODE(125, 0));
-        }
-    }
-
-    /// `order`, one thread at a time: who has done all that was recorded, and computes on until its process is killed, needs no turn.
-    fn relieve(&self) {
-        let Some(head) = self.shared.order() else {
-            return;
-        };
-        let used = self.shared.session().slots_used.load(SeqCst) as usize;
-        let total = &head.total;
-        let has_turn = (0..used.min(MAX_SLOTS)).find(|i| total.turn[*i].load(SeqCst) != 0);
-        if let Some(slot) = has_turn.filter(|i| is_done(self.shared, *i)) {
-            total.leave(slot);
-            if let Some(next) = total.pass_on(slot) {
-                wake(&total.turn[next]);
-            }
-        }
-    }
-
-    /// Slots of the threads of process `n`.
-    fn slots_of(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
-        let used = self.shared.session().slots_used.load(SeqCst) as usize;
-        (0..used.min(MAX_SLOTS)).filter(move |i| {
-            let slot = self.shared.slot(*i);
-            let unused = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
-            slot.process.load(SeqCst) as usize == n && !unused.contains(&slot.state.load(SeqCst))
-        })
-    }
-
-    /// Does process `n` live, and have all its threads done what was recorded of them?
-    fn is_through(&self, n: usize) -> bool {
-        let p = &self.shared.session().processes[n];
-        p.state.load(SeqCst) == process_state::LIVE
-            && p.kernel_pid.load(SeqCst) != 0
-            && self.slots_of(n).all(|i| is_done(self.shared, i))
-    }
-
-    /// Ends process `n` as the recorded one ended.
-    fn end_process(&mut self, n: usize, status: i32) {
-        let s = self.shared.session();
-        let p = &s.processes[n];
-        let pid = p.kernel_pid.load(SeqCst) as pid_t;
-        p.state.store(process_state::ENDING, SeqCst);
-        for i in self.slots_of(n) {
-            self.shared.slot(i).state.store(slot_state::LEFT, SeqCst);
-        }
-        if self.roots.contains(&pid) {
-            s.root_status.store(status as u32 + 1, SeqCst);
-        }
-        let wanted = self.ended.is_none() && self.is_wanted(pid, Some(n));
-        if pid > 0 {
-            // SAFETY: our own child, not reaped yet.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
-        if wanted {
-            // Nobody is interested in the others.
-            self.ended = Some(status);
-            self.failed = true;
-            self.kill_all();
-        }
     }
 
     /// The slots of a process that is gone can be had again.

@@ -164,7 +164,7 @@ pub struct RecordArgs {
 pub enum EngineName {
     /// One thread at a time: exact, data races included
     Serial,
-    /// In the making: all threads at once, on all processors; one process, with glibc; exact up to the first data race
+    /// In the making: all threads and processes at once, on all processors; with glibc; exact up to the first data race
     Order,
     /// Capture everything, log nothing, order nothing: no trace is made
     None,

@@ -90,9 +90,53 @@ fn what_processes_share() {
     each(&[
         "robust_between_processes",
         "locks_between_processes",
+        "atomics_between_processes",
         "semaphore_undo",
         "ipc_tables",
     ]);
+}
+
+/// Shared memory that is changed by plain loads and stores, or by atomics at different addresses, or looked at by plain loads: that has no
+/// recorded order, and the recording says so. In full size it is tried how far that goes.
+#[test]
+fn races_in_shared_memory_are_told() {
+    let place = Workplace::new();
+    let guest = Guest::new("processes_at_work").args(["2", "100000"]);
+    let said = place.record_with(&guest, &ORDER).run.said();
+    assert!(said.contains("plain loads and stores"), "{said}");
+    if common::full() {
+        each(&[
+            // Plain races, on purpose.
+            "fork_shared_memory",
+            "processes_at_work",
+            "killed_while_sharing",
+            "worker_tree",
+            "sysv_shm_threads",
+            // The kernel writes to shared memory while others look at it.
+            "buffers_seen_by_others",
+            // Each process has the memory at an address of its own.
+            "shared_files",
+            "futex_between_processes",
+            // A thread polls a plain variable.
+            "fork_with_threads",
+            "fork_killed_at_once",
+        ]);
+    }
+}
+
+/// Whoever is killed in the middle of an atomic operation keeps nobody else from going on.
+#[test]
+fn deaths_in_the_middle_of_atomics() {
+    let place = Workplace::new();
+    for _ in 0..3 {
+        let recording = place.record_with(&Guest::new("killed_among_atomics"), &ORDER);
+        let run = &recording.run;
+        assert_eq!(run.text(), "6 were killed\n", "{}", run.describe());
+        // Whether the last instruction of each was made can't be known.
+        if common::full() {
+            assert_same(run, &place.replay(&recording.dir));
+        }
+    }
 }
 
 #[test]
@@ -200,5 +244,77 @@ except FileNotFoundError as e: print(e)
             .ends_with("300000\n[Errno 2] No such file or directory: '/nowhere'\n"),
         "{}",
         r.run.describe()
+    );
+}
+
+#[test]
+fn python_multiprocessing() {
+    let script = "
+import multiprocessing
+def square(x): return x * x
+if __name__ == '__main__':
+    multiprocessing.set_start_method('fork')
+    with multiprocessing.Pool(3) as pool: print(sum(pool.map(square, range(100))))
+    counter = multiprocessing.Value('i', 0)
+    def add():
+        for _ in range(100):
+            with counter.get_lock(): counter.value += 1
+    all = [multiprocessing.Process(target=add) for _ in range(3)]
+    for p in all: p.start()
+    for p in all: p.join()
+    print(counter.value)
+";
+    let r = recorded(&Workplace::new(), "python3", &["-c", script]);
+    assert_eq!(r.run.text(), "328350\n300\n", "{}", r.run.describe());
+}
+
+#[test]
+fn two_hundred_programs() {
+    let script = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done; echo $i";
+    let r = recorded(&Workplace::new(), "sh", &["-c", script]);
+    assert_eq!(r.run.text(), "200\n", "{}", r.run.describe());
+}
+
+/// The memory of processes that share none is the same to the last byte.
+#[test]
+fn states_are_hashed() {
+    for name in ["fork_tree", "process_pipes", "vfork_spawn", "exec_again"] {
+        let place = Workplace::new();
+        let flags = ["--engine", "order", "--checksum=20"];
+        let recording = place.record_with(&Guest::new(name), &flags);
+        let verified = place.verify(&recording.dir);
+        assert!(verified.status.success(), "{}", verified.describe());
+        let info = place.info(&recording.dir);
+        assert!(info.kind("hash") > 3, "{name}: {}", info.0);
+        assert!(info.counter("hashed") > 10_000, "{name}: {}", info.0);
+    }
+}
+
+#[test]
+fn single_processes_are_listed_dumped_and_replayed() {
+    let place = Workplace::new();
+    let script = "(echo one; exit 3) & wait $!; echo $?; /bin/echo two; :";
+    let recording = place.record_with(
+        &Guest::program(system_program("bash")).args(["-c", script]),
+        &ORDER,
+    );
+    assert_eq!(recording.run.text(), "one\n3\ntwo\n");
+    let dir = recording.dir.to_str().expect("a path");
+    let text = |args: &[&str]| run(&mut place.reprise(args), None).text();
+    let list = text(&["ps", dir]);
+    let pid = |what: &str| {
+        let line = list.lines().find(|l| l.contains(what));
+        let first = line.and_then(|l| l.split_whitespace().next());
+        first
+            .unwrap_or_else(|| panic!("no {what}:\n{list}"))
+            .to_string()
+    };
+    let (child, echo) = (pid("exited with 3"), pid("  /bin/echo two"));
+    assert_eq!(text(&["replay", "--pid", &child, dir]), "one\n");
+    assert_eq!(text(&["replay", "--pid", &echo, dir]), "two\n");
+    let events = text(&["dump", "--pid", &echo, dir]);
+    assert!(
+        events.contains("/bin/echo") && !events.contains("exited with 3"),
+        "{events}"
     );
 }

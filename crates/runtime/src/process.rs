@@ -111,7 +111,7 @@ pub fn reserve(maker: u32) -> Option<u32> {
     for _ in 0..WAITS {
         let found = session().processes.iter().position(|p| {
             p.state
-                .compare_exchange(process_state::FREE, process_state::LIVE, AcqRel, Relaxed)
+                .compare_exchange(process_state::FREE, process_state::TAKEN, AcqRel, Relaxed)
                 .is_ok()
         });
         if let Some(n) = found {
@@ -124,7 +124,9 @@ pub fn reserve(maker: u32) -> Option<u32> {
             p.announced.store(0, Relaxed);
             p.maker.store(maker, Relaxed);
             p.inside.store(0, Relaxed);
-            p.live_threads.store(1, Release);
+            p.live_threads.store(1, Relaxed);
+            // Only now: the agent takes a process whose maker is dead, as the entry's last one may be, for one that nobody makes any more.
+            p.state.store(process_state::LIVE, Release);
             return Some(n as u32);
         }
         // Those that have ended are swept up by the agent in a moment.

@@ -2,7 +2,7 @@
 
 use super::siginfo;
 use crate::{exit, human};
-use reprise_abi::event::{EndReason, Event, Instruction, ProcessEnd, Tag};
+use reprise_abi::event::{EndReason, Event, Instruction, ProcessEnd, Tag, COPIED};
 use reprise_abi::names::signal_name;
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
 use reprise_runtime::cut::name::Name;
@@ -103,8 +103,13 @@ pub(super) fn shared(event: &Event) -> Said {
         .map(|s| (s.address, s.bytes.len()))
         .collect();
     let (at, len) = pieces.first().copied().unwrap_or_default();
+    let what = match event.header.detail {
+        0 => "shared memory after a death",
+        COPIED => "copied memory",
+        _ => "copied tables of the runtime",
+    };
     (
-        format!("--- shared memory after a death: {len} bytes at {at:#x} ---"),
+        format!("--- {what}: {len} bytes at {at:#x} ---"),
         fields([("address", address(at)), ("bytes", len.into())]),
     )
 }

@@ -27,8 +27,8 @@ const PIECE: u64 = 1 << 20;
 const WRITE: u32 = 2;
 const DONTNEED: u64 = 4;
 
-/// [`EventHeader::detail`]: memory of the program; the runtime's tables have their numbers from 1 on.
-const PROGRAM: u32 = 0;
+/// [`EventHeader::detail`]: memory of the program; the runtime's tables have the numbers behind it.
+const PROGRAM: u32 = reprise_abi::event::COPIED;
 
 /// A process is about to be made: does its memory need to be logged?
 pub fn is_needed() -> bool {
@@ -50,7 +50,7 @@ pub fn log(t: &Block) {
         }
         pages.flush();
     }
-    for (number, (at, len)) in (1..).zip(sync::tables()) {
+    for (number, (at, len)) in (PROGRAM + 1..).zip(sync::tables()) {
         let flags = 0;
         presence.each(at, at + len, flags, |page| pages.add(number, at, page));
         pages.flush();
@@ -139,7 +139,9 @@ pub fn take() {
     while let Some(h) = next() {
         let base = match h.detail {
             PROGRAM => Some(0),
-            n => sync::tables().nth(n as usize - 1).map(|(at, _)| at),
+            n => sync::tables()
+                .nth(n.wrapping_sub(PROGRAM + 1) as usize)
+                .map(|(at, _)| at),
         };
         let mut r = Reader::begin(h);
         while let Some((address, len, tag)) = r.section() {

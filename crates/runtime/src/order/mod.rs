@@ -268,7 +268,10 @@ pub trait Order {
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64;
     /// What the learned load ([`crate::locked::learned`]) at `pc` finds at this address: a value that the thread knows already
     /// is quiet.
-    fn loaded(t: &mut Block, pc: u64, address: u64, size: usize) -> u64;
+    #[inline(always)]
+    fn loaded(_t: &mut Block, _pc: u64, address: u64, size: usize) -> u64 {
+        learned::read(address, size).unwrap_or(0)
+    }
     /// A value that the replay gets as it was recorded, computed only while recording: what a clock or the kernel said.
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64;
     /// Whether the calling thread is the one that initialises the object at this address. `None`: nothing says so yet (recording). In a
@@ -313,10 +316,6 @@ impl Order for Unordered {
     #[inline(always)]
     fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
         look()
-    }
-    #[inline(always)]
-    fn loaded(_t: &mut Block, _pc: u64, address: u64, size: usize) -> u64 {
-        learned::read(address, size).unwrap_or(0)
     }
     #[inline(always)]
     fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
