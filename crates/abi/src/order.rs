@@ -59,10 +59,20 @@ impl TotalOrder {
 
     /// The turn of this slot's thread, if it has it, is over: whose turn it is now, by whom the word [`turn`](TotalOrder::turn) may be waited for.
     pub fn pass_on(&self, slot: usize) -> Option<usize> {
-        if self.turn[slot].swap(0, SeqCst) == 0 {
+        if !self.take(slot) {
             // Somebody else has passed it on.
             return None;
         }
+        self.give_behind(slot)
+    }
+
+    /// Takes the turn from this slot's thread; false: it has none. Until [`TotalOrder::give_behind`] nobody has one.
+    pub fn take(&self, slot: usize) -> bool {
+        self.turn[slot].swap(0, SeqCst) != 0
+    }
+
+    /// Gives the turn to the member that comes after this slot.
+    pub fn give_behind(&self, slot: usize) -> Option<usize> {
         let next = self.after(slot)?;
         self.turn[next].store(1, SeqCst);
         Some(next)

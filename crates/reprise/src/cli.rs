@@ -268,7 +268,8 @@ pub struct ReplayArgs {
 pub enum ReplayOrder {
     /// For what the recording ordered; else they run at the same time
     Partial,
-    /// For each other: one runs at a time, and every replay is the same, even where a data race makes it another run than the recording
+    /// For each other: one runs at a time, and every replay is the same, even where a data race makes it another run than the recording;
+    /// not for recordings of several processes
     Total,
 }
 

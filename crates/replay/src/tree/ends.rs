@@ -51,9 +51,11 @@ impl Tree<'_> {
         let used = self.shared.session().slots_used.load(SeqCst) as usize;
         let total = &head.total;
         let has_turn = (0..used.min(MAX_SLOTS)).find(|i| total.turn[*i].load(SeqCst) != 0);
-        if let Some(slot) = has_turn.filter(|i| is_done(self.shared, *i)) {
+        let done = has_turn.filter(|i| is_done(self.shared, *i));
+        // Who has the turn alone can make another thread on that slot: now nobody has it.
+        if let Some(slot) = done.filter(|i| total.take(*i)) {
             total.leave(slot);
-            if let Some(next) = total.pass_on(slot) {
+            if let Some(next) = total.give_behind(slot) {
                 wake(&total.turn[next]);
             }
         }

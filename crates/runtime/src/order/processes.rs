@@ -224,9 +224,10 @@ pub fn begin_again(t: &mut Block) {
     let born = t.slot().born.load(Relaxed);
     if h.kind != Kind::ProcessStart as u8 || args[1] != born {
         // Its parent was killed before it could make it: the trace knows only what came later.
+        // Before anybody can have the slot.
+        total::leave(t);
         let state = baton::retire(t);
         t.slot().state.store(state, Release);
-        total::leave(t);
         sys::exit_group(0);
     }
     r.finish();
@@ -297,9 +298,10 @@ pub fn end_again(t: &mut Block) {
     r.finish();
     turns::take(stamp);
     await_others(t);
+    // Before anybody can have the slot.
+    total::leave(t);
     let state = baton::retire(t);
     t.slot().state.store(state, Release);
-    total::leave(t);
 }
 
 /// Replay: execve(2) fails as recorded, or ends this process, which goes on as another.

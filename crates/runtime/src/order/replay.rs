@@ -530,9 +530,10 @@ impl Engine for Replay {
         let live = &process::entry().live_threads;
         live.fetch_sub(1, SeqCst);
         turns::call(live.as_ptr() as u64);
+        // Before anybody can have the slot.
+        total::leave(t);
         t.slot().state.store(slot_state::EXITING, Release);
         drop(busy);
-        total::leave(t);
         // SAFETY: nothing of this thread is needed any more.
         unsafe { rt_exit_thread() }
     }
