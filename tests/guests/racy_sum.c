@@ -25,5 +25,5 @@ int main(int argc, char **argv) {
     pthread_t threads[16];
     for (intptr_t i = 0; i < count; i++) threads[i] = start(body, (void *)i);
     for (intptr_t i = 0; i < count; i++) finish(threads[i]);
-    say("%016lx\n", sum);
+    say("%lu\n", sum);
 }
