@@ -4,6 +4,7 @@
 //! - [`session`]: the shared memory between the runtime and its agent or replay driver;
 //! - [`ring`]: the byte ring in it, through which events flow;
 //! - [`schedule`]: the lists in it that say who runs and who waits;
+//! - [`races`]: what a replay that looks for data races leaves behind;
 //! - [`event`]: the vocabulary of events, as bytes;
 //! - [`spec`]: the language in which one system call is described;
 //! - [`syscalls`]: the table of all x86-64 system calls, with its sub-tables
@@ -26,6 +27,7 @@ pub mod names;
 pub mod notes;
 pub mod order;
 pub mod prctl;
+pub mod races;
 pub mod ring;
 pub mod schedule;
 pub mod seccomp;

@@ -146,6 +146,8 @@ impl<T: Copy> Table<T> {
 struct Annex {
     start: u64,
     end: u64,
+    /// It is for code of libc, or of ld.so.
+    of_libc: bool,
     /// The first of its instructions in [`MOVED`], and the first of the next one's.
     moved: (usize, usize),
 }
@@ -318,6 +320,9 @@ impl Words {
 
 /// Is all of this function replaced by a hook?
 fn is_replaced(f: &Function) -> bool {
+    if crate::races::watch::is_replaced(f.code) {
+        return true;
+    }
     f.code.first() == Some(&0xe9)
         && f.insn(f.start).is_some_and(
             |i| matches!(i.flow, crate::cut::decode::Flow::Jump(to) if patch::is_stub(to)),
@@ -435,6 +440,7 @@ fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
     let done = Annex {
         start: annex,
         end: annex + len,
+        of_libc: crate::hook::is_libc(code),
         moved: (first, MOVED.all().len()),
     };
     ANNEXES.push(MAX_ANNEXES, done);
@@ -532,6 +538,12 @@ pub fn forget(start: u64, end: u64) {
 pub fn is_stub(pc: u64) -> bool {
     let annexes = ANNEXES.all();
     annexes.iter().any(|a| (a.start..a.end).contains(&pc))
+}
+
+/// Is this address in a stub for code of libc, or of ld.so?
+pub fn is_in_libc(pc: u64) -> bool {
+    let mut annexes = ANNEXES.all().iter();
+    annexes.any(|a| a.of_libc && (a.start..a.end).contains(&pc))
 }
 
 /// A trap of ours goes on in its stub; false: it is none.

@@ -6,6 +6,8 @@ use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
+use crate::races::objects::Kind as Object;
+use crate::races::{self, Atomic};
 use crate::ring::{self, Reader};
 use crate::serial::replay::{apply, cannot_map, deliver, finish, OfFile};
 use crate::serial::report::{diverge, Actual};
@@ -28,7 +30,7 @@ use reprise_abi::syscalls::nr;
 pub struct Replay;
 
 /// A thread for which nothing is left to replay: it stays where it is. When that is true of all, the recorded end comes.
-fn exhausted() -> ! {
+pub(crate) fn exhausted() -> ! {
     total::leave(current());
     let h = head();
     h.exhausted.fetch_add(1, SeqCst);
@@ -177,6 +179,9 @@ fn replay_call(
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
     turns::wait_for_stamp(args[c.nargs]);
+    if races::on() {
+        races::calls::begins(t, c);
+    }
     let done = at_turn(t, &h);
     if done != h.value && ends_now {
         let actual = Actual {
@@ -194,6 +199,7 @@ fn replay_call(
         let file = apply(r);
         at_end(t, &h, &file);
         output::follow(c, h.value);
+        call_ends(t, c, h.value);
         turns::pass_stamp(last);
         return (h.value, h, file);
     }
@@ -214,8 +220,16 @@ fn replay_call(
     at_end(t, &h, &file);
     // In the order in which they wrote: what is shown is what was seen.
     output::follow(c, h.value);
+    call_ends(t, c, h.value);
     turns::pass_stamp(stamp);
     (h.value, h, file)
+}
+
+/// A call's result is there.
+fn call_ends(t: &Block, c: &Call, result: i64) {
+    if races::on() {
+        races::calls::ends(t, c, result);
+    }
 }
 
 /// shmat(2): the segment must be there before its content can be written.
@@ -317,6 +331,9 @@ impl Engine for Replay {
             if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
                 cannot_map(ring::event_number() - 1);
             }
+            if races::on() {
+                races::calls::mapped(c, r);
+            }
             crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
             crate::hook::after_call(t, c, r);
             // What is searched for locked instructions has its functions replaced already.
@@ -327,6 +344,9 @@ impl Engine for Replay {
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        if races::on() {
+            races::wakes(t, c.args[0]);
+        }
         let (r, h, _) = answer(t, c, 0);
         if h.flags & FLAG_RESTARTED != 0 {
             RESTART
@@ -371,6 +391,9 @@ impl Engine for Replay {
                     let mut r = Reader::begin(h);
                     let stamp = r.args()[0];
                     take_turn(stamp);
+                    if races::on() {
+                        races::calls::delivered(t);
+                    }
                     deliver(t, frame, FpState::Live, h);
                 }
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
@@ -423,6 +446,9 @@ impl Engine for Replay {
         let child = h.flags >> SLOT_SHIFT;
         clone::wait_for_slot(child);
         slot(child).visible_tid.store(r as u32, Relaxed);
+        if races::on() {
+            races::thread_begins(t, child);
+        }
         let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
         if sys::is_error(tid) {
             crate::serial::processes::cannot_start(tid);
@@ -445,6 +471,9 @@ impl Engine for Replay {
         crate::serial::baton::wait_go(t.slot);
         total::begin(t);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
+        if races::on() {
+            races::thread_starts(t);
+        }
         plain(t, Kind::ThreadStart, 0, 0);
         plant_if_next(t);
     }
@@ -452,6 +481,9 @@ impl Engine for Replay {
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         crate::sync::malloc::thread_ends::<Self>(t);
         replay_call(t, c, 0, |_, _| 0, |_, _, _| {});
+        if races::on() {
+            races::thread_ends(t);
+        }
         super::announce_death::<Self>(t);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         let stamp = plain(t, Kind::ThreadExit, last as u32, 0)[1];
@@ -598,6 +630,9 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
         });
     }
     made(t);
+    if races::on() {
+        races::shard(t, number);
+    }
     let next = shard.sequence.load(SeqCst) + 2;
     (next, turns::room_of(key_of(number)))
 }
@@ -750,6 +785,24 @@ impl Order for Replay {
     }
 
     fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
+
+    fn learns(t: &mut Block, kind: Object, name: u64) {
+        if races::on() {
+            races::learns(t, kind, name);
+        }
+    }
+
+    fn lets_know(t: &mut Block, kind: Object, name: u64) {
+        if races::on() {
+            races::lets_know(t, kind, name);
+        }
+    }
+
+    fn atomic(t: &mut Block, f: &Frame, a: &Atomic) {
+        if races::on() {
+            races::atomic(t, f, a);
+        }
+    }
 
     fn faulted(_t: &mut Block) {}
 }

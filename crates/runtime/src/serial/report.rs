@@ -5,7 +5,7 @@ use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{EventHeader, Kind};
-use reprise_abi::session::REPORT_EVENT;
+use reprise_abi::session::{divergence_kind as kinds, REPORT_EVENT};
 
 /// What the program did.
 pub struct Actual<'a> {
@@ -24,6 +24,10 @@ pub struct Actual<'a> {
 /// Fills the report and ends the process; the driver tells the user.
 pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Actual) -> ! {
     let d = &session().divergence;
+    if d.kind.load(Acquire) != kinds::NONE && crate::races::on() {
+        // The first one is the one to be told of.
+        crate::races::strays();
+    }
     // Only one thread runs, so that the first report is the only one.
     d.slot.store(t.slot, Relaxed);
     d.event.store(ring::event_number(), Relaxed);
@@ -52,5 +56,8 @@ pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Ac
     }
     d.expected_len.store(len as u64, Relaxed);
     d.kind.store(kind, Release);
+    if crate::races::on() {
+        crate::races::strays();
+    }
     sys::exit_group(125)
 }
