@@ -3,9 +3,12 @@
 pub mod driver;
 mod feed;
 mod lives;
+mod mappings;
 pub mod machine;
 pub mod plan;
+pub mod races;
 pub mod report;
+mod stacks;
 pub mod symbols;
 mod tree;
 

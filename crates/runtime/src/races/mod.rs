@@ -24,7 +24,7 @@ pub mod watch;
 
 use crate::memory::map;
 use crate::order::{shards, total};
-use crate::scratch::arena;
+use crate::scratch::shadow_arena;
 use crate::thread::{session, Block, Frame};
 use crate::{guard, panic, ring, sys};
 use clock::Clock;
@@ -136,7 +136,7 @@ fn detector() -> &'static mut Detector {
     if at == 0 {
         let size = core::mem::size_of::<Detector>() as u64;
         let threads = (MAX_THREADS * core::mem::size_of::<Thread>()) as u64;
-        let (Some(new), Some(threads)) = (arena(size), arena(threads)) else {
+        let (Some(new), Some(threads)) = (shadow_arena(size), shadow_arena(threads)) else {
             panic::give_up("races: no memory for the detector");
         };
         at = new;

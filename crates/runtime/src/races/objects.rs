@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::pool::Pool;
 use super::shadow::GRAIN;
 use crate::panic;
-use crate::scratch::arena;
+use crate::scratch::shadow_arena;
 
 /// Lists by the hash of the key.
 const HEADS: usize = 1 << 16;
@@ -97,7 +97,7 @@ pub enum Change {
 impl Objects {
     fn head(&mut self, key: u64) -> *mut u64 {
         if self.heads == 0 {
-            let Some(at) = arena(8 * HEADS as u64) else {
+            let Some(at) = shadow_arena(8 * HEADS as u64) else {
                 panic::give_up("races: no memory for the table of objects");
             };
             self.heads = at;

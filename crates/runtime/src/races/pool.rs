@@ -1,7 +1,7 @@
 //! Memory of the detector: blocks of powers of two, in the runtime's own address space, where the program sees nothing of them.
 
 use crate::panic;
-use crate::scratch::arena;
+use crate::scratch::shadow_arena;
 
 /// The smallest block is `1 << SMALLEST` bytes.
 const SMALLEST: u32 = 6;
@@ -44,7 +44,7 @@ impl Pool {
         }
         let len = 1u64 << size;
         if self.end - self.next < len {
-            let Some(piece) = arena(PIECE) else {
+            let Some(piece) = shadow_arena(PIECE) else {
                 panic::give_up("races: no memory for what was accessed by whom");
             };
             (self.next, self.end) = (piece, piece + PIECE);

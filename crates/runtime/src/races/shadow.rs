@@ -7,7 +7,7 @@
 use super::clock::Clock;
 use super::pool::Pool;
 use crate::panic;
-use crate::scratch::arena;
+use crate::scratch::shadow_arena;
 use reprise_abi::layout::PAGE;
 use reprise_abi::races::how;
 
@@ -305,7 +305,7 @@ fn covers(new: &Past, old: &Past) -> bool {
 }
 
 fn table(bytes: u64) -> u64 {
-    arena(bytes).unwrap_or_else(|| panic::give_up("races: no memory for tables of pages"))
+    shadow_arena(bytes).unwrap_or_else(|| panic::give_up("races: no memory for tables of pages"))
 }
 
 #[cfg(test)]
