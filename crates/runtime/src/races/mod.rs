@@ -40,6 +40,8 @@ use shadow::{Past, Shadow, GRAIN};
 const MAX_THREADS: usize = 1 << 16;
 /// A thread that accesses memory so often without waiting for another one gives way: it may be looking for what another one will write.
 const SLICE: u32 = 100_000;
+/// Of a larger block that is given back, only what somebody has accessed is looked at behind so many bytes.
+const FREED: u64 = 4096;
 /// After a divergence the others may go on for so many accesses.
 const AFTERMATH: u64 = 50_000_000;
 
@@ -246,8 +248,7 @@ impl Detector {
         let mut race = None;
         let mut at = address & !(GRAIN - 1);
         while at < end {
-            if how & how::FREES != 0 {
-                // A large block is mostly untouched.
+            if how & how::FREES != 0 && at.saturating_sub(address) > FREED {
                 match self.shadow.next_known(at, end) {
                     Some(next) => at = next,
                     None => break,
