@@ -47,7 +47,7 @@ pub struct Access {
     pub slot: AtomicU32,
     /// The thread's id in the recording.
     pub tid: AtomicU32,
-    /// Events of the slot before it.
+    /// Events of the slot before it, and entries of synchronisation.
     pub events: AtomicU64,
 }
 

@@ -3,8 +3,8 @@
 pub mod driver;
 mod feed;
 mod lives;
-mod mappings;
 pub mod machine;
+mod mappings;
 pub mod plan;
 pub mod races;
 pub mod report;

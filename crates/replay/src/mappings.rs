@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+/// Bytes of such an entry.
+const ENTRY_LEN: u64 = size_of::<[u64; 2]>() as u64;
 /// Most bytes of a file that is looked at.
 const MAX_FILE: u64 = 2 << 30;
 
@@ -42,7 +44,7 @@ pub(crate) struct Place {
 }
 
 impl Mappings {
-    /// Those at the last of some moments, each told by a slot and how many events it had by then; and the numbers of their last events.
+    /// Those at the last of some moments, each told by a slot and how many events and entries it had by then; and the numbers of their last events.
     pub fn read(dir: &Path, moments: &[(u32, u64)]) -> Result<(Mappings, Vec<Option<u64>>)> {
         let mut all = Mappings {
             files: dir.join(FILES_DIR),
@@ -62,14 +64,17 @@ impl Mappings {
                 break;
             };
             let kind = Kind::from_u8(h.kind);
-            if !matches!(kind, Some(Kind::Sync | Kind::End)) {
-                let count = counts.entry(h.slot as u32).or_insert(0u64);
-                *count += 1;
-                for (n, (slot, events)) in numbers.iter_mut().zip(moments) {
-                    if *slot == h.slot as u32 && events == count {
-                        *n = Some(e.number);
-                        left -= 1;
-                    }
+            let count = counts.entry(h.slot as u32).or_insert(0u64);
+            let before = *count;
+            *count += match kind {
+                Some(Kind::End) => 0,
+                Some(Kind::Sync) => entries(&e.parse()?),
+                _ => 1,
+            };
+            for (n, (slot, events)) in numbers.iter_mut().zip(moments) {
+                if *slot == h.slot as u32 && (before + 1..=*count).contains(events) {
+                    *n = Some(e.number);
+                    left -= 1;
                 }
             }
             if !matches!(kind, Some(Kind::Syscall | Kind::Exit)) || h.value < 0 {
@@ -199,6 +204,12 @@ impl Mappings {
     }
 }
 
+/// How many entries of synchronisation a thread finds in its ring in the place of this event.
+fn entries(e: &reprise_abi::event::Event) -> u64 {
+    let section = e.sections().find(|s| s.tag == Tag::Entries);
+    section.map_or(1, |s| s.bytes.len() as u64 / ENTRY_LEN)
+}
+
 /// An object file's bytes.
 pub(crate) fn content(path: &Path) -> Option<ReadCache<File>> {
     let file = File::open(path).ok()?;
@@ -232,9 +243,7 @@ fn variable_in(path: &Path, m: &Mapping, address: u64) -> Option<String> {
     let file = object::File::parse(&data).ok()?;
     let bias = m.start.wrapping_sub(address_of(&file, m.offset)?);
     let at = address.wrapping_sub(bias);
-    let inside = |s: &object::Segment<'_, '_, _>| {
-        s.address() <= at && at - s.address() < s.size()
-    };
+    let inside = |s: &object::Segment<'_, '_, _>| s.address() <= at && at - s.address() < s.size();
     file.segments().find(inside)?;
     let mut all = file.symbols().chain(file.dynamic_symbols());
     let found = all.find(|s| {

@@ -194,7 +194,10 @@ fn in_object<'a, R: ReadRef<'a>>(data: R, mapped: &Mapped) -> Option<String> {
 }
 
 /// From an offset in the file to the address for which it was linked.
-pub(crate) fn address_of<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, offset: u64) -> Option<u64> {
+pub(crate) fn address_of<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+    offset: u64,
+) -> Option<u64> {
     let within = |range: &Range<u64>| range.contains(&offset);
     file.segments().find_map(|s| {
         let (start, len) = s.file_range();
@@ -242,7 +245,10 @@ pub(crate) fn source_lines<'a, R: ReadRef<'a>>(
 }
 
 /// The function that holds this address, from the symbol tables.
-pub(crate) fn symbol<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, address: u64) -> Option<String> {
+pub(crate) fn symbol<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+    address: u64,
+) -> Option<String> {
     let holds = |s: &object::Symbol<'a, '_, R>| {
         s.is_definition()
             && s.kind() == SymbolKind::Text
@@ -266,7 +272,9 @@ pub(crate) fn demangled(name: &str) -> String {
 }
 
 /// Where this machine has the debug information of this very file, if it does.
-pub(crate) fn separate_debug_file<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Option<PathBuf> {
+pub(crate) fn separate_debug_file<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+) -> Option<PathBuf> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;
     let rest: String = rest.iter().map(|b| format!("{b:02x}")).collect();

@@ -41,7 +41,11 @@ fn command(command: Command) -> i32 {
     // The inner one would need ptrace, and the addresses that the outer one has.
     let runs_programs = matches!(
         command,
-        Command::Record(_) | Command::Replay(_) | Command::Verify(_) | Command::Races(_) | Command::Demo(_)
+        Command::Record(_)
+            | Command::Replay(_)
+            | Command::Verify(_)
+            | Command::Races(_)
+            | Command::Demo(_)
     );
     if runs_programs && reprise_launch::nested::inside_a_session() {
         eprintln!("reprise: this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");

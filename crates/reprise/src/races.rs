@@ -50,7 +50,10 @@ fn text(found: &Found, all: bool) -> String {
     }
     let n = found.races.len();
     s += &match n {
-        0 => format!("no race: {} accesses to memory are ordered\n", found.accesses),
+        0 => format!(
+            "no race: {} accesses to memory are ordered\n",
+            found.accesses
+        ),
         _ if all => format!("\n{n} race{}{}\n", if n == 1 { "" } else { "s" }, more(n)),
         _ => String::new(),
     };
@@ -72,7 +75,11 @@ fn race(r: &Race) -> String {
     }
     s.push('\n');
     s += &access(&r.later, [("writes", "reads"), ("gives back", "")], r);
-    s += &access(&r.earlier, [("has written", "has read"), ("has given back", "")], r);
+    s += &access(
+        &r.earlier,
+        [("has written", "has read"), ("has given back", "")],
+        r,
+    );
     s
 }
 

@@ -109,7 +109,7 @@ type Unordered = (
     &'static [&'static str],
 );
 
-const UNORDERED: [Unordered; 16] = [
+const UNORDERED: [Unordered; 18] = [
     ("plain", "(shared)", [&["add", "plainly"]; 2], &["4 bytes"]),
     (
         "read",
@@ -133,7 +133,10 @@ const UNORDERED: [Unordered; 16] = [
     (
         "two-ways",
         "(shared)",
-        [&["add", "left", "goes_left"], &["add", "right", "goes_right"]],
+        [
+            &["add", "left", "goes_left"],
+            &["add", "right", "goes_right"],
+        ],
         &[],
     ),
     (
@@ -149,6 +152,19 @@ const UNORDERED: [Unordered; 16] = [
         "plain-flag",
         "(plain_flag)",
         [&["publishes_plainly"], &["sees_plainly"]],
+        &[],
+    ),
+    (
+        "flag-awaited",
+        "(plain_flag)",
+        [&["publishes_plainly"], &["sees_plainly"]],
+        &[],
+    ),
+    // The replay leaves the recorded path before the race is complete.
+    (
+        "astray",
+        "(shared)",
+        [&["reads_late"], &["add", "plainly"]],
         &[],
     ),
     (
@@ -176,7 +192,12 @@ const UNORDERED: [Unordered; 16] = [
         &["by an atomic operation"],
     ),
     ("stack", "", [&["on_a_stack"]; 2], &[]),
-    ("create", "(shared)", [&["add", "plainly"], &["add", "main"]], &[]),
+    (
+        "create",
+        "(shared)",
+        [&["add", "plainly"], &["add", "main"]],
+        &[],
+    ),
 ];
 
 /// The names of the functions on both stacks of the first race.
@@ -206,7 +227,10 @@ fn unordered(level: &str) {
         let fit = |a: usize, b: usize| {
             let begins = |i: usize, with: &[&str]| {
                 found.get(i).is_some_and(|s: &Vec<String>| {
-                    s.iter().map(String::as_str).take(with.len()).eq(with.iter().copied())
+                    s.iter()
+                        .map(String::as_str)
+                        .take(with.len())
+                        .eq(with.iter().copied())
                 })
             };
             begins(a, functions[0]) && begins(b, functions[1])

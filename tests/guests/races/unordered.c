@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int shared;
 static char bytes[64];
@@ -107,6 +108,15 @@ static void *sees_plainly(void *_) {
     return shared ? _ : NULL;
 }
 
+// It mostly sees what the other one has changed meanwhile, and makes another call then. A replay in which it sees that too early leaves the
+// recorded path before the other one has done its part.
+static void *reads_late(void *_) {
+    for (long i = 0; i < 30 * 1000 * 1000; i++) __asm__ volatile("");
+    if (shared) getppid();
+    else getuid();
+    return _;
+}
+
 static void *publishes_relaxed(void *_) {
     add(7);
     atomic_store_explicit(&flag, 1, memory_order_relaxed);
@@ -187,6 +197,8 @@ int main(int argc, char **argv) {
     IS("copy") in_threads(copies, fills, NULL);
     IS("free") in_threads(uses, frees, NULL);
     IS("plain-flag") in_threads(publishes_plainly, sees_plainly, NULL);
+    IS("flag-awaited") in_threads(sees_plainly, publishes_plainly, NULL);
+    IS("astray") in_threads(reads_late, plainly, NULL);
     IS("relaxed") in_threads(publishes_relaxed, sees_relaxed, NULL);
     IS("log") in_threads(logs, logs_first, NULL);
     IS("unset") in_threads(looks_and_goes_on, sets_later, NULL);

@@ -265,9 +265,7 @@ impl Detector {
                 number: self.number,
                 pc: f.rip,
             };
-            let found = self
-                .shadow
-                .access(&mut self.pool, &thread.clock, at, new);
+            let found = self.shadow.access(&mut self.pool, &thread.clock, at, new);
             race = race.or(found);
             at += GRAIN;
         }
@@ -308,12 +306,15 @@ impl Detector {
         let a = area();
         let n = a.found.load(Relaxed) as usize;
         let wanted = (a.wanted.load(Relaxed) as usize).min(MAX_RACES);
-        let pair = |r: &reprise_abi::races::Race| {
-            [r.earlier.pc.load(Relaxed), r.later.pc.load(Relaxed)]
-        };
+        let pair =
+            |r: &reprise_abi::races::Race| [r.earlier.pc.load(Relaxed), r.later.pc.load(Relaxed)];
         let known = a.list[..n.min(MAX_RACES)].iter().map(pair);
         let [one, two] = [earlier.pc, f.rip];
-        if n >= wanted || known.into_iter().any(|p| p == [one, two] || p == [two, one]) {
+        if n >= wanted
+            || known
+                .into_iter()
+                .any(|p| p == [one, two] || p == [two, one])
+        {
             return;
         }
         let race = &a.list[n];
@@ -356,8 +357,9 @@ impl Detector {
 
     fn forget(&mut self, start: u64, end: u64) {
         let objects = &mut self.objects;
-        self.shadow
-            .forget(&mut self.pool, start, end, |pool, at| objects.forget(pool, at));
+        self.shadow.forget(&mut self.pool, start, end, |pool, at| {
+            objects.forget(pool, at)
+        });
     }
 
     fn atomic(&mut self, t: &Block, a: &Atomic) {
@@ -369,7 +371,9 @@ impl Detector {
         let came = match a.change {
             Some(Change::Store) => None,
             Some(Change::Update) => self.objects.came_last(&mut self.pool, a.address),
-            None => self.objects.came_with(&mut self.pool, a.address, a.size, a.value),
+            None => self
+                .objects
+                .came_with(&mut self.pool, a.address, a.size, a.value),
         };
         if let Some(clock) = came {
             match order::acquires(a.order) {
@@ -383,8 +387,14 @@ impl Detector {
             true => Some(&thread.clock),
             false => Some(&thread.fenced).filter(|c| !c.is_empty()),
         };
-        self.objects
-            .changed(&mut self.pool, (a.address, a.size), a.value, me, change, lets_know);
+        self.objects.changed(
+            &mut self.pool,
+            (a.address, a.size),
+            a.value,
+            me,
+            change,
+            lets_know,
+        );
         self.shadow.note_object(&mut self.pool, a.address);
         if releases {
             self.tick(me);

@@ -160,9 +160,15 @@ impl Objects {
         let values = self.values(pool, address);
         let list = &values.all[..values.len as usize];
         let odd = list.iter().any(|v| v.size != size as u32);
-        let seen = list.iter().find(|v| v.value == value && v.size == size as u32);
+        let seen = list
+            .iter()
+            .find(|v| v.value == value && v.size == size as u32);
         // One that is unknown was there before all others, unless some were forgotten, or the word is used in several sizes.
-        let fallback = if odd { list.first() } else { list.last().filter(|_| values.more != 0) };
+        let fallback = if odd {
+            list.first()
+        } else {
+            list.last().filter(|_| values.more != 0)
+        };
         seen.or(fallback).map(|v| &v.clock)
     }
 
@@ -287,8 +293,10 @@ mod tests {
     #[test]
     fn memory_that_is_used_anew_has_new_objects() {
         let (mut pool, mut o) = (Pool::default(), Objects::default());
-        o.clock(&mut pool, Kind::Lock, 0x3004).set(&mut Pool::default(), 1, 1);
-        o.clock(&mut pool, Kind::Channel, 0x3004).set(&mut Pool::default(), 1, 1);
+        o.clock(&mut pool, Kind::Lock, 0x3004)
+            .set(&mut Pool::default(), 1, 1);
+        o.clock(&mut pool, Kind::Channel, 0x3004)
+            .set(&mut Pool::default(), 1, 1);
         o.forget(&mut pool, 0x3000);
         assert!(o.clock(&mut pool, Kind::Lock, 0x3004).is_empty());
         assert!(!o.clock(&mut pool, Kind::Channel, 0x3004).is_empty());

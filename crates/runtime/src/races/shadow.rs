@@ -182,9 +182,7 @@ impl Shadow {
             self.last = (number, *word);
         }
         // SAFETY: one of the page's lists.
-        Some(unsafe {
-            &mut *(self.last.1 as *mut Cell).add((address % PAGE / GRAIN) as usize)
-        })
+        Some(unsafe { &mut *(self.last.1 as *mut Cell).add((address % PAGE / GRAIN) as usize) })
     }
 
     /// An access to some of the 8 bytes at `address`: the access that it races with, if there is one. `knows` is the thread's clock.
@@ -264,7 +262,13 @@ impl Shadow {
     }
 
     /// What lies there now is new memory. `object` is called for every 8 bytes in which a synchronisation object was.
-    pub fn forget(&mut self, pool: &mut Pool, start: u64, end: u64, mut object: impl FnMut(&mut Pool, u64)) {
+    pub fn forget(
+        &mut self,
+        pool: &mut Pool,
+        start: u64,
+        end: u64,
+        mut object: impl FnMut(&mut Pool, u64),
+    ) {
         self.each(start, end, |address, cell| {
             if cell.len != 0 {
                 cell.shrink(pool, 0);
@@ -286,7 +290,8 @@ impl Shadow {
                 Some(lists) => {
                     let lists = *lists as *const Cell;
                     // SAFETY: the page's lists.
-                    let known = |a: &u64| unsafe { (*lists.add((a % PAGE / GRAIN) as usize)).len } != 0;
+                    let known =
+                        |a: &u64| unsafe { (*lists.add((a % PAGE / GRAIN) as usize)).len } != 0;
                     let found = (at..behind.min(end)).step_by(GRAIN as usize).find(known);
                     if found.is_some() {
                         return found;
@@ -432,7 +437,8 @@ mod tests {
         s.shadow.note_object(&mut s.pool, AT + 16);
         assert_eq!(s.shadow.next_known(AT - 0x4000_0000, AT + 8), Some(AT));
         let mut objects = std::vec::Vec::new();
-        s.shadow.forget(&mut s.pool, AT + 8, AT + 80, |_, a| objects.push(a));
+        s.shadow
+            .forget(&mut s.pool, AT + 8, AT + 80, |_, a| objects.push(a));
         assert_eq!(objects, [AT + 16]);
         assert_eq!(s.shadow.next_known(AT + 8, AT + 200), Some(AT + 80));
         assert_eq!(s.shadow.next_known(AT + 160, AT + 0x1_0000_0000), None);
