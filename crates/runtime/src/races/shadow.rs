@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    const AT: u64 = 0x1234_5000;
+    const AT: u64 = 0x5_1234_5000;
 
     #[test]
     fn writes_race_with_all_and_reads_with_writes() {
@@ -373,7 +373,9 @@ mod tests {
         assert_eq!(s.access(1, AT, 0xff, 0), None);
         assert_eq!(s.access(2, AT, 0x0f, 0), None);
         assert_eq!(s.access(1, AT, 0xff, WRITES), Some(2));
-        assert_eq!(s.access(2, AT, 0x01, 0), Some(1));
+        assert_eq!(s.access(2, AT, 0x10, 0), Some(1));
+        // It has read this one before, and that race is known.
+        assert_eq!(s.access(2, AT, 0x01, 0), None);
         // Elsewhere nobody was.
         assert_eq!(s.access(2, AT + 8, 0xff, WRITES), None);
         assert_eq!(s.access(2, 0x7fff_ffff_fff8, 0xff, WRITES), None);

@@ -64,11 +64,8 @@ extern "C" fn rt_watched(f: &mut Frame, what: u32) {
     match what & !(SIZE | WRITE) {
         ACCESS => d.access(t, f, f.rdi, (what & SIZE) as u64, how),
         RANGE => d.access(t, f, f.rdi, f.rsi, how),
-        POINTER => {
-            if guard::read::<u64>(f.rdi) != Some(f.rsi) {
-                d.access(t, f, f.rdi, 8, how::WRITES);
-            }
-        }
+        POINTER if guard::read::<u64>(f.rdi) == Some(f.rsi) => {}
+        POINTER => d.access(t, f, f.rdi, 8, how::WRITES),
         COPY => {
             d.access(t, f, f.rsi, f.rdx, 0);
             d.access(t, f, f.rdi, f.rdx, how::WRITES);
