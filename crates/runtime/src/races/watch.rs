@@ -214,6 +214,16 @@ pub fn is_replaced(code: &[u8]) -> bool {
     code.starts_with(&[0xff, 0x25, 0, 0, 0, 0])
 }
 
+/// Does a function begin here that is made to be watched (`cc/races.c`)? Behind its code are traps.
+pub fn is_head(code: &[u8; 5]) -> bool {
+    matches!(
+        code,
+        [0xc3, 0xcc, 0xcc, 0xcc, 0xcc]
+            | [0x0f, 0xae, 0xf0, 0xc3, 0xcc]
+            | [0xeb, _, 0xcc, 0xcc, 0xcc]
+    )
+}
+
 /// Replaces what is watched in a module. `libc`: that module is libc.
 pub fn module(exports: &Exports, libc: bool) {
     if !on() {
