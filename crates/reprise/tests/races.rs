@@ -43,7 +43,7 @@ fn races(place: &Workplace, recording: &Recording, flags: &[&str]) -> Run {
 }
 
 /// Kinds of `ordered.c`, each of them a way to order all accesses.
-const ORDERED: [&str; 30] = [
+const ORDERED: [&str; 32] = [
     "mutex",
     "trylock",
     "recursive",
@@ -61,6 +61,8 @@ const ORDERED: [&str; 30] = [
     "release",
     "fence",
     "count",
+    "owners",
+    "reset",
     "exchange",
     "wide",
     "sees-or-not",

@@ -210,6 +210,27 @@ static void *by_count(void *_) {
     return _;
 }
 
+// Who lets go of a block last gives it back, with the count in it.
+static struct block {
+    atomic_int owners;
+    char text[100];
+} *owned;
+
+static void *lets_go(void *_) {
+    struct block *mine = owned;
+    copies[*(char *)_ == 'b'] = mine->text[5];
+    if (atomic_fetch_sub_explicit(&mine->owners, 1, memory_order_acq_rel) == 1) free(mine);
+    return _;
+}
+
+// A flag that isn't atomic any more, once it has been seen.
+static void *sees_and_resets(void *_) {
+    while (!atomic_load_explicit(&flag, memory_order_acquire)) sched_yield();
+    *(int *)&flag = 0;
+    change();
+    return _;
+}
+
 static void *by_exchange(void *_) {
     for (int i = 0; i < ROUNDS; i++) {
         int free = 0;
@@ -455,6 +476,13 @@ int main(int argc, char **argv) {
         users = 2;
         in_threads(by_count, by_count);
     }
+    IS("owners") {
+        owned = malloc(sizeof *owned);
+        memset(owned->text, 1, sizeof owned->text);
+        owned->owners = 2;
+        in_threads(lets_go, lets_go);
+    }
+    IS("reset") in_threads(publishes, sees_and_resets);
     IS("exchange") in_threads(by_exchange, by_exchange);
     IS("wide") in_threads(publishes_wide, sees_wide);
     IS("sees-or-not") in_threads(publishes, sees_or_not);

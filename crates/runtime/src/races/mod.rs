@@ -276,6 +276,12 @@ impl Detector {
             sys::exit_group(125);
         }
         thread.in_slice += 1;
+    }
+
+    /// After an access, when all is told: others run if this thread has had its share.
+    fn maybe_gives_way(&mut self, t: &Block) {
+        let me = self.me(t);
+        let thread = self.thread(me);
         if thread.in_slice >= SLICE {
             thread.in_slice = 0;
             total::give_way(t);
@@ -362,12 +368,11 @@ impl Detector {
         });
     }
 
-    fn atomic(&mut self, t: &Block, a: &Atomic) {
+    /// What an operation on an atomic word lets its thread know.
+    fn atomic_begins(&mut self, t: &Block, a: &Atomic) {
         let me = self.me(t);
         let thread = self.thread(me);
         let pool: *mut Pool = &mut self.pool;
-        // SAFETY: the pool, the thread's clocks and the object's are apart.
-        let other = unsafe { &mut *pool };
         let came = match a.change {
             Some(Change::Store) => None,
             Some(Change::Update) => self.objects.came_last(&mut self.pool, a.address),
@@ -376,25 +381,28 @@ impl Detector {
                 .came_with(&mut self.pool, a.address, a.size, a.value),
         };
         if let Some(clock) = came {
+            // SAFETY: the pool, the thread's clocks and the object's are apart.
+            let other = unsafe { &mut *pool };
             match order::acquires(a.order) {
                 true => thread.clock.join(other, clock),
                 false => thread.seen.join(other, clock),
             }
         }
+    }
+
+    /// What it lets others know: itself included.
+    fn atomic_ends(&mut self, t: &Block, a: &Atomic) {
         let Some(change) = a.change else { return };
+        let me = self.me(t);
+        let thread = self.thread(me);
         let releases = order::releases(a.order);
         let lets_know = match releases {
             true => Some(&thread.clock),
             false => Some(&thread.fenced).filter(|c| !c.is_empty()),
         };
-        self.objects.changed(
-            &mut self.pool,
-            (a.address, a.size),
-            a.value,
-            me,
-            change,
-            lets_know,
-        );
+        let at = (a.address, a.size);
+        self.objects
+            .changed(&mut self.pool, at, a.value, me, change, lets_know);
         self.shadow.note_object(&mut self.pool, a.address);
         if releases {
             self.tick(me);
@@ -438,8 +446,10 @@ pub fn atomic(t: &mut Block, f: &Frame, a: &Atomic) {
     let writes = if a.change.is_some() { how::WRITES } else { 0 };
     let d = detector();
     let after = returned(t, f);
-    d.atomic(t, a);
+    d.atomic_begins(t, a);
     d.access(t, &after, a.address, a.size as u64, how::ATOMIC | writes);
+    d.atomic_ends(t, a);
+    d.maybe_gives_way(t);
 }
 
 /// The program has got a block of memory.

@@ -80,6 +80,7 @@ extern "C" fn rt_watched(f: &mut Frame, what: u32) {
         }
         _ => {}
     }
+    d.maybe_gives_way(t);
 }
 
 global_asm!(
