@@ -5,7 +5,7 @@ use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{EventHeader, Kind};
-use reprise_abi::session::{divergence_kind as kinds, REPORT_EVENT};
+use reprise_abi::session::REPORT_EVENT;
 
 /// What the program did.
 pub struct Actual<'a> {
