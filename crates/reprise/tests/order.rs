@@ -212,6 +212,15 @@ fn locked_instructions_are_found() {
     assert_eq!(missed, 0);
 }
 
+/// Functions that call back into the program, and libraries that come, with threads of their own, and go.
+#[test]
+fn events_inside_events_and_libraries_at_any_time() {
+    let of = |name| Guest::new(name);
+    for guest in [of("nested_events"), of("loaded_libraries")] {
+        check_times(&guest, &["--engine", "order"], 3, 2);
+    }
+}
+
 /// Sites of system calls that become hot while several threads run them are rewritten as well.
 #[test]
 fn call_sites_are_rewritten_among_threads() {
