@@ -54,6 +54,8 @@ pub enum Command {
     Pack(PackArgs),
     /// Write a trace for the Perfetto UI or chrome://tracing
     Export(ExportArgs),
+    /// Show the timeline of a trace's threads in a browser
+    View(ViewArgs),
     /// Compile C with clang, so that `record --engine order` sees atomics and volatiles
     Cc(CompileArgs),
     /// Compile C++ with clang++, likewise

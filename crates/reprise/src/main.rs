@@ -19,6 +19,7 @@ mod racy;
 mod record;
 mod rm;
 mod timeline;
+mod view;
 
 use cli::{Cli, Command};
 
@@ -60,6 +61,8 @@ fn command(command: Command) -> i32 {
         Command::Rm(args) => print(|| rm::run(&args)),
         Command::Pack(args) => print(|| pack::run(&args)),
         Command::Export(args) => print(|| export::run(&args)),
+        // Not one that only prints: a browser that goes away must not end it.
+        Command::View(args) => view::run(&args).map(|()| 0),
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),

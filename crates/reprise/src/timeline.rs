@@ -62,8 +62,8 @@ pub enum Mark {
     Exit(u64),
     /// Operations of synchronisation.
     Sync,
-    /// A thread or a process begins.
-    Birth,
+    /// A thread or a process begins, or a thread ends: as long as one event, so that flows can begin and end there.
+    Life,
     /// Anything that takes no time.
     Instant,
 }
@@ -202,6 +202,7 @@ impl Timeline {
                 self.flows.sync(place, process, event, &mut step.flows);
             }
             Kind::ThreadExit | Kind::Gone => {
+                step.mark = Mark::Life;
                 if self.threads[thread].open.take().is_some() {
                     step.cut_off.push(thread);
                 }
@@ -286,7 +287,7 @@ impl Timeline {
             self.flows.process_begins(h.slot, process);
         }
         step.thread = Some(thread);
-        step.mark = Mark::Birth;
+        step.mark = Mark::Life;
         step.named = true;
         let to = Place {
             event: number,

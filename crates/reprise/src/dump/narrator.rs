@@ -85,6 +85,11 @@ impl Narrator {
         }
     }
 
+    /// The thread in this slot has this id: for who has not seen its beginning.
+    pub fn knows(&mut self, slot: u16, tid: i64) {
+        self.tids.insert(slot, tid);
+    }
+
     /// Learns from an event that is not printed.
     pub fn follow(&mut self, event: &Event) {
         let h = &event.header;

@@ -19,6 +19,8 @@ const MADE_UP: i64 = 1 << 22;
 const BATON: i64 = MADE_UP;
 /// The engine whose threads take turns.
 const SERIAL: &str = "serial";
+/// How a slice ends that is cut.
+const CUT: &str = "cut in the middle of code";
 /// Most characters of a command line in a name.
 const COMMAND: usize = 200;
 
@@ -74,7 +76,11 @@ impl<W: Write> TraceEvents<W> {
         };
         if page.baton {
             page.metadata("process_name", (BATON, BATON), json!({ "name": "reprise" }))?;
-            page.metadata("process_sort_index", (BATON, BATON), json!({ "sort_index": -1 }))?;
+            page.metadata(
+                "process_sort_index",
+                (BATON, BATON),
+                json!({ "sort_index": -1 }),
+            )?;
             page.metadata("thread_name", (BATON, BATON), json!({ "name": "baton" }))?;
         }
         Ok(page)
@@ -104,13 +110,14 @@ impl<W: Write> TraceEvents<W> {
         let kind = event.kind.name();
         match step.mark {
             Mark::Call(_) => self.slice("call", &label(event), track, number, args)?,
-            Mark::Sync | Mark::Birth => self.slice(kind, &label(event), track, number, args)?,
+            Mark::Sync | Mark::Life => self.slice(kind, &label(event), track, number, args)?,
             Mark::Enter(_) => {
                 let all = json!({ "name": label(event), "cat": "call", "ph": "B", "ts": number, "args": args });
                 self.put(all, track)?;
             }
             Mark::Exit(began) => {
-                let args = json!({ "ended": number, "result": line.text(), "events": number - began + 1 });
+                let args =
+                    json!({ "ended": number, "result": line.text(), "events": number - began + 1 });
                 self.put(json!({ "ph": "E", "ts": number + 1, "args": args }), track)?;
             }
             Mark::Instant => {
@@ -132,6 +139,10 @@ impl<W: Write> TraceEvents<W> {
             }
         }
         self.hand_on(events, None, timeline)?;
+        if self.tracks.is_empty() {
+            self.track(0, timeline)?;
+            self.names(0, Kind::Start, timeline)?;
+        }
         let mut about = std::mem::take(&mut self.manifest);
         about["events"] = events.into();
         about["flows"] = self.flows.into();
@@ -161,7 +172,11 @@ impl<W: Write> TraceEvents<W> {
                     let own = timeline.processes.list[process].pid;
                     let pid = self.unused(own);
                     self.pids.insert(process, pid);
-                    self.metadata("process_sort_index", (pid, pid), json!({ "sort_index": process }))?;
+                    self.metadata(
+                        "process_sort_index",
+                        (pid, pid),
+                        json!({ "sort_index": process }),
+                    )?;
                     self.tracks.push((pid, pid));
                     continue;
                 }
@@ -207,7 +222,13 @@ impl<W: Write> TraceEvents<W> {
     }
 
     /// Who runs.
-    fn run(&mut self, number: u64, event: &Event, thread: usize, timeline: &Timeline) -> Result<()> {
+    fn run(
+        &mut self,
+        number: u64,
+        event: &Event,
+        thread: usize,
+        timeline: &Timeline,
+    ) -> Result<()> {
         let own = event.header.slot != NO_SLOT && event.kind != Kind::End;
         if !self.baton || !own {
             return Ok(());
@@ -217,8 +238,10 @@ impl<W: Write> TraceEvents<W> {
         }
         self.stopped = match event.kind {
             Kind::Enter => "in a call",
+            // It hands on right after it was cut.
+            Kind::Yield if self.stopped == CUT => CUT,
             Kind::Yield => "at a gate",
-            Kind::Cut => "cut in the middle of code",
+            Kind::Cut => CUT,
             Kind::ThreadExit | Kind::ProcessEnd => "ended",
             _ => "",
         };
@@ -268,7 +291,14 @@ impl<W: Write> TraceEvents<W> {
         Ok(())
     }
 
-    fn slice(&mut self, category: &str, name: &str, ids: (i64, i64), number: u64, args: Value) -> Result<()> {
+    fn slice(
+        &mut self,
+        category: &str,
+        name: &str,
+        ids: (i64, i64),
+        number: u64,
+        args: Value,
+    ) -> Result<()> {
         let all = json!({ "name": name, "cat": category, "ph": "X", "ts": number, "dur": 1, "args": args });
         self.put(all, ids)
     }

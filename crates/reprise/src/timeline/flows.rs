@@ -89,6 +89,15 @@ struct Object {
     name: u32,
 }
 
+/// What is known of an object's operations.
+#[derive(Default)]
+struct Operations {
+    /// The last ones, in order of their numbers, and where they were made.
+    last: Vec<(u64, Place)>,
+    /// The last flow: one is enough between two events.
+    shown: Option<(Place, Place)>,
+}
+
 /// Follows what flows.
 #[derive(Default)]
 pub(super) struct Flows {
@@ -102,7 +111,7 @@ pub(super) struct Flows {
     wakes: HashMap<Futex, VecDeque<Wake>>,
     /// Words that the kernel clears at the ends of threads, by slot.
     cleared: HashMap<u16, u64>,
-    operations: HashMap<Object, Vec<(u64, Place)>>,
+    operations: HashMap<Object, Operations>,
     /// Locks that changed hands in another order than the events stand in the trace.
     pub backward: u64,
 }
@@ -163,12 +172,15 @@ impl Flows {
             }
         } else if let (true, Some(channel)) = (h.value > 0, end.reads) {
             let from = self.written.remove(&channel);
-            flows.extend(from.filter(|f| f.thread != call.place.thread).map(|from| Flow {
-                from,
-                to: call.place,
-                name: format!("{} of event {}", channel.what, channel.made),
-                kind: channel.what,
-            }));
+            flows.extend(
+                from.filter(|f| f.thread != call.place.thread)
+                    .map(|from| Flow {
+                        from,
+                        to: call.place,
+                        name: format!("{} of event {}", channel.what, channel.made),
+                        kind: channel.what,
+                    }),
+            );
         }
     }
 
@@ -233,7 +245,9 @@ impl Flows {
     fn woken(&mut self, futex: Futex, call: &Call) -> Option<Place> {
         let wakes = self.wakes.get_mut(&futex)?;
         let fits = |w: &Wake| w.place.event > call.began && w.place.thread != call.place.thread;
-        let own = wakes.iter().position(|w| fits(w) && w.process == call.process);
+        let own = wakes
+            .iter()
+            .position(|w| fits(w) && w.process == call.process);
         let found = own.or_else(|| wakes.iter().position(fits))?;
         let wake = &mut wakes[found];
         let place = wake.place;
@@ -269,20 +283,24 @@ impl Flows {
         }
     }
 
+    /// The flow to this operation from the one before it that another thread made, as far as the trace has that one before it: events of
+    /// `order` stand in an order that agrees with that of calls, and not always with that of each lock.
     fn operation(&mut self, object: Object, value: u64, to: Place) -> Option<Flow> {
         forget(&mut self.operations, |o| {
-            o.iter().map(|(_, p)| p.event).max().unwrap_or(0)
+            o.last.iter().map(|(_, p)| p.event).max().unwrap_or(0)
         });
-        let known = self.operations.entry(object).or_default();
-        // What comes after it is in the trace before it.
-        self.backward += u64::from(known.last().is_some_and(|(last, _)| *last > value));
-        let at = known.partition_point(|(v, _)| *v < value);
-        let before = at.checked_sub(1).map(|i| known[i].1);
-        known.insert(at, (value, to));
-        if known.len() > MAX_OPERATIONS {
-            known.remove(0);
+        let Operations { last, shown } = self.operations.entry(object).or_default();
+        self.backward += u64::from(last.last().is_some_and(|(number, _)| *number > value));
+        let at = last.partition_point(|(number, _)| *number < value);
+        let before = at.checked_sub(1).map(|i| last[i].1);
+        last.insert(at, (value, to));
+        if last.len() > MAX_OPERATIONS {
+            last.remove(0);
         }
         let from = before.filter(|from| from.thread != to.thread && from.event < to.event)?;
+        if shown.replace((from, to)) == Some((from, to)) {
+            return None;
+        }
         let (kind, name) = match object.shard {
             true => ("shard", format!("shard {}", object.name)),
             false => ("lock", format!("lock {:x}", object.name)),

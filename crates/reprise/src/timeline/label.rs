@@ -8,7 +8,8 @@ use std::borrow::Cow;
 /// The name of the call for calls; of all else what it is.
 pub fn label(event: &Event) -> Cow<'static, str> {
     let detail = event.header.detail;
-    let signal = || signal_name(detail).map_or_else(|| format!("signal {detail}").into(), Cow::from);
+    let signal =
+        || signal_name(detail).map_or_else(|| format!("signal {detail}").into(), Cow::from);
     match event.kind {
         Kind::Syscall | Kind::Enter | Kind::Exit => call_name(detail).into(),
         Kind::Yield => "hands on".into(),
