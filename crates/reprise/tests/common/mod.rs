@@ -11,6 +11,7 @@
 //! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
 #![allow(dead_code)]
 
+pub mod browser;
 pub mod leftovers;
 
 use std::ffi::{OsStr, OsString};
