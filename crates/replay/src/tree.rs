@@ -325,6 +325,8 @@ impl<'a> Tree<'a> {
             if slot.state.load(Acquire) == slot_state::LEFT
                 && slot.process.load(Relaxed) as usize == n
             {
+                // Before anybody can have the slot.
+                self.leave_order(i);
                 slot.state.store(slot_state::FREE, Release);
                 wake(&slot.state);
             }

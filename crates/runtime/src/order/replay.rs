@@ -90,9 +90,17 @@ pub(super) fn is_unused(state: u32) -> bool {
 /// Waits until slot `i` is free, and takes it for the thread that the call makes whose first stamp is in the block.
 pub(super) fn take_slot(t: &Block, i: u32) {
     clone::wait_for_slot(i);
+    // Whoever had it may have been ended in the middle of something.
+    slot(i).busy.store(0, SeqCst);
     // In this order: the driver takes a slot that nobody has for one whose thread is gone.
     slot(i).state.store(slot_state::BLOCKED, SeqCst);
     slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
+}
+
+/// The calling thread begins. If the driver ends its process at this moment, the slot is left already, and stays so.
+pub(super) fn runs_now(t: &Block) {
+    let state = &t.slot().state;
+    let _ = state.compare_exchange(slot_state::BLOCKED, slot_state::RUNNING, SeqCst, SeqCst);
 }
 
 /// May the next thread have slot `i`, of which nothing is left that was recorded of the last one?
@@ -508,7 +516,7 @@ impl Engine for Replay {
         crate::serial::baton::wait_go(t.slot);
         total::begin(t);
         let _busy = busy(t);
-        t.slot().state.store(slot_state::RUNNING, Relaxed);
+        runs_now(t);
         let stamp = plain(t, Kind::ThreadStart, Some(0)).1[0];
         turns::take(stamp);
         plant_if_next(t);
