@@ -652,7 +652,7 @@ fn made(t: &mut Block) {
 }
 
 /// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it, and where
-/// others wait for that.
+/// others wait for that. If the place of a signal is to be looked for from the instruction on, [`end_operation`] is called in any case.
 pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     let shard = shards::shard(number);
     if let Some(e) = due(t, number) {
@@ -665,12 +665,29 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     }
     made(t);
     let next = shard.sequence.load(SeqCst) + 2;
-    (next, turns::room_of(key_of(number)))
+    let room = match t.order.quiet == 0 && is_signal_next(t).is_some() {
+        true => turns::room_never_empty(),
+        false => turns::room_of(key_of(number)),
+    };
+    (next, room)
 }
 
-/// After it: those who wait for the shard look again.
+/// Those who wait for the shard look again.
 pub fn call_waiting(number: u32) {
     turns::call(key_of(number));
+}
+
+/// After it. No gate follows at which it would be seen that a signal comes to the code behind the instruction.
+pub fn end_operation(t: &mut Block, number: u32) {
+    call_waiting(number);
+    after_operation(t);
+}
+
+/// After an operation in a stub, when nobody waits for it any more.
+pub fn after_operation(t: &mut Block) {
+    if t.order.quiet == 0 {
+        plant_if_next(t);
+    }
 }
 
 /// What threads wait for who wait for a shard.
