@@ -1,7 +1,7 @@
 //! The ends of processes under `order`. One that said how it ends does so by itself. One that was killed is killed here, when its threads have
 //! done all that was recorded of them; and where the trace ends, so do all.
 
-use super::{wake, Tree};
+use super::{tell_time, wake, Tree};
 use crate::feed::{is_done, Distribution};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
@@ -66,6 +66,20 @@ impl Tree<'_> {
     pub(super) fn leave_order(&self, slot: usize) {
         if let Some(head) = self.shared.order() {
             head.total.leave(slot);
+        }
+    }
+
+    /// `order`: tells all threads that look for the place of a cut that time passes.
+    pub(super) fn ping_seekers(&self) {
+        let used = self.shared.session().slots_used.load(SeqCst) as usize;
+        for slot in (0..used.min(MAX_SLOTS)).map(|i| self.shared.slot(i)) {
+            let pid = slot.kernel_pid.load(Relaxed) as pid_t;
+            let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+            let seeks =
+                slot.cut_waiting.load(Relaxed) != 0 && !gone.contains(&slot.state.load(Relaxed));
+            if seeks && pid > 0 {
+                tell_time(pid, slot.kernel_tid.load(Relaxed));
+            }
         }
     }
 
