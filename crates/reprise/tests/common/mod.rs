@@ -940,6 +940,7 @@ pub fn try_times(
                 failures.push(format!("recording {i}, replay {j}: {why}"));
             }
         }
+        let info = place.info(&recording.dir);
         if failures.len() == before {
             // Replays were in partial order, where the engine knows of one.
             let verify = place.verify_with(&recording.dir, &["--order", "total"]);
@@ -950,7 +951,7 @@ pub fn try_times(
                 ));
             }
         }
-        infos.push(place.info(&recording.dir));
+        infos.push(info);
         if failures.len() == before {
             let _ = std::fs::remove_dir_all(&recording.dir);
         }
