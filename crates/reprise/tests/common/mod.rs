@@ -944,9 +944,7 @@ pub fn try_times(
         let info = place.info(&recording.dir);
         if failures.len() == before {
             // Replays were in partial order, where the engine knows of one.
-            let alone = info.kind("process-start") + info.kind("exec") == 0;
-            let order = if alone { "total" } else { "partial" };
-            let verify = place.verify_with(&recording.dir, &["--order", order]);
+            let verify = place.verify_with(&recording.dir, &["--order", "total"]);
             if !verify.status.success() {
                 failures.push(format!(
                     "recording {i} was not verified: {}",
