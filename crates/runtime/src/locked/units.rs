@@ -11,7 +11,7 @@ use super::learned::{self, Loads};
 use super::operation::{Operation, Segment};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
-use crate::cut::decode::{decode, Condition, Flow, Insn, Place, MAX_INSN};
+use crate::cut::decode::{decode, decode_all, Condition, Flow, Insn, Place, MAX_INSN};
 
 /// Bytes of a jump.
 pub const JUMP: u64 = 5;
@@ -114,7 +114,7 @@ pub struct Function<'a> {
 
 impl Function<'_> {
     /// The operation that changes memory in one step and is to be ordered.
-    fn change(&self, i: &Insn) -> Option<Operation> {
+    pub(super) fn change(&self, i: &Insn) -> Option<Operation> {
         let private = |o: &Operation| self.own_memory_is_private && o.segment == Segment::Thread;
         Operation::of(i).filter(|o| !private(o))
     }
@@ -125,49 +125,28 @@ impl Function<'_> {
         decode(pc, &rest[..rest.len().min(MAX_INSN)])
     }
 
-    fn end(&self) -> u64 {
-        self.start + self.code.len() as u64
-    }
-
-    /// Are there bytes of such an instruction at all, or of a `pause`?
-    pub fn may_have_sites(&self) -> bool {
-        let locked = self.code.windows(2).any(|w| match w[0] {
-            0xf0 => true,
-            0x86 | 0x87 => w[1] < 0xc0,
-            0xf3 => w[1] == 0x90,
-            _ => false,
-        });
-        locked
-            || self.learned != Loads::None
-            || self.thread_id.is_some_and(|id| id.is_named_in(self.code))
-    }
-
     /// All instructions from the beginning on; where bytes are none, what follows is not known.
-    fn each(&self, mut found: impl FnMut(&Insn)) {
-        let mut pc = self.start;
-        while pc < self.end() {
-            let Some(i) = self.insn(pc) else { return };
-            found(&i);
-            pc = i.end();
-            // A rewritten `syscall` leaves the end of a comparison behind ([`crate::patch`]).
-            if let Flow::Jump(target) = i.flow {
-                let rest = self.code.get((pc - self.start) as usize..);
-                if rest.is_some_and(|r| r.starts_with(&[0xf0, 0xff, 0xff]))
-                    && crate::patch::is_stub(target)
-                {
-                    pc += 3;
-                }
-            }
-        }
-    }
-
-    /// Calls `found` for the places of the instructions that change memory in one step.
-    pub fn each_changed(&self, mut found: impl FnMut(Place)) {
-        self.each(|i| {
-            if let Some(place) = self.change(i).and_then(|_| i.place()) {
-                found(place);
+    pub(super) fn each(&self, mut found: impl FnMut(&Insn)) {
+        decode_all(self.start, self.code, |i| {
+            found(i);
+            match i.flow {
+                Flow::Jump(target) => self.rest_of_syscall(i.end(), target),
+                _ => 0,
             }
         });
+    }
+
+    /// A rewritten `syscall`, a jump to `target`, leaves the end of a comparison behind ([`crate::patch`]): bytes of it at `pc`.
+    pub(super) fn rest_of_syscall(&self, pc: u64, target: u64) -> usize {
+        const REST: [u8; 3] = [0xf0, 0xff, 0xff];
+        let rest = self.code.get((pc - self.start) as usize..);
+        let is_there = rest.is_some_and(|r| r.starts_with(&REST)) && crate::patch::is_stub(target);
+        REST.len() * is_there as usize
+    }
+
+    /// May it be one that waits? Not where waiting is the least of what a function does.
+    pub(super) fn may_wait(&self) -> bool {
+        self.code.len() <= MAX_WAITING && !self.own_memory_is_private
     }
 
     /// Does it load what others may store, in a learned function? That may be on the thread's own stack.
@@ -396,7 +375,7 @@ const MAX_WAITING: usize = 4096;
 /// Most loops of one function that are known, and most places at which it waits or changes memory in one step.
 const MAX_LOOPS: usize = 64;
 /// futex(2)
-const FUTEX: u32 = 202;
+pub(super) const FUTEX: u32 = 202;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const PAUSE: [u8; 2] = [0xf3, 0x90];
 const RAX: u8 = 0;
@@ -423,6 +402,28 @@ struct Shared<'a> {
     loops: List<(u64, u64)>,
     /// Where it waits or changes memory in one step.
     busy: List<u64>,
+}
+
+/// Tells where a function waits, from its instructions one after the other.
+#[derive(Default)]
+pub(super) struct Waits {
+    /// A system call's number was that of futex(2).
+    asks: bool,
+}
+
+impl Waits {
+    /// Does it wait at this instruction?
+    pub(super) fn at(&mut self, i: &Insn) -> bool {
+        match i.loads_constant() {
+            // As a system call's number, or as the first argument of syscall(3).
+            Some((RAX, FUTEX)) => {
+                self.asks = true;
+                false
+            }
+            Some((RDI, FUTEX)) => true,
+            _ => i.bytes() == PAUSE || (self.asks && i.bytes() == SYSCALL),
+        }
+    }
 }
 
 /// What has room of a list.
@@ -463,25 +464,22 @@ impl<'a> Shared<'a> {
             loops: List::new(),
             busy: List::new(),
         };
-        let mut asks = false;
+        let mut waits = Waits::default();
         f.each(|i| {
             if let Some((a, b)) = i.copies_register().or_else(|| i.derives_address()) {
                 let (a, b) = (s.kin[a as usize & 15], s.kin[b as usize & 15]);
                 s.kin.iter_mut().filter(|k| **k == a).for_each(|k| *k = b);
             }
-            // As a system call's number, or as the first argument of syscall(3).
-            let waits = match i.loads_constant() {
-                Some((RAX, FUTEX)) => {
-                    asks = true;
-                    false
-                }
-                Some((RDI, FUTEX)) => true,
-                _ => i.bytes() == PAUSE || (asks && i.bytes() == SYSCALL),
-            };
+            let waits = waits.at(i);
             s.waits |= waits;
             s.leaves_links |= f.thread_id.is_some_and(|id| id.leaves_links(i));
-            if waits || f.change(i).is_some() {
+            let changes = f.change(i).is_some();
+            if waits || changes {
                 s.busy.push(i.pc);
+            }
+            if let Some(place) = i.place().filter(|_| changes && s.len < MAX_PLACES) {
+                s.places[s.len] = place;
+                s.len += 1;
             }
             if let Flow::Branch(_, target) | Flow::Jump(target) = i.flow {
                 if (f.start..=i.pc).contains(&target) {
@@ -489,14 +487,10 @@ impl<'a> Shared<'a> {
                 }
             }
         });
-        // Not where waiting is the least of what a function does.
-        s.waits &= f.code.len() <= MAX_WAITING && !f.own_memory_is_private;
-        f.each_changed(|p| {
-            if s.len < MAX_PLACES {
-                s.places[s.len] = s.of_kin(p);
-                s.len += 1;
-            }
-        });
+        s.waits &= f.may_wait();
+        for n in 0..s.len {
+            s.places[n] = s.of_kin(s.places[n]);
+        }
         s
     }
 
