@@ -324,6 +324,11 @@ impl Insn {
         fits.then(|| (i.op0_register().number() as u8, i.immediate32()))
     }
 
+    /// May it change memory in one step? Others can't.
+    pub fn may_change_at_once(&self) -> bool {
+        self.inner.has_lock_prefix() || self.inner.mnemonic() == Mnemonic::Xchg
+    }
+
     /// It has a LOCK prefix, which code sometimes jumps over.
     pub fn is_locked(&self) -> bool {
         self.inner.has_lock_prefix()

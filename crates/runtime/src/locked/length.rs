@@ -174,6 +174,84 @@ static ADDRESS: [u8; 256] = {
     t
 };
 
+/// Instructions of one opcode byte that are nothing but what their length says, by the opcode: their bytes without those of an address, and
+/// [`MODRM`]. 0 for all others.
+static PLAIN: [u8; 256] = {
+    let mut t = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        t[i] = match ONE[i] & !MODRM {
+            n @ 0..=WORD => ONE[i] & MODRM | (1 + n),
+            BRANCH => 5,
+            _ => 0,
+        };
+        i += 1;
+    }
+    // `xchg` with memory, jumps in the place of system calls, and `mov` of constants.
+    t[0x86] = 0;
+    t[0x87] = 0;
+    t[0xe9] = 0;
+    t[0xc7] = 0;
+    t
+};
+
+/// An instruction of a plain form.
+#[derive(Clone, Copy)]
+pub struct Plain {
+    /// Its bytes.
+    pub len: usize,
+    /// Its ModRM byte, and the four that follow; 0 if it has none.
+    pub address: u64,
+}
+
+impl Plain {
+    /// The displacement of its memory operand, if it counts from a register and is not 0.
+    #[inline(always)]
+    pub fn displacement(&self) -> Option<i32> {
+        let at = self.address >> (8 + 8 * (self.address & 7 == 4) as u32);
+        match self.address & 0xc0 {
+            0x40 => Some(at as i8 as i32),
+            0x80 => Some(at as i32),
+            _ => None,
+        }
+    }
+
+    /// The address of its memory operand, if that takes no register. `end`: the address behind the instruction.
+    #[inline(always)]
+    pub fn fixed(&self, end: u64) -> Option<u64> {
+        if self.address & 0xc7 == 5 {
+            return Some(end.wrapping_add((self.address >> 8) as i32 as u64));
+        }
+        (self.address & 0xffc7 == 0x2504).then_some((self.address >> 16) as i32 as u64)
+    }
+
+    /// The instruction at the beginning of these bytes, if it is one with at most a REX prefix before an opcode of one byte, and doesn't
+    /// change memory in one step, wait, or load a constant.
+    #[inline(always)]
+    pub fn of(code: &[u8; WINDOW]) -> Option<Plain> {
+        let word = u64::from_le_bytes(*code.first_chunk().unwrap_or(&[0; 8]));
+        let rex = word & 0xf0 == 0x40;
+        let word = word >> (8 * rex as u32);
+        let class = PLAIN[word as usize & 0xff];
+        if class == 0 {
+            return None;
+        }
+        let address = match class & MODRM {
+            0 => 0,
+            _ => word >> 8,
+        };
+        let bare = address & 0x07c7 == 0x0504;
+        let after = match class & MODRM {
+            0 => 0,
+            _ => ADDRESS[address as usize & 0xff] as usize + 4 * bare as usize,
+        };
+        Some(Plain {
+            len: rex as usize + (class & !MODRM) as usize + after,
+            address,
+        })
+    }
+}
+
 /// An instruction, as far as the tables tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
@@ -298,7 +376,13 @@ mod tests {
 
     /// What the tables say agrees with the decoder's opinion, where that is an instruction.
     fn agrees(code: &[u8; WINDOW]) {
-        let (Some(shape), Some(insn)) = (Shape::of(code), decode(0x1000, &code[..15])) else {
+        let insn = decode(0x1000, &code[..15]);
+        if let (Some(plain), Some(insn)) = (Plain::of(code), insn) {
+            assert_eq!(plain.len, insn.bytes().len(), "{code:02x?}");
+            let changes = crate::locked::operation::Operation::of(&insn).is_some();
+            assert!(!changes && insn.loads_constant().is_none(), "{code:02x?}");
+        }
+        let (Some(shape), Some(insn)) = (Shape::of(code), insn) else {
             return;
         };
         assert_eq!(shape.len, insn.bytes().len(), "{code:02x?}");

@@ -19,6 +19,7 @@ pub mod length;
 pub mod operation;
 pub mod scan;
 pub mod search;
+pub mod shared;
 pub mod stub;
 pub mod table;
 pub mod thread_id;

@@ -3,9 +3,10 @@
 //! A function is gone through by the lengths of its instructions ([`super::length`]); only what by its bytes may matter is decoded.
 
 use super::learned::Loads;
-use super::length::{Shape, WINDOW};
+use super::length::{Plain, Shape, WINDOW};
 use super::operation::Operation;
-use super::units::{Function, Waits, FUTEX};
+use super::shared::{Waits, FUTEX};
+use super::units::Function;
 use crate::cut::decode::{Insn, Place};
 
 const XCHG_BYTE: u8 = 0x86;
@@ -21,6 +22,8 @@ const MODE: u8 = 0xc0;
 
 /// What can be said of an instruction without decoding it.
 enum Seen<'a> {
+    /// It has a plain form.
+    Plain(Plain),
     /// What the tables tell.
     Shape(&'a Shape, &'a [u8; WINDOW]),
     /// The tables leave it open.
@@ -81,17 +84,25 @@ impl Function<'_> {
     #[inline(always)]
     fn go_through(&self, mut seen: impl FnMut(u64, Seen) -> bool) {
         let mut at = 0;
-        let mut last = [0; WINDOW];
+        let mut last;
         while at < self.code.len() {
             let rest = &self.code[at..];
             let window: &[u8; WINDOW] = match rest.first_chunk() {
                 Some(w) => w,
                 None => {
+                    last = [0; WINDOW];
                     last[..rest.len()].copy_from_slice(rest);
                     &last
                 }
             };
             let pc = self.start + at as u64;
+            if let Some(p) = Plain::of(window) {
+                if p.len > rest.len() || !seen(pc, Seen::Plain(p)) {
+                    return;
+                }
+                at += p.len;
+                continue;
+            }
             match Shape::of(window) {
                 Some(s) if s.len > rest.len() => return,
                 Some(s) => {
@@ -132,6 +143,12 @@ impl Function<'_> {
         let thread_id = self.thread_id;
         self.go_through(|pc, seen| {
             match seen {
+                Seen::Plain(p) => {
+                    let id = thread_id.zip(p.displacement());
+                    if id.is_some_and(|(id, d)| id.is_named_by(d)) {
+                        self.insn(pc).iter().for_each(&mut look);
+                    }
+                }
                 Seen::Insn(i) => look(i),
                 Seen::Shape(s, code) => {
                     let names = |d: i32| thread_id.is_some_and(|id| id.is_named_by(d));
@@ -140,9 +157,7 @@ impl Function<'_> {
                             && s.modrm != 0
                             && s.displacement(code).is_some_and(names));
                     if matters {
-                        if let Some(i) = self.insn(pc) {
-                            look(&i);
-                        }
+                        self.insn(pc).iter().for_each(&mut look);
                     }
                 }
             }
@@ -155,13 +170,17 @@ impl Function<'_> {
     pub fn names_words(&self, first: u64, last: u64, holds: impl Fn(u64) -> bool) -> bool {
         let mut has = false;
         self.go_through(|pc, seen| {
+            let near = |at: &u64| (first..=last).contains(at) && holds(*at);
             let decoded = match seen {
+                Seen::Plain(p) => {
+                    let word = p.fixed(pc + p.len as u64).filter(near);
+                    word.and_then(|_| self.insn(pc))
+                }
                 Seen::Insn(i) => Some(*i),
                 Seen::Shape(s, code) => {
-                    let near = |at: &u64| (first..=last).contains(at);
                     let word = Some(s).filter(|s| s.modrm != 0);
                     let word = word.and_then(|s| s.fixed(pc, code)).filter(near);
-                    word.filter(|at| holds(*at)).and_then(|_| self.insn(pc))
+                    word.and_then(|_| self.insn(pc))
                 }
             };
             let fixed = |p: Place| p.base.is_none() && p.index.is_none() && holds(p.offset);
@@ -179,7 +198,7 @@ mod tests {
     use crate::cut::machine::Memory;
     use crate::functions::Functions;
     use crate::locked::thread_id::ThreadId;
-    use crate::locked::units::{Unit, MAX_SITES};
+    use crate::locked::units::Work;
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
@@ -257,10 +276,10 @@ mod tests {
         assert_eq!(all, found, "{name}");
         let ends = all.first().zip(all.last());
         let (mut functions, mut looked_at) = (0, 0);
+        let mut work = Work::boxed();
         mapped.each(thread_id, |f| {
             let holds = |address: u64| all.contains(&address);
-            let mut units = [Unit::default(); MAX_SITES];
-            let n = f.units(&holds, |_, _| None, &mut units);
+            let n = f.units(&holds, |_, _| None, &mut work).len();
             let names = |(first, last): (&u64, &u64)| f.names_words(*first, *last, holds);
             let found = f.has_sites(|_| {}) || ends.is_some_and(names);
             assert!(n == 0 || found, "{name}: {:x}", f.start);

@@ -4,13 +4,16 @@ use super::learned::{Learned, Loads};
 use super::missed;
 use super::table::Table;
 use super::thread_id::ThreadId;
-use super::units::{Function, How, Unit, MAX_SITES};
+use super::units::{Function, How, Unit, Work};
 use crate::cut::decode::{Flow, Place};
 use crate::functions::Functions;
 use crate::guard;
 use crate::memory::Region;
 use crate::patch;
+use crate::scratch;
 use crate::thread::session;
+use core::mem::size_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Most units of one module.
 const MAX_UNITS: usize = 1 << 16;
@@ -52,6 +55,7 @@ pub fn find(code: &Region) -> Option<()> {
         };
         (!is_replaced(&f)).then_some(f)
     };
+    let work = work()?;
     let all = || (0..functions.count()).filter_map(|i| Some((i as u32, function(i)?)));
     guard::guarded(|| {
         for (i, f) in all() {
@@ -63,11 +67,21 @@ pub fn find(code: &Region) -> Option<()> {
         let mut with_sites = FUNCTIONS.all().iter().peekable();
         for (i, f) in all() {
             if with_sites.next_if_eq(&&i).is_some() || words.are_named_in(&f) {
-                add_units(&f, code, &words);
+                add_units(&f, code, &words, work);
             }
         }
         avoid_jumps_from_elsewhere(code, bytes);
     })
+}
+
+/// Memory for one thread at a time to look at functions.
+fn work() -> Option<&'static mut Work> {
+    static WORK: AtomicU64 = AtomicU64::new(0);
+    if WORK.load(Relaxed) == 0 {
+        WORK.store(scratch::arena(size_of::<Work>() as u64)?, Relaxed);
+    }
+    // SAFETY: it is that long, filled with zeros, and nobody else looks at functions meanwhile.
+    Some(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
 }
 
 /// An address that an instruction changes in one step is remembered.
@@ -111,15 +125,13 @@ fn is_replaced(f: &Function) -> bool {
             .is_some_and(|i| matches!(i.flow, Flow::Jump(to) if patch::is_stub(to)))
 }
 
-fn add_units(f: &Function, code: &Region, words: &Words) {
-    let mut units = [Unit::default(); MAX_SITES];
+fn add_units(f: &Function, code: &Region, words: &Words, work: &mut Work) {
     let table = |base: u64, k: u64| {
         let d = guard::read::<i32>(base + 4 * k)?;
         let target = base.wrapping_add(d as i64 as u64);
         (code.start..code.end).contains(&target).then_some(target)
     };
-    let n = f.units(&|address| words.hold(address), table, &mut units);
-    for u in &units[..n] {
+    for u in f.units(&|address| words.hold(address), table, work) {
         if UNITS.push(MAX_UNITS, *u).is_none() {
             missed(1);
         }

@@ -4,7 +4,7 @@
 //! on who is faster, so these loads are ordered as if they were atomic, and the end of a thread clears the word in the same order. Where it
 //! lies, libc tells debuggers (nptl_db: `_thread_db_pthread_tid`, `_thread_db_pthread_list`).
 
-use super::units::RSP;
+use super::shared::RSP;
 use crate::cut::decode::{Insn, Place};
 use crate::elf::Module;
 use crate::guard::{self, Program};

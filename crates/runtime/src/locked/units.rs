@@ -9,14 +9,18 @@
 
 use super::learned::{self, Loads};
 use super::operation::{Operation, Segment};
+use super::shared::{Shared, MAX_WAITING};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
-use crate::cut::decode::{decode, decode_all, Condition, Flow, Insn, Place, MAX_INSN};
+use crate::cut::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
+use core::mem::MaybeUninit;
 
 /// Bytes of a jump.
 pub const JUMP: u64 = 5;
 /// Most of these instructions in one function; more are left alone.
 pub const MAX_SITES: usize = 512;
+/// Most instructions of a function that are remembered; those of larger ones are decoded whenever they are looked at.
+const MAX_DECODED: usize = 8192;
 /// Instructions before a site that are remembered.
 const BEFORE: usize = 3;
 /// Entries of a jump table that are looked at.
@@ -116,7 +120,8 @@ impl Function<'_> {
     /// The operation that changes memory in one step and is to be ordered.
     pub(super) fn change(&self, i: &Insn) -> Option<Operation> {
         let private = |o: &Operation| self.own_memory_is_private && o.segment == Segment::Thread;
-        Operation::of(i).filter(|o| !private(o))
+        let o = i.may_change_at_once().then(|| Operation::of(i)).flatten();
+        o.filter(|o| !private(o))
     }
 
     /// The instruction at `pc`.
@@ -159,18 +164,107 @@ impl Function<'_> {
         wanted && learned::is_load(i)
     }
 
+    /// The units of a function, in their order. `table` tells the target of entry k, if there is a table of jumps at an address.
+    pub fn units<'w>(
+        &self,
+        words: &dyn Fn(u64) -> bool,
+        table: impl Fn(u64, u64) -> Option<u64>,
+        work: &'w mut Work,
+    ) -> &'w [Unit] {
+        let code = Code {
+            function: self,
+            insns: work.insns.of(self),
+        };
+        let shared = Shared::new(&code, words);
+        let n = code.sites(&shared, &mut work.sites);
+        let sites = &mut work.sites[..n];
+        for round in 0..=ROUNDS {
+            if round == ROUNDS {
+                sites.iter_mut().for_each(|s| s.how = How::Trap);
+            }
+            let n = code.arrange(sites, &mut work.units);
+            if !code.settle(&table, sites, &work.units[..n]) {
+                return &work.units[..n];
+            }
+        }
+        &[]
+    }
+}
+
+/// Memory for looking at one function after the other. Zeros are as good as any content.
+pub struct Work {
+    sites: [Site; MAX_SITES],
+    units: [Unit; MAX_SITES],
+    insns: Insns,
+}
+
+impl Work {
+    /// What tests use.
+    #[cfg(test)]
+    pub fn boxed() -> std::boxed::Box<Work> {
+        // SAFETY: zeros are as good as any content.
+        unsafe { std::boxed::Box::new_zeroed().assume_init() }
+    }
+}
+
+/// Instructions of a function.
+struct Insns {
+    all: [MaybeUninit<Insn>; MAX_DECODED],
+}
+
+impl Insns {
+    /// All instructions of a function; none if there are too many.
+    fn of(&mut self, f: &Function) -> &[Insn] {
+        let mut n = 0;
+        f.each(|i| {
+            if let Some(to) = self.all.get_mut(n) {
+                to.write(*i);
+            }
+            n += 1;
+        });
+        let fit = if n <= MAX_DECODED { n } else { 0 };
+        // SAFETY: that many have been written.
+        unsafe { core::slice::from_raw_parts(self.all.as_ptr() as *const Insn, fit) }
+    }
+}
+
+/// A function, decoded.
+pub(super) struct Code<'a> {
+    /// Where it lies, and what it is.
+    pub(super) function: &'a Function<'a>,
+    /// Its instructions; none if there are too many of them.
+    insns: &'a [Insn],
+}
+
+impl Code<'_> {
+    /// All instructions, as [`Function::each`].
+    pub(super) fn each(&self, found: impl FnMut(&Insn)) {
+        match self.insns {
+            [] => self.function.each(found),
+            all => all.iter().for_each(found),
+        }
+    }
+
+    /// The instruction at `pc`.
+    fn insn(&self, pc: u64) -> Option<Insn> {
+        match self.insns.binary_search_by_key(&pc, |i| i.pc) {
+            Ok(n) => Some(self.insns[n]),
+            Err(_) => self.function.insn(pc),
+        }
+    }
+
     fn sites(&self, shared: &Shared, list: &mut [Site; MAX_SITES]) -> usize {
         let mut n = 0;
         let mut before = [0; BEFORE];
         self.each(|i| {
-            let valued = self.is_learned(i);
-            if n < MAX_SITES && (valued || shared.holds(self, i)) {
-                let change = self.change(i).is_some();
+            let valued = self.function.is_learned(i);
+            if n < MAX_SITES && (valued || shared.holds(self.function, i)) {
+                let change = self.function.change(i).is_some();
                 list[n] = Site {
                     pc: i.pc,
                     before,
                     how: How::Forward,
-                    must: valued || change || shared.waits || shared.is_thread_id(self, i),
+                    must: valued || change || shared.waits || shared.is_thread_id(self.function, i),
                     valued,
                 };
                 n += 1;
@@ -180,33 +274,9 @@ impl Function<'_> {
         n
     }
 
-    /// The units of a function, in their order, to `units`; how many. `table` tells the target of entry k, if there is a table of jumps
-    /// at an address.
-    pub fn units(
-        &self,
-        words: &dyn Fn(u64) -> bool,
-        table: impl Fn(u64, u64) -> Option<u64>,
-        units: &mut [Unit; MAX_SITES],
-    ) -> usize {
-        let shared = Shared::new(self, words);
-        let mut sites = [Site::default(); MAX_SITES];
-        let n = self.sites(&shared, &mut sites);
-        let sites = &mut sites[..n];
-        for round in 0..=ROUNDS {
-            if round == ROUNDS {
-                sites.iter_mut().for_each(|s| s.how = How::Trap);
-            }
-            let n = self.arrange(sites, units);
-            if !self.settle(&table, sites, &units[..n]) {
-                return n;
-            }
-        }
-        0
-    }
-
     /// Units for the sites as they are to be replaced. A site that another one's unit holds needs none.
     fn arrange(&self, sites: &mut [Site], units: &mut [Unit; MAX_SITES]) -> usize {
-        let (mut n, mut free) = (0, self.start);
+        let (mut n, mut free) = (0, self.function.start);
         for site in sites.iter_mut() {
             if site.pc < free {
                 continue;
@@ -368,183 +438,6 @@ impl Function<'_> {
     }
 }
 
-/// Most places of one function that are known to be changed in one step.
-const MAX_PLACES: usize = 64;
-/// Most bytes of a function that waits by futexes.
-const MAX_WAITING: usize = 4096;
-/// Most loops of one function that are known, and most places at which it waits or changes memory in one step.
-const MAX_LOOPS: usize = 64;
-/// futex(2)
-pub(super) const FUTEX: u32 = 202;
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const PAUSE: [u8; 2] = [0xf3, 0x90];
-const RAX: u8 = 0;
-/// Number of the stack pointer.
-pub const RSP: u8 = 4;
-const RBP: u8 = 5;
-const RDI: u8 = 7;
-
-/// The memory of a function that threads share by instructions that change it in one step: what else it loads from there and stores to
-/// there is in the same order. Registers that are copied to each other are taken for one.
-struct Shared<'a> {
-    /// Addresses known to the whole module.
-    words: &'a dyn Fn(u64) -> bool,
-    /// Each register's first kin.
-    kin: [u8; 16],
-    places: [Place; MAX_PLACES],
-    len: usize,
-    /// The function waits, by futexes or in loops with a `pause`: all that it looks at may be what it waits for. Not so in loops
-    /// that only compute.
-    waits: bool,
-    /// It gets from the links of libc's lists of threads to the threads.
-    leaves_links: bool,
-    /// First and last instruction of its loops.
-    loops: List<(u64, u64)>,
-    /// Where it waits or changes memory in one step.
-    busy: List<u64>,
-}
-
-/// Tells where a function waits, from its instructions one after the other.
-#[derive(Default)]
-pub(super) struct Waits {
-    /// A system call's number was that of futex(2).
-    asks: bool,
-}
-
-impl Waits {
-    /// Does it wait at this instruction?
-    pub(super) fn at(&mut self, i: &Insn) -> bool {
-        match i.loads_constant() {
-            // As a system call's number, or as the first argument of syscall(3).
-            Some((RAX, FUTEX)) => {
-                self.asks = true;
-                false
-            }
-            Some((RDI, FUTEX)) => true,
-            _ => i.bytes() == PAUSE || (self.asks && i.bytes() == SYSCALL),
-        }
-    }
-}
-
-/// What has room of a list.
-struct List<T> {
-    items: [T; MAX_LOOPS],
-    len: usize,
-}
-
-impl<T: Copy + Default> List<T> {
-    fn new() -> List<T> {
-        List {
-            items: [T::default(); MAX_LOOPS],
-            len: 0,
-        }
-    }
-
-    fn push(&mut self, item: T) {
-        if let Some(place) = self.items.get_mut(self.len) {
-            *place = item;
-            self.len += 1;
-        }
-    }
-
-    fn all(&self) -> &[T] {
-        &self.items[..self.len]
-    }
-}
-
-impl<'a> Shared<'a> {
-    fn new(f: &Function, words: &'a dyn Fn(u64) -> bool) -> Shared<'a> {
-        let mut s = Shared {
-            words,
-            kin: core::array::from_fn(|i| i as u8),
-            places: [Place::default(); MAX_PLACES],
-            len: 0,
-            waits: false,
-            leaves_links: false,
-            loops: List::new(),
-            busy: List::new(),
-        };
-        let mut waits = Waits::default();
-        f.each(|i| {
-            if let Some((a, b)) = i.copies_register().or_else(|| i.derives_address()) {
-                let (a, b) = (s.kin[a as usize & 15], s.kin[b as usize & 15]);
-                s.kin.iter_mut().filter(|k| **k == a).for_each(|k| *k = b);
-            }
-            let waits = waits.at(i);
-            s.waits |= waits;
-            s.leaves_links |= f.thread_id.is_some_and(|id| id.leaves_links(i));
-            let changes = f.change(i).is_some();
-            if waits || changes {
-                s.busy.push(i.pc);
-            }
-            if let Some(place) = i.place().filter(|_| changes && s.len < MAX_PLACES) {
-                s.places[s.len] = place;
-                s.len += 1;
-            }
-            if let Flow::Branch(_, target) | Flow::Jump(target) = i.flow {
-                if (f.start..=i.pc).contains(&target) {
-                    s.loops.push((target, i.pc));
-                }
-            }
-        });
-        s.waits &= f.may_wait();
-        for n in 0..s.len {
-            s.places[n] = s.of_kin(s.places[n]);
-        }
-        s
-    }
-
-    fn of_kin(&self, p: Place) -> Place {
-        Place {
-            base: p.base.map(|r| self.kin[r as usize & 15]),
-            index: p.index.map(|r| self.kin[r as usize & 15]),
-            ..p
-        }
-    }
-
-    /// Is the innermost loop around `pc` one that neither waits nor changes memory in one step?
-    fn only_computes(&self, pc: u64) -> bool {
-        let around = self
-            .loops
-            .all()
-            .iter()
-            .filter(|(a, b)| (*a..=*b).contains(&pc));
-        let inner = around.min_by_key(|(a, b)| b - a);
-        inner.is_some_and(|(a, b)| !self.busy.all().iter().any(|p| (*a..=*b).contains(p)))
-    }
-
-    /// Does it load or store what says that a thread is there?
-    fn is_thread_id(&self, f: &Function, i: &Insn) -> bool {
-        let place = i.place().filter(|_| Operation::of_any(i).is_some());
-        let at = |id: ThreadId| place.is_some_and(|p| id.lies_at(&p, self.leaves_links));
-        f.thread_id.is_some_and(at)
-    }
-
-    /// Is this instruction to be ordered?
-    fn holds(&self, f: &Function, i: &Insn) -> bool {
-        if Operation::of(i).is_some() {
-            return f.change(i).is_some();
-        }
-        if self.is_thread_id(f, i) {
-            return true;
-        }
-        let Some(p) = i.place().filter(|_| Operation::of_any(i).is_some()) else {
-            return false;
-        };
-        match p.base {
-            None if p.index.is_none() => (self.words)(p.offset),
-            Some(RSP | RBP) => false,
-            _ => {
-                let p = self.of_kin(p);
-                let places = &self.places[..self.len];
-                // What lies around a word that is changed in one step is what that word is there for.
-                let around = places.iter().any(|o| o.base.is_some() && o.base == p.base);
-                places.contains(&p) || ((around || self.waits) && !self.only_computes(i.pc))
-            }
-        }
-    }
-}
-
 impl How {
     fn next(self) -> How {
         match self {
@@ -569,10 +462,10 @@ mod tests {
             start: AT,
             code,
         };
-        let mut list = [Unit::default(); MAX_SITES];
-        let n = f.units(&|_| false, |_, _| None, &mut list);
+        let mut work = Work::boxed();
+        let units = f.units(&|_| false, |_, _| None, &mut work);
         let offsets = |u: &Unit| (u.start - AT, u.end - AT, u.how);
-        list[..n].iter().map(offsets).collect()
+        units.iter().map(offsets).collect()
     }
 
     #[test]
