@@ -89,10 +89,11 @@ pub(crate) fn replay_hunting(
             manifest.engine
         )));
     }
-    if order && options.total && has_several_processes(dir) {
-        return Err(ReplayError::Unsupported(
-            "total order is for recordings of one process that stays the program it is; this one has several (--order partial)".into(),
-        ));
+    if order && (options.total || hunt.is_some()) && has_several_processes(dir)? {
+        return Err(ReplayError::Unsupported(match hunt {
+            Some(_) => "races are looked for in recordings of one process that stays the program it is; this one has several: record without forks and execs what is to be looked at".into(),
+            None => "total order is for recordings of one process that stays the program it is; this one has several (--order partial)".into(),
+        }));
     }
     crate::machine::check(&manifest)?;
     let mut reader = Reader::open(dir)?;
@@ -156,13 +157,20 @@ pub(crate) fn replay_hunting(
     })
 }
 
-/// Were processes made, or did one become another program? Without a summary that isn't known.
-fn has_several_processes(dir: &Path) -> bool {
-    let made = [Kind::ProcessStart, Kind::Exec].map(|k| k.name());
-    Summary::read(dir).ok().flatten().is_some_and(|s| {
-        made.iter()
-            .any(|name| s.events_by_kind.get(*name).is_some_and(|n| *n > 0))
-    })
+/// Were processes made, or did one become another program? Without a summary all events are looked at.
+fn has_several_processes(dir: &Path) -> Result<bool, ReplayError> {
+    let made = [Kind::ProcessStart, Kind::Exec];
+    if let Ok(Some(s)) = Summary::read(dir) {
+        let count = |k: &Kind| s.events_by_kind.get(k.name()).copied();
+        return Ok(made.iter().any(|k| count(k).unwrap_or(0) > 0));
+    }
+    let mut reader = Reader::open(dir)?;
+    while let Ok(Some(event)) = reader.next() {
+        if event.parse().is_ok_and(|e| made.contains(&e.kind)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A list of the runtime's, with names.

@@ -43,7 +43,7 @@ fn races(place: &Workplace, recording: &Recording, flags: &[&str]) -> Run {
 }
 
 /// Kinds of `ordered.c`, each of them a way to order all accesses.
-const ORDERED: [&str; 32] = [
+const ORDERED: [&str; 33] = [
     "mutex",
     "trylock",
     "recursive",
@@ -76,6 +76,7 @@ const ORDERED: [&str; 32] = [
     "handed-on",
     "stacks",
     "beside",
+    "endless",
 ];
 
 fn ordered(level: &str) {
@@ -320,6 +321,16 @@ fn what_cannot_be_looked_at_is_said() {
     let out = races(&place, &serial, &[]);
     out.assert_own_failure(125);
     assert!(out.said().contains("--engine order"), "{}", out.said());
+    let forks = place.record_with(&Guest::new("fork_wait"), &["--engine", "order"]);
+    // Also of a recording that ended in its midst.
+    for summary in [true, false] {
+        if !summary {
+            std::fs::remove_file(forks.dir.join(reprise_trace::SUMMARY_FILE)).expect("a summary");
+        }
+        let out = races(&place, &forks, &[]);
+        out.assert_own_failure(125);
+        assert!(out.said().contains("of one process"), "{}", out.said());
+    }
     let mut cargo = place.reprise(["cargo", "--races", "build"]);
     let out = run(&mut cargo, None);
     out.assert_own_failure(125);

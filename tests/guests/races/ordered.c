@@ -397,6 +397,25 @@ static void *second_byte(void *_) {
     return _;
 }
 
+// Threads that never end, each with its own memory or with none.
+static struct {
+    long n;
+    char apart[56];
+} counts[2];
+
+static void *counts_on(void *n) {
+    for (;;) {
+        ++*(long *)n;
+        __asm__ volatile("" : : : "memory");
+    }
+    return n;
+}
+
+static void *only_computes(void *_) {
+    for (;;) __asm__ volatile("");
+    return _;
+}
+
 static void *one_change(void *_) {
     change();
     return _;
@@ -505,6 +524,13 @@ int main(int argc, char **argv) {
     IS("blocks") in_threads(uses_block, uses_block);
     IS("handed-on") in_threads(hands_on, hands_on);
     IS("stacks") stacks_again();
+    IS("endless") {
+        pthread_t t;
+        pthread_create(&t, NULL, counts_on, &counts[0]);
+        pthread_create(&t, NULL, only_computes, NULL);
+        pthread_create(&t, NULL, counts_on, &counts[1]);
+        in_threads(uses_block, uses_block);
+    }
     IS("beside") in_threads(first_byte, second_byte);
     else return 3;
     printf("%s: %lx\n", kind, (unsigned long)(data ^ copies[1]));

@@ -92,8 +92,8 @@ fn learns_from(d: &Detector, c: &Call) -> u64 {
 
 /// A call begins.
 pub fn begins(t: &Block, c: &Call) {
-    let d = detector();
-    let channel = leaves_at(d, c);
+    let mut d = detector();
+    let channel = leaves_at(&d, c);
     if channel != 0 {
         d.lets_know(t, Kind::Channel, channel);
     }
@@ -107,12 +107,12 @@ pub fn ends(t: &Block, c: &Call, result: i64) {
     if sys::is_error(result) {
         return;
     }
-    let d = detector();
-    let channel = learns_from(d, c);
+    let mut d = detector();
+    let channel = learns_from(&d, c);
     if channel != 0 {
         d.learns(t, Kind::Channel, channel);
     }
-    opens(d, c, result as u64);
+    opens(&mut d, c, result as u64);
 }
 
 /// The descriptors that a call has made.
@@ -161,7 +161,7 @@ pub fn mapped(c: &Call, result: i64) {
     if sys::is_error(result) {
         return;
     }
-    let (a, at, d) = (c.args, result as u64, detector());
+    let (a, at, mut d) = (c.args, result as u64, detector());
     match c.nr {
         nr::MMAP => d.forget(at, at.saturating_add(a[1])),
         nr::MUNMAP => d.forget(a[0], a[0].saturating_add(a[1])),

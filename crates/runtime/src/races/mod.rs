@@ -25,9 +25,10 @@ pub mod watch;
 use crate::memory::map;
 use crate::order::{shards, total};
 use crate::scratch::shadow_arena;
-use crate::thread::{session, Block, Frame};
+use crate::thread::{current, session, Block, Frame};
 use crate::{guard, panic, ring, sys};
 use clock::Clock;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use objects::{Change, Kind, Objects};
 use pool::Pool;
@@ -132,8 +133,36 @@ fn area() -> &'static Races {
     unsafe { &*(RACES_BASE as *const Races) }
 }
 
-/// The detector. Only the thread whose turn it is uses it.
-fn detector() -> &'static mut Detector {
+/// The detector, in the hands of the thread whose turn it is. Until it lets go the driver can't take the turn away ([`total::keep`]).
+struct Held(&'static mut Detector);
+
+impl Deref for Held {
+    type Target = Detector;
+
+    fn deref(&self) -> &Detector {
+        self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Detector {
+        self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        total::keep_no_longer(current());
+    }
+}
+
+/// The detector, when it is the calling thread's turn.
+fn detector() -> Held {
+    total::keep(current());
+    Held(the_detector())
+}
+
+fn the_detector() -> &'static mut Detector {
     let mut at = DETECTOR.load(Relaxed);
     if at == 0 {
         let size = core::mem::size_of::<Detector>() as u64;
@@ -444,7 +473,7 @@ pub fn lets_know(t: &Block, kind: Kind, name: u64) {
 /// An operation on an atomic word, by a function that the program called with this frame.
 pub fn atomic(t: &mut Block, f: &Frame, a: &Atomic) {
     let writes = if a.change.is_some() { how::WRITES } else { 0 };
-    let d = detector();
+    let mut d = detector();
     let after = returned(t, f);
     d.atomic_begins(t, a);
     d.access(t, &after, a.address, a.size as u64, how::ATOMIC | writes);
@@ -469,7 +498,8 @@ pub fn frees(t: &mut Block, f: &Frame, address: u64, size: u64) {
 
 /// A thread is about to begin in `slot`, made by the calling one.
 pub fn thread_begins(t: &Block, slot: u32) {
-    let d = detector();
+    let mut held = detector();
+    let d = &mut *held;
     let parent = d.me(t);
     let child = d.new_thread(slot);
     let known = &d.thread(parent).clock;
@@ -491,7 +521,7 @@ pub fn thread_starts(t: &Block) {
 
 /// The calling thread ends: before anybody can know.
 pub fn thread_ends(t: &Block) {
-    let d = detector();
+    let mut d = detector();
     d.lets_know(t, Kind::Thread, t.fs_base);
     d.lets_know(t, Kind::Channel, ENDS);
     if t.clear_tid != 0 {
@@ -506,7 +536,7 @@ pub fn learns_of_ends(t: &Block) {
 
 /// The calling thread makes an operation on a word of this shard, in code that `reprise cc` did not build.
 pub fn shard(t: &Block, number: u32) {
-    let d = detector();
+    let mut d = detector();
     d.learns(t, Kind::Shard, number as u64);
     if !crate::locked::is_in_libc(t.locked.resume) {
         d.lets_know(t, Kind::Shard, number as u64);
@@ -515,7 +545,7 @@ pub fn shard(t: &Block, number: u32) {
 
 /// The calling thread was chosen to initialise an object by `pthread_once`.
 pub fn initialises(t: &Block, object: u64) {
-    let d = detector();
+    let mut d = detector();
     let me = d.me(t);
     let before = core::mem::replace(&mut d.thread(me).initialises, object);
     d.initialising += u32::from(before == 0);
@@ -523,7 +553,7 @@ pub fn initialises(t: &Block, object: u64) {
 
 /// The calling thread wakes those who wait on a word: libc does so at the end of `pthread_once`.
 pub fn wakes(t: &Block, word: u64) {
-    let d = detector();
+    let mut d = detector();
     let me = d.me(t);
     if word != 0 && d.thread(me).initialises == word {
         d.thread(me).initialises = 0;
@@ -534,7 +564,8 @@ pub fn wakes(t: &Block, word: u64) {
 
 /// The calling thread finds that an object is initialised.
 pub fn finds_initialised(t: &Block, object: u64) {
-    let d = detector();
+    let mut held = detector();
+    let d = &mut *held;
     d.learns(t, Kind::Lock, object);
     if d.initialising == 0 {
         return;
@@ -557,9 +588,10 @@ pub fn is_new(start: u64, end: u64) {
 
 /// The calling thread has left the recorded path, as the session's report says: it stays where it is, and the others go on for a while.
 pub fn strays() -> ! {
-    let d = detector();
+    let mut d = detector();
     if area().wanted.load(Relaxed) != 0 {
         d.end = d.end.min(d.number.saturating_add(AFTERMATH));
     }
+    drop(d);
     crate::order::replay::gives_up()
 }

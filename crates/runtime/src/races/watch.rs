@@ -59,7 +59,7 @@ extern "C" fn rt_watched(f: &mut Frame, what: u32) {
     let t = current();
     f.rsp = t.program_sp + 8;
     f.rip = guard::read(t.program_sp).unwrap_or(0);
-    let d = detector();
+    let mut d = detector();
     let how = if what & WRITE != 0 { how::WRITES } else { 0 };
     match what & !(SIZE | WRITE) {
         ACCESS => d.access(t, f, f.rdi, (what & SIZE) as u64, how),
