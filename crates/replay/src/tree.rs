@@ -3,6 +3,7 @@
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
 mod ends;
+mod total;
 
 use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
@@ -20,6 +21,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
+use total::Alone;
 
 /// The longest sleep, in nanoseconds: threads that compute are told that often that time passes.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -57,6 +59,8 @@ pub(crate) struct Tree<'a> {
     only: Option<u32>,
     /// ... and how it ended, after which nothing is replayed.
     ended: Option<i32>,
+    /// Total order.
+    alone: Alone,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
@@ -112,6 +116,7 @@ impl<'a> Tree<'a> {
             failed: false,
             only: None,
             ended: None,
+            alone: Alone::default(),
         }
     }
 
@@ -182,6 +187,7 @@ impl<'a> Tree<'a> {
                 self.relieve();
             }
             if !moved {
+                self.nothing_to_do();
                 if pinged.elapsed() > PING {
                     pinged = Instant::now();
                     self.ping();

@@ -246,6 +246,22 @@ fn the_end_of_a_program_that_is_killed() {
     common::assert_same(&recording.run, &place.replay(&recording.dir));
 }
 
+/// A list of free blocks that the program has spoilt: malloc(3) faults, once it has taken the list from where it was. Called again, it would
+/// find nothing wrong.
+#[test]
+fn a_fault_in_a_hooked_function_is_the_end() {
+    let place = common::Workplace::new();
+    let recording = place.record_with(&Guest::new("use_after_free"), &["--engine", "order"]);
+    let run = &recording.run;
+    let killed = Outcome::Signal(libc::SIGSEGV);
+    assert!(killed.fits(run.status), "{}", run.describe());
+    common::assert_same(run, &place.replay(&recording.dir));
+    common::assert_same(
+        run,
+        &place.replay_with(&recording.dir, &["--order", "total"]),
+    );
+}
+
 #[test]
 fn small_buffers() {
     for name in ["big_output", "files_read_write"] {

@@ -1,7 +1,7 @@
 //! The ends of processes under `order`. One that said how it ends does so by itself. One that was killed is killed here, when its threads have
 //! done all that was recorded of them; and where the trace ends, so do all.
 
-use super::{tell_time, wake, Tree};
+use super::{tell_time, Tree};
 use crate::feed::{is_done, Distribution};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
@@ -40,32 +40,6 @@ impl Tree<'_> {
         }
         for n in left {
             self.end_process(n, libc::W_EXITCODE(125, 0));
-        }
-    }
-
-    /// `order`, one thread at a time: who has done all that was recorded, and computes on until its process is killed, needs no turn. Nor does
-    /// who is gone with its process.
-    pub(super) fn relieve(&self) {
-        let Some(head) = self.shared.order() else {
-            return;
-        };
-        let used = self.shared.session().slots_used.load(SeqCst) as usize;
-        let total = &head.total;
-        let has_turn = (0..used.min(MAX_SLOTS)).find(|i| total.turn[*i].load(SeqCst) != 0);
-        let done = has_turn.filter(|i| !total.takes_part(*i) || is_done(self.shared, *i));
-        // Who has the turn alone can make another thread on that slot: now nobody has it.
-        if let Some(slot) = done.filter(|i| total.take(*i)) {
-            total.leave(slot);
-            if let Some(next) = total.give_behind(slot) {
-                wake(&total.turn[next]);
-            }
-        }
-    }
-
-    /// The thread of a slot is gone with its process. If it had the turn, [`Tree::relieve`] passes it on.
-    pub(super) fn leave_order(&self, slot: usize) {
-        if let Some(head) = self.shared.order() {
-            head.total.leave(slot);
         }
     }
 

@@ -105,6 +105,8 @@ struct InStub {
 struct Annex {
     start: u64,
     end: u64,
+    /// It is for code of libc, or of ld.so.
+    of_libc: bool,
     /// The first of its instructions in [`MOVED`], and the first of the next one's.
     moved: (usize, usize),
 }
@@ -258,6 +260,7 @@ fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
     let done = Annex {
         start: annex,
         end: annex + len,
+        of_libc: crate::hook::is_libc(code),
         moved: (first, MOVED.all().len()),
     };
     ANNEXES.push(MAX_ANNEXES, done);
@@ -370,6 +373,12 @@ pub fn place_of(resume: u64) -> Option<u64> {
     let here = |m: &&InStub| m.entry <= resume && resume <= m.pc;
     let found = all.get(next).filter(here);
     found.or(all.get(next.checked_sub(1)?)).map(|m| m.from)
+}
+
+/// Is this address in a stub for code of libc, or of ld.so?
+pub fn is_in_libc(pc: u64) -> bool {
+    let mut annexes = ANNEXES.all().iter();
+    annexes.any(|a| a.of_libc && (a.start..a.end).contains(&pc))
 }
 
 /// A trap of ours goes on in its stub; false: it is none.

@@ -130,6 +130,9 @@ impl Words {
 
 /// Is all of this function replaced by a hook?
 fn is_replaced(f: &Function) -> bool {
+    if crate::races::watch::is_replaced(f.code) {
+        return true;
+    }
     f.code.first() == Some(&0xe9)
         && f.insn(f.start)
             .is_some_and(|i| matches!(i.flow, Flow::Jump(to) if patch::is_stub(to)))
