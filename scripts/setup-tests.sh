@@ -41,6 +41,8 @@ need mariadb mariadb-client
 file /usr/lib/postgresql/15/bin/postgres postgresql-15
 need strace strace
 need gdb gdb
+# Headless: no window system comes with it (100 MB to fetch, half a minute).
+need chromium-headless-shell chromium-headless-shell
 need setpriv util-linux
 need unshare util-linux
 

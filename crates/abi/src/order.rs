@@ -44,7 +44,8 @@ pub struct WaitingRoom {
 pub struct TotalOrder {
     /// Turns given to threads, one after the other, that could not use them.
     pub fruitless: AtomicU32,
-    _pad: AtomicU32,
+    /// 1 while nobody has the turn because nobody took part when it was to be given: the next one that takes part has it.
+    pub idle: AtomicU32,
     /// A bit for each slot with a thread that takes part.
     pub members: [AtomicU64; MAX_SLOTS / 64],
     /// Not 0 for the slot whose thread runs (futexes).
@@ -73,9 +74,32 @@ impl TotalOrder {
 
     /// Gives the turn to the member that comes after this slot.
     pub fn give_behind(&self, slot: usize) -> Option<usize> {
-        let next = self.after(slot)?;
+        let next = self.after(slot).or_else(|| {
+            self.idle.store(1, SeqCst);
+            // Somebody may have come meanwhile.
+            let late = self.after(slot)?;
+            self.end_idling().then_some(late)
+        })?;
         self.turn[next].store(1, SeqCst);
         Some(next)
+    }
+
+    /// The thread of this slot takes part from now on.
+    pub fn join(&self, slot: usize) {
+        self.members[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+        if self.end_idling() {
+            self.turn[slot].store(1, SeqCst);
+        }
+    }
+
+    /// Did nobody have the turn until now? Then the caller gives it to somebody.
+    fn end_idling(&self) -> bool {
+        self.idle.compare_exchange(1, 0, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Does the thread of this slot take part?
+    pub fn takes_part(&self, slot: usize) -> bool {
+        self.members[slot / 64].load(SeqCst) & 1 << (slot % 64) != 0
     }
 
     /// The member that comes after this slot, which may be itself.

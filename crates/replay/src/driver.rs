@@ -73,11 +73,6 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
             manifest.engine
         )));
     }
-    if order && options.total && has_several_processes(dir) {
-        return Err(ReplayError::Unsupported(
-            "total order is for recordings of one process that stays the program it is; this one has several (--order partial)".into(),
-        ));
-    }
     crate::machine::check(&manifest)?;
     let mut reader = Reader::open(dir)?;
     let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
@@ -130,15 +125,6 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
             c.cuts.load(Relaxed),
             c.false_hits.load(Relaxed),
         ],
-    })
-}
-
-/// Were processes made, or did one become another program? Without a summary that isn't known.
-fn has_several_processes(dir: &Path) -> bool {
-    let made = [Kind::ProcessStart, Kind::Exec].map(|k| k.name());
-    Summary::read(dir).ok().flatten().is_some_and(|s| {
-        made.iter()
-            .any(|name| s.events_by_kind.get(*name).is_some_and(|n| *n > 0))
     })
 }
 

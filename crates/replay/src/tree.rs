@@ -325,6 +325,8 @@ impl<'a> Tree<'a> {
             if slot.state.load(Acquire) == slot_state::LEFT
                 && slot.process.load(Relaxed) as usize == n
             {
+                // Before anybody can have the slot.
+                self.leave_order(i);
                 slot.state.store(slot_state::FREE, Release);
                 wake(&slot.state);
             }
@@ -349,6 +351,9 @@ impl<'a> Tree<'a> {
     /// event is left.
     fn ping(&self) {
         let s = self.shared.session();
+        if self.shared.order().is_some() {
+            return self.ping_seekers();
+        }
         let holder = s.baton.load(Relaxed) as usize;
         let Some(i) = holder.checked_sub(1).filter(|i| *i < MAX_SLOTS) else {
             return;
@@ -357,10 +362,7 @@ impl<'a> Tree<'a> {
         let pid = slot.kernel_pid.load(Relaxed) as pid_t;
         let waits = slot.cut_waiting.load(Relaxed) != 0 || s.ring.closed.load(Relaxed) != 0;
         if waits && pid > 0 {
-            // SAFETY: a signal to our own child.
-            unsafe {
-                libc::syscall(libc::SYS_tgkill, pid, slot.kernel_tid.load(Relaxed), SIGCUT);
-            }
+            tell_time(pid, slot.kernel_tid.load(Relaxed));
         }
     }
 
@@ -479,6 +481,12 @@ impl<'a> Tree<'a> {
         s.copies_made.fetch_add(1, Release);
         Ok(fd as u64)
     }
+}
+
+/// The runtime's own signal to a thread.
+fn tell_time(pid: pid_t, tid: u32) {
+    // SAFETY: a signal to a child of ours.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT) };
 }
 
 /// A file in memory, of `len` zeros.

@@ -1,5 +1,7 @@
 //! The command line: every command, option and default, as types. Nothing is done here.
 
+mod pictures;
+
 use crate::exit::{one_line, OWN_FAILURE};
 use crate::processes::ProcessName;
 use clap::error::ErrorKind;
@@ -9,6 +11,8 @@ use reprise_abi::order::{DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub use pictures::{ExportArgs, ViewArgs};
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
 #[derive(Parser, Debug)]
@@ -48,6 +52,10 @@ pub enum Command {
     Rm(RmArgs),
     /// Make one self-contained file of a trace
     Pack(PackArgs),
+    /// Write a trace for the Perfetto UI or chrome://tracing
+    Export(ExportArgs),
+    /// Show the timeline of a trace's threads in a browser
+    View(ViewArgs),
     /// Compile C with clang, so that `record --engine order` sees atomics and volatiles
     Cc(CompileArgs),
     /// Compile C++ with clang++, likewise

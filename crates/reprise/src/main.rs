@@ -6,6 +6,7 @@ mod compile;
 mod doctor;
 mod dump;
 mod exit;
+mod export;
 mod human;
 mod info;
 mod ls;
@@ -17,6 +18,8 @@ mod ps;
 mod racy;
 mod record;
 mod rm;
+mod timeline;
+mod view;
 
 use cli::{Cli, Command};
 
@@ -57,6 +60,9 @@ fn command(command: Command) -> i32 {
         Command::Info(args) => print(|| info::run(&args)),
         Command::Rm(args) => print(|| rm::run(&args)),
         Command::Pack(args) => print(|| pack::run(&args)),
+        Command::Export(args) => print(|| export::run(&args)),
+        // Not one that only prints: a browser that goes away must not end it.
+        Command::View(args) => view::run(&args).map(|()| 0),
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),

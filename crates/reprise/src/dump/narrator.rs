@@ -23,7 +23,7 @@ struct Entered {
 }
 
 /// Puts events into words; remembers what later events need.
-pub(super) struct Narrator {
+pub struct Narrator {
     /// Thread ids by slot.
     tids: HashMap<u16, i64>,
     /// Calls that threads are in, by slot.
@@ -33,7 +33,7 @@ pub(super) struct Narrator {
 }
 
 /// An event in words.
-pub(super) struct Line {
+pub struct Line {
     number: u64,
     slot: u16,
     tid: Option<i64>,
@@ -45,7 +45,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn plain(&self) -> String {
+    /// What happened, without number and thread.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// As `dump` prints it.
+    pub fn plain(&self) -> String {
         let unknown = if self.slot == NO_SLOT { "-" } else { "?" };
         let tid = self.tid.map_or(unknown.into(), |t| t.to_string());
         let slot = match self.slot {
@@ -56,7 +62,8 @@ impl Line {
         format!("{number:>NUMBER_WIDTH$} [{slot} {tid}] {text}")
     }
 
-    pub(super) fn json(self) -> Map<String, Value> {
+    /// As `dump --json` prints it.
+    pub fn json(self) -> Map<String, Value> {
         let mut all = Map::new();
         all.insert("event".into(), self.number.into());
         all.insert("kind".into(), self.kind.name().into());
@@ -69,7 +76,8 @@ impl Line {
 }
 
 impl Narrator {
-    pub(super) fn new(pid: i32, limit: usize) -> Narrator {
+    /// Before the first event of the program with this process id; of each buffer `limit` bytes are shown at most.
+    pub fn new(pid: i32, limit: usize) -> Narrator {
         Narrator {
             tids: HashMap::from([(0, i64::from(pid))]),
             entered: HashMap::new(),
@@ -77,8 +85,13 @@ impl Narrator {
         }
     }
 
+    /// The thread in this slot has this id: for who has not seen its beginning.
+    pub fn knows(&mut self, slot: u16, tid: i64) {
+        self.tids.insert(slot, tid);
+    }
+
     /// Learns from an event that is not printed.
-    pub(super) fn follow(&mut self, event: &Event) {
+    pub fn follow(&mut self, event: &Event) {
         let h = &event.header;
         match event.kind {
             Kind::ThreadStart | Kind::ProcessStart => {
@@ -107,7 +120,7 @@ impl Narrator {
     }
 
     /// Puts an event into words.
-    pub(super) fn tell(&mut self, number: u64, event: &Event) -> Line {
+    pub fn tell(&mut self, number: u64, event: &Event) -> Line {
         let slot = event.header.slot;
         let said = self.say(event);
         self.follow(event);

@@ -20,7 +20,7 @@ pub mod stub;
 pub mod thread_id;
 pub mod units;
 
-use crate::cut::decode::{Insn, Place};
+use crate::cut::decode::Insn;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::functions::Functions;
 use crate::guard::{self, Program};
@@ -278,7 +278,7 @@ fn find(code: &Region) -> Option<()> {
     guard::guarded(|| {
         each(&mut |f| {
             if f.may_have_sites() {
-                f.each_changed(note_word);
+                f.each_word(note_word);
             }
         });
         let words = Words::of_table();
@@ -291,11 +291,9 @@ fn find(code: &Region) -> Option<()> {
     })
 }
 
-/// An address that an instruction changes in one step is remembered.
-fn note_word(p: Place) {
-    if p.base.is_none() && p.index.is_none() {
-        WORDS.push(MAX_WORDS, p.offset);
-    }
+/// An address that threads share is remembered.
+fn note_word(address: u64) {
+    WORDS.push(MAX_WORDS, address);
 }
 
 /// The words of a module that threads share, in the order of their addresses.

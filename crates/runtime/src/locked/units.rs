@@ -170,6 +170,28 @@ impl Function<'_> {
         });
     }
 
+    /// Calls `found` for the words at fixed addresses that threads share in this function: those that it changes in one step, and if there are
+    /// any, those that it stores to as well. What is done once, by whoever comes first, is looked for without the lock, too.
+    pub fn each_word(&self, mut found: impl FnMut(u64)) {
+        let word = |p: Place| (p.base.is_none() && p.index.is_none()).then_some(p.offset);
+        let mut some = false;
+        self.each_changed(|p| {
+            if let Some(address) = word(p) {
+                some = true;
+                found(address);
+            }
+        });
+        if !some {
+            return;
+        }
+        self.each(|i| {
+            let stores = Operation::of_any(i).is_some() && Operation::of_load(i).is_none();
+            if let Some(address) = i.place().filter(|_| stores).and_then(word) {
+                found(address);
+            }
+        });
+    }
+
     /// Does it load what others may store, in a learned function? That may be on the thread's own stack.
     fn is_learned(&self, i: &Insn) -> bool {
         let wanted = match self.learned {
@@ -621,6 +643,29 @@ mod tests {
             units(&[0x74, 0x02, 0x90, 0xf0, 0xff, 0x07, 0xc3, 0x90, 0x90]),
             [(3, 6, How::Trap)]
         );
+    }
+
+    #[test]
+    fn words_stored_beside_a_lock_are_shared() {
+        let words = |code: &[u8]| {
+            let f = Function {
+                own_memory_is_private: false,
+                thread_id: None,
+                learned: Loads::None,
+                start: AT,
+                code,
+            };
+            let mut list = std::vec::Vec::new();
+            f.each_word(|address| list.push(address - AT));
+            list
+        };
+        // mov 0x100(%rip),%rax; lock cmpxchg %ecx,0x100(%rip); mov %rax,0x100(%rip)
+        let load = [0x48, 0x8b, 0x05, 0, 1, 0, 0];
+        let lock = [0xf0, 0x0f, 0xb1, 0x0d, 0, 1, 0, 0];
+        let store = [0x48, 0x89, 0x05, 0, 1, 0, 0];
+        let all = [&load[..], &lock, &store].concat();
+        assert_eq!(words(&all), [0x10f, 0x10f, 0x116]);
+        assert_eq!(words(&[&load[..], &store].concat()), []);
     }
 
     #[test]

@@ -90,9 +90,17 @@ pub(super) fn is_unused(state: u32) -> bool {
 /// Waits until slot `i` is free, and takes it for the thread that the call makes whose first stamp is in the block.
 pub(super) fn take_slot(t: &Block, i: u32) {
     clone::wait_for_slot(i);
+    // Whoever had it may have been ended in the middle of something.
+    slot(i).busy.store(0, SeqCst);
     // In this order: the driver takes a slot that nobody has for one whose thread is gone.
     slot(i).state.store(slot_state::BLOCKED, SeqCst);
     slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
+}
+
+/// The calling thread begins. If the driver ends its process at this moment, the slot is left already, and stays so.
+pub(super) fn runs_now(t: &Block) {
+    let state = &t.slot().state;
+    let _ = state.compare_exchange(slot_state::BLOCKED, slot_state::RUNNING, SeqCst, SeqCst);
 }
 
 /// May the next thread have slot `i`, of which nothing is left that was recorded of the last one?
@@ -508,7 +516,7 @@ impl Engine for Replay {
         crate::serial::baton::wait_go(t.slot);
         total::begin(t);
         let _busy = busy(t);
-        t.slot().state.store(slot_state::RUNNING, Relaxed);
+        runs_now(t);
         let stamp = plain(t, Kind::ThreadStart, Some(0)).1[0];
         turns::take(stamp);
         plant_if_next(t);
@@ -644,7 +652,7 @@ fn made(t: &mut Block) {
 }
 
 /// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it, and where
-/// others wait for that.
+/// others wait for that. If the place of a signal is to be looked for from the instruction on, [`end_operation`] is called in any case.
 pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     let shard = shards::shard(number);
     if let Some(e) = due(t, number) {
@@ -657,12 +665,29 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     }
     made(t);
     let next = shard.sequence.load(SeqCst) + 2;
-    (next, turns::room_of(key_of(number)))
+    let room = match t.order.quiet == 0 && is_signal_next(t).is_some() {
+        true => turns::room_never_empty(),
+        false => turns::room_of(key_of(number)),
+    };
+    (next, room)
 }
 
-/// After it: those who wait for the shard look again.
+/// Those who wait for the shard look again.
 pub fn call_waiting(number: u32) {
     turns::call(key_of(number));
+}
+
+/// After it. No gate follows at which it would be seen that a signal comes to the code behind the instruction.
+pub fn end_operation(t: &mut Block, number: u32) {
+    call_waiting(number);
+    after_operation(t);
+}
+
+/// After an operation in a stub, when nobody waits for it any more.
+pub fn after_operation(t: &mut Block) {
+    if t.order.quiet == 0 {
+        plant_if_next(t);
+    }
 }
 
 /// What threads wait for who wait for a shard.

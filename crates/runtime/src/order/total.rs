@@ -31,7 +31,7 @@ pub fn runs() -> bool {
 /// The thread of this slot is about to begin.
 pub fn join(slot: u32) {
     if runs() {
-        head().total.members[slot as usize / 64].fetch_or(1 << (slot % 64), SeqCst);
+        head().total.join(slot as usize);
     }
 }
 

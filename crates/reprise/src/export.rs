@@ -1,0 +1,144 @@
+//! `reprise export`: a trace for other tools to show.
+
+mod trace_events;
+
+use crate::cli::ExportArgs;
+use crate::dump::Narrator;
+use crate::human;
+use crate::timeline::Timeline;
+use anyhow::Context;
+use flate2::write::GzEncoder;
+use flate2::Compression;
+use reprise_trace::{Catalog, Manifest, Reader, Tail};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use trace_events::TraceEvents;
+
+/// What stands for standard output.
+const STDOUT: &str = "-";
+const BUFFER: usize = 1 << 18;
+
+/// What was written.
+struct Counts {
+    events: u64,
+    threads: usize,
+    /// What made the trace end before its end, if something did.
+    damage: Option<anyhow::Error>,
+}
+
+/// `reprise export`
+pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
+    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let named = args.trace.as_deref().filter(|p| p.is_file());
+    let file = args
+        .output
+        .clone()
+        .unwrap_or_else(|| usual_name(named.unwrap_or(&dir)));
+    let counts = match file.to_str() {
+        Some(STDOUT) => export(&dir, args, std::io::stdout().lock())?,
+        // A device or a pipe: there is nothing to be replaced.
+        _ if file.exists() && !file.is_file() => {
+            let opened = File::create(&file).with_context(|| no_file(&file))?;
+            to_file(&dir, args, &file, opened)?
+        }
+        _ => to_new_file(&dir, args, &file)?,
+    };
+    if !args.quiet && file.to_str() != Some(STDOUT) {
+        let size = std::fs::metadata(&file).map_or(0, |m| m.len());
+        println!(
+            "{} events of {} threads written to {} ({}); open it at https://ui.perfetto.dev or chrome://tracing",
+            human::count(counts.events),
+            human::count(counts.threads as u64),
+            file.display(),
+            human::size(size)
+        );
+    }
+    counts.damage.map_or(Ok(()), Err)
+}
+
+/// `NAME.json.gz` in the working directory.
+fn usual_name(trace: &Path) -> PathBuf {
+    let whole = trace.canonicalize().unwrap_or_else(|_| trace.into());
+    let name = whole.file_stem().unwrap_or("trace".as_ref());
+    let mut name = name.to_os_string();
+    name.push(".json.gz");
+    name.into()
+}
+
+fn no_file(file: &Path) -> String {
+    format!("can't write {}", file.display())
+}
+
+/// Writes it beside its place, and puts it there when it is whole. What the program saw is in it: it is the user's alone.
+fn to_new_file(dir: &Path, args: &ExportArgs, file: &Path) -> anyhow::Result<Counts> {
+    let parent = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let temporary = tempfile::NamedTempFile::new_in(parent).with_context(|| no_file(file))?;
+    let handle = temporary.reopen().with_context(|| no_file(file))?;
+    let counts = to_file(dir, args, file, handle)?;
+    temporary.persist(file).with_context(|| no_file(file))?;
+    Ok(counts)
+}
+
+fn to_file(dir: &Path, args: &ExportArgs, file: &Path, handle: File) -> anyhow::Result<Counts> {
+    let out = BufWriter::with_capacity(BUFFER, handle);
+    let packed = file.extension().is_some_and(|e| e == "gz");
+    let counts = match packed {
+        true => {
+            let mut packer = GzEncoder::new(out, Compression::fast());
+            let counts = export(dir, args, &mut packer)?;
+            let finished = packer.finish().and_then(|mut out| out.flush());
+            finished.with_context(|| no_file(file))?;
+            counts
+        }
+        false => export(dir, args, out)?,
+    };
+    Ok(counts)
+}
+
+/// Reads the trace once and writes as it goes: what is kept in memory does not grow with the events.
+fn export(dir: &Path, args: &ExportArgs, out: impl Write) -> anyhow::Result<Counts> {
+    let manifest = Manifest::read(dir)?;
+    let mut reader = Reader::open(dir)?;
+    let mut narrator = Narrator::new(manifest.pid, args.string_limit);
+    let mut timeline = Timeline::new(&manifest);
+    let mut page = TraceEvents::begin(out, &manifest).context("can't write")?;
+    let mut damage = None;
+    loop {
+        let event = match reader.next() {
+            Ok(Some(event)) => event,
+            Ok(None) => break,
+            Err(e) => {
+                damage = Some(e.into());
+                break;
+            }
+        };
+        let number = event.number;
+        let event = event.parse()?;
+        let line = narrator.tell(number, &event);
+        let step = timeline.follow(number, &event);
+        page.event(number, &event, &line, &step, &timeline)
+            .context("can't write")?;
+    }
+    let torn = match reader.tail() {
+        Tail::Complete => None,
+        Tail::Torn { events_good, .. } => Some(format!(
+            "the recording of this trace did not end in order; {events_good} events are good"
+        )),
+        Tail::Damaged { why, .. } => Some(format!("the trace is damaged: {why}")),
+    };
+    let events = reader.position();
+    page.end(events, torn.as_deref(), &timeline)
+        .context("can't write")?;
+    if let (Some(note), None) = (torn, &damage) {
+        eprintln!("reprise: {note}");
+    }
+    Ok(Counts {
+        events,
+        threads: timeline.threads.len(),
+        damage,
+    })
+}

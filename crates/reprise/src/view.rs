@@ -1,0 +1,79 @@
+//! `reprise view`: the timeline of a trace's threads in a browser.
+//!
+//! The page is one file, embedded here, that asks nothing of the network: a small server gives it what it shows ([`server`]), or all of it
+//! is inside ([`page::whole`]).
+
+mod index;
+mod page;
+mod server;
+mod tiles;
+
+use crate::cli::ViewArgs;
+use crate::human;
+use anyhow::Context;
+use reprise_trace::Catalog;
+use server::Server;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tiles::Tiles;
+
+/// What opens a page in the user's browser.
+const OPENER: &str = "xdg-open";
+
+/// `reprise view`
+pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
+    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let mut tiles = Tiles::of_trace(&dir, args.string_limit)?;
+    let (events, threads) = (tiles.index.len(), tiles.index.threads.len() as u64);
+    let counts = format!(
+        "{} events of {} threads",
+        human::count(events),
+        human::count(threads)
+    );
+    if let Some(why) = &tiles.index.incomplete {
+        eprintln!("reprise: {}", crate::exit::one_line(why));
+    }
+    if let Some(file) = &args.output {
+        write(&mut tiles, file).with_context(|| format!("can't write {}", file.display()))?;
+        let size = std::fs::metadata(file).map_or(0, |m| m.len());
+        let (file, size) = (file.display(), human::size(size));
+        return say(&format!(
+            "{counts} written to {file} ({size}); open it in a browser"
+        ));
+    }
+    let server = Server::listen(args.port, tiles)?;
+    let url = server.url();
+    say(&format!("{counts} at {url} (Ctrl-C ends it)"))?;
+    if !args.no_browser {
+        open(&url);
+    }
+    server.serve()
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").context("can't print")
+}
+
+/// Writes the page beside its place, and puts it there when it is whole. What the program saw is in it: it is the user's alone.
+fn write(tiles: &mut Tiles, file: &Path) -> anyhow::Result<()> {
+    let parent = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let mut temporary = tempfile::NamedTempFile::new_in(parent)?;
+    page::whole(tiles, &mut temporary)?;
+    temporary.persist(file)?;
+    Ok(())
+}
+
+/// Opens the page in the user's browser, where there is a way; the address was printed in any case.
+fn open(url: &str) {
+    let mut command = Command::new(OPENER);
+    command.arg(url).stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    if let Ok(mut opener) = command.spawn() {
+        std::thread::spawn(move || opener.wait());
+    }
+}

@@ -1,0 +1,236 @@
+//! A web server for one page and one user: on 127.0.0.1 only, GET only, under a secret path. Other users of the machine can connect, and other
+//! sites' pages can make the browser connect; without the path, and with another host's name, they get nothing.
+
+use super::page;
+use super::tiles::Tiles;
+use anyhow::Context;
+use serde_json::Value;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Most bytes of a request.
+const MAX_REQUEST: u64 = 16 << 10;
+/// Most connections at a time.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a peer may take to say or take something.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the page may do: nothing but ask this server.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The server, listening.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    secret: String,
+    tiles: Mutex<Tiles>,
+    busy: AtomicUsize,
+}
+
+/// What is answered.
+struct Answer {
+    status: &'static str,
+    kind: &'static str,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn refusal(status: &'static str) -> Answer {
+        Answer {
+            status,
+            kind: "text/plain; charset=utf-8",
+            body: format!("{status}\n").into_bytes(),
+        }
+    }
+
+    fn json(value: &Value) -> Answer {
+        Answer {
+            status: "200 OK",
+            kind: "application/json",
+            body: value.to_string().into_bytes(),
+        }
+    }
+}
+
+impl Server {
+    /// Listens at this port of 127.0.0.1; 0: one that is free.
+    ///
+    /// # Errors
+    /// When it can't.
+    pub fn listen(port: u16, tiles: Tiles) -> anyhow::Result<Server> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .with_context(|| format!("can't listen at port {port} of 127.0.0.1"))?;
+        let address = listener.local_addr().context("no address")?;
+        Ok(Server {
+            listener,
+            address,
+            secret: secret()?,
+            tiles: Mutex::new(tiles),
+            busy: AtomicUsize::new(0),
+        })
+    }
+
+    /// Where the page is.
+    pub fn url(&self) -> String {
+        format!("http://{}/{}/", self.address, self.secret)
+    }
+
+    /// Serves for ever.
+    pub fn serve(self) -> ! {
+        let server = Arc::new(self);
+        loop {
+            let Ok((stream, _)) = server.listener.accept() else {
+                // Too many open files, perhaps: somebody will close one.
+                std::thread::yield_now();
+                continue;
+            };
+            if server.busy.fetch_add(1, SeqCst) >= MAX_CONNECTIONS {
+                let _ = reply(&stream, &Answer::refusal("503 Service Unavailable"), false);
+                server.busy.fetch_sub(1, SeqCst);
+                continue;
+            }
+            let own = Arc::clone(&server);
+            let started = std::thread::Builder::new().spawn(move || {
+                // Who goes away in the middle is nobody's trouble.
+                let _ = own.converse(&stream);
+                own.busy.fetch_sub(1, SeqCst);
+            });
+            if started.is_err() {
+                server.busy.fetch_sub(1, SeqCst);
+            }
+        }
+    }
+
+    fn converse(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut lines = BufReader::new(stream.take(MAX_REQUEST));
+        let mut head = Vec::new();
+        loop {
+            let before = head.len();
+            if lines.read_until(b'\n', &mut head)? == 0 {
+                let full = head.len() as u64 >= MAX_REQUEST;
+                return match full {
+                    true => reply(
+                        stream,
+                        &Answer::refusal("431 Request Header Fields Too Large"),
+                        false,
+                    ),
+                    false => Ok(()),
+                };
+            }
+            if matches!(&head[before..], b"\r\n" | b"\n") {
+                break;
+            }
+        }
+        let head = String::from_utf8_lossy(&head);
+        let (answer, headers_only) = self.answer(&head);
+        reply(stream, &answer, headers_only)
+    }
+
+    /// The answer to a request, and whether only its head is wanted.
+    fn answer(&self, head: &str) -> (Answer, bool) {
+        let mut lines = head.lines();
+        let mut words = lines.next().unwrap_or("").split(' ');
+        let (method, target, version) = (words.next(), words.next(), words.next());
+        let (Some(method), Some(target), Some(version), None) =
+            (method, target, version, words.next())
+        else {
+            return (Answer::refusal("400 Bad Request"), false);
+        };
+        if !version.starts_with("HTTP/1.") {
+            return (Answer::refusal("505 HTTP Version Not Supported"), false);
+        }
+        let only_head = method == "HEAD";
+        if method != "GET" && !only_head {
+            return (Answer::refusal("405 Method Not Allowed"), false);
+        }
+        let host = lines.find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("host").then(|| value.trim())
+        });
+        let port = self.address.port();
+        let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+        // With another name the request is another site's, led here by its name server.
+        if !host.is_some_and(|h| own.iter().any(|o| o == h)) {
+            return (Answer::refusal("403 Forbidden"), only_head);
+        }
+        let path = target.split(['?', '#']).next().unwrap_or("");
+        let inside = path.strip_prefix('/').and_then(|p| p.split_once('/'));
+        let answer = match inside {
+            Some((secret, rest)) if secret == self.secret => self.get(rest),
+            _ => Answer::refusal("404 Not Found"),
+        };
+        (answer, only_head)
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = |word: &str| word.parse::<u64>().ok();
+        let words: Vec<&str> = path.split('/').collect();
+        let found = match words[..] {
+            [""] => {
+                return Answer {
+                    status: "200 OK",
+                    kind: "text/html; charset=utf-8",
+                    body: page::served().into_bytes(),
+                }
+            }
+            ["about"] => Ok(Some(tiles.about())),
+            ["tile", level, tile] => match (level.parse().ok(), number(tile)) {
+                (Some(level), Some(tile)) => tiles.tile(level, tile),
+                _ => Ok(None),
+            },
+            ["event", event] => match number(event) {
+                Some(event) => tiles.event(event),
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        };
+        match found {
+            Ok(Some(value)) => Answer::json(&value),
+            Ok(None) => Answer::refusal("404 Not Found"),
+            Err(error) => {
+                let why = crate::exit::line_of(&error).unwrap_or_default();
+                eprintln!("reprise: {why}");
+                Answer {
+                    body: format!("{why}\n").into_bytes(),
+                    ..Answer::refusal("500 Internal Server Error")
+                }
+            }
+        }
+    }
+}
+
+fn reply(mut stream: &TcpStream, answer: &Answer, only_head: bool) -> io::Result<()> {
+    let Answer { status, kind, body } = answer;
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nContent-Security-Policy: {POLICY}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    if !only_head {
+        stream.write_all(body)?;
+    }
+    stream.shutdown(std::net::Shutdown::Write)?;
+    // What the peer still says is taken, within limits: unread bytes would make the kernel throw the answer away.
+    io::copy(&mut stream.take(MAX_REQUEST), &mut io::sink())?;
+    Ok(())
+}
+
+/// 128 random bits.
+fn secret() -> anyhow::Result<String> {
+    let mut bytes = [0u8; 16];
+    // SAFETY: the kernel writes at most so many bytes there.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    anyhow::ensure!(
+        got == bytes.len() as isize,
+        "can't get random bytes: {}",
+        io::Error::last_os_error()
+    );
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
