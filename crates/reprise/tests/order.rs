@@ -106,7 +106,7 @@ fn threads() {
         "robust_mutex",
         "main_ends_first",
     ]);
-    each_with(&[("pi_mutex", &["500"])]);
+    each_with(&[("pi_mutex", &["500"]), ("waits_to_the_end", &["3"])]);
 }
 
 /// Guests that try every state of a primitive, with few threads and with more.

@@ -98,9 +98,12 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
         }
     };
     if O::REPLAYS {
-        let result = O::failure(t).unwrap_or(0);
+        // The mutex first: what comes of the wait may be nowhere in the log, since the thread waited to the end of the program.
         return match give::<O>(t, f.rsi, false) {
-            0 => reacquire::<O>(t, f, result),
+            0 => {
+                let result = O::failure(t).unwrap_or(0);
+                reacquire::<O>(t, f, result)
+            }
             e => Done::errno(e),
         };
     }
