@@ -212,6 +212,27 @@ fn locked_instructions_are_found() {
     assert_eq!(missed, 0);
 }
 
+/// Functions that call back into the program, and libraries that come, with threads of their own, and go.
+#[test]
+fn events_inside_events_and_libraries_at_any_time() {
+    let of = |name| Guest::new(name);
+    for guest in [of("nested_events"), of("loaded_libraries")] {
+        check_times(&guest, &["--engine", "order"], 3, 2);
+    }
+}
+
+/// Sites of system calls that become hot while several threads run them are rewritten as well.
+#[test]
+fn call_sites_are_rewritten_among_threads() {
+    let guest = Guest::new("sites_among_threads").args(["4", "12"]);
+    for info in check_times(&guest, &["--engine", "order"], 3, 2) {
+        assert!(info.counter("patched") > 3 * 48, "{}", info.0);
+        // Four threads call 3 x 48 sites 12 times each; most of these calls must not be dispatched by signals.
+        let dispatched = info.counter("dispatched");
+        assert!(dispatched < 4 * 3 * 48 * 12 / 2, "{dispatched} dispatched");
+    }
+}
+
 #[test]
 fn the_end_of_a_program_that_is_killed() {
     let crash = Guest::new("crash").args(["abort"]);

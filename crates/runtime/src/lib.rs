@@ -28,6 +28,7 @@ pub mod heap;
 pub mod hook;
 pub mod instruction;
 pub mod kept;
+pub mod live_code;
 pub mod locked;
 pub mod mapped;
 pub mod memory;

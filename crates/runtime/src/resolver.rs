@@ -183,7 +183,7 @@ pub fn start<E: Engine>(t: &mut Block) {
     let Some(stub) = patch::place(site) else {
         return;
     };
-    if patch::write(site, stub, patch::RESOLVER) {
+    if patch::write(site, stub, patch::RESOLVER, false) {
         crate::serial::events::plain(Kind::Patch, t.slot, patch::RESOLVER, 0, &[site, stub]);
     }
 }

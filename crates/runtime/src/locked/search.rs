@@ -5,7 +5,7 @@ use super::missed;
 use super::table::Table;
 use super::thread_id::ThreadId;
 use super::units::{Function, How, Unit, Work};
-use crate::cut::decode::{Flow, Place};
+use crate::cut::decode::Flow;
 use crate::functions::Functions;
 use crate::guard;
 use crate::memory::Region;
@@ -84,11 +84,9 @@ fn work() -> Option<&'static mut Work> {
     Some(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
 }
 
-/// An address that an instruction changes in one step is remembered.
-fn note_word(p: Place) {
-    if p.base.is_none() && p.index.is_none() {
-        WORDS.push(MAX_WORDS, p.offset);
-    }
+/// An address that threads share is remembered.
+fn note_word(address: u64) {
+    WORDS.push(MAX_WORDS, address);
 }
 
 /// The words of a module that threads share, in the order of their addresses.

@@ -168,6 +168,9 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     if with_engine!(E => E::trap(t, signal, uc)) {
         return;
     }
+    if signal == SIGTRAP && info.code() == SI_KERNEL && crate::live_code::trapped(&mut uc.mc) {
+        return;
+    }
     let emulated = match signal {
         SIGSEGV if info.code() == SI_KERNEL => {
             with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc))
