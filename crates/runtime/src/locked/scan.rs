@@ -4,7 +4,7 @@
 
 use super::learned::Loads;
 use super::length::{Plain, Shape, WINDOW};
-use super::operation::Operation;
+use super::operation::{Kind, Operation};
 use super::shared::{Waits, FUTEX};
 use super::units::Function;
 use crate::cut::decode::{Insn, Place};
@@ -79,6 +79,11 @@ impl Shape {
     }
 }
 
+/// The address of a word that takes no register.
+fn fixed(p: Place) -> Option<u64> {
+    (p.base.is_none() && p.index.is_none()).then_some(p.offset)
+}
+
 impl Function<'_> {
     /// Calls `seen` for all instructions, as [`each`](Function::each) does, with the address of each; until it says no.
     #[inline(always)]
@@ -127,9 +132,25 @@ impl Function<'_> {
         }
     }
 
-    /// Is there anything to be ordered, as far as this function tells by itself? Calls `found` for the places of the instructions that
-    /// change memory in one step.
-    pub fn has_sites(&self, mut found: impl FnMut(Place)) -> bool {
+    /// Is there anything to be ordered, as far as this function tells by itself?
+    ///
+    /// Calls `found` for the words at fixed addresses that threads share in it: those that it changes in one step, and if there are
+    /// any, those that it stores to as well. What is done once, by whoever comes first, is looked for without the lock, too.
+    pub fn has_sites(&self, mut found: impl FnMut(u64)) -> bool {
+        let mut some = false;
+        let has = self.look_for_sites(|p| some |= fixed(p).is_some());
+        if some {
+            self.each(|i| {
+                let changes = Operation::parse(i.bytes()).is_some_and(|(_, k)| k != Kind::Load);
+                let word = i.place().filter(|_| changes).and_then(fixed);
+                word.into_iter().for_each(&mut found);
+            });
+        }
+        has
+    }
+
+    /// As above; calls `found` for the places of the instructions that change memory in one step.
+    fn look_for_sites(&self, mut found: impl FnMut(Place)) -> bool {
         let mut has = self.learned != Loads::None;
         let mut waits = Waits::default();
         let mut look = |i: &Insn| {
@@ -183,9 +204,9 @@ impl Function<'_> {
                     word.and_then(|_| self.insn(pc))
                 }
             };
-            let fixed = |p: Place| p.base.is_none() && p.index.is_none() && holds(p.offset);
+            let held = |p: Place| fixed(p).is_some_and(&holds);
             has |= decoded
-                .is_some_and(|i| Operation::of_any(&i).is_some() && i.place().is_some_and(fixed));
+                .is_some_and(|i| Operation::of_any(&i).is_some() && i.place().is_some_and(held));
             !has
         });
         has
@@ -267,11 +288,17 @@ mod tests {
             .contains("libc.so")
             .then(|| ThreadId::new(0x2d0, 0x2c0));
         let (mut all, mut found) = (BTreeSet::new(), BTreeSet::new());
-        let word = |p: Place| (p.base, p.index) == (None, None);
         mapped.each(thread_id, |f| {
-            let changed = |i: &Insn| f.change(i).and_then(|_| i.place()).filter(|p| word(*p));
-            f.each(|i| all.extend(changed(i).map(|p| p.offset)));
-            f.has_sites(|p| found.extend(word(p).then_some(p.offset)));
+            let word = |i: &Insn| i.place().and_then(fixed);
+            let changed = |i: &Insn| f.change(i).and_then(|_| word(i));
+            let mut some = false;
+            f.each(|i| some |= changed(i).is_some());
+            let stored = |i: &Insn| {
+                let stores = Operation::of_any(i).is_some() && Operation::of_load(i).is_none();
+                word(i).filter(|_| some && stores)
+            };
+            f.each(|i| all.extend(stored(i)));
+            f.has_sites(|address| found.extend(Some(address)));
         });
         assert_eq!(all, found, "{name}");
         let ends = all.first().zip(all.last());

@@ -5,7 +5,7 @@ use super::missed;
 use super::table::Table;
 use super::thread_id::ThreadId;
 use super::units::{Function, How, Unit, Work};
-use crate::cut::decode::{Flow, Place};
+use crate::cut::decode::Flow;
 use crate::functions::Functions;
 use crate::guard;
 use crate::memory::Region;
@@ -26,7 +26,7 @@ const MAX_WORDS: usize = 1 << 14;
 pub static UNITS: Table<Unit> = Table::new();
 /// The numbers of its functions that have sites by themselves.
 static FUNCTIONS: Table<u32> = Table::new();
-/// The words that the module's instructions change in one step, or store to beside such a word, by their addresses.
+/// The words that the module's instructions change in one step, by their addresses.
 static WORDS: Table<u64> = Table::new();
 
 /// Finds the units of a mapping.
@@ -59,16 +59,8 @@ pub fn find(code: &Region) -> Option<()> {
     let all = || (0..functions.count()).filter_map(|i| Some((i as u32, function(i)?)));
     guard::guarded(|| {
         for (i, f) in all() {
-            let mut has_words = false;
-            let has_sites = f.has_sites(|place| has_words |= note_word(place));
-            if has_sites && FUNCTIONS.push(MAX_FUNCTIONS, i).is_none() {
+            if f.has_sites(note_word) && FUNCTIONS.push(MAX_FUNCTIONS, i).is_none() {
                 missed(1);
-            }
-            // What is done once, by whoever comes first, is looked for without the lock, too.
-            if has_words {
-                f.each_stored(|place| {
-                    note_word(place);
-                });
             }
         }
         let words = Words::of_table();
@@ -92,13 +84,9 @@ fn work() -> Option<&'static mut Work> {
     Some(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
 }
 
-/// A word at a fixed address that threads share is remembered; whether the place is one.
-fn note_word(p: Place) -> bool {
-    let fixed = p.base.is_none() && p.index.is_none();
-    if fixed {
-        WORDS.push(MAX_WORDS, p.offset);
-    }
-    fixed
+/// An address that threads share is remembered.
+fn note_word(address: u64) {
+    WORDS.push(MAX_WORDS, address);
 }
 
 /// The words of a module that threads share, in the order of their addresses.

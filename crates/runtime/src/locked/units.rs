@@ -12,7 +12,7 @@ use super::operation::{Operation, Segment};
 use super::shared::{Shared, MAX_WAITING};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
-use crate::cut::decode::{decode, decode_all, Condition, Flow, Insn, Place, MAX_INSN};
+use crate::cut::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
 use core::mem::MaybeUninit;
 
 /// Bytes of a jump.
@@ -137,16 +137,6 @@ impl Function<'_> {
             match i.flow {
                 Flow::Jump(target) => self.rest_of_syscall(i.end(), target),
                 _ => 0,
-            }
-        });
-    }
-
-    /// Calls `found` for the places that it stores to, by instructions that do nothing else.
-    pub fn each_stored(&self, mut found: impl FnMut(Place)) {
-        self.each(|i| {
-            let stores = Operation::of_any(i).is_some() && Operation::of_load(i).is_none();
-            if let Some(place) = i.place().filter(|_| stores) {
-                found(place);
             }
         });
     }
@@ -521,22 +511,26 @@ mod tests {
     }
 
     #[test]
-    fn stores_are_told_from_loads_and_changes() {
-        let f = |code| Function {
-            own_memory_is_private: false,
-            thread_id: None,
-            learned: Loads::None,
-            start: AT,
-            code,
+    fn words_stored_beside_a_lock_are_shared() {
+        let words = |code: &[u8]| {
+            let f = Function {
+                own_memory_is_private: false,
+                thread_id: None,
+                learned: Loads::None,
+                start: AT,
+                code,
+            };
+            let mut list = std::vec::Vec::new();
+            f.has_sites(|address| list.push(address - AT));
+            list
         };
         // mov 0x100(%rip),%rax; lock cmpxchg %ecx,0x100(%rip); mov %rax,0x100(%rip)
         let load = [0x48, 0x8b, 0x05, 0, 1, 0, 0];
         let lock = [0xf0, 0x0f, 0xb1, 0x0d, 0, 1, 0, 0];
         let store = [0x48, 0x89, 0x05, 0, 1, 0, 0];
         let all = [&load[..], &lock, &store].concat();
-        let mut list = std::vec::Vec::new();
-        f(&all).each_stored(|place| list.push(place.offset - AT));
-        assert_eq!(list, [0x116]);
+        assert_eq!(words(&all), [0x10f, 0x116]);
+        assert_eq!(words(&[&load[..], &store].concat()), []);
     }
 
     #[test]
