@@ -10,6 +10,7 @@ use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
     FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
+use reprise_launch::replay::Child;
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
 use std::path::Path;
@@ -59,54 +60,28 @@ pub struct Outcome {
 /// # Errors
 /// When the trace can't be read or the process can't be made. Divergence is not an error here but an outcome.
 pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
-    let manifest = Manifest::read(dir)?;
-    if manifest.abi_version != VERSION {
-        return Err(ReplayError::Unsupported(format!(
-            "the trace speaks version {} of the event format, this reprise version {VERSION}",
-            manifest.abi_version
-        )));
-    }
+    let Prepared {
+        manifest,
+        mut reader,
+        image,
+        shared,
+    } = prepare(dir, options)?;
     let order = manifest.engine == "order";
-    if !order && manifest.engine != "serial" {
-        return Err(ReplayError::Unsupported(format!(
-            "the engine of this trace, {}, logs nothing that could be replayed",
-            manifest.engine
-        )));
-    }
-    if order && options.total && has_several_processes(dir) {
-        return Err(ReplayError::Unsupported(
-            "total order is for recordings of one process that stays the program it is; this one has several (--order partial)".into(),
-        ));
-    }
-    crate::machine::check(&manifest)?;
-    let mut reader = Reader::open(dir)?;
-    let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
-    let runtime = std::fs::read(&runtime).map_err(|source| ReplayError::Io {
-        what: format!("read {}", runtime.display()),
-        source,
-    })?;
-    let image = RuntimeImage::load(&runtime)?;
-    let mut shared = SharedSession::create()?;
-    if order {
-        shared.add_order(DEFAULT_RING)?;
-        void_stamps(&shared, dir);
-    }
-    fill(&mut shared, &manifest, options)?;
-    if let Some(head) = shared.order().filter(|_| options.total) {
-        head.total.begin(0);
-        shared.session_mut().flags |= FLAG_TOTAL;
-    }
     let quiet = options.quiet.then(silence).transpose()?;
     let cpu = match order {
         true => None,
         false => processor(manifest.start.cpu),
     };
-    let mut tree = Tree::new(&mut shared, &image, dir, cpu);
+    let child = Child {
+        cpu,
+        ..Child::default()
+    };
+    let mut tree = Tree::new(shared, image, dir, child);
     let status = tree.run(&mut reader, options.only);
     let reached = tree.reached();
     drop(quiet);
     let status = status?;
-    let s = shared.session();
+    let s = tree.shared.session();
     let c = &s.counters;
     Ok(Outcome {
         status,
@@ -130,6 +105,61 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
             c.cuts.load(Relaxed),
             c.false_hits.load(Relaxed),
         ],
+    })
+}
+
+/// What a replay needs before its first process is made.
+pub(crate) struct Prepared {
+    pub manifest: Manifest,
+    pub reader: Reader,
+    pub image: RuntimeImage,
+    pub shared: SharedSession,
+}
+
+/// Checks whether the trace in `dir` can be replayed here, and fills a session.
+pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Prepared, ReplayError> {
+    let manifest = Manifest::read(dir)?;
+    if manifest.abi_version != VERSION {
+        return Err(ReplayError::Unsupported(format!(
+            "the trace speaks version {} of the event format, this reprise version {VERSION}",
+            manifest.abi_version
+        )));
+    }
+    let order = manifest.engine == "order";
+    if !order && manifest.engine != "serial" {
+        return Err(ReplayError::Unsupported(format!(
+            "the engine of this trace, {}, logs nothing that could be replayed",
+            manifest.engine
+        )));
+    }
+    if order && options.total && has_several_processes(dir) {
+        return Err(ReplayError::Unsupported(
+            "total order is for recordings of one process that stays the program it is; this one has several (--order partial)".into(),
+        ));
+    }
+    crate::machine::check(&manifest)?;
+    let reader = Reader::open(dir)?;
+    let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
+    let runtime = std::fs::read(&runtime).map_err(|source| ReplayError::Io {
+        what: format!("read {}", runtime.display()),
+        source,
+    })?;
+    let image = RuntimeImage::load(&runtime)?;
+    let mut shared = SharedSession::create()?;
+    if order {
+        shared.add_order(DEFAULT_RING)?;
+        void_stamps(&shared, dir);
+    }
+    fill(&mut shared, &manifest, options)?;
+    if let Some(head) = shared.order().filter(|_| options.total) {
+        head.total.begin(0);
+        shared.session_mut().flags |= FLAG_TOTAL;
+    }
+    Ok(Prepared {
+        manifest,
+        reader,
+        image,
+        shared,
     })
 }
 
@@ -235,7 +265,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
 
 /// A processor for the child: hand-offs between threads are cheap only on one. The recorded one when it is there: code that a program
 /// generates sees by cpuid where it runs, unless cpuid traps.
-fn processor(recorded: u64) -> Option<usize> {
+pub(crate) fn processor(recorded: u64) -> Option<usize> {
     // SAFETY: fills a set of ours.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

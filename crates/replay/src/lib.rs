@@ -2,14 +2,18 @@
 
 pub mod driver;
 mod feed;
+pub mod live;
 mod lives;
 pub mod machine;
+pub mod output;
 pub mod plan;
 pub mod report;
 pub mod symbols;
 mod tree;
 
 pub use driver::{replay, Options, Outcome};
+pub use live::Live;
+pub use output::Output;
 pub use report::Divergence;
 
 /// What can go wrong with a replay, apart from divergence.

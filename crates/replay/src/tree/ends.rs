@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering::*;
 /// The runtime's message that the trace has no more events.
 const TRACE_ENDED: u32 = 4;
 
-impl Tree<'_> {
+impl Tree {
     /// `order`: ends processes that were killed, when they have done all that was recorded of them, and in the end all that are left.
     pub(super) fn let_go(&mut self, distribution: &Distribution) {
-        let killed: Vec<(usize, i64)> = distribution.killed(self.shared).collect();
+        let killed: Vec<(usize, i64)> = distribution.killed(&self.shared).collect();
         for (slot, status) in killed {
             let n = self.shared.slot(slot).process.load(SeqCst) as usize;
             if n < MAX_PROCESSES && self.is_through(n) {
@@ -51,7 +51,7 @@ impl Tree<'_> {
         let used = self.shared.session().slots_used.load(SeqCst) as usize;
         let total = &head.total;
         let has_turn = (0..used.min(MAX_SLOTS)).find(|i| total.turn[*i].load(SeqCst) != 0);
-        let done = has_turn.filter(|i| is_done(self.shared, *i));
+        let done = has_turn.filter(|i| is_done(&self.shared, *i));
         // Who has the turn alone can make another thread on that slot: now nobody has it.
         if let Some(slot) = done.filter(|i| total.take(*i)) {
             total.leave(slot);
@@ -76,7 +76,7 @@ impl Tree<'_> {
         let p = &self.shared.session().processes[n];
         p.state.load(SeqCst) == process_state::LIVE
             && p.kernel_pid.load(SeqCst) != 0
-            && self.slots_of(n).all(|i| is_done(self.shared, i))
+            && self.slots_of(n).all(|i| is_done(&self.shared, i))
     }
 
     /// Ends process `n` as the recorded one ended.
