@@ -5,7 +5,7 @@
 #   scripts/build-guests.sh [--jobs N] [NAME...]     all guests, or those whose source has one of the names
 set -eu
 cd "$(dirname "$0")/../tests/guests"
-mkdir -p bin bin/java bin/kernels bin/servers
+mkdir -p bin bin/java bin/kernels bin/libraries bin/servers
 
 jobs=2
 if [ "${1:-}" = --jobs ]; then
@@ -57,6 +57,13 @@ for source in *.c tools/*.c; do
     directive variant "$source" | while read -r variant more; do
         add "$name-$variant" "$source" "gcc $usual $flags $more $source -o bin/$name-$variant $libraries"
     done
+done
+
+# What guests load while they run.
+for source in libraries/*.c; do
+    name=$(basename "$source" .c)
+    wanted "$name" "$@" || continue
+    add "libraries/$name.so" "$source" "gcc $usual -O2 -shared -fPIC $source -o bin/libraries/$name.so"
 done
 
 # Kernels are benchmarks as well: optimised, and with a header of their own.

@@ -32,7 +32,8 @@ pub enum Kind {
     Cut = 11,
     /// A hash of all writable memory and this thread's registers. `value`: hash; arguments: bytes hashed, register hash.
     Hash = 12,
-    /// A system call site is rewritten. Arguments: site, stub address; `detail`: form of the patch.
+    /// A system call site is rewritten. Arguments: site, stub address, a stamp if the form has [`AMONG_THREADS`]; `detail`: form of the
+    /// patch.
     Patch = 13,
     /// The process ended. `value`: wait status as of wait(2); `detail`: an [`EndReason`].
     End = 14,
@@ -222,6 +223,8 @@ pub struct EventHeader {
     pub input_hash: u64,
 }
 
+/// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.
+pub const AMONG_THREADS: u32 = 1 << 8;
 /// The call was interrupted and will be made again by the program's own instruction after a handler ran (SA_RESTART).
 pub const FLAG_RESTARTED: u32 = 1;
 /// Outputs were found by comparing memory, because the table does not know the call.

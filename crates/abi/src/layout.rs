@@ -52,6 +52,9 @@ pub const MAX_SLOTS: usize = 4096;
 /// Where the runtime maps memory for itself on demand (large scratch buffers, tables).
 pub const ARENA_BASE: u64 = RESERVATION + 0x2_0000_0000;
 
+/// Where a replay that looks for races keeps who accessed what: apart, so that all else lies where it lay in the recording.
+pub const SHADOW_BASE: u64 = RESERVATION + 0x3_0000_0000;
+
 /// First address that user space cannot have.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 /// Bytes in a page.
@@ -62,4 +65,4 @@ const _: () = assert!(RING_SIZE.is_power_of_two());
 const _: () = assert!(RING_BASE + 2 * RING_SIZE <= STAGE_BASE);
 const _: () = assert!(STAGE_BASE + STAGE_MAX <= BLOCKS_BASE);
 const _: () = assert!(BLOCKS_BASE + MAX_SLOTS as u64 * BLOCK_STRIDE <= ARENA_BASE);
-const _: () = assert!(ARENA_BASE < RESERVATION_END);
+const _: () = assert!(ARENA_BASE < SHADOW_BASE && SHADOW_BASE < RESERVATION_END);

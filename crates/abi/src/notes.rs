@@ -46,7 +46,7 @@ notes! {
     /// More shared memory than is logged after a death.
     KILLED_WHILE_SHARING = 22: "a process was killed while it ran, and shared more than 256 MiB of memory with others: what it wrote last may be missing";
     /// More robust futexes than the session's table holds.
-    ROBUST_FUTEXES = 24: "threads that waited had more than 1024 robust mutexes in shared memory: what became of them when their processes ended may be missing";
+    ROBUST_FUTEXES = 25: "threads that waited had more than 1024 robust mutexes in shared memory: what became of them when their processes ended may be missing";
     /// A System V segment that others have attached.
     SEGMENT_OF_OTHERS = 18: "the program attached a segment of shared memory that other processes have attached, too: what they write there is not recorded";
     /// A set-user-ID program, by a user who isn't root.
@@ -62,4 +62,15 @@ pub fn sentences(bits: u64) -> impl Iterator<Item = &'static str> {
     ALL.iter()
         .filter(move |n| bits & n.bit != 0)
         .map(|n| n.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_note_has_a_bit_of_its_own() {
+        let all = ALL.iter().fold(0, |bits, n| bits | n.bit);
+        assert_eq!(all.count_ones() as usize, ALL.len());
+    }
 }

@@ -44,12 +44,21 @@ pub struct WaitingRoom {
 pub struct TotalOrder {
     /// Turns given to threads, one after the other, that could not use them.
     pub fruitless: AtomicU32,
+    /// How often the driver has found nothing to do.
+    pub idle: AtomicU32,
+    /// 1 while nobody has the turn because nobody took part when it was to be given: the next one that takes part has it.
+    pub unclaimed: AtomicU32,
     _pad: AtomicU32,
     /// A bit for each slot with a thread that takes part.
     pub members: [AtomicU64; MAX_SLOTS / 64],
-    /// Not 0 for the slot whose thread runs (futexes).
+    /// Not 0 for the slot whose thread runs (futexes): [`TURN`] or [`TURN_KEPT`].
     pub turn: [AtomicU32; MAX_SLOTS],
 }
+
+/// [`TotalOrder::turn`]: this slot's thread runs.
+pub const TURN: u32 = 1;
+/// [`TotalOrder::turn`]: it runs, and nobody else may take its turn away.
+pub const TURN_KEPT: u32 = 2;
 
 impl TotalOrder {
     /// The thread of this slot takes no part any more.
@@ -71,11 +80,43 @@ impl TotalOrder {
         self.turn[slot].swap(0, SeqCst) != 0
     }
 
+    /// As [`take`](TotalOrder::take), by somebody else than the thread; false: it has no turn, or keeps it.
+    pub fn take_from(&self, slot: usize) -> bool {
+        self.turn[slot]
+            .compare_exchange(TURN, 0, SeqCst, SeqCst)
+            .is_ok()
+    }
+
     /// Gives the turn to the member that comes after this slot.
     pub fn give_behind(&self, slot: usize) -> Option<usize> {
-        let next = self.after(slot)?;
-        self.turn[next].store(1, SeqCst);
+        let next = self.after(slot).or_else(|| {
+            self.unclaimed.store(1, SeqCst);
+            // Somebody may have come meanwhile.
+            let late = self.after(slot)?;
+            self.end_idling().then_some(late)
+        })?;
+        self.turn[next].store(TURN, SeqCst);
         Some(next)
+    }
+
+    /// The thread of this slot takes part from now on.
+    pub fn join(&self, slot: usize) {
+        self.members[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+        if self.end_idling() {
+            self.turn[slot].store(TURN, SeqCst);
+        }
+    }
+
+    /// Did nobody have the turn until now? Then the caller gives it to somebody.
+    fn end_idling(&self) -> bool {
+        self.unclaimed
+            .compare_exchange(1, 0, SeqCst, SeqCst)
+            .is_ok()
+    }
+
+    /// Does the thread of this slot take part?
+    pub fn takes_part(&self, slot: usize) -> bool {
+        self.members[slot / 64].load(SeqCst) & 1 << (slot % 64) != 0
     }
 
     /// The member that comes after this slot, which may be itself.
@@ -95,10 +136,16 @@ impl TotalOrder {
         None
     }
 
+    /// How many threads take part.
+    pub fn count(&self) -> u32 {
+        let ones = |w: &AtomicU64| w.load(SeqCst).count_ones();
+        self.members.iter().map(ones).sum()
+    }
+
     /// The thread of this slot takes part, and it is its turn.
     pub fn begin(&self, slot: usize) {
         self.members[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
-        self.turn[slot].store(1, SeqCst);
+        self.turn[slot].store(TURN, SeqCst);
     }
 }
 

@@ -381,6 +381,8 @@ pub const FLAG_HOOKS: u32 = 32;
 pub const FLAG_LOCKED: u32 = 64;
 /// [`Session::flags`]: a replay of `order` lets one thread run at a time.
 pub const FLAG_TOTAL: u32 = 128;
+/// [`Session::flags`]: a replay of `order` in total order looks for data races ([`crate::races`]).
+pub const FLAG_RACES: u32 = 256;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

@@ -3,6 +3,7 @@
 use crate::error::{os, Result};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::order::{ring_offset, OrderHead, ORDER_TOTAL};
+use reprise_abi::races::Races;
 use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -141,6 +142,12 @@ impl SharedSession {
     pub fn slot_ring(&self, slot: usize) -> *mut u8 {
         assert!(!self.order.is_null() && slot < MAX_SLOTS);
         self.order.wrapping_add(ring_offset(slot) as usize)
+    }
+
+    /// What a replay that looks for races leaves behind. It lies where other sessions have their ring.
+    pub fn races(&self) -> &Races {
+        // SAFETY: as large as the ring at most, and mapped for as long as self lives; every bit pattern is one.
+        unsafe { &*(self.ring as *const Races) }
     }
 
     /// The memfd.

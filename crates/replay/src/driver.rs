@@ -1,5 +1,6 @@
 //! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
 
+use crate::races::Hunt;
 use crate::report::{self, Divergence};
 use crate::tree::{set_start, Tree};
 use crate::{symbols, ReplayError};
@@ -8,7 +9,7 @@ use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
-    FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
+    FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
@@ -59,6 +60,15 @@ pub struct Outcome {
 /// # Errors
 /// When the trace can't be read or the process can't be made. Divergence is not an error here but an outcome.
 pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
+    replay_hunting(dir, options, None)
+}
+
+/// As [`replay`], with a look for races.
+pub(crate) fn replay_hunting(
+    dir: &Path,
+    options: &Options,
+    hunt: Option<&mut Hunt>,
+) -> Result<Outcome, ReplayError> {
     let manifest = Manifest::read(dir)?;
     if manifest.abi_version != VERSION {
         return Err(ReplayError::Unsupported(format!(
@@ -67,16 +77,20 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
         )));
     }
     let order = manifest.engine == "order";
+    if !order && hunt.is_some() {
+        return Err(ReplayError::Unsupported(format!(
+            "the engine of this trace, {}, does not record what orders the threads: record the program with --engine order",
+            manifest.engine
+        )));
+    }
     if !order && manifest.engine != "serial" {
         return Err(ReplayError::Unsupported(format!(
             "the engine of this trace, {}, logs nothing that could be replayed",
             manifest.engine
         )));
     }
-    if order && options.total && has_several_processes(dir) {
-        return Err(ReplayError::Unsupported(
-            "total order is for recordings of one process that stays the program it is; this one has several (--order partial)".into(),
-        ));
+    if order && hunt.is_some() && has_several_processes(dir)? {
+        return Err(ReplayError::Unsupported("races are looked for in recordings of one process that stays the program it is; this one has several: record without forks and execs what is to be looked at".into()));
     }
     crate::machine::check(&manifest)?;
     let mut reader = Reader::open(dir)?;
@@ -92,9 +106,13 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
         void_stamps(&shared, dir);
     }
     fill(&mut shared, &manifest, options)?;
-    if let Some(head) = shared.order().filter(|_| options.total) {
+    if let Some(head) = shared.order().filter(|_| options.total || hunt.is_some()) {
         head.total.begin(0);
         shared.session_mut().flags |= FLAG_TOTAL;
+    }
+    if let Some(h) = &hunt {
+        shared.session_mut().flags |= FLAG_RACES;
+        h.prepare(shared.races());
     }
     let quiet = options.quiet.then(silence).transpose()?;
     let cpu = match order {
@@ -106,6 +124,9 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
     let reached = tree.reached();
     drop(quiet);
     let status = status?;
+    if let Some(h) = hunt {
+        h.read(shared.races());
+    }
     let s = shared.session();
     let c = &s.counters;
     Ok(Outcome {
@@ -133,13 +154,20 @@ pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
     })
 }
 
-/// Were processes made, or did one become another program? Without a summary that isn't known.
-fn has_several_processes(dir: &Path) -> bool {
-    let made = [Kind::ProcessStart, Kind::Exec].map(|k| k.name());
-    Summary::read(dir).ok().flatten().is_some_and(|s| {
-        made.iter()
-            .any(|name| s.events_by_kind.get(*name).is_some_and(|n| *n > 0))
-    })
+/// Were processes made, or did one become another program? Without a summary all events are looked at.
+fn has_several_processes(dir: &Path) -> Result<bool, ReplayError> {
+    let made = [Kind::ProcessStart, Kind::Exec];
+    if let Ok(Some(s)) = Summary::read(dir) {
+        let count = |k: &Kind| s.events_by_kind.get(k.name()).copied();
+        return Ok(made.iter().any(|k| count(k).unwrap_or(0) > 0));
+    }
+    let mut reader = Reader::open(dir)?;
+    while let Ok(Some(event)) = reader.next() {
+        if event.parse().is_ok_and(|e| made.contains(&e.kind)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A list of the runtime's, with names.

@@ -4,8 +4,11 @@ pub mod driver;
 mod feed;
 mod lives;
 pub mod machine;
+mod mappings;
 pub mod plan;
+pub mod races;
 pub mod report;
+mod stacks;
 pub mod symbols;
 mod tree;
 

@@ -152,7 +152,7 @@ fn change(event: &Event, pc: u64, names: &HashMap<u64, String>, mapped: &mut Opt
     }
 }
 
-fn base_name(path: &[u8]) -> String {
+pub(crate) fn base_name(path: &[u8]) -> String {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
     if name.is_empty() {
         return "memory".into();
@@ -194,7 +194,10 @@ fn in_object<'a, R: ReadRef<'a>>(data: R, mapped: &Mapped) -> Option<String> {
 }
 
 /// From an offset in the file to the address for which it was linked.
-fn address_of<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, offset: u64) -> Option<u64> {
+pub(crate) fn address_of<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+    offset: u64,
+) -> Option<u64> {
     let within = |range: &Range<u64>| range.contains(&offset);
     file.segments().find_map(|s| {
         let (start, len) = s.file_range();
@@ -205,6 +208,14 @@ fn address_of<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, offset: u64) -> Op
 
 /// `function (file:line)`, if the debug information tells both.
 fn source_line<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, address: u64) -> Option<String> {
+    source_lines(file, address)?.into_iter().next()
+}
+
+/// As [`source_line`]: the innermost function that was inlined here comes first, the one that the others were inlined into last.
+pub(crate) fn source_lines<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+    address: u64,
+) -> Option<Vec<String>> {
     file.section_by_name(".debug_info")
         .or_else(|| file.section_by_name(".zdebug_info"))?;
     let load = |id: gimli::SectionId| -> std::result::Result<Cow<[u8]>, gimli::Error> {
@@ -218,21 +229,26 @@ fn source_line<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, address: u64) -> 
         addr2line::Context::from_dwarf(sections.borrow(|s| EndianSlice::new(s, LittleEndian)))
             .ok()?;
     let mut frames = context.find_frames(address).skip_all_loads().ok()?;
-    // The innermost: the function that was inlined here, where one was.
-    let frame = frames.next().ok()??;
-    let location = frame.location?;
-    let (path, line) = (location.file?, location.line?);
-    let name = frame
-        .function
-        .and_then(|f| Some(demangled(&f.raw_name().ok()?)));
-    let name = name
-        .or_else(|| symbol(file, address))
-        .unwrap_or_else(|| "?".into());
-    Some(format!("{name} ({path}:{line})"))
+    let mut lines = Vec::new();
+    while let Some(frame) = frames.next().ok()? {
+        let location = frame.location?;
+        let (path, line) = (location.file?, location.line?);
+        let name = frame
+            .function
+            .and_then(|f| Some(demangled(&f.raw_name().ok()?)));
+        let name = name
+            .or_else(|| symbol(file, address))
+            .unwrap_or_else(|| "?".into());
+        lines.push(format!("{name} ({path}:{line})"));
+    }
+    (!lines.is_empty()).then_some(lines)
 }
 
 /// The function that holds this address, from the symbol tables.
-fn symbol<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, address: u64) -> Option<String> {
+pub(crate) fn symbol<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+    address: u64,
+) -> Option<String> {
     let holds = |s: &object::Symbol<'a, '_, R>| {
         s.is_definition()
             && s.kind() == SymbolKind::Text
@@ -247,7 +263,7 @@ fn symbol<'a, R: ReadRef<'a>>(file: &object::File<'a, R>, address: u64) -> Optio
         .map(demangled)
 }
 
-fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     // Without these beginnings, short names of C would be taken for the mangled names of types.
     if name.starts_with("_Z") || name.starts_with("_R") {
         return addr2line::demangle_auto(name.into(), None).into_owned();
@@ -256,7 +272,9 @@ fn demangled(name: &str) -> String {
 }
 
 /// Where this machine has the debug information of this very file, if it does.
-fn separate_debug_file<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Option<PathBuf> {
+pub(crate) fn separate_debug_file<'a, R: ReadRef<'a>>(
+    file: &object::File<'a, R>,
+) -> Option<PathBuf> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;
     let rest: String = rest.iter().map(|b| format!("{b:02x}")).collect();

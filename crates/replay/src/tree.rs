@@ -3,6 +3,7 @@
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
 mod ends;
+mod total;
 
 use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
@@ -20,6 +21,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
+use total::Alone;
 
 /// The longest sleep, in nanoseconds: threads that compute are told that often that time passes.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -57,6 +59,8 @@ pub(crate) struct Tree<'a> {
     only: Option<u32>,
     /// ... and how it ended, after which nothing is replayed.
     ended: Option<i32>,
+    /// Total order.
+    alone: Alone,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
@@ -112,6 +116,7 @@ impl<'a> Tree<'a> {
             failed: false,
             only: None,
             ended: None,
+            alone: Alone::default(),
         }
     }
 
@@ -182,6 +187,7 @@ impl<'a> Tree<'a> {
                 self.relieve();
             }
             if !moved {
+                self.nothing_to_do();
                 if pinged.elapsed() > PING {
                     pinged = Instant::now();
                     self.ping();
@@ -325,6 +331,8 @@ impl<'a> Tree<'a> {
             if slot.state.load(Acquire) == slot_state::LEFT
                 && slot.process.load(Relaxed) as usize == n
             {
+                // Before anybody can have the slot.
+                self.leave_order(i);
                 slot.state.store(slot_state::FREE, Release);
                 wake(&slot.state);
             }
@@ -349,6 +357,9 @@ impl<'a> Tree<'a> {
     /// event is left.
     fn ping(&self) {
         let s = self.shared.session();
+        if self.shared.order().is_some() {
+            return self.ping_seekers();
+        }
         let holder = s.baton.load(Relaxed) as usize;
         let Some(i) = holder.checked_sub(1).filter(|i| *i < MAX_SLOTS) else {
             return;
@@ -357,10 +368,7 @@ impl<'a> Tree<'a> {
         let pid = slot.kernel_pid.load(Relaxed) as pid_t;
         let waits = slot.cut_waiting.load(Relaxed) != 0 || s.ring.closed.load(Relaxed) != 0;
         if waits && pid > 0 {
-            // SAFETY: a signal to our own child.
-            unsafe {
-                libc::syscall(libc::SYS_tgkill, pid, slot.kernel_tid.load(Relaxed), SIGCUT);
-            }
+            tell_time(pid, slot.kernel_tid.load(Relaxed));
         }
     }
 
@@ -479,6 +487,12 @@ impl<'a> Tree<'a> {
         s.copies_made.fetch_add(1, Release);
         Ok(fd as u64)
     }
+}
+
+/// The runtime's own signal to a thread.
+fn tell_time(pid: pid_t, tid: u32) {
+    // SAFETY: a signal to a child of ours.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT) };
 }
 
 /// A file in memory, of `len` zeros.

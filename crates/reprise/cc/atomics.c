@@ -15,10 +15,12 @@ VISIBLE void __tsan_atomic_signal_fence(int order) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
+#ifndef REPRISE_RACES
 VISIBLE void __tsan_atomic_thread_fence(int order) {
     // The others are the processor's own behaviour; the call keeps the compiler from moving anything across it.
     if (order == __ATOMIC_SEQ_CST) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
+#endif
 
 #define CHANGES(type, bits, name)                                                                                                          \
     VISIBLE type __tsan_atomic##bits##_##name(volatile type *at, type v, int order) {                                                  \

@@ -40,6 +40,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Replay a trace and check every hash of it
     Verify(VerifyArgs),
+    /// Find data races in a recorded run of a program that `reprise cc --races` built
+    Races(RacesArgs),
     /// Print the events of a trace, readable like strace
     Dump(DumpArgs),
     /// List the processes of a trace
@@ -56,7 +58,7 @@ pub enum Command {
     Export(ExportArgs),
     /// Show the timeline of a trace's threads in a browser
     View(ViewArgs),
-    /// Compile C with clang, so that `record --engine order` sees atomics and volatiles
+    /// Compile C with clang, so that `record --engine order` sees atomics and volatiles; with --races as first argument, for `reprise races`
     Cc(CompileArgs),
     /// Compile C++ with clang++, likewise
     #[command(name = "c++")]
@@ -288,6 +290,25 @@ pub struct Tamper {
     pub address: u64,
     /// Before which event.
     pub event: u64,
+}
+
+/// What `races` is told.
+#[derive(Args, Debug, Clone)]
+#[command(
+    after_help = "Exit status: 0 when no two accesses race, 66 when some do, 125 when that can't be said."
+)]
+pub struct RacesArgs {
+    /// A trace of `record --engine order`: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// Go on after the first race: list the distinct pairs of places, up to 32. What comes after the first may follow from it
+    #[arg(long)]
+    pub all: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `verify` is told.

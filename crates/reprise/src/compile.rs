@@ -4,6 +4,8 @@
 //! clang has such a pass, that of ThreadSanitizer, and options to switch off all of it but the atomics; volatiles become atomics by
 //! `-fms-volatile`. What it calls is defined by an object of ours (`cc/atomics.c`), compiled once and linked into every program and library.
 //! Without Reprise the program runs as ever.
+//!
+//! With `--races` plain accesses become calls as well, of functions that do nothing (`cc/races.c`) until [`crate::races`] looks for races.
 
 use crate::cli::CompileArgs;
 use anyhow::{bail, Context, Result};
@@ -14,12 +16,22 @@ use std::process::Command;
 
 /// The source of what the program calls.
 const ATOMICS: &str = include_str!("../cc/atomics.c");
+/// What it calls besides when it is built for [`crate::races`].
+const RACES: &str = concat!(
+    "#define REPRISE_RACES 1\n",
+    include_str!("../cc/atomics.c"),
+    include_str!("../cc/races.c")
+);
 /// Options of the pass, as clang and rustc hand them to LLVM: nothing but atomics.
 const PASS: [&str; 3] = [
     "-tsan-instrument-memory-accesses=0",
     "-tsan-instrument-func-entry-exit=0",
     "-tsan-instrument-memintrinsics=0",
 ];
+/// With which memory accesses are told of, too. Calls of functions are not: stacks are found by the tables for unwinding.
+const PASS_FOR_RACES: [&str; 1] = ["-tsan-instrument-func-entry-exit=0"];
+/// Functions that access memory for the program, and that the linker replaces.
+const WRAPPED: [&str; 3] = ["memcpy", "memmove", "memset"];
 /// Symbols that the runtime looks for, and other modules of the program use.
 const EXPORTS: [&str; 2] = ["__tsan_*", "reprise_cc_*"];
 /// Options of a compiler that take the next argument as their value.
@@ -110,9 +122,9 @@ fn cache() -> Result<PathBuf> {
 }
 
 /// The object that is linked into programs, compiled by `compiler` if it isn't there yet.
-fn support(compiler: &OsStr) -> Result<PathBuf> {
+fn support(compiler: &OsStr, text: &str) -> Result<PathBuf> {
     let dir = cache()?;
-    let key = xxhash_rust::xxh3::xxh3_64(ATOMICS.as_bytes());
+    let key = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
     let object = dir.join(format!("atomics-{key:016x}.o"));
     if object.exists() {
         return Ok(object);
@@ -122,7 +134,7 @@ fn support(compiler: &OsStr) -> Result<PathBuf> {
     let work =
         tempfile::tempdir_in(&dir).with_context(|| format!("can't write to {}", dir.display()))?;
     let (source, made) = (work.path().join("atomics.c"), work.path().join("atomics.o"));
-    std::fs::write(&source, ATOMICS)?;
+    std::fs::write(&source, text)?;
     let done = Command::new(compiler)
         .args(["-x", "c", "-O2", "-fPIC", "-g0", "-c"])
         .args([source.as_os_str(), OsStr::new("-o"), made.as_os_str()])
@@ -152,8 +164,10 @@ fn become_command(mut command: Command) -> Result<i32> {
     Err(command.exec()).with_context(|| missing(&name))
 }
 
-/// `reprise cc` and `reprise c++`: clang with the arguments given.
+/// `reprise cc` and `reprise c++`: clang with the arguments given. `--races` in front of them is ours.
 fn clang(compiler: &OsStr, args: &[OsString]) -> Result<i32> {
+    let races = args.first().is_some_and(|a| a == "--races");
+    let args = if races { &args[1..] } else { args };
     if args
         .iter()
         .any(|a| a.to_string_lossy().starts_with("-fsanitize=thread"))
@@ -162,14 +176,25 @@ fn clang(compiler: &OsStr, args: &[OsString]) -> Result<i32> {
     }
     let mut command = Command::new(compiler);
     command.args(["-Xclang", "-fms-volatile", "-Xclang", "-fsanitize=thread"]);
-    command.args(PASS.iter().flat_map(|p| ["-mllvm", p]));
+    let (pass, text) = match races {
+        true => (&PASS_FOR_RACES[..], RACES),
+        false => (&PASS[..], ATOMICS),
+    };
+    command.args(pass.iter().flat_map(|p| ["-mllvm", p]));
+    if races {
+        // For the lines in the report, unless the program's own options say more.
+        command.arg("-gline-tables-only");
+    }
     // Options of the pass have no meaning in a call that only links.
     command.arg("-Wno-unused-command-line-argument");
     command.args(args);
     if links(args) {
         // Behind the program's own inputs, whatever language an -x before said they were in.
-        command.args(["-x", "none"]).arg(support(compiler)?);
+        command.args(["-x", "none"]).arg(support(compiler, text)?);
         command.args(EXPORTS.map(|e| format!("-Wl,--export-dynamic-symbol={e}")));
+        if races {
+            command.args(WRAPPED.map(|f| format!("-Wl,--wrap={f}")));
+        }
     }
     become_command(command)
 }
@@ -186,9 +211,12 @@ pub fn cxx(args: &CompileArgs) -> Result<i32> {
 
 /// `reprise cargo`: the pass for every crate, as cargo hands it to rustc.
 pub fn cargo(args: &CompileArgs) -> Result<i32> {
+    if args.args.first().is_some_and(|a| a == "--races") {
+        bail!("--races is for cc and c++: stable Rust can't be told to instrument memory accesses");
+    }
     // Flags are separated by this where they may hold spaces (cargo's CARGO_ENCODED_RUSTFLAGS).
     const BETWEEN: char = '\x1f';
-    let object = support(&compiler("REPRISE_CC", "clang"))?;
+    let object = support(&compiler("REPRISE_CC", "clang"), ATOMICS)?;
     let object = object.to_str().context("the cache's path is not UTF-8")?;
     let mut flags: Vec<String> = match std::env::var("CARGO_ENCODED_RUSTFLAGS") {
         Ok(flags) => flags.split(BETWEEN).map(String::from).collect(),

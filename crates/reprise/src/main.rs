@@ -15,6 +15,7 @@ mod pack;
 mod play;
 mod processes;
 mod ps;
+mod races;
 mod racy;
 mod record;
 mod rm;
@@ -43,7 +44,11 @@ fn command(command: Command) -> i32 {
     // The inner one would need ptrace, and the addresses that the outer one has.
     let runs_programs = matches!(
         command,
-        Command::Record(_) | Command::Replay(_) | Command::Verify(_) | Command::Demo(_)
+        Command::Record(_)
+            | Command::Replay(_)
+            | Command::Verify(_)
+            | Command::Races(_)
+            | Command::Demo(_)
     );
     if runs_programs && reprise_launch::nested::inside_a_session() {
         eprintln!("reprise: this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
@@ -53,6 +58,7 @@ fn command(command: Command) -> i32 {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => play::replay(&args),
         Command::Verify(args) => play::verify(&args),
+        Command::Races(args) => races::run(&args),
         Command::Demo(args) => play::demo(&args),
         Command::Dump(args) => print(|| dump::run(&args)),
         Command::Ps(args) => print(|| ps::run(&args)),

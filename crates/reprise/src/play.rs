@@ -11,7 +11,7 @@ use reprise_trace::{learned, Catalog, Tail};
 const OURS: i32 = 125;
 
 /// What there is to say about the end of a replay that was not the recording's own.
-fn complaint(o: &Outcome) -> Option<String> {
+pub(crate) fn complaint(o: &Outcome) -> Option<String> {
     if let Some(d) = &o.divergence {
         return Some(format!("the replay diverged from the recording\n{d}"));
     }

@@ -5,7 +5,7 @@ mod common;
 use common::{knob, run, shape, Guest, Run, Source, Workplace};
 
 guests! {
-    sync_mutex, sync_cond, sync_sem, sync_barrier, sync_rwlock, sync_once, sync_faults, sync_static, sync_signals,
+    sync_mutex, sync_cond, sync_sem, sync_barrier, sync_rwlock, sync_once, sync_faults, sync_static, sync_signals, waits_to_the_end,
 }
 
 /// Guests of other tests whose threads synchronise by libc.

@@ -106,7 +106,7 @@ fn threads() {
         "robust_mutex",
         "main_ends_first",
     ]);
-    each_with(&[("pi_mutex", &["500"])]);
+    each_with(&[("pi_mutex", &["500"]), ("waits_to_the_end", &["3"])]);
 }
 
 /// Guests that try every state of a primitive, with few threads and with more.
@@ -212,6 +212,27 @@ fn locked_instructions_are_found() {
     assert_eq!(missed, 0);
 }
 
+/// Functions that call back into the program, and libraries that come, with threads of their own, and go.
+#[test]
+fn events_inside_events_and_libraries_at_any_time() {
+    let of = |name| Guest::new(name);
+    for guest in [of("nested_events"), of("loaded_libraries")] {
+        check_times(&guest, &["--engine", "order"], 3, 2);
+    }
+}
+
+/// Sites of system calls that become hot while several threads run them are rewritten as well.
+#[test]
+fn call_sites_are_rewritten_among_threads() {
+    let guest = Guest::new("sites_among_threads").args(["4", "12"]);
+    for info in check_times(&guest, &["--engine", "order"], 3, 2) {
+        assert!(info.counter("patched") > 3 * 48, "{}", info.0);
+        // Four threads call 3 x 48 sites 12 times each; most of these calls must not be dispatched by signals.
+        let dispatched = info.counter("dispatched");
+        assert!(dispatched < 4 * 3 * 48 * 12 / 2, "{dispatched} dispatched");
+    }
+}
+
 #[test]
 fn the_end_of_a_program_that_is_killed() {
     let crash = Guest::new("crash").args(["abort"]);
@@ -223,6 +244,22 @@ fn the_end_of_a_program_that_is_killed() {
         recording.run.describe()
     );
     common::assert_same(&recording.run, &place.replay(&recording.dir));
+}
+
+/// A list of free blocks that the program has spoilt: malloc(3) faults, once it has taken the list from where it was. Called again, it would
+/// find nothing wrong.
+#[test]
+fn a_fault_in_a_hooked_function_is_the_end() {
+    let place = common::Workplace::new();
+    let recording = place.record_with(&Guest::new("use_after_free"), &["--engine", "order"]);
+    let run = &recording.run;
+    let killed = Outcome::Signal(libc::SIGSEGV);
+    assert!(killed.fits(run.status), "{}", run.describe());
+    common::assert_same(run, &place.replay(&recording.dir));
+    common::assert_same(
+        run,
+        &place.replay_with(&recording.dir, &["--order", "total"]),
+    );
 }
 
 #[test]

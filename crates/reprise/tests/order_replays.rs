@@ -45,19 +45,6 @@ fn in_total_order_all_replays_are_the_same() {
     }
 }
 
-#[test]
-fn total_order_is_for_one_process() {
-    let place = Workplace::new();
-    let recording = place.record_with(&Guest::new("fork_wait"), &ORDER);
-    let refused = total(&place, &recording.dir);
-    refused.assert_own_failure(125);
-    assert!(
-        refused.said().contains("--order partial"),
-        "{}",
-        refused.describe()
-    );
-}
-
 /// Plain loads that race are nobody's to see, until a replay has left its path there: from then on they are logged.
 #[test]
 fn a_race_is_learned() {

@@ -10,7 +10,7 @@ guests! {
     changing_ids, racy_counter, racey, atomics,
 }
 
-guests! { timed_locks, mutex_kinds, rwlock_preference, thread_stacks, thread_keys, cancel_points, c11_threads, contexts, mutex_starvation }
+guests! { timed_locks, mutex_kinds, rwlock_preference, thread_stacks, thread_keys, cancel_points, c11_threads, contexts, mutex_starvation, nested_events, loaded_libraries, sites_among_threads }
 
 /// The issue's own bar: 1,000 recordings of a racy program, each replayed once, signature for signature.
 #[test]

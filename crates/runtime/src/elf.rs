@@ -30,6 +30,7 @@ const MAX_NAME: usize = 64;
 pub struct Module {
     /// What is added to the addresses that the file names.
     pub base: u64,
+    header: u64,
     headers: u64,
     count: u64,
 }
@@ -42,6 +43,7 @@ impl Module {
         }
         let module = Module {
             base: 0,
+            header: at,
             headers: at.wrapping_add(memory.word(at + 32)?),
             count: memory.half(at + 56)? as u64 & 0xffff,
         };
@@ -50,6 +52,11 @@ impl Module {
             base: at.wrapping_sub(lowest & !0xfff),
             ..module
         })
+    }
+
+    /// Where its ELF header lies.
+    pub fn headers_at(&self) -> u64 {
+        self.header
     }
 
     /// Address and length in memory of every segment of this kind.

@@ -3,17 +3,19 @@
 //! Code has no marks of where its instructions begin, and between functions there may be anything. What decoding reaches from the
 //! beginning of a function is an instruction.
 
+use crate::cut::machine::Memory;
 use crate::elf;
-use crate::guard::{self, Program};
+use crate::guard::Program;
 use crate::memory::{map, Region};
 
 /// Mappings that lie between the beginning of a module and its code, at most.
 const MAX_BEFORE: usize = 8;
 
 /// The table of a module.
-pub struct Functions {
+pub struct Functions<M = Program> {
     /// The module.
     pub module: elf::Module,
+    memory: M,
     /// Address of `.eh_frame_hdr`.
     header: u64,
     count: u64,
@@ -28,23 +30,26 @@ impl Functions {
         list[first..=i]
             .iter()
             .rev()
-            .find_map(|r| Functions::at(r.start, code.start))
+            .find_map(|r| Functions::at(Program, r.start, code.start))
     }
+}
 
+impl<M: Memory> Functions<M> {
     /// Those of the module whose ELF header lies at `at`, if `code` is its code.
-    fn at(at: u64, code: u64) -> Option<Functions> {
-        let module = elf::Module::at(&Program, at)?;
-        if !module.holds(&Program, code) {
+    pub fn at(memory: M, at: u64, code: u64) -> Option<Functions<M>> {
+        let module = elf::Module::at(&memory, at)?;
+        if !module.holds(&memory, code) {
             return None;
         }
-        let (header, _) = module.segment(&Program, elf::EH_FRAME)?;
+        let (header, _) = module.segment(&memory, elf::EH_FRAME)?;
         // Version 1; pointers as every linker writes them: relative, of 32 bits, in a sorted table.
-        if guard::read::<[u8; 4]>(header)? != [1, 0x1b, 0x03, 0x3b] {
+        if memory.half(header)? != u32::from_le_bytes([1, 0x1b, 0x03, 0x3b]) {
             return None;
         }
-        let count: u32 = guard::read(header + 8)?;
+        let count = memory.half(header.wrapping_add(8))?;
         Some(Functions {
             module,
+            memory,
             header,
             count: count as u64,
         })
@@ -59,15 +64,15 @@ impl Functions {
     pub fn function(&self, i: u64) -> Option<(u64, u64)> {
         let (start, entry) = self.entry(i)?;
         // Length, place of the common part, beginning; then how many bytes the function has.
-        let len: u32 = guard::read(entry + 12)?;
+        let len = self.memory.half(entry.wrapping_add(12))?;
         Some((start, len as u64))
     }
 
     /// Beginning of function `i`, and the entry that describes it.
     fn entry(&self, i: u64) -> Option<(u64, u64)> {
-        let [start, entry] = guard::read::<[i32; 2]>(self.header + 12 + 8 * i)?;
-        let place = |relative: i32| self.header.wrapping_add(relative as i64 as u64);
-        Some((place(start), place(entry)))
+        let word = self.memory.word(self.header.wrapping_add(12 + 8 * i))?;
+        let place = |relative: u32| self.header.wrapping_add(relative as i32 as u64);
+        Some((place(word as u32), place((word >> 32) as u32)))
     }
 
     /// The function that `pc` lies in: its beginning.

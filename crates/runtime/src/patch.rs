@@ -2,15 +2,22 @@
 //!
 //! Three forms, each replacing whole instructions around one `syscall` that was seen to run:
 //! the `mov $nr,%eax` before it, Go's `mov $nr,%rax` before it, or the `syscall` itself with the `cmp $-4095,%rax` after it.
-//! Only done while no other thread runs program code; the change is an event, so that replay makes it at the same place.
+//! The change is an event, so that replay makes it at the same place. Under `order`, where other threads may be running the code
+//! meanwhile ([`live_code`]), it belongs to the calls of the address space. A thread may stand behind the `syscall` for any time, and the
+//! third form puts a jump of five bytes there: its stub is placed so that the jump's third byte is a breakpoint, which leads on.
 
-use crate::engine::{Engine, ENGINE, NONE, SERIAL_RECORD};
+use crate::cut::place::INT3;
+use crate::engine::{Engine, ENGINE, NONE, ORDER_RECORD, SERIAL_RECORD};
 use crate::guard;
+use crate::live_code;
 use crate::memory;
+use crate::order::{self, cut, space, turns};
+use crate::serial::events::plain;
 use crate::sys;
 use crate::thread::{session, Block};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{compiler_fence, AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::event::{Kind, AMONG_THREADS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::FLAG_NO_PATCH;
 use reprise_abi::syscalls::nr;
@@ -20,11 +27,18 @@ const HOT: u32 = 4;
 /// Sites that are counted; more share counters.
 const COUNTED: usize = 4096;
 /// Most pages of stubs.
-const MAX_PAGES: usize = 128;
+const MAX_PAGES: usize = 256;
 /// Bytes of a stub.
 pub const STUB: u64 = 64;
 /// Most sites of the third form, whose return address moves.
 const MAX_MOVED: usize = 1024;
+/// Bytes of a jump.
+const JUMP: usize = 5;
+/// Stretches of 64 KiB that are searched for room near a site.
+const MAX_WINDOWS: u64 = 4096;
+const PROT_RW: u64 = 3;
+/// Other threads run what is there.
+pub const PROT_RWX: u64 = 7;
 /// A jump reaches this far.
 const REACH: u64 = 0x7fff_0000;
 
@@ -45,7 +59,7 @@ pub const LOCKED: u32 = 6;
 pub const LOCKED_WITH_CODE: u32 = 7;
 
 struct Tables(UnsafeCell<Inner>);
-// SAFETY: used only while no other thread runs program code.
+// SAFETY: changed only while no other thread runs program code, or under the lock of the address space; lists only grow.
 unsafe impl Sync for Tables {}
 
 struct Inner {
@@ -107,23 +121,37 @@ pub fn at_gate<E: Engine>(t: &mut Block) {
 fn consider<E: Engine>(t: &mut Block, after: u64) {
     let s = session();
     let engine = ENGINE.load(Relaxed);
-    if !E::LIVE
-        || s.flags & FLAG_NO_PATCH != 0
-        || (engine != SERIAL_RECORD && !crate::process::has_memory_to_itself())
-    {
+    if !E::LIVE || s.flags & FLAG_NO_PATCH != 0 {
         return;
     }
-    let Some(form) = form_of(after - 2, LAST_NR.load(Relaxed) as u32) else {
-        return;
-    };
-    let Some(stub) = place(after) else { return };
-    if write(after - 2, stub, form) {
-        s.counters.patched.fetch_add(1, Relaxed);
-        if engine != NONE {
-            use reprise_abi::event::Kind;
-            crate::serial::events::plain(Kind::Patch, t.slot, form, 0, &[after - 2, stub]);
+    if engine == SERIAL_RECORD || crate::process::has_memory_to_itself() {
+        if let Some((form, stub)) = rewrite(after, false) {
+            if engine != NONE {
+                plain(Kind::Patch, t.slot, form, 0, &[after - 2, stub]);
+            }
+        }
+    } else if engine == ORDER_RECORD && crate::process::only_one_in_memory() {
+        let _lock = space::lock();
+        if let Some((form, stub)) = rewrite(after, true) {
+            let words = [after - 2, stub, order::record::draw_alive()];
+            plain(Kind::Patch, t.slot, form | AMONG_THREADS, 0, &words);
         }
     }
+}
+
+/// Rewrites the site before `after`, if it has a form that can be; the form, and where the stub is. `among`: other threads may be running
+/// the code.
+fn rewrite(after: u64, among: bool) -> Option<(u32, u64)> {
+    let form = form_of(after - 2, LAST_NR.load(Relaxed) as u32)?;
+    let stub = match among && form == AFTER {
+        true => place_with_breakpoint(after - 2)?,
+        false => place(after)?,
+    };
+    if !write(after - 2, stub, form, among) {
+        return None;
+    }
+    session().counters.patched.fetch_add(1, Relaxed);
+    Some((form, stub))
 }
 
 /// Replay, at the start of a gate: makes the patches that come next.
@@ -143,47 +171,65 @@ pub fn replay_with_code(t: &mut Block) {
 }
 
 fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
-    if crate::order::runs() {
-        crate::order::replay::settle(t);
+    if order::runs() {
+        order::replay::settle(t);
     }
-    use reprise_abi::event::Kind;
     while let Some(h) = crate::ring::peek() {
         if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot || !wanted(h.detail) {
             return;
         }
         let mut r = crate::ring::Reader::begin(h);
-        let [site, stub, len, ..] = r.args();
+        let [site, stub, third, ..] = r.args();
         r.finish();
         if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
-            if !crate::locked::replay(site, stub, len) {
+            if !crate::locked::replay(site, stub, third) {
                 crate::panic::give_up(
                     "the locked instructions of the program can't be replaced as recorded",
                 );
             }
             continue;
         }
-        if crate::order::runs() && !comes_with_code(h.detail) {
-            // They were gone when the recording did it.
-            crate::order::replay::wait_for_others_to_end();
+        let form = h.detail & !AMONG_THREADS;
+        if form != h.detail {
+            turns::wait_for_stamp(third);
+            {
+                let _lock = space::lock();
+                // Where the replay looks for a place in this moment the call goes on as it is: nothing else depends on it.
+                cut::patches::unless_near(site, || put(site, stub, form, true));
+            }
+            turns::pass_stamp(third);
+            continue;
         }
-        if h.detail == CPUID {
+        if order::runs() && !comes_with_code(form) {
+            // They were gone when the recording did it.
+            order::replay::wait_for_others_to_end();
+        }
+        if form == CPUID {
             crate::cpuid::replace(site);
             continue;
         }
-        let page = stub & !(PAGE - 1);
-        let known = tables().pages[..tables().pages_len]
-            .iter()
-            .any(|p| p.0 == page);
-        let done = (known || map_page(page)) && write(site, stub, h.detail);
-        if done {
-            let counts = (h.detail != RESOLVER) as u64;
-            session().counters.patched.fetch_add(counts, Relaxed);
-            // Who finds room by itself (hooks) is to find the same as in the recording.
-            let t = tables();
-            for p in t.pages[..t.pages_len].iter_mut().filter(|p| p.0 == page) {
-                p.1 = p.1.max(stub - page + STUB);
-            }
-        }
+        put(site, stub, form, false);
+    }
+}
+
+/// Replay: rewrites the site as recorded.
+fn put(site: u64, stub: u64, form: u32, among: bool) {
+    let page = stub & !(PAGE - 1);
+    let known = tables().pages[..tables().pages_len]
+        .iter()
+        .any(|p| p.0 == page);
+    if (known || map_page(page)) && write(site, stub, form, among) {
+        let counts = (form != RESOLVER) as u64;
+        session().counters.patched.fetch_add(counts, Relaxed);
+        // Who finds room by itself (hooks) is to find the same as in the recording.
+        fill(
+            page,
+            if among && form == AFTER {
+                PAGE
+            } else {
+                stub - page + STUB
+            },
+        );
     }
 }
 
@@ -238,6 +284,30 @@ pub fn place(site: u64) -> Option<u64> {
     None
 }
 
+/// Room for a stub that a jump at `site` leads to whose third byte is a breakpoint: one of 256 bytes in every 64 KiB.
+fn place_with_breakpoint(site: u64) -> Option<u64> {
+    let next = site + JUMP as u64;
+    let list = memory::map().regions();
+    (1..MAX_WINDOWS).find_map(|k| {
+        let window = next.wrapping_sub(k << 16) + ((INT3 as u64) << 8);
+        let stub = window.next_multiple_of(STUB);
+        let page = stub & !(PAGE - 1);
+        let free = !list.iter().any(|r| r.start < page + PAGE && page < r.end);
+        (free && page >= 0x1_0000 && page < site && map_page(page)).then(|| {
+            fill(page, PAGE);
+            stub
+        })
+    })
+}
+
+/// Nobody else gets room in the first bytes of this page of stubs.
+fn fill(page: u64, bytes: u64) {
+    let t = tables();
+    for p in t.pages[..t.pages_len].iter_mut().filter(|p| p.0 == page) {
+        p.1 = p.1.max(bytes);
+    }
+}
+
 fn map_page(at: u64) -> bool {
     let t = tables();
     if t.pages_len == MAX_PAGES || memory::is_ours(at, PAGE) {
@@ -254,16 +324,23 @@ fn map_page(at: u64) -> bool {
         ..Default::default()
     });
     t.pages[t.pages_len] = (at, 0);
+    // Others look through the list meanwhile.
+    compiler_fence(Release);
     t.pages_len += 1;
     true
 }
 
 /// Writes code into pages that the program can't write, and restores their protection.
 pub fn write_code(at: u64, bytes: &[u8]) -> bool {
+    write_under(at, bytes, PROT_RW)
+}
+
+/// As [`write_code`], with this protection meanwhile.
+fn write_under(at: u64, bytes: &[u8], meanwhile: u64) -> bool {
     let first = at & !(PAGE - 1);
     let len = (at + bytes.len() as u64 - first).next_multiple_of(PAGE);
     let prot = |page: u64| memory::map().at(page).map_or(5, |r| r.prot as u64);
-    if sys::call(nr::MPROTECT, &[first, len, 3]) != 0 {
+    if sys::call(nr::MPROTECT, &[first, len, meanwhile]) != 0 {
         return false;
     }
     let ok = guard::write_bytes(at, bytes);
@@ -275,8 +352,8 @@ pub fn write_code(at: u64, bytes: &[u8]) -> bool {
     ok
 }
 
-/// Writes stub and jump.
-pub fn write(site: u64, stub: u64, form: u32) -> bool {
+/// Writes stub and jump. `among`: other threads may be running the code.
+pub fn write(site: u64, stub: u64, form: u32, among: bool) -> bool {
     let mut code = [0xccu8; STUB as usize];
     if form == RESOLVER {
         let jump = |from: u64, to: u64| {
@@ -321,16 +398,17 @@ pub fn write(site: u64, stub: u64, form: u32) -> bool {
         put(&old[2..8]);
         let at = put(&[0xe9]);
         put(&relative(site + 8, stub + at + 4));
-        let t = tables();
-        if t.moved_len == MAX_MOVED {
+        if tables().moved_len == MAX_MOVED {
             return false;
         }
-        t.moved[t.moved_len] = (site + 2, resume);
-        t.moved_len += 1;
-        note_moved(site + 2, resume);
     }
-    if !write_code(stub, &code) {
+    // Other stubs lie in the page, and are run.
+    let meanwhile = if among { PROT_RWX } else { PROT_RW };
+    if !write_under(stub, &code, meanwhile) {
         return false;
+    }
+    if form == AFTER {
+        note_moved(site + 2, resume);
     }
     let mut jump = [0x90u8; 8];
     jump[0] = 0xe9;
@@ -338,6 +416,10 @@ pub fn write(site: u64, stub: u64, form: u32) -> bool {
     if form == AFTER {
         // The last three bytes stay: nothing ever runs them.
         jump[5..8].copy_from_slice(&old[5..8]);
+    }
+    if among {
+        let inner = (form == AFTER).then_some((2, resume));
+        return live_code::replace(from, &jump[..old_len], inner);
     }
     write_code(from, &jump[..old_len])
 }
@@ -352,10 +434,14 @@ fn cache_index(rip: u64) -> usize {
 }
 
 fn note_moved(from: u64, to: u64) {
+    let t = tables();
+    t.moved[t.moved_len] = (from, to);
+    compiler_fence(Release);
+    t.moved_len += 1;
     let i = cache_index(from);
     if MOVED_FROM[i].load(Relaxed) == 0 {
-        MOVED_FROM[i].store(from, Relaxed);
         MOVED_TO[i].store(to, Relaxed);
+        MOVED_FROM[i].store(from, Release);
     } else {
         // Two sites share the place: the list decides.
         MOVED_FROM[i].store(u64::MAX, Relaxed);
@@ -368,8 +454,6 @@ pub fn note_inner(from: u64, to: u64) {
     if t.moved[..t.moved_len].iter().any(|m| m.0 == from) || t.moved_len == MAX_MOVED {
         return;
     }
-    t.moved[t.moved_len] = (from, to);
-    t.moved_len += 1;
     note_moved(from, to);
 }
 

@@ -21,7 +21,7 @@ use crate::patch;
 use crate::regions::Region;
 use crate::searched::{self, Found, Searched, What};
 use crate::thread::{session, Block};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::event::Kind;
 use reprise_abi::session::region_flags;
 
@@ -180,12 +180,22 @@ pub fn start<E: Engine>(t: &mut Block) {
     let Some(site) = known_site(&code) else {
         return;
     };
+    LOADER[0].store(code.start, Relaxed);
+    LOADER[1].store(code.end, Relaxed);
     let Some(stub) = patch::place(site) else {
         return;
     };
-    if patch::write(site, stub, patch::RESOLVER) {
+    if patch::write(site, stub, patch::RESOLVER, false) {
         crate::serial::events::plain(Kind::Patch, t.slot, patch::RESOLVER, 0, &[site, stub]);
     }
+}
+
+/// Record: the code in which the resolver was found, ld.so's.
+static LOADER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Record: is this in ld.so? There the first thread that calls a function looks for it, and no other one does so again.
+pub fn is_in_loader(pc: u64) -> bool {
+    (LOADER[0].load(Relaxed)..LOADER[1].load(Relaxed)).contains(&pc)
 }
 
 /// Where the instruction is in a mapping, by what the session knows of it.

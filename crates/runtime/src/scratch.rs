@@ -4,7 +4,7 @@ use crate::guard;
 use crate::sys;
 use crate::thread::{block_address, Block, SCRATCH, SCRATCH_LEN};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use reprise_abi::layout::ARENA_BASE;
+use reprise_abi::layout::{ARENA_BASE, SHADOW_BASE};
 use reprise_abi::order::ORDER_BASE;
 
 /// The most scratch memory one call can get, in bytes; larger transfers are made in part, as a short read or write.
@@ -12,12 +12,29 @@ pub const MAX_SCRATCH: usize = 64 << 20;
 
 static ARENA_NEXT: AtomicU64 = AtomicU64::new(ARENA_BASE);
 
+static SHADOW_NEXT: AtomicU64 = AtomicU64::new(SHADOW_BASE);
+
 /// Takes address space for the runtime's own use; never given back.
 pub fn arena(len: u64) -> Option<u64> {
+    let looks_for_races = crate::order::runs() && crate::races::on();
+    let end = if looks_for_races {
+        SHADOW_BASE
+    } else {
+        ORDER_BASE
+    };
+    piece(&ARENA_NEXT, end, len)
+}
+
+/// As [`arena`], for what only a replay that looks for races has.
+pub fn shadow_arena(len: u64) -> Option<u64> {
+    piece(&SHADOW_NEXT, ORDER_BASE, len)
+}
+
+fn piece(next: &AtomicU64, end: u64, len: u64) -> Option<u64> {
     let len = (len + 4095) & !4095;
     // A guard page stays unmapped behind every piece.
-    let at = ARENA_NEXT.fetch_add(len + 4096, Relaxed);
-    (at + len < ORDER_BASE && sys::map_own(at, len)).then_some(at)
+    let at = next.fetch_add(len + 4096, Relaxed);
+    (at + len < end && sys::map_own(at, len)).then_some(at)
 }
 
 /// The smallest unit of transfers without a cache (O_DIRECT): buffers of such calls must lie at a multiple of it, or of a page.

@@ -1,6 +1,6 @@
 //! The stamps of the events of an `order` recording: where they are in an event, and which of them no event has.
 
-use reprise_abi::event::{Event, Kind, ProcessEnd};
+use reprise_abi::event::{Event, Kind, ProcessEnd, AMONG_THREADS};
 use std::collections::BTreeMap;
 
 /// The stamps of an event: its last words, after the arguments of the call.
@@ -15,6 +15,7 @@ pub fn stamps_of(e: &Event) -> impl Iterator<Item = u64> {
         Kind::ThreadExit => 1,
         Kind::ProcessEnd if e.header.detail == ProcessEnd::Told as u32 => 1,
         Kind::ProcessStart => 2,
+        Kind::Patch if e.header.detail & AMONG_THREADS != 0 => 2,
         _ => n,
     };
     let words: Vec<u64> = (first..n).map(|i| e.arg(i)).collect();

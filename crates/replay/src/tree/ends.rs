@@ -1,7 +1,7 @@
 //! The ends of processes under `order`. One that said how it ends does so by itself. One that was killed is killed here, when its threads have
 //! done all that was recorded of them; and where the trace ends, so do all.
 
-use super::{wake, Tree};
+use super::{tell_time, Tree};
 use crate::feed::{is_done, Distribution};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
@@ -43,20 +43,16 @@ impl Tree<'_> {
         }
     }
 
-    /// `order`, one thread at a time: who has done all that was recorded, and computes on until its process is killed, needs no turn.
-    pub(super) fn relieve(&self) {
-        let Some(head) = self.shared.order() else {
-            return;
-        };
+    /// `order`: tells all threads that look for the place of a cut that time passes.
+    pub(super) fn ping_seekers(&self) {
         let used = self.shared.session().slots_used.load(SeqCst) as usize;
-        let total = &head.total;
-        let has_turn = (0..used.min(MAX_SLOTS)).find(|i| total.turn[*i].load(SeqCst) != 0);
-        let done = has_turn.filter(|i| is_done(self.shared, *i));
-        // Who has the turn alone can make another thread on that slot: now nobody has it.
-        if let Some(slot) = done.filter(|i| total.take(*i)) {
-            total.leave(slot);
-            if let Some(next) = total.give_behind(slot) {
-                wake(&total.turn[next]);
+        for slot in (0..used.min(MAX_SLOTS)).map(|i| self.shared.slot(i)) {
+            let pid = slot.kernel_pid.load(Relaxed) as pid_t;
+            let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+            let seeks =
+                slot.cut_waiting.load(Relaxed) != 0 && !gone.contains(&slot.state.load(Relaxed));
+            if seeks && pid > 0 {
+                tell_time(pid, slot.kernel_tid.load(Relaxed));
             }
         }
     }

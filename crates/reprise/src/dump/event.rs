@@ -2,7 +2,7 @@
 
 use super::siginfo;
 use crate::{exit, human};
-use reprise_abi::event::{EndReason, Event, Instruction, ProcessEnd, Tag, COPIED};
+use reprise_abi::event::{EndReason, Event, Instruction, ProcessEnd, Tag, AMONG_THREADS, COPIED};
 use reprise_abi::names::signal_name;
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
 use reprise_runtime::cut::name::Name;
@@ -246,7 +246,11 @@ fn regions(event: &Event) -> Vec<Value> {
 }
 
 pub(super) fn patch(event: &Event) -> Said {
-    let (site, stub, form) = (event.arg(0), event.arg(1), event.header.detail);
+    let (site, stub, form) = (
+        event.arg(0),
+        event.arg(1),
+        event.header.detail & !AMONG_THREADS,
+    );
     let what = PATCH_FORMS.get(form as usize).copied().unwrap_or("");
     let text = match stub {
         0 => format!("patch: {what} at {site:#x}"),

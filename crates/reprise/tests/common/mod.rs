@@ -941,12 +941,10 @@ pub fn try_times(
                 failures.push(format!("recording {i}, replay {j}: {why}"));
             }
         }
+        let info = place.info(&recording.dir);
         if failures.len() == before {
             // Replays were in partial order, where the engine knows of one.
-            let info = place.info(&recording.dir);
-            let alone = info.kind("process-start") + info.kind("exec") == 0;
-            let order = if alone { "total" } else { "partial" };
-            let verify = place.verify_with(&recording.dir, &["--order", order]);
+            let verify = place.verify_with(&recording.dir, &["--order", "total"]);
             if !verify.status.success() {
                 failures.push(format!(
                     "recording {i} was not verified: {}",
@@ -954,7 +952,7 @@ pub fn try_times(
                 ));
             }
         }
-        infos.push(place.info(&recording.dir));
+        infos.push(info);
         if failures.len() == before {
             let _ = std::fs::remove_dir_all(&recording.dir);
         }

@@ -119,13 +119,42 @@ pub struct Insn {
 pub fn decode(pc: u64, code: &[u8]) -> Option<Insn> {
     let code = &code[..code.len().min(MAX_INSN)];
     let mut decoder = Decoder::with_ip(64, code, pc, DecoderOptions::NONE);
+    one(&mut decoder, pc, code)
+}
+
+/// Decodes the instructions in `code`, which lies at `start`, one after the other. `found` says how many bytes behind each are to be passed over.
+pub fn decode_all(start: u64, code: &[u8], mut found: impl FnMut(&Insn) -> usize) {
+    let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+    let mut at = 0;
+    while at < code.len() {
+        let Some(i) = one(&mut decoder, start + at as u64, &code[at..]) else {
+            return;
+        };
+        at += i.len as usize;
+        let more = found(&i);
+        if more != 0 {
+            at += more;
+            if decoder.set_position(at).is_err() {
+                return;
+            }
+            decoder.set_ip(start + at as u64);
+        }
+    }
+}
+
+/// The next instruction of the decoder, which is at `pc` and sees `code`.
+#[inline(always)]
+fn one(decoder: &mut Decoder, pc: u64, code: &[u8]) -> Option<Insn> {
     let inner = decoder.decode();
     if inner.is_invalid() {
         return None;
     }
     let len = inner.len();
-    let mut bytes = [0; MAX_INSN];
-    bytes[..len].copy_from_slice(&code[..len]);
+    let bytes = code.first_chunk().copied().unwrap_or_else(|| {
+        let mut bytes = [0; MAX_INSN];
+        bytes[..len].copy_from_slice(&code[..len]);
+        bytes
+    });
     let rip_disp = (inner.memory_base() == Register::RIP
         && inner.op_kinds().any(|k| k == OpKind::Memory))
     .then(|| decoder.get_constant_offsets(&inner).displacement_offset() as u8);
@@ -293,6 +322,11 @@ impl Insn {
             && i.op0_register().is_gpr32()
             && i.op1_kind() == OpKind::Immediate32;
         fits.then(|| (i.op0_register().number() as u8, i.immediate32()))
+    }
+
+    /// May it change memory in one step? Others can't.
+    pub fn may_change_at_once(&self) -> bool {
+        self.inner.has_lock_prefix() || self.inner.mnemonic() == Mnemonic::Xchg
     }
 
     /// It has a LOCK prefix, which code sometimes jumps over.

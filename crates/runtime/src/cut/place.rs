@@ -109,8 +109,13 @@ pub fn classify<M: Memory + ?Sized>(pc: u64, memory: &M) -> Places {
         return places;
     }
     let mut code = [0; JUMP_LEN];
+    let readable = memory.read(pc, &mut code);
+    // A replay that looks for races has other code there.
+    if readable && crate::races::watch::is_head(&code) {
+        return places;
+    }
     // Code jumps over LOCK prefixes, into what would be a patch's second byte.
-    if !insn.is_locked() && memory.read(pc, &mut code) {
+    if !insn.is_locked() && readable {
         if insn.bytes().len() >= JUMP_LEN {
             places.list[0] = Place::new(Form::Long, &[insn], &code);
         } else {
@@ -335,6 +340,11 @@ pub(crate) mod tests {
         assert_eq!(forms(&[0xf3, 0xaa]), []);
         assert_eq!(forms(&[0x0f, 0x05]), []);
         assert_eq!(forms(&[0xd9, 0x05, 0, 0, 0, 0]), []);
+        // What a replay that looks for races replaces; another `ret` is a place.
+        assert_eq!(forms(&[0xc3, 0xcc, 0xcc, 0xcc, 0xcc]), []);
+        assert_eq!(forms(&[0x0f, 0xae, 0xf0, 0xc3, 0xcc]), []);
+        assert_eq!(forms(&[0xeb, 0x2e, 0xcc, 0xcc, 0xcc]), []);
+        assert_eq!(forms(&[0xc3]), [Breakpoint]);
     }
 
     #[test]

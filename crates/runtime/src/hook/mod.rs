@@ -43,8 +43,18 @@ const COMPILED_BY_US: &[u8] = b"reprise_cc_atomics";
 static TESTCANCEL: AtomicU64 = AtomicU64::new(0);
 /// Where a thread's cancellation word lies, from its thread pointer on. 0: not known.
 static CANCEL_WORD: AtomicU64 = AtomicU64::new(0);
+/// Where the headers of the modules are that libc consists of.
+static LIBC: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Address of `__errno_location`.
 static ERRNO_LOCATION: AtomicU64 = AtomicU64::new(0);
+
+/// Does this code belong to libc, or to ld.so?
+pub fn is_libc(code: &Region) -> bool {
+    let known = LIBC.iter().map(|at| at.load(Relaxed)).filter(|at| *at != 0);
+    let mut modules = known.filter_map(|at| Module::at(&Program, at));
+    (code.start..code.end).contains(&session().entry)
+        || modules.any(|m| m.holds(&Program, code.start))
+}
 
 /// Where the program's `pthread_testcancel` is, and the cancellation word of the thread with this thread pointer.
 pub fn cancellation(thread: u64) -> Option<(u64, u64)> {
@@ -113,6 +123,11 @@ fn functions_of(exports: &Exports) -> Option<&'static [Function]> {
 fn hook(module: &Module) -> Option<()> {
     let exports = module.exports(&Program)?;
     let functions = functions_of(&exports)?;
+    if core::ptr::eq(functions, GLIBC) {
+        let free = LIBC.iter().find(|at| at.load(Relaxed) == 0);
+        free.inspect(|at| at.store(module.headers_at(), Relaxed));
+    }
+    crate::races::watch::module(&exports, core::ptr::eq(functions, GLIBC));
     let mut list = [Hook::default(); MAX_HOOKS];
     let mut n = 0;
     // An allocator is replaced as a whole or not at all.

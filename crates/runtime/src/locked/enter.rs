@@ -3,7 +3,7 @@
 //! What the stub has kept in the thread's block (rax, rcx, rdx and where it goes on) is the stub's to restore; all else is the program's.
 
 use super::Save;
-use crate::engine::{ENGINE, ORDER_RECORD};
+use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::order::{record, replay, shards, with_order, Order};
 use crate::thread::{current, Block};
 use core::arch::global_asm;
@@ -39,12 +39,15 @@ extern "C" fn rt_locked_load(address: u64, load: u64) {
     note_place(t);
     let (pc, size) = (load & !(0xff << SIZE_SHIFT), (load >> SIZE_SHIFT) as usize);
     t.locked.value = with_order!(O => O::loaded(t, pc, address, size));
+    if ENGINE.load(Relaxed) == ORDER_REPLAY {
+        replay::after_operation(t);
+    }
 }
 
-/// A replay, after it: somebody waits.
+/// A replay, after it: somebody waits, or a signal comes.
 #[no_mangle]
 extern "C" fn rt_locked_made(shard: u64) {
-    replay::call_waiting(shards::number_at(shard));
+    replay::end_operation(current(), shards::number_at(shard));
 }
 
 global_asm!(

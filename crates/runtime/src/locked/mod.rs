@@ -15,14 +15,18 @@
 
 pub mod enter;
 pub mod learned;
+pub mod length;
 pub mod operation;
+pub mod scan;
+pub mod search;
+pub mod shared;
 pub mod stub;
+pub mod table;
 pub mod thread_id;
 pub mod units;
 
-use crate::cut::decode::{Insn, Place};
+use crate::cut::decode::Insn;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
-use crate::functions::Functions;
 use crate::guard::{self, Program};
 use crate::memory::{self, map, Region};
 use crate::order::{replay, shards};
@@ -31,14 +35,14 @@ use crate::signal::frame::SigContext;
 use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use learned::{Learned, Loads};
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_LOCKED};
 use reprise_abi::syscalls::nr;
+use search::{find, UNITS};
 use stub::Stub;
-use thread_id::ThreadId;
-use units::{Function, How, Step, Unit, JUMP, MAX_SITES};
+use table::Table;
+use units::{How, Step, Unit, JUMP};
 
 /// What a stub keeps in the thread's block while an instruction is made.
 #[repr(C)]
@@ -64,10 +68,6 @@ pub struct Save {
     pub value: u64,
 }
 
-/// Most units of one module.
-const MAX_UNITS: usize = 1 << 16;
-/// Most words of one module.
-const MAX_WORDS: usize = 1 << 14;
 /// Room for a stub in an annex, on average.
 const ROOM: u64 = 640;
 /// Most instructions that were moved into stubs, of all modules.
@@ -100,64 +100,17 @@ struct InStub {
     inner: bool,
 }
 
-/// A table of the runtime's own, filled from the front by one thread at a time and read by all.
-struct Table<T> {
-    at: AtomicU64,
-    len: AtomicUsize,
-    _of: core::marker::PhantomData<fn() -> T>,
-}
-
-impl<T: Copy> Table<T> {
-    const fn new() -> Table<T> {
-        Table {
-            at: AtomicU64::new(0),
-            len: AtomicUsize::new(0),
-            _of: core::marker::PhantomData,
-        }
-    }
-
-    fn push(&self, capacity: usize, item: T) -> Option<()> {
-        if self.at.load(Relaxed) == 0 {
-            let bytes = capacity * core::mem::size_of::<T>();
-            self.at.store(crate::scratch::arena(bytes as u64)?, Release);
-        }
-        let n = self.len.load(Relaxed);
-        if n == capacity {
-            return None;
-        }
-        // SAFETY: inside the table, and nobody looks there yet.
-        unsafe { (self.at.load(Relaxed) as *mut T).add(n).write(item) };
-        self.len.store(n + 1, Release);
-        Some(())
-    }
-
-    fn all(&self) -> &[T] {
-        let n = self.len.load(Acquire);
-        if n == 0 {
-            return &[];
-        }
-        // SAFETY: that many were written, and don't change.
-        unsafe { core::slice::from_raw_parts(self.at.load(Acquire) as *const T, n) }
-    }
-
-    fn clear(&self) {
-        self.len.store(0, Relaxed);
-    }
-}
-
 /// A piece of stubs.
 #[derive(Clone, Copy)]
 struct Annex {
     start: u64,
     end: u64,
+    /// It is for code of libc, or of ld.so.
+    of_libc: bool,
     /// The first of its instructions in [`MOVED`], and the first of the next one's.
     moved: (usize, usize),
 }
 
-/// The units of the module that is being looked at.
-static UNITS: Table<Unit> = Table::new();
-/// The words that the module's instructions change in one step, by their addresses.
-static WORDS: Table<u64> = Table::new();
 static MOVED: Table<InStub> = Table::new();
 static ANNEXES: Table<Annex> = Table::new();
 /// Traps and their stubs. A trap whose code is gone is 0.
@@ -239,149 +192,6 @@ fn missed(n: usize) {
         .fetch_add(n as u64, Relaxed);
 }
 
-/// Finds the units of a mapping.
-fn find(code: &Region) -> Option<()> {
-    UNITS.clear();
-    WORDS.clear();
-    let functions = Functions::around(code)?;
-    // SAFETY: guarded, and the mapping is there.
-    let bytes = unsafe {
-        core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize)
-    };
-    // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
-    let own_memory_is_private = (code.start..code.end).contains(&session().entry);
-    let thread_id = ThreadId::of(&functions.module);
-    let learned = Learned::of(&functions.module);
-    let each = |run: &mut dyn FnMut(&Function)| {
-        for i in 0..functions.count() {
-            let Some((start, len)) = functions.function(i) else {
-                continue;
-            };
-            let Some(offset) = start.checked_sub(code.start) else {
-                continue;
-            };
-            let Some(own) = bytes.get(offset as usize..(offset + len) as usize) else {
-                continue;
-            };
-            let f = Function {
-                own_memory_is_private,
-                thread_id,
-                learned: learned.map_or(Loads::None, |l| l.loads(start)),
-                start,
-                code: own,
-            };
-            if !is_replaced(&f) {
-                run(&f);
-            }
-        }
-    };
-    guard::guarded(|| {
-        each(&mut |f| {
-            if f.may_have_sites() {
-                f.each_changed(note_word);
-            }
-        });
-        let words = Words::of_table();
-        each(&mut |f| {
-            if f.may_have_sites() || words.are_named_in(f) {
-                add_units(f, code, &words);
-            }
-        });
-        avoid_jumps_from_elsewhere(code, bytes);
-    })
-}
-
-/// An address that an instruction changes in one step is remembered.
-fn note_word(p: Place) {
-    if p.base.is_none() && p.index.is_none() {
-        WORDS.push(MAX_WORDS, p.offset);
-    }
-}
-
-/// The words of a module that threads share, in the order of their addresses.
-struct Words {
-    list: &'static [u64],
-}
-
-impl Words {
-    fn of_table() -> Words {
-        let all = WORDS.all();
-        // SAFETY: the table is this thread's own for now.
-        let list = unsafe { core::slice::from_raw_parts_mut(all.as_ptr() as *mut u64, all.len()) };
-        list.sort_unstable();
-        Words { list: WORDS.all() }
-    }
-
-    fn hold(&self, address: u64) -> bool {
-        self.list.binary_search(&address).is_ok()
-    }
-
-    /// Is there anything in a function that may be a distance to one of them?
-    fn are_named_in(&self, f: &Function) -> bool {
-        let (Some(first), Some(last)) = (self.list.first(), self.list.last()) else {
-            return false;
-        };
-        f.code.windows(4).enumerate().any(|(at, w)| {
-            let d = i32::from_le_bytes([w[0], w[1], w[2], w[3]]);
-            let target = (f.start + at as u64 + 4).wrapping_add(d as i64 as u64);
-            // An immediate operand may follow.
-            (*first - 4..=*last).contains(&target)
-                && [0, 1, 2, 4].iter().any(|n| self.hold(target + n))
-        })
-    }
-}
-
-/// Is all of this function replaced by a hook?
-fn is_replaced(f: &Function) -> bool {
-    f.code.first() == Some(&0xe9)
-        && f.insn(f.start).is_some_and(
-            |i| matches!(i.flow, crate::cut::decode::Flow::Jump(to) if patch::is_stub(to)),
-        )
-}
-
-fn add_units(f: &Function, code: &Region, words: &Words) {
-    let mut units = [Unit::default(); MAX_SITES];
-    let table = |base: u64, k: u64| {
-        let d = guard::read::<i32>(base + 4 * k)?;
-        let target = base.wrapping_add(d as i64 as u64);
-        (code.start..code.end).contains(&target).then_some(target)
-    };
-    let n = f.units(&|address| words.hold(address), table, &mut units);
-    for u in &units[..n] {
-        if UNITS.push(MAX_UNITS, *u).is_none() {
-            missed(1);
-        }
-    }
-}
-
-/// Parts of a function lie elsewhere, and jump back into it: such jumps are long. What merely looks like one counts, too.
-fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
-    let list = UNITS.all();
-    if list.is_empty() {
-        return;
-    }
-    // SAFETY: the table is this thread's own for now.
-    let units = unsafe { core::slice::from_raw_parts_mut(list.as_ptr() as *mut Unit, list.len()) };
-    let mut last = 0;
-    for (at, w) in bytes.windows(5).enumerate() {
-        let long = matches!(w[0], 0xe8 | 0xe9) || (w[0] & 0xf0 == 0x80 && last == 0x0f);
-        last = w[0];
-        if !long {
-            continue;
-        }
-        let d = i32::from_le_bytes([w[1], w[2], w[3], w[4]]);
-        let from = code.start + at as u64;
-        let target = (from + 5).wrapping_add(d as i64 as u64);
-        let i = units.partition_point(|u| u.start < target);
-        let Some(u) = i.checked_sub(1).map(|i| &mut units[i]) else {
-            continue;
-        };
-        if u.is_broken_by(target) && !(u.start..u.end).contains(&from) {
-            u.how = How::Trap;
-        }
-    }
-}
-
 /// A place for an annex that all of the code can reach: below its module, since above it the heap may want to grow.
 fn find_room(code: &Region, len: u64) -> Option<u64> {
     let list = map().regions();
@@ -450,6 +260,7 @@ fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
     let done = Annex {
         start: annex,
         end: annex + len,
+        of_libc: crate::hook::is_libc(code),
         moved: (first, MOVED.all().len()),
     };
     ANNEXES.push(MAX_ANNEXES, done);
@@ -562,6 +373,12 @@ pub fn place_of(resume: u64) -> Option<u64> {
     let here = |m: &&InStub| m.entry <= resume && resume <= m.pc;
     let found = all.get(next).filter(here);
     found.or(all.get(next.checked_sub(1)?)).map(|m| m.from)
+}
+
+/// Is this address in a stub for code of libc, or of ld.so?
+pub fn is_in_libc(pc: u64) -> bool {
+    let mut annexes = ANNEXES.all().iter();
+    annexes.any(|a| a.of_libc && (a.start..a.end).contains(&pc))
 }
 
 /// A trap of ours goes on in its stub; false: it is none.

@@ -51,7 +51,7 @@ fn is_fence(opcode: u8, code: &[u8], modrm: usize) -> bool {
 
 /// What an instruction does to its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+pub enum Kind {
     /// Changes it in one step.
     Change,
     /// Loads it.
@@ -122,7 +122,8 @@ impl Operation {
             .map(|(o, _)| o)
     }
 
-    fn parse(code: &[u8]) -> Option<(Operation, Kind)> {
+    /// What these bytes of an instruction are, and what that does.
+    pub fn parse(code: &[u8]) -> Option<(Operation, Kind)> {
         let mut at = 0;
         let (mut locked, mut narrow, mut segment) = (false, false, Segment::Flat);
         loop {

@@ -4,7 +4,7 @@
 //! on who is faster, so these loads are ordered as if they were atomic, and the end of a thread clears the word in the same order. Where it
 //! lies, libc tells debuggers (nptl_db: `_thread_db_pthread_tid`, `_thread_db_pthread_list`).
 
-use super::units::RSP;
+use super::shared::RSP;
 use crate::cut::decode::{Insn, Place};
 use crate::elf::Module;
 use crate::guard::{self, Program};
@@ -19,6 +19,12 @@ pub struct ThreadId {
 }
 
 impl ThreadId {
+    /// That of a descriptor with these offsets.
+    #[cfg(test)]
+    pub(super) fn new(offset: u64, links: u64) -> ThreadId {
+        ThreadId { offset, links }
+    }
+
     /// That of the libc which this module is, if it is one.
     pub fn of(module: &Module) -> Option<ThreadId> {
         let exports = module.exports(&Program)?;
@@ -33,11 +39,16 @@ impl ThreadId {
         })
     }
 
-    /// Is there anything in this code that may lead to the word?
-    pub fn is_named_in(&self, code: &[u8]) -> bool {
-        let [a, b] = [self.offset as u32, (self.links as u32).wrapping_neg()];
-        let names = |w: &[u8]| w == a.to_le_bytes() || w == b.to_le_bytes();
-        code.windows(4).any(names)
+    /// May a displacement lead to the word?
+    pub fn is_named_by(&self, displacement: i32) -> bool {
+        let d = displacement as i64 as u64;
+        d == self.offset || d == self.links.wrapping_neg()
+    }
+
+    /// May this instruction's memory lead to the word?
+    pub fn may_be_named_by(&self, i: &Insn) -> bool {
+        let place = i.place().filter(counts_from_object);
+        place.is_some_and(|p| self.is_named_by(p.offset as i32))
     }
 
     /// Does this instruction of a function get from the links to the descriptor?

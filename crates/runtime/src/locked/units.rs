@@ -9,14 +9,18 @@
 
 use super::learned::{self, Loads};
 use super::operation::{Operation, Segment};
+use super::shared::{Shared, MAX_WAITING};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
-use crate::cut::decode::{decode, Condition, Flow, Insn, Place, MAX_INSN};
+use crate::cut::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
+use core::mem::MaybeUninit;
 
 /// Bytes of a jump.
 pub const JUMP: u64 = 5;
 /// Most of these instructions in one function; more are left alone.
 pub const MAX_SITES: usize = 512;
+/// Most instructions of a function that are remembered; those of larger ones are decoded whenever they are looked at.
+const MAX_DECODED: usize = 8192;
 /// Instructions before a site that are remembered.
 const BEFORE: usize = 3;
 /// Entries of a jump table that are looked at.
@@ -114,9 +118,10 @@ pub struct Function<'a> {
 
 impl Function<'_> {
     /// The operation that changes memory in one step and is to be ordered.
-    fn change(&self, i: &Insn) -> Option<Operation> {
+    pub(super) fn change(&self, i: &Insn) -> Option<Operation> {
         let private = |o: &Operation| self.own_memory_is_private && o.segment == Segment::Thread;
-        Operation::of(i).filter(|o| !private(o))
+        let o = i.may_change_at_once().then(|| Operation::of(i)).flatten();
+        o.filter(|o| !private(o))
     }
 
     /// The instruction at `pc`.
@@ -125,49 +130,28 @@ impl Function<'_> {
         decode(pc, &rest[..rest.len().min(MAX_INSN)])
     }
 
-    fn end(&self) -> u64 {
-        self.start + self.code.len() as u64
-    }
-
-    /// Are there bytes of such an instruction at all, or of a `pause`?
-    pub fn may_have_sites(&self) -> bool {
-        let locked = self.code.windows(2).any(|w| match w[0] {
-            0xf0 => true,
-            0x86 | 0x87 => w[1] < 0xc0,
-            0xf3 => w[1] == 0x90,
-            _ => false,
-        });
-        locked
-            || self.learned != Loads::None
-            || self.thread_id.is_some_and(|id| id.is_named_in(self.code))
-    }
-
     /// All instructions from the beginning on; where bytes are none, what follows is not known.
-    fn each(&self, mut found: impl FnMut(&Insn)) {
-        let mut pc = self.start;
-        while pc < self.end() {
-            let Some(i) = self.insn(pc) else { return };
-            found(&i);
-            pc = i.end();
-            // A rewritten `syscall` leaves the end of a comparison behind ([`crate::patch`]).
-            if let Flow::Jump(target) = i.flow {
-                let rest = self.code.get((pc - self.start) as usize..);
-                if rest.is_some_and(|r| r.starts_with(&[0xf0, 0xff, 0xff]))
-                    && crate::patch::is_stub(target)
-                {
-                    pc += 3;
-                }
-            }
-        }
-    }
-
-    /// Calls `found` for the places of the instructions that change memory in one step.
-    pub fn each_changed(&self, mut found: impl FnMut(Place)) {
-        self.each(|i| {
-            if let Some(place) = self.change(i).and_then(|_| i.place()) {
-                found(place);
+    pub(super) fn each(&self, mut found: impl FnMut(&Insn)) {
+        decode_all(self.start, self.code, |i| {
+            found(i);
+            match i.flow {
+                Flow::Jump(target) => self.rest_of_syscall(i.end(), target),
+                _ => 0,
             }
         });
+    }
+
+    /// A rewritten `syscall`, a jump to `target`, leaves the end of a comparison behind ([`crate::patch`]): bytes of it at `pc`.
+    pub(super) fn rest_of_syscall(&self, pc: u64, target: u64) -> usize {
+        const REST: [u8; 3] = [0xf0, 0xff, 0xff];
+        let rest = self.code.get((pc - self.start) as usize..);
+        let is_there = rest.is_some_and(|r| r.starts_with(&REST)) && crate::patch::is_stub(target);
+        REST.len() * is_there as usize
+    }
+
+    /// May it be one that waits? Not where waiting is the least of what a function does.
+    pub(super) fn may_wait(&self) -> bool {
+        self.code.len() <= MAX_WAITING && !self.own_memory_is_private
     }
 
     /// Does it load what others may store, in a learned function? That may be on the thread's own stack.
@@ -180,18 +164,107 @@ impl Function<'_> {
         wanted && learned::is_load(i)
     }
 
+    /// The units of a function, in their order. `table` tells the target of entry k, if there is a table of jumps at an address.
+    pub fn units<'w>(
+        &self,
+        words: &dyn Fn(u64) -> bool,
+        table: impl Fn(u64, u64) -> Option<u64>,
+        work: &'w mut Work,
+    ) -> &'w [Unit] {
+        let code = Code {
+            function: self,
+            insns: work.insns.of(self),
+        };
+        let shared = Shared::new(&code, words);
+        let n = code.sites(&shared, &mut work.sites);
+        let sites = &mut work.sites[..n];
+        for round in 0..=ROUNDS {
+            if round == ROUNDS {
+                sites.iter_mut().for_each(|s| s.how = How::Trap);
+            }
+            let n = code.arrange(sites, &mut work.units);
+            if !code.settle(&table, sites, &work.units[..n]) {
+                return &work.units[..n];
+            }
+        }
+        &[]
+    }
+}
+
+/// Memory for looking at one function after the other. Zeros are as good as any content.
+pub struct Work {
+    sites: [Site; MAX_SITES],
+    units: [Unit; MAX_SITES],
+    insns: Insns,
+}
+
+impl Work {
+    /// What tests use.
+    #[cfg(test)]
+    pub fn boxed() -> std::boxed::Box<Work> {
+        // SAFETY: zeros are as good as any content.
+        unsafe { std::boxed::Box::new_zeroed().assume_init() }
+    }
+}
+
+/// Instructions of a function.
+struct Insns {
+    all: [MaybeUninit<Insn>; MAX_DECODED],
+}
+
+impl Insns {
+    /// All instructions of a function; none if there are too many.
+    fn of(&mut self, f: &Function) -> &[Insn] {
+        let mut n = 0;
+        f.each(|i| {
+            if let Some(to) = self.all.get_mut(n) {
+                to.write(*i);
+            }
+            n += 1;
+        });
+        let fit = if n <= MAX_DECODED { n } else { 0 };
+        // SAFETY: that many have been written.
+        unsafe { core::slice::from_raw_parts(self.all.as_ptr() as *const Insn, fit) }
+    }
+}
+
+/// A function, decoded.
+pub(super) struct Code<'a> {
+    /// Where it lies, and what it is.
+    pub(super) function: &'a Function<'a>,
+    /// Its instructions; none if there are too many of them.
+    insns: &'a [Insn],
+}
+
+impl Code<'_> {
+    /// All instructions, as [`Function::each`].
+    pub(super) fn each(&self, found: impl FnMut(&Insn)) {
+        match self.insns {
+            [] => self.function.each(found),
+            all => all.iter().for_each(found),
+        }
+    }
+
+    /// The instruction at `pc`.
+    fn insn(&self, pc: u64) -> Option<Insn> {
+        match self.insns.binary_search_by_key(&pc, |i| i.pc) {
+            Ok(n) => Some(self.insns[n]),
+            Err(_) => self.function.insn(pc),
+        }
+    }
+
     fn sites(&self, shared: &Shared, list: &mut [Site; MAX_SITES]) -> usize {
         let mut n = 0;
         let mut before = [0; BEFORE];
         self.each(|i| {
-            let valued = self.is_learned(i);
-            if n < MAX_SITES && (valued || shared.holds(self, i)) {
-                let change = self.change(i).is_some();
+            let valued = self.function.is_learned(i);
+            if n < MAX_SITES && (valued || shared.holds(self.function, i)) {
+                let change = self.function.change(i).is_some();
                 list[n] = Site {
                     pc: i.pc,
                     before,
                     how: How::Forward,
-                    must: valued || change || shared.waits || shared.is_thread_id(self, i),
+                    must: valued || change || shared.waits || shared.is_thread_id(self.function, i),
                     valued,
                 };
                 n += 1;
@@ -201,33 +274,9 @@ impl Function<'_> {
         n
     }
 
-    /// The units of a function, in their order, to `units`; how many. `table` tells the target of entry k, if there is a table of jumps
-    /// at an address.
-    pub fn units(
-        &self,
-        words: &dyn Fn(u64) -> bool,
-        table: impl Fn(u64, u64) -> Option<u64>,
-        units: &mut [Unit; MAX_SITES],
-    ) -> usize {
-        let shared = Shared::new(self, words);
-        let mut sites = [Site::default(); MAX_SITES];
-        let n = self.sites(&shared, &mut sites);
-        let sites = &mut sites[..n];
-        for round in 0..=ROUNDS {
-            if round == ROUNDS {
-                sites.iter_mut().for_each(|s| s.how = How::Trap);
-            }
-            let n = self.arrange(sites, units);
-            if !self.settle(&table, sites, &units[..n]) {
-                return n;
-            }
-        }
-        0
-    }
-
     /// Units for the sites as they are to be replaced. A site that another one's unit holds needs none.
     fn arrange(&self, sites: &mut [Site], units: &mut [Unit; MAX_SITES]) -> usize {
-        let (mut n, mut free) = (0, self.start);
+        let (mut n, mut free) = (0, self.function.start);
         for site in sites.iter_mut() {
             if site.pc < free {
                 continue;
@@ -389,168 +438,6 @@ impl Function<'_> {
     }
 }
 
-/// Most places of one function that are known to be changed in one step.
-const MAX_PLACES: usize = 64;
-/// Most bytes of a function that waits by futexes.
-const MAX_WAITING: usize = 4096;
-/// Most loops of one function that are known, and most places at which it waits or changes memory in one step.
-const MAX_LOOPS: usize = 64;
-/// futex(2)
-const FUTEX: u32 = 202;
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const PAUSE: [u8; 2] = [0xf3, 0x90];
-const RAX: u8 = 0;
-/// Number of the stack pointer.
-pub const RSP: u8 = 4;
-const RBP: u8 = 5;
-const RDI: u8 = 7;
-
-/// The memory of a function that threads share by instructions that change it in one step: what else it loads from there and stores to
-/// there is in the same order. Registers that are copied to each other are taken for one.
-struct Shared<'a> {
-    /// Addresses known to the whole module.
-    words: &'a dyn Fn(u64) -> bool,
-    /// Each register's first kin.
-    kin: [u8; 16],
-    places: [Place; MAX_PLACES],
-    len: usize,
-    /// The function waits, by futexes or in loops with a `pause`: all that it looks at may be what it waits for. Not so in loops
-    /// that only compute.
-    waits: bool,
-    /// It gets from the links of libc's lists of threads to the threads.
-    leaves_links: bool,
-    /// First and last instruction of its loops.
-    loops: List<(u64, u64)>,
-    /// Where it waits or changes memory in one step.
-    busy: List<u64>,
-}
-
-/// What has room of a list.
-struct List<T> {
-    items: [T; MAX_LOOPS],
-    len: usize,
-}
-
-impl<T: Copy + Default> List<T> {
-    fn new() -> List<T> {
-        List {
-            items: [T::default(); MAX_LOOPS],
-            len: 0,
-        }
-    }
-
-    fn push(&mut self, item: T) {
-        if let Some(place) = self.items.get_mut(self.len) {
-            *place = item;
-            self.len += 1;
-        }
-    }
-
-    fn all(&self) -> &[T] {
-        &self.items[..self.len]
-    }
-}
-
-impl<'a> Shared<'a> {
-    fn new(f: &Function, words: &'a dyn Fn(u64) -> bool) -> Shared<'a> {
-        let mut s = Shared {
-            words,
-            kin: core::array::from_fn(|i| i as u8),
-            places: [Place::default(); MAX_PLACES],
-            len: 0,
-            waits: false,
-            leaves_links: false,
-            loops: List::new(),
-            busy: List::new(),
-        };
-        let mut asks = false;
-        f.each(|i| {
-            if let Some((a, b)) = i.copies_register().or_else(|| i.derives_address()) {
-                let (a, b) = (s.kin[a as usize & 15], s.kin[b as usize & 15]);
-                s.kin.iter_mut().filter(|k| **k == a).for_each(|k| *k = b);
-            }
-            // As a system call's number, or as the first argument of syscall(3).
-            let waits = match i.loads_constant() {
-                Some((RAX, FUTEX)) => {
-                    asks = true;
-                    false
-                }
-                Some((RDI, FUTEX)) => true,
-                _ => i.bytes() == PAUSE || (asks && i.bytes() == SYSCALL),
-            };
-            s.waits |= waits;
-            s.leaves_links |= f.thread_id.is_some_and(|id| id.leaves_links(i));
-            if waits || f.change(i).is_some() {
-                s.busy.push(i.pc);
-            }
-            if let Flow::Branch(_, target) | Flow::Jump(target) = i.flow {
-                if (f.start..=i.pc).contains(&target) {
-                    s.loops.push((target, i.pc));
-                }
-            }
-        });
-        // Not where waiting is the least of what a function does.
-        s.waits &= f.code.len() <= MAX_WAITING && !f.own_memory_is_private;
-        f.each_changed(|p| {
-            if s.len < MAX_PLACES {
-                s.places[s.len] = s.of_kin(p);
-                s.len += 1;
-            }
-        });
-        s
-    }
-
-    fn of_kin(&self, p: Place) -> Place {
-        Place {
-            base: p.base.map(|r| self.kin[r as usize & 15]),
-            index: p.index.map(|r| self.kin[r as usize & 15]),
-            ..p
-        }
-    }
-
-    /// Is the innermost loop around `pc` one that neither waits nor changes memory in one step?
-    fn only_computes(&self, pc: u64) -> bool {
-        let around = self
-            .loops
-            .all()
-            .iter()
-            .filter(|(a, b)| (*a..=*b).contains(&pc));
-        let inner = around.min_by_key(|(a, b)| b - a);
-        inner.is_some_and(|(a, b)| !self.busy.all().iter().any(|p| (*a..=*b).contains(p)))
-    }
-
-    /// Does it load or store what says that a thread is there?
-    fn is_thread_id(&self, f: &Function, i: &Insn) -> bool {
-        let place = i.place().filter(|_| Operation::of_any(i).is_some());
-        let at = |id: ThreadId| place.is_some_and(|p| id.lies_at(&p, self.leaves_links));
-        f.thread_id.is_some_and(at)
-    }
-
-    /// Is this instruction to be ordered?
-    fn holds(&self, f: &Function, i: &Insn) -> bool {
-        if Operation::of(i).is_some() {
-            return f.change(i).is_some();
-        }
-        if self.is_thread_id(f, i) {
-            return true;
-        }
-        let Some(p) = i.place().filter(|_| Operation::of_any(i).is_some()) else {
-            return false;
-        };
-        match p.base {
-            None if p.index.is_none() => (self.words)(p.offset),
-            Some(RSP | RBP) => false,
-            _ => {
-                let p = self.of_kin(p);
-                let places = &self.places[..self.len];
-                // What lies around a word that is changed in one step is what that word is there for.
-                let around = places.iter().any(|o| o.base.is_some() && o.base == p.base);
-                places.contains(&p) || ((around || self.waits) && !self.only_computes(i.pc))
-            }
-        }
-    }
-}
-
 impl How {
     fn next(self) -> How {
         match self {
@@ -575,10 +462,10 @@ mod tests {
             start: AT,
             code,
         };
-        let mut list = [Unit::default(); MAX_SITES];
-        let n = f.units(&|_| false, |_, _| None, &mut list);
+        let mut work = Work::boxed();
+        let units = f.units(&|_| false, |_, _| None, &mut work);
         let offsets = |u: &Unit| (u.start - AT, u.end - AT, u.how);
-        list[..n].iter().map(offsets).collect()
+        units.iter().map(offsets).collect()
     }
 
     #[test]
@@ -621,6 +508,29 @@ mod tests {
             units(&[0x74, 0x02, 0x90, 0xf0, 0xff, 0x07, 0xc3, 0x90, 0x90]),
             [(3, 6, How::Trap)]
         );
+    }
+
+    #[test]
+    fn words_stored_beside_a_lock_are_shared() {
+        let words = |code: &[u8]| {
+            let f = Function {
+                own_memory_is_private: false,
+                thread_id: None,
+                learned: Loads::None,
+                start: AT,
+                code,
+            };
+            let mut list = std::vec::Vec::new();
+            f.has_sites(|address| list.push(address - AT));
+            list
+        };
+        // mov 0x100(%rip),%rax; lock cmpxchg %ecx,0x100(%rip); mov %rax,0x100(%rip)
+        let load = [0x48, 0x8b, 0x05, 0, 1, 0, 0];
+        let lock = [0xf0, 0x0f, 0xb1, 0x0d, 0, 1, 0, 0];
+        let store = [0x48, 0x89, 0x05, 0, 1, 0, 0];
+        let all = [&load[..], &lock, &store].concat();
+        assert_eq!(words(&all), [0x10f, 0x116]);
+        assert_eq!(words(&[&load[..], &store].concat()), []);
     }
 
     #[test]

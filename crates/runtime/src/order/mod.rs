@@ -23,8 +23,10 @@ pub mod turns;
 
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::locked::learned;
+use crate::races::objects::Kind;
+use crate::races::Atomic;
 use crate::robust;
-use crate::thread::{current, Block};
+use crate::thread::{current, Block, Frame};
 use crate::{guard, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
@@ -280,6 +282,15 @@ pub trait Order {
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>>;
     /// The calling thread was chosen for this object, as the `n`th: always logged.
     fn chosen(t: &mut Block, object: u64, n: u64);
+    /// In a replay that looks for races ([`crate::races`]): the calling thread learns what others left at this object.
+    #[inline(always)]
+    fn learns(_t: &mut Block, _kind: Kind, _name: u64) {}
+    /// What it knows can be learnt there.
+    #[inline(always)]
+    fn lets_know(_t: &mut Block, _kind: Kind, _name: u64) {}
+    /// It has made an operation on an atomic word, by a function that the program called with this frame.
+    #[inline(always)]
+    fn atomic(_t: &mut Block, _f: &Frame, _a: &Atomic) {}
     /// The program's memory faulted in the middle of an operation, which ends here; the fault is the program's.
     fn faulted(t: &mut Block);
 }

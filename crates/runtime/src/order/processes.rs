@@ -213,11 +213,12 @@ fn nothing(kind: Kind) -> Actual<'static> {
 
 /// Replay: the first thing that the first thread of a new process does.
 pub fn begin_again(t: &mut Block) {
-    let _busy = busy(t);
     sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
     kernel::block_all();
     total::begin(t);
-    t.slot().state.store(slot_state::RUNNING, Relaxed);
+    // Not before: of one that was killed before its first step nothing was recorded, and the driver may end it while it waits.
+    let _busy = busy(t);
+    replay::runs_now(t);
     let h = header(t);
     let mut r = Reader::begin(h);
     let args = r.args();

@@ -43,15 +43,22 @@ pub(super) fn draw() -> u64 {
     head().stamp.0.fetch_add(1, SeqCst)
 }
 
-/// The event written next has this stamp, after those that it has already.
+/// As [`draw`], for a thread that may have to end.
 ///
 /// A thread whose process has said how it ends does nothing any more: a stamp that is drawn after that finds it said.
 #[inline]
-pub(super) fn stamp(t: &mut Block) {
+pub fn draw_alive() -> u64 {
     let s = draw();
     if !process::is_live() {
         baton::wait_for_end();
     }
+    s
+}
+
+/// The event written next has this stamp, after those that it has already.
+#[inline]
+pub(super) fn stamp(t: &mut Block) {
+    let s = draw_alive();
     t.order.stamps[t.order.stamped as usize] = s;
     t.order.stamped += 1;
 }
@@ -139,11 +146,7 @@ impl Record {
 
     /// Logs an event of words, with one stamp behind them.
     fn stamped(t: &mut Block, kind: Kind, detail: u32, value: i64, word: u64) {
-        let s = draw();
-        if !process::is_live() {
-            baton::wait_for_end();
-        }
-        events::plain(kind, t.slot, detail, value, &[word, s]);
+        events::plain(kind, t.slot, detail, value, &[word, draw_alive()]);
     }
 
     /// Delivers the first signal that waits, and is not ignored; whether there was one.

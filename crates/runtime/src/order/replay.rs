@@ -7,6 +7,8 @@ use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
 use crate::locked::learned;
+use crate::races::objects::Kind as Object;
+use crate::races::{self, Atomic};
 use crate::ring::{self, Reader};
 use crate::serial::replay::{apply, cannot_map, deliver, OfFile};
 use crate::serial::report::{diverge, Actual};
@@ -15,7 +17,7 @@ use crate::signal::frame::{FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::Siginfo;
 use crate::sys;
-use crate::thread::{session, slot, Block, Frame};
+use crate::thread::{current, session, slot, Block, Frame};
 use crate::{files, mapped, memory, output, process, shm};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::{
@@ -48,6 +50,24 @@ pub(super) fn exhausted(t: &mut Block) {
     }
     total::come_back(t);
     t.slot().busy.store(was, SeqCst);
+}
+
+/// The calling thread does nothing any more, and what was recorded of it is thrown away, so that the driver takes it for one that has done
+/// it.
+pub(crate) fn gives_up() -> ! {
+    let t = current();
+    total::leave(t);
+    let (ring, ..) = ring_of(t.slot);
+    loop {
+        ring.position.store(ring.head.load(SeqCst), SeqCst);
+        t.slot().busy.store(0, SeqCst);
+        ring::wake_agent();
+        let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
+        sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&soon));
+        if !crate::namespace::agent_lives() {
+            sys::exit_group(125);
+        }
+    }
 }
 
 /// Waits until the calling thread is the only one of its process.
@@ -90,9 +110,17 @@ pub(super) fn is_unused(state: u32) -> bool {
 /// Waits until slot `i` is free, and takes it for the thread that the call makes whose first stamp is in the block.
 pub(super) fn take_slot(t: &Block, i: u32) {
     clone::wait_for_slot(i);
+    // Whoever had it may have been ended in the middle of something.
+    slot(i).busy.store(0, SeqCst);
     // In this order: the driver takes a slot that nobody has for one whose thread is gone.
     slot(i).state.store(slot_state::BLOCKED, SeqCst);
     slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
+}
+
+/// The calling thread begins. If the driver ends its process at this moment, the slot is left already, and stays so.
+pub(super) fn runs_now(t: &Block) {
+    let state = &t.slot().state;
+    let _ = state.compare_exchange(slot_state::BLOCKED, slot_state::RUNNING, SeqCst, SeqCst);
 }
 
 /// May the next thread have slot `i`, of which nothing is left that was recorded of the last one?
@@ -231,6 +259,9 @@ pub(super) fn replay_call(
     let begins = args[c.nargs];
     t.order.stamps[0] = begins;
     begin_turn(begins);
+    if races::on() {
+        races::calls::begins(t, c);
+    }
     let done = at_turn(t, &h);
     if done != h.value && ends_now {
         let actual = Actual {
@@ -263,8 +294,16 @@ pub(super) fn replay_call(
     at_end(t, &h, &file);
     // In the order in which they wrote: what is shown is what was seen.
     output::follow(c, h.value);
+    call_ends(t, c, h.value);
     turns::pass_stamp(ends);
     (h.value, h, file)
+}
+
+/// A call's result is there.
+fn call_ends(t: &Block, c: &Call, result: i64) {
+    if races::on() {
+        races::calls::ends(t, c, result);
+    }
 }
 
 /// shmat(2): the segment must be there before its content can be written.
@@ -377,6 +416,9 @@ impl Engine for Replay {
             if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
                 cannot_map(ring::event_number() - 1);
             }
+            if races::on() {
+                races::calls::mapped(c, r);
+            }
             crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
             crate::hook::after_call(t, c, r);
             // What is searched for locked instructions has its functions replaced already.
@@ -388,6 +430,9 @@ impl Engine for Replay {
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
         let _busy = busy(t);
+        if races::on() {
+            races::wakes(t, c.args[0]);
+        }
         let (r, h, _) = answer(t, c, 0);
         if h.flags & FLAG_RESTARTED != 0 {
             RESTART
@@ -432,6 +477,9 @@ impl Engine for Replay {
                     let mut r = Reader::begin(h);
                     let stamp = r.args()[0];
                     turns::take(stamp);
+                    if races::on() {
+                        races::calls::delivered(t);
+                    }
                     deliver(t, frame, FpState::Live, h);
                 }
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
@@ -485,6 +533,9 @@ impl Engine for Replay {
         let child = h.flags >> SLOT_SHIFT;
         take_slot(t, child);
         slot(child).visible_tid.store(r as u32, Relaxed);
+        if races::on() {
+            races::thread_begins(t, child);
+        }
         let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
         if sys::is_error(tid) {
             crate::serial::processes::cannot_start(tid);
@@ -508,7 +559,10 @@ impl Engine for Replay {
         crate::serial::baton::wait_go(t.slot);
         total::begin(t);
         let _busy = busy(t);
-        t.slot().state.store(slot_state::RUNNING, Relaxed);
+        runs_now(t);
+        if races::on() {
+            races::thread_starts(t);
+        }
         let stamp = plain(t, Kind::ThreadStart, Some(0)).1[0];
         turns::take(stamp);
         plant_if_next(t);
@@ -518,6 +572,9 @@ impl Engine for Replay {
         crate::sync::malloc::thread_ends::<Self>(t);
         let busy = busy(t);
         replay_call(t, c, 0, |_, _| 0, |_, _, _| {});
+        if races::on() {
+            races::thread_ends(t);
+        }
         super::announce_death::<Self>(t);
         // Whether it is the last one, of several that end at the same time, only the recording knows.
         let (h, args) = plain(t, Kind::ThreadExit, None);
@@ -644,7 +701,7 @@ fn made(t: &mut Block) {
 }
 
 /// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it, and where
-/// others wait for that.
+/// others wait for that. If the place of a signal is to be looked for from the instruction on, [`end_operation`] is called in any case.
 pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     let shard = shards::shard(number);
     if let Some(e) = due(t, number) {
@@ -656,13 +713,33 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
         });
     }
     made(t);
+    if races::on() {
+        races::shard(t, number);
+    }
     let next = shard.sequence.load(SeqCst) + 2;
-    (next, turns::room_of(key_of(number)))
+    let room = match t.order.quiet == 0 && is_signal_next(t).is_some() {
+        true => turns::room_never_empty(),
+        false => turns::room_of(key_of(number)),
+    };
+    (next, room)
 }
 
-/// After it: those who wait for the shard look again.
+/// Those who wait for the shard look again.
 pub fn call_waiting(number: u32) {
     turns::call(key_of(number));
+}
+
+/// After it. No gate follows at which it would be seen that a signal comes to the code behind the instruction.
+pub fn end_operation(t: &mut Block, number: u32) {
+    call_waiting(number);
+    after_operation(t);
+}
+
+/// After an operation in a stub, when nobody waits for it any more.
+pub fn after_operation(t: &mut Block) {
+    if t.order.quiet == 0 {
+        plant_if_next(t);
+    }
 }
 
 /// What threads wait for who wait for a shard.
@@ -827,6 +904,24 @@ impl Order for Replay {
     }
 
     fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
+
+    fn learns(t: &mut Block, kind: Object, name: u64) {
+        if races::on() {
+            races::learns(t, kind, name);
+        }
+    }
+
+    fn lets_know(t: &mut Block, kind: Object, name: u64) {
+        if races::on() {
+            races::lets_know(t, kind, name);
+        }
+    }
+
+    fn atomic(t: &mut Block, f: &Frame, a: &Atomic) {
+        if races::on() {
+            races::atomic(t, f, a);
+        }
+    }
 
     fn faulted(_t: &mut Block) {}
 }

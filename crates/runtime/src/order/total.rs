@@ -10,17 +10,21 @@
 use super::head;
 use crate::sys;
 use crate::thread::{current, session, Block};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::order::{TURN, TURN_KEPT};
 use reprise_abi::session::FLAG_TOTAL;
 
-/// Threads that gave way one after the other, each of them for nothing, when none of them can ever go on.
-const ALL_WAIT: u32 = 20_000;
-/// After so many of them nobody is in a hurry any more.
+/// After so many threads that gave way one after the other, each of them for nothing, nobody is in a hurry any more.
 const FEW: u32 = 1000;
+/// None of them can ever go on when, from there on, each has looked again, and the driver has found nothing to do so often.
+const ALL_WAIT: u32 = 300;
 /// Nanoseconds that each of the others then waits.
 const SHORT_NAP: i64 = 1_000_000;
 /// A sleeper looks after this many nanoseconds whether the agent is still there.
 const LONGEST_NAP: i64 = 50_000_000;
+
+/// How often the driver had found nothing to do when threads had given way for nothing [`FEW`] times.
+static IDLE: AtomicU32 = AtomicU32::new(0);
 
 /// Does one thread run at a time?
 #[inline(always)]
@@ -31,7 +35,7 @@ pub fn runs() -> bool {
 /// The thread of this slot is about to begin.
 pub fn join(slot: u32) {
     if runs() {
-        head().total.members[slot as usize / 64].fetch_or(1 << (slot % 64), SeqCst);
+        head().total.join(slot as usize);
     }
 }
 
@@ -57,11 +61,33 @@ pub fn come_back(t: &Block) {
     begin(t);
 }
 
+/// Until [`keep_no_longer`] the calling thread runs alone. If the driver has taken its turn away, since all that was recorded of it is done, it waits
+/// for the next one.
+pub fn keep(t: &Block) {
+    let turn = &head().total.turn[t.slot as usize];
+    while turn
+        .compare_exchange(TURN, TURN_KEPT, SeqCst, SeqCst)
+        .is_err()
+    {
+        come_back(t);
+    }
+}
+
+/// See [`keep`]. Who gave way meanwhile keeps nothing any more.
+pub fn keep_no_longer(t: &Block) {
+    let turn = &head().total.turn[t.slot as usize];
+    let _ = turn.compare_exchange(TURN_KEPT, TURN, SeqCst, SeqCst);
+}
+
 /// The calling thread can't go on now: the others run, until its turn comes again.
 pub fn give_way(t: &Block) {
     let h = &head().total;
     let fruitless = h.fruitless.fetch_add(1, SeqCst);
-    if fruitless > ALL_WAIT {
+    if fruitless == FEW {
+        IDLE.store(h.idle.load(SeqCst), Relaxed);
+    }
+    let idle = h.idle.load(SeqCst).wrapping_sub(IDLE.load(Relaxed));
+    if fruitless > FEW && fruitless - FEW > h.count() && idle > ALL_WAIT {
         session()
             .message
             .store(crate::message::ALL_THREADS_WAIT, Relaxed);

@@ -6,7 +6,7 @@
 use super::{head, total};
 use crate::sys;
 use crate::thread::current;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::order::{WaitingRoom, MAX_VOID, WAITING_WORDS};
 
 /// Rounds of looking before a thread sleeps.
@@ -21,6 +21,17 @@ fn room(key: u64) -> &'static WaitingRoom {
 /// Address of the room that those wait in who wait for `key`.
 pub fn room_of(key: u64) -> u64 {
     room(key) as *const WaitingRoom as u64
+}
+
+/// A room in which somebody always waits: who asks whether to call goes the long way.
+static NEVER_EMPTY: WaitingRoom = WaitingRoom {
+    generation: AtomicU32::new(0),
+    waiting: AtomicU32::new(1),
+};
+
+/// Its address.
+pub fn room_never_empty() -> u64 {
+    &NEVER_EMPTY as *const WaitingRoom as u64
 }
 
 /// Waits until `due` says so; `key` is what [`call`] will name.

@@ -35,6 +35,9 @@ pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Ac
     let d = &session().divergence;
     // Where threads run at the same time, the first report counts.
     if d.taken.swap(1, Relaxed) != 0 {
+        if crate::races::on() {
+            crate::races::strays();
+        }
         loop {
             sys::futex_wait(d.taken.as_ptr(), 1, None);
         }
@@ -69,5 +72,8 @@ pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Ac
     }
     d.expected_len.store(len as u64, Relaxed);
     d.kind.store(kind, Release);
+    if crate::races::on() {
+        crate::races::strays();
+    }
     sys::exit_group(125)
 }

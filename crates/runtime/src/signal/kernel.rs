@@ -148,6 +148,7 @@ fn dispatch(info: &Siginfo, uc: &mut Ucontext) {
 
 fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     let c = &mut uc.mc;
+    let mut hooked = false;
     if in_runtime(c.rip) {
         if t.guard_sp != 0 && (signal == SIGSEGV || signal == SIGBUS) {
             c.rsp = t.guard_sp;
@@ -156,8 +157,8 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
             return;
         }
         // A hooked function was given a bad pointer: the program faults, where it called the function.
-        let ours = signal != SIGSEGV && signal != SIGBUS || !crate::hook::shim::fault(t, c);
-        if ours {
+        hooked = (signal == SIGSEGV || signal == SIGBUS) && crate::hook::shim::fault(t, c);
+        if !hooked {
             crate::panic::runtime_fault(signal, c.rip, info.address());
         }
     }
@@ -166,6 +167,9 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     }
     let in_stub = crate::locked::fault(t, c);
     if with_engine!(E => E::trap(t, signal, uc)) {
+        return;
+    }
+    if signal == SIGTRAP && info.code() == SI_KERNEL && crate::live_code::trapped(&mut uc.mc) {
         return;
     }
     let emulated = match signal {
@@ -178,20 +182,23 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     if emulated {
         return with_engine!(E => E::goes_on(t, uc));
     }
-    with_engine!(E => fault::<E>(t, info, uc, in_stub))
+    let again = (!hooked).then_some(in_stub.unwrap_or(uc.mc.rip));
+    with_engine!(E => fault::<E>(t, info, uc, again))
 }
 
-/// A fault of the program's own: delivered at once, at the instruction. `in_stub`: where the instruction really is.
-fn fault<E: Engine>(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, in_stub: Option<u64>) {
+/// A fault of the program's own: delivered at once, at the instruction. `again`: where the instruction really is; `None` for a hooked function,
+/// which might not touch the same memory once more: it may have changed something before it came to that.
+fn fault<E: Engine>(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, again: Option<u64>) {
     let signal = info.signal();
     E::fault(t, info, &uc.mc);
     let action = ACTIONS.get(signal);
     let blocked = t.mask & bit(signal) != 0;
     if action.handler == DEFAULT || action.handler == IGNORE || blocked {
         E::process_dies(t, signal);
+        let Some(at) = again else { die_now(signal) };
         // Nothing may come in between any more; the instruction alone is made again.
         uc.mask = HANDLER_MASK;
-        uc.mc.rip = in_stub.unwrap_or(uc.mc.rip);
+        uc.mc.rip = at;
         return die_of(signal);
     }
     let mut frame = uc.mc.to_frame();

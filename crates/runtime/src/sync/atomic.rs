@@ -10,6 +10,8 @@
 use super::object;
 use crate::hook::shim::Done;
 use crate::order::Order;
+use crate::races::objects::Change;
+use crate::races::Atomic;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::Ordering::*;
 
@@ -27,11 +29,12 @@ macro_rules! sized {
                 unsafe { object(f.rdi) }
             }
 
-            /// Makes an operation that may change the word.
+            /// Makes an operation that may change the word; `told` says whether it did, and the memory order.
             fn change<O: Order, R>(
                 t: &mut Block,
                 f: &Frame,
                 operation: impl FnOnce(&$atomic) -> R,
+                told: impl FnOnce(&R) -> (Option<Change>, u64),
             ) -> R {
                 let w = word(f);
                 let (result, now) = O::ordered(t, f.rdi, || {
@@ -39,25 +42,45 @@ macro_rules! sized {
                     (result, w.load(Relaxed))
                 });
                 t.order.known.put(f.rdi, size_of::<$t>(), now as u64);
+                tell::<O>(t, f, told(&result), now as u64);
                 result
+            }
+
+            fn tell<O: Order>(
+                t: &mut Block,
+                f: &Frame,
+                (change, order): (Option<Change>, u64),
+                value: u64,
+            ) {
+                let a = Atomic {
+                    address: f.rdi,
+                    size: size_of::<$t>(),
+                    change,
+                    value,
+                    order: order as u32,
+                };
+                O::atomic(t, f, &a);
             }
 
             /// `load(address, order)`
             pub fn load<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
                 let w = word(f);
-                Done::value(O::seen(t, f.rdi, size_of::<$t>(), || w.load(SeqCst) as u64))
+                let v = O::seen(t, f.rdi, size_of::<$t>(), || w.load(SeqCst) as u64);
+                tell::<O>(t, f, (None, f.rsi), v);
+                Done::value(v)
             }
 
             /// `store(address, value, order)`
             pub fn store<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
                 let (v, order) = (f.rsi as $t, f.rdx as u32);
-                change::<O, _>(t, f, |w| {
+                let store = |w: &$atomic| {
                     if order == SEQ_CST {
                         w.swap(v, SeqCst);
                     } else {
                         w.store(v, Release);
                     }
-                });
+                };
+                change::<O, _>(t, f, store, |()| (Some(Change::Store), f.rdx));
                 Done::value(0)
             }
 
@@ -70,7 +93,11 @@ macro_rules! sized {
             sized!(@ $t, fetch_nand, fetch_nand, "`fetch_nand(address, value, order)`");
 
             fn exchange_if<O: Order>(t: &mut Block, f: &Frame, expected: $t, new: $t) -> Result<$t, $t> {
-                change::<O, _>(t, f, |w| w.compare_exchange(expected, new, SeqCst, SeqCst))
+                let exchange = |w: &$atomic| w.compare_exchange(expected, new, SeqCst, SeqCst);
+                change::<O, _>(t, f, exchange, |made| match made {
+                    Ok(_) => (Some(Change::Update), f.rcx),
+                    Err(_) => (None, f.r8),
+                })
             }
 
             /// `compare_exchange(address, &expected, value, order, order of failure)`: whether it was made; if not, `expected` gets the value
@@ -98,7 +125,8 @@ macro_rules! sized {
         #[doc = $doc]
         pub fn $name<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             let v = f.rsi as $t;
-            Done::value(change::<O, _>(t, f, |w| w.$operation(v, SeqCst)) as u64)
+            let told = |_: &$t| (Some(Change::Update), f.rdx);
+            Done::value(change::<O, _>(t, f, |w| w.$operation(v, SeqCst), told) as u64)
         }
     };
 }
@@ -139,16 +167,41 @@ pub mod a128 {
     /// Changes the value at the frame's address: what was there.
     fn change<O: Order>(t: &mut Block, f: &Frame, new: impl Fn(u128) -> u128) -> u128 {
         let at = f.rdi;
-        O::ordered(t, at, || {
+        let (old, now) = O::ordered(t, at, || {
             let mut old = 0;
             loop {
-                let found = exchange_if_equal(at, old, new(old));
+                let now = new(old);
+                let found = exchange_if_equal(at, old, now);
                 if found == old {
-                    return old;
+                    return (old, now);
                 }
                 old = found;
             }
-        })
+        });
+        tell::<O>(t, f, Some(Change::Update), now);
+        old
+    }
+
+    /// The order is taken for the strictest one, as the processor's is.
+    fn tell<O: Order>(t: &mut Block, f: &Frame, change: Option<Change>, value: u128) {
+        let a = Atomic {
+            address: f.rdi,
+            size: 16,
+            change,
+            value: value as u64 ^ (value >> 64) as u64,
+            order: SEQ_CST,
+        };
+        O::atomic(t, f, &a);
+    }
+
+    fn exchange_if<O: Order>(t: &mut Block, f: &Frame, wanted: u128, new: u128) -> u128 {
+        let at = f.rdi;
+        let found = O::ordered(t, at, || exchange_if_equal(at, wanted, new));
+        match found == wanted {
+            true => tell::<O>(t, f, Some(Change::Update), new),
+            false => tell::<O>(t, f, None, found),
+        }
+        found
     }
 
     fn returned(f: &mut Frame, value: u128) -> Done {
@@ -158,7 +211,9 @@ pub mod a128 {
 
     /// `load(address, order)`
     pub fn load<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-        let v = change::<O>(t, f, |old| old);
+        let at = f.rdi;
+        let v = O::ordered(t, at, || exchange_if_equal(at, 0, 0));
+        tell::<O>(t, f, None, v);
         returned(f, v)
     }
 
@@ -195,8 +250,7 @@ pub mod a128 {
         // SAFETY: as for the smaller ones; the words are the calling thread's own.
         let expected: &[core::sync::atomic::AtomicU64; 2] = unsafe { object(f.rsi) };
         let wanted = pair(expected[0].load(Relaxed), expected[1].load(Relaxed));
-        let (at, new) = (f.rdi, pair(f.rdx, f.rcx));
-        let found = O::ordered(t, at, || exchange_if_equal(at, wanted, new));
+        let found = exchange_if::<O>(t, f, wanted, pair(f.rdx, f.rcx));
         if found != wanted {
             expected[0].store(found as u64, Relaxed);
             expected[1].store((found >> 64) as u64, Relaxed);
@@ -206,8 +260,7 @@ pub mod a128 {
 
     /// `compare_exchange_val(address, expected, value, order, order of failure)`: the value found.
     pub fn compare_exchange_val<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-        let (at, wanted, new) = (f.rdi, pair(f.rsi, f.rdx), pair(f.rcx, f.r8));
-        let found = O::ordered(t, at, || exchange_if_equal(at, wanted, new));
+        let found = exchange_if::<O>(t, f, pair(f.rsi, f.rdx), pair(f.rcx, f.r8));
         returned(f, found)
     }
 }

@@ -14,6 +14,7 @@ use super::wait::{wait as sleep, wake, Wait, EVERYBODY};
 use super::{mark, object};
 use crate::hook::shim::Done;
 use crate::order::Order;
+use crate::races::objects::Kind;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -79,6 +80,13 @@ pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         ((n / count) as u32, n % count == count - 1)
     };
     let shared = b.shared.load(Relaxed) != 0;
+    let rounds = match round % 2 {
+        0 => Kind::EvenRounds,
+        _ => Kind::OddRounds,
+    };
+    if !goes_on {
+        O::lets_know(t, rounds, f.rdi);
+    }
     if last {
         b.rounds.fetch_add(1, AcqRel);
         wake(b.rounds.as_ptr(), EVERYBODY, shared);
@@ -87,15 +95,16 @@ pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         if !last && O::handler_first(t, f.rip) {
             return interrupted(f, round);
         }
-        let rounds = b.rounds.load(Acquire);
+        let complete = b.rounds.load(Acquire);
         // More than `round` of them, as numbers that start again from 0 compare.
-        if rounds.wrapping_sub(round) as i32 > 0 {
+        if complete.wrapping_sub(round) as i32 > 0 {
             break;
         }
-        if sleep(t, &b.rounds, rounds, None, shared) == Wait::Signal {
+        if sleep(t, &b.rounds, complete, None, shared) == Wait::Signal {
             return interrupted(f, round);
         }
     }
+    O::learns(t, rounds, f.rdi);
     let word = b.inside.as_ptr();
     if b.inside.fetch_sub(1, AcqRel) == DESTROYED | 1 {
         wake(word, EVERYBODY, shared);

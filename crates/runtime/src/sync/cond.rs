@@ -98,15 +98,18 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
         }
     };
     if O::REPLAYS {
-        let result = O::failure(t).unwrap_or(0);
-        return match give(t, f.rsi, false) {
-            0 => reacquire::<O>(t, f, result),
+        // The mutex first: what comes of the wait may be nowhere in the log, since the thread waited to the end of the program.
+        return match give::<O>(t, f.rsi, false) {
+            0 => {
+                let result = O::failure(t).unwrap_or(0);
+                reacquire::<O>(t, f, result)
+            }
             e => Done::errno(e),
         };
     }
     c.users.fetch_add(USER, AcqRel);
     let sequence = c.sequence.load(Acquire);
-    let e = give(t, f.rsi, false);
+    let e = give::<O>(t, f.rsi, false);
     if e != 0 {
         leave(c);
         return Done::errno(e);

@@ -10,6 +10,7 @@ use super::side::side;
 use super::wait::{wait, wake, Wait, EVERYBODY};
 use crate::hook::shim::Done;
 use crate::order::Order;
+use crate::races::objects::Kind;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -45,6 +46,7 @@ fn settled(t: &mut Block, w: &AtomicU32) -> bool {
 pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let w = word(f);
     if w.load(Acquire) & DONE != 0 {
+        O::learns(t, Kind::Atomic, f.rdi);
         return Done::value(0);
     }
     let choice = O::choice(t, f.rdi);
@@ -71,6 +73,7 @@ pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             return Done::by_frame();
         }
         if w.load(Acquire) & DONE != 0 && !matches!(choice, Some(Some(_))) {
+            O::learns(t, Kind::Atomic, f.rdi);
             return Done::value(0);
         }
         super::wait::pause();
@@ -87,7 +90,9 @@ fn settle(f: &Frame, value: u32) -> Done {
 }
 
 /// `__cxa_guard_release(guard)`: it is initialised.
-pub fn release<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+pub fn release<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    // As an atomic byte, which the compiler's code looks at by itself.
+    O::lets_know(t, Kind::Atomic, f.rdi);
     settle(f, DONE)
 }
 

@@ -10,6 +10,7 @@ use super::wait::{wait, Deadline, Wait};
 use crate::clone;
 use crate::hook::shim::Done;
 use crate::order::{Order, Runs};
+use crate::races::objects::Kind;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -37,6 +38,7 @@ pub fn join<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         }
     }
     O::passed_among(t, &JOINS);
+    O::learns(t, Kind::Thread, f.rdi);
     f.rip = ORIGINAL.load(Relaxed);
     Done::by_frame()
 }

@@ -11,6 +11,7 @@ use crate::heap::registry::{Registry, REGISTRY_LEN};
 use crate::heap::{api, Source, CHUNK};
 use crate::hook::shim::Done;
 use crate::order::Order;
+use crate::races;
 use crate::signal::kernel;
 use crate::sys;
 use crate::thread::{Block, Frame};
@@ -89,42 +90,63 @@ impl Source for Calls {
 }
 
 /// An address, or none for lack of memory.
-fn memory(t: &mut Block, address: u64) -> Done {
+fn memory<O: Order>(t: &mut Block, address: u64) -> Done {
     if address == 0 {
         errno::set(t, ENOMEM);
     }
-    Done::value(address)
+    Done::value(begins::<O>(t, address))
+}
+
+/// A block begins to be used, for a replay that looks for races; its address.
+#[inline(always)]
+fn begins<O: Order>(t: &mut Block, address: u64) -> u64 {
+    if O::REPLAYS && races::on() && address != 0 {
+        races::allocated(address, api::usable_size(t, &mut Calls, address));
+    }
+    address
+}
+
+/// It is given back.
+#[inline(always)]
+fn ends<O: Order>(t: &mut Block, f: &Frame, address: u64) {
+    if O::REPLAYS && races::on() && address != 0 {
+        let size = api::usable_size(t, &mut Calls, address);
+        races::frees(t, f, address, size);
+    }
 }
 
 /// `malloc(size)`
 pub fn malloc<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let p = api::malloc::<O, _>(t, &mut Calls, f.rdi);
-    memory(t, p)
+    memory::<O>(t, p)
 }
 
 /// `calloc(count, size)`
 pub fn calloc<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let p = api::calloc::<O, _>(t, &mut Calls, f.rdi, f.rsi);
-    memory(t, p)
+    memory::<O>(t, p)
 }
 
 /// `realloc(block, size)`. No memory and no block are told apart by the size, as glibc does.
 pub fn realloc<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    ends::<O>(t, f, f.rdi);
     let p = api::realloc::<O, _>(t, &mut Calls, f.rdi, f.rsi);
     if p == 0 && f.rdi != 0 && f.rsi == 0 {
         return Done::value(0);
     }
-    memory(t, p)
+    memory::<O>(t, p)
 }
 
 /// `reallocarray(block, count, size)`
 pub fn reallocarray<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    ends::<O>(t, f, f.rdi);
     let p = api::reallocarray::<O, _>(t, &mut Calls, f.rdi, f.rsi, f.rdx);
-    memory(t, p)
+    memory::<O>(t, p)
 }
 
 /// `free(block)`
 pub fn free<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    ends::<O>(t, f, f.rdi);
     api::free::<O, _>(t, &mut Calls, f.rdi);
     Done::value(0)
 }
@@ -132,7 +154,7 @@ pub fn free<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// `memalign(alignment, size)`, `aligned_alloc(alignment, size)`
 pub fn memalign<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     match api::memalign::<O, _>(t, &mut Calls, f.rdi, f.rsi) {
-        Ok(p) => Done::value(p),
+        Ok(p) => Done::value(begins::<O>(t, p)),
         Err(e) => {
             errno::set(t, e);
             Done::value(0)
@@ -144,6 +166,7 @@ pub fn memalign<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 pub fn posix_memalign<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     match api::posix_memalign::<O, _>(t, &mut Calls, f.rsi, f.rdx) {
         Ok(p) => {
+            begins::<O>(t, p);
             // SAFETY: the program's pointer: a fault is the program's.
             unsafe { core::ptr::write_volatile(f.rdi as *mut u64, p) };
             Done::value(0)

@@ -18,6 +18,7 @@ use super::wait::{pause, wait, wake, Deadline, Wait, REALTIME};
 use super::{object, tid, Stop};
 use crate::hook::shim::Done;
 use crate::order::{Order, Runs};
+use crate::races::objects::Kind;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -163,6 +164,7 @@ fn enter<O: Order>(t: &mut Block, m: &Mutex, uses: bool) {
         m.users.store(users.wrapping_add(1), Relaxed);
     }
     O::passed(t, &m.runs);
+    O::learns(t, Kind::Lock, m as *const Mutex as u64);
 }
 
 /// The owner locks a recursive mutex once more.
@@ -206,7 +208,7 @@ fn contend<O: Order>(
 }
 
 /// Gives the mutex back; an error number.
-pub fn give(t: &mut Block, address: u64, uses: bool) -> u32 {
+pub fn give<O: Order>(t: &mut Block, address: u64, uses: bool) -> u32 {
     // SAFETY: nothing of ours is held.
     let m = unsafe { object::<Mutex>(address) };
     let kind = m.kind.load(Relaxed);
@@ -214,7 +216,7 @@ pub fn give(t: &mut Block, address: u64, uses: bool) -> u32 {
         return EINVAL;
     }
     if kind & ROBUST != 0 {
-        return robust::give(t, m, uses);
+        return robust::give::<O>(t, m, uses);
     }
     let mine = m.owner.load(Relaxed) == tid(t) && m.lock.load(Relaxed) & !CEILING_BITS != 0;
     match kind & TYPE {
@@ -228,6 +230,7 @@ pub fn give(t: &mut Block, address: u64, uses: bool) -> u32 {
         }
         _ => {}
     }
+    O::lets_know(t, Kind::Lock, address);
     m.owner.store(0, Relaxed);
     if uses {
         m.users
@@ -281,7 +284,7 @@ pub fn clocklock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// `pthread_mutex_unlock(mutex)`
 #[inline(always)]
 pub fn unlock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-    Done::errno(give(t, f.rdi, true))
+    Done::errno(give::<O>(t, f.rdi, true))
 }
 
 /// From [`crate::hook::fast`]: a plain mutex was taken that another thread had in the meantime.

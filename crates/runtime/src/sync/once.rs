@@ -15,6 +15,7 @@ use super::side::side;
 use super::wait::{wait, Deadline, Wait};
 use crate::hook::shim::Done;
 use crate::order::Order;
+use crate::races;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -41,7 +42,7 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     // SAFETY: only atomics; nothing of ours is held.
     let word = unsafe { object::<AtomicU32>(f.rdi) };
     if word.load(Acquire) & DONE != 0 {
-        return Done::value(0);
+        return found::<O>(t, f);
     }
     let side = side(f.rdi);
     let generation = GENERATION.load(Relaxed);
@@ -54,6 +55,9 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             side.chosen.store(n, Relaxed);
             side.note.store(generation, Relaxed);
             word.store(claimed(generation), Release);
+            if races::on() {
+                races::initialises(t, f.rdi);
+            }
             return original(f);
         }
         Some(None) => loop {
@@ -61,7 +65,7 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
                 return Done::by_frame();
             }
             if word.load(Acquire) & DONE != 0 {
-                return Done::value(0);
+                return found::<O>(t, f);
             }
             look_later(t, word);
         },
@@ -88,6 +92,14 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             return original(f);
         }
     }
+}
+
+/// All is done already.
+fn found<O: Order>(t: &mut Block, f: &Frame) -> Done {
+    if O::REPLAYS && races::on() {
+        races::finds_initialised(t, f.rdi);
+    }
+    Done::value(0)
 }
 
 /// Replay: the one who wakes may do it by a system call that isn't made again.

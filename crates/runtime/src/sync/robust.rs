@@ -14,6 +14,7 @@ use super::side::runs_of;
 use super::wait::{pause, wait, wake, Wait};
 use super::{tid, Stop};
 use crate::order::Order;
+use crate::races::objects::Kind;
 use crate::serial::futex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::thread::Block;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -106,7 +107,9 @@ pub fn take<O: Order>(
         }
     };
     O::passed(t, runs);
+    O::learns(t, Kind::Lock, m as *const Mutex as u64);
     if died {
+        O::learns(t, Kind::Channel, crate::races::ENDS);
         m.count.store(1, Relaxed);
         m.owner.store(INCONSISTENT, Relaxed);
     } else if m.owner.load(Relaxed) == NOT_RECOVERABLE {
@@ -179,7 +182,7 @@ fn release(m: &Mutex) {
 }
 
 /// Gives the mutex back; an error number.
-pub fn give(t: &mut Block, m: &Mutex, uses: bool) -> u32 {
+pub fn give<O: Order>(t: &mut Block, m: &Mutex, uses: bool) -> u32 {
     if !is_mine(m, tid(t)) {
         return EPERM;
     }
@@ -192,6 +195,7 @@ pub fn give(t: &mut Block, m: &Mutex, uses: bool) -> u32 {
         }
     }
     let list = List::of(t);
+    O::lets_know(t, Kind::Lock, m as *const Mutex as u64);
     list.pending(Some(m));
     list.dequeue(m);
     m.owner

@@ -15,6 +15,7 @@ use super::wait::{pause, wait, wake, Wait, EVERYBODY, REALTIME};
 use super::{object, tid, Stop};
 use crate::hook::shim::Done;
 use crate::order::{Order, Runs};
+use crate::races::objects::Kind;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -107,9 +108,12 @@ fn take<O: Order>(t: &mut Block, address: u64, want: Want, patience: Patience) -
         Want::Write => {
             l.writer.store(tid(t), Relaxed);
             O::passed(t, &l.runs);
+            // What readers did is over when a writer comes; to each other they say nothing.
+            O::learns(t, Kind::Readers, address);
         }
         Want::Read => O::passed_among(t, &l.runs),
     }
+    O::learns(t, Kind::Lock, address);
     Ok(())
 }
 
@@ -225,7 +229,10 @@ fn timed<O: Order>(t: &mut Block, f: &Frame, want: Want, clock: u32, at: u64) ->
 pub fn unlock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     // SAFETY: only atomics; nothing of ours is held.
     let l = unsafe { object::<RwLock>(f.rdi) };
-    if l.writer.load(Relaxed) == tid(t) {
+    let writes = l.writer.load(Relaxed) == tid(t);
+    let kind = if writes { Kind::Lock } else { Kind::Readers };
+    O::lets_know(t, kind, f.rdi);
+    if writes {
         l.writer.store(0, Relaxed);
     }
     let shared = l.shared.load(Relaxed) != 0;

@@ -16,6 +16,7 @@ use super::wait::{wait as sleep, wake, Wait, MONOTONIC, REALTIME};
 use super::{object, Stop};
 use crate::hook::shim::Done;
 use crate::order::{Order, Runs};
+use crate::races::objects::Kind;
 use crate::signal::state::{ACTIONS, SA_RESTART};
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -99,6 +100,7 @@ pub fn post<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     }
     // A semaphore that this makes free may be gone right after.
     let (word, shared) = (s.value().as_ptr(), s.is_shared());
+    O::lets_know(t, Kind::Lock, f.rdi);
     O::passed_among(t, &s.runs);
     if s.data.fetch_add(1, Release) >= WAITER {
         wake(word, 1, shared);
@@ -154,6 +156,7 @@ fn down<O: Order>(t: &mut Block, f: &mut Frame, patience: Patience) -> Done {
         }
     }
     O::passed_among(t, &s.runs);
+    O::learns(t, Kind::Lock, f.rdi);
     Done::value(0)
 }
 

@@ -1,7 +1,7 @@
 //! `pthread_spinlock_t`: 1 when it is free.
 //!
 //! **Order**: as a mutex ([`super::mutex`]). There is room for nothing but the lock: its [`Runs`](crate::order::Runs) are beside it. What sets it
-//! free is an ordinary store, in libc, which needs no number.
+//! free is an ordinary store, in libc, which needs no number (a replay that looks for races sees it all the same, [`crate::races::watch`]).
 
 use super::error::EBUSY;
 use super::object;
@@ -9,6 +9,7 @@ use super::side::runs_of;
 use super::wait::pause;
 use crate::hook::shim::Done;
 use crate::order::Order;
+use crate::races::objects::Kind;
 use crate::sys;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -51,6 +52,7 @@ pub fn lock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         }
     }
     O::passed(t, runs);
+    O::learns(t, Kind::Lock, f.rdi);
     Done::value(0)
 }
 
@@ -72,5 +74,6 @@ pub fn trylock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         pause();
     }
     O::passed(t, runs);
+    O::learns(t, Kind::Lock, f.rdi);
     Done::value(0)
 }

@@ -1,17 +1,15 @@
 //! Patches of the program's code that other threads may be running at this moment.
 //!
-//! No thread may ever run bytes of which some are old and some are new. So each instruction's first byte becomes a breakpoint first, then
-//! every processor is made to look again (membarrier(2)), then the bytes between follow, and at last the first ones. Who runs into a
-//! breakpoint meanwhile tries again, or goes on in the stub. The stub's memory, and what is known of it, outlives the patch by far, since a
-//! thread may have been interrupted in the stub.
+//! They are made and removed as [`live_code`] says. Who runs into a breakpoint meanwhile tries again, or goes on in the stub. The stub's
+//! memory, and what is known of it, outlives the patch by far, since a thread may have been interrupted in the stub.
 
 use crate::cut::place::{Form, Place, INT3, JUMP_LEN};
 use crate::cut::stub::{Discriminator, Spot, Stub};
 use crate::guard;
-use crate::memory;
+use crate::live_code;
 use crate::order::total;
 use crate::scratch::arena;
-use crate::serial::cut::{pages_of, Under};
+use crate::serial::cut::Under;
 use crate::sys;
 use crate::thread::STUB_CELL;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -20,11 +18,8 @@ use reprise_abi::syscalls::nr;
 /// Patches that are known at a time; one is forgotten when so many others were made after it.
 const KNOWN: usize = 256;
 
-const REGISTER_SYNC_CORE: u64 = 64;
-const SYNC_CORE: u64 = 32;
 const READ_WRITE: u64 = 3;
 const READ_EXEC: u64 = 5;
-const ALL: u64 = 7;
 
 /// It was never used.
 const NEVER: u32 = 0;
@@ -87,37 +82,10 @@ fn all() -> impl Iterator<Item = (&'static Patch, u32)> {
     })
 }
 
-/// Makes every processor that runs this program fetch its instructions anew.
-fn synchronise() {
-    sys::call(nr::MEMBARRIER, &[SYNC_CORE, 0, 0]);
-}
-
-/// Writes single bytes: those that `which` wants.
-fn write(at: u64, bytes: &[u8], which: impl Fn(usize) -> bool) {
-    for (i, b) in bytes.iter().enumerate().filter(|(i, _)| which(*i)) {
-        guard::write(at + i as u64, b);
-    }
-}
-
-/// Changes the code at a place, where `begins` says which bytes begin an instruction, old or new.
-fn change(at: u64, bytes: &[u8], begins: impl Fn(usize) -> bool) -> bool {
-    let (first, len) = pages_of(at, bytes.len() as u64);
-    // Never without the right to run: others do.
-    if sys::call(nr::MPROTECT, &[first, len, ALL]) != 0 {
-        return false;
-    }
-    write(at, &[INT3; JUMP_LEN][..bytes.len()], &begins);
-    synchronise();
-    write(at, bytes, |i| !begins(i));
-    synchronise();
-    write(at, bytes, |i| i != 0 && begins(i));
-    write(at, bytes, |i| i == 0);
-    synchronise();
-    for page in (first..first + len).step_by(4096) {
-        let prot = memory::map().at(page).map_or(READ_EXEC, |r| r.prot as u64);
-        sys::call(nr::MPROTECT, &[page, 4096, prot]);
-    }
-    true
+/// Has `f` done while no patch is made or removed, unless one lies near `pc`.
+pub fn unless_near<R>(pc: u64, f: impl FnOnce() -> R) -> Option<R> {
+    let _changing = lock();
+    (!is_near(pc)).then(f)
 }
 
 /// Patches a place for the thread of slot `owner`. `None`: it can't be done, or another patch lies there (then `Some(None)`).
@@ -134,7 +102,6 @@ pub fn make(
     }
     if TABLE.load(Relaxed) == 0 {
         let at = arena((KNOWN * core::mem::size_of::<Patch>()) as u64)?;
-        sys::call(nr::MEMBARRIER, &[REGISTER_SYNC_CORE, 0, 0]);
         TABLE.store(at, Release);
     }
     let n = MADE.fetch_add(1, Relaxed) as usize;
@@ -184,7 +151,7 @@ pub fn make(
     };
     patch.state.store(CHANGES, Release);
     let bytes = place.patch(patch.stub.start());
-    if !change(place.pc, &bytes[..len], |i| patch.begins(i)) {
+    if !live_code::change(place.pc, &bytes[..len], |i| patch.begins(i)) {
         patch.state.store(GONE, Release);
         return None;
     }
@@ -203,7 +170,7 @@ impl Patch {
     pub fn remove(&self) {
         let _changing = lock();
         self.state.store(CHANGES, Release);
-        change(self.under.at, &self.under.bytes[..self.under.len], |i| {
+        live_code::change(self.under.at, &self.under.bytes[..self.under.len], |i| {
             self.begins(i)
         });
         self.state.store(GONE, Release);

@@ -2,6 +2,9 @@
 //!
 //! The thread goes there step by step, by the processor's trap flag: breakpoints in the code would stop others, too. A step costs about
 //! 25 µs, a walk some dozens of them.
+//!
+//! No place is in ld.so when other threads have run: whoever calls a function first goes there to look for it, and in a replay that may be
+//! another thread. The signal then waits until the thread has left it.
 
 use super::{alone, room};
 use crate::cut::decode::Insn;
@@ -9,8 +12,9 @@ use crate::cut::name::{Name, MAX_NAME};
 use crate::cut::walk::{Action, Plan, Walk};
 use crate::memory;
 use crate::order::record::Record;
+use crate::resolver;
 use crate::ring;
-use crate::serial::cut::{hash_of, is_ours, registers, Stopped, FP_LEN};
+use crate::serial::cut::{hash_of, is_ours, processor_time, registers, Stopped, FP_LEN};
 use crate::serial::events;
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
@@ -41,7 +45,10 @@ pub fn begin(t: &mut Block, uc: &mut Ucontext) {
     if t.order.walks || t.pending.first(t.mask).is_none() {
         return;
     }
-    if is_ours(uc.mc.rip) || crate::ptrace::holds(t) || session().xsave_size as usize > FP_LEN {
+    if is_out_of_the_way(uc.mc.rip)
+        || crate::ptrace::holds(t)
+        || session().xsave_size as usize > FP_LEN
+    {
         // The end of the gate delivers it. Who has looked for the last time already is asked by the agent again.
         return later();
     }
@@ -57,6 +64,11 @@ pub fn begin(t: &mut Block, uc: &mut Ucontext) {
     unsafe { room::<Walking>(t).write(walking) };
     t.order.walks = true;
     act(t, uc, action);
+}
+
+/// Can no handler run there?
+fn is_out_of_the_way(pc: u64) -> bool {
+    is_ours(pc) || !alone() && resolver::is_in_loader(pc)
 }
 
 /// The agent sees to it that the signal isn't forgotten.
@@ -138,6 +150,11 @@ pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
         return false;
     }
     uc.mc.rflags &= !TF;
+    if is_out_of_the_way(uc.mc.rip) {
+        end(t, uc);
+        later();
+        return true;
+    }
     let regs = registers(t, &uc.mc);
     let w = walking(t);
     if regs.rip == w.from && w.to != w.from {
@@ -191,5 +208,6 @@ fn log(t: &Block, uc: &Ucontext, plan: &Plan) {
     let len = name.to_bytes(&mut bytes).unwrap_or(0);
     let (form, pc) = (plan.form as u32, plan.regs.rip as i64);
     let state = &bytes[..len];
-    events::with_section(Kind::Cut, t.slot, form, pc, &[0], Tag::State, state);
+    let ran = processor_time() as u64;
+    events::with_section(Kind::Cut, t.slot, form, pc, &[ran], Tag::State, state);
 }

@@ -10,8 +10,10 @@ use crate::cut::stub::Spot;
 use crate::order::replay::follow;
 use crate::order::{space, total};
 use crate::ring::{self, Reader};
-use crate::serial::cut::replay::{find_room, lost};
-use crate::serial::cut::{hash_of, is_ours, pages_of, protection, registers, Stopped};
+use crate::serial::cut::replay::{allowed, find_room, lost};
+use crate::serial::cut::{
+    hash_of, is_ours, pages_of, processor_time, protection, registers, Stopped,
+};
 use crate::signal::frame::Ucontext;
 use crate::signal::state::SIGTRAP;
 use crate::thread::{block_address, session, Block, STUB_CELL};
@@ -29,6 +31,12 @@ struct Sought {
     patch: &'static Patch,
     /// What differed at the last visit that passed the tests.
     closest: Option<Difference>,
+    /// Processor time of the thread when the search began, ...
+    began: i64,
+    /// ... and what the recorded one had used up to the place.
+    recorded: i64,
+    /// Visits that passed the tests, and weren't the one.
+    stops: i64,
 }
 
 #[allow(clippy::mut_from_ref)]
@@ -48,7 +56,7 @@ pub fn plant(t: &mut Block, h: EventHeader) {
         return;
     }
     let mut r = Reader::begin(h);
-    r.args();
+    let recorded = r.args()[0];
     let mut bytes = [0; MAX_NAME];
     let name = match r.section() {
         Some((_, len, tag)) if tag == Tag::State as u32 && len <= MAX_NAME => {
@@ -66,6 +74,9 @@ pub fn plant(t: &mut Block, h: EventHeader) {
                 name,
                 patch,
                 closest: None,
+                began: processor_time(),
+                recorded: recorded.min(1 << 50) as i64,
+                stops: 0,
             };
             // SAFETY: the thread's own room, which nothing else uses while it doesn't look for a place.
             unsafe { room::<Sought>(t).write(sought) };
@@ -155,6 +166,7 @@ fn visit(t: &mut Block, uc: &mut Ucontext, patch: &'static Patch) {
     if let Err(difference) = judge(t, uc, patch) {
         session().counters.false_hits.fetch_add(1, Relaxed);
         sought(t).closest = Some(difference);
+        sought(t).stops += 1;
         uc.mc.rip = patch.resume();
         return;
     }
@@ -196,5 +208,15 @@ fn judge(t: &Block, uc: &Ucontext, patch: &Patch) -> Result<(), Difference> {
     check_memory(name, hash.sum)
 }
 
-/// The driver says that time passes.
-pub fn ask(_t: &Block, _uc: &Ucontext) {}
+/// The driver says that time passes. In code without gates nothing else would tell that the place never comes.
+pub fn ask(t: &Block, uc: &Ucontext) {
+    if !t.order.walks || is_ours(uc.mc.rip) {
+        return;
+    }
+    let s = sought(t);
+    let allowed = allowed(&Tests::of(&s.name), s.recorded, s.stops);
+    if processor_time() - s.began > allowed {
+        t.slot().last_pc.store(uc.mc.rip, Relaxed);
+        lost(t, s.name.regs.rip, s.closest);
+    }
+}

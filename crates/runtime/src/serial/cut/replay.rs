@@ -10,7 +10,7 @@ use crate::cut::name::{Name, MAX_NAME};
 use crate::cut::place::{classify, Form, Place, INT3, JUMP_LEN};
 use crate::cut::regs::Regs;
 use crate::cut::step::{next, Next};
-use crate::cut::stub::{Source, Spot, Stub, MAX_STUB};
+use crate::cut::stub::{Discriminator, Source, Spot, Stub, MAX_STUB};
 use crate::cut::trace::Trace;
 use crate::patch::write_code;
 use crate::ring::{self, Reader};
@@ -136,6 +136,16 @@ pub fn plant_if_next(t: &mut Block) {
     }
 }
 
+/// Processor time that a search with these tests may take, when the recording took so much, and after so many stops.
+pub(crate) fn allowed(tests: &Tests, recorded: i64, stops: i64) -> i64 {
+    let is_x87 = |t: &Discriminator| matches!(t.source, Source::X87(_));
+    let slower = match tests.list().iter().any(is_x87) {
+        true => SLOWER_X87,
+        false => SLOWER,
+    };
+    PATIENCE + recorded * slower + stops * PATIENCE_PER_STOP
+}
+
 /// The place can't be, or was not, found.
 pub(crate) fn lost(t: &Block, pc: u64, difference: Option<Difference>) -> ! {
     let (what, which) = match difference.map(|d| d.what) {
@@ -170,13 +180,7 @@ pub(crate) fn lost(t: &Block, pc: u64, difference: Option<Difference>) -> ! {
 impl Sought {
     /// Processor time that the search may take.
     fn allowed(&self) -> i64 {
-        let x87 = self
-            .tests
-            .list()
-            .iter()
-            .any(|t| matches!(t.source, Source::X87(_)));
-        let slower = if x87 { SLOWER_X87 } else { SLOWER };
-        PATIENCE + self.recorded * slower + self.stops * PATIENCE_PER_STOP + self.hashing
+        allowed(&self.tests, self.recorded, self.stops) + self.hashing
     }
 
     fn machine(&self, fpstate: u64) -> Stopped {

@@ -1,0 +1,168 @@
+//! All that is to be ordered in a mapping of code.
+
+use super::learned::{Learned, Loads};
+use super::missed;
+use super::table::Table;
+use super::thread_id::ThreadId;
+use super::units::{Function, How, Unit, Work};
+use crate::cut::decode::Flow;
+use crate::functions::Functions;
+use crate::guard;
+use crate::memory::Region;
+use crate::patch;
+use crate::scratch;
+use crate::thread::session;
+use core::mem::size_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Most units of one module.
+const MAX_UNITS: usize = 1 << 16;
+/// Most functions of one module that have units.
+const MAX_FUNCTIONS: usize = MAX_UNITS;
+/// Most words of one module.
+const MAX_WORDS: usize = 1 << 14;
+
+/// The units of the module that is being looked at.
+pub static UNITS: Table<Unit> = Table::new();
+/// The numbers of its functions that have sites by themselves.
+static FUNCTIONS: Table<u32> = Table::new();
+/// The words that the module's instructions change in one step, by their addresses.
+static WORDS: Table<u64> = Table::new();
+
+/// Finds the units of a mapping.
+pub fn find(code: &Region) -> Option<()> {
+    UNITS.clear();
+    WORDS.clear();
+    FUNCTIONS.clear();
+    let functions = Functions::around(code)?;
+    // SAFETY: guarded, and the mapping is there.
+    let bytes = unsafe {
+        core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize)
+    };
+    // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
+    let own_memory_is_private = (code.start..code.end).contains(&session().entry);
+    let thread_id = ThreadId::of(&functions.module);
+    let learned = Learned::of(&functions.module);
+    let function = |i: u64| {
+        let (start, len) = functions.function(i)?;
+        let offset = start.checked_sub(code.start)?;
+        let f = Function {
+            own_memory_is_private,
+            thread_id,
+            learned: learned.map_or(Loads::None, |l| l.loads(start)),
+            start,
+            code: bytes.get(offset as usize..(offset + len) as usize)?,
+        };
+        (!is_replaced(&f)).then_some(f)
+    };
+    let work = work()?;
+    let all = || (0..functions.count()).filter_map(|i| Some((i as u32, function(i)?)));
+    guard::guarded(|| {
+        for (i, f) in all() {
+            if f.has_sites(note_word) && FUNCTIONS.push(MAX_FUNCTIONS, i).is_none() {
+                missed(1);
+            }
+        }
+        let words = Words::of_table();
+        let mut with_sites = FUNCTIONS.all().iter().peekable();
+        for (i, f) in all() {
+            if with_sites.next_if_eq(&&i).is_some() || words.are_named_in(&f) {
+                add_units(&f, code, &words, work);
+            }
+        }
+        avoid_jumps_from_elsewhere(code, bytes);
+    })
+}
+
+/// Memory for one thread at a time to look at functions.
+fn work() -> Option<&'static mut Work> {
+    static WORK: AtomicU64 = AtomicU64::new(0);
+    if WORK.load(Relaxed) == 0 {
+        WORK.store(scratch::arena(size_of::<Work>() as u64)?, Relaxed);
+    }
+    // SAFETY: it is that long, filled with zeros, and nobody else looks at functions meanwhile.
+    Some(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
+}
+
+/// An address that threads share is remembered.
+fn note_word(address: u64) {
+    WORDS.push(MAX_WORDS, address);
+}
+
+/// The words of a module that threads share, in the order of their addresses.
+struct Words {
+    list: &'static [u64],
+}
+
+impl Words {
+    fn of_table() -> Words {
+        let all = WORDS.all();
+        // SAFETY: the table is this thread's own for now.
+        let list = unsafe { core::slice::from_raw_parts_mut(all.as_ptr() as *mut u64, all.len()) };
+        list.sort_unstable();
+        Words { list: WORDS.all() }
+    }
+
+    fn hold(&self, address: u64) -> bool {
+        self.list.binary_search(&address).is_ok()
+    }
+
+    /// Does a function load or store one of them?
+    fn are_named_in(&self, f: &Function) -> bool {
+        let (Some(first), Some(last)) = (self.list.first(), self.list.last()) else {
+            return false;
+        };
+        f.names_words(*first, *last, |address| self.hold(address))
+    }
+}
+
+/// Is all of this function replaced by a hook?
+fn is_replaced(f: &Function) -> bool {
+    if crate::races::watch::is_replaced(f.code) {
+        return true;
+    }
+    f.code.first() == Some(&0xe9)
+        && f.insn(f.start)
+            .is_some_and(|i| matches!(i.flow, Flow::Jump(to) if patch::is_stub(to)))
+}
+
+fn add_units(f: &Function, code: &Region, words: &Words, work: &mut Work) {
+    let table = |base: u64, k: u64| {
+        let d = guard::read::<i32>(base + 4 * k)?;
+        let target = base.wrapping_add(d as i64 as u64);
+        (code.start..code.end).contains(&target).then_some(target)
+    };
+    for u in f.units(&|address| words.hold(address), table, work) {
+        if UNITS.push(MAX_UNITS, *u).is_none() {
+            missed(1);
+        }
+    }
+}
+
+/// Parts of a function lie elsewhere, and jump back into it: such jumps are long. What merely looks like one counts, too.
+fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
+    let list = UNITS.all();
+    if list.is_empty() {
+        return;
+    }
+    // SAFETY: the table is this thread's own for now.
+    let units = unsafe { core::slice::from_raw_parts_mut(list.as_ptr() as *mut Unit, list.len()) };
+    let mut last = 0;
+    for (at, w) in bytes.windows(5).enumerate() {
+        let long = matches!(w[0], 0xe8 | 0xe9) || (w[0] & 0xf0 == 0x80 && last == 0x0f);
+        last = w[0];
+        if !long {
+            continue;
+        }
+        let d = i32::from_le_bytes([w[1], w[2], w[3], w[4]]);
+        let from = code.start + at as u64;
+        let target = (from + 5).wrapping_add(d as i64 as u64);
+        let i = units.partition_point(|u| u.start < target);
+        let Some(u) = i.checked_sub(1).map(|i| &mut units[i]) else {
+            continue;
+        };
+        if u.is_broken_by(target) && !(u.start..u.end).contains(&from) {
+            u.how = How::Trap;
+        }
+    }
+}
