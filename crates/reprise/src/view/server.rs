@@ -88,6 +88,8 @@ impl Server {
                 continue;
             };
             if server.busy.fetch_add(1, SeqCst) >= MAX_CONNECTIONS {
+                // Nobody waits for this one.
+                let _ = stream.set_nonblocking(true);
                 let _ = reply(&stream, &Answer::refusal("503 Service Unavailable"), false);
                 server.busy.fetch_sub(1, SeqCst);
                 continue;
