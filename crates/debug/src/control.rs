@@ -229,8 +229,7 @@ impl Debuggee {
         }
         let fault = self.timeline.fault(self.events(), slot)?;
         // In a stub the program's instruction is elsewhere.
-        let is_here =
-            fault.pc == r.rip || self.territory(slot, r.rip) == Territory::Stub;
+        let is_here = fault.pc == r.rip || self.territory(slot, r.rip) == Territory::Stub;
         if fault.signal != signal as u32 || !is_here {
             return None;
         }
@@ -378,7 +377,13 @@ impl Debuggee {
     }
 
     fn unguard_exits(&mut self, run: &mut Run) -> Result<(), DebugError> {
-        for (byte, at) in run.exits.take().iter().flatten().zip(self.live.landmarks().leaves) {
+        for (byte, at) in run
+            .exits
+            .take()
+            .iter()
+            .flatten()
+            .zip(self.live.landmarks().leaves)
+        {
             // The process may be gone.
             let _ = self.exchange(at, *byte);
         }

@@ -179,10 +179,7 @@ impl Debuggee {
     /// Whose code is at `pc`, for the thread of `slot`?
     pub fn territory(&self, slot: usize, pc: u64) -> Territory {
         let stub = self.live.slot(slot);
-        let (first, len) = (
-            stub.stub_first.load(SeqCst),
-            stub.stub_len.load(SeqCst),
-        );
+        let (first, len) = (stub.stub_first.load(SeqCst), stub.stub_len.load(SeqCst));
         if pc.wrapping_sub(first) < len || self.timeline.is_stub(pc) {
             return Territory::Stub;
         }

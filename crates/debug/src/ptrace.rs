@@ -39,7 +39,12 @@ pub fn vectors(tid: pid_t) -> Result<Vec<u8>> {
         iov_base: bytes.as_mut_ptr() as *mut c_void,
         iov_len: bytes.len(),
     };
-    ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut vec as u64)?;
+    ptrace(
+        libc::PTRACE_GETREGSET,
+        tid,
+        NT_X86_XSTATE,
+        &raw mut vec as u64,
+    )?;
     bytes.truncate(vec.iov_len);
     Ok(bytes)
 }

@@ -210,10 +210,7 @@ fn description() -> String {
         ("v4i32", "int32", 4),
         ("v2i64", "int64", 2),
     ] {
-        let _ = write!(
-            x,
-            "<vector id=\"{id}\" type=\"{kind}\" count=\"{count}\"/>"
-        );
+        let _ = write!(x, "<vector id=\"{id}\" type=\"{kind}\" count=\"{count}\"/>");
     }
     x += "<union id=\"vec128\">";
     for (name, kind) in [
@@ -229,10 +226,7 @@ fn description() -> String {
     }
     x += "</union>";
     for i in 0..16 {
-        let _ = write!(
-            x,
-            "<reg name=\"xmm{i}\" bitsize=\"128\" type=\"vec128\"/>"
-        );
+        let _ = write!(x, "<reg name=\"xmm{i}\" bitsize=\"128\" type=\"vec128\"/>");
     }
     x += "<reg name=\"mxcsr\" bitsize=\"32\" type=\"int\" group=\"vector\"/></feature><feature name=\"org.gnu.gdb.i386.linux\"><reg name=\"orig_rax\" bitsize=\"64\" type=\"int\" group=\"system\"/></feature><feature name=\"org.gnu.gdb.i386.segments\"><reg name=\"fs_base\" bitsize=\"64\" type=\"int\"/><reg name=\"gs_base\" bitsize=\"64\" type=\"int\"/></feature><feature name=\"org.gnu.gdb.i386.avx\">";
     for i in 0..16 {

@@ -93,7 +93,11 @@ impl Session {
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
         if let Some(goal) = self.goal.take() {
             self.run_to(goal, wanted)?;
-            return self.reason(Stop::Interrupted);
+            let d = self.debuggee()?;
+            return Ok(MultiThreadStopReason::SignalWithThread {
+                tid: Tid::new(d.visible(d.current) as usize).unwrap_or(Tid::MIN),
+                signal: Signal::SIGZERO,
+            });
         }
         let stop = match self.motion {
             Motion::Continue => self.forward(|d, wanted| d.go_on(wanted), wanted)?,
@@ -114,14 +118,10 @@ impl Session {
     }
 
     /// What gdb is told.
-    pub(crate) fn reason(
-        &mut self,
-        stop: Stop,
-    ) -> Result<MultiThreadStopReason<u64>, DebugError> {
+    pub(crate) fn reason(&mut self, stop: Stop) -> Result<MultiThreadStopReason<u64>, DebugError> {
         let d = self.debuggee()?;
-        let tid = |d: &Debuggee, slot: usize| {
-            Tid::new(d.visible(slot) as usize).unwrap_or(Tid::MIN)
-        };
+        let tid =
+            |d: &Debuggee, slot: usize| Tid::new(d.visible(slot) as usize).unwrap_or(Tid::MIN);
         let here = tid(d, d.current);
         Ok(match stop {
             Stop::Stepped(slot) => MultiThreadStopReason::SignalWithThread {
@@ -149,9 +149,7 @@ impl Session {
             Stop::Ended(status) if libc::WIFSIGNALED(status) => {
                 MultiThreadStopReason::Terminated(gdb_signal(libc::WTERMSIG(status)))
             }
-            Stop::Ended(status) => {
-                MultiThreadStopReason::Exited(libc::WEXITSTATUS(status) as u8)
-            }
+            Stop::Ended(status) => MultiThreadStopReason::Exited(libc::WEXITSTATUS(status) as u8),
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::error::{os, LaunchError, Result};
 use crate::runtime::RuntimeImage;
-use crate::tracee::seize;
 use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
+use crate::tracee::seize;
 use libc::pid_t;
 use reprise_abi::layout::*;
 use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
@@ -121,14 +121,7 @@ pub fn start(
         for (from, to) in child.output.iter().flatten().zip([1, 2]) {
             libc::dup2(*from, to);
         }
-        become_program(
-            shared,
-            image,
-            stage.as_raw_fd(),
-            len,
-            child.cpu,
-            child.slot,
-        )
+        become_program(shared, image, stage.as_raw_fd(), len, child.cpu, child.slot)
     }
 }
 
@@ -139,10 +132,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
             return Err(os("make a pipe"));
         }
-        Ok((
-            OwnedFd::from_raw_fd(ends[0]),
-            OwnedFd::from_raw_fd(ends[1]),
-        ))
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
     }
 }
 

@@ -26,7 +26,9 @@ impl Output {
 
     /// Descriptors for the program to write to.
     pub(crate) fn descriptors(&self) -> [RawFd; 2] {
-        self.files.as_ref().map_or([-1; 2], |files| [files[0].as_raw_fd(), files[1].as_raw_fd()])
+        self.files.as_ref().map_or([-1; 2], |files| {
+            [files[0].as_raw_fd(), files[1].as_raw_fd()]
+        })
     }
 
     /// Shows what is new. What nobody wants to read is not shown.

@@ -8,11 +8,11 @@ use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
 use crate::{plan, ReplayError};
 use libc::pid_t;
+use reprise_abi::event::EventHeader;
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::session::{
     process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
-use reprise_abi::event::EventHeader;
 use reprise_launch::replay::{self as launch, Child};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
@@ -100,12 +100,7 @@ impl Drop for Watch {
 
 impl Tree {
     /// A replay of the trace in `dir`, before its first process.
-    pub fn new(
-        shared: SharedSession,
-        image: RuntimeImage,
-        dir: &Path,
-        child: Child,
-    ) -> Tree {
+    pub fn new(shared: SharedSession, image: RuntimeImage, dir: &Path, child: Child) -> Tree {
         Tree {
             shared,
             image,
@@ -258,7 +253,8 @@ impl Tree {
         if !feed.done {
             s.ring.producer_asleep.store(1, SeqCst);
         }
-        if !feed.can_move(s) && s.request.kind.load(SeqCst) == request::NONE && !self.someone_died() {
+        if !feed.can_move(s) && s.request.kind.load(SeqCst) == request::NONE && !self.someone_died()
+        {
             futex::wait(&s.agent_asleep, 1, SLEEP);
         }
         s.agent_asleep.store(0, SeqCst);

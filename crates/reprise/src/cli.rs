@@ -7,8 +7,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::event::Kind;
 use reprise_abi::order::{DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
-use std::ffi::OsString;
 use reprise_debug::Place;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
