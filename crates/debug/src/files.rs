@@ -2,12 +2,14 @@
 //! whatever the machine has under these names today.
 
 use crate::debuggee::Debuggee;
+use crate::timeline::Timeline;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END};
 use reprise_trace::{ContentHash, FILES_DIR};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom};
+use std::path::{Component, Path};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Most files that gdb can have open.
@@ -234,12 +236,61 @@ impl Debuggee {
         };
         Ok(text
             .lines()
-            .filter_map(|line| range_of(line))
+            .filter_map(range_of)
             .filter(|((start, end), rest)| rest.starts_with("rw") && of_program(*start, *end))
             .map(|((start, end), _)| (start, end - start))
             .filter(|(_, len)| *len >= PAGE)
             .collect())
     }
+}
+
+/// Lays out the files of a recording under a directory, as links into the trace, for a gdb on this machine: it reads them faster than
+/// through the connection.
+///
+/// # Errors
+/// When the directory can't be written.
+pub fn lay_out(timeline: &Timeline, dir: &Path, root: &Path) -> Result<()> {
+    let files = dir.join(FILES_DIR).canonicalize()?;
+    for (name, hash) in &timeline.files {
+        let Some(name) = std::str::from_utf8(name).ok() else {
+            continue;
+        };
+        for name in aliases(name) {
+            let parts = Path::new(&name).components();
+            let plain = parts
+                .clone()
+                .skip(1)
+                .all(|c| matches!(c, Component::Normal(_)));
+            if !name.starts_with('/') || !plain {
+                continue;
+            }
+            let path = root.join(&name[1..]);
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            match std::os::unix::fs::symlink(files.join(hash.to_string()), &path) {
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                done => done?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names under which distributions have the same file by way of symbolic links, which are not in the trace.
+fn aliases(name: &str) -> Vec<String> {
+    let mut all = vec![name.to_string()];
+    let base = name.rsplit('/').next().unwrap_or(name);
+    if base.starts_with("ld-linux") {
+        all.push(format!("/lib64/{base}"));
+        all.push(format!("/lib/{base}"));
+    }
+    if let Some(rest) = name.strip_prefix("/usr/lib") {
+        all.push(format!("/lib{rest}"));
+    } else if name.starts_with("/lib") {
+        all.push(format!("/usr{name}"));
+    }
+    all
 }
 
 /// The range at the beginning of a line of /proc/PID/maps, and the rest.

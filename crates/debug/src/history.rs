@@ -11,6 +11,7 @@ use crate::control::Stop;
 use crate::debuggee::{Debuggee, General};
 use crate::target::Session;
 use crate::{os, DebugError};
+use gdbstub::common::Tid;
 use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use reprise_abi::layout::PAGE;
@@ -123,9 +124,9 @@ impl Session {
     }
 
     fn begin(&mut self) -> Result<MultiThreadStopReason<u64>, DebugError> {
-        self.rewind(0)?;
+        let d = self.rewind(0)?;
         Ok(MultiThreadStopReason::ReplayLog {
-            tid: None,
+            tid: Tid::new(d.visible(d.current) as usize),
             pos: ReplayLogPosition::Begin,
         })
     }
@@ -133,7 +134,7 @@ impl Session {
     /// Back to the last breakpoint or watchpoint before this place, or to the beginning.
     pub(crate) fn back(
         &mut self,
-        _wanted: &mut dyn FnMut() -> bool,
+        wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
         let now = self.debuggee()?.name()?;
         for window in WINDOWS {
@@ -145,6 +146,10 @@ impl Session {
                 let mut stop = Stop::Limit;
                 for _ in 0..hits {
                     stop = d.next_hit()?;
+                }
+                // Backward, memory changes when the instruction is taken back that changed it.
+                if let Stop::Watch(slot, _) = stop {
+                    self.step_back(slot, wanted)?;
                 }
                 return self.reason(stop);
             }

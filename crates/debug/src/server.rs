@@ -2,6 +2,7 @@
 
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
+use crate::files::lay_out;
 use crate::target::Session;
 use crate::timeline::Timeline;
 use crate::{os, DebugError};
@@ -45,7 +46,7 @@ pub struct Request {
 pub enum Address {
     /// A port of this machine, for programs on this machine.
     Port(u16),
-    /// A socket in the file system.
+    /// A socket in the file system; the directory `root` beside it then holds the recording's files.
     Socket(PathBuf),
 }
 
@@ -70,6 +71,9 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
             talk(stream, session)
         }
         Address::Socket(path) => {
+            let d = session.debuggee()?;
+            lay_out(&d.timeline, &d.dir, &path.with_file_name("root"))
+                .map_err(os("lay out files for gdb"))?;
             let listener = listen(path).map_err(os("make a socket for gdb"))?;
             let (stream, _) = listener.accept().map_err(os("wait for gdb"))?;
             talk(stream, session)

@@ -93,7 +93,11 @@ impl Session {
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
         if let Some(goal) = self.goal.take() {
             self.run_to(goal, wanted)?;
-            return self.reason(Stop::Interrupted);
+            let d = self.debuggee()?;
+            return Ok(MultiThreadStopReason::SignalWithThread {
+                tid: Tid::new(d.visible(d.current) as usize).unwrap_or(Tid::MIN),
+                signal: Signal::SIGZERO,
+            });
         }
         let stop = match self.motion {
             Motion::Continue => self.forward(|d, wanted| d.go_on(wanted), wanted)?,

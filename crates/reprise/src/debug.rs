@@ -90,14 +90,16 @@ fn ignore_interrupts() {
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
 }
 
-/// Files come out of the trace, through the connection. Calls of the runtime that gdb sees as signals never reach it.
+/// Files come out of the trace, as the server has laid them out.
 fn gdb(commands: &Path, socket: &Path, more: &[OsString]) -> Command {
     let mut command = Command::new("gdb");
     command.arg("-q").arg("-x").arg(commands);
     let mut target = OsString::from("target remote ");
     target.push(socket);
+    let mut root = OsString::from("set sysroot ");
+    root.push(socket.with_file_name("root"));
     for line in [
-        OsStr::new("set sysroot target:"),
+        root.as_os_str(),
         OsStr::new("set remotetimeout 600"),
         &target,
     ] {
