@@ -12,6 +12,7 @@ mod human;
 mod info;
 mod ls;
 mod manual;
+mod output;
 mod pack;
 mod play;
 mod processes;

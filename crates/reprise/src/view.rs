@@ -10,11 +10,11 @@ mod tiles;
 
 use crate::cli::ViewArgs;
 use crate::human;
+use crate::output;
 use anyhow::Context;
 use reprise_trace::Catalog;
 use server::Server;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use tiles::Tiles;
 
@@ -35,7 +35,7 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
         eprintln!("reprise: {}", crate::exit::one_line(why));
     }
     if let Some(file) = &args.output {
-        write(&mut tiles, file).with_context(|| format!("can't write {}", file.display()))?;
+        output::make(file, |handle| page::whole(&mut tiles, handle))?;
         let size = std::fs::metadata(file).map_or(0, |m| m.len());
         let (file, size) = (file.display(), human::size(size));
         return say(&format!(
@@ -54,18 +54,6 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
 fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}").context("can't print")
-}
-
-/// Writes the page beside its place, and puts it there when it is whole. What the program saw is in it: it is the user's alone.
-fn write(tiles: &mut Tiles, file: &Path) -> anyhow::Result<()> {
-    let parent = match file.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let mut temporary = tempfile::NamedTempFile::new_in(parent)?;
-    page::whole(tiles, &mut temporary)?;
-    temporary.persist(file)?;
-    Ok(())
 }
 
 /// Opens the page in the user's browser, where there is a way; the address was printed in any case.

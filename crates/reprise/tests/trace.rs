@@ -416,6 +416,8 @@ fn assert_survives(place: &Workplace, whole: &[u8], dir: &Path, what: &str) {
         &["info", "--json"],
         &["dump"],
         &["verify", "-n", "1"],
+        &["export", "--perfetto", "-o", "/dev/null"],
+        &["view", "-o", "/dev/null"],
         &["replay"],
     ] {
         let out = with(place, words, dir);

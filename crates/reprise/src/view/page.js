@@ -81,13 +81,14 @@
 
   const rows = [], rowOf = new Map();
   if (about.engine === 'serial') rows.push({ baton: true, text: 'baton: who runs' });
+  const own = processes.map(() => []);
+  threads.forEach((thread, t) => own[thread.process].push(t));
   processes.forEach((process, p) => {
     rows.push({ process: p, text: process.pid + ' ' + process.command });
-    threads.forEach((thread, t) => {
-      if (thread.process !== p) return;
+    for (const t of own[p]) {
       rowOf.set(t, rows.length);
-      rows.push({ thread: t, text: thread.name + ' ' + thread.tid });
-    });
+      rows.push({ thread: t, text: threads[t].name + ' ' + threads[t].tid });
+    }
   });
   const elements = rows.map(r => {
     const element = document.createElement('div');
