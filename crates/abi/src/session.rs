@@ -340,8 +340,12 @@ pub struct Counters {
     pub locked_traps: AtomicU64,
     /// Instructions that neither could replace.
     pub locked_missed: AtomicU64,
+    /// `order`: threads' rings in which the agent looked for news, ...
+    pub ring_looks: AtomicU64,
+    /// ... and those of which it was told that there were some.
+    pub ring_news: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 11],
+    pub spare: [AtomicU64; 9],
 }
 
 /// Most mappings that a program has at its first instruction.

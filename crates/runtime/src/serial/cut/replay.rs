@@ -686,10 +686,13 @@ pub(crate) fn find_room(place: &Place) -> Option<(u64, (u64, u64))> {
     None
 }
 
+/// Places for a stub that are tried in one gap: more than there can be stubs of other places in it, which stay for long under `order`.
+const MOST_TRIES: usize = 1024;
+
 fn room_between(place: &Place, low: u64, high: u64) -> Option<(u64, (u64, u64))> {
     let mut low = low;
     // Where something is mapped that the program doesn't know of, a little farther on.
-    for _ in 0..8 {
+    for _ in 0..MOST_TRIES {
         if low >= high {
             return None;
         }
