@@ -24,6 +24,7 @@ use crate::cut::decode::Insn;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::functions::Functions;
 use crate::guard::{self, Program};
+use crate::hook::left_out;
 use crate::memory::{self, map, Region};
 use crate::order::{replay, shards};
 use crate::patch::{self, LOCKED, LOCKED_WITH_CODE};
@@ -33,6 +34,7 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use learned::{Learned, Loads};
 use reprise_abi::event::Kind;
+use reprise_abi::hooks;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_LOCKED};
 use reprise_abi::syscalls::nr;
@@ -250,7 +252,8 @@ fn find(code: &Region) -> Option<()> {
     };
     // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
     let own_memory_is_private = (code.start..code.end).contains(&session().entry);
-    let thread_id = ThreadId::of(&functions.module);
+    let thread_id = ThreadId::of(&functions.module)
+        .filter(|_| !hooks::holds(session().unhooked, hooks::THREAD_ID));
     let learned = Learned::of(&functions.module);
     let each = |run: &mut dyn FnMut(&Function)| {
         for i in 0..functions.count() {
@@ -270,7 +273,7 @@ fn find(code: &Region) -> Option<()> {
                 start,
                 code: own,
             };
-            if !is_replaced(&f) {
+            if !is_replaced(&f) && !left_out::holds(start) {
                 run(&f);
             }
         }
