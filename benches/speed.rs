@@ -4,13 +4,14 @@
 //! records), `--threads N` (of the kernels). With any of them the table is only printed, because the document is to hold a whole run.
 //! `REPRISE=PATH` judges another build.
 //!
-//! `--only kernels` measures the kernels, which are in no whole run, and `--only kernels/NAME` one of them.
+//! A whole run has the rows of [`ALL`], and those of `--engine order`: `--only order`, `--only order/NAME` and `--only events` measure them alone.
+//! `--only kernels` measures the kernels with any engine, at a smaller size, and `--only kernels/NAME` one of them.
 
 use anyhow::{bail, Context, Result};
 use reprise_bench::figure::Row;
 use reprise_bench::reprise::{top, Reprise};
 use reprise_bench::rows::{Bench, ALL, ROUNDS};
-use reprise_bench::{kernels, machine, report};
+use reprise_bench::{events, kernels, machine, order, report};
 
 /// Where the document lies.
 const DOCUMENT: &str = "docs/BENCHMARKS.md";
@@ -32,12 +33,17 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
     }
 
-    /// Whether a kernel is.
-    fn wants_kernel(&self, name: &str) -> bool {
+    /// Whether a row of a group is, which is asked for by the group's name or by both names.
+    fn wants_of(&self, group: &str, name: &str) -> bool {
         self.only.iter().any(|o| {
-            let rest = o.strip_prefix(kernels::NAME);
+            let rest = o.strip_prefix(group);
             rest.is_some_and(|r| r.is_empty() || r.strip_prefix('/') == Some(name))
         })
+    }
+
+    /// Whether a row of `--engine order` is.
+    fn wants_order(&self, name: &str) -> bool {
+        self.whole() || self.wants_of(order::NAME, name)
     }
 
     /// Whether this is a whole run, as the document holds it.
@@ -68,13 +74,28 @@ fn options() -> Result<Options> {
         }
     }
     for name in &options.only {
-        let kernel = *name == kernels::NAME
-            || kernels::names().any(|k| *name == format!("{}/{k}", kernels::NAME));
-        if !kernel && !ALL.iter().any(|e| e.name == name) {
+        let named = |group: &str, row: &str| *name == format!("{group}/{row}");
+        let groups = [kernels::NAME, order::NAME, events::NAME];
+        let grouped = groups.contains(&name.as_str())
+            || kernels::names().any(|k| named(kernels::NAME, k))
+            || order::names().any(|r| named(order::NAME, r));
+        if !grouped && !ALL.iter().any(|e| e.name == name) {
             bail!("no row {name}; --list names them");
         }
     }
     Ok(options)
+}
+
+/// Prints what was measured, or why it wasn't.
+fn shown(name: &'static str, measured: Result<Row>) -> Row {
+    let row = measured.unwrap_or_else(|why| Row {
+        name,
+        title: name.into(),
+        missing: Some(format!("{why:#}")),
+        ..Row::default()
+    });
+    println!("{}\n", report::details(&row).trim());
+    row
 }
 
 fn main() -> Result<()> {
@@ -90,6 +111,10 @@ fn main() -> Result<()> {
         for k in kernels::names() {
             println!("{}/{k}", kernels::NAME);
         }
+        for r in order::names() {
+            println!("{}/{r}", order::NAME);
+        }
+        println!("{}", events::NAME);
         return Ok(());
     }
     // Everything lies in here, traces too, and goes with it.
@@ -103,35 +128,44 @@ fn main() -> Result<()> {
         rounds: if options.quick { 1 } else { ROUNDS },
     };
     let mut rows = Vec::new();
-    let mut add = |name: &'static str, measure: &dyn Fn() -> Result<Row>| {
-        eprintln!("measuring {name}");
-        let row = measure().unwrap_or_else(|why| Row {
-            name,
-            title: name.into(),
-            missing: Some(format!("{why:#}")),
-            ..Row::default()
-        });
-        println!("{}", report::details(&row).trim());
-        println!();
-        rows.push(row);
-    };
     for e in ALL.iter().filter(|e| options.wants(e.name)) {
-        add(e.name, &|| (e.measure)(&bench));
-    }
-    if kernels::names().any(|k| options.wants_kernel(k)) {
-        kernels::build()?;
+        rows.push(shown(e.name, (e.measure)(&bench)));
     }
     let threads = options.threads.unwrap_or(kernels::THREADS);
-    for k in kernels::names().filter(|k| options.wants_kernel(k)) {
-        add(k, &|| kernels::measure(&bench, k, threads));
+    if kernels::names().any(|k| options.wants_of(kernels::NAME, k) || options.wants_order(k)) {
+        kernels::build()?;
+    }
+    for k in kernels::names().filter(|k| options.wants_of(kernels::NAME, k)) {
+        rows.push(shown(
+            k,
+            kernels::measure(&bench, k, threads, kernels::SIZE),
+        ));
+    }
+    let with_order = Bench {
+        reprise: bench.reprise.with_engine(order::ENGINE),
+        dir: bench.dir.clone(),
+        rounds: bench.rounds.min(order::ROUNDS),
+    };
+    let mut of_order = Vec::new();
+    for r in order::names().filter(|r| options.wants_order(r)) {
+        of_order.push(shown(r, order::measure(&with_order, r, threads)));
+    }
+    let mut of_events = Vec::new();
+    if options.whole() || options.only.iter().any(|o| o == events::NAME) {
+        match events::measure(&with_order) {
+            Ok(rows) => of_events.extend(rows.into_iter().map(|r| shown(events::NAME, Ok(r)))),
+            Err(why) => of_events.push(shown(events::NAME, Err(why))),
+        }
     }
     println!("{}\n{}", report::table(&rows), report::traces(&rows));
+    println!("{}\n{}", report::table(&of_order), report::logs(&of_order));
+    println!("{}", report::table(&of_events));
     if !options.whole() {
         return Ok(());
     }
     std::fs::write(
         top().join(DOCUMENT),
-        report::document(&rows, bench.rounds, load),
+        report::document(&rows, &of_order, &of_events, bench.rounds, load),
     )?;
     println!("written to {DOCUMENT}");
     Ok(())

@@ -45,6 +45,10 @@ need gdb gdb
 need chromium-headless-shell chromium-headless-shell
 need setpriv util-linux
 need unshare util-linux
+# To build servers from Debian's sources.
+need make make
+need dpkg-source dpkg-dev
+file /usr/include/event.h libevent-dev
 
 if [ -n "$missing" ]; then
     if ! command -v apt-get >/dev/null 2>&1; then
@@ -82,3 +86,6 @@ fi
 if command -v rustup >/dev/null 2>&1; then
     rustup target list --installed | grep -qx x86_64-unknown-none || rustup target add x86_64-unknown-none
 fi
+
+# The sources of the servers that tests build.
+scripts/build-programs.sh --fetch

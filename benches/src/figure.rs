@@ -13,6 +13,10 @@ pub enum Unit {
     Milliseconds,
     /// Bytes.
     Bytes,
+    /// Bytes of log for each operation.
+    BytesEach,
+    /// Megabytes of log for each minute of a native run.
+    MegabytesAMinute,
 }
 
 /// The side of a command that a figure is about.
@@ -24,6 +28,8 @@ pub enum Side {
     Replay,
     /// What a recording leaves on disk.
     Trace,
+    /// The log alone, without what was read and kept.
+    Log,
 }
 
 /// One figure.
@@ -79,6 +85,8 @@ fn show(value: f64, unit: Unit) -> String {
         Unit::Nanoseconds => format!("{value:.0} ns"),
         Unit::Milliseconds => format!("{value:.2} ms"),
         Unit::Bytes => format!("{:.1} MB", value / 1e6),
+        Unit::BytesEach => format!("{value:.3} bytes each"),
+        Unit::MegabytesAMinute => format!("{value:.1} MB a minute"),
     }
 }
 
@@ -110,6 +118,8 @@ pub struct Row {
     pub runs: Vec<Runs>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
+    /// A table in Markdown, for rows that are several.
+    pub table: String,
     /// Why there are no figures, if so.
     pub missing: Option<String>,
 }

@@ -7,13 +7,16 @@
 //! - [`program`] runs one command and measures it; [`reprise`] is the command that is judged.
 //! - [`rows`] has what is measured and the bars, [`trees`] the rows of process trees and servers; [`input`] and [`load`] are what the programs work on.
 //! - [`kernels`] has a group of rows of its own: parallel kernels, each with the bar that follows from how often it synchronises.
+//! - [`order`] has the rows of `--engine order`, [`events`] what a single event costs.
 //! - [`figure`] holds results; [`report`] prints them, and writes `docs/BENCHMARKS.md`; [`machine`] says where they were measured.
 
+pub mod events;
 pub mod figure;
 pub mod input;
 pub mod kernels;
 pub mod load;
 pub mod machine;
+pub mod order;
 pub mod program;
 pub mod report;
 pub mod reprise;

@@ -5,7 +5,7 @@ use crate::machine;
 use std::fmt::Write;
 
 /// The whole document.
-pub fn document(rows: &[Row], rounds: usize, load: f64) -> String {
+pub fn document(rows: &[Row], order: &[Row], events: &[Row], rounds: usize, load: f64) -> String {
     let mut text = String::new();
     text.push_str(HEAD);
     for line in machine::describe() {
@@ -20,16 +20,26 @@ pub fn document(rows: &[Row], rounds: usize, load: f64) -> String {
     text.push_str(&table(rows));
     text.push_str("\nWhat a trace takes on disk, kept files and libraries included:\n\n");
     text.push_str(&traces(rows));
+    text.push_str(ORDER);
+    text.push_str(&table(order));
+    text.push_str("\nWhat the log takes, compressed:\n\n");
+    text.push_str(&logs(order));
+    text.push_str("\n### One event\n\n");
+    for row in events.iter().filter(|r| !r.table.is_empty()) {
+        text.push_str(&row.table);
+        text.push('\n');
+    }
+    text.push_str(&table(events.iter().filter(|r| r.table.is_empty())));
     text.push_str(COMPARISON);
     text.push_str("\n## Behind the figures\n");
-    for row in rows {
+    for row in rows.iter().chain(order).chain(events) {
         text.push_str(&details(row));
     }
     text
 }
 
 /// The table of times.
-pub fn table(rows: &[Row]) -> String {
+pub fn table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     let mut text = String::from(
         "| workload | record | bar | | replay | bar | |\n|---|---|---|---|---|---|---|\n",
     );
@@ -76,6 +86,23 @@ pub fn traces(rows: &[Row]) -> String {
     text
 }
 
+/// The table of logs.
+pub fn logs(rows: &[Row]) -> String {
+    let mut text = String::from("| workload | log | bar | |\n|---|---|---|---|\n");
+    for row in rows {
+        for f in row.figures.iter().filter(|f| f.side == Side::Log) {
+            let (shown, bar) = (f.shown(), f.bar_shown());
+            let _ = writeln!(
+                text,
+                "| {} | {shown} | {bar} | {} |",
+                row.title,
+                f.verdict()
+            );
+        }
+    }
+    text
+}
+
 /// Medians and spread of a row, and its notes.
 pub fn details(row: &Row) -> String {
     let mut text = format!("\n### {}\n\n", row.title);
@@ -86,7 +113,10 @@ pub fn details(row: &Row) -> String {
         let _ = writeln!(text, "Not measured: {why}.");
         return text;
     }
-    text.push_str("| | median | least | most | processor time |\n|---|---|---|---|---|\n");
+    text.push_str(&row.table);
+    if !row.runs.is_empty() {
+        text.push_str("| | median | least | most | processor time |\n|---|---|---|---|---|\n");
+    }
     for r in &row.runs {
         let least = r.values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = r.values.iter().copied().fold(0.0, f64::max);
@@ -138,6 +168,19 @@ themselves on one processor, because that is what they get while recording. Time
 processor time is that of all processes of a command, Reprise's own included. Every replay's output is compared with its recording's.
 
 Machine:
+
+";
+
+const ORDER: &str = "
+## With `--engine order`
+
+Threads run on all processors, natively and recorded. Kernels (tests/guests/kernels) run with 2 threads at their large size, some seconds, so that
+what every recording costs once (the first row) counts little; the bar of each follows from how often it synchronises. Servers are built
+from Debian's sources by `reprise cc`; their clients have the same processors.
+
+    cargo bench -p reprise-bench -- --only order              # this section, printed only
+    cargo bench -p reprise-bench -- --only order/memcached    # one row of it
+    cargo bench -p reprise-bench -- --only events             # what one event costs
 
 ";
 

@@ -45,6 +45,29 @@ impl Reprise {
         })
     }
 
+    /// The command itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The same, with recordings made by this engine.
+    #[must_use]
+    pub fn with_engine(&self, engine: &str) -> Reprise {
+        Reprise {
+            path: self.path.clone(),
+            traces: self.traces.clone(),
+            engine: Some(engine.into()),
+        }
+    }
+
+    /// Replays the latest trace and learns where it leaves its path, if it does.
+    ///
+    /// # Errors
+    /// When it doesn't end.
+    pub fn learn(&self, dir: &Path) -> Result<Sample> {
+        self.command(["replay", "--learn"]).run(dir, "learn")
+    }
+
     /// The engine that records.
     pub fn engine(&self) -> &str {
         self.engine.as_deref().unwrap_or("serial")

@@ -21,8 +21,8 @@ const COUNTER: u64 = 1_000_000_000;
 /// Requests of the memcached row.
 const REQUESTS: u64 = 300_000;
 /// Bytes that sort sorts, and that the compressors compress.
-const SORT_INPUT: usize = 50_000_000;
-const PACK_INPUT: usize = 30_000_000;
+pub(crate) const SORT_INPUT: usize = 50_000_000;
+pub(crate) const PACK_INPUT: usize = 30_000_000;
 /// A trace may be larger than what was read by this many bytes.
 const TRACE_ROOM: f64 = 1e6;
 
@@ -141,13 +141,7 @@ fn whole_command(b: &Bench) -> Result<Row> {
     let program = program_of("true", &[])?;
     let rounds = b.many_rounds(&program, &program, b.rounds * SHORT_ROUNDS)?;
     let title = "/bin/true, whole command, over native";
-    let mut row = rounds.row("true", title, 15.0, Some(15.0));
-    let native = median(&rounds.native.wall);
-    row.figures = vec![
-        rounds.over(&rounds.record, native, Side::Record),
-        rounds.over(&rounds.replay, native, Side::Replay),
-    ];
-    Ok(row)
+    Ok(rounds.over_native("true", title))
 }
 
 fn counter(b: &Bench) -> Result<Row> {
@@ -236,7 +230,7 @@ fn memcached(b: &Bench) -> Result<Row> {
                 size.events as f64 / 1e6
             ),
         ],
-        missing: None,
+        ..Row::default()
     })
 }
 
@@ -276,7 +270,7 @@ impl Bench {
     }
 
     /// An input of text; made when it is asked for first.
-    fn input(&self, name: &str, len: usize) -> Result<PathBuf> {
+    pub(crate) fn input(&self, name: &str, len: usize) -> Result<PathBuf> {
         let path = self.dir.join(name);
         if !path.exists() {
             input::text(&path, len, len as u64)?;
@@ -333,7 +327,12 @@ impl Bench {
     }
 
     /// Native, record, replay, native, ...; every replay must come to what its recording did.
-    fn many_rounds(&self, native: &Program, recorded: &Program, rounds: usize) -> Result<Rounds> {
+    pub(crate) fn many_rounds(
+        &self,
+        native: &Program,
+        recorded: &Program,
+        rounds: usize,
+    ) -> Result<Rounds> {
         let mut result = Rounds {
             native: Samples::default(),
             record: Samples::default(),
@@ -526,7 +525,7 @@ impl Rounds {
                 runs("replay", &self.replay),
             ],
             notes: Vec::new(),
-            missing: None,
+            ..Row::default()
         }
     }
 
@@ -548,6 +547,17 @@ impl Rounds {
                 _ => "ns",
             };
         }
+        row
+    }
+
+    /// The row of a program that takes no time itself: milliseconds over native, with the bar of whole commands.
+    pub(crate) fn over_native(&self, name: &'static str, title: &str) -> Row {
+        let mut row = self.row(name, title, 15.0, Some(15.0));
+        let native = median(&self.native.wall);
+        row.figures = vec![
+            self.over(&self.record, native, Side::Record),
+            self.over(&self.replay, native, Side::Replay),
+        ];
         row
     }
 

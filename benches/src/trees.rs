@@ -38,12 +38,12 @@ struct Served {
     rate: fn(&str) -> Option<f64>,
 }
 
-fn free_address() -> Result<SocketAddr> {
+pub(crate) fn free_address() -> Result<SocketAddr> {
     // The port is free a moment later, too.
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-fn tool(name: &str) -> Result<PathBuf> {
+pub(crate) fn tool(name: &str) -> Result<PathBuf> {
     installed(name).with_context(|| format!("{name} is not installed"))
 }
 
@@ -132,17 +132,19 @@ pub fn redis(b: &Bench) -> Result<Row> {
                 address,
                 tool: tool("redis-benchmark")?,
                 arguments: load.map(String::from).to_vec(),
-                rate: |said| {
-                    // "SET","123456.00",...: as many of one kind as of the other.
-                    let each = |kind| -> Option<f64> {
-                        let line = said.lines().find(|l| l.starts_with(kind))?;
-                        line.split('"').nth(3)?.parse().ok()
-                    };
-                    Some(2.0 / (1.0 / each("\"SET\"")? + 1.0 / each("\"GET\"")?))
-                },
+                rate: redis_rate,
             })
         },
     )
+}
+
+/// Requests a second that redis-benchmark tells of, as many of one kind as of the other: "SET","123456.00",...
+pub(crate) fn redis_rate(said: &str) -> Option<f64> {
+    let each = |kind| -> Option<f64> {
+        let line = said.lines().find(|l| l.starts_with(kind))?;
+        line.split('"').nth(3)?.parse().ok()
+    };
+    Some(2.0 / (1.0 / each("\"SET\"")? + 1.0 / each("\"GET\"")?))
 }
 
 /// PostgreSQL under pgbench.
@@ -282,7 +284,7 @@ fn throughput(
             "the last recording, with {:.1} MB of events, replayed in {replay:.1} s",
             size.events as f64 / 1e6
         )],
-        missing: None,
+        ..Row::default()
     })
 }
 
@@ -326,7 +328,7 @@ fn load(b: &Bench, served: &Served, group: i32) -> Result<f64> {
 }
 
 /// The first processes of a group that aren't Reprise's own: what was recorded, or runs natively, without its descendants.
-fn of_group(group: i32) -> Vec<i32> {
+pub(crate) fn of_group(group: i32) -> Vec<i32> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids: Vec<i32> = numbers
         .filter_map(|e| e.file_name().to_str()?.parse().ok())

@@ -21,6 +21,7 @@ pub mod event;
 pub mod fcntl;
 pub mod filters;
 pub mod futex;
+pub mod hooks;
 pub mod ioctl;
 pub mod layout;
 pub mod learned;

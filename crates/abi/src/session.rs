@@ -458,8 +458,10 @@ pub struct Session {
     pub learned: CodeList,
     /// Replay: loads of it that found another value in memory than the recorded one.
     pub raced: CodeList,
+    /// A test switch, `order`: classes of hooks that are left out (see [`crate::hooks`]).
+    pub unhooked: u64,
     /// Spare configuration words.
-    pub spare_config: [u64; 12],
+    pub spare_config: [u64; 11],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

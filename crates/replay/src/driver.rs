@@ -287,6 +287,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
     };
     s.program_pid.store(m.pid as u32, Relaxed);
     s.agent_pid.store(std::process::id(), Relaxed);
+    s.unhooked = m.unhooked;
     s.only = options.only.map_or(0, |birth| birth + 1);
     if let Some((address, event)) = options.tamper {
         s.tamper_address = address;

@@ -7,6 +7,7 @@ use crate::processes::ProcessName;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::event::Kind;
+use reprise_abi::hooks;
 use reprise_abi::order::{DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
 use reprise_debug::Place;
@@ -153,9 +154,9 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub hooks: bool,
 
-    /// A test switch: leave the locked instructions of the program unordered
-    #[arg(long, hide = true)]
-    pub no_locked: bool,
+    /// A test switch, `order`: leave out a class of hooks, and what it orders unordered
+    #[arg(long, hide = true, value_name = "CLASS", value_parser = parse_hooks)]
+    pub test_without: Vec<u64>,
 
     /// A test switch: treat the processor as one that can't let cpuid trap
     #[arg(long, hide = true)]
@@ -590,6 +591,11 @@ fn parse_syscall(name: &str) -> Result<u64, String> {
     syscalls::by_name(name)
         .map(|call| u64::from(call.nr))
         .ok_or_else(|| "no system call has this name".into())
+}
+
+fn parse_hooks(class: &str) -> Result<u64, String> {
+    let names = || hooks::CLASSES.map(|(name, _)| name).join(", ");
+    hooks::bit(class).ok_or_else(|| format!("there are {}", names()))
 }
 
 fn parse_tamper(text: &str) -> Result<Tamper, String> {

@@ -5,6 +5,7 @@
 
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
+use reprise_abi::hooks;
 use reprise_abi::session::{
     Session, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED,
     FLAG_NO_PATCH, MODE_RECORD, VERSION,
@@ -77,7 +78,9 @@ fn one(args: &RecordArgs) -> Result<Run> {
     let catalog = Catalog::from_env()?;
     if args.engine == EngineName::Order {
         shared.add_order(args.buffers.bytes())?;
-        for f in learned::read(catalog.root())? {
+        let unlearned = hooks::holds(shared.session().unhooked, hooks::LEARNED);
+        let learned = learned::read(catalog.root())?;
+        for f in learned.iter().filter(|_| !unlearned) {
             shared.session().learned.add(f.code(), 0);
         }
     }
@@ -144,7 +147,8 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     };
     if args.engine == EngineName::Order {
         s.flags |= FLAG_HOOKS;
-        if !args.no_locked {
+        s.unhooked = args.test_without.iter().fold(0, |set, class| set | class);
+        if !hooks::holds(s.unhooked, hooks::LOCKED) {
             s.flags |= FLAG_LOCKED;
         }
     }
@@ -276,6 +280,7 @@ fn open_trace(
         pid: stopped.pid,
         checksum_every: s.checksum_every,
         learned: learned_code(s),
+        unhooked: s.unhooked,
         start,
         runtime_hash,
     };

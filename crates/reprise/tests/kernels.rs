@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{assert_same, full, knob, run, sources, Guest, Run, Workplace};
+use common::{assert_same, knob, run, sources, Guest, Run, Workplace};
 use std::collections::BTreeSet;
 
 /// The engines that are to record every kernel.
@@ -44,11 +44,8 @@ fn check(name: &str) {
     let place = Workplace::new();
     let native = native(&place, name);
     for engine in ENGINES {
-        // That engine is in the making: it is tried in full size only.
-        if engine == "order" && !full() {
-            continue;
-        }
-        for _ in 0..knob("REPRISE_TEST_RECORDINGS", 2) {
+        let usual = if engine == "order" { 1 } else { 2 };
+        for _ in 0..knob("REPRISE_TEST_RECORDINGS", usual) {
             let guest = kernel(name, RECORDED_THREADS);
             let recording = place.record_with(&guest, &["--engine", engine]);
             assert_same(&native, &recording.run);

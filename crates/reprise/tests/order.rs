@@ -216,7 +216,8 @@ fn locked_instructions_matter() {
     let place = common::Workplace::new();
     let guest = Guest::new("locked_forms").args(["2000"]);
     let unlike = (0..10).any(|_| {
-        let recording = place.record_with(&guest, &["--engine", "order", "--no-locked"]);
+        let recording =
+            place.record_with(&guest, &["--engine", "order", "--test-without", "locked"]);
         let replay = place.replay(&recording.dir);
         replay.stdout != recording.run.stdout || replay.status != recording.run.status
     });

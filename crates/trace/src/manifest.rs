@@ -58,6 +58,9 @@ pub struct Manifest {
     /// `order`: code whose plain loads were recorded as values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<LearnedCode>,
+    /// A test switch: classes of hooks that were left out ([`reprise_abi::hooks`]).
+    #[serde(default)]
+    pub unhooked: u64,
     /// Content hash of the runtime that recorded; replay uses this one, `files/<hash>`.
     pub runtime_hash: ContentHash,
 }

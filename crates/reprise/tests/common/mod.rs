@@ -694,6 +694,21 @@ impl Running {
         group_members(self.pid())
     }
 
+    /// As [`Running::finish`], when it ends within this time. When it doesn't, it is killed, with its process group.
+    pub fn finish_within(mut self, limit: Duration) -> Option<Run> {
+        let begun = Instant::now();
+        while self.child.try_wait().expect("wait").is_none() {
+            if begun.elapsed() > limit {
+                // SAFETY: a group that this test started; its leader is not reaped yet.
+                unsafe { libc::kill(-self.pid(), libc::SIGKILL) };
+                let _ = self.child.wait();
+                return None;
+            }
+            thread::park_timeout(Duration::from_millis(5));
+        }
+        Some(self.finish())
+    }
+
     /// Waits for its end, and for the end of everything that holds its output open.
     ///
     /// # Panics

@@ -9,6 +9,7 @@
 
 pub mod entry;
 pub mod fast;
+pub mod left_out;
 pub mod shim;
 
 use crate::capture::Call;
@@ -20,6 +21,7 @@ use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use entry::{Hook, MAX_HOOKS};
+use reprise_abi::hooks;
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
 use reprise_abi::syscalls::nr;
 use shim::{Function, ALLOCATION, ATOMIC, CXX, GLIBC};
@@ -140,6 +142,10 @@ fn hook(module: &Module) -> Option<()> {
         let Some(s) = exports.find(&Program, f.name) else {
             continue;
         };
+        if hooks::holds_function(session().unhooked, f.name) {
+            left_out::add(s.address);
+            continue;
+        }
         // Several names may share an entry.
         if s.kind == elf::FUNC && n < MAX_HOOKS && !list[..n].iter().any(|h| h.at == s.address) {
             list[n] = Hook {

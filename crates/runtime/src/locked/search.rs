@@ -8,12 +8,14 @@ use super::units::{Function, How, Unit, Work};
 use crate::cut::decode::Flow;
 use crate::functions::Functions;
 use crate::guard;
+use crate::hook::left_out;
 use crate::memory::Region;
 use crate::patch;
 use crate::scratch;
 use crate::thread::session;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use reprise_abi::hooks;
 
 /// Most units of one module.
 const MAX_UNITS: usize = 1 << 16;
@@ -41,7 +43,8 @@ pub fn find(code: &Region) -> Option<()> {
     };
     // In ld.so a thread says that it resolves a name: whether it does depends on who called the function first, which nobody orders.
     let own_memory_is_private = (code.start..code.end).contains(&session().entry);
-    let thread_id = ThreadId::of(&functions.module);
+    let thread_id = ThreadId::of(&functions.module)
+        .filter(|_| !hooks::holds(session().unhooked, hooks::THREAD_ID));
     let learned = Learned::of(&functions.module);
     let function = |i: u64| {
         let (start, len) = functions.function(i)?;
@@ -53,7 +56,7 @@ pub fn find(code: &Region) -> Option<()> {
             start,
             code: bytes.get(offset as usize..(offset + len) as usize)?,
         };
-        (!is_replaced(&f)).then_some(f)
+        (!is_replaced(&f) && !left_out::holds(start)).then_some(f)
     };
     let work = work()?;
     let all = || (0..functions.count()).filter_map(|i| Some((i as u32, function(i)?)));

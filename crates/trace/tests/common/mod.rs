@@ -78,6 +78,7 @@ pub fn manifest() -> Manifest {
         pid: 42,
         checksum_every: 0,
         learned: Vec::new(),
+        unhooked: 0,
         start: Start {
             entry: 0x7fff_f7fe_4540,
             cpuid: vec![
