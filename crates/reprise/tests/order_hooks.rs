@@ -76,9 +76,6 @@ matters! {
     conditions: first("cond", "3000"), ["cond"];
     barriers: first("barrier", "1000"), ["barrier"];
     once: first("once", "1000"), ["once"];
-    // Most of what libc's own allocator shares it changes by locked instructions.
-    memory: first("malloc", "6000"), ["malloc", "locked"];
-    static_variables: Guest::new("sync_static").args(["4"]), ["static", "locked"];
     loads_of_thread_ids: first("stacks", "100"), ["thread-id"];
     locked_instructions: Guest::new("locked_forms").args(["2000"]), ["locked"];
 }
