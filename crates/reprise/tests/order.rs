@@ -164,12 +164,16 @@ fn signals_between_threads() {
     ]);
 }
 
-/// A thousand threads at once, and ten thousand one after the other.
+/// Many threads at once, and many one after the other; in full size a thousand and ten thousand.
 #[test]
 fn very_many_threads() {
+    let (at_once, in_all) = match common::full() {
+        true => ("1000", "10000"),
+        false => ("200", "1000"),
+    };
     each_with(&[
-        ("threads_many", &["1000"]),
-        ("threads_short_lived", &["10000"]),
+        ("threads_many", &[at_once]),
+        ("threads_short_lived", &[in_all]),
     ]);
 }
 
