@@ -63,6 +63,14 @@ pub mod slot_state {
     pub const LEFT: u32 = 7;
 }
 
+/// What [`Slot::shown`] points to, in the lowest bit of the address.
+pub mod shown {
+    /// A gate's frame: the general registers, r15 first, down to rax, then flags, rsp, rip.
+    pub const FRAME: u64 = 0;
+    /// The kernel's frame of a signal (a `ucontext_t`).
+    pub const CONTEXT: u64 = 1;
+}
+
 /// Bits of [`Slot::futex_notes`].
 pub mod futex_wait {
     /// The futex is in memory that processes share.
@@ -115,8 +123,10 @@ pub struct Process {
     pub maker: AtomicU32,
     /// Record: 1 once its making is in the trace.
     pub announced: AtomicU32,
+    /// Replay: 1 while a debugger traces it.
+    pub debugged: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 7],
+    pub spare: [AtomicU32; 6],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -177,8 +187,14 @@ pub struct Slot {
     pub born: AtomicU64,
     /// `order`, replay: 1 while what the thread's last event brings about is still to be done.
     pub busy: AtomicU64,
+    /// Replay: where the program's registers are while the thread is in the runtime, for a debugger: see [`shown`].
+    pub shown: AtomicU64,
+    /// Replay: the stub of the place of a cut that the thread looks for: its first byte, ...
+    pub stub_first: AtomicU64,
+    /// ... and its length; 0: there is none.
+    pub stub_len: AtomicU64,
     /// Spare words; makes the slot 256 bytes.
-    pub spare: [AtomicU64; 4],
+    pub spare: [AtomicU64; 1],
 }
 
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);
@@ -324,8 +340,12 @@ pub struct Counters {
     pub locked_traps: AtomicU64,
     /// Instructions that neither could replace.
     pub locked_missed: AtomicU64,
+    /// `order`: threads' rings in which the agent looked for news, ...
+    pub ring_looks: AtomicU64,
+    /// ... and those of which it was told that there were some.
+    pub ring_news: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 11],
+    pub spare: [AtomicU64; 9],
 }
 
 /// Most mappings that a program has at its first instruction.

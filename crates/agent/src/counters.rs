@@ -25,6 +25,8 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("locked_sites", &c.locked_sites),
         ("locked_traps", &c.locked_traps),
         ("locked_missed", &c.locked_missed),
+        ("ring_looks", &c.ring_looks),
+        ("ring_news", &c.ring_news),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

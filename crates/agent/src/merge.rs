@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Most entries that become one event.
 const BATCH: usize = 64 * 1024;
-/// All rings are looked at this often, news or not: a thread that sees its bit still set may be just too late.
+/// So often a second look is taken at rings whose news was taken: a thread that saw its bit still set then may have been just too late.
 const ROUND: Duration = Duration::from_millis(20);
 
 /// What was taken from a ring and is not written yet.
@@ -50,9 +50,24 @@ pub struct Merge {
     sources: BTreeMap<usize, Source>,
     /// Slots of which something was taken that could not be written yet.
     held: BTreeSet<usize>,
+    /// Slots whose news was taken in this round, and in the one before.
+    told: [BTreeSet<usize>; 2],
     last_round: Instant,
+    /// How many slots had news, when they were looked at last.
+    news: u64,
     stamps: Stamps,
     damage: Option<&'static str>,
+}
+
+/// Which rings are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Those with news.
+    Once,
+    /// Those that had news lately, too.
+    Again,
+    /// All.
+    Everywhere,
 }
 
 /// Whole entries or an event in what was taken from a slot's ring.
@@ -70,7 +85,9 @@ impl Merge {
         Merge {
             sources: BTreeMap::new(),
             held: BTreeSet::new(),
+            told: Default::default(),
             last_round: Instant::now(),
+            news: 0,
             stamps: Stamps::default(),
             damage: None,
         }
@@ -92,8 +109,11 @@ impl Merge {
     /// # Errors
     /// When the trace is full.
     pub fn some(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
-        let all = sink.discard || self.last_round.elapsed() > ROUND;
-        self.pass(shared, sink, all, false)
+        let look = match self.last_round.elapsed() > ROUND {
+            true => Look::Again,
+            false => Look::Once,
+        };
+        self.pass(shared, sink, look, false)
     }
 
     /// As [`some`](Self::some), until nothing is left anywhere.
@@ -103,7 +123,7 @@ impl Merge {
     pub fn all(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
         let mut moved = 0;
         loop {
-            match self.pass(shared, sink, true, true)? {
+            match self.pass(shared, sink, Look::Everywhere, true)? {
                 0 => return Ok(moved),
                 n => moved += n,
             }
@@ -117,15 +137,12 @@ impl Merge {
         &mut self,
         shared: &SharedSession,
         sink: &mut Sink,
-        all: bool,
+        look: Look,
         last: bool,
     ) -> Result<usize, TraceError> {
         let Some(head) = shared.order() else {
             return Ok(0);
         };
-        if all {
-            self.last_round = Instant::now();
-        }
         let drawn = if last {
             u64::MAX
         } else {
@@ -134,23 +151,44 @@ impl Merge {
         let used = (shared.session().slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
         let mut moved = 0;
         let mut due = std::mem::take(&mut self.held);
-        for (i, word) in head.news.iter().enumerate() {
-            if 64 * i >= used {
-                break;
-            }
-            let news = word.swap(0, SeqCst);
-            let mut slots = if all { u64::MAX } else { news };
-            while slots != 0 {
-                let slot = 64 * i + slots.trailing_zeros() as usize;
-                slots &= slots - 1;
-                if slot < used && self.take(shared, slot, sink.discard) > 0 {
-                    due.insert(slot);
-                    moved += 1;
-                }
+        let slots = self.slots_to_look_at(head, used, look);
+        let counters = &shared.session().counters;
+        counters.ring_looks.fetch_add(slots.len() as u64, Relaxed);
+        counters.ring_news.fetch_add(self.news, Relaxed);
+        for slot in slots {
+            if self.take(shared, slot, sink.discard) > 0 {
+                due.insert(slot);
+                moved += 1;
             }
         }
         let written = self.write(shared, sink, &due, drawn)?;
         Ok(moved + written)
+    }
+
+    /// The slots whose rings may have something new, where so many are used. Whoever is idle isn't among them, however many they are.
+    fn slots_to_look_at(&mut self, head: &OrderHead, used: usize, look: Look) -> BTreeSet<usize> {
+        let mut slots = BTreeSet::new();
+        for (i, word) in head.news.iter().enumerate().take(used.div_ceil(64)) {
+            let mut news = word.swap(0, SeqCst);
+            while news != 0 {
+                slots.insert(64 * i + news.trailing_zeros() as usize);
+                news &= news - 1;
+            }
+        }
+        self.news = slots.len() as u64;
+        match look {
+            Look::Once => self.told[0].extend(&slots),
+            Look::Again => {
+                // Those of this round once more in the next: it may have ended a moment ago.
+                let [now, before] = std::mem::take(&mut self.told);
+                self.told = [slots.clone(), now.clone()];
+                slots.extend(now);
+                slots.extend(before);
+                self.last_round = Instant::now();
+            }
+            Look::Everywhere => slots.extend(0..used),
+        }
+        slots
     }
 
     /// Takes what is in a slot's ring; the bytes.
@@ -265,7 +303,7 @@ impl Merge {
                 ring.head.store(whole, SeqCst);
             }
         }
-        self.pass(shared, sink, true, false)?;
+        self.pass(shared, sink, Look::Everywhere, false)?;
         let left = |slot: &usize| shared.slot(*slot).state.load(SeqCst) == slot_state::LEFT;
         let told = p.state.load(SeqCst) == process_state::ENDING
             && (slots.iter().all(left)
@@ -320,7 +358,7 @@ impl Merge {
             return Ok(());
         }
         let open = open_shards(shared, &others);
-        self.pass(shared, sink, true, false)?;
+        self.pass(shared, sink, Look::Everywhere, false)?;
         for (other, open) in others.into_iter().zip(open) {
             self.forget(shared, sink, other, [0, -1], open)?;
         }
@@ -558,11 +596,37 @@ mod tests {
         assert_eq!(to, [12, 13, 14, 15, 0, 1, 2, 3]);
     }
 
-    #[test]
-    fn a_shard_of_the_dead_is_opened() {
+    fn empty_head() -> Box<OrderHead> {
         let layout = std::alloc::Layout::new::<OrderHead>();
         // SAFETY: all zero is a head; it is given back as it was made.
-        let head = unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout) as *mut OrderHead) };
+        unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout) as *mut OrderHead) }
+    }
+
+    #[test]
+    fn who_is_idle_is_not_looked_at() {
+        let (head, mut merge) = (empty_head(), Merge::new());
+        let mut look = |how| -> Vec<usize> {
+            let slots = merge.slots_to_look_at(&head, 1000, how);
+            slots.into_iter().collect()
+        };
+        let tell = |slot: usize| head.news[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+        assert!(look(Look::Once).is_empty());
+        tell(7);
+        tell(900);
+        assert_eq!(look(Look::Once), [7, 900]);
+        assert!(look(Look::Once).is_empty());
+        tell(8);
+        // Whoever came just too late is found by one of two more looks.
+        assert_eq!(look(Look::Again), [7, 8, 900]);
+        assert_eq!(look(Look::Again), [7, 8, 900]);
+        assert_eq!(look(Look::Again), [8]);
+        assert!(look(Look::Again).is_empty());
+        assert_eq!(look(Look::Everywhere).len(), 1000);
+    }
+
+    #[test]
+    fn a_shard_of_the_dead_is_opened() {
+        let head = empty_head();
         let (one, other) = (&head.shards[7], &head.shards[8]);
         one.sequence.store(21 | 5 << HOLDER_SHIFT, SeqCst);
         other.sequence.store(21 | 6 << HOLDER_SHIFT, SeqCst);

@@ -33,5 +33,5 @@ mod tracee;
 pub mod vdso;
 
 pub use error::LaunchError;
-pub use runtime::RuntimeImage;
+pub use runtime::{Landmarks, RuntimeImage};
 pub use shared::SharedSession;

@@ -3,6 +3,7 @@
 use crate::error::{os, LaunchError, Result};
 use crate::runtime::RuntimeImage;
 use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
+use crate::tracee::seize;
 use libc::pid_t;
 use reprise_abi::layout::*;
 use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
@@ -74,7 +75,20 @@ impl Plan {
     }
 }
 
-/// Forks the child that becomes the recorded program, with its first thread in slot `slot`.
+/// What becomes of the child.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Child {
+    /// The one processor that it runs on.
+    pub cpu: Option<usize>,
+    /// Slot of its first thread.
+    pub slot: usize,
+    /// Its standard output and error, if not those of the driver.
+    pub output: Option<[RawFd; 2]>,
+    /// The calling thread traces it (ptrace(2)), with these options; so it does whatever the child makes.
+    pub traced: Option<i32>,
+}
+
+/// Forks the child that becomes the recorded program.
 ///
 /// # Errors
 /// When memory or processes are short.
@@ -82,20 +96,44 @@ pub fn start(
     shared: &SharedSession,
     image: &RuntimeImage,
     plan: &Plan,
-    cpu: Option<usize>,
-    slot: usize,
+    child: Child,
 ) -> Result<pid_t> {
     let (stage, len) = plan.seal()?;
+    let (wait, go) = pipe()?;
     // SAFETY: the driver has one thread; the child makes only system calls.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(os("fork"));
     }
     if pid > 0 {
+        if let Some(options) = child.traced {
+            seize(pid, options)?;
+        }
+        // The child goes on when the pipe is closed here.
+        drop(go);
         return Ok(pid);
     }
+    drop(go);
     // SAFETY: the child owns its copy of everything and never returns.
-    unsafe { become_program(shared, image, stage.as_raw_fd(), len, cpu, slot) }
+    unsafe {
+        libc::read(wait.as_raw_fd(), [0u8; 1].as_mut_ptr() as *mut _, 1);
+        libc::close(wait.as_raw_fd());
+        for (from, to) in child.output.iter().flatten().zip([1, 2]) {
+            libc::dup2(*from, to);
+        }
+        become_program(shared, image, stage.as_raw_fd(), len, child.cpu, child.slot)
+    }
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: two new descriptors, owned from here on.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return Err(os("make a pipe"));
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
 }
 
 /// Maps everything at its place and jumps.

@@ -34,6 +34,19 @@ pub struct RuntimeImage {
     pub start: u64,
     /// Address of `rt_start_replay`.
     pub start_replay: u64,
+    /// What a debugger needs to know of it; `None` for a runtime that was made before there was one.
+    pub landmarks: Option<Landmarks>,
+}
+
+/// Addresses of the runtime at which a debugger that traces a replay sees what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landmarks {
+    /// A breakpoint: the debugger's own are to be out of the program's code.
+    pub breakpoints_out: u64,
+    /// A breakpoint: they can be in it again.
+    pub breakpoints_in: u64,
+    /// Instructions after which the program goes on.
+    pub leaves: [u64; 3],
 }
 
 fn bad(why: impl Into<String>) -> LaunchError {
@@ -109,6 +122,19 @@ impl RuntimeImage {
         // Behind it, in the same file, the vDSO.
         let vdso_at = memory.len() as u64;
         memory.extend_from_slice(&vdso::image());
+        let place = |name| symbol(name).ok().map(|at| IMAGE_BASE + at);
+        let landmarks = || {
+            Some(Landmarks {
+                breakpoints_out: place("rt_breakpoints_out")?,
+                breakpoints_in: place("rt_breakpoints_in")?,
+                leaves: [
+                    place("rt_leaves")?,
+                    place("rt_leaves_with_flags")?,
+                    place("rt_leaves_handler")?,
+                ],
+            })
+        };
+        let landmarks = landmarks();
         let (start, start_replay) = (symbol("rt_start")?, symbol("rt_start_replay")?);
         // SAFETY: plain calls.
         let fd = unsafe {
@@ -130,6 +156,7 @@ impl RuntimeImage {
             vdso: vdso_at,
             start: IMAGE_BASE + start,
             start_replay: IMAGE_BASE + start_replay,
+            landmarks,
         })
     }
 
@@ -196,6 +223,7 @@ mod tests {
     fn the_embedded_runtime_loads() {
         let r = RuntimeImage::load(EMBEDDED).expect("loads");
         assert!(r.start > IMAGE_BASE && r.start_replay > r.start);
+        assert!(r.landmarks.is_some());
         let text = r
             .segments
             .iter()

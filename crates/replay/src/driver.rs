@@ -11,6 +11,7 @@ use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
     FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
+use reprise_launch::replay::Child;
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
 use std::path::Path;
@@ -69,6 +70,71 @@ pub(crate) fn replay_hunting(
     options: &Options,
     hunt: Option<&mut Hunt>,
 ) -> Result<Outcome, ReplayError> {
+    let Prepared {
+        manifest,
+        mut reader,
+        image,
+        shared,
+    } = prepare(dir, options, hunt.as_deref())?;
+    let order = manifest.engine == "order";
+    let quiet = options.quiet.then(silence).transpose()?;
+    let cpu = match order {
+        true => None,
+        false => processor(manifest.start.cpu),
+    };
+    let child = Child {
+        cpu,
+        ..Child::default()
+    };
+    let mut tree = Tree::new(shared, image, dir, child);
+    let status = tree.run(&mut reader, options.only);
+    let reached = tree.reached();
+    drop(quiet);
+    let status = status?;
+    if let Some(h) = hunt {
+        h.read(tree.shared.races());
+    }
+    let s = tree.shared.session();
+    let c = &s.counters;
+    Ok(Outcome {
+        status,
+        functions: named(dir, s, &s.divergence.functions),
+        raced: named(dir, s, &s.raced),
+        learned: manifest.learned,
+        // What the others met with while they were ended is of no importance.
+        divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
+            place: place(dir, s, &d),
+            ..d
+        }),
+        message: match reached {
+            true => (0, 0),
+            false => (s.message.load(Relaxed), s.message_arg.load(Relaxed)),
+        },
+        hashes: (c.hashes.load(Relaxed), c.hashed.load(Relaxed)),
+        events: reader.len(),
+        tail: reader.tail().clone(),
+        counters: [
+            c.patched.load(Relaxed),
+            c.cuts.load(Relaxed),
+            c.false_hits.load(Relaxed),
+        ],
+    })
+}
+
+/// What a replay needs before its first process is made.
+pub(crate) struct Prepared {
+    pub manifest: Manifest,
+    pub reader: Reader,
+    pub image: RuntimeImage,
+    pub shared: SharedSession,
+}
+
+/// Checks whether the trace in `dir` can be replayed here, and fills a session.
+pub(crate) fn prepare(
+    dir: &Path,
+    options: &Options,
+    hunt: Option<&Hunt>,
+) -> Result<Prepared, ReplayError> {
     let manifest = Manifest::read(dir)?;
     if manifest.abi_version != VERSION {
         return Err(ReplayError::Unsupported(format!(
@@ -93,7 +159,7 @@ pub(crate) fn replay_hunting(
         return Err(ReplayError::Unsupported("races are looked for in recordings of one process that stays the program it is; this one has several: record without forks and execs what is to be looked at".into()));
     }
     crate::machine::check(&manifest)?;
-    let mut reader = Reader::open(dir)?;
+    let reader = Reader::open(dir)?;
     let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
     let runtime = std::fs::read(&runtime).map_err(|source| ReplayError::Io {
         what: format!("read {}", runtime.display()),
@@ -114,43 +180,11 @@ pub(crate) fn replay_hunting(
         shared.session_mut().flags |= FLAG_RACES;
         h.prepare(shared.races());
     }
-    let quiet = options.quiet.then(silence).transpose()?;
-    let cpu = match order {
-        true => None,
-        false => processor(manifest.start.cpu),
-    };
-    let mut tree = Tree::new(&mut shared, &image, dir, cpu);
-    let status = tree.run(&mut reader, options.only);
-    let reached = tree.reached();
-    drop(quiet);
-    let status = status?;
-    if let Some(h) = hunt {
-        h.read(shared.races());
-    }
-    let s = shared.session();
-    let c = &s.counters;
-    Ok(Outcome {
-        status,
-        functions: named(dir, s, &s.divergence.functions),
-        raced: named(dir, s, &s.raced),
-        learned: manifest.learned,
-        // What the others met with while they were ended is of no importance.
-        divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
-            place: place(dir, s, &d),
-            ..d
-        }),
-        message: match reached {
-            true => (0, 0),
-            false => (s.message.load(Relaxed), s.message_arg.load(Relaxed)),
-        },
-        hashes: (c.hashes.load(Relaxed), c.hashed.load(Relaxed)),
-        events: reader.len(),
-        tail: reader.tail().clone(),
-        counters: [
-            c.patched.load(Relaxed),
-            c.cuts.load(Relaxed),
-            c.false_hits.load(Relaxed),
-        ],
+    Ok(Prepared {
+        manifest,
+        reader,
+        image,
+        shared,
     })
 }
 
@@ -263,7 +297,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
 
 /// A processor for the child: hand-offs between threads are cheap only on one. The recorded one when it is there: code that a program
 /// generates sees by cpuid where it runs, unless cpuid traps.
-fn processor(recorded: u64) -> Option<usize> {
+pub(crate) fn processor(recorded: u64) -> Option<usize> {
     // SAFETY: fills a set of ours.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

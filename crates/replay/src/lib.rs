@@ -2,9 +2,11 @@
 
 pub mod driver;
 mod feed;
+pub mod live;
 mod lives;
 pub mod machine;
 mod mappings;
+pub mod output;
 pub mod plan;
 pub mod races;
 pub mod report;
@@ -13,6 +15,8 @@ pub mod symbols;
 mod tree;
 
 pub use driver::{replay, Options, Outcome};
+pub use live::Live;
+pub use output::Output;
 pub use report::Divergence;
 
 /// What can go wrong with a replay, apart from divergence.

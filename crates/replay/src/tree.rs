@@ -9,16 +9,18 @@ use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
 use crate::{plan, ReplayError};
 use libc::pid_t;
+use reprise_abi::event::EventHeader;
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::session::{
     process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
-use reprise_launch::{futex, replay as launch, RuntimeImage, SharedSession};
+use reprise_launch::replay::{self as launch, Child};
+use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
-use std::collections::{hash_map::Entry, HashMap, HashSet};
+use std::collections::{hash_map::Entry, HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 use total::Alone;
@@ -35,16 +37,22 @@ const BEGUN: u32 = 1 << 31;
 const SIGCUT: i32 = 16;
 
 /// A replay that runs.
-pub(crate) struct Tree<'a> {
+pub(crate) struct Tree {
     /// The session.
-    pub shared: &'a mut SharedSession,
+    pub shared: SharedSession,
     /// The recorded runtime.
-    pub image: &'a RuntimeImage,
+    pub image: RuntimeImage,
     /// The trace.
-    pub dir: &'a Path,
+    pub dir: PathBuf,
     images: ImageSet,
-    /// Where replayed processes run: hand-offs between threads are cheap only on one processor.
-    pub cpu: Option<usize>,
+    /// What processes become. Hand-offs between threads are cheap only on one processor.
+    pub child: Child,
+    /// Traced (ptrace(2)): threads that are not their process's first one, ...
+    pub threads: HashSet<pid_t>,
+    /// ... and what waitpid(2) told of all that are traced, but the ends of processes.
+    pub stops: VecDeque<(pid_t, i32)>,
+    feed: Feed,
+    pinged: Instant,
     /// Kernel's ids that the first process has had.
     roots: HashSet<pid_t>,
     /// Processes that went on as another kernel's process.
@@ -75,10 +83,10 @@ extern "C" fn child_changed(_: i32) {
 }
 
 /// Installs the handler of SIGCHLD for as long as it lives.
-struct Watch(libc::sighandler_t);
+pub(crate) struct Watch(libc::sighandler_t);
 
 impl Watch {
-    fn new(s: &Session) -> Watch {
+    pub(crate) fn new(s: &Session) -> Watch {
         SLEEPS_ON.store(std::ptr::from_ref(&s.agent_asleep).cast_mut(), SeqCst);
         let handler = child_changed as extern "C" fn(i32);
         // SAFETY: the handler only stores a word.
@@ -94,20 +102,19 @@ impl Drop for Watch {
     }
 }
 
-impl<'a> Tree<'a> {
+impl Tree {
     /// A replay of the trace in `dir`, before its first process.
-    pub fn new(
-        shared: &'a mut SharedSession,
-        image: &'a RuntimeImage,
-        dir: &'a Path,
-        cpu: Option<usize>,
-    ) -> Tree<'a> {
+    pub fn new(shared: SharedSession, image: RuntimeImage, dir: &Path, child: Child) -> Tree {
         Tree {
             shared,
             image,
-            dir,
+            dir: dir.to_path_buf(),
             images: ImageSet::new(dir),
-            cpu,
+            child,
+            threads: HashSet::new(),
+            stops: VecDeque::new(),
+            feed: Feed::default(),
+            pinged: Instant::now(),
             roots: HashSet::new(),
             lives: Lives::default(),
             copies: HashMap::new(),
@@ -126,20 +133,11 @@ impl<'a> Tree<'a> {
     /// # Errors
     /// When the trace can't be read or a process can't be made.
     pub fn run(&mut self, reader: &mut Reader, only: Option<u32>) -> Result<i32, ReplayError> {
-        self.only = only;
         let _watch = Watch::new(self.shared.session());
-        let first = self.images.image(0)?;
-        if self.shared.order().is_some() {
-            self.shared.slot(0).state.store(slot_state::RUNNING, SeqCst);
-        }
-        let root = self.become_image(first, None, 0)?;
-        self.roots.insert(root);
+        self.begin(only)?;
         let result = self.play(reader);
         if result.is_err() {
-            self.kill_all();
-            while self.reap() {
-                self.sleep(&Feed::default());
-            }
+            self.end();
         }
         result?;
         if let Some(status) = self.ended {
@@ -152,17 +150,64 @@ impl<'a> Tree<'a> {
         })
     }
 
+    /// Makes the first process.
+    pub fn begin(&mut self, only: Option<u32>) -> Result<pid_t, ReplayError> {
+        self.only = only;
+        let first = self.images.image(0)?;
+        if self.shared.order().is_some() {
+            self.shared.slot(0).state.store(slot_state::RUNNING, SeqCst);
+        }
+        let root = self.become_image(first, None, 0)?;
+        self.roots.insert(root);
+        Ok(root)
+    }
+
+    /// Ends all processes.
+    pub fn end(&mut self) {
+        self.failed = true;
+        self.kill_all();
+        while self.reap() {
+            self.sleep();
+            self.kill_all();
+        }
+    }
+
+    /// One look at everything, of a replay under `serial`: it sleeps when there is nothing to do. False when no process is left.
+    pub fn turn(&mut self, reader: &mut Reader) -> Result<bool, ReplayError> {
+        if !self.reap() {
+            return Ok(false);
+        }
+        if self.failed {
+            // A process may have been made meanwhile.
+            self.kill_all();
+        }
+        self.serve()?;
+        let moved = self.feed.pump(&self.shared, reader).inspect_err(|_| {
+            self.feed.close(self.shared.session());
+        });
+        self.rest(moved?);
+        Ok(true)
+    }
+
+    /// Feeds only so many of the trace's events.
+    pub fn feed_up_to(&mut self, events: u64) {
+        self.feed.limit = events;
+    }
+
+    /// How the first process ended, when it has.
+    pub fn status(&self) -> Option<i32> {
+        self.status
+    }
+
     /// Has the one process that was wanted been seen to its end?
     pub fn reached(&self) -> bool {
         self.ended.is_some()
     }
 
     fn play(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
-        let mut feed = Feed::default();
-        let summary = Summary::read(self.dir).unwrap_or(None);
+        let summary = Summary::read(&self.dir).unwrap_or(None);
         let mut distribution = Distribution::new(summary.is_some());
         let mut damage = Ok(());
-        let mut pinged = Instant::now();
         while self.reap() {
             if self.failed {
                 // A process may have been made meanwhile.
@@ -170,15 +215,15 @@ impl<'a> Tree<'a> {
             }
             self.serve()?;
             let pumped = match self.shared.order() {
-                Some(_) => distribution.pump(self.shared, reader),
-                None => feed.pump(self.shared, reader),
+                Some(_) => distribution.pump(&self.shared, reader),
+                None => self.feed.pump(&self.shared, reader),
             };
             let moved = pumped.unwrap_or_else(|e| {
                 // What is good of the trace is replayed before the error is told.
                 damage = Err(e);
                 match self.shared.order() {
                     Some(head) => distribution.close(head),
-                    None => feed.close(self.shared.session()),
+                    None => self.feed.close(self.shared.session()),
                 }
                 true
             });
@@ -186,20 +231,26 @@ impl<'a> Tree<'a> {
                 self.let_go(&distribution);
                 self.relieve();
             }
-            if !moved {
-                self.nothing_to_do();
-                if pinged.elapsed() > PING {
-                    pinged = Instant::now();
-                    self.ping();
-                }
-                self.sleep(&feed);
-            }
+            self.rest(moved);
         }
         damage
     }
 
-    fn sleep(&self, feed: &Feed) {
-        let s = self.shared.session();
+    /// When nothing could be fed: tells who computes that time passes, and sleeps.
+    fn rest(&mut self, moved: bool) {
+        if moved || !self.stops.is_empty() {
+            return;
+        }
+        self.nothing_to_do();
+        if self.pinged.elapsed() > PING {
+            self.pinged = Instant::now();
+            self.ping();
+        }
+        self.sleep();
+    }
+
+    fn sleep(&self) {
+        let (s, feed) = (self.shared.session(), &self.feed);
         s.agent_asleep.store(1, SeqCst);
         if self.shared.order().is_some() {
             futex::wait(&s.agent_asleep, 1, SHORT_SLEEP);
@@ -208,8 +259,8 @@ impl<'a> Tree<'a> {
         if !feed.done {
             s.ring.producer_asleep.store(1, SeqCst);
         }
-        let room = !feed.done && !feed.frame.is_empty() && feed.room(s) > 0;
-        if !room && s.request.kind.load(SeqCst) == request::NONE && !self.someone_died() {
+        if !feed.can_move(s) && s.request.kind.load(SeqCst) == request::NONE && !self.someone_died()
+        {
             futex::wait(&s.agent_asleep, 1, SLEEP);
         }
         s.agent_asleep.store(0, SeqCst);
@@ -221,7 +272,11 @@ impl<'a> Tree<'a> {
         // SAFETY: fills a struct of ours; the child stays waitable.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
-            let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            let stops = match self.child.traced {
+                Some(_) => libc::WSTOPPED | libc::__WALL,
+                None => 0,
+            };
+            let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | stops;
             libc::waitid(libc::P_ALL, 0, &mut info, how) == 0 && info.si_pid() != 0
         }
     }
@@ -233,6 +288,9 @@ impl<'a> Tree<'a> {
             // SAFETY: our own children.
             match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) } {
                 0 => return true,
+                pid if pid > 0 && (libc::WIFSTOPPED(status) || self.threads.remove(&pid)) => {
+                    self.stops.push_back((pid, status));
+                }
                 pid if pid > 0 => self.ended(pid, status),
                 _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
                 _ => return false,
@@ -459,8 +517,9 @@ impl<'a> Tree<'a> {
             to.flags = r.flags;
         }
         s.initial_regions_len = regions.len() as u32;
-        let prepared = plan::prepare(self.dir, &mut image)?;
-        let pid = launch::start(self.shared, self.image, &prepared.plan, self.cpu, slot)?;
+        let prepared = plan::prepare(&self.dir, &mut image)?;
+        let child = Child { slot, ..self.child };
+        let pid = launch::start(&self.shared, &self.image, &prepared.plan, child)?;
         self.made.insert(pid);
         Ok(pid)
     }
@@ -524,15 +583,55 @@ fn wake(word: &AtomicU32) {
 }
 
 /// Pumps frames into the ring.
-#[derive(Default)]
 struct Feed {
     frame: Vec<u8>,
     at: usize,
     head: u64,
     done: bool,
+    /// Events that are to be fed, ...
+    limit: u64,
+    /// ... those that have been; counted only where there is a limit.
+    fed: u64,
+    /// Position in the ring at which the next event begins.
+    next_event: u64,
+}
+
+impl Default for Feed {
+    fn default() -> Feed {
+        Feed {
+            frame: Vec::new(),
+            at: 0,
+            head: 0,
+            done: false,
+            limit: u64::MAX,
+            fed: 0,
+            next_event: 0,
+        }
+    }
 }
 
 impl Feed {
+    /// How many bytes of the frame may go into the ring: whole events up to the limit.
+    fn allowed(&mut self) -> usize {
+        let end = self.head + (self.frame.len() - self.at) as u64;
+        while self.next_event < end && self.fed < self.limit {
+            let at = self.at + (self.next_event - self.head) as usize;
+            let Ok(h) = EventHeader::parse(&self.frame[at..]) else {
+                // The reader has checked the frame; the runtime will say what it thinks of it.
+                return self.frame.len() - self.at;
+            };
+            self.next_event += h.len as u64;
+            self.fed += 1;
+        }
+        (self.next_event.min(end) - self.head) as usize
+    }
+
+    /// Is there something to be moved, and room for it?
+    fn can_move(&self, s: &Session) -> bool {
+        let has = !self.frame.is_empty() && (self.next_event > self.head || self.fed < self.limit);
+        !self.done && has && self.room(s) > 0
+    }
+
     fn room(&self, s: &Session) -> u64 {
         RING_SIZE.saturating_sub(self.head.saturating_sub(s.ring.tail.load(Acquire)))
     }
@@ -557,6 +656,9 @@ impl Feed {
         if room == 0 {
             return Ok(false);
         }
+        if self.fed == self.limit && self.next_event == self.head {
+            return Ok(false);
+        }
         if self.at == self.frame.len() {
             self.frame.clear();
             self.at = 0;
@@ -565,7 +667,7 @@ impl Feed {
                 return Ok(true);
             }
         }
-        let n = (self.frame.len() - self.at).min(room as usize).min(CHUNK);
+        let n = self.allowed().min(room as usize).min(CHUNK);
         let to = shared.ring_bytes(self.head, n);
         // SAFETY: `n` bytes of the double mapping that the consumer has given back.
         unsafe { std::ptr::copy_nonoverlapping(self.frame.as_ptr().add(self.at), to, n) };

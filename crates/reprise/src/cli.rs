@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::event::Kind;
 use reprise_abi::order::{DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
+use reprise_debug::Place;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -246,6 +247,26 @@ pub struct ReplayArgs {
     #[arg(value_name = "DIR")]
     pub trace: Option<PathBuf>,
 
+    /// Debug it: start gdb on the replay, stopped at the program's first instruction
+    #[arg(short, long)]
+    pub debug: bool,
+
+    /// With -d: where to begin: `crash`, `end`, or the number of an event
+    #[arg(long, value_name = "PLACE", value_parser = parse_place, requires = "debug")]
+    pub at: Option<Place>,
+
+    /// With -d: start no gdb, but wait for one (or another debugger that speaks its remote protocol) on this port of this machine; 0: any
+    #[arg(long, value_name = "PORT", requires = "debug")]
+    pub gdb_port: Option<u16>,
+
+    /// With -d: wait for gdb on this socket
+    #[arg(long, value_name = "PATH", hide = true, requires = "debug")]
+    pub gdb_socket: Option<PathBuf>,
+
+    /// With -d: arguments for gdb
+    #[arg(last = true, value_name = "GDB ARGS", requires = "debug")]
+    pub gdb: Vec<OsString>,
+
     /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several)
     #[arg(long, value_name = "PID")]
     pub pid: Option<ProcessName>,
@@ -271,6 +292,19 @@ pub struct ReplayArgs {
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
     pub tamper: Option<Tamper>,
+}
+
+/// Where a debugger begins.
+fn parse_place(text: &str) -> Result<Place, String> {
+    match text {
+        "start" => Ok(Place::Start),
+        "crash" => Ok(Place::Crash),
+        "end" => Ok(Place::End),
+        number => number
+            .parse()
+            .map(Place::Event)
+            .map_err(|_| "neither `crash` nor `end` nor the number of an event".into()),
+    }
 }
 
 /// What threads of a replay wait for.

@@ -3,6 +3,7 @@
 
 mod cli;
 mod compile;
+mod debug;
 mod doctor;
 mod dump;
 mod exit;
@@ -57,6 +58,7 @@ fn command(command: Command) -> i32 {
     }
     let result = match command {
         Command::Record(args) => record::run(&args),
+        Command::Replay(args) if args.debug => debug::run(&args),
         Command::Replay(args) => play::replay(&args),
         Command::Verify(args) => play::verify(&args),
         Command::Races(args) => races::run(&args),

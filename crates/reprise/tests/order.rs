@@ -135,6 +135,7 @@ fn signals_in_code() {
         ("signal_in_loop", &["5"]),
         ("signal_registers", &["5"]),
         ("signal_longjmp", &["20"]),
+        ("signal_after_atomic", &[]),
         ("thread_cancel", &[]),
     ] {
         let guest = Guest::new(name).args(args);
@@ -157,11 +158,34 @@ fn signals_between_threads() {
         "signalfds",
         "signals_to_threads",
     ]);
-    // Only in full size: some replays don't find the place of a signal in the midst of code.
-    if common::full() {
-        each_with(&[("signal_between_threads", &["12"])]);
-        each(&["signal_alarm_in_calls"]);
-    }
+    each_with(&[
+        ("signal_between_threads", &["12"]),
+        ("signal_alarm_in_calls", &["500"]),
+    ]);
+}
+
+/// A thousand threads at once, and ten thousand one after the other.
+#[test]
+fn very_many_threads() {
+    each_with(&[
+        ("threads_many", &["1000"]),
+        ("threads_short_lived", &["10000"]),
+    ]);
+}
+
+/// The agent looks where there is news: idle threads, however many, give it nothing to do.
+#[test]
+fn idle_threads_cost_the_agent_nothing() {
+    let threads = 1000;
+    let guest = Guest::new("idle_threads").args(["1000", "100000"]);
+    let infos = check_times(&guest, &["--engine", "order"], 1, 1);
+    let [looks, news] = ["ring_looks", "ring_news"].map(|name| infos[0].counter(name));
+    assert!(news > threads, "each thread has begun and ended");
+    // Two more looks where there was news, and some at everybody in the end.
+    assert!(
+        looks <= 3 * news + 8 * threads,
+        "{looks} looks, {news} news"
+    );
 }
 
 #[test]

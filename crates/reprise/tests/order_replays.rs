@@ -45,6 +45,21 @@ fn in_total_order_all_replays_are_the_same() {
     }
 }
 
+/// In code without gates nothing tells that the place of a signal never comes, and yet each replay ends.
+#[test]
+fn a_place_that_never_comes_is_told() {
+    let place = Workplace::new();
+    let guest = Guest::new("place_never_found");
+    let lost = (0..20)
+        .map(|_| place.record_with(&guest, &ORDER).dir)
+        .map(|trace| place.replay(&trace))
+        .find(|replay| !replay.status.success())
+        .expect("a replay that the race made another run");
+    let said = lost.said();
+    assert!(said.contains("state divergence"), "{}", lost.describe());
+    assert!(said.contains("no visit of"), "{said}");
+}
+
 /// Plain loads that race are nobody's to see, until a replay has left its path there: from then on they are logged.
 #[test]
 fn a_race_is_learned() {

@@ -71,6 +71,9 @@ rt_leave:
     pop qword ptr gs:[8]
     pop qword ptr gs:[24]
     mov rsp, gs:[8]
+    // The last instruction before the program's next one, here and below: a debugger knows it.
+    .globl rt_leaves
+rt_leaves:
     jmp qword ptr gs:[24]
 3:
     pop rax
@@ -78,6 +81,8 @@ rt_leave:
     pop qword ptr gs:[8]
     pop qword ptr gs:[24]
     mov rsp, gs:[8]
+    .globl rt_leaves_with_flags
+rt_leaves_with_flags:
     jmp qword ptr gs:[24]
 
     // extern "C" fn rt_leave_with(frame: *const Frame) -> !
@@ -172,6 +177,8 @@ rt_guard_fault:
     .globl rt_restorer
 rt_restorer:
     mov eax, 15
+    .globl rt_leaves_handler
+rt_leaves_handler:
     syscall
     ud2
 
@@ -183,6 +190,16 @@ rt_exit_thread:
     mov eax, 60
     syscall
     ud2
+
+    // Tell the debugger that its breakpoints are to be out of the program's code, and may be in it again.
+    .globl rt_breakpoints_out
+rt_breakpoints_out:
+    int3
+    ret
+    .globl rt_breakpoints_in
+rt_breakpoints_in:
+    int3
+    ret
 
     // Entry points of the image, called by the launcher (record) and by the driver's child (replay).
     .globl rt_start
@@ -225,6 +242,10 @@ extern "C" {
     pub fn rt_guard_fault();
     /// The restorer of our signal handlers.
     pub fn rt_restorer();
+    /// Has the debugger take its breakpoints out of the program's code.
+    pub fn rt_breakpoints_out();
+    /// Lets it put them back.
+    pub fn rt_breakpoints_in();
     /// Ends this thread.
     pub fn rt_exit_thread() -> !;
 }

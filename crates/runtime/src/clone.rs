@@ -365,8 +365,11 @@ pub fn start_thread<E: Engine>(
     }
     let (told, alive) = (s.kernel_tid.as_ptr() as u64, b.alive.as_ptr() as u64);
     before();
+    // A new memory is made without breakpoints: the debugger may not want its process.
+    let code = (b.birth == BIRTH_FORK).then(crate::debugger::CodeAsRecorded::begin);
     // SAFETY: the child runs on its own stack and block.
     let tid = unsafe { rt_clone(wanted, top, told, alive, b.fs_base) };
+    drop(code);
     if sys::is_error(tid) {
         b.alive.store(0, Relaxed);
         s.state.store(slot_state::FREE, Release);
@@ -455,6 +458,7 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
     let t = current();
     let birth = t.birth;
     t.birth = BIRTH_THREAD;
+    crate::debugger::show_frame(t, &t.start);
     if birth == BIRTH_FORK {
         crate::process::after_fork(t, t.slot_process());
         forget_others(t);
@@ -476,6 +480,7 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
             E::process_start(t);
         }
         let mut frame = t.start;
+        crate::debugger::show_frame(t, &frame);
         E::signal_point(t, &mut frame);
         // The site of its clone(2) may have been rewritten.
         frame.rip = crate::patch::resume_address(frame.rip);

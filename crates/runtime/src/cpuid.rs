@@ -98,6 +98,7 @@ pub fn after_call<E: Engine>(t: &mut Block, c: &Call, result: i64, content: [u64
     if !needed::<E>() || sys::is_error(result) || c.args[2] as u32 & PROT_EXEC == 0 {
         return;
     }
+    let _code = crate::debugger::CodeAsRecorded::begin();
     let end = at.saturating_add(c.args[1]);
     while let Some(r) = map().at(at).filter(|_| at < end) {
         at = r.end;

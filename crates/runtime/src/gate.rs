@@ -26,6 +26,9 @@ extern "C" fn rt_gate(frame: &mut Frame) {
 fn gate<E: Engine>(frame: &mut Frame) {
     let t = current();
     t.slot().last_pc.store(frame.rip, Relaxed);
+    if !E::LIVE {
+        crate::debugger::show_frame(t, frame);
+    }
     crate::serial::cut::record::abandon(t);
     crate::patch::at_gate::<E>(t);
     // What the instruction leaves there. A rewritten site doesn't, and a replay rewrites a site one gate earlier than the recording:

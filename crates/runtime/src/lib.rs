@@ -16,6 +16,7 @@ pub mod capture;
 pub mod clone;
 pub mod cpuid;
 pub mod cut;
+pub mod debugger;
 pub mod elf;
 pub mod engine;
 pub mod exec;

@@ -178,6 +178,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot || !wanted(h.detail) {
             return;
         }
+        let _code = crate::debugger::CodeAsRecorded::begin();
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, third, ..] = r.args();
         r.finish();

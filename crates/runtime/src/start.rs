@@ -202,6 +202,7 @@ fn take_over(i: u32) -> ! {
         crate::cpuid::start::<E>(t);
         crate::resolver::start::<E>(t);
         crate::hook::start();
+        crate::debugger::show_frame(t, &f);
         E::signal_point(t, &mut f)
     });
     // SAFETY: the gate stack is ours; the frame is the program's first state.

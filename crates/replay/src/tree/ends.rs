@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering::*;
 /// The runtime's message that the trace has no more events.
 const TRACE_ENDED: u32 = 4;
 
-impl Tree<'_> {
+impl Tree {
     /// `order`: ends processes that were killed, when they have done all that was recorded of them, and in the end all that are left.
     pub(super) fn let_go(&mut self, distribution: &Distribution) {
-        let killed: Vec<(usize, i64)> = distribution.killed(self.shared).collect();
+        let killed: Vec<(usize, i64)> = distribution.killed(&self.shared).collect();
         for (slot, status) in killed {
             let n = self.shared.slot(slot).process.load(SeqCst) as usize;
             if n < MAX_PROCESSES && self.is_through(n) {
@@ -72,7 +72,7 @@ impl Tree<'_> {
         let p = &self.shared.session().processes[n];
         p.state.load(SeqCst) == process_state::LIVE
             && p.kernel_pid.load(SeqCst) != 0
-            && self.slots_of(n).all(|i| is_done(self.shared, i))
+            && self.slots_of(n).all(|i| is_done(&self.shared, i))
     }
 
     /// Ends process `n` as the recorded one ended.

@@ -19,7 +19,7 @@ pub(super) struct Alone {
     times: u32,
 }
 
-impl Tree<'_> {
+impl Tree {
     /// Tells the threads of a replay in total order that the driver has nothing to do: what they wait for, they must do themselves.
     pub(super) fn nothing_to_do(&self) {
         if let Some(head) = self.shared.order() {
@@ -30,7 +30,7 @@ impl Tree<'_> {
     /// Who has done all that was recorded, and computes on until its process is killed, needs no turn. Nor does who is gone with its
     /// process.
     pub(super) fn relieve(&mut self) {
-        let shared = &*self.shared;
+        let shared = &self.shared;
         let Some(head) = shared.order() else {
             return;
         };

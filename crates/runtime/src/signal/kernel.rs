@@ -106,6 +106,9 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
     // SAFETY: the kernel passes valid pointers into the frame on our signal stack.
     let (info, uc) = unsafe { (&*info, &mut *uc) };
     let t = current();
+    if !in_runtime(uc.mc.rip) && with_engine!(E => !E::LIVE) {
+        crate::debugger::show_context(t, uc);
+    }
     if signal == SIGSYS && info.code() == SYS_USER_DISPATCH {
         return dispatch(info, uc);
     }

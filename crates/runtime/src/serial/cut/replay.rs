@@ -12,6 +12,7 @@ use crate::cut::regs::Regs;
 use crate::cut::step::{next, Next};
 use crate::cut::stub::{Discriminator, Source, Spot, Stub, MAX_STUB};
 use crate::cut::trace::Trace;
+use crate::debugger;
 use crate::patch::write_code;
 use crate::ring::{self, Reader};
 use crate::serial::processes;
@@ -20,7 +21,7 @@ use crate::serial::report::{diverge, Actual};
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{SIGSEGV, SIGTRAP};
-use crate::thread::{session, Block};
+use crate::thread::{current, session, Block};
 use crate::{guard, memory, sys};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{EventHeader, Kind, Tag};
@@ -92,6 +93,7 @@ pub fn plant_if_next(t: &mut Block) {
     if h.kind != Kind::Cut as u8 || h.slot as u32 != t.slot || SOUGHT.get().is_some() {
         return;
     }
+    let _code = debugger::CodeAsRecorded::begin();
     let mut r = Reader::begin(h);
     let recorded = r.args()[0];
     let mut bytes = [0; MAX_NAME];
@@ -116,7 +118,8 @@ pub fn plant_if_next(t: &mut Block) {
         recorded: recorded.min(1 << 50) as i64,
         hashing: 0,
         inner: 0,
-        one_only: false,
+        // Whoever steps or sets breakpoints wants each instruction where it was.
+        one_only: debugger::traces(),
         stops: 0,
         closest: None,
     });
@@ -180,6 +183,10 @@ pub(crate) fn lost(t: &Block, pc: u64, difference: Option<Difference>) -> ! {
 impl Sought {
     /// Processor time that the search may take.
     fn allowed(&self) -> i64 {
+        // A debugger may stop at every instruction.
+        if debugger::traces() {
+            return i64::MAX;
+        }
         allowed(&self.tests, self.recorded, self.stops) + self.hashing
     }
 
@@ -338,8 +345,10 @@ pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
     let Some(sought) = SOUGHT.get() else {
         return false;
     };
+    let code = debugger::CodeAsRecorded::begin();
     if signal == SIGTRAP {
         let stop = stopped(t, uc, sought);
+        drop(code);
         if let Stop::Found(pc) = stop {
             found(t, uc, pc);
         }
@@ -474,6 +483,7 @@ fn stopped(t: &Block, uc: &mut Ucontext, sought: &mut Sought) -> Stop {
 /// The place was found.
 fn found(t: &mut Block, uc: &mut Ucontext, pc: u64) {
     if let Some(sought) = SOUGHT.get() {
+        let _code = debugger::CodeAsRecorded::begin();
         sought.clean_up();
     }
     *SOUGHT.get() = None;
@@ -571,7 +581,10 @@ impl Patch {
     fn make(place: &Place, tests: &Tests, named: &Regs, machine: &Stopped) -> Option<Patch> {
         let (at, pages) = find_room(place)?;
         let cell = pages.0 + pages.1 - PAGE;
-        let trace = Trace::around(place, machine, is_fixed);
+        // A loop that runs whole in the stub would pass by breakpoints.
+        let trace = (!debugger::traces())
+            .then(|| Trace::around(place, machine, is_fixed))
+            .flatten();
         let mut patch = Stub::best(at, cell, place, tests.list(), &trace, named)
             .ok()
             .map(|stub| Patch {
@@ -591,6 +604,7 @@ impl Patch {
             sys::call(nr::MUNMAP, &[pages.0, pages.1]);
             return None;
         }
+        show_stub(pages);
         patch
     }
 
@@ -610,9 +624,17 @@ impl Patch {
     }
 
     fn remove(self) {
+        show_stub((0, 0));
         write_program(self.under.at, &self.under.bytes[..self.under.len]);
         sys::call(nr::MUNMAP, &[self.pages.0, self.pages.1]);
     }
+}
+
+/// Tells a debugger where this thread's stub is.
+fn show_stub((first, len): (u64, u64)) {
+    let slot = current().slot();
+    slot.stub_first.store(first, Relaxed);
+    slot.stub_len.store(len, Relaxed);
 }
 
 /// The program can't write to this code of its own.
@@ -664,10 +686,13 @@ pub(crate) fn find_room(place: &Place) -> Option<(u64, (u64, u64))> {
     None
 }
 
+/// Places for a stub that are tried in one gap: more than there can be stubs of other places in it, which stay for long under `order`.
+const MOST_TRIES: usize = 1024;
+
 fn room_between(place: &Place, low: u64, high: u64) -> Option<(u64, (u64, u64))> {
     let mut low = low;
     // Where something is mapped that the program doesn't know of, a little farther on.
-    for _ in 0..8 {
+    for _ in 0..MOST_TRIES {
         if low >= high {
             return None;
         }

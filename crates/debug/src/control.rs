@@ -1,0 +1,569 @@
+//! Lets the replay run, and says why it stopped.
+//!
+//! Which thread runs is not ours to say: the events do. Under `serial` one thread at a time runs code of the program, all others wait in
+//! the runtime. So a stop of the one that runs is a stop of all.
+//!
+//! The runtime uses the signals that a debugger does (SIGTRAP at its own patches, SIGSEGV for clocks, SIGSYS for calls). A signal is the
+//! program's own only if the trace says so ([`Timeline::fault`](crate::timeline::Timeline::fault)); all others are passed on unseen.
+
+use crate::breakpoints::{Watched, TRAP};
+use crate::debuggee::{Debuggee, General, Territory, Traced};
+use crate::{os, ptrace, DebugError};
+use libc::{pid_t, user_regs_struct};
+
+/// Why the replay stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// The thread of this slot made its step.
+    Stepped(usize),
+    /// It is at a breakpoint.
+    Breakpoint(usize),
+    /// It has changed memory that is watched.
+    Watch(usize, Watched),
+    /// It is about to get a signal.
+    Signal(usize, i32),
+    /// As many events have happened as were to happen.
+    Limit,
+    /// The debugger wants to be heard.
+    Interrupted,
+    /// Nothing is left: the wait status.
+    Ended(i32),
+}
+
+/// Who is to be stopped when it leaves the runtime.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Catch {
+    Nobody,
+    Thread(pid_t),
+    Anyone,
+}
+
+/// Instructions of the runtime's way out, behind the last landmark: what was moved into a stub.
+const MOST_MOVED: usize = 16;
+/// Most instructions of a stub in a row.
+const MOST_IN_STUB: usize = 10_000;
+/// The driver's own signal.
+const SIGCUT: i32 = 16;
+/// In a wait status: stopped for the tracer.
+const EVENT_STOP: i32 = 128;
+
+/// One run, from resumption to stop.
+struct Run {
+    catch: Catch,
+    /// The debugger's breakpoints are to be in the code, whenever the runtime doesn't touch it.
+    with_breakpoints: bool,
+    /// The runtime touches it.
+    out: bool,
+    /// Bytes under our breakpoints at the runtime's exits.
+    exits: Option<[u8; 3]>,
+    /// Memory that was watched was changed by the runtime, for this thread.
+    watch: Option<(pid_t, Watched)>,
+    /// This thread is being stopped since the debugger wants to be heard.
+    interrupting: Option<pid_t>,
+}
+
+/// What becomes of a thread that stopped.
+enum Next {
+    /// It goes on, with this signal.
+    On(i32),
+    /// It stays.
+    Stop(Stop),
+    /// It is gone, or not ours.
+    Nothing,
+}
+
+impl Debuggee {
+    /// Lets all run until a breakpoint, a watchpoint, a signal or the limit. `wanted` is asked again and again whether the debugger wants to
+    /// be heard.
+    ///
+    /// # Errors
+    /// When the trace is damaged, or the replay left its path.
+    pub fn go_on(&mut self, wanted: &mut dyn FnMut() -> bool) -> Result<Stop, DebugError> {
+        if let Some(slot) = self.on_breakpoint() {
+            match self.step(slot, wanted)? {
+                Stop::Stepped(slot) if self.is_at_breakpoint(slot) => {
+                    return Ok(Stop::Breakpoint(slot))
+                }
+                Stop::Stepped(_) => {}
+                other => return Ok(other),
+            }
+        }
+        self.run(Catch::Nobody, true, wanted)
+    }
+
+    /// The thread that is stopped on a breakpoint's instruction.
+    fn on_breakpoint(&self) -> Option<usize> {
+        let slot = self.holder()?;
+        let r = self.in_program(slot)?;
+        self.points.is_any(r.rip).then_some(slot)
+    }
+
+    fn is_at_breakpoint(&self, slot: usize) -> bool {
+        self.in_program(slot)
+            .is_some_and(|r| self.points.is_any(r.rip))
+    }
+
+    /// Lets the thread of `slot` make one instruction of the program; a gate is one. Others run if it has to wait for them.
+    ///
+    /// # Errors
+    /// As [`Debuggee::go_on`].
+    pub fn step(
+        &mut self,
+        slot: usize,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Stop, DebugError> {
+        let tid = self.tid(slot);
+        let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
+        let begin = self.in_program(slot).filter(|_| signal == 0);
+        if let Some(r) = begin {
+            if let Some(stop) = self.step_in_program(slot, tid, &r)? {
+                return Ok(stop);
+            }
+        }
+        match self.run(Catch::Thread(tid), true, wanted)? {
+            // A cut, which is no instruction.
+            Stop::Stepped(s)
+                if begin.is_some_and(|b| {
+                    self.in_program(s)
+                        .is_some_and(|r| General::of(&r) == General::of(&b))
+                }) =>
+            {
+                self.step(slot, wanted)
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// One instruction, as far as it is the program's; `None`: the thread is in the runtime then.
+    fn step_in_program(
+        &mut self,
+        slot: usize,
+        tid: pid_t,
+        from: &user_regs_struct,
+    ) -> Result<Option<Stop>, DebugError> {
+        let pushes_flags = self.pushes_flags(from.rip);
+        ptrace::step(tid).map_err(os("step"))?;
+        let mut steps = 0;
+        loop {
+            let status = ptrace::wait(tid).map_err(os("wait for a step"))?;
+            if !libc::WIFSTOPPED(status) {
+                self.threads.remove(&tid);
+                return Ok(Some(Stop::Ended(status)));
+            }
+            let r = ptrace::registers(tid).map_err(os("read registers"))?;
+            let place = self.territory(slot, r.rip);
+            let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+            if event != 0 {
+                // Stopped before the step was made.
+                ptrace::step(tid).map_err(os("step"))?;
+                continue;
+            }
+            if signal != libc::SIGTRAP || !is_own_step(tid) {
+                if let Some(stop) = self.own_signal(slot, tid, signal, &r) {
+                    return Ok(Some(stop));
+                }
+                let pass = self.passes(tid, signal);
+                if let Some(t) = self.threads.get_mut(&tid) {
+                    t.signal = pass;
+                }
+                return Ok(None);
+            }
+            match place {
+                Territory::Program => {
+                    if pushes_flags {
+                        self.hide_trap_flag(r.rsp)?;
+                    }
+                    let hit = self.watch_hit(tid);
+                    return Ok(Some(match hit {
+                        Some(w) => Stop::Watch(slot, w),
+                        None => Stop::Stepped(slot),
+                    }));
+                }
+                Territory::Stub => {
+                    steps += 1;
+                    if steps > MOST_IN_STUB {
+                        return Err(DebugError::Refused(format!(
+                            "a thread has made {MOST_IN_STUB} steps in a stub"
+                        )));
+                    }
+                    ptrace::step(tid).map_err(os("step"))?;
+                }
+                Territory::Runtime => return Ok(None),
+            }
+        }
+    }
+
+    /// Is the instruction one that stores the flags, of which the trap flag is ours?
+    fn pushes_flags(&self, pc: u64) -> bool {
+        const PUSHF: u8 = 0x9c;
+        const OPERAND_SIZE: u8 = 0x66;
+        let mut code = [0; 2];
+        let n = self.read_some(pc, &mut code).unwrap_or(0);
+        n > 0 && code[0] == PUSHF || n > 1 && code == [OPERAND_SIZE, PUSHF]
+    }
+
+    fn hide_trap_flag(&self, rsp: u64) -> Result<(), DebugError> {
+        let mut byte = [0];
+        self.read(rsp + 1, &mut byte)
+            .map_err(os("read the stack"))?;
+        self.exchange(rsp + 1, byte[0] & !1).map(|_| ())
+    }
+
+    /// The program's own signal, which its debugger is to see.
+    fn own_signal(
+        &mut self,
+        slot: usize,
+        tid: pid_t,
+        signal: i32,
+        r: &user_regs_struct,
+    ) -> Option<Stop> {
+        let faults = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+        ];
+        if !faults.contains(&signal) || self.territory(slot, r.rip) == Territory::Runtime {
+            return None;
+        }
+        let fault = self.timeline.fault(self.events(), slot)?;
+        // In a stub the program's instruction is elsewhere.
+        let is_here = fault.pc == r.rip || self.territory(slot, r.rip) == Territory::Stub;
+        if fault.signal != signal as u32 || !is_here {
+            return None;
+        }
+        self.threads.get_mut(&tid)?.signal = signal;
+        Some(Stop::Signal(slot, signal))
+    }
+
+    /// What of a signal reaches the runtime: what it causes itself, and what the driver sends. Nobody else has a say in a replay.
+    fn passes(&self, tid: pid_t, signal: i32) -> i32 {
+        let Ok(info) = ptrace::signal_info(tid) else {
+            return 0;
+        };
+        // SAFETY: read only where the code says that there is a sender.
+        let sender = unsafe { info.si_pid() };
+        let by_process = info.si_code <= 0;
+        let ours = [self.pid, std::process::id() as pid_t];
+        match signal {
+            SIGCUT if by_process && sender == ours[1] => signal,
+            _ if by_process && sender == ours[0] => signal,
+            libc::SIGSEGV
+            | libc::SIGBUS
+            | libc::SIGFPE
+            | libc::SIGILL
+            | libc::SIGTRAP
+            | libc::SIGSYS
+                if !by_process =>
+            {
+                signal
+            }
+            _ => 0,
+        }
+    }
+
+    /// Lets everybody go on until somebody stops.
+    fn run(
+        &mut self,
+        catch: Catch,
+        with_breakpoints: bool,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Stop, DebugError> {
+        let mut run = Run {
+            catch,
+            with_breakpoints,
+            out: false,
+            exits: None,
+            watch: None,
+            interrupting: None,
+        };
+        if catch != Catch::Nobody {
+            self.guard_exits(&mut run)?;
+        }
+        if with_breakpoints {
+            self.insert();
+        }
+        let stopped: Vec<pid_t> = self
+            .threads
+            .iter()
+            .filter_map(|(tid, t)| t.stopped.then_some(*tid))
+            .collect();
+        for tid in stopped {
+            let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
+            self.let_go(tid, signal)?;
+        }
+        let stop = self.watch_over(&mut run, wanted);
+        self.take_out();
+        self.unguard_exits(&mut run)?;
+        if let Ok(Stop::Limit) = stop {
+            self.current = self.next_slot();
+        }
+        if let Ok(
+            Stop::Stepped(slot)
+            | Stop::Breakpoint(slot)
+            | Stop::Watch(slot, _)
+            | Stop::Signal(slot, _),
+        ) = stop
+        {
+            self.current = slot;
+        }
+        stop
+    }
+
+    /// Slot of the thread that goes on next, as the trace says; else of the one that ran last.
+    fn next_slot(&self) -> usize {
+        let next = self.timeline.event(self.events()).map(|e| e.slot as usize);
+        let lives = |slot: &usize| self.slots().any(|s| s == *slot);
+        next.filter(lives)
+            .or_else(|| self.holder().filter(lives))
+            .or_else(|| self.slots().next())
+            .unwrap_or(0)
+    }
+
+    fn watch_over(
+        &mut self,
+        run: &mut Run,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Stop, DebugError> {
+        loop {
+            while let Some((tid, status)) = self.live.next_stop() {
+                match self.stopped(run, tid, status)? {
+                    Next::Nothing => {}
+                    Next::On(signal) => self.let_go(tid, signal)?,
+                    Next::Stop(stop) => return Ok(stop),
+                }
+            }
+            if self.live.is_at_limit() {
+                return Ok(Stop::Limit);
+            }
+            if !self.live.turn()? {
+                if let Some(d) = self.live.divergence() {
+                    return Err(DebugError::Diverged(Box::new(d)));
+                }
+                return Ok(Stop::Ended(self.live.status().unwrap_or(0)));
+            }
+            if run.interrupting.is_none() && run.catch != Catch::Anyone && wanted() {
+                let holder = self.holder().map(|slot| self.tid(slot));
+                let holder = holder.filter(|tid| self.threads.contains_key(tid));
+                if let Some(tid) = holder.filter(|tid| ptrace::interrupt(*tid).is_ok()) {
+                    run.interrupting = Some(tid);
+                }
+            }
+        }
+    }
+
+    fn let_go(&mut self, tid: pid_t, signal: i32) -> Result<(), DebugError> {
+        if let Some(t) = self.threads.get_mut(&tid) {
+            *t = Traced::default();
+        }
+        match ptrace::go_on(tid, signal) {
+            // It was killed meanwhile.
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            r => r.map_err(os("let a thread go on")),
+        }
+    }
+
+    fn guard_exits(&mut self, run: &mut Run) -> Result<(), DebugError> {
+        if run.exits.is_none() {
+            let leaves = self.live.landmarks().leaves;
+            let mut old = [0; 3];
+            for (byte, at) in old.iter_mut().zip(leaves) {
+                *byte = self.exchange(at, TRAP)?;
+            }
+            run.exits = Some(old);
+        }
+        Ok(())
+    }
+
+    fn unguard_exits(&mut self, run: &mut Run) -> Result<(), DebugError> {
+        for (byte, at) in run
+            .exits
+            .take()
+            .iter()
+            .flatten()
+            .zip(self.live.landmarks().leaves)
+        {
+            // The process may be gone.
+            let _ = self.exchange(at, *byte);
+        }
+        Ok(())
+    }
+
+    /// A thread has stopped, or is gone.
+    fn stopped(&mut self, run: &mut Run, tid: pid_t, status: i32) -> Result<Next, DebugError> {
+        if !libc::WIFSTOPPED(status) {
+            self.threads.remove(&tid);
+            return Ok(Next::Nothing);
+        }
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        let Some(t) = self.threads.get_mut(&tid) else {
+            return self.newcomer(tid);
+        };
+        t.stopped = true;
+        if event == EVENT_STOP && run.interrupting == Some(tid) {
+            return self.interrupted(run, tid);
+        }
+        if event != 0 {
+            return Ok(Next::On(0));
+        }
+        let Some(slot) = self.slot_of(tid) else {
+            return Ok(Next::On(self.passes(tid, signal)));
+        };
+        let r = ptrace::registers(tid).map_err(os("read registers"))?;
+        if signal == libc::SIGTRAP {
+            if let Some(next) = self.trapped(run, slot, tid, r)? {
+                return Ok(next);
+            }
+        }
+        if let Some(stop) = self.own_signal(slot, tid, signal, &r) {
+            return Ok(Next::Stop(stop));
+        }
+        Ok(Next::On(self.passes(tid, signal)))
+    }
+
+    /// A thread that was not known: of the process, or the first one of another process, which goes on without us.
+    fn newcomer(&mut self, tid: pid_t) -> Result<Next, DebugError> {
+        if ptrace::process_of(tid) == Some(self.pid) {
+            self.live.add_thread(tid);
+            let _ = self.arm(tid);
+            self.threads.insert(tid, Traced::default());
+            return Ok(Next::On(0));
+        }
+        let _ = ptrace::set_debug_register(tid, 7, 0);
+        let _ = ptrace::detach(tid);
+        Ok(Next::Nothing)
+    }
+
+    /// The thread that was to stop since the debugger wants to be heard.
+    fn interrupted(&mut self, run: &mut Run, tid: pid_t) -> Result<Next, DebugError> {
+        run.interrupting = None;
+        let slot = self.slot_of(tid);
+        if let Some(slot) = slot.filter(|s| self.in_program(*s).is_some()) {
+            self.current = slot;
+            return Ok(Next::Stop(Stop::Interrupted));
+        }
+        // The next that leaves the runtime, or a stub.
+        run.catch = Catch::Anyone;
+        self.guard_exits(run)?;
+        let Some(slot) = slot else {
+            return Ok(Next::On(0));
+        };
+        let r = ptrace::registers(tid).map_err(os("read registers"))?;
+        if self.territory(slot, r.rip) == Territory::Stub {
+            if let Some(stop) = self.step_in_program(slot, tid, &r)? {
+                self.current = slot;
+                return Ok(Next::Stop(match stop {
+                    Stop::Stepped(_) => Stop::Interrupted,
+                    other => other,
+                }));
+            }
+        }
+        let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
+        Ok(Next::On(signal))
+    }
+
+    /// A SIGTRAP: `None` when it is not ours.
+    fn trapped(
+        &mut self,
+        run: &mut Run,
+        slot: usize,
+        tid: pid_t,
+        mut r: user_regs_struct,
+    ) -> Result<Option<Next>, DebugError> {
+        let at = r.rip.wrapping_sub(1);
+        let marks = self.live.landmarks();
+        if at == marks.breakpoints_out {
+            run.out = true;
+            self.take_out();
+            return Ok(Some(Next::On(0)));
+        }
+        if at == marks.breakpoints_in {
+            run.out = false;
+            if run.with_breakpoints {
+                self.insert();
+            }
+            return Ok(Some(Next::On(0)));
+        }
+        if run.exits.is_some() && marks.leaves.contains(&at) {
+            r.rip = at;
+            return self.leaves(run, slot, tid, r).map(Some);
+        }
+        if let Some(watched) = self.watch_hit(tid) {
+            if self.territory(slot, r.rip) == Territory::Program {
+                return Ok(Some(Next::Stop(Stop::Watch(slot, watched))));
+            }
+            // It is told when the gate is over.
+            run.watch.get_or_insert((tid, watched));
+            self.guard_exits(run)?;
+            return Ok(Some(Next::On(0)));
+        }
+        if self.points.is_inserted(at) {
+            r.rip = at;
+            ptrace::set_registers(tid, &r).map_err(os("step back onto a breakpoint"))?;
+            return Ok(Some(Next::Stop(Stop::Breakpoint(slot))));
+        }
+        Ok(None)
+    }
+
+    /// A thread is at one of the runtime's exits: one step more, and it is in the program.
+    fn leaves(
+        &mut self,
+        run: &mut Run,
+        slot: usize,
+        tid: pid_t,
+        r: user_regs_struct,
+    ) -> Result<Next, DebugError> {
+        ptrace::set_registers(tid, &r).map_err(os("step back onto the runtime's exit"))?;
+        let leaves = self.live.landmarks().leaves;
+        let which = leaves.iter().position(|at| *at == r.rip).unwrap_or(0);
+        let byte = run.exits.map_or(TRAP, |old| old[which]);
+        self.exchange(r.rip, byte)?;
+        ptrace::step(tid).map_err(os("step"))?;
+        let mut status = ptrace::wait(tid).map_err(os("wait for a step"))?;
+        self.exchange(r.rip, TRAP)?;
+        for _ in 0..MOST_MOVED {
+            if !libc::WIFSTOPPED(status) {
+                self.threads.remove(&tid);
+                return Ok(Next::Nothing);
+            }
+            let signal = libc::WSTOPSIG(status);
+            if status >> 16 != 0 || signal != libc::SIGTRAP {
+                // Something else came first: it is seen to as usual.
+                return self.stopped(run, tid, status);
+            }
+            let now = ptrace::registers(tid).map_err(os("read registers"))?;
+            match self.territory(slot, now.rip) {
+                Territory::Runtime => return Ok(Next::On(0)),
+                Territory::Program => return Ok(self.has_left(run, slot, tid)),
+                Territory::Stub => {}
+            }
+            ptrace::step(tid).map_err(os("step"))?;
+            status = ptrace::wait(tid).map_err(os("wait for a step"))?;
+        }
+        Ok(Next::On(0))
+    }
+
+    /// A thread has come back to the program.
+    fn has_left(&mut self, run: &mut Run, slot: usize, tid: pid_t) -> Next {
+        if let Some((_, watched)) = run.watch.filter(|(by, _)| *by == tid) {
+            return Next::Stop(Stop::Watch(slot, watched));
+        }
+        match run.catch {
+            Catch::Anyone => {
+                self.current = slot;
+                Next::Stop(Stop::Interrupted)
+            }
+            Catch::Thread(wanted) if wanted == tid => Next::Stop(Stop::Stepped(slot)),
+            _ => Next::On(0),
+        }
+    }
+}
+
+/// Did the thread stop since it was told to make one instruction?
+fn is_own_step(tid: pid_t) -> bool {
+    /// si_code values of SIGTRAP: a step, and a debug register.
+    const STEP: i32 = 2;
+    const DEBUG_REGISTER: i32 = 4;
+    ptrace::signal_info(tid).is_ok_and(|i| [STEP, DEBUG_REGISTER].contains(&i.si_code))
+}

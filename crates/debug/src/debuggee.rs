@@ -1,0 +1,339 @@
+//! The replayed process at rest: its threads, their registers, its memory.
+
+use crate::breakpoints::Breakpoints;
+use crate::timeline::Timeline;
+use crate::{os, ptrace, DebugError};
+use libc::{pid_t, user_regs_struct};
+use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
+use reprise_abi::session::{shown, slot_state};
+use reprise_replay::{Live, Output};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::*;
+
+/// The general registers of the program, as gdb numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct General {
+    /// rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15.
+    pub r: [u64; 16],
+    /// Where it goes on.
+    pub rip: u64,
+    /// The flags.
+    pub flags: u64,
+    /// Its thread pointer.
+    pub fs_base: u64,
+}
+
+/// Index of rsp in [`General::r`].
+pub const RSP: usize = 7;
+/// The trap flag, which the program does not have set by itself.
+const TRAP_FLAG: u64 = 0x100;
+
+/// A thread that is traced.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traced {
+    /// It is stopped for us.
+    pub stopped: bool,
+    /// The signal that it gets when it goes on.
+    pub signal: i32,
+}
+
+/// Whose code an address is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Territory {
+    /// The program's own.
+    Program,
+    /// The runtime's.
+    Runtime,
+    /// A stub that stands for rewritten instructions of the program: it leads back to the program or on to the runtime.
+    Stub,
+}
+
+/// A replay and the one process of it that is debugged.
+pub struct Debuggee {
+    pub(crate) dir: PathBuf,
+    pub(crate) live: Live,
+    pub(crate) timeline: Rc<Timeline>,
+    /// The kernel's number of the process.
+    pub(crate) pid: pid_t,
+    pub(crate) memory: File,
+    pub(crate) threads: BTreeMap<pid_t, Traced>,
+    pub(crate) points: Breakpoints,
+    /// Slot of the thread that is shown first.
+    pub(crate) current: usize,
+}
+
+impl Debuggee {
+    /// Starts a replay of the trace in `dir`, and lets it come to the program's first instruction.
+    ///
+    /// # Errors
+    /// When the trace can't be debugged, or the kernel refuses something.
+    pub fn start(
+        dir: &Path,
+        timeline: Rc<Timeline>,
+        output: Output,
+    ) -> Result<Debuggee, DebugError> {
+        let output = output.fresh().map_err(os("make memory for the output"))?;
+        let mut live = Live::start(dir, None, output)?;
+        while !live.is_at_limit() {
+            if !live.turn()? {
+                return Err(DebugError::Refused(
+                    "the replay ended before its first instruction".into(),
+                ));
+            }
+            while let Some((tid, status)) = live.next_stop() {
+                let pass = match libc::WIFSTOPPED(status) && status >> 16 == 0 {
+                    true => libc::WSTOPSIG(status),
+                    false => 0,
+                };
+                ptrace::go_on(tid, pass).map_err(os("let the replay go on"))?;
+            }
+        }
+        let pid = live.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
+        let path = format!("/proc/{pid}/mem");
+        let memory = File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(os("open the replayed program's memory"))?;
+        Ok(Debuggee {
+            dir: dir.to_path_buf(),
+            live,
+            timeline,
+            pid,
+            memory,
+            threads: BTreeMap::from([(pid, Traced::default())]),
+            points: Breakpoints::default(),
+            current: 0,
+        })
+    }
+
+    /// Starts the same replay once more, from the beginning. Breakpoints stay.
+    ///
+    /// # Errors
+    /// As [`Debuggee::start`].
+    pub fn start_over(self) -> Result<Debuggee, DebugError> {
+        let Debuggee {
+            dir,
+            live,
+            timeline,
+            points,
+            ..
+        } = self;
+        let output = live.end();
+        let mut new = Debuggee::start(&dir, timeline, output)?;
+        new.points = points.taken_out();
+        new.set_watchpoints()?;
+        Ok(new)
+    }
+
+    /// How many events have happened.
+    pub fn events(&self) -> u64 {
+        self.live.events()
+    }
+
+    /// Slots of the threads that live.
+    pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        let used = self.live.session().slots_used.load(SeqCst) as usize;
+        (0..used.min(MAX_SLOTS)).filter(|i| {
+            let slot = self.live.slot(*i);
+            let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+            slot.process.load(SeqCst) == 0
+                && !gone.contains(&slot.state.load(SeqCst))
+                && slot.visible_tid.load(SeqCst) != 0
+                && self.threads.contains_key(&self.tid(*i))
+        })
+    }
+
+    /// The kernel's thread of a slot.
+    pub fn tid(&self, slot: usize) -> pid_t {
+        self.live.slot(slot).kernel_tid.load(SeqCst) as pid_t
+    }
+
+    /// The slot of a kernel's thread.
+    pub fn slot_of(&self, tid: pid_t) -> Option<usize> {
+        let used = self.live.session().slots_used.load(SeqCst) as usize;
+        (0..used.min(MAX_SLOTS)).find(|i| {
+            let slot = self.live.slot(*i);
+            let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+            slot.process.load(SeqCst) == 0
+                && !gone.contains(&slot.state.load(SeqCst))
+                && self.tid(*i) == tid
+        })
+    }
+
+    /// The thread of a slot as the recorded program knew it.
+    pub fn visible(&self, slot: usize) -> u32 {
+        self.live.slot(slot).visible_tid.load(SeqCst)
+    }
+
+    /// Slot of the thread that holds the baton: the one that runs, when anything does.
+    pub fn holder(&self) -> Option<usize> {
+        let baton = self.live.session().baton.load(SeqCst) as usize;
+        baton.checked_sub(1).filter(|i| *i < MAX_SLOTS)
+    }
+
+    /// Whose code is at `pc`, for the thread of `slot`?
+    pub fn territory(&self, slot: usize, pc: u64) -> Territory {
+        let stub = self.live.slot(slot);
+        let (first, len) = (stub.stub_first.load(SeqCst), stub.stub_len.load(SeqCst));
+        if pc.wrapping_sub(first) < len || self.timeline.is_stub(pc) {
+            return Territory::Stub;
+        }
+        if (RESERVATION..RESERVATION_END).contains(&pc) {
+            return Territory::Runtime;
+        }
+        Territory::Program
+    }
+
+    /// Is the thread stopped at an instruction of the program's own? Its registers there.
+    pub fn in_program(&self, slot: usize) -> Option<user_regs_struct> {
+        let tid = self.tid(slot);
+        self.threads.get(&tid).filter(|t| t.stopped)?;
+        let r = ptrace::registers(tid).ok()?;
+        (self.territory(slot, r.rip) == Territory::Program).then_some(r)
+    }
+
+    /// The program's registers in the thread of `slot`.
+    ///
+    /// # Errors
+    /// When they can't be read.
+    pub fn registers(&self, slot: usize) -> Result<General, DebugError> {
+        if let Some(r) = self.in_program(slot) {
+            return Ok(General::of(&r));
+        }
+        let place = self.live.slot(slot).shown.load(SeqCst);
+        let at = place & !shown::CONTEXT;
+        let mut g = match place & shown::CONTEXT {
+            shown::FRAME => General::of_frame(&self.words::<18>(at)?),
+            // The general registers in a ucontext_t.
+            _ => General::of_context(&self.words::<18>(at + 40)?),
+        };
+        let tid = self.tid(slot);
+        self.while_stopped(tid, || ptrace::registers(tid))
+            .map_err(os("read the registers of a thread"))
+            .map(|r| g.fs_base = r.fs_base)?;
+        Ok(g)
+    }
+
+    /// The program's x87 and vector registers in the thread of `slot`, as XSAVE stores them.
+    ///
+    /// # Errors
+    /// When they can't be read.
+    pub fn vectors(&self, slot: usize) -> Result<Vec<u8>, DebugError> {
+        let place = self.live.slot(slot).shown.load(SeqCst);
+        if self.in_program(slot).is_none() && place & shown::CONTEXT != 0 {
+            // The kernel has saved them, and the runtime runs with others.
+            let [at] = self.words::<1>((place & !shown::CONTEXT) + 40 + 23 * 8)?;
+            let mut bytes = vec![0; self.live.manifest().start.xsave_size.min(16 << 10) as usize];
+            self.read(at, &mut bytes)
+                .map_err(os("read the vector registers of a thread"))?;
+            return Ok(bytes);
+        }
+        let tid = self.tid(slot);
+        self.while_stopped(tid, || ptrace::vectors(tid))
+            .map_err(os("read the vector registers of a thread"))
+    }
+
+    /// A thread that waits in the runtime is stopped for a moment. It waits on, as system calls do that were interrupted by a tracer.
+    pub(crate) fn while_stopped<T>(
+        &self,
+        tid: pid_t,
+        read: impl FnOnce() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        if self.threads.get(&tid).is_none_or(|t| t.stopped) {
+            return read();
+        }
+        ptrace::interrupt(tid)?;
+        let status = ptrace::wait(tid)?;
+        if !libc::WIFSTOPPED(status) {
+            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        let value = read();
+        let signal = match status >> 16 {
+            0 => libc::WSTOPSIG(status),
+            _ => 0,
+        };
+        ptrace::go_on(tid, signal)?;
+        value
+    }
+
+    fn words<const N: usize>(&self, at: u64) -> Result<[u64; N], DebugError> {
+        let mut words = [0; N];
+        for (w, i) in words.iter_mut().zip(0..) {
+            let mut bytes = [0; 8];
+            self.read(at.wrapping_add(8 * i), &mut bytes)
+                .map_err(os("read where a thread is"))?;
+            *w = u64::from_le_bytes(bytes);
+        }
+        Ok(words)
+    }
+
+    /// Reads memory of the process, all of it or nothing.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn read(&self, at: u64, into: &mut [u8]) -> std::io::Result<()> {
+        match self.read_some(at, into)? {
+            n if n == into.len() => Ok(()),
+            _ => Err(std::io::Error::from_raw_os_error(libc::EFAULT)),
+        }
+    }
+
+    /// Reads as much as there is.
+    ///
+    /// # Errors
+    /// When there is nothing.
+    pub fn read_some(&self, at: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        if at > i64::MAX as u64 {
+            return Err(std::io::Error::from_raw_os_error(libc::EFAULT));
+        }
+        self.memory.read_at(into, at)
+    }
+}
+
+impl General {
+    /// Of a thread that is stopped in the program.
+    pub fn of(r: &user_regs_struct) -> General {
+        General {
+            r: [
+                r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
+                r.r12, r.r13, r.r14, r.r15,
+            ],
+            rip: r.rip,
+            flags: r.eflags & !TRAP_FLAG,
+            fs_base: r.fs_base,
+        }
+    }
+
+    /// Of a gate's frame: r15 first, down to rax, then flags, rsp, rip.
+    fn of_frame(w: &[u64; 18]) -> General {
+        let [r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax, flags, rsp, rip] =
+            *w;
+        General {
+            r: [
+                rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
+            ],
+            rip,
+            flags: flags & !TRAP_FLAG,
+            fs_base: 0,
+        }
+    }
+
+    /// Of the registers in a ucontext_t.
+    fn of_context(w: &[u64; 18]) -> General {
+        let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags] =
+            *w;
+        General {
+            r: [
+                rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
+            ],
+            rip,
+            flags: flags & !TRAP_FLAG,
+            fs_base: 0,
+        }
+    }
+}

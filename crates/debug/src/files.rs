@@ -1,0 +1,302 @@
+//! Files as gdb reads them: those that the program mapped, out of the trace, and a few of /proc. So symbols are those of the recording,
+//! whatever the machine has under these names today.
+
+use crate::debuggee::Debuggee;
+use crate::timeline::Timeline;
+use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END};
+use reprise_trace::{ContentHash, FILES_DIR};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{Error, Read, Result, Seek, SeekFrom};
+use std::path::{Component, Path};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Most files that gdb can have open.
+pub const MAX_OPEN: usize = 1024;
+
+/// A file that gdb has open.
+pub enum Open {
+    /// One of the trace's.
+    Kept(File),
+    /// One that was made for it.
+    Made(Vec<u8>),
+}
+
+/// What gdb has open.
+#[derive(Default)]
+pub struct OpenFiles {
+    open: BTreeMap<u32, Open>,
+    next: u32,
+}
+
+fn refused(errno: i32) -> Error {
+    Error::from_raw_os_error(errno)
+}
+
+impl OpenFiles {
+    /// A descriptor for a file.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn add(&mut self, file: Open) -> Result<u32> {
+        if self.open.len() >= MAX_OPEN {
+            return Err(refused(libc::EMFILE));
+        }
+        self.next += 1;
+        self.open.insert(self.next, file);
+        Ok(self.next)
+    }
+
+    /// Closes one.
+    ///
+    /// # Errors
+    /// When it isn't open.
+    pub fn close(&mut self, fd: u32) -> Result<()> {
+        let was = self.open.remove(&fd);
+        was.map(|_| ()).ok_or_else(|| refused(libc::EBADF))
+    }
+
+    /// Length of one.
+    ///
+    /// # Errors
+    /// When it isn't open.
+    pub fn len(&self, fd: u32) -> Result<u64> {
+        match self.open.get(&fd).ok_or_else(|| refused(libc::EBADF))? {
+            Open::Kept(f) => Ok(f.metadata()?.len()),
+            Open::Made(bytes) => Ok(bytes.len() as u64),
+        }
+    }
+
+    /// Reads from one.
+    ///
+    /// # Errors
+    /// When it isn't open, or can't be read.
+    pub fn read(&mut self, fd: u32, offset: u64, into: &mut [u8]) -> Result<usize> {
+        match self.open.get_mut(&fd).ok_or_else(|| refused(libc::EBADF))? {
+            Open::Kept(f) => {
+                f.seek(SeekFrom::Start(offset))?;
+                f.read(into)
+            }
+            Open::Made(bytes) => {
+                let rest = bytes.get(offset as usize..).unwrap_or(&[]);
+                let n = rest.len().min(into.len());
+                into[..n].copy_from_slice(&rest[..n]);
+                Ok(n)
+            }
+        }
+    }
+}
+
+impl Debuggee {
+    /// Opens what the program knew under this name.
+    ///
+    /// # Errors
+    /// When the trace has no such file.
+    pub fn open_file(&self, name: &[u8]) -> Result<Open> {
+        if let Some(hash) = self.kept(name) {
+            let path = self.dir.join(FILES_DIR).join(hash.to_string());
+            return File::open(path).map(Open::Kept);
+        }
+        let name = std::str::from_utf8(name).unwrap_or("");
+        let mut parts = name.strip_prefix("/proc/").unwrap_or("").split('/');
+        let (process, what) = (parts.next(), parts.last());
+        match (process, what) {
+            (Some(_), Some("maps")) => Ok(Open::Made(self.mappings()?.into_bytes())),
+            (Some(_), Some("cmdline")) => Ok(Open::Made(self.words_of(b"\0"))),
+            (Some(_), Some("comm")) => {
+                let mut name = self.executable();
+                let from = name.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
+                name.drain(..from);
+                name.push(b'\n');
+                Ok(Open::Made(name))
+            }
+            _ => Err(refused(libc::ENOENT)),
+        }
+    }
+
+    /// What the trace keeps of the file that the program knew under this name, or by way of symbolic links, which are not in the trace,
+    /// under another one with the same last part.
+    fn kept(&self, name: &[u8]) -> Option<ContentHash> {
+        let last = |path: &[u8]| path.rsplit(|b| *b == b'/').next().unwrap_or(path).to_vec();
+        let files = &self.timeline.files;
+        let same = || {
+            let wanted = last(name);
+            let mut alike = files.iter().filter(|(known, _)| last(known) == wanted);
+            let (_, hash) = alike.next()?;
+            alike.all(|(_, other)| other == hash).then_some(hash)
+        };
+        files.get(name).or_else(same).copied()
+    }
+
+    /// The program's file.
+    pub fn executable(&self) -> Vec<u8> {
+        self.live.manifest().exe.0.clone()
+    }
+
+    /// The program's command line.
+    fn words_of(&self, between: &[u8]) -> Vec<u8> {
+        let words = &self.live.manifest().argv;
+        words
+            .iter()
+            .flat_map(|w| [w.0.as_slice(), between].concat())
+            .collect()
+    }
+
+    /// The program's mappings, as /proc/PID/maps would list them, with the recorded names.
+    fn mappings(&self) -> Result<String> {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let mut out = String::new();
+        for line in text.lines() {
+            let Some(((start, end), rest)) = range_of(line) else {
+                continue;
+            };
+            if start < RESERVATION_END && end > RESERVATION || self.timeline.is_stub(start) {
+                continue;
+            }
+            let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+            let name = match words.get(4) {
+                Some(name) => self.recorded_name(name),
+                None => String::new(),
+            };
+            let fixed = words[..words.len().min(4)].join(" ");
+            let _ = writeln!(out, "{start:x}-{end:x} {fixed} {name}");
+        }
+        Ok(out)
+    }
+
+    /// The name under which the program mapped a file of the trace.
+    fn recorded_name(&self, name: &str) -> String {
+        let base = name.rsplit('/').next().unwrap_or(name);
+        let known = self.timeline.files.iter();
+        let found = known
+            .filter(|(_, hash)| hash.to_string() == base)
+            .map(|(recorded, _)| String::from_utf8_lossy(recorded).into_owned())
+            .next();
+        found.unwrap_or_else(|| match name.contains("reprise") {
+            true => String::new(),
+            false => name.into(),
+        })
+    }
+
+    /// The auxiliary vector, as the program found it above its stack.
+    ///
+    /// # Errors
+    /// When its stack can't be read.
+    pub fn auxiliary_vector(&self) -> Result<Vec<u8>> {
+        /// Most words of arguments, environment and vector.
+        const MOST: u64 = 1 << 20;
+        let mut at = self.live.manifest().start.initial_sp;
+        let end = at + 8 * MOST;
+        let mut word = || {
+            let mut bytes = [0; 8];
+            self.read(at, &mut bytes)?;
+            at += 8;
+            match at < end {
+                true => Ok(u64::from_le_bytes(bytes)),
+                false => Err(refused(libc::E2BIG)),
+            }
+        };
+        let count = word()?;
+        for _ in 0..count {
+            word()?;
+        }
+        // The end of the arguments, then the environment.
+        word()?;
+        while word()? != 0 {}
+        let mut out = Vec::new();
+        loop {
+            let (kind, value) = (word()?, word()?);
+            out.extend(kind.to_le_bytes());
+            out.extend(value.to_le_bytes());
+            if kind == 0 {
+                return Ok(out);
+            }
+        }
+    }
+
+    /// Writable memory of the program that is there: first byte and length of each stretch.
+    ///
+    /// # Errors
+    /// When the kernel doesn't say.
+    pub fn writable(&self) -> Result<Vec<(u64, u64)>> {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let stubs: Vec<(u64, u64)> = self
+            .slots()
+            .map(|i| {
+                let slot = self.live.slot(i);
+                (slot.stub_first.load(SeqCst), slot.stub_len.load(SeqCst))
+            })
+            .collect();
+        let of_program = |start: u64, end: u64| {
+            !(start < RESERVATION_END && end > RESERVATION)
+                && !stubs
+                    .iter()
+                    .any(|(at, len)| *len > 0 && (start..end).contains(at))
+        };
+        Ok(text
+            .lines()
+            .filter_map(range_of)
+            .filter(|((start, end), rest)| rest.starts_with("rw") && of_program(*start, *end))
+            .map(|((start, end), _)| (start, end - start))
+            .filter(|(_, len)| *len >= PAGE)
+            .collect())
+    }
+}
+
+/// Lays out the files of a recording under a directory, as links into the trace, for a gdb on this machine: it reads them faster than
+/// through the connection.
+///
+/// # Errors
+/// When the directory can't be written.
+pub fn lay_out(timeline: &Timeline, dir: &Path, root: &Path) -> Result<()> {
+    let files = dir.join(FILES_DIR).canonicalize()?;
+    for (name, hash) in &timeline.files {
+        let Some(name) = std::str::from_utf8(name).ok() else {
+            continue;
+        };
+        for name in aliases(name) {
+            let parts = Path::new(&name).components();
+            let plain = parts
+                .clone()
+                .skip(1)
+                .all(|c| matches!(c, Component::Normal(_)));
+            if !name.starts_with('/') || !plain {
+                continue;
+            }
+            let path = root.join(&name[1..]);
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            match std::os::unix::fs::symlink(files.join(hash.to_string()), &path) {
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                done => done?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names under which distributions have the same file by way of symbolic links, which are not in the trace.
+fn aliases(name: &str) -> Vec<String> {
+    let mut all = vec![name.to_string()];
+    let base = name.rsplit('/').next().unwrap_or(name);
+    if base.starts_with("ld-linux") {
+        all.push(format!("/lib64/{base}"));
+        all.push(format!("/lib/{base}"));
+    }
+    if let Some(rest) = name.strip_prefix("/usr/lib") {
+        all.push(format!("/lib{rest}"));
+    } else if name.starts_with("/lib") {
+        all.push(format!("/usr{name}"));
+    }
+    all
+}
+
+/// The range at the beginning of a line of /proc/PID/maps, and the rest.
+fn range_of(line: &str) -> Option<((u64, u64), &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let parse = |s| u64::from_str_radix(s, 16).ok();
+    Some(((parse(start)?, parse(end)?), rest))
+}

@@ -1,0 +1,63 @@
+//! Debugs a replay: a server of gdb's remote protocol over a replay that is traced by ptrace(2).
+//!
+//! - [`ptrace`]: what the kernel offers;
+//! - [`timeline`]: what is known of the trace ahead;
+//! - [`debuggee`]: the replayed process at rest: threads, registers, memory;
+//! - [`breakpoints`]: breakpoints and watchpoints;
+//! - [`control`]: lets it run, and says why it stopped;
+//! - [`history`]: places in the execution, and the way back to them;
+//! - [`registers`]: registers as gdb knows them;
+//! - [`files`]: files as gdb reads them, out of the trace;
+//! - [`target`]: all that behind the traits of the crate `gdbstub`;
+//! - [`monitor`]: commands of ours;
+//! - [`server`]: the connection.
+//!
+//! The runtime is never shown. A thread that is in it stands, for the debugger, at the gate through which it came: before or behind the
+//! instruction of the program that led there ([`debuggee::Debuggee::registers`]). To step over a gate is one step.
+
+pub mod breakpoints;
+pub mod control;
+pub mod debuggee;
+pub mod files;
+pub mod history;
+pub mod monitor;
+pub mod ptrace;
+pub mod registers;
+pub mod server;
+pub mod target;
+pub mod timeline;
+
+pub use server::{serve, Place, Request};
+
+/// What can go wrong with debugging.
+#[derive(Debug, thiserror::Error)]
+pub enum DebugError {
+    /// The trace can't be replayed.
+    #[error(transparent)]
+    Replay(#[from] reprise_replay::ReplayError),
+    /// The trace can't be read.
+    #[error(transparent)]
+    Trace(#[from] reprise_trace::TraceError),
+    /// The replay left the recorded path.
+    #[error("the replay diverged from the recording\n{0}")]
+    Diverged(Box<reprise_replay::Divergence>),
+    /// It can't be debugged.
+    #[error("{0}")]
+    Refused(String),
+    /// The kernel refuses something.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+/// Adds what was being done to what the kernel says.
+pub(crate) fn os(what: &str) -> impl FnOnce(std::io::Error) -> DebugError + '_ {
+    move |source| DebugError::Os {
+        what: what.into(),
+        source,
+    }
+}

@@ -1,0 +1,113 @@
+//! What the kernel offers to a tracer (ptrace(2)), as functions: all of them for a thread that is stopped, but [`interrupt`].
+
+use libc::{c_void, pid_t, user_regs_struct};
+use std::io::{Error, Result};
+
+/// Where a thread's debug registers are in the kernel's `struct user`.
+const DEBUG_REGISTERS: u64 = std::mem::offset_of!(libc::user, u_debugreg) as u64;
+/// The register set of XSAVE.
+const NT_X86_XSTATE: u64 = 0x202;
+/// More than any processor's vector registers take.
+const MAX_XSAVE: usize = 16 << 10;
+
+fn ptrace(request: u32, tid: pid_t, address: u64, data: u64) -> Result<i64> {
+    // SAFETY: the kernel checks everything; `data` is a number, or points to memory of the caller that is large enough.
+    let r = unsafe { libc::ptrace(request, tid, address as *mut c_void, data as *mut c_void) };
+    match r {
+        -1 => Err(Error::last_os_error()),
+        r => Ok(r),
+    }
+}
+
+/// The general registers.
+pub fn registers(tid: pid_t) -> Result<user_regs_struct> {
+    // SAFETY: plain integers.
+    let mut r: user_regs_struct = unsafe { std::mem::zeroed() };
+    ptrace(libc::PTRACE_GETREGS, tid, 0, &raw mut r as u64)?;
+    Ok(r)
+}
+
+/// Changes them.
+pub fn set_registers(tid: pid_t, r: &user_regs_struct) -> Result<()> {
+    ptrace(libc::PTRACE_SETREGS, tid, 0, &raw const *r as u64).map(|_| ())
+}
+
+/// The x87 and vector registers, as XSAVE stores them.
+pub fn vectors(tid: pid_t) -> Result<Vec<u8>> {
+    let mut bytes = vec![0u8; MAX_XSAVE];
+    let mut vec = libc::iovec {
+        iov_base: bytes.as_mut_ptr() as *mut c_void,
+        iov_len: bytes.len(),
+    };
+    ptrace(
+        libc::PTRACE_GETREGSET,
+        tid,
+        NT_X86_XSTATE,
+        &raw mut vec as u64,
+    )?;
+    bytes.truncate(vec.iov_len);
+    Ok(bytes)
+}
+
+/// What the thread is stopped by, where that is a signal.
+pub fn signal_info(tid: pid_t) -> Result<libc::siginfo_t> {
+    // SAFETY: filled by the kernel.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    ptrace(libc::PTRACE_GETSIGINFO, tid, 0, &raw mut info as u64)?;
+    Ok(info)
+}
+
+/// Lets it go on, with a signal (0: none).
+pub fn go_on(tid: pid_t, signal: i32) -> Result<()> {
+    ptrace(libc::PTRACE_CONT, tid, 0, signal as u64).map(|_| ())
+}
+
+/// Lets it make one instruction.
+pub fn step(tid: pid_t) -> Result<()> {
+    ptrace(libc::PTRACE_SINGLESTEP, tid, 0, 0).map(|_| ())
+}
+
+/// Stops it, wherever it is.
+pub fn interrupt(tid: pid_t) -> Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).map(|_| ())
+}
+
+/// Lets it go for good.
+pub fn detach(tid: pid_t) -> Result<()> {
+    ptrace(libc::PTRACE_DETACH, tid, 0, 0).map(|_| ())
+}
+
+/// Debug register `i`.
+pub fn debug_register(tid: pid_t, i: u64) -> Result<u64> {
+    // SAFETY: clears errno, since -1 is a value, too.
+    unsafe { *libc::__errno_location() = 0 };
+    match ptrace(libc::PTRACE_PEEKUSER, tid, DEBUG_REGISTERS + 8 * i, 0) {
+        Err(e) if e.raw_os_error() == Some(0) => Ok(u64::MAX),
+        r => r.map(|v| v as u64),
+    }
+}
+
+/// Changes it.
+pub fn set_debug_register(tid: pid_t, i: u64, value: u64) -> Result<()> {
+    ptrace(libc::PTRACE_POKEUSER, tid, DEBUG_REGISTERS + 8 * i, value).map(|_| ())
+}
+
+/// Waits for the next stop of one thread.
+pub fn wait(tid: pid_t) -> Result<i32> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is ours.
+        match unsafe { libc::waitpid(tid, &mut status, libc::__WALL) } {
+            -1 if Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+            -1 => return Err(Error::last_os_error()),
+            _ => return Ok(status),
+        }
+    }
+}
+
+/// The process of a thread, as the kernel numbers both.
+pub fn process_of(tid: pid_t) -> Option<pid_t> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}

@@ -1,0 +1,193 @@
+//! What a debugger wants to know of a trace ahead: which thread each event belongs to, where the program crashes, which code the runtime
+//! rewrites.
+
+use crate::DebugError;
+use reprise_abi::event::{Event, EventHeader, Kind, Tag};
+use reprise_abi::layout::PAGE;
+use reprise_abi::syscalls::nr;
+use reprise_trace::{Content, ContentHash, ImageReader, Reader};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+/// Most events of a trace that can be debugged: each takes four bytes here.
+pub const MAX_EVENTS: u64 = 1 << 30;
+/// Most descriptors whose files' names are remembered.
+const MAX_NAMES: usize = 1 << 16;
+
+/// An event, in short.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Brief {
+    /// Its kind's number.
+    pub kind: u8,
+    /// Its thread's slot.
+    pub slot: u16,
+}
+
+/// A fault of the program's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The instruction.
+    pub pc: u64,
+    /// The signal.
+    pub signal: u32,
+}
+
+/// A stretch of code that the runtime rewrites.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rewritten {
+    /// At which event.
+    pub event: u64,
+    /// Its first byte.
+    pub at: u64,
+    /// Its length.
+    pub len: u64,
+}
+
+/// A trace, looked through.
+#[derive(Default)]
+pub struct Timeline {
+    events: Vec<Brief>,
+    faults: HashMap<u64, Fault>,
+    rewritten: Vec<Rewritten>,
+    stub_pages: HashSet<u64>,
+    /// Names of the files that were mapped, with what the trace keeps of them.
+    pub files: BTreeMap<Vec<u8>, ContentHash>,
+    /// The number of the first event that happens after the place where the first process ends by itself, or crashes; and the signal.
+    pub end: u64,
+    /// The signal by which it is killed, 0 when it ends by itself.
+    pub signal: i32,
+}
+
+impl Timeline {
+    /// Looks through the trace in `dir`.
+    ///
+    /// # Errors
+    /// When it can't be read, or is too long.
+    pub fn of(dir: &Path) -> Result<Timeline, DebugError> {
+        let mut t = Timeline::default();
+        t.name_initial_files(dir)?;
+        let mut reader = Reader::open(dir)?;
+        if reader.len() > MAX_EVENTS {
+            return Err(DebugError::Refused(format!(
+                "the trace has {} events; the debugger takes {MAX_EVENTS} at most",
+                reader.len()
+            )));
+        }
+        let mut names: HashMap<u64, Vec<u8>> = HashMap::new();
+        while let Some(e) = reader.next()? {
+            let Ok(h) = EventHeader::parse(e.bytes) else {
+                break;
+            };
+            t.events.push(Brief {
+                kind: h.kind,
+                slot: h.slot,
+            });
+            let number = e.number;
+            match Kind::from_u8(h.kind) {
+                Some(Kind::Fault) => {
+                    let fault = Fault {
+                        pc: h.value as u64,
+                        signal: h.detail,
+                    };
+                    t.faults.insert(number, fault);
+                }
+                Some(Kind::Patch) => t.note_patch(number, &e.parse()?),
+                Some(Kind::Syscall | Kind::Exit) if h.value >= 0 => {
+                    t.note_call(&e.parse()?, &mut names);
+                }
+                Some(Kind::End) => t.signal = (h.value & 0x7f) as i32,
+                _ => {}
+            }
+        }
+        t.find_end();
+        Ok(t)
+    }
+
+    fn name_initial_files(&mut self, dir: &Path) -> Result<(), DebugError> {
+        let image = ImageReader::open(dir)?;
+        for r in &image.image().regions {
+            if let Content::File { hash, .. } = &r.content {
+                self.files.insert(r.name.0.clone(), *hash);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_call(&mut self, e: &Event<'_>, names: &mut HashMap<u64, Vec<u8>>) {
+        match u64::from(e.header.detail) {
+            nr::OPEN | nr::OPENAT if names.len() < MAX_NAMES => {
+                if let Some(path) = e.sections().find(|s| s.tag == Tag::Path) {
+                    names.insert(e.header.value as u64, path.bytes.to_vec());
+                }
+            }
+            nr::MMAP => {
+                let hash = e.sections().find(|s| s.tag == Tag::File);
+                let hash = hash.and_then(|s| s.bytes.try_into().ok()).map(ContentHash);
+                if let (Some(name), Some(hash)) = (names.get(&e.arg(4)), hash) {
+                    self.files.insert(name.clone(), hash);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn note_patch(&mut self, event: u64, e: &Event<'_>) {
+        /// Forms of patches, as the runtime numbers them.
+        const BEFORE: u32 = 1;
+        const BEFORE_LONG: u32 = 2;
+        const AFTER: u32 = 3;
+        const RESOLVER: u32 = 5;
+        let (site, stub) = (e.arg(0), e.arg(1));
+        let (at, len) = match e.header.detail {
+            BEFORE => (site.wrapping_sub(5), 5),
+            BEFORE_LONG => (site.wrapping_sub(7), 7),
+            AFTER => (site, 8),
+            RESOLVER => (site, 5),
+            _ => return,
+        };
+        self.rewritten.push(Rewritten { event, at, len });
+        self.stub_pages.insert(stub & !(PAGE - 1));
+    }
+
+    /// A process that ends by itself is to be seen in its last call; one that is killed after the last call or fault of its own.
+    fn find_end(&mut self) {
+        let ends = [Kind::Syscall as u8, Kind::Fault as u8];
+        let last = self.events.iter().rposition(|e| ends.contains(&e.kind));
+        self.end = last.map_or(self.events.len() as u64, |i| i as u64 + 1);
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> u64 {
+        self.events.len() as u64
+    }
+
+    /// Has the trace no event?
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Event `number`.
+    pub fn event(&self, number: u64) -> Option<Brief> {
+        self.events.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// The fault that is the next event of `slot`, `number` being the next event of all.
+    pub fn fault(&self, number: u64, slot: usize) -> Option<Fault> {
+        /// What else may come before it: the ends of others.
+        const LOOK: u64 = 64;
+        let mut after = number..(number + LOOK);
+        let next = after.find(|n| self.event(*n).is_some_and(|e| e.slot as usize == slot))?;
+        self.faults.get(&next).copied()
+    }
+
+    /// Is this address in a stub of a rewritten system call site?
+    pub fn is_stub(&self, pc: u64) -> bool {
+        self.stub_pages.contains(&(pc & !(PAGE - 1)))
+    }
+
+    /// Is this byte inside of a rewritten stretch, but not its first, when `events` events have happened?
+    pub fn is_inside_rewritten(&self, at: u64, events: u64) -> bool {
+        let hides = |r: &Rewritten| r.event < events && at > r.at && at - r.at < r.len;
+        self.rewritten.iter().any(hides)
+    }
+}

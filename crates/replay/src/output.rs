@@ -1,0 +1,65 @@
+//! What a replayed program writes, shown once: a replay that starts anew writes the same bytes again, which are not shown a second time.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+/// The program's standard output and error, as files in memory, and how much of each stream has been shown.
+#[derive(Default)]
+pub struct Output {
+    files: Option<[File; 2]>,
+    shown: [u64; 2],
+}
+
+impl Output {
+    /// For a new replay: nothing is written yet; what was shown stays known.
+    ///
+    /// # Errors
+    /// When memory or descriptors are short.
+    pub fn fresh(self) -> std::io::Result<Output> {
+        Ok(Output {
+            files: Some([memory_file()?, memory_file()?]),
+            shown: self.shown,
+        })
+    }
+
+    /// Descriptors for the program to write to.
+    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
+        self.files.as_ref().map_or([-1; 2], |files| {
+            [files[0].as_raw_fd(), files[1].as_raw_fd()]
+        })
+    }
+
+    /// Shows what is new. What nobody wants to read is not shown.
+    pub fn show(&mut self) {
+        let Some(files) = &self.files else { return };
+        for (i, file) in files.iter().enumerate() {
+            let len = file.metadata().map_or(0, |m| m.len());
+            let mut bytes = vec![0; 1 << 16];
+            while self.shown[i] < len {
+                let want = bytes.len().min((len - self.shown[i]) as usize);
+                let Ok(n @ 1..) = file.read_at(&mut bytes[..want], self.shown[i]) else {
+                    break;
+                };
+                let _ = match i {
+                    0 => std::io::stdout().write_all(&bytes[..n]),
+                    _ => std::io::stderr().write_all(&bytes[..n]),
+                };
+                self.shown[i] += n as u64;
+            }
+        }
+        let _ = std::io::stdout().flush();
+    }
+}
+
+fn memory_file() -> std::io::Result<File> {
+    // SAFETY: a new descriptor, owned from here on.
+    unsafe {
+        let fd = libc::memfd_create(c"output".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(File::from_raw_fd(fd))
+    }
+}

@@ -1,0 +1,118 @@
+//! `replay -d`: a server over the replay in a process of its own, and gdb connected to it.
+
+use crate::cli::ReplayArgs;
+use anyhow::{Context, Result};
+use reprise_debug::monitor::COMMANDS;
+use reprise_debug::server::Address;
+use reprise_debug::{serve, Request};
+use reprise_trace::Catalog;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Between two looks whether the server is ready.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Runs `replay -d`; the exit status is gdb's.
+///
+/// # Errors
+/// When the trace can't be debugged, or gdb can't be started.
+pub fn run(args: &ReplayArgs) -> Result<i32> {
+    anyhow::ensure!(
+        args.pid.is_none(),
+        "only the first process of a recording can be debugged yet, not --pid"
+    );
+    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let address = match (args.gdb_port, &args.gdb_socket) {
+        (Some(port), _) => Address::Port(port),
+        (None, Some(path)) => Address::Socket(path.clone()),
+        (None, None) => return with_gdb(args, &dir),
+    };
+    let request = Request {
+        dir,
+        at: args.at.unwrap_or_default(),
+        address,
+    };
+    serve(&request)?;
+    Ok(0)
+}
+
+/// Starts a server and gdb, and waits for both.
+fn with_gdb(args: &ReplayArgs, dir: &Path) -> Result<i32> {
+    let rooms = tempfile::tempdir().context("make a directory for gdb's socket")?;
+    let socket = rooms.path().join("gdb");
+    let commands = rooms.path().join("commands");
+    std::fs::write(&commands, COMMANDS).context("write commands for gdb")?;
+    let mut server = start_server(args, dir, &socket)?;
+    while !socket.exists() {
+        if let Some(status) = server.try_wait().context("wait for the replay")? {
+            return Ok(status.code().unwrap_or(crate::exit::OWN_FAILURE));
+        }
+        std::thread::sleep(LOOK);
+    }
+    ignore_interrupts();
+    let gdb = gdb(&commands, &socket, &args.gdb)
+        .status()
+        .context("start gdb, which must be installed (or use --gdb-port)");
+    if gdb.is_err() {
+        let _ = server.kill();
+    }
+    let _ = server.wait();
+    Ok(gdb?.code().unwrap_or(crate::exit::OWN_FAILURE))
+}
+
+fn start_server(args: &ReplayArgs, dir: &Path, socket: &Path) -> Result<Child> {
+    let me = std::env::current_exe().context("find this program")?;
+    let mut command = Command::new(me);
+    command.args([OsStr::new("replay"), OsStr::new("-d")]);
+    command.arg("--gdb-socket").arg(socket);
+    if let Some(at) = args.at {
+        command.arg("--at").arg(word_for(at));
+    }
+    command.arg(dir).stdin(Stdio::null());
+    command.spawn().context("start the replay")
+}
+
+fn word_for(place: reprise_debug::Place) -> String {
+    use reprise_debug::Place;
+    match place {
+        Place::Start => "start".into(),
+        Place::Crash => "crash".into(),
+        Place::End => "end".into(),
+        Place::Event(n) => n.to_string(),
+    }
+}
+
+/// Ctrl-C at the terminal is for gdb.
+fn ignore_interrupts() {
+    // SAFETY: no handler runs.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+}
+
+/// Files come out of the trace, as the server has laid them out.
+fn gdb(commands: &Path, socket: &Path, more: &[OsString]) -> Command {
+    let mut command = Command::new("gdb");
+    command.arg("-q").arg("-x").arg(commands);
+    let mut target = OsString::from("target remote ");
+    target.push(socket);
+    let mut root = OsString::from("set sysroot ");
+    root.push(socket.with_file_name("root"));
+    for line in [
+        root.as_os_str(),
+        OsStr::new("set remotetimeout 600"),
+        &target,
+    ] {
+        command.arg("-ex").arg(line);
+    }
+    command.args(more);
+    use std::os::unix::process::CommandExt;
+    // SAFETY: plain call in the child.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
+    command
+}
