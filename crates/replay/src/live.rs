@@ -71,6 +71,8 @@ impl Live {
         let mut tree = Tree::new(shared, image, dir, child);
         tree.feed_up_to(0);
         tree.begin(only)?;
+        // What the process may become is not followed.
+        tree.child.traced = None;
         Ok(Live {
             tree,
             reader,

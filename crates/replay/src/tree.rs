@@ -47,7 +47,9 @@ pub(crate) struct Tree {
     images: ImageSet,
     /// What processes become. Hand-offs between threads are cheap only on one processor.
     pub child: Child,
-    /// Traced (ptrace(2)): threads that are not their process's first one, ...
+    /// Some are traced (ptrace(2)).
+    traces: bool,
+    /// Of these: threads that are not their process's first one, ...
     pub threads: HashSet<pid_t>,
     /// ... and what waitpid(2) told of all that are traced, but the ends of processes.
     pub stops: VecDeque<(pid_t, i32)>,
@@ -111,6 +113,7 @@ impl Tree {
             dir: dir.to_path_buf(),
             images: ImageSet::new(dir),
             child,
+            traces: child.traced.is_some(),
             threads: HashSet::new(),
             stops: VecDeque::new(),
             feed: Feed::default(),
@@ -272,9 +275,9 @@ impl Tree {
         // SAFETY: fills a struct of ours; the child stays waitable.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
-            let stops = match self.child.traced {
-                Some(_) => libc::WSTOPPED | libc::__WALL,
-                None => 0,
+            let stops = match self.traces {
+                true => libc::WSTOPPED | libc::__WALL,
+                false => 0,
             };
             let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | stops;
             libc::waitid(libc::P_ALL, 0, &mut info, how) == 0 && info.si_pid() != 0
@@ -479,6 +482,9 @@ impl Tree {
             let head = &self.shared.session().starting;
             head.store((slot as u32 + 1) | BEGUN, Release);
         }
+        // A debugger does not follow it there.
+        let debugged = &self.shared.session().processes[number].debugged;
+        debugged.store(0, Release);
         let pid = self.become_image(image, Some(&start), slot)?;
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);

@@ -46,6 +46,8 @@ pub enum Command {
     Races(RacesArgs),
     /// Print the events of a trace, readable like strace
     Dump(DumpArgs),
+    /// Print where all threads were when the program crashed, when it ended, or at an event
+    Backtrace(BacktraceArgs),
     /// List the processes of a trace
     Ps(PsArgs),
     /// List the traces
@@ -412,6 +414,22 @@ pub struct PsArgs {
     /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
     #[arg(value_name = "DIR")]
     pub trace: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `backtrace` is told.
+#[derive(Args, Debug, Clone)]
+pub struct BacktraceArgs {
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// Where: `crash`, `end`, or the number of an event (default: the crash, else the end)
+    #[arg(long, value_name = "PLACE", value_parser = parse_place)]
+    pub at: Option<Place>,
 
     /// Print JSON
     #[arg(long)]

@@ -4,7 +4,7 @@ use crate::cli::ReplayArgs;
 use anyhow::{Context, Result};
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
-use reprise_debug::{serve, Request};
+use reprise_debug::{serve, Place, Request};
 use reprise_trace::Catalog;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -27,7 +27,14 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     let address = match (args.gdb_port, &args.gdb_socket) {
         (Some(port), _) => Address::Port(port),
         (None, Some(path)) => Address::Socket(path.clone()),
-        (None, None) => return with_gdb(args, &dir),
+        (None, None) => {
+            return with_gdb(&Session {
+                dir: &dir,
+                at: args.at.unwrap_or_default(),
+                arguments: args.gdb.clone(),
+                answer: None,
+            })
+        }
     };
     let request = Request {
         dir,
@@ -38,13 +45,28 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     Ok(0)
 }
 
-/// Starts a server and gdb, and waits for both.
-fn with_gdb(args: &ReplayArgs, dir: &Path) -> Result<i32> {
+/// A session of gdb.
+pub struct Session<'a> {
+    /// The trace.
+    pub dir: &'a Path,
+    /// Where it begins.
+    pub at: Place,
+    /// Arguments for gdb.
+    pub arguments: Vec<OsString>,
+    /// A file for what a script has to tell; nothing else that is said is shown then.
+    pub answer: Option<&'a Path>,
+}
+
+/// Starts a server and gdb, and waits for both; gdb's exit status.
+///
+/// # Errors
+/// When one of them can't be started.
+pub fn with_gdb(session: &Session) -> Result<i32> {
     let rooms = tempfile::tempdir().context("make a directory for gdb's socket")?;
     let socket = rooms.path().join("gdb");
     let commands = rooms.path().join("commands");
     std::fs::write(&commands, COMMANDS).context("write commands for gdb")?;
-    let mut server = start_server(args, dir, &socket)?;
+    let mut server = start_server(session, &socket)?;
     while !socket.exists() {
         if let Some(status) = server.try_wait().context("wait for the replay")? {
             return Ok(status.code().unwrap_or(crate::exit::OWN_FAILURE));
@@ -52,9 +74,9 @@ fn with_gdb(args: &ReplayArgs, dir: &Path) -> Result<i32> {
         std::thread::sleep(LOOK);
     }
     ignore_interrupts();
-    let gdb = gdb(&commands, &socket, &args.gdb)
+    let gdb = gdb(&commands, &socket, session)
         .status()
-        .context("start gdb, which must be installed (or use --gdb-port)");
+        .context("start gdb, which must be installed (or use replay -d --gdb-port)");
     if gdb.is_err() {
         let _ = server.kill();
     }
@@ -62,20 +84,20 @@ fn with_gdb(args: &ReplayArgs, dir: &Path) -> Result<i32> {
     Ok(gdb?.code().unwrap_or(crate::exit::OWN_FAILURE))
 }
 
-fn start_server(args: &ReplayArgs, dir: &Path, socket: &Path) -> Result<Child> {
+fn start_server(session: &Session, socket: &Path) -> Result<Child> {
     let me = std::env::current_exe().context("find this program")?;
     let mut command = Command::new(me);
     command.args([OsStr::new("replay"), OsStr::new("-d")]);
     command.arg("--gdb-socket").arg(socket);
-    if let Some(at) = args.at {
-        command.arg("--at").arg(word_for(at));
+    command.arg("--at").arg(word_for(session.at));
+    command.arg(session.dir).stdin(Stdio::null());
+    if session.answer.is_some() {
+        command.stdout(Stdio::null());
     }
-    command.arg(dir).stdin(Stdio::null());
     command.spawn().context("start the replay")
 }
 
-fn word_for(place: reprise_debug::Place) -> String {
-    use reprise_debug::Place;
+fn word_for(place: Place) -> String {
     match place {
         Place::Start => "start".into(),
         Place::Crash => "crash".into(),
@@ -91,13 +113,14 @@ fn ignore_interrupts() {
 }
 
 /// Files come out of the trace, as the server has laid them out.
-fn gdb(commands: &Path, socket: &Path, more: &[OsString]) -> Command {
+fn gdb(commands: &Path, socket: &Path, session: &Session) -> Command {
     let mut command = Command::new("gdb");
     command.arg("-q").arg("-x").arg(commands);
     let mut target = OsString::from("target remote ");
     target.push(socket);
+    let files = socket.with_file_name("root");
     let mut root = OsString::from("set sysroot ");
-    root.push(socket.with_file_name("root"));
+    root.push(&files);
     for line in [
         root.as_os_str(),
         OsStr::new("set remotetimeout 600"),
@@ -105,7 +128,14 @@ fn gdb(commands: &Path, socket: &Path, more: &[OsString]) -> Command {
     ] {
         command.arg("-ex").arg(line);
     }
-    command.args(more);
+    command.args(&session.arguments);
+    if let Some(answer) = session.answer {
+        command.env("REPRISE_BACKTRACE", answer);
+        command.env("REPRISE_BACKTRACE_ROOT", &files);
+        let nothing = [Stdio::null(), Stdio::null(), Stdio::null()];
+        let [input, output, errors] = nothing;
+        command.stdin(input).stdout(output).stderr(errors);
+    }
     use std::os::unix::process::CommandExt;
     // SAFETY: plain call in the child.
     unsafe {

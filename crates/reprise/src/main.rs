@@ -1,6 +1,7 @@
 //! `reprise`: records a run of a multi-threaded program and replays it exactly. This is the command line; what it commands is in
 //! the libraries beside it.
 
+mod backtrace;
 mod cli;
 mod compile;
 mod debug;
@@ -48,6 +49,7 @@ fn command(command: Command) -> i32 {
         command,
         Command::Record(_)
             | Command::Replay(_)
+            | Command::Backtrace(_)
             | Command::Verify(_)
             | Command::Races(_)
             | Command::Demo(_)
@@ -64,6 +66,7 @@ fn command(command: Command) -> i32 {
         Command::Races(args) => races::run(&args),
         Command::Demo(args) => play::demo(&args),
         Command::Dump(args) => print(|| dump::run(&args)),
+        Command::Backtrace(args) => backtrace::run(&args),
         Command::Ps(args) => print(|| ps::run(&args)),
         Command::Ls(args) => print(|| ls::run(&args)),
         Command::Info(args) => print(|| info::run(&args)),

@@ -414,3 +414,128 @@ fn a_replay_can_not_be_changed() {
         said(&run)
     );
 }
+
+#[test]
+fn all_threads_are_printed_where_they_were() {
+    let place = Workplace::new();
+    let trace = recorded(&place, Some("crash"));
+    let out = run(place.reprise(["backtrace"]).arg(&trace.dir), None);
+    assert_eq!(out.status.code(), Some(0), "{}", out.describe());
+    let lines: Vec<String> = out.text().lines().map(str::to_string).collect();
+    assert!(lines[0].ends_with("(stopped)"), "{}", out.text());
+    assert!(lines[1].starts_with("  #0  check at ") && lines[1].contains("debugged.c:"));
+    assert!(lines[2].starts_with("  #1  main at "), "{}", out.text());
+    // While both threads live.
+    let json = run(
+        place
+            .reprise(["backtrace", "--json", "--at", "100"])
+            .arg(&trace.dir),
+        None,
+    );
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let threads = json["threads"].as_array().expect("threads");
+    assert!(
+        !threads.is_empty() && threads[0]["stopped"] == true,
+        "{json}"
+    );
+    let known = |t: &serde_json::Value| {
+        let frames = t["frames"].as_array().expect("frames").clone();
+        frames.iter().any(|f| f["function"].is_string())
+    };
+    assert!(threads.iter().all(known), "{json}");
+}
+
+/// A server for any debugger, and its port.
+fn server(place: &Workplace, dir: &Path) -> (std::process::Child, u16) {
+    use std::io::{BufRead, BufReader};
+    let mut command = place.reprise(["replay", "-d", "--gdb-port", "0"]);
+    command.arg(dir).stdout(std::process::Stdio::null());
+    let mut server = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("a server");
+    let mut lines = BufReader::new(server.stderr.take().expect("its errors")).lines();
+    let line = lines.next().expect("a line").expect("text");
+    let port = line.rsplit(':').next().and_then(|p| p.trim().parse().ok());
+    (server, port.expect("a port"))
+}
+
+#[test]
+fn a_server_outlives_nonsense_and_ends_with_its_connection() {
+    use std::io::{Read, Write};
+    let place = Workplace::new();
+    let trace = recorded(&place, None);
+    let (mut server, port) = server(&place, &trace.dir);
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    // A packet of no known kind, one that asks for memory that isn't there; then a question that is answered.
+    stream
+        .write_all(b"$jnonsense:;#48$mffffffffffffffff,8#31+$qSupported#37")
+        .expect("sent");
+    let mut said = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&said).contains("PacketSize=") {
+        stream.read_exact(&mut byte).expect("an answer");
+        said.push(byte[0]);
+    }
+    drop(stream);
+    let status = server.wait().expect("its end");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_server_ends_when_its_debugger_goes_while_the_program_runs() {
+    use std::io::Write;
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("cut_counter").args(["3"]));
+    let (mut server, port) = server(&place, &trace.dir);
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    stream.write_all(b"$c#63").expect("sent");
+    drop(stream);
+    let status = server.wait().expect("its end");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn cuts_and_hand_offs_are_crossed_forward_and_back() {
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("cut_counter-O0").args(["1"]));
+    assert!(place.info(&trace.dir).counter("cuts") > 0, "no cut");
+    let run = session(
+        &place,
+        &trace.dir,
+        &["--at", "end"],
+        &[
+            "break body",
+            "reverse-continue",
+            "reverse-continue",
+            "reverse-continue",
+            "delete",
+            "continue",
+            "reverse-stepi",
+        ],
+    );
+    let hits = run.text().matches("hit Breakpoint 1, body").count();
+    assert_eq!(hits, 2, "{}", said(&run));
+    let end = "No more reverse-execution history";
+    assert_said(&run, &["hit Breakpoint 1", "hit Breakpoint 1", end, end]);
+}
+
+#[test]
+fn a_child_of_the_program_goes_on_by_itself() {
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("fork_wait").ends(Outcome::Any));
+    let run = session(
+        &place,
+        &trace.dir,
+        &[],
+        &["break main", "continue", "continue", "when"],
+    );
+    assert_said(
+        &run,
+        &[
+            "Breakpoint 1, main",
+            "No more reverse-execution history",
+            "event ",
+        ],
+    );
+}

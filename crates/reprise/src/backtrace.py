@@ -1,0 +1,42 @@
+# Writes the backtraces of all threads as JSON into the file that REPRISE_BACKTRACE names. Run inside gdb.
+import gdb
+import json
+import os
+
+MOST_FRAMES = 1000
+
+
+def frames(root):
+    frame = gdb.newest_frame()
+    listed = []
+    while frame is not None and len(listed) < MOST_FRAMES:
+        one = {"pc": frame.pc(), "function": frame.name()}
+        place = frame.find_sal()
+        if place.symtab is not None:
+            one["file"] = place.symtab.filename
+            one["line"] = place.line
+        path = gdb.solib_name(frame.pc()) or gdb.current_progspace().filename
+        if path:
+            one["object"] = path[len(root):] if path.startswith(root) else path
+        listed.append(one)
+        try:
+            frame = frame.older()
+        except gdb.error:
+            break
+    return listed
+
+
+root = os.environ["REPRISE_BACKTRACE_ROOT"]
+current = gdb.selected_thread()
+threads = []
+for thread in gdb.selected_inferior().threads():
+    thread.switch()
+    threads.append({
+        "thread": thread.ptid[1],
+        "stopped": thread.num == current.num,
+        "frames": frames(root),
+    })
+# The one that stopped comes first.
+threads.sort(key=lambda thread: (not thread["stopped"], thread["thread"]))
+with open(os.environ["REPRISE_BACKTRACE"], "w") as out:
+    json.dump({"threads": threads}, out)

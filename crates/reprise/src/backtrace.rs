@@ -1,0 +1,93 @@
+//! `backtrace`: where all threads are, at the crash, at the end, or at an event: a session of gdb that only asks for that.
+
+use crate::cli::BacktraceArgs;
+use crate::debug::{self, Session};
+use anyhow::{Context, Result};
+use reprise_debug::Place;
+use reprise_trace::Catalog;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fmt::Write;
+
+/// What gdb is told to run.
+const SCRIPT: &str = include_str!("backtrace.py");
+
+/// What the script writes.
+#[derive(Serialize, Deserialize)]
+struct Backtraces {
+    threads: Vec<Thread>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Thread {
+    /// Its id, as the program knew it.
+    thread: u32,
+    /// Is it the one that crashed, or goes on next?
+    stopped: bool,
+    /// Innermost first.
+    frames: Vec<Frame>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Frame {
+    pc: u64,
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<String>,
+}
+
+/// Runs `backtrace`.
+///
+/// # Errors
+/// When the trace can't be debugged, or there is no gdb.
+pub fn run(args: &BacktraceArgs) -> Result<i32> {
+    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let room = tempfile::tempdir().context("make a directory for gdb's answer")?;
+    let (script, answer) = (room.path().join("script.py"), room.path().join("answer"));
+    std::fs::write(&script, SCRIPT).context("write a script for gdb")?;
+    let mut source = OsString::from("source ");
+    source.push(&script);
+    let session = Session {
+        dir: &dir,
+        at: args.at.unwrap_or(Place::End),
+        arguments: ["-nx".into(), "-batch".into(), "-ex".into(), source].to_vec(),
+        answer: Some(&answer),
+    };
+    let status = debug::with_gdb(&session)?;
+    let Ok(bytes) = std::fs::read(&answer) else {
+        // The server has said why.
+        anyhow::ensure!(
+            status != 0,
+            "gdb gave no backtrace (is it one with python?)"
+        );
+        return Ok(status);
+    };
+    let all: Backtraces = serde_json::from_slice(&bytes).context("read gdb's answer")?;
+    match args.json {
+        true => println!("{}", serde_json::to_string(&all)?),
+        false => print!("{}", text(&all)),
+    }
+    Ok(0)
+}
+
+fn text(all: &Backtraces) -> String {
+    let mut out = String::new();
+    for thread in &all.threads {
+        let mark = if thread.stopped { " (stopped)" } else { "" };
+        let _ = writeln!(out, "thread {}{mark}", thread.thread);
+        for (frame, i) in thread.frames.iter().zip(0..) {
+            let function = frame.function.as_deref().unwrap_or("??");
+            let place = match (&frame.file, frame.line, &frame.object) {
+                (Some(file), Some(line), _) => format!("at {file}:{line}"),
+                (_, _, Some(object)) => format!("in {object}"),
+                _ => format!("at {:#x}", frame.pc),
+            };
+            let _ = writeln!(out, "  #{i:<2} {function} {place}");
+        }
+    }
+    out
+}
