@@ -100,7 +100,7 @@ impl Debuggee {
         }
         let name = std::str::from_utf8(name).unwrap_or("");
         let mut parts = name.strip_prefix("/proc/").unwrap_or("").split('/');
-        let (process, what) = (parts.next(), parts.last());
+        let (process, what) = (parts.next(), parts.next_back());
         match (process, what) {
             (Some(_), Some("maps")) => Ok(Open::Made(self.mappings()?.into_bytes())),
             (Some(_), Some("cmdline")) => Ok(Open::Made(self.words_of(b"\0"))),
@@ -229,7 +229,7 @@ impl Debuggee {
             })
             .collect();
         let of_program = |start: u64, end: u64| {
-            !(start < RESERVATION_END && end > RESERVATION)
+            (start >= RESERVATION_END || end <= RESERVATION)
                 && !stubs
                     .iter()
                     .any(|(at, len)| *len > 0 && (start..end).contains(at))
