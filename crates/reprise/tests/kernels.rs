@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 
 /// The engines that are to record every kernel.
 const ENGINES: [&str; 2] = ["serial", "order"];
+/// Its threads watch each other by plain loads and stores, which `order` sees only where `reprise cc` built the program (`compile.rs`).
+const BY_PLAIN_LOADS: &str = "work_stealing";
 /// Threads while recording.
 const RECORDED_THREADS: u32 = 2;
 
@@ -44,6 +46,9 @@ fn check(name: &str) {
     let place = Workplace::new();
     let native = native(&place, name);
     for engine in ENGINES {
+        if engine == "order" && name == BY_PLAIN_LOADS {
+            continue;
+        }
         let usual = if engine == "order" { 1 } else { 2 };
         for _ in 0..knob("REPRISE_TEST_RECORDINGS", usual) {
             let guest = kernel(name, RECORDED_THREADS);
