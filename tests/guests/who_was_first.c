@@ -159,6 +159,6 @@ int main(int argc, char **argv) {
             must(sem_wait(&done));
         }
     }
-    say("%s: %016lx\n", argv[1], order);
+    say("%s: %lu\n", argv[1], order);
     return 0;
 }

@@ -8,7 +8,7 @@ use crate::timeline::Timeline;
 use crate::{os, DebugError};
 use gdbstub::conn::ConnectionExt;
 use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
-use gdbstub::stub::{DisconnectReason, GdbStub, GdbStubError, MultiThreadStopReason};
+use gdbstub::stub::{GdbStub, MultiThreadStopReason};
 use reprise_replay::Output;
 use std::marker::PhantomData;
 use std::net::TcpListener;
@@ -95,24 +95,32 @@ fn ignore_interrupts() {
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
 }
 
-fn talk<C: ConnectionExt>(connection: C, mut session: Session) -> Result<(), DebugError> {
-    let mut buffer = vec![0; 1 << 16];
-    let stub = GdbStub::builder(connection)
-        .with_packet_buffer(&mut buffer)
-        .build()
-        .map_err(|_| DebugError::Refused("the debugger's connection can't be used".into()))?;
-    match stub.run_blocking::<Loop<C>>(&mut session) {
-        Ok(DisconnectReason::Disconnect | DisconnectReason::Kill) => Ok(()),
-        Ok(_) => Ok(()),
-        Err(e) => told(e),
-    }
-}
+/// What is answered to a packet that says nothing.
+const NOT_KNOWN: &[u8] = b"$#00";
 
-/// A debugger that is gone is no failure of ours.
-fn told<E>(e: GdbStubError<DebugError, E>) -> Result<(), DebugError> {
-    match e.into_target_error() {
-        Some(e) => Err(e),
-        None => Ok(()),
+fn talk(
+    mut connection: impl ConnectionExt<Error = std::io::Error>,
+    mut session: Session,
+) -> Result<(), DebugError> {
+    type Wire<'a> = &'a mut dyn ConnectionExt<Error = std::io::Error>;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let wire: Wire = &mut connection;
+        let stub = GdbStub::builder(wire)
+            .with_packet_buffer(&mut buffer)
+            .build()
+            .map_err(|_| DebugError::Refused("the debugger's connection can't be used".into()))?;
+        let Err(e) = stub.run_blocking::<Loop<Wire>>(&mut session) else {
+            return Ok(());
+        };
+        // A debugger that is gone is no failure of ours, and neither is one that sends nonsense.
+        let gone = e.is_connection_error();
+        if let Some(e) = e.into_target_error() {
+            return Err(e);
+        }
+        if gone || connection.write_all(NOT_KNOWN).is_err() {
+            return Ok(());
+        }
     }
 }
 

@@ -467,9 +467,9 @@ fn a_server_outlives_nonsense_and_ends_with_its_connection() {
     let trace = recorded(&place, None);
     let (mut server, port) = server(&place, &trace.dir);
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    // A packet of no known kind, one that asks for memory that isn't there; then a question that is answered.
+    // A packet of no known kind, one that asks for memory that isn't there, two that are not whole; then a question that is answered.
     stream
-        .write_all(b"$jnonsense:;#48$mffffffffffffffff,8#31+$qSupported#37")
+        .write_all(b"$jnonsense:;#48$mffffffffffffffff,8#31+$m#6d$qSupported#37$qSupported:xmlRegisters=i386#c1")
         .expect("sent");
     let mut said = Vec::new();
     let mut byte = [0];
