@@ -344,7 +344,7 @@ pub(crate) mod tests {
         assert_eq!(forms(&[0xc3, 0xcc, 0xcc, 0xcc, 0xcc]), []);
         assert_eq!(forms(&[0x0f, 0xae, 0xf0, 0xc3, 0xcc]), []);
         assert_eq!(forms(&[0xeb, 0x2e, 0xcc, 0xcc, 0xcc]), []);
-        assert_eq!(forms(&[0xc3]), [Breakpoint]);
+        assert_eq!(forms(&[0xc3]), [Pun, Breakpoint]);
     }
 
     #[test]

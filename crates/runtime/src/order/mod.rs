@@ -172,10 +172,16 @@ pub(crate) fn log_quiet(t: &mut Block) {
     }
 }
 
-/// What an object is called in an entry.
+/// What an object is called in an entry: no two objects overlap, and none is smaller than 4 bytes.
 #[inline(always)]
 pub(crate) fn name_of(address: u64) -> u32 {
-    (address >> 3) as u32
+    (address >> 2) as u32
+}
+
+/// What an object is called that is known by its run.
+#[inline(always)]
+pub(crate) fn name_of_run(run: u64) -> u32 {
+    name_of(crate::sync::side::object_of(run).unwrap_or(run))
 }
 
 /// The run that an object is in. It lies in the object itself (16 bytes, all zero in a new one) or beside it.

@@ -5,7 +5,8 @@
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
 use super::{
-    cut, head, log, log_quiet, name_of, processes, shards, space, state, streams, Order, Runs,
+    cut, head, log, log_quiet, name_of, name_of_run, processes, shards, space, state, streams,
+    Order, Runs,
 };
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
@@ -475,7 +476,7 @@ fn note(t: &mut Block, object: &Runs, n: u64, again: bool) {
     if again {
         log_quiet(t);
     } else {
-        let name = name_of(object as *const Runs as u64);
+        let name = name_of_run(object as *const Runs as u64);
         log(t, EntryKind::Passed, name, n);
     }
 }

@@ -1,7 +1,9 @@
 //! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
 //! numbers of its operations, come to their turn.
 
-use super::{cut, name_of, processes, ring_of, shards, space, state, total, turns, Order, Runs};
+use super::{
+    cut, name_of, name_of_run, processes, ring_of, shards, space, state, total, turns, Order, Runs,
+};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -767,11 +769,12 @@ impl Order for Replay {
         if faults_next(t) {
             return true;
         }
-        let Some(e) = due(t, name_of(address)) else {
+        let name = name_of_run(address);
+        let Some(e) = due(t, name) else {
             return true;
         };
-        if e.kind != EntryKind::Passed || e.object != name_of(address) {
-            unlike(t, EntryKind::Passed, name_of(address), &e);
+        if e.kind != EntryKind::Passed || e.object != name {
+            unlike(t, EntryKind::Passed, name, &e);
         }
         turns::wait(address, || object.count() == e.value - 1);
         true

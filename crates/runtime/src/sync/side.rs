@@ -50,6 +50,15 @@ pub fn place() -> (u64, u64) {
     (all.as_ptr() as u64, core::mem::size_of_val(all) as u64)
 }
 
+/// The address of the object whose run lies at `run`, if the run is kept here: where that is, depends on who came first.
+pub fn object_of(run: u64) -> Option<u64> {
+    let table = TABLE.load(Relaxed);
+    let inside = run.wrapping_sub(table) < core::mem::size_of::<[Side; MAX_OBJECTS]>() as u64;
+    // SAFETY: an entry of the table, found by its run.
+    let entry = || unsafe { &*((run - core::mem::offset_of!(Side, runs) as u64) as *const Side) };
+    (table != 0 && inside).then(|| entry().address.load(Relaxed))
+}
+
 /// The run of the object at this address, which may lie in memory that processes share: then they have it in common.
 pub fn runs_of(address: u64) -> &'static Runs {
     const _: () = assert!(core::mem::size_of::<Runs>() == core::mem::size_of::<[AtomicU64; 2]>());
