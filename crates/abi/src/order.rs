@@ -114,6 +114,8 @@ pub struct Shard {
     pub sequence: AtomicU64,
     /// Slot of the thread that made the last, plus 1.
     pub last: AtomicU32,
+    /// Where threads of a replay wait for it.
+    pub room: WaitingRoom,
 }
 
 impl Shard {

@@ -28,7 +28,7 @@ extern "C" fn rt_locked_turn(shard: u64) {
         t.locked.next = record::begin_operation(t, number);
     } else {
         note_place(t);
-        (t.locked.next, t.locked.room) = replay::begin_operation(t, number);
+        t.locked.next = replay::begin_operation(t, number);
     }
 }
 

@@ -62,8 +62,6 @@ pub struct Save {
     pub next: u64,
     /// Where the stub goes on after the long way.
     pub resume: u64,
-    /// Replay: where others wait for the shard.
-    pub room: u64,
     /// The value that a learned load takes.
     pub value: u64,
 }

@@ -4,7 +4,7 @@
 
 use super::learned::Loads;
 use super::length::{Plain, Shape, WINDOW};
-use super::operation::{Kind, Operation};
+use super::operation::Operation;
 use super::shared::{Waits, FUTEX};
 use super::units::Function;
 use crate::cut::decode::{Insn, Place};
@@ -80,7 +80,7 @@ impl Shape {
 }
 
 /// The address of a word that takes no register.
-fn fixed(p: Place) -> Option<u64> {
+pub(super) fn fixed(p: Place) -> Option<u64> {
     (p.base.is_none() && p.index.is_none()).then_some(p.offset)
 }
 
@@ -132,31 +132,15 @@ impl Function<'_> {
         }
     }
 
-    /// Is there anything to be ordered, as far as this function tells by itself?
-    ///
-    /// Calls `found` for the words at fixed addresses that threads share in it: those that it changes in one step, and if there are
-    /// any, those that it stores to as well. What is done once, by whoever comes first, is looked for without the lock, too.
+    /// Is there anything to be ordered, as far as this function tells by itself? Calls `found` for the words at fixed addresses that it changes
+    /// in one step.
     pub fn has_sites(&self, mut found: impl FnMut(u64)) -> bool {
-        let mut some = false;
-        let has = self.look_for_sites(|p| some |= fixed(p).is_some());
-        if some {
-            self.each(|i| {
-                let changes = Operation::parse(i.bytes()).is_some_and(|(_, k)| k != Kind::Load);
-                let word = i.place().filter(|_| changes).and_then(fixed);
-                word.into_iter().for_each(&mut found);
-            });
-        }
-        has
-    }
-
-    /// As above; calls `found` for the places of the instructions that change memory in one step.
-    fn look_for_sites(&self, mut found: impl FnMut(Place)) -> bool {
         let mut has = self.learned != Loads::None;
         let mut waits = Waits::default();
         let mut look = |i: &Insn| {
             if self.change(i).is_some() {
                 has = true;
-                i.place().into_iter().for_each(&mut found);
+                i.place().and_then(fixed).into_iter().for_each(&mut found);
             }
             has |= waits.at(i) && self.may_wait();
             has |= self.thread_id.is_some_and(|id| id.may_be_named_by(i));
@@ -289,15 +273,8 @@ mod tests {
             .then(|| ThreadId::new(0x2d0, 0x2c0));
         let (mut all, mut found) = (BTreeSet::new(), BTreeSet::new());
         mapped.each(thread_id, |f| {
-            let word = |i: &Insn| i.place().and_then(fixed);
-            let changed = |i: &Insn| f.change(i).and_then(|_| word(i));
-            let mut some = false;
-            f.each(|i| some |= changed(i).is_some());
-            let stored = |i: &Insn| {
-                let stores = Operation::of_any(i).is_some() && Operation::of_load(i).is_none();
-                word(i).filter(|_| some && stores)
-            };
-            f.each(|i| all.extend(stored(i)));
+            let changed = |i: &Insn| f.change(i).and_then(|_| i.place()).and_then(fixed);
+            f.each(|i| all.extend(changed(i)));
             f.has_sites(|address| found.extend(Some(address)));
         });
         assert_eq!(all, found, "{name}");

@@ -1,6 +1,7 @@
 //! The memory of a function that threads share, as its instructions tell.
 
 use super::operation::{Kind, Operation};
+use super::scan::fixed;
 use super::thread_id::ThreadId;
 use super::units::{Code, Function};
 use crate::cut::decode::{Flow, Insn, Place};
@@ -39,6 +40,11 @@ pub(super) struct Shared<'a> {
     loops: List<(u64, u64)>,
     /// Where it waits or changes memory in one step.
     busy: List<u64>,
+    /// It changes a word at a fixed address in one step: a lock of its own.
+    locks: bool,
+    /// The words at fixed addresses that it stores to. Beside a lock they are what is done once, by whoever comes first, and is looked for
+    /// without the lock, too.
+    stored: List<u64>,
 }
 
 /// Tells where a function waits, from its instructions one after the other.
@@ -101,6 +107,8 @@ impl<'a> Shared<'a> {
             leaves_links: false,
             loops: List::new(),
             busy: List::new(),
+            locks: false,
+            stored: List::new(),
         };
         let mut waits = Waits::default();
         code.each(|i| {
@@ -115,6 +123,17 @@ impl<'a> Shared<'a> {
             if waits || changes {
                 s.busy.push(i.pc);
             }
+            let kind = Operation::parse(i.bytes()).map(|(_, kind)| kind);
+            if let Some(word) = i
+                .place()
+                .filter(|_| kind == Some(Kind::Store))
+                .and_then(fixed)
+            {
+                if !s.stored.all().contains(&word) {
+                    s.stored.push(word);
+                }
+            }
+            s.locks |= changes && i.place().and_then(fixed).is_some();
             if let Some(place) = i.place().filter(|_| changes && s.len < MAX_PLACES) {
                 s.places[s.len] = place;
                 s.len += 1;
@@ -174,7 +193,9 @@ impl<'a> Shared<'a> {
             return true;
         }
         match p.base {
-            None if p.index.is_none() => (self.words)(p.offset),
+            None if p.index.is_none() => {
+                (self.words)(p.offset) || (self.locks && self.stored.all().contains(&p.offset))
+            }
             Some(RSP | RBP) => false,
             _ => {
                 let p = self.of_kin(p);

@@ -512,25 +512,18 @@ mod tests {
 
     #[test]
     fn words_stored_beside_a_lock_are_shared() {
-        let words = |code: &[u8]| {
-            let f = Function {
-                own_memory_is_private: false,
-                thread_id: None,
-                learned: Loads::None,
-                start: AT,
-                code,
-            };
-            let mut list = std::vec::Vec::new();
-            f.has_sites(|address| list.push(address - AT));
-            list
-        };
-        // mov 0x100(%rip),%rax; lock cmpxchg %ecx,0x100(%rip); mov %rax,0x100(%rip)
+        // mov 0x100(%rip),%rax; lock cmpxchg %ecx,0x100(%rip); mov %rax, to where it was loaded from
         let load = [0x48, 0x8b, 0x05, 0, 1, 0, 0];
         let lock = [0xf0, 0x0f, 0xb1, 0x0d, 0, 1, 0, 0];
-        let store = [0x48, 0x89, 0x05, 0, 1, 0, 0];
-        let all = [&load[..], &lock, &store].concat();
-        assert_eq!(words(&all), [0x10f, 0x116]);
-        assert_eq!(words(&[&load[..], &store].concat()), []);
+        let store = [0x48, 0x89, 0x05, 0xf1, 0, 0, 0];
+        let all = [
+            (0, 7, How::Forward),
+            (7, 15, How::Forward),
+            (15, 22, How::Forward),
+        ];
+        assert_eq!(units(&[&load[..], &lock, &store].concat()), all);
+        assert_eq!(units(&[&load[..], &lock].concat()), all[1..2]);
+        assert_eq!(units(&[&load[..], &store].concat()), []);
     }
 
     #[test]

@@ -38,13 +38,14 @@ pub struct Local {
     pub counts: bool,
     /// Record: the shard that an operation has locked, plus 1, and its number.
     pub shard: (u32, u64),
-    /// Replay: quiet operations left until the next entry.
-    pub quiet: u32,
+    /// Replay: one more quiet operation comes before the next entry than the thread may make without asking
+    /// ([`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left)).
+    pub quiet_last: bool,
     /// Record: the thread is on its way to a place that can be named. Replay: it looks for one.
     pub walks: bool,
     /// Replay: how often an operation was put off for a handler, one after the other.
     pub put_off: u32,
-    /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
+    /// Replay: the next entry has been looked at, and its quiet operations are counted.
     pub looked: bool,
     /// A hooked function ends, and looks for signals.
     pub hook_ends: bool,
@@ -78,6 +79,7 @@ pub fn runs() -> bool {
 /// In the copy of a memory that fork(2) made.
 pub fn after_fork() {
     space::after_fork();
+    turns::after_fork();
 }
 
 /// The engine's shared memory.
@@ -247,6 +249,11 @@ pub trait Order {
     fn passed(t: &mut Block, object: &Runs);
     /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
     fn passed_among(t: &mut Block, object: &Runs);
+    /// As [`Order::passed`], of a lock, whose release calls those who wait for their turn.
+    #[inline(always)]
+    fn locked(t: &mut Block, object: &Runs) {
+        Self::passed(t, object);
+    }
     /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
     /// signal ended the operation's wait? The operation then goes on after it.
     #[inline(always)]

@@ -124,9 +124,9 @@ fn look(t: &mut Block) -> Option<Entry> {
             Next::Entry(e) => {
                 if !t.order.looked {
                     t.order.looked = true;
-                    t.order.quiet = e.quiet;
+                    set_quiet(t, e.quiet);
                 }
-                if e.kind == EntryKind::Quiet && t.order.quiet == 0 {
+                if e.kind == EntryKind::Quiet && !is_quiet(t) {
                     consume(t);
                     continue;
                 }
@@ -136,9 +136,22 @@ fn look(t: &mut Block) -> Option<Entry> {
     }
 }
 
+/// So many quiet operations come before the next entry. The last one is made here in any case, since a signal may come after it; those before
+/// it take the short ways of [`crate::hook::fast`] and of stubs.
+fn set_quiet(t: &mut Block, n: u32) {
+    t.order.quiet_last = n != 0;
+    t.quiet_left().store(n.saturating_sub(1), Relaxed);
+}
+
+/// Are there quiet operations before the next entry?
+#[inline(always)]
+fn is_quiet(t: &Block) -> bool {
+    t.order.quiet_last || t.quiet_left().load(Relaxed) != 0
+}
+
 fn consume(t: &mut Block) {
     t.order.looked = false;
-    t.order.quiet = 0;
+    set_quiet(t, 0);
     ring::skip_entry();
 }
 
@@ -164,7 +177,7 @@ fn unlike(t: &Block, kind: EntryKind, object: u32, recorded: &Entry) -> ! {
 /// The next operation: quiet (`None`), or the entry that it has. Anything else is a divergence.
 fn due(t: &mut Block, object: u32) -> Option<Entry> {
     match look(t) {
-        Some(_) if t.order.quiet > 0 => None,
+        Some(_) if is_quiet(t) => None,
         Some(e) => Some(e),
         None => {
             cut::replay::must_be_found(t);
@@ -420,7 +433,7 @@ impl Engine for Replay {
         // Handlers come only between operations; while some are left to be made quietly, none is due.
         while let Some(words) = ring::peek_entry() {
             if let Some(e) = Entry::from_words(words) {
-                if e.kind != EntryKind::Quiet || !(t.order.looked && t.order.quiet == 0) {
+                if e.kind != EntryKind::Quiet || !t.order.looked || is_quiet(t) {
                     return;
                 }
                 consume(t);
@@ -602,7 +615,7 @@ pub fn settle(t: &mut Block) {
 
 /// After an operation: does a signal come now? Hooked functions look for it on their way out.
 fn tell_of_signal(t: &mut Block) {
-    if t.order.quiet == 0 && is_signal_next(t).is_some() {
+    if !is_quiet(t) && is_signal_next(t).is_some() {
         t.slot().signal_pending.store(1, Relaxed);
     }
 }
@@ -616,7 +629,7 @@ fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
             return ring::peek().filter(comes);
         };
         let used_up = if t.order.looked {
-            t.order.quiet == 0
+            !is_quiet(t)
         } else {
             e.quiet == 0
         };
@@ -635,39 +648,33 @@ fn faults_next(t: &mut Block) -> bool {
 
 /// An operation was made: it was quiet, or had the entry that is next.
 fn made(t: &mut Block) {
-    if t.order.quiet > 0 {
-        t.order.quiet -= 1;
-    } else {
-        consume(t);
+    let word = t.quiet_left();
+    match word.load(Relaxed) {
+        0 if t.order.quiet_last => t.order.quiet_last = false,
+        0 => consume(t),
+        n => word.store(n - 1, Relaxed),
     }
     tell_of_signal(t);
 }
 
-/// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it, and where
-/// others wait for that.
-pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
+/// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it.
+pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
     let shard = shards::shard(number);
     if let Some(e) = due(t, number) {
         if e.kind != EntryKind::Ordered || e.object != number {
             unlike(t, EntryKind::Ordered, number, &e);
         }
-        turns::wait(key_of(number), || {
+        turns::wait(turns::key_of_shard(number), || {
             shard.sequence.load(SeqCst) / 2 == e.value - 1
         });
     }
     made(t);
-    let next = shard.sequence.load(SeqCst) + 2;
-    (next, turns::room_of(key_of(number)))
+    shard.sequence.load(SeqCst) + 2
 }
 
 /// After it: those who wait for the shard look again.
 pub fn call_waiting(number: u32) {
-    turns::call(key_of(number));
-}
-
-/// What threads wait for who wait for a shard.
-fn key_of(number: u32) -> u64 {
-    !(number as u64)
+    turns::call(turns::key_of_shard(number));
 }
 
 impl Order for Replay {
@@ -675,7 +682,7 @@ impl Order for Replay {
 
     fn turn(t: &mut Block, object: &Runs) -> bool {
         let address = object as *const Runs as u64;
-        if t.order.quiet == 0 && is_signal_next(t).is_some() {
+        if !is_quiet(t) && is_signal_next(t).is_some() {
             cut::replay::must_be_found(t);
             // The handler runs first, as it did then; an operation that is put off for nothing would be so for ever.
             t.order.put_off += 1;
@@ -710,8 +717,14 @@ impl Order for Replay {
         Self::passed(t, object);
     }
 
+    /// Who waits for it is called when the lock is free again.
+    fn locked(t: &mut Block, object: &Runs) {
+        object.pass_among(t.slot);
+        made(t);
+    }
+
     fn handler_first(t: &mut Block, entry: u64) -> bool {
-        let now = t.order.quiet == 0
+        let now = !is_quiet(t)
             && is_signal_next(t)
                 .is_some_and(|h| h.kind == Kind::Signal as u8 && h.value as u64 == entry);
         if now {
@@ -725,11 +738,11 @@ impl Order for Replay {
     }
 
     fn failure(t: &mut Block) -> Option<u32> {
-        if t.order.quiet == 0 && is_signal_next(t).is_some() {
+        if !is_quiet(t) && is_signal_next(t).is_some() {
             return None;
         }
         let e = look(t)?;
-        if t.order.quiet > 0 || e.kind != EntryKind::Failed {
+        if is_quiet(t) || e.kind != EntryKind::Failed {
             return None;
         }
         consume(t);
@@ -742,7 +755,7 @@ impl Order for Replay {
     fn ordered<R>(t: &mut Block, address: u64, make: impl FnOnce() -> R) -> R {
         let number = shards::number_of(address);
         let shard = shards::shard(number);
-        let key = key_of(number);
+        let key = turns::key_of_shard(number);
         if faults_next(t) {
             return make();
         }
@@ -775,7 +788,7 @@ impl Order for Replay {
             operation(t, EntryKind::Seen as u32, &[address], None);
         }
         let shard = shards::shard(number);
-        turns::wait(!(number as u64), || {
+        turns::wait(turns::key_of_shard(number), || {
             shard.sequence.load(SeqCst) / 2 >= e.value
         });
         consume(t);
@@ -814,12 +827,11 @@ impl Order for Replay {
     }
 
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
-        if t.order.quiet == 0 && is_signal_next(t).is_some() {
+        if !is_quiet(t) && is_signal_next(t).is_some() {
             return Some(None);
         }
-        let chosen = look(t).filter(|e| {
-            t.order.quiet == 0 && e.kind == EntryKind::Chosen && e.object == name_of(object)
-        });
+        let chosen = look(t)
+            .filter(|e| !is_quiet(t) && e.kind == EntryKind::Chosen && e.object == name_of(object));
         if chosen.is_some() {
             made(t);
         }

@@ -16,9 +16,11 @@ use super::error::*;
 use super::robust;
 use super::wait::{pause, wait, wake, Deadline, Wait, REALTIME};
 use super::{object, tid, Stop};
+use crate::engine::{ENGINE, ORDER_REPLAY};
 use crate::hook::shim::Done;
-use crate::order::{Order, Runs};
+use crate::order::{turns, Order, Runs};
 use crate::thread::{Block, Frame};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// A mutex.
@@ -162,7 +164,7 @@ fn enter<O: Order>(t: &mut Block, m: &Mutex, uses: bool) {
         let users = m.users.load(Relaxed);
         m.users.store(users.wrapping_add(1), Relaxed);
     }
-    O::passed(t, &m.runs);
+    O::locked(t, &m.runs);
 }
 
 /// The owner locks a recursive mutex once more.
@@ -242,7 +244,16 @@ pub fn give(t: &mut Block, address: u64, uses: bool) -> u32 {
     if m.lock.swap(free, Release) == free | WAITED_FOR {
         wake(word, 1, kind & SHARED != 0);
     }
+    call_next(address);
     0
+}
+
+/// The mutex at this address is free: in a replay, whoever waits for its turn looks again.
+#[inline(always)]
+fn call_next(address: u64) {
+    if ENGINE.load(Relaxed) == ORDER_REPLAY {
+        turns::call(address + offset_of!(Mutex, runs) as u64);
+    }
 }
 
 /// What a function returns that took a mutex.
@@ -294,6 +305,13 @@ pub fn entered<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// From there: a plain mutex was given back that others wait for.
 pub fn left<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
     wake(f.rdi as *const u32, 1, false);
+    call_next(f.rdi);
+    Done::value(0)
+}
+
+/// From there, in a replay: a plain mutex was given back, and somebody waits for a turn, perhaps for this one.
+pub fn called<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+    call_next(f.rdi);
     Done::value(0)
 }
 
