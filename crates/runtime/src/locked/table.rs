@@ -11,6 +11,7 @@ pub struct Table<T> {
 
 impl<T: Copy> Table<T> {
     /// An empty one.
+    #[allow(clippy::new_without_default)] // for statics only
     pub const fn new() -> Table<T> {
         Table {
             at: AtomicU64::new(0),
