@@ -1,6 +1,7 @@
 //! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
 
 use crate::races::Hunt;
+use crate::rebuilt::Rebuilt;
 use crate::report::{self, Divergence};
 use crate::tree::{set_start, Tree};
 use crate::{symbols, ReplayError};
@@ -9,11 +10,11 @@ use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
-    FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
+    FLAG_RACES, FLAG_REBUILT, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 
 /// How to replay.
@@ -28,6 +29,8 @@ pub struct Options {
     /// Show the output of one process only, and end when it ends: its place in the order of the processes' beginnings, 0 for the
     /// first of all.
     pub only: Option<u32>,
+    /// A rebuilt program, which is replayed in the place of the recorded one.
+    pub with: Option<PathBuf>,
 }
 
 /// How a replay ended.
@@ -96,6 +99,7 @@ pub(crate) fn replay_hunting(
         }));
     }
     crate::machine::check(&manifest)?;
+    let rebuilt = options.with.as_deref().map(Rebuilt::open).transpose()?;
     let mut reader = Reader::open(dir)?;
     let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
     let runtime = std::fs::read(&runtime).map_err(|source| ReplayError::Io {
@@ -113,6 +117,9 @@ pub(crate) fn replay_hunting(
         head.total.begin(0);
         shared.session_mut().flags |= FLAG_TOTAL;
     }
+    if rebuilt.is_some() {
+        shared.session_mut().flags |= FLAG_REBUILT;
+    }
     if let Some(h) = &hunt {
         shared.session_mut().flags |= FLAG_RACES;
         h.prepare(shared.races());
@@ -122,7 +129,7 @@ pub(crate) fn replay_hunting(
         true => None,
         false => processor(manifest.start.cpu),
     };
-    let mut tree = Tree::new(&mut shared, &image, dir, cpu);
+    let mut tree = Tree::new(&mut shared, &image, dir, cpu, rebuilt);
     let status = tree.run(&mut reader, options.only);
     let reached = tree.reached();
     drop(quiet);

@@ -7,6 +7,7 @@ pub mod machine;
 mod mappings;
 pub mod plan;
 pub mod races;
+mod rebuilt;
 pub mod report;
 mod stacks;
 pub mod symbols;

@@ -7,11 +7,12 @@ mod total;
 
 use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
+use crate::rebuilt::{Exchange, Rebuilt};
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::session::{
-    process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
+    process_state, request, slot_state, InitialRegion, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
 use reprise_launch::{futex, replay as launch, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
@@ -61,6 +62,8 @@ pub(crate) struct Tree<'a> {
     ended: Option<i32>,
     /// Total order.
     alone: Alone,
+    /// What is replayed in the place of the recorded program.
+    rebuilt: Option<Rebuilt>,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
@@ -101,6 +104,7 @@ impl<'a> Tree<'a> {
         image: &'a RuntimeImage,
         dir: &'a Path,
         cpu: Option<usize>,
+        rebuilt: Option<Rebuilt>,
     ) -> Tree<'a> {
         Tree {
             shared,
@@ -117,6 +121,7 @@ impl<'a> Tree<'a> {
             only: None,
             ended: None,
             alone: Alone::default(),
+            rebuilt,
         }
     }
 
@@ -457,7 +462,18 @@ impl<'a> Tree<'a> {
             to.flags = r.flags;
         }
         s.initial_regions_len = regions.len() as u32;
-        let prepared = plan::prepare(self.dir, &mut image)?;
+        let bytes = plan::read_bytes(&mut image)?;
+        let exchange = match &self.rebuilt {
+            Some(program) => {
+                let (sp, brk) = (s.initial_sp, s.brk_start);
+                let new = program.take_place(self.dir, image.image(), &bytes, sp, brk)?;
+                exchange_regions(s, &new)?;
+                s.entry = new.entry.unwrap_or(s.entry);
+                Some(new)
+            }
+            None => None,
+        };
+        let prepared = plan::prepare(self.dir, image.image(), bytes, exchange)?;
         let pid = launch::start(self.shared, self.image, &prepared.plan, self.cpu, slot)?;
         self.made.insert(pid);
         Ok(pid)
@@ -499,6 +515,29 @@ fn memory_file(len: u64) -> std::io::Result<File> {
     };
     file.set_len(len)?;
     Ok(file)
+}
+
+/// The program's regions are those of a rebuilt one.
+fn exchange_regions(s: &mut Session, new: &Exchange) -> Result<(), ReplayError> {
+    let old = &s.initial_regions[..s.initial_regions_len as usize];
+    let left = old.iter().filter(|r| !new.was.contains(&r.start));
+    let mut all: Vec<InitialRegion> = left.copied().collect();
+    all.extend(new.regions.iter().map(|r| InitialRegion {
+        start: r.0,
+        end: r.1,
+        prot: r.2,
+        flags: r.3,
+        ..InitialRegion::default()
+    }));
+    all.sort_unstable_by_key(|r| r.start);
+    if all.len() > MAX_INITIAL_REGIONS {
+        return Err(ReplayError::Unsupported(
+            "the rebuilt program has too many segments".into(),
+        ));
+    }
+    s.initial_regions[..all.len()].copy_from_slice(&all);
+    s.initial_regions_len = all.len() as u32;
+    Ok(())
 }
 
 /// Fills the session's head with the state in which a program starts.

@@ -57,6 +57,8 @@ pub enum Command {
     Cxx(CompileArgs),
     /// Run cargo, with Rust's atomics made visible likewise
     Cargo(CompileArgs),
+    /// Print reprise.h, by which a program prints without a system call that a recording would know of
+    Header,
     /// Say what this machine offers and what Reprise will use of it
     Doctor(DoctorArgs),
     /// Show it: record a racy program, replay one of its outcomes
@@ -259,6 +261,10 @@ pub struct ReplayArgs {
     /// For traces of `--engine order`: what threads of the replay wait for
     #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
     pub order: ReplayOrder,
+
+    /// Replay this program in the place of the recorded one: the same, rebuilt with more assertions or `reprise_printf` (see `reprise header`)
+    #[arg(long, value_name = "PROGRAM")]
+    pub with: Option<PathBuf>,
 
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]

@@ -5,6 +5,7 @@
 use super::Save;
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::order::{record, replay, shards, with_order, Order};
+use crate::rebuilt;
 use crate::thread::{current, Block};
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -22,6 +23,10 @@ pub const SIZE_SHIFT: u32 = 56;
 #[no_mangle]
 extern "C" fn rt_locked_turn(shard: u64) {
     let t = current();
+    let shard = match core::mem::take(&mut t.locked.address) {
+        0 => shard,
+        address => shards::place_of(rebuilt::recorded(address)),
+    };
     let number = shards::number_at(shard);
     t.locked.shard = shard;
     if ENGINE.load(Relaxed) == ORDER_RECORD {

@@ -9,6 +9,7 @@ use crate::engine::{Engine, RESTART};
 use crate::locked::learned;
 use crate::races::objects::Kind as Object;
 use crate::races::{self, Atomic};
+use crate::rebuilt::{self, recorded};
 use crate::ring::{self, Reader};
 use crate::serial::replay::{apply, cannot_map, deliver, OfFile};
 use crate::serial::report::{diverge, Actual};
@@ -245,7 +246,8 @@ pub(super) fn replay_call(
     } else {
         stamps == 1
     };
-    if args[..c.nargs] != c.args[..c.nargs] || h.input_hash != hash || !stamps_fit {
+    let same = rebuilt::same_arguments(c, &args) && rebuilt::same_inputs(c, h.input_hash, hash);
+    if !same || !stamps_fit {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
     let begins = args[c.nargs];
@@ -282,7 +284,7 @@ pub(super) fn replay_call(
         begin_turn(ends);
         (h, r, ends)
     };
-    let file = apply(r);
+    let file = apply(r, |address| rebuilt::place(c, &args, address));
     at_end(t, &h, &file);
     // In the order in which they wrote: what is shown is what was seen.
     output::follow(c, h.value);
@@ -324,7 +326,7 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
         if !shm::attach_again(c, at, h.flags >> FILE_NUMBER_SHIFT, size) {
             cannot_map(ring::event_number());
         }
-        apply(r);
+        apply(r, |address| address);
         shm::finish_attach(c, at, size);
         let _lock = space::lock();
         crate::patch::replay_with_code(t);
@@ -502,9 +504,9 @@ impl Engine for Replay {
         };
         let h = expect(t, &[Kind::Fault], &actual);
         let mut r = Reader::begin(h);
-        let recorded = r.args();
+        let was = r.args();
         // The registers' hash would hold addresses of dead stack; place and address tell enough.
-        if h.value != mc.rip as i64 || recorded[..2] != args[..2] {
+        if (h.value != mc.rip as i64 || was[..2] != args[..2]) && !rebuilt::on() {
             diverge(t, kinds::ARGUMENT, Some(&h), &actual);
         }
         r.finish();
@@ -742,11 +744,13 @@ impl Order for Replay {
         if faults_next(t) {
             return true;
         }
-        let Some(e) = due(t, name_of(address)) else {
+        let name = name_of(recorded(address));
+        let Some(e) = due(t, name) else {
             return true;
         };
-        if e.kind != EntryKind::Passed || e.object != name_of(address) {
-            unlike(t, EntryKind::Passed, name_of(address), &e);
+        // An object on a rebuilt program's stack may lie elsewhere.
+        if e.kind != EntryKind::Passed || e.object != name && !rebuilt::on() {
+            unlike(t, EntryKind::Passed, name, &e);
         }
         turns::wait(address, || object.count() == e.value - 1);
         true
@@ -792,7 +796,7 @@ impl Order for Replay {
     fn failed(_t: &mut Block, _errno: u32) {}
 
     fn ordered<R>(t: &mut Block, address: u64, make: impl FnOnce() -> R) -> R {
-        let number = shards::number_of(address);
+        let number = shards::number_of(recorded(address));
         let shard = shards::shard(number);
         let key = key_of(number);
         if faults_next(t) {
@@ -814,7 +818,7 @@ impl Order for Replay {
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
         // If there is nothing to be seen, the fault comes now as it did then.
         look();
-        let number = shards::number_of(address);
+        let number = shards::number_of(recorded(address));
         let Some(e) = due(t, number) else {
             made(t);
             return t
@@ -870,7 +874,9 @@ impl Order for Replay {
             return Some(None);
         }
         let chosen = look(t).filter(|e| {
-            t.order.quiet == 0 && e.kind == EntryKind::Chosen && e.object == name_of(object)
+            t.order.quiet == 0
+                && e.kind == EntryKind::Chosen
+                && e.object == name_of(recorded(object))
         });
         if chosen.is_some() {
             made(t);

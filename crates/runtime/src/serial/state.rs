@@ -121,6 +121,9 @@ pub fn check_with(
 ) {
     let mut r = ring::Reader::begin(*header);
     let args = r.args();
+    if crate::rebuilt::on() {
+        return r.finish();
+    }
     let h = hash(args[0]);
     let mut mine = [h.bytes, frame_hash(frame), t.fs_base, 0, 0, 0, 0, 0];
     if h.sum as i64 != header.value || args[1..3] != mine[1..3] {
