@@ -85,7 +85,8 @@ __attribute__((unused)) static int reprise_real_(char *to, double value, int pre
     return n + reprise_digits_(to + n, whole, 10, 0);
 }
 
-__attribute__((unused, format(printf, 1, 0))) static void reprise_vprintf(const char *format, va_list args) {
+// Its room is not in the caller's frame.
+__attribute__((unused, noinline, format(printf, 1, 0))) static void reprise_vprintf(const char *format, va_list args) {
     struct reprise_text_ text;
     char digits[64];
     text.length = 0;

@@ -111,9 +111,13 @@ pub fn same_arguments(c: &Call, was: &[u64]) -> bool {
         return true;
     }
     let counts = meaning(c.nr).min(c.nargs);
-    now.iter().zip(was).zip(&c.mem).take(counts).all(|((now, was), mem)| {
-        now == was || *now != 0 && *was != 0 && (*mem != Mem::None || alike(*was, *now))
-    })
+    now.iter()
+        .zip(was)
+        .zip(&c.mem)
+        .take(counts)
+        .all(|((now, was), mem)| {
+            now == was || *now != 0 && *was != 0 && (*mem != Mem::None || alike(*was, *now))
+        })
 }
 
 /// Is this hash of a call's inputs that of the recorded call? Structures may hold addresses.
