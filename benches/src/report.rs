@@ -70,27 +70,19 @@ pub fn table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
 
 /// The table of traces.
 pub fn traces(rows: &[Row]) -> String {
-    let mut text =
-        String::from("| workload | trace | bar: input read + 1 MB | |\n|---|---|---|---|\n");
-    for row in rows {
-        for f in row.figures.iter().filter(|f| f.side == Side::Trace) {
-            let (shown, bar) = (f.shown(), f.bar_shown());
-            let _ = writeln!(
-                text,
-                "| {} | {shown} | {bar} | {} |",
-                row.title,
-                f.verdict()
-            );
-        }
-    }
-    text
+    table_of(rows, Side::Trace, "trace | bar: input read + 1 MB")
 }
 
 /// The table of logs.
 pub fn logs(rows: &[Row]) -> String {
-    let mut text = String::from("| workload | log | bar | |\n|---|---|---|---|\n");
+    table_of(rows, Side::Log, "log | bar")
+}
+
+/// A table of the figures of one side, under these headings.
+fn table_of(rows: &[Row], side: Side, headings: &str) -> String {
+    let mut text = format!("| workload | {headings} | |\n|---|---|---|---|\n");
     for row in rows {
-        for f in row.figures.iter().filter(|f| f.side == Side::Log) {
+        for f in row.figures.iter().filter(|f| f.side == side) {
             let (shown, bar) = (f.shown(), f.bar_shown());
             let _ = writeln!(
                 text,

@@ -313,24 +313,26 @@ impl General {
     fn of_frame(w: &[u64; 18]) -> General {
         let [r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax, flags, rsp, rip] =
             *w;
-        General {
-            r: [
-                rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
-            ],
-            rip,
-            flags: flags & !TRAP_FLAG,
-            fs_base: 0,
-        }
+        let r = [
+            rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
+        ];
+        General::saved(r, rip, flags)
     }
 
     /// Of the registers in a ucontext_t.
     fn of_context(w: &[u64; 18]) -> General {
         let [r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, flags] =
             *w;
+        let r = [
+            rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
+        ];
+        General::saved(r, rip, flags)
+    }
+
+    /// As they were saved in memory, where no segment's base is.
+    fn saved(r: [u64; 16], rip: u64, flags: u64) -> General {
         General {
-            r: [
-                rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15,
-            ],
+            r,
             rip,
             flags: flags & !TRAP_FLAG,
             fs_base: 0,

@@ -6,12 +6,10 @@
 
 use crate::cut::place::INT3;
 use crate::guard;
-use crate::memory;
-use crate::patch::PROT_RWX;
+use crate::patch::{self, PROT_RWX};
 use crate::signal::frame::SigContext;
 use crate::sys;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
 
 /// Most bytes that are changed at once.
@@ -21,7 +19,6 @@ const MAX_PLACES: usize = 2048;
 
 const REGISTER_SYNC_CORE: u64 = 64;
 const SYNC_CORE: u64 = 32;
-const READ_EXEC: u64 = 5;
 
 /// Instructions that were changed for good, or are about to be, and where who meets a breakpoint there goes on.
 static PLACES: [(AtomicU64, AtomicU64); MAX_PLACES] =
@@ -43,27 +40,20 @@ fn write(at: u64, bytes: &[u8], which: impl Fn(usize) -> bool) {
 
 /// Changes the code at a place, where `begins` says which bytes begin an instruction, old or new. One thread at a time.
 pub fn change(at: u64, bytes: &[u8], begins: impl Fn(usize) -> bool) -> bool {
-    let first = at & !(PAGE - 1);
-    let len = (at + bytes.len() as u64 - first).next_multiple_of(PAGE);
-    // Never without the right to run: others do.
-    if bytes.len() > LONGEST
-        || !synchronise()
-        || sys::call(nr::MPROTECT, &[first, len, PROT_RWX]) != 0
-    {
+    if bytes.len() > LONGEST || !synchronise() {
         return false;
     }
-    write(at, &[INT3; LONGEST][..bytes.len()], &begins);
-    synchronise();
-    write(at, bytes, |i| !begins(i));
-    synchronise();
-    write(at, bytes, |i| i != 0 && begins(i));
-    write(at, bytes, |i| i == 0);
-    synchronise();
-    for page in (first..first + len).step_by(PAGE as usize) {
-        let prot = memory::map().at(page).map_or(READ_EXEC, |r| r.prot as u64);
-        sys::call(nr::MPROTECT, &[page, PAGE, prot]);
-    }
-    true
+    // Never without the right to run: others do.
+    patch::unprotected(at, bytes.len() as u64, PROT_RWX, || {
+        write(at, &[INT3; LONGEST][..bytes.len()], &begins);
+        synchronise();
+        write(at, bytes, |i| !begins(i));
+        synchronise();
+        write(at, bytes, |i| i != 0 && begins(i));
+        write(at, bytes, |i| i == 0);
+        synchronise();
+    })
+    .is_some()
 }
 
 /// Changes code for good. `inner`: a second instruction that begins in it, at this offset, and where its copy is; `bytes` has a

@@ -12,6 +12,7 @@ use crate::guard;
 use crate::live_code;
 use crate::memory;
 use crate::order::{self, cut, space, turns};
+use crate::serial::cut::pages_of;
 use crate::serial::events::plain;
 use crate::sys;
 use crate::thread::{session, Block};
@@ -37,6 +38,7 @@ const JUMP: usize = 5;
 /// Stretches of 64 KiB that are searched for room near a site.
 const MAX_WINDOWS: u64 = 4096;
 const PROT_RW: u64 = 3;
+const READ_EXEC: u64 = 5;
 /// Other threads run what is there.
 pub const PROT_RWX: u64 = 7;
 /// A jump reaches this far.
@@ -338,19 +340,24 @@ pub fn write_code(at: u64, bytes: &[u8]) -> bool {
 
 /// As [`write_code`], with this protection meanwhile.
 fn write_under(at: u64, bytes: &[u8], meanwhile: u64) -> bool {
-    let first = at & !(PAGE - 1);
-    let len = (at + bytes.len() as u64 - first).next_multiple_of(PAGE);
-    let prot = |page: u64| memory::map().at(page).map_or(5, |r| r.prot as u64);
+    unprotected(at, bytes.len() as u64, meanwhile, || {
+        guard::write_bytes(at, bytes)
+    })
+    .unwrap_or(false)
+}
+
+/// Runs `write` while the pages of these bytes have another protection, and restores theirs. `None`: they can't have it.
+pub fn unprotected<R>(at: u64, len: u64, meanwhile: u64, write: impl FnOnce() -> R) -> Option<R> {
+    let (first, len) = pages_of(at, len);
     if sys::call(nr::MPROTECT, &[first, len, meanwhile]) != 0 {
-        return false;
+        return None;
     }
-    let ok = guard::write_bytes(at, bytes);
-    let mut page = first;
-    while page < first + len {
-        sys::call(nr::MPROTECT, &[page, PAGE, prot(page)]);
-        page += PAGE;
+    let result = write();
+    for page in (first..first + len).step_by(PAGE as usize) {
+        let prot = memory::map().at(page).map_or(READ_EXEC, |r| r.prot as u64);
+        sys::call(nr::MPROTECT, &[page, PAGE, prot]);
     }
-    ok
+    Some(result)
 }
 
 /// Writes stub and jump. `among`: other threads may be running the code.
