@@ -161,6 +161,8 @@ pub struct Shard {
     pub sequence: AtomicU64,
     /// Slot of the thread that made the last, plus 1.
     pub last: AtomicU32,
+    /// Where threads of a replay wait for it.
+    pub room: WaitingRoom,
 }
 
 impl Shard {
@@ -341,6 +343,10 @@ mod tests {
         let shard = Shard {
             sequence: AtomicU64::new(12),
             last: AtomicU32::new(3),
+            room: WaitingRoom {
+                generation: AtomicU32::new(0),
+                waiting: AtomicU32::new(0),
+            },
         };
         assert_eq!(shard.holder(), None);
         // By who had it last, without a word; by another one.

@@ -386,5 +386,6 @@ shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compil
 shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no functions of a module.";
     rt_mutex_entered: b"" => mutex::entered;
     rt_mutex_left: b"" => mutex::left;
+    rt_mutex_called: b"" => mutex::called;
     rt_mutex_nothing: b"" => mutex::nothing;
 }
