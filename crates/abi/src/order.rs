@@ -189,7 +189,8 @@ pub struct OrderHead {
     pub ring_size: u64,
     /// Record: number plus 1 of a shard for which somebody waits long, 0 for none.
     pub shard_wanted: AtomicU32,
-    _pad0: AtomicU32,
+    /// Replay: how many threads sleep in rooms, of those that nobody has called yet.
+    pub sleeping: AtomicU32,
     _pad: AtomicU64,
     /// Replay: how many stamps in `void`.
     pub voids: AtomicU64,

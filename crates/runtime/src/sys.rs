@@ -94,10 +94,11 @@ pub fn futex_wait_among(
     )
 }
 
-/// Wakes all sleepers on the word that wait for one of these bits (FUTEX_WAKE_BITSET).
-pub fn futex_wake_among(word: *const u32, bits: u32) {
+/// Wakes all sleepers on the word that wait for one of these bits (FUTEX_WAKE_BITSET); how many they are.
+pub fn futex_wake_among(word: *const u32, bits: u32) -> u32 {
     let all = i32::MAX as u64;
-    call(nr::FUTEX, &[word as u64, 10, all, 0, 0, bits as u64]);
+    let woken = call(nr::FUTEX, &[word as u64, 10, all, 0, 0, bits as u64]);
+    u32::try_from(woken).unwrap_or(0)
 }
 
 /// Wakes up to `n` sleepers on the word.

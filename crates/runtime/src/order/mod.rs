@@ -45,6 +45,10 @@ pub struct Local {
     pub asked: u32,
     /// Replay: it has counted itself among those who wait for the shard of its operation, so that it is called after it.
     pub waits_itself: bool,
+    /// Replay: for how many rounds it looks whether its turn comes, before it sleeps, ...
+    pub patience: u32,
+    /// ... and how often it has waited.
+    pub waits: u32,
     /// Record: the thread is on its way to a place that can be named. Replay: it looks for one.
     pub walks: bool,
     /// Replay: how often an operation was put off for a handler, one after the other.
@@ -83,7 +87,6 @@ pub fn runs() -> bool {
 /// In the copy of a memory that fork(2) made.
 pub fn after_fork() {
     space::after_fork();
-    turns::after_fork();
 }
 
 /// The engine's shared memory.

@@ -4,18 +4,20 @@
 //! processors, for whoever it waits for may need its own. Then it sleeps in the room that the thing it waits for has, and whoever lets the
 //! thing go on calls into that room, if he can only those whose turn it is. Several things share a room: who is woken looks for itself.
 
-use super::{head, total};
-use crate::thread::current;
-use crate::{process, sys};
+use super::{head, total, Local};
+use crate::sys;
+use crate::thread::{current, session};
 use core::mem::{offset_of, size_of, size_of_val};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::order::{OrderHead, WaitingRoom, MAX_VOID, ORDER_BASE, SHARDS, WAITING_WORDS};
 use reprise_abi::syscalls::nr;
 
-/// Rounds of looking before a thread sleeps.
-const SPINS: u32 = 2000;
-/// Rounds where others need the processor.
-const FEW_SPINS: u32 = 50;
+/// Rounds of looking before a thread sleeps, at least, ...
+const LEAST_SPINS: u32 = 32;
+/// ... and at most.
+const MOST_SPINS: u32 = 4000;
+/// Every so many waits it tries anew whether that many pay off.
+const ANEW: u32 = 16;
 /// A sleeper looks again after this many nanoseconds, called or not.
 const LONGEST_NAP: i64 = 50_000_000;
 
@@ -31,14 +33,6 @@ const ANY: u32 = u32::MAX;
 /// What those wait for who wait for a shard. It has a room of its own.
 pub fn key_of_shard(number: u32) -> u64 {
     !(number as u64)
-}
-
-/// Threads of this process that sleep here.
-static SLEEPING: AtomicU32 = AtomicU32::new(0);
-
-/// In the copy of a memory that fork(2) made: one thread, which is awake.
-pub fn after_fork() {
-    SLEEPING.store(0, Relaxed);
 }
 
 /// How many processors this process may use.
@@ -59,13 +53,10 @@ fn processors() -> u32 {
     n
 }
 
-/// For how long it is worth while to look.
-fn spins() -> u32 {
-    let live = process::entry().live_threads.load(Relaxed);
-    match live.saturating_sub(SLEEPING.load(Relaxed)) > processors() {
-        true => FEW_SPINS,
-        false => SPINS,
-    }
+/// Are there more threads awake than processors?
+fn is_crowded() -> bool {
+    let live = session().live_threads.load(Relaxed);
+    live.saturating_sub(head().sleeping.load(Relaxed)) > processors()
 }
 
 fn room(key: u64) -> &'static WaitingRoom {
@@ -98,6 +89,28 @@ pub fn wait_for(key: u64, n: u64, mut due: impl FnMut() -> bool) {
     }
 }
 
+/// Looks for a while: as long as that has paid off lately. On a processor of its own a thread finds its turn come soon nearly always, and hardly
+/// ever where the one that it waits for needs the same processor.
+fn comes_soon(o: &mut Local, due: &mut impl FnMut() -> bool) -> bool {
+    o.waits = o.waits.wrapping_add(1);
+    let patience = match o.waits % ANEW {
+        0 => MOST_SPINS,
+        _ => o.patience.clamp(LEAST_SPINS, MOST_SPINS),
+    };
+    for n in 1..=patience {
+        if due() {
+            o.patience = (o.patience + o.patience / 4).clamp(2 * n, 2 * MOST_SPINS);
+            return true;
+        }
+        if n % LEAST_SPINS == 0 && is_crowded() {
+            return false;
+        }
+        core::hint::spin_loop();
+    }
+    o.patience /= 2;
+    false
+}
+
 fn wait_among(key: u64, bits: u32, mut due: impl FnMut() -> bool) {
     if total::runs() {
         while !due() {
@@ -105,27 +118,27 @@ fn wait_among(key: u64, bits: u32, mut due: impl FnMut() -> bool) {
         }
         return total::goes_on();
     }
-    for _ in 0..spins() {
-        if due() {
-            return;
-        }
-        core::hint::spin_loop();
+    if comes_soon(&mut current().order, &mut due) {
+        return;
     }
-    let r = room(key);
+    let (h, r) = (head(), room(key));
     r.waiting.fetch_add(1, SeqCst);
-    SLEEPING.fetch_add(1, Relaxed);
     loop {
         let generation = r.generation.load(SeqCst);
         if due() {
             break;
         }
         let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
-        sys::futex_wait_among(r.generation.as_ptr(), generation, Some(&until), bits);
+        h.sleeping.fetch_add(1, Relaxed);
+        let woken = sys::futex_wait_among(r.generation.as_ptr(), generation, Some(&until), bits);
+        if woken != 0 {
+            // Nobody has counted it as awake.
+            h.sleeping.fetch_sub(1, Relaxed);
+        }
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
     }
-    SLEEPING.fetch_sub(1, Relaxed);
     r.waiting.fetch_sub(1, SeqCst);
 }
 
@@ -145,7 +158,9 @@ fn call_among(key: u64, bits: u32) {
     let r = room(key);
     if r.waiting.load(SeqCst) != 0 {
         r.generation.fetch_add(1, SeqCst);
-        sys::futex_wake_among(r.generation.as_ptr(), bits);
+        let woken = sys::futex_wake_among(r.generation.as_ptr(), bits);
+        // At once: until they have a processor, those who look should leave them one.
+        head().sleeping.fetch_sub(woken, Relaxed);
     }
 }
 
