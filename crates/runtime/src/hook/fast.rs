@@ -64,10 +64,6 @@ rt_fast_lock_out:
     xor edx, edx
     xor ecx, ecx
     xor eax, eax
-    xor ecx, ecx
-    xor edx, edx
-    xor r8d, r8d
-    xor r10d, r10d
     .hidden rt_fast_lock_ret
     .globl rt_fast_lock_ret
 rt_fast_lock_ret:
@@ -100,10 +96,6 @@ rt_fast_unlock_out:
     xor edx, edx
     xor ecx, ecx
     xor eax, eax
-    xor ecx, ecx
-    xor edx, edx
-    xor r8d, r8d
-    xor r10d, r10d
     .hidden rt_fast_unlock_ret
     .globl rt_fast_unlock_ret
 rt_fast_unlock_ret:
@@ -117,9 +109,9 @@ rt_fast_unlock_again:
     mov r10, rax
     cmp dword ptr [rdi + 16], 0
     jne rt_mutex_unlock
-    mov r8, [rdi + 24]
     mov dword ptr [rdi + 8], 0
     dec dword ptr [rdi + 12]
+    mov r8, [rdi + 24]
     xor ecx, ecx
     xchg [rdi], ecx
     inc qword ptr gs:[56]

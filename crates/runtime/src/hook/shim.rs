@@ -185,7 +185,8 @@ pub fn step_out(t: &mut Block, c: &mut SigContext) {
         c.rsp = t.program_sp;
         c.rcx = 0;
     } else if fast::is_out(c.rip) {
-        c.rax = 0;
+        // As it will leave them.
+        [c.rax, c.rcx, c.rdx, c.r8, c.r10, c.r11] = [0; 6];
     } else {
         return;
     }
