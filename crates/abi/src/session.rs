@@ -173,7 +173,7 @@ pub struct Slot {
     /// Number of the thread's process in [`Session::processes`].
     pub process: AtomicU32,
     /// `order`, record: how many quiet operations the thread may still make before it logs their number; it lies here, so that those of a
-    /// thread that is killed are known. 0 before the first.
+    /// thread that is killed are known. 0 before the first. Replay: how many it may still make without asking.
     pub quiet_left: AtomicU32,
     /// The space of that futex: an address space, or memory that several share.
     pub futex_space: AtomicU64,

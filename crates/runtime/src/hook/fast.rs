@@ -2,15 +2,20 @@
 //! is taken without leaving the program's stack. All else goes on in the shims.
 //!
 //! They make a **quiet** operation ([`crate::order`]): the run of the mutex goes on by one, and [`Slot::quiet_left`](reprise_abi::session::Slot)
-//! goes down. When it is 0 the shims are asked, so that an engine decides how many operations it lets pass; a replay lets none, for
-//! somebody may be waiting for each.
+//! goes down. When it is 0 the shims are asked, so that an engine decides how many operations it lets pass. In a replay those who wait for
+//! their turn are called when the mutex is given back: they could not have it earlier.
 //!
 //! Until they touch nothing any more, r10 holds the function's entry, and all other registers are the program's but rax, rcx, rdx, r8, which a
 //! function may change: a fault is shown at the entry ([`super::shim::fault`]).
 
 use super::shim::Function;
+use crate::engine::{ENGINE, ORDER_REPLAY};
+use crate::order::turns;
 use crate::thread::QUIET_BEHIND_PENDING;
 use core::arch::global_asm;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::order::WaitingRoom;
 
 global_asm!(
     r#"
@@ -59,10 +64,6 @@ rt_fast_lock_out:
     xor edx, edx
     xor ecx, ecx
     xor eax, eax
-    xor ecx, ecx
-    xor edx, edx
-    xor r8d, r8d
-    xor r10d, r10d
     .hidden rt_fast_lock_ret
     .globl rt_fast_lock_ret
 rt_fast_lock_ret:
@@ -95,16 +96,47 @@ rt_fast_unlock_out:
     xor edx, edx
     xor ecx, ecx
     xor eax, eax
-    xor ecx, ecx
-    xor edx, edx
-    xor r8d, r8d
-    xor r10d, r10d
     .hidden rt_fast_unlock_ret
     .globl rt_fast_unlock_ret
 rt_fast_unlock_ret:
     ret
+
+    // As rt_fast_unlock, in a replay: others may wait for their turn.
+    .hidden rt_fast_unlock_again
+    .globl rt_fast_unlock_again
+    .p2align 5
+rt_fast_unlock_again:
+    mov r10, rax
+    cmp dword ptr [rdi + 16], 0
+    jne rt_mutex_unlock
+    mov dword ptr [rdi + 8], 0
+    dec dword ptr [rdi + 12]
+    mov r8, [rdi + 24]
+    xor ecx, ecx
+    xchg [rdi], ecx
+    inc qword ptr gs:[56]
+    cmp ecx, 2
+    je rt_mutex_left
+    // The room of those who wait for the run.
+    lea rdx, [rdi + 24]
+    movabs rcx, {factor}
+    imul rcx, rdx
+    shr rcx, {shift}
+    movabs rdx, {rooms}
+    cmp dword ptr [rdx + 8 * rcx + {waiting}], 0
+    jne rt_mutex_called
+    mov rcx, gs:[48]
+    cmp dword ptr [rcx], 0
+    jmp rt_fast_unlock_out
+    .hidden rt_fast_end
+    .globl rt_fast_end
+rt_fast_end:
 "#,
-    quiet = const QUIET_BEHIND_PENDING
+    quiet = const QUIET_BEHIND_PENDING,
+    factor = const turns::FACTOR,
+    shift = const turns::SHIFT,
+    rooms = const turns::rooms(),
+    waiting = const offset_of!(WaitingRoom, waiting),
 );
 
 extern "C" {
@@ -115,6 +147,8 @@ extern "C" {
     fn rt_fast_unlock();
     fn rt_fast_unlock_out();
     fn rt_fast_unlock_ret();
+    fn rt_fast_unlock_again();
+    fn rt_fast_end();
 }
 
 fn at(code: unsafe extern "C" fn()) -> u64 {
@@ -127,6 +161,7 @@ pub fn entry(f: &Function) -> u64 {
         // Every unlock is to be seen.
         _ if crate::races::on() => at(f.shim),
         b"pthread_mutex_lock" => at(rt_fast_lock),
+        b"pthread_mutex_unlock" if ENGINE.load(Relaxed) == ORDER_REPLAY => at(rt_fast_unlock_again),
         b"pthread_mutex_unlock" => at(rt_fast_unlock),
         _ => at(f.shim),
     }
@@ -134,7 +169,7 @@ pub fn entry(f: &Function) -> u64 {
 
 /// Is this code here?
 pub fn is_inside(pc: u64) -> bool {
-    (at(rt_fast)..=at(rt_fast_unlock_ret)).contains(&pc)
+    (at(rt_fast)..at(rt_fast_end)).contains(&pc)
 }
 
 /// Is all done there but returning 0?

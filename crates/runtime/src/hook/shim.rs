@@ -185,7 +185,8 @@ pub fn step_out(t: &mut Block, c: &mut SigContext) {
         c.rsp = t.program_sp;
         c.rcx = 0;
     } else if fast::is_out(c.rip) {
-        c.rax = 0;
+        // As it will leave them.
+        [c.rax, c.rcx, c.rdx, c.r8, c.r10, c.r11] = [0; 6];
     } else {
         return;
     }
@@ -386,5 +387,6 @@ shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compil
 shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no functions of a module.";
     rt_mutex_entered: b"" => mutex::entered;
     rt_mutex_left: b"" => mutex::left;
+    rt_mutex_called: b"" => mutex::called;
     rt_mutex_nothing: b"" => mutex::nothing;
 }

@@ -40,13 +40,20 @@ pub struct Local {
     pub counts: bool,
     /// Record: the shard that an operation has locked, plus 1, and its number.
     pub shard: (u32, u64),
-    /// Replay: quiet operations left until the next entry.
-    pub quiet: u32,
+    /// Replay: quiet operations that the thread has to ask for before its next entry, after those that it makes without asking
+    /// ([`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left)).
+    pub asked: u32,
+    /// Replay: it has counted itself among those who wait for the shard of its operation, so that it is called after it.
+    pub waits_itself: bool,
+    /// Replay: for how many rounds it looks whether its turn comes, before it sleeps, ...
+    pub patience: u32,
+    /// ... and how often it has waited.
+    pub waits: u32,
     /// Record: the thread is on its way to a place that can be named. Replay: it looks for one.
     pub walks: bool,
     /// Replay: how often an operation was put off for a handler, one after the other.
     pub put_off: u32,
-    /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
+    /// Replay: the next entry has been looked at, and its quiet operations are counted.
     pub looked: bool,
     /// A hooked function ends, and looks for signals.
     pub hook_ends: bool,
@@ -184,6 +191,9 @@ pub(crate) fn name_of_run(run: u64) -> u32 {
     name_of(crate::sync::side::object_of(run).unwrap_or(run))
 }
 
+/// The lowest bits of a run's word, which say who made the last operation.
+pub const SLOT_BITS: u32 = 16;
+
 /// The run that an object is in. It lies in the object itself (16 bytes, all zero in a new one) or beside it.
 #[repr(C)]
 pub struct Runs {
@@ -208,7 +218,7 @@ impl Runs {
     /// Operations so far.
     #[inline(always)]
     pub fn count(&self) -> u64 {
-        self.word.load(SeqCst) >> 16
+        self.word.load(SeqCst) >> SLOT_BITS
     }
 
     /// One operation more, by the thread of `slot`, which has the object to itself: its number, and whether the thread made the last
@@ -216,8 +226,8 @@ impl Runs {
     #[inline(always)]
     pub fn pass(&self, slot: u32) -> (u64, bool) {
         let old = self.word.load(Relaxed);
-        let n = (old >> 16) + 1;
-        self.word.store(n << 16 | (slot as u64 + 1), Release);
+        let n = (old >> SLOT_BITS) + 1;
+        self.word.store(n << SLOT_BITS | (slot as u64 + 1), Release);
         (n, old as u16 as u32 == slot + 1)
     }
 
@@ -226,8 +236,8 @@ impl Runs {
     pub fn pass_among(&self, slot: u32) -> (u64, bool) {
         let mut old = self.word.load(Relaxed);
         loop {
-            let n = (old >> 16) + 1;
-            let new = n << 16 | (slot as u64 + 1);
+            let n = (old >> SLOT_BITS) + 1;
+            let new = n << SLOT_BITS | (slot as u64 + 1);
             match self.word.compare_exchange_weak(old, new, AcqRel, Relaxed) {
                 Ok(_) => return (n, old as u16 as u32 == slot + 1),
                 Err(now) => old = now,
@@ -255,6 +265,11 @@ pub trait Order {
     fn passed(t: &mut Block, object: &Runs);
     /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
     fn passed_among(t: &mut Block, object: &Runs);
+    /// As [`Order::passed`], of a lock, whose release calls those who wait for their turn.
+    #[inline(always)]
+    fn locked(t: &mut Block, object: &Runs) {
+        Self::passed(t, object);
+    }
     /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
     /// signal ended the operation's wait? The operation then goes on after it.
     #[inline(always)]
