@@ -392,7 +392,8 @@ impl Merge {
                 index.store(source.tail, SeqCst);
             }
         }
-        if source.ended {
+        // Of the next one that has the slot nothing may come at all.
+        if core::mem::take(&mut source.ended) {
             return Ok(());
         }
         // Operations that it made since it last wrote how many.

@@ -33,6 +33,9 @@ const PR_GET_TID_ADDRESS: u64 = 40;
 /// Below a thread's stack pointer and its red zone: room for the answer of a call.
 const ROOM_BELOW: u64 = 1024;
 
+/// Memory: where it is, and what was in it.
+type Stretch = (u64, Vec<u8>);
+
 /// A thread as it was.
 #[derive(Clone)]
 struct Thread {
@@ -62,8 +65,8 @@ pub struct Checkpoint {
     threads: Vec<Thread>,
     current: usize,
     mark: Mark,
-    /// Memory that copies of a process share: where it is, and what was in it.
-    shared: Vec<(u64, Vec<u8>)>,
+    /// Memory that copies of a process share.
+    shared: Vec<Stretch>,
 }
 
 impl Drop for Checkpoint {
@@ -238,7 +241,7 @@ impl Debuggee {
     }
 
     /// Memory that a copy would share, with what is in it; `None` when it is too much.
-    fn shared_memory(&self) -> Result<Option<Vec<(u64, Vec<u8>)>>> {
+    fn shared_memory(&self) -> Result<Option<Vec<Stretch>>> {
         let (mut kept, mut sum) = (Vec::new(), 0);
         for (start, len) in self.shared_mappings()? {
             sum += len;

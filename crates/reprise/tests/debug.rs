@@ -3,9 +3,8 @@
 mod common;
 
 use common::gdb::{assert_said, said, session};
-use common::{run, Guest, Outcome, Recording, Workplace, REPRISE};
+use common::{run, Guest, Outcome, Recording, Workplace};
 use std::path::Path;
-use std::process::Command;
 
 guests! { debugged, debugged_cpp }
 
