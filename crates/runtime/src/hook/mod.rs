@@ -163,7 +163,8 @@ fn hook(module: &Module) -> Option<()> {
             list[n] = Hook {
                 at: s.address,
                 size: s.size,
-                shim: fast::entry(f),
+                shim: f.shim as *const () as u64,
+                way: fast::way_of(f),
                 original: f.original,
             };
             n += 1;

@@ -110,9 +110,9 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
 /// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function. False: the
 /// thread is in no hooked function.
 pub fn fault(t: &mut Block, c: &mut SigContext) -> bool {
-    if fast::is_inside(c.rip) {
-        // Whose registers are the program's but those that a function may change, with the entry in r10.
-        c.rip = c.r10;
+    if let Some(entry) = fast::entry_of(c.rip) {
+        // All registers are the program's but those that a function may change.
+        c.rip = entry;
         c.rax = 0;
         return true;
     }
@@ -394,3 +394,16 @@ shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no 
     rt_mutex_called: b"" => mutex::called;
     rt_mutex_nothing: b"" => mutex::nothing;
 }
+
+/// See [`fast`].
+pub const LOCK: unsafe extern "C" fn() = rt_mutex_lock::rt_mutex_lock;
+/// As above.
+pub const UNLOCK: unsafe extern "C" fn() = rt_mutex_unlock::rt_mutex_unlock;
+/// As above.
+pub const ENTERED: unsafe extern "C" fn() = rt_mutex_entered::rt_mutex_entered;
+/// As above.
+pub const LEFT: unsafe extern "C" fn() = rt_mutex_left::rt_mutex_left;
+/// As above.
+pub const CALLED: unsafe extern "C" fn() = rt_mutex_called::rt_mutex_called;
+/// As above.
+pub const NOTHING: unsafe extern "C" fn() = rt_mutex_nothing::rt_mutex_nothing;
