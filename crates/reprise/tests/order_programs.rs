@@ -246,7 +246,6 @@ fn built_by_us(program: &str) -> PathBuf {
 }
 
 #[test]
-#[ignore = "was not run yet"]
 fn memcached_built_by_reprise_cc() {
     let program = built_by_us("memcached");
     let make = |port, _: &Path| Guest {
@@ -257,7 +256,6 @@ fn memcached_built_by_reprise_cc() {
 }
 
 #[test]
-#[ignore = "was run by hand only: on a busy machine its threads, which look for work again and again, take minutes"]
 fn redis_with_io_threads_built_by_reprise_cc() {
     let program = built_by_us("redis-server");
     let make = |port: u16, data: &Path| {

@@ -7,9 +7,9 @@
 //! program runs. So both functions hold it from their beginning on: what they find is then in the order of that lock.
 //!
 //! `__tls_get_addr` stays as it is where it finds a copy at once, by a number that counts all changes. Only its long way leads here. Most that
-//! come here are late: some other library came or went. As glibc itself did before 2.39 they take the copy that they have, if it is of
-//! the library that has the place now; that one can't change while the library is in use. Such a call leaves no trace, neither in the registers nor
-//! in any order, so that it doesn't matter whether it was late.
+//! come here are late: some other library came or went. Like older versions of glibc they take the copy that they have, if it is of
+//! the library that has the place now, which can't change while that is in use. Such a call leaves no trace, neither in registers nor
+//! in any order: whether it was late doesn't matter.
 //!
 //! **Where things are.** Where a thread's table and the list of libraries lie, libc tells debuggers (nptl_db). The lock, and by what it is locked, is what
 //! `_dl_allocate_tls_init` locks first; the long way is the only function that `__tls_get_addr` calls. An ld.so that looks otherwise is left alone.
@@ -24,9 +24,9 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::hooks;
 
-/// What `__tls_get_addr` calls when it doesn't find a thread's copy at once, and goes on to be used.
+/// Where the original can be called of what `__tls_get_addr` calls when it doesn't find a thread's copy at once.
 static LONG_WAY: AtomicU64 = AtomicU64::new(0);
-/// `_dl_allocate_tls`, likewise.
+/// Where that of `_dl_allocate_tls` can be.
 static ALLOCATE: AtomicU64 = AtomicU64::new(0);
 /// The lock. 0: not known.
 static LOCK: AtomicU64 = AtomicU64::new(0);

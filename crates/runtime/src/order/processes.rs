@@ -130,6 +130,8 @@ pub fn end(t: &mut Block, status: i32) {
         baton::wait_for_end();
     }
     let pid = process::visible_pid() as u64;
+    let slot = t.slot();
+    slot.told.store(slot.born.load(Relaxed) + 1, SeqCst);
     events::plain(
         Kind::ProcessEnd,
         t.slot,
