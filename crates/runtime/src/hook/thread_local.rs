@@ -158,12 +158,14 @@ pub fn hooks(exports: &Exports) -> Option<[Hook; 2]> {
             // It holds at least what is moved.
             size: JUMP,
             shim: rt_thread_local as *const () as u64,
+            way: None,
             original: Some(&LONG_WAY),
         },
         Hook {
             at: allocate.address,
             size: allocate.size,
             shim: rt_thread_local_allocate as *const () as u64,
+            way: None,
             original: Some(&ALLOCATE),
         },
     ])
