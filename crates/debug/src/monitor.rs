@@ -1,12 +1,17 @@
 //! Commands of ours, which gdb sends as they are (`monitor when`), and the names under which gdb knows them.
 
-use crate::target::Session;
+use crate::target::{Goal, Session};
 use crate::DebugError;
 use gdbstub::target::ext::monitor_cmd::{outputln, ConsoleOutput, MonitorCmd};
+use reprise_abi::event::{EventHeader, Kind};
+use reprise_abi::syscalls;
+use reprise_trace::Reader;
+use std::rc::Rc;
 
 /// Commands for gdb itself. A motion of ours is made as a reverse-continue: gdb sees where it has led, and does not step off breakpoints
 /// first.
 pub const COMMANDS: &str = "\
+set confirm off
 define when
 monitor when
 end
@@ -20,13 +25,72 @@ end
 document run-to
 run-to EVENT: go, forward or back, to where EVENT events of the recording have happened.
 end
+define events
+if $argc == 0
+monitor events
+else
+monitor events $arg0
+end
+end
+document events
+events [N]: the N events (10) before this place and the N after it.
+end
+define checkpoint
+monitor checkpoint
+end
+document checkpoint
+Remember this place, for restart.
+end
+define restart
+monitor restart $arg0
+reverse-continue
+end
+document restart
+restart N: go to the place that checkpoint N remembers.
+end
+define delete checkpoint
+monitor forget $arg0
+end
+document delete checkpoint
+delete checkpoint N: forget the place that checkpoint N remembers.
+end
+define info checkpoints
+monitor checkpoints
+end
+document info checkpoints
+The places that checkpoint has remembered, and what can be gone back to at once.
+end
+define last-write
+if $argc == 1
+watch -location $arg0
+else
+watch -location ($arg0 $arg1 $arg2)
+end
+reverse-continue
+delete $bpnum
+end
+document last-write
+last-write EXPRESSION: go back to the instruction that wrote this last. For an address, say *(TYPE *) ADDRESS; write it without spaces.
+end
+set confirm on
 ";
 
 const HELP: &str = "\
 when            how many events have happened
-checkpoints     how many places can be gone back to at once, and what memory that takes
+events [N]      the N events before this place and the N after it
 state           hashes of the memory and of all threads' registers, the same whenever this place is come to
+checkpoint      remembers this place
+checkpoints     the places that are remembered, how many places can be gone back to at once, and what memory that takes
+forget N        forgets a remembered place
+restart N       the next motion, whatever it is, leads to a remembered place
 run-to EVENT    the next motion, whatever it is, leads to where EVENT events have happened";
+
+/// Most places that a debugger may have remembered: each is a process that waits.
+pub const MOST_REMEMBERED: usize = 64;
+/// Events that are shown before and after a place, when nobody says how many.
+const SHOWN: u64 = 10;
+/// Most that are shown.
+const MOST_SHOWN: u64 = 10_000;
 
 impl MonitorCmd for Session {
     fn handle_monitor_cmd(
@@ -36,22 +100,49 @@ impl MonitorCmd for Session {
     ) -> Result<(), DebugError> {
         let text = String::from_utf8_lossy(cmd);
         let words: Vec<&str> = text.split_whitespace().collect();
-        match words[..] {
-            ["when"] => outputln!(out, "{}", self.when()?),
-            ["run-to", event] => match event.parse() {
-                Ok(event) => self.goal = Some(event),
-                Err(_) => outputln!(out, "{event} is no number of an event"),
+        let said = match words[..] {
+            ["when"] => self.when()?,
+            ["events"] => self.events_near(SHOWN)?,
+            ["events", n] => match n.parse() {
+                Ok(n) => self.events_near(n)?,
+                Err(_) => format!("{n} is no number of events"),
             },
-            ["state"] => outputln!(out, "{}", self.debuggee()?.state_in_words()?),
-            ["checkpoints"] => {
-                let kept = &self.debuggee()?.checkpoints;
-                let (n, size) = (kept.len(), kept.memory() >> 10);
-                outputln!(out, "{n} checkpoints, which take {size} KiB");
-            }
-            _ => outputln!(out, "{HELP}"),
-        }
+            ["state"] => self.debuggee()?.state_in_words()?,
+            ["checkpoint"] => self.remember()?,
+            ["checkpoints"] => self.remembered()?,
+            ["forget", n] => match number(n).and_then(|n| self.kept.remove(&n)) {
+                Some(_) => format!("checkpoint {n} is forgotten"),
+                None => format!("there is no checkpoint {n}"),
+            },
+            ["restart", n] => match number(n).and_then(|n| self.kept.get(&n)) {
+                Some(kept) => {
+                    self.goal = Some(Goal::Checkpoint(Rc::clone(kept)));
+                    return Ok(());
+                }
+                None => {
+                    self.goal = Some(Goal::Here);
+                    format!("there is no checkpoint {n}")
+                }
+            },
+            ["run-to", event] => match event.parse() {
+                Ok(event) => {
+                    self.goal = Some(Goal::Event(event));
+                    return Ok(());
+                }
+                Err(_) => {
+                    self.goal = Some(Goal::Here);
+                    format!("{event} is no number of an event")
+                }
+            },
+            _ => HELP.to_string(),
+        };
+        outputln!(out, "{said}");
         Ok(())
     }
+}
+
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok()
 }
 
 impl Session {
@@ -66,5 +157,70 @@ impl Session {
             None => String::new(),
         };
         Ok(format!("event {now} of {all}{whose}"))
+    }
+
+    /// Events before and after this place, in words.
+    fn events_near(&mut self, n: u64) -> Result<String, DebugError> {
+        let d = self.debuggee()?;
+        let (now, n) = (d.events(), n.min(MOST_SHOWN));
+        let from = now.saturating_sub(n);
+        let mut reader = Reader::open(&d.dir)?;
+        reader.seek(from)?;
+        let mut lines = Vec::new();
+        for number in from..=now.saturating_add(n) {
+            if number == now {
+                lines.push("-> here".to_string());
+            }
+            let Some(e) = reader.next()? else { break };
+            if let Ok(h) = EventHeader::parse(e.bytes) {
+                lines.push(format!("{number:>8}  {}", in_words(&h)));
+            }
+        }
+        Ok(lines.join("\n"))
+    }
+
+    /// Remembers this place.
+    fn remember(&mut self) -> Result<String, DebugError> {
+        if self.kept.len() >= MOST_REMEMBERED {
+            return Ok(format!(
+                "{MOST_REMEMBERED} places are remembered already (delete checkpoint N forgets one)"
+            ));
+        }
+        let Some(checkpoint) = self.debuggee()?.checkpoint()? else {
+            return Ok(
+                "there can be no checkpoint here: the program has several processes, or a thread begins or ends"
+                    .into(),
+            );
+        };
+        self.last_kept += 1;
+        let (n, events) = (self.last_kept, checkpoint.events);
+        self.kept.insert(n, Rc::new(checkpoint));
+        Ok(format!("checkpoint {n} is at event {events}"))
+    }
+
+    /// What is remembered, in words.
+    fn remembered(&mut self) -> Result<String, DebugError> {
+        let mut lines: Vec<String> = self
+            .kept
+            .iter()
+            .map(|(n, c)| format!("checkpoint {n} is at event {}", c.events))
+            .collect();
+        let own = &self.debuggee()?.checkpoints;
+        let (n, size) = (own.len(), own.memory() >> 10);
+        lines.push(format!(
+            "the debugger itself keeps {n} checkpoints, which take {size} KiB"
+        ));
+        Ok(lines.join("\n"))
+    }
+}
+
+/// An event in a few words.
+fn in_words(h: &EventHeader) -> String {
+    let kind = Kind::from_u8(h.kind).map_or("?", Kind::name);
+    let call = [Kind::Syscall, Kind::Enter, Kind::Exit].map(|k| k as u8);
+    let name = syscalls::lookup(u64::from(h.detail)).map(|s| s.name);
+    match name.filter(|_| call.contains(&h.kind)) {
+        Some(name) => format!("slot {:>3}  {kind} {name} = {}", h.slot, h.value),
+        None => format!("slot {:>3}  {kind} {}", h.slot, h.detail),
     }
 }

@@ -1,6 +1,7 @@
 //! The replay behind the traits of the crate `gdbstub`.
 
 use crate::breakpoints::Watched;
+use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
 use crate::files::OpenFiles;
@@ -22,6 +23,8 @@ use gdbstub::target::ext::host_io as io;
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::ext::{auxv, exec_file, monitor_cmd};
 use gdbstub::target::{Target, TargetError, TargetResult};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// How the replay goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,15 +39,29 @@ pub enum Motion {
     StepBack(Tid),
 }
 
+/// Where the next motion ends, whatever gdb calls it.
+pub enum Goal {
+    /// Where so many events have happened.
+    Event(u64),
+    /// At a place that was remembered.
+    Checkpoint(Rc<Checkpoint>),
+    /// Here: the command was wrong.
+    Here,
+}
+
 /// What gdb debugs.
 pub struct Session {
-    /// What it keeps is dropped before the debuggee, which waits for the end of all.
+    /// Checkpoints are dropped before the debuggee, which waits for the end of all.
     pub(crate) past: Past,
+    /// Places that gdb's user has remembered, by number.
+    pub(crate) kept: BTreeMap<u32, Rc<Checkpoint>>,
+    /// The last number.
+    pub(crate) last_kept: u32,
     /// `None` only while it starts over.
     pub(crate) debuggee: Option<Debuggee>,
     motion: Motion,
-    /// Where the next motion ends, said by a command of ours.
-    pub(crate) goal: Option<u64>,
+    /// Said by a command of ours.
+    pub(crate) goal: Option<Goal>,
     files: OpenFiles,
     auxv: Vec<u8>,
 }
@@ -56,6 +73,8 @@ impl Session {
             auxv: debuggee.auxiliary_vector().unwrap_or_default(),
             debuggee: Some(debuggee),
             past: Past::default(),
+            kept: BTreeMap::new(),
+            last_kept: 0,
             motion: Motion::Continue,
             goal: None,
             files: OpenFiles::default(),
@@ -93,7 +112,14 @@ impl Session {
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
         if let Some(goal) = self.goal.take() {
-            self.run_to(goal, wanted)?;
+            match goal {
+                Goal::Event(events) => self.run_to(events, wanted)?,
+                Goal::Checkpoint(kept) => {
+                    self.past = Past::default();
+                    self.debuggee()?.return_exactly(&kept)?;
+                }
+                Goal::Here => {}
+            }
             let d = self.debuggee()?;
             return Ok(MultiThreadStopReason::SignalWithThread {
                 tid: Tid::new(d.visible(d.current) as usize).unwrap_or(Tid::MIN),

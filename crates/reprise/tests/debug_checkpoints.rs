@@ -89,3 +89,67 @@ fn steps_back_between_two_events_are_undone_by_steps_forward() {
     assert_eq!(hashes.len(), 2, "{text}");
     assert_eq!(hashes[0], hashes[1], "{text}");
 }
+
+#[test]
+fn places_are_remembered_and_come_to_again() {
+    let place = Workplace::new();
+    let (trace, all) = recorded(&place);
+    let (first, second) = ((all / 3).to_string(), format!("run-to {}", all * 2 / 3));
+    let commands = [
+        "break on_signal",
+        "continue",
+        "delete",
+        "stepi 3",
+        "checkpoint",
+        "monitor state",
+        second.as_str(),
+        "checkpoint",
+        "events 2",
+        "info checkpoints",
+        "restart 1",
+        "monitor state",
+        "restart 2",
+        "when",
+        "delete checkpoint 1",
+        "restart 1",
+        "when",
+    ];
+    let run = session(&place, &trace.dir, &["--at", &first], &commands);
+    let here = format!("event {} of", all * 2 / 3);
+    assert_said(
+        &run,
+        &[
+            "Breakpoint 1, on_signal",
+            "checkpoint 1 is at event",
+            "memory ",
+            "checkpoint 2 is at event",
+            "-> here",
+            "checkpoint 1 is at event",
+            "the debugger itself keeps",
+            "memory ",
+            &here,
+            "checkpoint 1 is forgotten",
+            "there is no checkpoint 1",
+            &here,
+        ],
+    );
+    let text = said(&run);
+    let states: Vec<&str> = text.lines().filter(|l| l.starts_with("memory ")).collect();
+    assert_eq!(states[0], states[1], "{text}");
+}
+
+#[test]
+fn who_wrote_a_variable_last_is_found() {
+    let place = Workplace::new();
+    let (trace, _) = recorded(&place);
+    let commands = [
+        "last-write handled",
+        "backtrace 1",
+        "print handled",
+        "stepi",
+        "print handled",
+    ];
+    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
+    // The last of eight signals.
+    assert_said(&run, &["on_signal", "$1 = 70", "$2 = 80"]);
+}
