@@ -703,7 +703,8 @@ fn made(t: &mut Block) {
 }
 
 /// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it, and where
-/// others wait for that. If the place of a signal is to be looked for from the instruction on, [`end_operation`] is called in any case.
+/// others wait for that. If the place of a signal is to be looked for from the instruction on, or nothing follows it as yet, [`end_operation`] is
+/// called in any case.
 pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     let shard = shards::shard(number);
     if let Some(e) = due(t, number) {
@@ -714,26 +715,37 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
             shard.sequence.load(SeqCst) / 2 == e.value - 1
         });
     }
+    // The driver may end a process that has done all. Whoever has the shard open still would keep the others from going on.
+    let may_be_last = t.order.quiet <= 1;
+    if may_be_last {
+        t.slot().busy.store(1, SeqCst);
+    }
     made(t);
+    let is_last = may_be_last && ring::is_used_up();
+    if may_be_last && !is_last {
+        t.slot().busy.store(0, SeqCst);
+    }
     if races::on() {
         races::shard(t, number);
     }
     let next = shard.sequence.load(SeqCst) + 2;
-    let room = match t.order.quiet == 0 && is_signal_next(t).is_some() {
+    let tells_end = is_last || (t.order.quiet == 0 && is_signal_next(t).is_some());
+    let room = match tells_end {
         true => turns::room_never_empty(),
         false => turns::room_of(key_of(number)),
     };
     (next, room)
 }
 
-/// Those who wait for the shard look again.
-pub fn call_waiting(number: u32) {
+/// The instruction was made: those who wait for the shard look again.
+pub fn call_waiting(t: &Block, number: u32) {
     turns::call(key_of(number));
+    t.slot().busy.store(0, SeqCst);
 }
 
 /// After it. No gate follows at which it would be seen that a signal comes to the code behind the instruction.
 pub fn end_operation(t: &mut Block, number: u32) {
-    call_waiting(number);
+    call_waiting(t, number);
     after_operation(t);
 }
 
