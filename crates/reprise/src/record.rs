@@ -6,6 +6,7 @@
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
 use anyhow::{Context, Result};
 use reprise_abi::hooks;
+use reprise_abi::names::signal_name;
 use reprise_abi::session::{
     Session, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED,
     FLAG_NO_PATCH, MODE_RECORD, VERSION,
@@ -39,6 +40,9 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
                 Catalog::from_env()?.remove(dir)?;
             } else if !args.quiet {
                 eprintln!("reprise: recorded in {}", dir.display());
+                if let Some(hint) = crash_hint(last.status, args.engine, dir) {
+                    eprintln!("reprise: {hint}");
+                }
             }
         }
         if failed || run == runs {
@@ -53,6 +57,42 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
         }
     }
     Ok(0)
+}
+
+/// What to do about a program that a fault or abort(3) has ended.
+fn crash_hint(status: i32, engine: EngineName, dir: &Path) -> Option<String> {
+    const CRASHES: [i32; 8] = [
+        libc::SIGSEGV,
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGQUIT,
+    ];
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))?;
+    if !CRASHES.contains(&signal) {
+        return None;
+    }
+    let name = signal_name(signal as u32)?;
+    let dir = quoted(dir);
+    Some(match engine {
+        EngineName::Serial => format!(
+            "it crashed ({name}); debug it there with: reprise replay -d --at crash {dir}"
+        ),
+        _ => format!("it crashed ({name}); it does so again with: reprise replay {dir}"),
+    })
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 /// One recorded run.

@@ -357,6 +357,11 @@ pub fn peek_entry() -> Option<[u64; 2]> {
     available(place, at + ENTRY_LEN as u64).then(|| [word_at(place, at), word_at(place, at + 8)])
 }
 
+/// Has all been consumed that the driver has published?
+pub fn is_used_up() -> bool {
+    position() == place().control.head.load(SeqCst)
+}
+
 /// Consumes the entry that [`peek_entry`] showed.
 pub fn skip_entry() {
     let (place, at) = (place(), position() + ENTRY_LEN as u64);

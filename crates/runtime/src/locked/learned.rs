@@ -5,7 +5,6 @@
 //! it before.
 
 use super::operation::{Operation, Segment};
-use super::thread_id::ThreadId;
 use crate::cut::decode::Insn;
 use crate::elf::Module;
 use crate::functions::Functions;
@@ -88,7 +87,8 @@ pub fn is_load(i: &Insn) -> bool {
         && !i.bytes()[..o.modrm].iter().any(names_segment)
 }
 
-/// A replay left its path: proposes the functions that the thread is in, and those that it left last. libc's own are no use, its callers know what they share.
+/// A replay left its path: proposes the functions that the thread is in, and those that it left last. libc's own are no use, its callers know what
+/// they share; and of ld.so's it is nobody's order which thread calls them.
 pub fn propose(t: &Block, pc: u64) {
     let list = &session().divergence.functions;
     let mut n = 0;
@@ -117,9 +117,10 @@ fn propose_one(pc: u64, list: &CodeList, n: &mut usize, last: &mut u64) {
     }
 }
 
-/// The function that `pc` is in, its address, and whether it is libc's.
+/// The function that `pc` is in, its address, and whether it is libc's or ld.so's.
 fn code_at(pc: u64) -> Option<(Code, u64, bool)> {
-    let functions = Functions::around(&map().at(pc)?)?;
+    let region = map().at(pc)?;
+    let functions = Functions::around(&region)?;
     let module = &functions.module;
     let start = functions.function_of(pc)?;
     let code = Code {
@@ -127,7 +128,7 @@ fn code_at(pc: u64) -> Option<(Code, u64, bool)> {
         function: start.wrapping_sub(module.base),
         load: 0,
     };
-    Some((code, start, ThreadId::of(module).is_some()))
+    Some((code, start, crate::hook::is_libc(&region)))
 }
 
 /// Replay: the load at `pc` found another value than the recorded one.

@@ -27,8 +27,8 @@ fn wait_for_shard(number: u32, n: u64) {
 
 /// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it.
 ///
-/// If the place of a signal is to be looked for from the instruction on, [`end_operation`] is called in any case: the stub then finds that
-/// somebody waits for the shard.
+/// If the place of a signal is to be looked for from the instruction on, or nothing follows it as yet, [`end_operation`] is called in any case:
+/// the stub then finds that somebody waits for the shard.
 pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
     let shard = shards::shard(number);
     if let Some(e) = due(t, number) {
@@ -37,11 +37,20 @@ pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
         }
         wait_for_shard(number, e.value);
     }
+    // The driver may end a process that has done all. Whoever has the shard open still would keep the others from going on.
+    let may_be_last = t.order.asked <= 1 && t.quiet_left().load(Relaxed) == 0;
+    if may_be_last {
+        t.slot().busy.store(1, SeqCst);
+    }
     made(t);
+    let is_last = may_be_last && ring::is_used_up();
+    if may_be_last && !is_last {
+        t.slot().busy.store(0, SeqCst);
+    }
     if races::on() {
         races::shard(t, number);
     }
-    if signal_comes(t) {
+    if is_last || signal_comes(t) {
         t.order.waits_itself = true;
         shard.room.waiting.fetch_add(1, SeqCst);
     }
@@ -54,6 +63,7 @@ fn call_waiting(t: &mut Block, number: u32, next: u64) {
         shards::shard(number).room.waiting.fetch_sub(1, SeqCst);
     }
     turns::call_for(turns::key_of_shard(number), next / 2);
+    t.slot().busy.store(0, SeqCst);
 }
 
 /// It faulted, and counts as made.
