@@ -204,3 +204,25 @@ fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_in_a_unit_is_near_and_most_others_are_not() {
+        const CODE: u64 = 0x7fff_f7d0_0000;
+        let unit = |n: u64| Unit {
+            start: CODE + n * 0x1003,
+            end: CODE + n * 0x1003 + 5 + n % 40,
+            ..Unit::default()
+        };
+        let units: std::vec::Vec<Unit> = (0..256).map(unit).collect();
+        let near = Near::of(&units);
+        let holds = |pc: u64| units.iter().any(|u| u.start < pc && pc < u.end);
+        let all = CODE..CODE + 256 * 0x1003;
+        assert!(all.clone().all(|pc| near.has(pc) || !holds(pc)));
+        let strangers = all.clone().filter(|pc| near.has(*pc) && !holds(*pc));
+        assert!(strangers.count() < (all.end - all.start) as usize / 32);
+    }
+}
