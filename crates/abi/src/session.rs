@@ -193,8 +193,8 @@ pub struct Slot {
     pub stub_first: AtomicU64,
     /// ... and its length; 0: there is none.
     pub stub_len: AtomicU64,
-    /// Spare words; makes the slot 256 bytes.
-    pub spare: [AtomicU64; 1],
+    /// `order`, record: the thread with this in [`born`](Slot::born), less 1, is about to write how its process ends, or has done so.
+    pub told: AtomicU64,
 }
 
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);

@@ -17,7 +17,7 @@ use reprise_abi::syscalls::nr;
 /// Most hooks of one module.
 pub const MAX_HOOKS: usize = 64;
 /// Bytes of a jump.
-const JUMP: u64 = 5;
+pub const JUMP: u64 = 5;
 /// Functions begin at multiples of this; what lies between them is never run.
 const ALIGN: u64 = 16;
 /// Offset of the moved instructions in a stub.

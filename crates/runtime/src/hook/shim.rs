@@ -9,7 +9,7 @@
 //! rcx, rdx, r8, r10, r11 are 0, and rsi, rdi, r9 what they were. Programs hand such leftovers on, to system calls that don't look at them.
 //! (What r11 was says whether this thread was the first of several to call a function that ld.so binds when it is called.)
 
-use super::fast;
+use super::{fast, thread_local};
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
@@ -114,6 +114,10 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> bool {
         // All registers are the program's but those that a function may change.
         c.rip = entry;
         c.rax = 0;
+        return true;
+    }
+    if thread_local::reads(c.rip) {
+        c.rip = c.rax;
         return true;
     }
     if t.hooked == 0 {

@@ -21,6 +21,7 @@ pub mod streams;
 pub mod total;
 pub mod turns;
 
+use crate::clone::Wish;
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::locked::learned;
 use crate::races::objects::Kind;
@@ -370,6 +371,13 @@ pub(crate) fn announce_death<O: Order>(t: &mut Block) {
     };
     let wake = |address, _, n| sys::futex_wake(address as *const u32, n);
     robust::announce_death(t, write, wake, |_| None);
+}
+
+/// A thread or a process was made: the program is told its id ([`crate::clone::publish_tid`]), in the order of what others do with that word.
+pub(crate) fn publish_tid<O: Order>(t: &mut Block, wish: &Wish, tid: u32) {
+    for address in wish.told_by_parent() {
+        O::ordered(t, address, || guard::write(address, &tid));
+    }
 }
 
 /// Runs an expression with the order in force as a type.

@@ -196,7 +196,7 @@ impl Engine for Replay {
         if sys::is_error(tid) {
             crate::serial::processes::cannot_start(tid);
         }
-        clone::publish_tid(wish, r as u32);
+        crate::order::publish_tid::<Self>(t, wish, r as u32);
         total::join(child);
         crate::serial::baton::go(child);
         r
