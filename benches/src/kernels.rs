@@ -84,7 +84,7 @@ const ALL: [(&str, Kind); 19] = [
     ("locks", Kind::Ordinary),
     ("private", Kind::Uncontended),
     ("malloc_mix", Kind::Ordinary),
-    ("atomic_counter", Kind::Primitive("3000000")),
+    ("atomic_counter", Kind::Primitive("20000000")),
     ("condvar_pingpong", Kind::Primitive("medium")),
 ];
 

@@ -107,9 +107,10 @@ int main(void) {
     if (pid == 0) _exit(8);
     fails(ECHILD, waitpid(pid, &status, 0));
     expect(must(waitpid(pid, &status, __WCLONE)) == pid && WEXITSTATUS(status) == 8);
+    // Before the child can end.
+    signal(SIGUSR2, SIG_IGN);
     pid = must((pid_t)syscall(SYS_clone, SIGUSR2, NULL, NULL, NULL, NULL));
     if (pid == 0) _exit(9);
-    signal(SIGUSR2, SIG_IGN);
     expect(must(waitpid(pid, &status, __WALL)) == pid && WEXITSTATUS(status) == 9);
     say("clone children: seen by __WCLONE and __WALL\n");
     // Killed, and a status that has no room.

@@ -46,25 +46,14 @@ global_asm!(
     jmp [rip + \table + 8 * \number]
     .endm
 
-    // In all of them, rdi: the mutex: lock at 0, owner at 8, users at 12, kind at 16, run at 24.
-    .p2align 5
-    PLACE rt_fast_lock
-    cmp dword ptr [rdi + 16], 0
-    jne 1f
-    mov ecx, gs:[72]
-    cmp word ptr [rdi + 24], cx
-    jne 1f
-    mov rdx, gs:[48]
-    cmp dword ptr [rdx + {quiet}], 0
-    je 1f
-    mov r8d, gs:[64]
+    // The mutex is taken: counted if the thread had it last, which is asked for after the lock, since another thread may have had it meanwhile.
+    .macro LOCKED way
     test r8d, r8d
     jz 1f
     xor eax, eax
     mov edx, 1
     lock cmpxchg [rdi], edx
     jne 1f
-    // Has another thread had it between the look and the lock?
     cmp word ptr [rdi + 24], cx
     jne 2f
     mov rcx, gs:[48]
@@ -75,17 +64,44 @@ global_asm!(
     mov [rdi + 8], r8d
     inc dword ptr [rdi + 12]
     cmp dword ptr [rcx], 0
-    PLACE rt_fast_lock_out
+    PLACE \way\()_out
     jne 3f
     OUT
-    PLACE rt_fast_lock_ret
+    PLACE \way\()_ret
     ret
-1:  ASK rt_fast_lock_table, 1
-2:  ASK rt_fast_lock_table, 2
-3:  ASK rt_fast_lock_table, 3
-    PLACE rt_fast_lock_table
+1:  ASK \way\()_table, 1
+2:  ASK \way\()_table, 2
+3:  ASK \way\()_table, 3
+    PLACE \way\()_table
     .fill 4, 8, 0xcc
-    PLACE rt_fast_lock_end
+    PLACE \way\()_end
+    .endm
+
+    // In all of them, rdi: the mutex: lock at 0, owner at 8, users at 12, kind at 16, run at 24.
+    .p2align 5
+    PLACE rt_fast_lock
+    cmp dword ptr [rdi + 16], 0
+    jne 1f
+    mov rdx, gs:[48]
+    cmp dword ptr [rdx + {quiet}], 0
+    je 1f
+    mov r8d, gs:[64]
+    mov ecx, gs:[72]
+    LOCKED rt_fast_lock
+
+    // In a replay: another thread's mutex is only taken when its turn has come.
+    .p2align 5
+    PLACE rt_fast_relock
+    cmp dword ptr [rdi + 16], 0
+    jne 1f
+    mov ecx, gs:[72]
+    cmp word ptr [rdi + 24], cx
+    jne 1f
+    mov rdx, gs:[48]
+    cmp dword ptr [rdx + {quiet}], 0
+    je 1f
+    mov r8d, gs:[64]
+    LOCKED rt_fast_relock
 
     .p2align 5
     PLACE rt_fast_unlock
@@ -114,7 +130,7 @@ global_asm!(
 
     // In a replay: others may wait for their turn.
     .p2align 5
-    PLACE rt_fast_again
+    PLACE rt_fast_reunlock
     cmp dword ptr [rdi + 16], 0
     jne 1f
     mov dword ptr [rdi + 8], 0
@@ -134,18 +150,18 @@ global_asm!(
     jne 4f
     mov rcx, gs:[48]
     cmp dword ptr [rcx], 0
-    PLACE rt_fast_again_out
+    PLACE rt_fast_reunlock_out
     jne 3f
     OUT
-    PLACE rt_fast_again_ret
+    PLACE rt_fast_reunlock_ret
     ret
-1:  ASK rt_fast_again_table, 1
-2:  ASK rt_fast_again_table, 2
-3:  ASK rt_fast_again_table, 3
-4:  ASK rt_fast_again_table, 4
-    PLACE rt_fast_again_table
+1:  ASK rt_fast_reunlock_table, 1
+2:  ASK rt_fast_reunlock_table, 2
+3:  ASK rt_fast_reunlock_table, 3
+4:  ASK rt_fast_reunlock_table, 4
+    PLACE rt_fast_reunlock_table
     .fill 5, 8, 0xcc
-    PLACE rt_fast_again_end
+    PLACE rt_fast_reunlock_end
 "#,
     quiet = const QUIET_BEHIND_PENDING,
     factor = const turns::FACTOR,
@@ -190,13 +206,21 @@ macro_rules! way {
     }};
 }
 
-static WAYS: [Way; 3] = [
+static WAYS: [Way; 4] = [
     way!(
         rt_fast_lock,
         rt_fast_lock_out,
         rt_fast_lock_ret,
         rt_fast_lock_table,
         rt_fast_lock_end,
+        &[shim::LOCK, shim::ENTERED, shim::NOTHING]
+    ),
+    way!(
+        rt_fast_relock,
+        rt_fast_relock_out,
+        rt_fast_relock_ret,
+        rt_fast_relock_table,
+        rt_fast_relock_end,
         &[shim::LOCK, shim::ENTERED, shim::NOTHING]
     ),
     way!(
@@ -208,17 +232,18 @@ static WAYS: [Way; 3] = [
         &[shim::UNLOCK, shim::LEFT, shim::NOTHING]
     ),
     way!(
-        rt_fast_again,
-        rt_fast_again_out,
-        rt_fast_again_ret,
-        rt_fast_again_table,
-        rt_fast_again_end,
+        rt_fast_reunlock,
+        rt_fast_reunlock_out,
+        rt_fast_reunlock_ret,
+        rt_fast_reunlock_table,
+        rt_fast_reunlock_end,
         &[shim::UNLOCK, shim::LEFT, shim::NOTHING, shim::CALLED]
     ),
 ];
 const LOCK: usize = 0;
-const UNLOCK: usize = 1;
-const AGAIN: usize = 2;
+const RELOCK: usize = 1;
+const UNLOCK: usize = 2;
+const REUNLOCK: usize = 3;
 
 /// Bytes of a copy: the same in a recording and in its replay, whose ways differ.
 const COPY: usize = 320;
@@ -249,11 +274,13 @@ fn at(code: Label) -> u64 {
 
 /// The short way that a function has.
 pub fn way_of(f: &Function) -> Option<usize> {
+    let replays = ENGINE.load(Relaxed) == ORDER_REPLAY;
     match f.name {
         // Every unlock is to be seen.
         _ if crate::races::on() => None,
+        b"pthread_mutex_lock" if replays => Some(RELOCK),
         b"pthread_mutex_lock" => Some(LOCK),
-        b"pthread_mutex_unlock" if ENGINE.load(Relaxed) == ORDER_REPLAY => Some(AGAIN),
+        b"pthread_mutex_unlock" if replays => Some(REUNLOCK),
         b"pthread_mutex_unlock" => Some(UNLOCK),
         _ => None,
     }

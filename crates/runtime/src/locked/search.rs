@@ -24,6 +24,9 @@ const MAX_FUNCTIONS: usize = MAX_UNITS;
 /// Most words of one module.
 const MAX_WORDS: usize = 1 << 14;
 
+/// Bytes of code that [`Near`] takes together.
+const STRETCH: u64 = 16;
+
 /// The units of the module that is being looked at.
 pub static UNITS: Table<Unit> = Table::new();
 /// The numbers of its functions that have sites by themselves.
@@ -142,6 +145,34 @@ fn add_units(f: &Function, code: &Region, words: &Words, work: &mut Work) {
     }
 }
 
+/// Where units are, roughly: a bit for some stretches of code each. Most addresses are told from all units by one look.
+struct Near(&'static [AtomicU64; 1024]);
+
+impl Near {
+    fn of(units: &[Unit]) -> Near {
+        static BITS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+        BITS.iter().for_each(|w| w.store(0, Relaxed));
+        for u in units {
+            for stretch in u.start / STRETCH..=u.end / STRETCH {
+                let (word, bit) = Near::place(stretch);
+                BITS[word].store(BITS[word].load(Relaxed) | bit, Relaxed);
+            }
+        }
+        Near(&BITS)
+    }
+
+    fn place(stretch: u64) -> (usize, u64) {
+        ((stretch / 64 % 1024) as usize, 1 << (stretch % 64))
+    }
+
+    /// False: no unit holds this address.
+    #[inline(always)]
+    fn has(&self, pc: u64) -> bool {
+        let (word, bit) = Near::place(pc / STRETCH);
+        self.0[word].load(Relaxed) & bit != 0
+    }
+}
+
 /// Parts of a function lie elsewhere, and jump back into it: such jumps are long. What merely looks like one counts, too.
 fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
     let list = UNITS.all();
@@ -150,6 +181,7 @@ fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
     }
     // SAFETY: the table is this thread's own for now.
     let units = unsafe { core::slice::from_raw_parts_mut(list.as_ptr() as *mut Unit, list.len()) };
+    let near = Near::of(units);
     let mut last = 0;
     for (at, w) in bytes.windows(5).enumerate() {
         let long = matches!(w[0], 0xe8 | 0xe9) || (w[0] & 0xf0 == 0x80 && last == 0x0f);
@@ -160,6 +192,9 @@ fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
         let d = i32::from_le_bytes([w[1], w[2], w[3], w[4]]);
         let from = code.start + at as u64;
         let target = (from + 5).wrapping_add(d as i64 as u64);
+        if !near.has(target) {
+            continue;
+        }
         let i = units.partition_point(|u| u.start < target);
         let Some(u) = i.checked_sub(1).map(|i| &mut units[i]) else {
             continue;
@@ -167,5 +202,27 @@ fn avoid_jumps_from_elsewhere(code: &Region, bytes: &[u8]) {
         if u.is_broken_by(target) && !(u.start..u.end).contains(&from) {
             u.how = How::Trap;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_in_a_unit_is_near_and_most_others_are_not() {
+        const CODE: u64 = 0x7fff_f7d0_0000;
+        let unit = |n: u64| Unit {
+            start: CODE + n * 0x1003,
+            end: CODE + n * 0x1003 + 5 + n % 40,
+            ..Unit::default()
+        };
+        let units: std::vec::Vec<Unit> = (0..256).map(unit).collect();
+        let near = Near::of(&units);
+        let holds = |pc: u64| units.iter().any(|u| u.start < pc && pc < u.end);
+        let all = CODE..CODE + 256 * 0x1003;
+        assert!(all.clone().all(|pc| near.has(pc) || !holds(pc)));
+        let strangers = all.clone().filter(|pc| near.has(*pc) && !holds(*pc));
+        assert!(strangers.count() < (all.end - all.start) as usize / 32);
     }
 }
