@@ -411,7 +411,7 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> Option<u64> {
         let number = shards::number_at(t.locked.shard);
         shards::shard(number).sequence.store(t.locked.next, SeqCst);
         if ENGINE.load(Relaxed) == ORDER_REPLAY {
-            replay::call_waiting(number);
+            replay::call_waiting(t, number);
         }
         // CF PF AF ZF SF as `lahf` has them, and OF.
         const LOW: u64 = 0xd5;

@@ -2,7 +2,8 @@
 //! numbers of its operations, come to their turn.
 
 use super::{
-    cut, name_of, name_of_run, processes, ring_of, shards, space, state, total, turns, Order, Runs,
+    cut, head, name_of, name_of_run, processes, ring_of, shards, space, state, total, turns, Order,
+    Runs,
 };
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
@@ -12,7 +13,7 @@ use crate::locked::learned;
 use crate::races::objects::Kind as Object;
 use crate::races::{self, Atomic};
 use crate::ring::{self, Reader};
-use crate::serial::replay::{apply, cannot_map, deliver, OfFile};
+use crate::serial::replay::{apply, cannot_map, deliver, tamper, OfFile};
 use crate::serial::report::{diverge, Actual};
 use crate::serial::state::frame_hash;
 use crate::signal::frame::{FpState, SigContext, Ucontext};
@@ -28,6 +29,7 @@ use reprise_abi::event::{
 use reprise_abi::order::{Entry, EntryKind, CLOSED_GONE};
 use reprise_abi::session::{divergence_kind as kinds, slot_state};
 use reprise_abi::syscalls::nr;
+use reprise_abi::waits::{What, OVER};
 
 /// Replaying in `order`.
 pub struct Replay;
@@ -39,17 +41,21 @@ pub(super) fn exhausted(t: &mut Block) {
     let (ring, ..) = ring_of(t.slot);
     let was = t.slot().busy.swap(0, SeqCst);
     ring::wake_agent();
+    let told = &head().waits[t.slot as usize];
+    told.begin();
     loop {
         let closed = ring.closed.load(SeqCst);
         if closed == 0 {
             break;
         }
+        told.sleeps(OVER, 0, closed);
         let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
         sys::futex_wait(ring.closed.as_ptr(), closed, Some(&soon));
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
     }
+    told.end();
     total::come_back(t);
     t.slot().busy.store(was, SeqCst);
 }
@@ -114,6 +120,7 @@ pub(super) fn take_slot(t: &Block, i: u32) {
     clone::wait_for_slot(i);
     // Whoever had it may have been ended in the middle of something.
     slot(i).busy.store(0, SeqCst);
+    head().waits[i as usize].reset();
     // In this order: the driver takes a slot that nobody has for one whose thread is gone.
     slot(i).state.store(slot_state::BLOCKED, SeqCst);
     slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
@@ -464,6 +471,7 @@ impl Engine for Replay {
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
         t.slot().signal_pending.store(0, Relaxed);
+        tamper();
         // Handlers come only between operations; while some are left to be made quietly, none is due.
         while let Some(words) = ring::peek_entry() {
             if let Some(e) = Entry::from_words(words) {
@@ -593,6 +601,8 @@ impl Engine for Replay {
         total::leave(t);
         t.slot().state.store(slot_state::EXITING, Release);
         drop(busy);
+        // Another thread may wait for the slot.
+        sys::futex_wake(t.slot().state.as_ptr(), i32::MAX as u32);
         // SAFETY: nothing of this thread is needed any more.
         unsafe { rt_exit_thread() }
     }
@@ -710,7 +720,7 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
         if e.kind != EntryKind::Ordered || e.object != number {
             unlike(t, EntryKind::Ordered, number, &e);
         }
-        turns::wait(key_of(number), || {
+        turns::wait_for(key_of(number), e.value - 1, || {
             shard.sequence.load(SeqCst) / 2 == e.value - 1
         });
     }
@@ -727,13 +737,13 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
 }
 
 /// Those who wait for the shard look again.
-pub fn call_waiting(number: u32) {
-    turns::call(key_of(number));
+pub fn call_waiting(t: &Block, number: u32) {
+    turns::call_for(key_of(number), t.locked.next / 2);
 }
 
 /// After it. No gate follows at which it would be seen that a signal comes to the code behind the instruction.
 pub fn end_operation(t: &mut Block, number: u32) {
-    call_waiting(number);
+    call_waiting(t, number);
     after_operation(t);
 }
 
@@ -746,7 +756,7 @@ pub fn after_operation(t: &mut Block) {
 
 /// What threads wait for who wait for a shard.
 fn key_of(number: u32) -> u64 {
-    !(number as u64)
+    What::Shard(number).key()
 }
 
 impl Order for Replay {
@@ -776,14 +786,14 @@ impl Order for Replay {
         if e.kind != EntryKind::Passed || e.object != name {
             unlike(t, EntryKind::Passed, name, &e);
         }
-        turns::wait(address, || object.count() == e.value - 1);
+        turns::wait_for(address, e.value - 1, || object.count() == e.value - 1);
         true
     }
 
     fn passed(t: &mut Block, object: &Runs) {
-        object.pass_among(t.slot);
+        let (n, _) = object.pass_among(t.slot);
         made(t);
-        turns::call(object as *const Runs as u64);
+        turns::call_for(object as *const Runs as u64, n);
     }
 
     fn passed_among(t: &mut Block, object: &Runs) {
@@ -830,12 +840,14 @@ impl Order for Replay {
             if e.kind != EntryKind::Ordered || e.object != number {
                 unlike(t, EntryKind::Ordered, number, &e);
             }
-            turns::wait(key, || shard.sequence.load(SeqCst) / 2 == e.value - 1);
+            turns::wait_for(key, e.value - 1, || {
+                shard.sequence.load(SeqCst) / 2 == e.value - 1
+            });
         }
         let r = make();
-        shard.sequence.fetch_add(2, SeqCst);
+        let n = shard.sequence.fetch_add(2, SeqCst) / 2 + 1;
         made(t);
-        turns::call(key);
+        turns::call_for(key, n);
         r
     }
 
@@ -855,7 +867,7 @@ impl Order for Replay {
             operation(t, EntryKind::Seen as u32, &[address], None);
         }
         let shard = shards::shard(number);
-        turns::wait(!(number as u64), || {
+        turns::wait_for(key_of(number), e.value, || {
             shard.sequence.load(SeqCst) / 2 >= e.value
         });
         consume(t);

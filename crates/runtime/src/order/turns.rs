@@ -7,15 +7,16 @@ use super::{head, total};
 use crate::sys;
 use crate::thread::current;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::order::{WaitingRoom, MAX_VOID, WAITING_WORDS};
+use reprise_abi::order::{WaitingRoom, MAX_VOID};
+use reprise_abi::waits::{Awaited, What};
 
 /// Rounds of looking before a thread sleeps.
 const SPINS: u32 = 2000;
-/// A sleeper looks again after this many nanoseconds, called or not.
-const LONGEST_NAP: i64 = 50_000_000;
+/// A sleeper looks after this many nanoseconds whether the driver is still there.
+const LONGEST_NAP: i64 = 1_000_000_000;
 
 fn room(key: u64) -> &'static WaitingRoom {
-    &head().rooms[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % WAITING_WORDS]
+    head().room(key)
 }
 
 /// Address of the room that those wait in who wait for `key`.
@@ -34,49 +35,120 @@ pub fn room_never_empty() -> u64 {
     &NEVER_EMPTY as *const WaitingRoom as u64
 }
 
-/// Waits until `due` says so; `key` is what [`call`] will name.
-pub fn wait(key: u64, mut due: impl FnMut() -> bool) {
-    if total::runs() {
-        while !due() {
-            total::give_way(current());
-        }
-        return total::goes_on();
+/// The calling thread waits, until this is dropped, and has said so ([`reprise_abi::waits`]).
+///
+/// It is counted in the room of what it waits for, and sleeps in the one of the number that it waits for: who makes an operation wakes him whose
+/// turn is next, not all that wait for theirs on the same object.
+pub struct Waits {
+    key: u64,
+    counted: &'static WaitingRoom,
+    room: u32,
+    generation: &'static AtomicU32,
+    told: &'static Awaited,
+}
+
+impl Waits {
+    /// It begins to wait for `key`, until so many operations have been made on it.
+    pub fn new(key: u64, n: u64) -> Waits {
+        let (bed, generation) = head().bed(key, n);
+        let w = Waits {
+            key,
+            counted: room(key),
+            room: bed,
+            generation,
+            told: &head().waits[current().slot as usize],
+        };
+        w.counted.waiting.fetch_add(1, SeqCst);
+        w.told.begin();
+        w
     }
-    for _ in 0..SPINS {
+
+    /// What [`call_for`] changes. To be read before the thread looks.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(SeqCst)
+    }
+
+    /// The thread has looked in vain after it had read this generation, and is about to sleep.
+    pub fn sleeps(&self, generation: u32) {
+        self.told.sleeps(self.key, self.room, generation);
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.told.end();
+        self.counted.waiting.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Waits until `due` says so; `key` is what [`call`] will name.
+pub fn wait(key: u64, due: impl FnMut() -> bool) {
+    wait_for(key, 0, due);
+}
+
+/// As [`wait`], for the moment when so many operations on the object have been made: [`call_for`] will name their number.
+pub fn wait_for(key: u64, n: u64, mut due: impl FnMut() -> bool) {
+    let total = total::runs();
+    for _ in 0..if total { 1 } else { SPINS } {
         if due() {
+            if total {
+                total::goes_on();
+            }
             return;
         }
         core::hint::spin_loop();
     }
-    let r = room(key);
-    r.waiting.fetch_add(1, SeqCst);
+    let waits = Waits::new(key, n);
     loop {
-        let generation = r.generation.load(SeqCst);
+        let generation = waits.generation();
         if due() {
             break;
         }
+        waits.sleeps(generation);
+        if total {
+            total::give_way(current());
+            continue;
+        }
         let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
-        sys::futex_wait(r.generation.as_ptr(), generation, Some(&until));
+        sys::futex_wait(waits.generation.as_ptr(), generation, Some(&until));
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
     }
-    r.waiting.fetch_sub(1, SeqCst);
+    if total {
+        total::goes_on();
+    }
 }
 
 /// Those who wait for `key` look again.
 pub fn call(key: u64) {
-    let r = room(key);
-    if r.waiting.load(SeqCst) != 0 {
-        r.generation.fetch_add(1, SeqCst);
-        sys::futex_wake(r.generation.as_ptr(), i32::MAX as u32);
+    call_for(key, 0);
+}
+
+/// Operation `n` on the object was made: those who [wait for it](wait_for) look again, and may not find that it is the last one any more.
+pub fn call_for(key: u64, n: u64) {
+    if room(key).waiting.load(SeqCst) != 0 {
+        let word = head().bed(key, n).1;
+        word.fetch_add(1, SeqCst);
+        if !total::runs() {
+            sys::futex_wake(word.as_ptr(), i32::MAX as u32);
+        }
+    }
+}
+
+/// Those who sleep on the word at this address in a hooked function are woken, or about to be: they don't wait in vain any more.
+pub fn tell_woken(address: u64) {
+    let key = What::Word(address).key();
+    if room(key).waiting.load(SeqCst) != 0 {
+        let word = head().bed(key, 0).1;
+        word.fetch_add(1, SeqCst);
     }
 }
 
 /// Waits for the turn of a stamp.
 pub fn wait_for_stamp(stamp: u64) {
     let now = &head().stamp.0;
-    wait(stamp, || now.load(SeqCst) == stamp);
+    wait(What::Stamp(stamp).key(), || now.load(SeqCst) == stamp);
 }
 
 /// Waits for the turn of a stamp, and lets the next one have its.
@@ -93,7 +165,7 @@ pub fn pass_stamp(stamp: u64) {
         next += 1;
     }
     h.stamp.0.store(next, SeqCst);
-    call(next);
+    call(What::Stamp(next).key());
 }
 
 /// Was this stamp drawn without ever being logged?
