@@ -25,6 +25,8 @@ cancel_points
 exit_while_others
 locked_faults
 sections_at_once
+loaded_libraries
+thread_variables_of_libraries
 cpp_exceptions
 rust_threads
 rust_scoped
@@ -63,6 +65,8 @@ parent_death_signal
 exit_ways
 pidfds
 fork_from_threads
+fork_with_threads
+fork_killed_at_once
 atfork_handlers
 vfork_spawn
 vfork_failures
@@ -94,9 +98,7 @@ worker_tree
 sysv_shm_threads
 buffers_seen_by_others
 shared_files
-futex_between_processes
-fork_with_threads
-fork_killed_at_once'
+futex_between_processes'
 
 # Each primitive in each of its states.
 primitives() {

@@ -3,11 +3,12 @@
 //! Both sides may use every processor. The bar of a kernel follows from how often it synchronises, which it tells by itself.
 
 use crate::figure::{median, Figure, Row, Side, Unit};
+use crate::order;
 use crate::program::Program;
 use crate::reprise::top;
 use crate::rows::Bench;
 use anyhow::{bail, Context, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The name of the group.
@@ -35,12 +36,14 @@ struct Bars {
 enum Kind {
     /// By how often it synchronises.
     Ordinary,
-    /// A pipeline, or work stealing.
+    /// A pipeline.
     TaskParallel,
+    /// Work stealing by atomic operations, some of them plain loads: `order` records the build of `reprise cc`.
+    Atomics,
     /// Nothing but pairs of locks that nobody else wants.
     Uncontended,
-    /// Nothing but one primitive: the time of one operation counts, and no ratio is demanded.
-    Primitive,
+    /// Nothing but one primitive, at a size of its own: the time of one operation counts, and no ratio is demanded.
+    Primitive(&'static str),
 }
 
 impl Kind {
@@ -49,12 +52,12 @@ impl Kind {
         let record = match self {
             Kind::Ordinary if often => Some(1.10),
             Kind::Ordinary => Some(1.03),
-            Kind::TaskParallel => Some(1.15),
+            Kind::TaskParallel | Kind::Atomics => Some(1.15),
             Kind::Uncontended => Some(1.05),
-            Kind::Primitive => None,
+            Kind::Primitive(_) => None,
         };
         let replay = match self {
-            Kind::Primitive => None,
+            Kind::Primitive(_) => None,
             _ if often => Some(1.5),
             _ => Some(1.1),
         };
@@ -77,12 +80,12 @@ const ALL: [(&str, Kind); 19] = [
     ("histogram", Kind::Ordinary),
     ("word_count", Kind::Ordinary),
     ("pipeline", Kind::TaskParallel),
-    ("work_stealing", Kind::TaskParallel),
+    ("work_stealing", Kind::Atomics),
     ("locks", Kind::Ordinary),
     ("private", Kind::Uncontended),
     ("malloc_mix", Kind::Ordinary),
-    ("atomic_counter", Kind::Primitive),
-    ("condvar_pingpong", Kind::Primitive),
+    ("atomic_counter", Kind::Primitive("3000000")),
+    ("condvar_pingpong", Kind::Primitive("medium")),
 ];
 
 /// Builds the kernels.
@@ -114,13 +117,26 @@ pub fn measure(bench: &Bench, name: &str, threads: usize, size: &str) -> Result<
     let found = ALL.iter().find(|(n, _)| *n == name);
     let (name, kind) = *found.with_context(|| format!("no kernel {name}"))?;
     let path = top().join("tests/guests/bin/kernels").join(name);
-    let mut program = Program::new([path]);
+    let size = match kind {
+        Kind::Primitive(size) => size,
+        _ => size,
+    };
     let threads_shown = threads.to_string();
-    let arguments = ["-t", &threads_shown, "-s", size];
-    program.argv.extend(arguments.iter().map(Into::into));
+    let of = |path: &Path| {
+        let mut program = Program::new([path]);
+        let arguments = ["-t", &threads_shown, "-s", size];
+        program.argv.extend(arguments.iter().map(Into::into));
+        program
+    };
+    let program = of(&path);
+    let is_compiled = kind == Kind::Atomics && bench.reprise.engine() == order::ENGINE;
+    let recorded = match is_compiled {
+        true => of(&compiled(bench, name)?),
+        false => program.clone(),
+    };
 
     let times = synchronisations(bench, &program)?;
-    let rounds = bench.rounds(&program, &program)?;
+    let rounds = bench.rounds(&program, &recorded)?;
     let mut row = rounds.row(name, name, 1.0, None);
     let native = row.runs.first().map_or(&[][..], |r| &r.values);
     // What else runs on the machine only makes it synchronise less often.
@@ -157,7 +173,29 @@ pub fn measure(bench: &Bench, name: &str, threads: usize, size: &str) -> Result<
             events / 1e6
         ),
     ];
+    if is_compiled {
+        let note = "what is recorded was built by reprise cc; native is the ordinary build";
+        row.notes.push(note.into());
+    }
     Ok(row)
+}
+
+/// A kernel built by `reprise cc`, with the flags of the others.
+fn compiled(bench: &Bench, name: &str) -> Result<PathBuf> {
+    let guests = top().join("tests/guests");
+    let out = bench.dir.join(format!("{name}-compiled"));
+    let done = Command::new(bench.reprise.path())
+        .args(["cc", "-std=gnu11", "-O2", "-pthread", "-I"])
+        .arg(&guests)
+        .arg(guests.join("kernels").join(format!("{name}.c")))
+        .args(["-lm", "-o"])
+        .arg(&out)
+        .status()
+        .context("reprise cc")?;
+    if !done.success() {
+        bail!("reprise cc does not build {name}");
+    }
+    Ok(out)
 }
 
 /// How often a kernel synchronises, as it tells when asked.
@@ -203,7 +241,7 @@ mod tests {
         assert_eq!((seldom.record, seldom.replay), (Some(1.03), Some(1.1)));
         assert_eq!((often.record, often.replay), (Some(1.10), Some(1.5)));
         assert_eq!(Kind::TaskParallel.bars(1e6).record, Some(1.15));
-        assert_eq!(Kind::Primitive.bars(1e6).record, None);
+        assert_eq!(Kind::Primitive("1").bars(1e6).record, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 static int quiet[2];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static volatile int stop;
+static tally stop;
 
 static void *reads(void *unused) {
     (void)unused;
@@ -22,7 +22,7 @@ static void *waits(void *unused) {
 }
 
 static void *works(void *counter) {
-    while (!stop) {
+    while (!counted(&stop)) {
         (*(volatile long *)counter)++;
         getppid();
     }
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
         expect(WIFEXITED(status) && WEXITSTATUS(status) == 7);
         say("child %ld is done\n", i);
     }
-    stop = 1;
+    count_up(&stop);
     finish(worker);
     say("counted to %ld\n", counter);
 }

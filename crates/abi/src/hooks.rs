@@ -5,7 +5,7 @@
 pub type Class = (&'static str, &'static [&'static [u8]]);
 
 /// All of them.
-pub const CLASSES: [Class; 13] = [
+pub const CLASSES: [Class; 14] = [
     ("mutex", &[b"pthread_mutex_"]),
     ("cond", &[b"pthread_cond_"]),
     ("rwlock", &[b"pthread_rwlock_"]),
@@ -29,6 +29,7 @@ pub const CLASSES: [Class; 13] = [
         ],
     ),
     ("atomic", &[b"__tsan_atomic"]),
+    ("thread-local", &[b"__tls_get_addr"]),
     (THREAD_ID, &[]),
     (LOCKED, &[]),
     (LEARNED, &[]),

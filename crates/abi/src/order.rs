@@ -53,6 +53,8 @@ pub struct Shard {
     pub sequence: AtomicU64,
     /// Slot of the thread that made the last, plus 1.
     pub last: AtomicU32,
+    /// Where threads of a replay wait for it.
+    pub room: WaitingRoom,
 }
 
 impl Shard {
@@ -79,7 +81,8 @@ pub struct OrderHead {
     pub ring_size: u64,
     /// Record: number plus 1 of a shard for which somebody waits long, 0 for none.
     pub shard_wanted: AtomicU32,
-    _pad0: AtomicU32,
+    /// Replay: how many threads sleep in rooms, of those that nobody has called yet.
+    pub sleeping: AtomicU32,
     _pad: AtomicU64,
     /// Replay: how many stamps in `void`.
     pub voids: AtomicU64,
@@ -235,6 +238,10 @@ mod tests {
         let shard = Shard {
             sequence: AtomicU64::new(12),
             last: AtomicU32::new(3),
+            room: WaitingRoom {
+                generation: AtomicU32::new(0),
+                waiting: AtomicU32::new(0),
+            },
         };
         assert_eq!(shard.holder(), None);
         // By who had it last, without a word; by another one.

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -173,7 +173,7 @@ pub struct Slot {
     /// Number of the thread's process in [`Session::processes`].
     pub process: AtomicU32,
     /// `order`, record: how many quiet operations the thread may still make before it logs their number; it lies here, so that those of a
-    /// thread that is killed are known. 0 before the first.
+    /// thread that is killed are known. 0 before the first. Replay: how many it may still make without asking.
     pub quiet_left: AtomicU32,
     /// The space of that futex: an address space, or memory that several share.
     pub futex_space: AtomicU64,
@@ -193,8 +193,8 @@ pub struct Slot {
     pub stub_first: AtomicU64,
     /// ... and its length; 0: there is none.
     pub stub_len: AtomicU64,
-    /// Spare words; makes the slot 256 bytes.
-    pub spare: [AtomicU64; 1],
+    /// `order`, record: the thread with this in [`born`](Slot::born), less 1, is about to write how its process ends, or has done so.
+    pub told: AtomicU64,
 }
 
 const _: () = assert!(core::mem::size_of::<Slot>() == 256);

@@ -4,7 +4,7 @@
 //! A thread that waits sleeps in a **room**, whose generation grows whenever somebody should look again. It tells which generation it has
 //! seen, and after that looks once more before it sleeps. So as long as the generation is that one, it waits in vain.
 
-use crate::order::{OrderHead, WaitingRoom, WAITING_WORDS};
+use crate::order::{OrderHead, WaitingRoom, SHARDS, WAITING_WORDS};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// A key of a stamp: the stamp and this.
@@ -115,16 +115,25 @@ impl Awaited {
     }
 }
 
+/// The number of a key's room is the highest bits of the product with this.
+pub const ROOM_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// See [`ROOM_FACTOR`].
+pub const ROOM_SHIFT: u32 = 52;
+const _: () = assert!(WAITING_WORDS == 1 << (64 - ROOM_SHIFT));
+
 #[inline(always)]
 const fn number_of_room(key: u64) -> u32 {
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as u32 % WAITING_WORDS as u32
+    (key.wrapping_mul(ROOM_FACTOR) >> ROOM_SHIFT) as u32
 }
 
 impl OrderHead {
     /// The room in which those are counted who wait for this key.
     #[inline(always)]
     pub fn room(&self, key: u64) -> &WaitingRoom {
-        &self.rooms[number_of_room(key) as usize]
+        match What::of(key) {
+            What::Shard(n) => &self.shards[n as usize % SHARDS].room,
+            _ => &self.rooms[number_of_room(key) as usize],
+        }
     }
 
     /// Number of the room in which those sleep who wait until `n` operations have been made on what this key means, and its generation.

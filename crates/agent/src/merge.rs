@@ -306,10 +306,7 @@ impl Merge {
         self.pass(shared, sink, Look::Everywhere, false)?;
         let left = |slot: &usize| shared.slot(*slot).state.load(SeqCst) == slot_state::LEFT;
         let told = p.state.load(SeqCst) == process_state::ENDING
-            && (slots.iter().all(left)
-                || slots
-                    .iter()
-                    .any(|s| self.sources.get(s).is_some_and(|s| s.ended)));
+            && (slots.iter().all(left) || slots.iter().any(|s| self.has_told(shared, *s)));
         let how = if told {
             ProcessEnd::Told
         } else {
@@ -365,6 +362,12 @@ impl Merge {
         Ok(())
     }
 
+    /// Has the thread of a slot written how its process ends?
+    fn has_told(&self, shared: &SharedSession, slot: usize) -> bool {
+        let ended = self.sources.get(&slot).is_some_and(|s| s.ended);
+        ended && tells_its_end(shared, slot)
+    }
+
     /// Nothing more comes of the thread of a slot: how its process ended, and the shard that was [opened](open_shard_of). Of an event that it
     /// didn't finish nothing stays.
     fn forget(
@@ -392,7 +395,7 @@ impl Merge {
                 index.store(source.tail, SeqCst);
             }
         }
-        if source.ended {
+        if self.has_told(shared, slot) {
             return Ok(());
         }
         // Operations that it made since it last wrote how many.
@@ -448,6 +451,12 @@ fn open_shard_of(head: &OrderHead, slot: usize) -> [u64; 2] {
         return [i as u64 + 1, number];
     }
     [0; 2]
+}
+
+/// Is it the thread that has a slot now which has come to write how its process ends, and not one that had the slot before?
+fn tells_its_end(shared: &SharedSession, slot: usize) -> bool {
+    let slot = shared.slot(slot);
+    slot.told.load(SeqCst) == slot.born.load(SeqCst) + 1
 }
 
 /// Slots of the threads of process `n` that have not ended by themselves.

@@ -216,8 +216,11 @@ impl Debuggee {
     pub(crate) fn set_watchpoints(&mut self) -> Result<(), DebugError> {
         let tids: Vec<_> = self.threads.keys().copied().collect();
         for tid in tids {
-            self.while_stopped(tid, || self.arm(tid))
-                .map_err(os("watch memory"))?;
+            match self.while_stopped(tid, || self.arm(tid)) {
+                // It has ended, and we are about to be told.
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+                done => done.map_err(os("watch memory"))?,
+            }
         }
         Ok(())
     }

@@ -334,7 +334,7 @@ impl Debuggee {
                     Next::Stop(stop) => return Ok(stop),
                 }
             }
-            if self.live.is_at_limit() {
+            if self.live.is_at_limit() && self.knows_who_lives() {
                 return Ok(Stop::Limit);
             }
             if !self.live.turn()? {

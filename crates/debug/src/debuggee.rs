@@ -1,6 +1,9 @@
 //! The replayed process at rest: its threads, their registers, its memory.
 
 use crate::breakpoints::Breakpoints;
+use crate::checkpoint::Waiting;
+use crate::checkpoints::Checkpoints;
+use crate::inject::Gate;
 use crate::timeline::Timeline;
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
@@ -54,6 +57,12 @@ pub enum Territory {
 
 /// A replay and the one process of it that is debugged.
 pub struct Debuggee {
+    /// They are ended first, since [`Live`] waits for the end of all.
+    pub(crate) checkpoints: Checkpoints,
+    /// Processes that wait as checkpoints.
+    pub(crate) waiting: Waiting,
+    /// Where a tracer can make calls, once it is known.
+    pub(crate) gate: Option<Gate>,
     pub(crate) dir: PathBuf,
     pub(crate) live: Live,
     pub(crate) timeline: Rc<Timeline>,
@@ -99,7 +108,10 @@ impl Debuggee {
             .write(true)
             .open(&path)
             .map_err(os("open the replayed program's memory"))?;
-        Ok(Debuggee {
+        let mut d = Debuggee {
+            checkpoints: Checkpoints::default(),
+            waiting: Waiting::default(),
+            gate: None,
             dir: dir.to_path_buf(),
             live,
             timeline,
@@ -108,7 +120,9 @@ impl Debuggee {
             threads: BTreeMap::from([(pid, Traced::default())]),
             points: Breakpoints::default(),
             current: 0,
-        })
+        };
+        d.mark_beginning()?;
+        Ok(d)
     }
 
     /// Starts the same replay once more, from the beginning. Breakpoints stay.
@@ -121,8 +135,10 @@ impl Debuggee {
             live,
             timeline,
             points,
+            checkpoints,
             ..
         } = self;
+        drop(checkpoints);
         let output = live.end();
         let mut new = Debuggee::start(&dir, timeline, output)?;
         new.points = points.taken_out();
@@ -137,6 +153,17 @@ impl Debuggee {
 
     /// Slots of the threads that live.
     pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        let known = |i: &usize| self.threads.contains_key(&self.tid(*i));
+        self.used_slots().filter(known)
+    }
+
+    /// Has the kernel told us of all threads that live?
+    pub(crate) fn knows_who_lives(&self) -> bool {
+        self.used_slots()
+            .all(|i| self.threads.contains_key(&self.tid(i)))
+    }
+
+    fn used_slots(&self) -> impl Iterator<Item = usize> + '_ {
         let used = self.live.session().slots_used.load(SeqCst) as usize;
         (0..used.min(MAX_SLOTS)).filter(|i| {
             let slot = self.live.slot(*i);
@@ -144,7 +171,6 @@ impl Debuggee {
             slot.process.load(SeqCst) == 0
                 && !gone.contains(&slot.state.load(SeqCst))
                 && slot.visible_tid.load(SeqCst) != 0
-                && self.threads.contains_key(&self.tid(*i))
         })
     }
 

@@ -242,6 +242,20 @@ impl Debuggee {
             .filter(|(_, len)| *len >= PAGE)
             .collect())
     }
+
+    /// The program's mappings that its children share.
+    pub(crate) fn shared_mappings(&self) -> std::io::Result<Vec<(u64, u64)>> {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let of_program = |start: u64, end: u64| start >= RESERVATION_END || end <= RESERVATION;
+        Ok(text
+            .lines()
+            .filter_map(range_of)
+            .filter(|((start, end), rest)| {
+                rest.as_bytes().get(3) == Some(&b's') && of_program(*start, *end)
+            })
+            .map(|((start, end), _)| (start, end - start))
+            .collect())
+    }
 }
 
 /// Lays out the files of a recording under a directory, as links into the trace, for a gdb on this machine: it reads them faster than

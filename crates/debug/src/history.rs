@@ -1,4 +1,4 @@
-//! Places in the execution, and the way back to them: the replay starts anew and comes to them again.
+//! Places in the execution, and the way back to them: the replay goes on from a checkpoint before them and comes to them again.
 //!
 //! A place has a name: how many events have happened, and, between two gates, the state there, registers and memory (DESIGN 5: "the state
 //! names it"). Between two events one thread runs code of the program, deterministically. So the first moment after that many events at which
@@ -7,6 +7,7 @@
 //! To go back is to go forward twice: once to find out how often the debugger would have stopped on the way here, once to the last of these
 //! times.
 
+use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::{Debuggee, General};
 use crate::target::Session;
@@ -18,10 +19,12 @@ use reprise_abi::layout::PAGE;
 use std::rc::Rc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How many events back are looked through first, then, then all.
-const WINDOWS: [u64; 3] = [64, 8192, u64::MAX];
 /// Most steps that are made one by one to find the one before.
 const MOST_STEPS: u64 = 200_000;
+/// More steps than this are not made again each time: a checkpoint is made near their end, ...
+const LONG_WAY: u64 = 256;
+/// ... so many steps before it.
+const SHORT_WAY: u64 = 64;
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -44,18 +47,27 @@ pub struct State {
 }
 
 /// Where a stretch of steps begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Base {
-    events: u64,
-    /// Then this instruction was passed so many times.
-    visits: Option<(u64, u64)>,
+#[derive(Clone)]
+enum Base {
+    /// Where so many events had happened, and then an instruction was passed so many times.
+    Gate(u64, Option<(u64, u64)>),
+    /// Anywhere.
+    Kept(Rc<Checkpoint>),
+}
+
+/// We are so many steps of a slot's thread behind a base.
+#[derive(Clone)]
+struct Way {
+    base: Base,
+    slot: usize,
+    steps: u64,
 }
 
 /// What is known of the way that led here.
 #[derive(Default)]
 pub struct Past {
-    /// We are so many steps of a slot's thread behind a base.
-    steps: Option<(Base, usize, u64)>,
+    /// From the farthest base to the nearest.
+    ways: Vec<Way>,
     /// The debugger has been told of the crash at the end.
     told: bool,
 }
@@ -68,15 +80,14 @@ impl Session {
     /// A motion forward, up to the end of the recording.
     pub(crate) fn forward(
         &mut self,
-        go: impl FnOnce(&mut Debuggee, &mut dyn FnMut() -> bool) -> Result<Stop, DebugError>,
+        go: impl FnOnce(&mut Debuggee, u64, &mut dyn FnMut() -> bool) -> Result<Stop, DebugError>,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Stop, DebugError> {
-        self.past.steps = None;
+        self.past.ways.clear();
         let told = std::mem::replace(&mut self.past.told, true);
         let d = self.debuggee()?;
         let end = d.timeline.end;
-        d.feed_to_end();
-        let stop = go(d, wanted)?;
+        let stop = go(d, end, wanted)?;
         let died = d.timeline.signal;
         let slot = d.current;
         if stop != Stop::Limit {
@@ -91,14 +102,15 @@ impl Session {
         }
     }
 
-    /// Starts over, and goes to the gate behind so many events.
+    /// Goes back as far as it must, and from there to the gate behind so many events.
     fn rewind(&mut self, events: u64) -> Result<&mut Debuggee, DebugError> {
-        let old = self.debuggee.take();
-        let old = old.ok_or_else(|| DebugError::Refused("the replay is gone".into()))?;
         self.past = Past::default();
-        let d = self.debuggee.insert(old.start_over()?);
-        d.run_unseen(events)?;
-        Ok(d)
+        if !self.debuggee()?.return_to(events, Debuggee::run_unseen)? {
+            let old = self.debuggee.take();
+            let old = old.ok_or_else(|| DebugError::Refused("the replay is gone".into()))?;
+            self.debuggee.insert(old.start_over()?).run_unseen(events)?;
+        }
+        self.debuggee()
     }
 
     /// Goes to where so many events have happened: forward, or from the beginning.
@@ -136,13 +148,13 @@ impl Session {
         &mut self,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
-        let now = self.debuggee()?.name()?;
-        for window in WINDOWS {
-            let from = now.events.saturating_sub(window);
+        let mut now = self.debuggee()?.name()?;
+        loop {
+            // From checkpoint to checkpoint: each stretch is looked through once.
+            let from = self.debuggee()?.checkpoints.earlier_than(now.events);
             let hits = self.rewind(from)?.hits_before(&now)?;
             if hits > 0 {
                 let d = self.rewind(from)?;
-                d.feed_to_end();
                 let mut stop = Stop::Limit;
                 for _ in 0..hits {
                     stop = d.next_hit()?;
@@ -154,10 +166,13 @@ impl Session {
                 return self.reason(stop);
             }
             if from == 0 {
-                break;
+                return self.begin();
             }
+            now = Name {
+                events: from,
+                state: None,
+            };
         }
-        self.begin()
     }
 
     /// One step of the thread of `slot` back.
@@ -166,52 +181,73 @@ impl Session {
         slot: usize,
         _wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
-        let known = self.past.steps.filter(|(_, s, n)| *s == slot && *n > 0);
-        let (base, steps) = match known {
-            Some((base, _, steps)) => (base, steps),
-            None => match self.way_here(slot)? {
-                Some(way) => way,
-                None => return self.begin(),
-            },
-        };
-        self.rewind(base.events)?;
-        let d = self.debuggee()?;
-        d.go_to(base)?;
-        for _ in 0..steps - 1 {
-            d.unseen(|d| d.step(slot, &mut never))?;
+        let mut ways = std::mem::take(&mut self.past.ways);
+        ways.retain(|w| w.slot == slot && w.steps > 0);
+        if ways.is_empty() {
+            let now = self.debuggee()?.name()?;
+            match self.way_here(slot, &now) {
+                Ok(Some((base, steps))) => ways.push(Way { base, slot, steps }),
+                Ok(None) => return self.begin(),
+                Err(DebugError::Refused(why)) => {
+                    eprintln!("reprise: {why}");
+                    self.rewind(now.events)?.on_the_way(&now, |_, _| ())?;
+                    return self.reason(Stop::Stepped(slot));
+                }
+                Err(e) => return Err(e),
+            }
         }
+        let Some(nearest) = ways.last().cloned() else {
+            return self.begin();
+        };
+        self.go_to_base(&nearest.base)?;
+        ways.iter_mut().for_each(|w| w.steps -= 1);
+        let d = self.debuggee()?;
+        let mut steps = nearest.steps - 1;
+        if steps > LONG_WAY {
+            d.make_steps(slot, steps - SHORT_WAY)?;
+            steps = SHORT_WAY;
+            if let Some(c) = d.checkpoint()? {
+                let base = Base::Kept(Rc::new(c));
+                ways.push(Way { base, slot, steps });
+            }
+        }
+        d.make_steps(slot, steps)?;
         d.current = slot;
-        self.past.steps = Some((base, slot, steps - 1));
+        self.past.ways = ways;
         self.reason(Stop::Stepped(slot))
     }
 
+    fn go_to_base(&mut self, base: &Base) -> Result<(), DebugError> {
+        match base {
+            Base::Gate(events, visits) => {
+                self.rewind(*events)?;
+                self.debuggee()?.go_to(*visits)
+            }
+            Base::Kept(checkpoint) => self.debuggee()?.return_exactly(checkpoint),
+        }
+    }
+
     /// A place not far back, and how many steps of the thread of `slot` lead from there to where we are; `None`: it had no step before.
-    fn way_here(&mut self, slot: usize) -> Result<Option<(Base, u64)>, DebugError> {
+    fn way_here(&mut self, slot: usize, now: &Name) -> Result<Option<(Base, u64)>, DebugError> {
         let d = self.debuggee()?;
-        let now = d.name()?;
         let timeline = Rc::clone(&d.timeline);
         let runs = now.state.as_ref().is_some_and(|s| s.slot == slot);
         let earlier = (0..now.events)
             .rev()
             .filter(|n| timeline.event(*n).is_some_and(|e| e.slot as usize == slot));
         for events in runs.then_some(now.events).into_iter().chain(earlier) {
-            let base = Base {
-                events,
-                visits: None,
-            };
+            let base = Base::Gate(events, None);
             let d = self.rewind(events)?;
             if !d.slots().any(|s| s == slot) {
                 return Ok(None);
             }
-            let base = match d.steps_to(slot, &now, MOST_STEPS)? {
+            let base = match d.steps_to(slot, now, MOST_STEPS)? {
                 Steps::Made(0) | Steps::Missed => continue,
                 Steps::Made(n) => return Ok(Some((base, n))),
-                Steps::TooMany => self.nearer(base, &now)?,
+                Steps::TooMany => self.nearer(events, now)?,
             };
-            self.rewind(events)?;
-            let d = self.debuggee()?;
-            d.go_to(base)?;
-            return match d.steps_to(slot, &now, MOST_STEPS)? {
+            self.go_to_base(&base)?;
+            return match self.debuggee()?.steps_to(slot, now, MOST_STEPS)? {
                 Steps::Made(n) if n > 0 => Ok(Some((base, n))),
                 _ => Err(too_far()),
             };
@@ -220,17 +256,12 @@ impl Session {
     }
 
     /// The last time before `now` that its instruction was passed.
-    fn nearer(&mut self, base: Base, now: &Name) -> Result<Base, DebugError> {
+    fn nearer(&mut self, events: u64, now: &Name) -> Result<Base, DebugError> {
         let pc = now.state.as_ref().map(|s| s.general.rip);
         let pc = pc.ok_or_else(too_far)?;
-        let d = self.rewind(base.events)?;
-        let visits = d.visits_before(pc, now)?;
-        match visits {
+        match self.rewind(events)?.visits_before(pc, now)? {
             0 => Err(too_far()),
-            n => Ok(Base {
-                visits: Some((pc, n)),
-                ..base
-            }),
+            n => Ok(Base::Gate(events, Some((pc, n)))),
         }
     }
 }
@@ -249,12 +280,6 @@ enum Steps {
 }
 
 impl Debuggee {
-    /// All events may happen, up to the program's end.
-    pub(crate) fn feed_to_end(&mut self) {
-        let end = self.timeline.end.max(self.live.limit());
-        self.live.feed_up_to(end);
-    }
-
     /// Makes a motion without the debugger's breakpoints and watchpoints.
     fn unseen<T>(
         &mut self,
@@ -275,9 +300,8 @@ impl Debuggee {
 
     /// Goes to the gate behind so many events, past everything.
     fn run_unseen(&mut self, events: u64) -> Result<(), DebugError> {
-        self.live.feed_up_to(events);
         self.unseen(|d| loop {
-            match d.go_on(&mut never)? {
+            match d.go_far(events, &mut never)? {
                 Stop::Limit => return Ok(()),
                 Stop::Ended(_) => return Err(lost()),
                 _ => {}
@@ -308,7 +332,7 @@ impl Debuggee {
             state: Some(State {
                 slot,
                 general: self.registers(slot)?,
-                vectors: xxh3_64_with_seed(&self.vectors(slot)?, 0),
+                vectors: vectors_hash(&self.vectors(slot)?),
                 memory: self.memory_hash()?,
             }),
         })
@@ -326,8 +350,28 @@ impl Debuggee {
             return Ok(false);
         }
         Ok(self.registers(state.slot)? == state.general
-            && xxh3_64_with_seed(&self.vectors(state.slot)?, 0) == state.vectors
+            && vectors_hash(&self.vectors(state.slot)?) == state.vectors
             && self.memory_hash()? == state.memory)
+    }
+
+    /// Hashes of all that the program can see here: its memory, and the registers of each thread, in words.
+    ///
+    /// # Errors
+    /// When something can't be read.
+    pub fn state_in_words(&self) -> Result<String, DebugError> {
+        let mut words = format!("memory {:016x}", self.memory_hash()?);
+        for slot in self.slots() {
+            let g = self.registers(slot)?;
+            let all = g.r.into_iter().chain([g.rip, g.flags, g.fs_base]);
+            let bytes: Vec<u8> = all.flat_map(u64::to_le_bytes).collect();
+            let general = xxh3_64_with_seed(&bytes, 0);
+            let vectors = vectors_hash(&self.vectors(slot)?);
+            words += &format!(
+                ", thread {} {general:016x} {vectors:016x}",
+                self.visible(slot)
+            );
+        }
+        Ok(words)
     }
 
     /// Hash of all writable memory. Pages of zeros count as those that aren't there.
@@ -356,7 +400,7 @@ impl Debuggee {
     /// On to the next place at which the debugger wants to stop.
     fn next_hit(&mut self) -> Result<Stop, DebugError> {
         loop {
-            let stop = self.go_on(&mut never)?;
+            let stop = self.go_far(self.timeline.end, &mut never)?;
             match stop {
                 Stop::Breakpoint(slot) if self.is_wanted_here(slot) => return Ok(stop),
                 Stop::Watch(..) | Stop::Limit => return Ok(stop),
@@ -405,15 +449,15 @@ impl Debuggee {
         now: &Name,
         mut tell: impl FnMut(&Debuggee, Stop),
     ) -> Result<(), DebugError> {
-        match &now.state {
+        let events = match &now.state {
             Some(s) => {
                 self.points.set_own([s.general.rip]);
-                self.feed_to_end();
+                self.timeline.end
             }
-            None => self.live.feed_up_to(now.events),
-        }
+            None => now.events,
+        };
         loop {
-            let stop = self.go_on(&mut never)?;
+            let stop = self.go_far(events, &mut never)?;
             if self.is_at(now)? {
                 break;
             }
@@ -427,16 +471,16 @@ impl Debuggee {
     }
 
     /// From the gate of a base on to the base.
-    fn go_to(&mut self, base: Base) -> Result<(), DebugError> {
-        self.feed_to_end();
-        let Some((pc, visits)) = base.visits else {
+    fn go_to(&mut self, visits: Option<(u64, u64)>) -> Result<(), DebugError> {
+        let Some((pc, visits)) = visits else {
             return Ok(());
         };
+        let end = self.timeline.end;
         self.unseen(|d| {
             d.points.set_own([pc]);
             let mut seen = 0;
             while seen < visits {
-                match d.go_on(&mut never)? {
+                match d.go_far(end, &mut never)? {
                     Stop::Breakpoint(_) => seen += 1,
                     Stop::Limit | Stop::Ended(_) => return Err(lost()),
                     _ => {}
@@ -447,12 +491,22 @@ impl Debuggee {
         })
     }
 
+    fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {
+        let end = self.timeline.end;
+        self.unseen(|d| {
+            for _ in 0..steps {
+                d.step_far(slot, end, &mut never)?;
+            }
+            Ok(())
+        })
+    }
+
     /// How many steps of the thread of `slot` lead to `now`?
     fn steps_to(&mut self, slot: usize, now: &Name, most: u64) -> Result<Steps, DebugError> {
-        match now.state {
-            Some(_) => self.feed_to_end(),
-            None => self.live.feed_up_to(now.events),
-        }
+        let events = match now.state {
+            Some(_) => self.timeline.end,
+            None => now.events,
+        };
         self.unseen(|d| {
             let mut steps = 0;
             loop {
@@ -465,7 +519,7 @@ impl Debuggee {
                 if steps == most {
                     return Ok(Steps::TooMany);
                 }
-                match d.step(slot, &mut never)? {
+                match d.step_far(slot, events, &mut never)? {
                     // The step that led to the gate has not come to its end.
                     Stop::Limit if now.state.is_none() => return Ok(Steps::Made(steps + 1)),
                     Stop::Limit | Stop::Ended(_) => return Ok(Steps::Missed),
@@ -474,6 +528,48 @@ impl Debuggee {
             }
         })
     }
+}
+
+/// Hash of vector registers as XSAVE stores them. Registers in their initial state can be stored, or left out: that is not the program's doing.
+fn vectors_hash(area: &[u8]) -> u64 {
+    /// Which parts are stored, and of what form the area is (Intel SDM 1, 13.4.2).
+    const HEADER: std::ops::Range<usize> = 512..576;
+    /// What FNINIT sets (SDM 1, 8.1.5).
+    const X87_CONTROL: [u8; 2] = [0x7f, 0x03];
+    const X87_POINTERS: std::ops::Range<usize> = 2..24;
+    const X87: std::ops::Range<usize> = 32..160;
+    const XMM: std::ops::Range<usize> = 160..416;
+    /// x87 and SSE have their place in the legacy region.
+    const FIRST_EXTENDED: u32 = 2;
+    const CPUID_XSAVE: u32 = 0xd;
+    let mut area = area.to_vec();
+    let Some(header) = area.get(HEADER) else {
+        return xxh3_64_with_seed(&area, 0);
+    };
+    let mut stored = [0; 8];
+    stored.copy_from_slice(&header[..8]);
+    let stored = u64::from_le_bytes(stored);
+    if stored & 1 == 0 {
+        area[X87_POINTERS].fill(0);
+        area[X87].fill(0);
+        area[..2].copy_from_slice(&X87_CONTROL);
+    }
+    if stored & 2 == 0 {
+        area[XMM].fill(0);
+    }
+    for part in (FIRST_EXTENDED..63).filter(|i| stored & 1 << i == 0) {
+        let about = std::arch::x86_64::__cpuid_count(CPUID_XSAVE, part);
+        let (at, mut len) = (about.ebx as usize, about.eax as usize);
+        if about.ecx & 1 != 0 {
+            // A state of the system, which is not in this area.
+            len = 0;
+        }
+        if let Some(left_out) = area.get_mut(at..at + len) {
+            left_out.fill(0);
+        }
+    }
+    area[HEADER].fill(0);
+    xxh3_64_with_seed(&area, 0)
 }
 
 fn lost() -> DebugError {

@@ -5,6 +5,8 @@
 //! - [`debuggee`]: the replayed process at rest: threads, registers, memory;
 //! - [`breakpoints`]: breakpoints and watchpoints;
 //! - [`control`]: lets it run, and says why it stopped;
+//! - [`checkpoint`]: the process as it was at a moment, and [`inject`]: calls made in its name;
+//! - [`checkpoints`]: which of them there are;
 //! - [`history`]: places in the execution, and the way back to them;
 //! - [`registers`]: registers as gdb knows them;
 //! - [`files`]: files as gdb reads them, out of the trace;
@@ -16,10 +18,13 @@
 //! instruction of the program that led there ([`debuggee::Debuggee::registers`]). To step over a gate is one step.
 
 pub mod breakpoints;
+pub mod checkpoint;
+pub mod checkpoints;
 pub mod control;
 pub mod debuggee;
 pub mod files;
 pub mod history;
+pub mod inject;
 pub mod monitor;
 pub mod ptrace;
 pub mod registers;

@@ -24,6 +24,8 @@ end
 
 const HELP: &str = "\
 when            how many events have happened
+checkpoints     how many places can be gone back to at once, and what memory that takes
+state           hashes of the memory and of all threads' registers, the same whenever this place is come to
 run-to EVENT    the next motion, whatever it is, leads to where EVENT events have happened";
 
 impl MonitorCmd for Session {
@@ -40,6 +42,12 @@ impl MonitorCmd for Session {
                 Ok(event) => self.goal = Some(event),
                 Err(_) => outputln!(out, "{event} is no number of an event"),
             },
+            ["state"] => outputln!(out, "{}", self.debuggee()?.state_in_words()?),
+            ["checkpoints"] => {
+                let kept = &self.debuggee()?.checkpoints;
+                let (n, size) = (kept.len(), kept.memory() >> 10);
+                outputln!(out, "{n} checkpoints, which take {size} KiB");
+            }
             _ => outputln!(out, "{HELP}"),
         }
         Ok(())

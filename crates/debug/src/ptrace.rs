@@ -7,6 +7,11 @@ use std::io::{Error, Result};
 const DEBUG_REGISTERS: u64 = std::mem::offset_of!(libc::user, u_debugreg) as u64;
 /// The register set of XSAVE.
 const NT_X86_XSTATE: u64 = 0x202;
+/// Requests that libc does not name yet (linux/ptrace.h).
+const PTRACE_GETSIGMASK: u32 = 0x420a;
+const PTRACE_SETSIGMASK: u32 = 0x420b;
+const PTRACE_GET_DISPATCH: u32 = 0x4211;
+const PTRACE_SET_DISPATCH: u32 = 0x4210;
 /// More than any processor's vector registers take.
 const MAX_XSAVE: usize = 16 << 10;
 
@@ -47,6 +52,58 @@ pub fn vectors(tid: pid_t) -> Result<Vec<u8>> {
     )?;
     bytes.truncate(vec.iov_len);
     Ok(bytes)
+}
+
+/// Changes them.
+pub fn set_vectors(tid: pid_t, bytes: &mut [u8]) -> Result<()> {
+    let mut vec = libc::iovec {
+        iov_base: bytes.as_mut_ptr() as *mut c_void,
+        iov_len: bytes.len(),
+    };
+    let at = &raw mut vec as u64;
+    ptrace(libc::PTRACE_SETREGSET, tid, NT_X86_XSTATE, at).map(|_| ())
+}
+
+/// The signals that it has blocked.
+pub fn signal_mask(tid: pid_t) -> Result<u64> {
+    let mut mask = 0u64;
+    ptrace(PTRACE_GETSIGMASK, tid, 8, &raw mut mask as u64)?;
+    Ok(mask)
+}
+
+/// Changes them.
+pub fn set_signal_mask(tid: pid_t, mask: u64) -> Result<()> {
+    ptrace(PTRACE_SETSIGMASK, tid, 8, &raw const mask as u64).map(|_| ())
+}
+
+/// Which system calls the kernel hands back to the thread (prctl(2), PR_SET_SYSCALL_USER_DISPATCH): mode, selector, and the stretch of code
+/// whose calls are excepted.
+pub type Dispatch = [u64; 4];
+
+/// What is set.
+pub fn dispatch(tid: pid_t) -> Result<Dispatch> {
+    let mut d = [0; 4];
+    let len = std::mem::size_of::<Dispatch>() as u64;
+    ptrace(PTRACE_GET_DISPATCH, tid, len, &raw mut d as u64)?;
+    Ok(d)
+}
+
+/// Changes it.
+pub fn set_dispatch(tid: pid_t, d: &Dispatch) -> Result<()> {
+    let len = std::mem::size_of::<Dispatch>() as u64;
+    ptrace(PTRACE_SET_DISPATCH, tid, len, &raw const *d as u64).map(|_| ())
+}
+
+/// What the kernel says of the event at which it is stopped: who was made.
+pub fn message(tid: pid_t) -> Result<u64> {
+    let mut message = 0u64;
+    ptrace(libc::PTRACE_GETEVENTMSG, tid, 0, &raw mut message as u64)?;
+    Ok(message)
+}
+
+/// Lets it go on to where its next system call begins or ends.
+pub fn on_to_call(tid: pid_t) -> Result<()> {
+    ptrace(libc::PTRACE_SYSCALL, tid, 0, 0).map(|_| ())
 }
 
 /// What the thread is stopped by, where that is a signal.

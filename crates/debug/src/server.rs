@@ -186,7 +186,7 @@ impl Session {
                 "the recorded program did not crash: --at end leads to its end".into(),
             )),
             Place::Crash | Place::End => loop {
-                let stop = self.forward(|d, wanted| d.go_on(wanted), &mut || false)?;
+                let stop = self.forward(|d, end, wanted| d.go_far(end, wanted), &mut || false)?;
                 let events = self.debuggee()?.events();
                 let last = matches!(stop, Stop::Signal(..)) && events + 1 >= end;
                 if last || matches!(stop, Stop::Limit | Stop::Ended(_)) {

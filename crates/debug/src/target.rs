@@ -38,9 +38,10 @@ pub enum Motion {
 
 /// What gdb debugs.
 pub struct Session {
+    /// What it keeps is dropped before the debuggee, which waits for the end of all.
+    pub(crate) past: Past,
     /// `None` only while it starts over.
     pub(crate) debuggee: Option<Debuggee>,
-    pub(crate) past: Past,
     motion: Motion,
     /// Where the next motion ends, said by a command of ours.
     pub(crate) goal: Option<u64>,
@@ -100,11 +101,11 @@ impl Session {
             });
         }
         let stop = match self.motion {
-            Motion::Continue => self.forward(|d, wanted| d.go_on(wanted), wanted)?,
+            Motion::Continue => self.forward(|d, end, wanted| d.go_far(end, wanted), wanted)?,
             Motion::Step(tid) => {
                 let slot = self.slot(tid).ok();
                 self.forward(
-                    |d, wanted| d.step(slot.unwrap_or(d.current), wanted),
+                    |d, end, wanted| d.step_far(slot.unwrap_or(d.current), end, wanted),
                     wanted,
                 )?
             }

@@ -54,6 +54,8 @@ pub struct Timeline {
     pub files: BTreeMap<Vec<u8>, ContentHash>,
     /// The number of the first event that happens after the place where the first process ends by itself, or crashes; and the signal.
     pub end: u64,
+    /// Memory that a child gets differs from the parent's in more than what changes later (MADV_WIPEONFORK).
+    pub forks_differ: bool,
     /// The signal by which it is killed, 0 when it ends by itself.
     pub signal: i32,
 }
@@ -120,6 +122,7 @@ impl Timeline {
                     names.insert(e.header.value as u64, path.bytes.to_vec());
                 }
             }
+            nr::MADVISE if e.arg(2) == libc::MADV_WIPEONFORK as u64 => self.forks_differ = true,
             nr::MMAP => {
                 let hash = e.sections().find(|s| s.tag == Tag::File);
                 let hash = hash.and_then(|s| s.bytes.try_into().ok()).map(ContentHash);

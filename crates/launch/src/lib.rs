@@ -1,6 +1,7 @@
 //! Bringing the runtime into a process: into a program at its exec for recording, into an empty child for replay.
 //!
 //! - [`shared`]: the session's memory, made by the launcher and mapped by everybody;
+//! - [`saved`]: that memory as it was at a moment;
 //! - [`runtime`]: the runtime's image, embedded in this binary or taken from a trace;
 //! - [`cpu`]: what cpuid shall answer, and how large a signal frame's vector state is;
 //! - [`features`]: the processor's features by name, and limits to what machines have in common;
@@ -27,6 +28,7 @@ pub mod record;
 mod remote;
 pub mod replay;
 pub mod runtime;
+pub mod saved;
 pub mod shared;
 pub mod stopped;
 mod tracee;
@@ -34,4 +36,5 @@ pub mod vdso;
 
 pub use error::LaunchError;
 pub use runtime::{Landmarks, RuntimeImage};
+pub use saved::SavedSession;
 pub use shared::SharedSession;

@@ -11,7 +11,7 @@ use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::{Session, Slot};
 use reprise_launch::replay::Child;
-use reprise_launch::Landmarks;
+use reprise_launch::{Landmarks, SavedSession};
 use reprise_trace::{Manifest, Reader};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
@@ -20,7 +20,17 @@ use std::sync::atomic::Ordering::*;
 const TRACED: i32 = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_EXITKILL;
+
+/// What the driver keeps of a moment of a replay. What the process itself is then, is for its debugger to keep.
+pub struct Mark {
+    session: SavedSession,
+    /// Bytes that the program had written to its standard output and error.
+    written: [u64; 2],
+    /// Numbers of the shared files that there were copies of.
+    files: Vec<u64>,
+}
 
 /// A replay under `serial` that runs only while [`Live::turn`] is called.
 pub struct Live {
@@ -159,6 +169,61 @@ impl Live {
     /// What to say when the replay left the recorded path.
     pub fn divergence(&self) -> Option<crate::Divergence> {
         crate::report::read(self.session())
+    }
+
+    /// What the driver keeps of this moment, to go back to it; `None` while there is more than one process, or a request of one.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn mark(&self) -> Result<Option<Mark>, ReplayError> {
+        if !self.tree.is_one_at_rest() || !self.tree.stops.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Mark {
+            session: self.tree.shared.save()?,
+            written: self.output.written(),
+            files: self.tree.shared_files(),
+        }))
+    }
+
+    /// Ends all processes but these, which only wait.
+    pub fn clear_away(&mut self, but: &[pid_t]) {
+        self.output.show();
+        self.tree.clear_away(but);
+    }
+
+    /// Goes back to a moment, with threads that are copies of those that there were: each one's kernel id then, and now; the first is the
+    /// process. Call it when all others are [cleared away](Self::clear_away).
+    ///
+    /// # Errors
+    /// When the trace can't be read, or memory is short.
+    pub fn go_back(&mut self, to: &Mark, copies: &[(pid_t, pid_t)]) -> Result<(), ReplayError> {
+        let Some((_, pid)) = copies.first() else {
+            return Ok(());
+        };
+        self.tree.shared.put_back(&to.session)?;
+        self.output.cut(to.written);
+        let used = self.session().slots_used.load(SeqCst) as usize;
+        for i in 0..used.min(MAX_SLOTS) {
+            let slot = self.slot(i);
+            let old = slot.kernel_tid.load(SeqCst) as pid_t;
+            if let Some((_, new)) = copies.iter().find(|(was, _)| *was == old) {
+                slot.kernel_tid.store(*new as u32, SeqCst);
+                slot.kernel_pid.store(*pid as u32, SeqCst);
+            }
+        }
+        let first = &self.session().processes[0].kernel_pid;
+        first.store(*pid as u32, SeqCst);
+        let others = copies[1..].iter().map(|(_, new)| *new).collect();
+        self.tree.goes_on_as(*pid, others, &to.files);
+        let (events, position) = {
+            let ring = &self.session().ring;
+            (ring.events.load(SeqCst), ring.position.load(SeqCst))
+        };
+        self.reader.seek(events)?;
+        self.tree.feed_from(events, position);
+        self.limit = events;
+        Ok(())
     }
 
     /// Ends all processes; what shows their output, for another replay that goes on showing it.

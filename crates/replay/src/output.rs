@@ -1,7 +1,7 @@
 //! What a replayed program writes, shown once: a replay that starts anew writes the same bytes again, which are not shown a second time.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
@@ -29,6 +29,23 @@ impl Output {
         self.files.as_ref().map_or([-1; 2], |files| {
             [files[0].as_raw_fd(), files[1].as_raw_fd()]
         })
+    }
+
+    /// How much has been written.
+    pub(crate) fn written(&self) -> [u64; 2] {
+        let len = |f: &File| f.metadata().map_or(0, |m| m.len());
+        self.files
+            .as_ref()
+            .map_or([0; 2], |files| [len(&files[0]), len(&files[1])])
+    }
+
+    /// Goes back to when so much had been written.
+    pub(crate) fn cut(&mut self, written: [u64; 2]) {
+        for (file, len) in self.files.iter().flatten().zip(written) {
+            let _ = file.set_len(len);
+            // The program writes where its descriptor, which is a copy of this one, is.
+            let _ = (&*file).seek(SeekFrom::Start(len));
+        }
     }
 
     /// Shows what is new. What nobody wants to read is not shown.

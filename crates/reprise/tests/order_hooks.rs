@@ -76,6 +76,7 @@ matters! {
     conditions: first("cond", "3000"), ["cond"];
     barriers: first("barrier", "1000"), ["barrier"];
     once: first("once", "1000"), ["once"];
+    thread_variables: Guest::new("thread_variables_of_libraries"), ["thread-local"];
     loads_of_thread_ids: first("stacks", "100"), ["thread-id"];
     locked_instructions: Guest::new("locked_forms").args(["2000"]), ["locked"];
 }

@@ -28,6 +28,7 @@ fn forks() {
         "fork_tree",
         "fork_chain",
         "fork_deaths",
+        "fork_killed_at_once",
         "crash_of_one",
         "orphans",
         "clone_by_syscall",
@@ -52,7 +53,7 @@ fn waits_and_ends() {
 /// What other threads do at the moment of a fork is in the trace.
 #[test]
 fn forks_while_threads_run() {
-    each(&["fork_from_threads", "atfork_handlers"]);
+    each(&["fork_from_threads", "fork_with_threads", "atfork_handlers"]);
 }
 
 #[test]
@@ -117,9 +118,6 @@ fn races_in_shared_memory_are_told() {
             // Each process has the memory at an address of its own.
             "shared_files",
             "futex_between_processes",
-            // A thread polls a plain variable.
-            "fork_with_threads",
-            "fork_killed_at_once",
         ]);
     }
 }

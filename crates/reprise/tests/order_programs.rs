@@ -182,7 +182,8 @@ fn serve(make: impl Fn(u16, &Path) -> Guest, load: impl Fn(u16)) {
     }
 }
 
-/// Eight clients of memcached at the same time.
+/// Eight clients of memcached at the same time. None asks for `stats`: for them memcached 1.6 counts the other threads' free buffers by plain loads,
+/// while those take and return some (`threadlocal_stats_aggregate`), which is a race.
 fn memcached_load(port: u16) {
     let requests = if full() { 5_000 } else { 100 };
     let clients: Vec<_> = (0..8)
@@ -222,12 +223,9 @@ fn memcached_client(port: u16, me: u64, requests: u64) {
         assert!(!own || found == value, "{found}");
         assert_eq!(line(), "END");
     }
-    write!(stream, "stats\r\n").expect("send");
-    while line() != "END" {}
 }
 
 #[test]
-#[ignore = "one of 14 recordings was not replayed exactly, on a busy machine; the cause is not found"]
 fn memcached_with_four_threads() {
     serve(|port, _| memcached(4, port), memcached_load);
 }
@@ -248,7 +246,6 @@ fn built_by_us(program: &str) -> PathBuf {
 }
 
 #[test]
-#[ignore = "was not run yet"]
 fn memcached_built_by_reprise_cc() {
     let program = built_by_us("memcached");
     let make = |port, _: &Path| Guest {
@@ -259,7 +256,6 @@ fn memcached_built_by_reprise_cc() {
 }
 
 #[test]
-#[ignore = "was run by hand only: on a busy machine its threads, which look for work again and again, take minutes"]
 fn redis_with_io_threads_built_by_reprise_cc() {
     let program = built_by_us("redis-server");
     let make = |port: u16, data: &Path| {

@@ -60,25 +60,42 @@ fn a_place_that_never_comes_is_told() {
     assert!(said.contains("no visit of"), "{said}");
 }
 
-/// Plain loads that race are nobody's to see, until a replay has left its path there: from then on they are logged.
+/// Rounds of learning, at most.
+const MOST_ROUNDS: u32 = 20;
+/// So many recordings one after the other that are replayed exactly show that nothing is left to be learned.
+const EXACT_ROUNDS: u32 = 4;
+
+/// Plain loads that race are nobody's to see, until a replay has left its path there: from then on they are logged. Every replay that leaves its
+/// path learns something new, until none does.
 #[test]
-#[ignore = "in one of a few runs one round of learning is not enough; whether more always are is not known"]
 fn a_race_is_learned() {
     let place = Workplace::new();
     let guest = Guest::new("plain_handover");
-    let diverged = (0..20)
-        .map(|_| place.record_with(&guest, &ORDER).dir)
-        .map(|trace| place.replay_with(&trace, &["--learn"]))
-        .find(|run| run.said().contains("learned: take_turns"))
-        .expect("a replay that the race made another run where it is");
-    let said = diverged.said();
-    assert!(!diverged.status.success(), "{said}");
-    assert!(said.contains("record again"), "{said}");
-    for _ in 0..3 {
-        let again = place.record_with(&guest, &ORDER);
-        assert!(again.run.status.success(), "{}", again.run.describe());
+    let (mut exact_rounds, mut learned) = (0, String::new());
+    for round in 0.. {
+        assert!(round < MOST_ROUNDS, "replays still differ: {learned}");
+        let recording = place.record_with(&guest, &ORDER);
+        let run = &recording.run;
+        assert!(run.status.success(), "{}", run.describe());
+        let mut exact = true;
         for flags in [&[][..], &[], &["--order", "total"]] {
-            assert_same(&again.run, &place.replay_with(&again.dir, flags));
+            let flags: Vec<_> = flags.iter().copied().chain(["--learn"]).collect();
+            let replay = place.replay_with(&recording.dir, &flags);
+            if replay.status.success() {
+                assert_same(run, &replay);
+                continue;
+            }
+            // What one replay of this recording has taught, the next can't teach once more.
+            let said = replay.said();
+            assert!(!exact || said.contains("learned: "), "{said}");
+            assert!(!exact || said.contains("record again"), "{said}");
+            learned += &said;
+            exact = false;
+        }
+        exact_rounds = if exact { exact_rounds + 1 } else { 0 };
+        // At first, threads may have come to their turns as they did in the recording.
+        if exact_rounds == EXACT_ROUNDS && learned.contains("learned: take_turns") {
+            break;
         }
     }
     let trace = place.record_with(&guest, &ORDER).dir;

@@ -268,7 +268,6 @@ fn what_nothing_orders_is_found_in_optimised_code() {
 }
 
 #[test]
-#[ignore = "reports a race, falsely, in one of about 20 runs on a busy machine: the guard of a function's static variable; the cause is not found"]
 fn the_library_of_cxx() {
     let place = Workplace::new();
     for level in ["-O0", "-O2"] {

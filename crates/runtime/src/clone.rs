@@ -392,13 +392,19 @@ pub fn start_thread<E: Engine>(
     tid
 }
 
+impl Wish {
+    /// Where the parent is to tell the program the new thread's id.
+    pub fn told_by_parent(&self) -> impl Iterator<Item = u64> {
+        let parent = (self.flags & CLONE_PARENT_SETTID != 0).then_some(self.parent_tid);
+        let child = self.shares_memory() && self.flags & CLONE_CHILD_SETTID != 0;
+        parent.into_iter().chain(child.then_some(self.child_tid))
+    }
+}
+
 /// Tells the program the new thread's id where it wants to know it: the parent's part.
 pub fn publish_tid(wish: &Wish, tid: u32) {
-    if wish.flags & CLONE_PARENT_SETTID != 0 {
-        guard::write(wish.parent_tid, &tid);
-    }
-    if wish.shares_memory() && wish.flags & CLONE_CHILD_SETTID != 0 {
-        guard::write(wish.child_tid, &tid);
+    for address in wish.told_by_parent() {
+        guard::write(address, &tid);
     }
 }
 

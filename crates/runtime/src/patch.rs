@@ -147,7 +147,7 @@ fn rewrite(after: u64, among: bool) -> Option<(u32, u64)> {
     let form = form_of(after - 2, LAST_NR.load(Relaxed) as u32)?;
     let stub = match among && form == AFTER {
         true => place_with_breakpoint(after - 2)?,
-        false => place(after)?,
+        false => place(after, STUB)?,
     };
     if !write(after - 2, stub, form, among) {
         return None;
@@ -257,13 +257,13 @@ fn form_of(site: u64, number: u32) -> Option<u32> {
     None
 }
 
-/// Finds room for a stub of [`STUB`] bytes that the site can reach.
-pub fn place(site: u64) -> Option<u64> {
+/// Finds room for a stub of so many bytes, a multiple of [`STUB`], that the site can reach.
+pub fn place(site: u64, len: u64) -> Option<u64> {
     let t = tables();
     for p in &mut t.pages[..t.pages_len] {
-        if p.0.abs_diff(site) < REACH && p.1 + STUB <= PAGE {
+        if p.0.abs_diff(site) < REACH && p.1 + len <= PAGE {
             let at = p.0 + p.1;
-            p.1 += STUB;
+            p.1 += len;
             return Some(at);
         }
     }
@@ -274,14 +274,14 @@ pub fn place(site: u64) -> Option<u64> {
         let below = list[k].start - PAGE;
         let free = k == 0 || list[k - 1].end <= below;
         if free && below >= 0x1_0000 && site - below < REACH && map_page(below) {
-            return place(site);
+            return place(site, len);
         }
     }
     for k in i..list.len() {
         let above = list[k].end;
         let free = k + 1 == list.len() || list[k + 1].start > above;
         if free && above - site < REACH && map_page(above) {
-            return place(site);
+            return place(site, len);
         }
     }
     None

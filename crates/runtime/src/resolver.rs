@@ -182,7 +182,7 @@ pub fn start<E: Engine>(t: &mut Block) {
     };
     LOADER[0].store(code.start, Relaxed);
     LOADER[1].store(code.end, Relaxed);
-    let Some(stub) = patch::place(site) else {
+    let Some(stub) = patch::place(site, patch::STUB) else {
         return;
     };
     if patch::write(site, stub, patch::RESOLVER, false) {

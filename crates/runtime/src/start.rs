@@ -201,7 +201,7 @@ fn take_over(i: u32) -> ! {
     with_engine!(E => {
         crate::cpuid::start::<E>(t);
         crate::resolver::start::<E>(t);
-        crate::hook::start();
+        crate::hook::start(t);
         crate::debugger::show_frame(t, &f);
         E::signal_point(t, &mut f)
     });

@@ -84,6 +84,12 @@ pub fn futex_wait(word: *const u32, value: u32, timeout: Option<&Timespec>) -> i
     )
 }
 
+/// Wakes all sleepers on the word; how many they are.
+pub fn futex_wake_all(word: *const u32) -> u32 {
+    let woken = call(nr::FUTEX, &[word as u64, 1, i32::MAX as u64]);
+    u32::try_from(woken).unwrap_or(0)
+}
+
 /// Wakes up to `n` sleepers on the word.
 pub fn futex_wake(word: *const u32, n: u32) {
     call(nr::FUTEX, &[word as u64, 1, n as u64]);

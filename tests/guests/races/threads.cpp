@@ -38,6 +38,15 @@ static const std::vector<int> &table_of_squares() {
     return squares;
 }
 
+static const std::vector<int> &table_of_cubes() {
+    static const std::vector<int> cubes = [] {
+        std::vector<int> v;
+        for (int i = 0; i < 50; i++) v.push_back(i * i * i);
+        return v;
+    }();
+    return cubes;
+}
+
 template <class F> static void in_threads(F f) {
     std::vector<std::thread> all;
     for (int i = 0; i < 3; i++) all.emplace_back(f, i);
@@ -103,12 +112,30 @@ static void with_future() {
     table[later.get()]++;
 }
 
+// The first thread comes late, and finds the variable initialised: that alone tells it what the second one did. In a replay it may be there first.
+static void with_static_found_there() {
+    std::thread late([] {
+        unsigned long x = 1;
+        for (long i = 0; i < 60000000; i++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            __asm__ volatile("" : "+r"(x));
+        }
+        if (table_of_cubes()[3] != 27) std::puts("?");
+    });
+    std::thread early([] {
+        if (table_of_cubes()[2] != 8) std::puts("?");
+    });
+    late.join();
+    early.join();
+}
+
 int main(int argc, char **argv) {
     in_threads(with_mutex);
     in_threads(with_shared_mutex);
     with_owners();
     with_condition();
     with_future();
+    with_static_found_there();
     in_threads([](int me) {
         std::call_once(once, [] { table["once"] = 7; });
         if (table["once"] + table_of_squares()[me] < 7) std::puts("?");

@@ -3,7 +3,7 @@
 use super::{wake, Tree};
 use crate::feed::is_done;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::session::FLAG_RACES;
+use reprise_abi::session::{process_state, Process, FLAG_RACES, MAX_PROCESSES};
 use std::sync::atomic::Ordering::*;
 
 /// Looks at a thread that has done all that was recorded, in a replay that looks for races: for so long it must have reached no access to memory.
@@ -20,8 +20,15 @@ pub(super) struct Alone {
 }
 
 impl Tree {
-    /// Tells the threads of a replay in total order that the driver has nothing to do: what they wait for, they must do themselves.
+    /// Tells the threads of a replay in total order that the driver has nothing to do: what they wait for, they must do themselves. While a process
+    /// ends they may wait for the kernel, which takes its time on a busy machine.
     pub(super) fn nothing_to_do(&self) {
+        let s = self.shared.session();
+        let used = s.processes_used.load(SeqCst) as usize;
+        let ends = |p: &Process| p.state.load(SeqCst) == process_state::ENDING;
+        if s.processes[..used.min(MAX_PROCESSES)].iter().any(ends) {
+            return;
+        }
         if let Some(head) = self.shared.order() {
             head.total.idle.fetch_add(1, SeqCst);
         }

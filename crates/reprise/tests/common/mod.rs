@@ -12,6 +12,7 @@
 #![allow(dead_code)]
 
 pub mod browser;
+pub mod gdb;
 pub mod leftovers;
 
 use std::ffi::{OsStr, OsString};

@@ -3,6 +3,7 @@
 //! The whole function is replaced: nothing runs its other bytes any more, and where it jumps back to its own beginning doesn't matter. The
 //! exception are functions whose original goes on to be used: their first instructions are moved into the stub.
 
+use super::fast;
 use crate::cut::decode::{Condition, Flow, Insn};
 use crate::guard::{self, Program};
 use crate::memory::map;
@@ -16,7 +17,7 @@ use reprise_abi::syscalls::nr;
 /// Most hooks of one module.
 pub const MAX_HOOKS: usize = 64;
 /// Bytes of a jump.
-const JUMP: u64 = 5;
+pub const JUMP: u64 = 5;
 /// Functions begin at multiples of this; what lies between them is never run.
 const ALIGN: u64 = 16;
 /// Offset of the moved instructions in a stub.
@@ -34,6 +35,8 @@ pub struct Hook {
     pub size: u64,
     /// What it becomes.
     pub shim: u64,
+    /// The short way that it has, see [`fast`].
+    pub way: Option<usize>,
     /// Where the address goes by which the original can still be called.
     pub original: Option<&'static AtomicU64>,
 }
@@ -132,7 +135,11 @@ pub fn replace(hooks: &[Hook]) -> u64 {
         if !guard::read_bytes(h.at, &mut code) || !has_room(h.at, h.size, &code) {
             continue;
         }
-        let Some(stub) = patch::place(h.at) else {
+        if let Some(copy) = h.way.and_then(|way| fast::copy(way, h.at)) {
+            done += guard::write_bytes(h.at, &jump(h.at, copy)) as u64;
+            continue;
+        }
+        let Some(stub) = patch::place(h.at, STUB) else {
             continue;
         };
         let mut bytes = [0xcc; STUB as usize];

@@ -11,11 +11,14 @@ pub mod entry;
 pub mod fast;
 pub mod left_out;
 pub mod shim;
+pub mod thread_local;
 
 use crate::capture::Call;
 use crate::elf::{self, Exports, Module, Symbol};
+use crate::engine::{ENGINE, ORDER_REPLAY};
 use crate::guard::{self, Program};
 use crate::memory::{map, Region};
+use crate::patch;
 use crate::sync::malloc;
 use crate::sys;
 use crate::thread::{session, Block};
@@ -31,12 +34,16 @@ const PROT_WRITE: u32 = 2;
 const MAX_BEFORE: usize = 8;
 
 /// Modules by name, and what is replaced in them. Before glibc 2.34 threads had a library of their own, which is loaded after libc.
-const MODULES: [(&[u8], &[Function]); 4] = [
+const MODULES: [(&[u8], &[Function]); 5] = [
+    // What is replaced in ld.so has no name that it exports: see [`thread_local`].
+    (LOADER, &[]),
     (b"libc.so.6", GLIBC),
     (b"libpthread.so.0", GLIBC),
     (b"libstdc++.so.6", CXX),
     (b"libc++abi.so.1", CXX),
 ];
+
+const LOADER: &[u8] = b"ld-linux-x86-64.so.2";
 
 /// What a module that `reprise cc` built exports.
 const COMPILED_BY_US: &[u8] = b"reprise_cc_atomics";
@@ -97,9 +104,13 @@ fn completed(at: u64, len: u64) -> Option<Module> {
 }
 
 /// Replaces what is to be replaced in the modules that are there at the program's first instruction.
-pub fn start() {
+pub fn start(t: &mut Block) {
     if session().flags & FLAG_HOOKS == 0 {
         return;
+    }
+    if ENGINE.load(Relaxed) == ORDER_REPLAY {
+        // What was replaced before has its room first.
+        patch::replay_with_code(t);
     }
     let mut next = 0;
     // A stub may need a page of its own, which is one more mapping.
@@ -128,6 +139,7 @@ fn hook(module: &Module) -> Option<()> {
     if core::ptr::eq(functions, GLIBC) {
         let free = LIBC.iter().find(|at| at.load(Relaxed) == 0);
         free.inspect(|at| at.store(module.headers_at(), Relaxed));
+        thread_local::libc(&exports);
     }
     crate::races::watch::module(&exports, core::ptr::eq(functions, GLIBC));
     let mut list = [Hook::default(); MAX_HOOKS];
@@ -151,9 +163,16 @@ fn hook(module: &Module) -> Option<()> {
             list[n] = Hook {
                 at: s.address,
                 size: s.size,
-                shim: fast::entry(f),
+                shim: f.shim as *const () as u64,
+                way: fast::way_of(f),
                 original: f.original,
             };
+            n += 1;
+        }
+    }
+    if exports.is_module(&Program, LOADER) {
+        for h in thread_local::hooks(&exports).into_iter().flatten() {
+            list[n] = h;
             n += 1;
         }
     }

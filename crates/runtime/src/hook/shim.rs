@@ -9,7 +9,7 @@
 //! rcx, rdx, r8, r10, r11 are 0, and rsi, rdi, r9 what they were. Programs hand such leftovers on, to system calls that don't look at them.
 //! (What r11 was says whether this thread was the first of several to call a function that ld.so binds when it is called.)
 
-use super::fast;
+use super::{fast, thread_local};
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
@@ -110,10 +110,14 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
 /// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function. False: the
 /// thread is in no hooked function.
 pub fn fault(t: &mut Block, c: &mut SigContext) -> bool {
-    if fast::is_inside(c.rip) {
-        // Whose registers are the program's but those that a function may change, with the entry in r10.
-        c.rip = c.r10;
+    if let Some(entry) = fast::entry_of(c.rip) {
+        // All registers are the program's but those that a function may change.
+        c.rip = entry;
         c.rax = 0;
+        return true;
+    }
+    if thread_local::reads(c.rip) {
+        c.rip = c.rax;
         return true;
     }
     if t.hooked == 0 {
@@ -185,7 +189,8 @@ pub fn step_out(t: &mut Block, c: &mut SigContext) {
         c.rsp = t.program_sp;
         c.rcx = 0;
     } else if fast::is_out(c.rip) {
-        c.rax = 0;
+        // As it will leave them.
+        [c.rax, c.rcx, c.rdx, c.r8, c.r10, c.r11] = [0; 6];
     } else {
         return;
     }
@@ -386,5 +391,19 @@ shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compil
 shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no functions of a module.";
     rt_mutex_entered: b"" => mutex::entered;
     rt_mutex_left: b"" => mutex::left;
+    rt_mutex_called: b"" => mutex::called;
     rt_mutex_nothing: b"" => mutex::nothing;
 }
+
+/// See [`fast`].
+pub const LOCK: unsafe extern "C" fn() = rt_mutex_lock::rt_mutex_lock;
+/// As above.
+pub const UNLOCK: unsafe extern "C" fn() = rt_mutex_unlock::rt_mutex_unlock;
+/// As above.
+pub const ENTERED: unsafe extern "C" fn() = rt_mutex_entered::rt_mutex_entered;
+/// As above.
+pub const LEFT: unsafe extern "C" fn() = rt_mutex_left::rt_mutex_left;
+/// As above.
+pub const CALLED: unsafe extern "C" fn() = rt_mutex_called::rt_mutex_called;
+/// As above.
+pub const NOTHING: unsafe extern "C" fn() = rt_mutex_nothing::rt_mutex_nothing;

@@ -28,7 +28,7 @@ extern "C" fn rt_locked_turn(shard: u64) {
         t.locked.next = record::begin_operation(t, number);
     } else {
         note_place(t);
-        (t.locked.next, t.locked.room) = replay::begin_operation(t, number);
+        t.locked.next = replay::begin_operation(t, number);
     }
 }
 
@@ -47,7 +47,8 @@ extern "C" fn rt_locked_load(address: u64, load: u64) {
 /// A replay, after it: somebody waits, or a signal comes.
 #[no_mangle]
 extern "C" fn rt_locked_made(shard: u64) {
-    replay::end_operation(current(), shards::number_at(shard));
+    let t = current();
+    replay::end_operation(t, shards::number_at(shard), t.locked.next);
 }
 
 global_asm!(

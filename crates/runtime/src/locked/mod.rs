@@ -62,8 +62,6 @@ pub struct Save {
     pub next: u64,
     /// Where the stub goes on after the long way.
     pub resume: u64,
-    /// Replay: where others wait for the shard.
-    pub room: u64,
     /// The value that a learned load takes.
     pub value: u64,
 }
@@ -411,7 +409,7 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> Option<u64> {
         let number = shards::number_at(t.locked.shard);
         shards::shard(number).sequence.store(t.locked.next, SeqCst);
         if ENGINE.load(Relaxed) == ORDER_REPLAY {
-            replay::call_waiting(t, number);
+            replay::faulted_operation(t, number, t.locked.next);
         }
         // CF PF AF ZF SF as `lahf` has them, and OF.
         const LOW: u64 = 0xd5;

@@ -12,6 +12,7 @@ use crate::cut::decode::{Condition, Flow, Insn};
 use crate::order::shards;
 use crate::thread::{Block, QUIET_BEHIND_PENDING};
 use core::mem::offset_of;
+use reprise_abi::order::{Shard, WaitingRoom};
 
 /// Most bytes of a stub.
 pub const MAX_STUB: usize = 1536;
@@ -28,13 +29,17 @@ const SHARD: usize = SAVE + offset_of!(Save, shard);
 const NEXT: usize = SAVE + offset_of!(Save, next);
 const RESUME: usize = SAVE + offset_of!(Save, resume);
 const VALUE: usize = SAVE + offset_of!(Save, value);
-const ROOM: usize = SAVE + offset_of!(Save, room);
 const MARK: usize = offset_of!(Block, mark);
 const PENDING_WORD: usize = offset_of!(Block, pending_word);
 const FS_BASE: usize = offset_of!(Block, fs_base);
 /// From a slot's `signal_pending` to its `quiet_left`.
 const QUIET: u8 = QUIET_BEHIND_PENDING as u8;
 const _: () = assert!(QUIET_BEHIND_PENDING < 128);
+
+/// From a shard to how many wait for it.
+const WAITING: usize = offset_of!(Shard, room) + offset_of!(WaitingRoom, waiting);
+/// Bytes that a recording leaves free behind a stub for each of its operations: a replay's are a little longer, and must have room.
+const MORE: usize = 8;
 
 /// Number of a register as instructions encode it.
 const AX: u8 = 0;
@@ -113,6 +118,9 @@ impl Stub {
         }
         for (slow, go) in &long_ways[..n] {
             stub.long_way(slow, *go)?;
+            if !replays {
+                stub.put(&[0xcc; MORE])?;
+            }
         }
         Some(stub)
     }
@@ -295,9 +303,14 @@ impl Stub {
         self.save(DX, RDX)?;
         self.find_shard(i, o)?;
         if replays {
-            // Every operation may have somebody waiting for it.
-            self.put(&[0xe9, 0, 0, 0, 0])?;
-            branches[0] = self.len - 4;
+            // mov rcx, gs:[pending_word]; cmp dword ptr [rcx + quiet], 0
+            self.load(CX, PENDING_WORD)?;
+            self.put(&[0x83, 0x79, QUIET, 0])?;
+            branches[0] = self.branch(0x84)?;
+            // dec dword ptr [rcx + quiet]; mov rax, [rdx]; add rax, 2
+            self.put(&[0xff, 0x49, QUIET, 0x48, 0x8b, 0x02, 0x48, 0x83, 0xc0, 0x02])?;
+            self.save(AX, NEXT)?;
+            self.save(DX, SHARD)?;
         } else {
             // mov rax, [rdx]; mov ecx, gs:[mark]; cmp [rdx + 8], ecx
             self.put(&[0x48, 0x8b, 0x02])?;
@@ -416,13 +429,8 @@ impl Stub {
             // xchg [rdx], rax: nobody begins to wait unseen.
             self.put(&[0x48, 0x87, 0x02])?;
             self.save(CX, RCX)?;
-            self.load(CX, ROOM)?;
-            // mov ecx, [rcx + waiting]; jrcxz to the end
-            self.put(&[
-                0x8b,
-                0x49,
-                offset_of!(reprise_abi::order::WaitingRoom, waiting) as u8,
-            ])?;
+            // mov ecx, [rdx + waiting]; jrcxz to the end
+            self.put(&[0x8b, 0x4a, WAITING as u8])?;
             self.put(&[0xe3, 0])?;
             let from = self.len;
             // lea rax, [the end]; the runtime calls those who wait.
@@ -458,5 +466,45 @@ impl Stub {
         self.relative(self.base + go as u64)?;
         self.save(AX, RESUME)?;
         self.far_jump(enter::turn())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cut::decode::decode;
+
+    #[test]
+    fn a_replays_stub_fits_where_the_recordings_was() {
+        const AT: u64 = 0x10_0000;
+        let codes: [&[u8]; 6] = [
+            // lock incl (%rdi)
+            &[0xf0, 0xff, 0x07],
+            // xchg %eax,0x10(%rip)
+            &[0x87, 0x05, 0x10, 0, 0, 0],
+            // lock orl $0x10,%fs:0x308
+            &[0xf0, 0x64, 0x83, 0x0c, 0x25, 0x08, 0x03, 0, 0, 0x10],
+            // lock bts %r9,(%rdi)
+            &[0xf0, 0x4c, 0x0f, 0xab, 0x0f],
+            // lock bts %rdx,(%rdi)
+            &[0xf0, 0x48, 0x0f, 0xab, 0x17],
+            // lock cmpxchg %edx,(%rdi); mov 8(%rdi),%eax; mov %eax,16(%rdi)
+            &[0xf0, 0x0f, 0xb1, 0x17, 0x8b, 0x47, 8, 0x89, 0x47, 16],
+        ];
+        for code in codes {
+            let insn = |pc: u64| decode(pc, code.get((pc - AT) as usize..)?);
+            let unit = Unit {
+                start: AT,
+                end: AT + code.len() as u64,
+                ordered: u16::MAX,
+                ..Unit::default()
+            };
+            let [recording, replay] = [false, true].map(|replays| {
+                let stub = Stub::new(&unit, AT + 0x1000, replays, insn).unwrap();
+                assert!(stub.moved().iter().all(|m| m.ordered));
+                stub.bytes().len()
+            });
+            assert!(replay <= recording, "{code:02x?}: {replay}, {recording}");
+        }
     }
 }

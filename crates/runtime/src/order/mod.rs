@@ -21,6 +21,7 @@ pub mod streams;
 pub mod total;
 pub mod turns;
 
+use crate::clone::Wish;
 use crate::engine::{ENGINE, ORDER_RECORD};
 use crate::locked::learned;
 use crate::races::objects::Kind;
@@ -40,13 +41,20 @@ pub struct Local {
     pub counts: bool,
     /// Record: the shard that an operation has locked, plus 1, and its number.
     pub shard: (u32, u64),
-    /// Replay: quiet operations left until the next entry.
-    pub quiet: u32,
+    /// Replay: quiet operations that the thread has to ask for before its next entry, after those that it makes without asking
+    /// ([`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left)).
+    pub asked: u32,
+    /// Replay: it has counted itself among those who wait for the shard of its operation, so that it is called after it.
+    pub waits_itself: bool,
+    /// Replay: for how many rounds it looks whether its turn comes, before it sleeps, ...
+    pub patience: u32,
+    /// ... and how often it has waited.
+    pub waits: u32,
     /// Record: the thread is on its way to a place that can be named. Replay: it looks for one.
     pub walks: bool,
     /// Replay: how often an operation was put off for a handler, one after the other.
     pub put_off: u32,
-    /// Replay: the next entry has been looked at, and `quiet` is what is left of its count.
+    /// Replay: the next entry has been looked at, and its quiet operations are counted.
     pub looked: bool,
     /// A hooked function ends, and looks for signals.
     pub hook_ends: bool,
@@ -184,6 +192,9 @@ pub(crate) fn name_of_run(run: u64) -> u32 {
     name_of(crate::sync::side::object_of(run).unwrap_or(run))
 }
 
+/// The lowest bits of a run's word, which say who made the last operation.
+pub const SLOT_BITS: u32 = 16;
+
 /// The run that an object is in. It lies in the object itself (16 bytes, all zero in a new one) or beside it.
 #[repr(C)]
 pub struct Runs {
@@ -208,7 +219,7 @@ impl Runs {
     /// Operations so far.
     #[inline(always)]
     pub fn count(&self) -> u64 {
-        self.word.load(SeqCst) >> 16
+        self.word.load(SeqCst) >> SLOT_BITS
     }
 
     /// One operation more, by the thread of `slot`, which has the object to itself: its number, and whether the thread made the last
@@ -216,8 +227,8 @@ impl Runs {
     #[inline(always)]
     pub fn pass(&self, slot: u32) -> (u64, bool) {
         let old = self.word.load(Relaxed);
-        let n = (old >> 16) + 1;
-        self.word.store(n << 16 | (slot as u64 + 1), Release);
+        let n = (old >> SLOT_BITS) + 1;
+        self.word.store(n << SLOT_BITS | (slot as u64 + 1), Release);
         (n, old as u16 as u32 == slot + 1)
     }
 
@@ -226,8 +237,8 @@ impl Runs {
     pub fn pass_among(&self, slot: u32) -> (u64, bool) {
         let mut old = self.word.load(Relaxed);
         loop {
-            let n = (old >> 16) + 1;
-            let new = n << 16 | (slot as u64 + 1);
+            let n = (old >> SLOT_BITS) + 1;
+            let new = n << SLOT_BITS | (slot as u64 + 1);
             match self.word.compare_exchange_weak(old, new, AcqRel, Relaxed) {
                 Ok(_) => return (n, old as u16 as u32 == slot + 1),
                 Err(now) => old = now,
@@ -255,6 +266,11 @@ pub trait Order {
     fn passed(t: &mut Block, object: &Runs);
     /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
     fn passed_among(t: &mut Block, object: &Runs);
+    /// As [`Order::passed`], of a lock, whose release calls those who wait for their turn.
+    #[inline(always)]
+    fn locked(t: &mut Block, object: &Runs) {
+        Self::passed(t, object);
+    }
     /// In the middle of an operation, when all that it logs is logged: in a replay, does a handler run now at the function's entry, since a
     /// signal ended the operation's wait? The operation then goes on after it.
     #[inline(always)]
@@ -358,6 +374,13 @@ pub(crate) fn announce_death<O: Order>(t: &mut Block) {
         sys::futex_wake(address as *const u32, n);
     };
     robust::announce_death(t, write, wake, |_| None);
+}
+
+/// A thread or a process was made: the program is told its id ([`crate::clone::publish_tid`]), in the order of what others do with that word.
+pub(crate) fn publish_tid<O: Order>(t: &mut Block, wish: &Wish, tid: u32) {
+    for address in wish.told_by_parent() {
+        O::ordered(t, address, || guard::write(address, &tid));
+    }
 }
 
 /// Runs an expression with the order in force as a type.

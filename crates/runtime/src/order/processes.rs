@@ -80,7 +80,6 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
         let p = process::entry_of(number);
         p.state.store(process_state::FREE, Release);
     } else {
-        clone::publish_tid(wish, tid as u32);
         let pidfd = clone::open_pidfd(wish, tid as u32);
         clone::publish_pidfd(wish, pidfd);
         told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
@@ -91,6 +90,9 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
     events::ended_with(t, kind, c, tid, 0, 0, told.as_slice());
     t.order.stamped = 0;
     drop(lock);
+    if !sys::is_error(tid) {
+        super::publish_tid::<Record>(t, wish, tid as u32);
+    }
     tid
 }
 
@@ -128,6 +130,8 @@ pub fn end(t: &mut Block, status: i32) {
         baton::wait_for_end();
     }
     let pid = process::visible_pid() as u64;
+    let slot = t.slot();
+    slot.told.store(slot.born.load(Relaxed) + 1, SeqCst);
     events::plain(
         Kind::ProcessEnd,
         t.slot,
@@ -176,8 +180,8 @@ pub fn make_again(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
             baton::retire_other(number);
         }
         Some(_) => {
-            clone::publish_tid(wish, r as u32);
             clone::publish_pidfd(wish, of.descriptor);
+            super::publish_tid::<Replay>(t, wish, r as u32);
         }
         None => {}
     }

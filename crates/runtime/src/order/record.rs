@@ -358,7 +358,6 @@ impl Engine for Record {
         let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
         if !sys::is_error(tid) {
             slot(i).visible_tid.store(tid as u32, Relaxed);
-            clone::publish_tid(wish, tid as u32);
         }
         stamp(t);
         let flags = if sys::is_error(tid) {
@@ -369,6 +368,7 @@ impl Engine for Record {
         events::call_with(t, c, tid, flags, 0, &[]);
         t.order.stamped = 0;
         if !sys::is_error(tid) {
+            super::publish_tid::<Self>(t, wish, tid as u32);
             // It waits until everybody can know its id.
             crate::serial::baton::go(i);
         }

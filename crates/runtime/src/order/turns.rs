@@ -1,38 +1,65 @@
 //! Replay: waiting for one's turn. What has a turn is a stamp, or the next operation on an object.
 //!
-//! A thread first looks again and again for a short while, since most turns come at once; then it sleeps in the room that the thing it waits
-//! for has, and whoever lets the thing go on calls into that room. Several things share a room: who is woken looks for itself.
+//! A thread first looks again and again for a short while, since most turns come at once; a shorter one where there are more threads awake than
+//! processors, for whoever it waits for may need its own. Then it sleeps in the room that the number it waits for has, of the thing it waits for, and
+//! whoever lets the thing go on calls into the room of the next number. Several things share a room: who is woken looks for itself.
 
-use super::{head, total};
+use super::{head, total, Local};
 use crate::sys;
-use crate::thread::current;
+use crate::thread::{current, session};
+use core::mem::{offset_of, size_of, size_of_val};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::order::{WaitingRoom, MAX_VOID};
-use reprise_abi::waits::{Awaited, What};
+use reprise_abi::order::{OrderHead, WaitingRoom, MAX_VOID, ORDER_BASE};
+use reprise_abi::syscalls::nr;
+use reprise_abi::waits::{Awaited, What, ROOM_FACTOR, ROOM_SHIFT};
 
-/// Rounds of looking before a thread sleeps.
-const SPINS: u32 = 2000;
+/// Rounds of looking before a thread sleeps, at least, ...
+const LEAST_SPINS: u32 = 32;
+/// ... and at most.
+const MOST_SPINS: u32 = 4000;
+/// Every so many waits it tries anew whether that many pay off.
+const ANEW: u32 = 16;
 /// A sleeper looks after this many nanoseconds whether the driver is still there.
 const LONGEST_NAP: i64 = 1_000_000_000;
 
-fn room(key: u64) -> &'static WaitingRoom {
-    head().room(key)
+/// The room of a key is found by this: the highest bits of the product.
+pub const FACTOR: u64 = ROOM_FACTOR;
+/// See [`FACTOR`].
+pub const SHIFT: u32 = ROOM_SHIFT;
+const _: () = assert!(size_of::<WaitingRoom>() == 8);
+
+/// What those wait for who wait for a shard. It has a room of its own.
+pub fn key_of_shard(number: u32) -> u64 {
+    What::Shard(number).key()
 }
 
-/// Address of the room that those wait in who wait for `key`.
-pub fn room_of(key: u64) -> u64 {
-    room(key) as *const WaitingRoom as u64
+/// How many processors this process may use.
+fn processors() -> u32 {
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    let known = KNOWN.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let mut mask = [0u64; 128];
+    let size = size_of_val(&mask);
+    sys::call(
+        nr::SCHED_GETAFFINITY,
+        &[0, size as u64, mask.as_mut_ptr() as u64],
+    );
+    let n = mask.iter().map(|w| w.count_ones()).sum::<u32>().max(1);
+    KNOWN.store(n, Relaxed);
+    n
 }
 
-/// A room in which somebody always waits: who asks whether to call goes the long way.
-static NEVER_EMPTY: WaitingRoom = WaitingRoom {
-    generation: AtomicU32::new(0),
-    waiting: AtomicU32::new(1),
-};
+/// Are there more threads awake than processors?
+fn is_crowded() -> bool {
+    let live = session().live_threads.load(Relaxed);
+    live.saturating_sub(head().sleeping.load(Relaxed)) > processors()
+}
 
-/// Its address.
-pub fn room_never_empty() -> u64 {
-    &NEVER_EMPTY as *const WaitingRoom as u64
+/// Address of the first room.
+pub const fn rooms() -> u64 {
+    ORDER_BASE + offset_of!(OrderHead, rooms) as u64
 }
 
 /// The calling thread waits, until this is dropped, and has said so ([`reprise_abi::waits`]).
@@ -50,13 +77,14 @@ pub struct Waits {
 impl Waits {
     /// It begins to wait for `key`, until so many operations have been made on it.
     pub fn new(key: u64, n: u64) -> Waits {
-        let (bed, generation) = head().bed(key, n);
+        let h = head();
+        let (room, generation) = h.bed(key, n);
         let w = Waits {
             key,
-            counted: room(key),
-            room: bed,
+            counted: h.room(key),
+            room,
             generation,
-            told: &head().waits[current().slot as usize],
+            told: &h.waits[current().slot as usize],
         };
         w.counted.waiting.fetch_add(1, SeqCst);
         w.told.begin();
@@ -87,16 +115,41 @@ pub fn wait(key: u64, due: impl FnMut() -> bool) {
 }
 
 /// As [`wait`], for the moment when so many operations on the object have been made: [`call_for`] will name their number.
+#[inline]
 pub fn wait_for(key: u64, n: u64, mut due: impl FnMut() -> bool) {
-    let total = total::runs();
-    for _ in 0..if total { 1 } else { SPINS } {
+    if !due() {
+        wait_long(key, n, due);
+    } else if total::runs() {
+        total::goes_on();
+    }
+}
+
+/// Looks for a while: as long as that has paid off lately. On a processor of its own a thread finds its turn come soon nearly always, and hardly
+/// ever where the one that it waits for needs the same processor.
+fn comes_soon(o: &mut Local, due: &mut impl FnMut() -> bool) -> bool {
+    o.waits = o.waits.wrapping_add(1);
+    let patience = match o.waits % ANEW {
+        0 => MOST_SPINS,
+        _ => o.patience.clamp(LEAST_SPINS, MOST_SPINS),
+    };
+    for n in 1..=patience {
         if due() {
-            if total {
-                total::goes_on();
-            }
-            return;
+            o.patience = (o.patience + o.patience / 4).clamp(2 * n, 2 * MOST_SPINS);
+            return true;
+        }
+        if n % LEAST_SPINS == 0 && is_crowded() {
+            return false;
         }
         core::hint::spin_loop();
+    }
+    o.patience /= 2;
+    false
+}
+
+fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
+    let total = total::runs();
+    if !total && comes_soon(&mut current().order, &mut due) {
+        return;
     }
     let waits = Waits::new(key, n);
     loop {
@@ -109,8 +162,13 @@ pub fn wait_for(key: u64, n: u64, mut due: impl FnMut() -> bool) {
             total::give_way(current());
             continue;
         }
+        let (word, sleeping) = (waits.generation.as_ptr(), &head().sleeping);
         let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
-        sys::futex_wait(waits.generation.as_ptr(), generation, Some(&until));
+        sleeping.fetch_add(1, Relaxed);
+        if sys::futex_wait(word, generation, Some(&until)) != 0 {
+            // Nobody has counted it as awake.
+            sleeping.fetch_sub(1, Relaxed);
+        }
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
@@ -126,22 +184,25 @@ pub fn call(key: u64) {
 }
 
 /// Operation `n` on the object was made: those who [wait for it](wait_for) look again, and may not find that it is the last one any more.
+#[inline]
 pub fn call_for(key: u64, n: u64) {
-    if room(key).waiting.load(SeqCst) != 0 {
-        let word = head().bed(key, n).1;
+    let h = head();
+    if h.room(key).waiting.load(SeqCst) != 0 {
+        let (_, word) = h.bed(key, n);
         word.fetch_add(1, SeqCst);
         if !total::runs() {
-            sys::futex_wake(word.as_ptr(), i32::MAX as u32);
+            let woken = sys::futex_wake_all(word.as_ptr());
+            // At once: until they have a processor, those who look should leave them one.
+            h.sleeping.fetch_sub(woken, Relaxed);
         }
     }
 }
 
 /// Those who sleep on the word at this address in a hooked function are woken, or about to be: they don't wait in vain any more.
 pub fn tell_woken(address: u64) {
-    let key = What::Word(address).key();
-    if room(key).waiting.load(SeqCst) != 0 {
-        let word = head().bed(key, 0).1;
-        word.fetch_add(1, SeqCst);
+    let (h, key) = (head(), What::Word(address).key());
+    if h.room(key).waiting.load(SeqCst) != 0 {
+        h.bed(key, 0).1.fetch_add(1, SeqCst);
     }
 }
 

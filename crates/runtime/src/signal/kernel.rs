@@ -24,9 +24,9 @@ const HANDLER_MASK: u64 = !SYNCHRONOUS;
 /// Flags of a program's action by which the kernel decides whether a signal is sent, and what becomes of zombies.
 const OF_CHILDREN: u64 = SA_NOCLDSTOP | SA_NOCLDWAIT;
 
-/// Is this address in the runtime?
+/// Is this address in the runtime, or in code of it that was copied elsewhere?
 pub fn in_runtime(pc: u64) -> bool {
-    (RESERVATION..RESERVATION_END).contains(&pc)
+    (RESERVATION..RESERVATION_END).contains(&pc) || crate::hook::fast::is_inside(pc)
 }
 
 /// Tells the kernel to call us for `signal`.

@@ -1,7 +1,9 @@
 //! Static variables in C++ functions: `__cxa_guard_acquire` and its kin (Itanium C++ ABI, 3.3.3).
 //!
-//! **Order**: as in [`super::once`]: who was chosen to initialise is logged, nothing else. The compiler's code looks at the first byte before it
-//! calls: a thread that finds it set leaves no event, and neither does one that calls and finds it set.
+//! **Order**: as in [`super::once`]: who was chosen to initialise is logged. The compiler's code looks at the first byte before it
+//! calls: a thread that finds it set leaves no event, and neither does one that calls and finds it set. Should the look be an atomic load that
+//! `reprise cc` made visible ([`super::atomic`]), a replay gives it what it saw, and has to know what that came after: so the byte is set
+//! by an operation on its shard.
 //!
 //! **Layout**: libstdc++'s, so that a copy of it that is linked into a program and isn't hooked understands us.
 
@@ -80,10 +82,10 @@ pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     }
 }
 
-fn settle(f: &Frame, value: u32) -> Done {
+fn settle<O: Order>(t: &mut Block, f: &Frame, value: u32) -> Done {
     let w = word(f);
     let address = w.as_ptr();
-    if w.swap(value, AcqRel) & WAITED_FOR != 0 {
+    if O::ordered(t, f.rdi, || w.swap(value, AcqRel)) & WAITED_FOR != 0 {
         wake(address, EVERYBODY, true);
     }
     Done::value(0)
@@ -93,10 +95,10 @@ fn settle(f: &Frame, value: u32) -> Done {
 pub fn release<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     // As an atomic byte, which the compiler's code looks at by itself.
     O::lets_know(t, Kind::Atomic, f.rdi);
-    settle(f, DONE)
+    settle::<O>(t, f, DONE)
 }
 
 /// `__cxa_guard_abort(guard)`: it is not, because of an exception.
-pub fn abort<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
-    settle(f, 0)
+pub fn abort<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    settle::<O>(t, f, 0)
 }

@@ -17,9 +17,10 @@ use super::robust;
 use super::wait::{pause, wait, wake, Deadline, Wait, REALTIME};
 use super::{object, tid, Stop};
 use crate::hook::shim::Done;
-use crate::order::{Order, Runs};
+use crate::order::{turns, Order, Runs, SLOT_BITS};
 use crate::races::objects::Kind;
 use crate::thread::{Block, Frame};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// A mutex.
@@ -41,7 +42,7 @@ pub struct Mutex {
 
 const _: () = {
     assert!(core::mem::size_of::<Mutex>() == 40);
-    assert!(core::mem::offset_of!(Mutex, runs) == 24);
+    assert!(offset_of!(Mutex, runs) == 24);
 };
 
 /// Types, in the lowest bits of `kind`.
@@ -162,8 +163,10 @@ fn enter<O: Order>(t: &mut Block, m: &Mutex, uses: bool) {
     if uses {
         let users = m.users.load(Relaxed);
         m.users.store(users.wrapping_add(1), Relaxed);
+        // The short way of its unlock counts nothing.
+        t.operations += 1;
     }
-    O::passed(t, &m.runs);
+    O::locked(t, &m.runs);
     O::learns(t, Kind::Lock, m as *const Mutex as u64);
 }
 
@@ -240,12 +243,22 @@ pub fn give<O: Order>(t: &mut Block, address: u64, uses: bool) -> u32 {
         0 => FREE,
         _ => m.lock.load(Relaxed) & CEILING_BITS,
     };
+    let made = m.runs.count();
     // From here on the mutex may be another thread's, or no mutex any more.
     let word = m.lock.as_ptr();
     if m.lock.swap(free, Release) == free | WAITED_FOR {
         wake(word, 1, kind & SHARED != 0);
     }
+    call_next::<O>(address, made);
     0
+}
+
+/// The mutex at this address is free after `made` operations: in a replay, whoever waits for that goes on.
+#[inline(always)]
+fn call_next<O: Order>(address: u64, made: u64) {
+    if O::REPLAYS {
+        turns::call_for(address + offset_of!(Mutex, runs) as u64, made);
+    }
 }
 
 /// What a function returns that took a mutex.
@@ -297,6 +310,13 @@ pub fn entered<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// From there: a plain mutex was given back that others wait for.
 pub fn left<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
     wake(f.rdi as *const u32, 1, false);
+    call_next::<O>(f.rdi, f.r8 >> SLOT_BITS);
+    Done::value(0)
+}
+
+/// From there, in a replay: a plain mutex was given back, and somebody waits for a turn, perhaps for this one. The run of the mutex is in r8.
+pub fn called<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+    call_next::<O>(f.rdi, f.r8 >> SLOT_BITS);
     Done::value(0)
 }
 

@@ -1,0 +1,398 @@
+//! A checkpoint: the replayed process as it was at a moment, to go back to as often as wanted.
+//!
+//! Its memory is kept by a process that fork(2) made of it and that never runs: it shares what has not changed since. Of each thread the
+//! registers are kept, and what else the kernel knows of it. To go back, the waiting process forks once more, and the copy gets its threads
+//! back by clone(2), each with its registers. All calls are made from outside ([`crate::inject`]), so nobody needs to be at a special
+//! place: a thread may wait in the runtime or run in the program.
+//!
+//! The session's memory is shared by all of them; only one replay runs at a time, and what was in it is kept beside ([`Mark`]).
+
+use crate::debuggee::{Debuggee, Traced};
+use crate::inject::Gate;
+use crate::{os, ptrace, DebugError};
+use libc::{pid_t, user_regs_struct};
+use reprise_abi::layout::{RESERVATION, RESERVATION_END};
+use reprise_replay::live::Mark;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+/// Most bytes of shared memory, other than the session's, that one checkpoint keeps.
+pub const MOST_SHARED: u64 = 256 << 20;
+/// All signals.
+const ALL: u64 = u64::MAX;
+/// A stack_t: address, flags, size.
+type SignalStack = [u64; 3];
+/// What a call is restarted by (include/linux/errno.h): ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
+const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
+/// prctl(2): where the kernel clears a thread's id when it ends.
+const PR_GET_TID_ADDRESS: u64 = 40;
+/// Below a thread's stack pointer and its red zone: room for the answer of a call.
+const ROOM_BELOW: u64 = 1024;
+
+/// Memory: where it is, and what was in it.
+type Stretch = (u64, Vec<u8>);
+
+/// A thread as it was.
+#[derive(Clone)]
+struct Thread {
+    tid: pid_t,
+    traced: Traced,
+    /// As it is to go on: a call that was interrupted is made again.
+    registers: user_regs_struct,
+    vectors: Vec<u8>,
+    mask: u64,
+    dispatch: ptrace::Dispatch,
+    clears: u64,
+    signal_stack: SignalStack,
+}
+
+/// Processes that wait as checkpoints of one debuggee.
+pub type Waiting = Rc<RefCell<HashSet<pid_t>>>;
+
+/// A moment.
+pub struct Checkpoint {
+    /// Events that had happened.
+    pub events: u64,
+    /// The process that waits.
+    pid: pid_t,
+    /// All that wait.
+    waiting: Waiting,
+    gate: Gate,
+    threads: Vec<Thread>,
+    current: usize,
+    mark: Mark,
+    /// Memory that copies of a process share.
+    shared: Vec<Stretch>,
+}
+
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        end(self.pid);
+        self.waiting.borrow_mut().remove(&self.pid);
+    }
+}
+
+/// Ends a child that only waits.
+fn end(pid: pid_t) {
+    // SAFETY: a child of ours that has not been reaped.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    while ptrace::wait(pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
+}
+
+impl Checkpoint {
+    /// The process that waits.
+    pub fn pid(&self) -> pid_t {
+        self.pid
+    }
+}
+
+impl Debuggee {
+    /// Makes a checkpoint of this moment; `None` where there can't be one: with several processes, or while a thread begins or ends.
+    ///
+    /// # Errors
+    /// When memory or processes are short.
+    pub fn checkpoint(&mut self) -> std::result::Result<Option<Checkpoint>, DebugError> {
+        if self.timeline.forks_differ || !self.knows_all_threads() {
+            return Ok(None);
+        }
+        let Some(mark) = self.live.mark()? else {
+            return Ok(None);
+        };
+        match self.with_all_stopped(|d| d.copy_stopped(mark)) {
+            // A thread has ended, and we are about to be told.
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            made => made.map_err(os("make a checkpoint")),
+        }
+    }
+
+    /// Are the kernel's threads those that we know, each with its slot?
+    fn knows_all_threads(&self) -> bool {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return false;
+        };
+        let tids = tasks
+            .flatten()
+            .filter_map(|t| t.file_name().to_str()?.parse::<pid_t>().ok());
+        let mut n = 0;
+        for tid in tids {
+            n += 1;
+            if !self.threads.contains_key(&tid) || self.slot_of(tid).is_none() {
+                return false;
+            }
+        }
+        n == self.threads.len()
+    }
+
+    /// Stops all threads for as long as `f` runs. It gets the registers that each is to go on with.
+    fn with_all_stopped<T>(&mut self, f: impl FnOnce(&mut Debuggee) -> Result<T>) -> Result<T> {
+        let waiting: Vec<pid_t> = self
+            .threads
+            .iter()
+            .filter_map(|(tid, t)| (!t.stopped).then_some(*tid))
+            .collect();
+        let mut stopped = Vec::with_capacity(waiting.len());
+        let mut all = Ok(());
+        for tid in waiting {
+            all = stop(tid);
+            match all {
+                Ok(()) => stopped.push(tid),
+                Err(_) => break,
+            }
+        }
+        let result = all.and_then(|()| f(self));
+        for tid in stopped {
+            ptrace::go_on(tid, 0)?;
+        }
+        result
+    }
+
+    fn copy_stopped(&mut self, mark: Mark) -> Result<Option<Checkpoint>> {
+        let Some(gate) = self.find_gate()? else {
+            return Ok(None);
+        };
+        let Some(shared) = self.shared_memory()? else {
+            return Ok(None);
+        };
+        // The process's first thread first, since it is what becomes of a process that forks.
+        let tids: Vec<pid_t> = self.threads.keys().copied().collect();
+        let mut threads = Vec::with_capacity(tids.len());
+        let mut pid = None;
+        for tid in &tids {
+            let thread = self.thread(*tid, gate)?;
+            if *tid == tids[0] {
+                let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as u64;
+                let forked = gate.call(*tid, libc::SYS_clone, &[flags]);
+                pid = forked.and_then(|a| a.ok().map(|_| a.made))?;
+            }
+            thread.put_back(*tid)?;
+            threads.push(thread);
+        }
+        let Some(pid) = pid else {
+            return Err(Error::other("the kernel did not tell whom a fork made"));
+        };
+        if !libc::WIFSTOPPED(ptrace::wait(pid)?) {
+            return Err(Error::other("a copy of the process ended"));
+        }
+        self.waiting.borrow_mut().insert(pid);
+        Ok(Some(Checkpoint {
+            events: self.events(),
+            pid,
+            waiting: Rc::clone(&self.waiting),
+            gate,
+            threads,
+            current: self.current,
+            mark,
+            shared,
+        }))
+    }
+
+    /// A place for calls: where some thread waits in one.
+    fn find_gate(&mut self) -> Result<Option<Gate>> {
+        if self.gate.is_some() {
+            return Ok(self.gate);
+        }
+        for tid in self.threads.keys() {
+            let r = ptrace::registers(*tid)?;
+            let read = |at, into: &mut [u8]| self.read(at, into).is_ok();
+            let in_runtime = (RESERVATION..RESERVATION_END).contains(&r.rip);
+            if let Some(gate) = Gate::of(&r, read).filter(|_| in_runtime) {
+                self.gate = Some(gate);
+                break;
+            }
+        }
+        Ok(self.gate)
+    }
+
+    /// What is to be known of a stopped thread. Its registers are changed meanwhile.
+    fn thread(&self, tid: pid_t, gate: Gate) -> Result<Thread> {
+        let mut thread = Thread {
+            tid,
+            traced: self.threads.get(&tid).copied().unwrap_or_default(),
+            registers: to_go_on(ptrace::registers(tid)?),
+            vectors: ptrace::vectors(tid)?,
+            mask: ptrace::signal_mask(tid)?,
+            dispatch: ptrace::dispatch(tid)?,
+            clears: 0,
+            signal_stack: [0; 3],
+        };
+        ptrace::set_signal_mask(tid, ALL)?;
+        let room = (thread.registers.rsp - ROOM_BELOW) & !63;
+        let mut kept = [0; 24];
+        self.read(room, &mut kept)?;
+        let told = gate.call(tid, libc::SYS_prctl, &[PR_GET_TID_ADDRESS, room]);
+        told?.ok()?;
+        thread.clears = self.word(room)?;
+        gate.call(tid, libc::SYS_sigaltstack, &[0, room])?.ok()?;
+        for (word, i) in thread.signal_stack.iter_mut().zip(0..) {
+            *word = self.word(room + 8 * i)?;
+        }
+        self.memory.write_all_at(&kept, room)?;
+        Ok(thread)
+    }
+
+    fn word(&self, at: u64) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Memory that a copy would share, with what is in it; `None` when it is too much.
+    fn shared_memory(&self) -> Result<Option<Vec<Stretch>>> {
+        let (mut kept, mut sum) = (Vec::new(), 0);
+        for (start, len) in self.shared_mappings()? {
+            sum += len;
+            if sum > MOST_SHARED {
+                return Ok(None);
+            }
+            let mut bytes = vec![0; len as usize];
+            let there = self.read_some(start, &mut bytes).unwrap_or(0);
+            bytes.truncate(there);
+            kept.push((start, bytes));
+        }
+        Ok(Some(kept))
+    }
+
+    /// Goes back to a checkpoint. All processes that there are now are ended, but those that only wait.
+    ///
+    /// # Errors
+    /// When the copy can't be made.
+    pub fn go_back(&mut self, to: &Checkpoint) -> std::result::Result<(), DebugError> {
+        let waiting: Vec<pid_t> = self.waiting.borrow().iter().copied().collect();
+        self.live.clear_away(&waiting);
+        self.threads.clear();
+        let copies = to.revive().map_err(os("make a copy of a checkpoint"))?;
+        let pid = copies[0];
+        let open = |pid| {
+            File::options()
+                .read(true)
+                .write(true)
+                .open(format!("/proc/{pid}/mem"))
+        };
+        self.pid = pid;
+        self.memory = open(pid).map_err(os("open the replayed program's memory"))?;
+        let pairs: Vec<(pid_t, pid_t)> = to.threads.iter().map(|t| t.tid).zip(copies).collect();
+        self.live.go_back(&to.mark, &pairs)?;
+        for (at, bytes) in &to.shared {
+            let written = self.memory.write_all_at(bytes, *at);
+            written.map_err(os("put shared memory back"))?;
+        }
+        self.current = to.current;
+        self.threads = to
+            .threads
+            .iter()
+            .zip(&pairs)
+            .map(|(t, (_, tid))| (*tid, t.traced))
+            .collect::<BTreeMap<_, _>>();
+        self.points = std::mem::take(&mut self.points).taken_out();
+        let go_on = |d: &Debuggee| -> Result<()> {
+            for (tid, t) in &d.threads {
+                d.arm(*tid)?;
+                if !t.stopped {
+                    ptrace::go_on(*tid, 0)?;
+                }
+            }
+            Ok(())
+        };
+        go_on(self).map_err(os("let a copy of a checkpoint go on"))
+    }
+}
+
+impl Checkpoint {
+    /// A copy of the process with all its threads, stopped: their kernel's ids, in order.
+    fn revive(&self) -> Result<Vec<pid_t>> {
+        let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as u64;
+        let forked = self.gate.call(self.pid, libc::SYS_clone, &[flags])?;
+        forked.ok()?;
+        let Some(pid) = forked.made else {
+            return Err(Error::other("the kernel did not tell whom a fork made"));
+        };
+        ptrace::wait(pid)?;
+        let mut tids = vec![pid];
+        for thread in &self.threads[1..] {
+            const FLAGS: i32 = libc::CLONE_VM
+                | libc::CLONE_FS
+                | libc::CLONE_FILES
+                | libc::CLONE_SIGHAND
+                | libc::CLONE_THREAD
+                | libc::CLONE_SYSVSEM
+                | libc::CLONE_CHILD_CLEARTID;
+            let args = [FLAGS as u64, 0, 0, thread.clears];
+            let made = self.gate.call(pid, libc::SYS_clone, &args)?;
+            made.ok()?;
+            let Some(tid) = made.made else {
+                return Err(Error::other("the kernel did not tell whom a clone made"));
+            };
+            ptrace::wait(tid)?;
+            tids.push(tid);
+        }
+        for (thread, tid) in self.threads.iter().zip(&tids) {
+            if *tid == pid && thread.clears != 0 {
+                let told = [thread.clears];
+                self.gate
+                    .call(*tid, libc::SYS_set_tid_address, &told)?
+                    .ok()?;
+            }
+            thread.give_signal_stack(*tid, self.gate)?;
+            ptrace::set_dispatch(*tid, &thread.dispatch)?;
+            ptrace::set_vectors(*tid, &mut thread.vectors.clone())?;
+            thread.put_back(*tid)?;
+        }
+        Ok(tids)
+    }
+}
+
+impl Thread {
+    /// Registers and mask, after calls were made in its name.
+    fn put_back(&self, tid: pid_t) -> Result<()> {
+        ptrace::set_registers(tid, &self.registers)?;
+        ptrace::set_signal_mask(tid, self.mask)
+    }
+
+    /// The call wants the stack's description in memory.
+    fn give_signal_stack(&self, tid: pid_t, gate: Gate) -> Result<()> {
+        /// In `ss_flags`: none, and what only says that the thread is on it.
+        const SS_ONSTACK: u64 = 1;
+        let [at, flags, len] = self.signal_stack;
+        let memory = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{tid}/mem"))?;
+        let room = (self.registers.rsp - ROOM_BELOW) & !63;
+        let mut kept = [0; 24];
+        memory.read_exact_at(&mut kept, room)?;
+        for (word, i) in [at, flags & !SS_ONSTACK, len].into_iter().zip(0..) {
+            memory.write_all_at(&word.to_le_bytes(), room + 8 * i)?;
+        }
+        gate.call(tid, libc::SYS_sigaltstack, &[room, 0])?.ok()?;
+        memory.write_all_at(&kept, room)
+    }
+}
+
+/// Stops a thread that runs or waits. A signal that comes first is delivered.
+fn stop(tid: pid_t) -> Result<()> {
+    ptrace::interrupt(tid)?;
+    loop {
+        let status = ptrace::wait(tid)?;
+        if !libc::WIFSTOPPED(status) {
+            return Err(Error::from_raw_os_error(libc::ESRCH));
+        }
+        if status >> 16 != 0 {
+            return Ok(());
+        }
+        ptrace::go_on(tid, libc::WSTOPSIG(status))?;
+    }
+}
+
+/// The registers with which a thread goes on that was stopped: a call that was interrupted is made once more.
+fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
+    if r.orig_rax as i64 >= 0 && RESTARTS.contains(&(r.rax as i64)) {
+        r.rax = r.orig_rax;
+        r.rip -= 2;
+    }
+    r.orig_rax = u64::MAX;
+    r
+}

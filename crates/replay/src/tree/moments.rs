@@ -1,0 +1,101 @@
+//! Going back to an earlier moment of a replay that a debugger drives: its processes are ended, and a copy of the one that there was goes on.
+
+use super::Tree;
+use libc::pid_t;
+use reprise_abi::session::{process_state, request, MAX_PROCESSES};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::*;
+use std::time::Duration;
+
+/// Between two looks at processes that are being ended.
+const SHORT: Duration = Duration::from_micros(100);
+
+impl Tree {
+    /// Is there only the first process, as the program that it was from the beginning, with no request open?
+    pub fn is_one_at_rest(&self) -> bool {
+        let s = self.shared.session();
+        let others =
+            (1..MAX_PROCESSES).any(|n| s.processes[n].state.load(SeqCst) != process_state::FREE);
+        !self.failed
+            && !others
+            && self.made.len() == 1
+            && self.roots.len() == 1
+            && s.processes[0].state.load(SeqCst) == process_state::LIVE
+            && s.processes[0].debugged.load(SeqCst) != 0
+            && s.request.kind.load(SeqCst) == request::NONE
+    }
+
+    /// Numbers of the files that are mapped shared, of which there are copies.
+    pub fn shared_files(&self) -> Vec<u64> {
+        self.copies.keys().copied().collect()
+    }
+
+    /// Ends all children of this process but these.
+    pub fn clear_away(&mut self, but: &[pid_t]) {
+        self.failed = true;
+        loop {
+            let left: Vec<pid_t> = children()
+                .into_iter()
+                .filter(|pid| !but.contains(pid))
+                .collect();
+            if left.is_empty() {
+                break;
+            }
+            for pid in left {
+                // SAFETY: a child of ours that has not been reaped.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
+            let mut status = 0;
+            // SAFETY: our own children. Those that only wait have nothing to tell.
+            while unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) } > 0 {}
+            std::thread::sleep(SHORT);
+        }
+        self.made.clear();
+        self.threads.clear();
+        self.stops.clear();
+    }
+
+    /// All are cleared away, and the session is what it was: from now on there is this process, with these other threads. `files`: the
+    /// shared files that it has.
+    pub fn goes_on_as(&mut self, pid: pid_t, threads: HashSet<pid_t>, files: &[u64]) {
+        self.copies.retain(|number, _| files.contains(number));
+        self.made = HashSet::from([pid]);
+        self.roots = HashSet::from([pid]);
+        self.threads = threads;
+        self.lives = Default::default();
+        self.status = None;
+        self.ended = None;
+        self.failed = false;
+    }
+
+    /// `events` events have been used up, the next one is to be at `position` of the ring; it will be the reader's next.
+    pub fn feed_from(&mut self, events: u64, position: u64) {
+        self.feed = super::Feed {
+            head: position,
+            limit: events,
+            fed: events,
+            next_event: position,
+            ..super::Feed::default()
+        };
+        let ring = &self.shared.session().ring;
+        ring.closed.store(0, SeqCst);
+        ring.head.store(position, SeqCst);
+        ring.tail.store(position, SeqCst);
+    }
+}
+
+/// All children of this process.
+fn children() -> Vec<pid_t> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let lists = tasks.flatten().filter_map(|task| {
+        let list = std::fs::read_to_string(task.path().join("children"));
+        list.ok()
+    });
+    lists
+        .flat_map(|l| {
+            l.split_whitespace()
+                .filter_map(|n| n.parse().ok())
+                .collect::<Vec<pid_t>>()
+        })
+        .collect()
+}

@@ -1,0 +1,39 @@
+//! Sessions of gdb on recordings, driven by scripts.
+
+use super::{run, Run, Workplace, REPRISE};
+use std::path::Path;
+use std::process::Command;
+
+/// One session: `flags` for `replay -d`, then commands of gdb.
+pub fn session(place: &Workplace, dir: &Path, flags: &[&str], commands: &[&str]) -> Run {
+    // What gdb says on standard output and error is wanted in its order.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" replay -d \"$@\" 2>&1", REPRISE]);
+    place.settle(&mut command);
+    command.args(flags).arg(dir).args(["--", "-nx", "-batch"]);
+    // What is written is asked for in one language.
+    command.env("LC_ALL", "C").env("DEBUGINFOD_URLS", "");
+    for line in commands {
+        command.args(["-ex", line]);
+    }
+    let run = run(&mut command, None);
+    run.assert_civil();
+    run
+}
+
+/// All that a session said.
+pub fn said(run: &Run) -> String {
+    run.text()
+}
+
+/// Fails unless these texts are in what was said, in this order.
+pub fn assert_said(run: &Run, wanted: &[&str]) {
+    let all = run.text();
+    let mut rest = all.as_str();
+    for text in wanted {
+        match rest.find(text) {
+            Some(at) => rest = &rest[at + text.len()..],
+            None => panic!("`{text}` was not said (or not in this order): {all}"),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Going back in a recording by checkpoints: every place is the same whenever and from wherever it is come to.
+
+mod common;
+
+use common::gdb::{assert_said, said, session};
+use common::{Guest, Recording, Workplace};
+
+guests! { moments }
+
+/// Places that are gone to.
+const PLACES: u64 = 12;
+
+fn recorded(place: &Workplace) -> (Recording, u64) {
+    let trace = place.record(&Guest::new("moments"));
+    let info = place.info(&trace.dir);
+    assert!(info.counter("cuts") > 0, "no cut");
+    let events = info.events();
+    (trace, events)
+}
+
+/// Goes to these events, one after the other; the state at each.
+fn states(place: &Workplace, trace: &Recording, at: &str, events: &[u64]) -> Vec<String> {
+    let commands: Vec<String> = events
+        .iter()
+        .flat_map(|e| [format!("run-to {e}"), "when".into(), "monitor state".into()])
+        .chain(["monitor checkpoints".into()])
+        .collect();
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let run = session(place, &trace.dir, &["--at", at], &commands);
+    let text = said(&run);
+    let mut lines = text.lines();
+    let found: Vec<String> = events
+        .iter()
+        .map(|e| {
+            let when = format!("event {e} of ");
+            let at = lines.find(|l| l.starts_with(&when));
+            assert!(at.is_some(), "event {e} was not come to: {text}");
+            lines.next().unwrap_or_default().to_string()
+        })
+        .collect();
+    assert!(
+        found.iter().all(|state| state.starts_with("memory ")),
+        "no states: {text}"
+    );
+    let kept = text.lines().find(|l| l.contains(" checkpoints, which"));
+    let kept = kept.and_then(|l| l.split(' ').next()?.parse::<u64>().ok());
+    assert!(kept.is_some_and(|n| n > 1), "no checkpoints: {text}");
+    found
+}
+
+#[test]
+fn the_state_at_an_event_is_the_same_from_wherever_it_is_come_to() {
+    let place = Workplace::new();
+    let (trace, all) = recorded(&place);
+    let events: Vec<u64> = (1..=PLACES).map(|i| all * i / (PLACES + 1)).collect();
+    let straight = states(&place, &trace, "0", &events);
+    assert!(
+        straight.windows(2).all(|w| w[0] != w[1]),
+        "states do not differ: {straight:?}"
+    );
+    // From the end back; then to and fro.
+    let mut back = events.clone();
+    back.reverse();
+    let mut found = states(&place, &trace, "end", &back);
+    found.reverse();
+    assert_eq!(found, straight);
+    let mixed: Vec<usize> = (0..PLACES as usize)
+        .map(|i| i * 5 % PLACES as usize)
+        .collect();
+    let wanted: Vec<u64> = mixed.iter().map(|i| events[*i]).collect();
+    let found = states(&place, &trace, "end", &wanted);
+    let expected: Vec<String> = mixed.iter().map(|i| straight[*i].clone()).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn steps_back_between_two_events_are_undone_by_steps_forward() {
+    let place = Workplace::new();
+    let (trace, all) = recorded(&place);
+    let middle = (all / 2).to_string();
+    let mut commands = vec!["break on_signal", "continue", "delete"];
+    // Farther than the steps for which a new checkpoint is made.
+    commands.extend(["stepi 400", "monitor state", "echo back\\n"]);
+    commands.extend(["reverse-stepi 390", "stepi 390", "monitor state"]);
+    let run = session(&place, &trace.dir, &["--at", &middle], &commands);
+    assert_said(&run, &["Breakpoint 1, on_signal", "back\n"]);
+    let text = said(&run);
+    let hashes: Vec<&str> = text.lines().filter(|l| l.starts_with("memory ")).collect();
+    assert_eq!(hashes.len(), 2, "{text}");
+    assert_eq!(hashes[0], hashes[1], "{text}");
+}

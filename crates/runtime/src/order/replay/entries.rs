@@ -1,0 +1,151 @@
+//! What a thread's ring has next, and the operations that are only counted there.
+//!
+//! Of the quiet operations before an entry, most are made by the short ways of [`crate::hook::fast`] and of stubs, which ask nobody as long as
+//! [`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left) is not 0. The thread asks for the last one before an event, since that may be a
+//! signal, which comes right behind it, and for all of them while races are looked for.
+
+use super::life::exhausted;
+use crate::order::cut;
+use crate::races;
+use crate::ring;
+use crate::serial::report::{diverge, Actual};
+use crate::thread::Block;
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::{EventHeader, Kind};
+use reprise_abi::order::{Entry, EntryKind};
+use reprise_abi::session::divergence_kind as kinds;
+
+/// An entry was looked at for the first time: its quiet operations come before anything else.
+fn count(t: &mut Block, e: &Entry) {
+    if t.order.looked {
+        return;
+    }
+    t.order.looked = true;
+    t.order.asked = match e.kind {
+        _ if races::on() => e.quiet,
+        EntryKind::Quiet => e.quiet.min(1),
+        _ => 0,
+    };
+    t.quiet_left().store(e.quiet - t.order.asked, Relaxed);
+}
+
+/// Are there quiet operations before the next entry or event?
+#[inline(always)]
+pub(super) fn is_quiet(t: &Block) -> bool {
+    t.order.asked != 0 || t.quiet_left().load(Relaxed) != 0
+}
+
+/// The entry that counts the thread's quiet operations now; `None` when an event comes next.
+pub(super) fn look(t: &mut Block) -> Option<Entry> {
+    loop {
+        let Some(words) = ring::peek_entry() else {
+            exhausted(t);
+            continue;
+        };
+        let e = Entry::from_words(words)?;
+        count(t, &e);
+        if e.kind != EntryKind::Quiet || is_quiet(t) {
+            return Some(e);
+        }
+        consume(t);
+    }
+}
+
+/// Does an event come before any other operation of the thread? Where the trace ends there is none.
+pub(super) fn event_is_next(t: &mut Block) -> bool {
+    while let Some(words) = ring::peek_entry() {
+        let Some(e) = Entry::from_words(words) else {
+            return true;
+        };
+        count(t, &e);
+        if e.kind != EntryKind::Quiet || is_quiet(t) {
+            return false;
+        }
+        consume(t);
+    }
+    false
+}
+
+/// The entry was used up.
+pub(super) fn consume(t: &mut Block) {
+    t.order.looked = false;
+    t.order.asked = 0;
+    t.quiet_left().store(0, Relaxed);
+    ring::skip_entry();
+}
+
+/// An operation was made: it was quiet, or had the entry that is next.
+#[inline]
+pub(super) fn made(t: &mut Block) {
+    let word = t.quiet_left();
+    match (word.load(Relaxed), t.order.asked) {
+        (0, 0) => consume(t),
+        (0, n) => t.order.asked = n - 1,
+        (n, _) => word.store(n - 1, Relaxed),
+    }
+    tell_of_signal(t);
+}
+
+/// What an operation of synchronisation is, for a report.
+pub(super) fn operation(t: &Block, detail: u32, args: &[u64], recorded: Option<&EventHeader>) -> ! {
+    let actual = Actual {
+        kind: Kind::Sync,
+        detail,
+        value: 0,
+        input_hash: 0,
+        args,
+    };
+    diverge(t, kinds::EVENT, recorded, &actual)
+}
+
+/// Another operation than the recorded entry says.
+pub(super) fn unlike(t: &Block, kind: EntryKind, object: u32, recorded: &Entry) -> ! {
+    let e = recorded;
+    let args = [object as u64, e.kind as u64 + 1, e.object as u64, e.value];
+    operation(t, kind as u32, &args, None)
+}
+
+/// The next operation: quiet (`None`), or the entry that it has. Anything else is a divergence.
+pub(super) fn due(t: &mut Block, object: u32) -> Option<Entry> {
+    match look(t) {
+        Some(_) if is_quiet(t) => None,
+        Some(e) => Some(e),
+        None => {
+            cut::replay::must_be_found(t);
+            let h = ring::peek();
+            operation(t, EntryKind::Passed as u32, &[object as u64], h.as_ref())
+        }
+    }
+}
+
+/// Before events are looked for that are nobody's answer: what only counted quiet operations, all of them made, is out of the way.
+pub fn settle(t: &mut Block) {
+    event_is_next(t);
+}
+
+/// After an operation: does a signal come now? Hooked functions look for it on their way out.
+pub(super) fn tell_of_signal(t: &mut Block) {
+    if signal_comes(t) {
+        t.slot().signal_pending.store(1, Relaxed);
+    }
+}
+
+/// Does a signal, or a cut, come before the thread's next operation, quiet ones included?
+#[inline]
+pub(super) fn signal_comes(t: &mut Block) -> bool {
+    !is_quiet(t) && is_signal_next(t).is_some()
+}
+
+/// The signal, or the cut, that comes before the thread's next operation or gate. Where the trace ends there is none.
+pub(super) fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
+    let comes = |h: &EventHeader| matches!(Kind::from_u8(h.kind), Some(Kind::Signal | Kind::Cut));
+    match event_is_next(t) {
+        true => ring::peek().filter(comes),
+        false => None,
+    }
+}
+
+/// Does the thread touch memory that isn't there before any other operation? Then it does in this one, and nothing is to be waited for.
+pub(super) fn faults_next(t: &mut Block) -> bool {
+    look(t).is_none() && ring::peek().is_some_and(|h| h.kind == Kind::Fault as u8)
+}

@@ -1,0 +1,178 @@
+//! A thread's events, in its own order, and the turns of a call's stamps.
+
+use super::entries::look;
+use super::life::header;
+use crate::capture::Call;
+use crate::order::{cut, space, turns};
+use crate::races;
+use crate::ring::{self, Reader};
+use crate::serial::replay::{apply, cannot_map, OfFile};
+use crate::serial::report::{diverge, Actual};
+use crate::sys;
+use crate::thread::Block;
+use crate::{files, output, shm};
+use reprise_abi::event::{EventHeader, Kind, FILE_NUMBER_SHIFT};
+use reprise_abi::session::divergence_kind as kinds;
+
+/// The header of the thread's next event. More operations before it than recorded are a divergence.
+pub(super) fn next_event(t: &mut Block, actual: &Actual) -> EventHeader {
+    cut::replay::must_be_found(t);
+    if look(t).is_some() {
+        // What was recorded is an entry, of which a report has no place.
+        diverge(t, kinds::EVENT, None, actual);
+    }
+    header(t)
+}
+
+/// Takes the next event, which must be of one of these kinds.
+pub(in crate::order) fn expect(t: &mut Block, wanted: &[Kind], actual: &Actual) -> EventHeader {
+    let h = next_event(t, actual);
+    if !wanted.iter().any(|k| *k as u8 == h.kind) || h.detail != actual.detail {
+        diverge(t, kinds::EVENT, Some(&h), actual);
+    }
+    h
+}
+
+/// Waits for the turn of a stamp of a call. Other processes may have had copies made of files that are mapped here.
+fn begin_turn(stamp: u64) {
+    turns::wait_for_stamp(stamp);
+    files::catch_up();
+}
+
+/// A call's events, up to its result. `at_turn` is what happens while the beginning of the call has its turn, and `at_end` while its end
+/// has it. The first stamp is left in the block.
+pub(in crate::order) fn replay_call(
+    t: &mut Block,
+    c: &Call,
+    hash: u64,
+    at_turn: impl FnOnce(&mut Block, &EventHeader) -> i64,
+    at_end: impl FnOnce(&mut Block, &EventHeader, &OfFile),
+) -> (i64, EventHeader, OfFile) {
+    let actual = Actual {
+        kind: Kind::Syscall,
+        detail: c.nr as u32,
+        value: 0,
+        input_hash: hash,
+        args: &c.args[..c.nargs],
+    };
+    let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
+    let mut r = Reader::begin(h);
+    let args = r.args();
+    let stamps = (h.nargs as usize).saturating_sub(c.nargs);
+    let ends_now = h.kind == Kind::Syscall as u8;
+    let stamps_fit = if ends_now {
+        stamps == 1 || stamps == 2
+    } else {
+        stamps == 1
+    };
+    if args[..c.nargs] != c.args[..c.nargs] || h.input_hash != hash || !stamps_fit {
+        diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+    }
+    let begins = args[c.nargs];
+    t.order.stamps[0] = begins;
+    begin_turn(begins);
+    if races::on() {
+        races::calls::begins(t, c);
+    }
+    let done = at_turn(t, &h);
+    if done != h.value && ends_now {
+        let actual = Actual {
+            value: done,
+            ..actual
+        };
+        diverge(t, kinds::STATE, Some(&h), &actual);
+    }
+    let (h, r, ends) = if ends_now {
+        let ends = args[c.nargs + stamps - 1];
+        if stamps == 2 {
+            turns::pass_stamp(begins);
+            begin_turn(ends);
+        }
+        (h, r, ends)
+    } else {
+        r.finish();
+        turns::pass_stamp(begins);
+        let actual = Actual {
+            kind: Kind::Exit,
+            ..actual
+        };
+        let h = expect(t, &[Kind::Exit], &actual);
+        let mut r = Reader::begin(h);
+        let ends = r.args()[0];
+        begin_turn(ends);
+        (h, r, ends)
+    };
+    let file = apply(r);
+    at_end(t, &h, &file);
+    // In the order in which they wrote: what is shown is what was seen.
+    output::follow(c, h.value);
+    call_ends(t, c, h.value);
+    turns::pass_stamp(ends);
+    (h.value, h, file)
+}
+
+/// A call's result is there.
+fn call_ends(t: &Block, c: &Call, result: i64) {
+    if races::on() {
+        races::calls::ends(t, c, result);
+    }
+}
+
+/// shmat(2): the segment must be there before its content can be written.
+pub(super) fn attach(t: &mut Block, c: &Call) -> i64 {
+    let actual = Actual {
+        kind: Kind::Syscall,
+        detail: c.nr as u32,
+        value: 0,
+        input_hash: 0,
+        args: &c.args[..c.nargs],
+    };
+    let h = expect(t, &[Kind::Syscall], &actual);
+    let mut r = Reader::begin(h);
+    let args = r.args();
+    if args[..c.nargs] != c.args[..c.nargs] || h.nargs as usize != c.nargs + 2 {
+        diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+    }
+    let [begins, ends] = [args[c.nargs], args[c.nargs + 1]];
+    turns::take(begins);
+    begin_turn(ends);
+    if sys::is_error(h.value) {
+        r.finish();
+    } else {
+        let at = h.value as u64;
+        let size = r.section().map_or(0, |(size, ..)| size);
+        if !shm::attach_again(c, at, h.flags >> FILE_NUMBER_SHIFT, size) {
+            cannot_map(ring::event_number());
+        }
+        apply(r);
+        shm::finish_attach(c, at, size);
+        let _lock = space::lock();
+        crate::patch::replay_with_code(t);
+    }
+    turns::pass_stamp(ends);
+    h.value
+}
+
+/// As [`replay_call`], when nothing happens but what the log says.
+pub(super) fn answer(t: &mut Block, c: &Call, hash: u64) -> (i64, EventHeader, OfFile) {
+    replay_call(t, c, hash, |_, h| h.value, |_, _, _| {})
+}
+
+/// A simple event of the thread's own: its header and its argument words.
+pub(super) fn plain(t: &mut Block, kind: Kind, detail: Option<u32>) -> (EventHeader, [u64; 8]) {
+    let mut actual = Actual {
+        kind,
+        detail: detail.unwrap_or(0),
+        value: 0,
+        input_hash: 0,
+        args: &[],
+    };
+    if detail.is_none() {
+        actual.detail = next_event(t, &actual).detail;
+    }
+    let h = expect(t, &[kind], &actual);
+    let mut r = Reader::begin(h);
+    let args = r.args();
+    r.finish();
+    (h, args)
+}

@@ -1,0 +1,289 @@
+//! What the gates of a replay ask the engine for.
+
+use super::entries::{event_is_next, look};
+use super::events::{answer, attach, expect, plain, replay_call};
+use super::life::{busy, runs_now, take_slot};
+use super::signals::plant_if_next;
+use super::Replay;
+use crate::asm::rt_exit_thread;
+use crate::capture::Call;
+use crate::clone::{self, Wish};
+use crate::engine::{Engine, RESTART};
+use crate::order::{announce_death, cut, processes, space, state, total, turns};
+use crate::races;
+use crate::ring::{self, Reader};
+use crate::serial::replay::{cannot_map, deliver, tamper, OfFile};
+use crate::serial::report::{diverge, Actual};
+use crate::serial::state::frame_hash;
+use crate::signal::frame::{FpState, SigContext, Ucontext};
+use crate::signal::kernel;
+use crate::signal::state::Siginfo;
+use crate::sys;
+use crate::thread::{session, slot, Block, Frame};
+use crate::{mapped, memory, process};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::{
+    EventHeader, Instruction, Kind, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
+};
+use reprise_abi::session::{divergence_kind as kinds, slot_state};
+use reprise_abi::syscalls::nr;
+
+impl Engine for Replay {
+    const LIVE: bool = false;
+    const IMMEDIATE: bool = false;
+
+    fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let hash = c.input_hash();
+        if let Some(signal) = crate::signal::calls::ends_us(t, c, process::visible_pid()) {
+            answer(t, c, hash);
+            Self::process_dies(t, signal);
+            kernel::die_now(signal);
+        }
+        c.shorten();
+        let _busy = busy(t);
+        let now = |_: &mut Block, h: &EventHeader| h.value;
+        let (r, h, _) = replay_call(t, c, hash, now, |_, h, file| {
+            let number = h.flags >> FILE_NUMBER_SHIFT;
+            if number != 0 {
+                mapped::redo(c, h.value, number, file.offset, file.hash);
+            }
+        });
+        if h.flags & FLAG_RESTARTED != 0 {
+            RESTART
+        } else {
+            r
+        }
+    }
+
+    fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        let _busy = busy(t);
+        replay_call(t, c, 0, |_, _| result, |_, _, _| {}).0
+    }
+
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        let _busy = busy(t);
+        replay_call(t, c, 0, |_, h| act(Some(h.value)), |_, _, _| {}).0
+    }
+
+    fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        let _busy = busy(t);
+        if c.nr == nr::SHMAT {
+            return attach(t, c);
+        }
+        // The recording held the lock from the first stamp to beyond the second one: until that is passed, nobody else is here.
+        let c = &*c;
+        let redo = |t: &mut Block, h: &EventHeader, file: &OfFile| {
+            // Others may look for room for a stub.
+            let _lock = space::lock();
+            let r = h.value;
+            if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+                cannot_map(ring::event_number() - 1);
+            }
+            if races::on() {
+                races::calls::mapped(c, r);
+            }
+            crate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
+            crate::hook::after_call(t, c, r);
+            // What is searched for locked instructions has its functions replaced already.
+            crate::patch::replay_with_code(t);
+        };
+        let (r, ..) = replay_call(t, c, 0, |_, h| h.value, redo);
+        r
+    }
+
+    fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let _busy = busy(t);
+        if races::on() {
+            races::wakes(t, c.args[0]);
+        }
+        let (r, h, _) = answer(t, c, 0);
+        if h.flags & FLAG_RESTARTED != 0 {
+            RESTART
+        } else {
+            r
+        }
+    }
+
+    fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
+        Self::computed(t, c, 0)
+    }
+
+    fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
+        let actual = Actual {
+            kind: Kind::Instruction,
+            detail: which as u32,
+            value: 0,
+            input_hash: 0,
+            args: &[],
+        };
+        let h = expect(t, &[Kind::Instruction], &actual);
+        let mut r = Reader::begin(h);
+        let aux = r.args()[0];
+        r.finish();
+        (h.value as u64, aux)
+    }
+
+    fn signal_point(t: &mut Block, frame: &mut Frame) {
+        t.slot().signal_pending.store(0, Relaxed);
+        tamper();
+        // Handlers come only between operations; while some are left to be made quietly, none is due.
+        while event_is_next(t) {
+            let Some(h) = ring::peek() else { return };
+            match Kind::from_u8(h.kind) {
+                Some(Kind::Signal) if h.value == frame.rip as i64 => {
+                    let mut r = Reader::begin(h);
+                    let stamp = r.args()[0];
+                    turns::take(stamp);
+                    if races::on() {
+                        races::calls::delivered(t);
+                    }
+                    deliver(t, frame, FpState::Live, h);
+                }
+                Some(Kind::Cut) => return cut::replay::plant(t, h),
+                Some(Kind::Hash) if !t.order.hook_ends && h.detail == state::AT_GATE => {
+                    state::check(t, frame, &h)
+                }
+                Some(Kind::Patch) if crate::patch::comes_with_code(h.detail) => {
+                    crate::patch::replay_with_code(t)
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+        t.slot().last_pc.store(mc.rip, Relaxed);
+        let args = [
+            info.address(),
+            info.code() as u64,
+            frame_hash(&mc.to_frame()),
+        ];
+        let actual = Actual {
+            kind: Kind::Fault,
+            detail: info.signal(),
+            value: mc.rip as i64,
+            input_hash: 0,
+            args: &args,
+        };
+        let h = expect(t, &[Kind::Fault], &actual);
+        let mut r = Reader::begin(h);
+        let recorded = r.args();
+        // The registers' hash would hold addresses of dead stack; place and address tell enough.
+        if h.value != mc.rip as i64 || recorded[..2] != args[..2] {
+            diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+        }
+        r.finish();
+    }
+
+    fn goes_on(t: &mut Block, _uc: &mut Ucontext) {
+        plant_if_next(t);
+    }
+
+    const BORN: u32 = slot_state::BLOCKED;
+
+    fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        let _busy = busy(t);
+        let (r, h, _) = answer(t, c, 0);
+        if sys::is_error(r) {
+            return r;
+        }
+        let child = h.flags >> SLOT_SHIFT;
+        take_slot(t, child);
+        slot(child).visible_tid.store(r as u32, Relaxed);
+        if races::on() {
+            races::thread_begins(t, child);
+        }
+        let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
+        if sys::is_error(tid) {
+            crate::serial::processes::cannot_start(tid);
+        }
+        crate::order::publish_tid::<Self>(t, wish, r as u32);
+        total::join(child);
+        crate::serial::baton::go(child);
+        r
+    }
+
+    fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        processes::make_again(t, c, wish, start)
+    }
+
+    fn process_start(t: &mut Block) {
+        processes::begin_again(t);
+    }
+
+    fn thread_start(t: &mut Block) {
+        kernel::block_all();
+        crate::serial::baton::wait_go(t.slot);
+        total::begin(t);
+        let _busy = busy(t);
+        runs_now(t);
+        if races::on() {
+            races::thread_starts(t);
+        }
+        let stamp = plain(t, Kind::ThreadStart, Some(0)).1[0];
+        turns::take(stamp);
+        plant_if_next(t);
+    }
+
+    fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        crate::sync::malloc::thread_ends::<Self>(t);
+        let busy = busy(t);
+        replay_call(t, c, 0, |_, _| 0, |_, _, _| {});
+        if races::on() {
+            races::thread_ends(t);
+        }
+        announce_death::<Self>(t);
+        // Whether it is the last one, of several that end at the same time, only the recording knows.
+        let (h, args) = plain(t, Kind::ThreadExit, None);
+        turns::take(args[1]);
+        if h.detail != 0 {
+            Self::process_dies(t, 0);
+            sys::exit_group(c.args[0] as i32);
+        }
+        session().live_threads.fetch_sub(1, SeqCst);
+        let live = &process::entry().live_threads;
+        live.fetch_sub(1, SeqCst);
+        turns::call(live.as_ptr() as u64);
+        // Before anybody can have the slot.
+        total::leave(t);
+        t.slot().state.store(slot_state::EXITING, Release);
+        drop(busy);
+        // Another thread may wait for the slot.
+        sys::futex_wake(t.slot().state.as_ptr(), i32::MAX as u32);
+        // SAFETY: nothing of this thread is needed any more.
+        unsafe { rt_exit_thread() }
+    }
+
+    fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        if look(t).is_none() {
+            let ours = |h: &EventHeader| h.kind == Kind::Hash as u8 && h.detail == state::AT_EXIT;
+            if let Some(h) = ring::peek().filter(ours) {
+                state::check(t, frame, &h);
+            }
+        }
+        Self::computed(t, c, 0);
+        Self::process_dies(t, 0);
+        sys::exit_group(c.args[0] as i32)
+    }
+
+    fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        processes::exec_again(t, c)
+    }
+
+    fn image_start(t: &mut Block) {
+        processes::image_begins(t);
+    }
+
+    fn process_dies(t: &mut Block, _signal: u32) {
+        let _busy = busy(t);
+        processes::end_again(t);
+    }
+
+    fn cut(t: &mut Block, uc: &mut Ucontext) {
+        cut::replay::ask(t, uc);
+    }
+
+    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+        cut::replay::trap(t, signal, uc)
+    }
+}

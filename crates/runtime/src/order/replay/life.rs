@@ -1,0 +1,117 @@
+//! How threads of a replay begin, wait for what the driver knows, and end.
+
+use crate::clone;
+use crate::order::{head, ring_of, total, turns};
+use crate::process;
+use crate::ring;
+use crate::sys;
+use crate::thread::{current, slot, Block};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::event::EventHeader;
+use reprise_abi::order::CLOSED_GONE;
+use reprise_abi::session::slot_state;
+use reprise_abi::waits::OVER;
+
+/// The calling thread has done all that was recorded of it. It stays where it is until the driver ends it with its process; it goes on only if
+/// the driver took it for the slot's last thread.
+pub(in crate::order) fn exhausted(t: &mut Block) {
+    total::leave(t);
+    let (ring, ..) = ring_of(t.slot);
+    let was = t.slot().busy.swap(0, SeqCst);
+    ring::wake_agent();
+    let told = &head().waits[t.slot as usize];
+    told.begin();
+    loop {
+        let closed = ring.closed.load(SeqCst);
+        if closed == 0 {
+            break;
+        }
+        told.sleeps(OVER, 0, closed);
+        let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
+        sys::futex_wait(ring.closed.as_ptr(), closed, Some(&soon));
+        if !crate::namespace::agent_lives() {
+            sys::exit_group(125);
+        }
+    }
+    told.end();
+    total::come_back(t);
+    t.slot().busy.store(was, SeqCst);
+}
+
+/// The calling thread does nothing any more, and what was recorded of it is thrown away, so that the driver takes it for one that has done
+/// it.
+pub(crate) fn gives_up() -> ! {
+    let t = current();
+    total::leave(t);
+    let (ring, ..) = ring_of(t.slot);
+    loop {
+        ring.position.store(ring.head.load(SeqCst), SeqCst);
+        t.slot().busy.store(0, SeqCst);
+        ring::wake_agent();
+        let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
+        sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&soon));
+        if !crate::namespace::agent_lives() {
+            sys::exit_group(125);
+        }
+    }
+}
+
+/// Waits until the calling thread is the only one of its process.
+pub fn wait_for_others_to_end() {
+    let live = &process::entry().live_threads;
+    turns::wait(live.as_ptr() as u64, || live.load(SeqCst) <= 1);
+}
+
+/// The header of the thread's next event, which must come.
+pub(in crate::order) fn header(t: &mut Block) -> EventHeader {
+    loop {
+        match ring::peek() {
+            Some(h) => return h,
+            None => exhausted(t),
+        }
+    }
+}
+
+/// The calling thread has taken an event, or is about to, and what that brings about is still to be done. Until this is dropped the driver
+/// doesn't take the thread for one that has done all.
+pub(in crate::order) struct Busy(&'static AtomicU64);
+
+pub(in crate::order) fn busy(t: &Block) -> Busy {
+    let word = &slot(t.slot).busy;
+    word.store(1, SeqCst);
+    Busy(word)
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(0, SeqCst);
+    }
+}
+
+/// Does no thread have a slot with this state?
+pub(in crate::order) fn is_unused(state: u32) -> bool {
+    matches!(state, slot_state::FREE | slot_state::EXITING)
+}
+
+/// Waits until slot `i` is free, and takes it for the thread that the call makes whose first stamp is in the block.
+pub(in crate::order) fn take_slot(t: &Block, i: u32) {
+    clone::wait_for_slot(i);
+    // Whoever had it may have been ended in the middle of something.
+    slot(i).busy.store(0, SeqCst);
+    head().waits[i as usize].reset();
+    // In this order: the driver takes a slot that nobody has for one whose thread is gone.
+    slot(i).state.store(slot_state::BLOCKED, SeqCst);
+    slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
+}
+
+/// The calling thread begins. If the driver ends its process at this moment, the slot is left already, and stays so.
+pub(in crate::order) fn runs_now(t: &Block) {
+    let state = &t.slot().state;
+    let _ = state.compare_exchange(slot_state::BLOCKED, slot_state::RUNNING, SeqCst, SeqCst);
+}
+
+/// May the next thread have slot `i`, of which nothing is left that was recorded of the last one?
+pub fn is_vacant(i: u32) -> bool {
+    let (ring, ..) = ring_of(i);
+    is_unused(slot(i).state.load(Acquire)) && ring.closed.load(SeqCst) != CLOSED_GONE
+}

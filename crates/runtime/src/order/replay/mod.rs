@@ -1,0 +1,20 @@
+//! The replaying half of `order`: every thread takes its answers from its own ring, and goes on when the stamps of its events, and the
+//! numbers of its operations, come to their turn.
+
+mod entries;
+mod events;
+mod gates;
+mod life;
+mod objects;
+mod signals;
+
+pub use entries::settle;
+pub(super) use events::{expect, replay_call};
+pub(crate) use life::gives_up;
+pub(super) use life::{busy, header, is_unused, runs_now, take_slot};
+pub use life::{is_vacant, wait_for_others_to_end};
+pub use objects::{after_operation, begin_operation, end_operation, faulted_operation};
+pub(super) use signals::follow;
+
+/// Replaying in `order`.
+pub struct Replay;

@@ -1,0 +1,34 @@
+//! Signals of a replay that come between a thread's operations, and in the middle of its code.
+
+use super::entries::is_signal_next;
+use crate::order::{cut, turns};
+use crate::ring::Reader;
+use crate::serial::replay::deliver;
+use crate::signal::frame::{FpState, Ucontext};
+use crate::signal::kernel;
+use crate::thread::Block;
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::Kind;
+
+/// When the next that the thread does is a cut, its place is looked for.
+pub(super) fn plant_if_next(t: &mut Block) {
+    if let Some(h) = is_signal_next(t).filter(|h| h.kind == Kind::Cut as u8) {
+        cut::replay::plant(t, h);
+    }
+}
+
+/// In the middle of code, where a cut was found: the signals that came there are delivered.
+pub(in crate::order) fn follow(t: &mut Block, uc: &mut Ucontext) {
+    while let Some(h) = is_signal_next(t) {
+        if h.kind == Kind::Cut as u8 {
+            return cut::replay::plant(t, h);
+        }
+        t.slot().last_pc.store(uc.mc.rip, Relaxed);
+        let mut r = Reader::begin(h);
+        let stamp = r.args()[0];
+        turns::take(stamp);
+        let mut frame = uc.mc.to_frame();
+        deliver(t, &mut frame, FpState::Saved(uc.mc.fpstate), h);
+        kernel::enter_from_kernel(t, uc, &frame);
+    }
+}
