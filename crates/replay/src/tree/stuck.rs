@@ -9,7 +9,7 @@ use crate::feed::Distribution;
 use crate::standstill::{self, Standstill};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::session::{process_state, request, slot_state, FLAG_RACES};
+use reprise_abi::session::{process_state, request, slot_state, Process, FLAG_RACES};
 use reprise_abi::waits::{Parked, What};
 use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::{Duration, Instant};
@@ -119,10 +119,8 @@ impl Tree {
             process_state::TAKEN,
             process_state::LOST,
         ];
-        if s.processes
-            .iter()
-            .any(|p| changing.contains(&p.state.load(SeqCst)))
-        {
+        let changes = |p: &Process| changing.contains(&p.state.load(SeqCst));
+        if s.processes.iter().any(changes) || self.lives.any_former() {
             return None;
         }
         let used = s.slots_used.load(SeqCst) as usize;
