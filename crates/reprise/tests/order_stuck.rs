@@ -46,11 +46,13 @@ fn threads_that_all_wait() {
             let replay = place.replay_with(&recording.dir, &flags);
             replay.assert_own_failure(OWN_FAILURE);
             let said = replay.said();
+            assert_eq!(said.matches(") waits ").count(), 2, "{order}: {said}");
             for part in [
                 "deadlock divergence",
                 "waits for its turn to make operation 21 on object",
                 "where 1 have been made",
-                "waits until another thread lets it go on",
+                // Inside of the barrier, or on its way there if the recording has it come later.
+                "thread 1 (tid",
                 "main",
                 "after   event",
             ] {
