@@ -39,3 +39,5 @@ pub mod sockopt;
 pub mod spec;
 pub mod stage;
 pub mod syscalls;
+pub mod total;
+pub mod waits;

@@ -8,6 +8,8 @@
 
 use crate::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
 use crate::ring::RingControl;
+use crate::total::TotalOrder;
+use crate::waits::Awaited;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Where it is mapped.
@@ -19,7 +21,7 @@ pub const DEFAULT_RING: u64 = RING_STRIDE;
 /// Bytes of a ring in the small mode.
 pub const SMALL_RING: u64 = 4096;
 /// Words on which threads of a replay wait for their turn.
-pub const WAITING_WORDS: usize = 1024;
+pub const WAITING_WORDS: usize = 4096;
 /// Most stamps that were drawn and never logged, because their process was killed at that moment.
 pub const MAX_VOID: usize = 8 * 1024;
 
@@ -37,116 +39,6 @@ pub struct WaitingRoom {
     pub generation: AtomicU32,
     /// How many wait.
     pub waiting: AtomicU32,
-}
-
-/// Whose turn it is in a replay in total order.
-#[repr(C)]
-pub struct TotalOrder {
-    /// Turns given to threads, one after the other, that could not use them.
-    pub fruitless: AtomicU32,
-    /// How often the driver has found nothing to do.
-    pub idle: AtomicU32,
-    /// 1 while nobody has the turn because nobody took part when it was to be given: the next one that takes part has it.
-    pub unclaimed: AtomicU32,
-    _pad: AtomicU32,
-    /// A bit for each slot with a thread that takes part.
-    pub members: [AtomicU64; MAX_SLOTS / 64],
-    /// Not 0 for the slot whose thread runs (futexes): [`TURN`] or [`TURN_KEPT`].
-    pub turn: [AtomicU32; MAX_SLOTS],
-}
-
-/// [`TotalOrder::turn`]: this slot's thread runs.
-pub const TURN: u32 = 1;
-/// [`TotalOrder::turn`]: it runs, and nobody else may take its turn away.
-pub const TURN_KEPT: u32 = 2;
-
-impl TotalOrder {
-    /// The thread of this slot takes no part any more.
-    pub fn leave(&self, slot: usize) {
-        self.members[slot / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
-    }
-
-    /// The turn of this slot's thread, if it has it, is over: whose turn it is now, by whom the word [`turn`](TotalOrder::turn) may be waited for.
-    pub fn pass_on(&self, slot: usize) -> Option<usize> {
-        if !self.take(slot) {
-            // Somebody else has passed it on.
-            return None;
-        }
-        self.give_behind(slot)
-    }
-
-    /// Takes the turn from this slot's thread; false: it has none. Until [`TotalOrder::give_behind`] nobody has one.
-    pub fn take(&self, slot: usize) -> bool {
-        self.turn[slot].swap(0, SeqCst) != 0
-    }
-
-    /// As [`take`](TotalOrder::take), by somebody else than the thread; false: it has no turn, or keeps it.
-    pub fn take_from(&self, slot: usize) -> bool {
-        self.turn[slot]
-            .compare_exchange(TURN, 0, SeqCst, SeqCst)
-            .is_ok()
-    }
-
-    /// Gives the turn to the member that comes after this slot.
-    pub fn give_behind(&self, slot: usize) -> Option<usize> {
-        let next = self.after(slot).or_else(|| {
-            self.unclaimed.store(1, SeqCst);
-            // Somebody may have come meanwhile.
-            let late = self.after(slot)?;
-            self.end_idling().then_some(late)
-        })?;
-        self.turn[next].store(TURN, SeqCst);
-        Some(next)
-    }
-
-    /// The thread of this slot takes part from now on.
-    pub fn join(&self, slot: usize) {
-        self.members[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
-        if self.end_idling() {
-            self.turn[slot].store(TURN, SeqCst);
-        }
-    }
-
-    /// Did nobody have the turn until now? Then the caller gives it to somebody.
-    fn end_idling(&self) -> bool {
-        self.unclaimed
-            .compare_exchange(1, 0, SeqCst, SeqCst)
-            .is_ok()
-    }
-
-    /// Does the thread of this slot take part?
-    pub fn takes_part(&self, slot: usize) -> bool {
-        self.members[slot / 64].load(SeqCst) & 1 << (slot % 64) != 0
-    }
-
-    /// The member that comes after this slot, which may be itself.
-    pub fn after(&self, slot: usize) -> Option<usize> {
-        let (first, bit) = (slot / 64, slot % 64);
-        for k in 0..=self.members.len() {
-            let i = (first + k) % self.members.len();
-            let mut w = self.members[i].load(SeqCst);
-            if k == 0 {
-                // Those behind it.
-                w &= (u64::MAX << bit) << 1;
-            }
-            if w != 0 {
-                return Some(i * 64 + w.trailing_zeros() as usize);
-            }
-        }
-        None
-    }
-
-    /// How many threads take part.
-    pub fn count(&self) -> u32 {
-        let ones = |w: &AtomicU64| w.load(SeqCst).count_ones();
-        self.members.iter().map(ones).sum()
-    }
-
-    /// The thread of this slot takes part, and it is its turn.
-    pub fn begin(&self, slot: usize) {
-        self.members[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
-        self.turn[slot].store(TURN, SeqCst);
-    }
 }
 
 /// How many shards there are. Objects that share one are ordered among each other, too, which costs time and harms nothing.
@@ -204,6 +96,8 @@ pub struct OrderHead {
     pub total: TotalOrder,
     /// Where threads wait in a replay.
     pub rooms: [WaitingRoom; WAITING_WORDS],
+    /// What they wait for, by slot.
+    pub waits: [Awaited; MAX_SLOTS],
     /// Runs of objects in memory that processes share, where the objects have no room for them: by their place in their page.
     pub shared_runs: [[AtomicU64; 2]; SHARED_RUNS],
     /// The order of operations on words, by their addresses.

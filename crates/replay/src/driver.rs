@@ -2,7 +2,7 @@
 
 use crate::races::Hunt;
 use crate::report::{self, Divergence};
-use crate::tree::{set_start, Tree};
+use crate::tree::{set_start, Halt, Tree};
 use crate::{symbols, ReplayError};
 use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
@@ -16,6 +16,7 @@ use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
+use std::time::Duration;
 
 /// How to replay.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,8 @@ pub struct Options {
     /// Show the output of one process only, and end when it ends: its place in the order of the processes' beginnings, 0 for the
     /// first of all.
     pub only: Option<u32>,
+    /// The longest time that it may take.
+    pub limit: Option<Duration>,
 }
 
 /// How a replay ended.
@@ -42,6 +45,8 @@ pub struct Outcome {
     pub learned: Vec<LearnedCode>,
     /// Those loads of it that raced.
     pub raced: Vec<LearnedCode>,
+    /// Set when it was ended because it could not go on, or because somebody wanted that.
+    pub halted: Option<Halt>,
     /// Set when it left the recorded path.
     pub divergence: Option<Divergence>,
     /// A message of the runtime (its number and argument), 0 for none.
@@ -87,10 +92,12 @@ pub(crate) fn replay_hunting(
         ..Child::default()
     };
     let mut tree = Tree::new(shared, image, dir, child);
+    tree.limit = options.limit;
     let status = tree.run(&mut reader, options.only);
     let reached = tree.reached();
     drop(quiet);
     let status = status?;
+    let halted = tree.halted.take();
     if let Some(h) = hunt {
         h.read(tree.shared.races());
     }
@@ -98,6 +105,7 @@ pub(crate) fn replay_hunting(
     let c = &s.counters;
     Ok(Outcome {
         status,
+        halted,
         functions: named(dir, s, &s.divergence.functions),
         raced: named(dir, s, &s.raced),
         learned: manifest.learned,

@@ -6,6 +6,7 @@ use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, CLOSED_END, CLOSED_GONE, MAX_VOID, SHARDS};
 use reprise_abi::session::slot_state;
+use reprise_abi::waits::What;
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::{Reader, Stamps};
 use std::collections::{BTreeMap, VecDeque};
@@ -100,7 +101,7 @@ impl Distribution {
             moved = true;
         }
         if self.closed {
-            self.pass_voids(head);
+            moved |= self.pass_voids(head);
         }
         Ok(moved)
     }
@@ -116,6 +117,17 @@ impl Distribution {
                 futex::wake(&ring.consumer_asleep, i32::MAX);
             }
         }
+    }
+
+    /// Has all of the trace been read?
+    pub fn has_read_all(&self) -> bool {
+        self.read_all
+    }
+
+    /// Does nothing wait for the slot's ring?
+    pub fn is_empty(&self, slot: usize) -> bool {
+        let queue = self.queues.get(&slot);
+        queue.is_none_or(|q| q.bytes.is_empty() && q.gates.front().is_none_or(|g| g.at > q.head))
     }
 
     /// Was all handed out?
@@ -136,7 +148,8 @@ impl Distribution {
     }
 
     /// A trace without a summary doesn't say which stamps no event has. That shows when all was read.
-    fn pass_voids(&mut self, head: &OrderHead) {
+    /// True: the next stamp has its turn.
+    fn pass_voids(&mut self, head: &OrderHead) -> bool {
         if !self.voids_known {
             self.voids_known = true;
             let missing = self.stamps.missing(self.stamps.end(), MAX_VOID);
@@ -149,15 +162,18 @@ impl Distribution {
         let known = head.voids.load(SeqCst) as usize;
         let voids = &head.void[..known.min(MAX_VOID)];
         let stamp = head.stamp.0.load(SeqCst);
-        if voids
+        let is_void = voids
             .binary_search_by_key(&stamp, |v| v.load(Relaxed))
-            .is_ok()
-        {
-            let _ = head
-                .stamp
-                .0
-                .compare_exchange(stamp, stamp + 1, SeqCst, SeqCst);
+            .is_ok();
+        let now = &head.stamp.0;
+        let passes = is_void
+            && now
+                .compare_exchange(stamp, stamp + 1, SeqCst, SeqCst)
+                .is_ok();
+        if passes {
+            call(head, What::Stamp(stamp + 1), 0);
         }
+        passes
     }
 
     fn sort(&mut self) -> Result<(), ReplayError> {
@@ -199,6 +215,13 @@ impl Distribution {
         }
         Ok(())
     }
+}
+
+/// Those who wait for this look again.
+fn call(head: &OrderHead, what: What, n: u64) {
+    let (_, generation) = head.bed(what.key(), n);
+    generation.fetch_add(1, SeqCst);
+    futex::wake(generation, i32::MAX);
 }
 
 /// Does a thread sleep because its ring is empty?
@@ -254,10 +277,13 @@ impl Queue {
             if let Some((shard, number)) = gate.open.filter(|(i, n)| *i < SHARDS && *n > 0) {
                 let word = &head.shards[shard].sequence;
                 let _ = word.compare_exchange(2 * (number - 1), 2 * number, SeqCst, SeqCst);
+                call(head, What::Shard(shard as u32), number);
             }
             self.gates.pop_front();
             ring.closed.store(open, SeqCst);
             futex::wake(&ring.closed, i32::MAX);
+            // Somebody may want the slot.
+            futex::wake(&it.state, i32::MAX);
             return true;
         }
         // Its thread may still have to be made.

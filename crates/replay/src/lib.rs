@@ -11,6 +11,7 @@ pub mod plan;
 pub mod races;
 pub mod report;
 mod stacks;
+pub mod standstill;
 pub mod symbols;
 mod tree;
 
@@ -18,6 +19,7 @@ pub use driver::{replay, Options, Outcome};
 pub use live::Live;
 pub use output::Output;
 pub use report::Divergence;
+pub use tree::Halt;
 
 /// What can go wrong with a replay, apart from divergence.
 #[derive(Debug, thiserror::Error)]

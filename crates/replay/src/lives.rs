@@ -35,6 +35,11 @@ impl Lives {
         self.former.remove(&pid)
     }
 
+    /// Is there a former life that the kernel has not ended yet? It may still let others go on, after the new one has begun.
+    pub(crate) fn any_former(&self) -> bool {
+        !self.former.is_empty()
+    }
+
     /// The last life of process `n` has ended.
     pub(crate) fn ends(&mut self, n: usize) {
         self.over.insert(n);
@@ -61,6 +66,7 @@ mod tests {
     fn a_former_life_may_end_last() {
         let mut lives = Lives::default();
         lives.becomes(100, 3);
+        assert!(lives.any_former());
         // Another process's end has nothing to do with it.
         lives.ends(4);
         assert_eq!(lives.free(4, true), Free::All);

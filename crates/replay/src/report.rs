@@ -2,6 +2,7 @@
 
 use reprise_abi::event::{Event, EventHeader, Kind};
 use reprise_abi::names::errno_name;
+use reprise_abi::order::{Entry, EntryKind};
 use reprise_abi::session::{divergence_kind, Session, REPORT_EVENT};
 use reprise_abi::syscalls;
 use std::fmt;
@@ -62,7 +63,7 @@ fn call(nr: u32, args: &[u64], hash: u64) -> String {
     s
 }
 
-fn describe(
+pub(crate) fn describe(
     kind: Option<Kind>,
     slot: Option<u32>,
     detail: u32,
@@ -120,6 +121,15 @@ fn describe(
         Some(s) => format!("{text}{result} (thread {s})"),
         None => format!("{text}{result}"),
     }
+}
+
+/// What an entry of the log says; `None`: nothing but how many operations there were.
+pub(crate) fn operation_of(e: &Entry) -> Option<String> {
+    let kind = operation(e.kind as u32, &[e.object as u64]);
+    (e.kind != EntryKind::Quiet).then(|| match e.kind {
+        EntryKind::Passed | EntryKind::Ordered => format!("{kind}, number {}", e.value),
+        _ => format!("{kind}, {:#x}", e.value),
+    })
 }
 
 /// An operation of synchronisation: on which object; what was recorded (a kind plus 1), of which object, and its number.

@@ -4,6 +4,7 @@
 
 mod ends;
 mod moments;
+mod stuck;
 mod total;
 
 use crate::feed::Distribution;
@@ -24,6 +25,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
+pub use stuck::Halt;
+use stuck::{Signals, Waiting};
 use total::Alone;
 
 /// The longest sleep, in nanoseconds: threads that compute are told that often that time passes.
@@ -72,12 +75,22 @@ pub(crate) struct Tree {
     ended: Option<i32>,
     /// Total order.
     alone: Alone,
+    waiting: Waiting,
+    /// The longest time that the replay may take.
+    pub limit: Option<Duration>,
+    /// Why it was ended, if it did not end by itself.
+    pub halted: Option<Halt>,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
 static SLEEPS_ON: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn child_changed(_: i32) {
+    wake_driver();
+}
+
+/// The driver does not go to sleep. For handlers of signals, which end its sleep.
+fn wake_driver() {
     let word = SLEEPS_ON.load(Relaxed);
     if !word.is_null() {
         // SAFETY: a word of a session that lives while the handler is installed.
@@ -128,6 +141,9 @@ impl Tree {
             only: None,
             ended: None,
             alone: Alone::default(),
+            waiting: Waiting::default(),
+            limit: None,
+            halted: None,
         }
     }
 
@@ -212,7 +228,10 @@ impl Tree {
         let summary = Summary::read(&self.dir).unwrap_or(None);
         let mut distribution = Distribution::new(summary.is_some());
         let mut damage = Ok(());
+        let _signals = Signals::new();
+        let begun = Instant::now();
         while self.reap() {
+            self.end_if_wanted(begun);
             if self.failed {
                 // A process may have been made meanwhile.
                 self.kill_all();
@@ -234,6 +253,10 @@ impl Tree {
             if self.shared.order().is_some() {
                 self.let_go(&distribution);
                 self.relieve();
+                match moved {
+                    true => self.something_was_done(),
+                    false => self.end_if_stuck(&distribution),
+                }
             }
             self.rest(moved);
         }
@@ -402,17 +425,20 @@ impl Tree {
     }
 
     fn kill_all(&self) {
-        let s = self.shared.session();
-        let of_table = s.processes.iter().filter_map(|p| {
+        for pid in self.pids() {
+            // SAFETY: our own children, not reaped yet.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+    }
+
+    /// All processes.
+    fn pids(&self) -> impl Iterator<Item = pid_t> + '_ {
+        let of_table = self.shared.session().processes.iter().filter_map(|p| {
             let pid = p.kernel_pid.load(Relaxed) as pid_t;
             (p.state.load(Relaxed) != process_state::FREE).then_some(pid)
         });
-        for pid in of_table.chain(self.made.iter().copied()) {
-            if pid > 0 {
-                // SAFETY: our own children, not reaped yet.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
-        }
+        let all = of_table.chain(self.made.iter().copied());
+        all.filter(|pid| *pid > 0)
     }
 
     /// Tells a thread that computes that time passes. It knows how long it may look for the place of a cut, and sees when no

@@ -292,6 +292,11 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
     pub order: ReplayOrder,
 
+    /// End the replay after so many seconds, and say where its threads are, as Ctrl-C does (default: none. A replay in which no thread can ever
+    /// go on ends by itself; one whose threads compute for ever does not)
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<u64>,
+
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
     pub tamper: Option<Tamper>,

@@ -4,8 +4,9 @@ use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
-use reprise_replay::{replay as play, Options, Outcome};
+use reprise_replay::{replay as play, Halt, Options, Outcome};
 use reprise_trace::{learned, Catalog, Tail};
+use std::time::Duration;
 
 /// Exit status of our own failures, divergence included.
 const OURS: i32 = 125;
@@ -14,6 +15,19 @@ const OURS: i32 = 125;
 pub(crate) fn complaint(o: &Outcome) -> Option<String> {
     if let Some(d) = &o.divergence {
         return Some(format!("the replay diverged from the recording\n{d}"));
+    }
+    match &o.halted {
+        Some(Halt::Stuck(s)) => {
+            return Some(format!("the replay diverged from the recording\ndeadlock divergence: each thread waits for another one, and none can go on{s}"));
+        }
+        Some(Halt::Signal(_, s)) => return Some(format!("the replay was ended by a signal{s}")),
+        Some(Halt::TimeLimit(limit, s)) => {
+            return Some(format!(
+                "the replay was ended after {} s{s}",
+                limit.as_secs()
+            ));
+        }
+        None => {}
     }
     match o.message.0 {
         4 => Some(match &o.tail {
@@ -60,6 +74,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
         tamper: args.tamper.map(|t| (t.address, t.event)),
         total: args.order == ReplayOrder::Total,
         only: one.as_ref().map(|(place, _)| *place as u32),
+        limit: args.time_limit.map(Duration::from_secs),
         ..Options::default()
     };
     let o = play(&dir, &options)?;
@@ -68,7 +83,10 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
         if !o.functions.is_empty() {
             advise(&o, args.learn)?;
         }
-        return Ok(OURS);
+        return Ok(match o.halted {
+            Some(Halt::Signal(signal, _)) => 128 + signal,
+            _ => OURS,
+        });
     }
     if args.narrow {
         narrow(&o)?;

@@ -186,8 +186,9 @@ pub fn wait_for_slot(i: u32) {
         crate::ring::wake_agent();
         if total::runs() {
             total::give_way(current());
+        } else {
+            sys::futex_wait(slot(i).state.as_ptr(), state, Some(&soon()));
         }
-        sys::futex_wait(slot(i).state.as_ptr(), state, Some(&soon()));
     }
     while let Some(word) = in_use_here(i) {
         // The kernel wakes this word without the private flag when it clears it.

@@ -13,6 +13,7 @@ use reprise_abi::layout::{RING_BASE, RING_SIZE};
 use reprise_abi::order::ENTRY_LEN;
 use reprise_abi::ring::RingControl;
 use reprise_abi::session::request as requests;
+use reprise_abi::waits::{Awaited, FEED};
 
 /// This process's copy of the head (record) or tail (replay).
 static POSITION: AtomicU64 = AtomicU64::new(0);
@@ -417,18 +418,46 @@ fn available(place: Place, until: u64) -> bool {
             continue;
         }
         ring.consumer_asleep.store(1, SeqCst);
-        if ring.head.load(SeqCst) < until && ring.closed.load(SeqCst) == 0 {
+        let head = ring.head.load(SeqCst);
+        if head < until && ring.closed.load(SeqCst) == 0 {
             if !place.twice {
                 wake_agent();
             }
+            let told = Starves::new(head);
             let t = sys::Timespec::from_ns(sys::monotonic().ns() + 100_000_000);
             sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&t));
+            drop(told);
             if !crate::namespace::agent_lives() {
                 // The driver is gone: nobody wants this replay any more.
                 sys::exit_group(125);
             }
         }
         ring.consumer_asleep.store(0, Relaxed);
+    }
+}
+
+/// Replay of `order`: the calling thread wants more events, and has said so ([`reprise_abi::waits`]).
+struct Starves(Option<&'static Awaited>);
+
+impl Starves {
+    fn new(head: u64) -> Starves {
+        let told =
+            crate::order::runs().then(|| &crate::order::head().waits[current().slot as usize]);
+        // Who waits for its turn, and looks at what comes next, has said that already.
+        let told = told.filter(|a| a.count.load(SeqCst) & 1 == 0);
+        if let Some(a) = told {
+            a.begin();
+            a.sleeps(FEED, 0, head as u32);
+        }
+        Starves(told)
+    }
+}
+
+impl Drop for Starves {
+    fn drop(&mut self) {
+        if let Some(a) = self.0 {
+            a.end();
+        }
     }
 }
 

@@ -76,28 +76,17 @@ pub struct Timespec {
 
 /// Waits until the word is no longer `value` or somebody wakes. `timeout` is absolute on `CLOCK_MONOTONIC` when given.
 pub fn futex_wait(word: *const u32, value: u32, timeout: Option<&Timespec>) -> i64 {
-    futex_wait_among(word, value, timeout, u32::MAX)
-}
-
-/// As [`futex_wait`]; it is woken only by who names one of these bits.
-pub fn futex_wait_among(
-    word: *const u32,
-    value: u32,
-    timeout: Option<&Timespec>,
-    bits: u32,
-) -> i64 {
     let t = timeout.map_or(0, |t| t as *const Timespec as u64);
     // FUTEX_WAIT_BITSET takes an absolute time. Not private: agent and program share these words.
     call(
         nr::FUTEX,
-        &[word as u64, 9, value as u64, t, 0, bits as u64],
+        &[word as u64, 9, value as u64, t, 0, u32::MAX as u64],
     )
 }
 
-/// Wakes all sleepers on the word that wait for one of these bits (FUTEX_WAKE_BITSET); how many they are.
-pub fn futex_wake_among(word: *const u32, bits: u32) -> u32 {
-    let all = i32::MAX as u64;
-    let woken = call(nr::FUTEX, &[word as u64, 10, all, 0, 0, bits as u64]);
+/// Wakes all sleepers on the word; how many they are.
+pub fn futex_wake_all(word: *const u32) -> u32 {
+    let woken = call(nr::FUTEX, &[word as u64, 1, i32::MAX as u64]);
     u32::try_from(woken).unwrap_or(0)
 }
 

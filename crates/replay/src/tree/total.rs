@@ -62,7 +62,7 @@ impl Tree {
         // Who has the turn alone can make another thread on that slot: now nobody has it.
         if let Some(slot) = done.filter(|i| total.take_from(*i)) {
             total.leave(slot);
-            if let Some(next) = total.give_behind(slot) {
+            if let Some(next) = head.give_behind(slot) {
                 wake(&total.turn[next]);
             }
         }

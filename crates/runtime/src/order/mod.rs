@@ -369,7 +369,10 @@ pub(crate) fn announce_death<O: Order>(t: &mut Block) {
     let write = |t: &mut Block, address, value: u32| {
         O::ordered(t, address, || guard::write(address, &value));
     };
-    let wake = |address, _, n| sys::futex_wake(address as *const u32, n);
+    let wake = |address, _, n| {
+        turns::tell_woken(address);
+        sys::futex_wake(address as *const u32, n);
+    };
     robust::announce_death(t, write, wake, |_| None);
 }
 

@@ -8,20 +8,22 @@
 //! A thread that waits for another one by looking at memory again and again, in code whose operations nobody orders, waits for ever here.
 
 use super::head;
+use crate::races;
 use crate::sys;
 use crate::thread::{current, session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::order::{TURN, TURN_KEPT};
 use reprise_abi::session::FLAG_TOTAL;
+use reprise_abi::total::{TURN, TURN_KEPT};
 
 /// After so many threads that gave way one after the other, each of them for nothing, nobody is in a hurry any more.
 const FEW: u32 = 1000;
-/// None of them can ever go on when, from there on, each has looked again, and the driver has found nothing to do so often.
+/// In a replay that looks for races, none of them can ever go on when, from there on, each has looked again, and the driver has found nothing to do
+/// so often. (In all others it is the driver that sees it: `replay/tree/stuck.rs`.)
 const ALL_WAIT: u32 = 300;
 /// Nanoseconds that each of the others then waits.
 const SHORT_NAP: i64 = 1_000_000;
 /// A sleeper looks after this many nanoseconds whether the agent is still there.
-const LONGEST_NAP: i64 = 50_000_000;
+const LONGEST_NAP: i64 = 1_000_000_000;
 
 /// How often the driver had found nothing to do when threads had given way for nothing [`FEW`] times.
 static IDLE: AtomicU32 = AtomicU32::new(0);
@@ -81,24 +83,29 @@ pub fn keep_no_longer(t: &Block) {
 
 /// The calling thread can't go on now: the others run, until its turn comes again.
 pub fn give_way(t: &Block) {
-    let h = &head().total;
+    let head = head();
+    let h = &head.total;
     let fruitless = h.fruitless.fetch_add(1, SeqCst);
     if fruitless == FEW {
         IDLE.store(h.idle.load(SeqCst), Relaxed);
     }
     let idle = h.idle.load(SeqCst).wrapping_sub(IDLE.load(Relaxed));
-    if fruitless > FEW && fruitless - FEW > h.count() && idle > ALL_WAIT {
+    if races::on() && fruitless > FEW && fruitless - FEW > h.count() && idle > ALL_WAIT {
         session()
             .message
             .store(crate::message::ALL_THREADS_WAIT, Relaxed);
         sys::exit_group(125);
     }
-    if fruitless > FEW {
+    let able = head.next_able(t.slot as usize);
+    if able.is_none() || fruitless > FEW {
         // It may be the driver that all wait for: a process is to be made, or has to be gone.
         let soon = sys::Timespec::from_ns(sys::monotonic().ns() + SHORT_NAP);
         sys::futex_wait(h.fruitless.as_ptr(), fruitless + 1, Some(&soon));
+        if !crate::namespace::agent_lives() {
+            sys::exit_group(125);
+        }
     }
-    match h.after(t.slot as usize) {
+    match able.or_else(|| h.after(t.slot as usize)) {
         Some(next) if next != t.slot as usize => {
             pass_on(t.slot);
             wait_for_turn(t.slot);
@@ -125,9 +132,9 @@ pub fn let_others() {
 }
 
 fn pass_on(slot: u32) {
-    let h = &head().total;
+    let h = head();
     if let Some(next) = h.pass_on(slot as usize) {
-        sys::futex_wake(h.turn[next].as_ptr(), 1);
+        sys::futex_wake(h.total.turn[next].as_ptr(), 1);
     }
 }
 

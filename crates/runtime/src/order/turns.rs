@@ -1,16 +1,17 @@
 //! Replay: waiting for one's turn. What has a turn is a stamp, or the next operation on an object.
 //!
 //! A thread first looks again and again for a short while, since most turns come at once; a shorter one where there are more threads awake than
-//! processors, for whoever it waits for may need its own. Then it sleeps in the room that the thing it waits for has, and whoever lets the
-//! thing go on calls into that room, if he can only those whose turn it is. Several things share a room: who is woken looks for itself.
+//! processors, for whoever it waits for may need its own. Then it sleeps in the room that the number it waits for has, of the thing it waits for, and
+//! whoever lets the thing go on calls into the room of the next number. Several things share a room: who is woken looks for itself.
 
 use super::{head, total, Local};
 use crate::sys;
 use crate::thread::{current, session};
 use core::mem::{offset_of, size_of, size_of_val};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::order::{OrderHead, WaitingRoom, MAX_VOID, ORDER_BASE, SHARDS, WAITING_WORDS};
+use reprise_abi::order::{OrderHead, WaitingRoom, MAX_VOID, ORDER_BASE};
 use reprise_abi::syscalls::nr;
+use reprise_abi::waits::{Awaited, What, ROOM_FACTOR, ROOM_SHIFT};
 
 /// Rounds of looking before a thread sleeps, at least, ...
 const LEAST_SPINS: u32 = 32;
@@ -18,21 +19,18 @@ const LEAST_SPINS: u32 = 32;
 const MOST_SPINS: u32 = 4000;
 /// Every so many waits it tries anew whether that many pay off.
 const ANEW: u32 = 16;
-/// A sleeper looks again after this many nanoseconds, called or not.
-const LONGEST_NAP: i64 = 50_000_000;
+/// A sleeper looks after this many nanoseconds whether the driver is still there.
+const LONGEST_NAP: i64 = 1_000_000_000;
 
 /// The room of a key is found by this: the highest bits of the product.
-pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+pub const FACTOR: u64 = ROOM_FACTOR;
 /// See [`FACTOR`].
-pub const SHIFT: u32 = 54;
-const _: () = assert!(WAITING_WORDS == 1 << (64 - SHIFT) && size_of::<WaitingRoom>() == 8);
-
-/// Who waits for anything, and a call to all.
-const ANY: u32 = u32::MAX;
+pub const SHIFT: u32 = ROOM_SHIFT;
+const _: () = assert!(size_of::<WaitingRoom>() == 8);
 
 /// What those wait for who wait for a shard. It has a room of its own.
 pub fn key_of_shard(number: u32) -> u64 {
-    !(number as u64)
+    What::Shard(number).key()
 }
 
 /// How many processors this process may use.
@@ -59,33 +57,70 @@ fn is_crowded() -> bool {
     live.saturating_sub(head().sleeping.load(Relaxed)) > processors()
 }
 
-fn room(key: u64) -> &'static WaitingRoom {
-    match !key {
-        number if number < SHARDS as u64 => &head().shards[number as usize].room,
-        _ => &head().rooms[(key.wrapping_mul(FACTOR) >> SHIFT) as usize],
-    }
-}
-
 /// Address of the first room.
 pub const fn rooms() -> u64 {
     ORDER_BASE + offset_of!(OrderHead, rooms) as u64
 }
 
-/// Of those who sleep in a room only they are woken whose number it may be.
-fn bit(n: u64) -> u32 {
-    1 << (n % 32)
+/// The calling thread waits, until this is dropped, and has said so ([`reprise_abi::waits`]).
+///
+/// It is counted in the room of what it waits for, and sleeps in the one of the number that it waits for: who makes an operation wakes him whose
+/// turn is next, not all that wait for theirs on the same object.
+pub struct Waits {
+    key: u64,
+    counted: &'static WaitingRoom,
+    room: u32,
+    generation: &'static AtomicU32,
+    told: &'static Awaited,
+}
+
+impl Waits {
+    /// It begins to wait for `key`, until so many operations have been made on it.
+    pub fn new(key: u64, n: u64) -> Waits {
+        let h = head();
+        let (room, generation) = h.bed(key, n);
+        let w = Waits {
+            key,
+            counted: h.room(key),
+            room,
+            generation,
+            told: &h.waits[current().slot as usize],
+        };
+        w.counted.waiting.fetch_add(1, SeqCst);
+        w.told.begin();
+        w
+    }
+
+    /// What [`call_for`] changes. To be read before the thread looks.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(SeqCst)
+    }
+
+    /// The thread has looked in vain after it had read this generation, and is about to sleep.
+    pub fn sleeps(&self, generation: u32) {
+        self.told.sleeps(self.key, self.room, generation);
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.told.end();
+        self.counted.waiting.fetch_sub(1, SeqCst);
+    }
 }
 
 /// Waits until `due` says so; `key` is what [`call`] will name.
 pub fn wait(key: u64, due: impl FnMut() -> bool) {
-    wait_among(key, ANY, due);
+    wait_for(key, 0, due);
 }
 
 /// As [`wait`], for the moment when so many operations on the object have been made: [`call_for`] will name their number.
 #[inline]
 pub fn wait_for(key: u64, n: u64, mut due: impl FnMut() -> bool) {
     if !due() {
-        wait_among(key, bit(n), due);
+        wait_long(key, n, due);
+    } else if total::runs() {
+        total::goes_on();
     }
 }
 
@@ -111,63 +146,70 @@ fn comes_soon(o: &mut Local, due: &mut impl FnMut() -> bool) -> bool {
     false
 }
 
-fn wait_among(key: u64, bits: u32, mut due: impl FnMut() -> bool) {
-    if total::runs() {
-        while !due() {
-            total::give_way(current());
-        }
-        return total::goes_on();
-    }
-    if comes_soon(&mut current().order, &mut due) {
+fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
+    let total = total::runs();
+    if !total && comes_soon(&mut current().order, &mut due) {
         return;
     }
-    let (h, r) = (head(), room(key));
-    r.waiting.fetch_add(1, SeqCst);
+    let waits = Waits::new(key, n);
     loop {
-        let generation = r.generation.load(SeqCst);
+        let generation = waits.generation();
         if due() {
             break;
         }
+        waits.sleeps(generation);
+        if total {
+            total::give_way(current());
+            continue;
+        }
+        let (word, sleeping) = (waits.generation.as_ptr(), &head().sleeping);
         let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
-        h.sleeping.fetch_add(1, Relaxed);
-        let woken = sys::futex_wait_among(r.generation.as_ptr(), generation, Some(&until), bits);
-        if woken != 0 {
+        sleeping.fetch_add(1, Relaxed);
+        if sys::futex_wait(word, generation, Some(&until)) != 0 {
             // Nobody has counted it as awake.
-            h.sleeping.fetch_sub(1, Relaxed);
+            sleeping.fetch_sub(1, Relaxed);
         }
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
     }
-    r.waiting.fetch_sub(1, SeqCst);
+    if total {
+        total::goes_on();
+    }
 }
 
 /// Those who wait for `key` look again.
 pub fn call(key: u64) {
-    call_among(key, ANY);
+    call_for(key, 0);
 }
 
 /// Operation `n` on the object was made: those who [wait for it](wait_for) look again, and may not find that it is the last one any more.
 #[inline]
 pub fn call_for(key: u64, n: u64) {
-    call_among(key, bit(n));
+    let h = head();
+    if h.room(key).waiting.load(SeqCst) != 0 {
+        let (_, word) = h.bed(key, n);
+        word.fetch_add(1, SeqCst);
+        if !total::runs() {
+            let woken = sys::futex_wake_all(word.as_ptr());
+            // At once: until they have a processor, those who look should leave them one.
+            h.sleeping.fetch_sub(woken, Relaxed);
+        }
+    }
 }
 
-#[inline]
-fn call_among(key: u64, bits: u32) {
-    let r = room(key);
-    if r.waiting.load(SeqCst) != 0 {
-        r.generation.fetch_add(1, SeqCst);
-        let woken = sys::futex_wake_among(r.generation.as_ptr(), bits);
-        // At once: until they have a processor, those who look should leave them one.
-        head().sleeping.fetch_sub(woken, Relaxed);
+/// Those who sleep on the word at this address in a hooked function are woken, or about to be: they don't wait in vain any more.
+pub fn tell_woken(address: u64) {
+    let (h, key) = (head(), What::Word(address).key());
+    if h.room(key).waiting.load(SeqCst) != 0 {
+        h.bed(key, 0).1.fetch_add(1, SeqCst);
     }
 }
 
 /// Waits for the turn of a stamp.
 pub fn wait_for_stamp(stamp: u64) {
     let now = &head().stamp.0;
-    wait_for(stamp, stamp, || now.load(SeqCst) == stamp);
+    wait(What::Stamp(stamp).key(), || now.load(SeqCst) == stamp);
 }
 
 /// Waits for the turn of a stamp, and lets the next one have its.
@@ -184,7 +226,7 @@ pub fn pass_stamp(stamp: u64) {
         next += 1;
     }
     h.stamp.0.store(next, SeqCst);
-    call_for(next, next);
+    call(What::Stamp(next).key());
 }
 
 /// Was this stamp drawn without ever being logged?

@@ -464,7 +464,7 @@ impl Engine for Replay {
 }
 
 /// A test switch: flips one bit of the program's memory before one event, to prove that it is noticed.
-fn tamper() {
+pub(crate) fn tamper() {
     let s = session();
     if s.tamper_event != 0 && ring::event_number() >= s.tamper_event {
         static DONE: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);

@@ -2,11 +2,14 @@
 
 use super::error::{EINVAL, ETIMEDOUT};
 use crate::asm::rt_blocking;
+use crate::engine::{ENGINE, ORDER_REPLAY};
 use crate::order::total;
+use crate::order::turns::{self, Waits};
 use crate::sys::{self, Timespec};
 use crate::thread::{current, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::syscalls::nr;
+use reprise_abi::waits::What;
 
 const FUTEX_WAKE: u64 = 1;
 const FUTEX_WAIT_BITSET: u64 = 9;
@@ -78,6 +81,8 @@ fn signal_waits(t: &mut Block) -> bool {
 }
 
 /// Waits while the word has this value. `shared`: others than threads of this process may wake.
+///
+/// In a replay who waits for a word of his own process, and for no certain time, says so: if all wait, that is the end.
 pub fn wait(
     t: &mut Block,
     word: &AtomicU32,
@@ -85,6 +90,15 @@ pub fn wait(
     deadline: Option<&Deadline>,
     shared: bool,
 ) -> Wait {
+    let tells = !shared && deadline.is_none() && ENGINE.load(Relaxed) == ORDER_REPLAY;
+    let waits = tells.then(|| Waits::new(What::Word(word.as_ptr() as u64).key(), 0));
+    if let Some(w) = &waits {
+        let generation = w.generation();
+        if word.load(SeqCst) != value {
+            return Wait::Changed;
+        }
+        w.sleeps(generation);
+    }
     if total::runs() {
         total::give_way(t);
         return Wait::Woken;
@@ -122,7 +136,12 @@ pub fn wait(
 }
 
 /// Wakes up to `n` that wait on the word at this address, which may be gone by now.
-pub fn wake(address: *const u32, n: u32, shared: bool) {
+pub fn wake(address: *const u32, mut n: u32, shared: bool) {
+    if ENGINE.load(Relaxed) == ORDER_REPLAY {
+        turns::tell_woken(address as u64);
+        // Of those who have said that they wait, none may be left for whom that is not so any more.
+        n = if shared { n } else { EVERYBODY };
+    }
     let op = FUTEX_WAKE | if shared { 0 } else { FUTEX_PRIVATE };
     sys::call(nr::FUTEX, &[address as u64, op, n as u64]);
 }

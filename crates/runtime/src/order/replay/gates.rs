@@ -12,7 +12,7 @@ use crate::engine::{Engine, RESTART};
 use crate::order::{announce_death, cut, processes, space, state, total, turns};
 use crate::races;
 use crate::ring::{self, Reader};
-use crate::serial::replay::{cannot_map, deliver, OfFile};
+use crate::serial::replay::{cannot_map, deliver, tamper, OfFile};
 use crate::serial::report::{diverge, Actual};
 use crate::serial::state::frame_hash;
 use crate::signal::frame::{FpState, SigContext, Ucontext};
@@ -125,6 +125,7 @@ impl Engine for Replay {
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
         t.slot().signal_pending.store(0, Relaxed);
+        tamper();
         // Handlers come only between operations; while some are left to be made quietly, none is due.
         while event_is_next(t) {
             let Some(h) = ring::peek() else { return };
@@ -247,6 +248,8 @@ impl Engine for Replay {
         total::leave(t);
         t.slot().state.store(slot_state::EXITING, Release);
         drop(busy);
+        // Another thread may wait for the slot.
+        sys::futex_wake(t.slot().state.as_ptr(), i32::MAX as u32);
         // SAFETY: nothing of this thread is needed any more.
         unsafe { rt_exit_thread() }
     }

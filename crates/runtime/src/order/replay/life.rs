@@ -1,7 +1,7 @@
 //! How threads of a replay begin, wait for what the driver knows, and end.
 
 use crate::clone;
-use crate::order::{ring_of, total, turns};
+use crate::order::{head, ring_of, total, turns};
 use crate::process;
 use crate::ring;
 use crate::sys;
@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::EventHeader;
 use reprise_abi::order::CLOSED_GONE;
 use reprise_abi::session::slot_state;
+use reprise_abi::waits::OVER;
 
 /// The calling thread has done all that was recorded of it. It stays where it is until the driver ends it with its process; it goes on only if
 /// the driver took it for the slot's last thread.
@@ -18,17 +19,21 @@ pub(in crate::order) fn exhausted(t: &mut Block) {
     let (ring, ..) = ring_of(t.slot);
     let was = t.slot().busy.swap(0, SeqCst);
     ring::wake_agent();
+    let told = &head().waits[t.slot as usize];
+    told.begin();
     loop {
         let closed = ring.closed.load(SeqCst);
         if closed == 0 {
             break;
         }
+        told.sleeps(OVER, 0, closed);
         let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
         sys::futex_wait(ring.closed.as_ptr(), closed, Some(&soon));
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
     }
+    told.end();
     total::come_back(t);
     t.slot().busy.store(was, SeqCst);
 }
@@ -93,6 +98,7 @@ pub(in crate::order) fn take_slot(t: &Block, i: u32) {
     clone::wait_for_slot(i);
     // Whoever had it may have been ended in the middle of something.
     slot(i).busy.store(0, SeqCst);
+    head().waits[i as usize].reset();
     // In this order: the driver takes a slot that nobody has for one whose thread is gone.
     slot(i).state.store(slot_state::BLOCKED, SeqCst);
     slot(i).born.store(t.order.stamps[0] + 1, SeqCst);

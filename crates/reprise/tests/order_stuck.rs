@@ -1,0 +1,112 @@
+//! A replay of `--engine order` that can't come to its end says so, and where its threads are: at once where all of them wait, else when somebody
+//! wants to know.
+
+mod common;
+
+use common::{assert_same, Guest, Recording, Running, Workplace};
+use reprise_abi::event::{Event, Kind};
+use reprise_trace::Reader;
+use std::io::Read;
+
+const ORDER: [&str; 2] = ["--engine", "order"];
+const SYS_GETPPID: u32 = 110;
+const OWN_FAILURE: i32 = 125;
+
+fn recorded(place: &Workplace, name: &str) -> Recording {
+    let recording = place.record_with(&Guest::new(name), &ORDER);
+    let run = &recording.run;
+    assert!(run.status.success(), "{}", run.describe());
+    recording
+}
+
+/// The number of an event in the middle of the guest's calls of getppid.
+fn among_calls(recording: &Recording) -> u64 {
+    let mut reader = Reader::open(&recording.dir).expect("the trace");
+    let mut calls = Vec::new();
+    while let Some(next) = reader.next().expect("an event") {
+        let e = Event::parse(next.bytes).expect("an event");
+        if matches!(e.kind, Kind::Syscall | Kind::Enter) && e.header.detail == SYS_GETPPID {
+            calls.push(next.number);
+        }
+    }
+    calls[calls.len() / 3]
+}
+
+/// One thread waits for its turn at a mutex that another one has left alone, and a third one for both of them inside of a barrier.
+#[test]
+fn threads_that_all_wait() {
+    let place = Workplace::new();
+    let recording = recorded(&place, "other_mutex");
+    let text = recording.run.text();
+    let address = text.lines().next().expect("an address");
+    let tamper = format!("{address}@{}", among_calls(&recording));
+    for order in ["partial", "total"] {
+        for _ in 0..3 {
+            let flags = ["--order", order, "--tamper", &tamper];
+            let replay = place.replay_with(&recording.dir, &flags);
+            replay.assert_own_failure(OWN_FAILURE);
+            let said = replay.said();
+            assert_eq!(said.matches(") waits ").count(), 2, "{order}: {said}");
+            for part in [
+                "deadlock divergence",
+                "waits for its turn to make operation 21 on object",
+                "where 1 have been made",
+                // Inside of the barrier, or on its way there if the recording has it come later.
+                "thread 1 (tid",
+                "main",
+                "after   event",
+            ] {
+                assert!(said.contains(part), "{order}: no {part:?} in\n{said}");
+            }
+        }
+        let replay = place.replay_with(&recording.dir, &["--order", order]);
+        assert_same(&recording.run, &replay);
+    }
+}
+
+/// In total order nobody else ever runs while one thread looks at memory. That is no deadlock that could be seen, so somebody has to ask.
+#[test]
+fn a_signal_asks_where_the_threads_are() {
+    let place = Workplace::new();
+    let recording = recorded(&place, "spins_on_word");
+    assert_same(&recording.run, &place.replay(&recording.dir));
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut command = place.reprise(["replay", "--order", "total"]);
+        let mut replay = Running::start_reading(command.arg(&recording.dir), None);
+        let mut said = [0; 8];
+        let mut out = replay.child.stdout.take().expect("a pipe");
+        out.read_exact(&mut said).expect("its first line");
+        assert_eq!(&said, b"looking\n");
+        // SAFETY: a child of ours that is not reaped yet.
+        unsafe { libc::kill(replay.pid(), signal) };
+        let mut rest = Vec::new();
+        out.read_to_end(&mut rest).expect("its output");
+        assert!(rest.is_empty(), "it went on: {rest:?}");
+        let replay = replay.finish();
+        assert_eq!(
+            replay.status.code(),
+            Some(128 + signal),
+            "{}",
+            replay.describe()
+        );
+        let said = replay.said();
+        assert!(said.contains("ended by a signal"), "{said}");
+        assert!(said.contains("thread 0"), "{said}");
+        assert!(said.contains("write("), "{said}");
+    }
+}
+
+#[test]
+fn a_limit_of_time_does_the_same() {
+    let place = Workplace::new();
+    let recording = recorded(&place, "spins_on_word");
+    let flags = ["--order", "total", "--time-limit", "2"];
+    let replay = place.replay_with(&recording.dir, &flags);
+    replay.assert_own_failure(OWN_FAILURE);
+    let said = replay.said();
+    assert!(said.contains("ended after 2 s"), "{said}");
+    assert!(said.contains("thread 0"), "{said}");
+    // And one that ends in time knows nothing of it.
+    let replay = place.replay_with(&recording.dir, &["--time-limit", "600"]);
+    assert_same(&recording.run, &replay);
+}
