@@ -78,9 +78,9 @@ fn crash_hint(status: i32, engine: EngineName, dir: &Path) -> Option<String> {
     let name = signal_name(signal as u32)?;
     let dir = quoted(dir);
     Some(match engine {
-        EngineName::Serial => format!(
-            "it crashed ({name}); debug it there with: reprise replay -d --at crash {dir}"
-        ),
+        EngineName::Serial => {
+            format!("it crashed ({name}); debug it there with: reprise replay -d --at crash {dir}")
+        }
         _ => format!("it crashed ({name}); it does so again with: reprise replay {dir}"),
     })
 }

@@ -157,7 +157,10 @@ fn a_recorded_crash_says_how_to_debug_it() {
     };
     let mut command = Command::new("sh");
     place.settle(&mut command);
-    command.args(["-c", &format!("'{REPRISE}' {hint} -- -nx -batch -ex backtrace")]);
+    command.args([
+        "-c",
+        &format!("'{REPRISE}' {hint} -- -nx -batch -ex backtrace"),
+    ]);
     let debugged = run(&mut command, None);
     assert_said(&debugged, &["#0  ", "check (what=1)"]);
 }

@@ -160,7 +160,6 @@ pub fn hooks(exports: &Exports) -> Option<[Hook; 2]> {
             shim: rt_thread_local as *const () as u64,
             way: None,
             original: Some(&LONG_WAY),
-            way: None,
         },
         Hook {
             at: allocate.address,
@@ -168,7 +167,6 @@ pub fn hooks(exports: &Exports) -> Option<[Hook; 2]> {
             shim: rt_thread_local_allocate as *const () as u64,
             way: None,
             original: Some(&ALLOCATE),
-            way: None,
         },
     ])
 }
