@@ -46,6 +46,13 @@ impl Options {
         self.whole() || self.wants_of(order::NAME, name)
     }
 
+    /// Whether this is all that the document's section on `--engine order` holds.
+    fn is_section(&self) -> bool {
+        let chosen = self.engine.is_some() || self.threads.is_some();
+        let only = |name: &str| self.only.iter().any(|o| o == name);
+        !self.quick && !chosen && self.only.len() == 2 && only(order::NAME) && only(events::NAME)
+    }
+
     /// Whether this is a whole run, as the document holds it.
     fn whole(&self) -> bool {
         let chosen = self.engine.is_some() || self.threads.is_some();
@@ -160,13 +167,16 @@ fn main() -> Result<()> {
     println!("{}\n{}", report::table(&rows), report::traces(&rows));
     println!("{}\n{}", report::table(&of_order), report::logs(&of_order));
     println!("{}", report::table(&of_events));
-    if !options.whole() {
+    let path = top().join(DOCUMENT);
+    let document = if options.whole() {
+        report::document(&rows, &of_order, &of_events, bench.rounds, load)
+    } else if options.is_section() {
+        let section = report::section(&of_order, &of_events, with_order.rounds, load);
+        report::with_section(&std::fs::read_to_string(&path)?, &section)
+    } else {
         return Ok(());
-    }
-    std::fs::write(
-        top().join(DOCUMENT),
-        report::document(&rows, &of_order, &of_events, bench.rounds, load),
-    )?;
+    };
+    std::fs::write(&path, document)?;
     println!("written to {DOCUMENT}");
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::figure::{median, Row, Side};
 use crate::machine;
+use crate::order::ROUNDS as ORDER_ROUNDS;
 use std::fmt::Write;
 
 /// The whole document.
@@ -20,7 +21,23 @@ pub fn document(rows: &[Row], order: &[Row], events: &[Row], rounds: usize, load
     text.push_str(&table(rows));
     text.push_str("\nWhat a trace takes on disk, kept files and libraries included:\n\n");
     text.push_str(&traces(rows));
-    text.push_str(ORDER);
+    text.push_str(&section(order, events, rounds.min(ORDER_ROUNDS), load));
+    text.push_str(COMPARISON);
+    text.push_str("\n## Behind the figures\n");
+    for row in rows {
+        text.push_str(&details(row));
+    }
+    text
+}
+
+/// The section of `--engine order`, with all that is behind its figures.
+pub fn section(order: &[Row], events: &[Row], rounds: usize, load: f64) -> String {
+    let mut text = String::from(ORDER);
+    let _ = writeln!(
+        text,
+        "Measured on {}, {rounds} rounds a row; {load:.1} other processes wanted to run when it began.\n",
+        machine::today()
+    );
     text.push_str(&table(order));
     text.push_str("\nWhat the log takes, compressed:\n\n");
     text.push_str(&logs(order));
@@ -30,12 +47,37 @@ pub fn document(rows: &[Row], order: &[Row], events: &[Row], rounds: usize, load
         text.push('\n');
     }
     text.push_str(&table(events.iter().filter(|r| r.table.is_empty())));
-    text.push_str(COMPARISON);
-    text.push_str("\n## Behind the figures\n");
-    for row in rows.iter().chain(order).chain(events) {
+    for row in order.iter().chain(events) {
         text.push_str(&details(row));
     }
     text
+}
+
+/// The document with this section in the place of the one that it has.
+pub fn with_section(document: &str, section: &str) -> String {
+    let heading = ORDER.lines().find(|l| !l.is_empty()).unwrap_or_default();
+    let begins = document.find(heading).map(|at| at - 1);
+    let ends = |from: usize| {
+        let next = document[from + 1..].find("\n## ").map(|n| from + 1 + n);
+        // The heading of the section itself is the first.
+        let own = next.filter(|at| document[at + 1..].starts_with(heading));
+        match own {
+            Some(own) => document[own + 1..].find("\n## ").map(|n| own + 1 + n),
+            None => next,
+        }
+    };
+    match begins {
+        Some(from) => {
+            let end = ends(from).unwrap_or(document.len());
+            format!("{}{section}{}", &document[..from], &document[end..])
+        }
+        None => {
+            let at = document
+                .find(COMPARISON.trim_end())
+                .unwrap_or(document.len());
+            format!("{}{section}{}", &document[..at], &document[at..])
+        }
+    }
 }
 
 /// The table of times.
@@ -170,7 +212,7 @@ Threads run on all processors, natively and recorded. Kernels (tests/guests/kern
 what every recording costs once (the first row) counts little; the bar of each follows from how often it synchronises. Servers are built
 from Debian's sources by `reprise cc`; their clients have the same processors.
 
-    cargo bench -p reprise-bench -- --only order              # this section, printed only
+    cargo bench -p reprise-bench -- --only order --only events    # this section anew
     cargo bench -p reprise-bench -- --only order/memcached    # one row of it
     cargo bench -p reprise-bench -- --only events             # what one event costs
 
@@ -188,3 +230,26 @@ Measured with those tools on the same kind of machine (a virtual machine without
 | Hermit | 850× | - | - | fails | - | |
 | gdb `record full` | - | - | - | - | - | 50 µs an instruction |
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_takes_the_place_of_its_elder() {
+        let new = section(&[], &[], 3, 0.0);
+        let without = format!("# Head\n\n## Figures\n\nsome\n{COMPARISON}\n## Behind\n");
+        let with = with_section(&without, &new);
+        let parts: Vec<_> = with.lines().filter(|l| l.starts_with("## ")).collect();
+        let expected = [
+            "## Figures",
+            "## With `--engine order`",
+            "## Other tools",
+            "## Behind",
+        ];
+        assert_eq!(parts, expected);
+        assert_eq!(with_section(&with, &new), with);
+        let other = section(&[], &[], 4, 0.0);
+        assert_eq!(with_section(&with_section(&with, &other), &new), with);
+    }
+}

@@ -1,4 +1,4 @@
-# Writes the backtraces of all threads as JSON into the file that REPRISE_BACKTRACE names. Run inside gdb.
+# Writes the backtraces of all threads as JSON into the file that REPRISE_ANSWER names. Run inside gdb.
 import gdb
 import json
 import os
@@ -26,7 +26,7 @@ def frames(root):
     return listed
 
 
-root = os.environ["REPRISE_BACKTRACE_ROOT"]
+root = os.environ["REPRISE_ROOT"]
 current = gdb.selected_thread()
 threads = []
 for thread in gdb.selected_inferior().threads():
@@ -38,5 +38,5 @@ for thread in gdb.selected_inferior().threads():
     })
 # The one that stopped comes first.
 threads.sort(key=lambda thread: (not thread["stopped"], thread["thread"]))
-with open(os.environ["REPRISE_BACKTRACE"], "w") as out:
+with open(os.environ["REPRISE_ANSWER"], "w") as out:
     json.dump({"threads": threads}, out)

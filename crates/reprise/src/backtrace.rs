@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 use reprise_debug::Place;
 use reprise_trace::Catalog;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
 use std::fmt::Write;
 
 /// What gdb is told to run.
@@ -47,14 +46,11 @@ struct Frame {
 pub fn run(args: &BacktraceArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
     let room = tempfile::tempdir().context("make a directory for gdb's answer")?;
-    let (script, answer) = (room.path().join("script.py"), room.path().join("answer"));
-    std::fs::write(&script, SCRIPT).context("write a script for gdb")?;
-    let mut source = OsString::from("source ");
-    source.push(&script);
+    let answer = room.path().join("answer");
     let session = Session {
         dir: &dir,
         at: args.at.unwrap_or(Place::End),
-        arguments: ["-nx".into(), "-batch".into(), "-ex".into(), source].to_vec(),
+        arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
     };
     let status = debug::with_gdb(&session)?;

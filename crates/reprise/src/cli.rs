@@ -48,6 +48,8 @@ pub enum Command {
     Dump(DumpArgs),
     /// Print where all threads were when the program crashed, when it ended, or at an event
     Backtrace(BacktraceArgs),
+    /// Write a core file of the program as it was at an event, for any debugger
+    Core(CoreArgs),
     /// List the processes of a trace
     Ps(PsArgs),
     /// List the traces
@@ -270,6 +272,10 @@ pub struct ReplayArgs {
     #[arg(last = true, value_name = "GDB ARGS", requires = "debug")]
     pub gdb: Vec<OsString>,
 
+    /// Print an expression each time a line is passed (FILE:LINE, or the name of a function), instead of what the program writes
+    #[arg(long, num_args = 2, value_names = ["PLACE", "EXPRESSION"], conflicts_with_all = ["debug", "pid"])]
+    pub print: Option<Vec<String>>,
+
     /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several)
     #[arg(long, value_name = "PID")]
     pub pid: Option<ProcessName>,
@@ -439,6 +445,26 @@ pub struct BacktraceArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `core` is told.
+#[derive(Args, Debug, Clone)]
+pub struct CoreArgs {
+    /// Where: the number of an event, `crash`, or `end`
+    #[arg(value_name = "EVENT", value_parser = parse_place)]
+    pub at: Place,
+
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// The file to write
+    #[arg(short, long, value_name = "FILE", default_value = "core")]
+    pub output: PathBuf,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// What `ls` is told.

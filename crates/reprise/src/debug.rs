@@ -57,6 +57,20 @@ pub struct Session<'a> {
     pub answer: Option<&'a Path>,
 }
 
+impl Session<'_> {
+    /// Arguments for a gdb that only runs a script.
+    ///
+    /// # Errors
+    /// When the script can't be written.
+    pub fn script(room: &Path, text: &str) -> Result<Vec<OsString>> {
+        let path = room.join("script.py");
+        std::fs::write(&path, text).context("write a script for gdb")?;
+        let mut source = OsString::from("source ");
+        source.push(path);
+        Ok(["-nx".into(), "-batch".into(), "-ex".into(), source].to_vec())
+    }
+}
+
 /// Starts a server and gdb, and waits for both; gdb's exit status.
 ///
 /// # Errors
@@ -130,8 +144,8 @@ fn gdb(commands: &Path, socket: &Path, session: &Session) -> Command {
     }
     command.args(&session.arguments);
     if let Some(answer) = session.answer {
-        command.env("REPRISE_BACKTRACE", answer);
-        command.env("REPRISE_BACKTRACE_ROOT", &files);
+        command.env("REPRISE_ANSWER", answer);
+        command.env("REPRISE_ROOT", &files);
         let nothing = [Stdio::null(), Stdio::null(), Stdio::null()];
         let [input, output, errors] = nothing;
         command.stdin(input).stdout(output).stderr(errors);

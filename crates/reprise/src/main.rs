@@ -4,6 +4,7 @@
 mod backtrace;
 mod cli;
 mod compile;
+mod core_file;
 mod debug;
 mod doctor;
 mod dump;
@@ -21,6 +22,7 @@ mod ps;
 mod races;
 mod racy;
 mod record;
+mod retrospect;
 mod rm;
 mod timeline;
 mod view;
@@ -50,6 +52,7 @@ fn command(command: Command) -> i32 {
         Command::Record(_)
             | Command::Replay(_)
             | Command::Backtrace(_)
+            | Command::Core(_)
             | Command::Verify(_)
             | Command::Races(_)
             | Command::Demo(_)
@@ -61,12 +64,16 @@ fn command(command: Command) -> i32 {
     let result = match command {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) if args.debug => debug::run(&args),
-        Command::Replay(args) => play::replay(&args),
+        Command::Replay(args) => match &args.print {
+            Some(what) => retrospect::run(&args, what),
+            None => play::replay(&args),
+        },
         Command::Verify(args) => play::verify(&args),
         Command::Races(args) => races::run(&args),
         Command::Demo(args) => play::demo(&args),
         Command::Dump(args) => print(|| dump::run(&args)),
         Command::Backtrace(args) => backtrace::run(&args),
+        Command::Core(args) => core_file::run(&args),
         Command::Ps(args) => print(|| ps::run(&args)),
         Command::Ls(args) => print(|| ls::run(&args)),
         Command::Info(args) => print(|| info::run(&args)),

@@ -3,9 +3,8 @@
 mod common;
 
 use common::gdb::{assert_said, said, session};
-use common::{built, run, Guest, Outcome, Recording, Workplace, REPRISE};
+use common::{run, Guest, Outcome, Recording, Workplace};
 use std::path::Path;
-use std::process::Command;
 
 guests! { debugged, debugged_cpp }
 
@@ -138,31 +137,6 @@ fn a_crash_is_shown_where_it_happens() {
             assert_said(&run, &["received signal SIGSEGV"]);
         }
     }
-}
-
-#[test]
-fn a_recorded_crash_says_how_to_debug_it() {
-    let place = Workplace::new();
-    // A shell must be able to read the name.
-    let dir = place.path().join("it's crashed");
-    let mut command = Command::new(REPRISE);
-    place.settle(&mut command);
-    command.args(["record", "-o"]).arg(&dir);
-    command.arg(built("debugged")).arg("crash");
-    let recorded = run(&mut command, None);
-    let text = recorded.said();
-    let hint = text.split("debug it there with: reprise ").nth(1);
-    let Some(hint) = hint.and_then(|h| h.lines().next()) else {
-        panic!("no hint: {text}");
-    };
-    let mut command = Command::new("sh");
-    place.settle(&mut command);
-    command.args([
-        "-c",
-        &format!("'{REPRISE}' {hint} -- -nx -batch -ex backtrace"),
-    ]);
-    let debugged = run(&mut command, None);
-    assert_said(&debugged, &["#0  ", "check (what=1)"]);
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! `core`: an ordinary core file of the program at an event, for any debugger: a session of gdb that only writes it.
+
+use crate::cli::CoreArgs;
+use crate::debug::{self, Session};
+use anyhow::{Context, Result};
+use reprise_trace::Catalog;
+use std::ffi::OsString;
+
+/// Runs `core`.
+///
+/// # Errors
+/// When the trace can't be debugged, there is no gdb, or the file can't be written.
+pub fn run(args: &CoreArgs) -> Result<i32> {
+    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let room = tempfile::tempdir().context("make a directory for gdb's answer")?;
+    // gdb takes what it can of a name; this one is plain.
+    let written = room.path().join("core");
+    let mut generate = OsString::from("generate-core-file ");
+    generate.push(&written);
+    let session = Session {
+        dir: &dir,
+        at: args.at,
+        arguments: ["-nx".into(), "-batch".into(), "-ex".into(), generate].to_vec(),
+        answer: Some(&room.path().join("answer")),
+    };
+    let status = debug::with_gdb(&session)?;
+    if !written.exists() {
+        // The server has said why.
+        anyhow::ensure!(status != 0, "gdb wrote no core file");
+        return Ok(status);
+    }
+    std::fs::copy(&written, &args.output)
+        .with_context(|| format!("write {}", args.output.display()))?;
+    if !args.quiet {
+        eprintln!("reprise: wrote {}", args.output.display());
+    }
+    Ok(0)
+}
