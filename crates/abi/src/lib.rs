@@ -31,6 +31,7 @@ pub mod order;
 pub mod owed;
 pub mod prctl;
 pub mod races;
+pub mod rebuilt;
 pub mod ring;
 pub mod schedule;
 pub mod seccomp;

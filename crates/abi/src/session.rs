@@ -403,6 +403,8 @@ pub const FLAG_LOCKED: u32 = 64;
 pub const FLAG_TOTAL: u32 = 128;
 /// [`Session::flags`]: a replay of `order` in total order looks for data races ([`crate::races`]).
 pub const FLAG_RACES: u32 = 256;
+/// [`Session::flags`]: a replay with a rebuilt program ([`crate::rebuilt`]).
+pub const FLAG_REBUILT: u32 = 512;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

@@ -1,6 +1,7 @@
 //! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
 
 use crate::races::Hunt;
+use crate::rebuilt::Rebuilt;
 use crate::report::{self, Divergence};
 use crate::tree::{set_start, Halt, Tree};
 use crate::{symbols, ReplayError};
@@ -9,12 +10,12 @@ use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
     Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
-    FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
+    FLAG_RACES, FLAG_REBUILT, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct Options {
     pub only: Option<u32>,
     /// The longest time that it may take.
     pub limit: Option<Duration>,
+    /// A rebuilt program, which is replayed in the place of the recorded one.
+    pub with: Option<PathBuf>,
 }
 
 /// How a replay ended.
@@ -80,6 +83,7 @@ pub(crate) fn replay_hunting(
         mut reader,
         image,
         shared,
+        rebuilt,
     } = prepare(dir, options, hunt.as_deref())?;
     let order = manifest.engine == "order";
     let quiet = options.quiet.then(silence).transpose()?;
@@ -93,6 +97,7 @@ pub(crate) fn replay_hunting(
     };
     let mut tree = Tree::new(shared, image, dir, child);
     tree.limit = options.limit;
+    tree.rebuilt = rebuilt;
     let status = tree.run(&mut reader, options.only);
     let reached = tree.reached();
     drop(quiet);
@@ -135,6 +140,7 @@ pub(crate) struct Prepared {
     pub reader: Reader,
     pub image: RuntimeImage,
     pub shared: SharedSession,
+    pub rebuilt: Option<Rebuilt>,
 }
 
 /// Checks whether the trace in `dir` can be replayed here, and fills a session.
@@ -167,6 +173,7 @@ pub(crate) fn prepare(
         return Err(ReplayError::Unsupported("races are looked for in recordings of one process that stays the program it is; this one has several: record without forks and execs what is to be looked at".into()));
     }
     crate::machine::check(&manifest)?;
+    let rebuilt = options.with.as_deref().map(Rebuilt::open).transpose()?;
     let reader = Reader::open(dir)?;
     let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
     let runtime = std::fs::read(&runtime).map_err(|source| ReplayError::Io {
@@ -184,6 +191,9 @@ pub(crate) fn prepare(
         head.total.begin(0);
         shared.session_mut().flags |= FLAG_TOTAL;
     }
+    if rebuilt.is_some() {
+        shared.session_mut().flags |= FLAG_REBUILT;
+    }
     if let Some(h) = &hunt {
         shared.session_mut().flags |= FLAG_RACES;
         h.prepare(shared.races());
@@ -193,6 +203,7 @@ pub(crate) fn prepare(
         reader,
         image,
         shared,
+        rebuilt,
     })
 }
 

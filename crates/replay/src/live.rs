@@ -48,6 +48,7 @@ impl Live {
             reader,
             image,
             shared,
+            ..
         } = driver::prepare(dir, &options, None)?;
         if manifest.engine != "serial" {
             return Err(ReplayError::Unsupported(format!(

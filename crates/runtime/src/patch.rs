@@ -184,6 +184,12 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, third, ..] = r.args();
         r.finish();
+        if crate::rebuilt::was_program(site) {
+            if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
+                crate::locked::replay_rebuilt();
+            }
+            continue;
+        }
         if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
             if !crate::locked::replay(site, stub, third) {
                 crate::panic::give_up(

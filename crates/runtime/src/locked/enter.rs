@@ -22,6 +22,10 @@ pub const SIZE_SHIFT: u32 = 56;
 #[no_mangle]
 extern "C" fn rt_locked_turn(shard: u64) {
     let t = current();
+    let shard = match core::mem::take(&mut t.locked.address) {
+        0 => shard,
+        address => shards::place(replay::shard_of(t, address)),
+    };
     let number = shards::number_at(shard);
     t.locked.shard = shard;
     if ENGINE.load(Relaxed) == ORDER_RECORD {

@@ -60,6 +60,8 @@ pub struct Save {
     pub shard: u64,
     /// What its sequence is to become.
     pub next: u64,
+    /// Replay with a rebuilt program: the address that the shard is of, 0 when that is said otherwise.
+    pub address: u64,
     /// Where the stub goes on after the long way.
     pub resume: u64,
     /// Replay: where others wait for the shard.
@@ -182,6 +184,21 @@ pub fn replay(code: u64, annex: u64, len: u64) -> bool {
     find(&region).is_some() && map_annex(annex, len) && {
         replace(&region, annex, len, true);
         true
+    }
+}
+
+/// Replay with a rebuilt program: its code, in the place of the recorded one's.
+pub fn replay_rebuilt() {
+    let Some(code) = crate::rebuilt::code().and_then(|at| map().at(at)) else {
+        return;
+    };
+    if find(&code).is_none() || UNITS.all().is_empty() {
+        return;
+    }
+    let len = (UNITS.all().len() as u64 * ROOM).next_multiple_of(PAGE);
+    match find_room(&code, len) {
+        Some(annex) => replace(&code, annex, len, true),
+        None => missed(UNITS.all().len()),
     }
 }
 

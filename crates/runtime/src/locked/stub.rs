@@ -10,6 +10,7 @@ use super::units::{Step, Unit};
 use super::{enter, Save};
 use crate::cut::decode::{Condition, Flow, Insn};
 use crate::order::shards;
+use crate::rebuilt;
 use crate::thread::{Block, QUIET_BEHIND_PENDING};
 use core::mem::offset_of;
 
@@ -25,6 +26,7 @@ const RCX: usize = SAVE + offset_of!(Save, rcx);
 const RDX: usize = SAVE + offset_of!(Save, rdx);
 const FLAGS: usize = SAVE + offset_of!(Save, flags);
 const SHARD: usize = SAVE + offset_of!(Save, shard);
+const ADDRESS: usize = SAVE + offset_of!(Save, address);
 const NEXT: usize = SAVE + offset_of!(Save, next);
 const RESUME: usize = SAVE + offset_of!(Save, resume);
 const VALUE: usize = SAVE + offset_of!(Save, value);
@@ -217,7 +219,7 @@ impl Stub {
     fn find_shard(&mut self, i: &Insn, o: &Operation) -> Option<()> {
         if let (Some(target), Segment::Flat, None) = (i.rip_target(), o.segment, o.bit) {
             self.save_flags()?;
-            return self.constant(DX, shards::place_of(target));
+            return self.constant(DX, shards::place_of(rebuilt::recorded(target)));
         }
         if i.rip_target().is_some() {
             return None;
@@ -233,6 +235,9 @@ impl Stub {
         }
         if let Some(bit) = o.bit {
             self.add_bit(bit.register, bit.size)?;
+        }
+        if rebuilt::on() {
+            self.save(DX, ADDRESS)?;
         }
         // Hash of the line, as `shards::number_of`; times the bytes of a shard.
         self.put(&[0x48, 0xc1, 0xea, 6])?;

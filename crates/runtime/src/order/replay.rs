@@ -2,8 +2,7 @@
 //! numbers of its operations, come to their turn.
 
 use super::{
-    cut, head, name_of, name_of_run, processes, ring_of, shards, space, state, total, turns, Order,
-    Runs,
+    cut, head, name_of, processes, ring_of, shards, space, state, total, turns, Order, Runs,
 };
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
@@ -12,6 +11,7 @@ use crate::engine::{Engine, RESTART};
 use crate::locked::learned;
 use crate::races::objects::Kind as Object;
 use crate::races::{self, Atomic};
+use crate::rebuilt::{self, recorded};
 use crate::ring::{self, Reader};
 use crate::serial::replay::{apply, cannot_map, deliver, tamper, OfFile};
 use crate::serial::report::{diverge, Actual};
@@ -19,6 +19,7 @@ use crate::serial::state::frame_hash;
 use crate::signal::frame::{FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::Siginfo;
+use crate::sync::side::object_of;
 use crate::sys;
 use crate::thread::{current, session, slot, Block, Frame};
 use crate::{files, mapped, memory, output, process, shm};
@@ -262,7 +263,8 @@ pub(super) fn replay_call(
     } else {
         stamps == 1
     };
-    if args[..c.nargs] != c.args[..c.nargs] || h.input_hash != hash || !stamps_fit {
+    let same = rebuilt::same_arguments(c, &args) && rebuilt::same_inputs(c, h.input_hash, hash);
+    if !same || !stamps_fit {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
     let begins = args[c.nargs];
@@ -299,7 +301,7 @@ pub(super) fn replay_call(
         begin_turn(ends);
         (h, r, ends)
     };
-    let file = apply(r);
+    let file = apply(r, |address| rebuilt::place(c, &args, address));
     at_end(t, &h, &file);
     // In the order in which they wrote: what is shown is what was seen.
     output::follow(c, h.value);
@@ -341,7 +343,7 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
         if !shm::attach_again(c, at, h.flags >> FILE_NUMBER_SHIFT, size) {
             cannot_map(ring::event_number());
         }
-        apply(r);
+        apply(r, |address| address);
         shm::finish_attach(c, at, size);
         let _lock = space::lock();
         crate::patch::replay_with_code(t);
@@ -520,9 +522,9 @@ impl Engine for Replay {
         };
         let h = expect(t, &[Kind::Fault], &actual);
         let mut r = Reader::begin(h);
-        let recorded = r.args();
+        let was = r.args();
         // The registers' hash would hold addresses of dead stack; place and address tell enough.
-        if h.value != mc.rip as i64 || recorded[..2] != args[..2] {
+        if (h.value != mc.rip as i64 || was[..2] != args[..2]) && !rebuilt::on() {
             diverge(t, kinds::ARGUMENT, Some(&h), &actual);
         }
         r.finish();
@@ -736,6 +738,16 @@ pub fn begin_operation(t: &mut Block, number: u32) -> (u64, u64) {
     (next, room)
 }
 
+/// Number of the shard that ordered, in the recording, the operation on the word at this address that the thread is about to make.
+pub fn shard_of(t: &mut Block, address: u64) -> u32 {
+    if !rebuilt::on() {
+        return shards::number_of(address);
+    }
+    let entry = look(t).filter(|_| t.order.quiet == 0);
+    let told = entry.filter(|e| matches!(e.kind, EntryKind::Ordered | EntryKind::Seen));
+    rebuilt::shard_of(address, told.map(|e| e.object))
+}
+
 /// Those who wait for the shard look again.
 pub fn call_waiting(t: &Block, number: u32) {
     turns::call_for(key_of(number), t.locked.next / 2);
@@ -779,11 +791,12 @@ impl Order for Replay {
         if faults_next(t) {
             return true;
         }
-        let name = name_of_run(address);
+        let name = name_of(recorded(object_of(address).unwrap_or(address)));
         let Some(e) = due(t, name) else {
             return true;
         };
-        if e.kind != EntryKind::Passed || e.object != name {
+        // An object on a rebuilt program's stack may lie elsewhere.
+        if e.kind != EntryKind::Passed || e.object != name && !rebuilt::on() {
             unlike(t, EntryKind::Passed, name, &e);
         }
         turns::wait_for(address, e.value - 1, || object.count() == e.value - 1);
@@ -830,12 +843,12 @@ impl Order for Replay {
     fn failed(_t: &mut Block, _errno: u32) {}
 
     fn ordered<R>(t: &mut Block, address: u64, make: impl FnOnce() -> R) -> R {
-        let number = shards::number_of(address);
-        let shard = shards::shard(number);
-        let key = key_of(number);
         if faults_next(t) {
             return make();
         }
+        let number = shard_of(t, address);
+        let shard = shards::shard(number);
+        let key = key_of(number);
         if let Some(e) = due(t, number) {
             if e.kind != EntryKind::Ordered || e.object != number {
                 unlike(t, EntryKind::Ordered, number, &e);
@@ -854,7 +867,7 @@ impl Order for Replay {
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
         // If there is nothing to be seen, the fault comes now as it did then.
         look();
-        let number = shards::number_of(address);
+        let number = shard_of(t, address);
         let Some(e) = due(t, number) else {
             made(t);
             return t
@@ -910,7 +923,9 @@ impl Order for Replay {
             return Some(None);
         }
         let chosen = look(t).filter(|e| {
-            t.order.quiet == 0 && e.kind == EntryKind::Chosen && e.object == name_of(object)
+            t.order.quiet == 0
+                && e.kind == EntryKind::Chosen
+                && e.object == name_of(recorded(object))
         });
         if chosen.is_some() {
             made(t);

@@ -108,6 +108,9 @@ pub fn plant_if_next(t: &mut Block) {
         lost(t, 0, None)
     };
     let pc = name.regs.rip;
+    if crate::rebuilt::on() {
+        lost(t, pc, None);
+    }
     *SOUGHT.get() = Some(Sought {
         tests: Tests::of(&name),
         name,
