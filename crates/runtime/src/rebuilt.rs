@@ -12,8 +12,8 @@ use crate::guard;
 use crate::memory::map;
 use crate::order::shards;
 use crate::sys;
-use crate::thread::session;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use crate::thread::{current, session, Block};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::rebuilt::{Moved, Rebuilt, MAX_MOVED, PRINT, REBUILT_BASE};
 use reprise_abi::session::FLAG_REBUILT;
 use reprise_abi::spec::{Mem, Size};
@@ -91,9 +91,15 @@ fn words_for(address: u64) -> impl Iterator<Item = &'static Word> {
 ///
 /// Where the program's variables were is known. Frames may have another size in a rebuilt program, constants another place, and what it allocates
 /// another address: of a word there, the log tells the shard whenever another thread had used that last, and so at first. From then on it is known.
-pub fn shard_of(address: u64, told: Option<u32>) -> u32 {
+pub fn shard_of(t: &mut Block, address: u64, told: Option<u32>) -> u32 {
     if let Some(was) = of_variable(address) {
         return shards::number_of(was);
+    }
+    if is_own_stack(t, address) {
+        match told {
+            Some(number) => t.order.frames.tell(address, number),
+            None => return t.order.frames.shard(address),
+        }
     }
     for w in words_for(address) {
         if let (Some(number), Ok(_)) =
@@ -114,6 +120,68 @@ pub fn shard_of(address: u64, told: Option<u32>) -> u32 {
         }
     }
     told.unwrap_or_else(|| shards::number_of(address))
+}
+
+/// How far a thread's frames may have moved, in bytes.
+const MOST_MOVED: i64 = 64 << 10;
+/// Frames lie at multiples of this.
+const FRAME_ALIGN: i64 = 16;
+
+/// By how many bytes the frames that a thread is in have moved, as far as the log has told.
+#[derive(Default)]
+pub struct Frames {
+    moved: i64,
+    /// The last words of which it told the shard, the latest first.
+    told: [(u64, u32); 4],
+}
+
+impl Frames {
+    fn shard(&self, address: u64) -> u32 {
+        shards::number_of(address.wrapping_sub(self.moved as u64))
+    }
+
+    /// The log says which shard orders this word.
+    fn tell(&mut self, address: u64, number: u32) {
+        self.told.rotate_right(1);
+        self.told[0] = (address, number);
+        if self.shard(address) == number {
+            return;
+        }
+        // What fits most of the words, and of several such, the one nearest to what was known.
+        let fits = |d: i64| {
+            let at = |a: u64| shards::number_of(a.wrapping_sub(d as u64));
+            let all = self.told.iter();
+            all.take_while(|(a, n)| *a != 0 && at(*a) == *n).count()
+        };
+        let (mut best, mut moved) = (0, self.moved);
+        for k in 0..=MOST_MOVED / FRAME_ALIGN {
+            for d in [k * FRAME_ALIGN, -k * FRAME_ALIGN] {
+                let n = fits(self.moved + d);
+                if n > best {
+                    (best, moved) = (n, self.moved + d);
+                }
+            }
+        }
+        self.moved = moved;
+    }
+}
+
+/// Is this a word of the thread's own stack, below where the stack began?
+fn is_own_stack(t: &Block, address: u64) -> bool {
+    let top = match t.start.rsp {
+        0 => session().initial_sp,
+        rsp => rsp,
+    };
+    (t.program_sp..top).contains(&address)
+}
+
+/// A call from outside of the program's own code had this address for an argument, and that one in the recording.
+fn tell_of_frame(t: &mut Block, was: u64, now: u64) {
+    let pc = t.slot().last_pc.load(Relaxed);
+    let moved = now.wrapping_sub(was) as i64;
+    if is_own_stack(t, now) && !holds(head().is, pc) && moved.abs() <= MOST_MOVED {
+        t.order.frames.moved = moved;
+    }
 }
 
 /// Was this address in the recorded program's file? Its code and its data are not there any more.
@@ -172,11 +240,15 @@ pub fn same_arguments(c: &Call, was: &[u64]) -> bool {
         return true;
     }
     let counts = meaning(c.nr).min(c.nargs);
+    let t = current();
     now.iter()
         .zip(was)
         .zip(&c.mem)
         .take(counts)
         .all(|((now, was), mem)| {
+            if *mem != Mem::None {
+                tell_of_frame(t, *was, *now);
+            }
             now == was || *now != 0 && *was != 0 && (*mem != Mem::None || alike(*was, *now))
         })
 }

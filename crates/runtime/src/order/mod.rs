@@ -58,6 +58,8 @@ pub struct Local {
     pub copied: bool,
     /// What it knows of atomic words.
     pub known: known::Known,
+    /// Replay with a rebuilt program: where its frames are.
+    pub frames: crate::rebuilt::Frames,
     /// Stamps that the event being written has, ...
     pub stamps: [u64; 2],
     /// ... and how many of them.

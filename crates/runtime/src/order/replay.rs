@@ -745,7 +745,7 @@ pub fn shard_of(t: &mut Block, address: u64) -> u32 {
     }
     let entry = look(t).filter(|_| t.order.quiet == 0);
     let told = entry.filter(|e| matches!(e.kind, EntryKind::Ordered | EntryKind::Seen));
-    rebuilt::shard_of(address, told.map(|e| e.object))
+    rebuilt::shard_of(t, address, told.map(|e| e.object))
 }
 
 /// Those who wait for the shard look again.
