@@ -60,6 +60,6 @@ int main(void) {
     }
     uint64_t sum = handled;
     for (int i = 0; i < 65536; i++) sum = sum * 31 + order_of[i];
-    say("order %lx\n", sum);
+    say("order %lu\n", sum);
     return 0;
 }

@@ -1,10 +1,12 @@
 //! Breakpoints and watchpoints. A breakpoint is in the program's code only while the program runs: nobody who reads memory at a stop sees
 //! it, and neither does the runtime when it reads or writes code (`debugger.rs` there).
 
+use crate::compiled::Compiled;
 use crate::debuggee::Debuggee;
 use crate::{os, ptrace, DebugError};
 use gdbstub::target::ext::breakpoints::WatchKind;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// The one-byte instruction that traps.
@@ -36,6 +38,8 @@ pub struct Breakpoints {
     own: BTreeSet<u64>,
     /// Those that are in the code now, and the bytes under them.
     inserted: BTreeMap<u64, u8>,
+    /// The one of our own that is compiled into the code.
+    pub(crate) compiled: Option<Compiled>,
     /// Debug registers in use.
     watched: [Option<Watched>; MAX_WATCHED],
 }
@@ -45,6 +49,7 @@ impl Breakpoints {
     pub fn taken_out(self) -> Breakpoints {
         Breakpoints {
             inserted: BTreeMap::new(),
+            compiled: None,
             own: BTreeSet::new(),
             ..self
         }
@@ -75,6 +80,12 @@ impl Breakpoints {
     /// Does somebody?
     pub fn is_any(&self, at: u64) -> bool {
         self.is_wanted(at) || self.own.contains(&at)
+    }
+
+    /// Are there others than the one at `at` in this stretch, or does the debugger want to stop at `at` itself?
+    pub fn has_others_in(&self, at: u64, stretch: &Range<u64>) -> bool {
+        let all = self.wanted.keys().chain(&self.own);
+        self.is_wanted(at) || all.into_iter().any(|p| *p != at && stretch.contains(p))
     }
 
     /// Is one in the code here?
@@ -181,6 +192,9 @@ impl Debuggee {
             {
                 continue;
             }
+            if self.insert_compiled(at) {
+                continue;
+            }
             let mut old = [0];
             // Code that isn't there yet is looked for again when the program goes on next.
             if self.memory.read_exact_at(&mut old, at).is_ok()
@@ -193,6 +207,7 @@ impl Debuggee {
 
     /// Takes them out again.
     pub(crate) fn take_out(&mut self) {
+        self.take_out_compiled();
         for (at, old) in std::mem::take(&mut self.points.inserted) {
             let mut now = [0];
             // Something else may have been mapped there.

@@ -128,7 +128,10 @@ impl Debuggee {
     }
 
     /// Stops all threads for as long as `f` runs. It gets the registers that each is to go on with.
-    fn with_all_stopped<T>(&mut self, f: impl FnOnce(&mut Debuggee) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_all_stopped<T>(
+        &mut self,
+        f: impl FnOnce(&mut Debuggee) -> Result<T>,
+    ) -> Result<T> {
         let waiting: Vec<pid_t> = self
             .threads
             .iter()
@@ -191,7 +194,7 @@ impl Debuggee {
     }
 
     /// A place for calls: where some thread waits in one.
-    fn find_gate(&mut self) -> Result<Option<Gate>> {
+    pub(crate) fn find_gate(&mut self) -> Result<Option<Gate>> {
         if self.gate.is_some() {
             return Ok(self.gate);
         }
@@ -388,7 +391,7 @@ fn stop(tid: pid_t) -> Result<()> {
 }
 
 /// The registers with which a thread goes on that was stopped: a call that was interrupted is made once more.
-fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
+pub(crate) fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
     if r.orig_rax as i64 >= 0 && RESTARTS.contains(&(r.rax as i64)) {
         r.rax = r.orig_rax;
         r.rip -= 2;

@@ -233,7 +233,8 @@ impl Debuggee {
     }
 
     fn make_due_checkpoint(&mut self) -> Result<(), DebugError> {
-        if !self.checkpoints.is_due() {
+        // What is compiled in is no part of the program.
+        if !self.checkpoints.is_due() || self.points.compiled.is_some() {
             return Ok(());
         }
         let Some(checkpoint) = self.checkpoint()? else {

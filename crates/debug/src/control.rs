@@ -10,6 +10,7 @@ use crate::breakpoints::{Watched, TRAP};
 use crate::debuggee::{Debuggee, General, Territory, Traced};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
+use std::time::{Duration, Instant};
 
 /// Why the replay stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -326,6 +327,14 @@ impl Debuggee {
         run: &mut Run,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Stop, DebugError> {
+        if let Some(time) = self.only_for.take() {
+            // A sleep would take longer than what is wanted here.
+            let begun = Instant::now();
+            while begun.elapsed() < time {
+                std::hint::spin_loop();
+            }
+            self.interrupt(run);
+        }
         loop {
             while let Some((tid, status)) = self.live.next_stop() {
                 match self.stopped(run, tid, status)? {
@@ -344,13 +353,29 @@ impl Debuggee {
                 return Ok(Stop::Ended(self.live.status().unwrap_or(0)));
             }
             if run.interrupting.is_none() && run.catch != Catch::Anyone && wanted() {
-                let holder = self.holder().map(|slot| self.tid(slot));
-                let holder = holder.filter(|tid| self.threads.contains_key(tid));
-                if let Some(tid) = holder.filter(|tid| ptrace::interrupt(*tid).is_ok()) {
-                    run.interrupting = Some(tid);
-                }
+                self.interrupt(run);
             }
         }
+    }
+
+    /// Stops the thread that runs, if there is one.
+    fn interrupt(&self, run: &mut Run) {
+        let holder = self.holder().map(|slot| self.tid(slot));
+        let holder = holder.filter(|tid| self.threads.contains_key(tid));
+        if let Some(tid) = holder.filter(|tid| ptrace::interrupt(*tid).is_ok()) {
+            run.interrupting = Some(tid);
+        }
+    }
+
+    /// As [`Debuggee::go_on`], for about so long at most: then it is interrupted.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn go_on_for(&mut self, time: Duration) -> Result<Stop, DebugError> {
+        self.only_for = Some(time);
+        let stop = self.go_on(&mut || false);
+        self.only_for = None;
+        stop
     }
 
     fn let_go(&mut self, tid: pid_t, signal: i32) -> Result<(), DebugError> {
@@ -497,6 +522,15 @@ impl Debuggee {
             run.watch.get_or_insert((tid, watched));
             self.guard_exits(run)?;
             return Ok(Some(Next::On(0)));
+        }
+        let compiled = self.points.compiled.as_ref();
+        if let Some((to, hit)) = compiled.and_then(|c| c.after_trap(at)) {
+            r.rip = to;
+            ptrace::set_registers(tid, &r).map_err(os("go on from a breakpoint"))?;
+            return Ok(Some(match hit {
+                true => Next::Stop(Stop::Breakpoint(slot)),
+                false => Next::On(0),
+            }));
         }
         if self.points.is_inserted(at) {
             r.rip = at;

@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::*;
+use std::time::Duration;
 
 /// The general registers of the program, as gdb numbers them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,6 +74,8 @@ pub struct Debuggee {
     pub(crate) points: Breakpoints,
     /// Slot of the thread that is shown first.
     pub(crate) current: usize,
+    /// The next run is to be interrupted after this time.
+    pub(crate) only_for: Option<Duration>,
 }
 
 impl Debuggee {
@@ -120,6 +123,7 @@ impl Debuggee {
             threads: BTreeMap::from([(pid, Traced::default())]),
             points: Breakpoints::default(),
             current: 0,
+            only_for: None,
         };
         d.mark_beginning()?;
         Ok(d)
@@ -206,7 +210,9 @@ impl Debuggee {
     pub fn territory(&self, slot: usize, pc: u64) -> Territory {
         let stub = self.live.slot(slot);
         let (first, len) = (stub.stub_first.load(SeqCst), stub.stub_len.load(SeqCst));
-        if pc.wrapping_sub(first) < len || self.timeline.is_stub(pc) {
+        let compiled = self.points.compiled.as_ref();
+        let ours = compiled.is_some_and(|c| c.holds(pc));
+        if pc.wrapping_sub(first) < len || self.timeline.is_stub(pc) || ours {
             return Territory::Stub;
         }
         if (RESERVATION..RESERVATION_END).contains(&pc) {

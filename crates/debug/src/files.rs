@@ -229,7 +229,9 @@ impl Debuggee {
             })
             .collect();
         let of_program = |start: u64, end: u64| {
+            let compiled = self.points.compiled.as_ref();
             (start >= RESERVATION_END || end <= RESERVATION)
+                && !compiled.is_some_and(|c| c.holds(start))
                 && !stubs
                     .iter()
                     .any(|(at, len)| *len > 0 && (start..end).contains(at))
@@ -241,6 +243,13 @@ impl Debuggee {
             .map(|((start, end), _)| (start, end - start))
             .filter(|(_, len)| *len >= PAGE)
             .collect())
+    }
+
+    /// All mappings.
+    pub(crate) fn mapped(&self) -> std::io::Result<Vec<std::ops::Range<u64>>> {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let all = text.lines().filter_map(range_of);
+        Ok(all.map(|((start, end), _)| start..end).collect())
     }
 
     /// The program's mappings that its children share.

@@ -17,14 +17,28 @@ use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use reprise_abi::layout::PAGE;
 use std::rc::Rc;
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Most steps that are made one by one to find the one before.
-const MOST_STEPS: u64 = 200_000;
+/// Most steps that are made one by one to find the one before, where the way has been made short, ...
+const MOST_STEPS: u64 = 500_000;
+/// ... and before that is tried.
+const FEW_STEPS: u64 = 2_000;
+/// Pieces in which a way is gone that is to be made short. Then come those that are as short as can be.
+const PIECES: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(2),
+    Duration::from_micros(200),
+    Duration::from_micros(40),
+];
 /// More steps than this are not made again each time: a checkpoint is made near their end, ...
 const LONG_WAY: u64 = 256;
 /// ... so many steps before it.
 const SHORT_WAY: u64 = 64;
+/// What is being done when that fails.
+const COMPILE: &str = "compile a breakpoint into the code";
+/// How often the shortest pieces are tried, from the nearest place on: some are shorter than others.
+const TRIES: usize = 12;
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -49,8 +63,8 @@ pub struct State {
 /// Where a stretch of steps begins.
 #[derive(Clone)]
 enum Base {
-    /// Where so many events had happened, and then an instruction was passed so many times.
-    Gate(u64, Option<(u64, u64)>),
+    /// Where so many events had happened.
+    Gate(u64),
     /// Anywhere.
     Kept(Rc<Checkpoint>),
 }
@@ -219,10 +233,7 @@ impl Session {
 
     fn go_to_base(&mut self, base: &Base) -> Result<(), DebugError> {
         match base {
-            Base::Gate(events, visits) => {
-                self.rewind(*events)?;
-                self.debuggee()?.go_to(*visits)
-            }
+            Base::Gate(events) => self.rewind(*events).map(|_| ()),
             Base::Kept(checkpoint) => self.debuggee()?.return_exactly(checkpoint),
         }
     }
@@ -236,39 +247,38 @@ impl Session {
             .rev()
             .filter(|n| timeline.event(*n).is_some_and(|e| e.slot as usize == slot));
         for events in runs.then_some(now.events).into_iter().chain(earlier) {
-            let base = Base::Gate(events, None);
             let d = self.rewind(events)?;
             if !d.slots().any(|s| s == slot) {
                 return Ok(None);
             }
-            let base = match d.steps_to(slot, now, MOST_STEPS)? {
-                Steps::Made(0) | Steps::Missed => continue,
-                Steps::Made(n) => return Ok(Some((base, n))),
-                Steps::TooMany => self.nearer(events, now)?,
+            // Before it, others may have run for long: the thread's last step ends where it comes to the next gate.
+            let end = match runs && events == now.events {
+                true => now.clone(),
+                false => Name {
+                    events: events + 1,
+                    state: None,
+                },
             };
-            self.go_to_base(&base)?;
-            return match self.debuggee()?.steps_to(slot, now, MOST_STEPS)? {
-                Steps::Made(n) if n > 0 => Ok(Some((base, n))),
+            match d.steps_to(slot, &end, FEW_STEPS)? {
+                Steps::Made(0) | Steps::Missed => continue,
+                Steps::Made(n) => return Ok(Some((Base::Gate(events), n))),
+                Steps::TooMany => {}
+            }
+            let d = self.rewind(events)?;
+            let nearer = d.come_nearer(&end)?.ok_or_else(too_far)?;
+            d.return_exactly(&nearer)?;
+            return match d.steps_to(slot, &end, MOST_STEPS)? {
+                Steps::Made(n) if n > 0 => Ok(Some((Base::Kept(nearer), n))),
                 _ => Err(too_far()),
             };
         }
         Ok(None)
     }
-
-    /// The last time before `now` that its instruction was passed.
-    fn nearer(&mut self, events: u64, now: &Name) -> Result<Base, DebugError> {
-        let pc = now.state.as_ref().map(|s| s.general.rip);
-        let pc = pc.ok_or_else(too_far)?;
-        match self.rewind(events)?.visits_before(pc, now)? {
-            0 => Err(too_far()),
-            n => Ok(Base::Gate(events, Some((pc, n)))),
-        }
-    }
 }
 
 fn too_far() -> DebugError {
     DebugError::Refused(format!(
-        "the step before is more than {MOST_STEPS} instructions after the last place that can be found again"
+        "the step before is more than {MOST_STEPS} instructions after the last place at which the program could be stopped"
     ))
 }
 
@@ -431,33 +441,27 @@ impl Debuggee {
         Ok(hits)
     }
 
-    /// How often the instruction at `pc` is passed on the way to `now`, where it is the next one.
-    fn visits_before(&mut self, pc: u64, now: &Name) -> Result<u64, DebugError> {
-        let mut visits = 0;
-        self.unseen(|d| {
-            d.on_the_way(now, |d, stop| {
-                let here = |slot| d.in_program(slot).is_some_and(|r| r.rip == pc);
-                visits += matches!(stop, Stop::Breakpoint(slot) if here(slot)) as u64;
-            })
-        })?;
-        Ok(visits)
-    }
-
     /// Goes on to `now`, and tells of all stops before it.
     fn on_the_way(
         &mut self,
         now: &Name,
         mut tell: impl FnMut(&Debuggee, Stop),
     ) -> Result<(), DebugError> {
-        let events = match &now.state {
-            Some(s) => {
-                self.points.set_own([s.general.rip]);
-                self.timeline.end
-            }
-            None => now.events,
-        };
+        // Only when its events have happened can it be `now`.
         loop {
-            let stop = self.go_far(events, &mut never)?;
+            let stop = self.go_far(now.events, &mut never)?;
+            if self.is_at(now)? {
+                return Ok(());
+            }
+            match stop {
+                Stop::Limit => break,
+                Stop::Ended(_) => return Err(lost()),
+                stop => tell(self, stop),
+            }
+        }
+        self.look_out_for(now)?;
+        loop {
+            let stop = self.go_far(self.timeline.end.max(now.events + 1), &mut never)?;
             if self.is_at(now)? {
                 break;
             }
@@ -466,29 +470,69 @@ impl Debuggee {
             }
             tell(self, stop);
         }
-        self.points.set_own([]);
+        self.look_out_no_more()
+    }
+
+    /// From here on there is a stop wherever it may be `now`.
+    fn look_out_for(&mut self, now: &Name) -> Result<(), DebugError> {
+        if let Some(s) = &now.state {
+            self.compile(s.general.rip, &s.general)
+                .map_err(os(COMPILE))?;
+            self.points.set_own([s.general.rip]);
+        }
         Ok(())
     }
 
-    /// From the gate of a base on to the base.
-    fn go_to(&mut self, visits: Option<(u64, u64)>) -> Result<(), DebugError> {
-        let Some((pc, visits)) = visits else {
-            return Ok(());
-        };
-        let end = self.timeline.end;
+    fn look_out_no_more(&mut self) -> Result<(), DebugError> {
+        self.points.set_own([]);
+        self.uncompile().map_err(os(COMPILE))
+    }
+
+    /// On the way to `now`, from the gate before it: a place in the code that is near it. No event names such a place, so the way is gone
+    /// again and again, each time from the last such place and in smaller pieces.
+    fn come_nearer(&mut self, now: &Name) -> Result<Option<Rc<Checkpoint>>, DebugError> {
         self.unseen(|d| {
-            d.points.set_own([pc]);
-            let mut seen = 0;
-            while seen < visits {
-                match d.go_far(end, &mut never)? {
-                    Stop::Breakpoint(_) => seen += 1,
-                    Stop::Limit | Stop::Ended(_) => return Err(lost()),
-                    _ => {}
+            let Some(mut nearest) = d.checkpoint()?.map(Rc::new) else {
+                return Ok(None);
+            };
+            for piece in PIECES.into_iter().chain([Duration::ZERO; TRIES]) {
+                d.return_exactly(&nearest)?;
+                while let Some(c) = d.go_a_piece(now, piece)? {
+                    nearest = c;
                 }
             }
-            d.points.set_own([]);
-            Ok(())
+            Ok(Some(nearest))
         })
+    }
+
+    /// Goes on for this time: a checkpoint there, unless `now` came before.
+    fn go_a_piece(
+        &mut self,
+        now: &Name,
+        piece: Duration,
+    ) -> Result<Option<Rc<Checkpoint>>, DebugError> {
+        let events = match now.state {
+            Some(_) => now.events + 1,
+            None => now.events,
+        };
+        self.live.feed_up_to(self.live.limit().max(events));
+        self.look_out_for(now)?;
+        let stop = loop {
+            let stop = self.go_on_for(piece)?;
+            if self.is_at(now)? {
+                break None;
+            }
+            match stop {
+                Stop::Limit | Stop::Ended(_) => return Err(lost()),
+                Stop::Interrupted => break Some(stop),
+                _ => {}
+            }
+        };
+        self.look_out_no_more()?;
+        match stop {
+            Some(_) => Ok(self.checkpoint()?.map(Rc::new)),
+            None => Ok(None),
+        }
     }
 
     fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {

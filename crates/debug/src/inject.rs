@@ -3,6 +3,8 @@
 //! The thread stops at the call's entry and exit (PTRACE_SYSCALL), which is no signal and needs no handler. Its registers are of no
 //! importance meanwhile: whoever calls has them, and gives it those with which it is to go on.
 
+use crate::checkpoint::to_go_on;
+use crate::debuggee::Debuggee;
 use crate::ptrace;
 use libc::{pid_t, user_regs_struct};
 use std::io::{Error, Result};
@@ -78,6 +80,27 @@ impl Gate {
         }
         let result = ptrace::registers(tid)?.rax as i64;
         Ok(Answer { result, made })
+    }
+}
+
+impl Debuggee {
+    /// Makes calls in the name of one of the process's threads; `None` as long as no place for calls is known.
+    pub(crate) fn in_its_name<T>(
+        &mut self,
+        f: impl FnOnce(pid_t, Gate) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.with_all_stopped(|d| {
+            let Some((gate, tid)) = d.find_gate()?.zip(d.threads.keys().next().copied()) else {
+                return Ok(None);
+            };
+            let registers = to_go_on(ptrace::registers(tid)?);
+            let mask = ptrace::signal_mask(tid)?;
+            ptrace::set_signal_mask(tid, u64::MAX)?;
+            let made = f(tid, gate);
+            ptrace::set_registers(tid, &registers)?;
+            ptrace::set_signal_mask(tid, mask)?;
+            made.map(Some)
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`timeline`]: what is known of the trace ahead;
 //! - [`debuggee`]: the replayed process at rest: threads, registers, memory;
 //! - [`breakpoints`]: breakpoints and watchpoints;
+//! - [`compiled`]: a breakpoint with a condition, compiled into the code;
 //! - [`control`]: lets it run, and says why it stopped;
 //! - [`checkpoint`]: the process as it was at a moment, and [`inject`]: calls made in its name;
 //! - [`checkpoints`]: which of them there are;
@@ -20,6 +21,7 @@
 pub mod breakpoints;
 pub mod checkpoint;
 pub mod checkpoints;
+pub mod compiled;
 pub mod control;
 pub mod debuggee;
 pub mod files;

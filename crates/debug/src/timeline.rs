@@ -7,10 +7,13 @@ use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
 use reprise_trace::{Content, ContentHash, ImageReader, Reader};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
 
 /// Most events of a trace that can be debugged: each takes four bytes here.
 pub const MAX_EVENTS: u64 = 1 << 30;
+/// A System V segment is not larger than this, mostly; what is larger is seen among the mappings once it is there.
+const MOST_SEGMENT: u64 = 1 << 30;
 /// Most descriptors whose files' names are remembered.
 const MAX_NAMES: usize = 1 << 16;
 
@@ -50,6 +53,10 @@ pub struct Timeline {
     faults: HashMap<u64, Fault>,
     rewritten: Vec<Rewritten>,
     stub_pages: HashSet<u64>,
+    /// Between the lowest and the highest end of the heap.
+    breaks: Option<Range<u64>>,
+    /// Where memory was mapped at any time.
+    pub mapped: Vec<Range<u64>>,
     /// Names of the files that were mapped, with what the trace keeps of them.
     pub files: BTreeMap<Vec<u8>, ContentHash>,
     /// The number of the first event that happens after the place where the first process ends by itself, or crashes; and the signal.
@@ -95,12 +102,14 @@ impl Timeline {
                 }
                 Some(Kind::Patch) => t.note_patch(number, &e.parse()?),
                 Some(Kind::Syscall | Kind::Exit) if h.value >= 0 => {
+                    t.note_mapping(&e.parse()?);
                     t.note_call(&e.parse()?, &mut names);
                 }
                 Some(Kind::End) => t.signal = (h.value & 0x7f) as i32,
                 _ => {}
             }
         }
+        t.mapped.extend(t.breaks.take());
         t.find_end();
         Ok(t)
     }
@@ -113,6 +122,26 @@ impl Timeline {
             }
         }
         Ok(())
+    }
+
+    fn note_mapping(&mut self, e: &Event<'_>) {
+        let at = e.header.value as u64;
+        let len = match u64::from(e.header.detail) {
+            nr::MMAP => e.arg(1),
+            nr::MREMAP => e.arg(2),
+            // It grows to there, from where it was last.
+            nr::BRK => return self.note_break(at),
+            nr::SHMAT => MOST_SEGMENT,
+            _ => return,
+        };
+        self.mapped.push(at..at.saturating_add(len));
+    }
+
+    fn note_break(&mut self, at: u64) {
+        match self.breaks.as_mut() {
+            Some(known) => *known = known.start.min(at)..known.end.max(at),
+            None => self.breaks = Some(at..at),
+        }
     }
 
     fn note_call(&mut self, e: &Event<'_>, names: &mut HashMap<u64, Vec<u8>>) {
@@ -186,6 +215,14 @@ impl Timeline {
     /// Is this address in a stub of a rewritten system call site?
     pub fn is_stub(&self, pc: u64) -> bool {
         self.stub_pages.contains(&(pc & !(PAGE - 1)))
+    }
+
+    /// Did a fault happen in this stretch of code, or does the runtime rewrite some of it?
+    pub fn is_special(&self, stretch: &Range<u64>) -> bool {
+        let overlaps = |r: &Rewritten| r.at < stretch.end && stretch.start < r.at + r.len;
+        self.faults.values().any(|f| stretch.contains(&f.pc))
+            || self.rewritten.iter().any(overlaps)
+            || self.is_stub(stretch.start)
     }
 
     /// Is this byte inside of a rewritten stretch, but not its first, when `events` events have happened?

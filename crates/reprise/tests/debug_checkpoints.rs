@@ -42,8 +42,10 @@ fn states(place: &Workplace, trace: &Recording, at: &str, events: &[u64]) -> Vec
         found.iter().all(|state| state.starts_with("memory ")),
         "no states: {text}"
     );
-    let kept = text.lines().find(|l| l.contains(" checkpoints, which"));
-    let kept = kept.and_then(|l| l.split(' ').next()?.parse::<u64>().ok());
+    let mut kept = text
+        .lines()
+        .map(|l| l.strip_prefix("the debugger itself keeps "));
+    let kept = kept.find_map(|l| l?.split(' ').next()?.parse::<u64>().ok());
     assert!(kept.is_some_and(|n| n > 1), "no checkpoints: {text}");
     found
 }
