@@ -461,7 +461,7 @@ impl Debuggee {
         }
         self.look_out_for(now)?;
         loop {
-            let stop = self.go_far(self.timeline.end.max(now.events + 1), &mut never)?;
+            let stop = self.go_far(self.timeline.end.max(now.events), &mut never)?;
             if self.is_at(now)? {
                 break;
             }
@@ -512,7 +512,7 @@ impl Debuggee {
         piece: Duration,
     ) -> Result<Option<Rc<Checkpoint>>, DebugError> {
         let events = match now.state {
-            Some(_) => now.events + 1,
+            Some(_) => self.timeline.end.min(now.events + 1).max(now.events),
             None => now.events,
         };
         self.live.feed_up_to(self.live.limit().max(events));

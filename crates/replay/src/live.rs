@@ -102,7 +102,7 @@ impl Live {
     pub fn turn(&mut self) -> Result<bool, ReplayError> {
         let lives = self.tree.turn(&mut self.reader)?;
         self.output.show();
-        Ok(lives)
+        Ok(lives && !self.tree.is_over())
     }
 
     /// A stop of a traced thread, or the end of one that is not its process's first: who, and waitpid's status.

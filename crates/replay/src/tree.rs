@@ -214,6 +214,11 @@ impl Tree {
         self.feed.limit = events;
     }
 
+    /// Has no process been left that runs? Copies that only wait are none.
+    pub fn is_over(&self) -> bool {
+        self.made.is_empty() && self.status.is_some() && self.stops.is_empty() && self.alone(None)
+    }
+
     /// How the first process ended, when it has.
     pub fn status(&self) -> Option<i32> {
         self.status
