@@ -50,7 +50,7 @@ impl Options {
     fn is_section(&self) -> bool {
         let chosen = self.engine.is_some() || self.threads.is_some();
         let only = |name: &str| self.only.iter().any(|o| o == name);
-        !self.quick && !chosen && self.only.len() == 2 && only(order::NAME) && only(events::NAME)
+        !chosen && self.only.len() == 2 && only(order::NAME) && only(events::NAME)
     }
 
     /// Whether this is a whole run, as the document holds it.

@@ -3,6 +3,7 @@
 use crate::figure::{median, Row, Side};
 use crate::machine;
 use crate::order::ROUNDS as ORDER_ROUNDS;
+use crate::reprise::top;
 use std::fmt::Write;
 
 /// The whole document.
@@ -88,6 +89,8 @@ pub fn table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     for row in rows {
         let _ = write!(text, "| {} |", row.title);
         if let Some(why) = &row.missing {
+            // The rest of it stands behind the figures.
+            let why = why.lines().next().unwrap_or_default();
             let _ = writeln!(text, " not measured: {why} | | | | | |");
             continue;
         }
@@ -140,11 +143,13 @@ fn table_of(rows: &[Row], side: Side, headings: &str) -> String {
 /// Medians and spread of a row, and its notes.
 pub fn details(row: &Row) -> String {
     let mut text = format!("\n### {}\n\n", row.title);
+    // As from the top of the project, wherever that lies.
+    let here = format!("{}/", top().display());
     for command in &row.commands {
-        let _ = writeln!(text, "    {command}\n");
+        let _ = writeln!(text, "    {}\n", command.replace(&here, ""));
     }
     if let Some(why) = &row.missing {
-        let _ = writeln!(text, "Not measured: {why}.");
+        let _ = writeln!(text, "Not measured: {}.", why.replace(&here, ""));
         return text;
     }
     text.push_str(&row.table);
@@ -212,7 +217,7 @@ Threads run on all processors, natively and recorded. Kernels (tests/guests/kern
 what every recording costs once (the first row) counts little; the bar of each follows from how often it synchronises. Servers are built
 from Debian's sources by `reprise cc`; their clients have the same processors.
 
-    cargo bench -p reprise-bench -- --only order --only events    # this section anew
+    cargo bench -p reprise-bench -- --only order --only events    # this section anew; --quick: with one round a row
     cargo bench -p reprise-bench -- --only order/memcached    # one row of it
     cargo bench -p reprise-bench -- --only events             # what one event costs
 
