@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -247,6 +247,12 @@ pub struct DivergenceReport {
     pub expected: [AtomicU64; REPORT_EVENT / 8],
     /// `order`: functions that the thread was in, as its stack tells, libc's left out.
     pub functions: CodeList,
+    /// Not 0: nobody can ever go on, and each thread that waits is to add the functions that it is in.
+    pub all_to_add: AtomicU32,
+    /// Not 0: a thread adds its functions.
+    pub adds: AtomicU32,
+    /// So many have added theirs.
+    pub added: AtomicU32,
 }
 
 /// Requests of the runtime to the agent, answered before the program goes on.

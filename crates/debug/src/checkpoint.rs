@@ -7,8 +7,8 @@
 //!
 //! The session's memory is shared by all of them; only one replay runs at a time, and what was in it is kept beside ([`Mark`]).
 
-use crate::debuggee::{Debuggee, Traced};
-use crate::inject::Gate;
+use crate::debuggee::{memory_of, Debuggee, Traced};
+use crate::inject::{Gate, ALL_SIGNALS};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
@@ -22,14 +22,22 @@ use std::rc::Rc;
 
 /// Most bytes of shared memory, other than the session's, that one checkpoint keeps.
 pub const MOST_SHARED: u64 = 256 << 20;
-/// All signals.
-const ALL: u64 = u64::MAX;
 /// A stack_t: address, flags, size.
 type SignalStack = [u64; 3];
 /// What a call is restarted by (include/linux/errno.h): ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
 const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
 /// prctl(2): where the kernel clears a thread's id when it ends.
 const PR_GET_TID_ADDRESS: u64 = 40;
+/// How a process is copied; the copy is a child of the same parent.
+const FORK: i32 = libc::CLONE_PARENT | libc::SIGCHLD;
+/// How a thread is made in it.
+const THREAD: i32 = libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_CHILD_CLEARTID;
 /// Below a thread's stack pointer and its red zone: room for the answer of a call.
 const ROOM_BELOW: u64 = 1024;
 
@@ -127,7 +135,7 @@ impl Debuggee {
         n == self.threads.len()
     }
 
-    /// Stops all threads for as long as `f` runs. It gets the registers that each is to go on with.
+    /// Stops all threads for as long as `f` runs.
     pub(crate) fn with_all_stopped<T>(
         &mut self,
         f: impl FnOnce(&mut Debuggee) -> Result<T>,
@@ -162,24 +170,18 @@ impl Debuggee {
         };
         // The process's first thread first, since it is what becomes of a process that forks.
         let tids: Vec<pid_t> = self.threads.keys().copied().collect();
-        let mut threads = Vec::with_capacity(tids.len());
-        let mut pid = None;
-        for tid in &tids {
-            let thread = self.thread(*tid, gate)?;
-            if *tid == tids[0] {
-                let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as u64;
-                let forked = gate.call(*tid, libc::SYS_clone, &[flags]);
-                pid = forked.and_then(|a| a.ok().map(|_| a.made))?;
+        let mut threads: Vec<Thread> = Vec::with_capacity(tids.len());
+        let mut look = || -> Result<()> {
+            for tid in &tids {
+                threads.push(self.thread(*tid, gate)?);
             }
-            thread.put_back(*tid)?;
-            threads.push(thread);
-        }
-        let Some(pid) = pid else {
-            return Err(Error::other("the kernel did not tell whom a fork made"));
+            Ok(())
         };
-        if !libc::WIFSTOPPED(ptrace::wait(pid)?) {
-            return Err(Error::other("a copy of the process ended"));
+        let forked = look().and_then(|()| gate.make(tids[0], FORK, 0));
+        for thread in &threads {
+            thread.put_back(thread.tid)?;
         }
+        let pid = forked?;
         self.waiting.borrow_mut().insert(pid);
         Ok(Some(Checkpoint {
             events: self.events(),
@@ -222,18 +224,17 @@ impl Debuggee {
             clears: 0,
             signal_stack: [0; 3],
         };
-        ptrace::set_signal_mask(tid, ALL)?;
-        let room = (thread.registers.rsp - ROOM_BELOW) & !63;
-        let mut kept = [0; 24];
-        self.read(room, &mut kept)?;
-        let told = gate.call(tid, libc::SYS_prctl, &[PR_GET_TID_ADDRESS, room]);
-        told?.ok()?;
-        thread.clears = self.word(room)?;
-        gate.call(tid, libc::SYS_sigaltstack, &[0, room])?.ok()?;
-        for (word, i) in thread.signal_stack.iter_mut().zip(0..) {
-            *word = self.word(room + 8 * i)?;
-        }
-        self.memory.write_all_at(&kept, room)?;
+        ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
+        with_room(&self.memory, &thread.registers, |room| {
+            let told = gate.call(tid, libc::SYS_prctl, &[PR_GET_TID_ADDRESS, room]);
+            told?.ok()?;
+            thread.clears = self.word(room)?;
+            gate.call(tid, libc::SYS_sigaltstack, &[0, room])?.ok()?;
+            for (word, i) in thread.signal_stack.iter_mut().zip(0..) {
+                *word = self.word(room + 8 * i)?;
+            }
+            Ok(())
+        })?;
         Ok(thread)
     }
 
@@ -269,14 +270,8 @@ impl Debuggee {
         self.threads.clear();
         let copies = to.revive().map_err(os("make a copy of a checkpoint"))?;
         let pid = copies[0];
-        let open = |pid| {
-            File::options()
-                .read(true)
-                .write(true)
-                .open(format!("/proc/{pid}/mem"))
-        };
         self.pid = pid;
-        self.memory = open(pid).map_err(os("open the replayed program's memory"))?;
+        self.memory = memory_of(pid).map_err(os("open the replayed program's memory"))?;
         let pairs: Vec<(pid_t, pid_t)> = to.threads.iter().map(|t| t.tid).zip(copies).collect();
         self.live.go_back(&to.mark, &pairs)?;
         for (at, bytes) in &to.shared {
@@ -307,30 +302,10 @@ impl Debuggee {
 impl Checkpoint {
     /// A copy of the process with all its threads, stopped: their kernel's ids, in order.
     fn revive(&self) -> Result<Vec<pid_t>> {
-        let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as u64;
-        let forked = self.gate.call(self.pid, libc::SYS_clone, &[flags])?;
-        forked.ok()?;
-        let Some(pid) = forked.made else {
-            return Err(Error::other("the kernel did not tell whom a fork made"));
-        };
-        ptrace::wait(pid)?;
+        let pid = self.gate.make(self.pid, FORK, 0)?;
         let mut tids = vec![pid];
         for thread in &self.threads[1..] {
-            const FLAGS: i32 = libc::CLONE_VM
-                | libc::CLONE_FS
-                | libc::CLONE_FILES
-                | libc::CLONE_SIGHAND
-                | libc::CLONE_THREAD
-                | libc::CLONE_SYSVSEM
-                | libc::CLONE_CHILD_CLEARTID;
-            let args = [FLAGS as u64, 0, 0, thread.clears];
-            let made = self.gate.call(pid, libc::SYS_clone, &args)?;
-            made.ok()?;
-            let Some(tid) = made.made else {
-                return Err(Error::other("the kernel did not tell whom a clone made"));
-            };
-            ptrace::wait(tid)?;
-            tids.push(tid);
+            tids.push(self.gate.make(pid, THREAD, thread.clears)?);
         }
         for (thread, tid) in self.threads.iter().zip(&tids) {
             if *tid == pid && thread.clears != 0 {
@@ -360,19 +335,28 @@ impl Thread {
         /// In `ss_flags`: none, and what only says that the thread is on it.
         const SS_ONSTACK: u64 = 1;
         let [at, flags, len] = self.signal_stack;
-        let memory = File::options()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/{tid}/mem"))?;
-        let room = (self.registers.rsp - ROOM_BELOW) & !63;
-        let mut kept = [0; 24];
-        memory.read_exact_at(&mut kept, room)?;
-        for (word, i) in [at, flags & !SS_ONSTACK, len].into_iter().zip(0..) {
-            memory.write_all_at(&word.to_le_bytes(), room + 8 * i)?;
-        }
-        gate.call(tid, libc::SYS_sigaltstack, &[room, 0])?.ok()?;
-        memory.write_all_at(&kept, room)
+        let memory = memory_of(tid)?;
+        with_room(&memory, &self.registers, |room| {
+            for (word, i) in [at, flags & !SS_ONSTACK, len].into_iter().zip(0..) {
+                memory.write_all_at(&word.to_le_bytes(), room + 8 * i)?;
+            }
+            gate.call(tid, libc::SYS_sigaltstack, &[room, 0])?.ok()?;
+            Ok(())
+        })
     }
+}
+
+/// Gives room for a [`SignalStack`] in memory, where a thread with these registers keeps nothing that a call would not find again.
+fn with_room(
+    memory: &File,
+    registers: &user_regs_struct,
+    f: impl FnOnce(u64) -> Result<()>,
+) -> Result<()> {
+    let room = (registers.rsp - ROOM_BELOW) & !63;
+    let mut kept = [0; std::mem::size_of::<SignalStack>()];
+    memory.read_exact_at(&mut kept, room)?;
+    f(room)?;
+    memory.write_all_at(&kept, room)
 }
 
 /// Stops a thread that runs or waits. A signal that comes first is delivered.

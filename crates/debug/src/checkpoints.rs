@@ -70,24 +70,15 @@ impl Checkpoints {
         self.spread.iter().chain(&self.near)
     }
 
-    /// The processes that wait.
-    pub fn pids(&self) -> Vec<pid_t> {
-        self.all().map(|p| p.checkpoint.pid()).collect()
-    }
-
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.all().count()
-    }
-
-    /// Are there none?
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Bytes of memory that all of them take, beside what they share with the replay.
     pub fn memory(&self) -> u64 {
-        self.pids().into_iter().map(|pid| memory(pid).0).sum()
+        let own = self.all().map(|p| memory(p.checkpoint.pid()).0);
+        own.sum()
     }
 
     /// The last one at which at most so many events had happened.

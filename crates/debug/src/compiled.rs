@@ -8,6 +8,7 @@
 //! Not everywhere: not where a call pushes an address, where the processor asks the kernel for something, where a fault of the recording
 //! happened, or where the runtime has rewritten code. There, and where the code is not what it was, it is an ordinary breakpoint.
 
+use crate::breakpoints::TRAP;
 use crate::debuggee::{Debuggee, General};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Decoder, DecoderOptions, FlowControl, Instruction,
@@ -21,8 +22,6 @@ use std::os::unix::fs::FileExt;
 const JUMP: usize = 5;
 /// `jmp rel32`.
 const JMP: u8 = 0xe9;
-/// The one-byte instruction that traps.
-const INT3: u8 = 0xcc;
 /// Most bytes of an instruction.
 const MAX_INSN: usize = 15;
 /// Pages of a stub: two with code, the last with data.
@@ -189,7 +188,7 @@ fn stub(entry: u64, data: u64, list: &[Instruction]) -> Option<(Vec<u8>, u64, Ve
     }
     c.restore();
     let trap = c.here();
-    c.put(&[INT3]);
+    c.put(&[TRAP]);
     c.land(&misses);
     c.restore();
     let mut places = Vec::new();
@@ -211,7 +210,7 @@ fn stub(entry: u64, data: u64, list: &[Instruction]) -> Option<(Vec<u8>, u64, Ve
 /// Addresses that a jump at `at` can lead to, if the bytes of its distance at these offsets are to trap.
 fn targets(at: u64, trapping: [bool; 4]) -> impl Iterator<Item = u64> {
     let values = move |i: usize, free: &'static [u8]| match trapping[i] {
-        true => &[INT3][..],
+        true => &[TRAP][..],
         false => free,
     };
     /// Distances of up to 2 GB both ways, the nearer ones first.
@@ -361,7 +360,7 @@ mod tests {
             for target in all {
                 let distance = (target.wrapping_sub(at + 5) as u32).to_le_bytes();
                 for (byte, traps) in distance.iter().zip(trapping) {
-                    assert!(!traps || *byte == INT3);
+                    assert!(!traps || *byte == TRAP);
                 }
             }
         }

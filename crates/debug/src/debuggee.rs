@@ -105,12 +105,7 @@ impl Debuggee {
             }
         }
         let pid = live.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
-        let path = format!("/proc/{pid}/mem");
-        let memory = File::options()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(os("open the replayed program's memory"))?;
+        let memory = memory_of(pid).map_err(os("open the replayed program's memory"))?;
         let mut d = Debuggee {
             checkpoints: Checkpoints::default(),
             waiting: Waiting::default(),
@@ -325,6 +320,12 @@ impl Debuggee {
         }
         self.memory.read_at(into, at)
     }
+}
+
+/// The memory of a process that is traced.
+pub(crate) fn memory_of(pid: pid_t) -> std::io::Result<File> {
+    let path = format!("/proc/{pid}/mem");
+    File::options().read(true).write(true).open(path)
 }
 
 impl General {

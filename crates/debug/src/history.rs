@@ -127,7 +127,7 @@ impl Session {
         self.debuggee()
     }
 
-    /// Goes to where so many events have happened: forward, or from the beginning.
+    /// Goes to where so many events have happened: forward, or back.
     ///
     /// # Errors
     /// When the replay can't go there.
@@ -517,21 +517,21 @@ impl Debuggee {
         };
         self.live.feed_up_to(self.live.limit().max(events));
         self.look_out_for(now)?;
-        let stop = loop {
+        let came_first = loop {
             let stop = self.go_on_for(piece)?;
             if self.is_at(now)? {
-                break None;
+                break true;
             }
             match stop {
                 Stop::Limit | Stop::Ended(_) => return Err(lost()),
-                Stop::Interrupted => break Some(stop),
+                Stop::Interrupted => break false,
                 _ => {}
             }
         };
         self.look_out_no_more()?;
-        match stop {
-            Some(_) => Ok(self.checkpoint()?.map(Rc::new)),
-            None => Ok(None),
+        match came_first {
+            true => Ok(None),
+            false => Ok(self.checkpoint()?.map(Rc::new)),
         }
     }
 
@@ -603,10 +603,10 @@ fn vectors_hash(area: &[u8]) -> u64 {
     }
     for part in (FIRST_EXTENDED..63).filter(|i| stored & 1 << i == 0) {
         let about = std::arch::x86_64::__cpuid_count(CPUID_XSAVE, part);
-        let (at, mut len) = (about.ebx as usize, about.eax as usize);
+        let (at, len) = (about.ebx as usize, about.eax as usize);
         if about.ecx & 1 != 0 {
             // A state of the system, which is not in this area.
-            len = 0;
+            continue;
         }
         if let Some(left_out) = area.get_mut(at..at + len) {
             left_out.fill(0);

@@ -13,6 +13,8 @@ use std::io::{Error, Result};
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 /// `syscall`.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// A mask of all signals.
+pub(crate) const ALL_SIGNALS: u64 = u64::MAX;
 /// A stack pointer that is on no signal stack, so that these can be changed.
 const NO_STACK: u64 = 0x1000;
 
@@ -81,6 +83,23 @@ impl Gate {
         let result = ptrace::registers(tid)?.rax as i64;
         Ok(Answer { result, made })
     }
+
+    /// Has a stopped thread make a process or a thread by clone(2): its id. It is traced and stopped, with the maker's registers. `clears`:
+    /// what CLONE_CHILD_CLEARTID wants.
+    ///
+    /// # Errors
+    /// As [`Gate::call`], and when the new one has ended already.
+    pub fn make(self, tid: pid_t, flags: i32, clears: u64) -> Result<pid_t> {
+        let answer = self.call(tid, libc::SYS_clone, &[flags as u64, 0, 0, clears])?;
+        answer.ok()?;
+        let Some(made) = answer.made else {
+            return Err(Error::other("the kernel did not tell whom a clone made"));
+        };
+        match libc::WIFSTOPPED(ptrace::wait(made)?) {
+            true => Ok(made),
+            false => Err(Error::other("who was just made has ended")),
+        }
+    }
 }
 
 impl Debuggee {
@@ -95,7 +114,7 @@ impl Debuggee {
             };
             let registers = to_go_on(ptrace::registers(tid)?);
             let mask = ptrace::signal_mask(tid)?;
-            ptrace::set_signal_mask(tid, u64::MAX)?;
+            ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
             let made = f(tid, gate);
             ptrace::set_registers(tid, &registers)?;
             ptrace::set_signal_mask(tid, mask)?;

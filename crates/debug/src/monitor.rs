@@ -206,7 +206,7 @@ impl Session {
             .map(|(n, c)| format!("checkpoint {n} is at event {}", c.events))
             .collect();
         let own = &self.debuggee()?.checkpoints;
-        let (n, size) = (own.len(), own.memory() >> 10);
+        let (n, size) = (own.count(), own.memory() >> 10);
         lines.push(format!(
             "the debugger itself keeps {n} checkpoints, which take {size} KiB"
         ));

@@ -62,6 +62,19 @@ fn threads_that_all_wait() {
         let replay = place.replay_with(&recording.dir, &["--order", order]);
         assert_same(&recording.run, &replay);
     }
+    // A race may have led those who wait to where they are.
+    for order in ["partial", "total"] {
+        let flags = ["--order", order, "--learn", "--tamper", &tamper];
+        let learning = place.replay_with(&recording.dir, &flags);
+        let said = learning.said();
+        let new = order == "partial";
+        assert_eq!(said.contains("learned: main"), new, "{order}: {said}");
+        assert_eq!(
+            said.contains("nothing new to learn"),
+            !new,
+            "{order}: {said}"
+        );
+    }
 }
 
 /// In total order nobody else ever runs while one thread looks at memory. That is no deadlock that could be seen, so somebody has to ask.

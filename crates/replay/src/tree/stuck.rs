@@ -9,8 +9,10 @@ use crate::feed::Distribution;
 use crate::standstill::{self, Standstill};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::order::WAITING_WORDS;
 use reprise_abi::session::{process_state, request, slot_state, Process, FLAG_RACES};
 use reprise_abi::waits::{Parked, What};
+use reprise_launch::futex;
 use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -81,6 +83,7 @@ impl Tree {
         let now = self.all_wait(d);
         if now.is_some() && now == self.waiting.0 {
             let found = standstill::look(&self.shared, &self.dir);
+            self.gather_functions(now.iter().flatten());
             self.halt(Halt::Stuck(found));
         }
         self.waiting.0 = now;
@@ -99,6 +102,33 @@ impl Tree {
             Some(limit) if signal == 0 => Halt::TimeLimit(limit, found),
             _ => Halt::Signal(signal, found),
         });
+    }
+
+    /// Has all who wait for their turn say in which functions they are: a race may have led them there.
+    fn gather_functions<'a>(&self, all: impl Iterator<Item = &'a (usize, Parked)>) {
+        let (Some(head), report) = (self.shared.order(), &self.shared.session().divergence) else {
+            return;
+        };
+        report.all_to_add.store(1, SeqCst);
+        let mut asked = 0;
+        for (slot, parked) in all {
+            if matches!(
+                What::of(parked.key),
+                What::Stamp(_) | What::Shard(_) | What::Object(_)
+            ) {
+                let room = head.waits[*slot].room.load(SeqCst) as usize % WAITING_WORDS;
+                let generation = &head.rooms[room].generation;
+                generation.fetch_add(1, SeqCst);
+                futex::wake(generation, i32::MAX);
+                asked += 1;
+            }
+        }
+        for _ in 0..LOOKS {
+            if report.added.load(SeqCst) >= asked {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn halt(&mut self, halt: Halt) {

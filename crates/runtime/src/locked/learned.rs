@@ -13,7 +13,7 @@ use crate::memory::map;
 use crate::order::total;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::learned::{Code, CodeList};
+use reprise_abi::learned::Code;
 use reprise_abi::session::region_flags;
 
 /// Bytes of stack that are searched for where functions return to.
@@ -21,7 +21,7 @@ const STACK: u64 = 16 * 1024;
 /// Bytes below the stack pointer, where functions that have just returned have left theirs.
 const DEAD_STACK: u64 = 1024;
 /// Most functions that are proposed.
-const MAX_PROPOSED: usize = 16;
+const MAX_PROPOSED: usize = 24;
 
 /// The learned code of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,30 +90,35 @@ pub fn is_load(i: &Insn) -> bool {
 /// A replay left its path: proposes the functions that the thread is in, and those that it left last. libc's own are no use, its callers know what
 /// they share; and of ld.so's it is nobody's order which thread calls them.
 pub fn propose(t: &Block, pc: u64) {
-    let list = &session().divergence.functions;
-    let mut n = 0;
-    let mut last = 0;
-    propose_one(pc, list, &mut n, &mut last);
+    let mut proposals = Proposals::default();
+    proposals.add(pc);
     let below = t.program_sp.saturating_sub(DEAD_STACK);
-    for at in (below..t.program_sp.saturating_add(STACK)).step_by(8) {
-        let Some(pc) = guard::read::<u64>(at) else {
-            return;
-        };
-        if n == MAX_PROPOSED {
-            return;
-        }
-        if is_behind_a_call(pc) {
-            propose_one(pc - 1, list, &mut n, &mut last);
+    let stack = (below..t.program_sp.saturating_add(STACK)).step_by(8);
+    let on_stack = stack.map_while(guard::read::<u64>);
+    for word in on_stack.chain(t.order.trail.words()) {
+        if is_behind_a_call(word) {
+            proposals.add(word - 1);
         }
     }
 }
 
-fn propose_one(pc: u64, list: &CodeList, n: &mut usize, last: &mut u64) {
-    let found = code_at(pc).filter(|(.., is_libc)| !is_libc);
-    if let Some((code, start, _)) = found.filter(|(_, start, _)| start != last) {
-        list.add(code, start);
-        *last = start;
-        *n += 1;
+/// What of a thread has been proposed.
+#[derive(Default)]
+struct Proposals {
+    functions: [u64; MAX_PROPOSED],
+    n: usize,
+}
+
+impl Proposals {
+    /// Proposes the function that this address is in.
+    fn add(&mut self, pc: u64) {
+        let found = code_at(pc).filter(|(.., is_libc)| !is_libc);
+        let new = found.filter(|(_, start, _)| !self.functions[..self.n].contains(start));
+        if let (Some((code, start, _)), true) = (new, self.n < MAX_PROPOSED) {
+            session().divergence.functions.add(code, start);
+            self.functions[self.n] = start;
+            self.n += 1;
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod space;
 pub mod state;
 pub mod streams;
 pub mod total;
+pub mod trail;
 pub mod turns;
 
 use crate::clone::Wish;
@@ -66,6 +67,8 @@ pub struct Local {
     pub copied: bool,
     /// What it knows of atomic words.
     pub known: known::Known,
+    /// Replay: where it has been lately.
+    pub trail: trail::Trail,
     /// Stamps that the event being written has, ...
     pub stamps: [u64; 2],
     /// ... and how many of them.

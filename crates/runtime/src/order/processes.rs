@@ -10,7 +10,7 @@
 //! one that was killed is killed by the driver at that moment.
 
 use super::record::{self, draw, stamp, Record};
-use super::replay::{busy, expect, header, replay_call, Replay};
+use super::replay::{busy, expect, expect_exit, header, replay_call, Replay};
 use super::{copies, cut, replay, ring_of, space, total, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -205,16 +205,6 @@ fn start_process(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
     number
 }
 
-fn nothing(kind: Kind) -> Actual<'static> {
-    Actual {
-        kind,
-        detail: 0,
-        value: 0,
-        input_hash: 0,
-        args: &[],
-    }
-}
-
 /// Replay: the first thing that the first thread of a new process does.
 pub fn begin_again(t: &mut Block) {
     sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
@@ -295,7 +285,7 @@ pub fn end_again(t: &mut Block) {
     kernel::block_everything();
     let actual = Actual {
         detail: ProcessEnd::Told as u32,
-        ..nothing(Kind::ProcessEnd)
+        ..Actual::of(Kind::ProcessEnd)
     };
     let h = expect(t, &[Kind::ProcessEnd], &actual);
     let mut r = Reader::begin(h);
@@ -313,10 +303,8 @@ pub fn end_again(t: &mut Block) {
 pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
     let busy = busy(t);
     let actual = Actual {
-        detail: c.nr as u32,
-        input_hash: c.input_hash(),
-        args: &c.args[..c.nargs],
-        ..nothing(Kind::Enter)
+        kind: Kind::Enter,
+        ..Actual::of_call(c, c.input_hash())
     };
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
     let mut r = Reader::begin(h);
@@ -358,13 +346,7 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
     if alone {
         turns::pass_stamp(begins);
     }
-    let actual = Actual {
-        kind: Kind::Exit,
-        ..actual
-    };
-    let h = expect(t, &[Kind::Exit], &actual);
-    let mut r = Reader::begin(h);
-    let stamp = r.args()[0];
+    let (h, r, stamp) = expect_exit(t, actual);
     r.finish();
     turns::take(stamp);
     h.value
@@ -388,6 +370,6 @@ fn become_image(t: &mut Block, image: u64, turn: Option<u64>) -> ! {
 pub fn image_begins(t: &mut Block) {
     let _busy = busy(t);
     sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
-    let h = expect(t, &[Kind::Exec], &nothing(Kind::Exec));
+    let h = expect(t, &[Kind::Exec], &Actual::of(Kind::Exec));
     Reader::begin(h).finish();
 }

@@ -5,6 +5,7 @@
 //! whoever lets the thing go on calls into the room of the next number. Several things share a room: who is woken looks for itself.
 
 use super::{head, total, Local};
+use crate::serial::report::add_functions;
 use crate::sys;
 use crate::thread::{current, session};
 use core::mem::{offset_of, size_of, size_of_val};
@@ -152,7 +153,12 @@ fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
         return;
     }
     let waits = Waits::new(key, n);
+    let mut has_added = false;
     loop {
+        if !has_added && session().divergence.all_to_add.load(SeqCst) != 0 {
+            has_added = true;
+            add_functions(current());
+        }
         let generation = waits.generation();
         if due() {
             break;

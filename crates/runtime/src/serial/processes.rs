@@ -27,16 +27,6 @@ pub fn cannot_start(error: i64) -> ! {
     sys::exit_group(125);
 }
 
-fn nothing(kind: Kind) -> Actual<'static> {
-    Actual {
-        kind,
-        detail: 0,
-        value: 0,
-        input_hash: 0,
-        args: &[],
-    }
-}
-
 /// fork(2) and its kin.
 pub fn create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
     let mut made = None;
@@ -93,7 +83,7 @@ pub fn start(t: &mut Block) {
     baton::wait_go(t.slot);
     ring::start();
     t.slot().state.store(slot_state::RUNNING, Relaxed);
-    let h = expect(t, &[Kind::ProcessStart], &nothing(Kind::ProcessStart));
+    let h = expect(t, &[Kind::ProcessStart], &Actual::of(Kind::ProcessStart));
     let pid = h.value as u32;
     Reader::begin(h).finish();
     t.slot().visible_tid.store(pid, Relaxed);
@@ -108,7 +98,7 @@ pub fn end(t: &mut Block, status: i32) {
     let actual = Actual {
         detail: ProcessEnd::Told as u32,
         value: status as i64,
-        ..nothing(Kind::ProcessEnd)
+        ..Actual::of(Kind::ProcessEnd)
     };
     let h = expect(t, &[Kind::ProcessEnd], &actual);
     if h.value != status as i64 {
@@ -167,10 +157,8 @@ pub fn bury(t: &Block, h: EventHeader) {
 pub fn exec(t: &mut Block, c: &Call) -> i64 {
     let hash = c.input_hash();
     let actual = Actual {
-        detail: c.nr as u32,
-        input_hash: hash,
-        args: &c.args[..c.nargs],
-        ..nothing(Kind::Enter)
+        kind: Kind::Enter,
+        ..Actual::of_call(c, hash)
     };
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
     let mut r = Reader::begin(h);
@@ -185,14 +173,11 @@ pub fn exec(t: &mut Block, c: &Call) -> i64 {
     pass_on(t);
     let h = next(t);
     if h.kind != Kind::Exec as u8 {
-        let h = expect(
-            t,
-            &[Kind::Exit],
-            &Actual {
-                kind: Kind::Exit,
-                ..actual
-            },
-        );
+        let actual = Actual {
+            kind: Kind::Exit,
+            ..actual
+        };
+        let h = expect(t, &[Kind::Exit], &actual);
         Reader::begin(h).finish();
         return h.value;
     }
@@ -219,6 +204,6 @@ fn become_image(t: &mut Block, image: u64) -> ! {
 pub fn image_start(t: &mut Block) {
     const PR_SET_PDEATHSIG: u64 = 1;
     sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
-    let h = expect(t, &[Kind::Exec], &nothing(Kind::Exec));
+    let h = expect(t, &[Kind::Exec], &Actual::of(Kind::Exec));
     Reader::begin(h).finish();
 }

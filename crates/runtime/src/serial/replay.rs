@@ -92,14 +92,7 @@ pub fn hand_on(t: &Block, state: u32) -> bool {
     let known = (to as usize) < reprise_abi::layout::MAX_SLOTS
         && slot(to).state.load(Acquire) == slot_state::READY;
     if !known {
-        let nothing = Actual {
-            kind: Kind::Resume,
-            detail: 0,
-            value: 0,
-            input_hash: 0,
-            args: &[],
-        };
-        diverge(t, kinds::DEADLOCK, Some(&h), &nothing);
+        diverge(t, kinds::DEADLOCK, Some(&h), &Actual::of(Kind::Resume));
     }
     t.slot().state.store(state, Release);
     session().baton.store(to + 1, Relaxed);
@@ -153,13 +146,7 @@ pub fn replay_call(
     hash: u64,
     entered: impl FnOnce(&mut Block, &EventHeader),
 ) -> (i64, EventHeader, OfFile) {
-    let actual = Actual {
-        kind: Kind::Syscall,
-        detail: c.nr as u32,
-        value: 0,
-        input_hash: hash,
-        args: &c.args[..c.nargs],
-    };
+    let actual = Actual::of_call(c, hash);
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
     let mut r = Reader::begin(h);
     let args = r.args();
@@ -193,13 +180,7 @@ pub(crate) fn cannot_map(event: u64) -> ! {
 
 /// shmat(2): the segment must be there before its content can be written.
 fn attach(t: &mut Block, c: &Call) -> i64 {
-    let actual = Actual {
-        kind: Kind::Syscall,
-        detail: c.nr as u32,
-        value: 0,
-        input_hash: 0,
-        args: &c.args[..c.nargs],
-    };
+    let actual = Actual::of_call(c, 0);
     let h = expect(t, &[Kind::Syscall], &actual);
     let mut r = Reader::begin(h);
     if r.args()[..c.nargs] != c.args[..c.nargs] {
@@ -297,11 +278,8 @@ impl Engine for Replay {
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
         let actual = Actual {
-            kind: Kind::Instruction,
             detail: which as u32,
-            value: 0,
-            input_hash: 0,
-            args: &[],
+            ..Actual::of(Kind::Instruction)
         };
         let h = expect(t, &[Kind::Instruction], &actual);
         let mut r = Reader::begin(h);
@@ -409,14 +387,7 @@ impl Engine for Replay {
         kernel::block_all();
         baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
-        let actual = Actual {
-            kind: Kind::ThreadStart,
-            detail: 0,
-            value: 0,
-            input_hash: 0,
-            args: &[],
-        };
-        let h = expect(t, &[Kind::ThreadStart], &actual);
+        let h = expect(t, &[Kind::ThreadStart], &Actual::of(Kind::ThreadStart));
         Reader::begin(h).finish();
     }
 
@@ -490,14 +461,7 @@ pub fn check_hashes(t: &mut Block, frame: &Frame) {
 pub fn take_turn(t: &mut Block, h: EventHeader) {
     Reader::begin(h).finish();
     pass_on(t);
-    let actual = Actual {
-        kind: Kind::Resume,
-        detail: 0,
-        value: 0,
-        input_hash: 0,
-        args: &[],
-    };
-    let h = expect(t, &[Kind::Resume], &actual);
+    let h = expect(t, &[Kind::Resume], &Actual::of(Kind::Resume));
     Reader::begin(h).finish();
 }
 
@@ -518,11 +482,9 @@ pub fn deliver(t: &mut Block, frame: &mut Frame, fp: FpState, h: EventHeader) {
     r.finish();
     if h.value != frame.rip as i64 {
         let actual = Actual {
-            kind: Kind::Signal,
             detail: h.detail,
             value: frame.rip as i64,
-            input_hash: 0,
-            args: &[],
+            ..Actual::of(Kind::Signal)
         };
         diverge(t, kinds::ARGUMENT, None, &actual);
     }

@@ -1,5 +1,6 @@
 //! Divergence: what replay leaves behind when the program did not do what it did before (Castor 3.8).
 
+use crate::capture::Call;
 use crate::ring;
 use crate::sys;
 use crate::thread::{session, Block};
@@ -21,6 +22,31 @@ pub struct Actual<'a> {
     pub args: &'a [u64],
 }
 
+impl Actual<'static> {
+    /// An event of which only the kind says something.
+    pub fn of(kind: Kind) -> Actual<'static> {
+        Actual {
+            kind,
+            detail: 0,
+            value: 0,
+            input_hash: 0,
+            args: &[],
+        }
+    }
+}
+
+impl<'a> Actual<'a> {
+    /// The beginning of a call, with the hash of its inputs.
+    pub fn of_call(c: &'a Call, input_hash: u64) -> Actual<'a> {
+        Actual {
+            detail: c.nr as u32,
+            input_hash,
+            args: &c.args[..c.nargs],
+            ..Actual::of(Kind::Syscall)
+        }
+    }
+}
+
 /// Where the thread is: at the last gate, in a call of a hooked function, at an instruction in a stub.
 fn place(t: &Block) -> u64 {
     let pc = t.slot().last_pc.load(Relaxed);
@@ -28,6 +54,19 @@ fn place(t: &Block) -> u64 {
         return crate::guard::read(t.program_sp).unwrap_or(pc);
     }
     crate::locked::place_of(pc).unwrap_or(pc)
+}
+
+/// Nobody can ever go on: proposes the functions that the calling thread is in, which waits for its turn. An operation too many, or one too few, made
+/// after a race, shows as this: whoever made it is as likely to be among those who wait as not.
+#[cold]
+pub fn add_functions(t: &Block) {
+    let d = &session().divergence;
+    while d.adds.swap(1, Acquire) != 0 {
+        sys::call(reprise_abi::syscalls::nr::SCHED_YIELD, &[]);
+    }
+    crate::locked::learned::propose(t, place(t));
+    d.adds.store(0, Release);
+    d.added.fetch_add(1, SeqCst);
 }
 
 /// Fills the report and ends the process; the driver tells the user.

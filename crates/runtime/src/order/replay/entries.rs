@@ -5,7 +5,7 @@
 //! signal, which comes right behind it, and for all of them while races are looked for.
 
 use super::life::exhausted;
-use crate::order::cut;
+use crate::order::{cut, trail};
 use crate::races;
 use crate::ring;
 use crate::serial::report::{diverge, Actual};
@@ -68,6 +68,7 @@ pub(super) fn event_is_next(t: &mut Block) -> bool {
 
 /// The entry was used up.
 pub(super) fn consume(t: &mut Block) {
+    trail::at_operation(t);
     t.order.looked = false;
     t.order.asked = 0;
     t.quiet_left().store(0, Relaxed);
@@ -89,11 +90,9 @@ pub(super) fn made(t: &mut Block) {
 /// What an operation of synchronisation is, for a report.
 pub(super) fn operation(t: &Block, detail: u32, args: &[u64], recorded: Option<&EventHeader>) -> ! {
     let actual = Actual {
-        kind: Kind::Sync,
         detail,
-        value: 0,
-        input_hash: 0,
         args,
+        ..Actual::of(Kind::Sync)
     };
     diverge(t, kinds::EVENT, recorded, &actual)
 }

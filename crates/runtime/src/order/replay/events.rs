@@ -3,7 +3,7 @@
 use super::entries::look;
 use super::life::header;
 use crate::capture::Call;
-use crate::order::{cut, space, turns};
+use crate::order::{cut, space, trail, turns};
 use crate::races;
 use crate::ring::{self, Reader};
 use crate::serial::replay::{apply, cannot_map, OfFile};
@@ -33,6 +33,18 @@ pub(in crate::order) fn expect(t: &mut Block, wanted: &[Kind], actual: &Actual) 
     h
 }
 
+/// Takes the second event of a call whose first is `begun`: what is left of it to be read, and the stamp of the call's end.
+pub(in crate::order) fn expect_exit(t: &mut Block, begun: Actual) -> (EventHeader, Reader, u64) {
+    let actual = Actual {
+        kind: Kind::Exit,
+        ..begun
+    };
+    let h = expect(t, &[Kind::Exit], &actual);
+    let mut r = Reader::begin(h);
+    let ends = r.args()[0];
+    (h, r, ends)
+}
+
 /// Waits for the turn of a stamp of a call. Other processes may have had copies made of files that are mapped here.
 fn begin_turn(stamp: u64) {
     turns::wait_for_stamp(stamp);
@@ -48,14 +60,9 @@ pub(in crate::order) fn replay_call(
     at_turn: impl FnOnce(&mut Block, &EventHeader) -> i64,
     at_end: impl FnOnce(&mut Block, &EventHeader, &OfFile),
 ) -> (i64, EventHeader, OfFile) {
-    let actual = Actual {
-        kind: Kind::Syscall,
-        detail: c.nr as u32,
-        value: 0,
-        input_hash: hash,
-        args: &c.args[..c.nargs],
-    };
+    let actual = Actual::of_call(c, hash);
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
+    trail::at_call(t);
     let mut r = Reader::begin(h);
     let args = r.args();
     let stamps = (h.nargs as usize).saturating_sub(c.nargs);
@@ -92,13 +99,7 @@ pub(in crate::order) fn replay_call(
     } else {
         r.finish();
         turns::pass_stamp(begins);
-        let actual = Actual {
-            kind: Kind::Exit,
-            ..actual
-        };
-        let h = expect(t, &[Kind::Exit], &actual);
-        let mut r = Reader::begin(h);
-        let ends = r.args()[0];
+        let (h, r, ends) = expect_exit(t, actual);
         begin_turn(ends);
         (h, r, ends)
     };
@@ -120,13 +121,7 @@ fn call_ends(t: &Block, c: &Call, result: i64) {
 
 /// shmat(2): the segment must be there before its content can be written.
 pub(super) fn attach(t: &mut Block, c: &Call) -> i64 {
-    let actual = Actual {
-        kind: Kind::Syscall,
-        detail: c.nr as u32,
-        value: 0,
-        input_hash: 0,
-        args: &c.args[..c.nargs],
-    };
+    let actual = Actual::of_call(c, 0);
     let h = expect(t, &[Kind::Syscall], &actual);
     let mut r = Reader::begin(h);
     let args = r.args();
@@ -161,11 +156,8 @@ pub(super) fn answer(t: &mut Block, c: &Call, hash: u64) -> (i64, EventHeader, O
 /// A simple event of the thread's own: its header and its argument words.
 pub(super) fn plain(t: &mut Block, kind: Kind, detail: Option<u32>) -> (EventHeader, [u64; 8]) {
     let mut actual = Actual {
-        kind,
         detail: detail.unwrap_or(0),
-        value: 0,
-        input_hash: 0,
-        args: &[],
+        ..Actual::of(kind)
     };
     if detail.is_none() {
         actual.detail = next_event(t, &actual).detail;

@@ -109,18 +109,8 @@ impl Engine for Replay {
     }
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
-        let actual = Actual {
-            kind: Kind::Instruction,
-            detail: which as u32,
-            value: 0,
-            input_hash: 0,
-            args: &[],
-        };
-        let h = expect(t, &[Kind::Instruction], &actual);
-        let mut r = Reader::begin(h);
-        let aux = r.args()[0];
-        r.finish();
-        (h.value as u64, aux)
+        let (h, args) = plain(t, Kind::Instruction, Some(which as u32));
+        (h.value as u64, args[0])
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {

@@ -9,7 +9,7 @@ mod objects;
 mod signals;
 
 pub use entries::settle;
-pub(super) use events::{expect, replay_call};
+pub(super) use events::{expect, expect_exit, replay_call};
 pub(crate) use life::gives_up;
 pub(super) use life::{busy, header, is_unused, runs_now, take_slot};
 pub use life::{is_vacant, wait_for_others_to_end};
