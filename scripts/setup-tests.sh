@@ -18,6 +18,7 @@ file() { # file PATH PACKAGE
 need gcc gcc
 need g++ g++
 need clang clang
+need musl-gcc musl-tools
 file /usr/lib/llvm-14/lib/clang/14.0.6/lib/linux/libclang_rt.asan-x86_64.a libclang-rt-14-dev
 file /usr/lib/x86_64-linux-gnu/libc.a libc6-dev
 file /usr/include/linux/io_uring.h linux-libc-dev

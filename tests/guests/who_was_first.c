@@ -10,6 +10,7 @@
 // run: join 60
 // run: stacks 100
 // run: malloc 6000
+// run: cancel 40
 #include "guest.h"
 
 #define THREADS 4
@@ -108,6 +109,15 @@ static void *competitor(void *number) {
     return NULL;
 }
 
+// Says how far it came until somebody cancelled it.
+static void *until_cancelled(void *rounds_made) {
+    for (volatile uint64_t *made = rounds_made; *made < UINT64_MAX; ++*made) {
+        pthread_testcancel();
+        if (*made == 0) must(sem_post(&done));
+    }
+    return NULL;
+}
+
 static void *short_lived(void *number) {
     return number;
 }
@@ -147,6 +157,18 @@ int main(int argc, char **argv) {
             for (int k = 0; k < THREADS; k++) threads[k] = start(short_lived, NULL);
             burn(i * 5000);
             for (int k = 0; k < THREADS; k++) finish(threads[k]);
+        }
+    } else if (!strcmp(argv[1], "cancel")) {
+        for (int i = 0; i < rounds; i++) {
+            volatile uint64_t made = 0;
+            pthread_t thread = start(until_cancelled, (void *)&made);
+            must(sem_wait(&done));
+            burn(i * 1000);
+            ok(pthread_cancel(thread));
+            void *result;
+            ok(pthread_join(thread, &result));
+            expect(result == PTHREAD_CANCELED);
+            note(made);
         }
     } else {
         expect(!strcmp(argv[1], "stacks"));

@@ -5,7 +5,7 @@
 pub type Class = (&'static str, &'static [&'static [u8]]);
 
 /// All of them.
-pub const CLASSES: [Class; 14] = [
+pub const CLASSES: [Class; 16] = [
     ("mutex", &[b"pthread_mutex_"]),
     ("cond", &[b"pthread_cond_"]),
     ("rwlock", &[b"pthread_rwlock_"]),
@@ -14,6 +14,8 @@ pub const CLASSES: [Class; 14] = [
     ("once", &[b"pthread_once"]),
     ("spin", &[b"pthread_spin_"]),
     ("static", &[b"__cxa_guard_"]),
+    ("join", &[b"pthread_join"]),
+    ("cancel", &[b"pthread_cancel", b"pthread_setcancelstate"]),
     (
         "malloc",
         &[

@@ -22,6 +22,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("ring_full_ns", &c.ring_full_ns),
         ("instructions", &c.instructions),
         ("torn_events", &c.torn_events),
+        ("hooked", &c.hooked),
         ("locked_sites", &c.locked_sites),
         ("locked_traps", &c.locked_traps),
         ("locked_missed", &c.locked_missed),

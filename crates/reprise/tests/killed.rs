@@ -2,10 +2,9 @@
 
 mod common;
 
-use common::leftovers::descendants;
-use common::{assert_same, check_times, Guest, Outcome, Running, Workplace, REPRISE};
+use common::leftovers::agent_of;
+use common::{assert_same, check_times, Guest, Outcome, Running, Workplace};
 use std::io::Read;
-use std::path::Path;
 
 guests! { killed, killed_in_large_reads, killed_while_sharing }
 
@@ -115,13 +114,7 @@ fn the_program_goes_on_without_its_agent() {
     let out = running.child.stdout.as_mut().expect("a pipe");
     let mut ready = [0; 6];
     out.read_exact(&mut ready).expect("its first line");
-    let agent = descendants(running.pid())[1..]
-        .iter()
-        .copied()
-        .find(|p| {
-            std::fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|e| e == Path::new(REPRISE))
-        })
-        .expect("an agent");
+    let agent = agent_of(running.pid());
     // SAFETY: a process that this test started.
     assert_eq!(unsafe { libc::kill(agent, libc::SIGKILL) }, 0);
     std::fs::write(go, "").expect("a file");

@@ -313,34 +313,3 @@ fn a_fault_in_a_hooked_function_is_the_end() {
         &place.replay_with(&recording.dir, &["--order", "total"]),
     );
 }
-
-#[test]
-fn small_buffers() {
-    for name in ["big_output", "files_read_write"] {
-        let flags = ["--engine", "order", "--buffers", "small"];
-        check_times(&Guest::new(name), &flags, 1, 1);
-    }
-}
-
-/// Whose threads meet where nobody sees it: told before anything runs, and recorded all the same when the user insists.
-#[test]
-fn programs_that_it_does_not_fit_are_refused() {
-    let place = common::Workplace::new();
-    for (unfit, why) in [
-        (Guest::new("mutex_contention-static"), "statically"),
-        (Guest::new("go_channels"), "Go"),
-        (Guest::program("/usr/bin/java"), "Java"),
-    ] {
-        let recording = place.record_with(&unfit, &["--engine", "order"]);
-        recording.run.assert_own_failure(125);
-        let said = recording.run.said();
-        assert!(
-            said.contains(why) && said.contains("--engine serial"),
-            "{said}"
-        );
-        assert!(!recording.dir.exists(), "an empty trace is left");
-    }
-    let insisted = Guest::new("mutex_contention-static").args(["1", "10"]);
-    let forced = place.record_with(&insisted, &["--engine", "order", "--force"]);
-    assert!(forced.run.status.success(), "{}", forced.run.describe());
-}

@@ -76,9 +76,25 @@ matters! {
     conditions: first("cond", "3000"), ["cond"];
     barriers: first("barrier", "1000"), ["barrier"];
     once: first("once", "1000"), ["once"];
+    statics: Guest::new("sync_static").args(["2"]), ["static"];
+    allocations: first("malloc", "6000"), ["malloc"];
+    cancellation: first("cancel", "40"), ["cancel"];
     thread_variables: Guest::new("thread_variables_of_libraries"), ["thread-local"];
     loads_of_thread_ids: first("stacks", "100"), ["thread-id"];
     locked_instructions: Guest::new("locked_forms").args(["2000"]), ["locked"];
+}
+
+/// That a thread is gone is also seen by libc's own loads and locked instructions. Without those it is the hook alone by which joins are exact.
+#[test]
+fn joins() {
+    let (place, guest) = (Workplace::new(), first("join", "200"));
+    let others = ["thread-id", "locked"];
+    for _ in 0..5 {
+        assert!(is_exact_without(&place, &guest, &others));
+    }
+    let all = ["thread-id", "locked", "join"];
+    let unlike = (0..TRIES).any(|_| !is_exact_without(&place, &guest, &all));
+    assert!(unlike, "{TRIES} recordings were all replayed exactly");
 }
 
 #[test]

@@ -202,3 +202,15 @@ fn describe(pid: i32) -> String {
     }
     text
 }
+
+/// The process that writes the trace of a recording: what runs as `reprise` below this one.
+///
+/// # Panics
+/// When there is none.
+pub fn agent_of(recording: i32) -> i32 {
+    let is_ours = |p: &&i32| {
+        std::fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|e| e == Path::new(super::REPRISE))
+    };
+    let all = descendants(recording);
+    *all[1..].iter().find(is_ours).expect("an agent")
+}

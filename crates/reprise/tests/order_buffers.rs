@@ -1,0 +1,70 @@
+//! The rings of `--engine order` (Castor 3.6): a full one slows the program, loses nothing, and the time lost is told.
+
+mod common;
+
+use common::leftovers::{agent_of, descendants};
+use common::{assert_same, check_times, hang_limit, Guest, Recording, Running, Workplace};
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+const SMALL: [&str; 4] = ["--engine", "order", "--buffers", "small"];
+const SYS_FUTEX: &str = "202 ";
+
+#[test]
+fn small_buffers() {
+    for name in ["big_output", "files_read_write"] {
+        check_times(&Guest::new(name), &SMALL, 1, 1);
+    }
+}
+
+/// Do all threads of the process sleep on words of memory?
+fn sleeps(pid: i32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    tasks.flatten().all(|task| {
+        let call = std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+        call.starts_with(SYS_FUTEX)
+    })
+}
+
+/// While nobody empties its ring, the program waits. That takes longer than what a user would not want to hear of (a tenth of a second).
+#[test]
+fn time_lost_is_told() {
+    let place = Workplace::new();
+    let dir = place.fresh("trace");
+    let mut command = place.record_command(&Guest::new("big_output"), &SMALL, &dir);
+    let mut running = Running::start_reading(&mut command, None);
+    let out = running.child.stdout.as_mut().expect("a pipe");
+    let mut first = [0; 1];
+    out.read_exact(&mut first).expect("its first byte");
+    let agent = agent_of(running.pid());
+    let signal = |what| {
+        // SAFETY: a process that this test started.
+        assert_eq!(unsafe { libc::kill(agent, what) }, 0)
+    };
+    signal(libc::SIGSTOP);
+    running.collect_stdout();
+    let all = descendants(running.pid());
+    let program = *all[1..].iter().find(|p| **p != agent).expect("a program");
+    let (begun, mut since) = (Instant::now(), Instant::now());
+    while since.elapsed() < Duration::from_millis(200) {
+        assert!(begun.elapsed() < hang_limit(), "it never waits");
+        if !sleeps(program) {
+            since = Instant::now();
+        }
+        std::thread::yield_now();
+    }
+    signal(libc::SIGCONT);
+    let mut run = running.finish();
+    run.stdout.insert(0, first[0]);
+    assert!(run.status.success(), "{}", run.describe());
+    assert!(
+        run.notes.contains("s for the trace to be written"),
+        "{}",
+        run.describe()
+    );
+    let recording = Recording { run, dir };
+    for order in ["partial", "total"] {
+        let replay = place.replay_with(&recording.dir, &["--order", order]);
+        assert_same(&recording.run, &replay);
+    }
+}
