@@ -24,12 +24,10 @@ c11_threads
 cancel_points
 exit_while_others
 locked_faults
-sections_at_once
 loaded_libraries
 thread_variables_of_libraries
 cpp_exceptions
 rust_threads
-rust_scoped
 threads_many 200
 threads_many 1000
 threads_short_lived 1000
@@ -89,8 +87,13 @@ ipc_tables
 killed_among_atomics
 fork_outlives
 abort_handled'
-# Their processes or threads race by plain loads and stores, which no engine of this kind can order: what they do is counted, not judged.
+# Their threads wait for each other by looking at memory again and again, which in total order none could stop to do.
+PARTIAL='
+sections_at_once'
+# Their processes or threads race by plain loads and stores (Rust's channels by plain atomic loads, which no code shows), which no engine of this
+# kind can order: what they do is counted, not judged.
 RACY='
+rust_scoped
 fork_shared_memory
 processes_at_work 2 100000
 killed_while_sharing
@@ -127,11 +130,13 @@ one() {
         return
         ;;
     esac
-    for order in partial partial total total; do
+    orders='partial partial total total'
+    case $PARTIAL in *"$guest"*) orders='partial partial' ;; esac
+    for order in $orders; do
         again=0
-        timeout 300 "$REPRISE" replay --order $order "$trace" >"$trace.again" 2>"$trace.why" </dev/null || again=$?
+        timeout 300 "$REPRISE" replay --time-limit 200 --order $order "$trace" >"$trace.again" 2>"$trace.why" </dev/null || again=$?
         if [ $again != $status ] || ! cmp -s "$trace.out" "$trace.again"; then
-            why=$(grep -m 1 -A 3 divergence "$trace.why" | tr -s '\n ' ' ' || :)
+            why=$(grep -m 1 -A 3 -e divergence -e 'was ended' "$trace.why" | tr -s '\n ' ' ' || :)
             echo "$order replay ended with $again, not $status: $label ($trace) $why"
             return
         fi
@@ -158,7 +163,7 @@ sweep() {
         grep -v '^good' || :
     echo "$1: $(grep -c '^good' "$PLACE/said" || :) of $(grep -c . "$PLACE/said" || :) recordings were replayed exactly"
 }
-{ primitives && echo "$GUESTS" | grep .; } | sweep "ordered"
+{ primitives && echo "$GUESTS$PARTIAL" | grep .; } | sweep "ordered"
 bad=$(grep -vc '^good' "$PLACE/said" || :)
 echo "$RACY" | grep . | sweep "racing by plain loads and stores"
 [ "$bad" = 0 ]

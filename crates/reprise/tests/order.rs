@@ -114,7 +114,7 @@ fn threads() {
 /// Guests that try every state of a primitive, with few threads and with more.
 #[test]
 fn synchronisation() {
-    each(&["sync_faults", "sync_signals"]);
+    each(&["sync_faults", "sync_signals", "sync_once"]);
     each_with(&[
         ("sync_mutex", &["2", "300"]),
         ("sync_mutex", &["8", "60"]),

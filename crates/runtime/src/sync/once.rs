@@ -48,13 +48,17 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let generation = GENERATION.load(Relaxed);
     match O::choice(t, f.rdi) {
         Some(Some(n)) => {
-            // Those chosen before have left it as new, or will.
-            while side.chosen.load(Acquire) + 1 != n || word.load(Acquire) & IN_PROGRESS != 0 {
+            // Those chosen before have left it as new, or will, or are not in this memory.
+            let is_held = || {
+                word.load(Acquire) & IN_PROGRESS != 0 && side.note.load(Acquire) == generation
+            };
+            while side.chosen.load(Acquire) + 1 != n || is_held() {
                 look_later(t, word);
             }
-            side.chosen.store(n, Relaxed);
             side.note.store(generation, Relaxed);
             word.store(claimed(generation), Release);
+            // Whoever is chosen next may look from here on.
+            side.chosen.store(n, Release);
             if races::on() {
                 races::initialises(t, f.rdi);
             }
