@@ -141,11 +141,28 @@ impl Processes {
 
     /// Ends them all: the recording is over, and they were to end with it.
     pub fn end_all(&self, shared: &SharedSession) {
-        for p in &shared.session().processes {
-            let pid = p.kernel_pid.load(Relaxed) as i32;
-            if p.state.load(Relaxed) == process_state::LIVE && pid > 0 {
-                // SAFETY: plain call.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
+        for (n, p) in shared.session().processes.iter().enumerate() {
+            let pid = p.kernel_pid.load(Relaxed);
+            if p.state.load(Relaxed) != process_state::LIVE || pid == 0 {
+                continue;
+            }
+            let known = self.known.get(n).and_then(Option::as_ref);
+            let fd = known.filter(|(known, _)| *known == pid).map(|(_, fd)| fd);
+            match fd {
+                // Its id may be another's by now.
+                // SAFETY: plain calls.
+                Some(fd) => unsafe {
+                    libc::syscall(
+                        libc::SYS_pidfd_send_signal,
+                        fd.as_raw_fd(),
+                        libc::SIGKILL,
+                        std::ptr::null::<libc::siginfo_t>(),
+                        0,
+                    );
+                },
+                None => unsafe {
+                    libc::kill(pid as i32, libc::SIGKILL);
+                },
             }
         }
     }

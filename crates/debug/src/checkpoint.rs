@@ -12,6 +12,7 @@ use crate::inject::{Gate, ALL_SIGNALS};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
+use reprise_replay::children;
 use reprise_replay::live::Mark;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -86,8 +87,7 @@ impl Drop for Checkpoint {
 
 /// Ends a child that only waits.
 fn end(pid: pid_t) {
-    // SAFETY: a child of ours that has not been reaped.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    children::signal(pid, libc::SIGKILL);
     while ptrace::wait(pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
 }
 

@@ -5,6 +5,7 @@ use crate::ReplayError;
 use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, CLOSED_END, CLOSED_GONE, MAX_VOID, SHARDS};
+use reprise_abi::ring::RingControl;
 use reprise_abi::session::slot_state;
 use reprise_abi::waits::What;
 use reprise_launch::{futex, SharedSession};
@@ -96,9 +97,12 @@ impl Distribution {
             self.waiting -= n;
             moved |= n > 0 || queue.pass_gate(shared, head, *slot, open);
         }
-        if self.read_all && self.waiting == 0 && !self.closed {
-            self.close(head);
-            moved = true;
+        if self.read_all && !self.closed {
+            moved |= self.close_rings(shared, head);
+            if self.waiting == 0 {
+                self.close(head);
+                moved = true;
+            }
         }
         if self.closed {
             moved |= self.pass_voids(head);
@@ -106,16 +110,26 @@ impl Distribution {
         Ok(moved)
     }
 
+    /// Closes the rings of slots for which the trace has nothing more: whoever has one is through, and others may have to wait for that
+    /// before they can go on.
+    fn close_rings(&self, shared: &SharedSession, head: &OrderHead) -> bool {
+        let used = shared.session().slots_used.load(SeqCst) as usize;
+        let mut any = false;
+        for slot in 0..used.min(MAX_SLOTS) {
+            let queue = self.queues.get(&slot);
+            if queue.is_none_or(|q| q.bytes.is_empty() && q.gates.is_empty()) {
+                any |= close_ring(&head.rings[slot]);
+            }
+        }
+        any
+    }
+
     /// Nothing more will come.
     pub fn close(&mut self, head: &OrderHead) {
         self.read_all = true;
         self.closed = true;
         for ring in &head.rings {
-            // Who is gone stays gone.
-            let _ = ring.closed.compare_exchange(0, CLOSED_END, SeqCst, SeqCst);
-            if ring.consumer_asleep.swap(0, SeqCst) != 0 {
-                futex::wake(&ring.consumer_asleep, i32::MAX);
-            }
+            close_ring(ring);
         }
     }
 
@@ -215,6 +229,15 @@ impl Distribution {
         }
         Ok(())
     }
+}
+
+/// Says that nothing more will come, unless that was said. Who is gone stays gone.
+fn close_ring(ring: &RingControl) -> bool {
+    let now = ring.closed.compare_exchange(0, CLOSED_END, SeqCst, SeqCst);
+    if now.is_ok() && ring.consumer_asleep.swap(0, SeqCst) != 0 {
+        futex::wake(&ring.consumer_asleep, i32::MAX);
+    }
+    now.is_ok()
 }
 
 /// Those who wait for this look again.

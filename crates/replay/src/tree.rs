@@ -7,6 +7,7 @@ mod moments;
 mod stuck;
 mod total;
 
+use crate::children;
 use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
 use crate::{plan, ReplayError};
@@ -431,8 +432,7 @@ impl Tree {
 
     fn kill_all(&self) {
         for pid in self.pids() {
-            // SAFETY: our own children, not reaped yet.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            children::signal(pid, libc::SIGKILL);
         }
     }
 

@@ -5,29 +5,8 @@
 
 mod common;
 
-use common::{assert_same, check_times, message, Guest, Outcome, Workplace};
-
-const ORDER: [&str; 2] = ["--engine", "order"];
-
-/// Records each guest and replays it twice.
-fn each(names: &[&str]) {
-    let plain: Vec<_> = names.iter().map(|n| (*n, &[][..])).collect();
-    each_with(&plain);
-}
-
-/// As [`each`], with arguments.
-fn each_with(guests: &[(&str, &[&str])]) {
-    let mut failures = Vec::new();
-    for (name, args) in guests {
-        let attempt = std::panic::catch_unwind(|| {
-            check_times(&Guest::new(name).args(*args), &["--engine", "order"], 1, 2);
-        });
-        if let Err(why) = attempt {
-            failures.push(format!("{name}: {}", message(&*why)));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
+use common::order::{each, each_with, ORDER};
+use common::{assert_same, check_times, Guest, Outcome, Workplace};
 
 #[test]
 fn calls() {
@@ -141,7 +120,7 @@ fn signals_in_code() {
         ("thread_cancel", &[]),
     ] {
         let guest = Guest::new(name).args(args);
-        let infos = check_times(&guest, &["--engine", "order"], 1, 2);
+        let infos = check_times(&guest, &ORDER, 1, 2);
         assert!(infos[0].counter("signals_in_code") > 0, "{name}: none");
     }
 }
@@ -186,7 +165,7 @@ fn very_many_threads() {
 fn idle_threads_cost_the_agent_nothing() {
     let threads = 1000;
     let guest = Guest::new("idle_threads").args(["1000", "100000"]);
-    let infos = check_times(&guest, &["--engine", "order"], 1, 1);
+    let infos = check_times(&guest, &ORDER, 1, 1);
     let [looks, news] = ["ring_looks", "ring_news"].map(|name| infos[0].counter(name));
     assert!(news > threads, "each thread has begun and ended");
     // Two more looks where there was news, and some at everybody in the end.
@@ -215,7 +194,7 @@ fn states_are_hashed() {
 fn locked_instructions() {
     each(&["locked_forms"]);
     let guest = Guest::new("locked_faults").ends(Outcome::Signal(libc::SIGSEGV));
-    check_times(&guest, &["--engine", "order"], 1, 2);
+    check_times(&guest, &ORDER, 1, 2);
 }
 
 /// Without their order a replay is another run: the switch shows that it is the stubs that make it exact.
@@ -236,7 +215,7 @@ fn locked_instructions_matter() {
 #[test]
 fn locked_instructions_are_found() {
     let place = common::Workplace::new();
-    let recording = place.record_with(&Guest::new("locked_forms"), &["--engine", "order"]);
+    let recording = place.record_with(&Guest::new("locked_forms"), &ORDER);
     let info = place.info(&recording.dir);
     let [sites, traps, missed] =
         ["locked_sites", "locked_traps", "locked_missed"].map(|name| info.counter(name));
@@ -248,36 +227,26 @@ fn locked_instructions_are_found() {
 /// Functions that call back into the program.
 #[test]
 fn events_inside_events() {
-    check_times(&Guest::new("nested_events"), &["--engine", "order"], 3, 2);
+    check_times(&Guest::new("nested_events"), &ORDER, 3, 2);
 }
 
 /// Libraries that come, with threads of their own, and go.
 #[test]
 fn libraries_at_any_time() {
-    check_times(
-        &Guest::new("loaded_libraries"),
-        &["--engine", "order"],
-        3,
-        2,
-    );
+    check_times(&Guest::new("loaded_libraries"), &ORDER, 3, 2);
 }
 
 /// Variables that threads have in them.
 #[test]
 fn thread_variables_of_libraries() {
-    check_times(
-        &Guest::new("thread_variables_of_libraries"),
-        &["--engine", "order"],
-        3,
-        2,
-    );
+    check_times(&Guest::new("thread_variables_of_libraries"), &ORDER, 3, 2);
 }
 
 /// Sites of system calls that become hot while several threads run them are rewritten as well.
 #[test]
 fn call_sites_are_rewritten_among_threads() {
     let guest = Guest::new("sites_among_threads").args(["4", "12"]);
-    for info in check_times(&guest, &["--engine", "order"], 3, 2) {
+    for info in check_times(&guest, &ORDER, 3, 2) {
         assert!(info.counter("patched") > 3 * 48, "{}", info.0);
         // Four threads call 3 x 48 sites 12 times each; most of these calls must not be dispatched by signals.
         let dispatched = info.counter("dispatched");
@@ -289,7 +258,7 @@ fn call_sites_are_rewritten_among_threads() {
 fn the_end_of_a_program_that_is_killed() {
     let crash = Guest::new("crash").args(["abort"]);
     let place = common::Workplace::new();
-    let recording = place.record_with(&crash, &["--engine", "order"]);
+    let recording = place.record_with(&crash, &ORDER);
     assert!(
         !recording.run.status.success(),
         "{}",
@@ -303,7 +272,7 @@ fn the_end_of_a_program_that_is_killed() {
 #[test]
 fn a_fault_in_a_hooked_function_is_the_end() {
     let place = common::Workplace::new();
-    let recording = place.record_with(&Guest::new("use_after_free"), &["--engine", "order"]);
+    let recording = place.record_with(&Guest::new("use_after_free"), &ORDER);
     let run = &recording.run;
     let killed = Outcome::Signal(libc::SIGSEGV);
     assert!(killed.fits(run.status), "{}", run.describe());

@@ -2,24 +2,9 @@
 
 mod common;
 
-use common::{assert_same, check_times, message, run, system_program};
+use common::order::{each, ORDER};
+use common::{assert_same, check_times, run, system_program};
 use common::{Guest, Outcome, Recording, Workplace};
-
-const ORDER: [&str; 2] = ["--engine", "order"];
-
-/// Records each guest and replays it twice.
-fn each(names: &[&str]) {
-    let mut failures = Vec::new();
-    for name in names {
-        let attempt = std::panic::catch_unwind(|| {
-            check_times(&Guest::new(name), &ORDER, 1, 2);
-        });
-        if let Err(why) = attempt {
-            failures.push(format!("{name}: {}", message(&*why)));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
 
 #[test]
 fn forks() {
@@ -36,6 +21,13 @@ fn forks() {
         "daemon_service",
         "signals_across_fork",
     ]);
+}
+
+/// Who execs ends what others have just begun: a child of which nothing is recorded, for one, that has its turn when only the one who execs
+/// could go on.
+#[test]
+fn execs_against_all() {
+    check_times(&Guest::new("exec_races"), &ORDER, 4, 1);
 }
 
 #[test]
@@ -66,7 +58,6 @@ fn programs() {
         "exec_errors",
         "exec_by_descriptor",
         "exec_kept_and_lost",
-        "exec_races",
         "exit_at_new_site",
     ]);
 }

@@ -2,6 +2,7 @@
 //! done all that was recorded of them; and where the trace ends, so do all.
 
 use super::{tell_time, Tree};
+use crate::children;
 use crate::feed::{is_done, Distribution};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
@@ -88,10 +89,7 @@ impl Tree {
             s.root_status.store(status as u32 + 1, SeqCst);
         }
         let wanted = self.ended.is_none() && self.is_wanted(pid, Some(n));
-        if pid > 0 {
-            // SAFETY: our own child, not reaped yet.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
+        children::signal(pid, libc::SIGKILL);
         if wanted {
             // Nobody is interested in the others.
             self.ended = Some(status);

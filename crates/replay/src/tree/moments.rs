@@ -1,6 +1,7 @@
 //! Going back to an earlier moment of a replay that a debugger drives: its processes are ended, and a copy of the one that there was goes on.
 
 use super::Tree;
+use crate::children;
 use libc::pid_t;
 use reprise_abi::session::{process_state, request, MAX_PROCESSES};
 use std::collections::HashSet;
@@ -34,7 +35,7 @@ impl Tree {
     pub fn clear_away(&mut self, but: &[pid_t]) {
         self.failed = true;
         loop {
-            let left: Vec<pid_t> = children()
+            let left: Vec<pid_t> = children::all()
                 .into_iter()
                 .filter(|pid| !but.contains(pid))
                 .collect();
@@ -42,8 +43,7 @@ impl Tree {
                 break;
             }
             for pid in left {
-                // SAFETY: a child of ours that has not been reaped.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
+                children::signal(pid, libc::SIGKILL);
             }
             let mut status = 0;
             // SAFETY: our own children. Those that only wait have nothing to tell.
@@ -82,20 +82,4 @@ impl Tree {
         ring.head.store(position, SeqCst);
         ring.tail.store(position, SeqCst);
     }
-}
-
-/// All children of this process.
-fn children() -> Vec<pid_t> {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let lists = tasks.flatten().filter_map(|task| {
-        let list = std::fs::read_to_string(task.path().join("children"));
-        list.ok()
-    });
-    lists
-        .flat_map(|l| {
-            l.split_whitespace()
-                .filter_map(|n| n.parse().ok())
-                .collect::<Vec<pid_t>>()
-        })
-        .collect()
 }

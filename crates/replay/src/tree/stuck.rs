@@ -5,6 +5,7 @@
 //! SIGTERM show where it is, and so does its end by `replay --time-limit`.
 
 use super::Tree;
+use crate::children;
 use crate::feed::Distribution;
 use crate::standstill::{self, Standstill};
 use libc::pid_t;
@@ -174,8 +175,7 @@ impl Tree {
     fn stop_all(&self) {
         let pids: Vec<pid_t> = self.pids().collect();
         for pid in &pids {
-            // SAFETY: our own children, not reaped yet.
-            unsafe { libc::kill(*pid, libc::SIGSTOP) };
+            children::signal(*pid, libc::SIGSTOP);
         }
         for _ in 0..LOOKS {
             if pids.iter().all(|pid| is_stopped(*pid)) {

@@ -14,6 +14,7 @@
 pub mod browser;
 pub mod gdb;
 pub mod leftovers;
+pub mod order;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;

@@ -49,9 +49,8 @@ pub fn once<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     match O::choice(t, f.rdi) {
         Some(Some(n)) => {
             // Those chosen before have left it as new, or will, or are not in this memory.
-            let is_held = || {
-                word.load(Acquire) & IN_PROGRESS != 0 && side.note.load(Acquire) == generation
-            };
+            let is_held =
+                || word.load(Acquire) & IN_PROGRESS != 0 && side.note.load(Acquire) == generation;
             while side.chosen.load(Acquire) + 1 != n || is_held() {
                 look_later(t, word);
             }
