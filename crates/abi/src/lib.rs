@@ -25,6 +25,7 @@ pub mod hooks;
 pub mod ioctl;
 pub mod layout;
 pub mod learned;
+pub mod memo;
 pub mod names;
 pub mod notes;
 pub mod order;

@@ -5,6 +5,7 @@
 //! - [`runtime`]: the runtime's image, embedded in this binary or taken from a trace;
 //! - [`cpu`]: what cpuid shall answer, and how large a signal frame's vector state is;
 //! - [`features`]: the processor's features by name, and limits to what machines have in common;
+//! - [`memo`]: what the `order` engine found in code, kept in a file;
 //! - [`futex`]: sleeping on words of the session;
 //! - [`vdso`]: the vDSO that the program sees, all gates;
 //! - [`record`]: starts a program, stops it at its exec, puts the runtime in, lets it go;
@@ -21,6 +22,7 @@ pub mod features;
 pub mod futex;
 mod hand;
 mod identity;
+pub mod memo;
 pub mod nested;
 pub mod orderable;
 mod reach;

@@ -6,12 +6,12 @@ use crate::error::{os, LaunchError, Result};
 use crate::reach::Reach;
 use crate::remote::{Calls, Page, MAY_FAIL, TO_FIRST, TO_THIRD};
 use crate::runtime::RuntimeImage;
-use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
+use crate::shared::{SharedSession, ORDER_MEMORY, ORDER_OFFSET, RING_OFFSET};
 use crate::tracee::{self, Tracee};
 use crate::vdso;
 use libc::pid_t;
 use reprise_abi::layout::*;
-use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
+use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::{
     region_flags, InitialRegion, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS, SESSION_TOTAL,
 };
@@ -522,7 +522,7 @@ impl Stopped {
         }
         if shared.order().is_some() {
             let flags = shared_one | libc::MAP_NORESERVE;
-            map(ORDER_BASE, ORDER_TOTAL, rw, flags, session, ORDER_OFFSET);
+            map(ORDER_BASE, ORDER_MEMORY, rw, flags, session, ORDER_OFFSET);
         }
         let anonymous = private | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         map(self.block(), BLOCK_STRIDE, rw, anonymous, (u64::MAX, 0), 0);

@@ -2,11 +2,11 @@
 
 use crate::error::{os, LaunchError, Result};
 use crate::runtime::RuntimeImage;
-use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
+use crate::shared::{SharedSession, ORDER_MEMORY, ORDER_OFFSET, RING_OFFSET};
 use crate::tracee::seize;
 use libc::pid_t;
 use reprise_abi::layout::*;
-use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
+use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::SESSION_TOTAL;
 use reprise_abi::stage::{Stage, StageOp, STAGE_MAGIC};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -200,7 +200,7 @@ unsafe fn become_program(
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
             map(
                 ORDER_BASE,
-                ORDER_TOTAL,
+                ORDER_MEMORY,
                 rw,
                 flags,
                 shared.fd(),

@@ -8,6 +8,7 @@ use object::Endianness;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The runtime that was built together with this binary.
 pub static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime.elf"));
@@ -34,6 +35,8 @@ pub struct RuntimeImage {
     pub start: u64,
     /// Address of `rt_start_replay`.
     pub start_replay: u64,
+    /// A hash of the file that it was loaded from.
+    pub build: u64,
     /// What a debugger needs to know of it; `None` for a runtime that was made before there was one.
     pub landmarks: Option<Landmarks>,
 }
@@ -156,6 +159,7 @@ impl RuntimeImage {
             vdso: vdso_at,
             start: IMAGE_BASE + start,
             start_replay: IMAGE_BASE + start_replay,
+            build: xxh3_64(file),
             landmarks,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{os, Result};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
+use reprise_abi::memo::{Memo, MEMO_LEN};
 use reprise_abi::order::{ring_offset, OrderHead, ORDER_TOTAL};
 use reprise_abi::races::Races;
 use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
@@ -12,6 +13,8 @@ pub const RING_OFFSET: u64 = (SESSION_TOTAL as u64).next_multiple_of(4096);
 
 /// Offset of the `order` engine's memory in the memfd.
 pub const ORDER_OFFSET: u64 = RING_OFFSET + RING_SIZE;
+/// Its bytes, with what was found in code before.
+pub const ORDER_MEMORY: u64 = ORDER_TOTAL + MEMO_LEN;
 
 /// The session's memory as a launcher, agent or driver sees it. Children made by fork share it.
 pub struct SharedSession {
@@ -112,13 +115,14 @@ impl SharedSession {
     /// When memory is short.
     pub fn add_order(&mut self, ring_size: u64) -> Result<()> {
         // SAFETY: our descriptor.
-        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + ORDER_TOTAL) as i64) } != 0
+        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + ORDER_MEMORY) as i64) }
+            != 0
         {
             return Err(os("size the memory of the order engine"));
         }
         let at = map(
             std::ptr::null_mut(),
-            ORDER_TOTAL as usize,
+            ORDER_MEMORY as usize,
             self.fd.as_raw_fd(),
             ORDER_OFFSET,
             libc::MAP_SHARED | libc::MAP_NORESERVE,
@@ -133,6 +137,13 @@ impl SharedSession {
     pub fn order(&self) -> Option<&OrderHead> {
         // SAFETY: mapped for as long as self lives.
         (!self.order.is_null()).then(|| unsafe { &*(self.order as *const OrderHead) })
+    }
+
+    /// What was found in code before, where `order` is the engine.
+    pub fn memo(&self) -> Option<&Memo> {
+        let at = self.order.wrapping_add(ORDER_TOTAL as usize);
+        // SAFETY: mapped for as long as self lives; it is only atomics.
+        (!self.order.is_null()).then(|| unsafe { &*(at as *const Memo) })
     }
 
     /// The first byte of a slot's own ring.
@@ -191,7 +202,7 @@ impl Drop for SharedSession {
             libc::munmap(self.head as *mut libc::c_void, RING_OFFSET as usize);
             libc::munmap(self.ring as *mut libc::c_void, 2 * RING_SIZE as usize);
             if !self.order.is_null() {
-                libc::munmap(self.order as *mut libc::c_void, ORDER_TOTAL as usize);
+                libc::munmap(self.order as *mut libc::c_void, ORDER_MEMORY as usize);
             }
         }
     }

@@ -12,9 +12,9 @@ use reprise_abi::session::{
     FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
-use reprise_launch::{record, RuntimeImage, SharedSession};
+use reprise_launch::{memo, record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub struct Options {
     pub only: Option<u32>,
     /// The longest time that it may take.
     pub limit: Option<Duration>,
+    /// Where recordings keep what they found in code ([`memo`]).
+    pub memo: Option<PathBuf>,
 }
 
 /// How a replay ended.
@@ -178,6 +180,9 @@ pub(crate) fn prepare(
     if order {
         shared.add_order(DEFAULT_RING)?;
         void_stamps(&shared, dir);
+        if let Some(path) = &options.memo {
+            memo::load(&shared, &image, path);
+        }
     }
     fill(&mut shared, &manifest, options)?;
     if let Some(head) = shared.order().filter(|_| options.total || hunt.is_some()) {

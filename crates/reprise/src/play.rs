@@ -4,6 +4,7 @@ use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
+use reprise_launch::memo;
 use reprise_replay::{replay as play, Halt, Options, Outcome};
 use reprise_trace::{learned, Catalog, Tail};
 use std::time::Duration;
@@ -61,7 +62,8 @@ pub(crate) fn complaint(o: &Outcome) -> Option<String> {
 /// # Errors
 /// When the trace can't be read or the process can't be made.
 pub fn replay(args: &ReplayArgs) -> Result<i32> {
-    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let catalog = Catalog::from_env()?;
+    let dir = catalog.resolve(args.trace.as_deref())?;
     let one = match args.pid {
         Some(name) => {
             let (all, _) = Processes::of_trace(&dir)?;
@@ -75,6 +77,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
         total: args.order == ReplayOrder::Total,
         only: one.as_ref().map(|(place, _)| *place as u32),
         limit: args.time_limit.map(Duration::from_secs),
+        memo: Some(catalog.root().join(memo::FILE)),
         ..Options::default()
     };
     let o = play(&dir, &options)?;

@@ -17,7 +17,7 @@ use reprise_launch::features::{self, Limit};
 use reprise_launch::orderable::unfit;
 use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
-use reprise_launch::{cpu, futex, RuntimeImage, SharedSession};
+use reprise_launch::{cpu, futex, memo, RuntimeImage, SharedSession};
 use reprise_trace::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering::*};
@@ -116,8 +116,11 @@ fn one(args: &RecordArgs) -> Result<Run> {
     let image = RuntimeImage::load(EMBEDDED)?;
     configure(&mut shared, args);
     let catalog = Catalog::from_env()?;
+    let memo_file = catalog.root().join(memo::FILE);
+    let mut known = 0;
     if args.engine == EngineName::Order {
         shared.add_order(args.buffers.bytes())?;
+        known = memo::load(&shared, &image, &memo_file);
         let unlearned = hooks::holds(shared.session().unhooked, hooks::LEARNED);
         let learned = learned::read(catalog.root())?;
         for f in learned.iter().filter(|_| !unlearned) {
@@ -154,7 +157,10 @@ fn one(args: &RecordArgs) -> Result<Run> {
         &program,
     );
     match outcome {
-        Ok(status) => Ok(Run { status, dir }),
+        Ok(status) => {
+            memo::save(&shared, &image, &memo_file, known);
+            Ok(Run { status, dir })
+        }
         Err(e) => {
             // Nothing was recorded: leave no empty trace behind.
             if let Some(dir) = &dir {

@@ -16,6 +16,7 @@
 pub mod enter;
 pub mod learned;
 pub mod length;
+mod memo;
 pub mod operation;
 pub mod scan;
 pub mod search;

@@ -1,6 +1,7 @@
 //! All that is to be ordered in a mapping of code.
 
 use super::learned::{Learned, Loads};
+use super::memo::Known;
 use super::missed;
 use super::table::Table;
 use super::thread_id::ThreadId;
@@ -39,7 +40,27 @@ pub fn find(code: &Region) -> Option<()> {
     UNITS.clear();
     WORDS.clear();
     FUNCTIONS.clear();
+    // All of it, and in this order, whether it is needed or not.
+    let work = work()?;
+    UNITS.reserve(MAX_UNITS)?;
+    WORDS.reserve(MAX_WORDS)?;
+    FUNCTIONS.reserve(MAX_FUNCTIONS)?;
     let functions = Functions::around(code)?;
+    let known = Known::of(code, &functions.module);
+    if known.as_ref().is_some_and(|k| k.recall(&UNITS, MAX_UNITS)) {
+        return Some(());
+    }
+    let missed_before = session().counters.locked_missed.load(Relaxed);
+    search(code, &functions, work)?;
+    let is_whole = session().counters.locked_missed.load(Relaxed) == missed_before;
+    known
+        .filter(|_| is_whole)
+        .into_iter()
+        .for_each(|k| k.keep(UNITS.all()));
+    Some(())
+}
+
+fn search(code: &Region, functions: &Functions, work: &mut Work) -> Option<()> {
     // SAFETY: guarded, and the mapping is there.
     let bytes = unsafe {
         core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize)
@@ -61,7 +82,6 @@ pub fn find(code: &Region) -> Option<()> {
         };
         (!is_replaced(&f) && !left_out::holds(start)).then_some(f)
     };
-    let work = work()?;
     let all = || (0..functions.count()).filter_map(|i| Some((i as u32, function(i)?)));
     guard::guarded(|| {
         for (i, f) in all() {

@@ -20,12 +20,18 @@ impl<T: Copy> Table<T> {
         }
     }
 
-    /// Adds an item, if there is room for it beside `capacity` ones.
-    pub fn push(&self, capacity: usize, item: T) -> Option<()> {
+    /// Takes its memory, if it has none: where that lies must not depend on what is found when.
+    pub fn reserve(&self, capacity: usize) -> Option<()> {
         if self.at.load(Relaxed) == 0 {
             let bytes = capacity * core::mem::size_of::<T>();
             self.at.store(crate::scratch::arena(bytes as u64)?, Release);
         }
+        Some(())
+    }
+
+    /// Adds an item, if there is room for it beside `capacity` ones.
+    pub fn push(&self, capacity: usize, item: T) -> Option<()> {
+        self.reserve(capacity)?;
         let n = self.len.load(Relaxed);
         if n == capacity {
             return None;

@@ -439,6 +439,13 @@ impl Code<'_> {
 }
 
 impl How {
+    /// The one with this number.
+    pub fn of(number: u8) -> Option<How> {
+        [How::Forward, How::Backward, How::Trap]
+            .into_iter()
+            .find(|h| *h as u8 == number)
+    }
+
     fn next(self) -> How {
         match self {
             How::Forward => How::Backward,
