@@ -1,6 +1,7 @@
 //! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
 
 use crate::races::Hunt;
+use crate::rebuilt::Rebuilt;
 use crate::report::{self, Divergence};
 use crate::tree::{set_start, Halt, Tree};
 use crate::{symbols, ReplayError};
@@ -14,7 +15,7 @@ use reprise_abi::session::{
 use reprise_launch::replay::Child;
 use reprise_launch::{record, RuntimeImage, SharedSession};
 use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct Options {
     pub only: Option<u32>,
     /// The longest time that it may take.
     pub limit: Option<Duration>,
+    /// A rebuilt program, which is replayed in the place of the recorded one.
+    pub with: Option<PathBuf>,
 }
 
 /// How a replay ended.
@@ -39,6 +42,8 @@ pub struct Options {
 pub struct Outcome {
     /// Wait status of the first process, or of the one that was wanted ([`Options::only`]).
     pub status: i32,
+    /// Of a replay with a rebuilt program: it is the recorded one that could not be replayed.
+    pub itself: bool,
     /// A divergence of `order`: functions that the thread was in, whose loads could be recorded next time.
     pub functions: Vec<LearnedCode>,
     /// What the recording logged the loads of.
@@ -66,7 +71,31 @@ pub struct Outcome {
 /// # Errors
 /// When the trace can't be read or the process can't be made. Divergence is not an error here but an outcome.
 pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
-    replay_hunting(dir, options, None)
+    match &options.with {
+        Some(program) => replay_rebuilt(dir, options, program),
+        None => replay_hunting(dir, options, None),
+    }
+}
+
+/// As [`replay`], of a rebuilt program: first the recorded one shows what it does.
+fn replay_rebuilt(dir: &Path, options: &Options, program: &Path) -> Result<Outcome, ReplayError> {
+    let rebuilt = Rebuilt::open(program)?;
+    let unseen = Options {
+        quiet: true,
+        total: false,
+        tamper: None,
+        ..options.clone()
+    };
+    let recorded = rebuilt.as_recorded()?;
+    let shown = replay_one(dir, &unseen, None, Some(recorded))?;
+    if shown.divergence.is_some() || shown.halted.is_some() || shown.message.0 != 0 {
+        return Ok(Outcome {
+            itself: true,
+            ..shown
+        });
+    }
+    rebuilt.rewind()?;
+    replay_one(dir, options, None, Some(rebuilt))
 }
 
 /// As [`replay`], with a look for races.
@@ -75,12 +104,27 @@ pub(crate) fn replay_hunting(
     options: &Options,
     hunt: Option<&mut Hunt>,
 ) -> Result<Outcome, ReplayError> {
+    replay_one(dir, options, hunt, None)
+}
+
+fn replay_one(
+    dir: &Path,
+    options: &Options,
+    hunt: Option<&mut Hunt>,
+    rebuilt: Option<Rebuilt>,
+) -> Result<Outcome, ReplayError> {
     let Prepared {
         manifest,
         mut reader,
         image,
-        shared,
+        mut shared,
     } = prepare(dir, options, hunt.as_deref())?;
+    if let Some(r) = &rebuilt {
+        if manifest.engine != "order" {
+            return Err(ReplayError::Unsupported(format!("a rebuilt program replays recordings of --engine order, this one is of {}: there, the ends of threads' turns lie in the middle of the recorded program's code", manifest.engine)));
+        }
+        shared.session_mut().flags |= r.flag();
+    }
     let order = manifest.engine == "order";
     let quiet = options.quiet.then(silence).transpose()?;
     let cpu = match order {
@@ -93,6 +137,7 @@ pub(crate) fn replay_hunting(
     };
     let mut tree = Tree::new(shared, image, dir, child);
     tree.limit = options.limit;
+    tree.rebuilt = rebuilt;
     let status = tree.run(&mut reader, options.only);
     let reached = tree.reached();
     drop(quiet);
@@ -105,6 +150,7 @@ pub(crate) fn replay_hunting(
     let c = &s.counters;
     Ok(Outcome {
         status,
+        itself: false,
         halted,
         functions: named(dir, s, &s.divergence.functions),
         raced: named(dir, s, &s.raced),

@@ -4,8 +4,9 @@ use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
-use reprise_replay::{replay as play, Halt, Options, Outcome};
+use reprise_replay::{replay as play, Divergence, Halt, Options, Outcome};
 use reprise_trace::{learned, Catalog, Tail};
+use std::path::Path;
 use std::time::Duration;
 
 /// Exit status of our own failures, divergence included.
@@ -73,6 +74,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let options = Options {
         tamper: args.tamper.map(|t| (t.address, t.event)),
         total: args.order == ReplayOrder::Total,
+        with: args.with.clone(),
         only: one.as_ref().map(|(place, _)| *place as u32),
         limit: args.time_limit.map(Duration::from_secs),
         ..Options::default()
@@ -80,7 +82,10 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let o = play(&dir, &options)?;
     if let Some(why) = complaint(&o) {
         eprintln!("reprise: {why}");
-        if !o.functions.is_empty() {
+        let left_path = o.divergence.is_some() || matches!(o.halted, Some(Halt::Stuck(_)));
+        if let Some(program) = args.with.as_ref().filter(|_| left_path) {
+            eprintln!("reprise: {}", of_rebuilt(program, o.divergence.as_ref()));
+        } else if !o.functions.is_empty() {
             advise(&o, args.learn)?;
         }
         return Ok(match o.halted {
@@ -94,6 +99,15 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     // What its parent was told is more exact than how the replay had it end.
     let told = one.and_then(|(_, process)| process.wait_status);
     Ok(exit_status(told.unwrap_or(o.status)))
+}
+
+/// Why a rebuilt program left the recorded path.
+fn of_rebuilt(program: &Path, d: Option<&Divergence>) -> String {
+    let name = program.display();
+    match d.map(|d| d.kind) {
+        Some("state") => format!("{name} can't be taken into the middle of its code, where this recording has a signal or the end of a thread's turn: places there are known by the registers and the memory of the recorded program"),
+        _ => format!("{name} does something else here than the recorded program. What it only prints, let it print by reprise_printf (reprise header), which is no system call"),
+    }
 }
 
 /// What to do about a replay that left its path where threads raced.
