@@ -9,7 +9,7 @@ use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
+    Session, BY_ADDRESS, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
     FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
@@ -157,7 +157,7 @@ fn replay_one(
         learned: manifest.learned,
         // What the others met with while they were ended is of no importance.
         divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
-            place: place(dir, s, &d),
+            place: place(dir, s, &d, tree.rebuilt.as_ref()),
             ..d
         }),
         message: match reached {
@@ -272,7 +272,12 @@ fn named(dir: &Path, s: &Session, list: &CodeList) -> Vec<LearnedCode> {
 }
 
 /// Where in the source a divergence is.
-fn place(dir: &Path, s: &Session, d: &Divergence) -> Option<String> {
+fn place(
+    dir: &Path,
+    s: &Session,
+    d: &Divergence,
+    rebuilt: Option<&Rebuilt>,
+) -> Option<String> {
     let actual = Kind::from_u8(s.divergence.actual_kind.load(Relaxed) as u8);
     // At the gate of a call, the pc is behind the instruction that led there.
     let exact = match actual {
@@ -280,11 +285,12 @@ fn place(dir: &Path, s: &Session, d: &Divergence) -> Option<String> {
         // An instruction in a stub; the others are calls.
         Some(Kind::Sync) => [EntryKind::Ordered, EntryKind::Loaded]
             .iter()
-            .any(|k| *k as u32 == s.divergence.actual_detail.load(Relaxed)),
+            .any(|k| *k as u32 == s.divergence.actual_detail.load(Relaxed) & !BY_ADDRESS),
         _ => false,
     };
-    let behind = !exact;
-    symbols::place(dir, d.event, d.pc.saturating_sub(behind as u64))
+    let pc = d.pc.saturating_sub(!exact as u64);
+    let of_rebuilt = rebuilt.and_then(|r| r.place(pc));
+    of_rebuilt.or_else(|| symbols::place(dir, d.event, pc))
 }
 
 /// Tells the replay which stamps nobody has. Without a summary none are known: such a recording ended in its midst.

@@ -4,7 +4,7 @@
 //!
 //! Before that, the recorded program itself is replayed once, unseen: that replay lists all operations ([`reprise_abi::listing`]).
 
-use crate::ReplayError;
+use crate::{symbols, ReplayError};
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
@@ -43,6 +43,8 @@ pub(crate) struct Rebuilt {
     listing: File,
     /// The file that it stands for: that of the first image.
     instead_of: Cell<Option<ContentHash>>,
+    /// How far its addresses are from those in its file.
+    bias: Cell<u64>,
 }
 
 /// A segment that is mapped.
@@ -279,6 +281,7 @@ impl Rebuilt {
             elf: Some(elf),
             listing,
             instead_of: Cell::new(None),
+            bias: Cell::new(0),
         })
     }
 
@@ -295,6 +298,7 @@ impl Rebuilt {
                 source,
             })?,
             instead_of: Cell::new(None),
+            bias: Cell::new(0),
         })
     }
 
@@ -326,6 +330,14 @@ impl Rebuilt {
             libc::munmap(at, len);
         }
         Ok(())
+    }
+
+    /// The name of a place in its code.
+    pub fn place(&self, pc: u64) -> Option<String> {
+        let address = pc.wrapping_sub(self.bias.get());
+        let mut segments = self.elf.as_ref()?.segments.iter();
+        let s = segments.find(|s| (s.address..s.address + s.in_file).contains(&address))?;
+        symbols::place_in(&self.path, s.offset + (address - s.address))
     }
 
     fn no(&self, why: &str) -> ReplayError {
@@ -387,6 +399,7 @@ impl Rebuilt {
             let end = moved(new.span(), bias).end;
             bias = bias.wrapping_sub(end.saturating_sub(brk));
         }
+        self.bias.set(bias);
         let is = moved(new.span(), bias);
         let others = image.regions.iter().map(|r| (r.start, r.end()));
         let mut taken = others

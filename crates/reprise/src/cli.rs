@@ -300,8 +300,9 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
     pub order: ReplayOrder,
 
-    /// Replay this program in the place of the recorded one: the same, rebuilt with more assertions or `reprise_printf` (see `reprise header`)
-    #[arg(long, value_name = "PROGRAM")]
+    /// For traces of `--engine order`: replay this program in the place of the recorded one: the same, rebuilt with more assertions or
+    /// `reprise_printf` (see `reprise header`)
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["debug", "print", "learn", "narrow"])]
     pub with: Option<PathBuf>,
 
     /// End the replay after so many seconds, and say where its threads are, as Ctrl-C does (default: none. A replay in which no thread can ever

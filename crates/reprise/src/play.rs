@@ -4,7 +4,7 @@ use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
-use reprise_replay::{replay as play, Divergence, Halt, Options, Outcome};
+use reprise_replay::{replay as play, Halt, Options, Outcome};
 use reprise_trace::{learned, Catalog, Tail};
 use std::path::Path;
 use std::time::Duration;
@@ -84,7 +84,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
         eprintln!("reprise: {why}");
         let left_path = o.divergence.is_some() || matches!(o.halted, Some(Halt::Stuck(_)));
         if let Some(program) = args.with.as_ref().filter(|_| left_path) {
-            eprintln!("reprise: {}", of_rebuilt(program, o.divergence.as_ref()));
+            eprintln!("reprise: {}", of_rebuilt(program, &o));
         } else if !o.functions.is_empty() {
             advise(&o, args.learn)?;
         }
@@ -102,10 +102,11 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
 }
 
 /// Why a rebuilt program left the recorded path.
-fn of_rebuilt(program: &Path, d: Option<&Divergence>) -> String {
+fn of_rebuilt(program: &Path, o: &Outcome) -> String {
     let name = program.display();
-    match d.map(|d| d.kind) {
-        Some("state") => format!("{name} can't be taken into the middle of its code, where this recording has a signal or the end of a thread's turn: places there are known by the registers and the memory of the recorded program"),
+    match o.divergence.as_ref().map(|d| d.kind) {
+        _ if o.itself => "this recording can't be replayed by the recorded program itself, which shows what a rebuilt one is to do".into(),
+        Some("state") => format!("{name} can't be taken where this recording has a signal in the middle of code, or a child that began while other threads were at work: the recording knows these by the registers and the memory of the recorded program"),
         _ => format!("{name} does something else here than the recorded program. What it only prints, let it print by reprise_printf (reprise header), which is no system call"),
     }
 }

@@ -238,7 +238,8 @@ pub fn place(c: &Call, was: &[u64], address: u64) -> Option<u64> {
     if !on() || was[..c.nargs] == c.args[..c.nargs] && !names_buffers(c) {
         return Some(address);
     }
-    let told = (0..c.nargs).find(|i| c.mem[*i] != Mem::None && was[*i] == address);
+    let leads = |i: &usize| c.mem[*i] != Mem::None || is_address(c.nr, *i);
+    let told = (0..c.nargs).find(|i| was[*i] == address && leads(i));
     if let Some(i) = told {
         return Some(c.args[i]);
     }

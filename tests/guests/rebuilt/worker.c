@@ -9,14 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef CHANGED
-#include "reprise.h"
-#define tell(...) reprise_printf("worker: " __VA_ARGS__)
-#define check(condition) ((condition) ? (void)0 : (reprise_printf("worker: not so: %s\n", #condition), abort()))
-#else
-#define tell(...) ((void)0)
-#define check(condition) ((void)0)
-#endif
+#include "tell.h"
 
 enum { THREADS = 3 };
 
@@ -28,6 +21,7 @@ static volatile double padding[700];
 #endif
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t first = PTHREAD_MUTEX_INITIALIZER, second = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int rounds = 20, turn;
@@ -56,6 +50,11 @@ static __attribute__((noipa)) void enter(void) {
 
 static __attribute__((noipa)) void leave(void) {
     atomic_flag_clear(&busy);
+}
+
+static void pass(pthread_mutex_t *m) {
+    pthread_mutex_lock(m);
+    pthread_mutex_unlock(m);
 }
 
 static void *work(void *which) {
@@ -116,6 +115,21 @@ int main(int argc, char **argv) {
     if (fstat(1, &status)) return 2;
     check(line[0] == 'h');
     tell("read %s", line);
+    // Of operations like these a log only tells how many there were.
+    for (int i = 0; i < 3; i++) {
+#ifdef ANOTHER_MUTEX
+        pass(i == 2 ? &second : &first);
+#else
+        pass(&first);
+#endif
+#ifdef ONE_LOCK_LESS
+        if (i == 1) continue;
+#endif
+        pass(&second);
+    }
+#ifdef ANOTHER_LOCK
+    pass(&first);
+#endif
 #ifdef ANOTHER_CALL
     getppid();
 #endif

@@ -7,6 +7,7 @@ use crate::capture::Call;
 use crate::clone::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::output;
+use crate::rebuilt;
 use crate::ring::{self, Reader};
 use crate::robust;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
@@ -493,7 +494,7 @@ pub fn deliver(t: &mut Block, frame: &mut Frame, fp: FpState, h: EventHeader) {
         }
     }
     r.finish();
-    if h.value != frame.rip as i64 {
+    if !rebuilt::same_code(h.value as u64, frame.rip) {
         let actual = Actual {
             detail: h.detail,
             value: frame.rip as i64,
