@@ -41,6 +41,8 @@ pub struct Listing {
     /// Chunks that are used.
     pub chunks: AtomicU32,
     _pad: AtomicU32,
+    /// Where in the rebuilt program's own code the thread was that left the recorded path, or where that code called what it was in; 0: nowhere.
+    pub caller: AtomicU64,
     /// The slots' places.
     pub places: [Place; MAX_SLOTS],
 }

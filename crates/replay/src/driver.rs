@@ -94,7 +94,9 @@ fn replay_rebuilt(dir: &Path, options: &Options, program: &Path) -> Result<Outco
             ..shown
         });
     }
-    rebuilt.rewind()?;
+    if !rebuilt.rewind()? {
+        return Err(ReplayError::Unsupported("the trace is of an earlier version of Reprise, whose runtime knows nothing of rebuilt programs: record again".into()));
+    }
     replay_one(dir, options, None, Some(rebuilt))
 }
 
@@ -158,6 +160,7 @@ fn replay_one(
         // What the others met with while they were ended is of no importance.
         divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
             place: place(dir, s, &d, tree.rebuilt.as_ref()),
+            caller: tree.rebuilt.as_ref().and_then(|r| r.caller(&d)),
             ..d
         }),
         message: match reached {

@@ -4,6 +4,7 @@
 //!
 //! Before that, the recorded program itself is replayed once, unseen: that replay lists all operations ([`reprise_abi::listing`]).
 
+use crate::report::Divergence;
 use crate::{symbols, ReplayError};
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -310,26 +311,40 @@ impl Rebuilt {
         }
     }
 
-    /// From here on the list is read from its beginning.
-    ///
-    /// # Errors
-    /// When it can't be mapped.
-    pub fn rewind(&self) -> Result<(), ReplayError> {
+    /// Looks at the list's head.
+    fn with_listing<R>(&self, look: impl FnOnce(&Listing) -> R) -> Result<R, ReplayError> {
         let len = std::mem::size_of::<Listing>();
-        // SAFETY: a new mapping of the list's head, which is only atomics; no process of a replay has it any more.
+        // SAFETY: a new mapping of the head, which is only atomics.
         unsafe {
             let (prot, fd) = (libc::PROT_READ | libc::PROT_WRITE, self.listing.as_raw_fd());
             let at = libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, fd, 0);
             if at == libc::MAP_FAILED {
                 return Err(io("read the list of operations"));
             }
-            for p in &(*(at as *const Listing)).places {
+            let seen = look(&*(at as *const Listing));
+            libc::munmap(at, len);
+            Ok(seen)
+        }
+    }
+
+    /// From here on the list is read from its beginning. False: nothing was listed.
+    ///
+    /// # Errors
+    /// When it can't be mapped.
+    pub fn rewind(&self) -> Result<bool, ReplayError> {
+        self.with_listing(|list| {
+            for p in &list.places {
                 p.chunk.store(p.first.load(Relaxed), Relaxed);
                 p.word.store(1, Relaxed);
             }
-            libc::munmap(at, len);
-        }
-        Ok(())
+            list.chunks.load(Relaxed) != 0
+        })
+    }
+
+    /// Where the program's own code called what the thread was in that diverged.
+    pub fn caller(&self, d: &Divergence) -> Option<String> {
+        let caller = self.with_listing(|list| list.caller.load(Relaxed)).ok()?;
+        self.place(caller).filter(|_| caller != d.pc)
     }
 
     /// The name of a place in its code.

@@ -25,6 +25,8 @@ pub struct Divergence {
     pub actual: String,
     /// Source line, where symbols tell.
     pub place: Option<String>,
+    /// Of a rebuilt program: where its own code called what the thread was in.
+    pub caller: Option<String>,
 }
 
 impl fmt::Display for Divergence {
@@ -36,6 +38,9 @@ impl fmt::Display for Divergence {
         )?;
         if let Some(p) = &self.place {
             writeln!(f, "  at        {p}")?;
+        }
+        if let Some(p) = &self.caller {
+            writeln!(f, "  called at {p}")?;
         }
         writeln!(f, "  recorded  {}", self.recorded)?;
         write!(f, "  actual    {}", self.actual)
@@ -273,5 +278,6 @@ pub fn read(s: &Session) -> Option<Divergence> {
         recorded,
         actual,
         place: None,
+        caller: None,
     })
 }

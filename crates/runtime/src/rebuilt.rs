@@ -17,6 +17,7 @@
 use crate::capture::Call;
 use crate::guard;
 use crate::hash;
+use crate::locked::learned::is_behind_a_call;
 use crate::memory::map;
 use crate::order::space;
 use crate::sync::malloc;
@@ -122,6 +123,18 @@ pub fn was_program(address: u64) -> bool {
 /// Are these places in code the same, as far as that can be said?
 pub fn same_code(was: u64, is: u64) -> bool {
     was == is || on() && holds(head().was, was) && holds(head().is, is)
+}
+
+/// Where a thread that is at `pc` is in the program's code: there, or else where that called the function in which it is; 0: nowhere.
+pub fn caller(t: &Block, pc: u64) -> u64 {
+    const STACK: u64 = 16 << 10;
+    if holds(head().is, pc) {
+        return pc;
+    }
+    let words = (t.program_sp..t.program_sp.saturating_add(STACK)).step_by(8);
+    let mut on_stack = words.map_while(guard::read::<u64>);
+    let found = on_stack.find(|w| holds(head().is, *w) && is_behind_a_call(*w));
+    found.map_or(0, |w| w - 1)
 }
 
 /// The code of the program, in the place of the recorded one's.

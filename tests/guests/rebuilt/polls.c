@@ -17,7 +17,7 @@ __attribute__((used)) static double padding[50] = {1};
 static _Atomic int turn;
 static _Atomic long sum;
 static _Atomic(char *) text;
-static volatile int looks[THREADS];
+static int looks[THREADS];
 
 static void *work(void *which) {
     int me = (int)(long)which;

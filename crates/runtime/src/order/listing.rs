@@ -61,6 +61,16 @@ fn append(t: &Block, item: Item) {
     p.word.store(n + 1, Relaxed);
 }
 
+/// A rebuilt program leaves the recorded path while the thread is at `pc`: where that is in its own code, for the report.
+#[cold]
+pub fn note_caller(t: &Block, pc: u64) {
+    if rebuilt::on() {
+        // SAFETY: as above.
+        let list = unsafe { &*(LISTING_BASE as *const Listing) };
+        list.caller.store(rebuilt::caller(t, pc), Relaxed);
+    }
+}
+
 /// What comes next in the list of the thread.
 fn next(t: &Block) -> Option<Item> {
     let p = place(t);
