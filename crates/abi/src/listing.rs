@@ -40,7 +40,8 @@ pub struct Place {
 pub struct Listing {
     /// Chunks that are used.
     pub chunks: AtomicU32,
-    _pad: AtomicU32,
+    /// Not 0: the runtime knows of the list.
+    pub known: AtomicU32,
     /// Where in the rebuilt program's own code the thread was that left the recorded path, or where that code called what it was in; 0: nowhere.
     pub caller: AtomicU64,
     /// The slots' places.

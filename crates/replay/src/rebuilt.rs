@@ -327,7 +327,7 @@ impl Rebuilt {
         }
     }
 
-    /// From here on the list is read from its beginning. False: nothing was listed.
+    /// From here on the list is read from its beginning. False: the runtime in the trace knows nothing of it.
     ///
     /// # Errors
     /// When it can't be mapped.
@@ -337,7 +337,7 @@ impl Rebuilt {
                 p.chunk.store(p.first.load(Relaxed), Relaxed);
                 p.word.store(1, Relaxed);
             }
-            list.chunks.load(Relaxed) != 0
+            list.known.load(Relaxed) != 0
         })
     }
 

@@ -236,7 +236,7 @@ fn what_it_does_otherwise_is_told() {
         // An assertion that fails: its message would be a call.
         ("-DFAILING", "called at main ("),
         ("-DANOTHER_MUTEX", "an operation on the object at"),
-        ("-DANOTHER_LOCK", "an operation on the object at"),
+        ("-DANOTHER_LOCK", "an operation on object"),
         ("-DONE_LOCK_LESS", "where an operation on the object at"),
     ];
     let recording = record(&place, &old);

@@ -75,7 +75,7 @@ static std::string consume() {
 }
 
 int main() {
-    tell("begins with %d settings\n", settings());
+    tell("begins\n");
     auto first = std::async(std::launch::async, consume), second = std::async(std::launch::async, consume);
     std::vector<std::thread> producers;
     for (int i = 0; i < 3; i++) producers.emplace_back(produce, i, 15);

@@ -13,7 +13,7 @@
 use super::shim::{self, Function};
 use crate::engine::{ENGINE, ORDER_REPLAY};
 use crate::guard;
-use crate::order::{listing, turns};
+use crate::order::turns;
 use crate::patch;
 use crate::thread::QUIET_BEHIND_PENDING;
 use core::arch::global_asm;
@@ -276,8 +276,8 @@ fn at(code: Label) -> u64 {
 pub fn way_of(f: &Function) -> Option<usize> {
     let replays = ENGINE.load(Relaxed) == ORDER_REPLAY;
     match f.name {
-        // Every unlock is to be seen, or every lock to be listed.
-        _ if crate::races::on() || listing::on() => None,
+        // Every unlock is to be seen.
+        _ if crate::races::on() => None,
         b"pthread_mutex_lock" if replays => Some(RELOCK),
         b"pthread_mutex_lock" => Some(LOCK),
         b"pthread_mutex_unlock" if replays => Some(REUNLOCK),

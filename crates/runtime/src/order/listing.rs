@@ -21,6 +21,15 @@ pub fn on() -> bool {
     session().flags & (FLAG_LISTS | FLAG_REBUILT) != 0
 }
 
+/// A program begins.
+pub fn program_begins() {
+    if on() {
+        // SAFETY: mapped by the plan of such a replay; only atomics.
+        let list = unsafe { &*(LISTING_BASE as *const Listing) };
+        list.known.store(1, Relaxed);
+    }
+}
+
 fn place(t: &Block) -> &'static Place {
     // SAFETY: mapped by the plan of such a replay; only atomics.
     let list = unsafe { &*(LISTING_BASE as *const Listing) };
