@@ -9,8 +9,8 @@ use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, BY_ADDRESS, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
-    FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
+    Session, BY_ADDRESS, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED,
+    FLAG_HOOKS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
 use reprise_launch::{record, RuntimeImage, SharedSession};
@@ -275,12 +275,7 @@ fn named(dir: &Path, s: &Session, list: &CodeList) -> Vec<LearnedCode> {
 }
 
 /// Where in the source a divergence is.
-fn place(
-    dir: &Path,
-    s: &Session,
-    d: &Divergence,
-    rebuilt: Option<&Rebuilt>,
-) -> Option<String> {
+fn place(dir: &Path, s: &Session, d: &Divergence, rebuilt: Option<&Rebuilt>) -> Option<String> {
     let actual = Kind::from_u8(s.divergence.actual_kind.load(Relaxed) as u8);
     // At the gate of a call, the pc is behind the instruction that led there.
     let exact = match actual {

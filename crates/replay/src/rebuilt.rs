@@ -273,10 +273,12 @@ impl Rebuilt {
             )));
         };
         let listing = memory_file(&[])?;
-        listing.set_len(LISTING_LEN).map_err(|source| ReplayError::Io {
-            what: "make room for the list of operations".into(),
-            source,
-        })?;
+        listing
+            .set_len(LISTING_LEN)
+            .map_err(|source| ReplayError::Io {
+                what: "make room for the list of operations".into(),
+                source,
+            })?;
         Ok(Rebuilt {
             path: path.into(),
             elf: Some(elf),

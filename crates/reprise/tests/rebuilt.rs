@@ -223,7 +223,10 @@ fn recordings_of_other_engines_are_refused() {
     let replay = with(&place, &recording, &program, &[]);
     replay.assert_own_failure(125);
     let said = replay.said();
-    assert!(said.contains("--engine order, this one is of serial"), "{said}");
+    assert!(
+        said.contains("--engine order, this one is of serial"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -264,7 +267,10 @@ fn reports_name_places_of_the_rebuilt_program() {
     let replay = with(&place, &recording, &new, &[]);
     replay.assert_own_failure(125);
     let said = replay.said();
-    assert!(said.contains("pass (") && said.contains("worker.c:"), "{said}");
+    assert!(
+        said.contains("pass (") && said.contains("worker.c:"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -15,7 +15,6 @@
 
 #ifdef CHANGED
 // In front of the program's own.
-static std::vector<std::string> kept(3, "kept");
 __attribute__((used)) static long further[99] = {7};
 #endif
 

@@ -73,8 +73,7 @@ pub(in crate::order) fn replay_call(
     } else {
         stamps == 1
     };
-    let same =
-        rebuilt::same_arguments(c, &args) && listing::same_inputs(t, c, h.input_hash, hash);
+    let same = rebuilt::same_arguments(c, &args) && listing::same_inputs(t, c, h.input_hash, hash);
     if !same || !stamps_fit {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }

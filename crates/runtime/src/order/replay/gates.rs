@@ -160,8 +160,8 @@ impl Engine for Replay {
         let mut r = Reader::begin(h);
         let recorded = r.args();
         // The registers' hash would hold addresses of dead stack; place and address tell enough.
-        let same_address = recorded[0] == args[0]
-            || rebuilt::on() && rebuilt::same_object(recorded[0], args[0]);
+        let same_address =
+            recorded[0] == args[0] || rebuilt::on() && rebuilt::same_object(recorded[0], args[0]);
         if !rebuilt::same_code(h.value as u64, mc.rip) || !same_address || recorded[1] != args[1] {
             diverge(t, kinds::ARGUMENT, Some(&h), &actual);
         }
