@@ -409,6 +409,12 @@ pub const FLAG_LOCKED: u32 = 64;
 pub const FLAG_TOTAL: u32 = 128;
 /// [`Session::flags`]: a replay of `order` in total order looks for data races ([`crate::races`]).
 pub const FLAG_RACES: u32 = 256;
+/// In the detail of an operation that a report tells of: objects are named by their addresses, and what was recorded has no number.
+pub const BY_ADDRESS: u32 = 1 << 8;
+/// [`Session::flags`]: a replay with a rebuilt program ([`crate::rebuilt`]).
+pub const FLAG_REBUILT: u32 = 512;
+/// [`Session::flags`]: a replay of `order` that writes down all its operations ([`crate::listing`]).
+pub const FLAG_LISTS: u32 = 1024;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

@@ -1,6 +1,7 @@
 //! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
 
 use crate::races::Hunt;
+use crate::rebuilt::Rebuilt;
 use crate::report::{self, Divergence};
 use crate::tree::{set_start, Halt, Tree};
 use crate::{symbols, ReplayError};
@@ -8,8 +9,8 @@ use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS,
-    FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
+    Session, BY_ADDRESS, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED,
+    FLAG_HOOKS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
 use reprise_launch::{memo, record, RuntimeImage, SharedSession};
@@ -34,6 +35,8 @@ pub struct Options {
     pub limit: Option<Duration>,
     /// Where recordings keep what they found in code ([`memo`]).
     pub memo: Option<PathBuf>,
+    /// A rebuilt program, which is replayed in the place of the recorded one.
+    pub with: Option<PathBuf>,
 }
 
 /// How a replay ended.
@@ -41,6 +44,8 @@ pub struct Options {
 pub struct Outcome {
     /// Wait status of the first process, or of the one that was wanted ([`Options::only`]).
     pub status: i32,
+    /// Of a replay with a rebuilt program: it is the recorded one that could not be replayed.
+    pub itself: bool,
     /// A divergence of `order`: functions that the thread was in, whose loads could be recorded next time.
     pub functions: Vec<LearnedCode>,
     /// What the recording logged the loads of.
@@ -68,7 +73,33 @@ pub struct Outcome {
 /// # Errors
 /// When the trace can't be read or the process can't be made. Divergence is not an error here but an outcome.
 pub fn replay(dir: &Path, options: &Options) -> Result<Outcome, ReplayError> {
-    replay_hunting(dir, options, None)
+    match &options.with {
+        Some(program) => replay_rebuilt(dir, options, program),
+        None => replay_hunting(dir, options, None),
+    }
+}
+
+/// As [`replay`], of a rebuilt program: first the recorded one shows what it does.
+fn replay_rebuilt(dir: &Path, options: &Options, program: &Path) -> Result<Outcome, ReplayError> {
+    let rebuilt = Rebuilt::open(program)?;
+    let unseen = Options {
+        quiet: true,
+        total: false,
+        tamper: None,
+        ..options.clone()
+    };
+    let recorded = rebuilt.as_recorded()?;
+    let shown = replay_one(dir, &unseen, None, Some(recorded))?;
+    if shown.divergence.is_some() || shown.halted.is_some() || shown.message.0 != 0 {
+        return Ok(Outcome {
+            itself: true,
+            ..shown
+        });
+    }
+    if !rebuilt.rewind()? {
+        return Err(ReplayError::Unsupported("the trace is of an earlier version of Reprise, whose runtime knows nothing of rebuilt programs: record again".into()));
+    }
+    replay_one(dir, options, None, Some(rebuilt))
 }
 
 /// As [`replay`], with a look for races.
@@ -77,12 +108,27 @@ pub(crate) fn replay_hunting(
     options: &Options,
     hunt: Option<&mut Hunt>,
 ) -> Result<Outcome, ReplayError> {
+    replay_one(dir, options, hunt, None)
+}
+
+fn replay_one(
+    dir: &Path,
+    options: &Options,
+    hunt: Option<&mut Hunt>,
+    rebuilt: Option<Rebuilt>,
+) -> Result<Outcome, ReplayError> {
     let Prepared {
         manifest,
         mut reader,
         image,
-        shared,
+        mut shared,
     } = prepare(dir, options, hunt.as_deref())?;
+    if let Some(r) = &rebuilt {
+        if manifest.engine != "order" {
+            return Err(ReplayError::Unsupported(format!("a rebuilt program replays recordings of --engine order, this one is of {}: there, the ends of threads' turns lie in the middle of the recorded program's code", manifest.engine)));
+        }
+        shared.session_mut().flags |= r.flag();
+    }
     let order = manifest.engine == "order";
     let quiet = options.quiet.then(silence).transpose()?;
     let cpu = match order {
@@ -95,6 +141,7 @@ pub(crate) fn replay_hunting(
     };
     let mut tree = Tree::new(shared, image, dir, child);
     tree.limit = options.limit;
+    tree.rebuilt = rebuilt;
     let status = tree.run(&mut reader, options.only);
     let reached = tree.reached();
     drop(quiet);
@@ -107,13 +154,15 @@ pub(crate) fn replay_hunting(
     let c = &s.counters;
     Ok(Outcome {
         status,
+        itself: false,
         halted,
         functions: named(dir, s, &s.divergence.functions),
         raced: named(dir, s, &s.raced),
         learned: manifest.learned,
         // What the others met with while they were ended is of no importance.
         divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
-            place: place(dir, s, &d),
+            place: place(dir, s, &d, tree.rebuilt.as_ref()),
+            caller: tree.rebuilt.as_ref().and_then(|r| r.caller(&d)),
             ..d
         }),
         message: match reached {
@@ -180,7 +229,7 @@ pub(crate) fn prepare(
     if order {
         shared.add_order(DEFAULT_RING)?;
         void_stamps(&shared, dir);
-        if let Some(path) = &options.memo {
+        if let Some(path) = options.memo.as_ref().filter(|_| options.with.is_none()) {
             memo::load(&shared, &image, path);
         }
     }
@@ -231,7 +280,7 @@ fn named(dir: &Path, s: &Session, list: &CodeList) -> Vec<LearnedCode> {
 }
 
 /// Where in the source a divergence is.
-fn place(dir: &Path, s: &Session, d: &Divergence) -> Option<String> {
+fn place(dir: &Path, s: &Session, d: &Divergence, rebuilt: Option<&Rebuilt>) -> Option<String> {
     let actual = Kind::from_u8(s.divergence.actual_kind.load(Relaxed) as u8);
     // At the gate of a call, the pc is behind the instruction that led there.
     let exact = match actual {
@@ -239,11 +288,12 @@ fn place(dir: &Path, s: &Session, d: &Divergence) -> Option<String> {
         // An instruction in a stub; the others are calls.
         Some(Kind::Sync) => [EntryKind::Ordered, EntryKind::Loaded]
             .iter()
-            .any(|k| *k as u32 == s.divergence.actual_detail.load(Relaxed)),
+            .any(|k| *k as u32 == s.divergence.actual_detail.load(Relaxed) & !BY_ADDRESS),
         _ => false,
     };
-    let behind = !exact;
-    symbols::place(dir, d.event, d.pc.saturating_sub(behind as u64))
+    let pc = d.pc.saturating_sub(!exact as u64);
+    let of_rebuilt = rebuilt.and_then(|r| r.place(pc));
+    of_rebuilt.or_else(|| symbols::place(dir, d.event, pc))
 }
 
 /// Tells the replay which stamps nobody has. Without a summary none are known: such a recording ended in its midst.

@@ -10,6 +10,7 @@ mod mappings;
 pub mod output;
 pub mod plan;
 pub mod races;
+mod rebuilt;
 pub mod report;
 mod stacks;
 pub mod standstill;

@@ -1,11 +1,12 @@
 //! From the initial image of a trace to the plan by which the child builds its address space.
 
+use crate::rebuilt::Exchange;
 use crate::ReplayError;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
 use reprise_abi::stage::{StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT};
 use reprise_launch::replay::Plan;
-use reprise_trace::{Content, ImageReader, Region, FILES_DIR};
+use reprise_trace::{Content, Image, ImageReader, Region, FILES_DIR};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -25,12 +26,11 @@ pub struct Prepared {
     pub files: Vec<File>,
 }
 
-/// Makes the plan for the image of a trace in `dir`.
+/// The bytes of an image.
 ///
 /// # Errors
-/// When the image or a file of the trace is missing or damaged.
-pub fn prepare(dir: &Path, reader: &mut ImageReader) -> Result<Prepared, ReplayError> {
-    let image = reader.image().clone();
+/// When it is damaged, or too large.
+pub fn read_bytes(reader: &mut ImageReader) -> Result<Vec<u8>, ReplayError> {
     let len = usize::try_from(reader.blob_len()).unwrap_or(usize::MAX);
     if len as u64 > reprise_abi::layout::STAGE_MAX {
         return Err(ReplayError::Unsupported(format!(
@@ -39,10 +39,27 @@ pub fn prepare(dir: &Path, reader: &mut ImageReader) -> Result<Prepared, ReplayE
     }
     let mut bytes = vec![0; len];
     reader.read_blob(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Makes the plan for an image, with these bytes, of a trace in `dir`.
+///
+/// # Errors
+/// When the image or a file of the trace is missing or damaged.
+pub(crate) fn prepare(
+    dir: &Path,
+    image: &Image,
+    mut bytes: Vec<u8>,
+    exchange: Option<Exchange>,
+) -> Result<Prepared, ReplayError> {
+    let exchange = exchange.unwrap_or_default();
     let mut ops = Vec::new();
     let mut files: Vec<File> = Vec::new();
     let mut known = HashMap::new();
     for r in &image.regions {
+        if exchange.was.contains(&r.start) {
+            continue;
+        }
         let anonymous = |flags: u32, prot: u32| StageOp {
             kind: OP_MAP,
             prot,
@@ -113,6 +130,23 @@ pub fn prepare(dir: &Path, reader: &mut ImageReader) -> Result<Prepared, ReplayE
             });
         }
     }
+    let runs = image.regions.iter().flat_map(|r| r.content.runs());
+    for (run, (at, value)) in runs.flat_map(|r| exchange.words.iter().map(move |w| (r, w))) {
+        if (run.address..run.address + run.len).contains(at) {
+            let i = (run.blob_offset + (at - run.address)) as usize;
+            bytes[i..i + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    let own = bytes.len() as u64;
+    ops.extend(exchange.ops.iter().map(|op| match op.kind {
+        OP_COPY => StageOp {
+            offset: own + op.offset,
+            ..*op
+        },
+        _ => *op,
+    }));
+    bytes.extend(exchange.bytes);
+    files.extend(exchange.files);
     for f in &files {
         ops.push(StageOp {
             kind: OP_CLOSE,

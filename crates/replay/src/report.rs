@@ -3,7 +3,7 @@
 use reprise_abi::event::{Event, EventHeader, Kind};
 use reprise_abi::names::errno_name;
 use reprise_abi::order::{Entry, EntryKind};
-use reprise_abi::session::{divergence_kind, Session, REPORT_EVENT};
+use reprise_abi::session::{divergence_kind, Session, BY_ADDRESS, REPORT_EVENT};
 use reprise_abi::syscalls;
 use std::fmt;
 use std::sync::atomic::Ordering::*;
@@ -25,6 +25,8 @@ pub struct Divergence {
     pub actual: String,
     /// Source line, where symbols tell.
     pub place: Option<String>,
+    /// Of a rebuilt program: where its own code called what the thread was in.
+    pub caller: Option<String>,
 }
 
 impl fmt::Display for Divergence {
@@ -36,6 +38,9 @@ impl fmt::Display for Divergence {
         )?;
         if let Some(p) = &self.place {
             writeln!(f, "  at        {p}")?;
+        }
+        if let Some(p) = &self.caller {
+            writeln!(f, "  called at {p}")?;
         }
         writeln!(f, "  recorded  {}", self.recorded)?;
         write!(f, "  actual    {}", self.actual)
@@ -146,6 +151,9 @@ fn operation(kind: u32, args: &[u64]) -> String {
     ];
     let name = |kind: u64| KINDS.get(kind as usize).copied().unwrap_or("?");
     let object = args.first().copied().unwrap_or(0);
+    if kind & BY_ADDRESS != 0 {
+        return operation_at((kind & !BY_ADDRESS) as u64, args);
+    }
     let mut s = format!("{} {object:#x}", name(kind as u64));
     if let [_, recorded, object, number, ..] = args {
         if *recorded != 0 {
@@ -156,6 +164,35 @@ fn operation(kind: u32, args: &[u64]) -> String {
         }
     }
     s
+}
+
+/// As [`operation`], of a replay that goes by a list of all operations: what, on which word; what is due, and on which word.
+fn operation_at(kind: u64, args: &[u64]) -> String {
+    const KINDS: [&str; 8] = [
+        "no operation",
+        "an operation on the object at",
+        "a change of the word at",
+        "a failure",
+        "a value",
+        "the initialisation of",
+        "a look at the word at",
+        "a load from",
+    ];
+    let name = |kind: u64, address: u64| {
+        let what = KINDS.get(kind as usize).copied();
+        match address {
+            0 => what.unwrap_or("inputs of a call").to_string(),
+            a => format!("{} {a:#x}", what.unwrap_or("inputs of a call, hash")),
+        }
+    };
+    let [address, due, recorded, ..] = args else {
+        return name(kind, 0);
+    };
+    format!(
+        "{}, where {} is due",
+        name(kind, *address),
+        name(due.wrapping_sub(1), *recorded)
+    )
 }
 
 /// A slice that ends in mid-code; the arguments of an actual one say why its place was not found: what, which, recorded, actual.
@@ -241,5 +278,6 @@ pub fn read(s: &Session) -> Option<Divergence> {
         recorded,
         actual,
         place: None,
+        caller: None,
     })
 }

@@ -53,6 +53,18 @@ pub fn place(dir: &Path, event: u64, pc: u64) -> Option<String> {
     Some(named.unwrap_or_else(|| format!("{}+{:#x}", mapped.name, mapped.offset)))
 }
 
+/// The name of a place in a file, by its offset in it.
+pub(crate) fn place_in(file: &Path, offset: u64) -> Option<String> {
+    let name = file.file_name()?.to_string_lossy().into_owned();
+    let source = Source::Bytes(Vec::new());
+    let mapped = Mapped {
+        name,
+        source,
+        offset,
+    };
+    in_file(file, &mapped)
+}
+
 /// What is mapped at `pc` before event `event`.
 fn mapped(dir: &Path, event: u64, pc: u64) -> Result<Option<Mapped>> {
     let mut mapped = initially(dir, pc)?;

@@ -10,12 +10,13 @@ mod total;
 use crate::children;
 use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
+use crate::rebuilt::{Exchange, Rebuilt};
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::event::EventHeader;
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::session::{
-    process_state, request, slot_state, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
+    process_state, request, slot_state, InitialRegion, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
 use reprise_launch::replay::{self as launch, Child};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
@@ -81,6 +82,8 @@ pub(crate) struct Tree {
     pub limit: Option<Duration>,
     /// Why it was ended, if it did not end by itself.
     pub halted: Option<Halt>,
+    /// What is replayed in the place of the recorded program.
+    pub rebuilt: Option<Rebuilt>,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
@@ -145,6 +148,7 @@ impl Tree {
             waiting: Waiting::default(),
             limit: None,
             halted: None,
+            rebuilt: None,
         }
     }
 
@@ -555,7 +559,18 @@ impl Tree {
             to.flags = r.flags;
         }
         s.initial_regions_len = regions.len() as u32;
-        let prepared = plan::prepare(&self.dir, &mut image)?;
+        let bytes = plan::read_bytes(&mut image)?;
+        let exchange = match &self.rebuilt {
+            Some(program) => {
+                let (sp, brk) = (s.initial_sp, s.brk_start);
+                let new = program.take_place(&self.dir, image.image(), &bytes, sp, brk)?;
+                exchange_regions(s, &new)?;
+                s.entry = new.entry.unwrap_or(s.entry);
+                Some(new)
+            }
+            None => None,
+        };
+        let prepared = plan::prepare(&self.dir, image.image(), bytes, exchange)?;
         let child = Child { slot, ..self.child };
         let pid = launch::start(&self.shared, &self.image, &prepared.plan, child)?;
         self.made.insert(pid);
@@ -604,6 +619,29 @@ fn memory_file(len: u64) -> std::io::Result<File> {
     };
     file.set_len(len)?;
     Ok(file)
+}
+
+/// The program's regions are those of a rebuilt one.
+fn exchange_regions(s: &mut Session, new: &Exchange) -> Result<(), ReplayError> {
+    let old = &s.initial_regions[..s.initial_regions_len as usize];
+    let left = old.iter().filter(|r| !new.was.contains(&r.start));
+    let mut all: Vec<InitialRegion> = left.copied().collect();
+    all.extend(new.regions.iter().map(|r| InitialRegion {
+        start: r.0,
+        end: r.1,
+        prot: r.2,
+        flags: r.3,
+        ..InitialRegion::default()
+    }));
+    all.sort_unstable_by_key(|r| r.start);
+    if all.len() > MAX_INITIAL_REGIONS {
+        return Err(ReplayError::Unsupported(
+            "the rebuilt program has too many segments".into(),
+        ));
+    }
+    s.initial_regions[..all.len()].copy_from_slice(&all);
+    s.initial_regions_len = all.len() as u32;
+    Ok(())
 }
 
 /// Fills the session's head with the state in which a program starts.

@@ -71,6 +71,8 @@ pub enum Command {
     Cxx(CompileArgs),
     /// Run cargo, with Rust's atomics made visible likewise
     Cargo(CompileArgs),
+    /// Print reprise.h, by which a program prints without a system call that a recording would know of
+    Header,
     /// Say what this machine offers and what Reprise will use of it
     Doctor(DoctorArgs),
     /// Show it: record a racy program, replay one of its outcomes
@@ -297,6 +299,11 @@ pub struct ReplayArgs {
     /// For traces of `--engine order`: what threads of the replay wait for
     #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
     pub order: ReplayOrder,
+
+    /// For traces of `--engine order`: replay this program in the place of the recorded one: the same, rebuilt with more assertions or
+    /// `reprise_printf` (see `reprise header`)
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["debug", "print", "learn", "narrow"])]
+    pub with: Option<PathBuf>,
 
     /// End the replay after so many seconds, and say where its threads are, as Ctrl-C does (default: none. A replay in which no thread can ever
     /// go on ends by itself; one whose threads compute for ever does not)

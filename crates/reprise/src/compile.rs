@@ -22,6 +22,8 @@ const RACES: &str = concat!(
     include_str!("../cc/atomics.c"),
     include_str!("../cc/races.c")
 );
+/// What a program can say to Reprise.
+const HEADER: &str = include_str!("../../../include/reprise.h");
 /// Options of the pass, as clang and rustc hand them to LLVM: nothing but atomics.
 const PASS: [&str; 3] = [
     "-tsan-instrument-memory-accesses=0",
@@ -121,6 +123,34 @@ fn cache() -> Result<PathBuf> {
     Ok(dir.join("reprise"))
 }
 
+/// Puts a file into the cache under this name, whole, if it isn't there yet.
+fn keep(dir: &Path, name: &str, text: &str) -> Result<()> {
+    let path = dir.join(name);
+    if path.exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("can't make {}", dir.display()))?;
+    let made = tempfile::NamedTempFile::new_in(dir)
+        .with_context(|| format!("can't write to {}", dir.display()))?;
+    std::fs::write(made.path(), text)?;
+    made.persist(path)?;
+    Ok(())
+}
+
+/// The directory of `reprise.h`.
+fn headers() -> Result<PathBuf> {
+    let key = xxhash_rust::xxh3::xxh3_64(HEADER.as_bytes());
+    let dir = cache()?.join(format!("include-{key:016x}"));
+    keep(&dir, "reprise.h", HEADER)?;
+    Ok(dir)
+}
+
+/// `reprise header`
+pub fn header() -> Result<()> {
+    print!("{HEADER}");
+    Ok(())
+}
+
 /// The object that is linked into programs, compiled by `compiler` if it isn't there yet.
 fn support(compiler: &OsStr, text: &str) -> Result<PathBuf> {
     let dir = cache()?;
@@ -185,6 +215,7 @@ fn clang(compiler: &OsStr, args: &[OsString]) -> Result<i32> {
         // For the lines in the report, unless the program's own options say more.
         command.arg("-gline-tables-only");
     }
+    command.arg("-idirafter").arg(headers()?);
     // Options of the pass have no meaning in a call that only links.
     command.arg("-Wno-unused-command-line-argument");
     command.args(args);

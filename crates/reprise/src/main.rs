@@ -85,6 +85,7 @@ fn command(command: Command) -> i32 {
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),
+        Command::Header => print(compile::header),
         Command::Doctor(args) => print(|| doctor::run(&args)),
         Command::Completions(args) => print(|| manual::completions(&args)),
         Command::Man(args) => print(|| manual::man(&args)),

@@ -7,6 +7,7 @@ use anyhow::Result;
 use reprise_launch::memo;
 use reprise_replay::{replay as play, Halt, Options, Outcome};
 use reprise_trace::{learned, Catalog, Tail};
+use std::path::Path;
 use std::time::Duration;
 
 /// Exit status of our own failures, divergence included.
@@ -75,6 +76,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let options = Options {
         tamper: args.tamper.map(|t| (t.address, t.event)),
         total: args.order == ReplayOrder::Total,
+        with: args.with.clone(),
         only: one.as_ref().map(|(place, _)| *place as u32),
         limit: args.time_limit.map(Duration::from_secs),
         memo: Some(catalog.root().join(memo::FILE)),
@@ -83,7 +85,10 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let o = play(&dir, &options)?;
     if let Some(why) = complaint(&o) {
         eprintln!("reprise: {why}");
-        if !o.functions.is_empty() {
+        let left_path = o.divergence.is_some() || matches!(o.halted, Some(Halt::Stuck(_)));
+        if let Some(program) = args.with.as_ref().filter(|_| left_path) {
+            eprintln!("reprise: {}", of_rebuilt(program, &o));
+        } else if !o.functions.is_empty() {
             advise(&o, args.learn)?;
         }
         return Ok(match o.halted {
@@ -97,6 +102,16 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     // What its parent was told is more exact than how the replay had it end.
     let told = one.and_then(|(_, process)| process.wait_status);
     Ok(exit_status(told.unwrap_or(o.status)))
+}
+
+/// Why a rebuilt program left the recorded path.
+fn of_rebuilt(program: &Path, o: &Outcome) -> String {
+    let name = program.display();
+    match o.divergence.as_ref().map(|d| d.kind) {
+        _ if o.itself => "this recording can't be replayed by the recorded program itself, which shows what a rebuilt one is to do".into(),
+        Some("state") => format!("{name} can't be taken where this recording has a signal in the middle of code, or a child that began while other threads were at work: the recording knows these by the registers and the memory of the recorded program"),
+        _ => format!("{name} does something else here than the recorded program. What it only prints, let it print by reprise_printf (reprise header), which is no system call"),
+    }
 }
 
 /// What to do about a replay that left its path where threads raced.

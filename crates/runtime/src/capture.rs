@@ -182,7 +182,7 @@ impl Call {
     }
 
     /// Calls `f` with each input the kernel reads: (address, bytes).
-    fn inputs(&self, mut f: impl FnMut(u64, usize)) {
+    pub(crate) fn inputs(&self, mut f: impl FnMut(u64, usize)) {
         for i in 0..self.nargs {
             let p = self.args[i];
             if p == 0 {

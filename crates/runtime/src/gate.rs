@@ -6,6 +6,7 @@ use crate::engine::{with_engine, Engine, RESTART};
 use crate::memory;
 use crate::message;
 use crate::ptrace;
+use crate::rebuilt;
 use crate::seccomp;
 use crate::signal::calls as signals;
 use crate::thread::{current, Block, Frame};
@@ -30,6 +31,11 @@ fn gate<E: Engine>(frame: &mut Frame) {
         crate::debugger::show_frame(t, frame);
     }
     crate::serial::cut::record::abandon(t);
+    if rebuilt::is_print(frame.rax, frame.rdi) {
+        let result = rebuilt::print(frame.rsi, frame.rdx);
+        answer(frame, frame.rax, result);
+        return leave(frame);
+    }
     crate::patch::at_gate::<E>(t);
     // What the instruction leaves there. A rewritten site doesn't, and a replay rewrites a site one gate earlier than the recording:
     // calls that never return, or that are made again, must look the same all the same.

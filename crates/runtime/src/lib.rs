@@ -46,6 +46,7 @@ pub mod present;
 pub mod process;
 pub mod ptrace;
 pub mod races;
+pub mod rebuilt;
 pub mod regions;
 pub mod request;
 pub mod resolver;

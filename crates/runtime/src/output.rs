@@ -129,7 +129,7 @@ fn stream_of_path(path: u64) -> u8 {
 }
 
 /// Is this process's output wanted?
-fn is_shown() -> bool {
+pub fn is_shown() -> bool {
     match session().only {
         0 => true,
         birth => crate::process::entry().birth.load(Relaxed) + 1 == birth,

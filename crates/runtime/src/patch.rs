@@ -12,6 +12,7 @@ use crate::guard;
 use crate::live_code;
 use crate::memory;
 use crate::order::{self, cut, space, turns};
+use crate::rebuilt;
 use crate::serial::cut::pages_of;
 use crate::serial::events::plain;
 use crate::sys;
@@ -184,6 +185,9 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, third, ..] = r.args();
         r.finish();
+        if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) && rebuilt::replaces(site, stub, third) {
+            continue;
+        }
         if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
             if !crate::locked::replay(site, stub, third) {
                 crate::panic::give_up(
@@ -198,7 +202,9 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             {
                 let _lock = space::lock();
                 // Where the replay looks for a place in this moment the call goes on as it is: nothing else depends on it.
-                cut::patches::unless_near(site, || put(site, stub, form, true));
+                if !rebuilt::was_program(site) {
+                    cut::patches::unless_near(site, || put(site, stub, form, true));
+                }
             }
             turns::pass_stamp(third);
             continue;
@@ -206,6 +212,9 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         if order::runs() && !comes_with_code(form) {
             // They were gone when the recording did it.
             order::replay::wait_for_others_to_end();
+        }
+        if rebuilt::was_program(site) {
+            continue;
         }
         if form == CPUID {
             crate::cpuid::replace(site);

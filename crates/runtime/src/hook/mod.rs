@@ -109,6 +109,7 @@ pub fn start(t: &mut Block) {
         return;
     }
     if ENGINE.load(Relaxed) == ORDER_REPLAY {
+        crate::order::listing::program_begins();
         // What was replaced before has its room first.
         patch::replay_with_code(t);
     }

@@ -4,7 +4,7 @@
 
 use super::Save;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
-use crate::order::{record, replay, shards, with_order, Order};
+use crate::order::{listing, record, replay, shards, with_order, Order};
 use crate::thread::{current, Block};
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -18,18 +18,23 @@ fn note_place(t: &Block) {
 /// Where a stub tells a load's bytes, above its address.
 pub const SIZE_SHIFT: u32 = 56;
 
-/// Before the instruction: the shard at this address becomes the thread's.
+/// Before the instruction: the shard at this address becomes the thread's; where operations are listed, that of the word at this address.
 #[no_mangle]
 extern "C" fn rt_locked_turn(shard: u64) {
     let t = current();
-    let number = shards::number_at(shard);
-    t.locked.shard = shard;
     if ENGINE.load(Relaxed) == ORDER_RECORD {
-        t.locked.next = record::begin_operation(t, number);
-    } else {
-        note_place(t);
-        t.locked.next = replay::begin_operation(t, number);
+        t.locked.shard = shard;
+        t.locked.next = record::begin_operation(t, shards::number_at(shard));
+        return;
     }
+    note_place(t);
+    let (number, address) = match listing::on() {
+        true => (shards::number_of(shard), Some(shard)),
+        false => (shards::number_at(shard), None),
+    };
+    let (number, next) = replay::begin_operation(t, number, address);
+    t.locked.shard = shards::place(number);
+    t.locked.next = next;
 }
 
 /// A learned load: what is at this address. `load` is where the load is, and its bytes above [`SIZE_SHIFT`].

@@ -149,7 +149,7 @@ fn note_race(pc: u64) {
 }
 
 /// Is this an address in a file's code, with a call in front of it?
-fn is_behind_a_call(pc: u64) -> bool {
+pub(crate) fn is_behind_a_call(pc: u64) -> bool {
     const EXEC: u32 = 4;
     let is_code =
         |r: &crate::memory::Region| r.prot & EXEC != 0 && r.flags & region_flags::FILE != 0;

@@ -30,7 +30,7 @@ use crate::cut::decode::Insn;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::guard::{self, Program};
 use crate::memory::{self, map, Region};
-use crate::order::{replay, shards};
+use crate::order::{listing, replay, shards};
 use crate::patch::{self, LOCKED, LOCKED_WITH_CODE};
 use crate::signal::frame::SigContext;
 use crate::sys;
@@ -41,7 +41,7 @@ use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_LOCKED};
 use reprise_abi::syscalls::nr;
 use search::{find, UNITS};
-use stub::Stub;
+use stub::{Purpose, Stub};
 use table::Table;
 use units::{How, Step, Unit, JUMP};
 
@@ -184,6 +184,22 @@ pub fn replay(code: u64, annex: u64, len: u64) -> bool {
     }
 }
 
+/// Replay with a rebuilt program: its code, in the place of the recorded one's. Its annex lies where the other's was, if that was one and is enough.
+pub fn replay_rebuilt(annex: Option<(u64, u64)>) {
+    let Some(code) = crate::rebuilt::code() else {
+        return;
+    };
+    if find(&code).is_none() || UNITS.all().is_empty() {
+        return;
+    }
+    let len = (UNITS.all().len() as u64 * ROOM).next_multiple_of(PAGE);
+    let same = annex.filter(|(at, room)| len <= *room && map_annex(*at, *room));
+    match same.or_else(|| find_room(&code, len).map(|at| (at, len))) {
+        Some((at, len)) => replace(&code, at, len, true),
+        None => missed(UNITS.all().len()),
+    }
+}
+
 fn missed(n: usize) {
     session()
         .counters
@@ -301,7 +317,12 @@ impl Writing {
     }
 
     fn one(&mut self, u: &Unit) -> Option<()> {
-        let stub = Stub::new(u, self.next, self.replays, |pc| Insn::at(pc, &Program))?;
+        let purpose = match self.replays {
+            false => Purpose::Record,
+            true if listing::on() => Purpose::List,
+            true => Purpose::Replay,
+        };
+        let stub = Stub::new(u, self.next, purpose, |pc| Insn::at(pc, &Program))?;
         let at = self.next;
         let end = at + (stub.bytes().len() as u64).next_multiple_of(16);
         if end > self.end || MOVED.all().len() + stub.moved().len() > MAX_MOVED {

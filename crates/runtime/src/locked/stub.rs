@@ -59,6 +59,17 @@ pub struct Moved {
     pub ordered: bool,
 }
 
+/// What a stub is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A recording.
+    Record,
+    /// A replay.
+    Replay,
+    /// A replay that lists operations ([`crate::order::listing`]): it asks for each, by its address.
+    List,
+}
+
 /// Places of displacements that lead to the long way; 0: none.
 type Branches = [usize; 4];
 
@@ -77,7 +88,7 @@ impl Stub {
     pub fn new(
         unit: &Unit,
         base: u64,
-        replays: bool,
+        purpose: Purpose,
         insn: impl Fn(u64) -> Option<Insn>,
     ) -> Option<Stub> {
         let mut stub = Stub {
@@ -99,7 +110,7 @@ impl Stub {
             match unit.step(k, &i) {
                 Step::LeftOut => {}
                 Step::Ordered(o) => {
-                    *long_ways.get_mut(n)? = stub.ordered(&i, &o, replays)?;
+                    *long_ways.get_mut(n)? = stub.ordered(&i, &o, purpose)?;
                     n += 1;
                 }
                 Step::Valued(o) => {
@@ -118,7 +129,7 @@ impl Stub {
         }
         for (slow, go) in &long_ways[..n] {
             stub.long_way(slow, *go)?;
-            if !replays {
+            if purpose == Purpose::Record {
                 stub.put(&[0xcc; MORE])?;
             }
         }
@@ -221,11 +232,11 @@ impl Stub {
         }
     }
 
-    /// rdx: the shard of the memory that the instruction changes.
-    fn find_shard(&mut self, i: &Insn, o: &Operation) -> Option<()> {
+    /// rdx: the address of the memory that the instruction changes. The flags are kept.
+    fn find_address(&mut self, i: &Insn, o: &Operation) -> Option<()> {
         if let (Some(target), Segment::Flat, None) = (i.rip_target(), o.segment, o.bit) {
             self.save_flags()?;
-            return self.constant(DX, shards::place_of(target));
+            return self.constant(DX, target);
         }
         if i.rip_target().is_some() {
             return None;
@@ -242,6 +253,16 @@ impl Stub {
         if let Some(bit) = o.bit {
             self.add_bit(bit.register, bit.size)?;
         }
+        Some(())
+    }
+
+    /// rdx: the shard of the memory that the instruction changes.
+    fn find_shard(&mut self, i: &Insn, o: &Operation) -> Option<()> {
+        if let (Some(target), Segment::Flat, None) = (i.rip_target(), o.segment, o.bit) {
+            self.save_flags()?;
+            return self.constant(DX, shards::place_of(target));
+        }
+        self.find_address(i, o)?;
         // Hash of the line, as `shards::number_of`; times the bytes of a shard.
         self.put(&[0x48, 0xc1, 0xea, 6])?;
         self.constant(CX, shards::FACTOR)?;
@@ -295,14 +316,17 @@ impl Stub {
     }
 
     /// One instruction that changes memory in one step: where its long way branches off, and where it comes back.
-    fn ordered(&mut self, i: &Insn, o: &Operation, replays: bool) -> Option<(Branches, usize)> {
+    fn ordered(&mut self, i: &Insn, o: &Operation, purpose: Purpose) -> Option<(Branches, usize)> {
         let mut branches = Branches::default();
         let entry = self.len;
         self.save(AX, RAX)?;
         self.save(CX, RCX)?;
         self.save(DX, RDX)?;
-        self.find_shard(i, o)?;
-        if replays {
+        if purpose == Purpose::List {
+            self.find_address(i, o)?;
+            branches[0] = self.jump_later()?;
+        } else if purpose == Purpose::Replay {
+            self.find_shard(i, o)?;
             // mov rcx, gs:[pending_word]; cmp dword ptr [rcx + quiet], 0
             self.load(CX, PENDING_WORD)?;
             self.put(&[0x83, 0x79, QUIET, 0])?;
@@ -312,6 +336,7 @@ impl Stub {
             self.save(AX, NEXT)?;
             self.save(DX, SHARD)?;
         } else {
+            self.find_shard(i, o)?;
             // mov rax, [rdx]; mov ecx, gs:[mark]; cmp [rdx + 8], ecx
             self.put(&[0x48, 0x8b, 0x02])?;
             self.block(&[0x8b], CX, MARK)?;
@@ -344,7 +369,7 @@ impl Stub {
         self.load(DX, RDX)?;
         self.note(i.pc, entry, true)?;
         self.copy(i)?;
-        self.open_shard(replays)?;
+        self.open_shard(purpose)?;
         Some((branches, go))
     }
 
@@ -419,13 +444,19 @@ impl Stub {
         Some(self.len - 4)
     }
 
+    /// A jump, whose target is filled in later: where.
+    fn jump_later(&mut self) -> Option<usize> {
+        self.put(&[0xe9, 0, 0, 0, 0])?;
+        Some(self.len - 4)
+    }
+
     /// The operation is made.
-    fn open_shard(&mut self, replays: bool) -> Option<()> {
+    fn open_shard(&mut self, purpose: Purpose) -> Option<()> {
         self.save(AX, RAX)?;
         self.save(DX, RDX)?;
         self.load(AX, NEXT)?;
         self.load(DX, SHARD)?;
-        if replays {
+        if purpose != Purpose::Record {
             // xchg [rdx], rax: nobody begins to wait unseen.
             self.put(&[0x48, 0x87, 0x02])?;
             self.save(CX, RCX)?;
@@ -499,12 +530,14 @@ mod tests {
                 ordered: u16::MAX,
                 ..Unit::default()
             };
-            let [recording, replay] = [false, true].map(|replays| {
-                let stub = Stub::new(&unit, AT + 0x1000, replays, insn).unwrap();
+            let all = [Purpose::Record, Purpose::Replay, Purpose::List];
+            let [recording, replay, listing] = all.map(|purpose| {
+                let stub = Stub::new(&unit, AT + 0x1000, purpose, insn).unwrap();
                 assert!(stub.moved().iter().all(|m| m.ordered));
                 stub.bytes().len()
             });
             assert!(replay <= recording, "{code:02x?}: {replay}, {recording}");
+            assert!(listing <= recording, "{code:02x?}: {listing}, {recording}");
         }
     }
 }

@@ -9,15 +9,17 @@ use super::runs;
 use crate::memory;
 use crate::memory::Region;
 use crate::present::{each_written, Presence};
+use crate::rebuilt;
 use crate::ring::{self, Reader, Writer};
 use crate::serial::events;
+use crate::serial::report::{diverge, Actual};
 use crate::thread::Block;
 use crate::{guard, hash, message, sync, sys};
 use reprise_abi::event::{section_len, EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
 use reprise_abi::notes;
 use reprise_abi::order::Entry;
-use reprise_abi::session::region_flags;
+use reprise_abi::session::{divergence_kind as kinds, region_flags};
 use reprise_abi::syscalls::nr;
 
 /// Most bytes that are logged of one copy.
@@ -124,10 +126,13 @@ impl Pages {
     }
 }
 
-/// Replay, in the child: takes the recorded copy, if there is one.
-pub fn take() {
-    if next().is_none() {
+/// Replay, in the child: takes the recorded copy, if there is one. It is of no use to a rebuilt program, whose variables lie elsewhere.
+pub fn take(t: &Block) {
+    let Some(first) = next() else {
         return;
+    };
+    if rebuilt::on() {
+        diverge(t, kinds::STATE, Some(&first), &Actual::of(Kind::Shared));
     }
     for r in memory::map().regions().iter().filter(is_torn) {
         let start = memory::first_mapped(r);

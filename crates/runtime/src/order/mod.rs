@@ -11,6 +11,7 @@
 pub mod copies;
 pub mod cut;
 pub mod known;
+pub mod listing;
 pub mod processes;
 pub mod record;
 pub mod replay;
@@ -67,6 +68,10 @@ pub struct Local {
     pub copied: bool,
     /// What it knows of atomic words.
     pub known: known::Known,
+    /// Replay that lists operations: the one that has begun, ...
+    pub item: u64,
+    /// ... and the address that its object had in the recording.
+    pub named: u64,
     /// Replay: where it has been lately.
     pub trail: trail::Trail,
     /// Stamps that the event being written has, ...
@@ -293,6 +298,11 @@ pub trait Order {
     /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
     /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64;
+    /// The address by which the thread knows the word on which it made the last operation.
+    #[inline(always)]
+    fn known_as(_t: &Block, address: u64) -> u64 {
+        address
+    }
     /// What the learned load ([`crate::locked::learned`]) at `pc` finds at this address: a value that the thread knows already
     /// is quiet.
     #[inline(always)]

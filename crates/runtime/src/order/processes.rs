@@ -11,7 +11,7 @@
 
 use super::record::{self, draw, stamp, Record};
 use super::replay::{busy, expect, expect_exit, header, replay_call, Replay};
-use super::{copies, cut, replay, ring_of, space, total, turns};
+use super::{copies, cut, listing, replay, ring_of, space, total, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ use crate::serial::{baton, events};
 use crate::signal::kernel;
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{memory, message, output, process, request};
+use crate::{memory, message, output, process, rebuilt, request};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::layout::MAX_SLOTS;
@@ -231,7 +231,7 @@ pub fn begin_again(t: &mut Block) {
     t.slot().visible_tid.store(pid, Relaxed);
     process::entry().visible_pid.store(pid, Relaxed);
     process::entry().birth.store(h.detail, Relaxed);
-    copies::take();
+    copies::take(t);
     clone::publish_own_tid(t, pid);
 }
 
@@ -309,7 +309,9 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
     let mut r = Reader::begin(h);
     let args = r.args();
-    if args[..c.nargs] != c.args[..c.nargs] || h.input_hash != actual.input_hash {
+    let same = rebuilt::same_arguments(c, &args)
+        && listing::same_inputs(t, c, h.input_hash, actual.input_hash);
+    if !same {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
     if h.kind == Kind::Syscall as u8 {

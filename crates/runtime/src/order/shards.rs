@@ -50,7 +50,12 @@ pub fn table() -> u64 {
 
 /// Address of the shard that orders the word at this address.
 pub fn place_of(address: u64) -> u64 {
-    table() + number_of(address) as u64 * SIZE as u64
+    place(number_of(address))
+}
+
+/// Address of the shard with this number.
+pub fn place(number: u32) -> u64 {
+    table() + number as u64 * SIZE as u64
 }
 
 /// Number of the shard at this address.

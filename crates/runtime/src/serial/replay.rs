@@ -7,6 +7,7 @@ use crate::capture::Call;
 use crate::clone::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::output;
+use crate::rebuilt;
 use crate::ring::{self, Reader};
 use crate::robust;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
@@ -109,16 +110,29 @@ pub struct OfFile {
     pub(crate) offset: u64,
     /// The descriptor that the call told the program of.
     pub descriptor: Option<u64>,
+    /// Nobody knows where in a rebuilt program an output belongs.
+    pub lost: bool,
 }
 
 /// Writes an event's outputs to the program and skips the rest; what it says of a mapped file, where there is one.
-pub(crate) fn apply(mut r: Reader) -> OfFile {
+pub(crate) fn apply(r: Reader) -> OfFile {
+    apply_at(r, Some)
+}
+
+/// As [`apply`], where outputs go to the place that `place` says.
+pub(crate) fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfFile {
     let mut file = OfFile::default();
     while let Some((address, len, tag)) = r.section() {
         match Tag::from_u32(tag) {
-            Some(Tag::Output) => {
-                r.to_program(address, len);
-            }
+            Some(Tag::Output) => match place(address) {
+                Some(at) => {
+                    r.to_program(at, len);
+                }
+                None => {
+                    file.lost = true;
+                    r.skip(len.div_ceil(8) * 8);
+                }
+            },
             Some(Tag::File) => {
                 let mut hash = [0; 16];
                 r.to_buffer(len, &mut hash);
@@ -480,7 +494,7 @@ pub fn deliver(t: &mut Block, frame: &mut Frame, fp: FpState, h: EventHeader) {
         }
     }
     r.finish();
-    if h.value != frame.rip as i64 {
+    if !rebuilt::same_code(h.value as u64, frame.rip) {
         let actual = Actual {
             detail: h.detail,
             value: frame.rip as i64,

@@ -81,6 +81,10 @@ pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Ac
             sys::futex_wait(d.taken.as_ptr(), 1, None);
         }
     }
+    if actual.kind == Kind::Syscall {
+        crate::rebuilt::show(actual.detail, actual.args);
+    }
+    crate::order::listing::note_caller(t, place(t));
     d.slot.store(t.slot, Relaxed);
     d.event.store(ring::event_number(), Relaxed);
     d.pc.store(place(t), Relaxed);

@@ -123,6 +123,9 @@ pub fn check_with(
     let args = r.args();
     // A program may write to its own code.
     let _code = crate::debugger::CodeAsRecorded::begin();
+    if crate::rebuilt::on() {
+        return r.finish();
+    }
     let h = hash(args[0]);
     let mut mine = [h.bytes, frame_hash(frame), t.fs_base, 0, 0, 0, 0, 0];
     if h.sum as i64 != header.value || args[1..3] != mine[1..3] {

@@ -41,7 +41,8 @@ macro_rules! sized {
                     let result = operation(w);
                     (result, w.load(Relaxed))
                 });
-                t.order.known.put(f.rdi, size_of::<$t>(), now as u64);
+                let known_as = O::known_as(t, f.rdi);
+                t.order.known.put(known_as, size_of::<$t>(), now as u64);
                 tell::<O>(t, f, told(&result), now as u64);
                 result
             }

@@ -7,6 +7,7 @@ use super::errno;
 use crate::capture::Call;
 use crate::engine::{with_engine, Engine};
 use crate::heap::api::ENOMEM;
+use crate::heap::chunk::chunk_of;
 use crate::heap::registry::{Registry, REGISTRY_LEN};
 use crate::heap::{api, Source, CHUNK};
 use crate::hook::shim::Done;
@@ -185,6 +186,12 @@ pub fn valloc<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// `malloc_usable_size(block)`
 pub fn usable_size<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     Done::value(api::usable_size(t, &mut Calls, f.rdi))
+}
+
+/// Is this address in memory of the allocator? Not for all of large blocks.
+pub fn has(address: u64) -> bool {
+    let made = REGISTRY.load(Relaxed) != 0;
+    made && address != 0 && Calls.registry().knows(chunk_of(address))
 }
 
 /// In the copy of a memory that fork(2) made.

@@ -68,6 +68,9 @@ pub fn plant(t: &mut Block, h: EventHeader) {
     let Some(name) = name.filter(|n| !is_ours(n.regs.rip) && n.regs.rip < USER_END) else {
         lost(t, 0, None)
     };
+    if crate::rebuilt::on() {
+        lost(t, name.regs.rip, None);
+    }
     match arm(t, &name) {
         Ok(patch) => {
             let sought = Sought {

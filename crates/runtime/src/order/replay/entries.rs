@@ -2,18 +2,19 @@
 //!
 //! Of the quiet operations before an entry, most are made by the short ways of [`crate::hook::fast`] and of stubs, which ask nobody as long as
 //! [`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left) is not 0. The thread asks for the last one before an event, since that may be a
-//! signal, which comes right behind it, and for all of them while races are looked for.
+//! signal, which comes right behind it, and for all of them while races are looked for, or operations are listed ([`crate::order::listing`]).
 
 use super::life::exhausted;
-use crate::order::{cut, trail};
+use crate::order::{cut, listing, trail};
 use crate::races;
 use crate::ring;
 use crate::serial::report::{diverge, Actual};
 use crate::thread::Block;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{EventHeader, Kind};
+use reprise_abi::listing::Item;
 use reprise_abi::order::{Entry, EntryKind};
-use reprise_abi::session::divergence_kind as kinds;
+use reprise_abi::session::{divergence_kind as kinds, BY_ADDRESS};
 
 /// An entry was looked at for the first time: its quiet operations come before anything else.
 fn count(t: &mut Block, e: &Entry) {
@@ -22,7 +23,7 @@ fn count(t: &mut Block, e: &Entry) {
     }
     t.order.looked = true;
     t.order.asked = match e.kind {
-        _ if races::on() => e.quiet,
+        _ if races::on() || listing::on() => e.quiet,
         EntryKind::Quiet => e.quiet.min(1),
         _ => 0,
     };
@@ -102,6 +103,13 @@ pub(super) fn unlike(t: &Block, kind: EntryKind, object: u32, recorded: &Entry) 
     let e = recorded;
     let args = [object as u64, e.kind as u64 + 1, e.object as u64, e.value];
     operation(t, kind as u32, &args, None)
+}
+
+/// Another operation than the one that is listed, or on another object.
+#[cold]
+pub(in crate::order) fn not_as_listed(t: &Block, kind: EntryKind, object: u64, item: Item) -> ! {
+    let args = [object, item.what as u64 + 1, item.address, 0];
+    operation(t, kind as u32 | BY_ADDRESS, &args, None)
 }
 
 /// The next operation: quiet (`None`), or the entry that it has. Anything else is a divergence.

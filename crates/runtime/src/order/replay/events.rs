@@ -3,10 +3,11 @@
 use super::entries::look;
 use super::life::header;
 use crate::capture::Call;
-use crate::order::{cut, space, trail, turns};
+use crate::order::{cut, listing, space, trail, turns};
 use crate::races;
+use crate::rebuilt;
 use crate::ring::{self, Reader};
-use crate::serial::replay::{apply, cannot_map, OfFile};
+use crate::serial::replay::{apply, apply_at, cannot_map, OfFile};
 use crate::serial::report::{diverge, Actual};
 use crate::sys;
 use crate::thread::Block;
@@ -72,7 +73,8 @@ pub(in crate::order) fn replay_call(
     } else {
         stamps == 1
     };
-    if args[..c.nargs] != c.args[..c.nargs] || h.input_hash != hash || !stamps_fit {
+    let same = rebuilt::same_arguments(c, &args) && listing::same_inputs(t, c, h.input_hash, hash);
+    if !same || !stamps_fit {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
     let begins = args[c.nargs];
@@ -103,7 +105,10 @@ pub(in crate::order) fn replay_call(
         begin_turn(ends);
         (h, r, ends)
     };
-    let file = apply(r);
+    let file = apply_at(r, |address| rebuilt::place(c, &args, address));
+    if file.lost {
+        diverge(t, kinds::ARGUMENT, Some(&h), &Actual::of_call(c, hash));
+    }
     at_end(t, &h, &file);
     // In the order in which they wrote: what is shown is what was seen.
     output::follow(c, h.value);

@@ -11,6 +11,7 @@ use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
 use crate::order::{announce_death, cut, processes, space, state, total, turns};
 use crate::races;
+use crate::rebuilt;
 use crate::ring::{self, Reader};
 use crate::serial::replay::{cannot_map, deliver, tamper, OfFile};
 use crate::serial::report::{diverge, Actual};
@@ -120,7 +121,7 @@ impl Engine for Replay {
         while event_is_next(t) {
             let Some(h) = ring::peek() else { return };
             match Kind::from_u8(h.kind) {
-                Some(Kind::Signal) if h.value == frame.rip as i64 => {
+                Some(Kind::Signal) if rebuilt::same_code(h.value as u64, frame.rip) => {
                     let mut r = Reader::begin(h);
                     let stamp = r.args()[0];
                     turns::take(stamp);
@@ -159,7 +160,9 @@ impl Engine for Replay {
         let mut r = Reader::begin(h);
         let recorded = r.args();
         // The registers' hash would hold addresses of dead stack; place and address tell enough.
-        if h.value != mc.rip as i64 || recorded[..2] != args[..2] {
+        let same_address =
+            recorded[0] == args[0] || rebuilt::on() && rebuilt::same_object(recorded[0], args[0]);
+        if !rebuilt::same_code(h.value as u64, mc.rip) || !same_address || recorded[1] != args[1] {
             diverge(t, kinds::ARGUMENT, Some(&h), &actual);
         }
         r.finish();

@@ -8,6 +8,7 @@ mod life;
 mod objects;
 mod signals;
 
+pub(super) use entries::not_as_listed;
 pub use entries::settle;
 pub(super) use events::{expect, expect_exit, replay_call};
 pub(crate) use life::gives_up;

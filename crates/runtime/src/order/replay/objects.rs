@@ -8,10 +8,11 @@ use super::entries::{
 use super::signals::plant_if_next;
 use super::Replay;
 use crate::locked::learned;
-use crate::order::{cut, name_of, name_of_run, shards, turns, Order, Runs};
+use crate::order::{cut, listing, name_of, name_of_run, shards, turns, Order, Runs};
 use crate::races::objects::Kind as Object;
 use crate::races::{self, Atomic};
 use crate::ring;
+use crate::sync::side::object_of;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::Kind;
@@ -25,13 +26,20 @@ fn wait_for_shard(number: u32, n: u64) {
     });
 }
 
-/// Before an instruction in a [stub](crate::locked) is made: waits for its turn. What the shard's sequence becomes after it.
+/// Before an instruction in a [stub](crate::locked) is made: waits for its turn. The shard, and what its sequence becomes after it.
 ///
 /// If the place of a signal is to be looked for from the instruction on, or nothing follows it as yet, [`end_operation`] is called in any case:
 /// the stub then finds that somebody waits for the shard.
-pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
+///
+/// Where operations are listed, the word's `address` is told, and decides which shard it is.
+pub fn begin_operation(t: &mut Block, number: u32, address: Option<u64>) -> (u32, u64) {
+    let entry = due(t, number);
+    let number = match address {
+        Some(a) => shards::number_of(listing::begin(t, EntryKind::Ordered, a)),
+        None => number,
+    };
     let shard = shards::shard(number);
-    if let Some(e) = due(t, number) {
+    if let Some(e) = entry {
         if e.kind != EntryKind::Ordered || e.object != number {
             unlike(t, EntryKind::Ordered, number, &e);
         }
@@ -42,6 +50,7 @@ pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
     if may_be_last {
         t.slot().busy.store(1, SeqCst);
     }
+    listing::end(t);
     made(t);
     let is_last = may_be_last && ring::is_used_up();
     if may_be_last && !is_last {
@@ -54,7 +63,13 @@ pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
         t.order.waits_itself = true;
         shard.room.waiting.fetch_add(1, SeqCst);
     }
-    shard.sequence.load(SeqCst) + 2
+    (number, shard.sequence.load(SeqCst) + 2)
+}
+
+/// The address by which an object is known that is in this run.
+fn address_of(run: &Runs) -> u64 {
+    let run = run as *const Runs as u64;
+    object_of(run).unwrap_or(run)
 }
 
 /// It was made, and the sequence is what `next` says: those who wait for that go on.
@@ -104,8 +119,9 @@ impl Order for Replay {
         if faults_next(t) {
             return true;
         }
-        let name = name_of_run(address);
-        let Some(e) = due(t, name) else {
+        let entry = due(t, name_of_run(address));
+        let name = name_of(listing::begin(t, EntryKind::Passed, address_of(object)));
+        let Some(e) = entry else {
             return true;
         };
         if e.kind != EntryKind::Passed || e.object != name {
@@ -116,14 +132,18 @@ impl Order for Replay {
     }
 
     fn passed(t: &mut Block, object: &Runs) {
+        listing::begin(t, EntryKind::Passed, address_of(object));
         let (n, _) = object.pass_among(t.slot);
         turns::call_for(object as *const Runs as u64, n);
+        listing::end(t);
         made(t);
     }
 
     /// Who waits for it is called when the lock is free again: it couldn't have the lock earlier.
     fn locked(t: &mut Block, object: &Runs) {
+        listing::begin(t, EntryKind::Passed, address_of(object));
         object.pass_among(t.slot);
+        listing::end(t);
         made(t);
     }
 
@@ -153,6 +173,7 @@ impl Order for Replay {
         if is_quiet(t) || e.kind != EntryKind::Failed {
             return None;
         }
+        listing::whole(t, EntryKind::Failed);
         consume(t);
         tell_of_signal(t);
         Some(e.value as u32)
@@ -161,11 +182,12 @@ impl Order for Replay {
     fn failed(_t: &mut Block, _errno: u32) {}
 
     fn ordered<R>(t: &mut Block, address: u64, make: impl FnOnce() -> R) -> R {
-        let number = shards::number_of(address);
         if faults_next(t) {
             return make();
         }
-        if let Some(e) = due(t, number) {
+        let entry = due(t, shards::number_of(address));
+        let number = shards::number_of(listing::begin(t, EntryKind::Ordered, address));
+        if let Some(e) = entry {
             if e.kind != EntryKind::Ordered || e.object != number {
                 unlike(t, EntryKind::Ordered, number, &e);
             }
@@ -174,6 +196,7 @@ impl Order for Replay {
         let r = make();
         let before = shards::shard(number).sequence.fetch_add(2, SeqCst);
         turns::call_for(turns::key_of_shard(number), before / 2 + 1);
+        listing::end(t);
         made(t);
         r
     }
@@ -181,8 +204,11 @@ impl Order for Replay {
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
         // If there is nothing to be seen, the fault comes now as it did then.
         look();
+        let entry = due(t, shards::number_of(address));
+        let address = listing::begin(t, EntryKind::Seen, address);
+        listing::end(t);
         let number = shards::number_of(address);
-        let Some(e) = due(t, number) else {
+        let Some(e) = entry else {
             made(t);
             return t
                 .order
@@ -203,28 +229,39 @@ impl Order for Replay {
         v
     }
 
+    fn known_as(t: &Block, address: u64) -> u64 {
+        match listing::on() {
+            true => t.order.named,
+            false => address,
+        }
+    }
+
     fn loaded(t: &mut Block, pc: u64, address: u64, size: usize) -> u64 {
-        let Some(e) = due(t, address as u32) else {
+        let entry = due(t, address as u32);
+        let name = listing::begin(t, EntryKind::Loaded, address);
+        listing::end(t);
+        let Some(e) = entry else {
             made(t);
-            let Some(v) = t.order.known.get(address, size) else {
+            let Some(v) = t.order.known.get(name, size) else {
                 operation(t, EntryKind::Loaded as u32, &[address], None)
             };
             learned::check_known(pc, address, size, v);
             return v;
         };
-        if e.kind != EntryKind::Loaded || e.object != address as u32 {
-            unlike(t, EntryKind::Loaded, address as u32, &e);
+        if e.kind != EntryKind::Loaded || e.object != name as u32 {
+            unlike(t, EntryKind::Loaded, name as u32, &e);
         }
-        let before = t.order.known.get(address, size);
+        let before = t.order.known.get(name, size);
         learned::await_value(pc, address, size, before, e.value);
         made(t);
-        t.order.known.put(address, size, e.value);
+        t.order.known.put(name, size, e.value);
         e.value
     }
 
     fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {
         match due(t, 0) {
             Some(e) if e.kind == EntryKind::Value => {
+                listing::whole(t, EntryKind::Value);
                 made(t);
                 e.value
             }
@@ -236,9 +273,14 @@ impl Order for Replay {
         if signal_comes(t) {
             return Some(None);
         }
-        let chosen = look(t)
-            .filter(|e| !is_quiet(t) && e.kind == EntryKind::Chosen && e.object == name_of(object));
+        let chosen = look(t).filter(|e| {
+            !is_quiet(t)
+                && e.kind == EntryKind::Chosen
+                && listing::is_choice_for(t, object, e.object)
+        });
         if chosen.is_some() {
+            listing::begin(t, EntryKind::Chosen, object);
+            listing::end(t);
             made(t);
         }
         Some(chosen.map(|e| e.value))
