@@ -99,70 +99,27 @@ impl Checkpoint {
 }
 
 impl Debuggee {
-    /// Makes a checkpoint of this moment; `None` where there can't be one: with several processes, or while a thread begins or ends.
+    /// Makes a checkpoint of this moment; `None` where there can't be one: with several processes, or when the
+    /// first thread has ended before others.
     ///
     /// # Errors
     /// When memory or processes are short.
     pub fn checkpoint(&mut self) -> std::result::Result<Option<Checkpoint>, DebugError> {
-        if self.timeline.forks_differ || !self.knows_all_threads() {
+        if self.timeline.forks_differ || !self.live.is_one_at_rest() || !self.settle()? {
             return Ok(None);
         }
-        let Some(mark) = self.live.mark()? else {
-            return Ok(None);
-        };
-        match self.with_all_stopped(|d| d.copy_stopped(mark)) {
-            // A thread has ended, and we are about to be told.
+        match self.with_all_stopped(Debuggee::copy_stopped) {
+            // It was killed meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
             made => made.map_err(os("make a checkpoint")),
         }
     }
 
-    /// Are the kernel's threads those that we know, each with its slot?
-    fn knows_all_threads(&self) -> bool {
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else {
-            return false;
-        };
-        let tids = tasks
-            .flatten()
-            .filter_map(|t| t.file_name().to_str()?.parse::<pid_t>().ok());
-        let mut n = 0;
-        for tid in tids {
-            n += 1;
-            if !self.threads.contains_key(&tid) || self.slot_of(tid).is_none() {
-                return false;
-            }
-        }
-        n == self.threads.len()
-    }
-
-    /// Stops all threads for as long as `f` runs.
-    pub(crate) fn with_all_stopped<T>(
-        &mut self,
-        f: impl FnOnce(&mut Debuggee) -> Result<T>,
-    ) -> Result<T> {
-        let waiting: Vec<pid_t> = self
-            .threads
-            .iter()
-            .filter_map(|(tid, t)| (!t.stopped).then_some(*tid))
-            .collect();
-        let mut stopped = Vec::with_capacity(waiting.len());
-        let mut all = Ok(());
-        for tid in waiting {
-            all = stop(tid);
-            match all {
-                Ok(()) => stopped.push(tid),
-                Err(_) => break,
-            }
-        }
-        let result = all.and_then(|()| f(self));
-        for tid in stopped {
-            ptrace::go_on(tid, 0)?;
-        }
-        result
-    }
-
-    fn copy_stopped(&mut self, mark: Mark) -> Result<Option<Checkpoint>> {
+    fn copy_stopped(&mut self) -> Result<Option<Checkpoint>> {
         let Some(gate) = self.find_gate()? else {
+            return Ok(None);
+        };
+        let Some(mark) = self.live.mark().map_err(Error::other)? else {
             return Ok(None);
         };
         let Some(shared) = self.shared_memory()? else {
@@ -357,21 +314,6 @@ fn with_room(
     memory.read_exact_at(&mut kept, room)?;
     f(room)?;
     memory.write_all_at(&kept, room)
-}
-
-/// Stops a thread that runs or waits. A signal that comes first is delivered.
-fn stop(tid: pid_t) -> Result<()> {
-    ptrace::interrupt(tid)?;
-    loop {
-        let status = ptrace::wait(tid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(Error::from_raw_os_error(libc::ESRCH));
-        }
-        if status >> 16 != 0 {
-            return Ok(());
-        }
-        ptrace::go_on(tid, libc::WSTOPSIG(status))?;
-    }
 }
 
 /// The registers with which a thread goes on that was stopped: a call that was interrupted is made once more.

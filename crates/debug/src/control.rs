@@ -64,7 +64,7 @@ struct Run {
 }
 
 /// What becomes of a thread that stopped.
-enum Next {
+pub(crate) enum Next {
     /// It goes on, with this signal.
     On(i32),
     /// It stays.
@@ -239,7 +239,7 @@ impl Debuggee {
     }
 
     /// What of a signal reaches the runtime: what it causes itself, and what the driver sends. Nobody else has a say in a replay.
-    fn passes(&self, tid: pid_t, signal: i32) -> i32 {
+    pub(crate) fn passes(&self, tid: pid_t, signal: i32) -> i32 {
         let Ok(info) = ptrace::signal_info(tid) else {
             return 0;
         };
@@ -297,6 +297,7 @@ impl Debuggee {
         let stop = self.watch_over(&mut run, wanted);
         self.take_out();
         self.unguard_exits(&mut run)?;
+        self.see_to_stops()?;
         if let Ok(Stop::Limit) = stop {
             self.current = self.next_slot();
         }
@@ -378,7 +379,7 @@ impl Debuggee {
         stop
     }
 
-    fn let_go(&mut self, tid: pid_t, signal: i32) -> Result<(), DebugError> {
+    pub(crate) fn let_go(&mut self, tid: pid_t, signal: i32) -> Result<(), DebugError> {
         if let Some(t) = self.threads.get_mut(&tid) {
             *t = Traced::default();
         }
@@ -419,6 +420,9 @@ impl Debuggee {
     fn stopped(&mut self, run: &mut Run, tid: pid_t, status: i32) -> Result<Next, DebugError> {
         if !libc::WIFSTOPPED(status) {
             self.threads.remove(&tid);
+            if run.interrupting == Some(tid) {
+                self.stop_the_next(run, tid)?;
+            }
             return Ok(Next::Nothing);
         }
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
@@ -448,7 +452,7 @@ impl Debuggee {
     }
 
     /// A thread that was not known: of the process, or the first one of another process, which goes on without us.
-    fn newcomer(&mut self, tid: pid_t) -> Result<Next, DebugError> {
+    pub(crate) fn newcomer(&mut self, tid: pid_t) -> Result<Next, DebugError> {
         if ptrace::process_of(tid) == Some(self.pid) {
             self.live.add_thread(tid);
             let _ = self.arm(tid);
@@ -462,15 +466,12 @@ impl Debuggee {
 
     /// The thread that was to stop since the debugger wants to be heard.
     fn interrupted(&mut self, run: &mut Run, tid: pid_t) -> Result<Next, DebugError> {
-        run.interrupting = None;
         let slot = self.slot_of(tid);
         if let Some(slot) = slot.filter(|s| self.in_program(*s).is_some()) {
             self.current = slot;
             return Ok(Next::Stop(Stop::Interrupted));
         }
-        // The next that leaves the runtime, or a stub.
-        run.catch = Catch::Anyone;
-        self.guard_exits(run)?;
+        self.stop_the_next(run, tid)?;
         let Some(slot) = slot else {
             return Ok(Next::On(0));
         };
@@ -486,6 +487,17 @@ impl Debuggee {
         }
         let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
         Ok(Next::On(signal))
+    }
+
+    /// Who was to stop is not in the program: the next that leaves the runtime, or a stub, stops instead; or who has left it already.
+    fn stop_the_next(&mut self, run: &mut Run, was_to: pid_t) -> Result<(), DebugError> {
+        run.interrupting = None;
+        run.catch = Catch::Anyone;
+        self.guard_exits(run)?;
+        if self.holder().is_some_and(|slot| self.tid(slot) != was_to) {
+            self.interrupt(run);
+        }
+        Ok(())
     }
 
     /// A SIGTRAP: `None` when it is not ours.

@@ -265,29 +265,6 @@ impl Debuggee {
             .map_err(os("read the vector registers of a thread"))
     }
 
-    /// A thread that waits in the runtime is stopped for a moment. It waits on, as system calls do that were interrupted by a tracer.
-    pub(crate) fn while_stopped<T>(
-        &self,
-        tid: pid_t,
-        read: impl FnOnce() -> std::io::Result<T>,
-    ) -> std::io::Result<T> {
-        if self.threads.get(&tid).is_none_or(|t| t.stopped) {
-            return read();
-        }
-        ptrace::interrupt(tid)?;
-        let status = ptrace::wait(tid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        let value = read();
-        let signal = match status >> 16 {
-            0 => libc::WSTOPSIG(status),
-            _ => 0,
-        };
-        ptrace::go_on(tid, signal)?;
-        value
-    }
-
     fn words<const N: usize>(&self, at: u64) -> Result<[u64; N], DebugError> {
         let mut words = [0; N];
         for (w, i) in words.iter_mut().zip(0..) {

@@ -9,6 +9,7 @@
 //! - [`checkpoint`]: the process as it was at a moment, and [`inject`]: calls made in its name;
 //! - [`checkpoints`]: which of them there are;
 //! - [`history`]: places in the execution, and the way back to them;
+//! - [`rest`]: the process at rest, with all its threads known;
 //! - [`registers`]: registers as gdb knows them;
 //! - [`files`]: files as gdb reads them, out of the trace;
 //! - [`target`]: all that behind the traits of the crate `gdbstub`;
@@ -30,6 +31,7 @@ pub mod inject;
 pub mod monitor;
 pub mod ptrace;
 pub mod registers;
+pub mod rest;
 pub mod server;
 pub mod target;
 pub mod timeline;

@@ -188,7 +188,7 @@ impl Session {
         }
         let Some(checkpoint) = self.debuggee()?.checkpoint()? else {
             return Ok(
-                "there can be no checkpoint here: the program has several processes, or a thread begins or ends"
+                "there can be no checkpoint here: the program has several processes, or its first thread has ended before others"
                     .into(),
             );
         };

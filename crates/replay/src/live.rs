@@ -105,6 +105,16 @@ impl Live {
         Ok(lives && !self.tree.is_over())
     }
 
+    /// Asks the kernel who has stopped or ended, and does nothing else.
+    pub fn look(&mut self) {
+        self.tree.reap();
+    }
+
+    /// Is there only the first process, as the program that it was from the beginning?
+    pub fn is_one_at_rest(&self) -> bool {
+        self.tree.is_one_at_rest()
+    }
+
     /// A stop of a traced thread, or the end of one that is not its process's first: who, and waitpid's status.
     pub fn next_stop(&mut self) -> Option<(pid_t, i32)> {
         self.tree.stops.pop_front()
