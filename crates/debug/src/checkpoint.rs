@@ -9,6 +9,7 @@
 
 use crate::debuggee::{memory_of, Debuggee, Traced};
 use crate::inject::{Gate, ALL_SIGNALS};
+use crate::rest::fault_again;
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
@@ -92,6 +93,25 @@ fn end(pid: pid_t) {
 }
 
 impl Checkpoint {
+    /// Reads memory as it was; as much as there is.
+    ///
+    /// # Errors
+    /// When there is nothing.
+    pub fn read_some(&self, at: u64, into: &mut [u8]) -> Result<usize> {
+        for (start, bytes) in &self.shared {
+            let inside = at.checked_sub(*start).and_then(|o| bytes.get(o as usize..));
+            if let Some(there) = inside.filter(|b| !b.is_empty()) {
+                let n = there.len().min(into.len());
+                into[..n].copy_from_slice(&there[..n]);
+                return Ok(n);
+            }
+        }
+        if at > i64::MAX as u64 {
+            return Err(Error::from_raw_os_error(libc::EFAULT));
+        }
+        memory_of(self.pid)?.read_at(into, at)
+    }
+
     /// The process that waits.
     pub fn pid(&self) -> pid_t {
         self.pid
@@ -137,6 +157,7 @@ impl Debuggee {
         let forked = look().and_then(|()| gate.make(tids[0], FORK, 0));
         for thread in &threads {
             thread.put_back(thread.tid)?;
+            thread.traced.come_to_signal(thread.tid)?;
         }
         let pid = forked?;
         self.waiting.borrow_mut().insert(pid);
@@ -246,6 +267,7 @@ impl Debuggee {
         let go_on = |d: &Debuggee| -> Result<()> {
             for (tid, t) in &d.threads {
                 d.arm(*tid)?;
+                t.come_to_signal(*tid)?;
                 if !t.stopped {
                     ptrace::go_on(*tid, 0)?;
                 }
@@ -277,6 +299,16 @@ impl Checkpoint {
             thread.put_back(*tid)?;
         }
         Ok(tids)
+    }
+}
+
+impl Traced {
+    /// Of a thread that has made calls for us.
+    fn come_to_signal(&self, tid: pid_t) -> Result<()> {
+        match self.signal {
+            0 => Ok(()),
+            signal => fault_again(tid, signal),
+        }
     }
 }
 

@@ -218,6 +218,9 @@ impl Debuggee {
         signal: i32,
         r: &user_regs_struct,
     ) -> Option<Stop> {
+        if self.diverted.is_some() {
+            return self.diverted_signal(slot, tid, signal, r);
+        }
         let faults = [
             libc::SIGSEGV,
             libc::SIGBUS,
@@ -289,6 +292,7 @@ impl Debuggee {
             .threads
             .iter()
             .filter_map(|(tid, t)| t.stopped.then_some(*tid))
+            .filter(|tid| self.diverted.is_none_or(|slot| self.tid(slot) == *tid))
             .collect();
         for tid in stopped {
             let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
@@ -344,7 +348,11 @@ impl Debuggee {
                     Next::Stop(stop) => return Ok(stop),
                 }
             }
-            if self.live.is_at_limit() && self.knows_who_lives() {
+            if self.diverted.is_some() {
+                if let Some(status) = self.live.status() {
+                    return Ok(Stop::Ended(status));
+                }
+            } else if self.live.is_at_limit() && self.knows_who_lives() {
                 return Ok(Stop::Limit);
             }
             if !self.live.turn()? {

@@ -74,6 +74,8 @@ pub struct Debuggee {
     pub(crate) points: Breakpoints,
     /// Slot of the thread that is shown first.
     pub(crate) current: usize,
+    /// It is a diversion: of the program only the thread of this slot runs.
+    pub(crate) diverted: Option<usize>,
     /// The next run is to be interrupted after this time.
     pub(crate) only_for: Option<Duration>,
 }
@@ -118,6 +120,7 @@ impl Debuggee {
             threads: BTreeMap::from([(pid, Traced::default())]),
             points: Breakpoints::default(),
             current: 0,
+            diverted: None,
             only_for: None,
         };
         d.mark_beginning()?;
@@ -317,6 +320,17 @@ impl General {
             flags: r.eflags & !TRAP_FLAG,
             fs_base: r.fs_base,
         }
+    }
+
+    /// Makes a stopped thread have them. What only the kernel sets stays.
+    pub(crate) fn put_into(&self, to: &mut user_regs_struct) {
+        [
+            to.rax, to.rbx, to.rcx, to.rdx, to.rsi, to.rdi, to.rbp, to.rsp, to.r8, to.r9, to.r10,
+            to.r11, to.r12, to.r13, to.r14, to.r15,
+        ] = self.r;
+        to.rip = self.rip;
+        to.eflags = self.flags & !TRAP_FLAG;
+        to.orig_rax = u64::MAX;
     }
 
     /// Of a gate's frame: r15 first, down to rax, then flags, rsp, rip.

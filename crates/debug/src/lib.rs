@@ -8,6 +8,7 @@
 //! - [`control`]: lets it run, and says why it stopped;
 //! - [`checkpoint`]: the process as it was at a moment, and [`inject`]: calls made in its name;
 //! - [`checkpoints`]: which of them there are;
+//! - [`diversion`]: functions of the program, called in a copy of it;
 //! - [`history`]: places in the execution, and the way back to them;
 //! - [`rest`]: the process at rest, with all its threads known;
 //! - [`registers`]: registers as gdb knows them;
@@ -25,6 +26,7 @@ pub mod checkpoints;
 pub mod compiled;
 pub mod control;
 pub mod debuggee;
+pub mod diversion;
 pub mod files;
 pub mod history;
 pub mod inject;

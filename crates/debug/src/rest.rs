@@ -126,8 +126,31 @@ impl Debuggee {
     }
 }
 
+/// A thread that was stopped by a signal for its instruction, and has made calls for us since, comes to that signal once more.
+pub(crate) fn fault_again(tid: pid_t, signal: i32) -> Result<()> {
+    const INT3_LEN: u64 = 1;
+    if signal == libc::SIGTRAP {
+        let mut r = ptrace::registers(tid)?;
+        r.rip -= INT3_LEN;
+        ptrace::set_registers(tid, &r)?;
+    }
+    loop {
+        ptrace::go_on(tid, 0)?;
+        let status = ptrace::wait(tid)?;
+        if libc::WIFSTOPPED(status) && status >> 16 != 0 {
+            continue;
+        }
+        return match libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == signal {
+            true => Ok(()),
+            false => Err(Error::other(format!(
+                "a thread did not come to signal {signal} again (wait status {status:#x})"
+            ))),
+        };
+    }
+}
+
 /// Stops a thread that runs or waits. A signal that comes first is delivered.
-fn stop(tid: pid_t) -> Result<()> {
+pub(crate) fn stop(tid: pid_t) -> Result<()> {
     ptrace::interrupt(tid)?;
     loop {
         let status = ptrace::wait(tid)?;
