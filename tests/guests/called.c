@@ -4,7 +4,7 @@
 #include <ctype.h>
 
 static int counter = 7;
-static int *nowhere;
+static int *volatile nowhere;
 static int fields[4] = {1, 2, 3, 4};
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t come = PTHREAD_COND_INITIALIZER;

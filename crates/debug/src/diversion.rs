@@ -41,6 +41,8 @@ pub struct Diversion {
     rests: bool,
     /// The result of a call that is over, should it be one.
     result: u64,
+    /// How much output had been shown.
+    shown: [u64; 2],
     /// The signal that was told last, and where.
     told: Option<(i32, u64)>,
 }
@@ -121,7 +123,7 @@ impl Session {
             say("no function can be called here: the program has several processes, or its first thread has ended before others");
             return Ok(false);
         };
-        let registers = d.registers(slot)?;
+        let (registers, shown) = (d.registers(slot)?, d.live.shown());
         d.leave_path(slot, engine, &registers)?;
         self.diversion = Some(Diversion {
             origin: Rc::new(origin),
@@ -129,6 +131,7 @@ impl Session {
             registers,
             rests: false,
             result: 0,
+            shown,
             told: None,
         });
         Ok(true)
@@ -140,6 +143,7 @@ impl Session {
             let d = self.debuggee()?;
             d.diverted = None;
             d.return_exactly(&diversion.origin)?;
+            d.live.forget_shown_since(diversion.shown);
         }
         Ok(())
     }
@@ -168,7 +172,9 @@ impl Session {
             Motion::Continue => d.go_on(wanted)?,
             Motion::Step(_) => d.step(slot, wanted)?,
             Motion::Back | Motion::StepBack(_) => {
-                return self.leave("there is no way back in a copy of the program").map(Some)
+                return self
+                    .leave("there is no way back in a copy of the program")
+                    .map(Some)
             }
         };
         let (pc, result) = d.in_program(slot).map_or((0, 0), |r| (r.rip, r.rax));
@@ -184,15 +190,19 @@ impl Session {
         match stop {
             Stop::Ended(status) if libc::WIFSIGNALED(status) => {
                 let signal = libc::WTERMSIG(status);
-                self.leave(&format!("the copy of the program was killed by signal {signal}"))
+                self.leave(&format!(
+                    "the copy of the program was killed by signal {signal}"
+                ))
             }
             Stop::Ended(status) => {
                 let status = libc::WEXITSTATUS(status);
-                self.leave(&format!("the copy of the program ended with status {status}"))
+                self.leave(&format!(
+                    "the copy of the program ended with status {status}"
+                ))
             }
-            Stop::Signal(_, signal) if told == now => {
-                self.leave(&format!("the copy of the program was killed by signal {signal}"))
-            }
+            Stop::Signal(_, signal) if told == now => self.leave(&format!(
+                "the copy of the program was killed by signal {signal}"
+            )),
             stop => self.reason(stop),
         }
         .map(Some)
@@ -242,7 +252,10 @@ impl Debuggee {
             t.signal = 0;
         }
         self.live.session().baton.store(slot as u32 + 1, SeqCst);
-        self.live.slot(slot).state.store(slot_state::RUNNING, SeqCst);
+        self.live
+            .slot(slot)
+            .state
+            .store(slot_state::RUNNING, SeqCst);
         self.current = slot;
         self.diverted = Some(slot);
         Ok(())

@@ -255,7 +255,10 @@ impl MultiThreadBase for Session {
 
     fn write_registers(&mut self, regs: &Shown, tid: Tid) -> TargetResult<(), Self> {
         let slot = self.slot(tid)?;
-        match self.write_diverted(slot, regs).map_err(TargetError::Fatal)? {
+        match self
+            .write_diverted(slot, regs)
+            .map_err(TargetError::Fatal)?
+        {
             true => Ok(()),
             false => Err(TargetError::Errno(libc::EPERM as u8)),
         }
@@ -271,7 +274,10 @@ impl MultiThreadBase for Session {
 
     fn write_addrs(&mut self, at: u64, bytes: &[u8], tid: Tid) -> TargetResult<(), Self> {
         let slot = self.slot(tid)?;
-        match self.write_memory(slot, at, bytes).map_err(TargetError::Fatal)? {
+        match self
+            .write_memory(slot, at, bytes)
+            .map_err(TargetError::Fatal)?
+        {
             true => Ok(()),
             false => Err(TargetError::Errno(libc::EPERM as u8)),
         }

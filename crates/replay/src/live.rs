@@ -105,6 +105,17 @@ impl Live {
         Ok(lives && !self.tree.is_over())
     }
 
+    /// Shows all output; how much of each stream has been shown.
+    pub fn shown(&mut self) -> [u64; 2] {
+        self.output.show();
+        self.output.shown()
+    }
+
+    /// The replay has come back from where it wrote something that was not recorded: nothing was shown of its own since then.
+    pub fn forget_shown_since(&mut self, shown: [u64; 2]) {
+        self.output.forget_since(shown);
+    }
+
     /// Asks the kernel who has stopped or ended, and does nothing else.
     pub fn look(&mut self) {
         self.tree.reap();

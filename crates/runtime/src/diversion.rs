@@ -68,7 +68,13 @@ pub fn answer(t: &mut Block, c: &Call) -> Option<i64> {
         nr::WRITE | nr::WRITEV | nr::PWRITE64 => output::divert(c).unwrap_or(EBADF),
         // So that the program takes the stream for what the recording's was, or for a file.
         nr::FSTAT if output::is_stream(a[0]) => return None,
-        nr::READ | nr::READV | nr::PREAD64 | nr::CLOSE | nr::FSTAT | nr::LSEEK | nr::IOCTL
+        nr::READ
+        | nr::READV
+        | nr::PREAD64
+        | nr::CLOSE
+        | nr::FSTAT
+        | nr::LSEEK
+        | nr::IOCTL
         | nr::FCNTL => EBADF,
         nr::OPEN | nr::OPENAT | nr::OPENAT2 => EACCES,
         _ => ENOSYS,
