@@ -1,11 +1,11 @@
 // Functions for a debugger to call, while another thread waits.
-// flags: -O1 -g -fno-inline
+// flags: -O0
 #include "guest.h"
 #include <ctype.h>
 
 static int counter = 7;
 static int *volatile nowhere;
-static int fields[4] = {1, 2, 3, 4};
+static volatile int fields[4] = {1, 2, 3, 4};
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t come = PTHREAD_COND_INITIALIZER;
 static int has_come;
@@ -14,7 +14,7 @@ __attribute__((used)) static int add(int a, int b) { return a + b; }
 
 __attribute__((used)) static double half(double d) { return d / 2; }
 
-__attribute__((used)) static int bump(int *also) {
+__attribute__((used)) static int bump(volatile int *also) {
     *also = 99;
     return ++counter;
 }

@@ -3,8 +3,9 @@
 //!
 //! A diversion begins when gdb writes a register, or memory below a thread's stack pointer, as it does before it calls a function. It
 //! *rests* when all registers are again what they were: gdb has its result. Then memory is shown as the replay has it, but what the result
-//! may point to as the call has left it. It goes on when gdb calls the next function, so that what one has allocated is there for another
-//! (that is how gdb passes strings), and ends with the replay's next motion.
+//! may point to as the call has left it. It ends with the replay's next motion or call; but it goes on when the next call gets what the
+//! last one has returned, or gdb has written to where that points: so what one has allocated is there for another (that is how gdb passes
+//! strings).
 //!
 //! What runs in it, and what the kernel does for it, is the runtime's `diversion.rs`. Only the thread that was chosen runs; the others wait.
 
@@ -18,6 +19,7 @@ use gdbstub::common::Signal;
 use gdbstub::stub::MultiThreadStopReason;
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::session::slot_state;
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::*;
@@ -35,12 +37,18 @@ pub struct Diversion {
     origin: Rc<Checkpoint>,
     /// Of the thread that runs.
     slot: usize,
-    /// Its registers in the replay.
+    /// Its registers in the replay, ...
     registers: General,
+    /// ... and everybody's.
+    all: BTreeMap<usize, Shown>,
     /// All registers are again those of the replay.
     rests: bool,
     /// The result of a call that is over, should it be one.
     result: u64,
+    /// gdb has written where it points to.
+    carries: bool,
+    /// The next call is prepared since the last one was over: what was written to memory for it.
+    next: Option<Vec<(u64, Vec<u8>)>>,
     /// How much output had been shown.
     shown: [u64; 2],
     /// The signal that was told last, and where.
@@ -58,14 +66,11 @@ impl Session {
         if !self.divert(slot)? {
             return Ok(false);
         }
-        let d = self.debuggee()?;
-        let (tid, vectors) = (d.tid(slot), d.vectors(slot)?);
-        let mut r = ptrace::registers(tid).map_err(os("read registers"))?;
-        to.general.put_into(&mut r);
-        ptrace::set_registers(tid, &r)
-            .and_then(|()| ptrace::set_vectors(tid, &mut to.over(vectors)))
-            .map_err(os("change registers in a diversion"))?;
+        self.debuggee()?.put_registers(slot, to)?;
         if let Some(diversion) = &mut self.diversion {
+            if diversion.rests {
+                diversion.next.get_or_insert_default();
+            }
             diversion.rests = to.general == diversion.registers;
         }
         Ok(true)
@@ -91,6 +96,16 @@ impl Session {
         if self.diversion.is_none() && !self.divert(slot)? {
             return Ok(false);
         }
+        if let Some(diversion) = &mut self.diversion {
+            match diversion.rests && at == diversion.result {
+                true => diversion.carries = true,
+                false if diversion.rests || diversion.next.is_some() => {
+                    let next = diversion.next.get_or_insert_default();
+                    next.push((at, bytes.to_vec()));
+                }
+                false => {}
+            }
+        }
         let written = self.debuggee()?.memory.write_all_at(bytes, at);
         Ok(written.is_ok())
     }
@@ -100,6 +115,11 @@ impl Session {
         let diversion = self.diversion.as_ref().filter(|v| v.rests)?;
         let is_result = at.wrapping_sub(diversion.result) < RESULT;
         (!is_result).then(|| diversion.origin.read_some(at, into))
+    }
+
+    /// What gdb sees of a thread's registers while a diversion rests; `None`: what the thread has.
+    pub(crate) fn registers_resting(&self, slot: usize) -> Option<&Shown> {
+        self.diversion.as_ref().filter(|v| v.rests)?.all.get(&slot)
     }
 
     /// Makes a diversion in which the thread of `slot` runs, if there is none. False when there can't be one.
@@ -124,13 +144,21 @@ impl Session {
             return Ok(false);
         };
         let (registers, shown) = (d.registers(slot)?, d.live.shown());
+        let mut all = BTreeMap::new();
+        for slot in d.slots() {
+            let (general, vectors) = (d.registers(slot)?, d.vectors(slot)?);
+            all.insert(slot, Shown { general, vectors });
+        }
         d.leave_path(slot, engine, &registers)?;
         self.diversion = Some(Diversion {
             origin: Rc::new(origin),
             slot,
             registers,
+            all,
             rests: false,
             result: 0,
+            carries: false,
+            next: None,
             shown,
             told: None,
         });
@@ -168,9 +196,14 @@ impl Session {
             self.end_diversion()?;
             return Ok(None);
         }
+        self.begin_anew(slot)?;
+        let d = self.debuggee()?;
         let stop = match motion {
             Motion::Continue => d.go_on(wanted)?,
-            Motion::Step(_) => d.step(slot, wanted)?,
+            Motion::Step(tid) => {
+                let other = d.slots().find(|s| d.visible(*s) as usize == tid.get());
+                d.step_diverted(other.unwrap_or(slot), wanted)?
+            }
             Motion::Back | Motion::StepBack(_) => {
                 return self
                     .leave("there is no way back in a copy of the program")
@@ -208,6 +241,43 @@ impl Session {
         .map(Some)
     }
 
+    /// The next call in a diversion: it begins in the replay's state, but when the last one has left something for it.
+    fn begin_anew(&mut self, slot: usize) -> Result<(), DebugError> {
+        /// Indices of the registers that arguments are in: rcx, rdx, rsi, rdi, r8, r9.
+        const ARGUMENTS: [usize; 6] = [2, 3, 4, 5, 8, 9];
+        /// No memory is below.
+        const FIRST: u64 = 1 << 16;
+        let general = self.debuggee()?.registers(slot)?;
+        let Some(diversion) = &mut self.diversion else {
+            return Ok(());
+        };
+        let Some(writes) = diversion.next.take() else {
+            return Ok(());
+        };
+        let (result, was) = (diversion.result, diversion.registers);
+        let is_result = |i: &usize| general.r[*i] == result && was.r[*i] != result;
+        if std::mem::take(&mut diversion.carries)
+            || result >= FIRST && ARGUMENTS.iter().any(is_result)
+        {
+            return Ok(());
+        }
+        let vectors = self.debuggee()?.vectors(slot)?;
+        self.end_diversion()?;
+        if !self.divert(slot)? {
+            return Err(DebugError::Refused(
+                "a function can't be called twice here".into(),
+            ));
+        }
+        let d = self.debuggee()?;
+        d.put_registers(slot, &Shown { general, vectors })?;
+        for (at, bytes) in writes {
+            d.memory
+                .write_all_at(&bytes, at)
+                .map_err(os("write a call's arguments"))?;
+        }
+        Ok(())
+    }
+
     /// Ends a diversion in the middle; what gdb is told.
     fn leave(&mut self, why: &str) -> Result<MultiThreadStopReason<u64>, DebugError> {
         say(&format!("{why}; this is the replay again"));
@@ -232,6 +302,18 @@ fn diversion_is_new(d: &Debuggee, slot: usize, from: &General) -> Result<bool, D
 }
 
 impl Debuggee {
+    /// Changes the registers of a diversion's thread.
+    fn put_registers(&self, slot: usize, to: &Shown) -> Result<(), DebugError> {
+        let (tid, vectors) = (self.tid(slot), self.vectors(slot)?);
+        let put = || -> std::io::Result<()> {
+            let mut r = ptrace::registers(tid)?;
+            to.general.put_into(&mut r);
+            ptrace::set_registers(tid, &r)?;
+            ptrace::set_vectors(tid, &mut to.over(vectors))
+        };
+        put().map_err(os("change registers in a diversion"))
+    }
+
     /// From here on this process is a diversion: the thread of `slot` goes on with these registers of the program, wherever it was.
     fn leave_path(&mut self, slot: usize, engine: u64, g: &General) -> Result<(), DebugError> {
         let tid = self.tid(slot);
@@ -259,6 +341,24 @@ impl Debuggee {
         self.current = slot;
         self.diverted = Some(slot);
         Ok(())
+    }
+
+    /// A step in a diversion. gdb has threads that stand on breakpoints step off them before another one calls a function.
+    fn step_diverted(
+        &mut self,
+        slot: usize,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Stop, DebugError> {
+        if self.in_program(slot).is_none() && self.diverted != Some(slot) {
+            return Ok(Stop::Stepped(slot));
+        }
+        let caller = self.diverted.replace(slot);
+        let baton = &self.live.session().baton;
+        let held = baton.swap(slot as u32 + 1, SeqCst);
+        let stop = self.step(slot, wanted);
+        self.live.session().baton.store(held, SeqCst);
+        self.diverted = caller;
+        stop
     }
 
     /// In a diversion: a signal that gdb is to see. `None`: it is the runtime's.

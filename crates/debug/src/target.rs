@@ -246,6 +246,10 @@ impl Target for Session {
 impl MultiThreadBase for Session {
     fn read_registers(&mut self, regs: &mut Shown, tid: Tid) -> TargetResult<(), Self> {
         let slot = self.slot(tid)?;
+        if let Some(resting) = self.registers_resting(slot) {
+            regs.clone_from(resting);
+            return Ok(());
+        }
         let d = self.debuggee().map_err(TargetError::Fatal)?;
         let unread = |_| TargetError::Errno(libc::EIO as u8);
         regs.general = d.registers(slot).map_err(unread)?;

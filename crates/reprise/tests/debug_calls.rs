@@ -92,11 +92,15 @@ fn what_a_function_writes_is_gone_afterwards() {
             "print fields[1]",
             "print bump(&local)",
             "print local",
+            "print shout(shout(\"xy\"))",
+            "print counter",
         ],
     );
     assert_said(
         &run,
-        &["$1 = 8\n", "$2 = 7\n", "$3 = 2\n", "$4 = 8\n", "$5 = 1\n"],
+        &[
+            "$1 = 8\n", "$2 = 7\n", "$3 = 2\n", "$4 = 8\n", "$5 = 1\n", "\"XY\"", "$7 = 7\n",
+        ],
     );
 }
 
@@ -158,12 +162,7 @@ fn a_function_can_be_debugged_itself() {
     let run = calls(&place, &trace, &commands);
     assert_said(
         &run,
-        &[
-            "Breakpoint 2, bump",
-            "$1 = 99\n",
-            "Value returned is $2 = 8",
-            "$3 = 1\n",
-        ],
+        &["Breakpoint 2, bump", "$1 = 99\n", "$2 = 8", "$3 = 1\n"],
     );
 }
 
