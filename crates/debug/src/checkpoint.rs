@@ -145,8 +145,10 @@ impl Debuggee {
         let Some(shared) = self.shared_memory()? else {
             return Ok(None);
         };
-        // The process's first thread first, since it is what becomes of a process that forks.
-        let tids: Vec<pid_t> = self.threads.keys().copied().collect();
+        // The process's first thread first, since it is what becomes of a process that forks. Its id may be higher than others': ids begin
+        // anew when they are used up.
+        let others = self.threads.keys().copied().filter(|tid| *tid != self.pid);
+        let tids: Vec<pid_t> = std::iter::once(self.pid).chain(others).collect();
         let mut threads: Vec<Thread> = Vec::with_capacity(tids.len());
         let mut look = || -> Result<()> {
             for tid in &tids {

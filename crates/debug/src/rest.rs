@@ -93,6 +93,7 @@ impl Debuggee {
             .threads
             .iter()
             .filter_map(|(tid, t)| (!t.stopped).then_some(*tid))
+            .filter(|tid| *tid != self.pid || !has_ended(*tid))
             .collect();
         let mut stopped = Vec::with_capacity(waiting.len());
         let mut all = Ok(());
@@ -153,7 +154,7 @@ pub(crate) fn fault_again(tid: pid_t, signal: i32) -> Result<()> {
 pub(crate) fn stop(tid: pid_t) -> Result<()> {
     ptrace::interrupt(tid)?;
     loop {
-        let status = ptrace::wait(tid)?;
+        let status = wait_for(tid)?;
         if !libc::WIFSTOPPED(status) {
             return Err(Error::from_raw_os_error(libc::ESRCH));
         }
@@ -162,4 +163,31 @@ pub(crate) fn stop(tid: pid_t) -> Result<()> {
         }
         ptrace::go_on(tid, libc::WSTOPSIG(status))?;
     }
+}
+
+/// waitpid(2) for a thread that stops soon, or ends. The end of a process's first thread is told only when all others have ended: it is
+/// looked for.
+fn wait_for(tid: pid_t) -> Result<i32> {
+    /// So often without a pause between, since most stop at once.
+    const QUICK: u32 = 1000;
+    for n in 0u64.. {
+        if let Some(status) = ptrace::wait_no_longer(tid)? {
+            return Ok(status);
+        }
+        if n < QUICK.into() {
+            std::thread::yield_now();
+        } else if has_ended(tid) {
+            break;
+        } else {
+            std::thread::sleep(SHORT);
+        }
+    }
+    Err(Error::from_raw_os_error(libc::ESRCH))
+}
+
+/// Has this thread ended, and is only kept by the kernel?
+fn has_ended(tid: pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map_or("X", |(_, rest)| rest);
+    state.starts_with(['Z', 'X'])
 }
