@@ -145,10 +145,7 @@ impl Debuggee {
         let Some(shared) = self.shared_memory()? else {
             return Ok(None);
         };
-        // The process's first thread first, since it is what becomes of a process that forks. Its id may be higher than others': ids begin
-        // anew when they are used up.
-        let others = self.threads.keys().copied().filter(|tid| *tid != self.pid);
-        let tids: Vec<pid_t> = std::iter::once(self.pid).chain(others).collect();
+        let tids = in_order(self.pid, self.threads.keys().copied());
         let mut threads: Vec<Thread> = Vec::with_capacity(tids.len());
         let mut look = || -> Result<()> {
             for tid in &tids {
@@ -337,6 +334,13 @@ impl Thread {
     }
 }
 
+/// Threads in the order in which copies of them are made: the process's first one first, since it is what becomes of a process that forks.
+/// Its id may be higher than others': ids begin anew when they are used up.
+fn in_order(first: pid_t, all: impl Iterator<Item = pid_t>) -> Vec<pid_t> {
+    let others = all.filter(|tid| *tid != first);
+    std::iter::once(first).chain(others).collect()
+}
+
 /// Gives room for a [`SignalStack`] in memory, where a thread with these registers keeps nothing that a call would not find again.
 fn with_room(
     memory: &File,
@@ -358,4 +362,18 @@ pub(crate) fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
     }
     r.orig_rax = u64::MAX;
     r
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_thread_comes_first_whatever_its_id() {
+        assert_eq!(
+            in_order(32767, [301, 302, 32767].into_iter()),
+            [32767, 301, 302]
+        );
+        assert_eq!(in_order(300, [300, 301].into_iter()), [300, 301]);
+    }
 }
