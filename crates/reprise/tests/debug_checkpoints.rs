@@ -141,6 +141,7 @@ fn places_are_remembered_and_come_to_again() {
 }
 
 #[test]
+#[ignore = "took more than 100 s once in 50 runs, on a machine with 20 processes for 2 processors; the short pieces of Debuggee::come_nearer make no progress then, it seems"]
 fn who_wrote_a_variable_last_is_found() {
     let place = Workplace::new();
     let (trace, _) = recorded(&place);
