@@ -5,6 +5,7 @@ use crate::compiled::Compiled;
 use crate::debuggee::Debuggee;
 use crate::{os, ptrace, DebugError};
 use gdbstub::target::ext::breakpoints::WatchKind;
+use reprise_abi::layout::PAGE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -34,6 +35,8 @@ pub struct Watched {
 pub struct Breakpoints {
     /// Addresses, and how often each was asked for.
     wanted: BTreeMap<u64, u32>,
+    /// Pages of them that can be run.
+    code: BTreeSet<u64>,
     /// Addresses of our own, for one run.
     own: BTreeSet<u64>,
     /// Those that are in the code now, and the bytes under them.
@@ -189,6 +192,7 @@ impl Debuggee {
         for at in all {
             if self.points.inserted.contains_key(&at)
                 || self.timeline.is_inside_rewritten(at, events)
+                || !self.is_code(at)
             {
                 continue;
             }
@@ -203,6 +207,22 @@ impl Debuggee {
                 self.points.inserted.insert(at, old[0]);
             }
         }
+    }
+
+    /// Can what is here be run? Elsewhere a breakpoint would change data: gdb has one on the stack as long as a function that it called
+    /// has not returned.
+    fn is_code(&mut self, at: u64) -> bool {
+        let page = at & !(PAGE - 1);
+        if self.points.code.contains(&page) {
+            return true;
+        }
+        let is = self
+            .code_mappings()
+            .is_ok_and(|all| all.iter().any(|m| m.contains(&at)));
+        if is {
+            self.points.code.insert(page);
+        }
+        is
     }
 
     /// Takes them out again.

@@ -9,6 +9,7 @@
 
 use crate::debuggee::{memory_of, Debuggee, Traced};
 use crate::inject::{Gate, ALL_SIGNALS};
+use crate::rest::fault_again;
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
@@ -92,6 +93,25 @@ fn end(pid: pid_t) {
 }
 
 impl Checkpoint {
+    /// Reads memory as it was; as much as there is.
+    ///
+    /// # Errors
+    /// When there is nothing.
+    pub fn read_some(&self, at: u64, into: &mut [u8]) -> Result<usize> {
+        for (start, bytes) in &self.shared {
+            let inside = at.checked_sub(*start).and_then(|o| bytes.get(o as usize..));
+            if let Some(there) = inside.filter(|b| !b.is_empty()) {
+                let n = there.len().min(into.len());
+                into[..n].copy_from_slice(&there[..n]);
+                return Ok(n);
+            }
+        }
+        if at > i64::MAX as u64 {
+            return Err(Error::from_raw_os_error(libc::EFAULT));
+        }
+        memory_of(self.pid)?.read_at(into, at)
+    }
+
     /// The process that waits.
     pub fn pid(&self) -> pid_t {
         self.pid
@@ -99,77 +119,33 @@ impl Checkpoint {
 }
 
 impl Debuggee {
-    /// Makes a checkpoint of this moment; `None` where there can't be one: with several processes, or while a thread begins or ends.
+    /// Makes a checkpoint of this moment; `None` where there can't be one: with several processes, or when the
+    /// first thread has ended before others.
     ///
     /// # Errors
     /// When memory or processes are short.
     pub fn checkpoint(&mut self) -> std::result::Result<Option<Checkpoint>, DebugError> {
-        if self.timeline.forks_differ || !self.knows_all_threads() {
+        if self.timeline.forks_differ || !self.live.is_one_at_rest() || !self.settle()? {
             return Ok(None);
         }
-        let Some(mark) = self.live.mark()? else {
-            return Ok(None);
-        };
-        match self.with_all_stopped(|d| d.copy_stopped(mark)) {
-            // A thread has ended, and we are about to be told.
+        match self.with_all_stopped(Debuggee::copy_stopped) {
+            // It was killed meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
             made => made.map_err(os("make a checkpoint")),
         }
     }
 
-    /// Are the kernel's threads those that we know, each with its slot?
-    fn knows_all_threads(&self) -> bool {
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else {
-            return false;
-        };
-        let tids = tasks
-            .flatten()
-            .filter_map(|t| t.file_name().to_str()?.parse::<pid_t>().ok());
-        let mut n = 0;
-        for tid in tids {
-            n += 1;
-            if !self.threads.contains_key(&tid) || self.slot_of(tid).is_none() {
-                return false;
-            }
-        }
-        n == self.threads.len()
-    }
-
-    /// Stops all threads for as long as `f` runs.
-    pub(crate) fn with_all_stopped<T>(
-        &mut self,
-        f: impl FnOnce(&mut Debuggee) -> Result<T>,
-    ) -> Result<T> {
-        let waiting: Vec<pid_t> = self
-            .threads
-            .iter()
-            .filter_map(|(tid, t)| (!t.stopped).then_some(*tid))
-            .collect();
-        let mut stopped = Vec::with_capacity(waiting.len());
-        let mut all = Ok(());
-        for tid in waiting {
-            all = stop(tid);
-            match all {
-                Ok(()) => stopped.push(tid),
-                Err(_) => break,
-            }
-        }
-        let result = all.and_then(|()| f(self));
-        for tid in stopped {
-            ptrace::go_on(tid, 0)?;
-        }
-        result
-    }
-
-    fn copy_stopped(&mut self, mark: Mark) -> Result<Option<Checkpoint>> {
+    fn copy_stopped(&mut self) -> Result<Option<Checkpoint>> {
         let Some(gate) = self.find_gate()? else {
+            return Ok(None);
+        };
+        let Some(mark) = self.live.mark().map_err(Error::other)? else {
             return Ok(None);
         };
         let Some(shared) = self.shared_memory()? else {
             return Ok(None);
         };
-        // The process's first thread first, since it is what becomes of a process that forks.
-        let tids: Vec<pid_t> = self.threads.keys().copied().collect();
+        let tids = in_order(self.pid, self.threads.keys().copied());
         let mut threads: Vec<Thread> = Vec::with_capacity(tids.len());
         let mut look = || -> Result<()> {
             for tid in &tids {
@@ -180,6 +156,7 @@ impl Debuggee {
         let forked = look().and_then(|()| gate.make(tids[0], FORK, 0));
         for thread in &threads {
             thread.put_back(thread.tid)?;
+            thread.traced.come_to_signal(thread.tid)?;
         }
         let pid = forked?;
         self.waiting.borrow_mut().insert(pid);
@@ -289,6 +266,7 @@ impl Debuggee {
         let go_on = |d: &Debuggee| -> Result<()> {
             for (tid, t) in &d.threads {
                 d.arm(*tid)?;
+                t.come_to_signal(*tid)?;
                 if !t.stopped {
                     ptrace::go_on(*tid, 0)?;
                 }
@@ -323,6 +301,16 @@ impl Checkpoint {
     }
 }
 
+impl Traced {
+    /// Of a thread that has made calls for us.
+    fn come_to_signal(&self, tid: pid_t) -> Result<()> {
+        match self.signal {
+            0 => Ok(()),
+            signal => fault_again(tid, signal),
+        }
+    }
+}
+
 impl Thread {
     /// Registers and mask, after calls were made in its name.
     fn put_back(&self, tid: pid_t) -> Result<()> {
@@ -346,6 +334,13 @@ impl Thread {
     }
 }
 
+/// Threads in the order in which copies of them are made: the process's first one first, since it is what becomes of a process that forks.
+/// Its id may be higher than others': ids begin anew when they are used up.
+fn in_order(first: pid_t, all: impl Iterator<Item = pid_t>) -> Vec<pid_t> {
+    let others = all.filter(|tid| *tid != first);
+    std::iter::once(first).chain(others).collect()
+}
+
 /// Gives room for a [`SignalStack`] in memory, where a thread with these registers keeps nothing that a call would not find again.
 fn with_room(
     memory: &File,
@@ -359,21 +354,6 @@ fn with_room(
     memory.write_all_at(&kept, room)
 }
 
-/// Stops a thread that runs or waits. A signal that comes first is delivered.
-fn stop(tid: pid_t) -> Result<()> {
-    ptrace::interrupt(tid)?;
-    loop {
-        let status = ptrace::wait(tid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(Error::from_raw_os_error(libc::ESRCH));
-        }
-        if status >> 16 != 0 {
-            return Ok(());
-        }
-        ptrace::go_on(tid, libc::WSTOPSIG(status))?;
-    }
-}
-
 /// The registers with which a thread goes on that was stopped: a call that was interrupted is made once more.
 pub(crate) fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
     if r.orig_rax as i64 >= 0 && RESTARTS.contains(&(r.rax as i64)) {
@@ -382,4 +362,18 @@ pub(crate) fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
     }
     r.orig_rax = u64::MAX;
     r
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_thread_comes_first_whatever_its_id() {
+        assert_eq!(
+            in_order(32767, [301, 302, 32767].into_iter()),
+            [32767, 301, 302]
+        );
+        assert_eq!(in_order(300, [300, 301].into_iter()), [300, 301]);
+    }
 }

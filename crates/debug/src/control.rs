@@ -64,7 +64,7 @@ struct Run {
 }
 
 /// What becomes of a thread that stopped.
-enum Next {
+pub(crate) enum Next {
     /// It goes on, with this signal.
     On(i32),
     /// It stays.
@@ -218,6 +218,9 @@ impl Debuggee {
         signal: i32,
         r: &user_regs_struct,
     ) -> Option<Stop> {
+        if self.diverted.is_some() {
+            return self.diverted_signal(slot, tid, signal, r);
+        }
         let faults = [
             libc::SIGSEGV,
             libc::SIGBUS,
@@ -239,7 +242,7 @@ impl Debuggee {
     }
 
     /// What of a signal reaches the runtime: what it causes itself, and what the driver sends. Nobody else has a say in a replay.
-    fn passes(&self, tid: pid_t, signal: i32) -> i32 {
+    pub(crate) fn passes(&self, tid: pid_t, signal: i32) -> i32 {
         let Ok(info) = ptrace::signal_info(tid) else {
             return 0;
         };
@@ -289,6 +292,7 @@ impl Debuggee {
             .threads
             .iter()
             .filter_map(|(tid, t)| t.stopped.then_some(*tid))
+            .filter(|tid| self.diverted.is_none_or(|slot| self.tid(slot) == *tid))
             .collect();
         for tid in stopped {
             let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
@@ -297,6 +301,7 @@ impl Debuggee {
         let stop = self.watch_over(&mut run, wanted);
         self.take_out();
         self.unguard_exits(&mut run)?;
+        self.see_to_stops()?;
         if let Ok(Stop::Limit) = stop {
             self.current = self.next_slot();
         }
@@ -343,7 +348,11 @@ impl Debuggee {
                     Next::Stop(stop) => return Ok(stop),
                 }
             }
-            if self.live.is_at_limit() && self.knows_who_lives() {
+            if self.diverted.is_some() {
+                if let Some(status) = self.live.status() {
+                    return Ok(Stop::Ended(status));
+                }
+            } else if self.live.is_at_limit() && self.knows_who_lives() {
                 return Ok(Stop::Limit);
             }
             if !self.live.turn()? {
@@ -378,7 +387,7 @@ impl Debuggee {
         stop
     }
 
-    fn let_go(&mut self, tid: pid_t, signal: i32) -> Result<(), DebugError> {
+    pub(crate) fn let_go(&mut self, tid: pid_t, signal: i32) -> Result<(), DebugError> {
         if let Some(t) = self.threads.get_mut(&tid) {
             *t = Traced::default();
         }
@@ -419,6 +428,9 @@ impl Debuggee {
     fn stopped(&mut self, run: &mut Run, tid: pid_t, status: i32) -> Result<Next, DebugError> {
         if !libc::WIFSTOPPED(status) {
             self.threads.remove(&tid);
+            if run.interrupting == Some(tid) {
+                self.stop_the_next(run, tid)?;
+            }
             return Ok(Next::Nothing);
         }
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
@@ -448,7 +460,7 @@ impl Debuggee {
     }
 
     /// A thread that was not known: of the process, or the first one of another process, which goes on without us.
-    fn newcomer(&mut self, tid: pid_t) -> Result<Next, DebugError> {
+    pub(crate) fn newcomer(&mut self, tid: pid_t) -> Result<Next, DebugError> {
         if ptrace::process_of(tid) == Some(self.pid) {
             self.live.add_thread(tid);
             let _ = self.arm(tid);
@@ -462,15 +474,12 @@ impl Debuggee {
 
     /// The thread that was to stop since the debugger wants to be heard.
     fn interrupted(&mut self, run: &mut Run, tid: pid_t) -> Result<Next, DebugError> {
-        run.interrupting = None;
         let slot = self.slot_of(tid);
         if let Some(slot) = slot.filter(|s| self.in_program(*s).is_some()) {
             self.current = slot;
             return Ok(Next::Stop(Stop::Interrupted));
         }
-        // The next that leaves the runtime, or a stub.
-        run.catch = Catch::Anyone;
-        self.guard_exits(run)?;
+        self.stop_the_next(run, tid)?;
         let Some(slot) = slot else {
             return Ok(Next::On(0));
         };
@@ -486,6 +495,17 @@ impl Debuggee {
         }
         let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
         Ok(Next::On(signal))
+    }
+
+    /// Who was to stop is not in the program: the next that leaves the runtime, or a stub, stops instead; or who has left it already.
+    fn stop_the_next(&mut self, run: &mut Run, was_to: pid_t) -> Result<(), DebugError> {
+        run.interrupting = None;
+        run.catch = Catch::Anyone;
+        self.guard_exits(run)?;
+        if self.holder().is_some_and(|slot| self.tid(slot) != was_to) {
+            self.interrupt(run);
+        }
+        Ok(())
     }
 
     /// A SIGTRAP: `None` when it is not ours.

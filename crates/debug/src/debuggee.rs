@@ -74,6 +74,8 @@ pub struct Debuggee {
     pub(crate) points: Breakpoints,
     /// Slot of the thread that is shown first.
     pub(crate) current: usize,
+    /// It is a diversion: of the program only the thread of this slot runs.
+    pub(crate) diverted: Option<usize>,
     /// The next run is to be interrupted after this time.
     pub(crate) only_for: Option<Duration>,
 }
@@ -118,6 +120,7 @@ impl Debuggee {
             threads: BTreeMap::from([(pid, Traced::default())]),
             points: Breakpoints::default(),
             current: 0,
+            diverted: None,
             only_for: None,
         };
         d.mark_beginning()?;
@@ -265,29 +268,6 @@ impl Debuggee {
             .map_err(os("read the vector registers of a thread"))
     }
 
-    /// A thread that waits in the runtime is stopped for a moment. It waits on, as system calls do that were interrupted by a tracer.
-    pub(crate) fn while_stopped<T>(
-        &self,
-        tid: pid_t,
-        read: impl FnOnce() -> std::io::Result<T>,
-    ) -> std::io::Result<T> {
-        if self.threads.get(&tid).is_none_or(|t| t.stopped) {
-            return read();
-        }
-        ptrace::interrupt(tid)?;
-        let status = ptrace::wait(tid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        let value = read();
-        let signal = match status >> 16 {
-            0 => libc::WSTOPSIG(status),
-            _ => 0,
-        };
-        ptrace::go_on(tid, signal)?;
-        value
-    }
-
     fn words<const N: usize>(&self, at: u64) -> Result<[u64; N], DebugError> {
         let mut words = [0; N];
         for (w, i) in words.iter_mut().zip(0..) {
@@ -340,6 +320,17 @@ impl General {
             flags: r.eflags & !TRAP_FLAG,
             fs_base: r.fs_base,
         }
+    }
+
+    /// Makes a stopped thread have them. What only the kernel sets stays.
+    pub(crate) fn put_into(&self, to: &mut user_regs_struct) {
+        [
+            to.rax, to.rbx, to.rcx, to.rdx, to.rsi, to.rdi, to.rbp, to.rsp, to.r8, to.r9, to.r10,
+            to.r11, to.r12, to.r13, to.r14, to.r15,
+        ] = self.r;
+        to.rip = self.rip;
+        to.eflags = self.flags & !TRAP_FLAG;
+        to.orig_rax = u64::MAX;
     }
 
     /// Of a gate's frame: r15 first, down to rax, then flags, rsp, rip.

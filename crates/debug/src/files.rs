@@ -252,6 +252,17 @@ impl Debuggee {
         Ok(all.map(|((start, end), _)| start..end).collect())
     }
 
+    /// Mappings that can be run.
+    pub(crate) fn code_mappings(&self) -> std::io::Result<Vec<std::ops::Range<u64>>> {
+        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let all = text.lines().filter_map(range_of);
+        let can_run = |rest: &str| rest.as_bytes().get(2) == Some(&b'x');
+        Ok(all
+            .filter(|(_, rest)| can_run(rest))
+            .map(|((start, end), _)| start..end)
+            .collect())
+    }
+
     /// The program's mappings that its children share.
     pub(crate) fn shared_mappings(&self) -> std::io::Result<Vec<(u64, u64)>> {
         let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;

@@ -12,6 +12,7 @@ use std::rc::Rc;
 /// first.
 pub const COMMANDS: &str = "\
 set confirm off
+set stack-cache off
 define when
 monitor when
 end
@@ -85,6 +86,8 @@ forget N        forgets a remembered place
 restart N       the next motion, whatever it is, leads to a remembered place
 run-to EVENT    the next motion, whatever it is, leads to where EVENT events have happened";
 
+const ASTRAY: &str = "this is a copy of the program, which has left the recorded path (run-to, restart and all ways back leave it)";
+
 /// Most places that a debugger may have remembered: each is a process that waits.
 pub const MOST_REMEMBERED: usize = 64;
 /// Events that are shown before and after a place, when nobody says how many.
@@ -100,7 +103,11 @@ impl MonitorCmd for Session {
     ) -> Result<(), DebugError> {
         let text = String::from_utf8_lossy(cmd);
         let words: Vec<&str> = text.split_whitespace().collect();
+        if !self.is_astray() {
+            self.end_diversion()?;
+        }
         let said = match words[..] {
+            ["state" | "checkpoint"] if self.is_astray() => ASTRAY.to_string(),
             ["when"] => self.when()?,
             ["events"] => self.events_near(SHOWN)?,
             ["events", n] => match n.parse() {
@@ -188,7 +195,7 @@ impl Session {
         }
         let Some(checkpoint) = self.debuggee()?.checkpoint()? else {
             return Ok(
-                "there can be no checkpoint here: the program has several processes, or a thread begins or ends"
+                "there can be no checkpoint here: the program has several processes, or its first thread has ended before others"
                     .into(),
             );
         };

@@ -101,6 +101,17 @@ pub fn message(tid: pid_t) -> Result<u64> {
     Ok(message)
 }
 
+/// What waitpid(2) has to tell of a thread now.
+pub fn wait_no_longer(tid: pid_t) -> Result<Option<i32>> {
+    let mut status = 0;
+    // SAFETY: a child or a traced thread of ours.
+    match unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) } {
+        0 => Ok(None),
+        -1 => Err(Error::last_os_error()),
+        _ => Ok(Some(status)),
+    }
+}
+
 /// Lets it go on to where its next system call begins or ends.
 pub fn on_to_call(tid: pid_t) -> Result<()> {
     ptrace(libc::PTRACE_SYSCALL, tid, 0, 0).map(|_| ())

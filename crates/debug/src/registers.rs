@@ -50,6 +50,23 @@ impl Shown {
             .is_some_and(|b| u64::from_le_bytes(b) & component != 0)
     }
 
+    /// These vector registers in another area, whose other components stay what they are.
+    pub(crate) fn over(&self, mut area: Vec<u8>) -> Vec<u8> {
+        /// Bytes of XCR0 in the legacy area, which belong to the kernel.
+        const KERNELS: std::ops::Range<usize> = 464..512;
+        let avx = self.has(AVX) && area.len() >= UPPER_HALVES + 256;
+        let end = if avx { UPPER_HALVES + 256 } else { LEGACY };
+        if self.vectors.len() < UPPER_HALVES + 256 || area.len() < UPPER_HALVES {
+            return area;
+        }
+        area[..KERNELS.start].copy_from_slice(&self.vectors[..KERNELS.start]);
+        if avx {
+            area[UPPER_HALVES..end].copy_from_slice(&self.vectors[UPPER_HALVES..end]);
+        }
+        area[COMPONENTS] |= if avx { 7 } else { 3 };
+        area
+    }
+
     fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
         let bytes = self.vectors.get(at..at + N);
         bytes.and_then(|b| b.try_into().ok()).unwrap_or([0; N])
@@ -133,10 +150,67 @@ impl Registers for Shown {
         }
     }
 
-    fn gdb_deserialize(&mut self, _: &[u8]) -> Result<(), ()> {
-        // A replay is what it was.
-        Err(())
+    fn gdb_deserialize(&mut self, bytes: &[u8]) -> Result<(), ()> {
+        let mut rest = bytes;
+        let mut take = |n: usize| {
+            let (taken, left) = rest.split_at_checked(n).ok_or(())?;
+            rest = left;
+            Ok::<&[u8], ()>(taken)
+        };
+        let long = |b: &[u8]| {
+            let mut word = [0; 8];
+            word[..b.len()].copy_from_slice(b);
+            u64::from_le_bytes(word)
+        };
+        for r in &mut self.general.r {
+            *r = long(take(8)?);
+        }
+        self.general.rip = long(take(8)?);
+        self.general.flags = long(take(4)?);
+        // Segments are the kernel's.
+        take(6 * 4)?;
+        let mut area = vec![0; UPPER_HALVES + 256];
+        area[COMPONENTS..COMPONENTS + 8].copy_from_slice(&(1 | SSE | AVX).to_le_bytes());
+        for i in 0..8 {
+            area[32 + 16 * i..][..10].copy_from_slice(take(10)?);
+        }
+        let mut control = [0u32; 8];
+        for word in &mut control {
+            *word = long(take(4)?) as u32;
+        }
+        put_control(&mut area, control);
+        for i in 0..16 {
+            area[160 + 16 * i..][..16].copy_from_slice(take(16)?);
+        }
+        area[24..28].copy_from_slice(take(4)?);
+        take(8)?;
+        self.general.fs_base = long(take(8)?);
+        take(8)?;
+        for i in 0..16 {
+            area[UPPER_HALVES + 16 * i..][..16].copy_from_slice(take(16)?);
+        }
+        self.vectors = area;
+        Ok(())
     }
+}
+
+/// Puts the control words of the x87 registers, as [`Shown`] serializes them, where XSAVE has them.
+fn put_control(area: &mut [u8], control: [u32; 8]) {
+    let [fctrl, fstat, ftag, fiseg, fioff, foseg, fooff, fop] = control;
+    let kept = (0..8).filter(|i| ftag >> (2 * i) & 3 != 3);
+    let tags: u32 = kept.map(|i| 1 << i).sum();
+    for (at, word) in [
+        (0, fctrl),
+        (2, fstat),
+        (4, tags),
+        (6, fop),
+        (12, fiseg),
+        (20, foseg),
+    ] {
+        area[at..at + 2].copy_from_slice(&(word as u16).to_le_bytes());
+    }
+    area[8..12].copy_from_slice(&fioff.to_le_bytes());
+    area[16..20].copy_from_slice(&fooff.to_le_bytes());
 }
 
 const _: () = assert!(LEGACY == COMPONENTS);
@@ -253,5 +327,27 @@ mod tests {
             .filter_map(|rest| rest.split('"').next()?.parse::<usize>().ok())
             .sum();
         assert_eq!(bytes * 8, described);
+    }
+
+    #[test]
+    fn what_is_written_is_what_was_read() {
+        let mut shown = Shown {
+            vectors: (0..UPPER_HALVES + 256).map(|i| i as u8).collect(),
+            ..Shown::default()
+        };
+        shown.vectors[COMPONENTS] = 7;
+        shown.general.r[3] = 0x1234_5678_9abc_def0;
+        shown.general.rip = 7;
+        let serialize = |s: &Shown| {
+            let mut bytes = Vec::new();
+            s.gdb_serialize(|b| bytes.extend(b));
+            bytes
+        };
+        let bytes = serialize(&shown);
+        let mut read = Shown::default();
+        assert_eq!(read.gdb_deserialize(&bytes), Ok(()));
+        assert_eq!(serialize(&read), bytes);
+        assert_eq!(read.general, shown.general);
+        assert!(read.gdb_deserialize(&bytes[1..]).is_err());
     }
 }

@@ -4,6 +4,7 @@ use crate::breakpoints::Watched;
 use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
+use crate::diversion::Diversion;
 use crate::files::OpenFiles;
 use crate::history::Past;
 use crate::registers::{Shown, X86_64};
@@ -62,6 +63,8 @@ pub struct Session {
     motion: Motion,
     /// Said by a command of ours.
     pub(crate) goal: Option<Goal>,
+    /// A function of the program is called, or was.
+    pub(crate) diversion: Option<Diversion>,
     files: OpenFiles,
     auxv: Vec<u8>,
 }
@@ -77,6 +80,7 @@ impl Session {
             last_kept: 0,
             motion: Motion::Continue,
             goal: None,
+            diversion: None,
             files: OpenFiles::default(),
         }
     }
@@ -112,6 +116,7 @@ impl Session {
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
         if let Some(goal) = self.goal.take() {
+            self.end_diversion()?;
             match goal {
                 Goal::Event(events) => self.run_to(events, wanted)?,
                 Goal::Checkpoint(kept) => {
@@ -125,6 +130,9 @@ impl Session {
                 tid: Tid::new(d.visible(d.current) as usize).unwrap_or(Tid::MIN),
                 signal: Signal::SIGZERO,
             });
+        }
+        if let Some(stop) = self.go_diverted(self.motion, wanted)? {
+            return Ok(stop);
         }
         let stop = match self.motion {
             Motion::Continue => self.forward(|d, end, wanted| d.go_far(end, wanted), wanted)?,
@@ -238,6 +246,10 @@ impl Target for Session {
 impl MultiThreadBase for Session {
     fn read_registers(&mut self, regs: &mut Shown, tid: Tid) -> TargetResult<(), Self> {
         let slot = self.slot(tid)?;
+        if let Some(resting) = self.registers_resting(slot) {
+            regs.clone_from(resting);
+            return Ok(());
+        }
         let d = self.debuggee().map_err(TargetError::Fatal)?;
         let unread = |_| TargetError::Errno(libc::EIO as u8);
         regs.general = d.registers(slot).map_err(unread)?;
@@ -245,18 +257,34 @@ impl MultiThreadBase for Session {
         Ok(())
     }
 
-    fn write_registers(&mut self, _: &Shown, _: Tid) -> TargetResult<(), Self> {
-        Err(TargetError::Errno(libc::EPERM as u8))
+    fn write_registers(&mut self, regs: &Shown, tid: Tid) -> TargetResult<(), Self> {
+        let slot = self.slot(tid)?;
+        match self
+            .write_diverted(slot, regs)
+            .map_err(TargetError::Fatal)?
+        {
+            true => Ok(()),
+            false => Err(TargetError::Errno(libc::EPERM as u8)),
+        }
     }
 
     fn read_addrs(&mut self, at: u64, data: &mut [u8], _: Tid) -> TargetResult<usize, Self> {
+        let resting = self.read_resting(at, data);
         let d = self.debuggee().map_err(TargetError::Fatal)?;
-        d.read_some(at, data)
+        resting
+            .unwrap_or_else(|| d.read_some(at, data))
             .map_err(|_| TargetError::Errno(libc::EFAULT as u8))
     }
 
-    fn write_addrs(&mut self, _: u64, _: &[u8], _: Tid) -> TargetResult<(), Self> {
-        Err(TargetError::Errno(libc::EPERM as u8))
+    fn write_addrs(&mut self, at: u64, bytes: &[u8], tid: Tid) -> TargetResult<(), Self> {
+        let slot = self.slot(tid)?;
+        match self
+            .write_memory(slot, at, bytes)
+            .map_err(TargetError::Fatal)?
+        {
+            true => Ok(()),
+            false => Err(TargetError::Errno(libc::EPERM as u8)),
+        }
     }
 
     fn list_active_threads(&mut self, found: &mut dyn FnMut(Tid)) -> Result<(), DebugError> {

@@ -50,6 +50,8 @@ pub struct Landmarks {
     pub breakpoints_in: u64,
     /// Instructions after which the program goes on.
     pub leaves: [u64; 3],
+    /// The word that says which engine runs; `None` for a runtime that was made before there were diversions.
+    pub engine: Option<u64>,
 }
 
 fn bad(why: impl Into<String>) -> LaunchError {
@@ -135,6 +137,7 @@ impl RuntimeImage {
                     place("rt_leaves_with_flags")?,
                     place("rt_leaves_handler")?,
                 ],
+                engine: place("rt_engine"),
             })
         };
         let landmarks = landmarks();
@@ -227,7 +230,7 @@ mod tests {
     fn the_embedded_runtime_loads() {
         let r = RuntimeImage::load(EMBEDDED).expect("loads");
         assert!(r.start > IMAGE_BASE && r.start_replay > r.start);
-        assert!(r.landmarks.is_some());
+        assert!(r.landmarks.is_some_and(|l| l.engine.is_some()));
         let text = r
             .segments
             .iter()

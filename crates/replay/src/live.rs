@@ -105,6 +105,27 @@ impl Live {
         Ok(lives && !self.tree.is_over())
     }
 
+    /// Shows all output; how much of each stream has been shown.
+    pub fn shown(&mut self) -> [u64; 2] {
+        self.output.show();
+        self.output.shown()
+    }
+
+    /// The replay has come back from where it wrote something that was not recorded: nothing was shown of its own since then.
+    pub fn forget_shown_since(&mut self, shown: [u64; 2]) {
+        self.output.forget_since(shown);
+    }
+
+    /// Asks the kernel who has stopped or ended, and does nothing else.
+    pub fn look(&mut self) {
+        self.tree.reap();
+    }
+
+    /// Is there only the first process, as the program that it was from the beginning?
+    pub fn is_one_at_rest(&self) -> bool {
+        self.tree.is_one_at_rest()
+    }
+
     /// A stop of a traced thread, or the end of one that is not its process's first: who, and waitpid's status.
     pub fn next_stop(&mut self) -> Option<(pid_t, i32)> {
         self.tree.stops.pop_front()

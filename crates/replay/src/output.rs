@@ -48,6 +48,16 @@ impl Output {
         }
     }
 
+    /// How much of each stream has been shown.
+    pub(crate) fn shown(&self) -> [u64; 2] {
+        self.shown
+    }
+
+    /// What was shown since, while nothing else wrote, was not the recorded program's.
+    pub(crate) fn forget_since(&mut self, shown: [u64; 2]) {
+        self.shown = shown;
+    }
+
     /// Shows what is new. What nobody wants to read is not shown.
     pub fn show(&mut self) {
         let Some(files) = &self.files else { return };

@@ -319,7 +319,7 @@ impl Tree {
     }
 
     /// Reaps who has ended; false when nobody is left.
-    fn reap(&mut self) -> bool {
+    pub(crate) fn reap(&mut self) -> bool {
         loop {
             let mut status = 0;
             // SAFETY: our own children.

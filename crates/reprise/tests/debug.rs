@@ -360,6 +360,28 @@ fn what_can_not_be_debugged_is_said() {
 }
 
 #[test]
+fn a_first_thread_that_has_ended_holds_up_nobody() {
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("main_ends_first"));
+    let commands = [
+        "watch main_thread",
+        "reverse-continue",
+        "backtrace",
+        "continue",
+    ];
+    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
+    assert_said(
+        &run,
+        &[
+            "Hardware watchpoint 1: main_thread",
+            "New value = 0",
+            "in main (argc=1",
+            "Old value = 0",
+        ],
+    );
+}
+
+#[test]
 fn a_replay_can_not_be_changed() {
     let place = Workplace::new();
     let trace = recorded(&place, None);

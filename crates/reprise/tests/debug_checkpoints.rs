@@ -93,7 +93,6 @@ fn steps_back_between_two_events_are_undone_by_steps_forward() {
 }
 
 #[test]
-#[ignore = "failed once in eight runs beside a busy process: a thread that is about to end keeps a checkpoint from being made, it seems"]
 fn places_are_remembered_and_come_to_again() {
     let place = Workplace::new();
     let (trace, all) = recorded(&place);
@@ -142,7 +141,7 @@ fn places_are_remembered_and_come_to_again() {
 }
 
 #[test]
-#[ignore = "did not end once in eight runs beside a busy process; the cause is not known"]
+#[ignore = "took more than 100 s once in 50 runs, on a machine with 20 processes for 2 processors; the short pieces of Debuggee::come_nearer make no progress then, it seems"]
 fn who_wrote_a_variable_last_is_found() {
     let place = Workplace::new();
     let (trace, _) = recorded(&place);

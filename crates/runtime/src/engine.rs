@@ -72,7 +72,8 @@ pub trait Engine {
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool;
 }
 
-/// Which engine runs, in this process: set once at start.
+/// Which engine runs, in this process: set once at start; and by a debugger that makes a diversion.
+#[export_name = "rt_engine"]
 pub static ENGINE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
 /// No ordering, no log.
 pub const NONE: u32 = 0;

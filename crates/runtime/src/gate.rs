@@ -27,7 +27,8 @@ extern "C" fn rt_gate(frame: &mut Frame) {
 fn gate<E: Engine>(frame: &mut Frame) {
     let t = current();
     t.slot().last_pc.store(frame.rip, Relaxed);
-    if !E::LIVE {
+    // Under `none` it may be a diversion.
+    if !E::LIVE || E::IMMEDIATE {
         crate::debugger::show_frame(t, frame);
     }
     crate::serial::cut::record::abandon(t);

@@ -17,6 +17,7 @@ pub mod clone;
 pub mod cpuid;
 pub mod cut;
 pub mod debugger;
+pub mod diversion;
 pub mod elf;
 pub mod engine;
 pub mod exec;

@@ -10,7 +10,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, IGNORE, SA_RESTART};
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{clone, instruction, memory, process, shm};
+use crate::{clone, diversion, instruction, memory, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::Instruction;
 use reprise_abi::session::{process_state, slot_state};
@@ -33,6 +33,11 @@ impl Engine for None {
     const IMMEDIATE: bool = true;
 
     fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        if diversion::is_on() {
+            if let Some(answer) = diversion::answer(t, c) {
+                return answer;
+            }
+        }
         loop {
             // SAFETY: the program's own call.
             let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
@@ -70,6 +75,9 @@ impl Engine for None {
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        if diversion::is_on() && !diversion::may_shape(c) {
+            return diversion::NO_SHAPE;
+        }
         // The map is not locked: without the baton, threads may map at once.
         let _l = crate::serial::baton::lock();
         match c.nr {
@@ -124,6 +132,9 @@ impl Engine for None {
     const BORN: u32 = slot_state::BLOCKED;
 
     fn thread_create(t: &mut Block, _c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        if diversion::is_on() {
+            return diversion::EAGAIN;
+        }
         let Some(i) = clone::reserve_slot() else {
             return -11;
         };
@@ -143,6 +154,9 @@ impl Engine for None {
     }
 
     fn process_create(t: &mut Block, _c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        if diversion::is_on() {
+            return diversion::EAGAIN;
+        }
         let Some(i) = clone::reserve_slot() else {
             return -11;
         };
@@ -174,6 +188,9 @@ impl Engine for None {
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        if diversion::is_on() {
+            sys::exit_group(c.args[0] as i32);
+        }
         kernel::block_all();
         crate::sync::count(t);
         // Whoever learns of the end sees where the slot stands.
@@ -195,6 +212,9 @@ impl Engine for None {
     }
 
     fn exec(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        if diversion::is_on() {
+            return diversion::EAGAIN;
+        }
         crate::exec::attempt(t, c)
     }
 
@@ -203,6 +223,9 @@ impl Engine for None {
     fn process_dies(_t: &mut Block, _signal: u32) {}
 
     fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        if diversion::is_on() {
+            sys::exit_group(c.args[0] as i32);
+        }
         kernel::block_all();
         crate::sync::count(t);
         crate::serial::baton::leave(t);
@@ -211,7 +234,8 @@ impl Engine for None {
 
     fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
 
-    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
-        false
+    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+        // What the replay has written into the code is still there.
+        diversion::is_on() && crate::serial::cut::replay::trap(t, signal, uc)
     }
 }

@@ -68,6 +68,28 @@ pub fn written_by(c: &Call) -> u8 {
     }
 }
 
+/// Is this descriptor one of the program's output?
+pub fn is_stream(fd: u64) -> bool {
+    get(fd) != 0
+}
+
+/// In a diversion: writes what a call writes, if that goes to the output; the number of bytes.
+pub fn divert(c: &Call) -> Option<i64> {
+    let stream = written_by(c);
+    if stream == 0 {
+        return None;
+    }
+    let bytes = match c.mem[1] {
+        Mem::IovecIn(n) => (0..c.args[n as usize].min(1024))
+            .filter_map(|k| crate::guard::read::<[u64; 2]>(c.args[1] + k * 16))
+            .map(|[_, len]| len)
+            .sum(),
+        _ => c.args[2],
+    };
+    emit(c, stream as u64, bytes);
+    Some(bytes as i64)
+}
+
 /// Looks at a call that was made: writes in a replay what it wrote, follows what it did to descriptors.
 pub fn follow(c: &Call, result: i64) {
     if sys::is_error(result) {

@@ -21,7 +21,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{compiler_fence, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::event::{Kind, AMONG_THREADS};
 use reprise_abi::layout::PAGE;
-use reprise_abi::session::FLAG_NO_PATCH;
+use reprise_abi::session::{FLAG_NO_PATCH, MODE_REPLAY};
 use reprise_abi::syscalls::nr;
 
 /// A site is rewritten when it has been dispatched this many times.
@@ -124,7 +124,7 @@ pub fn at_gate<E: Engine>(t: &mut Block) {
 fn consider<E: Engine>(t: &mut Block, after: u64) {
     let s = session();
     let engine = ENGINE.load(Relaxed);
-    if !E::LIVE || s.flags & FLAG_NO_PATCH != 0 {
+    if s.mode == MODE_REPLAY || s.flags & FLAG_NO_PATCH != 0 {
         return;
     }
     if engine == SERIAL_RECORD || crate::process::has_memory_to_itself() {
