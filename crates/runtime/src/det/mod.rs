@@ -34,6 +34,8 @@ use reprise_abi::syscalls::nr;
 pub struct Local {
     /// It is the thread's turn.
     pub in_turn: bool,
+    /// The program's code runs in the thread's turn, for so many deeds more; 0: it doesn't.
+    pub keeps: u32,
     /// The thread's copies of pages.
     pub copies: Copies,
 }
@@ -79,7 +81,9 @@ impl Engine for Det {
     }
 
     fn sched_yield(t: &mut Block, _c: &mut Call) -> i64 {
-        turns::within(t, |_| 0)
+        turns::begin_anew(t);
+        turns::end(t);
+        0
     }
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
@@ -142,7 +146,7 @@ impl Engine for Det {
     fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         kernel::block_all();
         crate::sync::count(t);
-        turns::begin(t);
+        turns::begin_anew(t);
         ending::announce((c.args[0] as u32 & 255) << 8);
         crate::serial::baton::leave(t);
         sys::exit_group(c.args[0] as i32)

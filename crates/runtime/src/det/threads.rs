@@ -22,9 +22,9 @@ pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
         token::start(t.slot);
     }
     reap();
-    turns::begin_anyway(t);
+    turns::begin_creation(t);
     let tid = make(t, wish, start);
-    turns::end(t);
+    turns::keep(t);
     tid
 }
 
@@ -61,7 +61,7 @@ pub fn begin(t: &mut Block) {
 pub fn exit(t: &mut Block, status: u32) -> ! {
     kernel::block_all();
     crate::sync::count(t);
-    turns::begin(t);
+    turns::begin_anew(t);
     t.slot().state.store(slot_state::EXITING, Release);
     let wake = |address, _, n| {
         super::wait::wake(address, n);

@@ -5,15 +5,53 @@ use crate::isolate::{commit, split};
 use crate::order::{Order, Runs};
 use crate::thread::Block;
 
-/// Begins a turn of the calling thread, unless it has one, or is alone.
+/// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
+const SMALL_DEEDS: u32 = 32;
+
+/// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has [kept](keep) goes on.
 pub fn begin(t: &mut Block) {
-    if !t.det.in_turn && split::is_done() && token::live() > 1 {
+    if t.det.in_turn {
+        return;
+    }
+    if t.det.keeps != 0 {
+        t.det.keeps -= 1;
+        t.det.in_turn = true;
+        if t.det.keeps != 0 {
+            return;
+        }
+        end(t);
+    }
+    if split::is_done() && token::live() > 1 {
         begin_anyway(t);
     }
 }
 
-/// As [`begin`], even if the thread is alone.
-pub fn begin_anyway(t: &mut Block) {
+/// As [`begin`], with a new turn in any case: others have had theirs in between.
+pub fn begin_anew(t: &mut Block) {
+    t.det.keeps = t.det.keeps.min(1);
+    begin(t);
+}
+
+/// Before a thread is made: a turn in any case, of which everything so far is committed.
+pub fn begin_creation(t: &mut Block) {
+    match t.det.keeps {
+        0 => begin_anyway(t),
+        _ => {
+            commit::commit_again(t);
+            t.det.in_turn = true;
+        }
+    }
+}
+
+/// The program goes on in this turn (DThreads 4.3, "creating a thread does not release the token"), for a few
+/// deeds more. So threads that are made one after the other begin together.
+pub fn keep(t: &mut Block) {
+    commit::commit_again(t);
+    t.det.in_turn = false;
+    t.det.keeps = SMALL_DEEDS;
+}
+
+fn begin_anyway(t: &mut Block) {
     commit::note(t);
     token::arrive(t.slot);
     token::wait_for_turn(t.slot);
@@ -21,9 +59,13 @@ pub fn begin_anyway(t: &mut Block) {
     t.det.in_turn = true;
 }
 
-/// Ends the turn, if the calling thread has one: the next phase begins when all have had theirs.
+/// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
 pub fn end(t: &mut Block) {
     if !t.det.in_turn {
+        return;
+    }
+    if t.det.keeps != 0 {
+        t.det.in_turn = false;
         return;
     }
     commit::commit_again(t);
@@ -36,6 +78,7 @@ pub fn end(t: &mut Block) {
 
 /// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again.
 pub fn give_up(t: &mut Block) {
+    t.det.keeps = 0;
     commit::commit_again(t);
     token::pass(t.slot, state::WAITS);
     token::wait_for_turn(t.slot);
@@ -44,6 +87,7 @@ pub fn give_up(t: &mut Block) {
 
 /// In a turn: the thread gives way to all others, once, and has a turn again in the next round.
 pub fn give_way(t: &mut Block) {
+    t.det.keeps = 0;
     end(t);
     begin_anyway(t);
 }
