@@ -46,3 +46,16 @@ fn figure_1_of_the_paper_prints_the_same_always() {
     let all = outputs(&Guest::new("det_figure1"), 20);
     assert_eq!(all, BTreeSet::from([b"1,1\n".to_vec()]));
 }
+
+#[test]
+fn a_deadlock_is_shown() {
+    let place = Workplace::new();
+    let guest = Guest::new("det_deadlock");
+    let r = once(&place, &guest, 0);
+    assert!(r.status.success(), "{}", r.describe());
+    assert_eq!(r.stdout, b"no deadlock\n");
+    let r = once(&place, &guest.args(["deadlock"]), 0);
+    assert_eq!(r.status.code(), Some(125), "{}", r.describe());
+    let waits = r.said().matches("waits for the object at").count();
+    assert_eq!(waits, 3, "{}", r.describe());
+}

@@ -39,6 +39,29 @@ pub fn announce(status: u32) {
     end_others();
 }
 
+/// Looks whether a thread that the calling one has made was killed: to the kernel it is a process, and ends alone. Natively, the whole program
+/// would have ended. Of those that ended by themselves the kernel forgets; they have no exit signal, so the program's own waits don't see them.
+pub fn look_after_threads() {
+    const WNOHANG: u64 = 1;
+    const WCLONE: u64 = 0x8000_0000;
+    loop {
+        let mut status = 0u32;
+        let to = &mut status as *mut u32 as u64;
+        let pid = sys::call(nr::WAIT4, &[u64::MAX, to, WNOHANG | WCLONE, 0]);
+        if pid <= 0 {
+            return;
+        }
+        let used = session().slots_used.load(Relaxed);
+        let here = |s: &u32| slot(*s).kernel_tid.load(Relaxed) as i64 == pid;
+        let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
+        if (0..used).find(here).is_some_and(lives) {
+            session().det_status.store(status as u64 + 1, SeqCst);
+            end_others();
+            sys::exit_group(1);
+        }
+    }
+}
+
 /// Ends the program with this wait status of an exit.
 pub fn end(status: u32) -> ! {
     announce(status);

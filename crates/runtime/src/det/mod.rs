@@ -46,6 +46,11 @@ pub fn runs() -> bool {
     ENGINE.load(Relaxed) == DET
 }
 
+/// Is the calling thread the only one left of several?
+pub fn is_alone() -> bool {
+    runs() && split::is_done() && token::live() == 1
+}
+
 /// The engine.
 pub struct Det;
 

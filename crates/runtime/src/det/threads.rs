@@ -21,7 +21,7 @@ pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
         split::split(t);
         token::start(t.slot);
     }
-    reap();
+    ending::look_after_threads();
     turns::begin_creation(t);
     let tid = make(t, wish, start);
     turns::keep(t);
@@ -41,13 +41,6 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
         clone::publish_tid(wish, tid as u32);
     }
     tid
-}
-
-/// Thread-processes that have ended are forgotten by the kernel. They have no exit signal, so the program's own waits don't see them.
-fn reap() {
-    const WNOHANG: u64 = 1;
-    const WCLONE: u64 = 0x8000_0000;
-    while sys::call(nr::WAIT4, &[u64::MAX, 0, WNOHANG | WCLONE, 0]) > 0 {}
 }
 
 /// First thing a new thread does: waits for its first phase, in which it sees what all see.

@@ -9,7 +9,7 @@
 //! The ring is changed by the thread whose turn it is; by the last one to arrive before the first turn.
 
 use crate::isolate::layout::DET_BASE;
-use crate::sys;
+use crate::sys::{self, Timespec};
 use crate::thread::session;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -17,6 +17,9 @@ use reprise_abi::layout::MAX_SLOTS;
 
 /// Rounds of looking before a thread sleeps: a futex wake to another processor costs more than that.
 const SPINS: u32 = 2000;
+
+/// How long a thread sleeps before it looks whether another one was killed.
+const LOOK_AROUND_NS: i64 = 200_000_000;
 
 /// What a slot's thread is doing.
 pub mod state {
@@ -285,7 +288,9 @@ fn until(slot: u32, what: impl Fn() -> bool) {
         super::space::follow(slot);
         m.sleeping.store(1, SeqCst);
         if !what() && !super::space::is_behind(slot) {
-            sys::futex_wait(m.sleeping.as_ptr(), 1, None);
+            let late = Timespec::from_ns(sys::monotonic().ns() + LOOK_AROUND_NS);
+            sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&late));
+            super::ending::look_after_threads();
         }
         m.sleeping.store(0, SeqCst);
     }

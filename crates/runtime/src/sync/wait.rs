@@ -94,6 +94,9 @@ pub fn wait(
         let deadline = deadline.map_or(0, |d| d.at.ns().max(1) as u64);
         return crate::det::wait::wait(t, word.as_ptr() as u64, deadline);
     }
+    if deadline.is_none() && crate::det::is_alone() {
+        crate::det::deadlock::report();
+    }
     let tells = !shared && deadline.is_none() && ENGINE.load(Relaxed) == ORDER_REPLAY;
     let waits = tells.then(|| Waits::new(What::Word(word.as_ptr() as u64).key(), 0));
     if let Some(w) = &waits {
