@@ -44,6 +44,6 @@ int main(int argc, char **argv) {
     for (int i = 0; i < threads; i++) expect(pthread_join(thread[i], NULL) == 0);
     unsigned signature = turns;
     for (unsigned i = 0; i < WORDS; i++) signature = blend(signature, shared_words[i].value);
-    say("signature %08x\n", signature);
+    say("signature %u\n", signature);
     return 0;
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    slot_state, Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED,
-    FLAG_NO_PATCH, MODE_RECORD, VERSION,
+    slot_state, Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS,
+    FLAG_HOOKS, FLAG_LOCKED, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Agent;

@@ -38,9 +38,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return NoEngine::syscall(t, c, frame);
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => {
-            turns::within(t, |t| NoEngine::syscall(t, c, frame))
-        }
+        Blocking::Never | Blocking::Rarely => turns::within(t, |t| NoEngine::syscall(t, c, frame)),
         Blocking::Fd(n) => {
             turns::begin(t);
             until_ready(t, c.args[n as usize], events_of(c.nr));

@@ -25,7 +25,10 @@ pub fn end_others() {
     let used = session().slots_used.load(Relaxed);
     for s in (0..used).filter(|s| *s != me) {
         let tid = slot(s).kernel_tid.load(Relaxed);
-        if tid != 0 && (member(s).state.load(SeqCst) != state::NOBODY || tid == session().program_pid.load(Relaxed)) {
+        if tid != 0
+            && (member(s).state.load(SeqCst) != state::NOBODY
+                || tid == session().program_pid.load(Relaxed))
+        {
             sys::call(nr::KILL, &[tid as u64, SIGKILL]);
         }
     }

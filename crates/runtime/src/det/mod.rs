@@ -114,7 +114,9 @@ impl Engine for Det {
     fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
         if split::is_done() {
             // The runtime's memory is shared: a copy of it would have to be made first.
-            sys::complain(&["reprise: det: a program with threads can't make processes yet: it got ENOSYS\n"]);
+            sys::complain(&[
+                "reprise: det: a program with threads can't make processes yet: it got ENOSYS\n",
+            ]);
             return -38;
         }
         NoEngine::process_create(t, c, wish, start)
@@ -134,7 +136,9 @@ impl Engine for Det {
 
     fn exec(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         if split::is_done() {
-            sys::complain(&["reprise: det: a program with threads can't exec yet: it got ENOSYS\n"]);
+            sys::complain(&[
+                "reprise: det: a program with threads can't exec yet: it got ENOSYS\n",
+            ]);
             return -38;
         }
         NoEngine::exec(t, c, frame)

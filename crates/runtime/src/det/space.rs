@@ -171,7 +171,10 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
 fn views_of(t: &mut Block, start: u64, end: u64) {
     views::each_to_convert(start, end, &mut |r| {
         let offset = views::convert(r);
-        tell(t, Change::View(r.start, r.end - r.start, offset, r.prot as u64));
+        tell(
+            t,
+            Change::View(r.start, r.end - r.start, offset, r.prot as u64),
+        );
     });
 }
 
@@ -297,4 +300,3 @@ pub fn brk(t: &mut Block, act: impl FnOnce() -> i64) -> i64 {
     }
     r
 }
-

@@ -259,7 +259,10 @@ mod tests {
     #[test]
     fn entries_hold_what_is_put_into_them() {
         let e = Entry::new(0x7fff_ffff_e000, 0xfff_ffff, true);
-        assert_eq!((e.address(), e.version(), e.kept()), (0x7fff_ffff_e000, VERSION_MASK, true));
+        assert_eq!(
+            (e.address(), e.version(), e.kept()),
+            (0x7fff_ffff_e000, VERSION_MASK, true)
+        );
         let e = Entry::new(0x1000, 5, false);
         assert_eq!((e.address(), e.version(), e.kept()), (0x1000, 5, false));
     }

@@ -236,10 +236,16 @@ mod tests {
         assert_eq!(offset_of(0x3000), None);
         assert_eq!(offset_of(0x5000), Some(0x10_0000));
         let (t, len) = (table(), LEN.load(Relaxed));
-        assert_eq!(t[..len], [e(0x1000, 0x3000, 0x20_0000), e(0x5000, 0x9000, 0x10_0000)]);
+        assert_eq!(
+            t[..len],
+            [e(0x1000, 0x3000, 0x20_0000), e(0x5000, 0x9000, 0x10_0000)]
+        );
         let mut parts = std::vec::Vec::new();
         each_part(0x2000, 0x6000, &mut |p| parts.push(p));
-        assert_eq!(parts, [e(0x2000, 0x3000, 0x20_1000), e(0x5000, 0x6000, 0x10_0000)]);
+        assert_eq!(
+            parts,
+            [e(0x2000, 0x3000, 0x20_1000), e(0x5000, 0x6000, 0x10_0000)]
+        );
         // The mirror isn't mapped here: giving back does nothing.
         forget(0x6000, 0x7000);
         assert_eq!(

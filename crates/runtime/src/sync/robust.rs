@@ -9,7 +9,7 @@
 //! taken the lock for real: in a replay it is found again. The links leave no room in the mutex; its [`Runs`](crate::order::Runs) are beside it.
 
 use super::error::*;
-use super::mutex::{deadline, failed, Mutex, Patience, RECURSIVE, spins};
+use super::mutex::{deadline, failed, spins, Mutex, Patience, RECURSIVE};
 use super::side::runs_of;
 use super::wait::{pause, wait, wake, Wait};
 use super::{tid, Stop};

@@ -10,7 +10,7 @@
 //! who has it, and is what threads sleep on: whoever lets it go touches nothing else afterwards.
 
 use super::error::*;
-use super::mutex::{deadline, failed, Patience, spins};
+use super::mutex::{deadline, failed, spins, Patience};
 use super::wait::{pause, wait, wake, Wait, EVERYBODY, REALTIME};
 use super::{object, tid, Stop};
 use crate::hook::shim::Done;
