@@ -24,6 +24,8 @@ pub const ENGINE_NONE: u32 = 1;
 pub const ENGINE_SERIAL: u32 = 2;
 /// [`Session::engine`]: all threads at once, synchronisation ordered.
 pub const ENGINE_ORDER: u32 = 3;
+/// [`Session::engine`]: the same run every time.
+pub const ENGINE_DET: u32 = 4;
 
 /// [`Session::baton`]: nobody holds it.
 pub const BATON_FREE: u32 = 0;
@@ -472,8 +474,10 @@ pub struct Session {
     pub raced: CodeList,
     /// A test switch, `order`: classes of hooks that are left out (see [`crate::hooks`]).
     pub unhooked: u64,
+    /// `det`: wait status of the program, plus 1, when its first process had to be killed at its end; 0: it ended by itself.
+    pub det_status: AtomicU64,
     /// Spare configuration words.
-    pub spare_config: [u64; 11],
+    pub spare_config: [u64; 10],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

@@ -38,6 +38,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a program and record all that it takes to replay it
     Record(RecordArgs),
+    /// In the making: run a program so that every run is the same, data races included; nothing is recorded
+    Run(RunArgs),
     /// Run a recorded program again: same output, same end
     Replay(ReplayArgs),
     /// Replay a trace and check every hash of it
@@ -177,6 +179,18 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
+/// Arguments of `run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
 /// Engines that can be asked for.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EngineName {
@@ -186,6 +200,9 @@ pub enum EngineName {
     Order,
     /// Capture everything, log nothing, order nothing: no trace is made
     None,
+    /// What `run` does: no trace is made
+    #[value(skip)]
+    Det,
 }
 
 impl EngineName {
@@ -195,6 +212,7 @@ impl EngineName {
             EngineName::Serial => "serial",
             EngineName::Order => "order",
             EngineName::None => "none",
+            EngineName::Det => "det",
         }
     }
 }

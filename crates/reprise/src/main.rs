@@ -24,6 +24,7 @@ mod racy;
 mod record;
 mod retrospect;
 mod rm;
+mod run;
 mod timeline;
 mod view;
 
@@ -50,6 +51,7 @@ fn command(command: Command) -> i32 {
     let runs_programs = matches!(
         command,
         Command::Record(_)
+            | Command::Run(_)
             | Command::Replay(_)
             | Command::Backtrace(_)
             | Command::Core(_)
@@ -63,6 +65,7 @@ fn command(command: Command) -> i32 {
     }
     let result = match command {
         Command::Record(args) => record::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Replay(args) if args.debug => debug::run(&args),
         Command::Replay(args) => match &args.print {
             Some(what) => retrospect::run(&args, what),

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    Session, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED,
-    FLAG_NO_PATCH, MODE_RECORD, VERSION,
+    Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS,
+    FLAG_LOCKED, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Agent;
@@ -141,7 +141,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
             );
         }
     }
-    let recorded = args.engine != EngineName::None;
+    let recorded = !matches!(args.engine, EngineName::None | EngineName::Det);
     let dir = match (recorded, &args.output) {
         (false, _) => None,
         (true, Some(dir)) => Some(Catalog::create_at(dir)?),
@@ -190,7 +190,11 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         EngineName::Serial => ENGINE_SERIAL,
         EngineName::Order => ENGINE_ORDER,
         EngineName::None => ENGINE_NONE,
+        EngineName::Det => ENGINE_DET,
     };
+    if args.engine == EngineName::Det {
+        s.flags |= FLAG_HOOKS | FLAG_LOCKED;
+    }
     if args.engine == EngineName::Order {
         s.flags |= FLAG_HOOKS;
         s.unhooked = args.test_without.iter().fold(0, |set, class| set | class);
@@ -506,7 +510,14 @@ fn wait_for(attendants: &Attendants, pid: i32, mut agent: i32) -> Result<(i32, i
         let Some(ended) = next_end()? else { continue };
         if ended == pid {
             PROGRAM.store(0, Relaxed);
-            return Ok((reap(pid)?, agent));
+            let own = reap(pid)?;
+            crate::run::end_threads(attendants.shared);
+            // A thread that is a process has ended the program, and its first process with it.
+            let status = match attendants.shared.session().det_status.load(SeqCst) {
+                0 => own,
+                told => (told - 1) as i32,
+            };
+            return Ok((status, agent));
         }
         // It is there, as far as the program can see, until another has its place.
         let next = if ended == agent {

@@ -203,6 +203,11 @@ pub fn start_first_block(i: u32) {
     MAPPED[i as usize / 64].fetch_or(1 << (i % 64), Relaxed);
 }
 
+/// Somebody has mapped the blocks of all slots.
+pub fn all_blocks_are_mapped() {
+    MAPPED.iter().for_each(|w| w.store(u64::MAX, Relaxed));
+}
+
 /// Maps what a slot's thread needs, once; blocks are kept for later threads of the slot.
 fn map_block(i: u32) -> bool {
     let (word, bit) = (&MAPPED[i as usize / 64], 1u64 << (i % 64));
@@ -269,6 +274,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         order: Default::default(),
         locked: Default::default(),
         heap: 0,
+        det: Default::default(),
     };
     // SAFETY: nobody else has this slot.
     unsafe {
@@ -357,7 +363,11 @@ pub fn start_thread<E: Engine>(
     } else {
         flags & CLONE_VM | CLONE_PARENT | CLONE_FILES
     };
-    let wanted = kept | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
+    let mut wanted = kept | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
+    if process == mine && crate::isolate::split::is_done() {
+        // A process of its own to the kernel; its end is told to nobody, since it has no exit signal.
+        wanted &= !(CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_CHILD_CLEARTID);
+    }
     // The child finds its block on its gate stack.
     let top = b.gate_sp - 16;
     // SAFETY: the child's own, new stack.

@@ -87,6 +87,9 @@ pub const ORDER_RECORD: u32 = 3;
 /// Order, replaying.
 pub const ORDER_REPLAY: u32 = 4;
 
+/// Det: the same run every time.
+pub const DET: u32 = 5;
+
 /// Runs an expression with the engine in force as a type.
 macro_rules! with_engine {
     ($e:ident => $body:expr) => {
@@ -105,6 +108,10 @@ macro_rules! with_engine {
             }
             $crate::engine::ORDER_REPLAY => {
                 type $e = $crate::order::replay::Replay;
+                $body
+            }
+            $crate::engine::DET => {
+                type $e = $crate::det::Det;
                 $body
             }
             _ => {

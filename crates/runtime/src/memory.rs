@@ -50,6 +50,11 @@ pub fn stack_limit() -> u64 {
     STACK_LIMIT.load(Relaxed)
 }
 
+/// The end of the program's heap.
+pub fn current_brk() -> u64 {
+    BRK.load(Relaxed)
+}
+
 /// The program's map.
 #[allow(clippy::mut_from_ref)]
 pub fn map() -> &'static mut Map {

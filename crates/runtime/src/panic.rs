@@ -17,7 +17,15 @@ pub fn hex(n: u64, out: &mut [u8; 18]) -> &str {
 pub fn give_up(why: &str) -> ! {
     message::say(message::GAVE_UP);
     sys::complain(&["reprise: the runtime can't go on: ", why, "\n"]);
+    tell_others();
     sys::exit_group(125)
+}
+
+/// Threads that are processes end with this one.
+fn tell_others() {
+    if crate::det::runs() {
+        crate::det::ending::announce(125 << 8);
+    }
 }
 
 /// Ends the process because the runtime itself faulted.
@@ -33,5 +41,6 @@ pub fn runtime_fault(signal: u32, pc: u64, address: u64) -> ! {
         hex(address, &mut c),
         "\n",
     ]);
+    tell_others();
     sys::exit_group(125)
 }

@@ -7,7 +7,7 @@
 //! third form puts a jump of five bytes there: its stub is placed so that the jump's third byte is a breakpoint, which leads on.
 
 use crate::cut::place::INT3;
-use crate::engine::{Engine, ENGINE, NONE, ORDER_RECORD, SERIAL_RECORD};
+use crate::engine::{Engine, DET, ENGINE, NONE, ORDER_RECORD, SERIAL_RECORD};
 use crate::guard;
 use crate::live_code;
 use crate::memory;
@@ -124,12 +124,12 @@ pub fn at_gate<E: Engine>(t: &mut Block) {
 fn consider<E: Engine>(t: &mut Block, after: u64) {
     let s = session();
     let engine = ENGINE.load(Relaxed);
-    if s.mode == MODE_REPLAY || s.flags & FLAG_NO_PATCH != 0 {
+    if s.mode == MODE_REPLAY || s.flags & FLAG_NO_PATCH != 0 || crate::isolate::split::is_done() {
         return;
     }
     if engine == SERIAL_RECORD || crate::process::has_memory_to_itself() {
         if let Some((form, stub)) = rewrite(after, false) {
-            if engine != NONE {
+            if !matches!(engine, NONE | DET) {
                 plain(Kind::Patch, t.slot, form, 0, &[after - 2, stub]);
             }
         }

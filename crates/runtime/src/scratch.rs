@@ -34,7 +34,14 @@ fn piece(next: &AtomicU64, end: u64, len: u64) -> Option<u64> {
     let len = (len + 4095) & !4095;
     // A guard page stays unmapped behind every piece.
     let at = next.fetch_add(len + 4096, Relaxed);
-    (at + len < end && sys::map_own(at, len)).then_some(at)
+    // Threads that are processes have one arena, mapped before they were made.
+    let mapped = || crate::isolate::split::is_done() || sys::map_own(at, len);
+    (at + len < end && mapped()).then_some(at)
+}
+
+/// Where the next piece of the arena will be.
+pub fn arena_next() -> u64 {
+    ARENA_NEXT.load(Relaxed)
 }
 
 /// The smallest unit of transfers without a cache (O_DIRECT): buffers of such calls must lie at a multiple of it, or of a page.

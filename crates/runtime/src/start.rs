@@ -3,7 +3,8 @@
 use crate::asm::rt_leave_with;
 use crate::clone::{adopt, prepare_block, start_first_block};
 use crate::engine::{
-    with_engine, Engine, ENGINE, NONE, ORDER_RECORD, ORDER_REPLAY, SERIAL_RECORD, SERIAL_REPLAY,
+    with_engine, Engine, DET, ENGINE, NONE, ORDER_RECORD, ORDER_REPLAY, SERIAL_RECORD,
+    SERIAL_REPLAY,
 };
 use crate::signal::{frame, kernel, state};
 use crate::sys;
@@ -11,7 +12,9 @@ use crate::thread::{block_address, current, session, Block, Frame};
 use crate::{files, instruction, memory, output, panic, process, ring};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::layout::*;
-use reprise_abi::session::{slot_state, ENGINE_ORDER, ENGINE_SERIAL, MAGIC, MODE_REPLAY, VERSION};
+use reprise_abi::session::{
+    slot_state, ENGINE_DET, ENGINE_ORDER, ENGINE_SERIAL, MAGIC, MODE_REPLAY, VERSION,
+};
 use reprise_abi::stage::{Stage, StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT, STAGE_MAGIC};
 use reprise_abi::syscalls::nr;
 
@@ -147,6 +150,7 @@ fn take_over(i: u32) -> ! {
         (ENGINE_SERIAL, _) => SERIAL_RECORD,
         (ENGINE_ORDER, MODE_REPLAY) => ORDER_REPLAY,
         (ENGINE_ORDER, _) => ORDER_RECORD,
+        (ENGINE_DET, _) => DET,
         _ => NONE,
     };
     ENGINE.store(engine, Relaxed);

@@ -140,6 +140,8 @@ pub struct Block {
     pub locked: crate::locked::Save,
     /// Address of its heap ([`crate::heap`]), 0: none yet.
     pub heap: u64,
+    /// What the `det` engine keeps of it.
+    pub det: crate::det::Local,
 }
 
 const _: () = {

@@ -11,7 +11,7 @@
 //! registers that the program called with, so that a fault can be shown at the function's entry ([`super::shim::fault`]).
 
 use super::shim::{self, Function};
-use crate::engine::{ENGINE, ORDER_REPLAY};
+use crate::engine::{DET, ENGINE, ORDER_REPLAY};
 use crate::guard;
 use crate::order::turns;
 use crate::patch;
@@ -278,6 +278,8 @@ pub fn way_of(f: &Function) -> Option<usize> {
     match f.name {
         // Every unlock is to be seen.
         _ if crate::races::on() => None,
+        // Every operation is made in a turn.
+        _ if ENGINE.load(Relaxed) == DET => None,
         b"pthread_mutex_lock" if replays => Some(RELOCK),
         b"pthread_mutex_lock" => Some(LOCK),
         b"pthread_mutex_unlock" if replays => Some(REUNLOCK),

@@ -211,6 +211,7 @@ macro_rules! shims {
                     let t = current();
                     t.operations += 1;
                     with_order!(O => {
+                        O::enters(t);
                         let done = $module::$operation::<O>(t, f);
                         O::leaves(t);
                         done

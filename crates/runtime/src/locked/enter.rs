@@ -56,6 +56,18 @@ extern "C" fn rt_locked_made(shard: u64) {
     replay::end_operation(t, shards::number_at(shard), t.locked.next);
 }
 
+/// Under `det`, before the instruction.
+#[no_mangle]
+extern "C" fn rt_locked_begin() {
+    crate::det::turns::begin(current());
+}
+
+/// After it.
+#[no_mangle]
+extern "C" fn rt_locked_end() {
+    crate::det::turns::end(current());
+}
+
 global_asm!(
     r#"
     .macro LONG_WAY name, function
@@ -89,6 +101,41 @@ global_asm!(
     jmp qword ptr gs:[{resume}]
     .endm
 
+    .macro TURN_WAY name, function
+    .hidden \name
+    .globl \name
+    .p2align 4
+\name:
+    mov gs:[8], rsp
+    mov rsp, gs:[16]
+    pushfq
+    cld
+    push rcx
+    push rdx
+    push rsi
+    push rdi
+    push r8
+    push r9
+    push r10
+    push r11
+    sub rsp, 8
+    call \function
+    add rsp, 8
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rdi
+    pop rsi
+    pop rdx
+    pop rcx
+    popfq
+    mov rsp, gs:[8]
+    jmp qword ptr gs:[{resume}]
+    .endm
+
+    TURN_WAY rt_locked_begin_turn, rt_locked_begin
+    TURN_WAY rt_locked_end_turn, rt_locked_end
     LONG_WAY rt_locked_enter, rt_locked_turn
     LONG_WAY rt_locked_wake, rt_locked_made
     LONG_WAY rt_locked_value, rt_locked_load
@@ -100,6 +147,18 @@ extern "C" {
     fn rt_locked_enter();
     fn rt_locked_wake();
     fn rt_locked_value();
+    fn rt_locked_begin_turn();
+    fn rt_locked_end_turn();
+}
+
+/// Where stubs ask for a turn in which they make their instruction, under `det`.
+pub fn begin_turn() -> u64 {
+    rt_locked_begin_turn as *const () as u64
+}
+
+/// Where they end it.
+pub fn end_turn() -> u64 {
+    rt_locked_end_turn as *const () as u64
 }
 
 /// Where stubs ask for their turn.

@@ -127,6 +127,20 @@ pub fn memory_shared(t: &mut Block) {
     begin(t, LOCKED_WITH_CODE);
 }
 
+/// Det: threads are about to be made, of which each is a process: the code that all will have is changed now.
+pub fn before_processes() {
+    if session().flags & FLAG_LOCKED == 0 {
+        return;
+    }
+    let mut at = 0;
+    while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
+        at = r.end;
+        if let Some((annex, len)) = annex_for(&r) {
+            replace(&r, annex, len, false);
+        }
+    }
+}
+
 fn begin(t: &mut Block, form: u32) {
     if ENGINE.load(Relaxed) != ORDER_RECORD
         || session().flags & FLAG_LOCKED == 0
@@ -155,16 +169,24 @@ pub fn module_completed(t: &mut Block, module: &crate::elf::Module) {
     }
 }
 
-fn record(t: &mut Block, code: &Region, form: u32) {
+/// Room for what is to be replaced in this region, if there is anything.
+fn annex_for(code: &Region) -> Option<(u64, u64)> {
     let is_code = code.prot & PROT_EXEC != 0
         && code.flags & region_flags::FILE != 0
         && code.flags & (region_flags::SHARED | region_flags::VDSO) == 0;
     if !is_code || find(code).is_none() || UNITS.all().is_empty() {
-        return;
+        return None;
     }
     let len = (UNITS.all().len() as u64 * ROOM).next_multiple_of(PAGE);
-    let Some(annex) = find_room(code, len) else {
+    let annex = find_room(code, len);
+    if annex.is_none() {
         missed(UNITS.all().len());
+    }
+    annex.map(|at| (at, len))
+}
+
+fn record(t: &mut Block, code: &Region, form: u32) {
+    let Some((annex, len)) = annex_for(code) else {
         return;
     };
     let args = [code.start, annex, len];
@@ -424,6 +446,7 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> Option<u64> {
     let there = c.rip;
     let m = all[all.binary_search_by_key(&there, |m| m.pc).ok()?];
     c.rip = m.from;
+    crate::det::turns::end(t);
     if m.inner {
         patch::note_inner(m.from, m.entry);
     }

@@ -5,6 +5,8 @@
 //! runtime, which locks the shard, or waits until the operation's turn has come. Either way the instruction is then made here, with all
 //! registers and flags as the program has them; after it no flag is touched. The program's stack isn't used at all.
 
+mod turned;
+
 use super::operation::{Operation, Segment};
 use super::units::{Step, Unit};
 use super::{enter, Save};
@@ -102,12 +104,16 @@ impl Stub {
         let mut long_ways = [(Branches::default(), 0); MAX_INSNS];
         let mut n = 0;
         let mut pc = unit.start;
+        let in_turns = crate::det::runs();
         for k in 0..MAX_INSNS {
             if pc >= unit.end {
                 break;
             }
             let i = insn(pc)?;
             match unit.step(k, &i) {
+                Step::Ordered(_) | Step::Valued(_) if in_turns => {
+                    goes_on = stub.in_turn(&i)?;
+                }
                 Step::LeftOut => {}
                 Step::Ordered(o) => {
                     *long_ways.get_mut(n)? = stub.ordered(&i, &o, purpose)?;

@@ -24,7 +24,7 @@ pub mod trail;
 pub mod turns;
 
 use crate::clone::Wish;
-use crate::engine::{ENGINE, ORDER_RECORD};
+use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::locked::learned;
 use crate::races::objects::Kind;
 use crate::races::Atomic;
@@ -90,7 +90,7 @@ impl Local {
 /// Is this engine in force?
 #[inline(always)]
 pub fn runs() -> bool {
-    ENGINE.load(Relaxed) >= ORDER_RECORD
+    matches!(ENGINE.load(Relaxed), ORDER_RECORD | ORDER_REPLAY)
 }
 
 /// In the copy of a memory that fork(2) made.
@@ -285,6 +285,9 @@ pub trait Order {
     fn handler_first(_t: &mut Block, _entry: u64) -> bool {
         false
     }
+    /// At the beginning of a hooked function.
+    #[inline(always)]
+    fn enters(_t: &mut Block) {}
     /// At the end of a hooked function: in a replay, looks whether a handler runs before anything else.
     #[inline(always)]
     fn leaves(_t: &mut Block) {}
@@ -406,6 +409,10 @@ macro_rules! with_order {
             }
             $crate::engine::ORDER_REPLAY => {
                 type $o = $crate::order::replay::Replay;
+                $body
+            }
+            $crate::engine::DET => {
+                type $o = $crate::det::turns::InTurns;
                 $body
             }
             _ => {

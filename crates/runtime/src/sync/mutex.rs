@@ -64,7 +64,15 @@ const TAKEN: u32 = 1;
 const WAITED_FOR: u32 = 2;
 
 /// How often a lock looks before it sleeps: about as long as going to sleep takes.
-pub const SPINS: u32 = 100;
+const SPINS: u32 = 100;
+
+/// How often a thread looks whether a lock is free before it sleeps. In a turn nobody else can free it.
+pub fn spins() -> u32 {
+    match crate::det::runs() {
+        true => 0,
+        false => SPINS,
+    }
+}
 
 /// How long a lock may wait.
 #[derive(Clone, Copy)]
@@ -189,7 +197,7 @@ fn contend<O: Order>(
     shared: bool,
 ) -> Result<(), Stop> {
     let deadline = deadline::<O>(t, patience)?;
-    for _ in 0..SPINS {
+    for _ in 0..spins() {
         pause();
         if m.lock.load(Relaxed) == free
             && m.lock

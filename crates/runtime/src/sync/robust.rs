@@ -9,7 +9,7 @@
 //! taken the lock for real: in a replay it is found again. The links leave no room in the mutex; its [`Runs`](crate::order::Runs) are beside it.
 
 use super::error::*;
-use super::mutex::{deadline, failed, Mutex, Patience, RECURSIVE, SPINS};
+use super::mutex::{deadline, failed, spins, Mutex, Patience, RECURSIVE};
 use super::side::runs_of;
 use super::wait::{pause, wait, wake, Wait};
 use super::{tid, Stop};
@@ -135,7 +135,7 @@ pub fn take<O: Order>(
 fn acquire<O: Order>(t: &mut Block, m: &Mutex, patience: Patience) -> Result<bool, Stop> {
     let me = tid(t);
     let mut until = None;
-    let mut spins = 0;
+    let mut looks = 0;
     // Whoever has slept can't know whether others sleep still.
     let mut others = 0;
     loop {
@@ -150,8 +150,8 @@ fn acquire<O: Order>(t: &mut Block, m: &Mutex, patience: Patience) -> Result<boo
         if until.is_none() {
             until = Some(deadline::<O>(t, patience)?);
         }
-        if spins < SPINS {
-            spins += 1;
+        if looks < spins() {
+            looks += 1;
             pause();
             continue;
         }

@@ -10,7 +10,7 @@
 //! who has it, and is what threads sleep on: whoever lets it go touches nothing else afterwards.
 
 use super::error::*;
-use super::mutex::{deadline, failed, Patience, SPINS};
+use super::mutex::{deadline, failed, spins, Patience};
 use super::wait::{pause, wait, wake, Wait, EVERYBODY, REALTIME};
 use super::{object, tid, Stop};
 use crate::hook::shim::Done;
@@ -126,7 +126,7 @@ fn acquire<O: Order>(
     // In a replay nobody comes whose turn it isn't.
     let writers_first = !O::REPLAYS && l.kind.load(Relaxed) == WRITERS_FIRST;
     let mut until = None;
-    let mut spins = 0;
+    let mut looks = 0;
     loop {
         let old = l.state.load(Relaxed);
         if let Some(new) = taken(old, want, writers_first) {
@@ -141,8 +141,8 @@ fn acquire<O: Order>(
         if until.is_none() {
             until = Some(deadline::<O>(t, patience)?);
         }
-        if spins < SPINS {
-            spins += 1;
+        if looks < spins() {
+            looks += 1;
             pause();
             continue;
         }

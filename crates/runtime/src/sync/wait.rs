@@ -90,6 +90,13 @@ pub fn wait(
     deadline: Option<&Deadline>,
     shared: bool,
 ) -> Wait {
+    if t.det.in_turn {
+        let deadline = deadline.map_or(0, |d| d.at.ns().max(1) as u64);
+        return crate::det::wait::wait(t, word.as_ptr() as u64, deadline);
+    }
+    if deadline.is_none() && crate::det::is_alone() {
+        crate::det::deadlock::report();
+    }
     let tells = !shared && deadline.is_none() && ENGINE.load(Relaxed) == ORDER_REPLAY;
     let waits = tells.then(|| Waits::new(What::Word(word.as_ptr() as u64).key(), 0));
     if let Some(w) = &waits {
@@ -142,6 +149,10 @@ pub fn wake(address: *const u32, mut n: u32, shared: bool) {
         // Of those who have said that they wait, none may be left for whom that is not so any more.
         n = if shared { n } else { EVERYBODY };
     }
+    if crate::det::runs() && current().det.in_turn {
+        crate::det::wait::wake(address as u64, n);
+        return;
+    }
     let op = FUTEX_WAKE | if shared { 0 } else { FUTEX_PRIVATE };
     sys::call(nr::FUTEX, &[address as u64, op, n as u64]);
 }
@@ -152,7 +163,9 @@ pub const EVERYBODY: u32 = i32::MAX as u32;
 /// A moment in which another processor may do something.
 #[inline(always)]
 pub fn pause() {
-    if total::runs() {
+    if crate::det::runs() && current().det.in_turn {
+        crate::det::turns::give_way(current());
+    } else if total::runs() {
         total::give_way(current());
     } else {
         core::hint::spin_loop();

@@ -1,0 +1,84 @@
+//! `reprise run`: the same run every time (DThreads). It is started as for a recording, but nothing is recorded.
+
+use crate::cli::{Buffers, CpuLevel, EngineName, KeepOn, OnFull, RecordArgs, RunArgs};
+use crate::record;
+use anyhow::Result;
+use reprise_abi::session::{slot_state, ENGINE_DET};
+use reprise_launch::SharedSession;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Runs `run`; the exit status is the program's.
+///
+/// # Errors
+/// When the program can't be started.
+pub fn run(args: &RunArgs) -> Result<i32> {
+    record::run(&RecordArgs {
+        output: None,
+        engine: EngineName::Det,
+        buffers: Buffers::Default,
+        force: false,
+        chaos: None,
+        checksum: None,
+        keep_on: KeepOn::Always,
+        until_failure: None,
+        max_size: None,
+        on_full: OnFull::Continue,
+        cpu: CpuLevel::Native,
+        quiet: args.quiet,
+        no_patch: false,
+        hooks: false,
+        test_without: Vec::new(),
+        no_cpuid_trapping: false,
+        forget_syscall: None,
+        command: args.command.clone(),
+    })
+}
+
+/// Threads are processes: none outlives the first one, however that ended.
+pub fn end_threads(shared: &SharedSession) {
+    let s = shared.session();
+    if s.engine != ENGINE_DET {
+        return;
+    }
+    for slot in (0..s.slots_used.load(SeqCst) as usize).map(|i| shared.slot(i)) {
+        let tid = slot.kernel_tid.load(SeqCst);
+        let used = slot.state.load(SeqCst) != slot_state::FREE;
+        if tid > 0 && used && tid != s.program_pid.load(SeqCst) {
+            end_thread(shared, tid as i32);
+        }
+    }
+}
+
+/// Ends a process of the session. It is nobody's child here: its id may be another's by now, who does not have the session's memory.
+fn end_thread(shared: &SharedSession, pid: i32) {
+    // SAFETY: plain call; the descriptor is ours.
+    let fd = unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        if fd < 0 {
+            return;
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let memory = std::fs::metadata(format!("/proc/self/fd/{}", shared.fd())).map(|m| m.ino());
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let has_it = |inode: u64| {
+        let inode = inode.to_string();
+        maps.lines()
+            .any(|line| line.split_whitespace().nth(4) == Some(&inode) && line.contains("memfd:"))
+    };
+    if memory.is_ok_and(has_it) {
+        let info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: whoever was looked at gets it, or nobody.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                fd.as_raw_fd(),
+                libc::SIGKILL,
+                info,
+                0,
+            )
+        };
+    }
+}

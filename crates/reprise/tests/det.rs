@@ -1,0 +1,61 @@
+//! `reprise run`: the same run every time (DThreads), data races included.
+
+mod common;
+
+use common::{run, Guest, Run, Workplace};
+use std::collections::BTreeSet;
+
+/// Runs a guest under the engine, in an environment of another size each time.
+fn once(place: &Workplace, guest: &Guest, n: usize) -> Run {
+    let mut command = place.reprise(["run", "--"]);
+    command.arg(&guest.program).args(&guest.args);
+    command.env("PADDING", "x".repeat(n * 97 % 4000));
+    run(&mut command, None)
+}
+
+/// What `runs` runs print: all the different outputs.
+fn outputs(guest: &Guest, runs: usize) -> BTreeSet<Vec<u8>> {
+    let place = Workplace::new();
+    let one = |n| {
+        let r = once(&place, guest, n);
+        assert!(r.status.success(), "run {n}: {}", r.describe());
+        r.stdout
+    };
+    (0..runs).map(one).collect()
+}
+
+fn assert_one_signature(threads: &str) {
+    let guest = Guest::new("det_racey").args([threads]);
+    let all = outputs(&guest, 50);
+    assert_eq!(all.len(), 1, "{threads} threads: {all:?}");
+    assert!(all.iter().all(|o| o.starts_with(b"signature ")));
+}
+
+#[test]
+fn racing_threads_leave_one_signature_2() {
+    assert_one_signature("2");
+}
+
+#[test]
+fn racing_threads_leave_one_signature_4() {
+    assert_one_signature("4");
+}
+
+#[test]
+fn figure_1_of_the_paper_prints_the_same_always() {
+    let all = outputs(&Guest::new("det_figure1"), 20);
+    assert_eq!(all, BTreeSet::from([b"1,1\n".to_vec()]));
+}
+
+#[test]
+fn a_deadlock_is_shown() {
+    let place = Workplace::new();
+    let guest = Guest::new("det_deadlock");
+    let r = once(&place, &guest, 0);
+    assert!(r.status.success(), "{}", r.describe());
+    assert_eq!(r.stdout, b"no deadlock\n");
+    let r = once(&place, &guest.args(["deadlock"]), 0);
+    assert_eq!(r.status.code(), Some(125), "{}", r.describe());
+    let waits = r.said().matches("waits for the object at").count();
+    assert_eq!(waits, 3, "{}", r.describe());
+}

@@ -1,0 +1,90 @@
+//! The end of the program: all its thread-processes end as threads would, and whoever started it learns the right status.
+
+use super::token::{member, state};
+use crate::isolate::split;
+use crate::sys;
+use crate::thread::{current, session, slot};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::syscalls::nr;
+
+const SIGKILL: u64 = 9;
+/// Wait status with which the program's last thread ended it, plus 1, for the first thread, which has ended before.
+static LAST_STATUS: AtomicU32 = AtomicU32::new(0);
+
+/// Is the calling thread the one whose process the program is to others?
+pub fn is_first() -> bool {
+    current().kernel_tid == session().program_pid.load(Relaxed)
+}
+
+/// Ends all others.
+pub fn end_others() {
+    if !split::is_done() {
+        return;
+    }
+    let me = current().slot;
+    let used = session().slots_used.load(Relaxed);
+    for s in (0..used).filter(|s| *s != me) {
+        let tid = slot(s).kernel_tid.load(Relaxed);
+        if tid != 0
+            && (member(s).state.load(SeqCst) != state::NOBODY
+                || tid == session().program_pid.load(Relaxed))
+        {
+            sys::call(nr::KILL, &[tid as u64, SIGKILL]);
+        }
+    }
+}
+
+/// Before the calling thread ends the program with this wait status.
+pub fn announce(status: u32) {
+    if split::is_done() && !is_first() {
+        session().det_status.store(status as u64 + 1, SeqCst);
+    }
+    end_others();
+}
+
+/// Looks whether a thread that the calling one has made was killed: to the kernel it is a process, and ends alone. Natively, the whole program
+/// would have ended. Of those that ended by themselves the kernel forgets; they have no exit signal, so the program's own waits don't see them.
+pub fn look_after_threads() {
+    const WNOHANG: u64 = 1;
+    const WCLONE: u64 = 0x8000_0000;
+    loop {
+        let mut status = 0u32;
+        let to = &mut status as *mut u32 as u64;
+        let pid = sys::call(nr::WAIT4, &[u64::MAX, to, WNOHANG | WCLONE, 0]);
+        if pid <= 0 {
+            return;
+        }
+        let used = session().slots_used.load(Relaxed);
+        let here = |s: &u32| slot(*s).kernel_tid.load(Relaxed) as i64 == pid;
+        let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
+        if (0..used).find(here).is_some_and(lives) {
+            session().det_status.store(status as u64 + 1, SeqCst);
+            end_others();
+            sys::exit_group(1);
+        }
+    }
+}
+
+/// Ends the program with this wait status of an exit.
+pub fn end(status: u32) -> ! {
+    announce(status);
+    sys::exit_group((status >> 8) as i32)
+}
+
+/// The first thread has ended: its process stays until the last one has.
+pub fn linger() -> ! {
+    loop {
+        match LAST_STATUS.load(SeqCst) {
+            0 => {
+                sys::futex_wait(LAST_STATUS.as_ptr(), 0, None);
+            }
+            s => sys::exit_group(((s - 1) >> 8) as i32),
+        }
+    }
+}
+
+/// The last thread ends.
+pub fn tell_first(status: u32) {
+    LAST_STATUS.store(status + 1, SeqCst);
+    sys::futex_wake(LAST_STATUS.as_ptr(), 1);
+}

@@ -1,0 +1,169 @@
+//! The same run every time, data races included, with nothing recorded (DThreads; DESIGN 5, `det`).
+//!
+//! Threads are processes ([`threads`]) with private views of one memory ([`crate::isolate`]). What they do to each other they do in turns, whose order
+//! follows from the program alone ([`token`], [`turns`]): synchronisation ([`crate::sync`], whose functions are made in turns as a whole; [`wait`]), locked
+//! instructions ([`crate::locked`]), system calls ([`calls`]), calls that shape the address space ([`space`]).
+
+pub mod calls;
+pub mod deadlock;
+pub mod ending;
+pub mod space;
+pub mod threads;
+pub mod token;
+pub mod turns;
+pub mod wait;
+
+use crate::capture::Call;
+use crate::clone::Wish;
+use crate::engine::{Engine, DET, ENGINE};
+use crate::isolate::commit::Copies;
+use crate::isolate::split;
+use crate::none::None as NoEngine;
+use crate::signal::frame::{SigContext, Ucontext};
+use crate::signal::kernel;
+use crate::signal::state::Siginfo;
+use crate::sys;
+use crate::thread::{Block, Frame};
+use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::event::Instruction;
+use reprise_abi::session::slot_state;
+use reprise_abi::syscalls::nr;
+
+/// What the engine keeps for a thread, in its block.
+#[derive(Default)]
+pub struct Local {
+    /// It is the thread's turn.
+    pub in_turn: bool,
+    /// The program's code runs in the thread's turn, for so many deeds more; 0: it doesn't.
+    pub keeps: u32,
+    /// The thread's copies of pages.
+    pub copies: Copies,
+}
+
+/// Is this engine in force?
+#[inline(always)]
+pub fn runs() -> bool {
+    ENGINE.load(Relaxed) == DET
+}
+
+/// Is the calling thread the only one left of several?
+pub fn is_alone() -> bool {
+    runs() && split::is_done() && token::live() == 1
+}
+
+/// The engine.
+pub struct Det;
+
+impl Engine for Det {
+    const LIVE: bool = true;
+    const IMMEDIATE: bool = true;
+    const BORN: u32 = slot_state::RUNNING;
+
+    fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+        calls::syscall(t, c, frame)
+    }
+
+    fn computed(_t: &mut Block, _c: &Call, result: i64) -> i64 {
+        result
+    }
+
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        turns::within(t, |t| match c.nr {
+            nr::BRK => space::brk(t, || act(None)),
+            _ => act(None),
+        })
+    }
+
+    fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        space::call(t, c)
+    }
+
+    fn futex(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+        if !split::is_done() || token::live() <= 1 {
+            return NoEngine::futex(t, c, frame);
+        }
+        turns::within(t, |t| wait::futex(t, c))
+    }
+
+    fn sched_yield(t: &mut Block, _c: &mut Call) -> i64 {
+        turns::begin_anew(t);
+        turns::end(t);
+        0
+    }
+
+    fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
+        NoEngine::instruction(t, which)
+    }
+
+    fn signal_point(t: &mut Block, frame: &mut Frame) {
+        NoEngine::signal_point(t, frame)
+    }
+
+    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+        NoEngine::fault(t, info, mc)
+    }
+
+    fn goes_on(t: &mut Block, uc: &mut Ucontext) {
+        NoEngine::goes_on(t, uc)
+    }
+
+    fn thread_create(t: &mut Block, _c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        threads::create(t, wish, start)
+    }
+
+    fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        if split::is_done() {
+            // The runtime's memory is shared: a copy of it would have to be made first.
+            sys::complain(&[
+                "reprise: det: a program with threads can't make processes yet: it got ENOSYS\n",
+            ]);
+            return -38;
+        }
+        NoEngine::process_create(t, c, wish, start)
+    }
+
+    fn thread_start(t: &mut Block) {
+        threads::begin(t);
+    }
+
+    fn process_start(t: &mut Block) {
+        NoEngine::process_start(t)
+    }
+
+    fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        threads::exit(t, (c.args[0] as u32 & 255) << 8)
+    }
+
+    fn exec(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+        if split::is_done() {
+            sys::complain(&[
+                "reprise: det: a program with threads can't exec yet: it got ENOSYS\n",
+            ]);
+            return -38;
+        }
+        NoEngine::exec(t, c, frame)
+    }
+
+    fn image_start(t: &mut Block) {
+        NoEngine::image_start(t)
+    }
+
+    fn process_dies(_t: &mut Block, signal: u32) {
+        ending::announce(signal);
+    }
+
+    fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        kernel::block_all();
+        crate::sync::count(t);
+        turns::begin_anew(t);
+        ending::announce((c.args[0] as u32 & 255) << 8);
+        crate::serial::baton::leave(t);
+        sys::exit_group(c.args[0] as i32)
+    }
+
+    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
+
+    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
+        false
+    }
+}

@@ -1,0 +1,302 @@
+//! Calls that shape the address space (DThreads has none of them in threads; DESIGN 5): made by one thread, in its turn, and followed by all
+//! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
+
+use super::token::{member, rouse, state};
+use super::turns;
+use crate::capture::Call;
+use crate::engine::Engine;
+use crate::isolate::views::{self, Extent};
+use crate::isolate::{commit, layout, split};
+use crate::memory::{self, map, Region};
+use crate::none::None as NoEngine;
+use crate::sys::{self, *};
+use crate::thread::{session, Block};
+use crate::{guard, panic};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::layout::PAGE;
+use reprise_abi::syscalls::nr;
+
+/// Changes that are remembered: nobody is further behind.
+const CHANGES: usize = 1 << 12;
+const PROT_WRITE: u64 = 2;
+const MREMAP_FIXED: u64 = 2;
+const MREMAP_MAYMOVE: u64 = 1;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+const MADV_REMOVE: u64 = 9;
+const EINVAL: i64 = -22;
+const ENOMEM: i64 = -12;
+
+/// What others have to do, too.
+#[derive(Clone, Copy)]
+enum Change {
+    Nothing,
+    /// address, bytes, offset in the backing, protection
+    View(u64, u64, u64, u64),
+    /// As above, written to by all at once.
+    Shared(u64, u64, u64, u64),
+    /// The arguments of mmap(2), at its address.
+    File([u64; 6]),
+    Unmap(u64, u64),
+    Protect(u64, u64, u64),
+    Discard(u64, u64),
+}
+
+struct Log(UnsafeCell<[Change; CHANGES]>);
+// SAFETY: written in turns, before the count says so.
+unsafe impl Sync for Log {}
+static LOG: Log = Log(UnsafeCell::new([Change::Nothing; CHANGES]));
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// How many changes there were.
+pub fn made() -> u64 {
+    MADE.load(SeqCst)
+}
+
+/// Are there changes that this thread has not followed?
+pub fn is_behind(slot: u32) -> bool {
+    member(slot).followed.load(Relaxed) != MADE.load(SeqCst)
+}
+
+/// Does what others have done to the address space.
+pub fn follow(slot: u32) {
+    let m = member(slot);
+    let mut n = m.followed.load(Relaxed);
+    while n != MADE.load(SeqCst) {
+        // SAFETY: written before it was counted; not written again before all have followed.
+        let change = unsafe { (*LOG.0.get())[n as usize % CHANGES] };
+        apply(&change);
+        n += 1;
+        m.followed.store(n, SeqCst);
+    }
+}
+
+fn apply(change: &Change) {
+    match *change {
+        Change::Nothing => {}
+        Change::View(at, len, offset, prot) => views::show(at, len, offset, prot),
+        Change::Shared(at, len, offset, prot) => views::show_shared(at, len, offset, prot),
+        Change::File(args) => {
+            // SAFETY: a mapping of the program's, which another of its threads has already.
+            if unsafe { sys::syscall6(nr::MMAP, args) } != args[0] as i64 {
+                panic::give_up("det: a file can't be mapped for all threads");
+            }
+        }
+        Change::Unmap(at, len) => {
+            sys::call(nr::MUNMAP, &[at, len]);
+        }
+        Change::Protect(at, len, prot) => {
+            sys::call(nr::MPROTECT, &[at, len, prot]);
+        }
+        Change::Discard(at, len) => views::drop_copies(at, len),
+    }
+}
+
+/// In a turn: others follow.
+fn tell(t: &Block, change: Change) {
+    let n = MADE.load(SeqCst);
+    // SAFETY: it is this thread's turn, and nobody is that far behind.
+    unsafe { (*LOG.0.get())[n as usize % CHANGES] = change };
+    MADE.store(n + 1, SeqCst);
+    member(t.slot).followed.store(n + 1, SeqCst);
+    // A descriptor may be closed afterwards; and the list has an end.
+    if matches!(change, Change::File(_)) || (n + 1) % (CHANGES as u64 / 2) == 0 {
+        wait_for_all(t);
+    }
+}
+
+/// In a turn: waits until all others, who wait for their turns or to be woken, have followed.
+fn wait_for_all(t: &Block) {
+    let used = session().slots_used.load(Relaxed);
+    for s in (0..used).filter(|s| *s != t.slot) {
+        let m = member(s);
+        while is_behind(s) && m.state.load(SeqCst) != state::NOBODY {
+            rouse(s);
+            sys::call(nr::SCHED_YIELD, &[]);
+        }
+    }
+}
+
+fn up(n: u64) -> u64 {
+    n.saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+/// A call that shapes the address space.
+pub fn call(t: &mut Block, c: &mut Call) -> i64 {
+    if !split::is_done() {
+        return NoEngine::address_space(t, c);
+    }
+    turns::within(t, |t| change(t, c))
+}
+
+fn change(t: &mut Block, c: &mut Call) -> i64 {
+    let a = c.args;
+    match c.nr {
+        nr::MMAP => map_memory(t, c),
+        nr::MREMAP => move_memory(t, a),
+        nr::MADVISE if matches!(a[2], MADV_DONTNEED | MADV_REMOVE) => {
+            if memory::is_ours(a[0], a[1]) || a[0] % PAGE != 0 {
+                return EINVAL;
+            }
+            discard(t, a[0], up(a[1]));
+            0
+        }
+        nr::MADVISE if a[2] == MADV_FREE => EINVAL,
+        nr::MUNMAP => {
+            let r = memory::perform(c).result;
+            if !is_error(r) {
+                views::forget(a[0], a[0] + up(a[1]));
+                tell(t, Change::Unmap(a[0], up(a[1])));
+            }
+            r
+        }
+        nr::MPROTECT => {
+            let r = memory::perform(c).result;
+            if !is_error(r) {
+                let (start, end) = (a[0], a[0] + up(a[1]));
+                if a[2] & PROT_WRITE != 0 {
+                    views_of(t, start, end);
+                }
+                tell(t, Change::Protect(start, end - start, a[2]));
+            }
+            r
+        }
+        nr::SHMAT | nr::SHMDT => EINVAL,
+        _ => memory::perform(c).result,
+    }
+}
+
+/// Private memory that isn't seen through views yet is from now on.
+fn views_of(t: &mut Block, start: u64, end: u64) {
+    views::each_to_convert(start, end, &mut |r| {
+        let offset = views::convert(r);
+        tell(
+            t,
+            Change::View(r.start, r.end - r.start, offset, r.prot as u64),
+        );
+    });
+}
+
+fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
+    const TYPE: u64 = 15;
+    let a = c.args;
+    let r = memory::perform(c).result;
+    if is_error(r) {
+        return r;
+    }
+    let (start, len) = (r as u64, up(a[1]));
+    let end = start + len;
+    views::forget(start, end);
+    let (private, anonymous) = (a[3] & TYPE == MAP_PRIVATE, a[3] & MAP_ANONYMOUS != 0);
+    match (private, anonymous) {
+        (true, true) => {
+            let offset = views::add_empty(start, end, a[2]);
+            tell(t, Change::View(start, len, offset, a[2]));
+        }
+        // Its content as it is now.
+        (true, false) => {
+            let r = Region {
+                start,
+                end,
+                ..map().at(start).unwrap_or_default()
+            };
+            let offset = views::convert(&r);
+            tell(t, Change::View(start, len, offset, a[2]));
+        }
+        (false, true) => {
+            let offset = views::allocate(len);
+            views::show_shared(start, len, offset, a[2]);
+            tell(t, Change::Shared(start, len, offset, a[2]));
+        }
+        (false, false) => {
+            let flags = a[3] & !MAP_FIXED_NOREPLACE | MAP_FIXED;
+            tell(t, Change::File([start, a[1], a[2], flags, a[4], a[5]]));
+        }
+    }
+    r
+}
+
+/// The memory is full of zeros for all.
+fn discard(t: &mut Block, start: u64, len: u64) {
+    views::each_part(start, start + len, &mut |e| {
+        views::release(e.offset, e.end - e.start);
+    });
+    views::drop_copies(start, len);
+    tell(t, Change::Discard(start, len));
+}
+
+/// mremap(2): memory that grows gets a new place, and its content is copied there.
+fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
+    let (old, new) = (up(a[1]), up(a[2]));
+    if a[0] % PAGE != 0 || new == 0 || a[3] & !(MREMAP_MAYMOVE | MREMAP_FIXED) != 0 {
+        return EINVAL;
+    }
+    let (start, end) = (a[0], a[0] + old);
+    let Some(r) = map().at(start).filter(|r| r.end >= end) else {
+        return -14;
+    };
+    if new == old && a[3] & MREMAP_FIXED == 0 {
+        return start as i64;
+    }
+    if views::offset_of(start).is_none() || old == 0 {
+        return ENOMEM;
+    }
+    if new < old && a[3] & MREMAP_FIXED == 0 {
+        sys::call(nr::MUNMAP, &[start + new, old - new]);
+        map().remove(start + new, end);
+        views::forget(start + new, end);
+        tell(t, Change::Unmap(start + new, old - new));
+        return start as i64;
+    }
+    if a[3] & MREMAP_MAYMOVE == 0 {
+        return ENOMEM;
+    }
+    let fixed = a[3] & MREMAP_FIXED != 0;
+    if fixed && (memory::is_ours(a[4], new) || a[4] % PAGE != 0) {
+        return EINVAL;
+    }
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | if fixed { MAP_FIXED } else { 0 };
+    let hint = if fixed { a[4] } else { 0 };
+    let to = sys::call(nr::MMAP, &[hint, new, 0, flags, u64::MAX, 0]);
+    if is_error(to) {
+        return to;
+    }
+    let to = to as u64;
+    views::forget(to, to + new);
+    let offset = views::add_empty(to, to + new, r.prot as u64);
+    let moved = old.min(new);
+    let mut copy = |e: Extent| {
+        let at = layout::MIRROR + offset + (e.start - start);
+        // SAFETY: the mirror is ours.
+        unsafe { guard::copy(at, layout::MIRROR + e.offset, (e.end - e.start) as usize) };
+    };
+    // What this thread has written in its turn counts, too.
+    commit::commit_again(t);
+    views::each_part(start, start + moved, &mut copy);
+    sys::call(nr::MUNMAP, &[start, old]);
+    map().remove(start, end);
+    map().insert(Region {
+        start: to,
+        end: to + new,
+        ..r
+    });
+    views::forget(start, end);
+    tell(t, Change::View(to, new, offset, r.prot as u64));
+    tell(t, Change::Unmap(start, old));
+    to as i64
+}
+
+/// brk(2), which has moved the end of the heap: `act` does it.
+pub fn brk(t: &mut Block, act: impl FnOnce() -> i64) -> i64 {
+    let before = memory::current_brk();
+    let r = act();
+    let (old, new) = (up(before), up(memory::current_brk()));
+    if split::is_done() && new > old {
+        views_of(t, old, new);
+    } else if split::is_done() && new < old {
+        views::forget(new, old);
+        tell(t, Change::Unmap(new, old - new));
+    }
+    r
+}

@@ -1,0 +1,94 @@
+//! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
+
+use super::{ending, token, turns, Det};
+use crate::clone::{self, Wish};
+use crate::isolate::{commit, split};
+use crate::signal::kernel;
+use crate::sys;
+use crate::thread::{session, slot, Block, Frame};
+use crate::{locked, process, robust};
+use core::arch::asm;
+use core::sync::atomic::Ordering::*;
+use reprise_abi::session::slot_state;
+use reprise_abi::syscalls::nr;
+
+const EAGAIN: i64 = -11;
+
+/// Makes a thread, in a turn: it runs from the next phase on.
+pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
+    if !split::is_done() {
+        locked::before_processes();
+        split::split(t);
+        token::start(t.slot);
+    }
+    ending::look_after_threads();
+    turns::begin_creation(t);
+    let tid = make(t, wish, start);
+    turns::keep(t);
+    tid
+}
+
+fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
+    let Some(i) = clone::reserve_slot() else {
+        return EAGAIN;
+    };
+    let process = t.slot_process();
+    let tid = clone::start_thread::<Det>(t, wish, i, process, start, || token::enrol(i));
+    if sys::is_error(tid) {
+        token::retire(i);
+    } else {
+        slot(i).visible_tid.store(tid as u32, Relaxed);
+        clone::publish_tid(wish, tid as u32);
+    }
+    tid
+}
+
+/// First thing a new thread does: waits for its first phase, in which it sees what all see.
+pub fn begin(t: &mut Block) {
+    token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
+    commit::forget_all();
+    kernel::sync_mask(t);
+}
+
+/// A thread ends, in its turn.
+pub fn exit(t: &mut Block, status: u32) -> ! {
+    kernel::block_all();
+    crate::sync::count(t);
+    turns::begin_anew(t);
+    t.slot().state.store(slot_state::EXITING, Release);
+    let wake = |address, _, n| {
+        super::wait::wake(address, n);
+    };
+    robust::announce_death(t, robust::write_word, wake, |_| None);
+    session().live_threads.fetch_sub(1, Relaxed);
+    let last = process::entry().live_threads.fetch_sub(1, Relaxed) == 1;
+    if !split::is_done() || (last && ending::is_first()) {
+        crate::serial::baton::leave(t);
+        sys::exit_group((status >> 8) as i32);
+    }
+    if last {
+        ending::tell_first(status);
+    }
+    if t.det.in_turn {
+        commit::commit_again(t);
+        token::retire(t.slot);
+        token::pass(t.slot, token::state::NOBODY);
+    } else {
+        token::retire(t.slot);
+    }
+    if ending::is_first() {
+        ending::linger();
+    }
+    // SAFETY: from here on the block may be another thread's: nothing of it is touched any more.
+    unsafe {
+        asm!(
+            "mov dword ptr [{alive}], 0",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            alive = in(reg) t.alive.as_ptr(),
+            in("rax") nr::EXIT,
+            options(noreturn, nostack)
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! Rounds and the token (DThreads 4.2.1): a **phase**, in which all threads run the program's code at once on what they saw when it began,
+//! then a **turn** for each of them, one after the other.
+//!
+//! The phase ends when every thread of the **ring** has come to a synchronisation point. Then the turns are given in the ring's order, and
+//! when all are over, the next phase begins, for all at once. Who waits for somebody (a mutex, a condition, a join) leaves the ring in its turn; who
+//! wakes it puts it at the ring's end, and its operation goes on in a turn of the same round. So the order of everything that threads
+//! do to each other follows from the program alone.
+//!
+//! The ring is changed by the thread whose turn it is; by the last one to arrive before the first turn.
+
+use crate::isolate::layout::DET_BASE;
+use crate::sys::{self, Timespec};
+use crate::thread::session;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::layout::MAX_SLOTS;
+
+/// Rounds of looking before a thread sleeps: a futex wake to another processor costs more than that.
+const SPINS: u32 = 2000;
+
+/// How long a thread sleeps before it looks whether another one was killed.
+const LOOK_AROUND_NS: i64 = 200_000_000;
+
+/// What a slot's thread is doing.
+pub mod state {
+    #![allow(missing_docs)]
+    pub const NOBODY: u32 = 0;
+    /// It runs the program's code.
+    pub const RUNS: u32 = 1;
+    /// It has come to a synchronisation point, and waits for its turn.
+    pub const ARRIVED: u32 = 2;
+    /// It has had its turn.
+    pub const DONE: u32 = 3;
+    /// It is not in the ring: somebody has to wake it.
+    pub const WAITS: u32 = 4;
+}
+
+/// One thread.
+#[repr(C, align(64))]
+pub struct Member {
+    /// One of [`state`].
+    pub state: AtomicU32,
+    /// It sleeps, on this word.
+    sleeping: AtomicU32,
+    /// How many of the changes of the address space it has followed ([`super::space`]).
+    pub followed: AtomicU64,
+    /// What it waits for: the address of a word, 0 nothing.
+    pub word: AtomicU64,
+    /// Its number among all waits: who came first is woken first.
+    pub since: AtomicU64,
+    /// When it has waited long enough, in ns of its clock; 0: never.
+    pub deadline: AtomicU64,
+    /// That was so.
+    pub timed_out: AtomicBool,
+    /// The round in which it was made.
+    pub born: AtomicU32,
+    /// Which thread of the program it is, by the order in which they were made.
+    pub index: AtomicU32,
+}
+
+/// What all threads share.
+#[repr(C)]
+struct State {
+    /// Number of the round, from 1 on.
+    round: AtomicU32,
+    /// Whose turn it is: the slot, plus 1.
+    turn: AtomicU32,
+    /// Threads of the ring that have not arrived yet.
+    running: AtomicU32,
+    /// Threads of the program.
+    live: AtomicU32,
+    /// Threads that there ever were.
+    made: AtomicU32,
+    /// Twins that were taken in this round.
+    twins: AtomicU32,
+    /// Waits that there ever were.
+    waits: AtomicU64,
+    /// Turns in which a thread found that it still can't go on, since anybody could.
+    idle: AtomicU32,
+    ring_len: UnsafeCell<usize>,
+    ring: UnsafeCell<[u16; MAX_SLOTS]>,
+    members: [Member; MAX_SLOTS],
+}
+
+const _: () = assert!(core::mem::size_of::<State>() < 16 << 20);
+
+fn all() -> &'static State {
+    // SAFETY: mapped before there is a second thread; zero at first. The cells are changed as said above.
+    unsafe { &*(DET_BASE as *const State) }
+}
+
+/// The thread of this slot.
+pub fn member(slot: u32) -> &'static Member {
+    &all().members[slot as usize % MAX_SLOTS]
+}
+
+#[allow(clippy::mut_from_ref)]
+fn ring() -> (&'static mut usize, &'static mut [u16; MAX_SLOTS]) {
+    let s = all();
+    // SAFETY: as said at the head of the file.
+    unsafe { (&mut *s.ring_len.get(), &mut *s.ring.get()) }
+}
+
+fn in_ring() -> impl Iterator<Item = u32> {
+    let (len, list) = ring();
+    let len = *len;
+    list[..len].iter().map(|s| *s as u32)
+}
+
+fn join_ring(slot: u32) {
+    let (len, list) = ring();
+    list[*len] = slot as u16;
+    *len += 1;
+}
+
+fn leave_ring(slot: u32) {
+    let (len, list) = ring();
+    if let Some(n) = list[..*len].iter().position(|s| *s as u32 == slot) {
+        list.copy_within(n + 1..*len, n);
+        *len -= 1;
+    }
+}
+
+/// Number of the round.
+pub fn round() -> u32 {
+    all().round.load(SeqCst)
+}
+
+/// A number for a twin.
+pub fn take_twin() -> u32 {
+    all().twins.fetch_add(1, Relaxed)
+}
+
+/// Threads of the program that have not ended.
+pub fn live() -> u32 {
+    all().live.load(SeqCst)
+}
+
+/// The program's only thread is the first one of the ring.
+pub fn start(slot: u32) {
+    let s = all();
+    s.round.store(1, SeqCst);
+    s.running.store(0, SeqCst);
+    *ring().0 = 0;
+    enrol(slot);
+    s.running.store(1, SeqCst);
+}
+
+/// In a turn: a new thread. It runs from the next phase on.
+pub fn enrol(slot: u32) {
+    let (s, m) = (all(), member(slot));
+    s.live.fetch_add(1, SeqCst);
+    m.index.store(s.made.fetch_add(1, Relaxed), Relaxed);
+    m.word.store(0, Relaxed);
+    m.sleeping.store(0, Relaxed);
+    m.born.store(s.round.load(Relaxed), Relaxed);
+    m.followed.store(super::space::made(), Relaxed);
+    m.state.store(state::RUNS, SeqCst);
+    join_ring(slot);
+}
+
+/// In its turn: the thread ends. It still has to [`pass`].
+pub fn retire(slot: u32) {
+    all().live.fetch_sub(1, SeqCst);
+    leave_ring(slot);
+    member(slot).state.store(state::NOBODY, SeqCst);
+}
+
+/// The thread has come to a synchronisation point. Then it has to [`wait_for_turn`].
+pub fn arrive(slot: u32) {
+    member(slot).state.store(state::ARRIVED, SeqCst);
+    if all().running.fetch_sub(1, SeqCst) == 1 {
+        next();
+    }
+}
+
+/// The thread's turn is over; `state` says how it goes on.
+pub fn pass(slot: u32, how: u32) {
+    if how != state::NOBODY {
+        member(slot).state.store(how, SeqCst);
+    }
+    if how == state::WAITS {
+        leave_ring(slot);
+    }
+    next();
+}
+
+/// The next turn, or the next phase.
+fn next() {
+    let s = all();
+    let found = in_ring().find(|slot| member(*slot).state.load(SeqCst) == state::ARRIVED);
+    if let Some(slot) = found {
+        s.turn.store(slot + 1, SeqCst);
+        return rouse(slot);
+    }
+    s.turn.store(0, SeqCst);
+    let (len, _) = ring();
+    if *len == 0 {
+        return nobody_runs();
+    }
+    s.twins.store(0, Relaxed);
+    s.running.store(*len as u32, SeqCst);
+    // Who is told may have gone on, and arrived, before all are.
+    let mut told = [0u64; MAX_SLOTS / 64];
+    for slot in in_ring() {
+        member(slot).state.store(state::RUNS, SeqCst);
+        told[slot as usize / 64] |= 1 << (slot % 64);
+    }
+    s.round.fetch_add(1, SeqCst);
+    for (n, word) in told.iter().enumerate() {
+        let mut word = *word;
+        while word != 0 {
+            rouse(n as u32 * 64 + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}
+
+/// All threads wait for each other: time goes on for those who wait for it, or nothing ever will.
+fn nobody_runs() {
+    let s = all();
+    if s.live.load(SeqCst) == 0 {
+        return;
+    }
+    let timed = waiting().filter(|slot| member(*slot).deadline.load(Relaxed) != 0);
+    let first = timed.min_by_key(|slot| {
+        let m = member(*slot);
+        (m.deadline.load(Relaxed), m.since.load(Relaxed))
+    });
+    match first {
+        Some(slot) => {
+            member(slot).timed_out.store(true, Relaxed);
+            recall(slot);
+            next();
+        }
+        None => super::deadlock::report(),
+    }
+}
+
+/// Threads that wait for somebody.
+pub fn waiting() -> impl Iterator<Item = u32> {
+    let used = session().slots_used.load(Relaxed);
+    (0..used).filter(|slot| member(*slot).state.load(SeqCst) == state::WAITS)
+}
+
+/// In a turn: the thread of this slot, which waits, gets a turn in this round.
+pub fn recall(slot: u32) {
+    let m = member(slot);
+    m.word.store(0, Relaxed);
+    m.state.store(state::ARRIVED, SeqCst);
+    join_ring(slot);
+}
+
+/// The number of a wait that begins.
+pub fn wait_number() -> u64 {
+    all().waits.fetch_add(1, Relaxed)
+}
+
+/// Waits for the thread's turn.
+pub fn wait_for_turn(slot: u32) {
+    until(slot, || all().turn.load(SeqCst) == slot + 1);
+}
+
+/// Waits for the end of round `round`.
+pub fn wait_for_phase(slot: u32, round: u32) {
+    until(slot, || all().round.load(SeqCst) != round);
+}
+
+/// Notes that a turn was of no use, or was of use; whether all threads' turns lately were of none.
+pub fn idles(useless: bool) -> bool {
+    let s = all();
+    if !useless {
+        s.idle.store(0, Relaxed);
+        return false;
+    }
+    s.idle.fetch_add(1, Relaxed) as usize > 2 * *ring().0
+}
+
+fn until(slot: u32, what: impl Fn() -> bool) {
+    for _ in 0..SPINS {
+        if what() {
+            return super::space::follow(slot);
+        }
+        core::hint::spin_loop();
+    }
+    let m = member(slot);
+    while !what() {
+        super::space::follow(slot);
+        m.sleeping.store(1, SeqCst);
+        if !what() && !super::space::is_behind(slot) {
+            let late = Timespec::from_ns(sys::monotonic().ns() + LOOK_AROUND_NS);
+            sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&late));
+            super::ending::look_after_threads();
+        }
+        m.sleeping.store(0, SeqCst);
+    }
+    super::space::follow(slot);
+}
+
+/// The thread of this slot, if it sleeps, looks again.
+pub fn rouse(slot: u32) {
+    let m = member(slot);
+    if m.sleeping.swap(0, SeqCst) != 0 {
+        sys::futex_wake(m.sleeping.as_ptr(), 1);
+    }
+}

@@ -1,0 +1,154 @@
+//! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
+
+use super::token::{self, state};
+use crate::isolate::{commit, split};
+use crate::order::{Order, Runs};
+use crate::thread::Block;
+
+/// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
+const SMALL_DEEDS: u32 = 32;
+
+/// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has [kept](keep) goes on.
+pub fn begin(t: &mut Block) {
+    if t.det.in_turn {
+        return;
+    }
+    if t.det.keeps != 0 {
+        t.det.keeps -= 1;
+        t.det.in_turn = true;
+        if t.det.keeps != 0 {
+            return;
+        }
+        end(t);
+    }
+    if split::is_done() && token::live() > 1 {
+        begin_anyway(t);
+    }
+}
+
+/// As [`begin`], with a new turn in any case: others have had theirs in between.
+pub fn begin_anew(t: &mut Block) {
+    t.det.keeps = t.det.keeps.min(1);
+    begin(t);
+}
+
+/// Before a thread is made: a turn in any case, of which everything so far is committed.
+pub fn begin_creation(t: &mut Block) {
+    match t.det.keeps {
+        0 => begin_anyway(t),
+        _ => {
+            commit::commit_again(t);
+            t.det.in_turn = true;
+        }
+    }
+}
+
+/// The program goes on in this turn (DThreads 4.3, "creating a thread does not release the token"), for a few
+/// deeds more. So threads that are made one after the other begin together.
+pub fn keep(t: &mut Block) {
+    commit::commit_again(t);
+    t.det.in_turn = false;
+    t.det.keeps = SMALL_DEEDS;
+}
+
+fn begin_anyway(t: &mut Block) {
+    commit::note(t);
+    token::arrive(t.slot);
+    token::wait_for_turn(t.slot);
+    commit::commit(t);
+    t.det.in_turn = true;
+}
+
+/// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
+pub fn end(t: &mut Block) {
+    if !t.det.in_turn {
+        return;
+    }
+    if t.det.keeps != 0 {
+        t.det.in_turn = false;
+        return;
+    }
+    commit::commit_again(t);
+    let round = token::round();
+    token::pass(t.slot, state::DONE);
+    token::wait_for_phase(t.slot, round);
+    commit::refresh(t);
+    t.det.in_turn = false;
+}
+
+/// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again.
+pub fn give_up(t: &mut Block) {
+    t.det.keeps = 0;
+    commit::commit_again(t);
+    token::pass(t.slot, state::WAITS);
+    token::wait_for_turn(t.slot);
+    commit::refresh(t);
+}
+
+/// In a turn: the thread gives way to all others, once, and has a turn again in the next round.
+pub fn give_way(t: &mut Block) {
+    t.det.keeps = 0;
+    end(t);
+    begin_anyway(t);
+}
+
+/// Does something in a turn.
+pub fn within<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
+    let nested = t.det.in_turn;
+    begin(t);
+    let r = f(t);
+    if !nested {
+        end(t);
+    }
+    r
+}
+
+/// Hooked functions are made in turns as a whole, and need no other order.
+pub struct InTurns;
+
+impl Order for InTurns {
+    const REPLAYS: bool = false;
+    #[inline(always)]
+    fn enters(t: &mut Block) {
+        begin(t);
+    }
+    #[inline(always)]
+    fn leaves(t: &mut Block) {
+        end(t);
+    }
+    #[inline(always)]
+    fn turn(_t: &mut Block, _object: &Runs) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn passed(_t: &mut Block, _object: &Runs) {}
+    #[inline(always)]
+    fn passed_among(_t: &mut Block, _object: &Runs) {}
+    #[inline(always)]
+    fn failure(_t: &mut Block) -> Option<u32> {
+        None
+    }
+    #[inline(always)]
+    fn failed(_t: &mut Block, _errno: u32) {}
+    #[inline(always)]
+    fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
+        operation()
+    }
+    #[inline(always)]
+    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
+        look()
+    }
+    #[inline(always)]
+    fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
+        compute()
+    }
+    #[inline(always)]
+    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
+        None
+    }
+    #[inline(always)]
+    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
+    fn faulted(t: &mut Block) {
+        end(t);
+    }
+}

@@ -1,0 +1,33 @@
+//! Where the shared memory of the engine lies, and how large its parts are.
+
+use reprise_abi::layout::{LOWEST_PIE, MAX_SLOTS, PAGE, RESERVATION_END, SHADOW_BASE};
+use reprise_abi::order::ORDER_BASE;
+
+/// The backing, mapped shared.
+pub const MIRROR: u64 = RESERVATION_END;
+/// Bytes of the backing.
+pub const BACKING: u64 = 0x20_0000_0000;
+/// The backing, mapped privately and without access: views are pieces of this mapping, moved to where the program wants them. So nobody
+/// needs a descriptor of the backing, which the program could see or close.
+pub const RESERVE: u64 = MIRROR + BACKING;
+
+/// Shared memory of the engine: its state first.
+pub const DET_BASE: u64 = SHADOW_BASE;
+/// All of it.
+pub const DET_LEN: u64 = ORDER_BASE - SHADOW_BASE;
+/// The table of views.
+pub const VIEWS: u64 = DET_BASE + (32 << 20);
+/// What is known of each page of the backing.
+pub const PAGES: u64 = DET_BASE + (64 << 20);
+/// Lists of pages, two for each slot.
+pub const LISTS: u64 = DET_BASE + (4 << 30);
+/// Pages in a list, at most.
+pub const LIST_MAX: usize = 1 << 18;
+/// Pages as they were at the beginning of the phase.
+pub const TWINS: u64 = LISTS + (MAX_SLOTS * 2 * LIST_MAX * 8) as u64;
+/// How many at most.
+pub const TWINS_MAX: u32 = ((DET_BASE + DET_LEN - TWINS) / PAGE) as u32;
+
+const _: () = assert!(RESERVE + BACKING <= LOWEST_PIE);
+const _: () = assert!(PAGES + BACKING / PAGE * 16 <= LISTS);
+const _: () = assert!(TWINS < DET_BASE + DET_LEN);

@@ -1,0 +1,16 @@
+//! Private views of one shared memory (DThreads 4.1.3, 4.2.2; DESIGN 5): what thread-processes see, and how it becomes common.
+//!
+//! All memory that the program can write is mapped from one **backing** (a memfd that nobody has a descriptor of). The program's addresses are
+//! private, copy-on-write **views** of it; the runtime also has it mapped shared, as the **mirror**. A thread's writes go to copies that the
+//! kernel makes silently. At a synchronisation point they are found by one PAGEMAP_SCAN (pages of a view that are not the file's are
+//! copies), compared with what they were, and the bytes that differ are written to the mirror: the **commit**. Pages that were not copied
+//! show commits of others at once, so commits are only made while no thread runs the program's code ([`crate::det::token`]).
+//!
+//! Everything of the runtime's own that can be written is in memory that all thread-processes share, so that its tables are the same for all, as
+//! they are for threads ([`split`]).
+
+pub mod commit;
+pub mod layout;
+pub mod scan;
+pub mod split;
+pub mod views;

@@ -1,0 +1,262 @@
+//! Which addresses of the program are views of which part of the backing. Changed in turns only; the same for all thread-processes.
+
+use super::layout::{BACKING, MIRROR, RESERVE};
+use crate::memory::{map, Region};
+use crate::page_scan;
+use crate::panic;
+use crate::{guard, sys};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use reprise_abi::layout::PAGE;
+use reprise_abi::session::region_flags;
+use reprise_abi::syscalls::nr;
+
+/// Most views.
+pub const MAX_VIEWS: usize = 16_384;
+const PROT_READ: u64 = 1;
+const MAYMOVE_FIXED: u64 = 3;
+const MADV_DONTNEED: u64 = 4;
+const MADV_REMOVE: u64 = 9;
+
+/// One view.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// Where its first byte is in the backing.
+    pub offset: u64,
+}
+
+/// Where the table is.
+static TABLE: AtomicU64 = AtomicU64::new(0);
+static LEN: AtomicUsize = AtomicUsize::new(0);
+/// The first byte of the backing that nothing uses yet. The first page is left out.
+static NEXT: AtomicU64 = AtomicU64::new(PAGE);
+
+/// The table, changed only by the thread whose turn it is, while all others wait.
+fn table() -> &'static mut [Extent; MAX_VIEWS] {
+    // SAFETY: mapped for good when the first view is made.
+    unsafe { &mut *(TABLE.load(Relaxed) as *mut [Extent; MAX_VIEWS]) }
+}
+
+/// There are no views yet; their table will be at `at`.
+pub fn start(at: u64) {
+    TABLE.store(at, Relaxed);
+    LEN.store(0, Relaxed);
+    NEXT.store(PAGE, Relaxed);
+}
+
+/// All views, by address.
+pub fn all() -> &'static [Extent] {
+    match LEN.load(Relaxed) {
+        0 => &[],
+        len => &table()[..len],
+    }
+}
+
+/// Where in the backing this address is.
+pub fn offset_of(address: u64) -> Option<u64> {
+    let all = all();
+    let n = all.partition_point(|e| e.end <= address);
+    let e = all.get(n).filter(|e| e.start <= address)?;
+    Some(e.offset + (address - e.start))
+}
+
+/// A piece of the backing, full of zeros.
+pub fn allocate(len: u64) -> u64 {
+    let at = NEXT.fetch_add(len, Relaxed);
+    if at + len > BACKING {
+        panic::give_up("det: the program has mapped more than 128 GiB");
+    }
+    at
+}
+
+fn insert(e: Extent) {
+    let (t, len) = (table(), LEN.load(Relaxed));
+    if len == MAX_VIEWS {
+        panic::give_up("det: more than 16384 mappings");
+    }
+    let n = t[..len].partition_point(|o| o.end <= e.start);
+    t.copy_within(n..len, n + 1);
+    t[n] = e;
+    LEN.store(len + 1, Relaxed);
+}
+
+/// Something else is mapped from `start` to `end` now, or nothing: that part of the backing is given back.
+pub fn forget(start: u64, end: u64) {
+    loop {
+        let (t, len) = (table(), LEN.load(Relaxed));
+        let n = t[..len].partition_point(|o| o.end <= start);
+        let Some(e) = t[..len].get(n).copied().filter(|e| e.start < end) else {
+            return;
+        };
+        t.copy_within(n + 1..len, n);
+        LEN.store(len - 1, Relaxed);
+        let (from, to) = (e.start.max(start), e.end.min(end));
+        release(e.offset + (from - e.start), to - from);
+        if e.start < from {
+            insert(Extent { end: from, ..e });
+        }
+        if to < e.end {
+            insert(Extent {
+                start: to,
+                end: e.end,
+                offset: e.offset + (to - e.start),
+            });
+        }
+    }
+}
+
+/// A part of the backing is full of zeros again.
+pub fn release(offset: u64, len: u64) {
+    sys::call(nr::MADVISE, &[MIRROR + offset, len, MADV_REMOVE]);
+}
+
+/// Every part of the views from `start` to `end`.
+pub fn each_part(start: u64, end: u64, f: &mut impl FnMut(Extent)) {
+    for e in all() {
+        let (from, to) = (e.start.max(start), e.end.min(end));
+        if from < to {
+            f(Extent {
+                start: from,
+                end: to,
+                offset: e.offset + (from - e.start),
+            });
+        }
+    }
+}
+
+/// Shows a piece of the backing at an address of this process, in the place of what is there.
+pub fn show(address: u64, len: u64, offset: u64, prot: u64) {
+    let from = RESERVE + offset;
+    let at = sys::call(nr::MREMAP, &[from, len, len, MAYMOVE_FIXED, address]);
+    if at != address as i64 || sys::call(nr::MPROTECT, &[address, len, prot]) != 0 {
+        panic::give_up("det: a view can't be mapped");
+    }
+}
+
+/// Shows a piece of the backing that is written to by all at once.
+pub fn show_shared(address: u64, len: u64, offset: u64, prot: u64) {
+    let from = MIRROR + offset;
+    let at = sys::call(nr::MREMAP, &[from, 0, len, MAYMOVE_FIXED, address]);
+    if at != address as i64 || sys::call(nr::MPROTECT, &[address, len, prot]) != 0 {
+        panic::give_up("det: shared memory can't be mapped");
+    }
+}
+
+/// Makes a view of memory that has nothing in it yet; its offset in the backing.
+pub fn add_empty(start: u64, end: u64, prot: u64) -> u64 {
+    let offset = allocate(end - start);
+    show(start, end - start, offset, prot);
+    insert(Extent { start, end, offset });
+    offset
+}
+
+/// Makes a view of private memory as it is; its offset in the backing.
+pub fn convert(r: &Region) -> u64 {
+    let (start, end) = (r.start, r.end);
+    let offset = allocate(end - start);
+    let to = MIRROR + offset;
+    if r.prot as u64 & PROT_READ == 0 {
+        sys::call(nr::MPROTECT, &[start, end - start, PROT_READ]);
+    }
+    let copy = |page: u64| {
+        // SAFETY: the mirror is ours. What lies behind the end of a file stays zero.
+        guard::guarded(|| unsafe {
+            guard::copy(to + (page - start), page, PAGE as usize);
+        });
+    };
+    if r.flags & region_flags::FILE != 0 {
+        (start..end).step_by(PAGE as usize).for_each(copy);
+    } else if page_scan::each_held(start, end, &mut |p| copy(p)).is_err() {
+        panic::give_up("det: this kernel has no PAGEMAP_SCAN (Linux 6.7 or newer is needed)");
+    }
+    show(start, end - start, offset, r.prot as u64);
+    insert(Extent { start, end, offset });
+    offset
+}
+
+/// Is memory like this seen through a view? What is shared has the same content for all anyway; what can't be written keeps its content.
+pub fn is_viewed(r: &Region) -> bool {
+    const WRITE: u32 = 2;
+    const EXEC: u32 = 4;
+    let apart = region_flags::SHARED | region_flags::VDSO;
+    let anonymous = r.flags & region_flags::FILE == 0;
+    r.flags & apart == 0 && (r.prot & WRITE != 0 || anonymous && r.prot & EXEC == 0)
+}
+
+/// The parts of the map's regions from `start` to `end` that are to become views, and are none yet: `f` with each.
+pub fn each_to_convert(start: u64, end: u64, f: &mut impl FnMut(&Region)) {
+    let mut at = start;
+    while let Some(r) = map().regions().iter().find(|r| r.end > at).copied() {
+        at = at.max(r.start);
+        if at >= end {
+            break;
+        }
+        let until = r.end.min(end);
+        if !is_viewed(&r) {
+            at = until;
+            continue;
+        }
+        let all = all();
+        let next = all.get(all.partition_point(|e| e.end <= at)).copied();
+        match next.filter(|e| e.start < until) {
+            Some(e) if e.start <= at => at = e.end,
+            other => {
+                let to = other.map_or(until, |e| e.start);
+                f(&Region {
+                    start: at,
+                    end: to,
+                    ..r
+                });
+                at = to;
+            }
+        }
+    }
+}
+
+/// This process's copies of the pages are dropped: the backing shows.
+pub fn drop_copies(start: u64, len: u64) {
+    sys::call(nr::MADVISE, &[start, len, MADV_DONTNEED]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgetting_cuts_views() {
+        let mut room = std::vec![Extent::default(); MAX_VIEWS];
+        start(room.as_mut_ptr() as u64);
+        let e = |start, end, offset| Extent { start, end, offset };
+        insert(e(0x5000, 0x9000, 0x10_0000));
+        insert(e(0x1000, 0x3000, 0x20_0000));
+        assert_eq!(offset_of(0x2fff), Some(0x20_1fff));
+        assert_eq!(offset_of(0x3000), None);
+        assert_eq!(offset_of(0x5000), Some(0x10_0000));
+        let (t, len) = (table(), LEN.load(Relaxed));
+        assert_eq!(
+            t[..len],
+            [e(0x1000, 0x3000, 0x20_0000), e(0x5000, 0x9000, 0x10_0000)]
+        );
+        let mut parts = std::vec::Vec::new();
+        each_part(0x2000, 0x6000, &mut |p| parts.push(p));
+        assert_eq!(
+            parts,
+            [e(0x2000, 0x3000, 0x20_1000), e(0x5000, 0x6000, 0x10_0000)]
+        );
+        // The mirror isn't mapped here: giving back does nothing.
+        forget(0x6000, 0x7000);
+        assert_eq!(
+            all(),
+            [
+                e(0x1000, 0x3000, 0x20_0000),
+                e(0x5000, 0x6000, 0x10_0000),
+                e(0x7000, 0x9000, 0x10_2000)
+            ]
+        );
+        forget(0, 0x10000);
+        assert!(all().is_empty());
+    }
+}

@@ -1,0 +1,32 @@
+// Two threads that take two mutexes in different orders, when asked to: under `reprise run` they always wait for each other.
+#include "guest.h"
+
+static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INITIALIZER;
+
+static void both(pthread_mutex_t *first, pthread_mutex_t *second) {
+    ok(pthread_mutex_lock(first));
+    ok(pthread_mutex_lock(second));
+    ok(pthread_mutex_unlock(second));
+    ok(pthread_mutex_unlock(first));
+}
+
+static void *forward(void *arg) {
+    both(&one, &two);
+    return arg;
+}
+
+static void *backward(void *arg) {
+    both(&two, &one);
+    return arg;
+}
+
+int main(int argc, char **argv) {
+    bool asked = argc > 1 && strcmp(argv[1], "deadlock") == 0;
+    pthread_t a, b;
+    ok(pthread_create(&a, NULL, forward, NULL));
+    ok(pthread_create(&b, NULL, asked ? backward : forward, NULL));
+    ok(pthread_join(a, NULL));
+    ok(pthread_join(b, NULL));
+    say("no deadlock\n");
+    return 0;
+}
