@@ -24,12 +24,11 @@ pub fn load(shared: &SharedSession, image: &RuntimeImage, path: &Path) -> u32 {
 }
 
 fn fill(memo: &Memo, image: &RuntimeImage, bytes: &[u8]) -> Option<u32> {
-    let (words, []) = bytes.as_chunks::<8>() else {
-        return None;
-    };
-    let mut words = words.iter().map(|w| u64::from_le_bytes(*w));
+    let mut words = bytes
+        .chunks_exact(8)
+        .map_while(|w| Some(u64::from_le_bytes(w.try_into().ok()?)));
     let is_ours = words.next()? == image.build;
-    if !is_ours || words.next()? != xxh3_64(&bytes[16..]) {
+    if !is_ours || words.next()? != xxh3_64(bytes.get(16..)?) {
         return None;
     }
     let (entries, len) = (words.next()?, words.next()?);

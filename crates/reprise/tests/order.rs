@@ -224,6 +224,40 @@ fn locked_instructions_are_found() {
     assert_eq!(missed, 0);
 }
 
+/// What was found in code is kept for the next recordings and replays, which are the same with it and without it; a damaged file counts as none.
+#[test]
+fn what_was_found_is_kept() {
+    let place = Workplace::new();
+    let file = place.traces().join(".found-in-code");
+    let guest = Guest::new("locked_forms").args(["200"]);
+    let record = || {
+        let recording = place.record_with(&guest, &ORDER);
+        assert!(recording.run.status.success());
+        let info = place.info(&recording.dir);
+        (recording, info.counter("locked_sites"))
+    };
+    let (searched, sites) = record();
+    let kept = std::fs::read(&file).expect("what was found");
+    let (known, same) = record();
+    assert_eq!(sites, same);
+    assert_eq!(kept, std::fs::read(&file).expect("nothing new"));
+    let replayed = || {
+        for recording in [&searched, &known] {
+            assert_same(&recording.run, &place.replay(&recording.dir));
+        }
+    };
+    replayed();
+    let mut damaged = kept.clone();
+    damaged[kept.len() / 2] ^= 1;
+    std::fs::write(&file, damaged).expect("a file");
+    replayed();
+    let (_, again) = record();
+    assert_eq!(sites, again);
+    assert_eq!(kept, std::fs::read(&file).expect("the same found again"));
+    std::fs::remove_file(&file).expect("a file");
+    replayed();
+}
+
 /// Functions that call back into the program.
 #[test]
 fn events_inside_events() {

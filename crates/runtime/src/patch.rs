@@ -113,7 +113,7 @@ pub fn at_gate<E: Engine>(t: &mut Block) {
     let after = LAST_SITE.load(Relaxed);
     if after != 0 {
         LAST_SITE.store(0, Relaxed);
-        consider::<E>(t, after);
+        consider(t, after);
     }
     if !E::LIVE {
         replay(t);
@@ -121,7 +121,7 @@ pub fn at_gate<E: Engine>(t: &mut Block) {
 }
 
 #[cold]
-fn consider<E: Engine>(t: &mut Block, after: u64) {
+fn consider(t: &mut Block, after: u64) {
     let s = session();
     let engine = ENGINE.load(Relaxed);
     if s.mode == MODE_REPLAY || s.flags & FLAG_NO_PATCH != 0 || crate::isolate::split::is_done() {

@@ -42,7 +42,7 @@ const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
 impl Entry {
     fn new(address: u64, version: u32, kept: bool) -> Entry {
         let low = ((version & VERSION_MASK) as u64) << 1 | kept as u64;
-        Entry(address / PAGE << (VERSION_BITS + 1) | low)
+        Entry((address / PAGE) << (VERSION_BITS + 1) | low)
     }
     fn address(self) -> u64 {
         (self.0 >> (VERSION_BITS + 1)) * PAGE
