@@ -105,6 +105,7 @@ fn synchronisation() {
         ("sync_barrier", &["8", "40"]),
         ("sync_rwlock", &["8", "60"]),
         ("sync_static", &["2"]),
+        ("cpp_shared_pointers", &["200"]),
     ]);
 }
 

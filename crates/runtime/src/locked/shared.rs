@@ -40,6 +40,8 @@ pub(super) struct Shared<'a> {
     loops: List<(u64, u64)>,
     /// Where it waits or changes memory in one step.
     busy: List<u64>,
+    /// Its frame is where RBP points, which optimised code has for anything.
+    has_frame: bool,
     /// It changes a word at a fixed address in one step: a lock of its own.
     locks: bool,
     /// The words at fixed addresses that it stores to. Beside a lock they are what is done once, by whoever comes first, and is looked for
@@ -107,12 +109,14 @@ impl<'a> Shared<'a> {
             leaves_links: false,
             loops: List::new(),
             busy: List::new(),
+            has_frame: false,
             locks: false,
             stored: List::new(),
         };
         let mut waits = Waits::default();
         code.each(|i| {
             if let Some((a, b)) = i.copies_register().or_else(|| i.derives_address()) {
+                s.has_frame |= (a, b) == (RBP, RSP);
                 let (a, b) = (s.kin[a as usize & 15], s.kin[b as usize & 15]);
                 s.kin.iter_mut().filter(|k| **k == a).for_each(|k| *k = b);
             }
@@ -196,7 +200,8 @@ impl<'a> Shared<'a> {
             None if p.index.is_none() => {
                 (self.words)(p.offset) || (self.locks && self.stored.all().contains(&p.offset))
             }
-            Some(RSP | RBP) => false,
+            Some(RSP) => false,
+            Some(RBP) if self.has_frame => false,
             _ => {
                 let p = self.of_kin(p);
                 let places = &self.places[..self.len];

@@ -552,4 +552,16 @@ mod tests {
         ];
         assert_eq!(units(&code), [(0, 6, How::Forward)]);
     }
+    #[test]
+    fn rbp_is_any_register_where_it_is_no_frame() {
+        // mov 0x100(%rbp),%rax; lock incl 0x100(%rbp)
+        let load = [0x48, 0x8b, 0x85, 0, 1, 0, 0];
+        let lock = [0xf0, 0xff, 0x85, 0, 1, 0, 0];
+        let both = [(0, 7, How::Forward), (7, 14, How::Forward)];
+        assert_eq!(units(&[load, lock].concat()), both);
+        // After mov %rsp,%rbp, what it loads is the thread's own.
+        let frame = [0x48, 0x89, 0xe5];
+        let code = [&frame[..], &load, &lock].concat();
+        assert_eq!(units(&code), [(10, 17, How::Forward)]);
+    }
 }
