@@ -133,7 +133,19 @@ impl Store {
     /// [`TraceError::NoContent`] when the store doesn't have it.
     pub fn link_into(&self, hash: ContentHash, target: &Path) -> Result<()> {
         let source = self.path_of(hash);
-        match std::fs::hard_link(&source, target) {
+        let linked = loop {
+            match std::fs::hard_link(&source, target) {
+                // Another recording put the same content in its place between the look at the name and the link: the file that was
+                // found has no name any more, and link(2) says ENOENT. There are as many of these as there are recordings at most.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && source.exists() => {
+                    if !target.parent().is_some_and(Path::exists) {
+                        break Err(e);
+                    }
+                }
+                done => break done,
+            }
+        };
+        match linked {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::NotFound && !source.exists() => {
                 Err(TraceError::NoContent {

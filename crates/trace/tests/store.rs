@@ -231,3 +231,31 @@ fn many_recordings_and_a_collector_at_once() {
     p.store().gc().unwrap();
     assert_eq!(p.contents(), 0);
 }
+
+/// Who links a content at the moment when another one puts the same content in its place gets it as well.
+#[test]
+fn many_keep_the_same_at_the_same_time() {
+    const ROUNDS: usize = 400;
+    const THREADS: usize = 8;
+    let p = place();
+    let store = p.store();
+    let all = std::sync::Barrier::new(THREADS);
+    let traces: Vec<_> = (0..THREADS).map(|i| p.trace(&format!("t{i}"))).collect();
+    let failures: usize = std::thread::scope(|s| {
+        let threads: Vec<_> = traces
+            .iter()
+            .map(|trace| {
+                s.spawn(|| {
+                    let keep = |round: usize| {
+                        all.wait();
+                        store.keep_bytes_into(format!("content {round}").as_bytes(), trace)
+                    };
+                    (0..ROUNDS).filter(|round| keep(*round).is_err()).count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    assert_eq!(failures, 0);
+    assert_eq!(p.contents(), ROUNDS);
+}
