@@ -199,12 +199,12 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         let form = h.detail & !AMONG_THREADS;
         if form != h.detail {
             turns::wait_for_stamp(third);
-            {
-                let _lock = space::lock();
-                // Where the replay looks for a place in this moment the call goes on as it is: nothing else depends on it.
-                if !rebuilt::was_program(site) {
-                    cut::patches::unless_near(site, || put(site, stub, form, true));
-                }
+            // Where the replay looks for a place in this moment the call goes on as it is: nothing else depends on it.
+            if !rebuilt::was_program(site) {
+                cut::patches::unless_near(site, || {
+                    let _lock = space::lock();
+                    put(site, stub, form, true);
+                });
             }
             turns::pass_stamp(third);
             continue;

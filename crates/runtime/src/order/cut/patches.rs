@@ -43,7 +43,7 @@ pub struct Patch {
     pages: (u64, u64),
 }
 
-/// Who changes code. Never held while anybody is waited for.
+/// Who changes code. Never held while anybody is waited for but for the lock of the address space, which is always taken after this one.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 static TABLE: AtomicU64 = AtomicU64::new(0);
 static MADE: AtomicU64 = AtomicU64::new(0);
