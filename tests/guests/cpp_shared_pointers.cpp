@@ -56,11 +56,11 @@ int main(int argc, char **argv) {
     std::vector<std::future<uint64_t>> consumers, producers;
     for (int i = 0; i < 2; i++) consumers.push_back(std::async(std::launch::async, consume));
     for (int i = 0; i < 3; i++) producers.push_back(std::async(std::launch::async, produce, i, rounds));
-    for (auto &p : producers) say("%016lx\n", p.get());
+    for (auto &p : producers) say("%lu\n", p.get());
     {
         std::lock_guard<std::mutex> lock(mutex);
         closed = true;
     }
     changed.notify_all();
-    for (auto &c : consumers) say("%016lx\n", c.get());
+    for (auto &c : consumers) say("%lu\n", c.get());
 }
