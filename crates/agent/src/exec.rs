@@ -6,7 +6,7 @@ use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::{request, MAX_PROCESSES};
 use reprise_launch::exec::{watch, Exec};
 use reprise_launch::record::Stopped;
-use reprise_launch::{futex, RuntimeImage, SharedSession};
+use reprise_launch::{futex, LaunchError, RuntimeImage, SharedSession};
 use reprise_trace::Uncaptured;
 use std::sync::atomic::Ordering::*;
 
@@ -57,10 +57,14 @@ pub fn serve(
                     "the program that process {pid} became could not be kept: {why}"
                 ));
             }
-            if let Err(e) = stopped.go(image) {
-                warnings.push(format!("process {visible} was lost at its exec: {e}"));
-                free_head(shared);
-                return ended(None);
+            match stopped.go(image) {
+                Ok(_) => {}
+                Err(LaunchError::Died(_)) => free_head(shared),
+                Err(e) => {
+                    warnings.push(format!("process {visible} was lost at its exec: {e}"));
+                    free_head(shared);
+                    return ended(None);
+                }
             }
         }
         Exec::Failed => {}

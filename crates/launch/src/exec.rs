@@ -4,7 +4,7 @@
 use crate::error::{LaunchError, Result};
 use crate::hand;
 use crate::reach::Reach;
-use crate::record::{Origin, Stopped};
+use crate::record::Stopped;
 use crate::runtime::RuntimeImage;
 use crate::shared::SharedSession;
 use crate::tracee;
@@ -51,20 +51,26 @@ impl Watched {
         match self.to_exec() {
             Ok(true) => {}
             Ok(false) => return Exec::Failed,
-            Err(LaunchError::Died(_)) => return Exec::Died,
-            Err(e) => return Exec::Lost(e, None),
+            Err(e) => return self.ended(e),
         }
-        match self.put_runtime_in(shared, image) {
-            Ok(s) => Exec::Became(Box::new(s)),
-            Err(LaunchError::Died(_)) => Exec::Died,
-            Err(e) => {
-                let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid));
-                // SAFETY: our own tracee.
-                unsafe { libc::kill(self.pid, libc::SIGKILL) };
-                // Its parent hears of its death only after its tracer.
-                while tracee::wait(self.pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
-                Exec::Lost(e, name.ok().map(|n| n.trim().into()))
-            }
+        let mut stopped = match self.begin(shared) {
+            Ok(s) => s,
+            Err(e) => return self.ended(e),
+        };
+        match put_runtime_in(&mut stopped, shared, image) {
+            Ok(()) => Exec::Became(Box::new(stopped)),
+            Err(e) => self.ended(e),
+        }
+    }
+
+    /// After an error the process is no more: somebody has killed it, or we do.
+    fn ended(&self, why: LaunchError) -> Exec {
+        let killed = matches!(why, LaunchError::Died(_)) || tracee::is_dying(self.pid);
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid));
+        tracee::end(self.pid);
+        match killed {
+            true => Exec::Died,
+            false => Exec::Lost(why, name.ok().map(|n| n.trim().into())),
         }
     }
 
@@ -73,7 +79,7 @@ impl Watched {
         loop {
             let (who, status) = tracee::wait_any(&[self.pid, self.tid])?;
             if !libc::WIFSTOPPED(status) {
-                // A thread that isn't the first one vanishes when its exec succeeds.
+                // A thread that isn't the first one vanishes when its exec succeeds; when it is killed, nobody is left to be waited for.
                 if who == self.pid {
                     return Err(LaunchError::Died(status));
                 }
@@ -85,34 +91,50 @@ impl Watched {
             }
             let signal = libc::WSTOPSIG(status);
             if event == 0 && signal == libc::SIGTRAP {
-                tracee::resume(who, libc::PTRACE_DETACH, 0)?;
+                match tracee::resume(who, libc::PTRACE_DETACH, 0) {
+                    Err(_) if tracee::is_dying(who) => continue,
+                    gone => gone?,
+                }
                 return Ok(false);
             }
             let pass = if event == 0 { signal } else { 0 };
-            tracee::resume(who, libc::PTRACE_CONT, pass)?;
+            match tracee::resume(who, libc::PTRACE_CONT, pass) {
+                // Killed meanwhile: the next wait says so.
+                Err(_) if tracee::is_dying(who) => {}
+                gone => gone?,
+            }
         }
     }
 
-    fn put_runtime_in(&self, shared: &mut SharedSession, image: &RuntimeImage) -> Result<Stopped> {
+    /// Takes over what the process became.
+    fn begin(&self, shared: &SharedSession) -> Result<Stopped> {
         // The program's own seccomp filter lets only the runtime's text through, which isn't there yet. Without privileges
         // it can't be told to wait: the calls that bring the runtime in are then judged like the program's.
         let _ = tracee::set_options(self.pid, WATCHED | PTRACE_O_SUSPEND_SECCOMP);
-        let mut stopped = Stopped::begin(self.pid, Origin::Became, self.slot)?;
+        let stopped = Stopped::begin(self.pid, self.slot)?;
         crate::identity::note_loss(self.pid, shared);
-        if stopped.entry.cs != CS_64 {
-            return Err(LaunchError::Unsupported(
-                "it is a 32-bit program; only x86-64 programs can be recorded".into(),
-            ));
-        }
-        let ours = [image.fd(), shared.fd()];
-        // By path where that works: processes of another user, and those without /proc, are handed them.
-        let reached = stopped.put_in(shared, image, Reach::Opens(ours))?;
-        if reached.is_none() {
-            let fds = hand::over(&stopped, ours)?;
-            stopped.put_in(shared, image, Reach::Has(fds))?;
-        }
         Ok(stopped)
     }
+}
+
+fn put_runtime_in(
+    stopped: &mut Stopped,
+    shared: &mut SharedSession,
+    image: &RuntimeImage,
+) -> Result<()> {
+    if stopped.entry.cs != CS_64 {
+        return Err(LaunchError::Unsupported(
+            "it is a 32-bit program; only x86-64 programs can be recorded".into(),
+        ));
+    }
+    let ours = [image.fd(), shared.fd()];
+    // By path where that works: processes of another user, and those without /proc, are handed them.
+    let reached = stopped.put_in(shared, image, Reach::Opens(ours))?;
+    if reached.is_none() {
+        let fds = hand::over(stopped, ours)?;
+        stopped.put_in(shared, image, Reach::Has(fds))?;
+    }
+    Ok(())
 }
 
 /// Code segment of 64-bit programs.

@@ -48,19 +48,9 @@ pub struct Mapping {
     pub inode: u64,
 }
 
-/// Whose the stopped program is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The launcher started it: it has inherited our descriptors, and dies with us.
-    Started,
-    /// A process of the session became it by exec.
-    Became,
-}
-
 /// A program stopped before its first instruction.
 pub struct Stopped {
     pub(crate) tracee: Tracee,
-    origin: Origin,
     slot: usize,
     /// Its process id.
     pub pid: pid_t,
@@ -350,7 +340,7 @@ pub fn start(
                 },
             });
         }
-        let mut stopped = Stopped::begin(pid, Origin::Started, 0)?;
+        let mut stopped = Stopped::begin(pid, 0)?;
         crate::identity::note_loss(pid, shared);
         {
             let s = shared.session_mut();
@@ -387,13 +377,12 @@ pub fn start(
 
 impl Stopped {
     /// A process at the event of its exec: its registers are the program's first ones.
-    pub(crate) fn begin(pid: pid_t, origin: Origin, slot: usize) -> Result<Stopped> {
+    pub(crate) fn begin(pid: pid_t, slot: usize) -> Result<Stopped> {
         let tracee = Tracee::new(pid)?;
         let entry = tracee.registers()?;
         let page = Page::around(&tracee, entry.rip)?;
         Ok(Stopped {
             tracee,
-            origin,
             slot,
             pid,
             mappings: vec![],
@@ -549,15 +538,18 @@ impl Stopped {
     /// Lets the program go, with the runtime as its first code. Everything in the session must be set by now.
     ///
     /// # Errors
-    /// When it died meanwhile.
+    /// [`LaunchError::Died`] when it was killed meanwhile.
     pub fn go(mut self, image: &RuntimeImage) -> Result<pid_t> {
         let mut r = self.entry;
         r.rip = image.start;
         r.rdi = self.block();
         r.rsp = self.block() + BLOCK_STRIDE;
         r.orig_rax = u64::MAX;
-        self.tracee.set_registers(&r)?;
-        self.tracee.detach()?;
+        let gone = self.tracee.set_registers(&r);
+        if let Err(e) = gone.and_then(|()| self.tracee.detach()) {
+            let killed = tracee::is_dying(self.pid);
+            return Err(if killed { LaunchError::Died(0) } else { e });
+        }
         self.finished = true;
         Ok(self.pid)
     }
@@ -582,13 +574,7 @@ fn put_vdso(calls: &mut Calls, was: Mapping, image: &RuntimeImage, reach: Reach)
 impl Drop for Stopped {
     fn drop(&mut self) {
         if !self.finished {
-            // SAFETY: our own child or tracee, still unreaped. A tracee's parent reaps it.
-            unsafe {
-                libc::kill(self.pid, libc::SIGKILL);
-                if self.origin == Origin::Started {
-                    libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL);
-                }
-            }
+            tracee::end(self.pid);
         }
     }
 }

@@ -34,6 +34,15 @@ pub fn go_on_until(tid: pid_t, pace: Pace, is_done: impl Fn() -> bool) -> Result
         Pace::Runs => libc::PTRACE_CONT,
     };
     seize(tid, 0)?;
+    let gone = go_on(tid, request, pace, is_done);
+    if gone.is_err() && tracee::is_dying(tid) {
+        // Its process hears of its end only after its tracer.
+        while tracee::wait(tid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
+    }
+    gone
+}
+
+fn go_on(tid: pid_t, request: u32, pace: Pace, is_done: impl Fn() -> bool) -> Result<()> {
     let mut status = tracee::wait(tid)?;
     for _ in 0..MAX_STOPS {
         if !libc::WIFSTOPPED(status) {

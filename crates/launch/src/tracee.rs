@@ -62,6 +62,34 @@ pub(crate) fn resume(pid: pid_t, request: u32, signal: i32) -> Result<()> {
     Ok(())
 }
 
+/// Whether this tracee of ours, stopped when we last heard of it, has been killed meanwhile: nothing else ends a stop (ptrace(2), "Death under
+/// ptrace").
+pub(crate) fn is_dying(tid: pid_t) -> bool {
+    let mut message = 0u64;
+    ptrace(
+        libc::PTRACE_GETEVENTMSG,
+        tid,
+        0,
+        &mut message as *mut u64 as u64,
+    ) != 0
+        && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// Kills a tracee and hears of its end: its parent doesn't before its tracer has. Nothing when its end has been heard of.
+pub(crate) fn end(pid: pid_t) {
+    // SAFETY: all zeroes is a value of this structure, which the call fills.
+    let ours = unsafe {
+        let mut about: libc::siginfo_t = std::mem::zeroed();
+        let any = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        libc::waitid(libc::P_PID, pid as libc::id_t, &mut about, any) == 0
+    };
+    if ours {
+        // SAFETY: its id can't be another process's while we have not heard of its end.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        while wait(pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
+    }
+}
+
 /// Stop signal of the end of a system call, with PTRACE_O_TRACESYSGOOD.
 pub(crate) const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 

@@ -111,6 +111,11 @@ fn synchronisation() {
 
 /// Handlers that run in the midst of code without gates: of timers, of other threads.
 #[test]
+fn arguments_that_are_not_read() {
+    each(&["order_junk"]);
+}
+
+#[test]
 fn signals_in_code() {
     for (name, args) in [
         ("signal_context", &[][..]),

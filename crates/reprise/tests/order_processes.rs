@@ -28,6 +28,7 @@ fn forks() {
 #[test]
 fn execs_against_all() {
     check_times(&Guest::new("exec_races"), &ORDER, 4, 1);
+    check_times(&Guest::new("exec_killed"), &ORDER, 1, 2);
 }
 
 #[test]

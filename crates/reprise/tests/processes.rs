@@ -17,7 +17,7 @@ guests! {
 }
 
 // Programs that are executed, and ends.
-guests! { exec_errors, exec_by_descriptor, exec_kept_and_lost, exec_races, exit_ways, exit_at_new_site, abort_handled }
+guests! { exec_errors, exec_by_descriptor, exec_kept_and_lost, exec_killed, exec_races, exit_ways, exit_at_new_site, abort_handled }
 
 // Groups, sessions and terminals.
 guests! { groups_and_sessions, orphaned_group, terminal_job_control, signal_groups, stopped_anywhere }

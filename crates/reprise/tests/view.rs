@@ -175,14 +175,14 @@ fn assert_page(browser: &mut Browser, info: &Info, lines: &[String]) {
     ));
     drawn(browser);
     let (from, to) = (window(browser, "from"), window(browser, "to"));
-    let visible = |l: &&&String| (from..to).contains(&(number(l) as f64)) && number(l) != last;
-    let wanted = own
-        .iter()
-        .rev()
-        .find(visible)
-        .unwrap_or_else(|| panic!("one event only: {own:?}"));
+    let visible = |l: &&String| (from..to).contains(&(number(l) as f64)) && number(l) != last;
+    // Of this thread, if another event of it is visible.
+    let near = || own.iter().copied().rev().find(visible);
+    let wanted = near().or_else(|| lines.iter().find(visible));
+    let wanted = wanted.unwrap_or_else(|| panic!("one event only: {own:?}"));
+    let clicked = tid(wanted).expect("a thread");
     let thread = browser.text(&format!(
-        "document.querySelector('.thread[data-tid=\"{second}\"]').dataset.thread"
+        "document.querySelector('.thread[data-tid=\"{clicked}\"]').dataset.thread"
     ));
     click(browser, number(wanted), thread.parse().expect("a number"));
     browser.until(&format!(

@@ -28,7 +28,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use reprise_abi::rebuilt::{Moved, Rebuilt, MAX_MOVED, PRINT, REBUILT_BASE};
 use reprise_abi::session::FLAG_REBUILT;
 use reprise_abi::spec::{Mem, Print, Size};
-use reprise_abi::syscalls::{self, nr};
+use reprise_abi::syscalls::{self, nr, used};
 
 /// Is the program of this replay a rebuilt one?
 #[inline(always)]
@@ -158,42 +158,26 @@ pub fn replaces(site: u64, annex: u64, len: u64) -> bool {
     was
 }
 
-/// How many of a call's arguments always mean something: registers of the others hold whatever the code left there.
-fn meaning(number: u64) -> usize {
-    match number {
-        nr::FUTEX => 3,
-        nr::FCNTL | nr::IOCTL | nr::PRCTL | nr::OPEN => 2,
-        nr::OPENAT => 3,
-        nr::MREMAP => 4,
-        _ => 6,
+/// Are these the arguments of the recorded call, in this program?
+pub fn same_arguments(c: &Call, was: &[u64; 6]) -> bool {
+    if !on() {
+        return false;
     }
-}
-
-/// Are these the arguments of the recorded call?
-#[inline]
-pub fn same_arguments(c: &Call, was: &[u64]) -> bool {
-    was[..c.nargs] == c.args[..c.nargs] || on() && alike(c, was)
-}
-
-fn alike(c: &Call, was: &[u64]) -> bool {
-    let all: [u64; 6] = core::array::from_fn(|i| match i < c.nargs {
-        true => was[i],
-        false => c.args[i],
-    });
     let (was, now) = match syscalls::lookup(c.nr) {
-        Some(d) => (d.canonical(&all), d.canonical(&c.args)),
-        None => (all, c.args),
+        Some(d) => (d.canonical(was), d.canonical(&c.args)),
+        None => (*was, c.args),
     };
     let h = head();
     if c.nr == nr::MPROTECT && holds(h.is, now[0]) && holds(h.was, was[0]) {
         // What the dynamic linker has filled in: how much that is depends on the program.
         return now[2] == was[2];
     }
-    (0..meaning(c.nr).min(c.nargs)).all(|i| {
+    let used = used(c.nr, &now);
+    (0..c.nargs).all(|i| {
         let (was, now) = (was[i], now[i]);
         let followed = c.mem[i] != Mem::None;
         let moves = || followed || is_address(c.nr, i) && same_object(was, now);
-        now == was || now != 0 && was != 0 && moves()
+        used & 1 << i == 0 || now == was || now != 0 && was != 0 && moves()
     })
 }
 

@@ -368,6 +368,9 @@ pub mod process;
 pub mod signals;
 pub mod system;
 pub mod time;
+mod used;
+
+pub use used::used;
 
 /// The number of every call by its name in capitals: `nr::READ`.
 pub mod nr {

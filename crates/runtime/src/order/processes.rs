@@ -10,7 +10,7 @@
 //! one that was killed is killed by the driver at that moment.
 
 use super::record::{self, draw, stamp, Record};
-use super::replay::{busy, expect, expect_exit, header, replay_call, Replay};
+use super::replay::{busy, expect, expect_exit, header, replay_call, same_arguments, Replay};
 use super::{copies, cut, listing, replay, ring_of, space, total, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -22,7 +22,7 @@ use crate::serial::{baton, events};
 use crate::signal::kernel;
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{memory, message, output, process, rebuilt, request};
+use crate::{memory, message, output, process, request};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::layout::MAX_SLOTS;
@@ -309,8 +309,8 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
     let mut r = Reader::begin(h);
     let args = r.args();
-    let same = rebuilt::same_arguments(c, &args)
-        && listing::same_inputs(t, c, h.input_hash, actual.input_hash);
+    let same =
+        same_arguments(c, &args) && listing::same_inputs(t, c, h.input_hash, actual.input_hash);
     if !same {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }

@@ -14,6 +14,7 @@ use crate::thread::Block;
 use crate::{files, output, shm};
 use reprise_abi::event::{EventHeader, Kind, FILE_NUMBER_SHIFT};
 use reprise_abi::session::divergence_kind as kinds;
+use reprise_abi::syscalls::used;
 
 /// The header of the thread's next event. More operations before it than recorded are a divergence.
 pub(super) fn next_event(t: &mut Block, actual: &Actual) -> EventHeader {
@@ -73,7 +74,7 @@ pub(in crate::order) fn replay_call(
     } else {
         stamps == 1
     };
-    let same = rebuilt::same_arguments(c, &args) && listing::same_inputs(t, c, h.input_hash, hash);
+    let same = same_arguments(c, &args) && listing::same_inputs(t, c, h.input_hash, hash);
     if !same || !stamps_fit {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
@@ -172,4 +173,19 @@ pub(super) fn plain(t: &mut Block, kind: Kind, detail: Option<u32>) -> (EventHea
     let args = r.args();
     r.finish();
     (h, args)
+}
+
+/// Are these the arguments of the recorded call, as far as it reads them?
+#[inline]
+pub fn same_arguments(c: &Call, was: &[u64]) -> bool {
+    was[..c.nargs] == c.args[..c.nargs] || alike(c, was)
+}
+
+#[cold]
+fn alike(c: &Call, was: &[u64]) -> bool {
+    let mut all = c.args;
+    all[..c.nargs].copy_from_slice(&was[..c.nargs]);
+    let used = used(c.nr, &c.args);
+    let same = |i: usize| used & 1 << i == 0 || all[i] == c.args[i];
+    (0..c.nargs).all(same) || rebuilt::same_arguments(c, &all)
 }
