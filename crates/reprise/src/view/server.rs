@@ -15,8 +15,11 @@ use std::time::Duration;
 const MAX_REQUEST: u64 = 16 << 10;
 /// Most connections at a time.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a peer may take to say or take something.
+/// How long a peer may take to say or take something, once it has begun.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long it may take to begin. Browsers connect before they need it, and take it for a failure when such a connection is closed at the
+/// moment of its first use; Chromium gives them up itself after 10 s, if it is not held up.
+const LONG_PATIENCE: Duration = Duration::from_secs(300);
 
 /// What the page may do: nothing but ask this server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -107,8 +110,10 @@ impl Server {
     }
 
     fn converse(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(LONG_PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
+        stream.peek(&mut [0])?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let mut lines = BufReader::new(stream.take(MAX_REQUEST));
         let mut head = Vec::new();
         loop {
