@@ -27,6 +27,7 @@ use merge::{Merge, Sink};
 use outsiders::Outsiders;
 use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
+use reprise_abi::layout::RING_SIZE;
 use reprise_abi::session::{process_state, request, Session, ENGINE_SERIAL};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
@@ -40,6 +41,9 @@ use strays::Strays;
 
 /// A frame is closed when its first event is this old, so that a crash of everything costs no more.
 const FRAME_AGE: Duration = Duration::from_millis(200);
+/// After less than so many bytes the agent sleeps: to come for every few events takes a processor from a program that needs all of them. Who
+/// fills a quarter of a ring meanwhile wakes it.
+const WORTHWHILE: usize = 256 << 10;
 /// Sleep while threads wait for the baton.
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 /// Sleep when nothing depends on the agent; the runtime wakes it when the ring fills.
@@ -192,7 +196,7 @@ impl Agent {
                 }
                 frame_begun = Instant::now();
             }
-            if moved == 0 {
+            if moved < WORTHWHILE {
                 self.sleep(late.waits());
             }
         };
@@ -373,9 +377,13 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
 fn doze(shared: &SharedSession, time: Duration) {
     let s = shared.session();
     s.agent_asleep.store(1, SeqCst);
-    let nothing =
-        s.ring.head.load(SeqCst) == s.ring.tail.load(Relaxed) && s.request.kind.load(SeqCst) == 0;
-    if nothing {
+    // Whoever had more than that before the agent was asleep could not wake it.
+    let there = s
+        .ring
+        .head
+        .load(SeqCst)
+        .wrapping_sub(s.ring.tail.load(Relaxed));
+    if there <= RING_SIZE / 4 && s.request.kind.load(SeqCst) == 0 {
         futex::wait(&s.agent_asleep, 1, time);
     }
     s.agent_asleep.store(0, SeqCst);

@@ -57,6 +57,9 @@ pub struct Merge {
     news: u64,
     stamps: Stamps,
     damage: Option<&'static str>,
+    /// What is written next; kept for its room.
+    pieces: Vec<Piece>,
+    sync_event: Vec<u8>,
 }
 
 /// Which rings are looked at.
@@ -90,6 +93,8 @@ impl Merge {
             news: 0,
             stamps: Stamps::default(),
             damage: None,
+            pieces: Vec::new(),
+            sync_event: Vec::new(),
         }
     }
 
@@ -104,7 +109,7 @@ impl Merge {
         self.stamps.missing(drawn, MAX_VOID)
     }
 
-    /// Takes and writes what is there; the bytes that were moved.
+    /// Takes and writes what is there; how much, in bytes and events. 0: nothing.
     ///
     /// # Errors
     /// When the trace is full.
@@ -156,9 +161,10 @@ impl Merge {
         counters.ring_looks.fetch_add(slots.len() as u64, Relaxed);
         counters.ring_news.fetch_add(self.news, Relaxed);
         for slot in slots {
-            if self.take(shared, slot, sink.discard) > 0 {
+            let taken = self.take(shared, slot, sink.discard);
+            if taken > 0 {
                 due.insert(slot);
-                moved += 1;
+                moved += taken;
             }
         }
         let written = self.write(shared, sink, &due, drawn)?;
@@ -234,7 +240,8 @@ impl Merge {
         if sink.discard || self.damage.is_some() {
             return Ok(0);
         }
-        let mut pieces = Vec::new();
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
         let mut bad = None;
         for slot in slots {
             if let Some(source) = self.sources.get(slot) {
@@ -253,7 +260,8 @@ impl Merge {
             let bytes = &source.bytes[p.at.clone()];
             ends.insert(p.slot, p.at.end);
             if p.entries {
-                sink.writer.push(&sync_event(p.slot, bytes))?;
+                sink.writer
+                    .push(sync_event(p.slot, bytes, &mut self.sync_event))?;
                 continue;
             }
             let Ok(e) = Event::parse(bytes) else { continue };
@@ -274,7 +282,8 @@ impl Merge {
         if let Some(why) = bad {
             self.fail(shared, why);
         }
-        Ok(pieces.len())
+        self.pieces = pieces;
+        Ok(self.pieces.len())
     }
 
     /// Process `n` is dead, with this wait status if that is known: what its threads have written last is taken before others get their
@@ -408,7 +417,8 @@ impl Merge {
                 value: 0,
             };
             let bytes: Vec<u8> = e.to_words().iter().flat_map(|w| w.to_le_bytes()).collect();
-            sink.writer.push(&sync_event(slot, &bytes))?;
+            sink.writer
+                .push(sync_event(slot, &bytes, &mut self.sync_event))?;
         }
         let born = shared.slot(slot).born.load(SeqCst);
         let words = [born, shard, number];
@@ -575,8 +585,8 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
     Entry::from_words([word(0), word(8)])
 }
 
-/// The event that holds these entries.
-fn sync_event(slot: usize, entries: &[u8]) -> Vec<u8> {
+/// Makes of `bytes` the event that holds these entries.
+fn sync_event<'a>(slot: usize, entries: &[u8], bytes: &'a mut Vec<u8>) -> &'a [u8] {
     let h = EventHeader {
         len: (HEADER_LEN + section_len(entries.len())) as u32,
         kind: Kind::Sync as u8,
@@ -584,7 +594,8 @@ fn sync_event(slot: usize, entries: &[u8]) -> Vec<u8> {
         value: (entries.len() / ENTRY_LEN) as i64,
         ..Default::default()
     };
-    let mut bytes = h.to_bytes().to_vec();
+    bytes.clear();
+    bytes.extend_from_slice(&h.to_bytes());
     bytes.extend_from_slice(&0u64.to_le_bytes());
     bytes.extend_from_slice(&(entries.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&(Tag::Entries as u32).to_le_bytes());

@@ -4,7 +4,7 @@ use reprise_abi::event::{Event, Kind, ProcessEnd, AMONG_THREADS};
 use std::collections::BTreeMap;
 
 /// The stamps of an event: its last words, after the arguments of the call.
-pub fn stamps_of(e: &Event) -> impl Iterator<Item = u64> {
+pub fn stamps_of<'a>(e: &'a Event<'a>) -> impl Iterator<Item = u64> + 'a {
     let n = e.header.nargs as usize;
     let first = match e.kind {
         Kind::Syscall | Kind::Enter => {
@@ -18,8 +18,7 @@ pub fn stamps_of(e: &Event) -> impl Iterator<Item = u64> {
         Kind::Patch if e.header.detail & AMONG_THREADS != 0 => 2,
         _ => n,
     };
-    let words: Vec<u64> = (first..n).map(|i| e.arg(i)).collect();
-    words.into_iter()
+    (first..n).map(|i| e.arg(i))
 }
 
 /// A set of stamps. Most of what was drawn is in it, so that it takes room for what is missing only.
@@ -32,6 +31,13 @@ pub struct Stamps {
 impl Stamps {
     /// Adds one.
     pub fn add(&mut self, stamp: u64) {
+        // The next one, mostly.
+        if let Some(mut last) = self.stretches.last_entry() {
+            if *last.get() == stamp {
+                *last.get_mut() = stamp.saturating_add(1);
+                return;
+            }
+        }
         let before = self.stretches.range(..=stamp).next_back();
         let (mut start, mut end) = (stamp, stamp.saturating_add(1));
         if let Some((s, e)) = before.map(|(s, e)| (*s, *e)) {
