@@ -45,6 +45,8 @@ const MOST_MOVED: usize = 16;
 const MOST_IN_STUB: usize = 10_000;
 /// The driver's own signal.
 const SIGCUT: i32 = 16;
+/// Shorter times than this are not slept through.
+const SHORT_TIME: Duration = Duration::from_millis(1);
 /// In a wait status: stopped for the tracer.
 const EVENT_STOP: i32 = 128;
 
@@ -61,6 +63,20 @@ struct Run {
     watch: Option<(pid_t, Watched)>,
     /// This thread is being stopped since the debugger wants to be heard.
     interrupting: Option<pid_t>,
+    /// It has stopped for that, but comes to a signal first: it is stopped once more then.
+    signal_first: Option<pid_t>,
+}
+
+/// Where a thread is that has left the runtime, or was about to.
+enum Out {
+    /// In the program.
+    Program,
+    /// In the runtime, for some time.
+    Runtime,
+    /// It has stopped for something else: waitpid's status.
+    Other(i32),
+    /// It has ended.
+    Gone,
 }
 
 /// What becomes of a thread that stopped.
@@ -160,6 +176,16 @@ impl Debuggee {
                 continue;
             }
             if signal != libc::SIGTRAP || !is_own_step(tid) {
+                if signal == libc::SIGTRAP {
+                    match self.compiled_trap(slot, tid, r)? {
+                        Some(Next::Stop(stop)) => return Ok(Some(stop)),
+                        Some(_) => {
+                            ptrace::step(tid).map_err(os("step"))?;
+                            continue;
+                        }
+                        None => {}
+                    }
+                }
                 if let Some(stop) = self.own_signal(slot, tid, signal, &r) {
                     return Ok(Some(stop));
                 }
@@ -281,6 +307,7 @@ impl Debuggee {
             exits: None,
             watch: None,
             interrupting: None,
+            signal_first: None,
         };
         if catch != Catch::Nobody {
             self.guard_exits(&mut run)?;
@@ -332,20 +359,25 @@ impl Debuggee {
         run: &mut Run,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Stop, DebugError> {
-        if let Some(time) = self.only_for.take() {
-            // A sleep would take longer than what is wanted here.
-            let begun = Instant::now();
-            while begun.elapsed() < time {
-                std::hint::spin_loop();
-            }
-            self.interrupt(run);
-        }
+        let end = self.only_for.take().map(|time| Instant::now() + time);
+        let mut end = end.filter(|_| run.catch != Catch::Anyone);
         loop {
             while let Some((tid, status)) = self.live.next_stop() {
                 match self.stopped(run, tid, status)? {
                     Next::Nothing => {}
                     Next::On(signal) => self.let_go(tid, signal)?,
                     Next::Stop(stop) => return Ok(stop),
+                }
+            }
+            if let Some(end_of_time) = end {
+                let left = end_of_time.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    end = None;
+                    self.interrupt(run);
+                } else if left < SHORT_TIME {
+                    // A sleep would take longer than what is wanted here.
+                    self.live.look();
+                    continue;
                 }
             }
             if self.diverted.is_some() {
@@ -447,6 +479,25 @@ impl Debuggee {
         let Some(slot) = self.slot_of(tid) else {
             return Ok(Next::On(self.passes(tid, signal)));
         };
+        let next = self.signalled(run, slot, tid, signal)?;
+        let stays = matches!(next, Next::Stop(_));
+        if run.signal_first.take_if(|late| *late == tid).is_some()
+            && !stays
+            && ptrace::interrupt(tid).is_ok()
+        {
+            run.interrupting = Some(tid);
+        }
+        Ok(next)
+    }
+
+    /// A thread of ours has stopped by a signal.
+    fn signalled(
+        &mut self,
+        run: &mut Run,
+        slot: usize,
+        tid: pid_t,
+        signal: i32,
+    ) -> Result<Next, DebugError> {
         let r = ptrace::registers(tid).map_err(os("read registers"))?;
         if signal == libc::SIGTRAP {
             if let Some(next) = self.trapped(run, slot, tid, r)? {
@@ -475,6 +526,13 @@ impl Debuggee {
     /// The thread that was to stop since the debugger wants to be heard.
     fn interrupted(&mut self, run: &mut Run, tid: pid_t) -> Result<Next, DebugError> {
         let slot = self.slot_of(tid);
+        // The kernel tells of the interruption before it tells of a signal that its last instruction has caused. Where that was a breakpoint,
+        // it is behind it, which is no place of the program's.
+        if ptrace::comes_to_signal(tid).map_err(os("look for signals"))? {
+            run.interrupting = None;
+            run.signal_first = Some(tid);
+            return Ok(Next::On(0));
+        }
         if let Some(slot) = slot.filter(|s| self.in_program(*s).is_some()) {
             self.current = slot;
             return Ok(Next::Stop(Stop::Interrupted));
@@ -543,14 +601,8 @@ impl Debuggee {
             self.guard_exits(run)?;
             return Ok(Some(Next::On(0)));
         }
-        let compiled = self.points.compiled.as_ref();
-        if let Some((to, hit)) = compiled.and_then(|c| c.after_trap(at)) {
-            r.rip = to;
-            ptrace::set_registers(tid, &r).map_err(os("go on from a breakpoint"))?;
-            return Ok(Some(match hit {
-                true => Next::Stop(Stop::Breakpoint(slot)),
-                false => Next::On(0),
-            }));
+        if let Some(next) = self.compiled_trap(slot, tid, r)? {
+            return Ok(Some(next));
         }
         if self.points.is_inserted(at) {
             r.rip = at;
@@ -558,6 +610,26 @@ impl Debuggee {
             return Ok(Some(Next::Stop(Stop::Breakpoint(slot))));
         }
         Ok(None)
+    }
+
+    /// A SIGTRAP of the breakpoint that is compiled into the code: `None` when it is another.
+    fn compiled_trap(
+        &self,
+        slot: usize,
+        tid: pid_t,
+        mut r: user_regs_struct,
+    ) -> Result<Option<Next>, DebugError> {
+        let compiled = self.points.compiled.as_ref();
+        let trap = compiled.and_then(|c| c.after_trap(r.rip.wrapping_sub(1)));
+        let Some((to, hit)) = trap else {
+            return Ok(None);
+        };
+        r.rip = to;
+        ptrace::set_registers(tid, &r).map_err(os("go on from a breakpoint"))?;
+        Ok(Some(match hit {
+            true => Next::Stop(Stop::Breakpoint(slot)),
+            false => Next::On(0),
+        }))
     }
 
     /// A thread is at one of the runtime's exits: one step more, and it is in the program.
@@ -573,29 +645,46 @@ impl Debuggee {
         let which = leaves.iter().position(|at| *at == r.rip).unwrap_or(0);
         let byte = run.exits.map_or(TRAP, |old| old[which]);
         self.exchange(r.rip, byte)?;
-        ptrace::step(tid).map_err(os("step"))?;
-        let mut status = ptrace::wait(tid).map_err(os("wait for a step"))?;
-        self.exchange(r.rip, TRAP)?;
-        for _ in 0..MOST_MOVED {
-            if !libc::WIFSTOPPED(status) {
+        let out = self.step_out(run, slot, tid);
+        // The process may be gone.
+        let _ = self.exchange(r.rip, TRAP);
+        match out? {
+            Out::Program => Ok(self.has_left(run, slot, tid)),
+            Out::Runtime => Ok(Next::On(0)),
+            Out::Other(status) => self.stopped(run, tid, status),
+            Out::Gone => {
                 self.threads.remove(&tid);
-                return Ok(Next::Nothing);
+                Ok(Next::Nothing)
             }
-            let signal = libc::WSTOPSIG(status);
-            if status >> 16 != 0 || signal != libc::SIGTRAP {
-                // Something else came first: it is seen to as usual.
-                return self.stopped(run, tid, status);
+        }
+    }
+
+    /// Steps from the runtime's exit into the program.
+    fn step_out(&mut self, run: &mut Run, slot: usize, tid: pid_t) -> Result<Out, DebugError> {
+        for _ in 0..MOST_MOVED {
+            ptrace::step(tid).map_err(os("step"))?;
+            let status = ptrace::wait(tid).map_err(os("wait for a step"))?;
+            if !libc::WIFSTOPPED(status) {
+                return Ok(Out::Gone);
+            }
+            if status >> 16 != 0 {
+                // Stopped before the step was made, or before it was told of.
+                if run.interrupting.take_if(|t| *t == tid).is_some() {
+                    run.catch = Catch::Anyone;
+                }
+                continue;
+            }
+            if libc::WSTOPSIG(status) != libc::SIGTRAP {
+                return Ok(Out::Other(status));
             }
             let now = ptrace::registers(tid).map_err(os("read registers"))?;
             match self.territory(slot, now.rip) {
-                Territory::Runtime => return Ok(Next::On(0)),
-                Territory::Program => return Ok(self.has_left(run, slot, tid)),
+                Territory::Runtime => return Ok(Out::Runtime),
+                Territory::Program => return Ok(Out::Program),
                 Territory::Stub => {}
             }
-            ptrace::step(tid).map_err(os("step"))?;
-            status = ptrace::wait(tid).map_err(os("wait for a step"))?;
         }
-        Ok(Next::On(0))
+        Ok(Out::Runtime)
     }
 
     /// A thread has come back to the program.

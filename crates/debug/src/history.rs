@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const MOST_STEPS: u64 = 500_000;
 /// ... and before that is tried.
 const FEW_STEPS: u64 = 2_000;
-/// Pieces in which a way is gone that is to be made short. Then come those that are as short as can be.
+/// Pieces in which a way is gone that is to be made short, in time of the processor. Then come those that are as short as can be.
 const PIECES: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(2),
@@ -39,6 +39,10 @@ const SHORT_WAY: u64 = 64;
 const COMPILE: &str = "compile a breakpoint into the code";
 /// How often the shortest pieces are tried, from the nearest place on: some are shorter than others.
 const TRIES: usize = 12;
+/// How often a piece is gone on with when the thread had no processor for so long, ...
+const MOST_ROUNDS: u32 = 200;
+/// ... and so much longer each time.
+const LONGER: Duration = Duration::from_micros(5);
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -84,6 +88,16 @@ pub struct Past {
     ways: Vec<Way>,
     /// The debugger has been told of the crash at the end.
     told: bool,
+}
+
+/// What became of a piece of the way.
+enum Piece {
+    /// Here it ended.
+    Nearer(Rc<Checkpoint>),
+    /// The place that was looked for came first.
+    Whole,
+    /// The thread stayed where it was.
+    NoStep,
 }
 
 fn never() -> bool {
@@ -497,7 +511,7 @@ impl Debuggee {
             };
             for piece in PIECES.into_iter().chain([Duration::ZERO; TRIES]) {
                 d.return_exactly(&nearest)?;
-                while let Some(c) = d.go_a_piece(now, piece)? {
+                while let Piece::Nearer(c) = d.go_a_piece(now, piece)? {
                     nearest = c;
                 }
             }
@@ -505,34 +519,65 @@ impl Debuggee {
         })
     }
 
-    /// Goes on for this time: a checkpoint there, unless `now` came before.
-    fn go_a_piece(
-        &mut self,
-        now: &Name,
-        piece: Duration,
-    ) -> Result<Option<Rc<Checkpoint>>, DebugError> {
+    /// Goes on for so much time of the processor, or to the first visit of where it may be `now` after it: a checkpoint there.
+    fn go_a_piece(&mut self, now: &Name, piece: Duration) -> Result<Piece, DebugError> {
         let events = match now.state {
             Some(_) => self.timeline.end.min(now.events + 1).max(now.events),
             None => now.events,
         };
         self.live.feed_up_to(self.live.limit().max(events));
         self.look_out_for(now)?;
-        let came_first = loop {
-            let stop = self.go_on_for(piece)?;
+        let (from, begun) = (self.rough_place()?, self.processor_time());
+        let (mut rounds, mut moved) = (0, false);
+        let whole = loop {
+            let left = piece.saturating_sub(self.processor_time().saturating_sub(begun));
+            let stop = self.go_on_for(left + LONGER * rounds)?;
             if self.is_at(now)? {
                 break true;
             }
-            match stop {
-                Stop::Limit | Stop::Ended(_) => return Err(lost()),
-                Stop::Interrupted => break false,
-                _ => {}
+            if matches!(stop, Stop::Limit | Stop::Ended(_)) {
+                return Err(lost());
+            }
+            // Where it was visited, the thread has come from somewhere else.
+            rounds += 1;
+            moved |= stop != Stop::Interrupted || self.rough_place()? != from;
+            let is_long = self.processor_time().saturating_sub(begun) >= piece;
+            if is_long && moved || rounds == MOST_ROUNDS {
+                break false;
             }
         };
         self.look_out_no_more()?;
-        match came_first {
-            true => Ok(None),
-            false => Ok(self.checkpoint()?.map(Rc::new)),
+        if whole {
+            return Ok(Piece::Whole);
         }
+        let nearer = match moved {
+            true => self.checkpoint()?,
+            false => None,
+        };
+        Ok(nearer.map_or(Piece::NoStep, |c| Piece::Nearer(Rc::new(c))))
+    }
+
+    /// Where we are, as far as the general registers tell.
+    fn rough_place(&self) -> Result<(u64, Option<usize>, General), DebugError> {
+        let slot = self.holder();
+        let registers = self.registers(slot.unwrap_or(self.current))?;
+        Ok((self.events(), slot, registers))
+    }
+
+    /// How long the process had a processor. It is known to the nanosecond while nobody runs.
+    fn processor_time(&self) -> Duration {
+        let mut clock = 0;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the kernel fills what is ours. Of a process that is gone there is no time.
+        unsafe {
+            if libc::clock_getcpuclockid(self.pid, &mut clock) == 0 {
+                libc::clock_gettime(clock, &mut time);
+            }
+        }
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
     fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {

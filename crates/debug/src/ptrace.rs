@@ -125,6 +125,26 @@ pub fn signal_info(tid: pid_t) -> Result<libc::siginfo_t> {
     Ok(info)
 }
 
+/// Has the kernel a signal for this very thread, of which it has not told yet?
+pub fn comes_to_signal(tid: pid_t) -> Result<bool> {
+    /// struct ptrace_peeksiginfo_args.
+    #[repr(C)]
+    struct Which {
+        first: u64,
+        flags: u32,
+        most: i32,
+    }
+    let which = Which {
+        first: 0,
+        flags: 0,
+        most: 1,
+    };
+    // SAFETY: filled by the kernel.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let (which, into) = (&raw const which as u64, &raw mut info as u64);
+    ptrace(libc::PTRACE_PEEKSIGINFO as u32, tid, which, into).map(|n| n > 0)
+}
+
 /// Lets it go on, with a signal (0: none).
 pub fn go_on(tid: pid_t, signal: i32) -> Result<()> {
     ptrace(libc::PTRACE_CONT, tid, 0, signal as u64).map(|_| ())
