@@ -173,10 +173,10 @@ fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
     ];
     let run = session(&place, &trace.dir, &[], &commands);
     let wanted = [
-        "hit Breakpoint 1, here",
-        "in main",
+        "Breakpoint 1, here ()",
+        "main (argc=",
         "$1 = 299",
-        "here ()",
+        "Breakpoint 1, here ()",
         "$2 = 299",
         "No more reverse-execution history",
         "$3 = 400",

@@ -79,7 +79,6 @@ fn who_spoiled_a_variable_of_go_is_found() {
         "in main.main.func1",
         "in runtime.goexit",
         "$2 = 100",
-        "main.spoil (what=",
         "(at a gate) runtime.",
         "hit Breakpoint 2, main.deposit (lock=",
         "$3 = ",
