@@ -7,7 +7,7 @@
 //! program's own only if the trace says so ([`Timeline::fault`](crate::timeline::Timeline::fault)); all others are passed on unseen.
 
 use crate::breakpoints::{Watched, TRAP};
-use crate::debuggee::{Debuggee, General, Territory, Traced};
+use crate::debuggee::{Debuggee, Territory, Traced};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use std::time::{Duration, Instant};
@@ -33,34 +33,34 @@ pub enum Stop {
 
 /// Who is to be stopped when it leaves the runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Catch {
+pub(crate) enum Catch {
     Nobody,
     Thread(pid_t),
     Anyone,
 }
 
-/// Instructions of the runtime's way out, behind the last landmark: what was moved into a stub.
-const MOST_MOVED: usize = 16;
-/// Most instructions of a stub in a row.
-const MOST_IN_STUB: usize = 10_000;
 /// The driver's own signal.
 const SIGCUT: i32 = 16;
+/// Shorter times than this are not slept through.
+const SHORT_TIME: Duration = Duration::from_millis(1);
 /// In a wait status: stopped for the tracer.
 const EVENT_STOP: i32 = 128;
 
 /// One run, from resumption to stop.
-struct Run {
-    catch: Catch,
+pub(crate) struct Run {
+    pub(crate) catch: Catch,
     /// The debugger's breakpoints are to be in the code, whenever the runtime doesn't touch it.
     with_breakpoints: bool,
     /// The runtime touches it.
     out: bool,
     /// Bytes under our breakpoints at the runtime's exits.
-    exits: Option<[u8; 3]>,
+    pub(crate) exits: Option<[u8; 3]>,
     /// Memory that was watched was changed by the runtime, for this thread.
     watch: Option<(pid_t, Watched)>,
     /// This thread is being stopped since the debugger wants to be heard.
-    interrupting: Option<pid_t>,
+    pub(crate) interrupting: Option<pid_t>,
+    /// It has stopped for that, but comes to a signal first: it is stopped once more then.
+    signal_first: Option<pid_t>,
 }
 
 /// What becomes of a thread that stopped.
@@ -104,114 +104,8 @@ impl Debuggee {
             .is_some_and(|r| self.points.is_any(r.rip))
     }
 
-    /// Lets the thread of `slot` make one instruction of the program; a gate is one. Others run if it has to wait for them.
-    ///
-    /// # Errors
-    /// As [`Debuggee::go_on`].
-    pub fn step(
-        &mut self,
-        slot: usize,
-        wanted: &mut dyn FnMut() -> bool,
-    ) -> Result<Stop, DebugError> {
-        let tid = self.tid(slot);
-        let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
-        let begin = self.in_program(slot).filter(|_| signal == 0);
-        if let Some(r) = begin {
-            if let Some(stop) = self.step_in_program(slot, tid, &r)? {
-                return Ok(stop);
-            }
-        }
-        match self.run(Catch::Thread(tid), true, wanted)? {
-            // A cut, which is no instruction.
-            Stop::Stepped(s)
-                if begin.is_some_and(|b| {
-                    self.in_program(s)
-                        .is_some_and(|r| General::of(&r) == General::of(&b))
-                }) =>
-            {
-                self.step(slot, wanted)
-            }
-            other => Ok(other),
-        }
-    }
-
-    /// One instruction, as far as it is the program's; `None`: the thread is in the runtime then.
-    fn step_in_program(
-        &mut self,
-        slot: usize,
-        tid: pid_t,
-        from: &user_regs_struct,
-    ) -> Result<Option<Stop>, DebugError> {
-        let pushes_flags = self.pushes_flags(from.rip);
-        ptrace::step(tid).map_err(os("step"))?;
-        let mut steps = 0;
-        loop {
-            let status = ptrace::wait(tid).map_err(os("wait for a step"))?;
-            if !libc::WIFSTOPPED(status) {
-                self.threads.remove(&tid);
-                return Ok(Some(Stop::Ended(status)));
-            }
-            let r = ptrace::registers(tid).map_err(os("read registers"))?;
-            let place = self.territory(slot, r.rip);
-            let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
-            if event != 0 {
-                // Stopped before the step was made.
-                ptrace::step(tid).map_err(os("step"))?;
-                continue;
-            }
-            if signal != libc::SIGTRAP || !is_own_step(tid) {
-                if let Some(stop) = self.own_signal(slot, tid, signal, &r) {
-                    return Ok(Some(stop));
-                }
-                let pass = self.passes(tid, signal);
-                if let Some(t) = self.threads.get_mut(&tid) {
-                    t.signal = pass;
-                }
-                return Ok(None);
-            }
-            match place {
-                Territory::Program => {
-                    if pushes_flags {
-                        self.hide_trap_flag(r.rsp)?;
-                    }
-                    let hit = self.watch_hit(tid);
-                    return Ok(Some(match hit {
-                        Some(w) => Stop::Watch(slot, w),
-                        None => Stop::Stepped(slot),
-                    }));
-                }
-                Territory::Stub => {
-                    steps += 1;
-                    if steps > MOST_IN_STUB {
-                        return Err(DebugError::Refused(format!(
-                            "a thread has made {MOST_IN_STUB} steps in a stub"
-                        )));
-                    }
-                    ptrace::step(tid).map_err(os("step"))?;
-                }
-                Territory::Runtime => return Ok(None),
-            }
-        }
-    }
-
-    /// Is the instruction one that stores the flags, of which the trap flag is ours?
-    fn pushes_flags(&self, pc: u64) -> bool {
-        const PUSHF: u8 = 0x9c;
-        const OPERAND_SIZE: u8 = 0x66;
-        let mut code = [0; 2];
-        let n = self.read_some(pc, &mut code).unwrap_or(0);
-        n > 0 && code[0] == PUSHF || n > 1 && code == [OPERAND_SIZE, PUSHF]
-    }
-
-    fn hide_trap_flag(&self, rsp: u64) -> Result<(), DebugError> {
-        let mut byte = [0];
-        self.read(rsp + 1, &mut byte)
-            .map_err(os("read the stack"))?;
-        self.exchange(rsp + 1, byte[0] & !1).map(|_| ())
-    }
-
     /// The program's own signal, which its debugger is to see.
-    fn own_signal(
+    pub(crate) fn own_signal(
         &mut self,
         slot: usize,
         tid: pid_t,
@@ -268,7 +162,7 @@ impl Debuggee {
     }
 
     /// Lets everybody go on until somebody stops.
-    fn run(
+    pub(crate) fn run(
         &mut self,
         catch: Catch,
         with_breakpoints: bool,
@@ -281,6 +175,7 @@ impl Debuggee {
             exits: None,
             watch: None,
             interrupting: None,
+            signal_first: None,
         };
         if catch != Catch::Nobody {
             self.guard_exits(&mut run)?;
@@ -332,20 +227,25 @@ impl Debuggee {
         run: &mut Run,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Stop, DebugError> {
-        if let Some(time) = self.only_for.take() {
-            // A sleep would take longer than what is wanted here.
-            let begun = Instant::now();
-            while begun.elapsed() < time {
-                std::hint::spin_loop();
-            }
-            self.interrupt(run);
-        }
+        let end = self.only_for.take().map(|time| Instant::now() + time);
+        let mut end = end.filter(|_| run.catch != Catch::Anyone);
         loop {
             while let Some((tid, status)) = self.live.next_stop() {
                 match self.stopped(run, tid, status)? {
                     Next::Nothing => {}
                     Next::On(signal) => self.let_go(tid, signal)?,
                     Next::Stop(stop) => return Ok(stop),
+                }
+            }
+            if let Some(end_of_time) = end {
+                let left = end_of_time.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    end = None;
+                    self.interrupt(run);
+                } else if left < SHORT_TIME {
+                    // A sleep would take longer than what is wanted here.
+                    self.live.look();
+                    continue;
                 }
             }
             if self.diverted.is_some() {
@@ -425,7 +325,12 @@ impl Debuggee {
     }
 
     /// A thread has stopped, or is gone.
-    fn stopped(&mut self, run: &mut Run, tid: pid_t, status: i32) -> Result<Next, DebugError> {
+    pub(crate) fn stopped(
+        &mut self,
+        run: &mut Run,
+        tid: pid_t,
+        status: i32,
+    ) -> Result<Next, DebugError> {
         if !libc::WIFSTOPPED(status) {
             self.threads.remove(&tid);
             if run.interrupting == Some(tid) {
@@ -447,6 +352,25 @@ impl Debuggee {
         let Some(slot) = self.slot_of(tid) else {
             return Ok(Next::On(self.passes(tid, signal)));
         };
+        let next = self.signalled(run, slot, tid, signal)?;
+        let stays = matches!(next, Next::Stop(_));
+        if run.signal_first.take_if(|late| *late == tid).is_some()
+            && !stays
+            && ptrace::interrupt(tid).is_ok()
+        {
+            run.interrupting = Some(tid);
+        }
+        Ok(next)
+    }
+
+    /// A thread of ours has stopped by a signal.
+    fn signalled(
+        &mut self,
+        run: &mut Run,
+        slot: usize,
+        tid: pid_t,
+        signal: i32,
+    ) -> Result<Next, DebugError> {
         let r = ptrace::registers(tid).map_err(os("read registers"))?;
         if signal == libc::SIGTRAP {
             if let Some(next) = self.trapped(run, slot, tid, r)? {
@@ -475,6 +399,13 @@ impl Debuggee {
     /// The thread that was to stop since the debugger wants to be heard.
     fn interrupted(&mut self, run: &mut Run, tid: pid_t) -> Result<Next, DebugError> {
         let slot = self.slot_of(tid);
+        // The kernel tells of the interruption before it tells of a signal that its last instruction has caused. Where that was a breakpoint,
+        // it is behind it, which is no place of the program's.
+        if ptrace::comes_to_signal(tid).map_err(os("look for signals"))? {
+            run.interrupting = None;
+            run.signal_first = Some(tid);
+            return Ok(Next::On(0));
+        }
         if let Some(slot) = slot.filter(|s| self.in_program(*s).is_some()) {
             self.current = slot;
             return Ok(Next::Stop(Stop::Interrupted));
@@ -543,14 +474,8 @@ impl Debuggee {
             self.guard_exits(run)?;
             return Ok(Some(Next::On(0)));
         }
-        let compiled = self.points.compiled.as_ref();
-        if let Some((to, hit)) = compiled.and_then(|c| c.after_trap(at)) {
-            r.rip = to;
-            ptrace::set_registers(tid, &r).map_err(os("go on from a breakpoint"))?;
-            return Ok(Some(match hit {
-                true => Next::Stop(Stop::Breakpoint(slot)),
-                false => Next::On(0),
-            }));
+        if let Some(next) = self.compiled_trap(slot, tid, r)? {
+            return Ok(Some(next));
         }
         if self.points.is_inserted(at) {
             r.rip = at;
@@ -560,46 +485,28 @@ impl Debuggee {
         Ok(None)
     }
 
-    /// A thread is at one of the runtime's exits: one step more, and it is in the program.
-    fn leaves(
-        &mut self,
-        run: &mut Run,
+    /// A SIGTRAP of the breakpoint that is compiled into the code: `None` when it is another.
+    pub(crate) fn compiled_trap(
+        &self,
         slot: usize,
         tid: pid_t,
-        r: user_regs_struct,
-    ) -> Result<Next, DebugError> {
-        ptrace::set_registers(tid, &r).map_err(os("step back onto the runtime's exit"))?;
-        let leaves = self.live.landmarks().leaves;
-        let which = leaves.iter().position(|at| *at == r.rip).unwrap_or(0);
-        let byte = run.exits.map_or(TRAP, |old| old[which]);
-        self.exchange(r.rip, byte)?;
-        ptrace::step(tid).map_err(os("step"))?;
-        let mut status = ptrace::wait(tid).map_err(os("wait for a step"))?;
-        self.exchange(r.rip, TRAP)?;
-        for _ in 0..MOST_MOVED {
-            if !libc::WIFSTOPPED(status) {
-                self.threads.remove(&tid);
-                return Ok(Next::Nothing);
-            }
-            let signal = libc::WSTOPSIG(status);
-            if status >> 16 != 0 || signal != libc::SIGTRAP {
-                // Something else came first: it is seen to as usual.
-                return self.stopped(run, tid, status);
-            }
-            let now = ptrace::registers(tid).map_err(os("read registers"))?;
-            match self.territory(slot, now.rip) {
-                Territory::Runtime => return Ok(Next::On(0)),
-                Territory::Program => return Ok(self.has_left(run, slot, tid)),
-                Territory::Stub => {}
-            }
-            ptrace::step(tid).map_err(os("step"))?;
-            status = ptrace::wait(tid).map_err(os("wait for a step"))?;
-        }
-        Ok(Next::On(0))
+        mut r: user_regs_struct,
+    ) -> Result<Option<Next>, DebugError> {
+        let compiled = self.points.compiled.as_ref();
+        let trap = compiled.and_then(|c| c.after_trap(r.rip.wrapping_sub(1)));
+        let Some((to, hit)) = trap else {
+            return Ok(None);
+        };
+        r.rip = to;
+        ptrace::set_registers(tid, &r).map_err(os("go on from a breakpoint"))?;
+        Ok(Some(match hit {
+            true => Next::Stop(Stop::Breakpoint(slot)),
+            false => Next::On(0),
+        }))
     }
 
     /// A thread has come back to the program.
-    fn has_left(&mut self, run: &mut Run, slot: usize, tid: pid_t) -> Next {
+    pub(crate) fn has_left(&mut self, run: &mut Run, slot: usize, tid: pid_t) -> Next {
         if let Some((_, watched)) = run.watch.filter(|(by, _)| *by == tid) {
             return Next::Stop(Stop::Watch(slot, watched));
         }
@@ -612,12 +519,4 @@ impl Debuggee {
             _ => Next::On(0),
         }
     }
-}
-
-/// Did the thread stop since it was told to make one instruction?
-fn is_own_step(tid: pid_t) -> bool {
-    /// si_code values of SIGTRAP: a step, and a debug register.
-    const STEP: i32 = 2;
-    const DEBUG_REGISTER: i32 = 4;
-    ptrace::signal_info(tid).is_ok_and(|i| [STEP, DEBUG_REGISTER].contains(&i.si_code))
 }

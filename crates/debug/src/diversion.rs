@@ -320,7 +320,7 @@ impl Debuggee {
         let vectors = self.vectors(slot)?;
         let enter = |d: &Debuggee| -> std::io::Result<()> {
             if d.threads.get(&tid).is_some_and(|t| !t.stopped) {
-                crate::rest::stop(tid)?;
+                self.stop(tid)?;
             }
             let mut r = crate::checkpoint::to_go_on(ptrace::registers(tid)?);
             g.put_into(&mut r);

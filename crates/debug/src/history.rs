@@ -17,28 +17,18 @@ use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use reprise_abi::layout::PAGE;
 use std::rc::Rc;
-use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Most steps that are made one by one to find the one before, where the way has been made short, ...
 const MOST_STEPS: u64 = 500_000;
 /// ... and before that is tried.
 const FEW_STEPS: u64 = 2_000;
-/// Pieces in which a way is gone that is to be made short. Then come those that are as short as can be.
-const PIECES: [Duration; 4] = [
-    Duration::from_millis(20),
-    Duration::from_millis(2),
-    Duration::from_micros(200),
-    Duration::from_micros(40),
-];
 /// More steps than this are not made again each time: a checkpoint is made near their end, ...
 const LONG_WAY: u64 = 256;
 /// ... so many steps before it.
 const SHORT_WAY: u64 = 64;
 /// What is being done when that fails.
 const COMPILE: &str = "compile a breakpoint into the code";
-/// How often the shortest pieces are tried, from the nearest place on: some are shorter than others.
-const TRIES: usize = 12;
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -291,7 +281,7 @@ enum Steps {
 
 impl Debuggee {
     /// Makes a motion without the debugger's breakpoints and watchpoints.
-    fn unseen<T>(
+    pub(crate) fn unseen<T>(
         &mut self,
         go: impl FnOnce(&mut Debuggee) -> Result<T, DebugError>,
     ) -> Result<T, DebugError> {
@@ -349,7 +339,7 @@ impl Debuggee {
     }
 
     /// Is this place it? Each test is only made when the cheaper one before it passes.
-    fn is_at(&self, name: &Name) -> Result<bool, DebugError> {
+    pub(crate) fn is_at(&self, name: &Name) -> Result<bool, DebugError> {
         if self.events() != name.events {
             return Ok(false);
         }
@@ -474,7 +464,7 @@ impl Debuggee {
     }
 
     /// From here on there is a stop wherever it may be `now`.
-    fn look_out_for(&mut self, now: &Name) -> Result<(), DebugError> {
+    pub(crate) fn look_out_for(&mut self, now: &Name) -> Result<(), DebugError> {
         if let Some(s) = &now.state {
             self.compile(s.general.rip, &s.general)
                 .map_err(os(COMPILE))?;
@@ -483,56 +473,9 @@ impl Debuggee {
         Ok(())
     }
 
-    fn look_out_no_more(&mut self) -> Result<(), DebugError> {
+    pub(crate) fn look_out_no_more(&mut self) -> Result<(), DebugError> {
         self.points.set_own([]);
         self.uncompile().map_err(os(COMPILE))
-    }
-
-    /// On the way to `now`, from the gate before it: a place in the code that is near it. No event names such a place, so the way is gone
-    /// again and again, each time from the last such place and in smaller pieces.
-    fn come_nearer(&mut self, now: &Name) -> Result<Option<Rc<Checkpoint>>, DebugError> {
-        self.unseen(|d| {
-            let Some(mut nearest) = d.checkpoint()?.map(Rc::new) else {
-                return Ok(None);
-            };
-            for piece in PIECES.into_iter().chain([Duration::ZERO; TRIES]) {
-                d.return_exactly(&nearest)?;
-                while let Some(c) = d.go_a_piece(now, piece)? {
-                    nearest = c;
-                }
-            }
-            Ok(Some(nearest))
-        })
-    }
-
-    /// Goes on for this time: a checkpoint there, unless `now` came before.
-    fn go_a_piece(
-        &mut self,
-        now: &Name,
-        piece: Duration,
-    ) -> Result<Option<Rc<Checkpoint>>, DebugError> {
-        let events = match now.state {
-            Some(_) => self.timeline.end.min(now.events + 1).max(now.events),
-            None => now.events,
-        };
-        self.live.feed_up_to(self.live.limit().max(events));
-        self.look_out_for(now)?;
-        let came_first = loop {
-            let stop = self.go_on_for(piece)?;
-            if self.is_at(now)? {
-                break true;
-            }
-            match stop {
-                Stop::Limit | Stop::Ended(_) => return Err(lost()),
-                Stop::Interrupted => break false,
-                _ => {}
-            }
-        };
-        self.look_out_no_more()?;
-        match came_first {
-            true => Ok(None),
-            false => Ok(self.checkpoint()?.map(Rc::new)),
-        }
     }
 
     fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {
@@ -616,6 +559,6 @@ fn vectors_hash(area: &[u8]) -> u64 {
     xxh3_64_with_seed(&area, 0)
 }
 
-fn lost() -> DebugError {
+pub(crate) fn lost() -> DebugError {
     DebugError::Refused("the place was not found again: this is a bug in reprise".into())
 }

@@ -31,10 +31,12 @@ pub mod files;
 pub mod history;
 pub mod inject;
 pub mod monitor;
+mod nearer;
 pub mod ptrace;
 pub mod registers;
 pub mod rest;
 pub mod server;
+mod steps;
 pub mod target;
 pub mod timeline;
 

@@ -125,6 +125,31 @@ pub fn signal_info(tid: pid_t) -> Result<libc::siginfo_t> {
     Ok(info)
 }
 
+/// Has the kernel a signal for this very thread that is not blocked, and of which it has not told yet?
+pub fn comes_to_signal(tid: pid_t) -> Result<bool> {
+    /// struct ptrace_peeksiginfo_args.
+    #[repr(C)]
+    struct Which {
+        first: u64,
+        flags: u32,
+        most: i32,
+    }
+    /// There is one of each kind at most, but of real-time signals.
+    const MOST: usize = 64;
+    let which = Which {
+        first: 0,
+        flags: 0,
+        most: MOST as i32,
+    };
+    // SAFETY: filled by the kernel.
+    let mut list: [libc::siginfo_t; MOST] = unsafe { std::mem::zeroed() };
+    let (which, into) = (&raw const which as u64, list.as_mut_ptr() as u64);
+    let told = ptrace(libc::PTRACE_PEEKSIGINFO as u32, tid, which, into)?;
+    let mask = signal_mask(tid)?;
+    let blocked = |signal: i32| mask >> (signal - 1) & 1 != 0;
+    Ok(list[..told as usize].iter().any(|i| !blocked(i.si_signo)))
+}
+
 /// Lets it go on, with a signal (0: none).
 pub fn go_on(tid: pid_t, signal: i32) -> Result<()> {
     ptrace(libc::PTRACE_CONT, tid, 0, signal as u64).map(|_| ())

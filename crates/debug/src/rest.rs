@@ -98,7 +98,7 @@ impl Debuggee {
         let mut stopped = Vec::with_capacity(waiting.len());
         let mut all = Ok(());
         for tid in waiting {
-            all = stop(tid);
+            all = self.stop(tid);
             match all {
                 Ok(()) => stopped.push(tid),
                 Err(_) => break,
@@ -120,10 +120,25 @@ impl Debuggee {
         if self.threads.get(&tid).is_none_or(|t| t.stopped) {
             return read();
         }
-        stop(tid)?;
+        self.stop(tid)?;
         let value = read();
         ptrace::go_on(tid, 0)?;
         value
+    }
+
+    /// Stops a thread that waits in the runtime. A signal that comes first is delivered, if it is one of ours.
+    pub(crate) fn stop(&self, tid: pid_t) -> Result<()> {
+        ptrace::interrupt(tid)?;
+        loop {
+            let status = wait_for(tid)?;
+            if !libc::WIFSTOPPED(status) {
+                return Err(Error::from_raw_os_error(libc::ESRCH));
+            }
+            if status >> 16 != 0 {
+                return Ok(());
+            }
+            ptrace::go_on(tid, self.passes(tid, libc::WSTOPSIG(status)))?;
+        }
     }
 }
 
@@ -147,21 +162,6 @@ pub(crate) fn fault_again(tid: pid_t, signal: i32) -> Result<()> {
                 "a thread did not come to signal {signal} again (wait status {status:#x})"
             ))),
         };
-    }
-}
-
-/// Stops a thread that runs or waits. A signal that comes first is delivered.
-pub(crate) fn stop(tid: pid_t) -> Result<()> {
-    ptrace::interrupt(tid)?;
-    loop {
-        let status = wait_for(tid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(Error::from_raw_os_error(libc::ESRCH));
-        }
-        if status >> 16 != 0 {
-            return Ok(());
-        }
-        ptrace::go_on(tid, libc::WSTOPSIG(status))?;
     }
 }
 

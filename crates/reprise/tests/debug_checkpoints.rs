@@ -5,7 +5,7 @@ mod common;
 use common::gdb::{assert_said, said, session};
 use common::{Guest, Recording, Workplace};
 
-guests! { moments }
+guests! { moments, debugged_alike }
 
 /// Places that are gone to.
 const PLACES: u64 = 12;
@@ -141,7 +141,6 @@ fn places_are_remembered_and_come_to_again() {
 }
 
 #[test]
-#[ignore = "took more than 100 s once in 50 runs, on a machine with 20 processes for 2 processors; the short pieces of Debuggee::come_nearer make no progress then, it seems"]
 fn who_wrote_a_variable_last_is_found() {
     let place = Workplace::new();
     let (trace, _) = recorded(&place);
@@ -155,4 +154,32 @@ fn who_wrote_a_variable_last_is_found() {
     let run = session(&place, &trace.dir, &["--at", "end"], &commands);
     // The last of eight signals.
     assert_said(&run, &["on_signal", "$1 = 70", "$2 = 80"]);
+}
+
+#[test]
+fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("debugged_alike"));
+    let commands = [
+        "break here if passed == 299",
+        "continue",
+        "reverse-stepi",
+        "print passed",
+        "stepi",
+        "print passed",
+        "delete",
+        "continue",
+        "print passed",
+    ];
+    let run = session(&place, &trace.dir, &[], &commands);
+    let wanted = [
+        "Breakpoint 1, here ()",
+        "main (argc=",
+        "$1 = 299",
+        "Breakpoint 1, here ()",
+        "$2 = 299",
+        "No more reverse-execution history",
+        "$3 = 400",
+    ];
+    assert_said(&run, &wanted);
 }
