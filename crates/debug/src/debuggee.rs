@@ -33,8 +33,9 @@ pub struct General {
 
 /// Index of rsp in [`General::r`].
 pub const RSP: usize = 7;
-/// The trap flag, which the program does not have set by itself.
-const TRAP_FLAG: u64 = 0x100;
+/// Flags that are none of the program's: the trap flag, which it does not have set by itself, and the resume flag, which is set where it was
+/// interrupted by a page fault.
+const NOT_ITS_OWN: u64 = 0x100 | 0x1_0000;
 
 /// A thread that is traced.
 #[derive(Clone, Copy, Debug, Default)]
@@ -317,7 +318,7 @@ impl General {
                 r.r12, r.r13, r.r14, r.r15,
             ],
             rip: r.rip,
-            flags: r.eflags & !TRAP_FLAG,
+            flags: r.eflags & !NOT_ITS_OWN,
             fs_base: r.fs_base,
         }
     }
@@ -329,7 +330,7 @@ impl General {
             to.r11, to.r12, to.r13, to.r14, to.r15,
         ] = self.r;
         to.rip = self.rip;
-        to.eflags = self.flags & !TRAP_FLAG;
+        to.eflags = self.flags & !NOT_ITS_OWN;
         to.orig_rax = u64::MAX;
     }
 
@@ -358,8 +359,29 @@ impl General {
         General {
             r,
             rip,
-            flags: flags & !TRAP_FLAG,
+            flags: flags & !NOT_ITS_OWN,
             fs_base: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_the_same_after_a_page_fault() {
+        // SAFETY: plain integers.
+        let mut r: user_regs_struct = unsafe { std::mem::zeroed() };
+        r.eflags = 0x246;
+        let place = General::of(&r);
+        // As the processor stores the flags for a fault (Intel SDM 3, 18.3.1.1): it resumes at the same instruction.
+        r.eflags = 0x1_0246;
+        assert_eq!(General::of(&r), place);
+        let mut words = [0; 18];
+        words[15] = 0x1_0346;
+        assert_eq!(General::of_frame(&words).flags, 0x246);
+        place.put_into(&mut r);
+        assert_eq!(r.eflags, 0x246);
     }
 }

@@ -144,7 +144,7 @@ pub fn comes_to_signal(tid: pid_t) -> Result<bool> {
     // SAFETY: filled by the kernel.
     let mut list: [libc::siginfo_t; MOST] = unsafe { std::mem::zeroed() };
     let (which, into) = (&raw const which as u64, list.as_mut_ptr() as u64);
-    let told = ptrace(libc::PTRACE_PEEKSIGINFO as u32, tid, which, into)?;
+    let told = ptrace(libc::PTRACE_PEEKSIGINFO, tid, which, into)?;
     let mask = signal_mask(tid)?;
     let blocked = |signal: i32| mask >> (signal - 1) & 1 != 0;
     Ok(list[..told as usize].iter().any(|i| !blocked(i.si_signo)))
