@@ -1,9 +1,11 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
+use super::rest;
 use super::token::{self, state};
 use crate::isolate::{commit, split};
 use crate::order::{Order, Runs};
 use crate::thread::Block;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
 const SMALL_DEEDS: u32 = 32;
@@ -76,13 +78,33 @@ pub fn end(t: &mut Block) {
     t.det.in_turn = false;
 }
 
-/// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again.
-pub fn give_up(t: &mut Block) {
+/// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again. Why it came back.
+pub fn give_up(t: &mut Block) -> u32 {
+    leave_ring(t, state::WAITS);
+    come_back(t)
+}
+
+/// In a turn: the thread makes a call that waits in the kernel, beside all others; then it has a turn again. The call must
+/// touch no memory of the program, which is others' meanwhile.
+pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
+    leave_ring(t, state::OUTSIDE);
+    let r = f(t);
+    rest::knock(t.slot);
+    come_back(t);
+    r
+}
+
+fn leave_ring(t: &mut Block, how: u32) {
     t.det.keeps = 0;
     commit::commit_again(t);
-    token::pass(t.slot, state::WAITS);
+    rest::forget_knock(t.slot);
+    token::pass(t.slot, how);
+}
+
+fn come_back(t: &mut Block) -> u32 {
     token::wait_for_turn(t.slot);
     commit::refresh(t);
+    token::member(t.slot).why.load(Relaxed)
 }
 
 /// In a turn: the thread gives way to all others, once, and has a turn again in the next round.
