@@ -37,6 +37,8 @@ pub struct Local {
     pub in_turn: bool,
     /// The program's code runs in the thread's turn, for so many deeds more; 0: it doesn't.
     pub keeps: u32,
+    /// So many mutexes it has taken in the turn that it keeps: it ends when the last one is given back.
+    pub holds: u32,
     /// The thread's copies of pages.
     pub copies: Copies,
 }

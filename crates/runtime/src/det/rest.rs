@@ -82,6 +82,18 @@ pub fn comes_back() -> bool {
     }
 }
 
+/// At the end of a turn of the ring's only thread: nobody comes back. Another round is over.
+pub fn round_without_others() -> bool {
+    let s = all();
+    let first = s.first.load(Relaxed);
+    let now = s.now.load(Relaxed) + ROUND_NS;
+    if s.knocked.load(SeqCst) != 0 || first != 0 && now >= first {
+        return false;
+    }
+    s.now.store(now, Relaxed);
+    true
+}
+
 /// Who waits until the earliest time.
 fn first_limited() -> Option<u32> {
     let limited = |slot: &u32| member(*slot).deadline.load(Relaxed) != 0;

@@ -46,7 +46,7 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 pub fn begin(t: &mut Block) {
     signals::hears(t);
     token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
-    commit::forget_all();
+    commit::forget_all(t);
 }
 
 /// A thread ends, in its turn.

@@ -4,6 +4,7 @@ use super::rest;
 use super::token::{self, state};
 use crate::isolate::{commit, split};
 use crate::order::{Order, Runs};
+use crate::races::objects::Kind;
 use crate::thread::Block;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -50,10 +51,16 @@ pub fn begin_creation(t: &mut Block) {
 pub fn keep(t: &mut Block) {
     commit::commit_again(t);
     t.det.in_turn = false;
+    t.det.holds = 0;
     t.det.keeps = SMALL_DEEDS;
 }
 
+/// The ring's only thread has its turn at once, and commits when there is somebody to see it (DThreads 5, single-threaded mode).
 fn begin_anyway(t: &mut Block) {
+    if token::is_alone_in_ring(t.slot) {
+        t.det.in_turn = true;
+        return;
+    }
     commit::note(t);
     token::arrive(t.slot);
     token::wait_for_turn(t.slot);
@@ -67,6 +74,11 @@ pub fn end(t: &mut Block) {
         return;
     }
     if t.det.keeps != 0 {
+        t.det.in_turn = false;
+        return;
+    }
+    t.det.holds = 0;
+    if token::is_alone_in_ring(t.slot) && rest::round_without_others() {
         t.det.in_turn = false;
         return;
     }
@@ -96,6 +108,7 @@ pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
 
 fn leave_ring(t: &mut Block, how: u32) {
     t.det.keeps = 0;
+    t.det.holds = 0;
     commit::commit_again(t);
     rest::forget_knock(t.slot);
     token::pass(t.slot, how);
@@ -130,6 +143,26 @@ pub struct InTurns;
 
 impl Order for InTurns {
     const REPLAYS: bool = false;
+    /// The critical section belongs to the turn (DThreads 4.3, locks), up to a number of deeds.
+    #[inline(always)]
+    fn locked(t: &mut Block, _object: &Runs) {
+        if t.det.keeps == 0 && t.det.in_turn {
+            t.det.keeps = SMALL_DEEDS;
+            t.det.holds = 1;
+        } else if t.det.holds != 0 {
+            t.det.holds += 1;
+        }
+    }
+    #[inline(always)]
+    fn lets_know(t: &mut Block, kind: Kind, _name: u64) {
+        if kind != Kind::Lock || t.det.holds == 0 {
+            return;
+        }
+        t.det.holds -= 1;
+        if t.det.holds == 0 {
+            t.det.keeps = 0;
+        }
+    }
     #[inline(always)]
     fn enters(t: &mut Block) {
         begin(t);
@@ -139,37 +172,9 @@ impl Order for InTurns {
         end(t);
     }
     #[inline(always)]
-    fn turn(_t: &mut Block, _object: &Runs) -> bool {
-        true
-    }
-    #[inline(always)]
     fn passed(_t: &mut Block, _object: &Runs) {}
     #[inline(always)]
     fn passed_among(_t: &mut Block, _object: &Runs) {}
-    #[inline(always)]
-    fn failure(_t: &mut Block) -> Option<u32> {
-        None
-    }
-    #[inline(always)]
-    fn failed(_t: &mut Block, _errno: u32) {}
-    #[inline(always)]
-    fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
-        operation()
-    }
-    #[inline(always)]
-    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
-        look()
-    }
-    #[inline(always)]
-    fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
-        compute()
-    }
-    #[inline(always)]
-    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
-        None
-    }
-    #[inline(always)]
-    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
     fn faulted(t: &mut Block) {
         end(t);
     }
