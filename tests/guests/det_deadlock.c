@@ -5,6 +5,8 @@ static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INIT
 
 static void both(pthread_mutex_t *first, pthread_mutex_t *second) {
     ok(pthread_mutex_lock(first));
+    // Without this, a critical section is one turn, and there is no deadlock.
+    sched_yield();
     ok(pthread_mutex_lock(second));
     ok(pthread_mutex_unlock(second));
     ok(pthread_mutex_unlock(first));

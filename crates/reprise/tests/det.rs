@@ -59,3 +59,30 @@ fn a_deadlock_is_shown() {
     let waits = r.said().matches("waits for the object at").count();
     assert_eq!(waits, 3, "{}", r.describe());
 }
+
+/// A guest's runs end as they do natively, and say the same always.
+fn assert_same_always(name: &str, args: &[&str]) {
+    let guest = Guest::new(name).args(args.iter().copied());
+    let all = outputs(&guest, 5);
+    assert_eq!(all.len(), 1, "{name} {args:?}: {all:?}");
+}
+
+#[test]
+fn barriers_and_signals_to_who_waits_at_them() {
+    assert_same_always("sync_barrier", &["2", "100"]);
+}
+
+#[test]
+fn conditions_wake_in_one_order() {
+    assert_same_always("sync_cond", &["8", "100"]);
+}
+
+#[test]
+fn semaphores_with_handlers_cancellation_and_time_limits() {
+    assert_same_always("sync_sem", &["2", "100"]);
+}
+
+#[test]
+fn readers_and_writers_come_in_one_order() {
+    assert_same_always("sync_rwlock", &["2", "200"]);
+}

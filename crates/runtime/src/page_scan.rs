@@ -13,6 +13,8 @@ pub const LARGE: u64 = 1 << 30;
 const RANGES: usize = 256;
 
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
+/// PAGE_IS_FILE
+const FILE: u64 = 1 << 2;
 /// PAGE_IS_PRESENT | PAGE_IS_SWAPPED
 const HELD: u64 = 1 << 3 | 1 << 4;
 
@@ -46,23 +48,61 @@ struct PageRange {
 const _: () = assert!(core::mem::size_of::<ScanArgument>() == 96);
 const _: () = assert!(core::mem::size_of::<PageRange>() == 24);
 
+/// Which of the pages that are in memory or on a swap device are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// All of them.
+    Held,
+    /// Those of the process's own: of a file that is mapped privately, the copies.
+    Own,
+}
+
+/// The descriptor by which pages are found, open until this is dropped.
+pub struct Scanner {
+    fd: u64,
+}
+
+impl Drop for Scanner {
+    fn drop(&mut self) {
+        sys::call(nr::CLOSE, &[self.fd]);
+    }
+}
+
 /// Calls `f` for each page of `start..end` that is in memory or on a swap device, in order. Where the kernel can't scan, says up to where
 /// that was done.
 pub fn each_held(start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u64> {
-    const O_CLOEXEC: u64 = 0o2_000_000;
-    const AT_FDCWD: u64 = -100i64 as u64;
-    let path = c"/proc/thread-self/pagemap".as_ptr() as u64;
-    let fd = sys::call(nr::OPENAT, &[AT_FDCWD, path, O_CLOEXEC, 0]);
-    if sys::is_error(fd) {
-        return Err(start);
-    }
-    let done = scan(fd as u64, start, end, f);
-    sys::call(nr::CLOSE, &[fd as u64]);
-    done
+    Scanner::open()
+        .ok_or(start)?
+        .each(Which::Held, start, end, f)
 }
 
-/// Scans; where the kernel can't, says how far it came.
-fn scan(fd: u64, start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u64> {
+impl Scanner {
+    /// `None` where the kernel has no list of pages, or keeps it to itself.
+    pub fn open() -> Option<Scanner> {
+        const O_CLOEXEC: u64 = 0o2_000_000;
+        const AT_FDCWD: u64 = -100i64 as u64;
+        let path = c"/proc/thread-self/pagemap".as_ptr() as u64;
+        let fd = sys::call(nr::OPENAT, &[AT_FDCWD, path, O_CLOEXEC, 0]);
+        (!sys::is_error(fd)).then_some(Scanner { fd: fd as u64 })
+    }
+
+    /// Calls `f` for each of these pages of `start..end`, in order. Where the kernel can't scan, says up to where that was done.
+    pub fn each(
+        &self,
+        which: Which,
+        start: u64,
+        end: u64,
+        f: &mut impl FnMut(u64),
+    ) -> Result<(), u64> {
+        scan(self.fd, which, start, end, f)
+    }
+}
+
+fn scan(fd: u64, which: Which, start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u64> {
+    let not_of_files = match which {
+        Which::Held => 0,
+        Which::Own => FILE,
+    };
     let mut ranges = [PageRange::default(); RANGES];
     let mut at = start;
     loop {
@@ -72,6 +112,8 @@ fn scan(fd: u64, start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u6
             end,
             vec: ranges.as_mut_ptr() as u64,
             vec_len: RANGES as u64,
+            category_inverted: not_of_files,
+            category_mask: not_of_files,
             category_anyof_mask: HELD,
             return_mask: HELD,
             ..ScanArgument::default()
@@ -120,6 +162,36 @@ mod tests {
             assert_eq!(seen, touched);
             sys::call(nr::MUNMAP, &[at, len]);
         }
+    }
+
+    #[test]
+    fn copies_are_told_from_pages_of_a_file() {
+        let name = c"pages".as_ptr() as u64;
+        let fd = sys::call(nr::MEMFD_CREATE, &[name, 0]) as u64;
+        let len = 16 * PAGE;
+        assert_eq!(sys::call(nr::FTRUNCATE, &[fd, len]), 0);
+        let args = [0, len, sys::PROT_RW, sys::MAP_PRIVATE, fd, 0];
+        let at = sys::call(nr::MMAP, &args) as u64;
+        assert!(!sys::is_error(at as i64));
+        // Some are looked at, two are written to.
+        for n in 0..8 {
+            // SAFETY: mapped above.
+            unsafe { ((at + n * PAGE) as *const u8).read_volatile() };
+        }
+        for n in [2, 5] {
+            // SAFETY: as above.
+            unsafe { ((at + n * PAGE) as *mut u8).write_volatile(1) };
+        }
+        let (mut held, mut own) = (Vec::new(), Vec::new());
+        let scanner = Scanner::open().unwrap();
+        let all = |which, v: &mut Vec<u64>| scanner.each(which, at, at + len, &mut |p| v.push(p));
+        all(Which::Held, &mut held).unwrap();
+        all(Which::Own, &mut own).unwrap();
+        assert!(held.len() >= 8);
+        assert_eq!(own, [at + 2 * PAGE, at + 5 * PAGE]);
+        drop(scanner);
+        sys::call(nr::MUNMAP, &[at, len]);
+        sys::call(nr::CLOSE, &[fd]);
     }
 
     #[test]

@@ -102,6 +102,16 @@ pub fn monotonic() -> Timespec {
     t
 }
 
+/// A time in ns of `CLOCK_REALTIME`, if it is one of that clock's, in ns of `CLOCK_MONOTONIC`.
+pub fn in_monotonic(ns: i64, realtime: bool) -> i64 {
+    if !realtime {
+        return ns;
+    }
+    let mut now = Timespec::default();
+    call(nr::CLOCK_GETTIME, &[0, &mut now as *mut Timespec as u64]);
+    monotonic().ns().saturating_add(ns.saturating_sub(now.ns()))
+}
+
 impl Timespec {
     /// In nanoseconds.
     pub fn ns(&self) -> i64 {

@@ -2,20 +2,29 @@
 //! order that follows from the program (DThreads 4.5 leaves that to the kernel).
 //!
 //! A call that waits for a descriptor is tried in each turn: whether it waits then follows from what the program's own threads have done. Where
-//! the world outside decides, the run depends on it. Other calls that wait are made in the phase, beside other threads.
+//! the world outside decides, the run depends on it. Sleeps are waits with a time limit. Other calls that wait are made outside of the ring, beside other
+//! threads.
 
-use super::{token, turns};
+use super::rest::{self, Limit};
+use super::{signals, token, turns, wait};
 use crate::capture::Call;
-use crate::engine::Engine;
+use crate::engine::{Engine, RESTART};
+use crate::guard;
 use crate::isolate::split;
 use crate::none::None as NoEngine;
 use crate::process;
-use crate::sys;
-use crate::thread::{session, slot, Block, Frame};
-use core::sync::atomic::Ordering::*;
-use reprise_abi::spec::Blocking;
+use crate::scratch::Scratch;
+use crate::serial::events;
+use crate::sync::wait::Wait;
+use crate::sys::{self, Timespec};
+use crate::thread::{Block, Frame};
+use reprise_abi::spec::{Blocking, Mem};
 use reprise_abi::syscalls::nr;
 
+const EINTR: i64 = -4;
+const EFAULT: i64 = -14;
+const EINVAL: i64 = -22;
+const TIMER_ABSTIME: u64 = 1;
 const POLLIN: u32 = 1;
 const POLLOUT: u32 = 4;
 /// While nobody can do anything but wait for descriptors, a turn takes that long.
@@ -31,7 +40,15 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME | nr::GETTID => {
             return NoEngine::syscall(t, c, frame)
         }
-        nr::TGKILL => address_thread(c),
+        nr::TGKILL => {
+            return turns::within(t, |t| {
+                let signal = c.args[2] as u32;
+                match signals::address_thread(c) {
+                    Some(s) => signals::send(t, s, signal, |t| NoEngine::syscall(t, c, frame)),
+                    None => NoEngine::syscall(t, c, frame),
+                }
+            })
+        }
         _ => {}
     }
     if token::live() <= 1 {
@@ -46,25 +63,84 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             turns::end(t);
             r
         }
-        Blocking::Always => match timeout_of(c) {
-            Some(n) => polled(t, c, n, frame),
-            None => {
-                turns::begin_anew(t);
-                turns::end(t);
-                NoEngine::syscall(t, c, frame)
-            }
-        },
+        Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }
 }
 
-/// The kernel knows a thread as a process.
-fn address_thread(c: &mut Call) {
-    let (group, tid) = (c.args[0] as u32, c.args[1]);
-    let used = session().slots_used.load(Relaxed);
-    let ours = (0..used).any(|s| slot(s).visible_tid.load(Relaxed) == tid as u32);
-    if group == process::visible_pid() && ours {
-        c.args[0] = tid;
-        c.local[0] = tid;
+/// A call that may wait for anything, in a turn.
+fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    if let Some(n) = timeout_of(c) {
+        return polled(t, c, n, frame);
+    }
+    match c.nr {
+        nr::PAUSE | nr::RT_SIGSUSPEND => signals::pause(t),
+        nr::NANOSLEEP => sleep(t, c.args[0], c.args[1]),
+        nr::CLOCK_NANOSLEEP if (c.args[0] as u32) < 2 => match c.args[1] {
+            TIMER_ABSTIME => sleep_until(t, c.args[2], c.args[0] == 0),
+            _ => sleep(t, c.args[2], c.args[3]),
+        },
+        _ => outside(t, c, frame),
+    }
+}
+
+/// A call that waits in the kernel: the thread makes it beside all others. The kernel sees scratch memory.
+fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    let masked = c.local;
+    let mut scratch = Scratch::new(t, c.scratch_needed());
+    if let Err(e) = c.localise(&mut scratch) {
+        return e;
+    }
+    if t.saved_mask.is_some() {
+        // The mask was replaced before, by words of the runtime's.
+        for (n, m) in masked.iter().enumerate() {
+            if c.mem[n] == Mem::None {
+                c.local[n] = *m;
+            }
+        }
+    }
+    let r = turns::outside(t, |t| NoEngine::syscall(t, c, frame));
+    if r != RESTART {
+        events::copy_out(c, r);
+    }
+    r
+}
+
+/// A time that the program gives, or why it is none.
+fn time(at: u64) -> Result<i64, i64> {
+    let t = guard::read::<Timespec>(at).ok_or(EFAULT)?;
+    match t.sec < 0 || !(0..1_000_000_000).contains(&t.nsec) {
+        true => Err(EINVAL),
+        false => Ok(t.ns()),
+    }
+}
+
+/// nanosleep(2): `left` gets what is left of it when a signal comes.
+fn sleep(t: &mut Block, wanted: u64, left: u64) -> i64 {
+    let ns = match time(wanted) {
+        Ok(ns) => ns,
+        Err(e) => return e,
+    };
+    let end = sys::monotonic().ns().saturating_add(ns);
+    match wait::wait_for(t, 0, ns as u64) {
+        Wait::Signal => {
+            let rest = Timespec::from_ns((end - sys::monotonic().ns()).max(0));
+            if left != 0 && !guard::write(left, &rest) {
+                return EFAULT;
+            }
+            EINTR
+        }
+        _ => 0,
+    }
+}
+
+/// clock_nanosleep(2) with TIMER_ABSTIME.
+fn sleep_until(t: &mut Block, end: u64, realtime: bool) -> i64 {
+    match time(end) {
+        Err(e) => e,
+        Ok(end) => match wait::wait(t, 0, Some(sys::in_monotonic(end, realtime))) {
+            Wait::Signal => EINTR,
+            _ => 0,
+        },
     }
 }
 
@@ -85,9 +161,18 @@ fn until_ready(t: &mut Block, fd: u64, events: u32) {
             token::idles(false);
             return;
         }
-        wait = IDLE_MS * token::idles(true) as u64;
+        wait = idle();
         turns::give_way(t);
     }
+}
+
+/// A turn was of no use: how many ms the next one may take.
+fn idle() -> u64 {
+    if !token::idles(true) {
+        return 0;
+    }
+    rest::idles();
+    IDLE_MS
 }
 
 /// Which argument says how many ms the call waits.
@@ -102,18 +187,20 @@ fn timeout_of(c: &Call) -> Option<usize> {
 /// Waits for several descriptors, in turns.
 fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     let wanted = c.local[n] as i32;
-    let end = (wanted > 0).then(|| sys::monotonic().ns() + wanted as i64 * 1_000_000);
-    turns::begin(t);
+    let limit = (wanted > 0).then(|| Limit::new(wanted as u64 * 1_000_000));
     c.local[n] = 0;
     loop {
         let r = NoEngine::syscall(t, c, frame);
-        let late = end.map_or(wanted == 0, |end| sys::monotonic().ns() >= end);
-        if r != 0 || late {
+        let idle_before = c.local[n] != 0;
+        if r != 0
+            || limit
+                .as_ref()
+                .map_or(wanted == 0, |l| l.is_over(idle_before))
+        {
             token::idles(false);
-            turns::end(t);
             return r;
         }
-        c.local[n] = IDLE_MS * token::idles(true) as u64;
+        c.local[n] = idle();
         turns::give_way(t);
     }
 }

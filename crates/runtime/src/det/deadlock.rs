@@ -26,7 +26,7 @@ fn decimal(mut n: u32, out: &mut [u8; 10]) -> &str {
 /// Says it, and ends the program.
 pub fn report() -> ! {
     sys::complain(&["reprise: deadlock: every thread waits for another one\n"]);
-    for s in token::waiting() {
+    for s in token::all_in(token::state::WAITS) {
         let m = member(s);
         let (mut a, mut b, mut n) = ([0; 18], [0; 18], [0; 10]);
         sys::complain(&[

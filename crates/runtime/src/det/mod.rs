@@ -7,6 +7,8 @@
 pub mod calls;
 pub mod deadlock;
 pub mod ending;
+pub mod rest;
+pub mod signals;
 pub mod space;
 pub mod threads;
 pub mod token;
@@ -20,7 +22,6 @@ use crate::isolate::commit::Copies;
 use crate::isolate::split;
 use crate::none::None as NoEngine;
 use crate::signal::frame::{SigContext, Ucontext};
-use crate::signal::kernel;
 use crate::signal::state::Siginfo;
 use crate::sys;
 use crate::thread::{Block, Frame};
@@ -36,6 +37,8 @@ pub struct Local {
     pub in_turn: bool,
     /// The program's code runs in the thread's turn, for so many deeds more; 0: it doesn't.
     pub keeps: u32,
+    /// So many mutexes it has taken in the turn that it keeps: it ends when the last one is given back.
+    pub holds: u32,
     /// The thread's copies of pages.
     pub copies: Copies,
 }
@@ -63,7 +66,10 @@ impl Engine for Det {
         calls::syscall(t, c, frame)
     }
 
-    fn computed(_t: &mut Block, _c: &Call, result: i64) -> i64 {
+    fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        if c.nr == nr::RT_SIGACTION && result == 0 && c.args[1] != 0 && split::is_done() {
+            turns::within(t, |t| space::tell_handler(t, c.args[0] as u32));
+        }
         result
     }
 
@@ -153,12 +159,18 @@ impl Engine for Det {
     }
 
     fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
-        kernel::block_all();
+        signals::hears_no_more(t);
         crate::sync::count(t);
         turns::begin_anew(t);
         ending::announce((c.args[0] as u32 & 255) << 8);
         crate::serial::baton::leave(t);
         sys::exit_group(c.args[0] as i32)
+    }
+
+    fn arrived(t: &mut Block, _uc: &mut Ucontext) {
+        if split::is_done() {
+            token::signalled(t.slot);
+        }
     }
 
     fn cut(_t: &mut Block, _uc: &mut Ucontext) {}

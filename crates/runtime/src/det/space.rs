@@ -9,6 +9,7 @@ use crate::isolate::views::{self, Extent};
 use crate::isolate::{commit, layout, split};
 use crate::memory::{self, map, Region};
 use crate::none::None as NoEngine;
+use crate::signal::calls;
 use crate::sys::{self, *};
 use crate::thread::{session, Block};
 use crate::{guard, panic};
@@ -41,6 +42,8 @@ enum Change {
     Unmap(u64, u64),
     Protect(u64, u64, u64),
     Discard(u64, u64),
+    /// What a signal does.
+    Handler(u32),
 }
 
 struct Log(UnsafeCell<[Change; CHANGES]>);
@@ -90,6 +93,7 @@ fn apply(change: &Change) {
             sys::call(nr::MPROTECT, &[at, len, prot]);
         }
         Change::Discard(at, len) => views::drop_copies(at, len),
+        Change::Handler(signal) => calls::tell_kernel(signal),
     }
 }
 
@@ -100,18 +104,25 @@ fn tell(t: &Block, change: Change) {
     unsafe { (*LOG.0.get())[n as usize % CHANGES] = change };
     MADE.store(n + 1, SeqCst);
     member(t.slot).followed.store(n + 1, SeqCst);
-    // A descriptor may be closed afterwards; and the list has an end.
-    if matches!(change, Change::File(_)) || (n + 1) % (CHANGES as u64 / 2) == 0 {
+    // A descriptor may be closed afterwards, a signal sent; and the list has an end.
+    if matches!(change, Change::File(_) | Change::Handler(_)) || (n + 1) % (CHANGES as u64 / 2) == 0
+    {
         wait_for_all(t);
     }
 }
 
-/// In a turn: waits until all others, who wait for their turns or to be woken, have followed.
+/// In a turn: what a signal does has changed, for all (it belongs to the process, and the kernel believes that threads are processes).
+pub fn tell_handler(t: &Block, signal: u32) {
+    tell(t, Change::Handler(signal));
+}
+
+/// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel can't.
 fn wait_for_all(t: &Block) {
     let used = session().slots_used.load(Relaxed);
     for s in (0..used).filter(|s| *s != t.slot) {
         let m = member(s);
-        while is_behind(s) && m.state.load(SeqCst) != state::NOBODY {
+        let can = || !matches!(m.state.load(SeqCst), state::NOBODY | state::OUTSIDE);
+        while is_behind(s) && can() {
             rouse(s);
             sys::call(nr::SCHED_YIELD, &[]);
         }

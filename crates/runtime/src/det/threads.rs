@@ -1,9 +1,8 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, token, turns, Det};
+use super::{ending, signals, token, turns, Det};
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
-use crate::signal::kernel;
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
 use crate::{locked, process, robust};
@@ -45,14 +44,14 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 
 /// First thing a new thread does: waits for its first phase, in which it sees what all see.
 pub fn begin(t: &mut Block) {
+    signals::hears(t);
     token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
-    commit::forget_all();
-    kernel::sync_mask(t);
+    commit::forget_all(t);
 }
 
 /// A thread ends, in its turn.
 pub fn exit(t: &mut Block, status: u32) -> ! {
-    kernel::block_all();
+    signals::hears_no_more(t);
     crate::sync::count(t);
     turns::begin_anew(t);
     t.slot().state.store(slot_state::EXITING, Release);

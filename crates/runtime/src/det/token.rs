@@ -6,13 +6,14 @@
 //! wakes it puts it at the ring's end, and its operation goes on in a turn of the same round. So the order of everything that threads
 //! do to each other follows from the program alone.
 //!
-//! The ring is changed by the thread whose turn it is; by the last one to arrive before the first turn.
+//! The ring is changed by the thread whose turn it is; by the last one to arrive before the first turn; and while it rests, by whoever ends that
+//! ([`super::rest`]).
 
 use crate::isolate::layout::DET_BASE;
 use crate::sys::{self, Timespec};
 use crate::thread::session;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
 
 /// Rounds of looking before a thread sleeps: a futex wake to another processor costs more than that.
@@ -31,8 +32,30 @@ pub mod state {
     pub const ARRIVED: u32 = 2;
     /// It has had its turn.
     pub const DONE: u32 = 3;
-    /// It is not in the ring: somebody has to wake it.
+    /// It is not in the ring: another thread has to wake it.
     pub const WAITS: u32 = 4;
+    /// It is not in the ring: it waits for what is outside of the program, as in a call that the kernel makes.
+    pub const OUTSIDE: u32 = 5;
+}
+
+/// Why a thread came back into the ring.
+pub mod why {
+    #![allow(missing_docs)]
+    pub const WOKEN: u32 = 0;
+    /// It has waited long enough.
+    pub const TIMED_OUT: u32 = 1;
+    /// A signal is to be delivered.
+    pub const SIGNAL: u32 = 2;
+}
+
+/// Whether signals come to a thread.
+pub mod hearing {
+    #![allow(missing_docs)]
+    pub const HEARS: u32 = 0;
+    /// It has just been made.
+    pub const NOT_YET: u32 = 1;
+    /// It ends.
+    pub const NO_MORE: u32 = 2;
 }
 
 /// One thread.
@@ -48,10 +71,16 @@ pub struct Member {
     pub word: AtomicU64,
     /// Its number among all waits: who came first is woken first.
     pub since: AtomicU64,
-    /// When it has waited long enough, in ns of its clock; 0: never.
+    /// When it has waited long enough, in ns of the program's time ([`super::rest`]); 0: never.
     pub deadline: AtomicU64,
-    /// That was so.
-    pub timed_out: AtomicBool,
+    /// That in ns of the kernel's monotonic clock: no time limit runs out before.
+    pub not_before: AtomicU64,
+    /// One of [`why`].
+    pub why: AtomicU32,
+    /// One of [`hearing`].
+    pub hearing: AtomicU32,
+    /// Signals that have come to it.
+    pub signals: AtomicU32,
     /// The round in which it was made.
     pub born: AtomicU32,
     /// Which thread of the program it is, by the order in which they were made.
@@ -113,6 +142,17 @@ fn join_ring(slot: u32) {
     *len += 1;
 }
 
+/// Is the ring empty?
+pub fn nobody_in_ring() -> bool {
+    *ring().0 == 0
+}
+
+/// Is this the only thread of the ring?
+pub fn is_alone_in_ring(slot: u32) -> bool {
+    let (len, list) = ring();
+    *len == 1 && list[0] as u32 == slot
+}
+
 fn leave_ring(slot: u32) {
     let (len, list) = ring();
     if let Some(n) = list[..*len].iter().position(|s| *s as u32 == slot) {
@@ -143,6 +183,7 @@ pub fn start(slot: u32) {
     s.running.store(0, SeqCst);
     *ring().0 = 0;
     enrol(slot);
+    member(slot).hearing.store(hearing::HEARS, SeqCst);
     s.running.store(1, SeqCst);
 }
 
@@ -155,6 +196,8 @@ pub fn enrol(slot: u32) {
     m.sleeping.store(0, Relaxed);
     m.born.store(s.round.load(Relaxed), Relaxed);
     m.followed.store(super::space::made(), Relaxed);
+    m.deadline.store(0, Relaxed);
+    m.hearing.store(hearing::NOT_YET, Relaxed);
     m.state.store(state::RUNS, SeqCst);
     join_ring(slot);
 }
@@ -179,25 +222,37 @@ pub fn pass(slot: u32, how: u32) {
     if how != state::NOBODY {
         member(slot).state.store(how, SeqCst);
     }
-    if how == state::WAITS {
+    if matches!(how, state::WAITS | state::OUTSIDE) {
         leave_ring(slot);
     }
     next();
 }
 
 /// The next turn, or the next phase.
-fn next() {
+pub fn next() {
     let s = all();
-    let found = in_ring().find(|slot| member(*slot).state.load(SeqCst) == state::ARRIVED);
-    if let Some(slot) = found {
-        s.turn.store(slot + 1, SeqCst);
-        return rouse(slot);
+    loop {
+        let found = in_ring().find(|slot| member(*slot).state.load(SeqCst) == state::ARRIVED);
+        if let Some(slot) = found {
+            s.turn.store(slot + 1, SeqCst);
+            return rouse(slot);
+        }
+        s.turn.store(0, SeqCst);
+        if super::rest::comes_back() {
+            continue;
+        }
+        if *ring().0 != 0 {
+            return begin_phase();
+        }
+        if s.live.load(SeqCst) == 0 || !super::rest::rest() {
+            return;
+        }
     }
-    s.turn.store(0, SeqCst);
+}
+
+fn begin_phase() {
+    let s = all();
     let (len, _) = ring();
-    if *len == 0 {
-        return nobody_runs();
-    }
     s.twins.store(0, Relaxed);
     s.running.store(*len as u32, SeqCst);
     // Who is told may have gone on, and arrived, before all are.
@@ -216,37 +271,18 @@ fn next() {
     }
 }
 
-/// All threads wait for each other: time goes on for those who wait for it, or nothing ever will.
-fn nobody_runs() {
-    let s = all();
-    if s.live.load(SeqCst) == 0 {
-        return;
-    }
-    let timed = waiting().filter(|slot| member(*slot).deadline.load(Relaxed) != 0);
-    let first = timed.min_by_key(|slot| {
-        let m = member(*slot);
-        (m.deadline.load(Relaxed), m.since.load(Relaxed))
-    });
-    match first {
-        Some(slot) => {
-            member(slot).timed_out.store(true, Relaxed);
-            recall(slot);
-            next();
-        }
-        None => super::deadlock::report(),
-    }
-}
-
-/// Threads that wait for somebody.
-pub fn waiting() -> impl Iterator<Item = u32> {
+/// Threads in this state.
+pub fn all_in(wanted: u32) -> impl Iterator<Item = u32> {
     let used = session().slots_used.load(Relaxed);
-    (0..used).filter(|slot| member(*slot).state.load(SeqCst) == state::WAITS)
+    (0..used).filter(move |slot| member(*slot).state.load(SeqCst) == wanted)
 }
 
-/// In a turn: the thread of this slot, which waits, gets a turn in this round.
-pub fn recall(slot: u32) {
+/// In a turn: the thread of this slot, which is not in the ring, gets a turn in this round. `reason`: one of [`why`].
+pub fn recall(slot: u32, reason: u32) {
     let m = member(slot);
     m.word.store(0, Relaxed);
+    m.deadline.store(0, Relaxed);
+    m.why.store(reason, Relaxed);
     m.state.store(state::ARRIVED, SeqCst);
     join_ring(slot);
 }
@@ -287,14 +323,23 @@ fn until(slot: u32, what: impl Fn() -> bool) {
     while !what() {
         super::space::follow(slot);
         m.sleeping.store(1, SeqCst);
+        super::rest::look(slot);
         if !what() && !super::space::is_behind(slot) {
-            let late = Timespec::from_ns(sys::monotonic().ns() + LOOK_AROUND_NS);
-            sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&late));
+            let late = super::rest::late(slot).min(sys::monotonic().ns() + LOOK_AROUND_NS);
+            // A signal that came after the look has changed the word.
+            sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&Timespec::from_ns(late)));
             super::ending::look_after_threads();
         }
         m.sleeping.store(0, SeqCst);
     }
     super::space::follow(slot);
+}
+
+/// A signal has come to the thread of this slot, in whose handler this is: it looks whether it has to wait still.
+pub fn signalled(slot: u32) {
+    let m = member(slot);
+    m.signals.fetch_add(1, SeqCst);
+    m.sleeping.store(0, SeqCst);
 }
 
 /// The thread of this slot, if it sleeps, looks again.

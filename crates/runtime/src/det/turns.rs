@@ -1,9 +1,12 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
+use super::rest;
 use super::token::{self, state};
 use crate::isolate::{commit, split};
 use crate::order::{Order, Runs};
+use crate::races::objects::Kind;
 use crate::thread::Block;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
 const SMALL_DEEDS: u32 = 32;
@@ -48,10 +51,16 @@ pub fn begin_creation(t: &mut Block) {
 pub fn keep(t: &mut Block) {
     commit::commit_again(t);
     t.det.in_turn = false;
+    t.det.holds = 0;
     t.det.keeps = SMALL_DEEDS;
 }
 
+/// The ring's only thread has its turn at once, and commits when there is somebody to see it (DThreads 5, single-threaded mode).
 fn begin_anyway(t: &mut Block) {
+    if token::is_alone_in_ring(t.slot) {
+        t.det.in_turn = true;
+        return;
+    }
     commit::note(t);
     token::arrive(t.slot);
     token::wait_for_turn(t.slot);
@@ -68,6 +77,11 @@ pub fn end(t: &mut Block) {
         t.det.in_turn = false;
         return;
     }
+    t.det.holds = 0;
+    if token::is_alone_in_ring(t.slot) && rest::round_without_others() {
+        t.det.in_turn = false;
+        return;
+    }
     commit::commit_again(t);
     let round = token::round();
     token::pass(t.slot, state::DONE);
@@ -76,13 +90,34 @@ pub fn end(t: &mut Block) {
     t.det.in_turn = false;
 }
 
-/// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again.
-pub fn give_up(t: &mut Block) {
+/// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again. Why it came back.
+pub fn give_up(t: &mut Block) -> u32 {
+    leave_ring(t, state::WAITS);
+    come_back(t)
+}
+
+/// In a turn: the thread makes a call that waits in the kernel, beside all others; then it has a turn again. The call must
+/// touch no memory of the program, which is others' meanwhile.
+pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
+    leave_ring(t, state::OUTSIDE);
+    let r = f(t);
+    rest::knock(t.slot);
+    come_back(t);
+    r
+}
+
+fn leave_ring(t: &mut Block, how: u32) {
     t.det.keeps = 0;
+    t.det.holds = 0;
     commit::commit_again(t);
-    token::pass(t.slot, state::WAITS);
+    rest::forget_knock(t.slot);
+    token::pass(t.slot, how);
+}
+
+fn come_back(t: &mut Block) -> u32 {
     token::wait_for_turn(t.slot);
     commit::refresh(t);
+    token::member(t.slot).why.load(Relaxed)
 }
 
 /// In a turn: the thread gives way to all others, once, and has a turn again in the next round.
@@ -108,6 +143,26 @@ pub struct InTurns;
 
 impl Order for InTurns {
     const REPLAYS: bool = false;
+    /// The critical section belongs to the turn (DThreads 4.3, locks), up to a number of deeds.
+    #[inline(always)]
+    fn locked(t: &mut Block, _object: &Runs) {
+        if t.det.keeps == 0 && t.det.in_turn {
+            t.det.keeps = SMALL_DEEDS;
+            t.det.holds = 1;
+        } else if t.det.holds != 0 {
+            t.det.holds += 1;
+        }
+    }
+    #[inline(always)]
+    fn lets_know(t: &mut Block, kind: Kind, _name: u64) {
+        if kind != Kind::Lock || t.det.holds == 0 {
+            return;
+        }
+        t.det.holds -= 1;
+        if t.det.holds == 0 {
+            t.det.keeps = 0;
+        }
+    }
     #[inline(always)]
     fn enters(t: &mut Block) {
         begin(t);
@@ -117,37 +172,9 @@ impl Order for InTurns {
         end(t);
     }
     #[inline(always)]
-    fn turn(_t: &mut Block, _object: &Runs) -> bool {
-        true
-    }
-    #[inline(always)]
     fn passed(_t: &mut Block, _object: &Runs) {}
     #[inline(always)]
     fn passed_among(_t: &mut Block, _object: &Runs) {}
-    #[inline(always)]
-    fn failure(_t: &mut Block) -> Option<u32> {
-        None
-    }
-    #[inline(always)]
-    fn failed(_t: &mut Block, _errno: u32) {}
-    #[inline(always)]
-    fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
-        operation()
-    }
-    #[inline(always)]
-    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
-        look()
-    }
-    #[inline(always)]
-    fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
-        compute()
-    }
-    #[inline(always)]
-    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
-        None
-    }
-    #[inline(always)]
-    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
     fn faulted(t: &mut Block) {
         end(t);
     }

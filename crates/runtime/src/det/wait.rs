@@ -1,37 +1,57 @@
 //! Waiting for a word of the program to change (DThreads 4.3): sleepers are woken in the order in which they came, and a time that runs out does
 //! so when nobody else can go on.
 
-use super::token::{self, member};
-use super::turns;
+use super::token::{self, member, state, why};
+use super::{rest, turns};
 use crate::capture::Call;
 use crate::guard;
 use crate::sync::wait::Wait;
+use crate::sys::{self, Timespec};
 use crate::thread::Block;
 use core::sync::atomic::Ordering::*;
 
 const EAGAIN: i64 = -11;
 const EFAULT: i64 = -14;
 const EINTR: i64 = -4;
+const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
 const ETIMEDOUT: i64 = -110;
 
-/// In a turn: waits on the word at this address. `deadline`: in ns of its clock; 0: none.
-pub fn wait(t: &mut Block, address: u64, deadline: u64) -> Wait {
+/// In a turn: waits on the word at this address (0: for a signal only). `end`: how long, in ns of the monotonic clock.
+pub fn wait(t: &mut Block, address: u64, end: Option<i64>) -> Wait {
+    if let Some(end) = end {
+        rest::limit(t.slot, end);
+    }
+    limited(t, address)
+}
+
+/// As [`wait`], for so many ns at most.
+pub fn wait_for(t: &mut Block, address: u64, ns: u64) -> Wait {
+    rest::limit_for(t.slot, ns);
+    limited(t, address)
+}
+
+fn limited(t: &mut Block, address: u64) -> Wait {
     let m = member(t.slot);
+    if rest::signal_waits(t) {
+        m.deadline.store(0, Relaxed);
+        return Wait::Signal;
+    }
     m.since.store(token::wait_number(), Relaxed);
-    m.deadline.store(deadline, Relaxed);
-    m.timed_out.store(false, Relaxed);
     m.word.store(address, Relaxed);
-    turns::give_up(t);
-    match m.timed_out.load(Relaxed) {
-        true => Wait::TimedOut,
-        false => Wait::Woken,
+    match turns::give_up(t) {
+        why::TIMED_OUT => {
+            rest::wait_out(t.slot);
+            Wait::TimedOut
+        }
+        why::SIGNAL => Wait::Signal,
+        _ => Wait::Woken,
     }
 }
 
 /// Who has waited longest on the word at this address.
 fn first(address: u64) -> Option<u32> {
-    let all = token::waiting().filter(|s| member(*s).word.load(Relaxed) == address);
+    let all = token::all_in(state::WAITS).filter(|s| member(*s).word.load(Relaxed) == address);
     all.min_by_key(|s| member(*s).since.load(Relaxed))
 }
 
@@ -41,7 +61,7 @@ pub fn wake(address: u64, n: u32) -> u32 {
         let Some(slot) = first(address) else {
             return woken;
         };
-        token::recall(slot);
+        token::recall(slot, why::WOKEN);
     }
     n
 }
@@ -65,6 +85,8 @@ pub fn futex(t: &mut Block, c: &Call) -> i64 {
     const CMP_REQUEUE: u32 = 4;
     const WAIT_BITSET: u32 = 9;
     const WAKE_BITSET: u32 = 10;
+    /// FUTEX_CLOCK_REALTIME
+    const REALTIME: u64 = 256;
     let [address, _, value, time, other, value3] = c.args;
     let compare = |wanted: u32| match guard::read::<u32>(address) {
         None => Some(EFAULT),
@@ -76,18 +98,31 @@ pub fn futex(t: &mut Block, c: &Call) -> i64 {
             if let Some(e) = compare(value as u32) {
                 return e;
             }
-            let mut deadline = 0;
-            if time != 0 {
-                let Some([sec, nsec]) = guard::read::<[i64; 2]>(time) else {
-                    return EFAULT;
-                };
-                deadline = (sec.saturating_mul(1_000_000_000).saturating_add(nsec) as u64).max(1);
+            if address == 0 {
+                return EFAULT;
             }
-            if t.pending.first(t.mask).is_some() {
-                return EINTR;
-            }
-            match wait(t, address, deadline) {
+            let relative = crate::serial::futex::command(c) == WAIT;
+            let waited = match time {
+                0 => wait(t, address, None),
+                _ => {
+                    let Some(end) = guard::read::<Timespec>(time) else {
+                        return EFAULT;
+                    };
+                    if end.sec < 0 || !(0..1_000_000_000).contains(&end.nsec) {
+                        return EINVAL;
+                    }
+                    match relative {
+                        true => wait_for(t, address, end.ns() as u64),
+                        false => {
+                            let end = sys::in_monotonic(end.ns(), c.args[1] & REALTIME != 0);
+                            wait(t, address, Some(end))
+                        }
+                    }
+                }
+            };
+            match waited {
                 Wait::TimedOut => ETIMEDOUT,
+                Wait::Signal => EINTR,
                 _ => 0,
             }
         }

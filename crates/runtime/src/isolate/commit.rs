@@ -3,16 +3,18 @@
 //! Per page of the backing there is a **version**, which grows with every commit that changes it. Whoever is the first to change a page in a round
 //! leaves its **twin**, the page as it was when the phase began: what others have changed of it shows in comparison with that.
 //!
-//! A page that was written in this phase is likely to be written in the next one (the stack, to begin with). So its copy is **kept** as long as nobody
-//! else changes the page: to compare it costs a tenth of what a new copy costs. Copies that were not written are dropped.
+//! A page that was written in this phase is likely to be written in the next one (the stack, to begin with). So its copy is **kept** for some rounds,
+//! and when others change the page, it is copied again: that costs a tenth of what the kernel asks for a new copy. Each thread has a list of its
+//! copies. A copy begins with a page fault: while the thread has had none, the list is right, and nothing is scanned.
 
 use super::layout::*;
 use super::{scan, views};
 use crate::det::token;
-use crate::panic;
 use crate::thread::Block;
+use crate::{guard, panic, sys};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::PAGE;
+use reprise_abi::syscalls::nr;
 
 /// What is known of a page of the backing. Changed by the thread whose turn it is.
 #[repr(C)]
@@ -32,26 +34,31 @@ fn page(offset: u64) -> &'static Page {
     unsafe { &*((PAGES + offset / PAGE * 16) as *const Page) }
 }
 
-/// A page in a thread's list: its address, the version that the thread's copy has, and whether the copy is to be kept.
+/// A page in a thread's list: its address, the version that the thread's copy has, and the rounds since it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry(u64);
 
-const VERSION_BITS: u32 = 27;
+const IDLE_BITS: u32 = 5;
+const VERSION_BITS: u32 = 23;
 const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
+/// Copies that were not written for so many rounds are dropped.
+const IDLE_MAX: u32 = 8;
+
+const _: () = assert!(IDLE_MAX < 1 << IDLE_BITS);
 
 impl Entry {
-    fn new(address: u64, version: u32, kept: bool) -> Entry {
-        let low = ((version & VERSION_MASK) as u64) << 1 | kept as u64;
-        Entry((address / PAGE) << (VERSION_BITS + 1) | low)
+    fn new(address: u64, version: u32, idle: u32) -> Entry {
+        let low = (version & VERSION_MASK) << IDLE_BITS | idle.min((1 << IDLE_BITS) - 1);
+        Entry((address / PAGE) << (VERSION_BITS + IDLE_BITS) | low as u64)
     }
     fn address(self) -> u64 {
-        (self.0 >> (VERSION_BITS + 1)) * PAGE
+        (self.0 >> (VERSION_BITS + IDLE_BITS)) * PAGE
     }
     fn version(self) -> u32 {
-        (self.0 >> 1) as u32 & VERSION_MASK
+        (self.0 >> IDLE_BITS) as u32 & VERSION_MASK
     }
-    fn kept(self) -> bool {
-        self.0 & 1 != 0
+    fn idle(self) -> u32 {
+        self.0 as u32 & ((1 << IDLE_BITS) - 1)
     }
 }
 
@@ -62,6 +69,17 @@ pub struct Copies {
     len: usize,
     /// ... which is the first or the second of its two.
     second: bool,
+    /// Its page faults when the list was made.
+    faults: u64,
+}
+
+/// Page faults that the calling thread has had.
+fn faults() -> u64 {
+    const RUSAGE_THREAD: u64 = 1;
+    // struct rusage: ru_minflt and ru_majflt are its ninth and tenth words.
+    let mut usage = [0u64; 18];
+    sys::call(nr::GETRUSAGE, &[RUSAGE_THREAD, usage.as_mut_ptr() as u64]);
+    usage[8] + usage[9]
 }
 
 fn list(slot: u32, second: bool) -> &'static mut [Entry; LIST_MAX] {
@@ -115,12 +133,12 @@ fn merge(copy: u64, base: u64, mirror: u64) {
     }
 }
 
-/// Commits one page; whether it was changed, and whether others had changed it before in this round.
-fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> (bool, bool) {
+/// Commits one page; whether it was changed, and whether others had changed it before in this round. `None`: the program can't read it any more.
+fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> Option<(bool, bool)> {
     let (p, mirror) = (page(offset), MIRROR + offset);
     let others = p.round.load(Relaxed) == round;
-    if equal(address, mirror) {
-        return (false, others);
+    if guard::guarded(|| equal(address, mirror))? {
+        return Some((false, others));
     }
     if !others {
         let twin = token::take_twin();
@@ -129,7 +147,7 @@ fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> (bool, bool
         }
         let to = TWINS + twin as u64 * PAGE;
         // SAFETY: both are pages of ours.
-        unsafe { crate::guard::copy(to, mirror, PAGE as usize) };
+        unsafe { guard::copy(to, mirror, PAGE as usize) };
         p.twin.store(twin, Relaxed);
         p.round.store(round, Relaxed);
     }
@@ -139,93 +157,115 @@ fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> (bool, bool
     };
     merge(address, from, mirror);
     p.version.fetch_add(1, Relaxed);
-    (true, others)
+    Some((true, others))
 }
 
-/// In the parallel phase: notes which pages are copies.
+/// Brings the thread's list of its copies up to date.
 pub fn note(t: &mut Block) {
     let slot = t.slot;
     let c = &mut t.det.copies;
-    let l = list(slot, c.second);
-    let mut len = 0;
-    scan::each_copy(&mut |address, _| {
+    let now = faults();
+    if now == c.faults {
+        return;
+    }
+    let (old, new) = (list(slot, c.second), list(slot, !c.second));
+    let (mut n, mut len, old_len) = (0, 0, c.len);
+    scan::each_copy(&mut |address| {
+        while n < old_len && old[n].address() < address {
+            n += 1;
+        }
         if len == LIST_MAX {
             panic::give_up("det: more than 1 GiB was written between two synchronisation points");
         }
-        l[len] = Entry::new(address, 0, false);
+        let known = n < old_len && old[n].address() == address;
+        new[len] = match known {
+            true => old[n],
+            false => Entry::new(address, 0, 0),
+        };
         len += 1;
     });
     c.len = len;
+    c.second = !c.second;
+    c.faults = now;
 }
 
-/// In its turn: commits what was noted. Copies that lack others' commits of this round are dropped, so that the thread sees these.
+/// In its turn: commits what was noted. The thread sees others' commits of this round from then on.
 pub fn commit(t: &mut Block) {
     let round = token::round();
+    each(t, |e, offset| {
+        let (changed, others) = commit_page(e.address(), offset, Base::Phase, round)?;
+        let idle = if changed { 0 } else { e.idle() + 1 };
+        let version = page(offset).version.load(Relaxed);
+        let e = Entry::new(e.address(), version, idle);
+        match others {
+            true => renew(e, offset),
+            false => Some(e),
+        }
+    });
+}
+
+/// At the end of its turn: commits what was written in it.
+pub fn commit_again(t: &mut Block) {
+    note(t);
+    let round = token::round();
+    each(t, |e, offset| {
+        let (changed, _) = commit_page(e.address(), offset, Base::Now, round)?;
+        let idle = if changed { 0 } else { e.idle() };
+        let version = page(offset).version.load(Relaxed);
+        Some(Entry::new(e.address(), version, idle))
+    });
+}
+
+/// When all have had their turns: copies that others have changed since are made anew; those that are not worth keeping are dropped.
+pub fn refresh(t: &mut Block) {
+    each(t, |e, offset| {
+        let now = page(offset).version.load(Relaxed) & VERSION_MASK;
+        match now == e.version() && e.idle() < IDLE_MAX {
+            true => Some(e),
+            false => renew(Entry::new(e.address(), now, e.idle()), offset),
+        }
+    });
+}
+
+/// A copy that is as the page was becomes as it is; `None`: it is dropped instead.
+fn renew(e: Entry, offset: u64) -> Option<Entry> {
+    let (to, from) = (e.address(), MIRROR + offset);
+    // SAFETY: the copy is as it was committed. The program may have made it read-only.
+    let copy = || unsafe { guard::copy(to, from, PAGE as usize) };
+    (e.idle() < IDLE_MAX)
+        .then(|| guard::guarded(copy))?
+        .map(|_| e)
+}
+
+/// Calls `f` with each page of the thread's list, and its offset in the backing; pages for which it has no answer are dropped.
+fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
     let l = list(t.slot, t.det.copies.second);
     let mut kept = 0;
     let mut drop = Run::default();
     for n in 0..t.det.copies.len {
-        let address = l[n].address();
+        let e = l[n];
         // What another has unmapped is gone.
-        let Some(offset) = views::offset_of(address) else {
+        let Some(offset) = views::offset_of(e.address()) else {
             continue;
         };
-        let (changed, others) = commit_page(address, offset, Base::Phase, round);
-        if others {
-            drop.add(address);
-        } else {
-            l[kept] = Entry::new(address, page(offset).version.load(Relaxed), changed);
-            kept += 1;
+        match f(e, offset) {
+            Some(e) => {
+                l[kept] = e;
+                kept += 1;
+            }
+            None => drop.add(e.address()),
         }
     }
     drop.end();
     t.det.copies.len = kept;
 }
 
-/// At the end of its turn: commits what was written in it.
-pub fn commit_again(t: &mut Block) {
-    let round = token::round();
-    let slot = t.slot;
-    let c = &mut t.det.copies;
-    let (old, new) = (list(slot, c.second), list(slot, !c.second));
-    let (mut n, mut len, old_len) = (0, 0, c.len);
-    scan::each_copy(&mut |address, offset| {
-        while n < old_len && old[n].address() < address {
-            n += 1;
-        }
-        let was_kept = n < old_len && old[n].address() == address && old[n].kept();
-        let (changed, _) = commit_page(address, offset, Base::Now, round);
-        if len == LIST_MAX {
-            panic::give_up("det: more than 1 GiB was written between two synchronisation points");
-        }
-        let version = page(offset).version.load(Relaxed);
-        new[len] = Entry::new(address, version, changed || was_kept);
-        len += 1;
-    });
-    c.len = len;
-    c.second = !c.second;
-}
-
-/// When all have had their turns: drops copies that are not worth keeping, or that others have changed since.
-pub fn refresh(t: &mut Block) {
-    let l = list(t.slot, t.det.copies.second);
-    let mut drop = Run::default();
-    for e in &l[..t.det.copies.len] {
-        let address = e.address();
-        let now = views::offset_of(address).map(|o| page(o).version.load(Relaxed) & VERSION_MASK);
-        if now != Some(e.version()) || !e.kept() {
-            drop.add(address);
-        }
-    }
-    drop.end();
-    t.det.copies.len = 0;
-}
-
 /// All copies are dropped.
-pub fn forget_all() {
+pub fn forget_all(t: &mut Block) {
     let mut drop = Run::default();
-    scan::each_copy(&mut |address, _| drop.add(address));
+    scan::each_copy(&mut |address| drop.add(address));
     drop.end();
+    t.det.copies = Copies::default();
 }
 
 /// Neighbouring pages that are dropped together.
@@ -258,13 +298,13 @@ mod tests {
 
     #[test]
     fn entries_hold_what_is_put_into_them() {
-        let e = Entry::new(0x7fff_ffff_e000, 0xfff_ffff, true);
+        let e = Entry::new(0x7fff_ffff_e000, 0xfff_ffff, 3);
         assert_eq!(
-            (e.address(), e.version(), e.kept()),
-            (0x7fff_ffff_e000, VERSION_MASK, true)
+            (e.address(), e.version(), e.idle()),
+            (0x7fff_ffff_e000, VERSION_MASK, 3)
         );
-        let e = Entry::new(0x1000, 5, false);
-        assert_eq!((e.address(), e.version(), e.kept()), (0x1000, 5, false));
+        let e = Entry::new(0x1000, 5, 99);
+        assert_eq!((e.address(), e.version(), e.idle()), (0x1000, 5, 31));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub const RESERVE: u64 = MIRROR + BACKING;
 pub const DET_BASE: u64 = SHADOW_BASE;
 /// All of it.
 pub const DET_LEN: u64 = ORDER_BASE - SHADOW_BASE;
+/// What comes from outside ([`crate::det::rest`]).
+pub const REST_BASE: u64 = DET_BASE + (16 << 20);
 /// The table of views.
 pub const VIEWS: u64 = DET_BASE + (32 << 20);
 /// What is known of each page of the backing.

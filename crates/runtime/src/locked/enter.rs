@@ -56,7 +56,7 @@ extern "C" fn rt_locked_made(shard: u64) {
     replay::end_operation(t, shards::number_at(shard), t.locked.next);
 }
 
-/// Under `det`, before the instruction.
+/// Under `det`, before the instruction: the stub has kept rax only.
 #[no_mangle]
 extern "C" fn rt_locked_begin() {
     crate::det::turns::begin(current());
@@ -79,6 +79,8 @@ global_asm!(
     mov rsp, gs:[16]
     pushfq
     cld
+    push rcx
+    push rdx
     push rsi
     push rdi
     push r8
@@ -96,37 +98,6 @@ global_asm!(
     pop r8
     pop rdi
     pop rsi
-    popfq
-    mov rsp, gs:[8]
-    jmp qword ptr gs:[{resume}]
-    .endm
-
-    .macro TURN_WAY name, function
-    .hidden \name
-    .globl \name
-    .p2align 4
-\name:
-    mov gs:[8], rsp
-    mov rsp, gs:[16]
-    pushfq
-    cld
-    push rcx
-    push rdx
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
-    sub rsp, 8
-    call \function
-    add rsp, 8
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rdi
-    pop rsi
     pop rdx
     pop rcx
     popfq
@@ -134,8 +105,8 @@ global_asm!(
     jmp qword ptr gs:[{resume}]
     .endm
 
-    TURN_WAY rt_locked_begin_turn, rt_locked_begin
-    TURN_WAY rt_locked_end_turn, rt_locked_end
+    LONG_WAY rt_locked_begin_turn, rt_locked_begin
+    LONG_WAY rt_locked_end_turn, rt_locked_end
     LONG_WAY rt_locked_enter, rt_locked_turn
     LONG_WAY rt_locked_wake, rt_locked_made
     LONG_WAY rt_locked_value, rt_locked_load

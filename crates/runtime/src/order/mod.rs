@@ -262,14 +262,18 @@ impl Runs {
 
 /// Who orders: statically dispatched, one for each of no order, recording, replaying.
 ///
-/// The primitives that use it are in [`crate::sync`]; how each uses it, and why that is enough, is at the head of its file.
+/// The primitives that use it are in [`crate::sync`]; how each uses it, and why that is enough, is at the head of its file. What isn't said
+/// otherwise has no order: operations are just made.
 pub trait Order {
     /// A replay: who waits for others' leave (a condition, a timeout) need not, for the log has it. Locks are still taken.
     const REPLAYS: bool;
     /// Before an operation that makes the object the calling thread's own (lock, wait, join): in a replay, waits for its turn.
     /// The operation itself then never waits long. False: a signal comes first; the operation is made anew after its handler.
     #[must_use]
-    fn turn(t: &mut Block, object: &Runs) -> bool;
+    #[inline(always)]
+    fn turn(_t: &mut Block, _object: &Runs) -> bool {
+        true
+    }
     /// After it, while the object is still the calling thread's own: the operation counts, and is logged where that is needed.
     fn passed(t: &mut Block, object: &Runs);
     /// As [`Order::passed`], where other threads may pass the same object at the same time: readers, semaphores.
@@ -293,14 +297,24 @@ pub trait Order {
     fn leaves(_t: &mut Block) {}
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
-    fn failure(t: &mut Block) -> Option<u32>;
+    #[inline(always)]
+    fn failure(_t: &mut Block) -> Option<u32> {
+        None
+    }
     /// After such a failure, while recording.
-    fn failed(t: &mut Block, errno: u32);
+    #[inline(always)]
+    fn failed(_t: &mut Block, _errno: u32) {}
     /// Makes a short operation that can't wait on the object at this address, one thread at a time.
-    fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R;
+    #[inline(always)]
+    fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
+        operation()
+    }
     /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
     /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
-    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64;
+    #[inline(always)]
+    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
+        look()
+    }
     /// The address by which the thread knows the word on which it made the last operation.
     #[inline(always)]
     fn known_as(_t: &Block, address: u64) -> u64 {
@@ -313,13 +327,20 @@ pub trait Order {
         learned::read(address, size).unwrap_or(0)
     }
     /// A value that the replay gets as it was recorded, computed only while recording: what a clock or the kernel said.
-    fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64;
+    #[inline(always)]
+    fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
+        compute()
+    }
     /// Whether the calling thread is the one that initialises the object at this address. `None`: nothing says so yet (recording). In a
     /// replay, `Some(Some(n))` when the thread's next event is that it was chosen for this object, as the `n`th thread ever; that event is
     /// then used up. Not being chosen leaves no event, since programs see by themselves, too, that nothing is left to be done.
-    fn choice(t: &mut Block, object: u64) -> Option<Option<u64>>;
+    #[inline(always)]
+    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
+        None
+    }
     /// The calling thread was chosen for this object, as the `n`th: always logged.
-    fn chosen(t: &mut Block, object: u64, n: u64);
+    #[inline(always)]
+    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
     /// In a replay that looks for races ([`crate::races`]): the calling thread learns what others left at this object.
     #[inline(always)]
     fn learns(_t: &mut Block, _kind: Kind, _name: u64) {}
@@ -330,7 +351,8 @@ pub trait Order {
     #[inline(always)]
     fn atomic(_t: &mut Block, _f: &Frame, _a: &Atomic) {}
     /// The program's memory faulted in the middle of an operation, which ends here; the fault is the program's.
-    fn faulted(t: &mut Block);
+    #[inline(always)]
+    fn faulted(_t: &mut Block) {}
 }
 
 /// No order at all: what `--engine none` has.
@@ -338,10 +360,6 @@ pub struct Unordered;
 
 impl Order for Unordered {
     const REPLAYS: bool = false;
-    #[inline(always)]
-    fn turn(_t: &mut Block, _object: &Runs) -> bool {
-        true
-    }
     /// Runs are kept here, too, so that the short ways of [`crate::hook::fast`] are gone.
     #[inline(always)]
     fn passed(t: &mut Block, object: &Runs) {
@@ -352,32 +370,6 @@ impl Order for Unordered {
     fn passed_among(t: &mut Block, object: &Runs) {
         object.pass_among(t.slot);
     }
-    #[inline(always)]
-    fn failure(_t: &mut Block) -> Option<u32> {
-        None
-    }
-    #[inline(always)]
-    fn failed(_t: &mut Block, _errno: u32) {}
-    #[inline(always)]
-    fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
-        operation()
-    }
-    #[inline(always)]
-    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
-        look()
-    }
-    #[inline(always)]
-    fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
-        compute()
-    }
-    #[inline(always)]
-    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
-        None
-    }
-    #[inline(always)]
-    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
-    #[inline(always)]
-    fn faulted(_t: &mut Block) {}
 }
 
 /// A thread ends: its words change in the order of what others do with them.

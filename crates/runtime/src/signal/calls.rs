@@ -38,11 +38,8 @@ pub fn sigaction<E: Engine>(t: &mut Block, c: &Call) -> i64 {
         let before = ACTIONS.get(signal);
         if let Some(a) = wanted {
             ACTIONS.set(signal, a);
-            if E::LIVE && bit(signal) & SYNCHRONOUS == 0 && signal != SIGCUT {
-                match a.handler {
-                    DEFAULT | IGNORE => kernel::uninstall(signal, a.handler, a.flags),
-                    _ => kernel::install(signal, a.flags),
-                }
+            if E::LIVE {
+                tell_kernel(signal);
             }
         }
         if old != 0 && !guard::write(old, &before) {
@@ -51,6 +48,18 @@ pub fn sigaction<E: Engine>(t: &mut Block, c: &Call) -> i64 {
         0
     })();
     E::computed(t, c, r)
+}
+
+/// Tells the kernel what the program wants of this signal.
+pub fn tell_kernel(signal: u32) {
+    if bit(signal) & SYNCHRONOUS != 0 || signal == SIGCUT {
+        return;
+    }
+    let a = ACTIONS.get(signal);
+    match a.handler {
+        DEFAULT | IGNORE => kernel::uninstall(signal, a.handler, a.flags),
+        _ => kernel::install(signal, a.flags),
+    }
 }
 
 /// rt_sigprocmask(2)

@@ -91,8 +91,8 @@ pub fn wait(
     shared: bool,
 ) -> Wait {
     if t.det.in_turn {
-        let deadline = deadline.map_or(0, |d| d.at.ns().max(1) as u64);
-        return crate::det::wait::wait(t, word.as_ptr() as u64, deadline);
+        let end = deadline.map(|d| sys::in_monotonic(d.at.ns(), d.realtime));
+        return crate::det::wait::wait(t, word.as_ptr() as u64, end);
     }
     if deadline.is_none() && crate::det::is_alone() {
         crate::det::deadlock::report();

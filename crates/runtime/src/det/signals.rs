@@ -1,0 +1,89 @@
+//! Signals between threads that are processes. Who sends one to another, in its turn, waits until it has come: so it comes where the program alone
+//! says, between two phases of the other thread, or while that waits. Signals from outside come when they come.
+
+use super::token::{self, hearing, member, state, why};
+use super::{ending, wait};
+use crate::capture::Call;
+use crate::process;
+use crate::signal::kernel;
+use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS};
+use crate::sync::wait::Wait;
+use crate::sys;
+use crate::thread::{block_address, session, slot, Block};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::syscalls::nr;
+
+const EINTR: i64 = -4;
+
+/// A new thread has reached the place where signals may come to it.
+pub fn hears(t: &Block) {
+    kernel::sync_mask(t);
+    member(t.slot).hearing.store(hearing::HEARS, SeqCst);
+}
+
+/// The calling thread ends: no signal comes to it any more.
+pub fn hears_no_more(t: &Block) {
+    member(t.slot).hearing.store(hearing::NO_MORE, SeqCst);
+    kernel::block_all();
+}
+
+/// tgkill(2) to a thread of the program, which the kernel knows as a process: whose slot that is. In a turn.
+pub fn address_thread(c: &mut Call) -> Option<u32> {
+    let (group, tid) = (c.args[0] as u32, c.args[1]);
+    let used = session().slots_used.load(Relaxed);
+    let is = |s: &u32| {
+        slot(*s).visible_tid.load(Relaxed) == tid as u32
+            && member(*s).state.load(SeqCst) != state::NOBODY
+    };
+    let receiver = (0..used)
+        .find(is)
+        .filter(|_| group == process::visible_pid())?;
+    c.args[0] = tid;
+    c.local[0] = tid;
+    Some(receiver)
+}
+
+/// A signal that the program wants to be told of: will it come to this thread, and hasn't one like it come already?
+fn will_come(receiver: u32, signal: u32) -> bool {
+    if signal == 0 || signal > SIGNALS as u32 || ACTIONS.get(signal).handler <= IGNORE {
+        return false;
+    }
+    while member(receiver).hearing.load(SeqCst) == hearing::NOT_YET {
+        sys::call(nr::SCHED_YIELD, &[]);
+    }
+    // SAFETY: blocks are shared, and their thread waits for the end of this turn.
+    let block = unsafe { &*(block_address(receiver) as *const Block) };
+    member(receiver).hearing.load(SeqCst) == hearing::HEARS
+        && (block.mask | block.pending.set()) & bit(signal) == 0
+}
+
+/// Sends `signal` to the thread of this slot, by `send`, in a turn.
+pub fn send(
+    t: &mut Block,
+    receiver: u32,
+    signal: u32,
+    send: impl FnOnce(&mut Block) -> i64,
+) -> i64 {
+    let m = member(receiver);
+    let waits = receiver != t.slot && will_come(receiver, signal);
+    let before = m.signals.load(SeqCst);
+    let r = send(t);
+    if r != 0 || !waits {
+        return r;
+    }
+    while m.signals.load(SeqCst) == before && m.hearing.load(SeqCst) == hearing::HEARS {
+        ending::look_after_threads();
+        sys::call(nr::SCHED_YIELD, &[]);
+    }
+    if m.state.load(SeqCst) == state::WAITS {
+        token::recall(receiver, why::SIGNAL);
+    }
+    r
+}
+
+/// pause(2), sigsuspend(2): waits for a signal. In a turn.
+pub fn pause(t: &mut Block) -> i64 {
+    kernel::sync_mask(t);
+    while wait::wait(t, 0, None) != Wait::Signal {}
+    EINTR
+}
