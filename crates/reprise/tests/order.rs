@@ -6,7 +6,7 @@
 mod common;
 
 use common::order::{each, each_with, ORDER};
-use common::{assert_same, check_times, Guest, Outcome, Workplace};
+use common::{assert_same, check_times, run, Guest, Outcome, Workplace};
 
 #[test]
 fn calls() {
@@ -113,6 +113,19 @@ fn synchronisation() {
 #[test]
 fn arguments_that_are_not_read() {
     each(&["order_junk"]);
+}
+
+/// Threads for which reading the clock doesn't trap: until code comes of which nothing is known.
+#[test]
+fn the_clock_in_threads() {
+    let place = Workplace::new();
+    let trace = place.record_with(&Guest::new("clock_in_threads"), &ORDER);
+    let dump = run(place.reprise(["dump"]).arg(&trace.dir), None);
+    assert!(
+        dump.text().contains("int3 for a clock's reading"),
+        "nothing was replaced"
+    );
+    each(&["clock_in_threads"]);
 }
 
 #[test]

@@ -9,13 +9,13 @@
 //! replay has the same code without having to prove anything. Code that a program generates (a virtual machine's) isn't seen.
 
 use crate::capture::Call;
-use crate::cut::decode::{decode, MAX_INSN};
 use crate::engine::{Engine, ENGINE, NONE};
 use crate::functions::Functions;
 use crate::guard;
 use crate::memory::{map, Region};
 use crate::patch;
 use crate::searched::{self, Found, Searched, What};
+use crate::seek::{self, Way};
 use crate::sys;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -153,10 +153,10 @@ fn search(r: &Region, found: &mut Found) {
     let functions = Functions::around(r);
     let mut way = Way::default();
     let mut at = r.start;
-    while let Some(pc) = find(at, r.end) {
+    while let Some(pc) = seek::find(at, r.end, CPUID) {
         at = pc + 1;
         let proven = match &functions {
-            Some(f) => has_instruction(f, &mut way, pc),
+            Some(f) => seek::is_instruction(f, &mut way, pc) == Some(true),
             None => converges(r.start, pc),
         };
         if proven {
@@ -165,94 +165,21 @@ fn search(r: &Region, found: &mut Found) {
     }
 }
 
-/// The next place in `from..to` that has the bytes of a cpuid.
-fn find(from: u64, to: u64) -> Option<u64> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
-    let mut at = from;
-    guard::guarded(|| {
-        while at + 1 < to {
-            // Eight places at a time, where none of them has the second byte.
-            while at + 9 <= to {
-                // SAFETY: guarded, and inside the mapping.
-                let word = unsafe { core::ptr::read_unaligned((at + 1) as *const u64) };
-                let x = word ^ (ONES * CPUID[1] as u64);
-                if x.wrapping_sub(ONES) & !x & HIGHS != 0 {
-                    break;
-                }
-                at += 8;
-            }
-            for _ in 0..8 {
-                if at + 1 >= to {
-                    return None;
-                }
-                // SAFETY: as above.
-                if unsafe { core::ptr::read_unaligned(at as *const [u8; 2]) } == CPUID {
-                    return Some(at);
-                }
-                at += 1;
-            }
-        }
-        None
-    })
-    .flatten()
-}
-
-/// The address after the instruction at `pc`, and whether it writes eax.
-fn step(pc: u64) -> Option<(u64, bool)> {
-    let mut code = [0u8; MAX_INSN];
-    let mut n = MAX_INSN;
-    // The last instruction of a mapping may be shorter than the longest.
-    while n > 0 && !guard::read_bytes(pc, &mut code[..n]) {
-        n -= 1;
-    }
-    let i = decode(pc, &code[..n])?;
-    const RAX: u8 = 0;
-    Some((i.end(), i.writes(RAX)))
-}
-
-/// Where a function was decoded up to: the next candidate in it goes on from there.
-#[derive(Default)]
-struct Way {
-    function: u64,
-    at: u64,
-}
-
-/// Does decoding from the function's beginning arrive at `pc`?
-fn has_instruction(functions: &Functions, way: &mut Way, pc: u64) -> bool {
-    let Some(function) = functions.function_of(pc) else {
-        return false;
-    };
-    if way.function != function || way.at > pc {
-        *way = Way {
-            function,
-            at: function,
-        };
-    }
-    while way.at < pc {
-        match step(way.at) {
-            Some((next, _)) => way.at = next,
-            // Not code as far as that: the next candidate begins anew.
-            None => way.at = u64::MAX,
-        }
-    }
-    way.at == pc
-}
-
 /// Does decoding arrive at `pc`, wherever before it one begins, and prepare eax on the way?
 fn converges(from: u64, pc: u64) -> bool {
     const FARTHEST: u64 = 96;
     const NEAREST: u64 = 48;
+    const RAX: u8 = 0;
     let mut prepared = false;
     for back in NEAREST..FARTHEST {
         let Some(mut at) = pc.checked_sub(back).filter(|a| *a >= from) else {
             return false;
         };
         while at < pc {
-            match step(at) {
-                Some((next, writes)) => {
-                    at = next;
-                    prepared |= writes;
+            match seek::instruction(at) {
+                Some(i) => {
+                    at = i.end();
+                    prepared |= i.writes(RAX);
                 }
                 // The middle of an instruction need not be one.
                 None => at += 1,

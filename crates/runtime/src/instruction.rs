@@ -1,6 +1,7 @@
 //! Non-deterministic instructions: rdtsc and rdtscp trap by PR_SET_TSC, cpuid by cpuid faulting; both arrive as SIGSEGV. Where the
 //! processor has no cpuid faulting, cpuid arrives as SIGTRAP (see [`crate::cpuid`]).
 
+use crate::clock;
 use crate::engine::Engine;
 use crate::guard;
 use crate::signal::frame::SigContext;
@@ -17,18 +18,36 @@ const ARCH_SET_CPUID: u64 = 0x1012;
 
 /// Makes rdtsc and, where the processor can, cpuid trap in this thread and all that it creates.
 pub fn arm() {
-    sys::call(nr::PRCTL, &[PR_SET_TSC, PR_TSC_SIGSEGV]);
+    trap_clock();
     if session().flags & reprise_abi::session::FLAG_CPUID_FAULTING != 0 {
         sys::call(nr::ARCH_PRCTL, &[ARCH_SET_CPUID, 0]);
     }
 }
 
+/// From now on reading the clock traps in this thread.
+pub fn trap_clock() {
+    sys::call(nr::PRCTL, &[PR_SET_TSC, PR_TSC_SIGSEGV]);
+}
+
+/// From now on it doesn't.
+pub fn let_clock_run() {
+    sys::call(nr::PRCTL, &[PR_SET_TSC, PR_TSC_ENABLE]);
+}
+
 /// Reads the time stamp counter for the program; (counter, ecx of rdtscp).
 pub fn read_clock(which: Instruction) -> (u64, u64) {
-    sys::call(nr::PRCTL, &[PR_SET_TSC, PR_TSC_ENABLE]);
-    // SAFETY: reads a counter.
-    let tsc = unsafe { core::arch::x86_64::_rdtsc() };
-    sys::call(nr::PRCTL, &[PR_SET_TSC, PR_TSC_SIGSEGV]);
+    let tsc = loop {
+        if clock::traps() {
+            let_clock_run();
+        }
+        // SAFETY: reads a counter. Guarded, since another thread may have it trap in this moment.
+        if let Some(tsc) = guard::guarded(|| unsafe { core::arch::x86_64::_rdtsc() }) {
+            break tsc;
+        }
+    };
+    if clock::traps() {
+        trap_clock();
+    }
     // The processor's number would change with every migration; the program sees processor 0 of node 0.
     let _ = which;
     (tsc, 0)
@@ -54,6 +73,12 @@ pub fn emulate<E: Engine>(t: &mut Block, c: &mut SigContext) -> bool {
     if t.slot().tsc_faults.load(Relaxed) != 0 {
         return false;
     }
+    tell_clock::<E>(t, c, which, len);
+    true
+}
+
+/// Gives the program the clock, and goes on behind the instruction.
+fn tell_clock<E: Engine>(t: &mut Block, c: &mut SigContext, which: Instruction, len: u64) {
     t.slot().last_pc.store(c.rip, Relaxed);
     session().counters.instructions.fetch_add(1, Relaxed);
     c.rip += len;
@@ -63,17 +88,40 @@ pub fn emulate<E: Engine>(t: &mut Block, c: &mut SigContext) -> bool {
     if which == Instruction::Rdtscp {
         c.rcx = aux;
     }
-    true
 }
 
-/// Emulates a cpuid that was replaced, when it was one that trapped: the context's pc is behind its first byte.
-pub fn emulate_replaced(c: &mut SigContext) -> bool {
-    let is_site = crate::cpuid::is_site(c.rip.wrapping_sub(1));
-    if is_site {
+/// What became of a trap that may stand for an instruction that was replaced.
+pub enum Stood {
+    /// For none.
+    ForNothing,
+    /// The instruction was made.
+    Made,
+    /// For one that the program wants to fault (PR_SET_TSC): the context's pc is at it.
+    Faults,
+}
+
+/// Emulates an instruction that was replaced, when it was one that trapped: the context's pc is behind its first byte.
+pub fn emulate_replaced<E: Engine>(t: &mut Block, c: &mut SigContext) -> Stood {
+    let pc = c.rip.wrapping_sub(1);
+    if crate::cpuid::is_site(pc) {
         cpuid(c);
         c.rip += 1;
+        return Stood::Made;
     }
-    is_site
+    let Some(which) = clock::replaced(pc) else {
+        return Stood::ForNothing;
+    };
+    c.rip = pc;
+    if t.slot().tsc_faults.load(Relaxed) != 0 {
+        return Stood::Faults;
+    }
+    tell_clock::<E>(
+        t,
+        c,
+        which,
+        if which == Instruction::Rdtscp { 3 } else { 2 },
+    );
+    Stood::Made
 }
 
 /// cpuid from the session's table.

@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod asm;
 pub mod capture;
+pub mod clock;
 pub mod clone;
 pub mod cpuid;
 pub mod cut;
@@ -58,6 +59,7 @@ pub mod robust;
 pub mod scratch;
 pub mod searched;
 pub mod seccomp;
+pub mod seek;
 pub mod serial;
 pub mod shm;
 pub mod signal;

@@ -262,6 +262,7 @@ fn remember_map(at: u64, a: &[u64; 6], file: bool) {
         flags |= region_flags::FILE;
     }
     crate::cpuid::forget(at, at + up(a[1]));
+    crate::clock::forget(at, at + up(a[1]));
     crate::locked::forget(at, at + up(a[1]));
     let space = match flags == region_flags::SHARED {
         true => crate::process::new_space(),
@@ -283,6 +284,7 @@ fn remember(c: &Call, r: i64) {
     match c.nr {
         nr::MUNMAP => {
             crate::cpuid::forget(a[0], a[0] + up(a[1]));
+            crate::clock::forget(a[0], a[0] + up(a[1]));
             crate::locked::forget(a[0], a[0] + up(a[1]));
             map().remove(a[0], a[0] + up(a[1]))
         }

@@ -60,6 +60,8 @@ pub const RESOLVER: u32 = 5;
 pub const LOCKED: u32 = 6;
 /// As above, in code that was mapped later.
 pub const LOCKED_WITH_CODE: u32 = 7;
+/// An instruction that reads the clock, see [`crate::clock`]: when the first thread is made.
+pub const CLOCK: u32 = 8;
 
 struct Tables(UnsafeCell<Inner>);
 // SAFETY: changed only while no other thread runs program code, or under the lock of the address space; lists only grow.
@@ -182,6 +184,8 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             return;
         }
         let _code = crate::debugger::CodeAsRecorded::begin();
+        // It may be the last event of a thread that another one's exec ends: that is to wait for it.
+        let _busy = order::runs().then(|| order::replay::busy(t));
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, third, ..] = r.args();
         r.finish();
@@ -193,6 +197,12 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
                 crate::panic::give_up(
                     "the locked instructions of the program can't be replaced as recorded",
                 );
+            }
+            continue;
+        }
+        if h.detail == CLOCK {
+            if !rebuilt::was_program(site) && !crate::clock::replace(site, h.value != 0) {
+                crate::panic::give_up("an instruction can't be replaced as recorded");
             }
             continue;
         }

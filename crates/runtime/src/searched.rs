@@ -22,12 +22,18 @@ pub enum What {
     Xsave = 3,
     /// As above, where `fxsave` is used.
     Fxsave = 4,
+    /// Instructions that [`crate::clock`] replaces.
+    Clock = 5,
 }
+
+/// In a place's length: of some bytes it could not be said what they are.
+const UNSURE: u32 = 1 << 31;
 
 /// Addresses of instructions.
 pub struct Found {
     sites: [u64; MAX_FOUND],
     len: usize,
+    unsure: bool,
 }
 
 impl Default for Found {
@@ -35,6 +41,7 @@ impl Default for Found {
         Found {
             sites: [0; MAX_FOUND],
             len: 0,
+            unsure: false,
         }
     }
 }
@@ -45,7 +52,19 @@ impl Found {
         if let Some(s) = self.sites.get_mut(self.len) {
             *s = pc;
             self.len += 1;
+        } else {
+            self.unsure = true;
         }
+    }
+
+    /// It can't be said of all places what is there.
+    pub fn be_unsure(&mut self) {
+        self.unsure = true;
+    }
+
+    /// Are there places of which nothing is known?
+    pub fn is_unsure(&self) -> bool {
+        self.unsure
     }
 
     /// All of them.
@@ -91,7 +110,9 @@ impl Searched {
     pub fn tell(&self, r: &Region, size: usize, found: &mut Found) -> bool {
         let known = self.place.hash.load(Relaxed) == self.hash;
         if known {
-            let n = self.place.len.load(Relaxed) as usize;
+            let len = self.place.len.load(Relaxed);
+            found.unsure |= len & UNSURE != 0;
+            let n = (len & !UNSURE) as usize;
             let addresses = self.place.sites.iter().take(n);
             let addresses = addresses.map(|s| r.start + s.load(Relaxed) as u64);
             // Every process can scribble over the session.
@@ -111,7 +132,8 @@ impl Searched {
         for (to, pc) in self.place.sites.iter().zip(found.sites()) {
             to.store((pc - r.start) as u32, Relaxed);
         }
-        self.place.len.store(found.len as u32, Relaxed);
+        let unsure = if found.unsure { UNSURE } else { 0 };
+        self.place.len.store(found.len as u32 | unsure, Relaxed);
         self.place.hash.store(self.hash, Relaxed);
     }
 }

@@ -204,6 +204,9 @@ fn take_over(i: u32) -> ! {
     crate::exec::give_head();
     with_engine!(E => {
         crate::cpuid::start::<E>(t);
+        if ENGINE.load(Relaxed) == ORDER_RECORD {
+            crate::clock::start();
+        }
         crate::resolver::start::<E>(t);
         crate::hook::start(t);
         crate::debugger::show_frame(t, &f);

@@ -11,13 +11,16 @@ use serde_json::{json, Map, Value};
 /// The form of a patch that is no system call.
 const RESOLVER: u32 = 5;
 /// Names of the forms of a patch, as the runtime numbers them.
-const PATCH_FORMS: [&str; 6] = [
+const PATCH_FORMS: [&str; 9] = [
     "",
     "the mov before it",
     "Go's mov before it",
     "itself and the cmp after it",
     "int3 for cpuid",
     "the save of registers in ld.so's resolver",
+    "locked instructions",
+    "locked instructions of new code",
+    "int3 for a clock's reading",
 ];
 
 /// What is said of an event: the text, and fields beyond those that every event has.

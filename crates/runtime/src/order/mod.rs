@@ -96,6 +96,7 @@ pub fn runs() -> bool {
 /// In the copy of a memory that fork(2) made.
 pub fn after_fork() {
     space::after_fork();
+    crate::clock::after_fork();
 }
 
 /// The engine's shared memory.

@@ -21,7 +21,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{instruction, kept, mapped, memory, output, process, shm};
+use crate::{clock, instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
@@ -197,6 +197,24 @@ impl Record {
     }
 }
 
+/// Flags of mmap(2), mprotect(2) and shmat(2): code.
+const PROT_EXEC: u64 = 4;
+const SHM_EXEC: u64 = 0o100000;
+
+/// A call has changed what is mapped: code may have come.
+fn look_for_clocks(t: &Block, c: &Call, result: i64, content: [u64; 2]) {
+    let came = match c.nr {
+        _ if sys::is_error(result) => None,
+        nr::MMAP if c.args[2] & PROT_EXEC != 0 => Some((result as u64, c.args[1])),
+        nr::MPROTECT if c.args[2] & PROT_EXEC != 0 => Some((c.args[0], c.args[1])),
+        nr::SHMAT if c.args[2] & SHM_EXEC != 0 => Some((result as u64, 1)),
+        _ => None,
+    };
+    if let Some((at, len)) = came {
+        clock::after_mapping(t, at, len, content);
+    }
+}
+
 impl Engine for Record {
     const LIVE: bool = true;
     const IMMEDIATE: bool = false;
@@ -271,6 +289,7 @@ impl Engine for Record {
             processes::note_sharing();
         }
         drop(lock);
+        look_for_clocks(t, c, result, content);
         result
     }
 
@@ -352,6 +371,7 @@ impl Engine for Record {
             return Self::computed(t, c, EAGAIN);
         };
         crate::locked::before_thread(t);
+        clock::before_thread(t);
         cut::meet();
         stamp(t);
         slot(i).born.store(t.order.stamps()[0] + 1, Release);
@@ -380,10 +400,12 @@ impl Engine for Record {
     }
 
     fn process_start(t: &mut Block) {
+        clock::thread_begins(t);
         processes::begin(t);
     }
 
     fn thread_start(t: &mut Block) {
+        clock::thread_begins(t);
         crate::serial::baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         let tid = t.slot().visible_tid.load(Relaxed);
@@ -392,6 +414,7 @@ impl Engine for Record {
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        clock::thread_ends(t);
         crate::sync::malloc::thread_ends::<Self>(t);
         kernel::block_all();
         Self::computed(t, c, 0);

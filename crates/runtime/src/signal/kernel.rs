@@ -5,7 +5,7 @@ use super::frame::{FpState, SigContext, Ucontext};
 use super::state::*;
 use crate::asm::*;
 use crate::engine::{with_engine, Engine};
-use crate::instruction;
+use crate::instruction::{self, Stood};
 use crate::sys;
 use crate::thread::{current, Block};
 use core::sync::atomic::Ordering::*;
@@ -116,6 +116,9 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
     if bit(signal) & SYNCHRONOUS != 0 && info.code() > 0 {
         return synchronous(t, signal, info, uc);
     }
+    if signal == SIGCUT && crate::clock::takes(info) {
+        return;
+    }
     if signal == SIGCUT && is_from_agent(info) {
         return with_engine!(E => E::cut(t, uc));
     }
@@ -179,7 +182,22 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
         SIGSEGV if info.code() == SI_KERNEL => {
             with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc))
         }
-        SIGTRAP if info.code() == SI_KERNEL => instruction::emulate_replaced(&mut uc.mc),
+        SIGTRAP if info.code() == SI_KERNEL => {
+            match with_engine!(E => instruction::emulate_replaced::<E>(t, &mut uc.mc)) {
+                Stood::ForNothing => false,
+                Stood::Made => true,
+                Stood::Faults => {
+                    // As the instruction itself would.
+                    const GENERAL_PROTECTION: u64 = 13;
+                    (uc.mc.trapno, uc.mc.err) = (GENERAL_PROTECTION, 0);
+                    let mut info = Siginfo::ZERO;
+                    info.words[0] = SIGSEGV as u64;
+                    info.words[1] = SI_KERNEL as u64;
+                    let at = Some(uc.mc.rip);
+                    return with_engine!(E => fault::<E>(t, &info, uc, at));
+                }
+            }
+        }
         _ => false,
     };
     if emulated {

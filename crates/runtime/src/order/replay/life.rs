@@ -74,17 +74,23 @@ pub(in crate::order) fn header(t: &mut Block) -> EventHeader {
 
 /// The calling thread has taken an event, or is about to, and what that brings about is still to be done. Until this is dropped the driver
 /// doesn't take the thread for one that has done all.
-pub(in crate::order) struct Busy(&'static AtomicU64);
+pub struct Busy {
+    word: &'static AtomicU64,
+    before: u64,
+}
 
-pub(in crate::order) fn busy(t: &Block) -> Busy {
+/// Replay: the calling thread is [`Busy`].
+pub fn busy(t: &Block) -> Busy {
     let word = &slot(t.slot).busy;
-    word.store(1, SeqCst);
-    Busy(word)
+    Busy {
+        word,
+        before: word.swap(1, SeqCst),
+    }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.store(0, SeqCst);
+        self.word.store(self.before, SeqCst);
     }
 }
 
