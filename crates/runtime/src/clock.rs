@@ -172,12 +172,13 @@ pub fn thread_ends(t: &Block) {
     FREE[t.slot as usize].store(false, SeqCst);
 }
 
-/// Record: a call has mapped `len` bytes at `at`, or changed how they are protected. Nobody else knows of them yet, and the caller holds no lock.
-/// `content`: hash of the file that was mapped, zeros where it isn't known.
-pub fn after_mapping(t: &Block, at: u64, len: u64, content: [u64; 2]) {
+/// Record: a call has mapped `len` bytes at `at`, or changed how they are protected, under the lock of the address space. `content`: hash of the
+/// file that was mapped, zeros where it isn't known. Must the clock [trap in all threads](all_trap) before anybody runs what is there?
+pub fn after_mapping(at: u64, len: u64, content: [u64; 2]) -> bool {
     let state = STATE.load(SeqCst);
     if state == state::TRAPS {
-        return;
+        // Another thread may be about to make it so.
+        return FREE.iter().any(|f| f.load(SeqCst));
     }
     let (mut at, end) = (at, at.saturating_add(len));
     while let Some(r) = map().at(at).filter(|_| at < end) {
@@ -189,9 +190,10 @@ pub fn after_mapping(t: &Block, at: u64, len: u64, content: [u64; 2]) {
         }
         let mut found = Found::default();
         if !is_clear(&r, content, &mut found) || !found.sites().is_empty() {
-            return all_trap(t);
+            return true;
         }
     }
+    false
 }
 
 /// Is it known of each place of a mapping whether the clock is read there? Those where it is are added.
@@ -245,8 +247,8 @@ fn search(r: &Region, found: &mut Found) {
     }
 }
 
-/// Makes the clock trap in all threads of the process, before this returns.
-fn all_trap(t: &Block) {
+/// Record: makes the clock trap in all threads of the process, before this returns. The caller holds no lock.
+pub fn all_trap(t: &Block) {
     STATE.store(state::TRAPS, SeqCst);
     FREE[t.slot as usize].store(false, SeqCst);
     instruction::trap_clock();

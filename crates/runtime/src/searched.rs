@@ -26,6 +26,8 @@ pub enum What {
     Clock = 5,
 }
 
+/// In a place's hash: somebody is writing what he found.
+const CLAIMED: u64 = u64::MAX;
 /// In a place's length: of some bytes it could not be said what they are.
 const UNSURE: u32 = 1 << 31;
 
@@ -98,7 +100,8 @@ impl Searched {
         };
         let seed = len as u64 ^ (what as u64) << 56;
         // SAFETY: guarded.
-        let hash = guard::guarded(|| unsafe { hash::bytes(seed, at, size) })?.max(1);
+        let hash = guard::guarded(|| unsafe { hash::bytes(seed, at, size) })?;
+        let hash = hash.clamp(1, CLAIMED - 1);
         let place = session().searched.iter().find(|s| {
             let its = s.hash.load(Relaxed);
             its == hash || its == 0
@@ -108,7 +111,7 @@ impl Searched {
 
     /// What is known of the code, where instructions have at most `size` bytes; false when nothing is.
     pub fn tell(&self, r: &Region, size: usize, found: &mut Found) -> bool {
-        let known = self.place.hash.load(Relaxed) == self.hash;
+        let known = self.place.hash.load(Acquire) == self.hash;
         if known {
             let len = self.place.len.load(Relaxed);
             found.unsure |= len & UNSURE != 0;
@@ -126,7 +129,12 @@ impl Searched {
     /// Remembers what was found.
     pub fn remember(&self, r: &Region, found: &Found) {
         let fit = found.len <= MAX_SEARCHED_SITES && r.end - r.start <= u32::MAX as u64;
-        if !fit || self.place.hash.load(Relaxed) != 0 {
+        // Other processes look for places, too.
+        let free = || {
+            let hash = &self.place.hash;
+            hash.compare_exchange(0, CLAIMED, Acquire, Relaxed).is_ok()
+        };
+        if !fit || !free() {
             return;
         }
         for (to, pc) in self.place.sites.iter().zip(found.sites()) {
@@ -134,6 +142,6 @@ impl Searched {
         }
         let unsure = if found.unsure { UNSURE } else { 0 };
         self.place.len.store(found.len as u32 | unsure, Relaxed);
-        self.place.hash.store(self.hash, Relaxed);
+        self.place.hash.store(self.hash, Release);
     }
 }

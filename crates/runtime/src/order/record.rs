@@ -201,8 +201,8 @@ impl Record {
 const PROT_EXEC: u64 = 4;
 const SHM_EXEC: u64 = 0o100000;
 
-/// A call has changed what is mapped: code may have come.
-fn look_for_clocks(t: &Block, c: &Call, result: i64, content: [u64; 2]) {
+/// A call has changed what is mapped. Has code come with which the clock must trap in all threads?
+fn needs_traps(c: &Call, result: i64, content: [u64; 2]) -> bool {
     let came = match c.nr {
         _ if sys::is_error(result) => None,
         nr::MMAP if c.args[2] & PROT_EXEC != 0 => Some((result as u64, c.args[1])),
@@ -210,9 +210,7 @@ fn look_for_clocks(t: &Block, c: &Call, result: i64, content: [u64; 2]) {
         nr::SHMAT if c.args[2] & SHM_EXEC != 0 => Some((result as u64, 1)),
         _ => None,
     };
-    if let Some((at, len)) = came {
-        clock::after_mapping(t, at, len, content);
-    }
+    came.is_some_and(|(at, len)| clock::after_mapping(at, len, content))
 }
 
 impl Engine for Record {
@@ -288,8 +286,11 @@ impl Engine for Record {
             crate::locked::memory_shared(t);
             processes::note_sharing();
         }
+        let traps = needs_traps(c, result, content);
         drop(lock);
-        look_for_clocks(t, c, result, content);
+        if traps {
+            clock::all_trap(t);
+        }
         result
     }
 
