@@ -185,7 +185,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         }
         let _code = crate::debugger::CodeAsRecorded::begin();
         // It may be the last event of a thread that another one's exec ends: that is to wait for it.
-        let _busy = order::runs().then(|| order::replay::busy(t));
+        let _busy = order::runs().then(|| order::replay::busy_too(t));
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, third, ..] = r.args();
         r.finish();

@@ -74,23 +74,23 @@ pub(in crate::order) fn header(t: &mut Block) -> EventHeader {
 
 /// The calling thread has taken an event, or is about to, and what that brings about is still to be done. Until this is dropped the driver
 /// doesn't take the thread for one that has done all.
-pub struct Busy {
-    word: &'static AtomicU64,
-    before: u64,
-}
+pub struct Busy(&'static AtomicU64);
 
 /// Replay: the calling thread is [`Busy`].
 pub fn busy(t: &Block) -> Busy {
     let word = &slot(t.slot).busy;
-    Busy {
-        word,
-        before: word.swap(1, SeqCst),
-    }
+    word.store(1, SeqCst);
+    Busy(word)
+}
+
+/// As [`busy`], where the thread may be so already. (What the word was before can't be put back: whoever had the slot may have been killed.)
+pub fn busy_too(t: &Block) -> Option<Busy> {
+    (slot(t.slot).busy.load(SeqCst) == 0).then(|| busy(t))
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.word.store(self.before, SeqCst);
+        self.0.store(0, SeqCst);
     }
 }
 
