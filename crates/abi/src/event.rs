@@ -223,6 +223,26 @@ pub struct EventHeader {
     pub input_hash: u64,
 }
 
+/// Forms of a patch: what is rewritten.
+pub mod patch_form {
+    /// A call: the `mov` of 5 bytes before the `syscall`.
+    pub const BEFORE: u32 = 1;
+    /// The `mov` of 7 bytes before it.
+    pub const BEFORE_LONG: u32 = 2;
+    /// The `syscall` and the 6-byte `cmp` after it.
+    pub const AFTER: u32 = 3;
+    /// A cpuid that the processor doesn't let trap.
+    pub const CPUID: u32 = 4;
+    /// What saves the vector registers in ld.so's resolver.
+    pub const RESOLVER: u32 = 5;
+    /// Instructions that change memory in one step: in all code, when the first thread is made.
+    pub const LOCKED: u32 = 6;
+    /// As above, in code that was mapped later.
+    pub const LOCKED_WITH_CODE: u32 = 7;
+    /// An instruction that reads the clock: when the first thread is made.
+    pub const CLOCK: u32 = 8;
+}
+
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.
 pub const AMONG_THREADS: u32 = 1 << 8;
 /// The call was interrupted and will be made again by the program's own instruction after a handler ran (SA_RESTART).

@@ -2,7 +2,7 @@
 //! rewrites.
 
 use crate::DebugError;
-use reprise_abi::event::{Event, EventHeader, Kind, Tag};
+use reprise_abi::event::{patch_form, Event, EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
 use reprise_trace::{Content, ContentHash, ImageReader, Reader};
@@ -164,17 +164,12 @@ impl Timeline {
     }
 
     fn note_patch(&mut self, event: u64, e: &Event<'_>) {
-        /// Forms of patches, as the runtime numbers them.
-        const BEFORE: u32 = 1;
-        const BEFORE_LONG: u32 = 2;
-        const AFTER: u32 = 3;
-        const RESOLVER: u32 = 5;
         let (site, stub) = (e.arg(0), e.arg(1));
         let (at, len) = match e.header.detail {
-            BEFORE => (site.wrapping_sub(5), 5),
-            BEFORE_LONG => (site.wrapping_sub(7), 7),
-            AFTER => (site, 8),
-            RESOLVER => (site, 5),
+            patch_form::BEFORE => (site.wrapping_sub(5), 5),
+            patch_form::BEFORE_LONG => (site.wrapping_sub(7), 7),
+            patch_form::AFTER => (site, 8),
+            patch_form::RESOLVER => (site, 5),
             _ => return,
         };
         self.rewritten.push(Rewritten { event, at, len });

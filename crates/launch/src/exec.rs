@@ -91,18 +91,13 @@ impl Watched {
             }
             let signal = libc::WSTOPSIG(status);
             if event == 0 && signal == libc::SIGTRAP {
-                match tracee::resume(who, libc::PTRACE_DETACH, 0) {
-                    Err(_) if tracee::is_dying(who) => continue,
-                    gone => gone?,
+                if tracee::resume_living(who, libc::PTRACE_DETACH, 0)? {
+                    return Ok(false);
                 }
-                return Ok(false);
+                continue;
             }
             let pass = if event == 0 { signal } else { 0 };
-            match tracee::resume(who, libc::PTRACE_CONT, pass) {
-                // Killed meanwhile: the next wait says so.
-                Err(_) if tracee::is_dying(who) => {}
-                gone => gone?,
-            }
+            tracee::resume_living(who, libc::PTRACE_CONT, pass)?;
         }
     }
 

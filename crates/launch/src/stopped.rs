@@ -37,7 +37,7 @@ pub fn go_on_until(tid: pid_t, pace: Pace, is_done: impl Fn() -> bool) -> Result
     let gone = go_on(tid, request, pace, is_done);
     if gone.is_err() && tracee::is_dying(tid) {
         // Its process hears of its end only after its tracer.
-        while tracee::wait(tid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
+        tracee::reap(tid);
     }
     gone
 }

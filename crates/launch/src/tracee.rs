@@ -75,6 +75,19 @@ pub(crate) fn is_dying(tid: pid_t) -> bool {
         && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
+/// As [`resume`]; false when the tracee has been killed meanwhile: its next wait says so.
+pub(crate) fn resume_living(tid: pid_t, request: u32, signal: i32) -> Result<bool> {
+    match resume(tid, request, signal) {
+        Err(_) if is_dying(tid) => Ok(false),
+        gone => gone.map(|()| true),
+    }
+}
+
+/// Hears of the end of a tracee that is dying.
+pub(crate) fn reap(tid: pid_t) {
+    while wait(tid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
+}
+
 /// Kills a tracee and hears of its end: its parent doesn't before its tracer has. Nothing when its end has been heard of.
 pub(crate) fn end(pid: pid_t) {
     // SAFETY: all zeroes is a value of this structure, which the call fills.
@@ -86,7 +99,7 @@ pub(crate) fn end(pid: pid_t) {
     if ours {
         // SAFETY: its id can't be another process's while we have not heard of its end.
         unsafe { libc::kill(pid, libc::SIGKILL) };
-        while wait(pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
+        reap(pid);
     }
 }
 

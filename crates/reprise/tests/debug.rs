@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::gdb::{assert_said, said, session};
+use common::gdb::{assert_said, assert_session, said, session};
 use common::{run, Guest, Outcome, Recording, Workplace};
 use std::path::Path;
 
@@ -361,17 +361,16 @@ fn what_can_not_be_debugged_is_said() {
 
 #[test]
 fn a_first_thread_that_has_ended_holds_up_nobody() {
-    let place = Workplace::new();
-    let trace = place.record(&Guest::new("main_ends_first"));
     let commands = [
         "watch main_thread",
         "reverse-continue",
         "backtrace",
         "continue",
     ];
-    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
-    assert_said(
-        &run,
+    assert_session(
+        &Guest::new("main_ends_first"),
+        &["--at", "end"],
+        &commands,
         &[
             "Hardware watchpoint 1: main_thread",
             "New value = 0",

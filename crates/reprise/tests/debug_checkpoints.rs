@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::gdb::{assert_said, said, session};
+use common::gdb::{assert_said, assert_session, said, session};
 use common::{Guest, Recording, Workplace};
 
 guests! { moments, debugged_alike }
@@ -158,8 +158,6 @@ fn who_wrote_a_variable_last_is_found() {
 
 #[test]
 fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
-    let place = Workplace::new();
-    let trace = place.record(&Guest::new("debugged_alike"));
     let commands = [
         "break here if passed == 299",
         "continue",
@@ -171,7 +169,6 @@ fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
         "continue",
         "print passed",
     ];
-    let run = session(&place, &trace.dir, &[], &commands);
     let wanted = [
         "Breakpoint 1, here ()",
         "main (argc=",
@@ -181,5 +178,5 @@ fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
         "No more reverse-execution history",
         "$3 = 400",
     ];
-    assert_said(&run, &wanted);
+    assert_session(&Guest::new("debugged_alike"), &[], &commands, &wanted);
 }

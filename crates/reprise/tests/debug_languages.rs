@@ -2,17 +2,15 @@
 
 mod common;
 
-use common::gdb::{assert_said, said, session};
-use common::{built, Guest, Outcome, Workplace};
+use common::gdb::{assert_session, said};
+use common::{built, Guest, Outcome};
 
 guests! { debugged_rust, debugged_go }
 
 #[test]
 fn who_spoiled_a_variable_of_rust_is_found() {
     built("debugged_rust");
-    let place = Workplace::new();
     let guest = Guest::new("debugged_rust").ends(Outcome::Signal(libc::SIGABRT));
-    let trace = place.record(&guest);
     let commands = [
         "backtrace",
         "print debugged_rust::BALANCE",
@@ -29,7 +27,6 @@ fn who_spoiled_a_variable_of_rust_is_found() {
         "print amount",
         "reverse-finish",
     ];
-    let run = session(&place, &trace.dir, &["--at", "crash"], &commands);
     let wanted = [
         "in std::process::abort",
         "debugged_rust::main ()",
@@ -45,14 +42,12 @@ fn who_spoiled_a_variable_of_rust_is_found() {
         "hit Breakpoint 2, debugged_rust::deposit",
         "debugged_rust::main::{closure",
     ];
-    assert_said(&run, &wanted);
+    assert_session(&guest, &["--at", "crash"], &commands, &wanted);
 }
 
 #[test]
 fn who_spoiled_a_variable_of_go_is_found() {
     built("debugged_go");
-    let place = Workplace::new();
-    let trace = place.record(&Guest::new("debugged_go").ends(Outcome::Exit(3)));
     let commands = [
         "print 'main.balance'",
         "watch 'main.balance'",
@@ -70,7 +65,6 @@ fn who_spoiled_a_variable_of_go_is_found() {
         "delete",
         "continue",
     ];
-    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
     let wanted = [
         "$1 = -7",
         "Old value = -7",
@@ -84,13 +78,16 @@ fn who_spoiled_a_variable_of_go_is_found() {
         "$3 = ",
         "No more reverse-execution history",
     ];
-    assert_said(&run, &wanted);
+    assert_session(
+        &Guest::new("debugged_go").ends(Outcome::Exit(3)),
+        &["--at", "end"],
+        &commands,
+        &wanted,
+    );
 }
 
 #[test]
 fn two_hundred_threads_are_listed_and_crossed() {
-    let place = Workplace::new();
-    let trace = place.record(&Guest::new("threads_many").args(["200"]));
     let commands = [
         "break body",
         "continue",
@@ -116,7 +113,6 @@ fn two_hundred_threads_are_listed_and_crossed() {
         "continue",
         "print steps",
     ];
-    let run = session(&place, &trace.dir, &[], &commands);
     let wanted = [
         "hit Breakpoint 1, body",
         "New value = 400",
@@ -135,7 +131,12 @@ fn two_hundred_threads_are_listed_and_crossed() {
         "No more reverse-execution history",
         "$4 = 600",
     ];
-    assert_said(&run, &wanted);
+    let run = assert_session(
+        &Guest::new("threads_many").args(["200"]),
+        &[],
+        &commands,
+        &wanted,
+    );
     let text = said(&run);
     for list in text.split("all threads:").skip(1) {
         let listed = |line: &&str| line.contains("(at a gate)") || line.contains("(runs)");

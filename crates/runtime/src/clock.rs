@@ -10,22 +10,22 @@
 //! Each replacement is an event. A replay traps, and finds the same bytes.
 
 use crate::functions::Functions;
+use crate::guard;
 use crate::instruction;
-use crate::memory::{map, Region};
+use crate::memory::{self, Region};
 use crate::patch;
-use crate::searched::{self, Found, Searched, What};
+use crate::replaced::{self, Was, TRAP};
+use crate::searched::{self, Found, What};
 use crate::seek::{self, Way};
 use crate::signal::state::{Siginfo, SIGCUT};
 use crate::sys;
 use crate::thread::{current, slot, Block};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use reprise_abi::event::{Instruction, Kind};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use reprise_abi::event::Kind;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
 
-/// Most sites of a process.
-const MAX_SITES: usize = 512;
 /// How often others are looked at before the processor is given to them.
 const BUSY_LOOKS: usize = 1000;
 /// `si_code` of the signal that makes a thread's clock trap.
@@ -44,55 +44,11 @@ mod state {
 static STATE: AtomicU32 = AtomicU32::new(state::BEGINNING);
 /// For which slot's thread the clock does not trap.
 static FREE: [AtomicBool; MAX_SLOTS] = [const { AtomicBool::new(false) }; MAX_SLOTS];
-static SITES: [AtomicU64; MAX_SITES] = [const { AtomicU64::new(0) }; MAX_SITES];
-static LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// In [`SITES`]: the place was an rdtscp.
-const IS_RDTSCP: u64 = 1 << 63;
 /// The instructions, and how many bytes of them are looked for.
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 const RDTSCP: [u8; 3] = [0x0f, 0x01, 0xf9];
-/// What stands in their place; the third byte of the longer one stays.
-const TRAP: [u8; 2] = [0xcc, 0x90];
 const PROT_WRITE: u32 = 2;
-const PROT_EXEC: u32 = 4;
-
-/// Which instruction was replaced at `pc`.
-pub fn replaced(pc: u64) -> Option<Instruction> {
-    let sites = &SITES[..LEN.load(Acquire).min(MAX_SITES)];
-    let site = sites
-        .iter()
-        .map(|s| s.load(Relaxed))
-        .find(|s| s & !IS_RDTSCP == pc)?;
-    Some(match site & IS_RDTSCP {
-        0 => Instruction::Rdtsc,
-        _ => Instruction::Rdtscp,
-    })
-}
-
-fn remember(pc: u64, is_rdtscp: bool) -> bool {
-    let i = LEN.load(Relaxed);
-    if i >= MAX_SITES {
-        return false;
-    }
-    SITES[i].store(pc | if is_rdtscp { IS_RDTSCP } else { 0 }, Relaxed);
-    LEN.store(i + 1, Release);
-    true
-}
-
-/// Replay: replaces the instruction at `pc`.
-pub fn replace(pc: u64, is_rdtscp: bool) -> bool {
-    remember(pc, is_rdtscp) && patch::write_code(pc, &TRAP)
-}
-
-/// Something else lies there now.
-pub fn forget(start: u64, end: u64) {
-    for s in &SITES[..LEN.load(Acquire).min(MAX_SITES)] {
-        if (start..end).contains(&(s.load(Relaxed) & !IS_RDTSCP)) {
-            s.store(0, Relaxed);
-        }
-    }
-}
 
 /// Does the clock trap in this process?
 pub fn traps() -> bool {
@@ -101,23 +57,23 @@ pub fn traps() -> bool {
 
 /// Record: looks through the code that a program has at its first instruction.
 pub fn start() {
-    let mut next = 0;
-    while let Some(r) = map().regions().iter().find(|r| r.start >= next).copied() {
-        next = r.end;
+    for r in memory::each() {
         collect(&r, searched::initial_content(&r));
     }
 }
 
 /// There is one thread: remembers where a mapping reads the clock.
 fn collect(r: &Region, content: [u64; 3]) {
-    let mut found = Found::default();
-    let clear = is_clear(r, content, &mut found);
+    let known = known(r, content);
     let mut fit = true;
-    for pc in found.sites() {
-        let is_rdtscp = crate::guard::read::<[u8; 3]>(*pc) == Some(RDTSCP);
-        fit &= remember(*pc, is_rdtscp);
+    for pc in known.iter().flat_map(|found| found.sites()) {
+        let was = match guard::read::<[u8; 3]>(*pc) {
+            Some(RDTSCP) => Was::Rdtscp,
+            _ => Was::Rdtsc,
+        };
+        fit &= replaced::remember(*pc, was);
     }
-    if !clear || !fit {
+    if known.is_none() || !fit {
         STATE.store(state::TRAPS, SeqCst);
     }
 }
@@ -127,20 +83,14 @@ pub fn before_thread(t: &mut Block) {
     if STATE.load(Relaxed) != state::BEGINNING {
         return;
     }
-    for site in &SITES[..LEN.load(Relaxed).min(MAX_SITES)] {
-        let (pc, is_rdtscp) = match site.load(Relaxed) {
-            0 => continue,
-            s => (s & !IS_RDTSCP, s & IS_RDTSCP != 0),
-        };
-        let there = match crate::guard::read::<[u8; 3]>(pc) {
-            Some(code) => code == RDTSCP || code[..2] == RDTSC,
-            None => false,
-        };
+    for (pc, was) in replaced::all().filter(|(_, was)| *was != Was::Cpuid) {
+        let code = guard::read::<[u8; 3]>(pc);
+        let there = code.is_some_and(|code| code == RDTSCP || code[..2] == RDTSC);
         if !there || !patch::write_code(pc, &TRAP) {
             STATE.store(state::TRAPS, SeqCst);
             return;
         }
-        let which = is_rdtscp as i64;
+        let which = (was == Was::Rdtscp) as i64;
         crate::serial::events::plain(Kind::Patch, t.slot, patch::CLOCK, which, &[pc, 0]);
     }
     STATE.store(state::FREE, SeqCst);
@@ -180,49 +130,27 @@ pub fn after_mapping(at: u64, len: u64, content: [u64; 2]) -> bool {
         // Another thread may be about to make it so.
         return FREE.iter().any(|f| f.load(SeqCst));
     }
-    let (mut at, end) = (at, at.saturating_add(len));
-    while let Some(r) = map().at(at).filter(|_| at < end) {
-        at = r.end;
+    memory::without_hole(at, at.saturating_add(len)).any(|r| {
         let content = [content[0], content[1], r.offset];
         if state == state::BEGINNING {
             collect(&r, content);
-            continue;
+            return false;
         }
-        let mut found = Found::default();
-        if !is_clear(&r, content, &mut found) || !found.sites().is_empty() {
-            return true;
-        }
-    }
-    false
+        known(&r, content).is_none_or(|found| !found.sites().is_empty())
+    })
 }
 
-/// Is it known of each place of a mapping whether the clock is read there? Those where it is are added.
-fn is_clear(r: &Region, content: [u64; 3], found: &mut Found) -> bool {
+/// Where the clock is read in a mapping, if that is known of each of its places.
+fn known(r: &Region, content: [u64; 3]) -> Option<Found> {
     let ours = |pc| patch::is_stub(pc) || crate::locked::is_stub(pc);
-    if r.prot & PROT_EXEC == 0
-        || r.flags & region_flags::VDSO != 0
-        || ours(r.start) && ours(r.end - 1)
-    {
-        return true;
+    if !r.is_executable() || r.flags & region_flags::VDSO != 0 || ours(r.start) && ours(r.end - 1) {
+        return Some(Found::default());
     }
-    if r.flags & region_flags::FILE == 0
-        || r.flags & region_flags::SHARED != 0
-        || r.prot & PROT_WRITE != 0
-    {
-        return false;
+    if !r.is_code() || r.prot & PROT_WRITE != 0 {
+        return None;
     }
-    let searched = Searched::of(r, content, What::Clock);
-    if searched
-        .as_ref()
-        .is_some_and(|s| s.tell(r, RDTSCP.len(), found))
-    {
-        return !found.is_unsure();
-    }
-    search(r, found);
-    if let Some(s) = searched {
-        s.remember(r, found);
-    }
-    !found.is_unsure()
+    let found = searched::found(r, content, What::Clock, RDTSCP.len(), search);
+    (!found.is_unsure()).then_some(found)
 }
 
 fn search(r: &Region, found: &mut Found) {
@@ -232,7 +160,7 @@ fn search(r: &Region, found: &mut Found) {
         let mut at = r.start;
         while let Some(pc) = seek::find(at, r.end, first) {
             at = pc + 1;
-            if len == 3 && crate::guard::read::<u8>(pc + 2) != Some(RDTSCP[2]) {
+            if len == 3 && guard::read::<u8>(pc + 2) != Some(RDTSCP[2]) {
                 continue;
             }
             let known = functions

@@ -4,6 +4,7 @@
 use crate::clock;
 use crate::engine::Engine;
 use crate::guard;
+use crate::replaced::{self, Was};
 use crate::signal::frame::SigContext;
 use crate::sys;
 use crate::thread::{session, Block};
@@ -103,24 +104,21 @@ pub enum Stood {
 /// Emulates an instruction that was replaced, when it was one that trapped: the context's pc is behind its first byte.
 pub fn emulate_replaced<E: Engine>(t: &mut Block, c: &mut SigContext) -> Stood {
     let pc = c.rip.wrapping_sub(1);
-    if crate::cpuid::is_site(pc) {
-        cpuid(c);
-        c.rip += 1;
-        return Stood::Made;
-    }
-    let Some(which) = clock::replaced(pc) else {
-        return Stood::ForNothing;
+    let (which, len) = match replaced::at(pc) {
+        None => return Stood::ForNothing,
+        Some(Was::Cpuid) => {
+            cpuid(c);
+            c.rip += 1;
+            return Stood::Made;
+        }
+        Some(Was::Rdtsc) => (Instruction::Rdtsc, 2),
+        Some(Was::Rdtscp) => (Instruction::Rdtscp, 3),
     };
     c.rip = pc;
     if t.slot().tsc_faults.load(Relaxed) != 0 {
         return Stood::Faults;
     }
-    tell_clock::<E>(
-        t,
-        c,
-        which,
-        if which == Instruction::Rdtscp { 3 } else { 2 },
-    );
+    tell_clock::<E>(t, c, which, len);
     Stood::Made
 }
 

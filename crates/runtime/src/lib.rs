@@ -52,6 +52,7 @@ pub mod ptrace;
 pub mod races;
 pub mod rebuilt;
 pub mod regions;
+pub mod replaced;
 pub mod request;
 pub mod resolver;
 pub mod ring;

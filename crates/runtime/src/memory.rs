@@ -62,6 +62,39 @@ pub fn map() -> &'static mut Map {
     unsafe { &mut *MAP.0.get() }
 }
 
+/// All mappings from the lowest on. The map may change meanwhile.
+pub fn each() -> impl Iterator<Item = Region> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        let r = map().regions().iter().find(|r| r.start >= at).copied()?;
+        at = r.end;
+        Some(r)
+    })
+}
+
+/// The mappings of `start..end` as far as there is no hole, each as a whole.
+pub fn without_hole(start: u64, end: u64) -> impl Iterator<Item = Region> {
+    let mut at = start;
+    core::iter::from_fn(move || {
+        let r = map().at(at).filter(|_| at < end)?;
+        at = r.end;
+        Some(r)
+    })
+}
+
+/// Where a call has mapped something that can be run, or made it so: address and length.
+pub fn new_code(c: &Call, result: i64) -> Option<(u64, u64)> {
+    const PROT_EXEC: u64 = 4;
+    const SHM_EXEC: u64 = 0o100000;
+    match c.nr {
+        _ if is_error(result) => None,
+        nr::MMAP if c.args[2] & PROT_EXEC != 0 => Some((result as u64, c.args[1])),
+        nr::MPROTECT if c.args[2] & PROT_EXEC != 0 => Some((c.args[0], c.args[1])),
+        nr::SHMAT if c.args[2] & SHM_EXEC != 0 => Some((result as u64, 1)),
+        _ => None,
+    }
+}
+
 /// Takes over the mappings that the program has at its first instruction.
 pub fn start() {
     let len = (MAX_REGIONS * core::mem::size_of::<Region>()) as u64;
@@ -261,8 +294,7 @@ fn remember_map(at: u64, a: &[u64; 6], file: bool) {
     if file {
         flags |= region_flags::FILE;
     }
-    crate::cpuid::forget(at, at + up(a[1]));
-    crate::clock::forget(at, at + up(a[1]));
+    crate::replaced::forget(at, at + up(a[1]));
     crate::locked::forget(at, at + up(a[1]));
     let space = match flags == region_flags::SHARED {
         true => crate::process::new_space(),
@@ -283,8 +315,7 @@ fn remember(c: &Call, r: i64) {
     let a = c.args;
     match c.nr {
         nr::MUNMAP => {
-            crate::cpuid::forget(a[0], a[0] + up(a[1]));
-            crate::clock::forget(a[0], a[0] + up(a[1]));
+            crate::replaced::forget(a[0], a[0] + up(a[1]));
             crate::locked::forget(a[0], a[0] + up(a[1]));
             map().remove(a[0], a[0] + up(a[1]))
         }
@@ -316,11 +347,8 @@ fn remember_part(c: &Call) {
         return;
     }
     let (start, end) = (c.args[0], c.args[0].saturating_add(up(c.args[1])));
-    let mut at = start;
-    while let Some(r) = map().at(at).filter(|_| at < end) {
-        at = r.end;
-    }
-    map().protect(start, at.min(end), c.args[2] as u32 & 7);
+    let hole = without_hole(start, end).last().map_or(start, |r| r.end);
+    map().protect(start, hole.min(end), c.args[2] as u32 & 7);
 }
 
 /// Makes the call again in replay, so that its result is the recorded one. False when that can't be done.

@@ -13,6 +13,7 @@ use crate::live_code;
 use crate::memory;
 use crate::order::{self, cut, space, turns};
 use crate::rebuilt;
+use crate::replaced::{self, Was};
 use crate::serial::cut::pages_of;
 use crate::serial::events::plain;
 use crate::sys;
@@ -45,23 +46,7 @@ pub const PROT_RWX: u64 = 7;
 /// A jump reaches this far.
 const REACH: u64 = 0x7fff_0000;
 
-/// Form of a patch: the `mov` of 5 bytes before the `syscall`.
-pub const BEFORE: u32 = 1;
-/// The `mov` of 7 bytes before it.
-pub const BEFORE_LONG: u32 = 2;
-/// The `syscall` and the 6-byte `cmp` after it.
-pub const AFTER: u32 = 3;
-/// A cpuid that the processor doesn't let trap, see [`crate::cpuid`].
-pub const CPUID: u32 = 4;
-/// What saves the vector registers in ld.so's resolver, see [`crate::resolver`].
-pub const RESOLVER: u32 = 5;
-
-/// Instructions that change memory in one step, see [`crate::locked`]: in all code, when the first thread is made.
-pub const LOCKED: u32 = 6;
-/// As above, in code that was mapped later.
-pub const LOCKED_WITH_CODE: u32 = 7;
-/// An instruction that reads the clock, see [`crate::clock`]: when the first thread is made.
-pub const CLOCK: u32 = 8;
+pub use reprise_abi::event::patch_form::*;
 
 struct Tables(UnsafeCell<Inner>);
 // SAFETY: changed only while no other thread runs program code, or under the lock of the address space; lists only grow.
@@ -185,15 +170,12 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         }
         let _code = crate::debugger::CodeAsRecorded::begin();
         // It may be the last event of a thread that another one's exec ends: that is to wait for it.
-        let _busy = order::runs().then(|| order::replay::busy_too(t));
+        let _busy = order::runs().then(|| order::replay::busy_too(t)).flatten();
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, third, ..] = r.args();
         r.finish();
-        if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) && rebuilt::replaces(site, stub, third) {
-            continue;
-        }
         if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
-            if !crate::locked::replay(site, stub, third) {
+            if !rebuilt::replaces(site, stub, third) && !crate::locked::replay(site, stub, third) {
                 crate::panic::give_up(
                     "the locked instructions of the program can't be replaced as recorded",
                 );
@@ -201,7 +183,11 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             continue;
         }
         if h.detail == CLOCK {
-            if !rebuilt::was_program(site) && !crate::clock::replace(site, h.value != 0) {
+            let was = match h.value {
+                0 => Was::Rdtsc,
+                _ => Was::Rdtscp,
+            };
+            if !rebuilt::was_program(site) && !replaced::replace(site, was) {
                 crate::panic::give_up("an instruction can't be replaced as recorded");
             }
             continue;
@@ -227,7 +213,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             continue;
         }
         if form == CPUID {
-            crate::cpuid::replace(site);
+            replaced::replace(site, Was::Cpuid);
             continue;
         }
         put(site, stub, form, false);

@@ -24,7 +24,21 @@ pub struct Region {
 /// In [`Region::space`]: the memory of the file with the number in the other bits.
 const FILES: u64 = 1 << 63;
 
+const PROT_EXEC: u32 = 4;
+
 impl Region {
+    /// Can what is there be run?
+    pub fn is_executable(&self) -> bool {
+        self.prot & PROT_EXEC != 0
+    }
+
+    /// Is it code of a program or a library, which nobody else changes?
+    pub fn is_code(&self) -> bool {
+        self.is_executable()
+            && self.flags & region_flags::FILE != 0
+            && self.flags & (region_flags::SHARED | region_flags::VDSO) == 0
+    }
+
     /// The part of it from `address` on.
     fn from(self, address: u64) -> Region {
         let has_offsets = self.flags & region_flags::FILE != 0 || self.file != 0 || self.space != 0;

@@ -19,7 +19,7 @@ use crate::guard;
 use crate::memory::map;
 use crate::patch;
 use crate::regions::Region;
-use crate::searched::{self, Found, Searched, What};
+use crate::searched::{self, What};
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::event::Kind;
@@ -207,19 +207,12 @@ fn known_site(code: &Region) -> Option<u64> {
         Save::Xsavec => What::Xsavec,
     };
     let wanted = save.site();
-    let mut found = Found::default();
-    let searched = Searched::of(code, searched::initial_content(code), what);
-    if !searched
-        .as_ref()
-        .is_some_and(|s| s.tell(code, wanted.len(), &mut found))
-    {
+    let content = searched::initial_content(code);
+    let found = searched::found(code, content, what, wanted.len(), |code, found| {
         if let Some(site) = find(&wanted, code.start, code.end) {
             found.add(site);
         }
-        if let Some(s) = searched {
-            s.remember(code, &found);
-        }
-    }
+    });
     // In a file that may have changed since.
     let site = found.sites().first().copied();
     site.filter(|site| guard::read::<[u8; LEN + NEXT.len()]>(*site) == Some(wanted))

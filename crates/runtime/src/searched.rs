@@ -83,8 +83,28 @@ pub fn initial_content(r: &Region) -> [u64; 3] {
     region.map_or([0; 3], |i| [i.content[0], i.content[1], i.offset])
 }
 
+/// What is known of the code, whose instructions of this kind have at most `size` bytes; where nothing is, what `search` finds, which is known
+/// then.
+pub fn found(
+    r: &Region,
+    content: [u64; 3],
+    what: What,
+    size: usize,
+    search: impl FnOnce(&Region, &mut Found),
+) -> Found {
+    let mut found = Found::default();
+    let place = Searched::of(r, content, what);
+    if !place.as_ref().is_some_and(|s| s.tell(r, size, &mut found)) {
+        search(r, &mut found);
+        if let Some(s) = place {
+            s.remember(r, &found);
+        }
+    }
+    found
+}
+
 /// The session's place for what was found in a piece of code.
-pub struct Searched {
+struct Searched {
     hash: u64,
     place: &'static SearchedCode,
 }
@@ -92,7 +112,7 @@ pub struct Searched {
 impl Searched {
     /// The place of this code: its own, or one that is free. Code is known by the content of its file and the place in it, where
     /// that is known: then its bytes need not be looked at.
-    pub fn of(r: &Region, content: [u64; 3], what: What) -> Option<Searched> {
+    fn of(r: &Region, content: [u64; 3], what: What) -> Option<Searched> {
         let len = (r.end - r.start) as usize;
         let (at, size) = match content {
             [0, 0, _] => (r.start, len),
@@ -110,7 +130,7 @@ impl Searched {
     }
 
     /// What is known of the code, where instructions have at most `size` bytes; false when nothing is.
-    pub fn tell(&self, r: &Region, size: usize, found: &mut Found) -> bool {
+    fn tell(&self, r: &Region, size: usize, found: &mut Found) -> bool {
         let known = self.place.hash.load(Acquire) == self.hash;
         if known {
             let len = self.place.len.load(Relaxed);
@@ -127,7 +147,7 @@ impl Searched {
     }
 
     /// Remembers what was found.
-    pub fn remember(&self, r: &Region, found: &Found) {
+    fn remember(&self, r: &Region, found: &Found) {
         let fit = found.len <= MAX_SEARCHED_SITES && r.end - r.start <= u32::MAX as u64;
         // Other processes look for places, too.
         let free = || {

@@ -22,6 +22,7 @@ pub fn used(number: u64, args: &[u64; 6]) -> u8 {
         },
         nr::OPEN if !creates(args[1]) => 0b011,
         nr::OPENAT if !creates(args[2]) => 0b0111,
+        nr::MQ_OPEN if !creates(args[1]) => 0b0011,
         nr::MREMAP if args[3] & (move_flags::FIXED | move_flags::DONTUNMAP) == 0 => 0b1111,
         nr::PRCTL => match args[0] as u32 as u64 {
             prctl::PR_SET_NAME

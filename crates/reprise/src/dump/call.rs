@@ -4,16 +4,13 @@
 use super::structures;
 use super::text::quoted;
 use reprise_abi::event::{Section, Tag, FLAG_RESTARTED};
-use reprise_abi::futex::{self, Effect, Fourth};
+use reprise_abi::futex::{self, Fourth};
 use reprise_abi::names::{errno_name, signal_name};
 use reprise_abi::sockopt;
 use reprise_abi::spec::{Arg, Mem, Print, Ret, Size, Syscall, Width};
 use reprise_abi::syscalls::{self, flag_name, flags, nr};
 
 const AT_FDCWD: i64 = -100;
-/// open(2) looks at its mode only when one of these makes a file.
-const O_CREAT: u64 = 0x40;
-const O_TMPFILE: u64 = 0x40_0000;
 const F_SETFL: u64 = 4;
 /// Most pieces of a vector that are shown.
 const MAX_PIECES: usize = 8;
@@ -108,20 +105,7 @@ impl<'a> Call<'a> {
 
     /// Arguments that the call doesn't look at, given the others.
     fn is_unused(&self, i: usize) -> bool {
-        let a = &self.canonical;
-        let makes_none = |flags: u64| flags & (O_CREAT | O_TMPFILE) == 0;
-        match (u64::from(self.nr), i) {
-            (nr::OPEN, 2) => makes_none(a[1]),
-            (nr::OPENAT, 3) => makes_none(a[2]),
-            (nr::MQ_OPEN, 2 | 3) => makes_none(a[1]),
-            (nr::FUTEX, i) => i >= futex_arguments(a[1]),
-            (nr::FCNTL, 2) => {
-                let resolved = self.spec.map(|s| syscalls::resolve(s, a));
-                let sub = resolved.and_then(|r| r.sub);
-                sub.is_some_and(|s| s.name.starts_with("F_GET") && s.mem == Mem::None)
-            }
-            _ => false,
-        }
+        syscalls::used(self.nr.into(), &self.canonical) & 1 << i == 0
     }
 
     fn argument(&self, i: usize, arg: &Arg) -> String {
@@ -265,24 +249,6 @@ fn meaning(errno: i32) -> String {
     match text.split_once(" (os error") {
         Some((meaning, _)) => meaning.to_string(),
         None => text,
-    }
-}
-
-/// How many of its arguments this operation of futex(2) looks at.
-fn futex_arguments(op: u64) -> usize {
-    use futex::{
-        FUTEX_CMP_REQUEUE, FUTEX_CMP_REQUEUE_PI, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET,
-        FUTEX_WAKE_OP,
-    };
-    let Some(operation) = futex::lookup(op) else {
-        return 6;
-    };
-    match operation.nr {
-        FUTEX_CMP_REQUEUE | FUTEX_CMP_REQUEUE_PI | FUTEX_WAIT_BITSET | FUTEX_WAKE_BITSET
-        | FUTEX_WAKE_OP => 6,
-        _ if operation.second => 5,
-        _ if operation.effect == Effect::Wait => 4,
-        _ => 3,
     }
 }
 

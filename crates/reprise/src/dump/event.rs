@@ -2,17 +2,16 @@
 
 use super::siginfo;
 use crate::{exit, human};
-use reprise_abi::event::{EndReason, Event, Instruction, ProcessEnd, Tag, AMONG_THREADS, COPIED};
+use reprise_abi::event::{
+    patch_form, EndReason, Event, Instruction, ProcessEnd, Tag, AMONG_THREADS, COPIED,
+};
 use reprise_abi::names::signal_name;
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
 use reprise_runtime::cut::name::Name;
 use serde_json::{json, Map, Value};
 
-/// The form of a patch that is no system call.
-const RESOLVER: u32 = 5;
-/// Names of the forms of a patch, as the runtime numbers them.
-const PATCH_FORMS: [&str; 9] = [
-    "",
+/// Names of the [forms of a patch](patch_form), from the first on.
+const PATCH_FORMS: [&str; 8] = [
     "the mov before it",
     "Go's mov before it",
     "itself and the cmp after it",
@@ -254,11 +253,19 @@ pub(super) fn patch(event: &Event) -> Said {
         event.arg(1),
         event.header.detail & !AMONG_THREADS,
     );
-    let what = PATCH_FORMS.get(form as usize).copied().unwrap_or("");
-    let text = match stub {
-        0 => format!("patch: {what} at {site:#x}"),
-        _ if form == RESOLVER => format!("patch: {what} at {site:#x} jumps to {stub:#x}"),
-        _ => format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})"),
+    let known = (form as usize)
+        .checked_sub(1)
+        .and_then(|n| PATCH_FORMS.get(n));
+    let what = known.copied().unwrap_or("something");
+    let text = match (form, stub) {
+        (patch_form::BEFORE..=patch_form::AFTER, _) => {
+            format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})")
+        }
+        (patch_form::LOCKED | patch_form::LOCKED_WITH_CODE, _) => {
+            format!("patch: {what} of the mapping at {site:#x} have stubs at {stub:#x}")
+        }
+        (_, 0) => format!("patch: {what} at {site:#x}"),
+        _ => format!("patch: {what} at {site:#x} jumps to {stub:#x}"),
     };
     (
         text,

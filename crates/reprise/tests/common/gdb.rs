@@ -1,6 +1,6 @@
 //! Sessions of gdb on recordings, driven by scripts.
 
-use super::{run, Run, Workplace, REPRISE};
+use super::{run, Guest, Run, Workplace, REPRISE};
 use std::path::Path;
 use std::process::Command;
 
@@ -36,4 +36,13 @@ pub fn assert_said(run: &Run, wanted: &[&str]) {
             None => panic!("`{text}` was not said (or not in this order): {all}"),
         }
     }
+}
+
+/// Records a guest, and fails unless a session on the recording says these texts in this order.
+pub fn assert_session(guest: &Guest, flags: &[&str], commands: &[&str], wanted: &[&str]) -> Run {
+    let place = Workplace::new();
+    let trace = place.record(guest);
+    let run = session(&place, &trace.dir, flags, commands);
+    assert_said(&run, wanted);
+    run
 }

@@ -17,7 +17,7 @@ use crate::capture::Call;
 use crate::elf::{self, Exports, Module, Symbol};
 use crate::engine::{ENGINE, ORDER_REPLAY};
 use crate::guard::{self, Program};
-use crate::memory::{map, Region};
+use crate::memory::{self, map, Region};
 use crate::patch;
 use crate::sync::malloc;
 use crate::sys;
@@ -113,10 +113,8 @@ pub fn start(t: &mut Block) {
         // What was replaced before has its room first.
         patch::replay_with_code(t);
     }
-    let mut next = 0;
     // A stub may need a page of its own, which is one more mapping.
-    while let Some(r) = map().regions().iter().find(|r| r.start >= next).copied() {
-        next = r.end;
+    for r in memory::each() {
         if r.flags & region_flags::FILE != 0 {
             Module::at(&Program, r.start).and_then(|m| hook(&m));
         }

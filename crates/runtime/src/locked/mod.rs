@@ -79,7 +79,6 @@ const MAX_ANNEXES: usize = 512;
 const REACH: u64 = 0x7000_0000;
 /// The lowest address that a program may map.
 const LOWEST: u64 = 0x1_0000;
-const PROT_EXEC: u32 = 4;
 
 /// Record: the code of the program is ordered, since there are threads.
 static THREADS: AtomicBool = AtomicBool::new(false);
@@ -132,9 +131,7 @@ pub fn before_processes() {
     if session().flags & FLAG_LOCKED == 0 {
         return;
     }
-    let mut at = 0;
-    while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
-        at = r.end;
+    for r in memory::each() {
         if let Some((annex, len)) = annex_for(&r) {
             replace(&r, annex, len, false);
         }
@@ -148,9 +145,7 @@ fn begin(t: &mut Block, form: u32) {
     {
         return;
     }
-    let mut at = 0;
-    while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
-        at = r.end;
+    for r in memory::each() {
         record(t, &r, form);
     }
 }
@@ -160,9 +155,7 @@ pub fn module_completed(t: &mut Block, module: &crate::elf::Module) {
     if ENGINE.load(Relaxed) != ORDER_RECORD || !THREADS.load(Relaxed) {
         return;
     }
-    let mut at = 0;
-    while let Some(r) = map().regions().iter().find(|r| r.start >= at).copied() {
-        at = r.end;
+    for r in memory::each() {
         if module.holds(&Program, r.start) {
             record(t, &r, LOCKED_WITH_CODE);
         }
@@ -171,10 +164,7 @@ pub fn module_completed(t: &mut Block, module: &crate::elf::Module) {
 
 /// Room for what is to be replaced in this region, if there is anything.
 fn annex_for(code: &Region) -> Option<(u64, u64)> {
-    let is_code = code.prot & PROT_EXEC != 0
-        && code.flags & region_flags::FILE != 0
-        && code.flags & (region_flags::SHARED | region_flags::VDSO) == 0;
-    if !is_code || find(code).is_none() || UNITS.all().is_empty() {
+    if !code.is_code() || find(code).is_none() || UNITS.all().is_empty() {
         return None;
     }
     let len = (UNITS.all().len() as u64 * ROOM).next_multiple_of(PAGE);

@@ -197,22 +197,6 @@ impl Record {
     }
 }
 
-/// Flags of mmap(2), mprotect(2) and shmat(2): code.
-const PROT_EXEC: u64 = 4;
-const SHM_EXEC: u64 = 0o100000;
-
-/// A call has changed what is mapped. Has code come with which the clock must trap in all threads?
-fn needs_traps(c: &Call, result: i64, content: [u64; 2]) -> bool {
-    let came = match c.nr {
-        _ if sys::is_error(result) => None,
-        nr::MMAP if c.args[2] & PROT_EXEC != 0 => Some((result as u64, c.args[1])),
-        nr::MPROTECT if c.args[2] & PROT_EXEC != 0 => Some((c.args[0], c.args[1])),
-        nr::SHMAT if c.args[2] & SHM_EXEC != 0 => Some((result as u64, 1)),
-        _ => None,
-    };
-    came.is_some_and(|(at, len)| clock::after_mapping(at, len, content))
-}
-
 impl Engine for Record {
     const LIVE: bool = true;
     const IMMEDIATE: bool = false;
@@ -286,7 +270,8 @@ impl Engine for Record {
             crate::locked::memory_shared(t);
             processes::note_sharing();
         }
-        let traps = needs_traps(c, result, content);
+        let code = memory::new_code(c, result);
+        let traps = code.is_some_and(|(at, len)| clock::after_mapping(at, len, content));
         drop(lock);
         if traps {
             clock::all_trap(t);
