@@ -53,6 +53,13 @@ fn words_that_are_only_loaded_and_stored() {
     exact(&guest(&place, "atomic_handover", &[]), &["3000"]);
 }
 
+/// Loads that find what the thread knows take a short way (the runtime's `hook/loads.rs`): signals and faults find it as the long one.
+#[test]
+fn words_that_are_polled_while_signals_and_faults_come() {
+    let place = Workplace::new();
+    exact(&guest(&place, "atomic_polling", &[]), &["40"]);
+}
+
 /// The kernels that synchronise by atomics of their own say what they say without Reprise.
 #[test]
 fn kernels_with_atomics_of_their_own() {

@@ -10,6 +10,7 @@
 pub mod entry;
 pub mod fast;
 pub mod left_out;
+pub mod loads;
 pub mod shim;
 pub mod thread_local;
 
@@ -162,7 +163,7 @@ fn hook(module: &Module) -> Option<()> {
             list[n] = Hook {
                 at: s.address,
                 size: s.size,
-                shim: f.shim as *const () as u64,
+                shim: loads::of(f).unwrap_or(f.shim as *const () as u64),
                 way: fast::way_of(f),
                 original: f.original,
             };

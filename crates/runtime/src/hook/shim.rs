@@ -9,13 +9,15 @@
 //! rcx, rdx, r8, r10, r11 are 0, and rsi, rdi, r9 what they were. Programs hand such leftovers on, to system calls that don't look at them.
 //! (What r11 was says whether this thread was the first of several to call a function that ld.so binds when it is called.)
 
-use super::{fast, thread_local};
+use super::{fast, loads, thread_local};
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
 use crate::signal::frame::SigContext;
 use crate::sync::atomic::{a128, a16, a32, a64, a8};
-use crate::sync::{barrier, cancel, cond, cxa, join, kill, malloc, mutex, once, rwlock, sem, spin};
+use crate::sync::{
+    atomic, barrier, cancel, cond, cxa, join, kill, malloc, mutex, once, rwlock, sem, spin,
+};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -120,6 +122,11 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> bool {
         c.rip = c.rax;
         return true;
     }
+    if loads::reads(c.rip) {
+        c.rip = c.rax;
+        [c.rax, c.r10, c.r11] = [0; 3];
+        return true;
+    }
     if t.hooked == 0 {
         return false;
     }
@@ -191,7 +198,7 @@ pub fn step_out(t: &mut Block, c: &mut SigContext) {
     } else if fast::is_out(c.rip) {
         // As it will leave them.
         [c.rax, c.rcx, c.rdx, c.r8, c.r10, c.r11] = [0; 6];
-    } else {
+    } else if !loads::step_out(c) {
         return;
     }
     if let Some(back) = guard::read(c.rsp) {
@@ -389,11 +396,12 @@ shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compil
     rt_atomic128_compare_exchange_val: b"__tsan_atomic128_compare_exchange_val" => a128::compare_exchange_val;
 }
 
-shims! { INNER, "Where the short ways of [`fast`] go on when it gets longer; no functions of a module.";
+shims! { INNER, "Where the short ways of [`fast`] and [`loads`] go on when it gets longer; no functions of a module.";
     rt_mutex_entered: b"" => mutex::entered;
     rt_mutex_left: b"" => mutex::left;
     rt_mutex_called: b"" => mutex::called;
     rt_mutex_nothing: b"" => mutex::nothing;
+    rt_atomic_loaded: b"" => atomic::loaded;
 }
 
 /// See [`fast`].

@@ -6,13 +6,17 @@
 /// How many words a thread remembers: a power of two.
 const WORDS: usize = 256;
 /// The size of a word is told in its tag above the address.
-const SIZE_SHIFT: u32 = 56;
+pub const SIZE_SHIFT: u32 = 56;
+/// Where a word is remembered: the highest bits of the product of its address with this, ...
+pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// ... which are left when so many are shifted out.
+pub const PLACE_SHIFT: u32 = 64 - WORDS.trailing_zeros();
 
 /// A cache of words' values, by address and size.
 #[derive(Clone, Copy)]
 pub struct Known {
-    tags: [u64; WORDS],
-    values: [u64; WORDS],
+    pub(crate) tags: [u64; WORDS],
+    pub(crate) values: [u64; WORDS],
 }
 
 impl Default for Known {
@@ -25,7 +29,7 @@ impl Default for Known {
 }
 
 fn place(address: u64) -> usize {
-    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % WORDS
+    (address.wrapping_mul(FACTOR) >> PLACE_SHIFT) as usize % WORDS
 }
 
 fn tag(address: u64, size: usize) -> u64 {

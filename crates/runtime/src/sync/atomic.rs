@@ -18,6 +18,11 @@ use core::sync::atomic::Ordering::*;
 /// `memory_order_seq_cst`
 const SEQ_CST: u32 = 5;
 
+/// From [`crate::hook::loads`]: a load has found what is in rdx, but a signal waits.
+pub fn loaded<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+    Done::value(f.rdx)
+}
+
 macro_rules! sized {
     ($name:ident, $t:ty, $atomic:ty, $doc:literal) => {
         #[doc = $doc]
