@@ -349,6 +349,7 @@ fn map_page(at: u64) -> bool {
     // Others look through the list meanwhile.
     compiler_fence(Release);
     t.pages_len += 1;
+    crate::debugger::note_beside(at, PAGE);
     true
 }
 
