@@ -145,6 +145,9 @@ impl Live {
     /// # Errors
     /// When the trace is damaged, or a process can't be made.
     pub fn turn(&mut self) -> Result<bool, ReplayError> {
+        if self.order.is_some() {
+            self.give_leave();
+        }
         let distribution = self.order.as_mut().map(|o| &mut o.distribution);
         let lives = self.tree.turn(&mut self.reader, distribution)?;
         self.output.show();
@@ -189,16 +192,17 @@ impl Live {
     pub fn feed_up_to(&mut self, events: u64) {
         assert!(events >= self.limit, "events can't be taken back");
         self.limit = events;
-        match &self.order {
-            Some(_) => self.go_on_to(events),
-            None => self.tree.feed_up_to(events),
+        if self.order.is_none() {
+            self.tree.feed_up_to(events);
         }
     }
 
-    /// Whoever waits for leave may have it now.
-    fn go_on_to(&self, events: u64) {
+    /// Under `order`: whoever waits for leave may have it now.
+    fn give_leave(&self) {
         let pace = self.session().pace();
-        pace.limit.store(events, SeqCst);
+        if pace.limit.swap(self.limit, SeqCst) == self.limit {
+            return;
+        }
         if pace.held.swap(0, SeqCst) != 0 {
             futex::wake(pace.held, i32::MAX);
         }

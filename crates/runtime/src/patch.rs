@@ -7,6 +7,7 @@
 //! third form puts a jump of five bytes there: its stub is placed so that the jump's third byte is a breakpoint, which leads on.
 
 use crate::cut::place::INT3;
+use crate::debugger::CodeAsRecorded;
 use crate::engine::{Engine, DET, ENGINE, NONE, ORDER_RECORD, SERIAL_RECORD};
 use crate::guard;
 use crate::live_code;
@@ -183,7 +184,6 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot || !wanted(h.detail) {
             return;
         }
-        let _code = crate::debugger::CodeAsRecorded::begin();
         // It may be the last event of a thread that another one's exec ends: that is to wait for it.
         let _busy = order::runs().then(|| order::replay::busy_too(t));
         let mut r = crate::ring::Reader::begin(h);
@@ -193,6 +193,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             continue;
         }
         if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
+            let _code = CodeAsRecorded::begin();
             if !crate::locked::replay(site, stub, third) {
                 crate::panic::give_up(
                     "the locked instructions of the program can't be replaced as recorded",
@@ -201,6 +202,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             continue;
         }
         if h.detail == CLOCK {
+            let _code = CodeAsRecorded::begin();
             if !rebuilt::was_program(site) && !crate::clock::replace(site, h.value != 0) {
                 crate::panic::give_up("an instruction can't be replaced as recorded");
             }
@@ -209,6 +211,8 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         let form = h.detail & !AMONG_THREADS;
         if form != h.detail {
             turns::wait_for_stamp(third);
+            // Not before: the debugger wants its breakpoints while others run.
+            let _code = CodeAsRecorded::begin();
             // Where the replay looks for a place in this moment the call goes on as it is: nothing else depends on it.
             if !rebuilt::was_program(site) {
                 cut::patches::unless_near(site, || {
@@ -226,6 +230,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         if rebuilt::was_program(site) {
             continue;
         }
+        let _code = CodeAsRecorded::begin();
         if form == CPUID {
             crate::cpuid::replace(site);
             continue;

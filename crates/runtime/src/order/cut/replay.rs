@@ -56,7 +56,6 @@ pub fn plant(t: &mut Block, h: EventHeader) {
     if t.order.walks {
         return;
     }
-    let _code = CodeAsRecorded::begin();
     let mut r = Reader::begin(h);
     let recorded = r.args()[0];
     let mut bytes = [0; MAX_NAME];
@@ -100,6 +99,7 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
         };
         let tests = Tests::of(name);
         let mut taken = false;
+        let as_recorded = CodeAsRecorded::begin();
         // While another thread's patch lies there, the code looks otherwise.
         let code = check_code(name, &machine);
         let places = classify(name.regs.rip, &machine);
@@ -119,6 +119,7 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
         if !taken && !patches::is_near(name.regs.rip) {
             return Err(code.err());
         }
+        drop(as_recorded);
         total::let_others();
     }
 }
