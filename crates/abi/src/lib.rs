@@ -4,6 +4,7 @@
 //! - [`session`]: the shared memory between the runtime and its agent or replay driver;
 //! - [`ring`]: the byte ring in it, through which events flow;
 //! - [`schedule`]: the lists in it that say who runs and who waits; [`owed`]: what is to be done for the dead;
+//! - [`pace`]: how far a replay goes that a debugger drives;
 //! - [`races`]: what a replay that looks for data races leaves behind;
 //! - [`event`]: the vocabulary of events, as bytes;
 //! - [`spec`]: the language in which one system call is described;
@@ -31,6 +32,7 @@ pub mod names;
 pub mod notes;
 pub mod order;
 pub mod owed;
+pub mod pace;
 pub mod prctl;
 pub mod races;
 pub mod rebuilt;

@@ -191,7 +191,7 @@ impl Debuggee {
         let events = self.events();
         for at in all {
             if self.points.inserted.contains_key(&at)
-                || self.timeline.is_inside_rewritten(at, events)
+                || self.is_inside_rewritten(at, events)
                 || !self.is_code(at)
             {
                 continue;

@@ -112,6 +112,11 @@ impl Checkpoint {
         memory_of(self.pid)?.read_at(into, at)
     }
 
+    /// Under `order`: how many events and entries the thread of `slot` had used up.
+    pub fn own(&self, slot: usize) -> u64 {
+        self.mark.own(slot)
+    }
+
     /// The process that waits.
     pub fn pid(&self) -> pid_t {
         self.pid

@@ -94,6 +94,12 @@ impl Checkpoints {
         earlier.filter(|e| *e < events).max().unwrap_or(0)
     }
 
+    /// Under `order`: how many events had happened at the last one before the thread of `slot` had used up so many of its own.
+    pub fn before_own(&self, slot: usize, own: u64) -> u64 {
+        let earlier = self.all().filter(|p| p.checkpoint.own(slot) < own);
+        earlier.map(|p| p.checkpoint.events).max().unwrap_or(0)
+    }
+
     /// Is it time for one?
     fn is_due(&self) -> bool {
         self.spread.iter().all(|p| {
@@ -189,6 +195,9 @@ impl Debuggee {
                 return Ok(stop);
             }
             self.checkpoints.pace(took);
+            if self.live.has_stopped() || self.live.is_over() {
+                return Ok(stop);
+            }
             self.make_due_checkpoint()?;
             if self.live.limit() >= events {
                 return Ok(stop);
@@ -209,7 +218,8 @@ impl Debuggee {
         loop {
             self.feed_portion(events);
             let stop = self.step(slot, wanted)?;
-            if stop != Stop::Limit || self.live.limit() >= events {
+            let is_end = self.live.limit() >= events || self.live.is_over();
+            if stop != Stop::Limit || is_end {
                 return Ok(stop);
             }
         }

@@ -246,7 +246,10 @@ impl Debuggee {
         };
         let end = list.last().map_or(at, Instruction::next_ip);
         let inside = at..end;
-        if self.timeline.is_special(&inside) || self.points.has_others_in(at, &inside) {
+        if self.timeline.is_special(&inside)
+            || self.points.has_others_in(at, &inside)
+            || self.leads_beside(&inside)
+        {
             return Ok(false);
         }
         let mut trapping = [false; 4];

@@ -1,7 +1,7 @@
 //! Lets the replay run, and says why it stopped.
 //!
-//! Which thread runs is not ours to say: the events do. Under `serial` one thread at a time runs code of the program, all others wait in
-//! the runtime. So a stop of the one that runs is a stop of all.
+//! Which thread runs is not ours to say: the events do. One thread at a time runs code of the program, under `order` as under `serial`, since
+//! recordings of `order` are replayed in total order here; all others wait in the runtime. So a stop of the one that runs is a stop of all.
 //!
 //! The runtime uses the signals that a debugger does (SIGTRAP at its own patches, SIGSEGV for clocks, SIGSYS for calls). A signal is the
 //! program's own only if the trace says so ([`Timeline::fault`](crate::timeline::Timeline::fault)); all others are passed on unseen.
@@ -54,7 +54,7 @@ pub(crate) struct Run {
     /// The runtime touches it.
     out: bool,
     /// Bytes under our breakpoints at the runtime's exits.
-    pub(crate) exits: Option<[u8; 3]>,
+    pub(crate) exits: Option<Vec<u8>>,
     /// Memory that was watched was changed by the runtime, for this thread.
     watch: Option<(pid_t, Watched)>,
     /// This thread is being stopped since the debugger wants to be heard.
@@ -125,7 +125,7 @@ impl Debuggee {
         if !faults.contains(&signal) || self.territory(slot, r.rip) == Territory::Runtime {
             return None;
         }
-        let fault = self.timeline.fault(self.events(), slot)?;
+        let (fault, _) = self.next_fault(slot)?;
         // In a stub the program's instruction is elsewhere.
         let is_here = fault.pc == r.rip || self.territory(slot, r.rip) == Territory::Stub;
         if fault.signal != signal as u32 || !is_here {
@@ -214,7 +214,10 @@ impl Debuggee {
 
     /// Slot of the thread that goes on next, as the trace says; else of the one that ran last.
     fn next_slot(&self) -> usize {
-        let next = self.timeline.event(self.events()).map(|e| e.slot as usize);
+        let next = match self.timeline.is_order {
+            true => None,
+            false => self.timeline.event(self.events()).map(|e| e.slot as usize),
+        };
         let lives = |slot: &usize| self.slots().any(|s| s == *slot);
         next.filter(lives)
             .or_else(|| self.holder().filter(lives))
@@ -300,28 +303,26 @@ impl Debuggee {
 
     fn guard_exits(&mut self, run: &mut Run) -> Result<(), DebugError> {
         if run.exits.is_none() {
-            let leaves = self.live.landmarks().leaves;
-            let mut old = [0; 3];
-            for (byte, at) in old.iter_mut().zip(leaves) {
-                *byte = self.exchange(at, TRAP)?;
-            }
-            run.exits = Some(old);
+            let old: Result<Vec<u8>, DebugError> =
+                self.exits().map(|at| self.exchange(at, TRAP)).collect();
+            run.exits = Some(old?);
         }
         Ok(())
     }
 
     fn unguard_exits(&mut self, run: &mut Run) -> Result<(), DebugError> {
-        for (byte, at) in run
-            .exits
-            .take()
-            .iter()
-            .flatten()
-            .zip(self.live.landmarks().leaves)
-        {
+        for (byte, at) in run.exits.take().iter().flatten().zip(self.exits()) {
             // The process may be gone.
             let _ = self.exchange(at, *byte);
         }
         Ok(())
+    }
+
+    /// Instructions after which the program goes on.
+    pub(crate) fn exits(&self) -> impl Iterator<Item = u64> {
+        let more = self.live.landmarks_of_order().map(|o| o.leaves);
+        let all = self.live.landmarks().leaves;
+        all.into_iter().chain(more.into_iter().flatten())
     }
 
     /// A thread has stopped, or is gone.
@@ -461,7 +462,7 @@ impl Debuggee {
             }
             return Ok(Some(Next::On(0)));
         }
-        if run.exits.is_some() && marks.leaves.contains(&at) {
+        if run.exits.is_some() && self.exits().any(|leaf| leaf == at) {
             r.rip = at;
             return self.leaves(run, slot, tid, r).map(Some);
         }

@@ -4,7 +4,7 @@ use crate::breakpoints::Breakpoints;
 use crate::checkpoint::Waiting;
 use crate::checkpoints::Checkpoints;
 use crate::inject::Gate;
-use crate::timeline::Timeline;
+use crate::timeline::{Fault, Timeline};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
@@ -92,7 +92,7 @@ impl Debuggee {
         output: Output,
     ) -> Result<Debuggee, DebugError> {
         let output = output.fresh().map_err(os("make memory for the output"))?;
-        let mut live = Live::start(dir, None, output)?;
+        let mut live = Live::start(dir, None, output, Rc::clone(&timeline.rings))?;
         while !live.is_at_limit() {
             if !live.turn()? {
                 return Err(DebugError::Refused(
@@ -199,10 +199,34 @@ impl Debuggee {
         self.live.slot(slot).visible_tid.load(SeqCst)
     }
 
-    /// Slot of the thread that holds the baton: the one that runs, when anything does.
+    /// Slot of the thread that holds the baton, or has the turn: the one that runs, when anything does.
     pub fn holder(&self) -> Option<usize> {
-        let baton = self.live.session().baton.load(SeqCst) as usize;
-        baton.checked_sub(1).filter(|i| *i < MAX_SLOTS)
+        match self.diverted {
+            Some(slot) => Some(slot),
+            None => self.live.holder(),
+        }
+    }
+
+    /// The fault that is the next event of the thread of `slot`, and whether the process ends by it, as far as is known.
+    pub(crate) fn next_fault(&self, slot: usize) -> Option<(Fault, bool)> {
+        match self.timeline.is_order {
+            true => self.timeline.own_fault(slot, self.live.own(slot)),
+            false => {
+                let fault = self.timeline.fault(self.events(), slot)?;
+                Some((fault, self.events() + 1 >= self.timeline.end))
+            }
+        }
+    }
+
+    /// Number of the event of the trace that comes next, for the thread that runs; that behind the last, if none does.
+    pub fn next_event(&self) -> u64 {
+        let Some(rings) = self.live.rings() else {
+            return self.events();
+        };
+        let next = self
+            .holder()
+            .and_then(|slot| rings.event_after(slot, self.live.own(slot)));
+        next.unwrap_or(self.timeline.len())
     }
 
     /// Whose code is at `pc`, for the thread of `slot`?
@@ -217,7 +241,10 @@ impl Debuggee {
         if (RESERVATION..RESERVATION_END).contains(&pc) {
             return Territory::Runtime;
         }
-        Territory::Program
+        match self.beside().iter().any(|b| b.contains(&pc)) {
+            true => Territory::Stub,
+            false => Territory::Program,
+        }
     }
 
     /// Is the thread stopped at an instruction of the program's own? Its registers there.

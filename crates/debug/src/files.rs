@@ -147,11 +147,13 @@ impl Debuggee {
     fn mappings(&self) -> Result<String> {
         let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
         let mut out = String::new();
+        let beside = self.beside();
         for line in text.lines() {
             let Some(((start, end), rest)) = range_of(line) else {
                 continue;
             };
-            if start < RESERVATION_END && end > RESERVATION || self.timeline.is_stub(start) {
+            let is_ours = self.timeline.is_stub(start) || beside.iter().any(|b| b.contains(&start));
+            if start < RESERVATION_END && end > RESERVATION || is_ours {
                 continue;
             }
             let words: Vec<&str> = rest.split_ascii_whitespace().collect();

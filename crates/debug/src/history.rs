@@ -95,11 +95,13 @@ impl Session {
         let died = d.timeline.signal;
         let slot = d.current;
         if stop != Stop::Limit {
-            self.past.told = false;
+            let is_crash = |slot| d.next_fault(slot).is_some_and(|f| f.1);
+            let order = d.timeline.is_order;
+            self.past.told = order && matches!(stop, Stop::Signal(slot, _) if is_crash(slot));
             return Ok(stop);
         }
         // A process that a signal ends at its gate is seen there, once.
-        let by_call = d.timeline.fault(end - 1, slot).is_none();
+        let by_call = d.timeline.is_order || d.timeline.fault(end - 1, slot).is_none();
         match died != 0 && by_call && !told {
             true => Ok(Stop::Signal(slot, died)),
             false => Ok(stop),
@@ -137,6 +139,43 @@ impl Session {
             return Ok(());
         }
         self.rewind(events).map(|_| ())
+    }
+
+    /// Goes to where event `number` of the trace is the next one, under `order` of its thread.
+    ///
+    /// # Errors
+    /// As [`Session::run_to`].
+    pub(crate) fn run_to_event(
+        &mut self,
+        number: u64,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), DebugError> {
+        let d = self.debuggee()?;
+        let timeline = Rc::clone(&d.timeline);
+        if !timeline.is_order {
+            return self.run_to(number, wanted);
+        }
+        // Some events are the recorder's own.
+        let place = (number..timeline.len()).find_map(|n| {
+            let slot = timeline.event(n)?.slot as usize;
+            Some((slot, timeline.rings.items_before(slot, n)?))
+        });
+        let Some((slot, own)) = place else {
+            return self.run_to(timeline.end, wanted);
+        };
+        self.past = Past::default();
+        if self.debuggee()?.live.own(slot) >= own {
+            let d = self.debuggee()?;
+            let from = d.checkpoints.before_own(slot, own);
+            self.rewind(from)?;
+        }
+        let d = self.debuggee()?;
+        match d.unseen(|d| d.come_to(slot, own, timeline.end))? {
+            true => Ok(()),
+            // The end of the process is only seen, not made.
+            false if d.live.is_over() => Ok(()),
+            false => Err(lost()),
+        }
     }
 
     fn begin(&mut self) -> Result<MultiThreadStopReason<u64>, DebugError> {
@@ -230,21 +269,27 @@ impl Session {
 
     /// A place not far back, and how many steps of the thread of `slot` lead from there to where we are; `None`: it had no step before.
     fn way_here(&mut self, slot: usize, now: &Name) -> Result<Option<(Base, u64)>, DebugError> {
-        let d = self.debuggee()?;
-        let timeline = Rc::clone(&d.timeline);
         let runs = now.state.as_ref().is_some_and(|s| s.slot == slot);
-        let earlier = (0..now.events)
-            .rev()
-            .filter(|n| timeline.event(*n).is_some_and(|e| e.slot as usize == slot));
-        for events in runs.then_some(now.events).into_iter().chain(earlier) {
+        let is_order = self.debuggee()?.timeline.is_order;
+        let mut last = match is_order {
+            true => self.debuggee()?.live.own(slot) + 1,
+            false => now.events + u64::from(runs),
+        };
+        while let Some((events, from)) = self.gate_before(slot, last, now)? {
+            last = from;
             let d = self.rewind(events)?;
             if !d.slots().any(|s| s == slot) {
                 return Ok(None);
             }
             // Before it, others may have run for long: the thread's last step ends where it comes to the next gate.
-            let end = match runs && events == now.events {
-                true => now.clone(),
-                false => Name {
+            let end = match (runs, is_order) {
+                (true, true) => now.clone(),
+                (true, false) if events == now.events => now.clone(),
+                (false, true) => Name {
+                    events: now.events,
+                    state: None,
+                },
+                _ => Name {
                     events: events + 1,
                     state: None,
                 },
@@ -261,6 +306,35 @@ impl Session {
                 Steps::Made(n) if n > 0 => Ok(Some((Base::Kept(nearer), n))),
                 _ => Err(too_far()),
             };
+        }
+        Ok(None)
+    }
+}
+
+impl Session {
+    /// The last gate before one that is known, at which the thread of `slot` was: how many events had happened, and by what number the gate is
+    /// known in its turn. That is under `order` how many the thread had used up itself.
+    fn gate_before(
+        &mut self,
+        slot: usize,
+        known: u64,
+        now: &Name,
+    ) -> Result<Option<(u64, u64)>, DebugError> {
+        let timeline = Rc::clone(&self.debuggee()?.timeline);
+        if !timeline.is_order {
+            let of_slot = |n: &u64| {
+                *n == now.events || timeline.event(*n).is_some_and(|e| e.slot as usize == slot)
+            };
+            let found = (0..known).rev().find(of_slot);
+            return Ok(found.map(|n| (n, n)));
+        }
+        for own in (0..known).rev() {
+            let d = self.debuggee()?;
+            let from = d.checkpoints.before_own(slot, own).min(now.events);
+            let d = self.rewind(from)?;
+            if d.unseen(|d| d.come_to(slot, own, now.events))? {
+                return Ok(Some((d.events(), own)));
+            }
         }
         Ok(None)
     }
@@ -307,6 +381,21 @@ impl Debuggee {
                 _ => {}
             }
         })
+    }
+
+    /// Goes on to where the thread of `slot` has used up so many events and entries of its own and wants more; not farther than to where `events`
+    /// have happened. False: it did not come there.
+    fn come_to(&mut self, slot: usize, own: u64, events: u64) -> Result<bool, DebugError> {
+        self.live.stop_at(slot, own);
+        let come = loop {
+            match self.go_far(events, &mut never)? {
+                Stop::Limit => break self.live.has_stopped(),
+                Stop::Ended(_) => return Err(lost()),
+                _ => {}
+            }
+        };
+        self.live.stop_nowhere();
+        Ok(come)
     }
 
     /// The name of this place, if it is a gate.

@@ -3,6 +3,7 @@
 //! - [`ptrace`]: what the kernel offers;
 //! - [`timeline`]: what is known of the trace ahead;
 //! - [`debuggee`]: the replayed process at rest: threads, registers, memory;
+//! - `beside`: code that the runtime has put beside the program's;
 //! - [`breakpoints`]: breakpoints and watchpoints;
 //! - [`compiled`]: a breakpoint with a condition, compiled into the code;
 //! - [`control`]: lets it run, and says why it stopped;
@@ -20,6 +21,7 @@
 //! The runtime is never shown. A thread that is in it stands, for the debugger, at the gate through which it came: before or behind the
 //! instruction of the program that led there ([`debuggee::Debuggee::registers`]). To step over a gate is one step.
 
+mod beside;
 pub mod breakpoints;
 pub mod checkpoint;
 pub mod checkpoints;

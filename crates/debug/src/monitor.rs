@@ -156,7 +156,7 @@ impl Session {
     /// Where the replay is, in words.
     fn when(&mut self) -> Result<String, DebugError> {
         let d = self.debuggee()?;
-        let (now, all) = (d.events(), d.timeline.len());
+        let (now, all) = (d.next_event(), d.timeline.len());
         let next = d.timeline.event(now).filter(|_| now < d.timeline.end);
         let next = next.map(|e| e.slot as usize);
         let whose = match next.filter(|slot| d.slots().any(|s| s == *slot)) {
@@ -169,7 +169,7 @@ impl Session {
     /// Events before and after this place, in words.
     fn events_near(&mut self, n: u64) -> Result<String, DebugError> {
         let d = self.debuggee()?;
-        let (now, n) = (d.events(), n.min(MOST_SHOWN));
+        let (now, n) = (d.next_event(), n.min(MOST_SHOWN));
         let from = now.saturating_sub(n);
         let mut reader = Reader::open(&d.dir)?;
         reader.seek(from)?;

@@ -181,14 +181,21 @@ impl Session {
             Place::Event(n) if n > all => Err(DebugError::Refused(format!(
                 "the recording has {all} events, no event {n}"
             ))),
-            Place::Event(n) => self.run_to(n, &mut || false),
+            Place::Event(n) => self.run_to_event(n, &mut || false),
             Place::Crash if signal == 0 => Err(DebugError::Refused(
                 "the recorded program did not crash: --at end leads to its end".into(),
             )),
             Place::Crash | Place::End => loop {
                 let stop = self.forward(|d, end, wanted| d.go_far(end, wanted), &mut || false)?;
-                let events = self.debuggee()?.events();
-                let last = matches!(stop, Stop::Signal(..)) && events + 1 >= end;
+                let d = self.debuggee()?;
+                let last = match stop {
+                    // Of a fault there is an event to come, of a call that kills there was one.
+                    Stop::Signal(slot, _) => {
+                        let fault = d.next_fault(slot);
+                        fault.is_some_and(|f| f.1) || d.live.is_over() || d.events() >= end
+                    }
+                    _ => false,
+                };
                 if last || matches!(stop, Stop::Limit | Stop::Ended(_)) {
                     return Ok(());
                 }

@@ -6,8 +6,8 @@ use crate::debuggee::{Debuggee, General, Territory};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 
-/// Instructions of the runtime's way out, behind the last landmark: what was moved into a stub.
-const MOST_MOVED: usize = 16;
+/// Instructions of the runtime's way out, behind the last landmark: what was moved into a stub, and what a stub does itself.
+const MOST_MOVED: usize = 512;
 /// Most instructions of a stub in a row.
 const MOST_IN_STUB: usize = 10_000;
 /// Where a thread is that has left the runtime, or was about to.
@@ -148,9 +148,9 @@ impl Debuggee {
         r: user_regs_struct,
     ) -> Result<Next, DebugError> {
         ptrace::set_registers(tid, &r).map_err(os("step back onto the runtime's exit"))?;
-        let leaves = self.live.landmarks().leaves;
-        let which = leaves.iter().position(|at| *at == r.rip).unwrap_or(0);
-        let byte = run.exits.map_or(TRAP, |old| old[which]);
+        let which = self.exits().position(|at| at == r.rip);
+        let old = run.exits.as_ref().zip(which).map(|(old, i)| old[i]);
+        let byte = old.unwrap_or(TRAP);
         self.exchange(r.rip, byte)?;
         let out = self.step_out(run, slot, tid);
         // The process may be gone.

@@ -118,7 +118,7 @@ impl Session {
         if let Some(goal) = self.goal.take() {
             self.end_diversion()?;
             match goal {
-                Goal::Event(events) => self.run_to(events, wanted)?,
+                Goal::Event(number) => self.run_to_event(number, wanted)?,
                 Goal::Checkpoint(kept) => {
                     self.past = Past::default();
                     self.debuggee()?.return_exactly(&kept)?;
@@ -271,9 +271,11 @@ impl MultiThreadBase for Session {
     fn read_addrs(&mut self, at: u64, data: &mut [u8], _: Tid) -> TargetResult<usize, Self> {
         let resting = self.read_resting(at, data);
         let d = self.debuggee().map_err(TargetError::Fatal)?;
-        resting
+        let n = resting
             .unwrap_or_else(|| d.read_some(at, data))
-            .map_err(|_| TargetError::Errno(libc::EFAULT as u8))
+            .map_err(|_| TargetError::Errno(libc::EFAULT as u8))?;
+        d.hide_jumps(at, &mut data[..n]);
+        Ok(n)
     }
 
     fn write_addrs(&mut self, at: u64, bytes: &[u8], tid: Tid) -> TargetResult<(), Self> {

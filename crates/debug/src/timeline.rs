@@ -2,13 +2,15 @@
 //! rewrites.
 
 use crate::DebugError;
-use reprise_abi::event::{patch_form, Event, EventHeader, Kind, Tag};
+use reprise_abi::event::{patch_form, Event, EventHeader, Kind, Tag, AMONG_THREADS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
-use reprise_trace::{Content, ContentHash, ImageReader, Reader};
+use reprise_replay::Rings;
+use reprise_trace::{Content, ContentHash, ImageReader, Manifest, Reader};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Most events of a trace that can be debugged: each takes four bytes here.
 pub const MAX_EVENTS: u64 = 1 << 30;
@@ -65,7 +67,20 @@ pub struct Timeline {
     pub forks_differ: bool,
     /// The signal by which it is killed, 0 when it ends by itself.
     pub signal: i32,
+    /// Recorded by `order`, ...
+    pub is_order: bool,
+    /// ... and then what goes to which thread, ...
+    pub rings: Rc<Rings>,
+    /// ... and the faults, by slot and by how many events and entries of the slot come before.
+    own_faults: HashMap<(usize, u64), Fault>,
+    /// That of these by which the process ends.
+    fatal: Option<(usize, u64)>,
 }
+
+/// Under `order` no number is known beforehand at which the process ends.
+const NEVER: u64 = u64::MAX >> 1;
+/// Most events of a recording by `order` that can be debugged: each takes 28 bytes here.
+pub const MAX_EVENTS_OF_ORDER: u64 = 1 << 26;
 
 impl Timeline {
     /// Looks through the trace in `dir`.
@@ -75,14 +90,20 @@ impl Timeline {
     pub fn of(dir: &Path) -> Result<Timeline, DebugError> {
         let mut t = Timeline::default();
         t.name_initial_files(dir)?;
+        t.is_order = Manifest::read(dir)?.engine == "order";
+        let most = match t.is_order {
+            true => MAX_EVENTS_OF_ORDER,
+            false => MAX_EVENTS,
+        };
         let mut reader = Reader::open(dir)?;
-        if reader.len() > MAX_EVENTS {
+        if reader.len() > most {
             return Err(DebugError::Refused(format!(
-                "the trace has {} events; the debugger takes {MAX_EVENTS} at most",
+                "the trace has {} events; the debugger takes {most} at most",
                 reader.len()
             )));
         }
         let mut names: HashMap<u64, Vec<u8>> = HashMap::new();
+        let (mut rings, mut last) = (Rings::default(), HashMap::new());
         while let Some(e) = reader.next()? {
             let Ok(h) = EventHeader::parse(e.bytes) else {
                 break;
@@ -92,6 +113,12 @@ impl Timeline {
                 slot: h.slot,
             });
             let number = e.number;
+            if t.is_order {
+                let slot = h.slot as usize;
+                rings.note(number, &e.parse()?);
+                let place = rings.items_before(slot, number).map(|own| (slot, own));
+                t.note_own(&h, place, &mut last);
+            }
             match Kind::from_u8(h.kind) {
                 Some(Kind::Fault) => {
                     let fault = Fault {
@@ -111,7 +138,32 @@ impl Timeline {
         }
         t.mapped.extend(t.breaks.take());
         t.find_end();
+        t.rings = Rc::new(rings);
         Ok(t)
+    }
+
+    /// Under `order`: the next event of a slot, and where it is among the slot's own. `last`: each slot's fault, if that was the last.
+    fn note_own(
+        &mut self,
+        h: &EventHeader,
+        place: Option<(usize, u64)>,
+        last: &mut HashMap<usize, (usize, u64)>,
+    ) {
+        let Some(place) = place else { return };
+        match Kind::from_u8(h.kind) {
+            Some(Kind::Fault) => {
+                let fault = Fault {
+                    pc: h.value as u64,
+                    signal: h.detail,
+                };
+                self.own_faults.insert(place, fault);
+                last.insert(place.0, place);
+            }
+            Some(Kind::ProcessEnd) => self.fatal = last.remove(&place.0),
+            _ => {
+                last.remove(&place.0);
+            }
+        }
     }
 
     fn name_initial_files(&mut self, dir: &Path) -> Result<(), DebugError> {
@@ -165,7 +217,7 @@ impl Timeline {
 
     fn note_patch(&mut self, event: u64, e: &Event<'_>) {
         let (site, stub) = (e.arg(0), e.arg(1));
-        let (at, len) = match e.header.detail {
+        let (at, len) = match e.header.detail & !AMONG_THREADS {
             patch_form::BEFORE => (site.wrapping_sub(5), 5),
             patch_form::BEFORE_LONG => (site.wrapping_sub(7), 7),
             patch_form::AFTER => (site, 8),
@@ -178,6 +230,10 @@ impl Timeline {
 
     /// A process that ends by itself is to be seen in its last call; one that is killed after the last call or fault of its own.
     fn find_end(&mut self) {
+        if self.is_order {
+            self.end = NEVER;
+            return;
+        }
         let ends = [Kind::Syscall as u8, Kind::Fault as u8];
         let last = self.events.iter().rposition(|e| ends.contains(&e.kind));
         self.end = last.map_or(self.events.len() as u64, |i| i as u64 + 1);
@@ -205,6 +261,14 @@ impl Timeline {
         let mut after = number..(number + LOOK);
         let next = after.find(|n| self.event(*n).is_some_and(|e| e.slot as usize == slot))?;
         self.faults.get(&next).copied()
+    }
+
+    /// Under `order`: as [`Timeline::fault`], of a slot that has used up so many of its own, but perhaps for an entry that only counts; and
+    /// whether the process ends by it.
+    pub fn own_fault(&self, slot: usize, own: u64) -> Option<(Fault, bool)> {
+        let at = (own..own + 2).find(|n| self.own_faults.contains_key(&(slot, *n)))?;
+        let fault = self.own_faults.get(&(slot, at))?;
+        Some((*fault, self.fatal == Some((slot, at))))
     }
 
     /// Is this address in a stub of a rewritten system call site?

@@ -37,6 +37,6 @@ mod tracee;
 pub mod vdso;
 
 pub use error::LaunchError;
-pub use runtime::{Landmarks, RuntimeImage};
+pub use runtime::{Landmarks, OfOrder, RuntimeImage};
 pub use saved::SavedSession;
 pub use shared::SharedSession;

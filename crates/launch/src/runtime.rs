@@ -50,8 +50,19 @@ pub struct Landmarks {
     pub breakpoints_in: u64,
     /// Instructions after which the program goes on.
     pub leaves: [u64; 3],
+    /// What there is more under `order`; `None` for a runtime whose replays of such recordings no debugger can drive.
+    pub order: Option<OfOrder>,
     /// The word that says which engine runs; `None` for a runtime that was made before there were diversions.
     pub engine: Option<u64>,
+}
+
+/// What a debugger needs to know of a runtime under `order`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfOrder {
+    /// Instructions after which the program goes on, or a stub.
+    pub leaves: [u64; 7],
+    /// The table of the runtime's code outside of its image: how many entries are in use, then a first byte and a length for each.
+    pub beside: u64,
 }
 
 fn bad(why: impl Into<String>) -> LaunchError {
@@ -128,8 +139,24 @@ impl RuntimeImage {
         let vdso_at = memory.len() as u64;
         memory.extend_from_slice(&vdso::image());
         let place = |name| symbol(name).ok().map(|at| IMAGE_BASE + at);
+        let order = || {
+            Some(OfOrder {
+                leaves: [
+                    place("rt_hooked_ret")?,
+                    place("rt_locked_enter_leaves")?,
+                    place("rt_locked_wake_leaves")?,
+                    place("rt_locked_value_leaves")?,
+                    place("rt_thread_local_found")?,
+                    place("rt_thread_local_goes_on")?,
+                    place("rt_thread_local_ends")?,
+                ],
+                beside: place("rt_beside")?,
+            })
+        };
+        let order = order();
         let landmarks = || {
             Some(Landmarks {
+                order,
                 breakpoints_out: place("rt_breakpoints_out")?,
                 breakpoints_in: place("rt_breakpoints_in")?,
                 leaves: [
@@ -230,7 +257,9 @@ mod tests {
     fn the_embedded_runtime_loads() {
         let r = RuntimeImage::load(EMBEDDED).expect("loads");
         assert!(r.start > IMAGE_BASE && r.start_replay > r.start);
-        assert!(r.landmarks.is_some_and(|l| l.engine.is_some()));
+        assert!(r
+            .landmarks
+            .is_some_and(|l| l.engine.is_some() && l.order.is_some()));
         let text = r
             .segments
             .iter()

@@ -1,7 +1,8 @@
-//! The session's memory as it was at a moment, to go back to: head, slots and tables, without the ring.
+//! The session's memory as it was at a moment, to go back to: head, slots and tables, without the rings.
 
 use crate::error::{os, Result};
-use crate::shared::{SharedSession, RING_OFFSET};
+use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
+use reprise_abi::order::ORDER_HEAD_LEN;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
@@ -65,11 +66,26 @@ impl SharedSession {
             .map_err(|_| os("open the session's memory"))
     }
 
-    /// Calls `f` with all pages before the ring that are not zeros.
+    /// Calls `f` with all pages that are not zeros, but those of rings.
     fn each_page(&self, mut f: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        self.each_between(0, RING_OFFSET, &mut f)?;
+        match self.order() {
+            Some(_) => {
+                self.each_between(ORDER_OFFSET, ORDER_OFFSET + ORDER_HEAD_LEN as u64, &mut f)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn each_between(
+        &self,
+        first: u64,
+        last: u64,
+        f: &mut impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let file = self.file()?;
         let mut page = [0; PAGE as usize];
-        let mut at = 0;
+        let mut at = first;
         loop {
             // SAFETY: a descriptor of ours. What was never written is not read: that would make it be there.
             let data = unsafe { libc::lseek(self.fd(), at as i64, libc::SEEK_DATA) };
@@ -77,7 +93,7 @@ impl SharedSession {
                 0.. => unsafe { libc::lseek(self.fd(), data, libc::SEEK_HOLE) },
                 _ => return Ok(()),
             };
-            let end = (hole.max(0) as u64).min(RING_OFFSET);
+            let end = (hole.max(0) as u64).min(last);
             at = data as u64 & !(PAGE - 1);
             if at >= end {
                 return Ok(());

@@ -251,7 +251,7 @@ pub(crate) fn prepare(
 }
 
 /// Were processes made, or did one become another program? Without a summary all events are looked at.
-fn has_several_processes(dir: &Path) -> Result<bool, ReplayError> {
+pub(crate) fn has_several_processes(dir: &Path) -> Result<bool, ReplayError> {
     let made = [Kind::ProcessStart, Kind::Exec];
     if let Ok(Some(s)) = Summary::read(dir) {
         let count = |k: &Kind| s.events_by_kind.get(k.name()).copied();

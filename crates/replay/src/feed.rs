@@ -1,8 +1,9 @@
 //! From the trace to the rings of an `order` replay: each thread's events go to its own ring. A thread that lags behind keeps what is meant
 //! for it waiting here, so that the others are never held up by it (Castor's read-ahead, 3.7).
 
+use crate::rings::{to_ring, Rings};
 use crate::ReplayError;
-use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, NO_SLOT};
+use reprise_abi::event::{Event, Kind, ProcessEnd};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, CLOSED_END, CLOSED_GONE, MAX_VOID, SHARDS};
 use reprise_abi::ring::RingControl;
@@ -35,6 +36,8 @@ struct Queue {
     head: u64,
     bytes: VecDeque<u8>,
     gates: VecDeque<Gate>,
+    /// So many bytes of what comes next were used up long ago.
+    skip: u64,
 }
 
 /// Distributes the trace.
@@ -71,6 +74,49 @@ impl Distribution {
             voids_known,
             ..Distribution::default()
         }
+    }
+
+    /// The session is what it was at an earlier moment: what is in the slots' rings comes from the trace once more.
+    pub fn seek(
+        &mut self,
+        rings: &Rings,
+        shared: &SharedSession,
+        reader: &mut Reader,
+    ) -> Result<(), ReplayError> {
+        let Some(head) = shared.order() else {
+            return Ok(());
+        };
+        *self = Distribution::new(true);
+        let tail = |slot: usize| head.rings[slot].tail.load(SeqCst);
+        let is_past = |slot: usize, born| {
+            let it = shared.slot(slot);
+            let now = it.born.load(SeqCst);
+            now > born || now == born && is_vacant(it.state.load(SeqCst))
+        };
+        let first = rings.first_wanted(tail, is_past).unwrap_or(reader.len());
+        reader.seek(first)?;
+        let mut wanted = Vec::new();
+        for slot in rings.slots() {
+            let (ring, at) = (&head.rings[slot], rings.position(slot, first));
+            let tail = ring.tail.load(SeqCst);
+            let queue = Queue {
+                head: at.min(tail),
+                skip: tail.saturating_sub(at),
+                ..Queue::default()
+            };
+            self.queues.insert(slot, queue);
+            wanted.push((slot, ring.head.swap(tail, SeqCst)));
+        }
+        // Who was in the middle of an event counts on what he saw.
+        let is_there = |(slot, was): &(usize, u64)| head.rings[*slot].head.load(SeqCst) >= *was;
+        while !wanted.iter().all(is_there) {
+            if !self.pump(shared, reader)? {
+                return Err(ReplayError::Unsupported(
+                    "what was in a thread's ring is not in the trace".into(),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Moves what there is room for; false when nothing could be moved.
@@ -199,16 +245,16 @@ impl Distribution {
                 ));
             };
             at += e.bytes().len();
-            let slot = e.header.slot as usize;
             if e.kind == Kind::End {
                 self.whole = true;
                 continue;
             }
-            if e.header.slot == NO_SLOT || slot >= MAX_SLOTS {
-                continue;
-            }
-            let queue = self.queues.entry(slot).or_default();
-            if e.kind == Kind::Gone {
+            let slot = e.header.slot as usize;
+            if e.kind == Kind::Gone && slot < MAX_SLOTS {
+                let queue = self.queues.entry(slot).or_default();
+                if queue.skip > 0 {
+                    continue;
+                }
                 queue.gates.push_back(Gate {
                     at: queue.head + queue.bytes.len() as u64,
                     born: e.arg(0),
@@ -218,17 +264,25 @@ impl Distribution {
                 });
                 continue;
             }
-            self.stamps.note(&e);
-            let entries = e.sections().find(|s| s.tag == Tag::Entries);
-            let bytes = match (e.kind, entries) {
-                (Kind::Sync, Some(s)) => s.bytes,
-                _ => e.bytes(),
+            let Some((slot, bytes)) = to_ring(&e) else {
+                continue;
             };
-            queue.bytes.extend(bytes);
-            self.waiting += bytes.len();
+            if !self.voids_known {
+                self.stamps.note(&e);
+            }
+            let queue = self.queues.entry(slot).or_default();
+            let skipped = bytes.len().min(queue.skip as usize);
+            queue.skip -= skipped as u64;
+            queue.head += skipped as u64;
+            queue.bytes.extend(&bytes[skipped..]);
+            self.waiting += bytes.len() - skipped;
         }
         Ok(())
     }
+}
+
+fn is_vacant(state: u32) -> bool {
+    [slot_state::FREE, slot_state::EXITING].contains(&state)
 }
 
 /// Says that nothing more will come, unless that was said. Who is gone stays gone.
@@ -295,7 +349,7 @@ impl Queue {
         };
         let (ring, it) = (&head.rings[slot], shared.slot(slot));
         let born = it.born.load(SeqCst);
-        let vacant = [slot_state::FREE, slot_state::EXITING].contains(&it.state.load(SeqCst));
+        let vacant = is_vacant(it.state.load(SeqCst));
         if born > gate.born || born == gate.born && vacant {
             if let Some((shard, number)) = gate.open.filter(|(i, n)| *i < SHARDS && *n > 0) {
                 let word = &head.shards[shard].sequence;

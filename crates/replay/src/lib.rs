@@ -12,6 +12,7 @@ pub mod plan;
 pub mod races;
 mod rebuilt;
 pub mod report;
+pub mod rings;
 mod stacks;
 pub mod standstill;
 pub mod symbols;
@@ -21,6 +22,7 @@ pub use driver::{replay, Options, Outcome};
 pub use live::Live;
 pub use output::Output;
 pub use report::Divergence;
+pub use rings::Rings;
 pub use tree::Halt;
 
 /// What can go wrong with a replay, apart from divergence.

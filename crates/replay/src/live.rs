@@ -2,18 +2,25 @@
 //!
 //! Where it has come to is the number of events that have been used up. [`Live::feed_up_to`] holds the replay there: whoever needs the
 //! next event waits for it at a gate, where the program's registers are known.
+//!
+//! A recording of `order` is replayed in total order. Its numbers are those of [`reprise_abi::pace`]: events and entries of all threads, in the order in
+//! which they are used up, which is not that of the trace.
 
 use crate::driver::{self, Options, Prepared};
+use crate::feed::Distribution;
 use crate::output::Output;
+use crate::rings::Rings;
 use crate::tree::{Tree, Watch};
 use crate::ReplayError;
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::order::{OrderHead, MAX_VOID};
 use reprise_abi::session::{Session, Slot};
 use reprise_launch::replay::Child;
-use reprise_launch::{Landmarks, SavedSession};
+use reprise_launch::{futex, Landmarks, OfOrder, SavedSession, SharedSession};
 use reprise_trace::{Manifest, Reader};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::*;
 
 /// Options of ptrace(2): what is made is traced, and nobody outlives the driver.
@@ -30,11 +37,28 @@ pub struct Mark {
     written: [u64; 2],
     /// Numbers of the shared files that there were copies of.
     files: Vec<u64>,
+    /// Under `order`: how much each slot had used up.
+    own: Vec<u64>,
 }
 
-/// A replay under `serial` that runs only while [`Live::turn`] is called.
+impl Mark {
+    /// Under `order`: how many events and entries the slot had used up.
+    pub fn own(&self, slot: usize) -> u64 {
+        self.own.get(slot).copied().unwrap_or(0)
+    }
+}
+
+/// What there is more under `order`.
+struct Order {
+    rings: Rc<Rings>,
+    distribution: Distribution,
+    landmarks: OfOrder,
+}
+
+/// A replay that runs only while [`Live::turn`] is called.
 pub struct Live {
     tree: Tree,
+    order: Option<Order>,
     reader: Reader,
     manifest: Manifest,
     landmarks: Landmarks,
@@ -48,9 +72,15 @@ impl Live {
     ///
     /// # Errors
     /// When the trace can't be read, can't be debugged, or the process can't be made.
-    pub fn start(dir: &Path, only: Option<u32>, output: Output) -> Result<Live, ReplayError> {
+    pub fn start(
+        dir: &Path,
+        only: Option<u32>,
+        output: Output,
+        rings: Rc<Rings>,
+    ) -> Result<Live, ReplayError> {
         let options = Options {
             only,
+            total: true,
             ..Options::default()
         };
         let Prepared {
@@ -59,17 +89,28 @@ impl Live {
             image,
             shared,
         } = driver::prepare(dir, &options, None)?;
-        if manifest.engine != "serial" {
-            return Err(ReplayError::Unsupported(format!(
-                "only recordings by the engine serial can be debugged, and this one is by {}",
-                manifest.engine
-            )));
+        if manifest.engine == "order" && driver::has_several_processes(dir)? {
+            return Err(ReplayError::Unsupported("of recordings by the engine order those can be debugged that have one process, which stays the program it is; this one has several".into()));
         }
         let Some(landmarks) = image.landmarks else {
             return Err(ReplayError::Unsupported(
                 "this trace was recorded by a reprise that had no debugger: record the program again to debug it".into(),
             ));
         };
+        let order = match (manifest.engine.as_str(), landmarks.order) {
+            ("order", Some(landmarks)) => Some(Order {
+                distribution: Distribution::new(true),
+                rings,
+                landmarks,
+            }),
+            ("order", None) => return Err(ReplayError::Unsupported(
+                "this trace was recorded by a reprise whose debugger knew only the engine serial: record the program again to debug it".into(),
+            )),
+            _ => None,
+        };
+        if let Some(o) = &order {
+            know_voids(&shared, &o.rings);
+        }
         shared.session().processes[0].debugged.store(1, SeqCst);
         let child = Child {
             cpu: driver::processor(manifest.start.cpu),
@@ -80,11 +121,15 @@ impl Live {
         let watch = Watch::new(shared.session());
         let mut tree = Tree::new(shared, image, dir, child);
         tree.feed_up_to(0);
+        if order.is_some() {
+            tree.shared.session().pace().limit.store(0, SeqCst);
+        }
         tree.begin(only)?;
         // What the process may become is not followed.
         tree.child.traced = None;
         Ok(Live {
             tree,
+            order,
             reader,
             manifest,
             landmarks,
@@ -100,7 +145,11 @@ impl Live {
     /// # Errors
     /// When the trace is damaged, or a process can't be made.
     pub fn turn(&mut self) -> Result<bool, ReplayError> {
-        let lives = self.tree.turn(&mut self.reader)?;
+        if self.order.is_some() {
+            self.give_leave();
+        }
+        let distribution = self.order.as_mut().map(|o| &mut o.distribution);
+        let lives = self.tree.turn(&mut self.reader, distribution)?;
         self.output.show();
         Ok(lives && !self.tree.is_over())
     }
@@ -143,7 +192,86 @@ impl Live {
     pub fn feed_up_to(&mut self, events: u64) {
         assert!(events >= self.limit, "events can't be taken back");
         self.limit = events;
-        self.tree.feed_up_to(events);
+        if self.order.is_none() {
+            self.tree.feed_up_to(events);
+        }
+    }
+
+    /// Under `order`: whoever waits for leave may have it now.
+    fn give_leave(&self) {
+        let pace = self.session().pace();
+        if pace.limit.swap(self.limit, SeqCst) == self.limit {
+            return;
+        }
+        if pace.held.swap(0, SeqCst) != 0 {
+            futex::wake(pace.held, i32::MAX);
+        }
+    }
+
+    /// Under `order`: stops the slot's thread where it has used up so many events and entries of its own, and wants more.
+    pub fn stop_at(&mut self, slot: usize, own: u64) {
+        let pace = self.session().pace();
+        pace.own_limit.store(own, SeqCst);
+        pace.slot.store(slot as u64 + 1, SeqCst);
+    }
+
+    /// Under `order`: has the thread stopped that was [to stop by itself](Self::stop_at)?
+    pub fn has_stopped(&self) -> bool {
+        if self.order.is_none() {
+            return false;
+        }
+        let pace = self.session().pace();
+        let slot = (pace.slot.load(SeqCst) as usize).checked_sub(1);
+        let holds = slot.is_some() && slot == self.holder();
+        holds
+            && pace.held.load(SeqCst) != 0
+            && self.own(slot.unwrap_or(0)) >= pace.own_limit.load(SeqCst)
+    }
+
+    /// It is to stop by itself no more; if it has, it stays where it is, at this number.
+    pub fn stop_nowhere(&mut self) {
+        if self.has_stopped() {
+            self.limit = self.events();
+            self.session().pace().limit.store(self.limit, SeqCst);
+        }
+        self.session().pace().slot.store(0, SeqCst);
+    }
+
+    /// Under `order`: how many events and entries the slot has used up.
+    pub fn own(&self, slot: usize) -> u64 {
+        let ring = self.head().and_then(|h| h.rings.get(slot));
+        ring.map_or(0, |r| r.events.load(SeqCst))
+    }
+
+    fn head(&self) -> Option<&OrderHead> {
+        self.tree.shared.order()
+    }
+
+    /// What of the trace goes where, under `order`.
+    pub fn rings(&self) -> Option<&Rings> {
+        self.order.as_ref().map(|o| &*o.rings)
+    }
+
+    /// Slot of the thread that runs, when anything does: who holds the baton, or has the turn.
+    pub fn holder(&self) -> Option<usize> {
+        let Some(head) = self.head() else {
+            let baton = self.session().baton.load(SeqCst) as usize;
+            return baton.checked_sub(1).filter(|i| *i < MAX_SLOTS);
+        };
+        let used = self.session().slots_used.load(SeqCst) as usize;
+        (0..used.min(MAX_SLOTS)).find(|i| head.total.turn[*i].load(SeqCst) != 0)
+    }
+
+    /// Has all been done that was recorded, but for the end of the process?
+    pub fn is_over(&self) -> bool {
+        let (Some(o), Some(head)) = (&self.order, self.head()) else {
+            return false;
+        };
+        let nobody_goes_on = o.distribution.is_closed()
+            && head.total.unclaimed.load(SeqCst) != 0
+            && head.total.count() == 0;
+        let pace = self.session().pace();
+        nobody_goes_on || pace.is_over() && pace.held.load(SeqCst) != 0
     }
 
     /// How many events are to be fed.
@@ -153,6 +281,11 @@ impl Live {
 
     /// Has everything been used up that may be fed, and does somebody wait for more?
     pub fn is_at_limit(&self) -> bool {
+        if self.order.is_some() {
+            let pace = self.session().pace();
+            let held = pace.held.load(SeqCst) != 0;
+            return held && self.events() >= self.limit || self.has_stopped() || self.is_over();
+        }
         let ring = &self.session().ring;
         ring.events.load(SeqCst) >= self.limit && ring.consumer_asleep.load(SeqCst) != 0
     }
@@ -175,6 +308,11 @@ impl Live {
     /// Places in the recorded runtime.
     pub fn landmarks(&self) -> Landmarks {
         self.landmarks
+    }
+
+    /// More of them, under `order`.
+    pub fn landmarks_of_order(&self) -> Option<OfOrder> {
+        self.order.as_ref().map(|o| o.landmarks)
     }
 
     /// The trace's head.
@@ -204,6 +342,13 @@ impl Live {
             session: self.tree.shared.save()?,
             written: self.output.written(),
             files: self.tree.shared_files(),
+            own: match &self.order {
+                Some(_) => {
+                    let used = self.session().slots_used.load(SeqCst) as usize;
+                    (0..used.min(MAX_SLOTS)).map(|i| self.own(i)).collect()
+                }
+                None => Vec::new(),
+            },
         }))
     }
 
@@ -237,6 +382,14 @@ impl Live {
         first.store(*pid as u32, SeqCst);
         let others = copies[1..].iter().map(|(_, new)| *new).collect();
         self.tree.goes_on_as(*pid, others, &to.files);
+        if let Some(o) = &mut self.order {
+            let pace = self.tree.shared.session().pace();
+            self.limit = pace.done.load(SeqCst);
+            pace.limit.store(self.limit, SeqCst);
+            pace.slot.store(0, SeqCst);
+            let distribution = &mut o.distribution;
+            return distribution.seek(&o.rings, &self.tree.shared, &mut self.reader);
+        }
         let (events, position) = {
             let ring = &self.session().ring;
             (ring.events.load(SeqCst), ring.position.load(SeqCst))
@@ -252,6 +405,20 @@ impl Live {
         self.output.show();
         std::mem::take(&mut self.output)
     }
+}
+
+/// Tells the replay of all stamps that nobody has. Without a summary they are known only from all that the trace has.
+fn know_voids(shared: &SharedSession, rings: &Rings) {
+    let Some(head) = shared.order().filter(|h| h.voids.load(SeqCst) == 0) else {
+        return;
+    };
+    let missing = rings.stamps.missing(rings.stamps.end(), MAX_VOID);
+    for (to, stamp) in head.void.iter().zip(&missing) {
+        to.store(*stamp, SeqCst);
+    }
+    head.voids.store(missing.len() as u64, SeqCst);
+    let first = (0..).find(|n| missing.binary_search(n).is_err());
+    head.stamp.0.store(first.unwrap_or(0), SeqCst);
 }
 
 impl Drop for Live {

@@ -197,8 +197,13 @@ impl Tree {
         }
     }
 
-    /// One look at everything, of a replay under `serial`: it sleeps when there is nothing to do. False when no process is left.
-    pub fn turn(&mut self, reader: &mut Reader) -> Result<bool, ReplayError> {
+    /// One look at everything, of a replay that a debugger drives: it sleeps when there is nothing to do. False when no process is left.
+    /// `distribution`: of one under `order`. There nobody is ended who has done all: it stays where it is.
+    pub fn turn(
+        &mut self,
+        reader: &mut Reader,
+        distribution: Option<&mut Distribution>,
+    ) -> Result<bool, ReplayError> {
         if !self.reap() {
             return Ok(false);
         }
@@ -207,10 +212,13 @@ impl Tree {
             self.kill_all();
         }
         self.serve()?;
-        let moved = self.feed.pump(&self.shared, reader).inspect_err(|_| {
-            self.feed.close(self.shared.session());
-        });
-        self.rest(moved?);
+        let moved = match distribution {
+            Some(distribution) => distribution.pump(&self.shared, reader)?,
+            None => self.feed.pump(&self.shared, reader).inspect_err(|_| {
+                self.feed.close(self.shared.session());
+            })?,
+        };
+        self.rest(moved);
         Ok(true)
     }
 
@@ -290,7 +298,10 @@ impl Tree {
         let (s, feed) = (self.shared.session(), &self.feed);
         s.agent_asleep.store(1, SeqCst);
         if self.shared.order().is_some() {
-            futex::wait(&s.agent_asleep, 1, SHORT_SLEEP);
+            let is_wanted = || s.pace().held.load(SeqCst) != 0 || self.someone_died();
+            if !(self.traces && is_wanted()) {
+                futex::wait(&s.agent_asleep, 1, SHORT_SLEEP);
+            }
             return s.agent_asleep.store(0, SeqCst);
         }
         if !feed.done {

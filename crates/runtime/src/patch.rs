@@ -7,6 +7,7 @@
 //! third form puts a jump of five bytes there: its stub is placed so that the jump's third byte is a breakpoint, which leads on.
 
 use crate::cut::place::INT3;
+use crate::debugger::CodeAsRecorded;
 use crate::engine::{Engine, DET, ENGINE, NONE, ORDER_RECORD, SERIAL_RECORD};
 use crate::guard;
 use crate::live_code;
@@ -168,13 +169,13 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         if h.kind != Kind::Patch as u8 || h.slot as u32 != t.slot || !wanted(h.detail) {
             return;
         }
-        let _code = crate::debugger::CodeAsRecorded::begin();
         // It may be the last event of a thread that another one's exec ends: that is to wait for it.
         let _busy = order::runs().then(|| order::replay::busy_too(t)).flatten();
         let mut r = crate::ring::Reader::begin(h);
         let [site, stub, third, ..] = r.args();
         r.finish();
         if matches!(h.detail, LOCKED | LOCKED_WITH_CODE) {
+            let _code = CodeAsRecorded::begin();
             if !rebuilt::replaces(site, stub, third) && !crate::locked::replay(site, stub, third) {
                 crate::panic::give_up(
                     "the locked instructions of the program can't be replaced as recorded",
@@ -183,6 +184,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             continue;
         }
         if h.detail == CLOCK {
+            let _code = CodeAsRecorded::begin();
             let was = match h.value {
                 0 => Was::Rdtsc,
                 _ => Was::Rdtscp,
@@ -195,6 +197,8 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         let form = h.detail & !AMONG_THREADS;
         if form != h.detail {
             turns::wait_for_stamp(third);
+            // Not before: the debugger wants its breakpoints while others run.
+            let _code = CodeAsRecorded::begin();
             // Where the replay looks for a place in this moment the call goes on as it is: nothing else depends on it.
             if !rebuilt::was_program(site) {
                 cut::patches::unless_near(site, || {
@@ -212,6 +216,7 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         if rebuilt::was_program(site) {
             continue;
         }
+        let _code = CodeAsRecorded::begin();
         if form == CPUID {
             replaced::replace(site, Was::Cpuid);
             continue;
@@ -335,6 +340,7 @@ fn map_page(at: u64) -> bool {
     // Others look through the list meanwhile.
     compiler_fence(Release);
     t.pages_len += 1;
+    crate::debugger::note_beside(at, PAGE);
     true
 }
 

@@ -335,6 +335,9 @@ pub fn wake_agent() {
 /// Header of the next event of a replay, without consuming it; `None` when the trace has no more.
 pub fn peek() -> Option<EventHeader> {
     let (place, at) = (place(), position());
+    if !place.twice {
+        crate::debugger::await_leave();
+    }
     if !available(place, at + HEADER_LEN as u64) {
         return None;
     }
@@ -354,6 +357,7 @@ fn word_at(place: Place, at: u64) -> u64 {
 
 /// The next two words of a replay, without consuming them; `None` when the trace has no more.
 pub fn peek_entry() -> Option<[u64; 2]> {
+    crate::debugger::await_leave();
     let (place, at) = (place(), position());
     available(place, at + ENTRY_LEN as u64).then(|| [word_at(place, at), word_at(place, at + 8)])
 }
@@ -367,6 +371,7 @@ pub fn is_used_up() -> bool {
 pub fn skip_entry() {
     let (place, at) = (place(), position() + ENTRY_LEN as u64);
     advance(at);
+    crate::debugger::used_up();
     release(place, at);
 }
 
@@ -589,6 +594,9 @@ impl Reader {
             self.skip(self.left());
         }
         advance(self.end);
+        if !self.place.twice {
+            crate::debugger::used_up();
+        }
         release(self.place, self.end);
     }
 }

@@ -202,6 +202,7 @@ fn take_over(i: u32) -> ! {
     };
     // The next exec may use the session's head now.
     crate::exec::give_head();
+    crate::debugger::show_frame(t, &f);
     with_engine!(E => {
         crate::cpuid::start::<E>(t);
         if ENGINE.load(Relaxed) == ORDER_RECORD {
@@ -209,7 +210,6 @@ fn take_over(i: u32) -> ! {
         }
         crate::resolver::start::<E>(t);
         crate::hook::start(t);
-        crate::debugger::show_frame(t, &f);
         E::signal_point(t, &mut f)
     });
     // SAFETY: the gate stack is ours; the frame is the program's first state.

@@ -134,6 +134,7 @@ fn functions_of(exports: &Exports) -> Option<&'static [Function]> {
 }
 
 fn hook(module: &Module) -> Option<()> {
+    let _code = crate::debugger::CodeAsRecorded::begin();
     let exports = module.exports(&Program)?;
     let functions = functions_of(&exports)?;
     if core::ptr::eq(functions, GLIBC) {

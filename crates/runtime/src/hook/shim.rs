@@ -10,6 +10,7 @@
 //! (What r11 was says whether this thread was the first of several to call a function that ld.so binds when it is called.)
 
 use super::{fast, loads, thread_local};
+use crate::debugger;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::{with_order, Order};
@@ -164,7 +165,6 @@ rt_hooked_out:
     mov qword ptr gs:[40], 0
     mov rsp, gs:[8]
     xor ecx, ecx
-    .hidden rt_hooked_ret
     .globl rt_hooked_ret
 rt_hooked_ret:
     ret
@@ -218,6 +218,10 @@ macro_rules! shims {
                     let t = current();
                     t.operations += 1;
                     with_order!(O => {
+                        if O::REPLAYS && debugger::traces() {
+                            complete(t, f);
+                            debugger::show_frame(t, f);
+                        }
                         O::enters(t);
                         let done = $module::$operation::<O>(t, f);
                         O::leaves(t);

@@ -85,6 +85,8 @@ rt_thread_local_read:
     pop rsi
     pop rcx
     add rax, [rdi + 8]
+    .globl rt_thread_local_found
+rt_thread_local_found:
     ret
 7:  pop rsi
     pop rcx
@@ -92,6 +94,8 @@ rt_thread_local_read:
     jmp 9f
 8:  pop rsi
     pop rcx
+    .globl rt_thread_local_goes_on
+rt_thread_local_goes_on:
     jmp qword ptr [rip + {long_way}]
 
     .hidden rt_thread_local_allocate
@@ -113,6 +117,8 @@ rt_thread_local_allocate:
     call qword ptr [rax]
     mov rax, [rsp + 8]
     add rsp, 24
+    .globl rt_thread_local_ends
+rt_thread_local_ends:
     ret
 "#,
     libraries = sym LIBRARIES,

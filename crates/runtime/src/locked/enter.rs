@@ -3,9 +3,10 @@
 //! What the stub has kept in the thread's block (rax, rcx, rdx and where it goes on) is the stub's to restore; all else is the program's.
 
 use super::Save;
+use crate::debugger;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::order::{listing, record, replay, shards, with_order, Order};
-use crate::thread::{current, Block};
+use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,19 +16,52 @@ fn note_place(t: &Block) {
     t.slot().last_pc.store(t.locked.resume, Relaxed);
 }
 
+/// Shows a debugger the thread before its instruction, or behind it. `f` has those registers that the stub has left as they were.
+fn show(t: &mut Block, f: &Frame, made: bool) {
+    if !debugger::traces() {
+        return;
+    }
+    let resume = t.locked.resume;
+    let place = match made {
+        true => super::place_behind(resume),
+        false => super::place_of(resume),
+    };
+    t.shown = Frame {
+        rax: t.locked.rax,
+        rcx: t.locked.rcx,
+        rdx: t.locked.rdx,
+        rip: place.unwrap_or(resume),
+        ..*f
+    };
+    if !made {
+        t.shown.rflags = super::flags_over(t, f.rflags);
+    }
+    debugger::show_frame(t, &t.shown);
+}
+
 /// Where a stub tells a load's bytes, above its address.
 pub const SIZE_SHIFT: u32 = 56;
 
 /// Before the instruction: the shard at this address becomes the thread's; where operations are listed, that of the word at this address.
 #[no_mangle]
-extern "C" fn rt_locked_turn(shard: u64) {
+extern "C" fn rt_locked_turn(shard: u64, _: u64, f: &Frame) {
     let t = current();
     if ENGINE.load(Relaxed) == ORDER_RECORD {
         t.locked.shard = shard;
         t.locked.next = record::begin_operation(t, shards::number_at(shard));
         return;
     }
+    if ENGINE.load(Relaxed) != ORDER_REPLAY {
+        // A diversion, in which there is no order.
+        t.locked.shard = shard;
+        t.locked.next = shards::shard(shards::number_at(shard))
+            .sequence
+            .load(Relaxed)
+            + 2;
+        return;
+    }
     note_place(t);
+    show(t, f, false);
     let (number, address) = match listing::on() {
         true => (shards::number_of(shard), Some(shard)),
         false => (shards::number_at(shard), None),
@@ -39,9 +73,12 @@ extern "C" fn rt_locked_turn(shard: u64) {
 
 /// A learned load: what is at this address. `load` is where the load is, and its bytes above [`SIZE_SHIFT`].
 #[no_mangle]
-extern "C" fn rt_locked_load(address: u64, load: u64) {
+extern "C" fn rt_locked_load(address: u64, load: u64, f: &Frame) {
     let t = current();
     note_place(t);
+    if ENGINE.load(Relaxed) == ORDER_REPLAY {
+        show(t, f, false);
+    }
     let (pc, size) = (load & !(0xff << SIZE_SHIFT), (load >> SIZE_SHIFT) as usize);
     t.locked.value = with_order!(O => O::loaded(t, pc, address, size));
     if ENGINE.load(Relaxed) == ORDER_REPLAY {
@@ -51,8 +88,12 @@ extern "C" fn rt_locked_load(address: u64, load: u64) {
 
 /// A replay, after it: somebody waits, or a signal comes.
 #[no_mangle]
-extern "C" fn rt_locked_made(shard: u64) {
+extern "C" fn rt_locked_made(shard: u64, _: u64, f: &Frame) {
     let t = current();
+    if ENGINE.load(Relaxed) != ORDER_REPLAY {
+        return;
+    }
+    show(t, f, true);
     replay::end_operation(t, shards::number_at(shard), t.locked.next);
 }
 
@@ -77,31 +118,45 @@ global_asm!(
 \name:
     mov gs:[8], rsp
     mov rsp, gs:[16]
+    // A frame, as far as the registers are the program's.
+    push 0
+    push qword ptr gs:[8]
     pushfq
     cld
+    push rax
     push rcx
     push rdx
+    push rbx
+    push rbp
     push rsi
     push rdi
     push r8
     push r9
     push r10
     push r11
-    sub rsp, 8
+    push r12
+    push r13
+    push r14
+    push r15
     mov rdi, rdx
     mov rsi, rcx
+    mov rdx, rsp
     call \function
-    add rsp, 8
+    add rsp, 32
     pop r11
     pop r10
     pop r9
     pop r8
     pop rdi
     pop rsi
+    add rsp, 16
     pop rdx
     pop rcx
+    add rsp, 8
     popfq
     mov rsp, gs:[8]
+    .globl \name\()_leaves
+\name\()_leaves:
     jmp qword ptr gs:[{resume}]
     .endm
 

@@ -259,6 +259,7 @@ fn map_annex(at: u64, len: u64) -> bool {
         prot: PROT_READ_EXEC,
         ..Default::default()
     });
+    crate::debugger::note_beside(at, len);
     true
 }
 
@@ -407,6 +408,17 @@ pub fn place_of(resume: u64) -> Option<u64> {
     found.or(all.get(next.checked_sub(1)?)).map(|m| m.from)
 }
 
+/// As [`place_of`], when the instruction has been made: behind it.
+pub fn place_behind(resume: u64) -> Option<u64> {
+    let annex = ANNEXES
+        .all()
+        .iter()
+        .find(|a| (a.start..a.end).contains(&resume))?;
+    let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
+    let m = all.get(all.partition_point(|m| m.pc < resume).checked_sub(1)?)?;
+    Some(m.from + Insn::at(m.pc, &Program)?.bytes().len() as u64)
+}
+
 /// Is this address in a stub for code of libc, or of ld.so?
 pub fn is_in_libc(pc: u64) -> bool {
     let mut annexes = ANNEXES.all().iter();
@@ -446,11 +458,16 @@ pub fn fault(t: &mut Block, c: &mut SigContext) -> Option<u64> {
         if ENGINE.load(Relaxed) == ORDER_REPLAY {
             replay::faulted_operation(t, number, t.locked.next);
         }
-        // CF PF AF ZF SF as `lahf` has them, and OF.
-        const LOW: u64 = 0xd5;
-        const OVERFLOW: u64 = 0x800;
-        let flags = t.locked.flags;
-        c.rflags = c.rflags & !(LOW | OVERFLOW) | flags >> 8 & LOW | ((flags & 1) * OVERFLOW);
+        c.rflags = flags_over(t, c.rflags);
     }
     Some(there)
+}
+
+/// The flags that the stub has kept, over others.
+fn flags_over(t: &Block, others: u64) -> u64 {
+    // CF PF AF ZF SF as `lahf` has them, and OF.
+    const LOW: u64 = 0xd5;
+    const OVERFLOW: u64 = 0x800;
+    let flags = t.locked.flags;
+    others & !(LOW | OVERFLOW) | flags >> 8 & LOW | ((flags & 1) * OVERFLOW)
 }

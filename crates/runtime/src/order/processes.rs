@@ -14,6 +14,7 @@ use super::replay::{busy, expect, expect_exit, header, replay_call, same_argumen
 use super::{copies, cut, listing, replay, ring_of, space, total, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
+use crate::debugger;
 use crate::engine::Engine;
 use crate::ring::{self, Reader};
 use crate::serial::processes::cannot_start;
@@ -283,6 +284,11 @@ fn await_others(t: &mut Block) {
 /// Replay: the process ends here, as it said.
 pub fn end_again(t: &mut Block) {
     kernel::block_everything();
+    if debugger::paces() {
+        // In a process that has said how it ends nothing has an order any more: all that was recorded came before.
+        await_others(t);
+        debugger::stay();
+    }
     let actual = Actual {
         detail: ProcessEnd::Told as u32,
         ..Actual::of(Kind::ProcessEnd)

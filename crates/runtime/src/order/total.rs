@@ -50,11 +50,18 @@ pub fn begin(t: &Block) {
 
 /// The calling thread does nothing more that others could see.
 pub fn leave(t: &Block) {
-    if !runs() {
-        return;
+    leave_after(t, || ());
+}
+
+/// As [`leave`], after a last deed: the others see it done, and the slot may be somebody else's from then on.
+pub fn leave_after(t: &Block, last: impl FnOnce()) {
+    if runs() {
+        head().total.leave(t.slot as usize);
     }
-    head().total.leave(t.slot as usize);
-    pass_on(t.slot);
+    last();
+    if runs() {
+        pass_on(t.slot);
+    }
 }
 
 /// The calling thread is back after it had left.

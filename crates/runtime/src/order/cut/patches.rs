@@ -5,6 +5,7 @@
 
 use crate::cut::place::{Form, Place, INT3, JUMP_LEN};
 use crate::cut::stub::{Discriminator, Spot, Stub};
+use crate::debugger;
 use crate::guard;
 use crate::live_code;
 use crate::order::total;
@@ -71,6 +72,11 @@ fn table() -> &'static [core::cell::UnsafeCell<Patch>] {
     }
 }
 
+/// Was there never any patch?
+pub fn are_none() -> bool {
+    table().is_empty()
+}
+
 /// The patches that are in the code or were, with their states.
 fn all() -> impl Iterator<Item = (&'static Patch, u32)> {
     table().iter().filter_map(|cell| {
@@ -112,12 +118,15 @@ pub fn make(
         return None;
     }
     if old == GONE {
+        debugger::forget_beside(pages.0);
         sys::call(nr::MUNMAP, &[pages.0, pages.1]);
         // SAFETY: nobody is in it any more.
         unsafe { (*entry).state.store(NEVER, Release) };
     }
     let (at, pages) = room(place)?;
+    debugger::note_beside(pages.0, pages.1);
     let unmap = || {
+        debugger::forget_beside(pages.0);
         sys::call(nr::MUNMAP, &[pages.0, pages.1]);
         None
     };

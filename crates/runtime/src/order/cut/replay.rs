@@ -5,8 +5,9 @@ use super::patches::{self, Patch, Stop};
 use super::room;
 use crate::cut::check::{check, check_code, check_memory, check_own, Difference, Tests};
 use crate::cut::name::{Name, MAX_NAME};
-use crate::cut::place::{classify, JUMP_LEN};
+use crate::cut::place::{classify, Form, Place, JUMP_LEN};
 use crate::cut::stub::Spot;
+use crate::debugger::{traces, CodeAsRecorded};
 use crate::order::replay::follow;
 use crate::order::{space, total};
 use crate::ring::{self, Reader};
@@ -98,10 +99,13 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
         };
         let tests = Tests::of(name);
         let mut taken = false;
+        let as_recorded = CodeAsRecorded::begin();
         // While another thread's patch lies there, the code looks otherwise.
         let code = check_code(name, &machine);
         let places = classify(name.regs.rip, &machine);
-        for place in places.iter().filter(|_| code.is_ok()) {
+        // Whoever steps or sets breakpoints wants each instruction where it was.
+        let fits = |p: &&Place| code.is_ok() && !(traces() && p.form == Form::Group);
+        for place in places.iter().filter(fits) {
             let room = |place: &_| {
                 let _lock = space::lock();
                 find_room(place)
@@ -115,6 +119,7 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
         if !taken && !patches::is_near(name.regs.rip) {
             return Err(code.err());
         }
+        drop(as_recorded);
         total::let_others();
     }
 }
@@ -130,6 +135,10 @@ pub fn must_be_found(t: &Block) {
 /// A synchronous signal: true when it was due to a patch and is dealt with. A fault in a copy of the program's instructions is moved to
 /// where the program has them.
 pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+    if patches::are_none() {
+        return false;
+    }
+    let code = CodeAsRecorded::begin();
     if signal == SIGTRAP {
         let at = uc.mc.rip.wrapping_sub(1);
         match patches::stop(at) {
@@ -139,7 +148,13 @@ pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
                 guard::write(cell(t), &uc.mc.rcx);
                 uc.mc.rip = copy;
             }
-            Stop::Passed(patch) => visit(t, uc, patch),
+            Stop::Passed(patch) => {
+                let found = visit(t, uc, patch);
+                drop(code);
+                if found {
+                    follow(t, uc);
+                }
+            }
         }
         return true;
     }
@@ -159,19 +174,19 @@ pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
     false
 }
 
-/// A thread is at a place, and all tests passed.
-fn visit(t: &mut Block, uc: &mut Ucontext, patch: &'static Patch) {
+/// A thread is at a place, and all tests passed: true when it is the one that is looked for.
+fn visit(t: &mut Block, uc: &mut Ucontext, patch: &'static Patch) -> bool {
     let mine = t.order.walks && core::ptr::eq(sought(t).patch, patch);
     if !mine {
         uc.mc.rip = patch.resume();
-        return;
+        return false;
     }
     if let Err(difference) = judge(t, uc, patch) {
         session().counters.false_hits.fetch_add(1, Relaxed);
         sought(t).closest = Some(difference);
         sought(t).stops += 1;
         uc.mc.rip = patch.resume();
-        return;
+        return false;
     }
     patch.remove();
     t.order.walks = false;
@@ -181,7 +196,7 @@ fn visit(t: &mut Block, uc: &mut Ucontext, patch: &'static Patch) {
         Reader::begin(h).finish();
     }
     session().counters.cuts.fetch_add(1, Relaxed);
-    follow(t, uc);
+    true
 }
 
 /// Is the thread in the named state?
@@ -213,7 +228,8 @@ fn judge(t: &Block, uc: &Ucontext, patch: &Patch) -> Result<(), Difference> {
 
 /// The driver says that time passes. In code without gates nothing else would tell that the place never comes.
 pub fn ask(t: &Block, uc: &Ucontext) {
-    if !t.order.walks || is_ours(uc.mc.rip) {
+    // A debugger takes its time.
+    if !t.order.walks || is_ours(uc.mc.rip) || traces() {
         return;
     }
     let s = sought(t);

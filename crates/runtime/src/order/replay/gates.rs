@@ -2,7 +2,7 @@
 
 use super::entries::{event_is_next, look};
 use super::events::{answer, attach, expect, plain, replay_call};
-use super::life::{busy, runs_now, take_slot};
+use super::life::{busy, runs_now, stay_if_done, take_slot};
 use super::signals::plant_if_next;
 use super::Replay;
 use crate::asm::rt_exit_thread;
@@ -140,6 +140,7 @@ impl Engine for Replay {
                 _ => return,
             }
         }
+        stay_if_done(t);
     }
 
     fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
@@ -170,6 +171,7 @@ impl Engine for Replay {
 
     fn goes_on(t: &mut Block, _uc: &mut Ucontext) {
         plant_if_next(t);
+        stay_if_done(t);
     }
 
     const BORN: u32 = slot_state::BLOCKED;
@@ -237,10 +239,10 @@ impl Engine for Replay {
         let live = &process::entry().live_threads;
         live.fetch_sub(1, SeqCst);
         turns::call(live.as_ptr() as u64);
-        // Before anybody can have the slot.
-        total::leave(t);
-        t.slot().state.store(slot_state::EXITING, Release);
-        drop(busy);
+        total::leave_after(t, || {
+            t.slot().state.store(slot_state::EXITING, Release);
+            drop(busy);
+        });
         // Another thread may wait for the slot.
         sys::futex_wake(t.slot().state.as_ptr(), i32::MAX as u32);
         // SAFETY: nothing of this thread is needed any more.

@@ -1,6 +1,8 @@
 //! How threads of a replay begin, wait for what the driver knows, and end.
 
+use super::entries::is_quiet;
 use crate::clone;
+use crate::debugger;
 use crate::order::{head, ring_of, total, turns};
 use crate::process;
 use crate::ring;
@@ -36,6 +38,19 @@ pub(in crate::order) fn exhausted(t: &mut Block) {
     told.end();
     total::come_back(t);
     t.slot().busy.store(was, SeqCst);
+}
+
+/// A debugger drives the replay, and the calling thread has done all that was recorded of it. (What it may have computed after that is in no order,
+/// and can't be shown.)
+pub(super) fn is_done(t: &Block) -> bool {
+    debugger::paces() && !is_quiet(t) && ring::peek_entry().is_none()
+}
+
+/// If so, the thread stays where it is, on its way back to the program.
+pub(super) fn stay_if_done(t: &mut Block) {
+    while is_done(t) {
+        exhausted(t);
+    }
 }
 
 /// The calling thread does nothing any more, and what was recorded of it is thrown away, so that the driver takes it for one that has done

@@ -5,6 +5,7 @@ use super::entries::{
     consume, due, faults_next, is_quiet, look, made, operation, signal_comes, tell_of_signal,
     unlike,
 };
+use super::life::{is_done, stay_if_done};
 use super::signals::plant_if_next;
 use super::Replay;
 use crate::locked::learned;
@@ -97,6 +98,7 @@ pub fn after_operation(t: &mut Block) {
     if !is_quiet(t) {
         plant_if_next(t);
     }
+    stay_if_done(t);
 }
 
 impl Order for Replay {
@@ -163,6 +165,10 @@ impl Order for Replay {
 
     fn leaves(t: &mut Block) {
         tell_of_signal(t);
+        if is_done(t) {
+            // The long way out leads by where it stays.
+            t.slot().signal_pending.store(1, Relaxed);
+        }
     }
 
     fn failure(t: &mut Block) -> Option<u32> {
