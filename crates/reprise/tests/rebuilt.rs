@@ -6,6 +6,7 @@
 mod common;
 
 use common::{knob, run, sources, top, Guest, Recording, Run, Workplace};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -137,6 +138,33 @@ fn objects_of_cpp() {
 #[test]
 fn processes() {
     compiled_with("family.c", "-O2", "-O2");
+}
+
+/// Of several processes only the one that is asked for prints, and tells what the rebuilt program prints besides.
+#[test]
+fn one_process_of_several() {
+    let place = Workplace::new();
+    let old = build(&place, "family.c", "old", &["-O2"]);
+    let new = build(&place, "family.c", "new", &["-O2", "-DCHANGED"]);
+    let recording = record(&place, &old);
+    let list = run(place.reprise(["ps", "--json"]).arg(&recording.dir), None);
+    let list: Vec<Value> = serde_json::from_str(&list.text()).expect("JSON");
+    let tells = |p: &Value| {
+        let replay = with(&place, &recording, &new, &["--pid", &p["pid"].to_string()]);
+        let status = p["wait_status"].as_i64().map(|s| (s >> 8) as i32);
+        assert_eq!(replay.status.code(), status, "{}", replay.describe());
+        let is_root = p["parent"].is_null();
+        assert_eq!(replay.stdout.is_empty(), !is_root, "{}", replay.describe());
+        told(&replay).len()
+    };
+    let all: Vec<(bool, usize)> = list
+        .iter()
+        .map(|p| (p["argv"][0].to_string().contains("/old"), tells(p)))
+        .collect();
+    assert_eq!(all.len(), 4, "{list:?}");
+    for (is_rebuilt, lines) in all {
+        assert_eq!(lines, if is_rebuilt { 9 } else { 0 }, "{list:?}");
+    }
 }
 
 /// Loads, too, and words of which a thread knows the value.
