@@ -64,8 +64,7 @@ impl Pace<'_> {
     /// Has the thread of this slot to wait, which has used up `own`?
     pub fn holds(&self, slot: u32, own: u64) -> bool {
         self.done.load(SeqCst) >= self.limit.load(SeqCst)
-            || self.slot.load(SeqCst) == u64::from(slot) + 1
-                && own >= self.own_limit.load(SeqCst)
+            || self.slot.load(SeqCst) == u64::from(slot) + 1 && own >= self.own_limit.load(SeqCst)
             || self.is_over()
     }
 

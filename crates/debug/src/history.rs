@@ -530,6 +530,7 @@ impl Debuggee {
         loop {
             let stop = self.go_far(now.events, &mut never)?;
             if self.is_at(now)? {
+                self.tell_of_write(stop, &mut tell);
                 return Ok(());
             }
             match stop {
@@ -542,6 +543,7 @@ impl Debuggee {
         loop {
             let stop = self.go_far(self.timeline.end.max(now.events), &mut never)?;
             if self.is_at(now)? {
+                self.tell_of_write(stop, &mut tell);
                 break;
             }
             if matches!(stop, Stop::Limit | Stop::Ended(_)) || self.events() > now.events {
@@ -550,6 +552,13 @@ impl Debuggee {
             tell(self, stop);
         }
         self.look_out_no_more()
+    }
+
+    /// A write that led to `now` itself is taken back on the way back from there.
+    fn tell_of_write(&self, stop: Stop, tell: &mut impl FnMut(&Debuggee, Stop)) {
+        if matches!(stop, Stop::Watch(..)) {
+            tell(self, stop);
+        }
     }
 
     /// From here on there is a stop wherever it may be `now`.

@@ -70,7 +70,9 @@ impl SharedSession {
     fn each_page(&self, mut f: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         self.each_between(0, RING_OFFSET, &mut f)?;
         match self.order() {
-            Some(_) => self.each_between(ORDER_OFFSET, ORDER_OFFSET + ORDER_HEAD_LEN as u64, &mut f),
+            Some(_) => {
+                self.each_between(ORDER_OFFSET, ORDER_OFFSET + ORDER_HEAD_LEN as u64, &mut f)
+            }
             None => Ok(()),
         }
     }

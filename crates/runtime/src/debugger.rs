@@ -131,9 +131,7 @@ pub fn note_beside(at: u64, len: u64) {
 
 /// It is gone.
 pub fn forget_beside(at: u64) {
-    let here = |entry: &&[AtomicU64; 2]| {
-        entry[1].load(SeqCst) != 0 && entry[0].load(SeqCst) == at
-    };
+    let here = |entry: &&[AtomicU64; 2]| entry[1].load(SeqCst) != 0 && entry[0].load(SeqCst) == at;
     if let Some(entry) = BESIDE.all.iter().find(here) {
         entry[1].store(0, SeqCst);
     }

@@ -54,7 +54,10 @@ extern "C" fn rt_locked_turn(shard: u64, _: u64, f: &Frame) {
     if ENGINE.load(Relaxed) != ORDER_REPLAY {
         // A diversion, in which there is no order.
         t.locked.shard = shard;
-        t.locked.next = shards::shard(shards::number_at(shard)).sequence.load(Relaxed) + 2;
+        t.locked.next = shards::shard(shards::number_at(shard))
+            .sequence
+            .load(Relaxed)
+            + 2;
         return;
     }
     note_place(t);
