@@ -95,13 +95,14 @@ impl Session {
         let died = d.timeline.signal;
         let slot = d.current;
         if stop != Stop::Limit {
-            let is_crash = |slot| d.next_fault(slot).is_some_and(|f| f.1);
-            let order = d.timeline.is_order;
-            self.past.told = order && matches!(stop, Stop::Signal(slot, _) if is_crash(slot));
+            self.past.told = false;
             return Ok(stop);
         }
         // A process that a signal ends at its gate is seen there, once.
-        let by_call = d.timeline.is_order || d.timeline.fault(end - 1, slot).is_none();
+        let by_call = match d.timeline.is_order {
+            true => !d.timeline.ends_by_fault(),
+            false => d.timeline.fault(end - 1, slot).is_none(),
+        };
         match died != 0 && by_call && !told {
             true => Ok(Stop::Signal(slot, died)),
             false => Ok(stop),

@@ -23,7 +23,7 @@ fn the_state_at_an_event_is_the_same_from_wherever_it_is_come_to() {
     let place = Workplace::new();
     let (trace, all) = recorded(&place);
     let events: Vec<u64> = (1..=PLACES).map(|i| all * i / (PLACES + 1)).collect();
-    let straight = states(&place, &trace.dir, "0", &events);
+    let straight = states(&place, &trace.dir, "0", &events, 2);
     assert!(
         straight.windows(2).all(|w| w[0] != w[1]),
         "states do not differ: {straight:?}"
@@ -31,14 +31,14 @@ fn the_state_at_an_event_is_the_same_from_wherever_it_is_come_to() {
     // From the end back; then to and fro.
     let mut back = events.clone();
     back.reverse();
-    let mut found = states(&place, &trace.dir, "end", &back);
+    let mut found = states(&place, &trace.dir, "end", &back, 2);
     found.reverse();
     assert_eq!(found, straight);
     let mixed: Vec<usize> = (0..PLACES as usize)
         .map(|i| i * 5 % PLACES as usize)
         .collect();
     let wanted: Vec<u64> = mixed.iter().map(|i| events[*i]).collect();
-    let found = states(&place, &trace.dir, "end", &wanted);
+    let found = states(&place, &trace.dir, "end", &wanted, 2);
     let expected: Vec<String> = mixed.iter().map(|i| straight[*i].clone()).collect();
     assert_eq!(found, expected);
 }

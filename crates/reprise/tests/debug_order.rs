@@ -56,14 +56,14 @@ fn the_state_at_an_event_is_the_same_from_wherever_it_is_come_to() {
     let all = place.info(&trace.dir).events();
     // Not at its very end, where events are the recorder's own.
     let events: Vec<u64> = (1..=PLACES).map(|i| all * i / (PLACES + 2)).collect();
-    let straight = states(&place, &trace.dir, "0", &events);
+    let straight = states(&place, &trace.dir, "0", &events, 1);
     assert!(
         straight.windows(2).all(|w| w[0] != w[1]),
         "states do not differ: {straight:?}"
     );
     let mut back = events.clone();
     back.reverse();
-    let mut found = states(&place, &trace.dir, "end", &back);
+    let mut found = states(&place, &trace.dir, "end", &back, 1);
     found.reverse();
     assert_eq!(found, straight);
     let mixed: Vec<usize> = (0..PLACES as usize)
@@ -71,7 +71,36 @@ fn the_state_at_an_event_is_the_same_from_wherever_it_is_come_to() {
         .collect();
     let wanted: Vec<u64> = mixed.iter().map(|i| events[*i]).collect();
     let expected: Vec<String> = mixed.iter().map(|i| straight[*i].clone()).collect();
-    assert_eq!(states(&place, &trace.dir, "end", &wanted), expected);
+    assert_eq!(states(&place, &trace.dir, "end", &wanted, 1), expected);
+}
+
+#[test]
+fn a_place_that_is_remembered_is_the_same_when_it_is_come_to_again() {
+    let place = Workplace::new();
+    let trace = place.record_with(&Guest::new("rwlock_barrier_semaphore"), &ORDER);
+    let all = place.info(&trace.dir).events();
+    let places: Vec<String> = (2..=PLACES)
+        .map(|i| format!("run-to {}", all * i / (PLACES + 2)))
+        .collect();
+    let mut commands = Vec::new();
+    for run_to in &places {
+        // In the middle of code, too.
+        let here = [run_to.as_str(), "checkpoint", "monitor state"];
+        commands.extend([&here[..], &["stepi 40", "checkpoint", "monitor state"]].concat());
+    }
+    let kept = 2 * places.len();
+    let restarts: Vec<String> = (1..=kept).rev().map(|n| format!("restart {n}")).collect();
+    for restart in &restarts {
+        commands.extend([restart.as_str(), "monitor state"]);
+    }
+    let run = session(&place, &trace.dir, &[], &commands);
+    let text = said(&run);
+    let states: Vec<&str> = text.lines().filter(|l| l.starts_with("memory ")).collect();
+    assert_eq!(states.len(), 2 * kept, "{text}");
+    let mut again = states[kept..].to_vec();
+    again.reverse();
+    assert_eq!(states[..kept], again, "{text}");
+    assert!(states[..kept].windows(2).any(|w| w[0] != w[1]), "{text}");
 }
 
 #[test]
@@ -145,10 +174,7 @@ fn ways_back_cross_hand_offs_between_threads() {
 fn a_crash_is_printed() {
     let place = Workplace::new();
     let trace = recorded(&place, Some("crash"), &ORDER);
-    let out = run(
-        place.reprise(["backtrace", "--json"]).arg(&trace.dir),
-        None,
-    );
+    let out = run(place.reprise(["backtrace", "--json"]).arg(&trace.dir), None);
     assert_eq!(out.status.code(), Some(0), "{}", out.describe());
     let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     let thread = &json["threads"][0];

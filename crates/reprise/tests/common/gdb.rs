@@ -38,8 +38,8 @@ pub fn assert_said(run: &Run, wanted: &[&str]) {
     }
 }
 
-/// Goes to these events, one after the other; the state at each.
-pub fn states(place: &Workplace, dir: &Path, at: &str, events: &[u64]) -> Vec<String> {
+/// Goes to these events, one after the other; the state at each. `least`: so many checkpoints are made on the way.
+pub fn states(place: &Workplace, dir: &Path, at: &str, events: &[u64], least: u64) -> Vec<String> {
     let commands: Vec<String> = events
         .iter()
         .flat_map(|e| [format!("run-to {e}"), "when".into(), "monitor state".into()])
@@ -66,6 +66,6 @@ pub fn states(place: &Workplace, dir: &Path, at: &str, events: &[u64]) -> Vec<St
         .lines()
         .map(|l| l.strip_prefix("the debugger itself keeps "));
     let kept = kept.find_map(|l| l?.split(' ').next()?.parse::<u64>().ok());
-    assert!(kept.is_some_and(|n| n > 1), "no checkpoints: {text}");
+    assert!(kept.is_some_and(|n| n >= least), "no checkpoints: {text}");
     found
 }
