@@ -122,12 +122,19 @@ impl Debuggee {
             libc::SIGILL,
             libc::SIGTRAP,
         ];
-        if !faults.contains(&signal) || self.territory(slot, r.rip) == Territory::Runtime {
+        if !faults.contains(&signal) {
             return None;
         }
         let (fault, _) = self.next_fault(slot)?;
-        // In a stub the program's instruction is elsewhere.
-        let is_here = fault.pc == r.rip || self.territory(slot, r.rip) == Territory::Stub;
+        let is_here = match self.territory(slot, r.rip) {
+            Territory::Program => fault.pc == r.rip,
+            // The program's instruction is elsewhere.
+            Territory::Stub => true,
+            // A hooked function was given a bad pointer.
+            Territory::Runtime => {
+                self.timeline.is_order && self.registers(slot).ok()?.rip == fault.pc
+            }
+        };
         if fault.signal != signal as u32 || !is_here {
             return None;
         }

@@ -95,13 +95,14 @@ impl Session {
         let died = d.timeline.signal;
         let slot = d.current;
         if stop != Stop::Limit {
-            let is_crash = |slot| d.next_fault(slot).is_some_and(|f| f.1);
-            let order = d.timeline.is_order;
-            self.past.told = order && matches!(stop, Stop::Signal(slot, _) if is_crash(slot));
+            self.past.told = false;
             return Ok(stop);
         }
         // A process that a signal ends at its gate is seen there, once.
-        let by_call = d.timeline.is_order || d.timeline.fault(end - 1, slot).is_none();
+        let by_call = match d.timeline.is_order {
+            true => !d.timeline.ends_by_fault(),
+            false => d.timeline.fault(end - 1, slot).is_none(),
+        };
         match died != 0 && by_call && !told {
             true => Ok(Stop::Signal(slot, died)),
             false => Ok(stop),
@@ -530,6 +531,7 @@ impl Debuggee {
         loop {
             let stop = self.go_far(now.events, &mut never)?;
             if self.is_at(now)? {
+                self.tell_of_write(stop, &mut tell);
                 return Ok(());
             }
             match stop {
@@ -542,6 +544,7 @@ impl Debuggee {
         loop {
             let stop = self.go_far(self.timeline.end.max(now.events), &mut never)?;
             if self.is_at(now)? {
+                self.tell_of_write(stop, &mut tell);
                 break;
             }
             if matches!(stop, Stop::Limit | Stop::Ended(_)) || self.events() > now.events {
@@ -550,6 +553,13 @@ impl Debuggee {
             tell(self, stop);
         }
         self.look_out_no_more()
+    }
+
+    /// A write that led to `now` itself is taken back on the way back from there.
+    fn tell_of_write(&self, stop: Stop, tell: &mut impl FnMut(&Debuggee, Stop)) {
+        if matches!(stop, Stop::Watch(..)) {
+            tell(self, stop);
+        }
     }
 
     /// From here on there is a stop wherever it may be `now`.

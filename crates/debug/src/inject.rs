@@ -108,6 +108,8 @@ impl Debuggee {
         &mut self,
         f: impl FnOnce(pid_t, Gate) -> Result<T>,
     ) -> Result<Option<T>> {
+        // Who is about to end can't be stopped.
+        self.settle().map_err(Error::other)?;
         self.with_all_stopped(|d| {
             let Some((gate, tid)) = d.find_gate()?.zip(d.threads.keys().next().copied()) else {
                 return Ok(None);

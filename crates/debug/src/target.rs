@@ -58,13 +58,13 @@ pub struct Session {
     pub(crate) kept: BTreeMap<u32, Rc<Checkpoint>>,
     /// The last number.
     pub(crate) last_kept: u32,
+    /// A function of the program is called, or was. It has a checkpoint, too.
+    pub(crate) diversion: Option<Diversion>,
     /// `None` only while it starts over.
     pub(crate) debuggee: Option<Debuggee>,
     motion: Motion,
     /// Said by a command of ours.
     pub(crate) goal: Option<Goal>,
-    /// A function of the program is called, or was.
-    pub(crate) diversion: Option<Diversion>,
     files: OpenFiles,
     auxv: Vec<u8>,
 }

@@ -271,6 +271,11 @@ impl Timeline {
         Some((*fault, self.fatal == Some((slot, at))))
     }
 
+    /// Under `order`: does the process end by a fault of its own?
+    pub fn ends_by_fault(&self) -> bool {
+        self.fatal.is_some()
+    }
+
     /// Is this address in a stub of a rewritten system call site?
     pub fn is_stub(&self, pc: u64) -> bool {
         self.stub_pages.contains(&(pc & !(PAGE - 1)))

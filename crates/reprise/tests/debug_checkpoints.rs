@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::gdb::{assert_said, assert_session, said, session};
+use common::gdb::{assert_said, said, session, states};
 use common::{Guest, Recording, Workplace};
 
 guests! { moments, debugged_alike }
@@ -18,44 +18,12 @@ fn recorded(place: &Workplace) -> (Recording, u64) {
     (trace, events)
 }
 
-/// Goes to these events, one after the other; the state at each.
-fn states(place: &Workplace, trace: &Recording, at: &str, events: &[u64]) -> Vec<String> {
-    let commands: Vec<String> = events
-        .iter()
-        .flat_map(|e| [format!("run-to {e}"), "when".into(), "monitor state".into()])
-        .chain(["monitor checkpoints".into()])
-        .collect();
-    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let run = session(place, &trace.dir, &["--at", at], &commands);
-    let text = said(&run);
-    let mut lines = text.lines();
-    let found: Vec<String> = events
-        .iter()
-        .map(|e| {
-            let when = format!("event {e} of ");
-            let at = lines.find(|l| l.starts_with(&when));
-            assert!(at.is_some(), "event {e} was not come to: {text}");
-            lines.next().unwrap_or_default().to_string()
-        })
-        .collect();
-    assert!(
-        found.iter().all(|state| state.starts_with("memory ")),
-        "no states: {text}"
-    );
-    let mut kept = text
-        .lines()
-        .map(|l| l.strip_prefix("the debugger itself keeps "));
-    let kept = kept.find_map(|l| l?.split(' ').next()?.parse::<u64>().ok());
-    assert!(kept.is_some_and(|n| n > 1), "no checkpoints: {text}");
-    found
-}
-
 #[test]
 fn the_state_at_an_event_is_the_same_from_wherever_it_is_come_to() {
     let place = Workplace::new();
     let (trace, all) = recorded(&place);
     let events: Vec<u64> = (1..=PLACES).map(|i| all * i / (PLACES + 1)).collect();
-    let straight = states(&place, &trace, "0", &events);
+    let straight = states(&place, &trace.dir, "0", &events, 2);
     assert!(
         straight.windows(2).all(|w| w[0] != w[1]),
         "states do not differ: {straight:?}"
@@ -63,14 +31,14 @@ fn the_state_at_an_event_is_the_same_from_wherever_it_is_come_to() {
     // From the end back; then to and fro.
     let mut back = events.clone();
     back.reverse();
-    let mut found = states(&place, &trace, "end", &back);
+    let mut found = states(&place, &trace.dir, "end", &back, 2);
     found.reverse();
     assert_eq!(found, straight);
     let mixed: Vec<usize> = (0..PLACES as usize)
         .map(|i| i * 5 % PLACES as usize)
         .collect();
     let wanted: Vec<u64> = mixed.iter().map(|i| events[*i]).collect();
-    let found = states(&place, &trace, "end", &wanted);
+    let found = states(&place, &trace.dir, "end", &wanted, 2);
     let expected: Vec<String> = mixed.iter().map(|i| straight[*i].clone()).collect();
     assert_eq!(found, expected);
 }
@@ -158,6 +126,8 @@ fn who_wrote_a_variable_last_is_found() {
 
 #[test]
 fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("debugged_alike"));
     let commands = [
         "break here if passed == 299",
         "continue",
@@ -169,6 +139,7 @@ fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
         "continue",
         "print passed",
     ];
+    let run = session(&place, &trace.dir, &[], &commands);
     let wanted = [
         "Breakpoint 1, here ()",
         "main (argc=",
@@ -178,5 +149,5 @@ fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
         "No more reverse-execution history",
         "$3 = 400",
     ];
-    assert_session(&Guest::new("debugged_alike"), &[], &commands, &wanted);
+    assert_said(&run, &wanted);
 }

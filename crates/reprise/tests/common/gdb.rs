@@ -46,3 +46,35 @@ pub fn assert_session(guest: &Guest, flags: &[&str], commands: &[&str], wanted: 
     assert_said(&run, wanted);
     run
 }
+
+/// Goes to these events, one after the other; the state at each. `least`: so many checkpoints are made on the way.
+pub fn states(place: &Workplace, dir: &Path, at: &str, events: &[u64], least: u64) -> Vec<String> {
+    let commands: Vec<String> = events
+        .iter()
+        .flat_map(|e| [format!("run-to {e}"), "when".into(), "monitor state".into()])
+        .chain(["monitor checkpoints".into()])
+        .collect();
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let run = session(place, dir, &["--at", at], &commands);
+    let text = said(&run);
+    let mut lines = text.lines();
+    let found: Vec<String> = events
+        .iter()
+        .map(|e| {
+            let when = format!("event {e} of ");
+            let at = lines.find(|l| l.starts_with(&when));
+            assert!(at.is_some(), "event {e} was not come to: {text}");
+            lines.next().unwrap_or_default().to_string()
+        })
+        .collect();
+    assert!(
+        found.iter().all(|state| state.starts_with("memory ")),
+        "no states: {text}"
+    );
+    let mut kept = text
+        .lines()
+        .map(|l| l.strip_prefix("the debugger itself keeps "));
+    let kept = kept.find_map(|l| l?.split(' ').next()?.parse::<u64>().ok());
+    assert!(kept.is_some_and(|n| n >= least), "no checkpoints: {text}");
+    found
+}

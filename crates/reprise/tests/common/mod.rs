@@ -12,6 +12,8 @@
 #![allow(dead_code)]
 
 pub mod browser;
+pub mod debugging;
+pub mod debugging_calls;
 pub mod gdb;
 pub mod leftovers;
 pub mod order;
@@ -1055,6 +1057,14 @@ pub fn message(payload: &(dyn std::any::Any + Send)) -> String {
 macro_rules! guests {
     ($($name:ident),* $(,)?) => {
         $(#[test] fn $name() { $crate::common::check(stringify!($name)); })*
+    };
+}
+
+/// Sessions of gdb that are tests, with flags for the recording.
+#[macro_export]
+macro_rules! sessions {
+    ($module:ident, $flags:expr; $($name:ident),* $(,)?) => {
+        $(#[test] fn $name() { $crate::common::$module::$name($flags); })*
     };
 }
 

@@ -1,0 +1,406 @@
+//! Sessions of gdb that go the same way with recordings of every engine that can be debugged.
+//!
+//! Each is a test by itself: `flags` are those of `reprise record`, and it fails with what was said.
+
+use super::gdb::{assert_said, said, session};
+use super::{run, Guest, Outcome, Recording, Workplace, OWN_FAILURE};
+
+/// A recording of the C guest.
+pub fn recorded(place: &Workplace, argument: Option<&str>, flags: &[&str]) -> Recording {
+    let ends = match argument {
+        Some("crash") => Outcome::Signal(libc::SIGSEGV),
+        Some("abort") => Outcome::Signal(libc::SIGABRT),
+        _ => Outcome::Exit(0),
+    };
+    place.record_with(&Guest::new("debugged").args(argument).ends(ends), flags)
+}
+
+pub fn a_session_stops_at_breakpoints_and_shows_the_source(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let run = session(
+        &place,
+        &trace.dir,
+        &[],
+        &[
+            "when",
+            "break main",
+            "continue",
+            "print argc",
+            "break deposit",
+            "continue",
+            "backtrace",
+            "print amount",
+            "next",
+            "print total",
+            "finish",
+            "info threads",
+            "delete",
+            "continue",
+        ],
+    );
+    assert_said(
+        &run,
+        &[
+            "event 0 of",
+            "Breakpoint 1, main (argc=1",
+            "$1 = 1",
+            "hit Breakpoint 2, deposit (amount=",
+            "#1  ",
+            "in saver (arg=",
+            "start_thread",
+            "$2 = ",
+            "$3 = ",
+            "saver (arg=",
+            "* ",
+            "total 15",
+            "No more reverse-execution history",
+        ],
+    );
+    // The amount is what was added.
+    let value = |name: &str| {
+        let all = run.text();
+        let at = all.find(name).expect("a value") + name.len();
+        all[at..].lines().next().map(str::to_string)
+    };
+    assert_eq!(value("$2 = "), value("$3 = "), "{}", run.text());
+}
+
+pub fn steps_go_over_gates(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let script = place.fresh("script");
+    let lines = [
+        "break syscall",
+        "continue",
+        // To the instruction itself, and over it.
+        "while *(unsigned short *)$pc != 0x050f",
+        "stepi",
+        "end",
+        "print/x *(unsigned short *)$pc",
+        "print $from = (long)$pc",
+        "stepi",
+        "print (long)$pc - $from",
+        "print $rax",
+    ];
+    std::fs::write(&script, lines.join("\n")).expect("a script");
+    let source = format!("source {}", script.display());
+    let run = session(&place, &trace.dir, &[], &[&source]);
+    assert_said(&run, &["Breakpoint 1, ", "= 0x50f", "= 2\n", "= 0\n"]);
+}
+
+pub fn every_change_of_a_watched_variable_is_told(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let mut commands = vec!["break main", "continue", "watch total"];
+    commands.extend(["continue"; 11]);
+    let run = session(&place, &trace.dir, &[], &commands);
+    let changes = run.text().matches("New value = ").count();
+    assert_eq!(changes, 10, "{}", said(&run));
+    assert_said(
+        &run,
+        &["Hardware watchpoint 2: total", "New value = 15", "total 15"],
+    );
+}
+
+pub fn a_crash_is_shown_where_it_happens(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, Some("crash"), flags);
+    for flags in [&["--at", "crash"][..], &[]] {
+        let run = session(
+            &place,
+            &trace.dir,
+            flags,
+            &["continue", "backtrace", "print balance", "continue"],
+        );
+        assert_said(
+            &run,
+            &[
+                "check (what=1)",
+                "here it crashes",
+                "#0  ",
+                "check (what=1)",
+                "#1  ",
+                "main (argc=2",
+                "$1 = -7",
+                "No more reverse-execution history",
+            ],
+        );
+        if flags.is_empty() {
+            assert_said(&run, &["received signal SIGSEGV"]);
+        }
+    }
+}
+
+pub fn an_abort_is_shown_in_its_call(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, Some("abort"), flags);
+    let run = session(&place, &trace.dir, &[], &["continue", "backtrace"]);
+    assert_said(
+        &run,
+        &[
+            "received signal SIGABRT",
+            "abort (",
+            "check (what=2)",
+            "main (argc=2",
+        ],
+    );
+}
+
+pub fn who_spoiled_a_variable_is_found_in_one_go(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, Some("crash"), flags);
+    let run = session(
+        &place,
+        &trace.dir,
+        &["--at", "crash"],
+        &[
+            "print balance",
+            "watch balance",
+            "reverse-continue",
+            "backtrace",
+            "print balance",
+        ],
+    );
+    assert_said(
+        &run,
+        &[
+            "$1 = -7",
+            "Old value = -7",
+            "New value = 100",
+            "spoil (what=",
+            "here it is spoiled",
+            "saver (arg=0x2)",
+            "$2 = 100",
+        ],
+    );
+}
+
+pub fn every_way_back_leads_where_the_way_forward_came_from(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let run = session(
+        &place,
+        &trace.dir,
+        &[],
+        &[
+            "break spoil",
+            "continue",
+            "print $a = (long)$pc",
+            "stepi",
+            "stepi",
+            "print $c = (long)$pc",
+            "reverse-stepi",
+            "reverse-stepi",
+            "print (long)$pc == $a",
+            "next",
+            "reverse-next",
+            "print (long)$pc == $a",
+            "reverse-finish",
+            "delete",
+            "next",
+            "print balance",
+            "reverse-next",
+            "print balance",
+            "next",
+            "reverse-step",
+            "info symbol $pc",
+            "print balance",
+        ],
+    );
+    assert_said(
+        &run,
+        &[
+            "hit Breakpoint 1, spoil",
+            "$3 = 1",
+            "$4 = 1",
+            "spoil(&balance)",
+            "$5 = -7",
+            "$6 = 100",
+            "spoil + ",
+            "$7 = -7",
+        ],
+    );
+}
+
+pub fn backward_stops_at_breakpoints_of_other_threads_and_at_the_beginning(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let mut commands = vec!["break deposit"];
+    commands.extend(["reverse-continue"; 11]);
+    commands.push("when");
+    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
+    let hits = run.text().matches("hit Breakpoint 1, deposit").count();
+    assert_eq!(hits, 10, "{}", said(&run));
+    for amount in ["deposit (amount=1)", "deposit (amount=2)"] {
+        assert_eq!(run.text().matches(amount).count(), 5, "{}", said(&run));
+    }
+    assert_said(&run, &["No more reverse-execution history", "event 0 of"]);
+}
+
+pub fn one_goes_to_an_event_forward_and_back(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let run = session(
+        &place,
+        &trace.dir,
+        &["--at", "20"],
+        &[
+            "when",
+            "run-to 30",
+            "when",
+            "run-to 10",
+            "when",
+            "break main",
+            "continue",
+            "run-to 20",
+            "when",
+        ],
+    );
+    assert_said(
+        &run,
+        &[
+            "event 20 of",
+            "event 30 of",
+            "event 10 of",
+            "Breakpoint 1, main",
+            "event 20 of",
+        ],
+    );
+}
+
+pub fn a_program_writes_its_output_once_however_often_it_is_replayed(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let run = session(
+        &place,
+        &trace.dir,
+        &["--at", "end"],
+        &[
+            "break deposit",
+            "reverse-continue",
+            "reverse-continue",
+            "delete",
+            "continue",
+        ],
+    );
+    assert_eq!(run.text().matches("total 15").count(), 1, "{}", said(&run));
+}
+
+pub fn threads_and_containers_of_cpp_are_shown(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = place.record_with(&Guest::new("debugged_cpp"), flags);
+    let run = session(
+        &place,
+        &trace.dir,
+        &[],
+        &[
+            "break Account::add if amount == 9",
+            "continue",
+            "print amount",
+            "print this->entries._M_impl._M_finish - this->entries._M_impl._M_start",
+            "info threads",
+            "thread 1",
+            "backtrace",
+            "thread 2",
+            "finish",
+            "print account.entries._M_impl._M_finish - account.entries._M_impl._M_start",
+            "reverse-continue",
+            "print amount",
+        ],
+    );
+    assert_said(
+        &run,
+        &[
+            "Account::add",
+            "$1 = 9",
+            "$2 = 2",
+            "std::thread::join",
+            "main ()",
+            "$3 = 3",
+            "$4 = 9",
+        ],
+    );
+}
+
+pub fn what_can_not_be_debugged_is_said(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let run = session(&place, &trace.dir, &["--at", "crash"], &[]);
+    assert_eq!(run.status.code(), Some(OWN_FAILURE), "{}", said(&run));
+    assert!(said(&run).contains("did not crash"), "{}", said(&run));
+    let run = session(&place, &trace.dir, &["--at", "1000000"], &[]);
+    assert_eq!(run.status.code(), Some(OWN_FAILURE), "{}", said(&run));
+    assert!(said(&run).contains("no event 1000000"), "{}", said(&run));
+}
+
+pub fn a_first_thread_that_has_ended_holds_up_nobody(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = place.record_with(&Guest::new("main_ends_first"), flags);
+    let commands = [
+        "watch main_thread",
+        "reverse-continue",
+        "backtrace",
+        "continue",
+    ];
+    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
+    assert_said(
+        &run,
+        &[
+            "Hardware watchpoint 1: main_thread",
+            "New value = 0",
+            "in main (argc=1",
+            "Old value = 0",
+        ],
+    );
+}
+
+pub fn a_replay_can_not_be_changed(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, None, flags);
+    let run = session(
+        &place,
+        &trace.dir,
+        &[],
+        &[
+            "break deposit",
+            "continue",
+            "print $before = total",
+            "print total = 99",
+        ],
+    );
+    assert!(
+        said(&run).contains("Cannot access memory"),
+        "{}",
+        said(&run)
+    );
+}
+
+pub fn all_threads_are_printed_where_they_were(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, Some("crash"), flags);
+    let out = run(place.reprise(["backtrace"]).arg(&trace.dir), None);
+    assert_eq!(out.status.code(), Some(0), "{}", out.describe());
+    let lines: Vec<String> = out.text().lines().map(str::to_string).collect();
+    assert!(lines[0].ends_with("(stopped)"), "{}", out.text());
+    assert!(lines[1].starts_with("  #0  check at ") && lines[1].contains("debugged.c:"));
+    assert!(lines[2].starts_with("  #1  main at "), "{}", out.text());
+    // While both threads live.
+    let json = run(
+        place
+            .reprise(["backtrace", "--json", "--at", "100"])
+            .arg(&trace.dir),
+        None,
+    );
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let threads = json["threads"].as_array().expect("threads");
+    assert!(
+        !threads.is_empty() && threads[0]["stopped"] == true,
+        "{json}"
+    );
+    let known = |t: &serde_json::Value| {
+        let frames = t["frames"].as_array().expect("frames").clone();
+        frames.iter().any(|f| f["function"].is_string())
+    };
+    assert!(threads.iter().all(known), "{json}");
+}
