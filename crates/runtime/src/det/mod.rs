@@ -7,9 +7,11 @@
 pub mod calls;
 pub mod deadlock;
 pub mod ending;
+pub mod options;
 pub mod rest;
 pub mod signals;
 pub mod space;
+pub mod spin;
 pub mod threads;
 pub mod token;
 pub mod turns;
@@ -41,6 +43,8 @@ pub struct Local {
     pub holds: u32,
     /// The thread's copies of pages.
     pub copies: Copies,
+    /// Whether it waits by looking at plain memory.
+    pub look: spin::Look,
 }
 
 /// Is this engine in force?

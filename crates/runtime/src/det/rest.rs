@@ -180,6 +180,21 @@ pub fn look(slot: u32) {
     }
 }
 
+/// Does the thread of this slot wait for the phase's end? It is to have a turn in this round, or wants to come back into the ring.
+pub fn waits_for_phase(slot: u32) -> bool {
+    let (s, m) = (all(), member(slot));
+    let knocked = || s.knocks[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0;
+    let over = || {
+        m.deadline.load(Relaxed) != 0 && m.not_before.load(Relaxed) as i64 <= sys::monotonic().ns()
+    };
+    match m.state.load(SeqCst) {
+        // A new thread waits for its first phase.
+        state::ARRIVED | state::DONE | state::RUNS => true,
+        state::WAITS | state::OUTSIDE => knocked() || over(),
+        _ => false,
+    }
+}
+
 /// Until when, by the kernel's monotonic clock, who waits may sleep before it looks again.
 pub fn late(slot: u32) -> i64 {
     let m = member(slot);

@@ -4,6 +4,7 @@
 use super::token::{self, hearing, member, state, why};
 use super::{ending, wait};
 use crate::capture::Call;
+use crate::isolate::split;
 use crate::process;
 use crate::signal::kernel;
 use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS};
@@ -23,7 +24,9 @@ pub fn hears(t: &Block) {
 
 /// The calling thread ends: no signal comes to it any more.
 pub fn hears_no_more(t: &Block) {
-    member(t.slot).hearing.store(hearing::NO_MORE, SeqCst);
+    if split::is_done() {
+        member(t.slot).hearing.store(hearing::NO_MORE, SeqCst);
+    }
     kernel::block_all();
 }
 
