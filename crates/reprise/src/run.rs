@@ -61,7 +61,9 @@ pub fn end_threads(shared: &SharedSession) {
     }
     for slot in (0..s.slots_used.load(SeqCst) as usize).map(|i| shared.slot(i)) {
         let tid = slot.kernel_tid.load(SeqCst);
-        let used = slot.state.load(SeqCst) != slot_state::FREE;
+        let process = slot.process.load(SeqCst) as usize % s.processes.len();
+        let program = s.processes[process].kernel_pid.load(SeqCst) == s.program_pid.load(SeqCst);
+        let used = program && slot.state.load(SeqCst) != slot_state::FREE;
         if tid > 0 && used && tid != s.program_pid.load(SeqCst) {
             end_thread(shared, tid as i32);
         }

@@ -33,6 +33,8 @@ struct State {
     now: AtomicU64,
     /// The first limit of a thread that waits, or an earlier time.
     first: AtomicU64,
+    /// A child of fork(2) has its copy of the memory.
+    copied: AtomicU32,
     /// Who has knocked, by slot.
     knocks: [AtomicU64; MAX_SLOTS / 64],
 }
@@ -40,6 +42,11 @@ struct State {
 fn all() -> &'static State {
     // SAFETY: mapped before there is a second thread; zero at first; only atomics.
     unsafe { &*(REST_BASE as *const State) }
+}
+
+/// Set by a child of fork(2) when it has its copy of the memory ([`crate::isolate::apart`]).
+pub fn copied() -> &'static AtomicU32 {
+    &all().copied
 }
 
 /// At the end of a round: those that have knocked, and those whose time is over, get turns; whether there are any.

@@ -24,7 +24,7 @@ pub fn hears(t: &Block) {
 
 /// The calling thread ends: no signal comes to it any more.
 pub fn hears_no_more(t: &Block) {
-    if split::is_done() {
+    if split::in_force() {
         member(t.slot).hearing.store(hearing::NO_MORE, SeqCst);
     }
     kernel::block_all();

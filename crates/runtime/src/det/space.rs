@@ -135,7 +135,7 @@ fn up(n: u64) -> u64 {
 
 /// A call that shapes the address space.
 pub fn call(t: &mut Block, c: &mut Call) -> i64 {
-    if !split::is_done() {
+    if !split::in_force() {
         return NoEngine::address_space(t, c);
     }
     turns::within(t, |t| change(t, c))
@@ -303,9 +303,9 @@ pub fn brk(t: &mut Block, act: impl FnOnce() -> i64) -> i64 {
     let before = memory::current_brk();
     let r = act();
     let (old, new) = (up(before), up(memory::current_brk()));
-    if split::is_done() && new > old {
+    if split::in_force() && new > old {
         views_of(t, old, new);
-    } else if split::is_done() && new < old {
+    } else if split::in_force() && new < old {
         views::forget(new, old);
         tell(t, Change::Unmap(new, old - new));
     }

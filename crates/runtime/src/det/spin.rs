@@ -6,8 +6,8 @@
 //! belong to it. The thread is taken to the least of these states; there it has a turn, as if it had called sched_yield(2), and sees what others
 //! have done.
 //!
-//! Threads that wait for the phase's end look after those that run, at growing distances, by a signal; a thread that gets it makes some
-//! single steps. A loop that counts while it waits is never twice in the same state. No place in it follows from the program alone,
+//! Threads that wait look after those that run, at growing distances, by a signal; a thread that gets it makes some
+//! single steps. Where nobody waits, since all look at plain memory, one of them has a timer. A loop that counts while it waits is never twice in the same state. No place in it follows from the program alone,
 //! so the program ends with a message when others have waited for `--patience` seconds.
 
 use super::token::{self, member, state};
@@ -25,16 +25,18 @@ use core::arch::global_asm;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::syscalls::nr;
 
-/// The first look is so many ns after somebody began to wait; the next ones come at twice the distance, up to ...
+/// The first look is so many ns after somebody began to wait, ...
 pub const FIRST_LOOK_NS: i64 = 1_000_000;
+/// ... or, if nobody waits, after the phase began. The next ones come at twice the distance, up to ...
+pub const FIRST_LOOK_AT_ALL_NS: i64 = 10_000_000;
 /// ... this.
 const FARTHEST_NS: i64 = 1_000_000_000;
 /// Steps of one look: so many for each ms that was waited, ...
-const STEPS_PER_MS: i64 = 8;
+const STEPS_PER_MS: i64 = 2;
 /// ... at least so many, ...
-const STEPS_MIN: u32 = 32;
+const STEPS_MIN: u32 = 16;
 /// ... and at most so many: no longer cycle is found.
-const STEPS_MAX: u32 = 2048;
+const STEPS_MAX: u32 = 512;
 /// The trap flag.
 const TF: u64 = 0x100;
 /// What a step may leave in the flags that is no state of the program's: TF and RF.
@@ -120,19 +122,75 @@ fn hash_of_two(a: u64, b: u64) -> u64 {
     unsafe { hash::bytes(0, words.as_ptr() as u64, 16) }
 }
 
-/// Somebody waits for the end of the phase since `waited` ns: looks after those who run; how many ns until the next look.
-pub fn look_after_runners(waited: i64) -> i64 {
+/// The phase has been going on for `passed` ns: looks after those who run; how many ns until the next look. `wanted`: somebody waits for its end.
+pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     let patience = session().det_patience_ns as i64;
-    if patience != 0 && waited >= patience {
+    if wanted && patience != 0 && passed >= patience {
         report();
     }
-    for s in token::running() {
+    let me = current().slot;
+    for s in token::running().filter(|s| *s != me) {
         let (m, tid) = (member(s), slot(s).kernel_tid.load(Relaxed) as u64);
-        let steps = (waited / 1_000_000 * STEPS_PER_MS).clamp(STEPS_MIN as i64, STEPS_MAX as i64);
-        m.asked.store(steps as u32, SeqCst);
+        m.asked.store(steps_after(passed), SeqCst);
         sys::call(nr::TGKILL, &[tid, tid, SIGCUT as u64]);
     }
-    waited.clamp(FIRST_LOOK_NS, FARTHEST_NS)
+    passed.clamp(FIRST_LOOK_NS, FARTHEST_NS)
+}
+
+fn steps_after(passed: i64) -> u32 {
+    let steps = passed / 1_000_000 * STEPS_PER_MS;
+    steps.clamp(STEPS_MIN as i64, STEPS_MAX as i64) as u32
+}
+
+/// A phase begins for the calling thread. If all threads of the program run now, there will be nobody who waits and looks: one of them has a timer.
+pub fn phase_begins(t: &mut Block) {
+    if token::all_run() && token::is_first_in_ring(t.slot) {
+        t.det.tick.round = token::round();
+        t.det.tick.began = sys::monotonic().ns();
+        arm(t, FIRST_LOOK_AT_ALL_NS);
+    }
+}
+
+/// The timer of a thread for which nobody looks.
+#[derive(Default)]
+pub struct Tick {
+    /// Its id for the kernel, plus 1; 0: there is none yet.
+    id: u32,
+    round: u32,
+    /// When the phase began.
+    began: i64,
+}
+
+/// By this value the timer's signals are known.
+const TICK: u64 = 0x7265_7072_6974;
+
+fn arm(t: &mut Block, ns: i64) {
+    const MONOTONIC: u64 = 1;
+    if t.det.tick.id == 0 {
+        // struct sigevent: value, signal and SIGEV_SIGNAL.
+        let event = [TICK, SIGCUT as u64, 0, 0, 0, 0, 0, 0];
+        let mut id = 0u32;
+        let (event, to) = (event.as_ptr() as u64, &mut id as *mut u32 as u64);
+        if sys::call(nr::TIMER_CREATE, &[MONOTONIC, event, to]) != 0 {
+            return;
+        }
+        t.det.tick.id = id + 1;
+    }
+    let time = [0, 0, ns / 1_000_000_000, ns % 1_000_000_000];
+    let id = t.det.tick.id as u64 - 1;
+    sys::call(nr::TIMER_SETTIME, &[id, 0, time.as_ptr() as u64, 0]);
+}
+
+/// The timer's signal: how many steps the thread is to make.
+fn ticks(t: &mut Block) -> u32 {
+    let runs = member(t.slot).state.load(SeqCst) == state::RUNS;
+    if !runs || t.det.tick.round != token::round() {
+        return 0;
+    }
+    let passed = sys::monotonic().ns() - t.det.tick.began;
+    let next = look_after_runners(passed, false);
+    arm(t, next);
+    steps_after(passed)
 }
 
 /// Says who can't be waited for, and ends the program.
@@ -154,7 +212,7 @@ fn report() -> ! {
 /// A signal, before anything else is done about it. True: it was this module's own.
 pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> bool {
     const SIGTRAP: u32 = 5;
-    if ENGINE.load(Relaxed) != DET || !split::is_done() {
+    if ENGINE.load(Relaxed) != DET || !split::in_force() {
         return false;
     }
     if t.det.look.stage != Stage::Off {
@@ -164,10 +222,19 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         }
         leave(t, uc);
     }
-    if signal != SIGCUT || info.code() > 0 || member(t.slot).asked.load(SeqCst) == 0 {
+    const SI_TIMER: i32 = -2;
+    if signal != SIGCUT {
         return false;
     }
-    let steps = member(t.slot).asked.swap(0, SeqCst);
+    let timed = info.code() == SI_TIMER && info.words[3] == TICK;
+    let steps = match timed {
+        true => ticks(t),
+        false => member(t.slot).asked.swap(0, SeqCst),
+    };
+    if steps == 0 {
+        t.det.look.interrupted |= timed;
+        return timed;
+    }
     match may_step(t, &uc.mc) {
         true => begin(t, uc, steps),
         false => t.det.look.interrupted = true,

@@ -9,6 +9,7 @@
 //! The ring is changed by the thread whose turn it is; by the last one to arrive before the first turn; and while it rests, by whoever ends that
 //! ([`super::rest`]).
 
+use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
 use crate::isolate::layout::DET_BASE;
 use crate::sys::{self, Timespec};
 use crate::thread::session;
@@ -110,8 +111,8 @@ struct State {
     waits: AtomicU64,
     /// Turns in which a thread found that it still can't go on, since anybody could.
     idle: AtomicU32,
-    /// Who looks after the threads that run, in this round: the slot, plus 1.
-    watcher: AtomicU32,
+    /// Who looks after the threads that run, in this round: the slot, plus 1; of those who wait for the phase's end (second), and of others (first).
+    watchers: [AtomicU32; 2],
     ring_len: UnsafeCell<usize>,
     ring: UnsafeCell<[u16; MAX_SLOTS]>,
     members: [Member; MAX_SLOTS],
@@ -167,6 +168,18 @@ fn leave_ring(slot: u32) {
     }
 }
 
+/// Are all threads of the program in the ring, and several?
+pub fn all_run() -> bool {
+    let len = *ring().0;
+    len > 1 && len == live() as usize
+}
+
+/// Is this the first thread of the ring?
+pub fn is_first_in_ring(slot: u32) -> bool {
+    let (len, list) = ring();
+    *len != 0 && list[0] as u32 == slot
+}
+
 /// Number of the round.
 pub fn round() -> u32 {
     all().round.load(SeqCst)
@@ -190,6 +203,8 @@ pub fn start(slot: u32) {
     *ring().0 = 0;
     enrol(slot);
     member(slot).hearing.store(hearing::HEARS, SeqCst);
+    // It doesn't wait for its first phase.
+    member(slot).born.store(0, SeqCst);
     s.running.store(1, SeqCst);
 }
 
@@ -261,7 +276,7 @@ fn begin_phase() {
     let s = all();
     let (len, _) = ring();
     s.twins.store(0, Relaxed);
-    s.watcher.store(0, Relaxed);
+    s.watchers.iter().for_each(|w| w.store(0, Relaxed));
     s.running.store(*len as u32, SeqCst);
     // Who is told may have gone on, and arrived, before all are.
     let mut told = [0u64; MAX_SLOTS / 64];
@@ -347,17 +362,23 @@ impl Watch {
     fn until(&mut self, slot: u32) -> i64 {
         let (s, now) = (all(), sys::monotonic().ns());
         let round = round();
-        let runs = s.running.load(SeqCst) != 0 || s.turn.load(SeqCst) != 0;
-        if !runs || !super::rest::waits_for_phase(slot) {
+        let wanted = super::rest::waits_for_phase(slot);
+        let runs = match wanted {
+            true => s.running.load(SeqCst) != 0 || s.turn.load(SeqCst) != 0,
+            // Several may wait for each other.
+            false => s.running.load(SeqCst) > 1,
+        };
+        if !runs {
             self.since = 0;
         } else if self.since == 0 || self.round != round {
-            let first = s.watcher.compare_exchange(0, slot + 1, SeqCst, SeqCst).is_ok();
-            if first || s.watcher.load(SeqCst) == slot + 1 {
+            let watcher = &s.watchers[wanted as usize];
+            let first = watcher.compare_exchange(0, slot + 1, SeqCst, SeqCst);
+            if first.is_ok() || first == Err(slot + 1) {
                 (self.round, self.since) = (round, now);
-                self.next = now + super::spin::FIRST_LOOK_NS;
+                self.next = now + if wanted { FIRST_LOOK_NS } else { FIRST_LOOK_AT_ALL_NS };
             }
         } else if now >= self.next {
-            self.next = now + super::spin::look_after_runners(now - self.since);
+            self.next = now + super::spin::look_after_runners(now - self.since, wanted);
         }
         match self.since {
             0 => now + LOOK_AROUND_NS,

@@ -28,7 +28,7 @@ pub fn begin(t: &mut Block) {
         }
         end(t);
     }
-    if split::is_done() && token::live() > 1 {
+    if split::in_force() && token::live() > 1 {
         begin_anyway(t);
     }
 }
@@ -94,6 +94,7 @@ pub fn end(t: &mut Block) {
     token::wait_for_phase(t.slot, round);
     commit::refresh(t);
     t.det.in_turn = false;
+    super::spin::phase_begins(t);
 }
 
 /// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again. Why it came back.
