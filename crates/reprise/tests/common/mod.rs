@@ -12,6 +12,7 @@
 #![allow(dead_code)]
 
 pub mod browser;
+pub mod det;
 pub mod gdb;
 pub mod leftovers;
 pub mod order;

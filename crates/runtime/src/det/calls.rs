@@ -40,7 +40,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME | nr::GETTID => {
             return NoEngine::syscall(t, c, frame)
         }
-        nr::TGKILL => {
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => {
             return turns::within(t, |t| {
                 let signal = c.args[2] as u32;
                 match signals::address_thread(c) {
@@ -55,7 +55,13 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return NoEngine::syscall(t, c, frame);
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => turns::within(t, |t| NoEngine::syscall(t, c, frame)),
+        Blocking::Never | Blocking::Rarely => {
+            let r = turns::within(t, |t| NoEngine::syscall(t, c, frame));
+            if c.nr == nr::TIMER_CREATE && r == EINVAL {
+                sys::complain(&["reprise: det: no timer can signal another thread: timer_create(2) got EINVAL\n"]);
+            }
+            r
+        }
         Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }

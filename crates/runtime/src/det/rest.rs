@@ -157,6 +157,11 @@ pub fn knock(slot: u32) {
     }
 }
 
+/// Has the thread of this slot knocked, and is not in the ring yet?
+pub fn has_knocked(slot: u32) -> bool {
+    all().knocks[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0
+}
+
 /// In a turn, before the thread leaves the ring: knocks that came too late mean nothing.
 pub fn forget_knock(slot: u32) {
     all().knocks[slot as usize / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
@@ -189,15 +194,14 @@ pub fn look(slot: u32) {
 
 /// Does the thread of this slot wait for the phase's end? It is to have a turn in this round, or wants to come back into the ring.
 pub fn waits_for_phase(slot: u32) -> bool {
-    let (s, m) = (all(), member(slot));
-    let knocked = || s.knocks[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0;
+    let m = member(slot);
     let over = || {
         m.deadline.load(Relaxed) != 0 && m.not_before.load(Relaxed) as i64 <= sys::monotonic().ns()
     };
     match m.state.load(SeqCst) {
         // A new thread waits for its first phase.
         state::ARRIVED | state::DONE | state::RUNS => true,
-        state::WAITS | state::OUTSIDE => knocked() || over(),
+        state::WAITS | state::OUTSIDE => has_knocked(slot) || over(),
         _ => false,
     }
 }

@@ -15,9 +15,9 @@ use super::{ending, turns};
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::{commit, split};
 use crate::panic::hex;
-use crate::signal::frame::{SigContext, Ucontext};
-use crate::signal::kernel::in_runtime;
-use crate::signal::state::{Siginfo, SIGCUT};
+use crate::signal::frame::{self, FpState, SigContext, Ucontext};
+use crate::signal::kernel::{self, in_runtime};
+use crate::signal::state::{Siginfo, ACTIONS, IGNORE, SIGCUT};
 use crate::sys;
 use crate::thread::{current, session, slot, Block, Frame};
 use crate::{guard, hash};
@@ -181,6 +181,31 @@ fn arm(t: &mut Block, ns: i64) {
     sys::call(nr::TIMER_SETTIME, &[id, 0, time.as_ptr() as u64, 0]);
 }
 
+/// After a turn that no gate ends, as that of a locked instruction: a signal that came in it is to be delivered soon.
+pub fn see_to_signals(t: &mut Block) {
+    const SOON_NS: i64 = 50_000;
+    if t.slot().signal_pending.load(Relaxed) != 0 && split::in_force() {
+        arm(t, SOON_NS);
+    }
+}
+
+/// The timer's signal, in the program's code: the signal that waits is delivered.
+fn deliver_waiting(t: &mut Block, uc: &mut Ucontext) {
+    let Some(info) = t.pending.take(t.mask) else {
+        return;
+    };
+    let action = ACTIONS.get(info.signal());
+    let mut frame = uc.mc.to_frame();
+    let fp = FpState::Saved(uc.mc.fpstate);
+    if action.handler > IGNORE && frame::deliver(t, &mut frame, fp, &info, &action, [0; 3]) {
+        kernel::enter_from_kernel(t, uc, &frame);
+    } else {
+        uc.mask = kernel::kernel_mask(t, t.mask);
+    }
+    let more = t.pending.first(t.mask).is_some();
+    t.slot().signal_pending.store(more as u32, Release);
+}
+
 /// The timer's signal: how many steps the thread is to make.
 fn ticks(t: &mut Block) -> u32 {
     let runs = member(t.slot).state.load(SeqCst) == state::RUNS;
@@ -227,6 +252,10 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         return false;
     }
     let timed = info.code() == SI_TIMER && info.words[3] == TICK;
+    if timed && t.hooked == 0 && !in_runtime(uc.mc.rip) && t.pending.first(t.mask).is_some() {
+        deliver_waiting(t, uc);
+        return true;
+    }
     let steps = match timed {
         true => ticks(t),
         false => member(t.slot).asked.swap(0, SeqCst),

@@ -29,6 +29,8 @@ pub fn begin(t: &mut Block) {
         end(t);
     }
     if split::in_force() && token::live() > 1 {
+        // Somebody does something but look whether a descriptor is ready.
+        token::idles(false);
         begin_anyway(t);
     }
 }

@@ -293,6 +293,7 @@ pub fn die_now(signal: u32) -> ! {
 }
 
 fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
+    let info = &crate::det::signals::received(info);
     let signal = info.signal();
     let c: &mut SigContext = &mut uc.mc;
     if with_engine!(E => E::IMMEDIATE) {
