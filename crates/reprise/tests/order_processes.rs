@@ -3,8 +3,11 @@
 mod common;
 
 use common::order::{each, ORDER};
+use common::tampered::tampered;
 use common::{assert_same, check_times, run, system_program};
 use common::{Guest, Outcome, Recording, Workplace};
+use reprise_abi::event::{Event, NO_SLOT};
+use reprise_trace::SUMMARY_FILE;
 
 #[test]
 fn forks() {
@@ -29,6 +32,25 @@ fn forks() {
 fn execs_against_all() {
     check_times(&Guest::new("exec_races"), &ORDER, 4, 1);
     check_times(&Guest::new("exec_killed"), &ORDER, 1, 2);
+}
+
+/// A fork that had begun when its thread was killed is in the trace, but maybe no child ever was. Here nothing is known of any child, so that each
+/// has to make room for the next one.
+#[test]
+fn children_of_which_nothing_is_known() {
+    let place = Workplace::new();
+    let recording = place.record_with(&Guest::new("fork_wait"), &ORDER);
+    let of_children = |bytes: &[u8]| {
+        let e = Event::parse(bytes).expect("an event");
+        e.header.slot != 0 && e.header.slot != NO_SLOT
+    };
+    let dir = tampered(&place, &recording.dir, |_, event| !of_children(event));
+    // It says which stamps nobody has drawn.
+    std::fs::remove_file(dir.join(SUMMARY_FILE)).expect("a summary");
+    for order in ["partial", "total"] {
+        let replay = place.replay_with(&dir, &["--order", order]);
+        assert_same(&recording.run, &replay);
+    }
 }
 
 #[test]

@@ -214,17 +214,14 @@ pub fn begin_again(t: &mut Block) {
     // Not before: of one that was killed before its first step nothing was recorded, and the driver may end it while it waits.
     let _busy = busy(t);
     replay::runs_now(t);
-    let h = header(t);
+    let Some(h) = replay::first_header(t) else {
+        never_was(t);
+    };
     let mut r = Reader::begin(h);
     let args = r.args();
     let born = t.slot().born.load(Relaxed);
     if h.kind != Kind::ProcessStart as u8 || args[1] != born {
-        // Its parent was killed before it could make it: the trace knows only what came later.
-        // Before anybody can have the slot.
-        total::leave(t);
-        let state = baton::retire(t);
-        t.slot().state.store(state, Release);
-        sys::exit_group(0);
+        never_was(t);
     }
     r.finish();
     turns::take(args[2]);
@@ -234,6 +231,16 @@ pub fn begin_again(t: &mut Block) {
     process::entry().birth.store(h.detail, Relaxed);
     copies::take(t);
     clone::publish_own_tid(t, pid);
+}
+
+/// Replay: the parent was killed before it could make this process: the trace knows only what came later of its slot, if anything. Others may
+/// wait for the slot.
+fn never_was(t: &mut Block) -> ! {
+    // Before anybody can have the slot.
+    total::leave(t);
+    let state = baton::retire(t);
+    t.slot().state.store(state, Release);
+    sys::exit_group(0);
 }
 
 /// Has all been done that was recorded of the thread in slot `i`?

@@ -10,7 +10,7 @@ use crate::sys;
 use crate::thread::{current, slot, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::EventHeader;
-use reprise_abi::order::CLOSED_GONE;
+use reprise_abi::order::{CLOSED_END, CLOSED_GONE};
 use reprise_abi::session::slot_state;
 use reprise_abi::waits::OVER;
 
@@ -83,6 +83,17 @@ pub(in crate::order) fn header(t: &mut Block) -> EventHeader {
         match ring::peek() {
             Some(h) => return h,
             None => exhausted(t),
+        }
+    }
+}
+
+/// The header of the first event of a new process; `None` when the trace has none for its slot any more.
+pub(in crate::order) fn first_header(t: &mut Block) -> Option<EventHeader> {
+    let (ring, ..) = ring_of(t.slot);
+    loop {
+        match ring::peek() {
+            None if ring.closed.load(SeqCst) != CLOSED_END => exhausted(t),
+            first => return first,
         }
     }
 }
