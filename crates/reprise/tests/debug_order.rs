@@ -27,6 +27,7 @@ sessions! { debugging, &ORDER;
     a_first_thread_that_has_ended_holds_up_nobody,
     a_replay_can_not_be_changed,
     all_threads_are_printed_where_they_were,
+    a_write_that_led_here_is_taken_back,
 }
 
 /// Functions that gdb calls.
@@ -101,6 +102,16 @@ fn a_place_that_is_remembered_is_the_same_when_it_is_come_to_again() {
     again.reverse();
     assert_eq!(states[..kept], again, "{text}");
     assert!(states[..kept].windows(2).any(|w| w[0] != w[1]), "{text}");
+}
+
+/// The first thread waits for the others all the time, so that what comes next for it is far ahead in the trace.
+#[test]
+fn one_goes_back_where_much_of_the_trace_waits_for_others() {
+    let place = Workplace::new();
+    let trace = place.record_with(&Guest::new("signal_between_threads"), &ORDER);
+    let all = place.info(&trace.dir).events();
+    let events = [all / 2, all / 2 - 1000, all / 20];
+    states(&place, &trace.dir, "end", &events, 2);
 }
 
 #[test]
