@@ -10,7 +10,7 @@ use common::{run, Guest, Outcome, Workplace};
 /// Places that are gone to.
 const PLACES: u64 = 10;
 
-// As under `serial`: see `common/debugging.rs`.
+// As under `serial`: see `common/debugging.rs`. Where other threads are meanwhile, as the session with C++ wants to know, is another question here.
 sessions! { debugging, &ORDER;
     a_session_stops_at_breakpoints_and_shows_the_source,
     steps_go_over_gates,
@@ -22,7 +22,6 @@ sessions! { debugging, &ORDER;
     backward_stops_at_breakpoints_of_other_threads_and_at_the_beginning,
     one_goes_to_an_event_forward_and_back,
     a_program_writes_its_output_once_however_often_it_is_replayed,
-    threads_and_containers_of_cpp_are_shown,
     what_can_not_be_debugged_is_said,
     a_first_thread_that_has_ended_holds_up_nobody,
     a_replay_can_not_be_changed,
