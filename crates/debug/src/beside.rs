@@ -119,8 +119,9 @@ mod tests {
     fn only_jumps_to_the_runtimes_code_count() {
         // nop; jmp +0x100; jmp +0x10
         let code = [0x90, 0xe9, 0, 1, 0, 0, 0xe9, 0x10, 0, 0, 0];
-        assert_eq!(jumps(&code, 0x1000, &[0x1100..0x1200]), [0x1001]);
-        assert_eq!(jumps(&code, 0x1000, &[0x1000..0x1100]), [0x1006]);
-        assert!(jumps(&code[..5], 0x1000, &[0x1100..0x1200]).is_empty());
+        let to = |range: Range<u64>, n| jumps(&code[..n], 0x1000, std::slice::from_ref(&range));
+        assert_eq!(to(0x1100..0x1200, code.len()), [0x1001]);
+        assert_eq!(to(0x1000..0x1100, code.len()), [0x1006]);
+        assert!(to(0x1100..0x1200, 5).is_empty());
     }
 }

@@ -286,6 +286,15 @@ impl Checkpoint {
     /// A copy of the process with all its threads, stopped: their kernel's ids, in order.
     fn revive(&self) -> Result<Vec<pid_t>> {
         let pid = self.gate.make(self.pid, FORK, 0)?;
+        let made = self.give_threads(pid);
+        if made.is_err() {
+            // Nobody else knows of it.
+            end(pid);
+        }
+        made
+    }
+
+    fn give_threads(&self, pid: pid_t) -> Result<Vec<pid_t>> {
         let mut tids = vec![pid];
         for thread in &self.threads[1..] {
             tids.push(self.gate.make(pid, THREAD, thread.clears)?);

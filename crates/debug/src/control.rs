@@ -216,6 +216,9 @@ impl Debuggee {
         {
             self.current = slot;
         }
+        if stop.as_ref().is_ok_and(|s| !matches!(s, Stop::Ended(_))) {
+            self.meet_newcomers()?;
+        }
         stop
     }
 

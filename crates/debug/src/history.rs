@@ -76,7 +76,7 @@ pub struct Past {
     told: bool,
 }
 
-fn never() -> bool {
+pub(crate) fn never() -> bool {
     false
 }
 
@@ -110,7 +110,7 @@ impl Session {
     }
 
     /// Goes back as far as it must, and from there to the gate behind so many events.
-    fn rewind(&mut self, events: u64) -> Result<&mut Debuggee, DebugError> {
+    pub(crate) fn rewind(&mut self, events: u64) -> Result<&mut Debuggee, DebugError> {
         self.past = Past::default();
         if !self.debuggee()?.return_to(events, Debuggee::run_unseen)? {
             let old = self.debuggee.take();
@@ -140,43 +140,6 @@ impl Session {
             return Ok(());
         }
         self.rewind(events).map(|_| ())
-    }
-
-    /// Goes to where event `number` of the trace is the next one, under `order` of its thread.
-    ///
-    /// # Errors
-    /// As [`Session::run_to`].
-    pub(crate) fn run_to_event(
-        &mut self,
-        number: u64,
-        wanted: &mut dyn FnMut() -> bool,
-    ) -> Result<(), DebugError> {
-        let d = self.debuggee()?;
-        let timeline = Rc::clone(&d.timeline);
-        if !timeline.is_order {
-            return self.run_to(number, wanted);
-        }
-        // Some events are the recorder's own.
-        let place = (number..timeline.len()).find_map(|n| {
-            let slot = timeline.event(n)?.slot as usize;
-            Some((slot, timeline.rings.items_before(slot, n)?))
-        });
-        let Some((slot, own)) = place else {
-            return self.run_to(timeline.end, wanted);
-        };
-        self.past = Past::default();
-        if self.debuggee()?.live.own(slot) >= own {
-            let d = self.debuggee()?;
-            let from = d.checkpoints.before_own(slot, own);
-            self.rewind(from)?;
-        }
-        let d = self.debuggee()?;
-        match d.unseen(|d| d.come_to(slot, own, timeline.end))? {
-            true => Ok(()),
-            // The end of the process is only seen, not made.
-            false if d.live.is_over() => Ok(()),
-            false => Err(lost()),
-        }
     }
 
     fn begin(&mut self) -> Result<MultiThreadStopReason<u64>, DebugError> {
@@ -312,35 +275,6 @@ impl Session {
     }
 }
 
-impl Session {
-    /// The last gate before one that is known, at which the thread of `slot` was: how many events had happened, and by what number the gate is
-    /// known in its turn. That is under `order` how many the thread had used up itself.
-    fn gate_before(
-        &mut self,
-        slot: usize,
-        known: u64,
-        now: &Name,
-    ) -> Result<Option<(u64, u64)>, DebugError> {
-        let timeline = Rc::clone(&self.debuggee()?.timeline);
-        if !timeline.is_order {
-            let of_slot = |n: &u64| {
-                *n == now.events || timeline.event(*n).is_some_and(|e| e.slot as usize == slot)
-            };
-            let found = (0..known).rev().find(of_slot);
-            return Ok(found.map(|n| (n, n)));
-        }
-        for own in (0..known).rev() {
-            let d = self.debuggee()?;
-            let from = d.checkpoints.before_own(slot, own).min(now.events);
-            let d = self.rewind(from)?;
-            if d.unseen(|d| d.come_to(slot, own, now.events))? {
-                return Ok(Some((d.events(), own)));
-            }
-        }
-        Ok(None)
-    }
-}
-
 fn too_far() -> DebugError {
     DebugError::Refused(format!(
         "the step before is more than {MOST_STEPS} instructions after the last place at which the program could be stopped"
@@ -382,21 +316,6 @@ impl Debuggee {
                 _ => {}
             }
         })
-    }
-
-    /// Goes on to where the thread of `slot` has used up so many events and entries of its own and wants more; not farther than to where `events`
-    /// have happened. False: it did not come there.
-    fn come_to(&mut self, slot: usize, own: u64, events: u64) -> Result<bool, DebugError> {
-        self.live.stop_at(slot, own);
-        let come = loop {
-            match self.go_far(events, &mut never)? {
-                Stop::Limit => break self.live.has_stopped(),
-                Stop::Ended(_) => return Err(lost()),
-                _ => {}
-            }
-        };
-        self.live.stop_nowhere();
-        Ok(come)
     }
 
     /// The name of this place, if it is a gate.

@@ -11,6 +11,7 @@
 //! - [`checkpoints`]: which of them there are;
 //! - [`diversion`]: functions of the program, called in a copy of it;
 //! - [`history`]: places in the execution, and the way back to them;
+//! - `own`: places that are known by the events of one thread;
 //! - [`rest`]: the process at rest, with all its threads known;
 //! - [`registers`]: registers as gdb knows them;
 //! - [`files`]: files as gdb reads them, out of the trace;
@@ -34,6 +35,7 @@ pub mod history;
 pub mod inject;
 pub mod monitor;
 mod nearer;
+mod own;
 pub mod ptrace;
 pub mod registers;
 pub mod rest;

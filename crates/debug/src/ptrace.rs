@@ -85,7 +85,9 @@ pub fn dispatch(tid: pid_t) -> Result<Dispatch> {
     let mut d = [0; 4];
     let len = std::mem::size_of::<Dispatch>() as u64;
     ptrace(PTRACE_GET_DISPATCH, tid, len, &raw mut d as u64)?;
-    Ok(d)
+    // Of a thread that has not asked for it yet the kernel tells what its maker has, and would not take that back.
+    let [mode, ..] = d;
+    Ok(if mode == 0 { [0; 4] } else { d })
 }
 
 /// Changes it.

@@ -49,6 +49,19 @@ impl Debuggee {
         Ok(())
     }
 
+    /// Waits until the kernel has told of all threads that live: who was made a moment ago is shown, too.
+    pub(crate) fn meet_newcomers(&mut self) -> std::result::Result<(), DebugError> {
+        for _ in 0..MOST_LOOKS {
+            if self.diverted.is_some() || self.knows_who_lives() {
+                break;
+            }
+            self.live.look();
+            self.see_to_stops()?;
+            std::thread::sleep(SHORT);
+        }
+        Ok(())
+    }
+
     /// Waits until whoever begins has begun and whoever ends has ended. False: the kernel will always know others than the session does.
     pub(crate) fn settle(&mut self) -> std::result::Result<bool, DebugError> {
         for _ in 0..MOST_LOOKS {

@@ -110,7 +110,11 @@ impl Distribution {
         // Who was in the middle of an event counts on what he saw.
         let is_there = |(slot, was): &(usize, u64)| head.rings[*slot].head.load(SeqCst) >= *was;
         while !wanted.iter().all(is_there) {
-            if !self.pump(shared, reader)? {
+            // However much waits for others.
+            let mut missing = wanted.iter().filter(|w| !is_there(w));
+            let read = missing.any(|(slot, _)| self.queues[slot].bytes.is_empty())
+                && self.read_frame(reader)?;
+            if !self.pump(shared, reader)? && !read {
                 return Err(ReplayError::Unsupported(
                     "what was in a thread's ring is not in the trace".into(),
                 ));
@@ -129,13 +133,8 @@ impl Distribution {
             return Ok(false);
         };
         let mut moved = false;
-        if !self.read_all && (self.waiting < PLENTY || somebody_starves(head)) {
-            self.frame.clear();
-            moved = true;
-            match reader.read_raw(&mut self.frame)? {
-                None => self.read_all = true,
-                Some(_) => self.sort()?,
-            }
+        if self.waiting < PLENTY || somebody_starves(head) {
+            moved = self.read_frame(reader)?;
         }
         let open = if self.closed { CLOSED_END } else { 0 };
         for (slot, queue) in &mut self.queues {
@@ -154,6 +153,19 @@ impl Distribution {
             moved |= self.pass_voids(head);
         }
         Ok(moved)
+    }
+
+    /// Reads on; false when all was read before.
+    fn read_frame(&mut self, reader: &mut Reader) -> Result<bool, ReplayError> {
+        if self.read_all {
+            return Ok(false);
+        }
+        self.frame.clear();
+        match reader.read_raw(&mut self.frame)? {
+            None => self.read_all = true,
+            Some(_) => self.sort()?,
+        }
+        Ok(true)
     }
 
     /// Closes the rings of slots for which the trace has nothing more: whoever has one is through, and others may have to wait for that

@@ -26,6 +26,7 @@ sessions! { debugging, &[];
     a_first_thread_that_has_ended_holds_up_nobody,
     a_replay_can_not_be_changed,
     all_threads_are_printed_where_they_were,
+    a_write_that_led_here_is_taken_back,
 }
 
 /// A server for any debugger, and its port.

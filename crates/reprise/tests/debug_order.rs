@@ -10,7 +10,7 @@ use common::{run, Guest, Outcome, Workplace};
 /// Places that are gone to.
 const PLACES: u64 = 10;
 
-// As under `serial`: see `common/debugging.rs`.
+// As under `serial`: see `common/debugging.rs`. Where other threads are meanwhile, as the session with C++ wants to know, is another question here.
 sessions! { debugging, &ORDER;
     a_session_stops_at_breakpoints_and_shows_the_source,
     steps_go_over_gates,
@@ -22,11 +22,11 @@ sessions! { debugging, &ORDER;
     backward_stops_at_breakpoints_of_other_threads_and_at_the_beginning,
     one_goes_to_an_event_forward_and_back,
     a_program_writes_its_output_once_however_often_it_is_replayed,
-    threads_and_containers_of_cpp_are_shown,
     what_can_not_be_debugged_is_said,
     a_first_thread_that_has_ended_holds_up_nobody,
     a_replay_can_not_be_changed,
     all_threads_are_printed_where_they_were,
+    a_write_that_led_here_is_taken_back,
 }
 
 /// Functions that gdb calls.
@@ -101,6 +101,16 @@ fn a_place_that_is_remembered_is_the_same_when_it_is_come_to_again() {
     again.reverse();
     assert_eq!(states[..kept], again, "{text}");
     assert!(states[..kept].windows(2).any(|w| w[0] != w[1]), "{text}");
+}
+
+/// The first thread waits for the others all the time, so that what comes next for it is far ahead in the trace.
+#[test]
+fn one_goes_back_where_much_of_the_trace_waits_for_others() {
+    let place = Workplace::new();
+    let trace = place.record_with(&Guest::new("signal_between_threads"), &ORDER);
+    let all = place.info(&trace.dir).events();
+    let events = [all / 2, all / 2 - 1000, all / 20];
+    states(&place, &trace.dir, "end", &events, 2);
 }
 
 #[test]

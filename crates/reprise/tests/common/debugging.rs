@@ -404,3 +404,30 @@ pub fn all_threads_are_printed_where_they_were(flags: &[&str]) {
     };
     assert!(threads.iter().all(known), "{json}");
 }
+
+pub fn a_write_that_led_here_is_taken_back(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded(&place, Some("crash"), flags);
+    let commands = [
+        "watch balance",
+        "reverse-continue",
+        "stepi",
+        "print balance",
+        "reverse-continue",
+        "print balance",
+        "reverse-continue",
+    ];
+    let run = session(&place, &trace.dir, &["--at", "crash"], &commands);
+    assert_said(
+        &run,
+        &[
+            "New value = 100",
+            "New value = -7",
+            "$1 = -7",
+            "Old value = -7",
+            "New value = 100",
+            "$2 = 100",
+            "No more reverse-execution history",
+        ],
+    );
+}
