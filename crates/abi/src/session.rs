@@ -282,6 +282,15 @@ pub mod request {
     pub const SHARE_FILE: u32 = 4;
 }
 
+/// Values of [`Session::hold`]. All others are a time in milliseconds (CLOCK_MONOTONIC) until which the agent is to take no events, since the
+/// replay that follows the recording is too far behind.
+pub mod hold {
+    /// Events are taken.
+    pub const NO: u64 = 0;
+    /// Nothing can be forgotten any more: the recording ends here.
+    pub const FAILED: u64 = u64::MAX;
+}
+
 /// What tells an open or mapped file from all others: its device and inode.
 pub const fn file_identity(device: u64, inode: u64) -> u64 {
     inode ^ device.rotate_left(40)
@@ -476,8 +485,10 @@ pub struct Session {
     pub unhooked: u64,
     /// `det`: wait status of the program, plus 1, when its first process had to be killed at its end; 0: it ended by itself.
     pub det_status: AtomicU64,
+    /// Record: what a flight recorder wants of the agent, see [`hold`].
+    pub hold: AtomicU64,
     /// Spare configuration words.
-    pub spare_config: [u64; 10],
+    pub spare_config: [u64; 9],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

@@ -3,7 +3,7 @@
 use crate::breakpoints::Breakpoints;
 use crate::checkpoint::Waiting;
 use crate::checkpoints::Checkpoints;
-use crate::inject::Gate;
+use reprise_launch::inject::Gate;
 use crate::timeline::Timeline;
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};

@@ -70,6 +70,11 @@ impl Live {
                 "this trace was recorded by a reprise that had no debugger: record the program again to debug it".into(),
             ));
         };
+        if reader.first() > 0 {
+            return Err(ReplayError::Unsupported(
+                "only the last stretch of this run was kept, and such a trace can't be debugged yet: reprise replay and reprise verify take it".into(),
+            ));
+        }
         shared.session().processes[0].debugged.store(1, SeqCst);
         let child = Child {
             cpu: driver::processor(manifest.start.cpu),

@@ -1,0 +1,236 @@
+//! `record --keep`: the flight recorder. Beside the recording a replay follows it ([`Follower`]), in a process of its own. When there is more
+//! than is to be kept, the replay goes on to an event further on, its state becomes the trace's beginning, and what was before that is
+//! forgotten. So the trace can be replayed at any time, whoever is killed.
+
+use anyhow::Result;
+use reprise_abi::session::hold;
+use reprise_agent::hold::now;
+use reprise_launch::{futex, SharedSession};
+use reprise_replay::follow::Came;
+use reprise_replay::{Follower, ReplayError};
+use reprise_trace::{beginning, Reader, Summary, EVENTS_FILE};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// Between two looks at the trace.
+const LOOK: Duration = Duration::from_millis(50);
+/// For so long the agent waits for a follower that says nothing.
+const PATIENCE_MS: u64 = 60_000;
+
+/// How much is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// So many bytes of events.
+    Size(u64),
+    /// So much time.
+    Time(Duration),
+}
+
+impl Keep {
+    /// `60s`, `5min`, `2h`, or a size as `parse_size` takes it.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn parse(
+        text: &str,
+        parse_size: impl FnOnce(&str) -> Result<u64, String>,
+    ) -> Result<Keep, String> {
+        let units = [("min", 60), ("s", 1), ("h", 3600)];
+        let time = units.iter().find_map(|(unit, seconds)| {
+            let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            number.checked_mul(*seconds)
+        });
+        match time {
+            Some(0) => Err("some time is to be kept".into()),
+            Some(seconds) => Ok(Keep::Time(Duration::from_secs(seconds))),
+            None => parse_size(text)
+                .map(Keep::Size)
+                .map_err(|_| format!("a time like 60s or 5min, or a size like 500M or 2GiB is wanted, not `{text}`")),
+        }
+    }
+}
+
+/// Keeps a trace short while it is recorded.
+struct Recorder<'a> {
+    keep: Keep,
+    dir: PathBuf,
+    shared: &'a SharedSession,
+    launcher: i32,
+    follower: Option<Follower>,
+    /// Where the trace begins, in its stream.
+    begins: u64,
+    /// How long the stream was, at times before.
+    lengths: VecDeque<(Instant, u64)>,
+}
+
+/// Follows the recording in `dir` until it is over. Errors are told, and end the recording.
+pub fn follow(keep: Keep, dir: &Path, shared: &SharedSession, launcher: i32) -> i32 {
+    let mut recorder = Recorder {
+        keep,
+        dir: dir.into(),
+        shared,
+        launcher,
+        follower: None,
+        begins: 0,
+        lengths: VecDeque::new(),
+    };
+    let done = recorder.run();
+    drop(recorder);
+    match done {
+        Ok(()) => {
+            say(shared, hold::NO);
+            0
+        }
+        Err(e) => {
+            eprintln!("reprise: the last stretch can't be kept any more: {e}");
+            say(shared, hold::FAILED);
+            125
+        }
+    }
+}
+
+/// Tells the agent.
+fn say(shared: &SharedSession, what: u64) {
+    let s = shared.session();
+    s.hold.store(what, SeqCst);
+    if s.agent_asleep.swap(0, SeqCst) != 0 {
+        futex::wake(&s.agent_asleep, 1);
+    }
+}
+
+impl Recorder<'_> {
+    fn run(&mut self) -> Result<(), ReplayError> {
+        loop {
+            let over = self.is_over();
+            self.look();
+            if self.is_due() && !self.trim()? && self.is_far_too_much() {
+                return Err(ReplayError::Unsupported("several processes, or one that became another program, are not kept in stretches yet: record the program itself".into()));
+            }
+            if over {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Is nothing more recorded?
+    fn is_over(&self) -> bool {
+        let s = self.shared.session();
+        // SAFETY: plain calls.
+        let alone = unsafe {
+            libc::getppid() != self.launcher
+                && libc::kill(s.agent_pid.load(SeqCst) as i32, 0) != 0
+        };
+        let written = matches!(Summary::read(&self.dir), Ok(Some(_)));
+        alone || written || s.recording_lost.load(SeqCst) != 0
+    }
+
+    /// Bytes of the stream, of which the first ones may be forgotten.
+    fn len(&self) -> u64 {
+        let events = self.dir.join(EVENTS_FILE);
+        events.metadata().map_or(0, |m| m.len())
+    }
+
+    fn look(&mut self) {
+        self.lengths.push_back((Instant::now(), self.len()));
+        if let Keep::Time(time) = self.keep {
+            // One that is older is needed, to know what was before.
+            while self.lengths.get(1).is_some_and(|(t, _)| t.elapsed() > time) {
+                self.lengths.pop_front();
+            }
+        } else {
+            self.lengths.drain(..self.lengths.len() - 1);
+        }
+    }
+
+    /// The byte from which on events are wanted.
+    fn wanted_from(&self) -> u64 {
+        match self.keep {
+            // Some more goes at a time: each beginning costs as much as the program has memory.
+            Keep::Size(size) => self.len().saturating_sub(size / 4 * 3),
+            Keep::Time(time) => match self.lengths.front() {
+                Some((t, len)) if t.elapsed() > time => *len,
+                _ => 0,
+            },
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        match self.keep {
+            Keep::Size(size) => self.len() - self.begins > size,
+            Keep::Time(_) => {
+                let (kept, old) = (self.len() - self.begins, self.wanted_from());
+                old > self.begins && old - self.begins > kept / 4
+            }
+        }
+    }
+
+    fn is_far_too_much(&self) -> bool {
+        match self.keep {
+            Keep::Size(size) => self.len() - self.begins > size.saturating_mul(2),
+            Keep::Time(_) => true,
+        }
+    }
+
+    /// Lets the trace begin later; false when it can't.
+    fn trim(&mut self) -> Result<bool, ReplayError> {
+        let reader = Reader::open(&self.dir)?;
+        let from = self.wanted_from();
+        // The first frame that is wanted, or the last that holds something that is; but there is always one.
+        let mut frames: Vec<(u64, u64)> = reader.frames().collect();
+        frames.pop();
+        let next = match self.keep {
+            Keep::Size(_) => frames.iter().find(|(_, at)| *at >= from).or(frames.last()),
+            Keep::Time(_) => frames.iter().rev().find(|(_, at)| *at <= from),
+        };
+        let Some((event, at)) = next.copied().filter(|(_, at)| *at > self.begins) else {
+            return Ok(true);
+        };
+        let mut follower = match self.follower.take() {
+            Some(f) => f,
+            None => Follower::start(&self.dir)?,
+        };
+        let (shared, keep, begins) = (self.shared, self.keep, self.begins);
+        let events = self.dir.join(EVENTS_FILE);
+        let came = follower.advance([event, at], || {
+            let len = events.metadata().map_or(0, |m| m.len());
+            let behind = matches!(keep, Keep::Size(size) if len - begins > size.saturating_mul(2));
+            match behind {
+                true => shared.session().hold.store(now() + PATIENCE_MS, SeqCst),
+                false => shared.session().hold.store(hold::NO, SeqCst),
+            }
+            true
+        })?;
+        say(self.shared, hold::NO);
+        self.follower = Some(follower);
+        if came == Came::There {
+            self.begins = at;
+        }
+        Ok(came == Came::There)
+    }
+}
+
+/// Where the trace in `dir` begins, in words; `None` when it has all events.
+pub fn beginning_of(dir: &Path) -> Option<String> {
+    let (_, moment) = beginning::open(dir).ok()??;
+    Some(format!(
+        "the last stretch of the run: from event {} on",
+        moment.event
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes() {
+        let parse = |text: &str| Keep::parse(text, |t| t.parse().map_err(|_| String::new()));
+        assert_eq!(parse("60s"), Ok(Keep::Time(Duration::from_secs(60))));
+        assert_eq!(parse("5min"), Ok(Keep::Time(Duration::from_secs(300))));
+        assert_eq!(parse("4096"), Ok(Keep::Size(4096)));
+        assert!(parse("0s").is_err() && parse("s").is_err() && parse("soon").is_err());
+    }
+}
