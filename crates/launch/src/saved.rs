@@ -30,11 +30,14 @@ impl SavedSession {
     pub fn add(&mut self, at: u64, bytes: &[u8]) -> bool {
         let fits = at % PAGE == 0
             && bytes.len() as u64 % PAGE == 0
-            && at.checked_add(bytes.len() as u64).is_some_and(|end| end <= RING_OFFSET);
+            && at
+                .checked_add(bytes.len() as u64)
+                .is_some_and(|end| end <= RING_OFFSET);
         if fits {
             let pages = bytes.chunks_exact(PAGE as usize);
             let placed = (at..).step_by(PAGE as usize).zip(pages);
-            self.pages.extend(placed.map(|(at, page)| (at, page.into())));
+            self.pages
+                .extend(placed.map(|(at, page)| (at, page.into())));
         }
         fits
     }

@@ -110,7 +110,13 @@ impl Follower {
                 return Ok(Came::ToSeveral);
             }
             let pid = s.processes[0].kernel_pid.load(SeqCst) as pid_t;
-            if freeze(pid, &self.tree.shared, &self.dir, [event, at_byte])? {
+            if freeze(
+                pid,
+                &self.tree.shared,
+                &self.tree.copies,
+                &self.dir,
+                [event, at_byte],
+            )? {
                 beginning::forget_before(&self.dir, at_byte)?;
                 return Ok(Came::There);
             }

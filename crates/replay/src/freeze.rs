@@ -15,10 +15,10 @@ use reprise_trace::{
     beginning, ByteString, Content, ContentHash, ImageWriter, Moment, Region, StoppedThread,
     FILES_DIR,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Error, Result};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// prctl(2): where the kernel clears a thread's id when it ends.
@@ -40,6 +40,7 @@ pub(crate) struct Mapping {
     pub prot: u32,
     pub shared: bool,
     pub offset: u64,
+    pub inode: u64,
     pub name: String,
     pub grows_down: bool,
 }
@@ -74,7 +75,8 @@ fn mapping(line: &str) -> Option<Mapping> {
         prot: has(0, b'r', 1) | has(1, b'w', 2) | has(2, b'x', 4),
         shared: bits.get(3) == Some(&b's'),
         offset: hex(words.next()?)?,
-        name: words.nth(2).unwrap_or("").trim_start().to_string(),
+        inode: words.nth(1)?.parse().ok()?,
+        name: words.next().unwrap_or("").trim_start().to_string(),
         grows_down: false,
     })
 }
@@ -118,6 +120,7 @@ impl Stopped {
             gate: Gate::default(),
         };
         let mut quiet = true;
+        let memory = memory_of(pid)?;
         loop {
             let mut new: BTreeSet<pid_t> = BTreeSet::new();
             for entry in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
@@ -130,19 +133,15 @@ impl Stopped {
                 break;
             }
             for tid in new {
-                ptrace::seize(tid, options)?;
-                stopped.tids.push(tid);
-                ptrace::interrupt(tid)?;
-                if !libc::WIFSTOPPED(ptrace::wait(tid)?) {
-                    return Err(Error::other("a replayed thread has ended"));
-                }
-                let r = ptrace::registers(tid)?;
-                let in_runtime = (RESERVATION..RESERVATION_END).contains(&r.rip);
-                let memory = memory_of(pid)?;
-                let gate = Gate::of(&r, |at, into| memory.read_exact_at(into, at).is_ok());
-                match gate.filter(|_| in_runtime && is_in_call(&r)) {
-                    Some(gate) => stopped.gate = gate,
-                    None => quiet = false,
+                match stop(pid, tid, options, &memory) {
+                    Ok(gate) => {
+                        stopped.tids.push(tid);
+                        stopped.gate = gate.unwrap_or(stopped.gate);
+                        quiet &= gate.is_some();
+                    }
+                    // It has just ended.
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+                    Err(e) => return Err(e),
                 }
             }
         }
@@ -152,10 +151,28 @@ impl Stopped {
     }
 }
 
+/// Stops a thread: the gate behind which it waits, if it does.
+fn stop(pid: pid_t, tid: pid_t, options: i32, memory: &File) -> Result<Option<Gate>> {
+    ptrace::seize(tid, options)?;
+    ptrace::interrupt(tid)?;
+    if !libc::WIFSTOPPED(ptrace::wait(tid)?) {
+        return match tid == pid {
+            true => Err(Error::other("the replayed process has ended")),
+            false => Err(Error::from_raw_os_error(libc::ESRCH)),
+        };
+    }
+    let r = ptrace::registers(tid)?;
+    let in_runtime = (RESERVATION..RESERVATION_END).contains(&r.rip);
+    let gate = Gate::of(&r, |at, into| memory.read_exact_at(into, at).is_ok());
+    Ok(gate.filter(|_| in_runtime && is_in_call(&r)))
+}
+
 fn has_ended(pid: pid_t, tid: pid_t) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
     stat.map_or(true, |s| {
-        s.rsplit(") ").next().is_some_and(|s| s.starts_with(['Z', 'X']))
+        s.rsplit(") ")
+            .next()
+            .is_some_and(|s| s.starts_with(['Z', 'X']))
     })
 }
 
@@ -165,20 +182,30 @@ pub(crate) fn memory_of(pid: pid_t) -> Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
+/// A process's descriptors, in order.
+fn descriptors(pid: pid_t) -> Result<Vec<i32>> {
+    let mut fds: Vec<i32> = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        fds.extend(
+            entry
+                .file_name()
+                .to_str()
+                .and_then(|n| n.parse::<i32>().ok()),
+        );
+    }
+    fds.sort_unstable();
+    Ok(fds)
+}
+
 /// The descriptor by which a replayed process opens the files of its trace.
 pub(crate) fn descriptor_of_files(pid: pid_t, dir: &Path) -> Result<i32> {
     let wanted = dir.join(FILES_DIR).canonicalize()?;
-    let mut fds: Vec<(i32, PathBuf)> = Vec::new();
-    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
-        let fd = entry.file_name().to_str().and_then(|n| n.parse().ok());
-        fds.extend(fd.zip(std::fs::read_link(entry.path()).ok()));
-    }
-    // The runtime's is the last that was opened: the child was made with it.
-    fds.sort();
-    let found = fds.iter().rev().find(|(_, link)| *link == wanted);
-    found
-        .map(|(fd, _)| *fd)
-        .ok_or_else(|| Error::other("the replayed process has not the trace's files open"))
+    let is_it = |fd: &i32| {
+        std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|link| link == wanted)
+    };
+    // The child was made with it: it is the last of them.
+    let found = descriptors(pid)?.into_iter().rev().find(is_it);
+    found.ok_or_else(|| Error::other("the replayed process has not the trace's files open"))
 }
 
 /// Writes the beginning of the trace in `dir`: this process, which has used up `event` events and waits for the next one, that of the frame
@@ -189,6 +216,7 @@ pub(crate) fn descriptor_of_files(pid: pid_t, dir: &Path) -> Result<i32> {
 pub(crate) fn freeze(
     pid: pid_t,
     shared: &SharedSession,
+    copies: &BTreeMap<u64, File>,
     dir: &Path,
     [event, at_byte]: [u64; 2],
 ) -> std::result::Result<bool, ReplayError> {
@@ -205,18 +233,26 @@ pub(crate) fn freeze(
         threads.push(thread(*tid, stopped.gate, &memory).map_err(io)?);
     }
     let mut image = beginning::create(dir)?;
-    let files = dir.join(FILES_DIR).canonicalize().map_err(io)?;
     let all = mappings(pid).map_err(io)?;
-    for m in all.iter().filter(|m| m.start < SESSION_BASE) {
-        region(pid, m, &files, &memory, &mut image)?;
-    }
+    let reader = MemoryReader {
+        files: dir.join(FILES_DIR).canonicalize().map_err(io)?,
+        inodes: inodes(copies).map_err(io)?,
+        memory,
+        pagemap: File::open(format!("/proc/{pid}/pagemap")).map_err(io)?,
+    };
+    let below = |limit: u64, from: u64, image: &mut ImageWriter| {
+        let there = all.iter().filter(|m| (from..limit).contains(&m.start));
+        there.into_iter().try_for_each(|m| reader.region(m, image))
+    };
+    below(SESSION_BASE, 0, &mut image)?;
     session(shared, &mut image)?;
-    for m in all.iter().filter(|m| m.start > SESSION_BASE) {
-        region(pid, m, &files, &memory, &mut image)?;
-    }
+    below(beginning::COPIES, SESSION_BASE, &mut image)?;
+    let copies = keep_copies(pid, copies, &mut image)?;
+    below(u64::MAX, beginning::COPIES, &mut image)?;
     let moment = Moment {
         event,
         at_byte,
+        copies,
         files: descriptor_of_files(pid, dir).map_err(io)?,
         threads,
     };
@@ -257,11 +293,7 @@ fn thread(tid: pid_t, gate: Gate, memory: &File) -> Result<StoppedThread> {
 }
 
 /// Gives room for a few words, where a thread with this stack pointer keeps nothing that a call would not find again.
-pub(crate) fn with_room(
-    memory: &File,
-    sp: u64,
-    f: impl FnOnce(u64) -> Result<()>,
-) -> Result<()> {
+pub(crate) fn with_room(memory: &File, sp: u64, f: impl FnOnce(u64) -> Result<()>) -> Result<()> {
     let room = (sp - ROOM_BELOW) & !63;
     let mut kept = [0; 24];
     memory.read_exact_at(&mut kept, room)?;
@@ -294,85 +326,163 @@ fn session(
     Ok(())
 }
 
-/// A mapping, with what differs from the file that it shows or from zeros.
-fn region(
+/// The files' numbers, by their inodes.
+fn inodes(copies: &BTreeMap<u64, File>) -> Result<BTreeMap<u64, u64>> {
+    let inode = |(n, file): (&u64, &File)| Ok((file.metadata()?.ino(), *n));
+    copies.iter().map(inode).collect()
+}
+
+/// The copies of files that are mapped shared, each as one more region.
+fn keep_copies(
     pid: pid_t,
-    m: &Mapping,
-    files: &Path,
-    memory: &File,
+    copies: &BTreeMap<u64, File>,
     image: &mut ImageWriter,
-) -> std::result::Result<(), ReplayError> {
-    if m.stays() {
-        return Ok(());
-    }
-    let path = Path::new(&m.name);
-    let of_trace = path.parent() == Some(files);
-    let hash = path.file_name().and_then(|n| ContentHash::from_hex(n.to_str()?));
-    let content = match hash.filter(|_| of_trace && !m.shared) {
-        Some(hash) => Content::File {
-            hash,
-            file_offset: m.offset,
-            runs: Vec::new(),
-        },
-        None => Content::Zero,
-    };
-    let anonymous = m.name.is_empty() || m.name.starts_with('[');
-    let is_file = matches!(content, Content::File { .. });
-    let zeros = m.shared && m.name.starts_with("/dev/zero");
-    if !(anonymous || is_file || zeros || m.is_image()) {
-        return Err(ReplayError::Unsupported(format!(
-            "the program has memory of which the last stretch can't be kept: {}, at {:#x}",
-            m.name, m.start
-        )));
-    }
-    let flag = |is: bool, flag: u32| if is { flag } else { 0 };
-    image.region(Region {
-        start: m.start,
-        len: m.end - m.start,
-        prot: m.prot,
-        flags: flag(m.shared, region_flags::SHARED)
-            | flag(is_file, region_flags::FILE)
-            | flag(m.grows_down, region_flags::STACK),
-        content,
-        name: ByteString::from(&m.name),
-    })?;
-    let wanted = |entry: u64| match () {
-        () if is_file => entry & FILE_OR_SHARED == 0 && entry & (IN_MEMORY | SWAPPED) != 0,
-        // Pages of a private file that is the runtime's, and those that are shared, may be there without being mapped.
-        () if m.shared || m.is_image() => true,
-        () => entry & (IN_MEMORY | SWAPPED) != 0,
-    };
+) -> std::result::Result<Vec<beginning::Copy>, ReplayError> {
     let io = |source| ReplayError::Io {
-        what: format!("read the memory of a replay at {:#x}", m.start),
+        what: "read a shared file of a replay".into(),
         source,
     };
-    let pagemap = File::open(format!("/proc/{pid}/pagemap")).map_err(io)?;
-    let mut entries = vec![0u8; CHUNK / PAGE as usize * 8];
-    let mut bytes = vec![0u8; CHUNK];
-    let mut at = m.start;
-    while at < m.end {
-        let pages = ((m.end - at) / PAGE).min((CHUNK as u64) / PAGE) as usize;
-        let entries = &mut entries[..pages * 8];
-        pagemap.read_exact_at(entries, at / PAGE * 8).map_err(io)?;
-        let is_wanted = |i: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&entries[8 * i..8 * i + 8]);
-            wanted(u64::from_le_bytes(word))
+    let open = descriptors(pid).map_err(io)?;
+    let (mut kept, mut start) = (Vec::new(), beginning::COPIES);
+    for (number, file) in copies {
+        let meta = file.metadata().map_err(io)?;
+        let is_it = |fd: &&i32| {
+            let there = std::fs::metadata(format!("/proc/{pid}/fd/{fd}"));
+            there.is_ok_and(|m| (m.dev(), m.ino()) == (meta.dev(), meta.ino()))
         };
-        let mut i = 0;
-        while i < pages {
-            let n = (i..pages).take_while(|i| is_wanted(*i)).count();
-            if n > 0 {
-                let from = at + i as u64 * PAGE;
-                let part = &mut bytes[..n * PAGE as usize];
-                memory.read_exact_at(part, from).map_err(io)?;
-                image.bytes(from, part)?;
-            }
-            i += n.max(1);
+        // The driver's own descriptor of it was there before.
+        let descriptor = open.iter().rev().find(is_it).copied().unwrap_or(-1);
+        let copy = beginning::Copy {
+            number: *number,
+            len: meta.len(),
+            descriptor,
+        };
+        if copy.room() > RESERVATION_END - start {
+            return Err(ReplayError::Unsupported(
+                "the program has more files mapped shared than can be kept".into(),
+            ));
         }
-        at += pages as u64 * PAGE;
+        image.region(Region {
+            start,
+            len: copy.room(),
+            prot: 3,
+            flags: region_flags::SHARED,
+            content: Content::Zero,
+            name: ByteString::from("copy"),
+        })?;
+        let mut at = 0;
+        let mut bytes = vec![0u8; CHUNK];
+        while at < copy.len {
+            let n = (copy.room() - at).min(CHUNK as u64) as usize;
+            let there = (copy.len - at).min(n as u64) as usize;
+            bytes[there..n].fill(0);
+            file.read_exact_at(&mut bytes[..there], at).map_err(io)?;
+            image.bytes(start + at, &bytes[..n])?;
+            at += n as u64;
+        }
+        start += copy.room();
+        kept.push(copy);
     }
-    Ok(())
+    Ok(kept)
+}
+
+/// What the memory of a process is read from.
+struct MemoryReader {
+    files: PathBuf,
+    inodes: BTreeMap<u64, u64>,
+    memory: File,
+    pagemap: File,
+}
+
+impl MemoryReader {
+    /// A mapping, with what differs from the file that it shows or from zeros.
+    fn region(&self, m: &Mapping, image: &mut ImageWriter) -> std::result::Result<(), ReplayError> {
+        if m.stays() {
+            return Ok(());
+        }
+        let path = Path::new(&m.name);
+        let of_trace = path.parent() == Some(&self.files);
+        let hash = path
+            .file_name()
+            .and_then(|n| ContentHash::from_hex(n.to_str()?));
+        let hash = hash.filter(|_| of_trace && !m.shared);
+        let copy = match m.name.starts_with("/memfd:shared") {
+            true => self.inodes.get(&m.inode),
+            false => None,
+        };
+        let content = match hash.or(copy.map(|_| ContentHash::default())) {
+            Some(hash) => Content::File {
+                hash,
+                file_offset: m.offset,
+                runs: Vec::new(),
+            },
+            None => Content::Zero,
+        };
+        let anonymous = m.name.is_empty() || m.name.starts_with('[');
+        let is_file = matches!(content, Content::File { .. });
+        let zeros = m.shared && m.name.starts_with("/dev/zero");
+        if !(anonymous || is_file || zeros || m.is_image()) {
+            return Err(ReplayError::Unsupported(format!(
+                "the program has memory of which the last stretch can't be kept: {}, at {:#x}",
+                m.name, m.start
+            )));
+        }
+        let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+        image.region(Region {
+            start: m.start,
+            len: m.end - m.start,
+            prot: m.prot,
+            flags: flag(m.shared, region_flags::SHARED)
+                | flag(is_file, region_flags::FILE)
+                | flag(m.grows_down, region_flags::STACK),
+            content,
+            name: match copy {
+                Some(number) => ByteString::from(&format!("{}{number}", beginning::COPY)),
+                None => ByteString::from(&m.name),
+            },
+        })?;
+        if m.shared && is_file {
+            return Ok(());
+        }
+        let wanted = |entry: u64| match () {
+            () if is_file => entry & FILE_OR_SHARED == 0 && entry & (IN_MEMORY | SWAPPED) != 0,
+            // Pages of a private file that is the runtime's, and those that are shared, may be there without being mapped.
+            () if m.shared || m.is_image() => true,
+            () => entry & (IN_MEMORY | SWAPPED) != 0,
+        };
+        let io = |source| ReplayError::Io {
+            what: format!("read the memory of a replay at {:#x}", m.start),
+            source,
+        };
+        let mut entries = vec![0u8; CHUNK / PAGE as usize * 8];
+        let mut bytes = vec![0u8; CHUNK];
+        let mut at = m.start;
+        while at < m.end {
+            let pages = ((m.end - at) / PAGE).min((CHUNK as u64) / PAGE) as usize;
+            let entries = &mut entries[..pages * 8];
+            self.pagemap
+                .read_exact_at(entries, at / PAGE * 8)
+                .map_err(io)?;
+            let is_wanted = |i: usize| {
+                let mut word = [0; 8];
+                word.copy_from_slice(&entries[8 * i..8 * i + 8]);
+                wanted(u64::from_le_bytes(word))
+            };
+            let mut i = 0;
+            while i < pages {
+                let n = (i..pages).take_while(|i| is_wanted(*i)).count();
+                if n > 0 {
+                    let from = at + i as u64 * PAGE;
+                    let part = &mut bytes[..n * PAGE as usize];
+                    self.memory.read_exact_at(part, from).map_err(io)?;
+                    image.bytes(from, part)?;
+                }
+                i += n.max(1);
+            }
+            at += pages as u64 * PAGE;
+        }
+        Ok(())
+    }
 }
 
 const _: () = assert!(RING_BASE % PAGE == 0 && RING_SIZE % PAGE == 0);

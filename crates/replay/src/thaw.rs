@@ -5,14 +5,16 @@
 //! its threads are made.
 
 use crate::freeze::{descriptor_of_files, mappings, memory_of, with_room, Stopped};
+use crate::tree::memory_file;
 use crate::ReplayError;
 use libc::{pid_t, user_regs_struct};
-use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, SESSION_BASE};
+use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION_END, SESSION_BASE};
 use reprise_abi::session::{region_flags, Session};
 use reprise_launch::inject::{Gate, ALL_SIGNALS};
 use reprise_launch::{ptrace, SavedSession, SharedSession};
+use reprise_trace::beginning::{COPIES, COPY};
 use reprise_trace::{Content, ImageReader, Moment, Region, StoppedThread, FILES_DIR};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
@@ -39,6 +41,8 @@ pub(crate) struct Beginning {
     image: ImageReader,
     pub moment: Moment,
     files: HashMap<String, File>,
+    /// Those that were mapped shared, by number.
+    pub copies: BTreeMap<u64, File>,
 }
 
 impl Beginning {
@@ -48,8 +52,16 @@ impl Beginning {
             return Ok(None);
         };
         let mut files = HashMap::new();
+        let mut copies = BTreeMap::new();
+        for c in &moment.copies {
+            let copy = memory_file(c.len).map_err(|source| ReplayError::Io {
+                what: "make room for the copy of a mapped file".into(),
+                source,
+            })?;
+            copies.insert(c.number, copy);
+        }
         for r in &image.image().regions {
-            if let Content::File { hash, .. } = &r.content {
+            if let (Content::File { hash, .. }, None) = (&r.content, number_of(r)) {
                 let name = hash.to_string();
                 let path = dir.join(FILES_DIR).join(&name);
                 let open = || File::open(&path);
@@ -66,6 +78,7 @@ impl Beginning {
             image,
             moment,
             files,
+            copies,
         }))
     }
 
@@ -99,10 +112,11 @@ impl Beginning {
         let s = shared.session_mut();
         (s.flags, s.only) = (flags, only);
         (s.tamper_address, s.tamper_event) = tamper;
-        if own != self.moment.files {
-            let moved = [own as u64, self.moment.files as u64];
-            let made = gate.call(first, libc::SYS_dup2, &moved);
-            made.and_then(|a| a.ok()).map_err(io)?;
+        self.give_descriptors(first, gate, own).map_err(io)?;
+        for (number, file) in &self.copies {
+            let word = shared.session().shared_files.get(*number as usize);
+            let word = word.ok_or_else(|| io(Error::other("a file has an impossible number")))?;
+            word.store(file.as_raw_fd() as u32 + 1, SeqCst);
         }
         for thread in &self.moment.threads[1..] {
             let made = gate.make(first, THREAD, thread.clears);
@@ -112,7 +126,8 @@ impl Beginning {
             revive(thread, *tid, gate, &memory).map_err(io)?;
         }
         let now = stopped.tids.iter().copied();
-        let pairs: Vec<(pid_t, pid_t)> = self.moment.threads.iter().map(|t| t.tid).zip(now).collect();
+        let pairs: Vec<(pid_t, pid_t)> =
+            self.moment.threads.iter().map(|t| t.tid).zip(now).collect();
         at_home(shared, pid, &pairs);
         Ok(true)
     }
@@ -137,7 +152,10 @@ impl Beginning {
                 Content::File {
                     hash, file_offset, ..
                 } => {
-                    let file = self.files.get(&hash.to_string());
+                    let file = match number_of(r) {
+                        Some(number) => self.copies.get(&number),
+                        None => self.files.get(&hash.to_string()),
+                    };
                     let file = file.ok_or_else(|| Error::other("a file is missing"))?;
                     (fixed, file.as_raw_fd() as u64, *file_offset)
                 }
@@ -151,37 +169,100 @@ impl Beginning {
         Ok(())
     }
 
-    /// All regions but the session.
+    /// Gives the process the descriptors that it had: of the trace's files, which are its descriptor `files` now, and of copies.
+    fn give_descriptors(&self, tid: pid_t, gate: Gate, files: i32) -> Result<()> {
+        /// Above all that a replay has.
+        const HIGH: u64 = 512;
+        let call = |number: i64, args: &[u64]| gate.call(tid, number, args)?.ok();
+        let copies = self.moment.copies.iter().filter_map(|c| {
+            let now = self.copies.get(&c.number)?.as_raw_fd();
+            (c.descriptor >= 0).then_some((now, c.descriptor))
+        });
+        let mut moved = Vec::new();
+        for (now, then) in copies.chain([(files, self.moment.files)]) {
+            let args = [now as u64, libc::F_DUPFD_CLOEXEC as u64, HIGH];
+            moved.push((call(libc::SYS_fcntl, &args)?, then as u64));
+        }
+        for (now, then) in moved {
+            call(libc::SYS_dup2, &[now, then])?;
+            call(libc::SYS_close, &[now])?;
+        }
+        Ok(())
+    }
+
+    /// All regions but the session, and what was in files.
     fn regions(&self) -> impl Iterator<Item = &Region> {
         let all = self.image.image().regions.iter();
-        all.filter(|r| r.start != SESSION_BASE)
+        all.filter(|r| r.start != SESSION_BASE && !is_copy(r))
+    }
+
+    /// The copy that is in this region, and where that begins.
+    fn copy_in(&self, r: &Region) -> Option<(&File, u64)> {
+        let mut start = COPIES;
+        for c in &self.moment.copies {
+            if start == r.start {
+                return Some((self.copies.get(&c.number)?, start));
+            }
+            start = start.saturating_add(c.room());
+        }
+        None
     }
 
     /// Fills the memory; the session's.
     fn fill(&mut self, memory: &File) -> std::result::Result<SavedSession, ReplayError> {
         let mut saved = SavedSession::default();
+        let io = |source| ReplayError::Io {
+            what: "fill the memory of the trace's beginning".into(),
+            source,
+        };
         for i in 0..self.image.image().regions.len() {
-            let of_session = self.image.image().regions[i].start == SESSION_BASE;
+            let region = &self.image.image().regions[i];
+            let of_session = region.start == SESSION_BASE;
+            let missing = is_copy(region) && self.copy_in(region).is_none();
+            let copy = self
+                .copy_in(region)
+                .map(|(file, at)| (file.try_clone(), at));
+            let copy = match copy {
+                Some((Ok(file), at)) => Some((file, at)),
+                Some((Err(e), _)) => return Err(io(e)),
+                None if missing => return Err(io(Error::other("a shared file is not known"))),
+                None => None,
+            };
             let mut failed = None;
             self.image.read_region(i, |at, bytes| {
                 if of_session {
                     if !saved.add(at - SESSION_BASE, bytes) {
                         failed.get_or_insert(Error::other("the session's memory is too large"));
                     }
+                } else if let Some((file, start)) = &copy {
+                    failed = failed.take().or(file.write_all_at(bytes, at - start).err());
                 } else if let Err(e) = memory.write_all_at(bytes, at) {
                     failed.get_or_insert(e);
                 }
                 Ok(())
             })?;
             if let Some(source) = failed {
-                return Err(ReplayError::Io {
-                    what: "fill the memory of the trace's beginning".into(),
-                    source,
-                });
+                return Err(io(source));
+            }
+        }
+        for c in &self.moment.copies {
+            if let Some(file) = self.copies.get(&c.number) {
+                file.set_len(c.len).map_err(io)?;
             }
         }
         Ok(saved)
     }
+}
+
+/// Is it no memory of the process, but what was in a file?
+fn is_copy(r: &Region) -> bool {
+    (COPIES..RESERVATION_END).contains(&r.start)
+}
+
+/// The number of the copy that a region shows.
+fn number_of(r: &Region) -> Option<u64> {
+    let name = std::str::from_utf8(r.name.as_bytes()).ok()?;
+    name.strip_prefix(COPY)?.parse().ok()
 }
 
 /// Gives a thread what it had.

@@ -22,7 +22,7 @@ use reprise_abi::session::{
 use reprise_launch::replay::{self as launch, Child};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
-use std::collections::{hash_map::Entry, HashMap, HashSet, VecDeque};
+use std::collections::{btree_map::Entry, BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub(crate) struct Tree {
     /// Processes that went on as another kernel's process.
     lives: Lives,
     /// Writable copies of files that were mapped shared, by number.
-    copies: HashMap<u64, File>,
+    pub copies: BTreeMap<u64, File>,
     /// Processes that the driver itself has made, and that have not ended.
     made: HashSet<pid_t>,
     status: Option<i32>,
@@ -141,7 +141,7 @@ impl Tree {
             pinged: Instant::now(),
             roots: HashSet::new(),
             lives: Lives::default(),
-            copies: HashMap::new(),
+            copies: BTreeMap::new(),
             made: HashSet::new(),
             status: None,
             failed: false,
@@ -617,7 +617,7 @@ fn tell_time(pid: pid_t, tid: u32) {
 }
 
 /// A file in memory, of `len` zeros.
-fn memory_file(len: u64) -> std::io::Result<File> {
+pub(crate) fn memory_file(len: u64) -> std::io::Result<File> {
     // SAFETY: a new descriptor, owned from here on.
     let file = unsafe {
         let fd = libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC);

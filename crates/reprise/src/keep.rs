@@ -3,12 +3,14 @@
 //! forgotten. So the trace can be replayed at any time, whoever is killed.
 
 use anyhow::Result;
+use reprise_abi::event::Kind;
 use reprise_abi::session::hold;
 use reprise_agent::hold::now;
 use reprise_launch::{futex, SharedSession};
 use reprise_replay::follow::Came;
 use reprise_replay::{Follower, ReplayError};
-use reprise_trace::{beginning, Reader, Summary, EVENTS_FILE};
+use reprise_trace::stream::FRAME_RAW;
+use reprise_trace::{Reader, Summary, WriterOptions, EVENTS_FILE};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
@@ -45,9 +47,21 @@ impl Keep {
         match time {
             Some(0) => Err("some time is to be kept".into()),
             Some(seconds) => Ok(Keep::Time(Duration::from_secs(seconds))),
-            None => parse_size(text)
-                .map(Keep::Size)
-                .map_err(|_| format!("a time like 60s or 5min, or a size like 500M or 2GiB is wanted, not `{text}`")),
+            None => parse_size(text).map(Keep::Size).map_err(|_| {
+                format!(
+                    "a time like 60s or 5min, or a size like 500M or 2GiB is wanted, not `{text}`"
+                )
+            }),
+        }
+    }
+
+    /// The trace is cut between frames, which are to be small then, and little is to be reserved on disk.
+    pub fn limit(self, options: &mut WriterOptions) {
+        /// Raw bytes of a frame, at least.
+        const LEAST: u64 = 16 << 10;
+        if let Keep::Size(size) = self {
+            options.frame_raw = (size / 16).clamp(LEAST, FRAME_RAW as u64) as usize;
+            options.most_reserved = options.most_reserved.min(size / 4);
         }
     }
 }
@@ -120,8 +134,7 @@ impl Recorder<'_> {
         let s = self.shared.session();
         // SAFETY: plain calls.
         let alone = unsafe {
-            libc::getppid() != self.launcher
-                && libc::kill(s.agent_pid.load(SeqCst) as i32, 0) != 0
+            libc::getppid() != self.launcher && libc::kill(s.agent_pid.load(SeqCst) as i32, 0) != 0
         };
         let written = matches!(Summary::read(&self.dir), Ok(Some(_)));
         alone || written || s.recording_lost.load(SeqCst) != 0
@@ -176,11 +189,13 @@ impl Recorder<'_> {
 
     /// Lets the trace begin later; false when it can't.
     fn trim(&mut self) -> Result<bool, ReplayError> {
-        let reader = Reader::open(&self.dir)?;
+        let mut reader = Reader::open(&self.dir)?;
         let from = self.wanted_from();
         // The first frame that is wanted, or the last that holds something that is; but there is always one.
         let mut frames: Vec<(u64, u64)> = reader.frames().collect();
         frames.pop();
+        let end = end_of_program(&mut reader, &frames)?;
+        frames.retain(|(event, _)| *event <= end);
         let next = match self.keep {
             Keep::Size(_) => frames.iter().find(|(_, at)| *at >= from).or(frames.last()),
             Keep::Time(_) => frames.iter().rev().find(|(_, at)| *at <= from),
@@ -212,13 +227,19 @@ impl Recorder<'_> {
     }
 }
 
-/// Where the trace in `dir` begins, in words; `None` when it has all events.
-pub fn beginning_of(dir: &Path) -> Option<String> {
-    let (_, moment) = beginning::open(dir).ok()??;
-    Some(format!(
-        "the last stretch of the run: from event {} on",
-        moment.event
-    ))
+/// The event by which the program says how it ends, if it does so in one of the last frames. From then on it has no state that could be kept.
+fn end_of_program(reader: &mut Reader, frames: &[(u64, u64)]) -> Result<u64, ReplayError> {
+    /// Of these at the stream's end: nothing but the end of the stream comes behind that event.
+    const LAST: usize = 3;
+    if let Some((event, _)) = frames.iter().rev().take(LAST).last() {
+        reader.seek(*event)?;
+        while let Some(event) = reader.next()? {
+            if matches!(event.parse()?.kind, Kind::ProcessEnd | Kind::End) {
+                return Ok(event.number);
+            }
+        }
+    }
+    Ok(u64::MAX)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! The launcher stays the program's parent, so that statuses and job control are what the user expects; the agent is
 //! forked beside it and outlives both if need be.
 
-use crate::keep::{self, Keep};
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
+use crate::keep::{self, Keep};
 use anyhow::{Context, Result};
 use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
@@ -347,10 +347,13 @@ fn open_trace(
         runtime_hash,
     };
     manifest.write(dir)?;
-    let options = WriterOptions {
+    let mut options = WriterOptions {
         max_size: args.max_size,
         ..WriterOptions::default()
     };
+    if let Some(keep) = args.keep {
+        keep.limit(&mut options);
+    }
     Ok(Writer::with_options(dir, options)?)
 }
 

@@ -19,7 +19,10 @@ const MOST_TRIES: usize = 100;
 /// When the process is not being recorded, or the copy can't be made.
 pub fn run(args: &SnapshotArgs) -> Result<i32> {
     let from = trace_of(args.pid).with_context(|| {
-        format!("process {} is not the first one of a recording that goes on", args.pid)
+        format!(
+            "process {} is not the first one of a recording that goes on",
+            args.pid
+        )
     })?;
     let catalog = Catalog::from_env()?;
     let to = match &args.output {
@@ -44,7 +47,9 @@ fn trace_of(pid: i32) -> Option<PathBuf> {
     let parent = stat.rsplit(") ").next()?.split(' ').nth(1)?.to_string();
     let children = format!("/proc/{parent}/task/{parent}/children");
     let children = std::fs::read_to_string(children).ok()?;
-    let others = children.split_whitespace().filter(|c| **c != pid.to_string());
+    let others = children
+        .split_whitespace()
+        .filter(|c| **c != pid.to_string());
     others
         .filter_map(|c| std::fs::read_dir(format!("/proc/{c}/fd")).ok())
         .flatten()

@@ -7,12 +7,17 @@
 
 use crate::error::Context;
 use crate::{Image, ImageReader, ImageWriter, Result, TraceError, BEGINNING_FILE, EVENTS_FILE};
+use reprise_abi::layout::{PAGE, SHADOW_BASE};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+/// In the image: where the copies of files are that were mapped shared. Nothing is mapped there in a replay under `serial`.
+pub const COPIES: u64 = SHADOW_BASE;
+/// What a region is named that shows such a copy, before its number.
+pub const COPY: &str = "copy:";
 /// Words of a thread's general registers, as ptrace(2) has them.
 pub const REGISTERS: usize = 27;
 /// Most bytes of its vector registers.
@@ -27,8 +32,29 @@ pub struct Moment {
     pub at_byte: u64,
     /// The descriptor by which the process opens files of the trace.
     pub files: i32,
+    /// Writable copies of files that were mapped shared, in the order in which they follow one another in memory from [`COPIES`] on.
+    #[serde(default)]
+    pub copies: Vec<Copy>,
     /// Its threads, all of them in a call of the runtime, which they make again.
     pub threads: Vec<StoppedThread>,
+}
+
+/// A copy of a file that was mapped shared.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Copy {
+    /// The file's number.
+    pub number: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// The descriptor by which the process has it open; -1 when it hasn't.
+    pub descriptor: i32,
+}
+
+impl Copy {
+    /// Bytes that it takes, in whole pages.
+    pub fn room(&self) -> u64 {
+        self.len.div_ceil(PAGE).max(1).saturating_mul(PAGE)
+    }
 }
 
 /// A thread of it.
@@ -78,7 +104,9 @@ pub fn open(dir: &Path) -> Result<Option<(ImageReader, Moment)>> {
         other => other?,
     };
     let corrupt = |why: &str| TraceError::corrupt(&path, why);
-    let moment = reader.moment().ok_or_else(|| corrupt("it is of no moment"))?;
+    let moment = reader
+        .moment()
+        .ok_or_else(|| corrupt("it is of no moment"))?;
     let good = |t: &StoppedThread| {
         t.registers.len() == REGISTERS && t.vectors.len() <= MAX_VECTORS && t.tid > 0
     };

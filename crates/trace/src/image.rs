@@ -5,10 +5,10 @@
 //! so that an image of many GB needs no memory. Pages of zeros are not stored. Everything is checked before it is believed:
 //! a region of an image that was opened is page-aligned, in order, overlaps no other, and its runs lie inside it and inside the blob.
 
+use crate::beginning::Moment;
 use crate::codec::{Packer, Unpacker};
 use crate::error::Context;
 use crate::stream::{u32_at, u64_at};
-use crate::beginning::Moment;
 use crate::{ByteString, ContentHash, Result, Start, TraceError, FORMAT_VERSION, IMAGE_FILE};
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::session::region_flags;

@@ -157,11 +157,9 @@ impl Reader {
 
     /// Number of events that there were, as far as the frame headers are good: those before [`Reader::first`] are counted, too.
     pub fn len(&self) -> u64 {
-        self.frames
-            .last()
-            .map_or(self.first.0, |f| {
-                f.header.first_event + u64::from(f.header.events)
-            })
+        self.frames.last().map_or(self.first.0, |f| {
+            f.header.first_event + u64::from(f.header.events)
+        })
     }
 
     /// Number of the first event that is there: not 0 when only the last stretch was kept.
@@ -177,9 +175,9 @@ impl Reader {
 
     /// Where the last whole frame ends in the stream.
     pub fn end(&self) -> u64 {
-        self.frames.last().map_or(self.first.1, |f| {
-            f.at + u64::from(f.header.compressed_len)
-        })
+        self.frames
+            .last()
+            .map_or(self.first.1, |f| f.at + u64::from(f.header.compressed_len))
     }
 
     /// Whether there is no event.

@@ -189,7 +189,9 @@ impl SeekTable {
         let entries = &b[SKIPPABLE_LEN..b.len() - SEEK_FOOTER_LEN];
         let before = match all {
             true => 0,
-            false => entries.len().saturating_sub(headers.len() * 2 * SEEK_ENTRY_LEN),
+            false => entries
+                .len()
+                .saturating_sub(headers.len() * 2 * SEEK_ENTRY_LEN),
         };
         if before % (2 * SEEK_ENTRY_LEN) != 0 {
             return Err("seek table of a wrong length");

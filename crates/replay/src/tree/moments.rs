@@ -48,6 +48,7 @@ impl Tree {
                 self.beginning = Some(beginning);
                 continue;
             }
+            self.copies = beginning.copies;
             let ring = &self.shared.session().ring;
             let (events, position) = (ring.events.load(SeqCst), ring.position.load(SeqCst));
             if events != beginning.moment.event {
