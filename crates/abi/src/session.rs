@@ -282,10 +282,9 @@ pub mod request {
     pub const SHARE_FILE: u32 = 4;
 }
 
-/// Values of [`Session::hold`]. All others are a time in milliseconds (CLOCK_MONOTONIC) until which the agent is to take no events, since the
-/// replay that follows the recording is too far behind.
+/// Values of [`Session::hold`]. All others are the most bytes that the stream of events may have until some of them are forgotten.
 pub mod hold {
-    /// Events are taken.
+    /// There is no limit.
     pub const NO: u64 = 0;
     /// Nothing can be forgotten any more: the recording ends here.
     pub const FAILED: u64 = u64::MAX;
@@ -487,8 +486,10 @@ pub struct Session {
     pub det_status: AtomicU64,
     /// Record: what a flight recorder wants of the agent, see [`hold`].
     pub hold: AtomicU64,
+    /// Record: the kernel's id of the process that forgets old events; 0: none does.
+    pub follower_pid: AtomicU64,
     /// Spare configuration words.
-    pub spare_config: [u64; 9],
+    pub spare_config: [u64; 8],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

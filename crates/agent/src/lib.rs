@@ -119,7 +119,7 @@ impl Agent {
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
             let end = self.ended(&processes);
-            let hold = hold::look(self.shared.session());
+            let hold = hold::look(self.shared.session(), self.writer.stats().bytes_compressed);
             if hold == Hold::Failed && full.is_none() {
                 full = Some("its last stretch can't be kept any more".into());
                 self.give_up();

@@ -20,8 +20,6 @@ pub enum Came {
     There,
     /// It is there, but the program has several processes then, or has become another one: this can't be a beginning.
     ToSeveral,
-    /// Somebody wanted it to end.
-    Halted,
 }
 
 /// A replay that goes on as far as it is told.
@@ -72,24 +70,17 @@ impl Follower {
     }
 
     /// Goes on to `event`, with which the frame at byte `at_byte` of the stream begins. From there on the trace is kept, and what was before
-    /// that is forgotten. `go_on` is asked again and again meanwhile.
+    /// that is forgotten.
     ///
     /// # Errors
     /// When the replay leaves the recorded path, or the beginning can't be written.
-    pub fn advance(
-        &mut self,
-        [event, at_byte]: [u64; 2],
-        mut go_on: impl FnMut() -> bool,
-    ) -> Result<Came, ReplayError> {
+    pub fn advance(&mut self, [event, at_byte]: [u64; 2]) -> Result<Came, ReplayError> {
         // What was written since.
         self.reader = Reader::open(&self.dir)?;
         self.reader.seek(self.at)?;
         self.tree.feed_up_to(event);
         self.at = event;
         loop {
-            if !go_on() {
-                return Ok(Came::Halted);
-            }
             let lives = self.tree.turn(&mut self.reader)?;
             let s = self.tree.shared.session();
             if let Some(d) = report::read(s) {

@@ -120,7 +120,6 @@ impl Stopped {
             gate: Gate::default(),
         };
         let mut quiet = true;
-        let memory = memory_of(pid)?;
         loop {
             let mut new: BTreeSet<pid_t> = BTreeSet::new();
             for entry in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
@@ -133,7 +132,7 @@ impl Stopped {
                 break;
             }
             for tid in new {
-                match stop(pid, tid, options, &memory) {
+                match stop(pid, tid, options) {
                     Ok(gate) => {
                         stopped.tids.push(tid);
                         stopped.gate = gate.unwrap_or(stopped.gate);
@@ -152,7 +151,7 @@ impl Stopped {
 }
 
 /// Stops a thread: the gate behind which it waits, if it does.
-fn stop(pid: pid_t, tid: pid_t, options: i32, memory: &File) -> Result<Option<Gate>> {
+fn stop(pid: pid_t, tid: pid_t, options: i32) -> Result<Option<Gate>> {
     ptrace::seize(tid, options)?;
     ptrace::interrupt(tid)?;
     if !libc::WIFSTOPPED(ptrace::wait(tid)?) {
@@ -162,6 +161,7 @@ fn stop(pid: pid_t, tid: pid_t, options: i32, memory: &File) -> Result<Option<Ga
         };
     }
     let r = ptrace::registers(tid)?;
+    let memory = memory_of(tid)?;
     let in_runtime = (RESERVATION..RESERVATION_END).contains(&r.rip);
     let gate = Gate::of(&r, |at, into| memory.read_exact_at(into, at).is_ok());
     Ok(gate.filter(|_| in_runtime && is_in_call(&r)))
@@ -227,6 +227,8 @@ pub(crate) fn freeze(
     let Some(stopped) = Stopped::all(pid, libc::PTRACE_O_TRACESYSGOOD).map_err(io)? else {
         return Ok(false);
     };
+    // Of a process whose first thread has ended /proc tells by another one.
+    let pid = stopped.tids[0];
     let mut threads = Vec::new();
     let memory = memory_of(pid).map_err(io)?;
     for tid in &stopped.tids {

@@ -5,7 +5,6 @@
 use anyhow::Result;
 use reprise_abi::event::Kind;
 use reprise_abi::session::hold;
-use reprise_agent::hold::now;
 use reprise_launch::{futex, SharedSession};
 use reprise_replay::follow::Came;
 use reprise_replay::{Follower, ReplayError};
@@ -18,8 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Between two looks at the trace.
 const LOOK: Duration = Duration::from_millis(50);
-/// For so long the agent waits for a follower that says nothing.
-const PATIENCE_MS: u64 = 60_000;
 
 /// How much is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,10 +52,18 @@ impl Keep {
         }
     }
 
+    /// How many bytes of events there may be while it begins at this byte: more are not written before some are forgotten.
+    pub fn most(self, begins: u64) -> u64 {
+        match self {
+            Keep::Size(size) => begins + size.saturating_mul(2).min(u64::MAX / 4),
+            Keep::Time(_) => hold::NO,
+        }
+    }
+
     /// The trace is cut between frames, which are to be small then, and little is to be reserved on disk.
     pub fn limit(self, options: &mut WriterOptions) {
         /// Raw bytes of a frame, at least.
-        const LEAST: u64 = 16 << 10;
+        const LEAST: u64 = 1 << 10;
         if let Keep::Size(size) = self {
             options.frame_raw = (size / 16).clamp(LEAST, FRAME_RAW as u64) as usize;
             options.most_reserved = options.most_reserved.min(size / 4);
@@ -119,7 +124,7 @@ impl Recorder<'_> {
         loop {
             let over = self.is_over();
             self.look();
-            if self.is_due() && !self.trim()? && self.is_far_too_much() {
+            if self.is_due() && !self.trim()? && !over && self.is_far_too_much() {
                 return Err(ReplayError::Unsupported("several processes, or one that became another program, are not kept in stretches yet: record the program itself".into()));
             }
             if over {
@@ -180,9 +185,10 @@ impl Recorder<'_> {
         }
     }
 
+    /// Is there so much that the program waits?
     fn is_far_too_much(&self) -> bool {
         match self.keep {
-            Keep::Size(size) => self.len() - self.begins > size.saturating_mul(2),
+            Keep::Size(_) => self.len() >= self.keep.most(self.begins),
             Keep::Time(_) => true,
         }
     }
@@ -207,21 +213,11 @@ impl Recorder<'_> {
             Some(f) => f,
             None => Follower::start(&self.dir)?,
         };
-        let (shared, keep, begins) = (self.shared, self.keep, self.begins);
-        let events = self.dir.join(EVENTS_FILE);
-        let came = follower.advance([event, at], || {
-            let len = events.metadata().map_or(0, |m| m.len());
-            let behind = matches!(keep, Keep::Size(size) if len - begins > size.saturating_mul(2));
-            match behind {
-                true => shared.session().hold.store(now() + PATIENCE_MS, SeqCst),
-                false => shared.session().hold.store(hold::NO, SeqCst),
-            }
-            true
-        })?;
-        say(self.shared, hold::NO);
+        let came = follower.advance([event, at])?;
         self.follower = Some(follower);
         if came == Came::There {
             self.begins = at;
+            say(self.shared, self.keep.most(at));
         }
         Ok(came == Came::There)
     }

@@ -457,6 +457,7 @@ fn stand_aside() {
 
 /// Forks the one that keeps the trace short; its process id.
 fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<i32> {
+    shared.session().hold.store(keep.most(0), SeqCst);
     // SAFETY: plain calls; this process has one thread.
     let (launcher, pid) = unsafe { (libc::getpid(), libc::fork()) };
     anyhow::ensure!(
@@ -465,6 +466,7 @@ fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<i32>
         std::io::Error::last_os_error()
     );
     if pid > 0 {
+        shared.session().follower_pid.store(pid as u64, SeqCst);
         return Ok(pid);
     }
     stand_aside();
