@@ -14,7 +14,7 @@ use reprise_launch::inject::{Gate, ALL_SIGNALS};
 use reprise_launch::{ptrace, SavedSession, SharedSession};
 use reprise_trace::beginning::{COPIES, COPY};
 use reprise_trace::{Content, ImageReader, Moment, Region, StoppedThread, FILES_DIR};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{hash_map::Entry, BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
@@ -64,13 +64,11 @@ impl Beginning {
             if let (Content::File { hash, .. }, None) = (&r.content, number_of(r)) {
                 let name = hash.to_string();
                 let path = dir.join(FILES_DIR).join(&name);
-                let open = || File::open(&path);
-                if !files.contains_key(&name) {
-                    let file = open().map_err(|source| ReplayError::Io {
+                if let Entry::Vacant(new) = files.entry(name) {
+                    new.insert(File::open(&path).map_err(|source| ReplayError::Io {
                         what: format!("open {}", path.display()),
                         source,
-                    })?;
-                    files.insert(name, file);
+                    })?);
                 }
             }
         }

@@ -227,7 +227,7 @@ impl Recorder<'_> {
 fn end_of_program(reader: &mut Reader, frames: &[(u64, u64)]) -> Result<u64, ReplayError> {
     /// Of these at the stream's end: nothing but the end of the stream comes behind that event.
     const LAST: usize = 3;
-    if let Some((event, _)) = frames.iter().rev().take(LAST).last() {
+    if let Some((event, _)) = frames.get(frames.len().saturating_sub(LAST)) {
         reader.seek(*event)?;
         while let Some(event) = reader.next()? {
             if matches!(event.parse()?.kind, Kind::ProcessEnd | Kind::End) {
