@@ -6,7 +6,6 @@ use common::leftovers::{agent_of, descendants};
 use common::{run, Guest, Outcome, Recording, Run, Running, Workplace, OWN_FAILURE};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ChildStdout;
 
@@ -47,9 +46,10 @@ fn assert_end_of(place: &Workplace, whole: &Recording) -> usize {
     let replay = place.replay(dir);
     assert_eq!(replay.status, whole.run.status, "{}", replay.describe());
     // Of who is killed from outside, the call under way may not be in the trace: each thread may have written a line more.
-    let more = match whole.run.status.signal() {
-        Some(libc::SIGKILL | libc::SIGTERM) => THREADS,
-        _ => 0,
+    let ended = [libc::SIGKILL, libc::SIGTERM].map(Outcome::Signal);
+    let more = match ended.iter().any(|o| o.fits(whole.run.status)) {
+        true => THREADS,
+        false => 0,
     };
     let (said, text) = (String::from_utf8_lossy(said), replay.text());
     let at = said.rfind(&text).unwrap_or_else(|| {
