@@ -282,6 +282,14 @@ pub mod request {
     pub const SHARE_FILE: u32 = 4;
 }
 
+/// Values of [`Session::hold`]. All others are the most bytes that the stream of events may have until some of them are forgotten.
+pub mod hold {
+    /// There is no limit.
+    pub const NO: u64 = 0;
+    /// Nothing can be forgotten any more: the recording ends here.
+    pub const FAILED: u64 = u64::MAX;
+}
+
 /// What tells an open or mapped file from all others: its device and inode.
 pub const fn file_identity(device: u64, inode: u64) -> u64 {
     inode ^ device.rotate_left(40)
@@ -498,8 +506,12 @@ pub struct Session {
     pub det_without: u64,
     /// `det`: seed of the program's random numbers, plus 1, when clocks and ids are to follow from the program alone; 0: they are real.
     pub det_pure: u64,
+    /// Record: what a flight recorder wants of the agent, see [`hold`].
+    pub hold: AtomicU64,
+    /// Record: the kernel's id of the process that forgets old events; 0: none does.
+    pub follower_pid: AtomicU64,
     /// Spare configuration words.
-    pub spare_config: [u64; 6],
+    pub spare_config: [u64; 4],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

@@ -3,11 +3,12 @@
 //! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
-//! write to its memory are known ([`outsiders`]), and closes the trace when the last process is gone ([`Agent::run`]).
+//! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod counters;
 pub mod drain;
 pub mod exec;
+pub mod hold;
 pub mod image;
 pub mod kept;
 pub mod late;
@@ -21,6 +22,7 @@ pub mod stopped;
 pub mod strays;
 
 use drain::Drain;
+use hold::Hold;
 use kept::Keeper;
 use late::Late;
 use merge::{Merge, Sink};
@@ -117,6 +119,11 @@ impl Agent {
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
             let end = self.ended(&processes);
+            let hold = hold::look(self.shared.session(), self.writer.stats().bytes_compressed);
+            if hold == Hold::Failed && full.is_none() {
+                full = Some("its last stretch can't be kept any more".into());
+                self.give_up();
+            }
             let q = &self.shared.session().request;
             let drained = if self.shared.order().is_some() {
                 let mut sink = Sink {
@@ -134,6 +141,8 @@ impl Agent {
                 let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
                 requests::done(&self.shared);
                 r
+            } else if hold == Hold::Wait && end.is_none() {
+                Ok(0)
             } else if end.is_some() {
                 drain.all(&self.shared, &mut self.writer, lost)
             } else {

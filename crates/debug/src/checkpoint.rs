@@ -2,17 +2,17 @@
 //!
 //! Its memory is kept by a process that fork(2) made of it and that never runs: it shares what has not changed since. Of each thread the
 //! registers are kept, and what else the kernel knows of it. To go back, the waiting process forks once more, and the copy gets its threads
-//! back by clone(2), each with its registers. All calls are made from outside ([`crate::inject`]), so nobody needs to be at a special
+//! back by clone(2), each with its registers. All calls are made from outside ([`reprise_launch::inject`]), so nobody needs to be at a special
 //! place: a thread may wait in the runtime or run in the program.
 //!
 //! The session's memory is shared by all of them; only one replay runs at a time, and what was in it is kept beside ([`Mark`]).
 
 use crate::debuggee::{memory_of, Debuggee, Traced};
-use crate::inject::{Gate, ALL_SIGNALS};
 use crate::rest::fault_again;
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
+use reprise_launch::inject::{to_go_on, Gate, ALL_SIGNALS};
 use reprise_replay::children;
 use reprise_replay::live::Mark;
 use std::cell::RefCell;
@@ -26,8 +26,6 @@ use std::rc::Rc;
 pub const MOST_SHARED: u64 = 256 << 20;
 /// A stack_t: address, flags, size.
 type SignalStack = [u64; 3];
-/// What a call is restarted by (include/linux/errno.h): ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
-const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
 /// prctl(2): where the kernel clears a thread's id when it ends.
 const PR_GET_TID_ADDRESS: u64 = 40;
 /// How a process is copied; the copy is a child of the same parent.
@@ -282,6 +280,29 @@ impl Debuggee {
     }
 }
 
+impl Debuggee {
+    /// Makes calls in the name of one of the process's threads; `None` as long as no place for calls is known.
+    pub(crate) fn in_its_name<T>(
+        &mut self,
+        f: impl FnOnce(pid_t, Gate) -> Result<T>,
+    ) -> Result<Option<T>> {
+        // Who is about to end can't be stopped.
+        self.settle().map_err(Error::other)?;
+        self.with_all_stopped(|d| {
+            let Some((gate, tid)) = d.find_gate()?.zip(d.threads.keys().next().copied()) else {
+                return Ok(None);
+            };
+            let registers = to_go_on(ptrace::registers(tid)?);
+            let mask = ptrace::signal_mask(tid)?;
+            ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
+            let made = f(tid, gate);
+            ptrace::set_registers(tid, &registers)?;
+            ptrace::set_signal_mask(tid, mask)?;
+            made.map(Some)
+        })
+    }
+}
+
 impl Checkpoint {
     /// A copy of the process with all its threads, stopped: their kernel's ids, in order.
     fn revive(&self) -> Result<Vec<pid_t>> {
@@ -366,16 +387,6 @@ fn with_room(
     memory.read_exact_at(&mut kept, room)?;
     f(room)?;
     memory.write_all_at(&kept, room)
-}
-
-/// The registers with which a thread goes on that was stopped: a call that was interrupted is made once more.
-pub(crate) fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
-    if r.orig_rax as i64 >= 0 && RESTARTS.contains(&(r.rax as i64)) {
-        r.rax = r.orig_rax;
-        r.rip -= 2;
-    }
-    r.orig_rax = u64::MAX;
-    r
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use crate::breakpoints::Breakpoints;
 use crate::checkpoint::Waiting;
 use crate::checkpoints::Checkpoints;
-use crate::inject::Gate;
 use crate::timeline::{Fault, Timeline};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
 use reprise_abi::session::{shown, slot_state};
+use reprise_launch::inject::Gate;
 use reprise_replay::{Live, Output};
 use std::collections::BTreeMap;
 use std::fs::File;

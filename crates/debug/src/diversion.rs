@@ -322,7 +322,7 @@ impl Debuggee {
             if d.threads.get(&tid).is_some_and(|t| !t.stopped) {
                 self.stop(tid)?;
             }
-            let mut r = crate::checkpoint::to_go_on(ptrace::registers(tid)?);
+            let mut r = reprise_launch::inject::to_go_on(ptrace::registers(tid)?);
             g.put_into(&mut r);
             ptrace::set_registers(tid, &r)?;
             ptrace::set_vectors(tid, &mut vectors.clone())?;

@@ -1,13 +1,12 @@
 //! Debugs a replay: a server of gdb's remote protocol over a replay that is traced by ptrace(2).
 //!
-//! - [`ptrace`]: what the kernel offers;
 //! - [`timeline`]: what is known of the trace ahead;
 //! - [`debuggee`]: the replayed process at rest: threads, registers, memory;
 //! - `beside`: code that the runtime has put beside the program's;
 //! - [`breakpoints`]: breakpoints and watchpoints;
 //! - [`compiled`]: a breakpoint with a condition, compiled into the code;
 //! - [`control`]: lets it run, and says why it stopped;
-//! - [`checkpoint`]: the process as it was at a moment, and [`inject`]: calls made in its name;
+//! - [`checkpoint`]: the process as it was at a moment;
 //! - [`checkpoints`]: which of them there are;
 //! - [`diversion`]: functions of the program, called in a copy of it;
 //! - [`history`]: places in the execution, and the way back to them;
@@ -32,11 +31,9 @@ pub mod debuggee;
 pub mod diversion;
 pub mod files;
 pub mod history;
-pub mod inject;
 pub mod monitor;
 mod nearer;
 mod own;
-pub mod ptrace;
 pub mod registers;
 pub mod rest;
 pub mod server;
@@ -44,6 +41,7 @@ mod steps;
 pub mod target;
 pub mod timeline;
 
+pub(crate) use reprise_launch::ptrace;
 pub use server::{serve, Place, Request};
 
 /// What can go wrong with debugging.

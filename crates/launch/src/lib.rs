@@ -11,6 +11,7 @@
 //! - [`record`]: starts a program, stops it at its exec, puts the runtime in, lets it go;
 //! - [`exec`]: the same for what a process of the session becomes by exec;
 //! - [`orderable`]: which programs the `order` engine can't record;
+//! - [`ptrace`]: what the kernel offers to a tracer, and [`inject`]: calls made by a traced thread in its tracer's name;
 //! - [`stopped`]: lets a thread that is stopped go on for a moment;
 //! - [`replay`]: forks a child that becomes the recorded program.
 
@@ -22,9 +23,11 @@ pub mod features;
 pub mod futex;
 mod hand;
 mod identity;
+pub mod inject;
 pub mod memo;
 pub mod nested;
 pub mod orderable;
+pub mod ptrace;
 mod reach;
 pub mod record;
 mod remote;

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 const PAGE: u64 = 4096;
 
 /// What was in it. Pages of zeros are not kept.
+#[derive(Default)]
 pub struct SavedSession {
     pages: BTreeMap<u64, Box<[u8]>>,
 }
@@ -19,6 +20,27 @@ impl SavedSession {
     /// Bytes that are kept.
     pub fn len(&self) -> u64 {
         self.pages.len() as u64 * PAGE
+    }
+
+    /// The pages that are no zeros, by where they are in it.
+    pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.pages.iter().map(|(at, bytes)| (*at, &bytes[..]))
+    }
+
+    /// Adds whole pages to what was in it, at this place; false when they can't have been there.
+    pub fn add(&mut self, at: u64, bytes: &[u8]) -> bool {
+        let fits = at % PAGE == 0
+            && bytes.len() as u64 % PAGE == 0
+            && at
+                .checked_add(bytes.len() as u64)
+                .is_some_and(|end| end <= RING_OFFSET);
+        if fits {
+            let pages = bytes.chunks_exact(PAGE as usize);
+            let placed = (at..).step_by(PAGE as usize).zip(pages);
+            self.pages
+                .extend(placed.map(|(at, page)| (at, page.into())));
+        }
+        fits
     }
 
     /// Was it all zeros?

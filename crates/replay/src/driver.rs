@@ -377,6 +377,14 @@ pub(crate) fn processor(recorded: u64) -> Option<usize> {
     }
 }
 
+/// A processor for a replay that runs beside the recording: not the recorded one, when there are others.
+pub(crate) fn other_processor(recorded: u64) -> Option<usize> {
+    let first = processor(recorded)?;
+    let others = (0..1024).filter(|i| *i != first);
+    let is_ours = |i: &usize| processor(*i as u64) == Some(*i);
+    others.into_iter().find(is_ours).or(Some(first))
+}
+
 /// Standard output and error of this process, put back when dropped.
 struct Silence([i32; 2]);
 

@@ -3,6 +3,8 @@
 pub mod children;
 pub mod driver;
 mod feed;
+pub mod follow;
+mod freeze;
 pub mod live;
 mod lives;
 pub mod machine;
@@ -16,9 +18,11 @@ pub mod rings;
 mod stacks;
 pub mod standstill;
 pub mod symbols;
+mod thaw;
 mod tree;
 
 pub use driver::{replay, Options, Outcome};
+pub use follow::Follower;
 pub use live::Live;
 pub use output::Output;
 pub use report::Divergence;

@@ -97,6 +97,11 @@ impl Live {
                 "this trace was recorded by a reprise that had no debugger: record the program again to debug it".into(),
             ));
         };
+        if reader.first() > 0 {
+            return Err(ReplayError::Unsupported(
+                "only the last stretch of this run was kept, and such a trace can't be debugged yet: reprise replay and reprise verify take it".into(),
+            ));
+        }
         let order = match (manifest.engine.as_str(), landmarks.order) {
             ("order", Some(landmarks)) => Some(Order {
                 distribution: Distribution::new(true),

@@ -11,6 +11,7 @@ use crate::children;
 use crate::feed::Distribution;
 use crate::lives::{Free, Lives};
 use crate::rebuilt::{Exchange, Rebuilt};
+use crate::thaw::Beginning;
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::event::EventHeader;
@@ -21,7 +22,7 @@ use reprise_abi::session::{
 use reprise_launch::replay::{self as launch, Child};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
-use std::collections::{hash_map::Entry, HashMap, HashSet, VecDeque};
+use std::collections::{btree_map::Entry, BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ pub(crate) struct Tree {
     /// Processes that went on as another kernel's process.
     lives: Lives,
     /// Writable copies of files that were mapped shared, by number.
-    copies: HashMap<u64, File>,
+    pub copies: BTreeMap<u64, File>,
     /// Processes that the driver itself has made, and that have not ended.
     made: HashSet<pid_t>,
     status: Option<i32>,
@@ -84,6 +85,8 @@ pub(crate) struct Tree {
     pub halted: Option<Halt>,
     /// What is replayed in the place of the recorded program.
     pub rebuilt: Option<Rebuilt>,
+    /// Where the trace begins, until the replay is there.
+    beginning: Option<Beginning>,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
@@ -138,7 +141,7 @@ impl Tree {
             pinged: Instant::now(),
             roots: HashSet::new(),
             lives: Lives::default(),
-            copies: HashMap::new(),
+            copies: BTreeMap::new(),
             made: HashSet::new(),
             status: None,
             failed: false,
@@ -149,6 +152,7 @@ impl Tree {
             limit: None,
             halted: None,
             rebuilt: None,
+            beginning: None,
         }
     }
 
@@ -160,7 +164,8 @@ impl Tree {
     pub fn run(&mut self, reader: &mut Reader, only: Option<u32>) -> Result<i32, ReplayError> {
         let _watch = Watch::new(self.shared.session());
         self.begin(only)?;
-        let result = self.play(reader);
+        let result = self.go_to_beginning(reader);
+        let result = result.and_then(|()| self.play(reader));
         if result.is_err() {
             self.end();
         }
@@ -175,9 +180,13 @@ impl Tree {
         })
     }
 
-    /// Makes the first process.
+    /// Makes the first process. It gets no event when the trace begins later.
     pub fn begin(&mut self, only: Option<u32>) -> Result<pid_t, ReplayError> {
         self.only = only;
+        self.beginning = Beginning::open(&self.dir)?;
+        if self.beginning.is_some() {
+            self.feed.limit = 0;
+        }
         let first = self.images.image(0)?;
         if self.shared.order().is_some() {
             self.shared.slot(0).state.store(slot_state::RUNNING, SeqCst);
@@ -619,7 +628,7 @@ fn tell_time(pid: pid_t, tid: u32) {
 }
 
 /// A file in memory, of `len` zeros.
-fn memory_file(len: u64) -> std::io::Result<File> {
+pub(crate) fn memory_file(len: u64) -> std::io::Result<File> {
     // SAFETY: a new descriptor, owned from here on.
     let file = unsafe {
         let fd = libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC);

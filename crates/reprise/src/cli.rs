@@ -3,6 +3,7 @@
 mod pictures;
 
 use crate::exit::{one_line, OWN_FAILURE};
+use crate::keep::Keep;
 use crate::processes::ProcessName;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -59,6 +60,8 @@ pub enum Command {
     Ls(LsArgs),
     /// Say what is in a trace: sizes, duration, events by kind
     Info(InfoArgs),
+    /// Save what has been recorded of a program that runs on
+    Snapshot(SnapshotArgs),
     /// Remove traces
     Rm(RmArgs),
     /// Make one self-contained file of a trace
@@ -139,6 +142,13 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub until_failure: Option<u64>,
 
+    /// Keep only the last stretch of the run: so much time (60s, 5min, 2h), or so much of its events (500M, 2GiB)
+    ///
+    /// The trace begins with the state of the program at that time, which is kept beside. A replay follows the recording for that, on
+    /// another processor if there is one; a program that is faster than it waits for it. With the engine `serial`, and one process.
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
+    pub keep: Option<Keep>,
+
     /// Let the trace grow to SIZE at most (500M, 2G, ...)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_size: Option<u64>,
@@ -182,6 +192,18 @@ pub struct RecordArgs {
     /// What `run` was asked for
     #[arg(skip)]
     pub det: Option<RunArgs>,
+}
+
+/// Arguments of `snapshot`.
+#[derive(Args, Clone, Debug)]
+pub struct SnapshotArgs {
+    /// Put it into this directory, which must be new or empty
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// The recorded program's process id
+    #[arg(value_name = "PID")]
+    pub pid: i32,
 }
 
 /// Arguments of `run`.
@@ -680,6 +702,10 @@ fn parse_size(text: &str) -> Result<u64, String> {
         Some(0) | None => Err(wanted()),
         Some(size) => Ok(size),
     }
+}
+
+fn parse_keep(text: &str) -> Result<Keep, String> {
+    Keep::parse(text, parse_size)
 }
 
 fn parse_syscall(name: &str) -> Result<u64, String> {

@@ -12,6 +12,7 @@ mod exit;
 mod export;
 mod human;
 mod info;
+mod keep;
 mod ls;
 mod manual;
 mod output;
@@ -25,6 +26,7 @@ mod record;
 mod retrospect;
 mod rm;
 mod run;
+mod snapshot;
 mod timeline;
 mod view;
 
@@ -80,6 +82,7 @@ fn command(command: Command) -> i32 {
         Command::Ps(args) => print(|| ps::run(&args)),
         Command::Ls(args) => print(|| ls::run(&args)),
         Command::Info(args) => print(|| info::run(&args)),
+        Command::Snapshot(args) => snapshot::run(&args),
         Command::Rm(args) => print(|| rm::run(&args)),
         Command::Pack(args) => print(|| pack::run(&args)),
         Command::Export(args) => print(|| export::run(&args)),

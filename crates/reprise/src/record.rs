@@ -4,11 +4,12 @@
 //! forked beside it and outlives both if need be.
 
 use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
+use crate::keep::{self, Keep};
 use anyhow::{Context, Result};
 use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS,
+    hold, Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS,
     FLAG_LOCKED, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
@@ -111,6 +112,9 @@ pub fn exit_status(status: i32) -> i32 {
 }
 
 fn one(args: &RecordArgs) -> Result<Run> {
+    if args.keep.is_some() && args.engine != EngineName::Serial {
+        anyhow::bail!("--keep wants --engine serial");
+    }
     cpu::suffices().map_err(anyhow::Error::msg)?;
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
@@ -246,14 +250,22 @@ fn in_dir(
         None => None,
     };
     let agent = start_agent(args, shared, image, stopped.pid, trace)?;
+    let follower = match (args.keep, dir) {
+        (Some(keep), Some(dir)) => Some(start_follower(keep, dir, shared)?),
+        _ => None,
+    };
     let pid = stopped.go(image)?;
     let attendants = Attendants {
         args,
         shared,
         image,
     };
-    let (status, agent) = wait_for(&attendants, pid, agent)?;
+    let (status, agent) = wait_for(&attendants, pid, agent, follower)?;
     finish(&attendants, agent, status)?;
+    if let Some(follower) = follower {
+        // It may have ended before.
+        let _ = reap(follower);
+    }
     if dir.is_some() {
         if let Some(summary) = dir.and_then(|d| Summary::read(d).ok().flatten()) {
             for w in &summary.warnings {
@@ -341,10 +353,13 @@ fn open_trace(
         runtime_hash,
     };
     manifest.write(dir)?;
-    let options = WriterOptions {
+    let mut options = WriterOptions {
         max_size: args.max_size,
         ..WriterOptions::default()
     };
+    if let Some(keep) = args.keep {
+        keep.limit(&mut options);
+    }
     Ok(Writer::with_options(dir, options)?)
 }
 
@@ -376,32 +391,7 @@ fn start_agent(
         std::mem::forget(trace);
         return Ok(pid);
     }
-    // SAFETY: in the child; keyboard signals are for the program, a full disk or file limit is handled as an error.
-    PROGRAM.store(0, Relaxed);
-    unsafe {
-        libc::setpgid(0, 0);
-        // One for each process, and those of the trace.
-        let mut files: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut files);
-        files.rlim_cur = files.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &files);
-        for s in [
-            libc::SIGINT,
-            libc::SIGQUIT,
-            libc::SIGTSTP,
-            libc::SIGHUP,
-            libc::SIGPIPE,
-            libc::SIGXFSZ,
-            libc::SIGTERM,
-        ] {
-            libc::signal(s, libc::SIG_IGN);
-        }
-        // The launcher's standard streams are not the agent's business: a pipe must see its end when the program is gone.
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        for fd in [0, 1] {
-            libc::dup2(null, fd);
-        }
-    }
+    stand_aside();
     let on_full = match args.on_full {
         OnFull::Stop => reprise_agent::OnFull::Stop,
         OnFull::Continue => reprise_agent::OnFull::Continue,
@@ -437,6 +427,56 @@ fn start_agent(
             }
         }
     };
+    // SAFETY: the child ends here, without running the parent's destructors.
+    unsafe { libc::_exit(status) }
+}
+
+/// A child that works beside the program: keyboard signals are for the program, a full disk or file limit is handled as an error.
+fn stand_aside() {
+    PROGRAM.store(0, Relaxed);
+    // SAFETY: plain calls of a process with one thread.
+    unsafe {
+        libc::setpgid(0, 0);
+        // One for each process, and those of the trace.
+        let mut files: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut files);
+        files.rlim_cur = files.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &files);
+        for s in [
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTSTP,
+            libc::SIGHUP,
+            libc::SIGPIPE,
+            libc::SIGXFSZ,
+            libc::SIGTERM,
+        ] {
+            libc::signal(s, libc::SIG_IGN);
+        }
+        // The launcher's standard streams are not the agent's business: a pipe must see its end when the program is gone.
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for fd in [0, 1] {
+            libc::dup2(null, fd);
+        }
+    }
+}
+
+/// Forks the one that keeps the trace short; its process id.
+fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<i32> {
+    shared.session().hold.store(keep.most(0), SeqCst);
+    // SAFETY: plain calls; this process has one thread.
+    let (launcher, pid) = unsafe { (libc::getpid(), libc::fork()) };
+    anyhow::ensure!(
+        pid >= 0,
+        "fork the flight recorder: {}",
+        std::io::Error::last_os_error()
+    );
+    if pid > 0 {
+        shared.session().follower_pid.store(pid as u64, SeqCst);
+        return Ok(pid);
+    }
+    stand_aside();
+    let status = keep::follow(keep, dir, shared, launcher);
     // SAFETY: the child ends here, without running the parent's destructors.
     unsafe { libc::_exit(status) }
 }
@@ -501,7 +541,12 @@ fn reap(pid: i32) -> Result<i32> {
 }
 
 /// Waits for the program; watches the agent meanwhile. The program's status, and who is the agent by now.
-fn wait_for(attendants: &Attendants, pid: i32, mut agent: i32) -> Result<(i32, i32)> {
+fn wait_for(
+    attendants: &Attendants,
+    pid: i32,
+    mut agent: i32,
+    follower: Option<i32>,
+) -> Result<(i32, i32)> {
     PROGRAM.store(pid, Relaxed);
     // SAFETY: handlers that only call kill. The terminal's own signals reach the program by themselves.
     unsafe {
@@ -524,6 +569,13 @@ fn wait_for(attendants: &Attendants, pid: i32, mut agent: i32) -> Result<(i32, i
                 told => (told - 1) as i32,
             };
             return Ok((status, agent));
+        }
+        if Some(ended) == follower {
+            // Before its time: nothing more can be forgotten.
+            let s = attendants.shared.session();
+            if s.recording_lost.load(SeqCst) == 0 {
+                s.hold.store(hold::FAILED, SeqCst);
+            }
         }
         // It is there, as far as the program can see, until another has its place.
         let next = if ended == agent {

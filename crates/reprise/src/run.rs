@@ -23,6 +23,7 @@ pub fn run(args: &RunArgs) -> Result<i32> {
         checksum: None,
         keep_on: KeepOn::Always,
         until_failure: None,
+        keep: None,
         max_size: None,
         on_full: OnFull::Continue,
         cpu: CpuLevel::Native,

@@ -6,7 +6,9 @@
 use crate::error::Context;
 use crate::store::{Collected, STORE_DIR};
 use crate::{pack, Manifest, Result, Store, Summary, TraceError};
-use crate::{EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE};
+use crate::{
+    BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE,
+};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -447,6 +449,7 @@ fn remove_trace_files(dir: &Path) -> Result<()> {
         SUMMARY_FILE,
         IMAGE_FILE,
         IMAGES_FILE,
+        BEGINNING_FILE,
         EVENTS_FILE,
     ] {
         remove(&dir.join(name))?;

@@ -5,6 +5,7 @@
 //! so that an image of many GB needs no memory. Pages of zeros are not stored. Everything is checked before it is believed:
 //! a region of an image that was opened is page-aligned, in order, overlaps no other, and its runs lie inside it and inside the blob.
 
+use crate::beginning::Moment;
 use crate::codec::{Packer, Unpacker};
 use crate::error::Context;
 use crate::stream::{u32_at, u64_at};
@@ -152,6 +153,9 @@ struct Index {
     /// How the program starts; the first program's is in the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start: Option<Start>,
+    /// The moment at which this was the memory of a replay; `None` of programs that have not begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    moment: Option<Moment>,
 }
 
 /// Where a block is in the file, its packed bytes, and their hash.
@@ -198,7 +202,11 @@ impl Tools {
 impl ImageWriter {
     /// Begins the image of the trace in `dir`. It appears under its name only when it is finished.
     pub fn create(dir: &Path) -> Result<ImageWriter> {
-        let (path, target) = (dir.join(format!("{IMAGE_FILE}.tmp")), dir.join(IMAGE_FILE));
+        ImageWriter::create_named(dir, IMAGE_FILE)
+    }
+
+    pub(crate) fn create_named(dir: &Path, name: &str) -> Result<ImageWriter> {
+        let (path, target) = (dir.join(format!("{name}.tmp")), dir.join(name));
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -229,6 +237,7 @@ impl ImageWriter {
                 blob_len: 0,
                 blocks: Vec::new(),
                 start: None,
+                moment: None,
             },
         };
         let mut head = FIRST_MAGIC.to_le_bytes().to_vec();
@@ -241,6 +250,10 @@ impl ImageWriter {
     /// Says how the program starts.
     pub fn start(&mut self, start: Start) {
         self.index.start = Some(start);
+    }
+
+    pub(crate) fn moment(&mut self, moment: Moment) {
+        self.index.moment = Some(moment);
     }
 
     /// Adds a region, above those added before. The runs in its content must be empty; [`ImageWriter::bytes`] fills them.
@@ -418,6 +431,7 @@ pub struct ImageReader {
     blob_len: u64,
     blocks: Vec<Block>,
     start: Option<Start>,
+    moment: Option<Moment>,
     unpacker: Unpacker,
     packed: Vec<u8>,
     raw: Vec<u8>,
@@ -453,6 +467,13 @@ impl ImageReader {
         ImageReader::at(Arc::new(file), 0, len, path)
     }
 
+    pub(crate) fn open_named(dir: &Path, name: &str) -> Result<ImageReader> {
+        let path = dir.join(name);
+        let file = File::open(&path).context("open", &path)?;
+        let len = file.metadata().context("read", &path)?.len();
+        ImageReader::at(Arc::new(file), 0, len, path)
+    }
+
     /// Opens an image of `len` bytes at `base` in a file.
     pub(crate) fn at(file: Arc<File>, base: u64, len: u64, path: PathBuf) -> Result<ImageReader> {
         let mut unpacker = Unpacker::new().context("decompress", &path)?;
@@ -468,6 +489,7 @@ impl ImageReader {
             blob_len: index.blob_len,
             blocks: index.blocks,
             start: index.start,
+            moment: index.moment,
             unpacker,
             packed: Vec::new(),
             raw: Vec::new(),
@@ -478,6 +500,11 @@ impl ImageReader {
     /// How the program starts, if the image says so.
     pub fn start(&self) -> Option<&Start> {
         self.start.as_ref()
+    }
+
+    /// The moment at which this was the memory of a replay, if it was.
+    pub(crate) fn moment(&self) -> Option<&Moment> {
+        self.moment.as_ref()
     }
 
     /// The regions.

@@ -7,6 +7,7 @@
 //! | `manifest.json` | what was run, where, how; written first, never changed | [`manifest`] |
 //! | `image` | the memory of the program before its first instruction | [`image`] |
 //! | `images` | the same of the programs that processes became by their execs | [`images`] |
+//! | `beginning` | where the trace begins, when only its last stretch was kept: a replay's process at that moment | [`beginning`] |
 //! | `events.zst` | all events, in the seekable zstd format, checksummed | [`stream`], [`writer`], [`reader`] |
 //! | `files/<hash>` | contents of the files that were mapped, and of the runtime | [`store`] |
 //! | `summary.json` | counts and outcome; written last, so its presence says that the recording ended in order | [`manifest`] |
@@ -43,6 +44,7 @@
 //! Everything read from a trace is untrusted: lengths are checked against named limits and against the bytes that
 //! are really there, before anything is allocated by them.
 
+pub mod beginning;
 pub mod bytes;
 pub mod catalog;
 pub mod census;
@@ -60,6 +62,7 @@ pub mod store;
 pub mod stream;
 pub mod writer;
 
+pub use beginning::{Moment, StoppedThread};
 pub use bytes::ByteString;
 pub use catalog::{Catalog, Entry};
 pub use census::{Census, Uncaptured};
@@ -84,6 +87,8 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 pub const SUMMARY_FILE: &str = "summary.json";
 /// Name of the event stream in a trace.
 pub const EVENTS_FILE: &str = "events.zst";
+/// Name of what a trace begins with of which only the last stretch was kept.
+pub const BEGINNING_FILE: &str = "beginning";
 /// Name of the initial memory image in a trace.
 pub const IMAGE_FILE: &str = "image";
 /// Name of the file with the images of programs that processes became by exec.

@@ -6,7 +6,9 @@
 use crate::error::Context;
 use crate::hash::HASH_CHUNK;
 use crate::{ContentHash, Manifest, Result, TraceError};
-use crate::{EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE};
+use crate::{
+    BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE,
+};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -129,6 +131,7 @@ fn names(dir: &Path) -> Result<Vec<String>> {
         SUMMARY_FILE,
         IMAGE_FILE,
         IMAGES_FILE,
+        BEGINNING_FILE,
         EVENTS_FILE,
     ]
     .map(String::from);
@@ -210,6 +213,7 @@ fn read_pack(packed: &Path, dir: &Path) -> Result<()> {
             SUMMARY_FILE,
             IMAGE_FILE,
             IMAGES_FILE,
+            BEGINNING_FILE,
             EVENTS_FILE,
         ]
         .contains(&name.as_str())

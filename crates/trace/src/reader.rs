@@ -3,6 +3,7 @@
 //! Opening walks the frame headers; a frame's events are checked, hash first, when they are asked for. What is handed
 //! out is always a prefix of what was written, and where it ends short of everything, [`Reader::tail`] or the error says where and why.
 
+use crate::beginning;
 use crate::codec::Unpacker;
 use crate::error::Context;
 use crate::stream::{
@@ -83,6 +84,8 @@ pub struct Reader {
     file: File,
     path: PathBuf,
     file_len: u64,
+    /// The first event that is there, and where its frame begins.
+    first: (u64, u64),
     frames: Vec<Frame>,
     tail: Tail,
     unpacker: Unpacker,
@@ -115,23 +118,33 @@ impl Reader {
             }
             other => other.context("open", &path)?,
         };
-        Reader::from_file(file, path)
+        let first = match beginning::open(dir)? {
+            Some((_, moment)) => (moment.event, moment.at_byte),
+            None => (0, 0),
+        };
+        Reader::from_file_at(file, path, first)
     }
 
     /// Reads a stream from an open file; `path` is for messages.
     pub fn from_file(file: File, path: PathBuf) -> Result<Reader> {
+        Reader::from_file_at(file, path, (0, 0))
+    }
+
+    /// As [`Reader::from_file`]; the first event that is still there is this one, and its frame begins at this byte.
+    fn from_file_at(file: File, path: PathBuf, first: (u64, u64)) -> Result<Reader> {
         let file_len = file.metadata().context("read", &path)?.len();
         let mut reader = Reader {
             unpacker: Unpacker::new().context("decompress", &path)?,
             file,
             path,
             file_len,
+            first,
             frames: Vec::new(),
             tail: Tail::Complete,
             packed: Vec::new(),
             raw: Vec::new(),
             loaded: None,
-            next: 0,
+            next: first.0,
             next_at: 0,
             next_frame: 0,
         };
@@ -142,16 +155,34 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Number of events, as far as the frame headers are good.
+    /// Number of events that there were, as far as the frame headers are good: those before [`Reader::first`] are counted, too.
     pub fn len(&self) -> u64 {
+        self.frames.last().map_or(self.first.0, |f| {
+            f.header.first_event + u64::from(f.header.events)
+        })
+    }
+
+    /// Number of the first event that is there: not 0 when only the last stretch was kept.
+    pub fn first(&self) -> u64 {
+        self.first.0
+    }
+
+    /// Where frames begin: the number of the first event, and the byte.
+    pub fn frames(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let begins = |f: &Frame| (f.header.first_event, f.at - FRAME_HEADER_LEN as u64);
+        self.frames.iter().map(begins)
+    }
+
+    /// Where the last whole frame ends in the stream.
+    pub fn end(&self) -> u64 {
         self.frames
             .last()
-            .map_or(0, |f| f.header.first_event + u64::from(f.header.events))
+            .map_or(self.first.1, |f| f.at + u64::from(f.header.compressed_len))
     }
 
     /// Whether there is no event.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.frames.is_empty()
     }
 
     /// How the stream ends.
@@ -243,7 +274,7 @@ impl Reader {
     /// # Errors
     /// [`TraceError::NoSuchEvent`] beyond the end; [`TraceError::Damaged`] when the event's frame is bad.
     pub fn seek(&mut self, number: u64) -> Result<()> {
-        if number > self.len() {
+        if number > self.len() || number < self.first() {
             return Err(TraceError::NoSuchEvent {
                 path: self.path.clone(),
                 event: number,
@@ -280,7 +311,7 @@ impl Reader {
     /// [`TraceError::Damaged`] at the first bad place. A torn tail is not an error.
     pub fn check(&mut self) -> Result<StreamStats> {
         let mut stats = self.stats();
-        self.seek(0)?;
+        self.seek(self.first())?;
         while let Some(event) = self.next()? {
             stats.by_kind[event.parse()?.kind as usize] += 1;
         }
@@ -355,9 +386,11 @@ impl Reader {
 
     /// Finds all frames; returns how the stream ends.
     fn walk(&mut self) -> Result<Tail> {
-        let mut at = 0;
+        let mut at = self.first.1;
         loop {
-            let rest = self.file_len - at;
+            let Some(rest) = self.file_len.checked_sub(at) else {
+                return Ok(self.tail_damage(at, "the stream ends before it begins"));
+            };
             let torn = Tail::Torn {
                 at_byte: at,
                 events_good: self.len(),
@@ -428,14 +461,16 @@ impl Reader {
         for f in &self.frames {
             table.push(&f.header, &[]);
         }
-        if len < rest || len != table.to_bytes().len() as u64 {
+        let least = table.to_bytes().len() as u64;
+        let whole = self.first.0 == 0;
+        if len < rest || len < least || (whole && len != least) {
             return Ok(self.tail_damage(at, "seek table of a wrong length"));
         }
         let mut bytes = vec![0; len as usize];
         self.file
             .read_exact_at(&mut bytes, at)
             .context("read", &self.path)?;
-        match SeekTable::fits(&bytes, self.frames.iter().map(|f| &f.header)) {
+        match SeekTable::fits(&bytes, self.frames.iter().map(|f| &f.header), whole) {
             Ok(()) => Ok(Tail::Complete),
             Err(why) => Ok(self.tail_damage(at, why)),
         }

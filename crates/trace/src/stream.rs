@@ -172,10 +172,11 @@ impl SeekTable {
         b
     }
 
-    /// Whether `b` is a whole seek table for the frames whose headers are given.
+    /// Whether `b` is a seek table for the frames whose headers are given; they are the last ones of the stream unless they are `all`.
     pub fn fits<'a>(
         b: &[u8],
-        headers: impl Iterator<Item = &'a FrameHeader>,
+        headers: impl ExactSizeIterator<Item = &'a FrameHeader>,
+        all: bool,
     ) -> Result<(), &'static str> {
         if b.len() < SKIPPABLE_LEN + SEEK_FOOTER_LEN || u32_at(b, 0) != SEEK_TABLE_MAGIC {
             return Err("no seek table");
@@ -186,7 +187,16 @@ impl SeekTable {
             return Err("seek table of a wrong length");
         }
         let entries = &b[SKIPPABLE_LEN..b.len() - SEEK_FOOTER_LEN];
-        let mut rows = entries.chunks(2 * SEEK_ENTRY_LEN);
+        let before = match all {
+            true => 0,
+            false => entries
+                .len()
+                .saturating_sub(headers.len() * 2 * SEEK_ENTRY_LEN),
+        };
+        if before % (2 * SEEK_ENTRY_LEN) != 0 {
+            return Err("seek table of a wrong length");
+        }
+        let mut rows = entries[before..].chunks(2 * SEEK_ENTRY_LEN);
         for h in headers {
             let row = rows
                 .next()

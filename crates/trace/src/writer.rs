@@ -31,6 +31,8 @@ pub struct WriterOptions {
     pub frame_raw: usize,
     /// Whether room on disk is reserved ahead of time, where the file system can.
     pub preallocate: bool,
+    /// Most bytes that are reserved in one go.
+    pub most_reserved: u64,
 }
 
 impl Default for WriterOptions {
@@ -39,6 +41,7 @@ impl Default for WriterOptions {
             max_size: None,
             frame_raw: FRAME_RAW,
             preallocate: true,
+            most_reserved: RESERVE_STEP.1,
         }
     }
 }
@@ -269,7 +272,8 @@ impl Writer {
             return Ok(());
         }
         // One more entry of the table for each further frame is part of the step.
-        let step = (need / 4).clamp(RESERVE_STEP.0, RESERVE_STEP.1);
+        let most = self.options.most_reserved.max(RESERVE_STEP.0);
+        let step = (need / 4).clamp(RESERVE_STEP.0, most);
         for end in [need + step, need] {
             match codec::allocate(&self.file, self.allocated, end - self.allocated) {
                 Ok(()) => {

@@ -1,9 +1,10 @@
 //! Going back to an earlier moment of a replay that a debugger drives: its processes are ended, and a copy of the one that there was goes on.
 
 use super::Tree;
-use crate::children;
+use crate::{children, ReplayError};
 use libc::pid_t;
 use reprise_abi::session::{process_state, request, MAX_PROCESSES};
+use reprise_trace::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -12,8 +13,13 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_micros(100);
 
 impl Tree {
-    /// Is there only the first process, as the program that it was from the beginning, with no request open?
+    /// Is there only the first process, as the program that it was from the beginning, with no request open, and is it debugged?
     pub fn is_one_at_rest(&self) -> bool {
+        self.is_one() && self.shared.session().processes[0].debugged.load(SeqCst) != 0
+    }
+
+    /// Is there only the first process, as the program that it was from the beginning, with no request open?
+    pub fn is_one(&self) -> bool {
         let s = self.shared.session();
         let others =
             (1..MAX_PROCESSES).any(|n| s.processes[n].state.load(SeqCst) != process_state::FREE);
@@ -22,8 +28,39 @@ impl Tree {
             && self.made.len() == 1
             && self.roots.len() == 1
             && s.processes[0].state.load(SeqCst) == process_state::LIVE
-            && s.processes[0].debugged.load(SeqCst) != 0
             && s.request.kind.load(SeqCst) == request::NONE
+    }
+
+    /// Goes to where the trace begins, when only its last stretch was kept: then all events are fed from there on.
+    ///
+    /// # Errors
+    /// When the trace is damaged, or the process can't be made.
+    pub fn go_to_beginning(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
+        while let Some(mut beginning) = self.beginning.take() {
+            if !self.turn(reader, None)? {
+                return Err(ReplayError::Unsupported(
+                    "the replay ended before its first instruction".into(),
+                ));
+            }
+            let pid = self.shared.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
+            let waits = self.shared.session().ring.consumer_asleep.load(SeqCst) != 0;
+            if !waits || !beginning.thaw(pid, &mut self.shared, &self.dir)? {
+                self.beginning = Some(beginning);
+                continue;
+            }
+            self.copies = beginning.copies;
+            let ring = &self.shared.session().ring;
+            let (events, position) = (ring.events.load(SeqCst), ring.position.load(SeqCst));
+            if events != beginning.moment.event {
+                return Err(ReplayError::Unsupported(
+                    "the trace begins at another event than its first one".into(),
+                ));
+            }
+            reader.seek(events)?;
+            self.feed_from(events, position);
+            self.feed_up_to(u64::MAX);
+        }
+        Ok(())
     }
 
     /// Numbers of the files that are mapped shared, of which there are copies.

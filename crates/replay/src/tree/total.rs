@@ -62,6 +62,8 @@ impl Tree {
         // Who has the turn alone can make another thread on that slot: now nobody has it.
         if let Some(slot) = done.filter(|i| total.take_from(*i)) {
             total.leave(slot);
+            // A process of which nothing is known goes.
+            wake(&total.turn[slot]);
             if let Some(next) = head.give_behind(slot) {
                 wake(&total.turn[next]);
             }

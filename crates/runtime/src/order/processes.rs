@@ -210,7 +210,7 @@ fn start_process(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
 pub fn begin_again(t: &mut Block) {
     sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
     kernel::block_all();
-    total::begin(t);
+    total::begin_unless(t, || replay::is_over(t));
     // Not before: of one that was killed before its first step nothing was recorded, and the driver may end it while it waits.
     let _busy = busy(t);
     replay::runs_now(t);

@@ -43,8 +43,13 @@ pub fn join(slot: u32) {
 
 /// The calling thread begins when its turn comes for the first time.
 pub fn begin(t: &Block) {
+    begin_unless(t, || false);
+}
+
+/// As [`begin`], nor does it wait any longer when all `is_over` for it: then it may have no turn, and needs none.
+pub fn begin_unless(t: &Block, is_over: impl Fn() -> bool) {
     if runs() {
-        wait_for_turn(t.slot);
+        wait_for_turn(t.slot, is_over);
     }
 }
 
@@ -115,7 +120,7 @@ pub fn give_way(t: &Block) {
     match able.or_else(|| h.after(t.slot as usize)) {
         Some(next) if next != t.slot as usize => {
             pass_on(t.slot);
-            wait_for_turn(t.slot);
+            wait_for_turn(t.slot, || false);
         }
         _ => {
             sys::call(reprise_abi::syscalls::nr::SCHED_YIELD, &[]);
@@ -145,9 +150,9 @@ fn pass_on(slot: u32) {
     }
 }
 
-fn wait_for_turn(slot: u32) {
+fn wait_for_turn(slot: u32, is_over: impl Fn() -> bool) {
     let turn = &head().total.turn[slot as usize];
-    while turn.load(SeqCst) == 0 {
+    while turn.load(SeqCst) == 0 && !is_over() {
         let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
         sys::futex_wait(turn.as_ptr(), 0, Some(&until));
         if !crate::namespace::agent_lives() {

@@ -87,12 +87,17 @@ pub(in crate::order) fn header(t: &mut Block) -> EventHeader {
     }
 }
 
+/// Has the trace nothing more for the calling thread's slot?
+pub(in crate::order) fn is_over(t: &Block) -> bool {
+    let (ring, ..) = ring_of(t.slot);
+    ring.closed.load(SeqCst) == CLOSED_END && ring.position.load(SeqCst) == ring.head.load(SeqCst)
+}
+
 /// The header of the first event of a new process; `None` when the trace has none for its slot any more.
 pub(in crate::order) fn first_header(t: &mut Block) -> Option<EventHeader> {
-    let (ring, ..) = ring_of(t.slot);
     loop {
         match ring::peek() {
-            None if ring.closed.load(SeqCst) != CLOSED_END => exhausted(t),
+            None if !is_over(t) => exhausted(t),
             first => return first,
         }
     }

@@ -1,10 +1,8 @@
 //! System calls made by a traced thread in its tracer's name, from an instruction of the runtime.
 //!
 //! The thread stops at the call's entry and exit (PTRACE_SYSCALL), which is no signal and needs no handler. Its registers are of no
-//! importance meanwhile: whoever calls has them, and gives it those with which it is to go on.
+//! importance meanwhile: whoever calls has them, and gives it those with which it is to go on ([`to_go_on`]).
 
-use crate::checkpoint::to_go_on;
-use crate::debuggee::Debuggee;
 use crate::ptrace;
 use libc::{pid_t, user_regs_struct};
 use std::io::{Error, Result};
@@ -14,12 +12,12 @@ const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 /// `syscall`.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// A mask of all signals.
-pub(crate) const ALL_SIGNALS: u64 = u64::MAX;
+pub const ALL_SIGNALS: u64 = u64::MAX;
 /// A stack pointer that is on no signal stack, so that these can be changed.
 const NO_STACK: u64 = 0x1000;
 
 /// Where calls can be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gate(u64);
 
 /// The answer to a call.
@@ -102,29 +100,6 @@ impl Gate {
     }
 }
 
-impl Debuggee {
-    /// Makes calls in the name of one of the process's threads; `None` as long as no place for calls is known.
-    pub(crate) fn in_its_name<T>(
-        &mut self,
-        f: impl FnOnce(pid_t, Gate) -> Result<T>,
-    ) -> Result<Option<T>> {
-        // Who is about to end can't be stopped.
-        self.settle().map_err(Error::other)?;
-        self.with_all_stopped(|d| {
-            let Some((gate, tid)) = d.find_gate()?.zip(d.threads.keys().next().copied()) else {
-                return Ok(None);
-            };
-            let registers = to_go_on(ptrace::registers(tid)?);
-            let mask = ptrace::signal_mask(tid)?;
-            ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
-            let made = f(tid, gate);
-            ptrace::set_registers(tid, &registers)?;
-            ptrace::set_signal_mask(tid, mask)?;
-            made.map(Some)
-        })
-    }
-}
-
 /// On to the next stop at a call (`None`), or of another kind.
 fn to_next_stop(tid: pid_t, what: &str) -> Result<Option<i32>> {
     ptrace::on_to_call(tid)?;
@@ -141,4 +116,22 @@ fn to_next_stop(tid: pid_t, what: &str) -> Result<Option<i32>> {
         ))),
         (_, event) => Ok(Some(event)),
     }
+}
+
+/// What a call is restarted by (include/linux/errno.h): ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
+const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
+
+/// Was a thread with these registers stopped inside a call that it is to make again?
+pub fn is_in_call(r: &user_regs_struct) -> bool {
+    r.orig_rax as i64 >= 0 && RESTARTS.contains(&(r.rax as i64))
+}
+
+/// The registers with which a thread goes on that was stopped: a call that was interrupted is made once more.
+pub fn to_go_on(mut r: user_regs_struct) -> user_regs_struct {
+    if is_in_call(&r) {
+        r.rax = r.orig_rax;
+        r.rip -= SYSCALL.len() as u64;
+    }
+    r.orig_rax = u64::MAX;
+    r
 }

@@ -162,6 +162,11 @@ pub fn step(tid: pid_t) -> Result<()> {
     ptrace(libc::PTRACE_SINGLESTEP, tid, 0, 0).map(|_| ())
 }
 
+/// Begins to trace it, with these options; it goes on running.
+pub fn seize(tid: pid_t, options: i32) -> Result<()> {
+    ptrace(libc::PTRACE_SEIZE, tid, 0, options as u64).map(|_| ())
+}
+
 /// Stops it, wherever it is.
 pub fn interrupt(tid: pid_t) -> Result<()> {
     ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).map(|_| ())

@@ -1,0 +1,490 @@
+//! A replayed process as data: what a trace begins with of which only the last stretch was kept ([`reprise_trace::beginning`]).
+//!
+//! The process is a replay that waits for an event that it is not given: one thread waits for the ring, all others wait until it is their
+//! turn, all in a call of the runtime. Nothing of it is in the kernel but its mappings and what is asked for here: a replay has no files of the
+//! program's open, no timers, no signals on their way.
+
+use crate::ReplayError;
+use libc::pid_t;
+use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, PAGE, RESERVATION, RESERVATION_END};
+use reprise_abi::layout::{RING_BASE, RING_SIZE, SESSION_BASE, USER_END};
+use reprise_abi::session::region_flags;
+use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
+use reprise_launch::{ptrace, SharedSession};
+use reprise_trace::{
+    beginning, ByteString, Content, ContentHash, ImageWriter, Moment, Region, StoppedThread,
+    FILES_DIR,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// prctl(2): where the kernel clears a thread's id when it ends.
+const PR_GET_TID_ADDRESS: u64 = 40;
+/// Below a thread's stack pointer and its red zone: room for the answer of a call.
+const ROOM_BELOW: u64 = 1024;
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+/// Bits of /proc/PID/pagemap.
+const IN_MEMORY: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const FILE_OR_SHARED: u64 = 1 << 61;
+
+/// A mapping of a process, as /proc tells of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    pub prot: u32,
+    pub shared: bool,
+    pub offset: u64,
+    pub inode: u64,
+    pub name: String,
+    pub grows_down: bool,
+}
+
+/// The process's mappings, in order.
+pub(crate) fn mappings(pid: pid_t) -> Result<Vec<Mapping>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps"))?;
+    let mut all: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        if let Some(flags) = line.strip_prefix("VmFlags:") {
+            if let Some(last) = all.last_mut() {
+                last.grows_down = flags.split_whitespace().any(|f| f == "gd");
+            }
+        } else if let Some(m) = mapping(line) {
+            all.push(m);
+        }
+    }
+    all.retain(|m| m.end <= USER_END);
+    Ok(all)
+}
+
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+    let (start, end) = (hex(start)?, hex(end)?);
+    let bits = words.next()?.as_bytes();
+    let has = |i: usize, c: u8, bit: u32| if bits.get(i) == Some(&c) { bit } else { 0 };
+    Some(Mapping {
+        start,
+        end,
+        prot: has(0, b'r', 1) | has(1, b'w', 2) | has(2, b'x', 4),
+        shared: bits.get(3) == Some(&b's'),
+        offset: hex(words.next()?)?,
+        inode: words.nth(1)?.parse().ok()?,
+        name: words.next().unwrap_or("").trim_start().to_string(),
+        grows_down: false,
+    })
+}
+
+impl Mapping {
+    fn is_within(&self, start: u64, len: u64) -> bool {
+        start <= self.start && self.end <= start + len
+    }
+
+    /// Is it of the runtime's own image?
+    pub fn is_image(&self) -> bool {
+        self.is_within(IMAGE_BASE, IMAGE_MAX)
+    }
+
+    /// Is it the same in each replay of a trace: shared memory of the session, and the runtime's code?
+    pub fn stays(&self) -> bool {
+        let of_session = self.shared && self.is_within(RESERVATION, RESERVATION_END - RESERVATION);
+        of_session || (self.is_image() && self.prot & libc::PROT_WRITE as u32 == 0)
+    }
+}
+
+/// The threads of a process that waits, stopped and traced; they are let go when this is dropped.
+pub(crate) struct Stopped {
+    pub tids: Vec<pid_t>,
+    pub gate: Gate,
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for tid in &self.tids {
+            let _ = ptrace::detach(*tid);
+        }
+    }
+}
+
+impl Stopped {
+    /// Stops all threads of a process with these options of ptrace(2); `None` when one of them does something other than wait in the runtime.
+    pub fn all(pid: pid_t, options: i32) -> Result<Option<Stopped>> {
+        let mut stopped = Stopped {
+            tids: Vec::new(),
+            gate: Gate::default(),
+        };
+        let mut quiet = true;
+        loop {
+            let mut new: BTreeSet<pid_t> = BTreeSet::new();
+            for entry in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+                let tid = entry.file_name().to_str().and_then(|n| n.parse().ok());
+                new.extend(tid.filter(|tid| !stopped.tids.contains(tid)));
+            }
+            // A first thread that has ended while others live can't be traced.
+            new.retain(|tid| !has_ended(pid, *tid));
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                match stop(pid, tid, options) {
+                    Ok(gate) => {
+                        stopped.tids.push(tid);
+                        stopped.gate = gate.unwrap_or(stopped.gate);
+                        quiet &= gate.is_some();
+                    }
+                    // It has just ended.
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        // The first thread is what becomes of a process that is made anew.
+        stopped.tids.sort_by_key(|tid| (*tid != pid, *tid));
+        Ok((quiet && !stopped.tids.is_empty()).then_some(stopped))
+    }
+}
+
+/// Stops a thread: the gate behind which it waits, if it does.
+fn stop(pid: pid_t, tid: pid_t, options: i32) -> Result<Option<Gate>> {
+    ptrace::seize(tid, options)?;
+    ptrace::interrupt(tid)?;
+    if !libc::WIFSTOPPED(ptrace::wait(tid)?) {
+        return match tid == pid {
+            true => Err(Error::other("the replayed process has ended")),
+            false => Err(Error::from_raw_os_error(libc::ESRCH)),
+        };
+    }
+    let r = ptrace::registers(tid)?;
+    let memory = memory_of(tid)?;
+    let in_runtime = (RESERVATION..RESERVATION_END).contains(&r.rip);
+    let gate = Gate::of(&r, |at, into| memory.read_exact_at(into, at).is_ok());
+    Ok(gate.filter(|_| in_runtime && is_in_call(&r)))
+}
+
+fn has_ended(pid: pid_t, tid: pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
+    stat.map_or(true, |s| {
+        s.rsplit(") ")
+            .next()
+            .is_some_and(|s| s.starts_with(['Z', 'X']))
+    })
+}
+
+/// A process's memory.
+pub(crate) fn memory_of(pid: pid_t) -> Result<File> {
+    let path = format!("/proc/{pid}/mem");
+    File::options().read(true).write(true).open(path)
+}
+
+/// A process's descriptors, in order.
+fn descriptors(pid: pid_t) -> Result<Vec<i32>> {
+    let mut fds: Vec<i32> = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        fds.extend(
+            entry
+                .file_name()
+                .to_str()
+                .and_then(|n| n.parse::<i32>().ok()),
+        );
+    }
+    fds.sort_unstable();
+    Ok(fds)
+}
+
+/// The descriptor by which a replayed process opens the files of its trace.
+pub(crate) fn descriptor_of_files(pid: pid_t, dir: &Path) -> Result<i32> {
+    let wanted = dir.join(FILES_DIR).canonicalize()?;
+    let is_it = |fd: &i32| {
+        std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).is_ok_and(|link| link == wanted)
+    };
+    // The child was made with it: it is the last of them.
+    let found = descriptors(pid)?.into_iter().rev().find(is_it);
+    found.ok_or_else(|| Error::other("the replayed process has not the trace's files open"))
+}
+
+/// Writes the beginning of the trace in `dir`: this process, which has used up `event` events and waits for the next one, that of the frame
+/// at `at_byte`. False: it does not wait yet.
+///
+/// # Errors
+/// When it has memory that can't be kept, or it can't be written.
+pub(crate) fn freeze(
+    pid: pid_t,
+    shared: &SharedSession,
+    copies: &BTreeMap<u64, File>,
+    dir: &Path,
+    [event, at_byte]: [u64; 2],
+) -> std::result::Result<bool, ReplayError> {
+    let io = |source| ReplayError::Io {
+        what: "keep the state of a replay".into(),
+        source,
+    };
+    let Some(stopped) = Stopped::all(pid, libc::PTRACE_O_TRACESYSGOOD).map_err(io)? else {
+        return Ok(false);
+    };
+    // Of a process whose first thread has ended /proc tells by another one.
+    let pid = stopped.tids[0];
+    let mut threads = Vec::new();
+    let memory = memory_of(pid).map_err(io)?;
+    for tid in &stopped.tids {
+        threads.push(thread(*tid, stopped.gate, &memory).map_err(io)?);
+    }
+    let mut image = beginning::create(dir)?;
+    let all = mappings(pid).map_err(io)?;
+    let reader = MemoryReader {
+        files: dir.join(FILES_DIR).canonicalize().map_err(io)?,
+        inodes: inodes(copies).map_err(io)?,
+        memory,
+        pagemap: File::open(format!("/proc/{pid}/pagemap")).map_err(io)?,
+    };
+    let below = |limit: u64, from: u64, image: &mut ImageWriter| {
+        let there = all.iter().filter(|m| (from..limit).contains(&m.start));
+        there.into_iter().try_for_each(|m| reader.region(m, image))
+    };
+    below(SESSION_BASE, 0, &mut image)?;
+    session(shared, &mut image)?;
+    below(beginning::COPIES, SESSION_BASE, &mut image)?;
+    let copies = keep_copies(pid, copies, &mut image)?;
+    below(u64::MAX, beginning::COPIES, &mut image)?;
+    let moment = Moment {
+        event,
+        at_byte,
+        copies,
+        files: descriptor_of_files(pid, dir).map_err(io)?,
+        threads,
+    };
+    beginning::finish(image, moment)?;
+    Ok(true)
+}
+
+/// What is to be known of a stopped thread. It makes calls for that, and then is as it was.
+fn thread(tid: pid_t, gate: Gate, memory: &File) -> Result<StoppedThread> {
+    let registers = to_go_on(ptrace::registers(tid)?);
+    let mut thread = StoppedThread {
+        tid,
+        registers: words_of(&registers),
+        vectors: ptrace::vectors(tid)?,
+        mask: ptrace::signal_mask(tid)?,
+        clears: 0,
+        signal_stack: [0; 3],
+    };
+    ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
+    let word = |at: u64| -> Result<u64> {
+        let mut bytes = [0; 8];
+        memory.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_le_bytes(bytes))
+    };
+    let asked = with_room(memory, registers.rsp, |room| {
+        gate.call(tid, libc::SYS_prctl, &[PR_GET_TID_ADDRESS, room])?
+            .ok()?;
+        thread.clears = word(room)?;
+        gate.call(tid, libc::SYS_sigaltstack, &[0, room])?.ok()?;
+        for (to, i) in thread.signal_stack.iter_mut().zip(0..) {
+            *to = word(room + 8 * i)?;
+        }
+        Ok(())
+    });
+    ptrace::set_registers(tid, &registers)?;
+    ptrace::set_signal_mask(tid, thread.mask)?;
+    asked.map(|()| thread)
+}
+
+/// Gives room for a few words, where a thread with this stack pointer keeps nothing that a call would not find again.
+pub(crate) fn with_room(memory: &File, sp: u64, f: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+    let room = (sp - ROOM_BELOW) & !63;
+    let mut kept = [0; 24];
+    memory.read_exact_at(&mut kept, room)?;
+    f(room)?;
+    memory.write_all_at(&kept, room)
+}
+
+fn words_of(r: &libc::user_regs_struct) -> Vec<u64> {
+    // SAFETY: the structure is as many plain words.
+    let words: [u64; beginning::REGISTERS] = unsafe { std::mem::transmute(*r) };
+    words.to_vec()
+}
+
+/// The session's memory, as one more region, where it is mapped.
+fn session(
+    shared: &SharedSession,
+    image: &mut ImageWriter,
+) -> std::result::Result<(), ReplayError> {
+    image.region(Region {
+        start: SESSION_BASE,
+        len: RING_BASE - SESSION_BASE,
+        prot: 3,
+        flags: region_flags::SHARED,
+        content: Content::Zero,
+        name: ByteString::from("session"),
+    })?;
+    for (at, page) in shared.save()?.pages() {
+        image.bytes(SESSION_BASE + at, page)?;
+    }
+    Ok(())
+}
+
+/// The files' numbers, by their inodes.
+fn inodes(copies: &BTreeMap<u64, File>) -> Result<BTreeMap<u64, u64>> {
+    let inode = |(n, file): (&u64, &File)| Ok((file.metadata()?.ino(), *n));
+    copies.iter().map(inode).collect()
+}
+
+/// The copies of files that are mapped shared, each as one more region.
+fn keep_copies(
+    pid: pid_t,
+    copies: &BTreeMap<u64, File>,
+    image: &mut ImageWriter,
+) -> std::result::Result<Vec<beginning::Copy>, ReplayError> {
+    let io = |source| ReplayError::Io {
+        what: "read a shared file of a replay".into(),
+        source,
+    };
+    let open = descriptors(pid).map_err(io)?;
+    let (mut kept, mut start) = (Vec::new(), beginning::COPIES);
+    for (number, file) in copies {
+        let meta = file.metadata().map_err(io)?;
+        let is_it = |fd: &&i32| {
+            let there = std::fs::metadata(format!("/proc/{pid}/fd/{fd}"));
+            there.is_ok_and(|m| (m.dev(), m.ino()) == (meta.dev(), meta.ino()))
+        };
+        // The driver's own descriptor of it was there before.
+        let descriptor = open.iter().rev().find(is_it).copied().unwrap_or(-1);
+        let copy = beginning::Copy {
+            number: *number,
+            len: meta.len(),
+            descriptor,
+        };
+        if copy.room() > RESERVATION_END - start {
+            return Err(ReplayError::Unsupported(
+                "the program has more files mapped shared than can be kept".into(),
+            ));
+        }
+        image.region(Region {
+            start,
+            len: copy.room(),
+            prot: 3,
+            flags: region_flags::SHARED,
+            content: Content::Zero,
+            name: ByteString::from("copy"),
+        })?;
+        let mut at = 0;
+        let mut bytes = vec![0u8; CHUNK];
+        while at < copy.len {
+            let n = (copy.room() - at).min(CHUNK as u64) as usize;
+            let there = (copy.len - at).min(n as u64) as usize;
+            bytes[there..n].fill(0);
+            file.read_exact_at(&mut bytes[..there], at).map_err(io)?;
+            image.bytes(start + at, &bytes[..n])?;
+            at += n as u64;
+        }
+        start += copy.room();
+        kept.push(copy);
+    }
+    Ok(kept)
+}
+
+/// What the memory of a process is read from.
+struct MemoryReader {
+    files: PathBuf,
+    inodes: BTreeMap<u64, u64>,
+    memory: File,
+    pagemap: File,
+}
+
+impl MemoryReader {
+    /// A mapping, with what differs from the file that it shows or from zeros.
+    fn region(&self, m: &Mapping, image: &mut ImageWriter) -> std::result::Result<(), ReplayError> {
+        if m.stays() {
+            return Ok(());
+        }
+        let path = Path::new(&m.name);
+        let of_trace = path.parent() == Some(&self.files);
+        let hash = path
+            .file_name()
+            .and_then(|n| ContentHash::from_hex(n.to_str()?));
+        let hash = hash.filter(|_| of_trace && !m.shared);
+        let copy = match m.name.starts_with("/memfd:shared") {
+            true => self.inodes.get(&m.inode),
+            false => None,
+        };
+        let content = match hash.or(copy.map(|_| ContentHash::default())) {
+            Some(hash) => Content::File {
+                hash,
+                file_offset: m.offset,
+                runs: Vec::new(),
+            },
+            None => Content::Zero,
+        };
+        let anonymous = m.name.is_empty() || m.name.starts_with('[');
+        let is_file = matches!(content, Content::File { .. });
+        let zeros = m.shared && m.name.starts_with("/dev/zero");
+        if !(anonymous || is_file || zeros || m.is_image()) {
+            return Err(ReplayError::Unsupported(format!(
+                "the program has memory of which the last stretch can't be kept: {}, at {:#x}",
+                m.name, m.start
+            )));
+        }
+        let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+        image.region(Region {
+            start: m.start,
+            len: m.end - m.start,
+            prot: m.prot,
+            flags: flag(m.shared, region_flags::SHARED)
+                | flag(is_file, region_flags::FILE)
+                | flag(m.grows_down, region_flags::STACK),
+            content,
+            name: match copy {
+                Some(number) => ByteString::from(&format!("{}{number}", beginning::COPY)),
+                None => ByteString::from(&m.name),
+            },
+        })?;
+        if m.shared && is_file {
+            return Ok(());
+        }
+        let wanted = |entry: u64| match () {
+            () if is_file => entry & FILE_OR_SHARED == 0 && entry & (IN_MEMORY | SWAPPED) != 0,
+            // Pages of a private file that is the runtime's, and those that are shared, may be there without being mapped.
+            () if m.shared || m.is_image() => true,
+            () => entry & (IN_MEMORY | SWAPPED) != 0,
+        };
+        let io = |source| ReplayError::Io {
+            what: format!("read the memory of a replay at {:#x}", m.start),
+            source,
+        };
+        let mut entries = vec![0u8; CHUNK / PAGE as usize * 8];
+        let mut bytes = vec![0u8; CHUNK];
+        let mut at = m.start;
+        while at < m.end {
+            let pages = ((m.end - at) / PAGE).min((CHUNK as u64) / PAGE) as usize;
+            let entries = &mut entries[..pages * 8];
+            self.pagemap
+                .read_exact_at(entries, at / PAGE * 8)
+                .map_err(io)?;
+            let is_wanted = |i: usize| {
+                let mut word = [0; 8];
+                word.copy_from_slice(&entries[8 * i..8 * i + 8]);
+                wanted(u64::from_le_bytes(word))
+            };
+            let mut i = 0;
+            while i < pages {
+                let n = (i..pages).take_while(|i| is_wanted(*i)).count();
+                if n > 0 {
+                    let from = at + i as u64 * PAGE;
+                    let part = &mut bytes[..n * PAGE as usize];
+                    self.memory.read_exact_at(part, from).map_err(io)?;
+                    image.bytes(from, part)?;
+                }
+                i += n.max(1);
+            }
+            at += pages as u64 * PAGE;
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(RING_BASE % PAGE == 0 && RING_SIZE % PAGE == 0);

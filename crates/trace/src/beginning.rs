@@ -1,0 +1,142 @@
+//! The beginning of a trace of which only the last stretch was kept: the process of a replay as it was just before the first event that the
+//! trace still has. A replay starts from there.
+//!
+//! The file `beginning` is an [`Image`] of all memory of that process but the ring: of the program, of the runtime, and of the session; with
+//! it comes what else there is to know, the [`Moment`]. It is replaced as a whole, by another one further on; then the events before that one
+//! can go ([`forget_before`]).
+
+use crate::error::Context;
+use crate::{Image, ImageReader, ImageWriter, Result, TraceError, BEGINNING_FILE, EVENTS_FILE};
+use reprise_abi::layout::{PAGE, SHADOW_BASE};
+use serde::{Deserialize, Serialize};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// In the image: where the copies of files are that were mapped shared. Nothing is mapped there in a replay under `serial`.
+pub const COPIES: u64 = SHADOW_BASE;
+/// What a region is named that shows such a copy, before its number.
+pub const COPY: &str = "copy:";
+/// Words of a thread's general registers, as ptrace(2) has them.
+pub const REGISTERS: usize = 27;
+/// Most bytes of its vector registers.
+pub const MAX_VECTORS: usize = 16 << 10;
+
+/// What is to be known of the process beside its memory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Moment {
+    /// Events that had happened; the next one is the first of a frame.
+    pub event: u64,
+    /// Where that frame begins in the stream.
+    pub at_byte: u64,
+    /// The descriptor by which the process opens files of the trace.
+    pub files: i32,
+    /// Writable copies of files that were mapped shared, in the order in which they follow one another in memory from [`COPIES`] on.
+    #[serde(default)]
+    pub copies: Vec<Copy>,
+    /// Its threads, all of them in a call of the runtime, which they make again.
+    pub threads: Vec<StoppedThread>,
+}
+
+/// A copy of a file that was mapped shared.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Copy {
+    /// The file's number.
+    pub number: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// The descriptor by which the process has it open; -1 when it hasn't.
+    pub descriptor: i32,
+}
+
+impl Copy {
+    /// Bytes that it takes, in whole pages.
+    pub fn room(&self) -> u64 {
+        self.len.div_ceil(PAGE).max(1).saturating_mul(PAGE)
+    }
+}
+
+/// A thread of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StoppedThread {
+    /// The kernel's id that it had.
+    pub tid: i32,
+    /// Its general registers.
+    pub registers: Vec<u64>,
+    /// Its vector registers, as XSAVE stores them.
+    pub vectors: Vec<u8>,
+    /// The signals that are blocked.
+    pub mask: u64,
+    /// Where the kernel clears its id when it ends.
+    pub clears: u64,
+    /// Its signal stack: address, flags, size.
+    pub signal_stack: [u64; 3],
+}
+
+/// Begins the image of a beginning of the trace in `dir`: all regions, then [`finish`].
+///
+/// # Errors
+/// When the file can't be created.
+pub fn create(dir: &Path) -> Result<ImageWriter> {
+    ImageWriter::create_named(dir, BEGINNING_FILE)
+}
+
+/// From now on the trace begins there.
+///
+/// # Errors
+/// When it can't be written.
+pub fn finish(mut image: ImageWriter, moment: Moment) -> Result<Image> {
+    image.moment(moment);
+    image.finish()
+}
+
+/// The beginning of the trace in `dir`; `None` when it has all events.
+///
+/// # Errors
+/// When it is damaged.
+pub fn open(dir: &Path) -> Result<Option<(ImageReader, Moment)>> {
+    let path = dir.join(BEGINNING_FILE);
+    let reader = match ImageReader::open_named(dir, BEGINNING_FILE) {
+        Err(TraceError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None)
+        }
+        other => other?,
+    };
+    let corrupt = |why: &str| TraceError::corrupt(&path, why);
+    let moment = reader
+        .moment()
+        .ok_or_else(|| corrupt("it is of no moment"))?;
+    let good = |t: &StoppedThread| {
+        t.registers.len() == REGISTERS && t.vectors.len() <= MAX_VECTORS && t.tid > 0
+    };
+    if moment.threads.is_empty() || !moment.threads.iter().all(good) {
+        return Err(corrupt("its threads make no sense"));
+    }
+    let moment = moment.clone();
+    Ok(Some((reader, moment)))
+}
+
+/// Gives back the disk space of the events before byte `at` of the stream. The file keeps its length.
+///
+/// # Errors
+/// When the file system can't.
+pub fn forget_before(dir: &Path, at: u64) -> Result<()> {
+    let path = dir.join(EVENTS_FILE);
+    let file = OpenOptions::new().write(true).open(&path);
+    let file = file.context("open", &path)?;
+    if at == 0 {
+        return Ok(());
+    }
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: fallocate takes integers only.
+    let done = unsafe { libc::fallocate(file.as_raw_fd(), how, 0, at as libc::off_t) };
+    match done {
+        0 => Ok(()),
+        _ => Err(TraceError::io(
+            "forget old events in",
+            &path,
+            io::Error::last_os_error(),
+        )),
+    }
+}
