@@ -488,8 +488,6 @@ pub struct Session {
     pub raced: CodeList,
     /// A test switch, `order`: classes of hooks that are left out (see [`crate::hooks`]).
     pub unhooked: u64,
-    /// `det`: wait status of the program, plus 1, when its first process had to be killed at its end; 0: it ended by itself.
-    pub det_status: AtomicU64,
     /// `det`: how long threads wait for one that runs without synchronising, in ns, before that is the end; 0: for ever.
     pub det_patience_ns: u64,
     /// A test switch, `det`: seed of delays at gates, plus 1; 0: there are none.
@@ -499,7 +497,7 @@ pub struct Session {
     /// `det`: seed of the program's random numbers, plus 1, when clocks and ids are to follow from the program alone; 0: they are real.
     pub det_pure: u64,
     /// Spare configuration words.
-    pub spare_config: [u64; 6],
+    pub spare_config: [u64; 7],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

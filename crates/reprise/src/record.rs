@@ -518,12 +518,7 @@ fn wait_for(attendants: &Attendants, pid: i32, mut agent: i32) -> Result<(i32, i
             PROGRAM.store(0, Relaxed);
             let own = reap(pid)?;
             crate::run::end_threads(attendants.shared);
-            // A thread that is a process has ended the program, and its first process with it.
-            let status = match attendants.shared.session().det_status.load(SeqCst) {
-                0 => own,
-                told => (told - 1) as i32,
-            };
-            return Ok((status, agent));
+            return Ok((own, agent));
         }
         // It is there, as far as the program can see, until another has its place.
         let next = if ended == agent {
