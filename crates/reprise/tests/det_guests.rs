@@ -179,7 +179,10 @@ fn what_cannot_be_is_said() {
     let r = once_with(&place, &Guest::new("signal_timers"), &[], 0);
     assert_eq!(r.status.code(), Some(99), "{}", r.describe());
     let said = r.said();
-    assert!(said.contains("no timer can signal another thread"), "{said}");
+    assert!(
+        said.contains("no timer can signal another thread"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -40,5 +40,8 @@ fn only_the_first_thread_becomes_another_program() {
     let r = once(&place, &Guest::new("exec_again"), 0);
     assert_eq!(r.status.code(), Some(99), "{}", r.describe());
     let said = r.said();
-    assert!(said.contains("only the first of several threads can exec"), "{said}");
+    assert!(
+        said.contains("only the first of several threads can exec"),
+        "{said}"
+    );
 }

@@ -44,9 +44,17 @@ fn a_thread_that_runs_on_and_on_is_shown() {
     ] {
         let guest = Guest::new(name).args(args);
         let r = once_with(&place, &guest, &["--patience", "1"], 0);
-        assert_eq!(r.status.code(), Some(125), "{name} {args:?}: {}", r.describe());
+        assert_eq!(
+            r.status.code(),
+            Some(125),
+            "{name} {args:?}: {}",
+            r.describe()
+        );
         let said = r.said();
-        assert!(said.contains("runs on and on without synchronising"), "{said}");
+        assert!(
+            said.contains("runs on and on without synchronising"),
+            "{said}"
+        );
         assert!(said.contains("was last seen at 0x"), "{said}");
     }
 }

@@ -40,8 +40,7 @@ fn end_those(which: &dyn Fn(u32) -> bool) {
     for s in (0..used).filter(ours) {
         let tid = slot(s).kernel_tid.load(Relaxed);
         if tid != 0
-            && (member(s).state.load(SeqCst) != state::NOBODY
-                || tid == process::kernel_pid())
+            && (member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid())
         {
             sys::call(nr::KILL, &[tid as u64, SIGKILL]);
         }

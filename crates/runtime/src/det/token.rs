@@ -375,7 +375,12 @@ impl Watch {
             let first = watcher.compare_exchange(0, slot + 1, SeqCst, SeqCst);
             if first.is_ok() || first == Err(slot + 1) {
                 (self.round, self.since) = (round, now);
-                self.next = now + if wanted { FIRST_LOOK_NS } else { FIRST_LOOK_AT_ALL_NS };
+                self.next = now
+                    + if wanted {
+                        FIRST_LOOK_NS
+                    } else {
+                        FIRST_LOOK_AT_ALL_NS
+                    };
             }
         } else if now >= self.next {
             self.next = now + super::spin::look_after_runners(now - self.since, wanted);

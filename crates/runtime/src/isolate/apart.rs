@@ -6,12 +6,12 @@
 use super::layout::*;
 use super::{split, views};
 use crate::det::rest;
+use crate::guard;
 use crate::memory;
 use crate::panic;
 use crate::scratch;
 use crate::sys::{self, *};
 use crate::thread::{block_address, Block};
-use crate::guard;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::layout::*;
 use reprise_abi::syscalls::nr;
@@ -33,11 +33,7 @@ pub fn leave(t: &mut Block) {
     views::start(VIEWS);
     rest::copied().store(1, SeqCst);
     sys::futex_wake(rest::copied().as_ptr(), 1);
-    for (at, len) in [
-        (MIRROR, BACKING),
-        (RESERVE, BACKING),
-        (DET_BASE, DET_LEN),
-    ] {
+    for (at, len) in [(MIRROR, BACKING), (RESERVE, BACKING), (DET_BASE, DET_LEN)] {
         sys::call(nr::MUNMAP, &[at, len]);
     }
     split::undo();
@@ -106,7 +102,10 @@ fn blocks(slot: u32) {
 fn view(e: &views::Extent) {
     own_copy(e.start, e.end - e.start, MIRROR + e.offset);
     let map = memory::map();
-    let parts = map.regions().iter().filter(|r| r.start < e.end && r.end > e.start);
+    let parts = map
+        .regions()
+        .iter()
+        .filter(|r| r.start < e.end && r.end > e.start);
     for r in parts {
         let (from, to) = (r.start.max(e.start), r.end.min(e.end));
         if r.prot as u64 != PROT_RW {

@@ -9,8 +9,8 @@
 
 use super::layout::*;
 use super::{scan, views};
-use crate::det::token;
 use crate::det::options::{self, count};
+use crate::det::token;
 use crate::thread::{session, Block};
 use crate::{guard, panic, sys};
 use core::sync::atomic::{AtomicU32, Ordering::*};

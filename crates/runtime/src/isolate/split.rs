@@ -26,8 +26,7 @@ const STACK_GAP: u64 = 1 << 20;
 
 static DONE: AtomicBool = AtomicBool::new(false);
 /// What the runtime shares beside its blocks and the arena to come: first bytes and ends.
-static SHARED: [[AtomicU64; 2]; MAX_OWN] =
-    [const { [const { AtomicU64::new(0) }; 2] }; MAX_OWN];
+static SHARED: [[AtomicU64; 2]; MAX_OWN] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_OWN];
 /// Where the arena began that was still to come.
 static ARENA_AT: AtomicU64 = AtomicU64::new(0);
 
