@@ -8,20 +8,20 @@ use common::{Guest, Workplace};
 #[test]
 fn threads_make_processes() {
     let place = Workplace::new();
-    for (name, args) in [
-        ("fork_from_threads", &[][..]),
-        ("fork_with_threads", &[]),
-        ("vfork_spawn", &[]),
-        ("fork_wait", &[]),
-        ("process_pipes", &[]),
-        ("atfork_handlers", &[]),
-        ("fork_tree", &[]),
-        ("worker_tree", &[]),
-        ("exit_ways", &[]),
-        ("det_forks", &[]),
+    for name in [
+        "fork_from_threads",
+        "fork_with_threads",
+        "vfork_spawn",
+        "fork_wait",
+        "process_pipes",
+        "atfork_handlers",
+        "fork_tree",
+        "worker_tree",
+        "exit_ways",
+        "det_forks",
     ] {
         for n in 0..2 {
-            let r = once(&place, &Guest::new(name).args(args), n);
+            let r = once(&place, &Guest::new(name), n);
             assert!(r.status.success(), "{name}: {}", r.describe());
         }
     }
