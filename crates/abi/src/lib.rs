@@ -18,7 +18,6 @@
 extern crate std;
 
 pub mod coverage;
-pub mod det;
 pub mod event;
 pub mod fcntl;
 pub mod filters;

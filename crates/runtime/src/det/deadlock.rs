@@ -8,10 +8,9 @@ use crate::thread::slot;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Exit status of reprise's own failures.
-pub const STATUS: u32 = 125;
+const STATUS: u32 = 125;
 
-/// A number in decimal.
-pub fn decimal(mut n: u32, out: &mut [u8; 10]) -> &str {
+fn decimal(mut n: u32, out: &mut [u8; 10]) -> &str {
     let mut at = out.len();
     loop {
         at -= 1;

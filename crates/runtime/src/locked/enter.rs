@@ -106,9 +106,7 @@ extern "C" fn rt_locked_begin() {
 /// After it.
 #[no_mangle]
 extern "C" fn rt_locked_end() {
-    let t = current();
-    crate::det::turns::end(t);
-    crate::det::spin::see_to_signals(t);
+    crate::det::turns::end(current());
 }
 
 global_asm!(
