@@ -87,5 +87,5 @@ int main(int argc, char **argv) {
     expect(pthread_join(thread, &looks) == 0);
     expect(faults == rounds && *page == (unsigned long)rounds);
     expect(handled > 0 && handled <= sent);
-    say("%lu looks, %ld signals, %ld faults, %lx\n", (unsigned long)looks, (long)handled, faults, (unsigned long)noise);
+    say("%lu looks, %ld signals, %ld faults, %lu\n", (unsigned long)looks, (long)handled, faults, (unsigned long)noise);
 }

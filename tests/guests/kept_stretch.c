@@ -32,7 +32,7 @@ static void *body(void *which) {
             for (unsigned k = 0; k < 100000; k++) racy = mix(racy + k);
             ok(pthread_kill(pthread_self(), SIGUSR1));
         }
-        if (i % 4 == 0) say("thread %d round %ld: %llx %llx\n", (int)(uintptr_t)which, i, (unsigned long long)sum, (unsigned long long)racy);
+        if (i % 4 == 0) say("thread %d round %ld: %llu %llu\n", (int)(uintptr_t)which, i, (unsigned long long)sum, (unsigned long long)racy);
         free(fresh);
     }
     return NULL;
@@ -50,6 +50,6 @@ int main(int argc, char **argv) {
     for (long i = 1; i < threads; i++) finish(all[i]);
     uint64_t sum = 0;
     for (unsigned k = 0; k < 4096; k++) sum = mix(sum + table[k]);
-    say("end: %llx %llx after %d signals\n", (unsigned long long)sum, (unsigned long long)racy, (int)signals);
+    say("end: %llu %llu after %d signals\n", (unsigned long long)sum, (unsigned long long)racy, (int)signals);
     if (crashes) *(volatile int *)(sum & 0xff0) = 1;
 }

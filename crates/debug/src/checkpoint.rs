@@ -12,7 +12,7 @@ use crate::rest::fault_again;
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
-use reprise_launch::inject::{to_go_on, Gate, ALL_SIGNALS};
+use reprise_launch::inject::{to_go_on, Gate, ALL_SIGNALS, THREAD};
 use reprise_replay::children;
 use reprise_replay::live::Mark;
 use std::cell::RefCell;
@@ -30,14 +30,6 @@ type SignalStack = [u64; 3];
 const PR_GET_TID_ADDRESS: u64 = 40;
 /// How a process is copied; the copy is a child of the same parent.
 const FORK: i32 = libc::CLONE_PARENT | libc::SIGCHLD;
-/// How a thread is made in it.
-const THREAD: i32 = libc::CLONE_VM
-    | libc::CLONE_FS
-    | libc::CLONE_FILES
-    | libc::CLONE_SIGHAND
-    | libc::CLONE_THREAD
-    | libc::CLONE_SYSVSEM
-    | libc::CLONE_CHILD_CLEARTID;
 /// Below a thread's stack pointer and its red zone: room for the answer of a call.
 const ROOM_BELOW: u64 = 1024;
 

@@ -11,6 +11,14 @@ use std::io::{Error, Result};
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 /// `syscall`.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// How a thread of a process is made.
+pub const THREAD: i32 = libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_CHILD_CLEARTID;
 /// A mask of all signals.
 pub const ALL_SIGNALS: u64 = u64::MAX;
 /// A stack pointer that is on no signal stack, so that these can be changed.

@@ -23,7 +23,7 @@ mod tree;
 
 pub use driver::{replay, Options, Outcome};
 pub use follow::Follower;
-pub use live::Live;
+pub use live::{is_debuggable, Live};
 pub use output::Output;
 pub use report::Divergence;
 pub use rings::Rings;

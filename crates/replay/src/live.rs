@@ -67,6 +67,28 @@ pub struct Live {
     _watch: Watch,
 }
 
+/// Can this trace be debugged?
+pub fn is_debuggable(dir: &Path) -> bool {
+    let first = Reader::open(dir).map(|r| r.first());
+    let (Ok(manifest), Ok(first)) = (Manifest::read(dir), first) else {
+        return false;
+    };
+    matches!(refusal(dir, &manifest.engine, first), Ok(None))
+}
+
+/// Why a trace by this engine, that begins with this event, can't be debugged.
+fn refusal(dir: &Path, engine: &str, first: u64) -> Result<Option<&'static str>, ReplayError> {
+    Ok(
+        if engine == "order" && driver::has_several_processes(dir)? {
+            Some("of recordings by the engine order those can be debugged that have one process, which stays the program it is; this one has several")
+        } else if first > 0 {
+            Some("only the last stretch of this run was kept, and such a trace can't be debugged yet: reprise replay and reprise verify take it")
+        } else {
+            None
+        },
+    )
+}
+
 impl Live {
     /// Starts a replay of the trace in `dir`; its first process runs already, but gets no event. `output` shows what the program writes.
     ///
@@ -89,19 +111,14 @@ impl Live {
             image,
             shared,
         } = driver::prepare(dir, &options, None)?;
-        if manifest.engine == "order" && driver::has_several_processes(dir)? {
-            return Err(ReplayError::Unsupported("of recordings by the engine order those can be debugged that have one process, which stays the program it is; this one has several".into()));
+        if let Some(why) = refusal(dir, &manifest.engine, reader.first())? {
+            return Err(ReplayError::Unsupported(why.into()));
         }
         let Some(landmarks) = image.landmarks else {
             return Err(ReplayError::Unsupported(
                 "this trace was recorded by a reprise that had no debugger: record the program again to debug it".into(),
             ));
         };
-        if reader.first() > 0 {
-            return Err(ReplayError::Unsupported(
-                "only the last stretch of this run was kept, and such a trace can't be debugged yet: reprise replay and reprise verify take it".into(),
-            ));
-        }
         let order = match (manifest.engine.as_str(), landmarks.order) {
             ("order", Some(landmarks)) => Some(Order {
                 distribution: Distribution::new(true),

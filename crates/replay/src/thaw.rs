@@ -10,7 +10,7 @@ use crate::ReplayError;
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION_END, SESSION_BASE};
 use reprise_abi::session::{region_flags, Session};
-use reprise_launch::inject::{Gate, ALL_SIGNALS};
+use reprise_launch::inject::{Gate, ALL_SIGNALS, THREAD};
 use reprise_launch::{ptrace, SavedSession, SharedSession};
 use reprise_trace::beginning::{COPIES, COPY};
 use reprise_trace::{Content, ImageReader, Moment, Region, StoppedThread, FILES_DIR};
@@ -22,14 +22,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
-/// How a thread is made.
-const THREAD: i32 = libc::CLONE_VM
-    | libc::CLONE_FS
-    | libc::CLONE_FILES
-    | libc::CLONE_SIGHAND
-    | libc::CLONE_THREAD
-    | libc::CLONE_SYSVSEM
-    | libc::CLONE_CHILD_CLEARTID;
 /// Of the threads that are traced meanwhile.
 const OPTIONS: i32 =
     libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;

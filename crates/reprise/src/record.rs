@@ -41,7 +41,7 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
                 Catalog::from_env()?.remove(dir)?;
             } else if !args.quiet {
                 eprintln!("reprise: recorded in {}", dir.display());
-                if let Some(hint) = crash_hint(last.status, args.engine, dir) {
+                if let Some(hint) = crash_hint(last.status, dir) {
                     eprintln!("reprise: {hint}");
                 }
             }
@@ -61,7 +61,7 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
 }
 
 /// What to do about a program that a fault or abort(3) has ended.
-fn crash_hint(status: i32, engine: EngineName, dir: &Path) -> Option<String> {
+fn crash_hint(status: i32, dir: &Path) -> Option<String> {
     const CRASHES: [i32; 8] = [
         libc::SIGSEGV,
         libc::SIGABRT,
@@ -77,12 +77,12 @@ fn crash_hint(status: i32, engine: EngineName, dir: &Path) -> Option<String> {
         return None;
     }
     let name = signal_name(signal as u32)?;
-    let dir = quoted(dir);
-    Some(match engine {
-        EngineName::Serial => {
-            format!("it crashed ({name}); debug it there with: reprise replay -d --at crash {dir}")
-        }
-        _ => format!("it crashed ({name}); it does so again with: reprise replay {dir}"),
+    let quoted = quoted(dir);
+    Some(match reprise_replay::is_debuggable(dir) {
+        true => format!(
+            "it crashed ({name}); debug it there with: reprise replay -d --at crash {quoted}"
+        ),
+        false => format!("it crashed ({name}); it does so again with: reprise replay {quoted}"),
     })
 }
 
