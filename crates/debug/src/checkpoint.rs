@@ -13,25 +13,19 @@ use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{RESERVATION, RESERVATION_END};
 use reprise_launch::inject::{to_go_on, Gate, ALL_SIGNALS, THREAD};
+use reprise_launch::kernel_state::{self, SignalStack};
 use reprise_replay::children;
 use reprise_replay::live::Mark;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::io::{Error, Result};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 /// Most bytes of shared memory, other than the session's, that one checkpoint keeps.
 pub const MOST_SHARED: u64 = 256 << 20;
-/// A stack_t: address, flags, size.
-type SignalStack = [u64; 3];
-/// prctl(2): where the kernel clears a thread's id when it ends.
-const PR_GET_TID_ADDRESS: u64 = 40;
 /// How a process is copied; the copy is a child of the same parent.
 const FORK: i32 = libc::CLONE_PARENT | libc::SIGCHLD;
-/// Below a thread's stack pointer and its red zone: room for the answer of a call.
-const ROOM_BELOW: u64 = 1024;
 
 /// Memory: where it is, and what was in it.
 type Stretch = (u64, Vec<u8>);
@@ -197,23 +191,9 @@ impl Debuggee {
             signal_stack: [0; 3],
         };
         ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
-        with_room(&self.memory, &thread.registers, |room| {
-            let told = gate.call(tid, libc::SYS_prctl, &[PR_GET_TID_ADDRESS, room]);
-            told?.ok()?;
-            thread.clears = self.word(room)?;
-            gate.call(tid, libc::SYS_sigaltstack, &[0, room])?.ok()?;
-            for (word, i) in thread.signal_stack.iter_mut().zip(0..) {
-                *word = self.word(room + 8 * i)?;
-            }
-            Ok(())
-        })?;
+        (thread.clears, thread.signal_stack) =
+            kernel_state::ask(gate, tid, &self.memory, thread.registers.rsp)?;
         Ok(thread)
-    }
-
-    fn word(&self, at: u64) -> Result<u64> {
-        let mut bytes = [0; 8];
-        self.read(at, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
     }
 
     /// Memory that a copy would share, with what is in it; `None` when it is too much.
@@ -319,7 +299,8 @@ impl Checkpoint {
                     .call(*tid, libc::SYS_set_tid_address, &told)?
                     .ok()?;
             }
-            thread.give_signal_stack(*tid, self.gate)?;
+            let (sp, stack) = (thread.registers.rsp, thread.signal_stack);
+            kernel_state::give_signal_stack(self.gate, *tid, &memory_of(*tid)?, sp, stack)?;
             ptrace::set_dispatch(*tid, &thread.dispatch)?;
             ptrace::set_vectors(*tid, &mut thread.vectors.clone())?;
             thread.put_back(*tid)?;
@@ -344,21 +325,6 @@ impl Thread {
         ptrace::set_registers(tid, &self.registers)?;
         ptrace::set_signal_mask(tid, self.mask)
     }
-
-    /// The call wants the stack's description in memory.
-    fn give_signal_stack(&self, tid: pid_t, gate: Gate) -> Result<()> {
-        /// In `ss_flags`: none, and what only says that the thread is on it.
-        const SS_ONSTACK: u64 = 1;
-        let [at, flags, len] = self.signal_stack;
-        let memory = memory_of(tid)?;
-        with_room(&memory, &self.registers, |room| {
-            for (word, i) in [at, flags & !SS_ONSTACK, len].into_iter().zip(0..) {
-                memory.write_all_at(&word.to_le_bytes(), room + 8 * i)?;
-            }
-            gate.call(tid, libc::SYS_sigaltstack, &[room, 0])?.ok()?;
-            Ok(())
-        })
-    }
 }
 
 /// Threads in the order in which copies of them are made: the process's first one first, since it is what becomes of a process that forks.
@@ -366,19 +332,6 @@ impl Thread {
 fn in_order(first: pid_t, all: impl Iterator<Item = pid_t>) -> Vec<pid_t> {
     let others = all.filter(|tid| *tid != first);
     std::iter::once(first).chain(others).collect()
-}
-
-/// Gives room for a [`SignalStack`] in memory, where a thread with these registers keeps nothing that a call would not find again.
-fn with_room(
-    memory: &File,
-    registers: &user_regs_struct,
-    f: impl FnOnce(u64) -> Result<()>,
-) -> Result<()> {
-    let room = (registers.rsp - ROOM_BELOW) & !63;
-    let mut kept = [0; std::mem::size_of::<SignalStack>()];
-    memory.read_exact_at(&mut kept, room)?;
-    f(room)?;
-    memory.write_all_at(&kept, room)
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@
 //! - [`record`]: starts a program, stops it at its exec, puts the runtime in, lets it go;
 //! - [`exec`]: the same for what a process of the session becomes by exec;
 //! - [`orderable`]: which programs the `order` engine can't record;
-//! - [`ptrace`]: what the kernel offers to a tracer, and [`inject`]: calls made by a traced thread in its tracer's name;
+//! - [`ptrace`]: what the kernel offers to a tracer, [`inject`]: calls made by a traced thread in its tracer's name, and
+//!   [`kernel_state`]: what they ask and set;
 //! - [`stopped`]: lets a thread that is stopped go on for a moment;
 //! - [`replay`]: forks a child that becomes the recorded program.
 
@@ -24,6 +25,7 @@ pub mod futex;
 mod hand;
 mod identity;
 pub mod inject;
+pub mod kernel_state;
 pub mod memo;
 pub mod nested;
 pub mod orderable;

@@ -10,6 +10,7 @@ use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, PAGE, RESERVATION, RESERVATION_
 use reprise_abi::layout::{RING_BASE, RING_SIZE, SESSION_BASE, USER_END};
 use reprise_abi::session::region_flags;
 use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
+use reprise_launch::kernel_state;
 use reprise_launch::{ptrace, SharedSession};
 use reprise_trace::{
     beginning, ByteString, Content, ContentHash, ImageWriter, Moment, Region, StoppedThread,
@@ -21,10 +22,6 @@ use std::io::{Error, Result};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// prctl(2): where the kernel clears a thread's id when it ends.
-const PR_GET_TID_ADDRESS: u64 = 40;
-/// Below a thread's stack pointer and its red zone: room for the answer of a call.
-const ROOM_BELOW: u64 = 1024;
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 /// Bits of /proc/PID/pagemap.
@@ -274,33 +271,11 @@ fn thread(tid: pid_t, gate: Gate, memory: &File) -> Result<StoppedThread> {
         signal_stack: [0; 3],
     };
     ptrace::set_signal_mask(tid, ALL_SIGNALS)?;
-    let word = |at: u64| -> Result<u64> {
-        let mut bytes = [0; 8];
-        memory.read_exact_at(&mut bytes, at)?;
-        Ok(u64::from_le_bytes(bytes))
-    };
-    let asked = with_room(memory, registers.rsp, |room| {
-        gate.call(tid, libc::SYS_prctl, &[PR_GET_TID_ADDRESS, room])?
-            .ok()?;
-        thread.clears = word(room)?;
-        gate.call(tid, libc::SYS_sigaltstack, &[0, room])?.ok()?;
-        for (to, i) in thread.signal_stack.iter_mut().zip(0..) {
-            *to = word(room + 8 * i)?;
-        }
-        Ok(())
-    });
+    let asked = kernel_state::ask(gate, tid, memory, registers.rsp);
     ptrace::set_registers(tid, &registers)?;
     ptrace::set_signal_mask(tid, thread.mask)?;
-    asked.map(|()| thread)
-}
-
-/// Gives room for a few words, where a thread with this stack pointer keeps nothing that a call would not find again.
-pub(crate) fn with_room(memory: &File, sp: u64, f: impl FnOnce(u64) -> Result<()>) -> Result<()> {
-    let room = (sp - ROOM_BELOW) & !63;
-    let mut kept = [0; 24];
-    memory.read_exact_at(&mut kept, room)?;
-    f(room)?;
-    memory.write_all_at(&kept, room)
+    (thread.clears, thread.signal_stack) = asked?;
+    Ok(thread)
 }
 
 fn words_of(r: &libc::user_regs_struct) -> Vec<u64> {

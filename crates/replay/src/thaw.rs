@@ -4,13 +4,14 @@
 //! that it makes in the driver's name; what the kernel knows of a replay beside that (handlers, what traps, limits) is the same at any time. At last
 //! its threads are made.
 
-use crate::freeze::{descriptor_of_files, mappings, memory_of, with_room, Stopped};
+use crate::freeze::{descriptor_of_files, mappings, memory_of, Stopped};
 use crate::tree::memory_file;
 use crate::ReplayError;
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION_END, SESSION_BASE};
 use reprise_abi::session::{region_flags, Session};
 use reprise_launch::inject::{Gate, ALL_SIGNALS, THREAD};
+use reprise_launch::kernel_state;
 use reprise_launch::{ptrace, SavedSession, SharedSession};
 use reprise_trace::beginning::{COPIES, COPY};
 use reprise_trace::{Content, ImageReader, Moment, Region, StoppedThread, FILES_DIR};
@@ -25,8 +26,6 @@ use std::sync::atomic::Ordering::*;
 /// Of the threads that are traced meanwhile.
 const OPTIONS: i32 =
     libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
-/// In the flags of a signal stack: what only says that the thread is on it.
-const SS_ONSTACK: u64 = 1;
 
 /// The beginning of a trace, and the files that its memory shows: opened before the process is made, which has them from then on.
 pub(crate) struct Beginning {
@@ -265,14 +264,7 @@ fn revive(thread: &StoppedThread, tid: pid_t, gate: Gate, memory: &File) -> Resu
     gate.call(tid, libc::SYS_set_tid_address, &[thread.clears])?
         .ok()?;
     gate.call(tid, libc::SYS_prctl, &dispatch)?.ok()?;
-    let [at, flags, len] = thread.signal_stack;
-    with_room(memory, registers.rsp, |room| {
-        for (word, i) in [at, flags & !SS_ONSTACK, len].into_iter().zip(0..) {
-            memory.write_all_at(&word.to_le_bytes(), room + 8 * i)?;
-        }
-        gate.call(tid, libc::SYS_sigaltstack, &[room, 0])?.ok()?;
-        Ok(())
-    })?;
+    kernel_state::give_signal_stack(gate, tid, memory, registers.rsp, thread.signal_stack)?;
     ptrace::set_vectors(tid, &mut thread.vectors.clone())?;
     ptrace::set_registers(tid, &registers)?;
     ptrace::set_signal_mask(tid, thread.mask)
