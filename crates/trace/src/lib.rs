@@ -49,6 +49,7 @@ pub mod bytes;
 pub mod catalog;
 pub mod census;
 mod codec;
+mod entries;
 pub mod error;
 pub mod hash;
 pub mod image;

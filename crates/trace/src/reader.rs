@@ -5,6 +5,7 @@
 
 use crate::beginning;
 use crate::codec::Unpacker;
+use crate::entries;
 use crate::error::Context;
 use crate::stream::{
     u32_at, FrameHeader, HeaderError, SeekTable, FRAME_HEADER_LEN, HEADER_MAGIC, MAX_FRAMES,
@@ -90,6 +91,8 @@ pub struct Reader {
     tail: Tail,
     unpacker: Unpacker,
     packed: Vec<u8>,
+    /// A frame in columns.
+    columns: Vec<u8>,
     /// Raw events of the frame `loaded`.
     raw: Vec<u8>,
     /// Index of the frame in `raw`.
@@ -142,6 +145,7 @@ impl Reader {
             frames: Vec::new(),
             tail: Tail::Complete,
             packed: Vec::new(),
+            columns: Vec::new(),
             raw: Vec::new(),
             loaded: None,
             next: first.0,
@@ -339,13 +343,23 @@ impl Reader {
         if xxh3_64(&self.packed) != header.hash {
             return Err(self.damaged_frame(index, "frame with a wrong hash"));
         }
-        if let Err(e) = self
-            .unpacker
-            .unpack(&self.packed, header.raw_len as usize, &mut self.raw)
-        {
+        let in_columns = header.columns_len != 0;
+        let content = match in_columns {
+            true => &mut self.columns,
+            false => &mut self.raw,
+        };
+        let len = header.content_len() as usize;
+        if let Err(e) = self.unpacker.unpack(&self.packed, len, content) {
             return Err(
                 self.damaged_frame(index, &format!("frame that can't be decompressed: {e}"))
             );
+        }
+        if in_columns {
+            self.raw.clear();
+            if let Err(why) = entries::unpack(&self.columns, header.raw_len as usize, &mut self.raw)
+            {
+                return Err(self.damaged_frame(index, why));
+            }
         }
         if let Err(why) = check_events(&self.raw, header.events) {
             return Err(self.damaged_frame(index, why));

@@ -11,8 +11,8 @@ pub fn stamps_of<'a>(e: &'a Event<'a>) -> impl Iterator<Item = u64> + 'a {
             let call = reprise_abi::syscalls::lookup(e.header.detail as u64);
             call.map_or(6, |d| d.args.len())
         }
-        Kind::Exit | Kind::Signal | Kind::ThreadStart => 0,
-        Kind::ThreadExit => 1,
+        Kind::Exit | Kind::ThreadStart => 0,
+        Kind::Signal | Kind::ThreadExit => 1,
         Kind::ProcessEnd if e.header.detail == ProcessEnd::Told as u32 => 1,
         Kind::ProcessStart => 2,
         Kind::Patch if e.header.detail & AMONG_THREADS != 0 => 2,
@@ -80,6 +80,31 @@ impl Stamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reprise_abi::event::{EventHeader, HEADER_LEN};
+
+    #[test]
+    fn what_stands_before_the_stamps_is_none() {
+        for (kind, nargs, wanted) in [
+            (Kind::Exit, 1, &[10][..]),
+            (Kind::ThreadStart, 1, &[10]),
+            (Kind::Signal, 2, &[11]),
+            (Kind::ThreadExit, 2, &[11]),
+            (Kind::Hash, 2, &[]),
+        ] {
+            let h = EventHeader {
+                len: (HEADER_LEN + 8 * nargs) as u32,
+                kind: kind as u8,
+                nargs: nargs as u8,
+                ..Default::default()
+            };
+            let mut bytes = h.to_bytes().to_vec();
+            for word in (10u64..).take(nargs) {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+            let event = Event::parse(&bytes).expect("an event");
+            assert_eq!(stamps_of(&event).collect::<Vec<_>>(), wanted, "{kind:?}");
+        }
+    }
 
     #[test]
     fn stamps_that_nobody_has_are_found() {

@@ -5,6 +5,8 @@
 //! follow and guards itself and them by hashes: so a reader finds its way without the seek table, which only a recording
 //! that ended in order has, and can say where exactly a damaged stream stops being good.
 //!
+//! In a frame in which threads' synchronisation was logged the events stand in columns, which compress better (`entries.rs`).
+//!
 //! ```text
 //! ┌ skippable: FrameHeader ┐┌ zstd frame: events ┐ … ┌ skippable: seek table ┐
 //! ```
@@ -63,6 +65,8 @@ pub struct FrameHeader {
     pub raw_len: u32,
     /// Bytes of the zstd frame.
     pub compressed_len: u32,
+    /// Bytes in the zstd frame, when they are events in columns (see the head of `entries.rs`); 0: they are the events.
+    pub columns_len: u32,
     /// xxh3 of the zstd frame.
     pub hash: u64,
 }
@@ -88,7 +92,7 @@ impl FrameHeader {
         b[24..28].copy_from_slice(&self.events.to_le_bytes());
         b[28..32].copy_from_slice(&self.raw_len.to_le_bytes());
         b[32..36].copy_from_slice(&self.compressed_len.to_le_bytes());
-        // 36..40 stay zero.
+        b[36..40].copy_from_slice(&self.columns_len.to_le_bytes());
         b[40..48].copy_from_slice(&self.hash.to_le_bytes());
         let own = xxh3_64(&b[..48]);
         b[48..56].copy_from_slice(&own.to_le_bytes());
@@ -112,12 +116,16 @@ impl FrameHeader {
             events: u32_at(b, 24),
             raw_len: u32_at(b, 28),
             compressed_len: u32_at(b, 32),
+            columns_len: u32_at(b, 36),
             hash: u64_at(b, 40),
         };
-        if u32_at(b, 4) as usize != FRAME_HEADER_LEN - SKIPPABLE_LEN || u32_at(b, 36) != 0 {
+        if u32_at(b, 4) as usize != FRAME_HEADER_LEN - SKIPPABLE_LEN {
             return Err(HeaderError::Bad("frame header of a wrong length"));
         }
-        if h.raw_len as usize > MAX_FRAME_RAW || h.compressed_len as usize > MAX_FRAME_COMPRESSED {
+        if h.raw_len as usize > MAX_FRAME_RAW
+            || h.compressed_len as usize > MAX_FRAME_COMPRESSED
+            || h.columns_len > h.raw_len
+        {
             return Err(HeaderError::Bad("frame larger than the limit"));
         }
         if h.events == 0
@@ -128,6 +136,14 @@ impl FrameHeader {
             ));
         }
         Ok(h)
+    }
+
+    /// Bytes in the zstd frame.
+    pub fn content_len(&self) -> u32 {
+        match self.columns_len {
+            0 => self.raw_len,
+            n => n,
+        }
     }
 }
 
@@ -145,7 +161,7 @@ impl SeekTable {
             .last_chunk::<4>()
             .map_or(0, |c| u32::from_le_bytes(*c));
         self.entry(FRAME_HEADER_LEN as u32, 0, EMPTY_CHECKSUM);
-        self.entry(header.compressed_len, header.raw_len, checksum);
+        self.entry(header.compressed_len, header.content_len(), checksum);
     }
 
     fn entry(&mut self, compressed: u32, raw: u32, checksum: u32) {
@@ -206,7 +222,7 @@ impl SeekTable {
                 && u32_at(row, 4) == 0
                 && u32_at(row, 8) == EMPTY_CHECKSUM
                 && u32_at(row, 12) == h.compressed_len
-                && u32_at(row, 16) == h.raw_len;
+                && u32_at(row, 16) == h.content_len();
             if !fits {
                 return Err("seek table that contradicts the frames");
             }

@@ -7,12 +7,13 @@
 //! `ulimit -f` also raises SIGXFSZ; a process that writes traces ignores that signal.
 
 use crate::codec::{self, Packer};
+use crate::entries;
 use crate::error::{Context, FullReason};
 use crate::stream::{
     FrameHeader, SeekTable, StreamStats, FRAME_HEADER_LEN, FRAME_RAW, KINDS, MAX_FRAMES,
 };
 use crate::{Result, TraceError, EVENTS_FILE};
-use reprise_abi::event::{EventHeader, HEADER_LEN, MAX_EVENT};
+use reprise_abi::event::{EventHeader, Kind, HEADER_LEN, MAX_EVENT};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -54,6 +55,8 @@ pub struct Writer {
     path: PathBuf,
     options: WriterOptions,
     packer: Packer,
+    /// A frame in columns.
+    columns: Vec<u8>,
     /// Events not yet in a frame.
     gathered: Vec<u8>,
     gathered_events: u32,
@@ -92,6 +95,7 @@ impl Writer {
             path,
             options,
             packer,
+            columns: Vec::new(),
             gathered_events: 0,
             gathered_kinds: [0; KINDS],
             compressed: Vec::new(),
@@ -210,10 +214,15 @@ impl Writer {
     /// Writes `raw`, which is `gathered_events` events, as a frame. Whatever the result, they are gathered no more.
     fn write_frame(&mut self, raw: &[u8]) -> Result<()> {
         let mut compressed = std::mem::take(&mut self.compressed);
+        let has_entries = self.gathered_kinds[Kind::Sync as usize % KINDS] != 0;
+        let in_columns =
+            has_entries && entries::pack(raw, &mut self.columns) && self.columns.len() < raw.len();
+        let content = if in_columns { &self.columns } else { raw };
         let result = self
             .packer
-            .pack(raw, &mut compressed)
+            .pack(content, &mut compressed)
             .context("compress for", &self.path);
+        let columns_len = if in_columns { self.columns.len() } else { 0 };
         let events = std::mem::take(&mut self.gathered_events);
         let kinds = std::mem::replace(&mut self.gathered_kinds, [0; KINDS]);
         let result = result.and_then(|()| {
@@ -222,6 +231,7 @@ impl Writer {
                 events,
                 raw_len: raw.len() as u32,
                 compressed_len: compressed.len() as u32,
+                columns_len: columns_len as u32,
                 hash: xxh3_64(&compressed),
             };
             self.append(&header, &compressed)

@@ -286,6 +286,7 @@ proptest! {
             events,
             raw_len,
             compressed_len,
+            columns_len: 0,
             hash: xxhash_rust::xxh3::xxh3_64(&junk[..(compressed_len as usize).min(junk.len())]),
         };
         let file = [header.to_bytes().to_vec(), junk].concat();

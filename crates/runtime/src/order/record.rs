@@ -174,7 +174,7 @@ impl Record {
                 t.slot,
                 info.signal(),
                 frame.rip as i64,
-                &[draw(), calls],
+                &[calls, draw()],
                 Tag::Siginfo,
                 bytes,
             );

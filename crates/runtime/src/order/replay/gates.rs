@@ -123,7 +123,7 @@ impl Engine for Replay {
             match Kind::from_u8(h.kind) {
                 Some(Kind::Signal) if rebuilt::same_code(h.value as u64, frame.rip) => {
                     let mut r = Reader::begin(h);
-                    let [stamp, calls, ..] = r.args();
+                    let [calls, stamp, ..] = r.args();
                     // The same place, but another call. (What was rebuilt may call what it likes.)
                     if calls != unlogged::calls(t) && !rebuilt::on() {
                         return;

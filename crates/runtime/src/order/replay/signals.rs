@@ -25,7 +25,7 @@ pub(in crate::order) fn follow(t: &mut Block, uc: &mut Ucontext) {
         }
         t.slot().last_pc.store(uc.mc.rip, Relaxed);
         let mut r = Reader::begin(h);
-        let stamp = r.args()[0];
+        let [_, stamp, ..] = r.args();
         turns::take(stamp);
         let mut frame = uc.mc.to_frame();
         deliver(t, &mut frame, FpState::Saved(uc.mc.fpstate), h);
