@@ -6,6 +6,7 @@
 //! Threads write their events without knowing of each other. What orders them are **stamps**: every system call draws one from
 //! [`OrderHead::stamp`] when it begins and another one when it ends, and a replay lets them pass in that order.
 
+use crate::event::{section_len, EventHeader, Kind, Tag, HEADER_LEN, SECTION_LEN};
 use crate::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
 use crate::ring::RingControl;
 use crate::total::TotalOrder;
@@ -165,6 +166,28 @@ pub struct Entry {
 
 /// Bytes of an [`Entry`].
 pub const ENTRY_LEN: usize = 16;
+/// Bytes of an event of entries ([`Kind::Sync`]) before them.
+pub const ENTRIES_HEAD_LEN: usize = HEADER_LEN + SECTION_LEN;
+
+/// What stands before `count` entries of a slot in an event of entries.
+pub fn head_of_entries(slot: u16, count: usize) -> [u8; ENTRIES_HEAD_LEN] {
+    let len = count * ENTRY_LEN;
+    let h = EventHeader {
+        len: (HEADER_LEN + section_len(len)) as u32,
+        kind: Kind::Sync as u8,
+        slot,
+        value: count as i64,
+        ..Default::default()
+    };
+    let mut head = [0; ENTRIES_HEAD_LEN];
+    let (header, section) = head.split_at_mut(HEADER_LEN);
+    header.copy_from_slice(&h.to_bytes());
+    // A section of no address.
+    section[8..12].copy_from_slice(&(len as u32).to_le_bytes());
+    section[12..].copy_from_slice(&(Tag::Entries as u32).to_le_bytes());
+    head
+}
+
 /// Most quiet operations that an entry can count.
 pub const MAX_QUIET: u32 = (1 << 24) - 1;
 

@@ -5,11 +5,11 @@
 //! other of one thread's entries becomes one event ([`Kind::Sync`]). As in [`drain`](crate::drain), nothing in a ring is believed.
 
 use crate::wake;
-use reprise_abi::event::{
-    section_len, Event, EventHeader, Kind, ParseError, ProcessEnd, Tag, HEADER_LEN, NO_SLOT,
-};
+use reprise_abi::event::{Event, EventHeader, Kind, ParseError, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{Entry, EntryKind, OrderHead, ENTRY_LEN, MAX_QUIET, MAX_VOID, WAITED_FOR};
+use reprise_abi::order::{
+    head_of_entries, Entry, EntryKind, OrderHead, ENTRY_LEN, MAX_QUIET, MAX_VOID, WAITED_FOR,
+};
 use reprise_abi::session::{process_state, slot_state};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::stamps::{stamps_of, Stamps};
@@ -587,18 +587,8 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
 
 /// Makes of `bytes` the event that holds these entries.
 fn sync_event<'a>(slot: usize, entries: &[u8], bytes: &'a mut Vec<u8>) -> &'a [u8] {
-    let h = EventHeader {
-        len: (HEADER_LEN + section_len(entries.len())) as u32,
-        kind: Kind::Sync as u8,
-        slot: slot as u16,
-        value: (entries.len() / ENTRY_LEN) as i64,
-        ..Default::default()
-    };
     bytes.clear();
-    bytes.extend_from_slice(&h.to_bytes());
-    bytes.extend_from_slice(&0u64.to_le_bytes());
-    bytes.extend_from_slice(&(entries.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(&(Tag::Entries as u32).to_le_bytes());
+    bytes.extend_from_slice(&head_of_entries(slot as u16, entries.len() / ENTRY_LEN));
     bytes.extend_from_slice(entries);
     bytes
 }

@@ -15,8 +15,8 @@
 //!
 //! What was foreseen is remembered in tables of a fixed size, which begin empty in each frame: frames are read in any order.
 
-use reprise_abi::event::{section_len, EventHeader, Kind, Tag, HEADER_LEN, SECTION_LEN};
-use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
+use reprise_abi::event::{EventHeader, Kind, HEADER_LEN};
+use reprise_abi::order::{head_of_entries, Entry, EntryKind, ENTRIES_HEAD_LEN, ENTRY_LEN};
 
 /// Bytes before the columns: the length of each but the last.
 const HEAD_LEN: usize = 4 * (COLUMNS - 1);
@@ -95,8 +95,8 @@ pub(crate) fn unpack(packed: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result
         if count > MAX_ENTRIES {
             return Err("more entries than an event can have");
         }
-        room(out, HEADER_LEN + section_len(count * ENTRY_LEN))?;
-        put_event_head(slot, count, out);
+        room(out, ENTRIES_HEAD_LEN + count * ENTRY_LEN)?;
+        out.extend_from_slice(&head_of_entries(slot, count));
         for _ in 0..count {
             let e = get(&mut columns, &mut foreseen, slot).ok_or(SHORT)?;
             e.to_words()
@@ -113,7 +113,7 @@ pub(crate) fn unpack(packed: &[u8], raw_len: usize, out: &mut Vec<u8>) -> Result
 /// The first event of some.
 fn split_event(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
-    if len < HEADER_LEN || !len.is_multiple_of(8) {
+    if len < HEADER_LEN || len % 8 != 0 {
         return None;
     }
     bytes.split_at_checked(len)
@@ -137,11 +137,10 @@ fn entries_of(event: &[u8]) -> Option<(u16, &[u8])> {
     if h.kind != Kind::Sync as u8 {
         return None;
     }
-    let (head, entries) = event.split_at_checked(HEADER_LEN + SECTION_LEN)?;
+    let (head, entries) = event.split_at_checked(ENTRIES_HEAD_LEN)?;
     let count = entries.len() / ENTRY_LEN;
-    let mut same = Vec::with_capacity(HEADER_LEN + SECTION_LEN);
-    put_event_head(h.slot, count, &mut same);
-    let whole = entries.len() % ENTRY_LEN == 0 && count <= MAX_ENTRIES && same == head;
+    let whole = entries.len() % ENTRY_LEN == 0 && count <= MAX_ENTRIES;
+    let whole = whole && head == head_of_entries(h.slot, count);
     let known = |bytes: &[u8]| {
         entry(bytes).is_some_and(|e| {
             let [a, b] = e.to_words().map(u64::to_le_bytes);
@@ -149,22 +148,6 @@ fn entries_of(event: &[u8]) -> Option<(u16, &[u8])> {
         })
     };
     (whole && entries.chunks_exact(ENTRY_LEN).all(known)).then_some((h.slot, entries))
-}
-
-/// What stands before the entries in an event of entries.
-fn put_event_head(slot: u16, count: usize, out: &mut Vec<u8>) {
-    let len = count * ENTRY_LEN;
-    let h = EventHeader {
-        len: (HEADER_LEN + section_len(len)) as u32,
-        kind: Kind::Sync as u8,
-        slot,
-        value: count as i64,
-        ..Default::default()
-    };
-    out.extend_from_slice(&h.to_bytes());
-    out.extend_from_slice(&0u64.to_le_bytes());
-    out.extend_from_slice(&(len as u32).to_le_bytes());
-    out.extend_from_slice(&(Tag::Entries as u32).to_le_bytes());
 }
 
 fn entry(bytes: &[u8]) -> Option<Entry> {
@@ -340,8 +323,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn event(slot: u16, entries: &[Entry]) -> Vec<u8> {
-        let mut bytes = vec![];
-        put_event_head(slot, entries.len(), &mut bytes);
+        let mut bytes = head_of_entries(slot, entries.len()).to_vec();
         for w in entries.iter().flat_map(|e| e.to_words()) {
             bytes.extend_from_slice(&w.to_le_bytes());
         }
@@ -397,7 +379,7 @@ mod tests {
         };
         let mut strange = event(1, &[e, e]);
         // Of no kind that there is.
-        strange[HEADER_LEN + SECTION_LEN] = 0xf1;
+        strange[ENTRIES_HEAD_LEN] = 0xf1;
         let mut odd = event(1, &[e]);
         // A flag that no event of entries has.
         odd[12] = 1;

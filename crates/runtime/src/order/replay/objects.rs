@@ -164,7 +164,9 @@ impl Order for Replay {
     }
 
     fn enters(t: &mut Block) {
-        settle(t);
+        if !t.order.looked {
+            settle(t);
+        }
         unlogged::enters(t);
     }
 
