@@ -42,7 +42,7 @@ impl Debuggee {
     pub(crate) fn is_inside_rewritten(&self, at: u64, events: u64) -> bool {
         match self.timeline.is_order {
             true => self.leads_beside(&(at.saturating_sub(JUMP - 1)..at)),
-            false => self.timeline.is_inside_rewritten(at, events),
+            false => self.timeline.known.is_inside_rewritten(at, events),
         }
     }
 

@@ -88,10 +88,10 @@ impl Checkpoints {
             .max_by_key(|p| p.checkpoint.events)
     }
 
-    /// How many events had happened at the last one with less than so many.
-    pub fn earlier_than(&self, events: u64) -> u64 {
+    /// How many events had happened at the last one with less than so many; `None` when there is none.
+    pub fn earlier_than(&self, events: u64) -> Option<u64> {
         let earlier = self.all().map(|p| p.checkpoint.events);
-        earlier.filter(|e| *e < events).max().unwrap_or(0)
+        earlier.filter(|e| *e < events).max()
     }
 
     /// Under `order`: how many events had happened at the last one before the thread of `slot` had used up so many of its own.

@@ -223,7 +223,7 @@ impl Debuggee {
     }
 
     /// Slot of the thread that goes on next, as the trace says; else of the one that ran last.
-    fn next_slot(&self) -> usize {
+    pub(crate) fn next_slot(&self) -> usize {
         let next = match self.timeline.is_order {
             true => None,
             false => self.timeline.event(self.events()).map(|e| e.slot as usize),

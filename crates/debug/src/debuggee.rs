@@ -82,7 +82,7 @@ pub struct Debuggee {
 }
 
 impl Debuggee {
-    /// Starts a replay of the trace in `dir`, and lets it come to the program's first instruction.
+    /// Starts a replay of the trace in `dir`, and lets it come to the program's first instruction, or to where the trace begins.
     ///
     /// # Errors
     /// When the trace can't be debugged, or the kernel refuses something.
@@ -109,21 +109,24 @@ impl Debuggee {
         }
         let pid = live.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
         let memory = memory_of(pid).map_err(os("open the replayed program's memory"))?;
+        let others = live.threads().map(|tid| (tid, Traced::default()));
+        let threads = others.chain([(pid, Traced::default())]).collect();
         let mut d = Debuggee {
             checkpoints: Checkpoints::default(),
             waiting: Waiting::default(),
-            gate: None,
+            gate: live.gate(),
             dir: dir.to_path_buf(),
             live,
             timeline,
             pid,
             memory,
-            threads: BTreeMap::from([(pid, Traced::default())]),
+            threads,
             points: Breakpoints::default(),
             current: 0,
             diverted: None,
             only_for: None,
         };
+        d.current = d.next_slot();
         d.mark_beginning()?;
         Ok(d)
     }
@@ -235,7 +238,7 @@ impl Debuggee {
         let (first, len) = (stub.stub_first.load(SeqCst), stub.stub_len.load(SeqCst));
         let compiled = self.points.compiled.as_ref();
         let ours = compiled.is_some_and(|c| c.holds(pc));
-        if pc.wrapping_sub(first) < len || self.timeline.is_stub(pc) || ours {
+        if pc.wrapping_sub(first) < len || self.timeline.known.is_stub(pc) || ours {
             return Territory::Stub;
         }
         if (RESERVATION..RESERVATION_END).contains(&pc) {

@@ -119,7 +119,7 @@ impl Debuggee {
     /// under another one with the same last part.
     fn kept(&self, name: &[u8]) -> Option<ContentHash> {
         let last = |path: &[u8]| path.rsplit(|b| *b == b'/').next().unwrap_or(path).to_vec();
-        let files = &self.timeline.files;
+        let files = &self.timeline.known.files;
         let same = || {
             let wanted = last(name);
             let mut alike = files.iter().filter(|(known, _)| last(known) == wanted);
@@ -152,7 +152,8 @@ impl Debuggee {
             let Some(((start, end), rest)) = range_of(line) else {
                 continue;
             };
-            let is_ours = self.timeline.is_stub(start) || beside.iter().any(|b| b.contains(&start));
+            let is_ours =
+                self.timeline.known.is_stub(start) || beside.iter().any(|b| b.contains(&start));
             if start < RESERVATION_END && end > RESERVATION || is_ours {
                 continue;
             }
@@ -170,7 +171,7 @@ impl Debuggee {
     /// The name under which the program mapped a file of the trace.
     fn recorded_name(&self, name: &str) -> String {
         let base = name.rsplit('/').next().unwrap_or(name);
-        let known = self.timeline.files.iter();
+        let known = self.timeline.known.files.iter();
         let found = known
             .filter(|(_, hash)| hash.to_string() == base)
             .map(|(recorded, _)| String::from_utf8_lossy(recorded).into_owned())
@@ -287,7 +288,7 @@ impl Debuggee {
 /// When the directory can't be written.
 pub fn lay_out(timeline: &Timeline, dir: &Path, root: &Path) -> Result<()> {
     let files = dir.join(FILES_DIR).canonicalize()?;
-    for (name, hash) in &timeline.files {
+    for (name, hash) in &timeline.known.files {
         let Some(name) = std::str::from_utf8(name).ok() else {
             continue;
         };

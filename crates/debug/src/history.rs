@@ -130,7 +130,7 @@ impl Session {
         _wanted: &mut dyn FnMut() -> bool,
     ) -> Result<(), DebugError> {
         let d = self.debuggee()?;
-        let events = events.min(d.timeline.end);
+        let events = events.min(d.timeline.end).max(d.timeline.first);
         if d.live.limit() <= events && d.events() < events {
             d.run_unseen(events)?;
             self.past = Past::default();
@@ -143,7 +143,8 @@ impl Session {
     }
 
     fn begin(&mut self) -> Result<MultiThreadStopReason<u64>, DebugError> {
-        let d = self.rewind(0)?;
+        let first = self.debuggee()?.timeline.first;
+        let d = self.rewind(first)?;
         Ok(MultiThreadStopReason::ReplayLog {
             tid: Tid::new(d.visible(d.current) as usize),
             pos: ReplayLogPosition::Begin,
@@ -158,7 +159,9 @@ impl Session {
         let mut now = self.debuggee()?.name()?;
         loop {
             // From checkpoint to checkpoint: each stretch is looked through once.
-            let from = self.debuggee()?.checkpoints.earlier_than(now.events);
+            let d = self.debuggee()?;
+            let (first, earlier) = (d.timeline.first, d.checkpoints.earlier_than(now.events));
+            let from = earlier.unwrap_or(first);
             let hits = self.rewind(from)?.hits_before(&now)?;
             if hits > 0 {
                 let d = self.rewind(from)?;
@@ -172,7 +175,7 @@ impl Session {
                 }
                 return self.reason(stop);
             }
-            if from == 0 {
+            if from == first {
                 return self.begin();
             }
             now = Name {

@@ -132,10 +132,16 @@ impl MonitorCmd for Session {
                 }
             },
             ["run-to", event] => match event.parse() {
-                Ok(event) => {
-                    self.goal = Some(Goal::Event(event));
-                    return Ok(());
-                }
+                Ok(event) => match self.forgotten(event)? {
+                    Some(why) => {
+                        self.goal = Some(Goal::Here);
+                        why
+                    }
+                    None => {
+                        self.goal = Some(Goal::Event(event));
+                        return Ok(());
+                    }
+                },
                 Err(_) => {
                     self.goal = Some(Goal::Here);
                     format!("{event} is no number of an event")
@@ -166,11 +172,18 @@ impl Session {
         Ok(format!("event {now} of {all}{whose}"))
     }
 
+    /// What to say of an event that was forgotten, because only the last stretch of the run was kept.
+    pub(crate) fn forgotten(&mut self, event: u64) -> Result<Option<String>, DebugError> {
+        let first = self.debuggee()?.timeline.first;
+        let why = || format!("only the last stretch of this run was kept, from event {first} on");
+        Ok((event < first).then(why))
+    }
+
     /// Events before and after this place, in words.
     fn events_near(&mut self, n: u64) -> Result<String, DebugError> {
         let d = self.debuggee()?;
         let (now, n) = (d.next_event(), n.min(MOST_SHOWN));
-        let from = now.saturating_sub(n);
+        let from = now.saturating_sub(n).max(d.timeline.first);
         let mut reader = Reader::open(&d.dir)?;
         reader.seek(from)?;
         let mut lines = Vec::new();

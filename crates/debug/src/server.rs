@@ -19,7 +19,7 @@ use std::rc::Rc;
 /// Where in the recording to begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Place {
-    /// At the program's first instruction.
+    /// At the program's first instruction, or where the trace begins of which only the last stretch was kept.
     #[default]
     Start,
     /// Where it crashes.
@@ -181,7 +181,10 @@ impl Session {
             Place::Event(n) if n > all => Err(DebugError::Refused(format!(
                 "the recording has {all} events, no event {n}"
             ))),
-            Place::Event(n) => self.run_to_event(n, &mut || false),
+            Place::Event(n) => match self.forgotten(n)? {
+                Some(why) => Err(DebugError::Refused(why)),
+                None => self.run_to_event(n, &mut || false),
+            },
             Place::Crash if signal == 0 => Err(DebugError::Refused(
                 "the recorded program did not crash: --at end leads to its end".into(),
             )),

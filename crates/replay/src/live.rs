@@ -16,6 +16,7 @@ use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, MAX_VOID};
 use reprise_abi::session::{Session, Slot};
+use reprise_launch::inject::Gate;
 use reprise_launch::replay::Child;
 use reprise_launch::{futex, Landmarks, OfOrder, SavedSession, SharedSession};
 use reprise_trace::{Manifest, Reader};
@@ -62,6 +63,7 @@ pub struct Live {
     reader: Reader,
     manifest: Manifest,
     landmarks: Landmarks,
+    gate: Option<Gate>,
     limit: u64,
     output: Output,
     _watch: Watch,
@@ -69,20 +71,15 @@ pub struct Live {
 
 /// Can this trace be debugged?
 pub fn is_debuggable(dir: &Path) -> bool {
-    let first = Reader::open(dir).map(|r| r.first());
-    let (Ok(manifest), Ok(first)) = (Manifest::read(dir), first) else {
-        return false;
-    };
-    matches!(refusal(dir, &manifest.engine, first), Ok(None))
+    let engine = Manifest::read(dir).map(|m| m.engine);
+    engine.is_ok_and(|engine| matches!(refusal(dir, &engine), Ok(None)))
 }
 
-/// Why a trace by this engine, that begins with this event, can't be debugged.
-fn refusal(dir: &Path, engine: &str, first: u64) -> Result<Option<&'static str>, ReplayError> {
+/// Why a trace by this engine can't be debugged.
+fn refusal(dir: &Path, engine: &str) -> Result<Option<&'static str>, ReplayError> {
     Ok(
         if engine == "order" && driver::has_several_processes(dir)? {
             Some("of recordings by the engine order those can be debugged that have one process, which stays the program it is; this one has several")
-        } else if first > 0 {
-            Some("only the last stretch of this run was kept, and such a trace can't be debugged yet: reprise replay and reprise verify take it")
         } else {
             None
         },
@@ -107,11 +104,11 @@ impl Live {
         };
         let Prepared {
             manifest,
-            reader,
+            mut reader,
             image,
             shared,
         } = driver::prepare(dir, &options, None)?;
-        if let Some(why) = refusal(dir, &manifest.engine, reader.first())? {
+        if let Some(why) = refusal(dir, &manifest.engine)? {
             return Err(ReplayError::Unsupported(why.into()));
         }
         let Some(landmarks) = image.landmarks else {
@@ -146,7 +143,19 @@ impl Live {
         if order.is_some() {
             tree.shared.session().pace().limit.store(0, SeqCst);
         }
+        let first = reader.first();
+        let mut gate = None;
+        if first > 0 {
+            // The driver itself makes a process of what was kept, and then it is one that can be traced.
+            tree.child.traced = None;
+        }
         tree.begin(only)?;
+        if first > 0 {
+            gate = tree.go_to_beginning(&mut reader)?;
+            tree.feed_up_to(first);
+            tree.shared.session().processes[0].debugged.store(1, SeqCst);
+            tree.trace(TRACED)?;
+        }
         // What the process may become is not followed.
         tree.child.traced = None;
         Ok(Live {
@@ -155,7 +164,8 @@ impl Live {
             reader,
             manifest,
             landmarks,
-            limit: 0,
+            gate,
+            limit: first,
             output,
             _watch: watch,
         })
@@ -185,6 +195,16 @@ impl Live {
     /// The replay has come back from where it wrote something that was not recorded: nothing was shown of its own since then.
     pub fn forget_shown_since(&mut self, shown: [u64; 2]) {
         self.output.forget_since(shown);
+    }
+
+    /// A place for calls in the process's name, where one is known from the beginning.
+    pub fn gate(&self) -> Option<Gate> {
+        self.gate
+    }
+
+    /// The traced threads that are not their process's first.
+    pub fn threads(&self) -> impl Iterator<Item = pid_t> + '_ {
+        self.tree.threads.iter().copied()
     }
 
     /// Asks the kernel who has stopped or ended, and does nothing else.

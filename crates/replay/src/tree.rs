@@ -165,7 +165,7 @@ impl Tree {
         let _watch = Watch::new(self.shared.session());
         self.begin(only)?;
         let result = self.go_to_beginning(reader);
-        let result = result.and_then(|()| self.play(reader));
+        let result = result.and_then(|_| self.play(reader));
         if result.is_err() {
             self.end();
         }

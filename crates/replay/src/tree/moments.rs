@@ -4,6 +4,8 @@ use super::Tree;
 use crate::{children, ReplayError};
 use libc::pid_t;
 use reprise_abi::session::{process_state, request, MAX_PROCESSES};
+use reprise_launch::inject::Gate;
+use reprise_launch::ptrace;
 use reprise_trace::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
@@ -31,11 +33,13 @@ impl Tree {
             && s.request.kind.load(SeqCst) == request::NONE
     }
 
-    /// Goes to where the trace begins, when only its last stretch was kept: then all events are fed from there on.
+    /// Goes to where the trace begins, when only its last stretch was kept: then all events are fed from there on. A place for calls in the
+    /// process's name, if it was made so.
     ///
     /// # Errors
     /// When the trace is damaged, or the process can't be made.
-    pub fn go_to_beginning(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
+    pub fn go_to_beginning(&mut self, reader: &mut Reader) -> Result<Option<Gate>, ReplayError> {
+        let mut known = None;
         while let Some(mut beginning) = self.beginning.take() {
             if !self.turn(reader, None)? {
                 return Err(ReplayError::Unsupported(
@@ -44,7 +48,10 @@ impl Tree {
             }
             let pid = self.shared.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
             let waits = self.shared.session().ring.consumer_asleep.load(SeqCst) != 0;
-            if !waits || !beginning.thaw(pid, &mut self.shared, &self.dir)? {
+            if waits {
+                known = beginning.thaw(pid, &mut self.shared, &self.dir)?;
+            }
+            if known.is_none() {
                 self.beginning = Some(beginning);
                 continue;
             }
@@ -60,6 +67,29 @@ impl Tree {
             self.feed_from(events, position);
             self.feed_up_to(u64::MAX);
         }
+        Ok(known)
+    }
+
+    /// From now on the calling thread traces the first process and all its threads, with these options of ptrace(2).
+    ///
+    /// # Errors
+    /// When the kernel refuses that.
+    pub fn trace(&mut self, options: i32) -> Result<(), ReplayError> {
+        let io = |source| ReplayError::Io {
+            what: "trace a replay".into(),
+            source,
+        };
+        let pid = self.shared.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
+        let mut tids = HashSet::from([pid]);
+        for entry in std::fs::read_dir(format!("/proc/{pid}/task")).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            tids.extend(name.to_str().and_then(|n| n.parse::<pid_t>().ok()));
+        }
+        for tid in &tids {
+            ptrace::seize(*tid, options).map_err(io)?;
+        }
+        self.threads = tids.into_iter().filter(|tid| *tid != pid).collect();
+        self.traces = true;
         Ok(())
     }
 
