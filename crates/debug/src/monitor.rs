@@ -132,7 +132,7 @@ impl MonitorCmd for Session {
                 }
             },
             ["run-to", event] => match event.parse() {
-                Ok(event) => match self.forgotten(event)? {
+                Ok(event) => match self.out_of_reach(event)? {
                     Some(why) => {
                         self.goal = Some(Goal::Here);
                         why
@@ -172,11 +172,17 @@ impl Session {
         Ok(format!("event {now} of {all}{whose}"))
     }
 
-    /// What to say of an event that was forgotten, because only the last stretch of the run was kept.
-    pub(crate) fn forgotten(&mut self, event: u64) -> Result<Option<String>, DebugError> {
-        let first = self.debuggee()?.timeline.first;
-        let why = || format!("only the last stretch of this run was kept, from event {first} on");
-        Ok((event < first).then(why))
+    /// What to say of an event that can't be gone to: it was forgotten, or comes before the process.
+    pub(crate) fn out_of_reach(&mut self, event: u64) -> Result<Option<String>, DebugError> {
+        let timeline = &self.debuggee()?.timeline;
+        let (first, begins) = (timeline.first, timeline.begins());
+        Ok(match event {
+            _ if event < first => Some(format!(
+                "only the last stretch of this run was kept, from event {first} on"
+            )),
+            _ if event < begins => Some(format!("this process begins at event {begins}")),
+            _ => None,
+        })
     }
 
     /// Events before and after this place, in words.

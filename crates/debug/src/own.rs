@@ -59,7 +59,8 @@ impl Session {
             let of_slot = |n: &u64| {
                 *n == now.events || timeline.event(*n).is_some_and(|e| e.slot as usize == slot)
             };
-            let found = (timeline.first..known).rev().find(of_slot);
+            let begins = self.debuggee()?.begins();
+            let found = (begins..known).rev().find(of_slot);
             return Ok(found.map(|n| (n, n)));
         }
         for own in (0..known).rev() {

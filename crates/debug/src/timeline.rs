@@ -1,11 +1,12 @@
 //! What a debugger wants to know of a trace ahead: which thread each event belongs to, where the program crashes, which code the runtime
 //! rewrites.
 
+use crate::programs::{Program, Programs};
 use crate::DebugError;
 use reprise_abi::event::{Event, EventHeader, Kind};
 use reprise_abi::syscalls::nr;
 use reprise_replay::Rings;
-use reprise_trace::{beginning, Content, ImageReader, Known, Manifest, Reader};
+use reprise_trace::{beginning, Known, Manifest, Reader};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -37,12 +38,16 @@ pub struct Fault {
 /// A trace, looked through.
 #[derive(Default)]
 pub struct Timeline {
+    /// Which process is debugged, in the order of their births.
+    pub birth: u32,
     /// Number of the first event that the trace has: not 0 when only the last stretch was kept.
     pub first: u64,
     events: Vec<Brief>,
     faults: HashMap<u64, Fault>,
-    /// What all events tell of the program's files and code.
+    /// What all events tell of files.
     pub known: Known,
+    /// The programs that the debugged process is.
+    pub programs: Vec<Program>,
     /// Between the lowest and the highest end of the heap.
     breaks: Option<Range<u64>>,
     /// Where memory was mapped at any time.
@@ -67,17 +72,20 @@ const NEVER: u64 = u64::MAX >> 1;
 pub const MAX_EVENTS_OF_ORDER: u64 = 1 << 26;
 
 impl Timeline {
-    /// Looks through the trace in `dir`.
+    /// Looks through the trace in `dir`, for its process with this birth.
     ///
     /// # Errors
-    /// When it can't be read, or is too long.
-    pub fn of(dir: &Path) -> Result<Timeline, DebugError> {
-        let mut t = Timeline::default();
+    /// When it can't be read, is too long, or has no such process.
+    pub fn of(dir: &Path, birth: u32) -> Result<Timeline, DebugError> {
+        let mut t = Timeline {
+            birth,
+            ..Timeline::default()
+        };
+        let manifest = Manifest::read(dir)?;
         if let Some((_, moment)) = beginning::open(dir)? {
             t.known = moment.known;
         }
-        t.name_initial_files(dir)?;
-        t.is_order = Manifest::read(dir)?.engine == "order";
+        t.is_order = manifest.engine == "order";
         let most = match t.is_order {
             true => MAX_EVENTS_OF_ORDER,
             false => MAX_EVENTS,
@@ -90,6 +98,7 @@ impl Timeline {
             )));
         }
         t.first = reader.first();
+        let mut programs = Programs::of(birth, &manifest, t.first, &t.known);
         let (mut rings, mut last) = (Rings::default(), HashMap::new());
         while let Some(e) = reader.next()? {
             let Ok(h) = EventHeader::parse(e.bytes) else {
@@ -107,6 +116,9 @@ impl Timeline {
                 t.note_own(&h, place, &mut last);
             }
             let kind = Kind::from_u8(h.kind);
+            if kind.is_some_and(is_of_programs) {
+                programs.follow(number, &h, &e.parse()?);
+            }
             if Known::wants(kind, h.value) {
                 t.known.note(number, &e.parse()?);
             }
@@ -124,7 +136,14 @@ impl Timeline {
             }
         }
         t.mapped.extend(t.breaks.take());
-        t.find_end();
+        programs.look_into_images(dir, &manifest, &mut t.known)?;
+        if programs.list.is_empty() {
+            return Err(DebugError::Refused(
+                "the trace ends before this process begins".into(),
+            ));
+        }
+        t.programs = programs.list;
+        t.find_end(programs.end);
         t.rings = Rc::new(rings);
         Ok(t)
     }
@@ -153,16 +172,6 @@ impl Timeline {
         }
     }
 
-    fn name_initial_files(&mut self, dir: &Path) -> Result<(), DebugError> {
-        let image = ImageReader::open(dir)?;
-        for r in &image.image().regions {
-            if let Content::File { hash, .. } = &r.content {
-                self.known.files.insert(r.name.0.clone(), *hash);
-            }
-        }
-        Ok(())
-    }
-
     fn note_mapping(&mut self, e: &Event<'_>) {
         let at = e.header.value as u64;
         let len = match u64::from(e.header.detail) {
@@ -184,15 +193,47 @@ impl Timeline {
     }
 
     /// A process that ends by itself is to be seen in its last call; one that is killed after the last call or fault of its own.
-    fn find_end(&mut self) {
+    fn find_end(&mut self, told: Option<(u64, i32)>) {
         if self.is_order {
             self.end = NEVER;
             return;
         }
         let ends = [Kind::Syscall as u8, Kind::Fault as u8];
-        let last = self.events.iter().rposition(|e| ends.contains(&e.kind));
-        let behind = last.map_or(self.events.len(), |i| i + 1);
+        let mut there = self.events.len();
+        if let Some((event, status)) = told {
+            self.signal = status & 0x7f;
+            there = there.min((event - self.first) as usize);
+        }
+        let last = self.events[..there]
+            .iter()
+            .rposition(|e| ends.contains(&e.kind));
+        let behind = last.map_or(there, |i| i + 1);
         self.end = self.first + behind as u64;
+    }
+
+    /// Which of the process's programs runs when so many events have happened.
+    pub fn program_at(&self, events: u64) -> usize {
+        let begun = self.programs.partition_point(|p| p.begins <= events);
+        begun.saturating_sub(1)
+    }
+
+    /// With how many events the process begins.
+    pub fn begins(&self) -> u64 {
+        self.programs.first().map_or(self.first, |p| p.begins)
+    }
+
+    /// Where it becomes another program, if it does so after this.
+    pub fn next_program(&self, events: u64) -> Option<u64> {
+        let next = self.programs.get(self.program_at(events) + 1)?;
+        (next.begins > events).then_some(next.begins)
+    }
+
+    /// The code of its program, when so many events have happened.
+    pub fn code_at(&self, events: u64) -> &Known {
+        match self.programs.get(self.program_at(events)) {
+            Some(program) => &program.code,
+            None => &self.known,
+        }
     }
 
     /// How many events there are, those that were forgotten among them.
@@ -233,10 +274,26 @@ impl Timeline {
         self.fatal.is_some()
     }
 
-    /// Did a fault happen in this stretch of code, or does the runtime rewrite some of it?
-    pub fn is_special(&self, stretch: &Range<u64>) -> bool {
+    /// Does a fault happen in this stretch of code at any time, or does the runtime rewrite some of it in the program that runs when so many
+    /// events have happened?
+    pub fn is_special(&self, stretch: &Range<u64>, events: u64) -> bool {
+        let code = self.code_at(events);
         self.faults.values().any(|f| stretch.contains(&f.pc))
-            || self.known.rewrites(stretch)
-            || self.known.is_stub(stretch.start)
+            || code.rewrites(stretch)
+            || code.is_stub(stretch.start)
     }
+}
+
+/// Does it tell of processes, threads, programs or their code?
+fn is_of_programs(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Syscall
+            | Kind::Enter
+            | Kind::ThreadStart
+            | Kind::ProcessStart
+            | Kind::ProcessEnd
+            | Kind::Exec
+            | Kind::Patch
+    )
 }

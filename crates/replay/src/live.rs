@@ -56,6 +56,15 @@ struct Order {
     landmarks: OfOrder,
 }
 
+/// Which process is driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Whose {
+    /// In the order of the processes' births.
+    pub birth: u32,
+    /// With how many events it begins.
+    pub begins: u64,
+}
+
 /// A replay that runs only while [`Live::turn`] is called.
 pub struct Live {
     tree: Tree,
@@ -63,6 +72,8 @@ pub struct Live {
     reader: Reader,
     manifest: Manifest,
     landmarks: Landmarks,
+    /// Its number in the session's table.
+    process: usize,
     gate: Option<Gate>,
     limit: u64,
     output: Output,
@@ -93,12 +104,12 @@ impl Live {
     /// When the trace can't be read, can't be debugged, or the process can't be made.
     pub fn start(
         dir: &Path,
-        only: Option<u32>,
+        whose: Whose,
         output: Output,
         rings: Rc<Rings>,
     ) -> Result<Live, ReplayError> {
         let options = Options {
-            only,
+            only: (whose.birth > 0).then_some(whose.birth),
             total: true,
             ..Options::default()
         };
@@ -143,29 +154,31 @@ impl Live {
         if order.is_some() {
             tree.shared.session().pace().limit.store(0, SeqCst);
         }
-        let first = reader.first();
         let mut gate = None;
-        if first > 0 {
-            // The driver itself makes a process of what was kept, and then it is one that can be traced.
+        let later = whose.begins > 0;
+        if later {
+            // It can be traced when it is there.
             tree.child.traced = None;
+            tree.shared.session().processes[0].debugged.store(0, SeqCst);
         }
-        tree.begin(only)?;
-        if first > 0 {
+        tree.begin(options.only)?;
+        let mut process = 0;
+        if later {
             gate = tree.go_to_beginning(&mut reader)?;
-            tree.feed_up_to(first);
-            tree.shared.session().processes[0].debugged.store(1, SeqCst);
-            tree.trace(TRACED)?;
+            process = tree.go_to_birth(&mut reader, whose)?;
+            tree.trace(process, TRACED)?;
         }
-        // What the process may become is not followed.
         tree.child.traced = None;
+        tree.follows = order.is_none().then_some(TRACED);
         Ok(Live {
             tree,
             order,
             reader,
             manifest,
             landmarks,
+            process,
             gate,
-            limit: first,
+            limit: whose.begins,
             output,
             _watch: watch,
         })
@@ -212,9 +225,30 @@ impl Live {
         self.tree.reap();
     }
 
-    /// Is there only the first process, as the program that it was from the beginning?
+    /// Is there only the process that is driven?
     pub fn is_one_at_rest(&self) -> bool {
-        self.tree.is_one_at_rest()
+        self.tree.is_one_at_rest(self.process)
+    }
+
+    /// The kernel's number of the process.
+    pub fn pid(&self) -> pid_t {
+        let entry = &self.session().processes[self.process];
+        entry.kernel_pid.load(SeqCst) as pid_t
+    }
+
+    /// Is it the slot of one of its threads?
+    pub fn is_of_it(&self, slot: &Slot) -> bool {
+        slot.process.load(SeqCst) as usize == self.process
+    }
+
+    /// It has become another program: the process that it is now. Told once.
+    pub fn became(&mut self) -> Option<pid_t> {
+        self.tree.became.take()
+    }
+
+    /// Has the kernel not ended yet what it was before its last exec?
+    pub fn has_former(&self) -> bool {
+        self.tree.has_former()
     }
 
     /// A stop of a traced thread, or the end of one that is not its process's first: who, and waitpid's status.
@@ -377,7 +411,7 @@ impl Live {
     /// # Errors
     /// When memory is short.
     pub fn mark(&self) -> Result<Option<Mark>, ReplayError> {
-        if !self.tree.is_one_at_rest() || !self.tree.stops.is_empty() {
+        if !self.is_one_at_rest() || !self.tree.stops.is_empty() {
             return Ok(None);
         }
         Ok(Some(Mark {
@@ -420,10 +454,10 @@ impl Live {
                 slot.kernel_pid.store(*pid as u32, SeqCst);
             }
         }
-        let first = &self.session().processes[0].kernel_pid;
-        first.store(*pid as u32, SeqCst);
+        let entry = &self.session().processes[self.process];
+        entry.kernel_pid.store(*pid as u32, SeqCst);
         let others = copies[1..].iter().map(|(_, new)| *new).collect();
-        self.tree.goes_on_as(*pid, others, &to.files);
+        self.tree.goes_on_as(self.process, *pid, others, &to.files);
         if let Some(o) = &mut self.order {
             let pace = self.tree.shared.session().pace();
             self.limit = pace.done.load(SeqCst);

@@ -49,6 +49,7 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
     let answer = room.path().join("answer");
     let session = Session {
         dir: &dir,
+        birth: 0,
         at: args.at.unwrap_or(Place::End),
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),

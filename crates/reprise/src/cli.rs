@@ -310,6 +310,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "PATH", hide = true, requires = "debug")]
     pub gdb_socket: Option<PathBuf>,
 
+    /// With -d: the process, in the order of their births
+    #[arg(long, value_name = "N", hide = true, requires = "debug")]
+    pub gdb_process: Option<u32>,
+
     /// With -d: arguments for gdb
     #[arg(last = true, value_name = "GDB ARGS", requires = "debug")]
     pub gdb: Vec<OsString>,
@@ -318,7 +322,8 @@ pub struct ReplayArgs {
     #[arg(long, num_args = 2, value_names = ["PLACE", "EXPRESSION"], conflicts_with_all = ["debug", "pid"])]
     pub print: Option<Vec<String>>,
 
-    /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several)
+    /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several). With -d:
+    /// debug this process
     #[arg(long, value_name = "PID")]
     pub pid: Option<ProcessName>,
 

@@ -19,6 +19,7 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
     generate.push(&written);
     let session = Session {
         dir: &dir,
+        birth: 0,
         at: args.at,
         arguments: ["-nx".into(), "-batch".into(), "-ex".into(), generate].to_vec(),
         answer: Some(&room.path().join("answer")),

@@ -1,6 +1,7 @@
 //! `replay -d`: a server over the replay in a process of its own, and gdb connected to it.
 
 use crate::cli::ReplayArgs;
+use crate::processes::Processes;
 use anyhow::{Context, Result};
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
@@ -19,17 +20,19 @@ const LOOK: Duration = Duration::from_millis(5);
 /// # Errors
 /// When the trace can't be debugged, or gdb can't be started.
 pub fn run(args: &ReplayArgs) -> Result<i32> {
-    anyhow::ensure!(
-        args.pid.is_none(),
-        "only the first process of a recording can be debugged yet, not --pid"
-    );
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let birth = match args.pid {
+        Some(name) => Processes::of_trace(&dir)?.0.named(name)?,
+        None => 0,
+    };
+    let birth = args.gdb_process.unwrap_or(birth as u32);
     let address = match (args.gdb_port, &args.gdb_socket) {
         (Some(port), _) => Address::Port(port),
         (None, Some(path)) => Address::Socket(path.clone()),
         (None, None) => {
             return with_gdb(&Session {
                 dir: &dir,
+                birth,
                 at: args.at.unwrap_or_default(),
                 arguments: args.gdb.clone(),
                 answer: None,
@@ -38,6 +41,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     };
     let request = Request {
         dir,
+        birth,
         at: args.at.unwrap_or_default(),
         address,
     };
@@ -49,6 +53,8 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
 pub struct Session<'a> {
     /// The trace.
     pub dir: &'a Path,
+    /// Which of its processes, in the order of their births.
+    pub birth: u32,
     /// Where it begins.
     pub at: Place,
     /// Arguments for gdb.
@@ -103,6 +109,7 @@ fn start_server(session: &Session, socket: &Path) -> Result<Child> {
     let mut command = Command::new(me);
     command.args([OsStr::new("replay"), OsStr::new("-d")]);
     command.arg("--gdb-socket").arg(socket);
+    command.arg("--gdb-process").arg(session.birth.to_string());
     command.arg("--at").arg(word_for(session.at));
     command.arg(session.dir).stdin(Stdio::null());
     if session.answer.is_some() {
