@@ -29,6 +29,8 @@ pub enum Place {
     End,
     /// Where so many events have happened.
     Event(u64),
+    /// Where this event is the last of its thread.
+    Behind(u64),
 }
 
 /// What is to be debugged, and for whom.
@@ -189,6 +191,10 @@ impl Session {
             Place::Event(n) => match self.out_of_reach(n)? {
                 Some(why) => Err(DebugError::Refused(why)),
                 None => self.run_to_event(n, &mut || false),
+            },
+            Place::Behind(n) => match self.out_of_reach(n)? {
+                Some(why) => Err(DebugError::Refused(why)),
+                None => self.run_behind(n),
             },
             Place::Crash if signal == 0 => Err(DebugError::Refused(
                 "the recorded program did not crash: --at end leads to its end".into(),

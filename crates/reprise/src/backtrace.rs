@@ -50,7 +50,7 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
     let session = Session {
         dir: &dir,
         birth: 0,
-        at: args.at.unwrap_or(Place::End),
+        at: debug::place(args.at.as_ref(), &dir, Place::End)?,
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
     };

@@ -1,7 +1,8 @@
 //! `replay -d`: a server over the replay in a process of its own, and gdb connected to it.
 
-use crate::cli::ReplayArgs;
+use crate::cli::{At, ReplayArgs};
 use crate::processes::Processes;
+use crate::stretches;
 use anyhow::{Context, Result};
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
@@ -21,6 +22,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// When the trace can't be debugged, or gdb can't be started.
 pub fn run(args: &ReplayArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let at = place(args.at.as_ref(), &dir, Place::Start)?;
     let birth = match args.pid {
         Some(name) => Processes::of_trace(&dir)?.0.named(name)?,
         None => 0,
@@ -33,7 +35,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
             return with_gdb(&Session {
                 dir: &dir,
                 birth,
-                at: args.at.unwrap_or_default(),
+                at,
                 arguments: args.gdb.clone(),
                 answer: None,
             })
@@ -42,11 +44,23 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     let request = Request {
         dir,
         birth,
-        at: args.at.unwrap_or_default(),
+        at,
         address,
     };
     serve(&request)?;
     Ok(0)
+}
+
+/// The place that is meant.
+///
+/// # Errors
+/// When the program has named no such stretch.
+pub fn place(at: Option<&At>, dir: &Path, usual: Place) -> Result<Place> {
+    Ok(match at {
+        None => usual,
+        Some(At::Place(place)) => *place,
+        Some(At::Stretch(name)) => Place::Behind(stretches::beginning_of(name, dir)?),
+    })
 }
 
 /// A session of gdb.
@@ -124,6 +138,7 @@ fn word_for(place: Place) -> String {
         Place::Crash => "crash".into(),
         Place::End => "end".into(),
         Place::Event(n) => n.to_string(),
+        Place::Behind(n) => format!("behind:{n}"),
     }
 }
 
