@@ -5,13 +5,14 @@
 //! `REPRISE=PATH` judges another build.
 //!
 //! A whole run has the rows of [`ALL`], and those of `--engine order`: `--only order`, `--only order/NAME` and `--only events` measure them alone.
+//! `--only debug` measures the debugger alone.
 //! `--only kernels` measures the kernels with any engine, at a smaller size, and `--only kernels/NAME` one of them.
 
 use anyhow::{bail, Context, Result};
 use reprise_bench::figure::Row;
 use reprise_bench::reprise::{top, Reprise};
 use reprise_bench::rows::{Bench, ALL, ROUNDS};
-use reprise_bench::{events, kernels, machine, order, report};
+use reprise_bench::{debug, events, kernels, machine, order, report};
 
 /// Where the document lies.
 const DOCUMENT: &str = "docs/BENCHMARKS.md";
@@ -53,6 +54,11 @@ impl Options {
         !chosen && self.only.len() == 2 && only(order::NAME) && only(events::NAME)
     }
 
+    /// Whether this is all that the document's section on the debugger holds.
+    fn is_debugging(&self) -> bool {
+        !self.quick && self.engine.is_none() && self.only == [debug::NAME]
+    }
+
     /// Whether this is a whole run, as the document holds it.
     fn whole(&self) -> bool {
         let chosen = self.engine.is_some() || self.threads.is_some();
@@ -82,7 +88,7 @@ fn options() -> Result<Options> {
     }
     for name in &options.only {
         let named = |group: &str, row: &str| *name == format!("{group}/{row}");
-        let groups = [kernels::NAME, order::NAME, events::NAME];
+        let groups = [kernels::NAME, order::NAME, events::NAME, debug::NAME];
         let grouped = groups.contains(&name.as_str())
             || kernels::names().any(|k| named(kernels::NAME, k))
             || order::names().any(|r| named(order::NAME, r));
@@ -122,6 +128,7 @@ fn main() -> Result<()> {
             println!("{}/{r}", order::NAME);
         }
         println!("{}", events::NAME);
+        println!("{}", debug::NAME);
         return Ok(());
     }
     // Everything lies in here, traces too, and goes with it.
@@ -164,14 +171,31 @@ fn main() -> Result<()> {
             Err(why) => of_events.push(shown(events::NAME, Err(why))),
         }
     }
+    let mut of_debugger = Vec::new();
+    if options.whole() || options.only.iter().any(|o| o == debug::NAME) {
+        match debug::measure(&bench) {
+            Ok(rows) => of_debugger.extend(rows),
+            Err(why) => of_debugger.push(shown(debug::NAME, Err(why))),
+        }
+        println!("{}", report::debugging(&of_debugger, load));
+    }
     println!("{}\n{}", report::table(&rows), report::traces(&rows));
     println!("{}\n{}", report::table(&of_order), report::logs(&of_order));
     println!("{}", report::table(&of_events));
     let path = top().join(DOCUMENT);
     let document = if options.whole() {
-        report::document(&rows, &of_order, &of_events, bench.rounds, load)
+        report::document(
+            &rows,
+            [&of_order, &of_events],
+            &of_debugger,
+            bench.rounds,
+            load,
+        )
     } else if options.is_section() {
         let section = report::section(&of_order, &of_events, with_order.rounds, load);
+        report::with_section(&std::fs::read_to_string(&path)?, &section)
+    } else if options.is_debugging() {
+        let section = report::debugging(&of_debugger, load);
         report::with_section(&std::fs::read_to_string(&path)?, &section)
     } else {
         return Ok(());

@@ -2,8 +2,12 @@
 //
 //     reprise_printf("n is %d here\n", n);      // to the standard error, natively, while recording, and in a replay
 //     reprise_write(text, length);              // the same, of bytes
+//     reprise_begin("load");                    // from here on, up to reprise_end() by the same thread, is a stretch of the run with this name;
+//     reprise_end();                            // `reprise stretches` lists them, `reprise replay -d --at stretch:load` goes there
 //
-// Neither is a system call or an operation that a recording knows of, so both may be put into a program that was recorded without them: rebuilt, it
+// Stretches may lie in one another. Both calls are system calls that fail, natively as well (EINVAL), and cost as much; a recording has them.
+//
+// Of the first two, neither is a system call or an operation that a recording knows of, so both may be put into a program that was recorded without them: rebuilt, it
 // replays the same trace (`reprise replay --with PROGRAM`). They allocate nothing, take no lock, and leave errno alone. That is why the text is made
 // here: libc's snprintf takes locks that a recording has in its order.
 //
@@ -20,6 +24,8 @@
 
 // prctl(2) with this option is Reprise's. A kernel knows no such option, and says so.
 #define REPRISE_PRINT 0x52505250
+#define REPRISE_STRETCH_BEGINS 0x52505253
+#define REPRISE_STRETCH_ENDS 0x52505245
 
 // The nops keep Reprise from taking this for a place that is worth rewriting: no recording has it.
 __attribute__((unused)) static long reprise_call_(long number, long a, long b, long c) {
@@ -33,6 +39,17 @@ __attribute__((unused)) static void reprise_write(const void *bytes, unsigned lo
     if (reprise_call_(prctl, REPRISE_PRINT, (long)bytes, (long)length) < 0) {
         reprise_call_(write, standard_error, (long)bytes, (long)length);
     }
+}
+
+// At most 4095 bytes of the name are recorded.
+__attribute__((unused)) static void reprise_begin(const char *name) {
+    const long prctl = 157;
+    reprise_call_(prctl, REPRISE_STRETCH_BEGINS, (long)name, 0);
+}
+
+__attribute__((unused)) static void reprise_end(void) {
+    const long prctl = 157;
+    reprise_call_(prctl, REPRISE_STRETCH_ENDS, 0, 0);
 }
 
 // Text in the making: what does not fit is dropped.

@@ -8,8 +8,10 @@
 //! - [`rows`] has what is measured and the bars, [`trees`] the rows of process trees and servers; [`input`] and [`load`] are what the programs work on.
 //! - [`kernels`] has a group of rows of its own: parallel kernels, each with the bar that follows from how often it synchronises.
 //! - [`order`] has the rows of `--engine order`, [`events`] what a single event costs.
+//! - [`debug`] has the rows of the debugger.
 //! - [`figure`] holds results; [`report`] prints them, and writes `docs/BENCHMARKS.md`; [`machine`] says where they were measured.
 
+pub mod debug;
 pub mod events;
 pub mod figure;
 pub mod input;

@@ -7,7 +7,13 @@ use crate::reprise::top;
 use std::fmt::Write;
 
 /// The whole document.
-pub fn document(rows: &[Row], order: &[Row], events: &[Row], rounds: usize, load: f64) -> String {
+pub fn document(
+    rows: &[Row],
+    [order, events]: [&[Row]; 2],
+    debug: &[Row],
+    rounds: usize,
+    load: f64,
+) -> String {
     let mut text = String::new();
     text.push_str(HEAD);
     for line in machine::describe() {
@@ -23,6 +29,7 @@ pub fn document(rows: &[Row], order: &[Row], events: &[Row], rounds: usize, load
     text.push_str("\nWhat a trace takes on disk, kept files and libraries included:\n\n");
     text.push_str(&traces(rows));
     text.push_str(&section(order, events, rounds.min(ORDER_ROUNDS), load));
+    text.push_str(&debugging(debug, load));
     text.push_str(COMPARISON);
     text.push_str("\n## Behind the figures\n");
     for row in rows {
@@ -54,9 +61,39 @@ pub fn section(order: &[Row], events: &[Row], rounds: usize, load: f64) -> Strin
     text
 }
 
+/// The section of the debugger.
+pub fn debugging(rows: &[Row], load: f64) -> String {
+    let mut text = String::from(DEBUGGING);
+    let _ = writeln!(
+        text,
+        "Measured on {}, one round; {load:.1} other processes wanted to run when it began.\n",
+        machine::today()
+    );
+    text.push_str("| what | figure | bar | |\n|---|---|---|---|\n");
+    for row in rows {
+        for f in &row.figures {
+            let (shown, bar) = (f.shown(), f.bar_shown());
+            let _ = writeln!(
+                text,
+                "| {} | {shown} | {bar} | {} |",
+                row.title,
+                f.verdict()
+            );
+        }
+        if let Some(why) = &row.missing {
+            let why = why.lines().next().unwrap_or_default();
+            let _ = writeln!(text, "| {} | not measured: {why} | | |", row.title);
+        }
+    }
+    for row in rows.iter().filter(|r| !r.notes.is_empty()) {
+        let _ = writeln!(text, "\n{}: {}.", row.title, row.notes.join("; "));
+    }
+    text
+}
+
 /// The document with this section in the place of the one that it has.
 pub fn with_section(document: &str, section: &str) -> String {
-    let heading = ORDER.lines().find(|l| !l.is_empty()).unwrap_or_default();
+    let heading = section.lines().find(|l| !l.is_empty()).unwrap_or_default();
     let begins = document.find(heading).map(|at| at - 1);
     let ends = |from: usize| {
         let next = document[from + 1..].find("\n## ").map(|n| from + 1 + n);
@@ -220,6 +257,15 @@ from Debian's sources by `reprise cc`; their clients have the same processors.
     cargo bench -p reprise-bench -- --only order --only events    # this section anew; --quick: with one round a row
     cargo bench -p reprise-bench -- --only order/memcached    # one row of it
     cargo bench -p reprise-bench -- --only events             # what one event costs
+
+";
+
+const DEBUGGING: &str = "
+## Debugging
+
+What gdb waits for on a recording of two threads that take turns at changing 16 MiB of memory (benches/guests/debugging.c), from `reprise replay -d` on.
+
+    cargo bench -p reprise-bench -- --only debug              # this section anew; --quick: of a shorter recording, printed only
 
 ";
 

@@ -73,7 +73,10 @@ impl Reprise {
         self.engine.as_deref().unwrap_or("serial")
     }
 
-    fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Program {
+    pub(crate) fn command<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Program {
         let mut program = Program::new([&self.path]).with_env("REPRISE_TRACE_DIR", &self.traces);
         program
             .argv

@@ -284,7 +284,8 @@ impl Bench {
         let path = self.dir.join(name);
         let cc = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         let done = Command::new(&cc)
-            .args([optimise, "-pthread", "-o"])
+            .args(optimise.split(' '))
+            .args(["-pthread", "-o"])
             .args([&path, &source])
             .status()
             .with_context(|| format!("no C compiler ({})", cc.to_string_lossy()))?;

@@ -4,7 +4,7 @@ use crate::spec::SubCall;
 use crate::syscalls::{class, commands, find, pointee, printed, returns, size, sorted};
 
 commands! {
-    /// All options that mean something to some kernel for x86-64.
+    /// All options that mean something to some kernel for x86-64, and ours.
     pub const ENTRIES(option, arg2, arg3, arg4, arg5) {
         1 PR_SET_PDEATHSIG(signal) -> int: emulate, prompt;
         2 PR_GET_PDEATHSIG(out(4)) -> int: emulate, prompt;
@@ -90,6 +90,9 @@ commands! {
         79 PR_RSEQ_SLICE_EXTENSION(int) -> int: refuse(EINVAL);
         // The auxiliary vector that the program sees is ours.
         0x41555856 PR_GET_AUXV(out(arg3) wrote(result)) -> int: special;
+        // By which a program names stretches of its run (include/reprise.h). No kernel knows them, so that they fail.
+        0x52505245 REPRISE_STRETCH_ENDS(int) -> int: emulate, prompt;
+        0x52505253 REPRISE_STRETCH_BEGINS(path) -> int: emulate, prompt;
         0x53564d41 PR_SET_VMA(int) -> int: emulate, prompt;
         0x59616d61 PR_SET_PTRACER(int) -> int: emulate, prompt;
     }

@@ -42,7 +42,10 @@ impl Debuggee {
     pub(crate) fn is_inside_rewritten(&self, at: u64, events: u64) -> bool {
         match self.timeline.is_order {
             true => self.leads_beside(&(at.saturating_sub(JUMP - 1)..at)),
-            false => self.timeline.is_inside_rewritten(at, events),
+            false => self
+                .timeline
+                .code_at(events)
+                .is_inside_rewritten(at, events),
         }
     }
 

@@ -58,6 +58,14 @@ impl Breakpoints {
         }
     }
 
+    /// As in a process that is another program: the debugger wants none of them any more.
+    pub fn forgotten(self) -> Breakpoints {
+        Breakpoints {
+            inserted: self.inserted,
+            ..Breakpoints::default()
+        }
+    }
+
     /// Adds one.
     pub fn add(&mut self, at: u64) {
         *self.wanted.entry(at).or_default() += 1;

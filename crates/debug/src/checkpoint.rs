@@ -114,7 +114,7 @@ impl Debuggee {
     /// # Errors
     /// When memory or processes are short.
     pub fn checkpoint(&mut self) -> std::result::Result<Option<Checkpoint>, DebugError> {
-        if self.timeline.forks_differ || !self.live.is_one_at_rest() || !self.settle()? {
+        if self.timeline.known.forks_differ || !self.live.is_one_at_rest() || !self.settle()? {
             return Ok(None);
         }
         match self.with_all_stopped(Debuggee::copy_stopped) {

@@ -7,6 +7,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
+use crate::rest::{MOST_LOOKS, SHORT};
 use crate::DebugError;
 use libc::pid_t;
 use std::collections::VecDeque;
@@ -88,10 +89,10 @@ impl Checkpoints {
             .max_by_key(|p| p.checkpoint.events)
     }
 
-    /// How many events had happened at the last one with less than so many.
-    pub fn earlier_than(&self, events: u64) -> u64 {
+    /// How many events had happened at the last one with less than so many; `None` when there is none.
+    pub fn earlier_than(&self, events: u64) -> Option<u64> {
         let earlier = self.all().map(|p| p.checkpoint.events);
-        earlier.filter(|e| *e < events).max().unwrap_or(0)
+        earlier.filter(|e| *e < events).max()
     }
 
     /// Under `order`: how many events had happened at the last one before the thread of `slot` had used up so many of its own.
@@ -165,7 +166,7 @@ fn memory(pid: pid_t) -> (u64, u64) {
 }
 
 impl Debuggee {
-    /// A checkpoint at the beginning.
+    /// A checkpoint at the beginning of a program.
     ///
     /// # Errors
     /// When it can't be made.
@@ -185,6 +186,8 @@ impl Debuggee {
         events: u64,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Stop, DebugError> {
+        let exec = self.timeline.next_program(self.events());
+        let events = exec.map_or(events, |exec| exec.min(events));
         loop {
             self.feed_portion(events);
             let begun = Instant::now();
@@ -198,11 +201,31 @@ impl Debuggee {
             if self.live.has_stopped() || self.live.is_over() {
                 return Ok(stop);
             }
+            if exec == Some(self.events()) {
+                self.outlive_former()?;
+                if self.points.compiled.is_none() {
+                    self.mark_beginning()?;
+                }
+                return Ok(Stop::Exec);
+            }
             self.make_due_checkpoint()?;
             if self.live.limit() >= events {
                 return Ok(stop);
             }
         }
+    }
+
+    /// Waits until the kernel has ended what was the process before its exec: only then there can be a checkpoint.
+    fn outlive_former(&mut self) -> Result<(), DebugError> {
+        for _ in 0..MOST_LOOKS {
+            self.live.look();
+            self.see_to_stops()?;
+            if !self.live.has_former() {
+                break;
+            }
+            std::thread::sleep(SHORT);
+        }
+        Ok(())
     }
 
     /// One step of the thread of `slot`, up to the end of the recording.
@@ -215,9 +238,16 @@ impl Debuggee {
         events: u64,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Stop, DebugError> {
+        let exec = self.timeline.next_program(self.events());
+        let events = exec.map_or(events, |exec| exec.min(events));
         loop {
             self.feed_portion(events);
             let stop = self.step(slot, wanted)?;
+            if stop == Stop::Limit && exec == Some(self.events()) {
+                self.outlive_former()?;
+                self.mark_beginning()?;
+                return Ok(Stop::Exec);
+            }
             let is_end = self.live.limit() >= events || self.live.is_over();
             if stop != Stop::Limit || is_end {
                 return Ok(stop);

@@ -246,7 +246,7 @@ impl Debuggee {
         };
         let end = list.last().map_or(at, Instruction::next_ip);
         let inside = at..end;
-        if self.timeline.is_special(&inside)
+        if self.timeline.is_special(&inside, self.events())
             || self.points.has_others_in(at, &inside)
             || self.leads_beside(&inside)
         {

@@ -27,6 +27,8 @@ pub enum Stop {
     Limit,
     /// The debugger wants to be heard.
     Interrupted,
+    /// It has become another program, whose first instruction is the next one.
+    Exec,
     /// Nothing is left: the wait status.
     Ended(i32),
 }
@@ -223,7 +225,7 @@ impl Debuggee {
     }
 
     /// Slot of the thread that goes on next, as the trace says; else of the one that ran last.
-    fn next_slot(&self) -> usize {
+    pub(crate) fn next_slot(&self) -> usize {
         let next = match self.timeline.is_order {
             true => None,
             false => self.timeline.event(self.events()).map(|e| e.slot as usize),
@@ -273,6 +275,9 @@ impl Debuggee {
                     return Err(DebugError::Diverged(Box::new(d)));
                 }
                 return Ok(Stop::Ended(self.live.status().unwrap_or(0)));
+            }
+            if let Some(pid) = self.live.became() {
+                self.goes_on_as(pid)?;
             }
             if run.interrupting.is_none() && run.catch != Catch::Anyone && wanted() {
                 self.interrupt(run);

@@ -9,6 +9,7 @@ use libc::{pid_t, user_regs_struct};
 use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
 use reprise_abi::session::{shown, slot_state};
 use reprise_launch::inject::Gate;
+use reprise_replay::live::Whose;
 use reprise_replay::{Live, Output};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -82,7 +83,7 @@ pub struct Debuggee {
 }
 
 impl Debuggee {
-    /// Starts a replay of the trace in `dir`, and lets it come to the program's first instruction.
+    /// Starts a replay of the trace in `dir`, and lets it come to the program's first instruction, or to where the trace begins.
     ///
     /// # Errors
     /// When the trace can't be debugged, or the kernel refuses something.
@@ -92,7 +93,11 @@ impl Debuggee {
         output: Output,
     ) -> Result<Debuggee, DebugError> {
         let output = output.fresh().map_err(os("make memory for the output"))?;
-        let mut live = Live::start(dir, None, output, Rc::clone(&timeline.rings))?;
+        let whose = Whose {
+            birth: timeline.birth,
+            begins: timeline.begins(),
+        };
+        let mut live = Live::start(dir, whose, output, Rc::clone(&timeline.rings))?;
         while !live.is_at_limit() {
             if !live.turn()? {
                 return Err(DebugError::Refused(
@@ -107,25 +112,37 @@ impl Debuggee {
                 ptrace::go_on(tid, pass).map_err(os("let the replay go on"))?;
             }
         }
-        let pid = live.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
+        let pid = live.pid();
         let memory = memory_of(pid).map_err(os("open the replayed program's memory"))?;
+        let others = live.threads().map(|tid| (tid, Traced::default()));
+        let threads = others.chain([(pid, Traced::default())]).collect();
         let mut d = Debuggee {
             checkpoints: Checkpoints::default(),
             waiting: Waiting::default(),
-            gate: None,
+            gate: live.gate(),
             dir: dir.to_path_buf(),
             live,
             timeline,
             pid,
             memory,
-            threads: BTreeMap::from([(pid, Traced::default())]),
+            threads,
             points: Breakpoints::default(),
             current: 0,
             diverted: None,
             only_for: None,
         };
+        d.current = d.next_slot();
         d.mark_beginning()?;
         Ok(d)
+    }
+
+    /// Another process of the kernel's goes on for it: it has become another program. Nothing that was in the old one is in it.
+    pub(crate) fn goes_on_as(&mut self, pid: pid_t) -> Result<(), DebugError> {
+        self.pid = pid;
+        self.memory = memory_of(pid).map_err(os("open the replayed program's memory"))?;
+        self.threads = BTreeMap::from([(pid, Traced::default())]);
+        self.points = Breakpoints::default();
+        Ok(())
     }
 
     /// Starts the same replay once more, from the beginning. Breakpoints stay.
@@ -171,7 +188,7 @@ impl Debuggee {
         (0..used.min(MAX_SLOTS)).filter(|i| {
             let slot = self.live.slot(*i);
             let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
-            slot.process.load(SeqCst) == 0
+            self.live.is_of_it(slot)
                 && !gone.contains(&slot.state.load(SeqCst))
                 && slot.visible_tid.load(SeqCst) != 0
         })
@@ -188,7 +205,7 @@ impl Debuggee {
         (0..used.min(MAX_SLOTS)).find(|i| {
             let slot = self.live.slot(*i);
             let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
-            slot.process.load(SeqCst) == 0
+            self.live.is_of_it(slot)
                 && !gone.contains(&slot.state.load(SeqCst))
                 && self.tid(*i) == tid
         })
@@ -235,7 +252,8 @@ impl Debuggee {
         let (first, len) = (stub.stub_first.load(SeqCst), stub.stub_len.load(SeqCst));
         let compiled = self.points.compiled.as_ref();
         let ours = compiled.is_some_and(|c| c.holds(pc));
-        if pc.wrapping_sub(first) < len || self.timeline.is_stub(pc) || ours {
+        if pc.wrapping_sub(first) < len || self.timeline.code_at(self.events()).is_stub(pc) || ours
+        {
             return Territory::Stub;
         }
         if (RESERVATION..RESERVATION_END).contains(&pc) {

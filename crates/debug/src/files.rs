@@ -2,6 +2,7 @@
 //! whatever the machine has under these names today.
 
 use crate::debuggee::Debuggee;
+use crate::programs::Program;
 use crate::timeline::Timeline;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END};
 use reprise_trace::{ContentHash, FILES_DIR};
@@ -103,7 +104,9 @@ impl Debuggee {
         let (process, what) = (parts.next(), parts.next_back());
         match (process, what) {
             (Some(_), Some("maps")) => Ok(Open::Made(self.mappings()?.into_bytes())),
-            (Some(_), Some("cmdline")) => Ok(Open::Made(self.words_of(b"\0"))),
+            (Some(_), Some("cmdline")) => Ok(Open::Made(
+                self.program().map_or_else(Vec::new, |p| p.command.clone()),
+            )),
             (Some(_), Some("comm")) => {
                 let mut name = self.executable();
                 let from = name.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
@@ -119,7 +122,7 @@ impl Debuggee {
     /// under another one with the same last part.
     fn kept(&self, name: &[u8]) -> Option<ContentHash> {
         let last = |path: &[u8]| path.rsplit(|b| *b == b'/').next().unwrap_or(path).to_vec();
-        let files = &self.timeline.files;
+        let files = &self.timeline.known.files;
         let same = || {
             let wanted = last(name);
             let mut alike = files.iter().filter(|(known, _)| last(known) == wanted);
@@ -131,16 +134,13 @@ impl Debuggee {
 
     /// The program's file.
     pub fn executable(&self) -> Vec<u8> {
-        self.live.manifest().exe.0.clone()
+        self.program().map_or_else(Vec::new, |p| p.file.clone())
     }
 
-    /// The program's command line.
-    fn words_of(&self, between: &[u8]) -> Vec<u8> {
-        let words = &self.live.manifest().argv;
-        words
-            .iter()
-            .flat_map(|w| [w.0.as_slice(), between].concat())
-            .collect()
+    /// The program that runs here.
+    fn program(&self) -> Option<&Program> {
+        let timeline = &self.timeline;
+        timeline.programs.get(timeline.program_at(self.events()))
     }
 
     /// The program's mappings, as /proc/PID/maps would list them, with the recorded names.
@@ -152,7 +152,8 @@ impl Debuggee {
             let Some(((start, end), rest)) = range_of(line) else {
                 continue;
             };
-            let is_ours = self.timeline.is_stub(start) || beside.iter().any(|b| b.contains(&start));
+            let is_ours = self.timeline.code_at(self.events()).is_stub(start)
+                || beside.iter().any(|b| b.contains(&start));
             if start < RESERVATION_END && end > RESERVATION || is_ours {
                 continue;
             }
@@ -170,7 +171,7 @@ impl Debuggee {
     /// The name under which the program mapped a file of the trace.
     fn recorded_name(&self, name: &str) -> String {
         let base = name.rsplit('/').next().unwrap_or(name);
-        let known = self.timeline.files.iter();
+        let known = self.timeline.known.files.iter();
         let found = known
             .filter(|(_, hash)| hash.to_string() == base)
             .map(|(recorded, _)| String::from_utf8_lossy(recorded).into_owned())
@@ -188,7 +189,7 @@ impl Debuggee {
     pub fn auxiliary_vector(&self) -> Result<Vec<u8>> {
         /// Most words of arguments, environment and vector.
         const MOST: u64 = 1 << 20;
-        let mut at = self.live.manifest().start.initial_sp;
+        let mut at = self.program().map_or(0, |p| p.initial_sp);
         let end = at + 8 * MOST;
         let mut word = || {
             let mut bytes = [0; 8];
@@ -287,7 +288,7 @@ impl Debuggee {
 /// When the directory can't be written.
 pub fn lay_out(timeline: &Timeline, dir: &Path, root: &Path) -> Result<()> {
     let files = dir.join(FILES_DIR).canonicalize()?;
-    for (name, hash) in &timeline.files {
+    for (name, hash) in &timeline.known.files {
         let Some(name) = std::str::from_utf8(name).ok() else {
             continue;
         };

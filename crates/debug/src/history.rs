@@ -130,7 +130,7 @@ impl Session {
         _wanted: &mut dyn FnMut() -> bool,
     ) -> Result<(), DebugError> {
         let d = self.debuggee()?;
-        let events = events.min(d.timeline.end);
+        let events = events.min(d.timeline.end).max(d.timeline.begins());
         if d.live.limit() <= events && d.events() < events {
             d.run_unseen(events)?;
             self.past = Past::default();
@@ -143,7 +143,13 @@ impl Session {
     }
 
     fn begin(&mut self) -> Result<MultiThreadStopReason<u64>, DebugError> {
-        let d = self.rewind(0)?;
+        let begins = self.debuggee()?.begins();
+        if begins > self.debuggee()?.timeline.begins() {
+            // It was another program before: gdb is told, and then asks again.
+            self.rewind(begins - 1)?;
+            return self.reason(Stop::Exec);
+        }
+        let d = self.rewind(begins)?;
         Ok(MultiThreadStopReason::ReplayLog {
             tid: Tid::new(d.visible(d.current) as usize),
             pos: ReplayLogPosition::Begin,
@@ -158,7 +164,9 @@ impl Session {
         let mut now = self.debuggee()?.name()?;
         loop {
             // From checkpoint to checkpoint: each stretch is looked through once.
-            let from = self.debuggee()?.checkpoints.earlier_than(now.events);
+            let d = self.debuggee()?;
+            let (first, earlier) = (d.begins(), d.checkpoints.earlier_than(now.events));
+            let from = earlier.unwrap_or(first).max(first);
             let hits = self.rewind(from)?.hits_before(&now)?;
             if hits > 0 {
                 let d = self.rewind(from)?;
@@ -172,7 +180,7 @@ impl Session {
                 }
                 return self.reason(stop);
             }
-            if from == 0 {
+            if from == first {
                 return self.begin();
             }
             now = Name {
@@ -198,7 +206,8 @@ impl Session {
                 Err(DebugError::Refused(why)) => {
                     eprintln!("reprise: {why}");
                     self.rewind(now.events)?.on_the_way(&now, |_, _| ())?;
-                    return self.reason(Stop::Stepped(slot));
+                    // Not a step that led nowhere: gdb would try that for ever where it wants to leave a breakpoint.
+                    return self.reason(Stop::Interrupted);
                 }
                 Err(e) => return Err(e),
             }
@@ -263,11 +272,15 @@ impl Session {
                 Steps::Made(n) => return Ok(Some((Base::Gate(events), n))),
                 Steps::TooMany => {}
             }
-            let d = self.rewind(events)?;
-            let nearer = d.come_nearer(&end)?.ok_or_else(too_far)?;
-            d.return_exactly(&nearer)?;
-            return match d.steps_to(slot, &end, MOST_STEPS)? {
-                Steps::Made(n) if n > 0 => Ok(Some((Base::Kept(nearer), n))),
+            let nearer = self.rewind(events)?.come_nearer(&end)?;
+            let base = match nearer {
+                Some(nearer) => Base::Kept(nearer),
+                // Where there can be no checkpoint, all steps are made from the gate on.
+                None => Base::Gate(events),
+            };
+            self.go_to_base(&base)?;
+            return match self.debuggee()?.steps_to(slot, &end, MOST_STEPS)? {
+                Steps::Made(n) if n > 0 => Ok(Some((base, n))),
                 _ => Err(too_far()),
             };
         }
@@ -289,6 +302,13 @@ enum Steps {
 }
 
 impl Debuggee {
+    /// With how many events the program began that runs here.
+    pub(crate) fn begins(&self) -> u64 {
+        let timeline = &self.timeline;
+        let program = timeline.programs.get(timeline.program_at(self.events()));
+        program.map_or(timeline.first, |p| p.begins)
+    }
+
     /// Makes a motion without the debugger's breakpoints and watchpoints.
     pub(crate) fn unseen<T>(
         &mut self,

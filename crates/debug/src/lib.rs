@@ -10,12 +10,14 @@
 //! - [`checkpoints`]: which of them there are;
 //! - [`diversion`]: functions of the program, called in a copy of it;
 //! - [`history`]: places in the execution, and the way back to them;
+//! - [`programs`]: which programs the debugged process is, one after the other;
 //! - `own`: places that are known by the events of one thread;
 //! - [`rest`]: the process at rest, with all its threads known;
 //! - [`registers`]: registers as gdb knows them;
 //! - [`files`]: files as gdb reads them, out of the trace;
 //! - [`target`]: all that behind the traits of the crate `gdbstub`;
 //! - [`monitor`]: commands of ours;
+//! - `wire`: what gdb is told of an execve(2);
 //! - [`server`]: the connection.
 //!
 //! The runtime is never shown. A thread that is in it stands, for the debugger, at the gate through which it came: before or behind the
@@ -34,12 +36,14 @@ pub mod history;
 pub mod monitor;
 mod nearer;
 mod own;
+pub mod programs;
 pub mod registers;
 pub mod rest;
 pub mod server;
 mod steps;
 pub mod target;
 pub mod timeline;
+mod wire;
 
 pub(crate) use reprise_launch::ptrace;
 pub use server::{serve, Place, Request};

@@ -132,10 +132,16 @@ impl MonitorCmd for Session {
                 }
             },
             ["run-to", event] => match event.parse() {
-                Ok(event) => {
-                    self.goal = Some(Goal::Event(event));
-                    return Ok(());
-                }
+                Ok(event) => match self.out_of_reach(event)? {
+                    Some(why) => {
+                        self.goal = Some(Goal::Here);
+                        why
+                    }
+                    None => {
+                        self.goal = Some(Goal::Event(event));
+                        return Ok(());
+                    }
+                },
                 Err(_) => {
                     self.goal = Some(Goal::Here);
                     format!("{event} is no number of an event")
@@ -166,11 +172,24 @@ impl Session {
         Ok(format!("event {now} of {all}{whose}"))
     }
 
+    /// What to say of an event that can't be gone to: it was forgotten, or comes before the process.
+    pub(crate) fn out_of_reach(&mut self, event: u64) -> Result<Option<String>, DebugError> {
+        let timeline = &self.debuggee()?.timeline;
+        let (first, begins) = (timeline.first, timeline.begins());
+        Ok(match event {
+            _ if event < first => Some(format!(
+                "only the last stretch of this run was kept, from event {first} on"
+            )),
+            _ if event < begins => Some(format!("this process begins at event {begins}")),
+            _ => None,
+        })
+    }
+
     /// Events before and after this place, in words.
     fn events_near(&mut self, n: u64) -> Result<String, DebugError> {
         let d = self.debuggee()?;
         let (now, n) = (d.next_event(), n.min(MOST_SHOWN));
-        let from = now.saturating_sub(n);
+        let from = now.saturating_sub(n).max(d.timeline.first);
         let mut reader = Reader::open(&d.dir)?;
         reader.seek(from)?;
         let mut lines = Vec::new();

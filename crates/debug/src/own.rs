@@ -28,9 +28,31 @@ impl Session {
             let slot = timeline.event(n)?.slot as usize;
             Some((slot, timeline.rings.items_before(slot, n)?))
         });
-        let Some((slot, own)) = place else {
-            return self.run_to(timeline.end, wanted);
-        };
+        match place {
+            Some((slot, own)) => self.run_to_own(slot, own),
+            None => self.run_to(timeline.end, wanted),
+        }
+    }
+
+    /// Goes to where event `number` of the trace is the last that its thread has used up.
+    ///
+    /// # Errors
+    /// As [`Session::run_to`].
+    pub(crate) fn run_behind(&mut self, number: u64) -> Result<(), DebugError> {
+        let d = self.debuggee()?;
+        let timeline = Rc::clone(&d.timeline);
+        if !timeline.is_order {
+            return self.run_to(number + 1, &mut never);
+        }
+        let slot = timeline.event(number).map(|e| e.slot as usize);
+        let place = slot.and_then(|slot| Some((slot, timeline.rings.items_before(slot, number)?)));
+        let (slot, own) = place.ok_or_else(lost)?;
+        self.run_to_own(slot, own + 1)
+    }
+
+    /// Under `order`: goes to where the thread of `slot` has used up so many events and entries of its own.
+    fn run_to_own(&mut self, slot: usize, own: u64) -> Result<(), DebugError> {
+        let timeline = Rc::clone(&self.debuggee()?.timeline);
         self.past = Past::default();
         if self.debuggee()?.live.own(slot) >= own {
             let d = self.debuggee()?;
@@ -59,7 +81,8 @@ impl Session {
             let of_slot = |n: &u64| {
                 *n == now.events || timeline.event(*n).is_some_and(|e| e.slot as usize == slot)
             };
-            let found = (0..known).rev().find(of_slot);
+            let begins = self.debuggee()?.begins();
+            let found = (begins..known).rev().find(of_slot);
             return Ok(found.map(|n| (n, n)));
         }
         for own in (0..known).rev() {

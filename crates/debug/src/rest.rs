@@ -11,9 +11,9 @@ use std::io::{Error, Result};
 use std::time::Duration;
 
 /// Between two looks at threads that begin or end.
-const SHORT: Duration = Duration::from_micros(100);
+pub(crate) const SHORT: Duration = Duration::from_micros(100);
 /// Most looks: threads that begin or end do so within ten seconds, on the slowest machine.
-const MOST_LOOKS: u32 = 100_000;
+pub(crate) const MOST_LOOKS: u32 = 100_000;
 
 /// How the kernel's threads go together with those of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

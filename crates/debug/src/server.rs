@@ -5,8 +5,9 @@ use crate::debuggee::Debuggee;
 use crate::files::lay_out;
 use crate::target::Session;
 use crate::timeline::Timeline;
+use crate::wire::Wire;
 use crate::{os, DebugError};
-use gdbstub::conn::ConnectionExt;
+use gdbstub::conn::{Connection, ConnectionExt};
 use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
 use gdbstub::stub::{GdbStub, MultiThreadStopReason};
 use reprise_replay::Output;
@@ -19,7 +20,7 @@ use std::rc::Rc;
 /// Where in the recording to begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Place {
-    /// At the program's first instruction.
+    /// At the program's first instruction, or where the trace begins of which only the last stretch was kept.
     #[default]
     Start,
     /// Where it crashes.
@@ -28,6 +29,8 @@ pub enum Place {
     End,
     /// Where so many events have happened.
     Event(u64),
+    /// Where this event is the last of its thread.
+    Behind(u64),
 }
 
 /// What is to be debugged, and for whom.
@@ -35,6 +38,8 @@ pub enum Place {
 pub struct Request {
     /// The trace.
     pub dir: PathBuf,
+    /// Which of its processes, in the order of their births.
+    pub birth: u32,
     /// Where to begin.
     pub at: Place,
     /// The address to serve.
@@ -56,10 +61,11 @@ pub enum Address {
 /// When the trace can't be debugged, nobody can connect, or the replay leaves the recorded path.
 pub fn serve(request: &Request) -> Result<(), DebugError> {
     ignore_interrupts();
-    let timeline = Rc::new(Timeline::of(&request.dir)?);
+    let timeline = Rc::new(Timeline::of(&request.dir, request.birth)?);
     let debuggee = Debuggee::start(&request.dir, timeline, Output::default())?;
     let mut session = Session::new(debuggee);
     session.go_to_place(request.at)?;
+    session.see_program()?;
     match &request.address {
         Address::Port(port) => {
             let listener =
@@ -99,18 +105,19 @@ fn ignore_interrupts() {
 const NOT_KNOWN: &[u8] = b"$#00";
 
 fn talk(
-    mut connection: impl ConnectionExt<Error = std::io::Error>,
+    connection: impl ConnectionExt<Error = std::io::Error>,
     mut session: Session,
 ) -> Result<(), DebugError> {
-    type Wire<'a> = &'a mut dyn ConnectionExt<Error = std::io::Error>;
+    let mut connection = Wire::new(connection, session.becomes());
+    type AnyWire<'a> = &'a mut dyn ConnectionExt<Error = std::io::Error>;
     let mut buffer = vec![0; 1 << 16];
     loop {
-        let wire: Wire = &mut connection;
+        let wire: AnyWire = &mut connection;
         let stub = GdbStub::builder(wire)
             .with_packet_buffer(&mut buffer)
             .build()
             .map_err(|_| DebugError::Refused("the debugger's connection can't be used".into()))?;
-        let Err(e) = stub.run_blocking::<Loop<Wire>>(&mut session) else {
+        let Err(e) = stub.run_blocking::<Loop<AnyWire>>(&mut session) else {
             return Ok(());
         };
         // A debugger that is gone is no failure of ours, and neither is one that sends nonsense.
@@ -181,7 +188,14 @@ impl Session {
             Place::Event(n) if n > all => Err(DebugError::Refused(format!(
                 "the recording has {all} events, no event {n}"
             ))),
-            Place::Event(n) => self.run_to_event(n, &mut || false),
+            Place::Event(n) => match self.out_of_reach(n)? {
+                Some(why) => Err(DebugError::Refused(why)),
+                None => self.run_to_event(n, &mut || false),
+            },
+            Place::Behind(n) => match self.out_of_reach(n)? {
+                Some(why) => Err(DebugError::Refused(why)),
+                None => self.run_behind(n),
+            },
             Place::Crash if signal == 0 => Err(DebugError::Refused(
                 "the recorded program did not crash: --at end leads to its end".into(),
             )),

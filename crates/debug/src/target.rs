@@ -8,6 +8,7 @@ use crate::diversion::Diversion;
 use crate::files::OpenFiles;
 use crate::history::Past;
 use crate::registers::{Shown, X86_64};
+use crate::wire::Becomes;
 use crate::DebugError;
 use gdbstub::common::{Pid, Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason;
@@ -67,13 +68,25 @@ pub struct Session {
     pub(crate) goal: Option<Goal>,
     files: OpenFiles,
     auxv: Vec<u8>,
+    /// The program that gdb knows of, by its place among those of the process.
+    program: usize,
+    /// The file of another one, of which gdb is to be told with the next stop.
+    becomes: Becomes,
+    /// A stop in another program than gdb knew: it comes after gdb was told of the program.
+    after_telling: Option<MultiThreadStopReason<u64>>,
+    /// The motion ended where the process becomes another program, or was one: it goes on when gdb has been told.
+    at_exec: bool,
 }
 
 impl Session {
     /// A debuggee at the program's first instruction.
     pub fn new(debuggee: Debuggee) -> Session {
         Session {
-            auxv: debuggee.auxiliary_vector().unwrap_or_default(),
+            auxv: Vec::new(),
+            program: 0,
+            becomes: Becomes::default(),
+            after_telling: None,
+            at_exec: false,
             debuggee: Some(debuggee),
             past: Past::default(),
             kept: BTreeMap::new(),
@@ -107,11 +120,58 @@ impl Session {
         slot.ok_or(TargetError::Errno(libc::ESRCH as u8))
     }
 
-    /// Makes the motion that gdb has asked for.
+    /// The file of the program of which gdb is to be told.
+    pub(crate) fn becomes(&self) -> Becomes {
+        Rc::clone(&self.becomes)
+    }
+
+    /// The program here is the one that gdb knows of, or is told of now.
+    ///
+    /// # Errors
+    /// When the debuggee is gone.
+    pub(crate) fn see_program(&mut self) -> Result<(), DebugError> {
+        let d = self.debuggee()?;
+        let program = d.timeline.program_at(d.events());
+        let auxv = d.auxiliary_vector().unwrap_or_default();
+        (self.program, self.auxv) = (program, auxv);
+        Ok(())
+    }
+
+    /// Makes the motion that gdb has asked for. Where it leads into another program, gdb is told of that first, and goes on.
     ///
     /// # Errors
     /// When the replay can't go on.
     pub fn go(
+        &mut self,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<MultiThreadStopReason<u64>, DebugError> {
+        if let Some(stop) = self.after_telling.take() {
+            self.goal = None;
+            return Ok(stop);
+        }
+        self.at_exec = false;
+        let stop = self.go_as_wanted(wanted)?;
+        let d = self.debuggee()?;
+        if d.timeline.program_at(d.events()) == self.program {
+            return Ok(stop);
+        }
+        // gdb thinks that what it had put into the old program is gone.
+        let d = self.debuggee()?;
+        d.points = std::mem::take(&mut d.points).forgotten();
+        d.set_watchpoints()?;
+        let (name, here) = (d.executable(), d.visible(d.current));
+        self.see_program()?;
+        self.becomes.replace(Some(name));
+        if !self.at_exec {
+            self.after_telling = Some(stop);
+        }
+        Ok(MultiThreadStopReason::SignalWithThread {
+            tid: Tid::new(here as usize).unwrap_or(Tid::MIN),
+            signal: Signal::SIGTRAP,
+        })
+    }
+
+    fn go_as_wanted(
         &mut self,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
@@ -177,6 +237,13 @@ impl Session {
                 tid: Some(here),
                 pos: ReplayLogPosition::End,
             },
+            Stop::Exec => {
+                self.at_exec = true;
+                MultiThreadStopReason::SignalWithThread {
+                    tid: here,
+                    signal: Signal::SIGTRAP,
+                }
+            }
             Stop::Interrupted => MultiThreadStopReason::SignalWithThread {
                 tid: here,
                 signal: Signal::SIGINT,

@@ -1,13 +1,13 @@
 //! What a debugger wants to know of a trace ahead: which thread each event belongs to, where the program crashes, which code the runtime
 //! rewrites.
 
+use crate::programs::{Program, Programs};
 use crate::DebugError;
-use reprise_abi::event::{patch_form, Event, EventHeader, Kind, Tag, AMONG_THREADS};
-use reprise_abi::layout::PAGE;
+use reprise_abi::event::{Event, EventHeader, Kind};
 use reprise_abi::syscalls::nr;
 use reprise_replay::Rings;
-use reprise_trace::{Content, ContentHash, ImageReader, Manifest, Reader};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use reprise_trace::{beginning, Known, Manifest, Reader};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -16,8 +16,6 @@ use std::rc::Rc;
 pub const MAX_EVENTS: u64 = 1 << 30;
 /// A System V segment is not larger than this, mostly; what is larger is seen among the mappings once it is there.
 const MOST_SEGMENT: u64 = 1 << 30;
-/// Most descriptors whose files' names are remembered.
-const MAX_NAMES: usize = 1 << 16;
 
 /// An event, in short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,34 +35,25 @@ pub struct Fault {
     pub signal: u32,
 }
 
-/// A stretch of code that the runtime rewrites.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rewritten {
-    /// At which event.
-    pub event: u64,
-    /// Its first byte.
-    pub at: u64,
-    /// Its length.
-    pub len: u64,
-}
-
 /// A trace, looked through.
 #[derive(Default)]
 pub struct Timeline {
+    /// Which process is debugged, in the order of their births.
+    pub birth: u32,
+    /// Number of the first event that the trace has: not 0 when only the last stretch was kept.
+    pub first: u64,
     events: Vec<Brief>,
     faults: HashMap<u64, Fault>,
-    rewritten: Vec<Rewritten>,
-    stub_pages: HashSet<u64>,
+    /// What all events tell of files.
+    pub known: Known,
+    /// The programs that the debugged process is.
+    pub programs: Vec<Program>,
     /// Between the lowest and the highest end of the heap.
     breaks: Option<Range<u64>>,
     /// Where memory was mapped at any time.
     pub mapped: Vec<Range<u64>>,
-    /// Names of the files that were mapped, with what the trace keeps of them.
-    pub files: BTreeMap<Vec<u8>, ContentHash>,
     /// The number of the first event that happens after the place where the first process ends by itself, or crashes; and the signal.
     pub end: u64,
-    /// Memory that a child gets differs from the parent's in more than what changes later (MADV_WIPEONFORK).
-    pub forks_differ: bool,
     /// The signal by which it is killed, 0 when it ends by itself.
     pub signal: i32,
     /// Recorded by `order`, ...
@@ -83,26 +72,33 @@ const NEVER: u64 = u64::MAX >> 1;
 pub const MAX_EVENTS_OF_ORDER: u64 = 1 << 26;
 
 impl Timeline {
-    /// Looks through the trace in `dir`.
+    /// Looks through the trace in `dir`, for its process with this birth.
     ///
     /// # Errors
-    /// When it can't be read, or is too long.
-    pub fn of(dir: &Path) -> Result<Timeline, DebugError> {
-        let mut t = Timeline::default();
-        t.name_initial_files(dir)?;
-        t.is_order = Manifest::read(dir)?.engine == "order";
+    /// When it can't be read, is too long, or has no such process.
+    pub fn of(dir: &Path, birth: u32) -> Result<Timeline, DebugError> {
+        let mut t = Timeline {
+            birth,
+            ..Timeline::default()
+        };
+        let manifest = Manifest::read(dir)?;
+        if let Some((_, moment)) = beginning::open(dir)? {
+            t.known = moment.known;
+        }
+        t.is_order = manifest.engine == "order";
         let most = match t.is_order {
             true => MAX_EVENTS_OF_ORDER,
             false => MAX_EVENTS,
         };
         let mut reader = Reader::open(dir)?;
-        if reader.len() > most {
+        let there = reader.len() - reader.first();
+        if there > most {
             return Err(DebugError::Refused(format!(
-                "the trace has {} events; the debugger takes {most} at most",
-                reader.len()
+                "the trace has {there} events; the debugger takes {most} at most"
             )));
         }
-        let mut names: HashMap<u64, Vec<u8>> = HashMap::new();
+        t.first = reader.first();
+        let mut programs = Programs::of(birth, &manifest, t.first, &t.known);
         let (mut rings, mut last) = (Rings::default(), HashMap::new());
         while let Some(e) = reader.next()? {
             let Ok(h) = EventHeader::parse(e.bytes) else {
@@ -119,7 +115,14 @@ impl Timeline {
                 let place = rings.items_before(slot, number).map(|own| (slot, own));
                 t.note_own(&h, place, &mut last);
             }
-            match Kind::from_u8(h.kind) {
+            let kind = Kind::from_u8(h.kind);
+            if kind.is_some_and(is_of_programs) {
+                programs.follow(number, &h, &e.parse()?);
+            }
+            if Known::wants(kind, h.value) {
+                t.known.note(number, &e.parse()?);
+            }
+            match kind {
                 Some(Kind::Fault) => {
                     let fault = Fault {
                         pc: h.value as u64,
@@ -127,17 +130,20 @@ impl Timeline {
                     };
                     t.faults.insert(number, fault);
                 }
-                Some(Kind::Patch) => t.note_patch(number, &e.parse()?),
-                Some(Kind::Syscall | Kind::Exit) if h.value >= 0 => {
-                    t.note_mapping(&e.parse()?);
-                    t.note_call(&e.parse()?, &mut names);
-                }
+                Some(Kind::Syscall | Kind::Exit) if h.value >= 0 => t.note_mapping(&e.parse()?),
                 Some(Kind::End) => t.signal = (h.value & 0x7f) as i32,
                 _ => {}
             }
         }
         t.mapped.extend(t.breaks.take());
-        t.find_end();
+        programs.look_into_images(dir, &manifest, &mut t.known)?;
+        if programs.list.is_empty() {
+            return Err(DebugError::Refused(
+                "the trace ends before this process begins".into(),
+            ));
+        }
+        t.programs = programs.list;
+        t.find_end(programs.end);
         t.rings = Rc::new(rings);
         Ok(t)
     }
@@ -166,16 +172,6 @@ impl Timeline {
         }
     }
 
-    fn name_initial_files(&mut self, dir: &Path) -> Result<(), DebugError> {
-        let image = ImageReader::open(dir)?;
-        for r in &image.image().regions {
-            if let Content::File { hash, .. } = &r.content {
-                self.files.insert(r.name.0.clone(), *hash);
-            }
-        }
-        Ok(())
-    }
-
     fn note_mapping(&mut self, e: &Event<'_>) {
         let at = e.header.value as u64;
         let len = match u64::from(e.header.detail) {
@@ -196,52 +192,53 @@ impl Timeline {
         }
     }
 
-    fn note_call(&mut self, e: &Event<'_>, names: &mut HashMap<u64, Vec<u8>>) {
-        match u64::from(e.header.detail) {
-            nr::OPEN | nr::OPENAT if names.len() < MAX_NAMES => {
-                if let Some(path) = e.sections().find(|s| s.tag == Tag::Path) {
-                    names.insert(e.header.value as u64, path.bytes.to_vec());
-                }
-            }
-            nr::MADVISE if e.arg(2) == libc::MADV_WIPEONFORK as u64 => self.forks_differ = true,
-            nr::MMAP => {
-                let hash = e.sections().find(|s| s.tag == Tag::File);
-                let hash = hash.and_then(|s| s.bytes.try_into().ok()).map(ContentHash);
-                if let (Some(name), Some(hash)) = (names.get(&e.arg(4)), hash) {
-                    self.files.insert(name.clone(), hash);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn note_patch(&mut self, event: u64, e: &Event<'_>) {
-        let (site, stub) = (e.arg(0), e.arg(1));
-        let (at, len) = match e.header.detail & !AMONG_THREADS {
-            patch_form::BEFORE => (site.wrapping_sub(5), 5),
-            patch_form::BEFORE_LONG => (site.wrapping_sub(7), 7),
-            patch_form::AFTER => (site, 8),
-            patch_form::RESOLVER => (site, 5),
-            _ => return,
-        };
-        self.rewritten.push(Rewritten { event, at, len });
-        self.stub_pages.insert(stub & !(PAGE - 1));
-    }
-
     /// A process that ends by itself is to be seen in its last call; one that is killed after the last call or fault of its own.
-    fn find_end(&mut self) {
+    fn find_end(&mut self, told: Option<(u64, i32)>) {
         if self.is_order {
             self.end = NEVER;
             return;
         }
         let ends = [Kind::Syscall as u8, Kind::Fault as u8];
-        let last = self.events.iter().rposition(|e| ends.contains(&e.kind));
-        self.end = last.map_or(self.events.len() as u64, |i| i as u64 + 1);
+        let mut there = self.events.len();
+        if let Some((event, status)) = told {
+            self.signal = status & 0x7f;
+            there = there.min((event - self.first) as usize);
+        }
+        let last = self.events[..there]
+            .iter()
+            .rposition(|e| ends.contains(&e.kind));
+        let behind = last.map_or(there, |i| i + 1);
+        self.end = self.first + behind as u64;
     }
 
-    /// How many events there are.
+    /// Which of the process's programs runs when so many events have happened.
+    pub fn program_at(&self, events: u64) -> usize {
+        let begun = self.programs.partition_point(|p| p.begins <= events);
+        begun.saturating_sub(1)
+    }
+
+    /// With how many events the process begins.
+    pub fn begins(&self) -> u64 {
+        self.programs.first().map_or(self.first, |p| p.begins)
+    }
+
+    /// Where it becomes another program, if it does so after this.
+    pub fn next_program(&self, events: u64) -> Option<u64> {
+        let next = self.programs.get(self.program_at(events) + 1)?;
+        (next.begins > events).then_some(next.begins)
+    }
+
+    /// The code of its program, when so many events have happened.
+    pub fn code_at(&self, events: u64) -> &Known {
+        match self.programs.get(self.program_at(events)) {
+            Some(program) => &program.code,
+            None => &self.known,
+        }
+    }
+
+    /// How many events there are, those that were forgotten among them.
     pub fn len(&self) -> u64 {
-        self.events.len() as u64
+        self.first + self.events.len() as u64
     }
 
     /// Has the trace no event?
@@ -251,7 +248,8 @@ impl Timeline {
 
     /// Event `number`.
     pub fn event(&self, number: u64) -> Option<Brief> {
-        self.events.get(usize::try_from(number).ok()?).copied()
+        let i = number.checked_sub(self.first)?;
+        self.events.get(usize::try_from(i).ok()?).copied()
     }
 
     /// The fault that is the next event of `slot`, `number` being the next event of all.
@@ -276,22 +274,26 @@ impl Timeline {
         self.fatal.is_some()
     }
 
-    /// Is this address in a stub of a rewritten system call site?
-    pub fn is_stub(&self, pc: u64) -> bool {
-        self.stub_pages.contains(&(pc & !(PAGE - 1)))
-    }
-
-    /// Did a fault happen in this stretch of code, or does the runtime rewrite some of it?
-    pub fn is_special(&self, stretch: &Range<u64>) -> bool {
-        let overlaps = |r: &Rewritten| r.at < stretch.end && stretch.start < r.at + r.len;
+    /// Does a fault happen in this stretch of code at any time, or does the runtime rewrite some of it in the program that runs when so many
+    /// events have happened?
+    pub fn is_special(&self, stretch: &Range<u64>, events: u64) -> bool {
+        let code = self.code_at(events);
         self.faults.values().any(|f| stretch.contains(&f.pc))
-            || self.rewritten.iter().any(overlaps)
-            || self.is_stub(stretch.start)
+            || code.rewrites(stretch)
+            || code.is_stub(stretch.start)
     }
+}
 
-    /// Is this byte inside of a rewritten stretch, but not its first, when `events` events have happened?
-    pub fn is_inside_rewritten(&self, at: u64, events: u64) -> bool {
-        let hides = |r: &Rewritten| r.event < events && at > r.at && at - r.at < r.len;
-        self.rewritten.iter().any(hides)
-    }
+/// Does it tell of processes, threads, programs or their code?
+fn is_of_programs(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Syscall
+            | Kind::Enter
+            | Kind::ThreadStart
+            | Kind::ProcessStart
+            | Kind::ProcessEnd
+            | Kind::Exec
+            | Kind::Patch
+    )
 }

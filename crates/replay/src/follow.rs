@@ -6,8 +6,9 @@ use crate::freeze::freeze;
 use crate::tree::{Tree, Watch};
 use crate::{report, ReplayError};
 use libc::pid_t;
+use reprise_abi::event::{EventHeader, Kind};
 use reprise_launch::replay::Child;
-use reprise_trace::{beginning, Reader};
+use reprise_trace::{beginning, Known, Reader};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub struct Follower {
     dir: PathBuf,
     /// Events that it has been given.
     at: u64,
+    /// What these told.
+    known: Known,
     _nowhere: File,
     _watch: Watch,
 }
@@ -64,6 +67,7 @@ impl Follower {
             reader,
             dir: dir.into(),
             at: 0,
+            known: Known::default(),
             _nowhere: nowhere,
             _watch: watch,
         })
@@ -77,6 +81,7 @@ impl Follower {
     pub fn advance(&mut self, [event, at_byte]: [u64; 2]) -> Result<Came, ReplayError> {
         // What was written since.
         self.reader = Reader::open(&self.dir)?;
+        self.learn(event)?;
         self.reader.seek(self.at)?;
         self.tree.feed_up_to(event);
         self.at = event;
@@ -106,12 +111,27 @@ impl Follower {
                 &self.tree.shared,
                 &self.tree.copies,
                 &self.dir,
+                &self.known,
                 [event, at_byte],
             )? {
                 beginning::forget_before(&self.dir, at_byte)?;
                 return Ok(Came::There);
             }
         }
+    }
+}
+
+impl Follower {
+    /// Looks through the events that it is given next, up to this one.
+    fn learn(&mut self, event: u64) -> Result<(), ReplayError> {
+        self.reader.seek(self.at)?;
+        while let Some(e) = self.reader.next()?.filter(|e| e.number < event) {
+            let header = EventHeader::parse(e.bytes);
+            if header.is_ok_and(|h| Known::wants(Kind::from_u8(h.kind), h.value)) {
+                self.known.note(e.number, &e.parse()?);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
 use reprise_launch::kernel_state;
 use reprise_launch::{ptrace, SharedSession};
 use reprise_trace::{
-    beginning, ByteString, Content, ContentHash, ImageWriter, Moment, Region, StoppedThread,
+    beginning, ByteString, Content, ContentHash, ImageWriter, Known, Moment, Region, StoppedThread,
     FILES_DIR,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,7 +205,7 @@ pub(crate) fn descriptor_of_files(pid: pid_t, dir: &Path) -> Result<i32> {
     found.ok_or_else(|| Error::other("the replayed process has not the trace's files open"))
 }
 
-/// Writes the beginning of the trace in `dir`: this process, which has used up `event` events and waits for the next one, that of the frame
+/// Writes the beginning of the trace in `dir`, where so much is `known`: this process, which has used up `event` events and waits for the next one, that of the frame
 /// at `at_byte`. False: it does not wait yet.
 ///
 /// # Errors
@@ -215,6 +215,7 @@ pub(crate) fn freeze(
     shared: &SharedSession,
     copies: &BTreeMap<u64, File>,
     dir: &Path,
+    known: &Known,
     [event, at_byte]: [u64; 2],
 ) -> std::result::Result<bool, ReplayError> {
     let io = |source| ReplayError::Io {
@@ -252,6 +253,7 @@ pub(crate) fn freeze(
         event,
         at_byte,
         copies,
+        known: known.clone(),
         files: descriptor_of_files(pid, dir).map_err(io)?,
         threads,
     };

@@ -16,6 +16,7 @@ use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, MAX_VOID};
 use reprise_abi::session::{Session, Slot};
+use reprise_launch::inject::Gate;
 use reprise_launch::replay::Child;
 use reprise_launch::{futex, Landmarks, OfOrder, SavedSession, SharedSession};
 use reprise_trace::{Manifest, Reader};
@@ -55,6 +56,15 @@ struct Order {
     landmarks: OfOrder,
 }
 
+/// Which process is driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Whose {
+    /// In the order of the processes' births.
+    pub birth: u32,
+    /// With how many events it begins.
+    pub begins: u64,
+}
+
 /// A replay that runs only while [`Live::turn`] is called.
 pub struct Live {
     tree: Tree,
@@ -62,6 +72,9 @@ pub struct Live {
     reader: Reader,
     manifest: Manifest,
     landmarks: Landmarks,
+    /// Its number in the session's table.
+    process: usize,
+    gate: Option<Gate>,
     limit: u64,
     output: Output,
     _watch: Watch,
@@ -69,20 +82,15 @@ pub struct Live {
 
 /// Can this trace be debugged?
 pub fn is_debuggable(dir: &Path) -> bool {
-    let first = Reader::open(dir).map(|r| r.first());
-    let (Ok(manifest), Ok(first)) = (Manifest::read(dir), first) else {
-        return false;
-    };
-    matches!(refusal(dir, &manifest.engine, first), Ok(None))
+    let engine = Manifest::read(dir).map(|m| m.engine);
+    engine.is_ok_and(|engine| matches!(refusal(dir, &engine), Ok(None)))
 }
 
-/// Why a trace by this engine, that begins with this event, can't be debugged.
-fn refusal(dir: &Path, engine: &str, first: u64) -> Result<Option<&'static str>, ReplayError> {
+/// Why a trace by this engine can't be debugged.
+fn refusal(dir: &Path, engine: &str) -> Result<Option<&'static str>, ReplayError> {
     Ok(
         if engine == "order" && driver::has_several_processes(dir)? {
             Some("of recordings by the engine order those can be debugged that have one process, which stays the program it is; this one has several")
-        } else if first > 0 {
-            Some("only the last stretch of this run was kept, and such a trace can't be debugged yet: reprise replay and reprise verify take it")
         } else {
             None
         },
@@ -96,22 +104,22 @@ impl Live {
     /// When the trace can't be read, can't be debugged, or the process can't be made.
     pub fn start(
         dir: &Path,
-        only: Option<u32>,
+        whose: Whose,
         output: Output,
         rings: Rc<Rings>,
     ) -> Result<Live, ReplayError> {
         let options = Options {
-            only,
+            only: (whose.birth > 0).then_some(whose.birth),
             total: true,
             ..Options::default()
         };
         let Prepared {
             manifest,
-            reader,
+            mut reader,
             image,
             shared,
         } = driver::prepare(dir, &options, None)?;
-        if let Some(why) = refusal(dir, &manifest.engine, reader.first())? {
+        if let Some(why) = refusal(dir, &manifest.engine)? {
             return Err(ReplayError::Unsupported(why.into()));
         }
         let Some(landmarks) = image.landmarks else {
@@ -146,16 +154,31 @@ impl Live {
         if order.is_some() {
             tree.shared.session().pace().limit.store(0, SeqCst);
         }
-        tree.begin(only)?;
-        // What the process may become is not followed.
+        let mut gate = None;
+        let later = whose.begins > 0;
+        if later {
+            // It can be traced when it is there.
+            tree.child.traced = None;
+            tree.shared.session().processes[0].debugged.store(0, SeqCst);
+        }
+        tree.begin(options.only)?;
+        let mut process = 0;
+        if later {
+            gate = tree.go_to_beginning(&mut reader)?;
+            process = tree.go_to_birth(&mut reader, whose)?;
+            tree.trace(process, TRACED)?;
+        }
         tree.child.traced = None;
+        tree.follows = order.is_none().then_some(TRACED);
         Ok(Live {
             tree,
             order,
             reader,
             manifest,
             landmarks,
-            limit: 0,
+            process,
+            gate,
+            limit: whose.begins,
             output,
             _watch: watch,
         })
@@ -187,14 +210,45 @@ impl Live {
         self.output.forget_since(shown);
     }
 
+    /// A place for calls in the process's name, where one is known from the beginning.
+    pub fn gate(&self) -> Option<Gate> {
+        self.gate
+    }
+
+    /// The traced threads that are not their process's first.
+    pub fn threads(&self) -> impl Iterator<Item = pid_t> + '_ {
+        self.tree.threads.iter().copied()
+    }
+
     /// Asks the kernel who has stopped or ended, and does nothing else.
     pub fn look(&mut self) {
         self.tree.reap();
     }
 
-    /// Is there only the first process, as the program that it was from the beginning?
+    /// Is there only the process that is driven?
     pub fn is_one_at_rest(&self) -> bool {
-        self.tree.is_one_at_rest()
+        self.tree.is_one_at_rest(self.process)
+    }
+
+    /// The kernel's number of the process.
+    pub fn pid(&self) -> pid_t {
+        let entry = &self.session().processes[self.process];
+        entry.kernel_pid.load(SeqCst) as pid_t
+    }
+
+    /// Is it the slot of one of its threads?
+    pub fn is_of_it(&self, slot: &Slot) -> bool {
+        slot.process.load(SeqCst) as usize == self.process
+    }
+
+    /// It has become another program: the process that it is now. Told once.
+    pub fn became(&mut self) -> Option<pid_t> {
+        self.tree.became.take()
+    }
+
+    /// Has the kernel not ended yet what it was before its last exec?
+    pub fn has_former(&self) -> bool {
+        self.tree.has_former()
     }
 
     /// A stop of a traced thread, or the end of one that is not its process's first: who, and waitpid's status.
@@ -357,7 +411,7 @@ impl Live {
     /// # Errors
     /// When memory is short.
     pub fn mark(&self) -> Result<Option<Mark>, ReplayError> {
-        if !self.tree.is_one_at_rest() || !self.tree.stops.is_empty() {
+        if !self.is_one_at_rest() || !self.tree.stops.is_empty() {
             return Ok(None);
         }
         Ok(Some(Mark {
@@ -400,10 +454,10 @@ impl Live {
                 slot.kernel_pid.store(*pid as u32, SeqCst);
             }
         }
-        let first = &self.session().processes[0].kernel_pid;
-        first.store(*pid as u32, SeqCst);
+        let entry = &self.session().processes[self.process];
+        entry.kernel_pid.store(*pid as u32, SeqCst);
         let others = copies[1..].iter().map(|(_, new)| *new).collect();
-        self.tree.goes_on_as(*pid, others, &to.files);
+        self.tree.goes_on_as(self.process, *pid, others, &to.files);
         if let Some(o) = &mut self.order {
             let pace = self.tree.shared.session().pace();
             self.limit = pace.done.load(SeqCst);

@@ -71,22 +71,22 @@ impl Beginning {
         }))
     }
 
-    /// Makes a replay that waits for its first event what the trace begins with. False: it does not wait yet.
+    /// Makes a replay that waits for its first event what the trace begins with: a place for calls in its name. `None`: it does not wait yet.
     pub fn thaw(
         &mut self,
         pid: pid_t,
         shared: &mut SharedSession,
         dir: &Path,
-    ) -> std::result::Result<bool, ReplayError> {
+    ) -> std::result::Result<Option<Gate>, ReplayError> {
         let io = |source| ReplayError::Io {
             what: "make a process of the trace's beginning".into(),
             source,
         };
         let Some(mut stopped) = Stopped::all(pid, OPTIONS).map_err(io)? else {
-            return Ok(false);
+            return Ok(None);
         };
         let [first] = stopped.tids[..] else {
-            return Ok(false);
+            return Ok(None);
         };
         let gate = stopped.gate;
         ptrace::set_signal_mask(first, ALL_SIGNALS).map_err(io)?;
@@ -118,7 +118,7 @@ impl Beginning {
         let pairs: Vec<(pid_t, pid_t)> =
             self.moment.threads.iter().map(|t| t.tid).zip(now).collect();
         at_home(shared, pid, &pairs);
-        Ok(true)
+        Ok(Some(gate))
     }
 
     /// Exchanges all mappings but those that are the same in each replay.

@@ -85,6 +85,10 @@ pub(crate) struct Tree {
     pub halted: Option<Halt>,
     /// What is replayed in the place of the recorded program.
     pub rebuilt: Option<Rebuilt>,
+    /// A process that is debugged is traced with these options as what it becomes, too; ...
+    pub follows: Option<i32>,
+    /// ... and this is what it became, until somebody asks.
+    pub became: Option<pid_t>,
     /// Where the trace begins, until the replay is there.
     beginning: Option<Beginning>,
 }
@@ -152,6 +156,8 @@ impl Tree {
             limit: None,
             halted: None,
             rebuilt: None,
+            follows: None,
+            became: None,
             beginning: None,
         }
     }
@@ -165,7 +171,7 @@ impl Tree {
         let _watch = Watch::new(self.shared.session());
         self.begin(only)?;
         let result = self.go_to_beginning(reader);
-        let result = result.and_then(|()| self.play(reader));
+        let result = result.and_then(|_| self.play(reader));
         if result.is_err() {
             self.end();
         }
@@ -538,10 +544,15 @@ impl Tree {
             let head = &self.shared.session().starting;
             head.store((slot as u32 + 1) | BEGUN, Release);
         }
-        // A debugger does not follow it there.
         let debugged = &self.shared.session().processes[number].debugged;
-        debugged.store(0, Release);
+        let follows = self.follows.filter(|_| debugged.load(Acquire) != 0);
+        if follows.is_none() {
+            debugged.store(0, Release);
+        }
+        self.child.traced = follows;
         let pid = self.become_image(image, Some(&start), slot)?;
+        self.child.traced = None;
+        self.became = follows.map_or(self.became, |_| Some(pid));
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);
         self.lives.becomes(old, number);

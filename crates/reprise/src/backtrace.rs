@@ -49,7 +49,8 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
     let answer = room.path().join("answer");
     let session = Session {
         dir: &dir,
-        at: args.at.unwrap_or(Place::End),
+        birth: 0,
+        at: debug::place(args.at.as_ref(), &dir, Place::End)?,
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
     };

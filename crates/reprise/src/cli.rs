@@ -55,6 +55,8 @@ pub enum Command {
     Core(CoreArgs),
     /// List the processes of a trace
     Ps(PsArgs),
+    /// List the stretches of a run to which the program has given names (see `reprise header`)
+    Stretches(PsArgs),
     /// List the traces
     Ls(LsArgs),
     /// Say what is in a trace: sizes, duration, events by kind
@@ -76,7 +78,7 @@ pub enum Command {
     Cxx(CompileArgs),
     /// Run cargo, with Rust's atomics made visible likewise
     Cargo(CompileArgs),
-    /// Print reprise.h, by which a program prints without a system call that a recording would know of
+    /// Print reprise.h, by which a program prints without a system call that a recording would know of, and names stretches of its run
     Header,
     /// Say what this machine offers and what Reprise will use of it
     Doctor(DoctorArgs),
@@ -298,9 +300,9 @@ pub struct ReplayArgs {
     #[arg(short, long)]
     pub debug: bool,
 
-    /// With -d: where to begin: `crash`, `end`, or the number of an event
+    /// With -d: where to begin: `crash`, `end`, `stretch:NAME` (see `reprise stretches`), or the number of an event
     #[arg(long, value_name = "PLACE", value_parser = parse_place, requires = "debug")]
-    pub at: Option<Place>,
+    pub at: Option<At>,
 
     /// With -d: start no gdb, but wait for one (or another debugger that speaks its remote protocol) on this port of this machine; 0: any
     #[arg(long, value_name = "PORT", requires = "debug")]
@@ -310,6 +312,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "PATH", hide = true, requires = "debug")]
     pub gdb_socket: Option<PathBuf>,
 
+    /// With -d: the process, in the order of their births
+    #[arg(long, value_name = "N", hide = true, requires = "debug")]
+    pub gdb_process: Option<u32>,
+
     /// With -d: arguments for gdb
     #[arg(last = true, value_name = "GDB ARGS", requires = "debug")]
     pub gdb: Vec<OsString>,
@@ -318,7 +324,8 @@ pub struct ReplayArgs {
     #[arg(long, num_args = 2, value_names = ["PLACE", "EXPRESSION"], conflicts_with_all = ["debug", "pid"])]
     pub print: Option<Vec<String>>,
 
-    /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several)
+    /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several). With -d:
+    /// debug this process
     #[arg(long, value_name = "PID")]
     pub pid: Option<ProcessName>,
 
@@ -356,16 +363,26 @@ pub struct ReplayArgs {
 }
 
 /// Where a debugger begins.
-fn parse_place(text: &str) -> Result<Place, String> {
-    match text {
-        "start" => Ok(Place::Start),
-        "crash" => Ok(Place::Crash),
-        "end" => Ok(Place::End),
-        number => number
-            .parse()
-            .map(Place::Event)
-            .map_err(|_| "neither `crash` nor `end` nor the number of an event".into()),
-    }
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum At {
+    /// At this place.
+    Place(Place),
+    /// Where the program has said that a stretch with this name begins.
+    Stretch(String),
+}
+
+fn parse_place(text: &str) -> Result<At, String> {
+    let place = match (text, text.split_once(':')) {
+        (_, Some(("stretch", name))) => return Ok(At::Stretch(name.into())),
+        (_, Some(("behind", number))) => number.parse().map(Place::Behind),
+        ("start", _) => Ok(Place::Start),
+        ("crash", _) => Ok(Place::Crash),
+        ("end", _) => Ok(Place::End),
+        (number, _) => number.parse().map(Place::Event),
+    };
+    place.map(At::Place).map_err(|_| {
+        "neither `crash` nor `end` nor `stretch:NAME` nor the number of an event".into()
+    })
 }
 
 /// What threads of a replay wait for.
@@ -466,7 +483,7 @@ pub struct DumpArgs {
     pub string_limit: usize,
 }
 
-/// What `ps` is told.
+/// What `ps` and `stretches` are told.
 #[derive(Args, Debug, Clone)]
 pub struct PsArgs {
     /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
@@ -487,7 +504,7 @@ pub struct BacktraceArgs {
 
     /// Where: `crash`, `end`, or the number of an event (default: the crash, else the end)
     #[arg(long, value_name = "PLACE", value_parser = parse_place)]
-    pub at: Option<Place>,
+    pub at: Option<At>,
 
     /// Print JSON
     #[arg(long)]
@@ -499,7 +516,7 @@ pub struct BacktraceArgs {
 pub struct CoreArgs {
     /// Where: the number of an event, `crash`, or `end`
     #[arg(value_name = "EVENT", value_parser = parse_place)]
-    pub at: Place,
+    pub at: At,
 
     /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
     #[arg(value_name = "DIR")]

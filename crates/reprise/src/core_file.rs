@@ -3,6 +3,7 @@
 use crate::cli::CoreArgs;
 use crate::debug::{self, Session};
 use anyhow::{Context, Result};
+use reprise_debug::Place;
 use reprise_trace::Catalog;
 use std::ffi::OsString;
 
@@ -19,7 +20,8 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
     generate.push(&written);
     let session = Session {
         dir: &dir,
-        at: args.at,
+        birth: 0,
+        at: debug::place(Some(&args.at), &dir, Place::End)?,
         arguments: ["-nx".into(), "-batch".into(), "-ex".into(), generate].to_vec(),
         answer: Some(&room.path().join("answer")),
     };

@@ -1,6 +1,8 @@
 //! `replay -d`: a server over the replay in a process of its own, and gdb connected to it.
 
-use crate::cli::ReplayArgs;
+use crate::cli::{At, ReplayArgs};
+use crate::processes::Processes;
+use crate::stretches;
 use anyhow::{Context, Result};
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
@@ -19,18 +21,21 @@ const LOOK: Duration = Duration::from_millis(5);
 /// # Errors
 /// When the trace can't be debugged, or gdb can't be started.
 pub fn run(args: &ReplayArgs) -> Result<i32> {
-    anyhow::ensure!(
-        args.pid.is_none(),
-        "only the first process of a recording can be debugged yet, not --pid"
-    );
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let at = place(args.at.as_ref(), &dir, Place::Start)?;
+    let birth = match args.pid {
+        Some(name) => Processes::of_trace(&dir)?.0.named(name)?,
+        None => 0,
+    };
+    let birth = args.gdb_process.unwrap_or(birth as u32);
     let address = match (args.gdb_port, &args.gdb_socket) {
         (Some(port), _) => Address::Port(port),
         (None, Some(path)) => Address::Socket(path.clone()),
         (None, None) => {
             return with_gdb(&Session {
                 dir: &dir,
-                at: args.at.unwrap_or_default(),
+                birth,
+                at,
                 arguments: args.gdb.clone(),
                 answer: None,
             })
@@ -38,17 +43,32 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     };
     let request = Request {
         dir,
-        at: args.at.unwrap_or_default(),
+        birth,
+        at,
         address,
     };
     serve(&request)?;
     Ok(0)
 }
 
+/// The place that is meant.
+///
+/// # Errors
+/// When the program has named no such stretch.
+pub fn place(at: Option<&At>, dir: &Path, usual: Place) -> Result<Place> {
+    Ok(match at {
+        None => usual,
+        Some(At::Place(place)) => *place,
+        Some(At::Stretch(name)) => Place::Behind(stretches::beginning_of(name, dir)?),
+    })
+}
+
 /// A session of gdb.
 pub struct Session<'a> {
     /// The trace.
     pub dir: &'a Path,
+    /// Which of its processes, in the order of their births.
+    pub birth: u32,
     /// Where it begins.
     pub at: Place,
     /// Arguments for gdb.
@@ -103,6 +123,7 @@ fn start_server(session: &Session, socket: &Path) -> Result<Child> {
     let mut command = Command::new(me);
     command.args([OsStr::new("replay"), OsStr::new("-d")]);
     command.arg("--gdb-socket").arg(socket);
+    command.arg("--gdb-process").arg(session.birth.to_string());
     command.arg("--at").arg(word_for(session.at));
     command.arg(session.dir).stdin(Stdio::null());
     if session.answer.is_some() {
@@ -117,6 +138,7 @@ fn word_for(place: Place) -> String {
         Place::Crash => "crash".into(),
         Place::End => "end".into(),
         Place::Event(n) => n.to_string(),
+        Place::Behind(n) => format!("behind:{n}"),
     }
 }
 

@@ -5,7 +5,9 @@ use crate::human;
 use anyhow::Context;
 use reprise_abi::event::{EndReason, Kind};
 use reprise_launch::features;
-use reprise_trace::{Catalog, Census, Manifest, Reader, Summary, Tail, Uncaptured, FILES_DIR};
+use reprise_trace::{
+    beginning, Catalog, Census, Manifest, Reader, Summary, Tail, Uncaptured, FILES_DIR,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,6 +28,8 @@ pub struct Info {
     /// Whether the recording ended in order and nothing is damaged.
     complete: bool,
     events: u64,
+    /// Of a run of which only the last stretch was kept: the event with which that begins.
+    kept_from: Option<u64>,
     events_by_kind: BTreeMap<String, u64>,
     bytes_raw: u64,
     bytes_compressed: u64,
@@ -96,6 +100,7 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
         started: manifest.started,
         complete,
         events: summary.events,
+        kept_from: beginning::open(dir)?.map(|(_, moment)| moment.event),
         threads: 1
             + kind_count(&summary.events_by_kind, Kind::ThreadStart)
             + kind_count(&summary.events_by_kind, Kind::ProcessStart),
@@ -236,6 +241,12 @@ impl Info {
                 human::size(self.bytes_compressed)
             ),
         );
+        if let Some(first) = self.kept_from {
+            row(
+                "kept",
+                format!("the last stretch, from event {} on", human::count(first)),
+            );
+        }
         row("on disk", human::size(self.size_on_disk));
         let mut text = human::table(&rows, &[]);
         for (title, list) in [

@@ -27,6 +27,7 @@ mod retrospect;
 mod rm;
 mod run;
 mod snapshot;
+mod stretches;
 mod timeline;
 mod view;
 
@@ -80,6 +81,7 @@ fn command(command: Command) -> i32 {
         Command::Backtrace(args) => backtrace::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Ps(args) => print(|| ps::run(&args)),
+        Command::Stretches(args) => print(|| stretches::run(&args)),
         Command::Ls(args) => print(|| ls::run(&args)),
         Command::Info(args) => print(|| info::run(&args)),
         Command::Snapshot(args) => snapshot::run(&args),

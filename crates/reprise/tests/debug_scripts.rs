@@ -18,14 +18,25 @@ fn reprise(place: &Workplace, arguments: &[&str]) -> Run {
     run
 }
 
+const ORDER: &[&str] = &["--engine", "order"];
+
 #[test]
 fn a_recorded_crash_says_how_to_debug_it() {
+    a_crash_says_how_to_debug_it(&[]);
+}
+
+#[test]
+fn a_crash_recorded_by_order_says_how_to_debug_it() {
+    a_crash_says_how_to_debug_it(ORDER);
+}
+
+fn a_crash_says_how_to_debug_it(flags: &[&str]) {
     let place = Workplace::new();
     // A shell must be able to read the name.
     let dir = place.path().join("it's crashed");
     let mut command = Command::new(REPRISE);
     place.settle(&mut command);
-    command.args(["record", "-o"]).arg(&dir);
+    command.args(["record", "-o"]).arg(&dir).args(flags);
     command.arg(built("debugged")).arg("crash");
     let recorded = run(&mut command, None);
     let text = recorded.said();
@@ -45,9 +56,19 @@ fn a_recorded_crash_says_how_to_debug_it() {
 
 #[test]
 fn a_core_file_shows_the_program_at_an_event() {
+    a_core_file_shows_the_program(&[]);
+}
+
+#[test]
+fn a_core_file_shows_a_program_recorded_by_order() {
+    a_core_file_shows_the_program(ORDER);
+}
+
+fn a_core_file_shows_the_program(flags: &[&str]) {
     let place = Workplace::new();
     let crash = Outcome::Signal(libc::SIGSEGV);
-    let trace = place.record(&Guest::new("debugged").args(["crash"]).ends(crash));
+    let guest = Guest::new("debugged").args(["crash"]).ends(crash);
+    let trace = place.record_with(&guest, flags);
     let dir = trace.dir.to_string_lossy();
     let file = place.path().join("core of it");
     let wanted = file.to_string_lossy();
@@ -61,6 +82,21 @@ fn a_core_file_shows_the_program_at_an_event() {
         &shown,
         &["#0  ", "check (what=1)", "#1  ", "main (argc=2", "$1 = -7"],
     );
+    // At an event in the midst: both threads are there, or one that has just begun.
+    let middle = reprise(&place, &["core", "60", &dir, "-o", &wanted]);
+    assert!(middle.status.success(), "{}", middle.describe());
+    let mut command = Command::new("gdb");
+    place.settle(&mut command);
+    command.args([
+        "-nx",
+        "-batch",
+        "-ex",
+        "print balance",
+        "-ex",
+        "info threads",
+    ]);
+    let shown = run(command.arg(built("debugged")).arg(&file), None);
+    assert_said(&shown, &["$1 = ", "* 1 "]);
     let none = reprise(&place, &["core", "999999999", &dir, "-o", &wanted]);
     assert!(!none.status.success());
     assert!(
@@ -72,8 +108,17 @@ fn a_core_file_shows_the_program_at_an_event() {
 
 #[test]
 fn an_expression_is_printed_whenever_a_line_is_passed() {
+    an_expression_is_printed(&[]);
+}
+
+#[test]
+fn an_expression_is_printed_of_a_recording_by_order() {
+    an_expression_is_printed(ORDER);
+}
+
+fn an_expression_is_printed(flags: &[&str]) {
     let place = Workplace::new();
-    let trace = place.record(&Guest::new("debugged"));
+    let trace = place.record_with(&Guest::new("debugged"), flags);
     let dir = trace.dir.to_string_lossy();
     let printed = reprise(&place, &["replay", "--print", "deposit", "total", &dir]);
     assert!(printed.status.success(), "{}", printed.describe());

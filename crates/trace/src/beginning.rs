@@ -6,7 +6,9 @@
 //! can go ([`forget_before`]).
 
 use crate::error::Context;
-use crate::{Image, ImageReader, ImageWriter, Result, TraceError, BEGINNING_FILE, EVENTS_FILE};
+use crate::{
+    Image, ImageReader, ImageWriter, Known, Result, TraceError, BEGINNING_FILE, EVENTS_FILE,
+};
 use reprise_abi::layout::{PAGE, SHADOW_BASE};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
@@ -35,6 +37,9 @@ pub struct Moment {
     /// Writable copies of files that were mapped shared, in the order in which they follow one another in memory from [`COPIES`] on.
     #[serde(default)]
     pub copies: Vec<Copy>,
+    /// What the events before it told of the program's files and code.
+    #[serde(default)]
+    pub known: Known,
     /// Its threads, all of them in a call of the runtime, which they make again.
     pub threads: Vec<StoppedThread>,
 }

@@ -25,7 +25,8 @@ pub fn used(number: u64, args: &[u64; 6]) -> u8 {
         nr::MQ_OPEN if !creates(args[1]) => 0b0011,
         nr::MREMAP if args[3] & (move_flags::FIXED | move_flags::DONTUNMAP) == 0 => 0b1111,
         nr::PRCTL => match args[0] as u32 as u64 {
-            prctl::PR_SET_NAME
+            prctl::REPRISE_STRETCH_BEGINS
+            | prctl::PR_SET_NAME
             | prctl::PR_GET_NAME
             | prctl::PR_SET_PDEATHSIG
             | prctl::PR_GET_PDEATHSIG
@@ -37,7 +38,8 @@ pub fn used(number: u64, args: &[u64; 6]) -> u8 {
             | prctl::PR_CAPBSET_READ
             | prctl::PR_CAPBSET_DROP
             | prctl::PR_SET_SECUREBITS => 0b11,
-            prctl::PR_GET_DUMPABLE
+            prctl::REPRISE_STRETCH_ENDS
+            | prctl::PR_GET_DUMPABLE
             | prctl::PR_GET_KEEPCAPS
             | prctl::PR_GET_SECCOMP
             | prctl::PR_GET_SECUREBITS

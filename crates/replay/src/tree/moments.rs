@@ -1,9 +1,12 @@
 //! Going back to an earlier moment of a replay that a debugger drives: its processes are ended, and a copy of the one that there was goes on.
 
 use super::Tree;
+use crate::live::Whose;
 use crate::{children, ReplayError};
 use libc::pid_t;
-use reprise_abi::session::{process_state, request, MAX_PROCESSES};
+use reprise_abi::session::{process_state, request, Process, MAX_PROCESSES};
+use reprise_launch::inject::Gate;
+use reprise_launch::ptrace;
 use reprise_trace::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
@@ -13,29 +16,69 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_micros(100);
 
 impl Tree {
-    /// Is there only the first process, as the program that it was from the beginning, with no request open, and is it debugged?
-    pub fn is_one_at_rest(&self) -> bool {
-        self.is_one() && self.shared.session().processes[0].debugged.load(SeqCst) != 0
+    /// Is there only this process, with no request open, and is it debugged?
+    pub fn is_one_at_rest(&self, process: usize) -> bool {
+        self.is_alone(process)
+            && self.shared.session().processes[process]
+                .debugged
+                .load(SeqCst)
+                != 0
     }
 
     /// Is there only the first process, as the program that it was from the beginning, with no request open?
     pub fn is_one(&self) -> bool {
+        self.is_alone(0) && self.roots.len() == 1
+    }
+
+    fn is_alone(&self, process: usize) -> bool {
         let s = self.shared.session();
-        let others =
-            (1..MAX_PROCESSES).any(|n| s.processes[n].state.load(SeqCst) != process_state::FREE);
+        let is_free = |n: usize| s.processes[n].state.load(SeqCst) == process_state::FREE;
         !self.failed
-            && !others
-            && self.made.len() == 1
-            && self.roots.len() == 1
-            && s.processes[0].state.load(SeqCst) == process_state::LIVE
+            && !self.has_former()
+            && (0..MAX_PROCESSES).all(|n| n == process || is_free(n))
+            && self.made.len() <= 1
+            && s.processes[process].state.load(SeqCst) == process_state::LIVE
             && s.request.kind.load(SeqCst) == request::NONE
     }
 
-    /// Goes to where the trace begins, when only its last stretch was kept: then all events are fed from there on.
+    /// Has the kernel not ended yet what some process was before its exec?
+    pub fn has_former(&self) -> bool {
+        self.lives.any_former()
+    }
+
+    /// Goes to where this process begins; its number.
+    ///
+    /// # Errors
+    /// When the replay does not come there.
+    pub fn go_to_birth(&mut self, reader: &mut Reader, whose: Whose) -> Result<usize, ReplayError> {
+        let lost = || ReplayError::Unsupported("the replay did not come to this process".into());
+        self.feed_up_to(whose.begins);
+        loop {
+            let ring = &self.shared.session().ring;
+            let there = ring.events.load(SeqCst) >= whose.begins;
+            if there && ring.consumer_asleep.load(SeqCst) != 0 {
+                break;
+            }
+            if !self.turn(reader, None)? {
+                return Err(lost());
+            }
+        }
+        let is_it = |p: &Process| {
+            p.state.load(SeqCst) == process_state::LIVE && p.birth.load(SeqCst) == whose.birth
+        };
+        let processes = &self.shared.session().processes;
+        let found = processes.iter().position(is_it).ok_or_else(lost)?;
+        processes[found].debugged.store(1, SeqCst);
+        Ok(found)
+    }
+
+    /// Goes to where the trace begins, when only its last stretch was kept: then all events are fed from there on. A place for calls in the
+    /// process's name, if it was made so.
     ///
     /// # Errors
     /// When the trace is damaged, or the process can't be made.
-    pub fn go_to_beginning(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
+    pub fn go_to_beginning(&mut self, reader: &mut Reader) -> Result<Option<Gate>, ReplayError> {
+        let mut known = None;
         while let Some(mut beginning) = self.beginning.take() {
             if !self.turn(reader, None)? {
                 return Err(ReplayError::Unsupported(
@@ -44,7 +87,10 @@ impl Tree {
             }
             let pid = self.shared.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
             let waits = self.shared.session().ring.consumer_asleep.load(SeqCst) != 0;
-            if !waits || !beginning.thaw(pid, &mut self.shared, &self.dir)? {
+            if waits {
+                known = beginning.thaw(pid, &mut self.shared, &self.dir)?;
+            }
+            if known.is_none() {
                 self.beginning = Some(beginning);
                 continue;
             }
@@ -60,6 +106,30 @@ impl Tree {
             self.feed_from(events, position);
             self.feed_up_to(u64::MAX);
         }
+        Ok(known)
+    }
+
+    /// From now on the calling thread traces this process and all its threads, with these options of ptrace(2).
+    ///
+    /// # Errors
+    /// When the kernel refuses that.
+    pub fn trace(&mut self, process: usize, options: i32) -> Result<(), ReplayError> {
+        let io = |source| ReplayError::Io {
+            what: "trace a replay".into(),
+            source,
+        };
+        let entry = &self.shared.session().processes[process];
+        let pid = entry.kernel_pid.load(SeqCst) as pid_t;
+        let mut tids = HashSet::from([pid]);
+        for entry in std::fs::read_dir(format!("/proc/{pid}/task")).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            tids.extend(name.to_str().and_then(|n| n.parse::<pid_t>().ok()));
+        }
+        for tid in &tids {
+            ptrace::seize(*tid, options).map_err(io)?;
+        }
+        self.threads = tids.into_iter().filter(|tid| *tid != pid).collect();
+        self.traces = true;
         Ok(())
     }
 
@@ -94,14 +164,23 @@ impl Tree {
 
     /// All are cleared away, and the session is what it was: from now on there is this process, with these other threads. `files`: the
     /// shared files that it has.
-    pub fn goes_on_as(&mut self, pid: pid_t, threads: HashSet<pid_t>, files: &[u64]) {
+    pub fn goes_on_as(
+        &mut self,
+        process: usize,
+        pid: pid_t,
+        threads: HashSet<pid_t>,
+        files: &[u64],
+    ) {
         self.copies.retain(|number, _| files.contains(number));
         self.made = HashSet::from([pid]);
-        self.roots = HashSet::from([pid]);
+        if process == 0 {
+            self.roots = HashSet::from([pid]);
+            self.status = None;
+        }
         self.threads = threads;
         self.lives = Default::default();
-        self.status = None;
         self.ended = None;
+        self.became = None;
         self.failed = false;
     }
 
