@@ -199,6 +199,9 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.engine == EngineName::Det {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED;
     }
+    if let Some(det) = &args.det {
+        crate::run::configure(s, det);
+    }
     if args.engine == EngineName::Order {
         s.flags |= FLAG_HOOKS;
         s.unhooked = args.test_without.iter().fold(0, |set, class| set | class);
@@ -277,6 +280,9 @@ fn in_dir(
         }
     }
     say_message(shared, dir.is_some());
+    if args.det.as_ref().is_some_and(|d| d.stats) {
+        crate::run::print_counters(shared);
+    }
     if args.hooks {
         let c = &shared.session().counters;
         let (functions, calls) = (c.hooked.load(Relaxed), c.operations.load(Relaxed));

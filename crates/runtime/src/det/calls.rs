@@ -32,7 +32,7 @@ const IDLE_MS: u64 = 5;
 
 /// A system call whose result and outputs come from the kernel.
 pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    if !split::is_done() {
+    if !split::in_force() {
         return NoEngine::syscall(t, c, frame);
     }
     match c.nr {
@@ -40,7 +40,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME | nr::GETTID => {
             return NoEngine::syscall(t, c, frame)
         }
-        nr::TGKILL => {
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => {
             return turns::within(t, |t| {
                 let signal = c.args[2] as u32;
                 match signals::address_thread(c) {
@@ -55,16 +55,85 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return NoEngine::syscall(t, c, frame);
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => turns::within(t, |t| NoEngine::syscall(t, c, frame)),
-        Blocking::Fd(n) => {
-            turns::begin(t);
-            until_ready(t, c.args[n as usize], events_of(c.nr));
-            let r = NoEngine::syscall(t, c, frame);
-            turns::end(t);
+        Blocking::Never | Blocking::Rarely => {
+            let r = turns::within(t, |t| NoEngine::syscall(t, c, frame));
+            if c.nr == nr::TIMER_CREATE && r == EINVAL {
+                sys::complain(&["reprise: det: no timer can signal another thread: timer_create(2) got EINVAL\n"]);
+            }
             r
         }
+        Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }
+}
+
+/// A call that may wait for a descriptor, in a turn.
+fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
+    if never_waits(c, fd) {
+        return NoEngine::syscall(t, c, frame);
+    }
+    if matches!(c.nr, nr::WRITE | nr::SENDTO) && c.args[2] > ATOMIC {
+        if let Some(r) = written_in_parts(t, c) {
+            return r;
+        }
+    }
+    until_ready(t, fd, events_of(c.nr));
+    NoEngine::syscall(t, c, frame)
+}
+
+/// Was it said, once and for all or for this call, that it is not to wait?
+fn never_waits(c: &Call, fd: u64) -> bool {
+    const F_GETFL: u64 = 3;
+    const O_NONBLOCK: i64 = 0o4000;
+    const MSG_DONTWAIT: u64 = 0x40;
+    let flags = match c.nr {
+        nr::SENDTO | nr::RECVFROM => c.args[3],
+        nr::SENDMSG | nr::RECVMSG => c.args[2],
+        _ => 0,
+    };
+    if flags & MSG_DONTWAIT != 0 {
+        return true;
+    }
+    let flags = sys::call(nr::FCNTL, &[fd, F_GETFL]);
+    flags < 0 || flags & O_NONBLOCK != 0
+}
+
+/// So many bytes a pipe takes at once when poll(2) says that it can be written to (PIPE_BUF).
+const ATOMIC: u64 = 4096;
+
+/// write(2) and send(2) of more than fits into a pipe or a stream's buffer: each turn writes what fits. `None`: this descriptor isn't one of these.
+fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
+    const RWF_NOWAIT: u64 = 8;
+    const MSG_DONTWAIT: u64 = 0x40;
+    const EAGAIN: i64 = -11;
+    let (fd, from, len) = (c.args[0], c.local[1], c.args[2]);
+    let mut done = 0;
+    let part = |done: u64| {
+        let rest = [from + done, len - done];
+        match c.nr {
+            nr::SENDTO => {
+                let flags = c.args[3] | MSG_DONTWAIT;
+                let to = [c.local[4], c.local[5]];
+                sys::call(nr::SENDTO, &[fd, rest[0], rest[1], flags, to[0], to[1]])
+            }
+            _ => {
+                let at = &rest as *const _ as u64;
+                sys::call(nr::PWRITEV2, &[fd, at, 1, u64::MAX, 0, RWF_NOWAIT])
+            }
+        }
+    };
+    while done < len {
+        match part(done) {
+            n if n > 0 => done += n as u64,
+            EAGAIN if t.pending.first(t.mask).is_some() && done != 0 => break,
+            EAGAIN if t.pending.first(t.mask).is_some() => return Some(RESTART),
+            EAGAIN => until_ready(t, fd, POLLOUT),
+            _ if done != 0 => break,
+            // No such thing here, or an error that the call itself tells of as it should (and sends SIGPIPE for it).
+            _ => return None,
+        }
+    }
+    Some(done as i64)
 }
 
 /// A call that may wait for anything, in a turn.
@@ -157,7 +226,8 @@ fn until_ready(t: &mut Block, fd: u64, events: u32) {
     loop {
         let mut asked = [fd as u32, events];
         let r = sys::call(nr::POLL, &[asked.as_mut_ptr() as u64, 1, wait]);
-        if r != 0 || t.pending.first(t.mask).is_some() {
+        let interrupted = r == EINTR;
+        if r != 0 && !interrupted || t.pending.first(t.mask).is_some() {
             token::idles(false);
             return;
         }

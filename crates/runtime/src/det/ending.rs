@@ -2,6 +2,7 @@
 
 use super::token::{member, state};
 use crate::isolate::split;
+use crate::process;
 use crate::sys;
 use crate::thread::{current, session, slot};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -13,21 +14,21 @@ static LAST_STATUS: AtomicU32 = AtomicU32::new(0);
 
 /// Is the calling thread the one whose process the program is to others?
 pub fn is_first() -> bool {
-    current().kernel_tid == session().program_pid.load(Relaxed)
+    current().kernel_tid == process::kernel_pid()
 }
 
 /// Ends all others.
 pub fn end_others() {
-    if !split::is_done() {
+    if !split::in_force() {
         return;
     }
     let me = current().slot;
     let used = session().slots_used.load(Relaxed);
-    for s in (0..used).filter(|s| *s != me) {
+    let ours = |s: &u32| *s != me && slot(*s).process.load(Relaxed) == process::number();
+    for s in (0..used).filter(ours) {
         let tid = slot(s).kernel_tid.load(Relaxed);
         if tid != 0
-            && (member(s).state.load(SeqCst) != state::NOBODY
-                || tid == session().program_pid.load(Relaxed))
+            && (member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid())
         {
             sys::call(nr::KILL, &[tid as u64, SIGKILL]);
         }
@@ -36,10 +37,17 @@ pub fn end_others() {
 
 /// Before the calling thread ends the program with this wait status.
 pub fn announce(status: u32) {
-    if split::is_done() && !is_first() {
-        session().det_status.store(status as u64 + 1, SeqCst);
+    if split::in_force() && !is_first() {
+        tell(status);
     }
     end_others();
+}
+
+/// The program's wait status, for whoever started it, if this is the session's first process.
+fn tell(status: u32) {
+    if process::kernel_pid() == session().program_pid.load(Relaxed) {
+        session().det_status.store(status as u64 + 1, SeqCst);
+    }
 }
 
 /// Looks whether a thread that the calling one has made was killed: to the kernel it is a process, and ends alone. Natively, the whole program
@@ -58,7 +66,7 @@ pub fn look_after_threads() {
         let here = |s: &u32| slot(*s).kernel_tid.load(Relaxed) as i64 == pid;
         let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
         if (0..used).find(here).is_some_and(lives) {
-            session().det_status.store(status as u64 + 1, SeqCst);
+            tell(status);
             end_others();
             sys::exit_group(1);
         }

@@ -1,0 +1,47 @@
+//! `reprise run`: programs with threads make processes, each with a copy of the memory as it was in its parent's turn, and become other programs.
+
+mod common;
+
+use common::det::{once, outputs};
+use common::{Guest, Workplace};
+
+#[test]
+fn threads_make_processes() {
+    let place = Workplace::new();
+    for (name, args) in [
+        ("fork_from_threads", &[][..]),
+        ("fork_with_threads", &[]),
+        ("vfork_spawn", &[]),
+        ("fork_wait", &[]),
+        ("process_pipes", &[]),
+        ("atfork_handlers", &[]),
+        ("fork_tree", &[]),
+        ("worker_tree", &[]),
+        ("exit_ways", &[]),
+        ("det_forks", &[]),
+    ] {
+        for n in 0..2 {
+            let r = once(&place, &Guest::new(name).args(args), n);
+            assert!(r.status.success(), "{name}: {}", r.describe());
+        }
+    }
+}
+
+#[test]
+fn what_their_children_see_is_the_same_always() {
+    let all = outputs(&Guest::new("det_forks"), 10);
+    assert_eq!(all.len(), 1, "{all:?}");
+}
+
+/// Another thread than the first would have to take the first one's place.
+#[test]
+fn only_the_first_thread_becomes_another_program() {
+    let place = Workplace::new();
+    let r = once(&place, &Guest::new("exec_again"), 0);
+    assert_eq!(r.status.code(), Some(99), "{}", r.describe());
+    let said = r.said();
+    assert!(
+        said.contains("only the first of several threads can exec"),
+        "{said}"
+    );
+}
