@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -496,22 +496,18 @@ pub struct Session {
     pub raced: CodeList,
     /// A test switch, `order`: classes of hooks that are left out (see [`crate::hooks`]).
     pub unhooked: u64,
-    /// `det`: wait status of the program, plus 1, when its first process had to be killed at its end; 0: it ended by itself.
-    pub det_status: AtomicU64,
     /// `det`: how long threads wait for one that runs without synchronising, in ns, before that is the end; 0: for ever.
     pub det_patience_ns: u64,
     /// A test switch, `det`: seed of delays at gates, plus 1; 0: there are none.
     pub det_delays: u64,
     /// A test switch, `det`: optimisations that are left out (see [`crate::det`]).
     pub det_without: u64,
-    /// `det`: seed of the program's random numbers, plus 1, when clocks and ids are to follow from the program alone; 0: they are real.
-    pub det_pure: u64,
     /// Record: what a flight recorder wants of the agent, see [`hold`].
     pub hold: AtomicU64,
     /// Record: the kernel's id of the process that forgets old events; 0: none does.
     pub follower_pid: AtomicU64,
     /// Spare configuration words.
-    pub spare_config: [u64; 4],
+    pub spare_config: [u64; 5],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

@@ -563,12 +563,7 @@ fn wait_for(
             PROGRAM.store(0, Relaxed);
             let own = reap(pid)?;
             crate::run::end_threads(attendants.shared);
-            // A thread that is a process has ended the program, and its first process with it.
-            let status = match attendants.shared.session().det_status.load(SeqCst) {
-                0 => own,
-                told => (told - 1) as i32,
-            };
-            return Ok((status, agent));
+            return Ok((own, agent));
         }
         if Some(ended) == follower {
             // Before its time: nothing more can be forgotten.

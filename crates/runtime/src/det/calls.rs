@@ -15,10 +15,12 @@ use crate::none::None as NoEngine;
 use crate::process;
 use crate::scratch::Scratch;
 use crate::serial::events;
+use crate::signal::kernel;
+use crate::signal::state::{ACTIONS, SA_RESTART};
 use crate::sync::wait::Wait;
 use crate::sys::{self, Timespec};
 use crate::thread::{Block, Frame};
-use reprise_abi::spec::{Blocking, Mem};
+use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
 
 const EINTR: i64 = -4;
@@ -34,6 +36,10 @@ const IDLE_MS: u64 = 5;
 pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if !split::in_force() {
         return NoEngine::syscall(t, c, frame);
+    }
+    if t.saved_mask.is_some() {
+        // A call that waits with another mask: signals may come from now on, and not only when it is made.
+        kernel::sync_mask(t);
     }
     match c.nr {
         nr::GETPID => return process::visible_pid() as i64,
@@ -77,8 +83,20 @@ fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
             return r;
         }
     }
-    until_ready(t, fd, events_of(c.nr));
-    NoEngine::syscall(t, c, frame)
+    match until_ready(t, fd, events_of(c.nr)) {
+        true => NoEngine::syscall(t, c, frame),
+        false => interrupted(t, c),
+    }
+}
+
+/// What a call that a signal has interrupted while it waited returns.
+fn interrupted(t: &Block, c: &Call) -> i64 {
+    let restarts = |signal: u32| ACTIONS.get(signal).flags & SA_RESTART != 0;
+    let signal = t.pending.first(t.mask).map_or(0, |s| s.signal());
+    match c.restart == Restart::Handler && signal != 0 && restarts(signal) {
+        true => RESTART,
+        false => EINTR,
+    }
 }
 
 /// Was it said, once and for all or for this call, that it is not to wait?
@@ -126,8 +144,10 @@ fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
         match part(done) {
             n if n > 0 => done += n as u64,
             EAGAIN if t.pending.first(t.mask).is_some() && done != 0 => break,
-            EAGAIN if t.pending.first(t.mask).is_some() => return Some(RESTART),
-            EAGAIN => until_ready(t, fd, POLLOUT),
+            EAGAIN if t.pending.first(t.mask).is_some() => return Some(interrupted(t, c)),
+            EAGAIN => {
+                until_ready(t, fd, POLLOUT);
+            }
             _ if done != 0 => break,
             // No such thing here, or an error that the call itself tells of as it should (and sends SIGPIPE for it).
             _ => return None,
@@ -220,16 +240,16 @@ fn events_of(number: u64) -> u32 {
     }
 }
 
-/// In turns: waits until a descriptor is ready, or is none that ever will be.
-fn until_ready(t: &mut Block, fd: u64, events: u32) {
+/// In turns: waits until a descriptor is ready, or is none that ever will be. False: a signal came instead.
+fn until_ready(t: &mut Block, fd: u64, events: u32) -> bool {
     let mut wait = 0;
     loop {
         let mut asked = [fd as u32, events];
         let r = sys::call(nr::POLL, &[asked.as_mut_ptr() as u64, 1, wait]);
-        let interrupted = r == EINTR;
-        if r != 0 && !interrupted || t.pending.first(t.mask).is_some() {
+        let ready = r != 0 && r != EINTR;
+        if ready || t.pending.first(t.mask).is_some() {
             token::idles(false);
-            return;
+            return ready;
         }
         wait = idle();
         turns::give_way(t);
@@ -259,8 +279,12 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     let wanted = c.local[n] as i32;
     let limit = (wanted > 0).then(|| Limit::new(wanted as u64 * 1_000_000));
     c.local[n] = 0;
+    let mut waited = false;
     loop {
-        let r = NoEngine::syscall(t, c, frame);
+        let r = match NoEngine::syscall(t, c, frame) {
+            RESTART if waited => interrupted(t, c),
+            r => r,
+        };
         let idle_before = c.local[n] != 0;
         if r != 0
             || limit
@@ -272,5 +296,6 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
         }
         c.local[n] = idle();
         turns::give_way(t);
+        waited = true;
     }
 }

@@ -251,6 +251,9 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
     if signal != SIGCUT {
         return false;
     }
+    if ending::is_told() {
+        ending::end_as_told();
+    }
     let timed = info.code() == SI_TIMER && info.words[3] == TICK;
     if timed && t.hooked == 0 && !in_runtime(uc.mc.rip) && t.pending.first(t.mask).is_some() {
         deliver_waiting(t, uc);
