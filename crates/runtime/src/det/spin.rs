@@ -37,6 +37,8 @@ const STEPS_PER_MS: i64 = 2;
 const STEPS_MIN: u32 = 16;
 /// ... and at most so many: no longer cycle is found.
 const STEPS_MAX: u32 = 512;
+/// Until a signal that waits is delivered in the program's code.
+const SOON_NS: i64 = 50_000;
 /// The trap flag.
 const TF: u64 = 0x100;
 /// What a step may leave in the flags that is no state of the program's: TF and RF.
@@ -132,7 +134,10 @@ pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     for s in token::running().filter(|s| *s != me) {
         let (m, tid) = (member(s), slot(s).kernel_tid.load(Relaxed) as u64);
         m.asked.store(steps_after(passed), SeqCst);
-        sys::call(nr::TGKILL, &[tid, tid, SIGCUT as u64]);
+        let mut info = Siginfo::ZERO;
+        info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
+        let at = &info as *const Siginfo as u64;
+        sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
     }
     passed.clamp(FIRST_LOOK_NS, FARTHEST_NS)
 }
@@ -142,9 +147,9 @@ fn steps_after(passed: i64) -> u32 {
     steps.clamp(STEPS_MIN as i64, STEPS_MAX as i64) as u32
 }
 
-/// A phase begins for the calling thread. If all threads of the program run now, there will be nobody who waits and looks: one of them has a timer.
+/// A phase begins for the calling thread. If there will be nobody who waits and looks, one of those that run has a timer.
 pub fn phase_begins(t: &mut Block) {
-    if token::all_run() && token::is_first_in_ring(t.slot) {
+    if token::is_first_in_ring(t.slot) && token::nobody_looks() {
         t.det.tick.round = token::round();
         t.det.tick.began = sys::monotonic().ns();
         arm(t, FIRST_LOOK_AT_ALL_NS);
@@ -161,8 +166,13 @@ pub struct Tick {
     began: i64,
 }
 
-/// By this value the timer's signals are known.
+/// By this value the timer's signals are known, ...
 const TICK: u64 = 0x7265_7072_6974;
+/// ... and those that ask for steps by this one. Two may ask at once: the second signal then finds that nothing is asked any more, and still is
+/// none of the program's.
+const LOOK: u64 = 0x7265_706c_6f6f;
+/// si_code of a signal that carries a value.
+const SI_QUEUE: i32 = -1;
 
 fn arm(t: &mut Block, ns: i64) {
     const MONOTONIC: u64 = 1;
@@ -183,7 +193,6 @@ fn arm(t: &mut Block, ns: i64) {
 
 /// After a turn that no gate ends, as that of a locked instruction: a signal that came in it is to be delivered soon.
 pub fn see_to_signals(t: &mut Block) {
-    const SOON_NS: i64 = 50_000;
     if t.slot().signal_pending.load(Relaxed) != 0 && split::in_force() {
         arm(t, SOON_NS);
     }
@@ -255,19 +264,27 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         ending::end_as_told();
     }
     let timed = info.code() == SI_TIMER && info.words[3] == TICK;
-    if timed && t.hooked == 0 && !in_runtime(uc.mc.rip) && t.pending.first(t.mask).is_some() {
-        deliver_waiting(t, uc);
-        return true;
+    if timed && t.pending.first(t.mask).is_some() {
+        let runs = member(t.slot).state.load(SeqCst) == state::RUNS;
+        if t.hooked == 0 && !in_runtime(uc.mc.rip) {
+            deliver_waiting(t, uc);
+            // The timer may have another duty.
+            if runs && t.det.tick.round == token::round() {
+                arm(t, FIRST_LOOK_AT_ALL_NS);
+            }
+            return true;
+        } else if runs {
+            // On the way back to the program, as long as it is no gate.
+            arm(t, SOON_NS);
+        }
     }
-    let steps = match timed {
-        true => ticks(t),
-        false => member(t.slot).asked.swap(0, SeqCst),
+    let asked = info.code() == SI_QUEUE && info.words[3] == LOOK;
+    let steps = match (timed, asked) {
+        (true, _) => ticks(t),
+        (_, true) => member(t.slot).asked.swap(0, SeqCst),
+        _ => return false,
     };
-    if steps == 0 {
-        t.det.look.interrupted |= timed;
-        return timed;
-    }
-    match may_step(t, &uc.mc) {
+    match steps != 0 && may_step(t, &uc.mc) {
         true => begin(t, uc, steps),
         false => t.det.look.interrupted = true,
     }

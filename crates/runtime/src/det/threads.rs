@@ -1,6 +1,6 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, signals, token, turns, Det};
+use super::{ending, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
@@ -48,6 +48,7 @@ pub fn begin(t: &mut Block) {
     signals::hears(t);
     token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
     commit::forget_all(t);
+    spin::phase_begins(t);
 }
 
 /// The program becomes another one, in its thread's turn: all other threads end first. Whether it will is asked before, as far as that can be.

@@ -168,10 +168,10 @@ fn leave_ring(slot: u32) {
     }
 }
 
-/// Are all threads of the program in the ring, and several?
-pub fn all_run() -> bool {
+/// Are several threads in the ring, and is none left that looks after them while it waits? Who waits in the kernel can't.
+pub fn nobody_looks() -> bool {
     let len = *ring().0;
-    len > 1 && len == live() as usize
+    len > 1 && (len == live() as usize || all_in(state::WAITS).next().is_none())
 }
 
 /// Is this the first thread of the ring?
@@ -390,6 +390,13 @@ impl Watch {
             _ => self.next.min(now + LOOK_AROUND_NS),
         }
     }
+
+    /// The thread goes on, perhaps as one that has to be looked after: another one does that from now on.
+    fn end(&self, slot: u32) {
+        for watcher in &all().watchers {
+            let _ = watcher.compare_exchange(slot + 1, 0, SeqCst, SeqCst);
+        }
+    }
 }
 
 fn until(slot: u32, what: impl Fn() -> bool) {
@@ -413,6 +420,7 @@ fn until(slot: u32, what: impl Fn() -> bool) {
         }
         m.sleeping.store(0, SeqCst);
     }
+    watch.end(slot);
     super::space::follow(slot);
 }
 
