@@ -26,6 +26,9 @@ use reprise_abi::syscalls::nr;
 const EINTR: i64 = -4;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
+const EAGAIN: i64 = -11;
+const ETIMEDOUT: i64 = -110;
+const EINPROGRESS: i64 = -115;
 const TIMER_ABSTIME: u64 = 1;
 const POLLIN: u32 = 1;
 const POLLOUT: u32 = 4;
@@ -83,10 +86,41 @@ fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
             return r;
         }
     }
-    match until_ready(t, fd, events_of(c.nr)) {
-        true => NoEngine::syscall(t, c, frame),
-        false => interrupted(t, c),
+    let limit = limit_of(c, fd);
+    match until_ready(t, fd, events_of(c.nr), limit.as_ref()) {
+        Ready::Yes => NoEngine::syscall(t, c, frame),
+        Ready::Late => match c.nr {
+            nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => ETIMEDOUT,
+            nr::CONNECT => EINPROGRESS,
+            _ => EAGAIN,
+        },
+        // signal(7): no call with a time limit is made again.
+        Ready::Signal if limit.is_some() => EINTR,
+        Ready::Signal => interrupted(t, c),
     }
+}
+
+/// How long a call waits for a descriptor at most, where that was said: with the call, or for the socket. Never, if the time is none:
+/// then the kernel says so.
+fn limit_of(c: &Call, fd: u64) -> Option<Limit> {
+    const SOL_SOCKET: u64 = 1;
+    const SO_RCVTIMEO: u64 = 20;
+    const SO_SNDTIMEO: u64 = 21;
+    const SECOND: u64 = 1_000_000_000;
+    if matches!(c.nr, nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE) {
+        let end = time(c.args[4]).ok()?;
+        let left = sys::in_monotonic(end, true) - sys::monotonic().ns();
+        return Some(Limit::new(left.max(0) as u64));
+    }
+    let option = match events_of(c.nr) {
+        POLLOUT => SO_SNDTIMEO,
+        _ => SO_RCVTIMEO,
+    };
+    // struct timeval
+    let (mut limit, mut len) = ([0u64; 2], 16u32);
+    let (to, to_len) = (limit.as_mut_ptr() as u64, &mut len as *mut u32 as u64);
+    let r = sys::call(nr::GETSOCKOPT, &[fd, SOL_SOCKET, option, to, to_len]);
+    (r == 0 && limit != [0, 0]).then(|| Limit::new(limit[0] * SECOND + limit[1] * 1000))
 }
 
 /// What a call that a signal has interrupted while it waited returns.
@@ -123,8 +157,8 @@ const ATOMIC: u64 = 4096;
 fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
     const RWF_NOWAIT: u64 = 8;
     const MSG_DONTWAIT: u64 = 0x40;
-    const EAGAIN: i64 = -11;
     let (fd, from, len) = (c.args[0], c.local[1], c.args[2]);
+    let limit = limit_of(c, fd);
     let mut done = 0;
     let part = |done: u64| {
         let rest = [from + done, len - done];
@@ -146,7 +180,9 @@ fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
             EAGAIN if t.pending.first(t.mask).is_some() && done != 0 => break,
             EAGAIN if t.pending.first(t.mask).is_some() => return Some(interrupted(t, c)),
             EAGAIN => {
-                until_ready(t, fd, POLLOUT);
+                if let Ready::Late = until_ready(t, fd, POLLOUT, limit.as_ref()) {
+                    return Some(if done == 0 { EAGAIN } else { done as i64 });
+                }
             }
             _ if done != 0 => break,
             // No such thing here, or an error that the call itself tells of as it should (and sends SIGPIPE for it).
@@ -235,21 +271,39 @@ fn sleep_until(t: &mut Block, end: u64, realtime: bool) -> i64 {
 
 fn events_of(number: u64) -> u32 {
     match number {
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::SENDTO | nr::SENDMSG | nr::CONNECT => POLLOUT,
+        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::PWRITEV | nr::PWRITEV2 => POLLOUT,
+        nr::SENDTO | nr::SENDMSG | nr::SENDMMSG | nr::CONNECT => POLLOUT,
+        nr::SENDFILE | nr::MQ_TIMEDSEND => POLLOUT,
         _ => POLLIN,
     }
 }
 
-/// In turns: waits until a descriptor is ready, or is none that ever will be. False: a signal came instead.
-fn until_ready(t: &mut Block, fd: u64, events: u32) -> bool {
+/// How a wait for a descriptor ended.
+enum Ready {
+    /// It is ready, or is none that ever will be.
+    Yes,
+    /// A signal came instead.
+    Signal,
+    /// Its time was over.
+    Late,
+}
+
+/// In turns: waits until a descriptor is ready.
+fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Ready {
     let mut wait = 0;
     loop {
         let mut asked = [fd as u32, events];
         let r = sys::call(nr::POLL, &[asked.as_mut_ptr() as u64, 1, wait]);
-        let ready = r != 0 && r != EINTR;
-        if ready || t.pending.first(t.mask).is_some() {
+        let ended = match () {
+            _ if r != 0 && r != EINTR => Some(Ready::Yes),
+            _ if t.pending.first(t.mask).is_some() => Some(Ready::Signal),
+            _ => limit
+                .is_some_and(|l| l.is_over(wait != 0))
+                .then_some(Ready::Late),
+        };
+        if let Some(ended) = ended {
             token::idles(false);
-            return ready;
+            return ended;
         }
         wait = idle();
         turns::give_way(t);
