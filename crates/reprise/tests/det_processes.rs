@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::det::once;
+use common::det::{once, once_with, outputs};
 use common::{Guest, Workplace};
 
 #[test]
@@ -18,12 +18,29 @@ fn threads_make_processes() {
         "fork_tree",
         "worker_tree",
         "exit_ways",
-        "det_forks",
     ] {
         for n in 0..2 {
             let r = once(&place, &Guest::new(name), n);
             assert!(r.status.success(), "{name}: {}", r.describe());
         }
+    }
+}
+
+/// When a child ends is not the program's to say. Where its parent learns of it is, and so is all that follows.
+#[test]
+fn children_are_waited_for_in_one_order() {
+    let all = outputs(&Guest::new("det_forks"), 8);
+    assert_eq!(all.len(), 1, "{all:?}");
+}
+
+#[test]
+fn a_child_may_need_another_thread() {
+    let place = Workplace::new();
+    for patience in ["1", "20"] {
+        let guest = Guest::new("det_child_needs_thread");
+        let r = once_with(&place, &guest, &["--patience", patience], 0);
+        assert!(r.status.success(), "{}", r.describe());
+        assert_eq!(r.stdout, b"the child has ended\n");
     }
 }
 

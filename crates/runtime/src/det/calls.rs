@@ -29,6 +29,7 @@ const EINVAL: i64 = -22;
 const EAGAIN: i64 = -11;
 const ETIMEDOUT: i64 = -110;
 const EINPROGRESS: i64 = -115;
+const WNOHANG: u64 = 1;
 const TIMER_ABSTIME: u64 = 1;
 const POLLIN: u32 = 1;
 const POLLOUT: u32 = 4;
@@ -124,7 +125,7 @@ fn limit_of(c: &Call, fd: u64) -> Option<Limit> {
 }
 
 /// What a call that a signal has interrupted while it waited returns.
-fn interrupted(t: &Block, c: &Call) -> i64 {
+pub fn interrupted(t: &Block, c: &Call) -> i64 {
     let restarts = |signal: u32| ACTIONS.get(signal).flags & SA_RESTART != 0;
     let signal = t.pending.first(t.mask).map_or(0, |s| s.signal());
     match c.restart == Restart::Handler && signal != 0 && restarts(signal) {
@@ -204,6 +205,9 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             TIMER_ABSTIME => sleep_until(t, c.args[2], c.args[0] == 0),
             _ => sleep(t, c.args[2], c.args[3]),
         },
+        // Asks only.
+        nr::WAIT4 if c.args[2] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
+        nr::WAITID if c.args[3] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
         _ => outside(t, c, frame),
     }
 }
@@ -223,7 +227,13 @@ fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             }
         }
     }
-    let r = turns::outside(t, |t| NoEngine::syscall(t, c, frame));
+    let r = match c.nr {
+        nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
+            let r = NoEngine::syscall(t, c, frame);
+            (r, !matches!(r, RESTART | EINTR))
+        }),
+        _ => turns::outside(t, |t| NoEngine::syscall(t, c, frame)),
+    };
     if r != RESTART {
         events::copy_out(c, r);
     }

@@ -229,6 +229,11 @@ pub fn limit_for(slot: u32, ns: u64) {
     limit_to(all(), member(slot), end, ns);
 }
 
+/// As [`limit`], for so many rounds: by the kernel's clock they may be over at once.
+pub fn limit_to_rounds(slot: u32, rounds: u64) {
+    limit_to(all(), member(slot), 0, rounds * ROUND_NS);
+}
+
 fn limit_to(s: &State, m: &token::Member, not_before: i64, left: u64) {
     let deadline = s.now.load(Relaxed).saturating_add(left).max(1);
     m.not_before.store(not_before.max(0) as u64, Relaxed);

@@ -10,7 +10,7 @@
 //! single steps. Where nobody waits, since all look at plain memory, one of them has a timer. A loop that counts while it waits is never twice in the same state. No place in it follows from the program alone,
 //! so the program ends with a message when others have waited for `--patience` seconds.
 
-use super::token::{self, member, state};
+use super::token::{self, child, member, state};
 use super::{ending, turns};
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::{commit, split};
@@ -31,6 +31,8 @@ pub const FIRST_LOOK_NS: i64 = 1_000_000;
 pub const FIRST_LOOK_AT_ALL_NS: i64 = 10_000_000;
 /// ... this.
 const FARTHEST_NS: i64 = 1_000_000_000;
+/// So long threads that could go on wait for one that waits for a child.
+const FOR_CHILD_NS: i64 = 2_000_000_000;
 /// Steps of one look: so many for each ms that was waited, ...
 const STEPS_PER_MS: i64 = 2;
 /// ... at least so many, ...
@@ -127,11 +129,19 @@ fn hash_of_two(a: u64, b: u64) -> u64 {
 /// The phase has been going on for `passed` ns: looks after those who run; how many ns until the next look. `wanted`: somebody waits for its end.
 pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     let patience = session().det_patience_ns as i64;
+    let for_child = match patience {
+        0 => FOR_CHILD_NS,
+        _ => FOR_CHILD_NS.min(patience / 2),
+    };
+    if wanted && passed >= for_child {
+        token::pass_over_child_waiter();
+    }
     if wanted && patience != 0 && passed >= patience {
         report();
     }
     let me = current().slot;
-    for s in token::running().filter(|s| *s != me) {
+    let computes = |s: &u32| *s != me && member(*s).child.load(SeqCst) == child::NONE;
+    for s in token::running().filter(computes) {
         let (m, tid) = (member(s), slot(s).kernel_tid.load(Relaxed) as u64);
         m.asked.store(steps_after(passed), SeqCst);
         let mut info = Siginfo::ZERO;

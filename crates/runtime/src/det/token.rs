@@ -16,6 +16,7 @@ use crate::thread::session;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::syscalls::nr;
 
 /// Rounds of looking before a thread sleeps: a futex wake to another processor costs more than that.
 const SPINS: u32 = 2000;
@@ -47,6 +48,18 @@ pub mod why {
     pub const TIMED_OUT: u32 = 1;
     /// A signal is to be delivered.
     pub const SIGNAL: u32 = 2;
+}
+
+/// Whether a thread waits for a child of the program ([`super::turns::outside_for_child`]).
+pub mod child {
+    #![allow(missing_docs)]
+    pub const NONE: u32 = 0;
+    /// It comes back where the program alone says, and all others wait for it there.
+    pub const IN_ORDER: u32 = 1;
+    /// They no longer do.
+    pub const ANY_TIME: u32 = 2;
+    /// Somebody is about to say so.
+    pub const TAKEN: u32 = 3;
 }
 
 /// Whether signals come to a thread.
@@ -90,6 +103,8 @@ pub struct Member {
     pub seen_at: AtomicU64,
     /// Which thread of the program it is, by the order in which they were made.
     pub index: AtomicU32,
+    /// One of [`child`].
+    pub child: AtomicU32,
 }
 
 /// What all threads share.
@@ -219,6 +234,7 @@ pub fn enrol(slot: u32) {
     m.followed.store(super::space::made(), Relaxed);
     m.deadline.store(0, Relaxed);
     m.asked.store(0, Relaxed);
+    m.child.store(child::NONE, Relaxed);
     m.hearing.store(hearing::NOT_YET, Relaxed);
     m.state.store(state::RUNS, SeqCst);
     join_ring(slot);
@@ -301,6 +317,37 @@ pub fn running() -> impl Iterator<Item = u32> {
     let (turn, round) = (all().turn.load(SeqCst), round());
     let begun = move |slot: &u32| member(*slot).born.load(Relaxed) != round;
     all_in(state::RUNS).filter(begun).chain(turn.checked_sub(1))
+}
+
+/// The thread whose turn it is waits for a child, and has been doing so for too long: the others go on.
+pub fn pass_over_child_waiter() {
+    let Some(slot) = all().turn.load(SeqCst).checked_sub(1) else {
+        return;
+    };
+    let m = member(slot);
+    let taken = m
+        .child
+        .compare_exchange(child::IN_ORDER, child::TAKEN, SeqCst, SeqCst);
+    if taken.is_ok() {
+        // Its turn is the caller's to end now.
+        pass(slot, state::OUTSIDE);
+        m.child.store(child::ANY_TIME, SeqCst);
+    }
+}
+
+/// The thread of this slot waits for a child no more; whether others still wait for it, if it has a turn.
+pub fn child_has_come(slot: u32) -> bool {
+    let m = member(slot);
+    let own = m
+        .child
+        .compare_exchange(child::IN_ORDER, child::NONE, SeqCst, SeqCst);
+    if own.is_err() {
+        while m.child.load(SeqCst) == child::TAKEN {
+            sys::call(nr::SCHED_YIELD, &[]);
+        }
+        m.child.store(child::NONE, SeqCst);
+    }
+    own.is_ok()
 }
 
 /// Is it the turn of this slot's thread?

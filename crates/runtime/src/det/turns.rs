@@ -2,16 +2,19 @@
 
 use super::options::{self, count};
 use super::rest;
-use super::token::{self, state};
+use super::token::{self, child, state};
 use crate::isolate::{commit, split};
 use crate::order::{Order, Runs};
 use crate::races::objects::Kind;
 use crate::thread::{session, Block};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use reprise_abi::det::{ALONE, KEPT_TURNS};
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
 const SMALL_DEEDS: u32 = 32;
+
+/// So many rounds others go on while a thread waits for a child.
+const ROUNDS_FOR_CHILD: u64 = 16;
 
 /// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has [kept](keep) goes on.
 pub fn begin(t: &mut Block) {
@@ -111,6 +114,24 @@ pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
     leave_ring(t, state::OUTSIDE);
     let r = f(t);
     rest::knock(t.slot);
+    come_back(t);
+    r
+}
+
+/// As [`outside`], for a call that waits for a child of the program. When a child ends is not the program's to say; so the thread comes back after
+/// some rounds, or as soon as nobody else can go on, and if the child has not ended by then, all others wait for it. Should they have done so for too long
+/// ([`super::spin`]), the child may need one of them: then they go on, and the thread comes back when it comes. `f` says whether the call is over, and not
+/// just interrupted.
+pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, bool)) -> R {
+    let m = token::member(t.slot);
+    m.since.store(token::wait_number(), Relaxed);
+    rest::limit_to_rounds(t.slot, ROUNDS_FOR_CHILD);
+    leave_ring(t, state::OUTSIDE);
+    m.child.store(child::IN_ORDER, SeqCst);
+    let (r, over) = f(t);
+    if !token::child_has_come(t.slot) || !over {
+        rest::knock(t.slot);
+    }
     come_back(t);
     r
 }
