@@ -120,7 +120,7 @@ fn threads() {
         ("waits_to_the_end", &["3"]),
         ("threads_many", &["100"]),
         ("threads_short_lived", &["300"]),
-        ("locked_forms", &["100"]),
+        ("locked_forms", &["30"]),
         ("sites_among_threads", &["4", "12"]),
         ("spins_on_word", &[]),
         ("cut_spin_flag", &[]),

@@ -1,7 +1,7 @@
 //! Calls that shape the address space (DThreads has none of them in threads; DESIGN 5): made by one thread, in its turn, and followed by all
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
-use super::token::{member, rouse, state};
+use super::token::{child, member, rouse, state};
 use super::turns;
 use crate::capture::Call;
 use crate::engine::Engine;
@@ -133,7 +133,10 @@ fn wait_for_all(t: &Block) {
     let used = session().slots_used.load(Relaxed);
     for s in (0..used).filter(|s| *s != t.slot) {
         let m = member(s);
-        let can = || !matches!(m.state.load(SeqCst), state::NOBODY | state::OUTSIDE);
+        let can = || {
+            !matches!(m.state.load(SeqCst), state::NOBODY | state::OUTSIDE)
+                && m.child.load(SeqCst) == child::NONE
+        };
         while is_behind(s) && can() {
             rouse(s);
             sys::call(nr::SCHED_YIELD, &[]);
