@@ -5,8 +5,8 @@ mod common;
 use common::tampered::tampered;
 use common::{large_enough_to_be_cut, run, Guest, Recording, Run, Workplace, OWN_FAILURE};
 use reprise_abi::event::{Event, Kind, Tag, HEADER_LEN, SECTION_LEN};
-use reprise_trace::{Reader, Writer, EVENTS_FILE};
-use std::path::{Path, PathBuf};
+use reprise_trace::Reader;
+use std::path::Path;
 
 const SYS_WRITE: u32 = 1;
 const SYS_GETPPID: u32 = 110;
