@@ -24,7 +24,8 @@ pub enum Kind {
     ThreadExit = 7,
     /// A non-deterministic instruction. `detail`: an [`Instruction`], `value`: its result (rdtsc: edx:eax; rdtscp: the first argument word is ecx).
     Instruction = 8,
-    /// A signal is delivered here. `detail`: number, section [`Tag::Siginfo`].
+    /// A signal is delivered here. `detail`: number; `value`: pc; section [`Tag::Siginfo`]. Arguments under `order`: a stamp, and how many
+    /// calls that leave nothing in the log the thread has made since it last left something there.
     Signal = 9,
     /// A synchronous fault of the program. `detail`: signal number, `value`: pc; arguments: fault address, code.
     Fault = 10,

@@ -145,6 +145,16 @@ fn signals_in_code() {
 }
 
 #[test]
+fn signals_in_calls_that_leave_nothing_in_the_log() {
+    let infos = check_times(&Guest::new("signal_in_unlogged"), &ORDER, 2, 2);
+    for info in infos {
+        // Their handlers run when the call returns.
+        let there = info.counter("signals_at_gates");
+        assert!(there > 20, "{there} of 40");
+    }
+}
+
+#[test]
 fn signals_between_threads() {
     each(&[
         "signal_fp_environment",

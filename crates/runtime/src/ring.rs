@@ -73,7 +73,7 @@ impl Place {
 
 /// Where this process, or under `order` this thread, goes on; what another process wrote or read meanwhile is taken over.
 #[inline]
-fn position() -> u64 {
+pub fn position() -> u64 {
     if order::runs() {
         return own_place().control.position.load(Relaxed);
     }

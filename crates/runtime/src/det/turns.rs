@@ -198,7 +198,7 @@ impl Order for InTurns {
         begin(t);
     }
     #[inline(always)]
-    fn leaves(t: &mut Block) {
+    fn leaves(t: &mut Block, _returns: bool) {
         end(t);
     }
     #[inline(always)]

@@ -224,7 +224,7 @@ macro_rules! shims {
                         }
                         O::enters(t);
                         let done = $module::$operation::<O>(t, f);
-                        O::leaves(t);
+                        O::leaves(t, done.by_frame != AT_FRAME);
                         done
                     })
                 }

@@ -22,6 +22,7 @@ pub mod streams;
 pub mod total;
 pub mod trail;
 pub mod turns;
+pub mod unlogged;
 
 use crate::clone::Wish;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
@@ -72,6 +73,8 @@ pub struct Local {
     pub item: u64,
     /// ... and the address that its object had in the recording.
     pub named: u64,
+    /// Its calls that left nothing in the log.
+    pub unlogged: unlogged::Unlogged,
     /// Replay: where it has been lately.
     pub trail: trail::Trail,
     /// Stamps that the event being written has, ...
@@ -293,9 +296,9 @@ pub trait Order {
     /// At the beginning of a hooked function.
     #[inline(always)]
     fn enters(_t: &mut Block) {}
-    /// At the end of a hooked function: in a replay, looks whether a handler runs before anything else.
+    /// At the end of a hooked function, which `returns` or is called anew: in a replay, looks whether a handler runs before anything else.
     #[inline(always)]
-    fn leaves(_t: &mut Block) {}
+    fn leaves(_t: &mut Block, _returns: bool) {}
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
     #[inline(always)]

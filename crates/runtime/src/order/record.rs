@@ -6,7 +6,7 @@
 
 use super::{
     cut, head, log, log_quiet, name_of, name_of_run, processes, shards, space, state, streams,
-    Order, Runs,
+    unlogged, Order, Runs,
 };
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
@@ -165,6 +165,7 @@ impl Record {
                 kernel::send_self(info.signal());
                 continue;
             }
+            let calls = unlogged::calls(t);
             // SAFETY: a siginfo is 128 plain bytes.
             let bytes =
                 unsafe { core::slice::from_raw_parts(&info as *const Siginfo as *const u8, 128) };
@@ -173,7 +174,7 @@ impl Record {
                 t.slot,
                 info.signal(),
                 frame.rip as i64,
-                &[draw()],
+                &[draw(), calls],
                 Tag::Siginfo,
                 bytes,
             );
@@ -508,6 +509,16 @@ pub fn begin_operation(t: &mut Block, number: u32) -> u64 {
 
 impl Order for Record {
     const REPLAYS: bool = false;
+
+    #[inline(always)]
+    fn enters(t: &mut Block) {
+        unlogged::enters(t);
+    }
+
+    #[inline(always)]
+    fn leaves(t: &mut Block, returns: bool) {
+        unlogged::leaves(t, returns);
+    }
 
     #[inline(always)]
     fn turn(_t: &mut Block, _object: &Runs) -> bool {

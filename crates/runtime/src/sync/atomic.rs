@@ -9,7 +9,7 @@
 
 use super::object;
 use crate::hook::shim::Done;
-use crate::order::Order;
+use crate::order::{unlogged, Order};
 use crate::races::objects::Change;
 use crate::races::Atomic;
 use crate::thread::{Block, Frame};
@@ -19,7 +19,8 @@ use core::sync::atomic::Ordering::*;
 const SEQ_CST: u32 = 5;
 
 /// From [`crate::hook::loads`]: a load has found what is in rdx, but a signal waits.
-pub fn loaded<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+pub fn loaded<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    unlogged::was_counted(t);
     Done::value(f.rdx)
 }
 

@@ -17,7 +17,7 @@ use super::robust;
 use super::wait::{pause, wait, wake, Deadline, Wait, REALTIME};
 use super::{object, tid, Stop};
 use crate::hook::shim::Done;
-use crate::order::{turns, Order, Runs, SLOT_BITS};
+use crate::order::{turns, unlogged, Order, Runs, SLOT_BITS};
 use crate::races::objects::Kind;
 use crate::thread::{Block, Frame};
 use core::mem::offset_of;
@@ -324,19 +324,22 @@ pub fn entered<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 }
 
 /// From there: a plain mutex was given back that others wait for.
-pub fn left<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+pub fn left<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    unlogged::was_counted(t);
     wake(f.rdi as *const u32, 1, false);
     call_next::<O>(f.rdi, f.r8 >> SLOT_BITS);
     Done::value(0)
 }
 
 /// From there, in a replay: a plain mutex was given back, and somebody waits for a turn, perhaps for this one. The run of the mutex is in r8.
-pub fn called<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+pub fn called<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    unlogged::was_counted(t);
     call_next::<O>(f.rdi, f.r8 >> SLOT_BITS);
     Done::value(0)
 }
 
 /// From there: all is done, but a signal waits.
-pub fn nothing<O: Order>(_t: &mut Block, _f: &mut Frame) -> Done {
+pub fn nothing<O: Order>(t: &mut Block, _f: &mut Frame) -> Done {
+    unlogged::was_counted(t);
     Done::value(0)
 }

@@ -2,14 +2,14 @@
 
 use super::entries::is_signal_next;
 use super::entries::{
-    consume, due, faults_next, is_quiet, look, made, operation, signal_comes, tell_of_signal,
-    unlike,
+    consume, due, faults_next, is_quiet, look, made, operation, settle, signal_comes,
+    tell_of_signal, unlike,
 };
 use super::life::{is_done, stay_if_done};
 use super::signals::plant_if_next;
 use super::Replay;
 use crate::locked::learned;
-use crate::order::{cut, listing, name_of, name_of_run, shards, turns, Order, Runs};
+use crate::order::{cut, listing, name_of, name_of_run, shards, turns, unlogged, Order, Runs};
 use crate::races::objects::Kind as Object;
 use crate::races::{self, Atomic};
 use crate::ring;
@@ -163,8 +163,14 @@ impl Order for Replay {
         now
     }
 
-    fn leaves(t: &mut Block) {
+    fn enters(t: &mut Block) {
+        settle(t);
+        unlogged::enters(t);
+    }
+
+    fn leaves(t: &mut Block, returns: bool) {
         tell_of_signal(t);
+        unlogged::leaves(t, returns);
         if is_done(t) {
             // The long way out leads by where it stays.
             t.slot().signal_pending.store(1, Relaxed);
