@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
