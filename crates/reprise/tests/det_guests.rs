@@ -114,6 +114,7 @@ fn threads() {
         "thread_variables_of_libraries",
         "order_junk",
         "clock_in_threads",
+        "det_alone_again",
     ]);
     each(&[
         ("pi_mutex", &["500"]),
