@@ -101,7 +101,6 @@ fn signals_and_time() {
 fn threads() {
     plain(&[
         "thread_create",
-        "mutex_contention",
         "condition_variables",
         "rwlock_barrier_semaphore",
         "timed_waits",
@@ -117,6 +116,7 @@ fn threads() {
         "det_alone_again",
     ]);
     each(&[
+        ("mutex_contention", &["4", "1000"]),
         ("pi_mutex", &["500"]),
         ("waits_to_the_end", &["3"]),
         ("threads_many", &["100"]),
