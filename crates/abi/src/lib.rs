@@ -18,6 +18,7 @@
 extern crate std;
 
 pub mod coverage;
+pub mod det;
 pub mod event;
 pub mod fcntl;
 pub mod filters;

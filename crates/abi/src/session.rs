@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -360,8 +360,22 @@ pub struct Counters {
     pub ring_looks: AtomicU64,
     /// ... and those of which it was told that there were some.
     pub ring_news: AtomicU64,
+    /// `det`: turns of threads that waited by looking at plain memory.
+    pub det_spins: AtomicU64,
+    /// `det`: phases that were ended by all threads, ...
+    pub det_rounds: AtomicU64,
+    /// ... turns of the ring's only thread, for which nobody had to be waited for, ...
+    pub det_alone: AtomicU64,
+    /// ... and turns that went on in an earlier one.
+    pub det_kept: AtomicU64,
+    /// `det`: scans for copies of pages, ...
+    pub det_scans: AtomicU64,
+    /// ... copies that were made anew by the runtime, instead of by page faults, ...
+    pub det_renewed: AtomicU64,
+    /// ... and twins that were left.
+    pub det_twins: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 9],
+    pub spare: [AtomicU64; 2],
 }
 
 /// Most mappings that a program has at its first instruction.
@@ -482,14 +496,18 @@ pub struct Session {
     pub raced: CodeList,
     /// A test switch, `order`: classes of hooks that are left out (see [`crate::hooks`]).
     pub unhooked: u64,
-    /// `det`: wait status of the program, plus 1, when its first process had to be killed at its end; 0: it ended by itself.
-    pub det_status: AtomicU64,
+    /// `det`: how long threads wait for one that runs without synchronising, in ns, before that is the end; 0: for ever.
+    pub det_patience_ns: u64,
+    /// A test switch, `det`: seed of delays at gates, plus 1; 0: there are none.
+    pub det_delays: u64,
+    /// A test switch, `det`: optimisations that are left out (see [`crate::det`]).
+    pub det_without: u64,
     /// Record: what a flight recorder wants of the agent, see [`hold`].
     pub hold: AtomicU64,
     /// Record: the kernel's id of the process that forgets old events; 0: none does.
     pub follower_pid: AtomicU64,
     /// Spare configuration words.
-    pub spare_config: [u64; 8],
+    pub spare_config: [u64; 5],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

@@ -28,6 +28,13 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("locked_missed", &c.locked_missed),
         ("ring_looks", &c.ring_looks),
         ("ring_news", &c.ring_news),
+        ("det_spins", &c.det_spins),
+        ("det_rounds", &c.det_rounds),
+        ("det_alone", &c.det_alone),
+        ("det_kept", &c.det_kept),
+        ("det_scans", &c.det_scans),
+        ("det_renewed", &c.det_renewed),
+        ("det_twins", &c.det_twins),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

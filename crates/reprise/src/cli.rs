@@ -7,6 +7,7 @@ use crate::keep::Keep;
 use crate::processes::ProcessName;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use reprise_abi::det;
 use reprise_abi::event::Kind;
 use reprise_abi::hooks;
 use reprise_abi::order::{DEFAULT_RING, SMALL_RING};
@@ -189,6 +190,10 @@ pub struct RecordArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+
+    /// What `run` was asked for
+    #[arg(skip)]
+    pub det: Option<RunArgs>,
 }
 
 /// Arguments of `snapshot`.
@@ -209,6 +214,22 @@ pub struct RunArgs {
     /// Say nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
+
+    /// End the program when a thread runs without synchronising for so long while others wait for it; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub patience: u32,
+
+    /// Print counters of what was done on standard error at the end
+    #[arg(long)]
+    pub stats: bool,
+
+    /// A test switch: leave out an optimisation
+    #[arg(long, hide = true, value_name = "NAME", value_parser = parse_optimisation)]
+    pub without: Vec<u64>,
+
+    /// A test switch: random delays at every gate, from this seed
+    #[arg(long, hide = true, value_name = "SEED")]
+    pub delays: Option<u32>,
 
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
@@ -713,6 +734,11 @@ fn parse_syscall(name: &str) -> Result<u64, String> {
 fn parse_hooks(class: &str) -> Result<u64, String> {
     let names = || hooks::CLASSES.map(|(name, _)| name).join(", ");
     hooks::bit(class).ok_or_else(|| format!("there are {}", names()))
+}
+
+fn parse_optimisation(name: &str) -> Result<u64, String> {
+    let names = det::OPTIMISATIONS.join(", ");
+    det::bit(name).ok_or_else(|| format!("there are {names}"))
 }
 
 fn parse_tamper(text: &str) -> Result<Tamper, String> {

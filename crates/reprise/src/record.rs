@@ -199,6 +199,9 @@ fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.engine == EngineName::Det {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED;
     }
+    if let Some(det) = &args.det {
+        crate::run::configure(s, det);
+    }
     if args.engine == EngineName::Order {
         s.flags |= FLAG_HOOKS;
         s.unhooked = args.test_without.iter().fold(0, |set, class| set | class);
@@ -277,6 +280,9 @@ fn in_dir(
         }
     }
     say_message(shared, dir.is_some());
+    if args.det.as_ref().is_some_and(|d| d.stats) {
+        crate::run::print_counters(shared);
+    }
     if args.hooks {
         let c = &shared.session().counters;
         let (functions, calls) = (c.hooked.load(Relaxed), c.operations.load(Relaxed));
@@ -557,12 +563,7 @@ fn wait_for(
             PROGRAM.store(0, Relaxed);
             let own = reap(pid)?;
             crate::run::end_threads(attendants.shared);
-            // A thread that is a process has ended the program, and its first process with it.
-            let status = match attendants.shared.session().det_status.load(SeqCst) {
-                0 => own,
-                told => (told - 1) as i32,
-            };
-            return Ok((status, agent));
+            return Ok((own, agent));
         }
         if Some(ended) == follower {
             // Before its time: nothing more can be forgotten.

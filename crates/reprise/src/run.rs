@@ -3,7 +3,7 @@
 use crate::cli::{Buffers, CpuLevel, EngineName, KeepOn, OnFull, RecordArgs, RunArgs};
 use crate::record;
 use anyhow::Result;
-use reprise_abi::session::{slot_state, ENGINE_DET};
+use reprise_abi::session::{slot_state, Session, ENGINE_DET};
 use reprise_launch::SharedSession;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +34,24 @@ pub fn run(args: &RunArgs) -> Result<i32> {
         no_cpuid_trapping: false,
         forget_syscall: None,
         command: args.command.clone(),
+        det: Some(args.clone()),
     })
+}
+
+/// What the runtime is to know of the command line.
+pub fn configure(s: &mut Session, args: &RunArgs) {
+    s.det_patience_ns = args.patience as u64 * 1_000_000_000;
+    s.det_without = args.without.iter().fold(0, |set, o| set | o);
+    s.det_delays = args.delays.map_or(0, |seed| seed as u64 + 1);
+}
+
+/// Prints what was done, a counter a line.
+pub fn print_counters(shared: &SharedSession) {
+    for (name, value) in reprise_agent::counters::read(shared.session()) {
+        if let Some(name) = name.strip_prefix("det_") {
+            eprintln!("reprise: {name} {value}");
+        }
+    }
 }
 
 /// Threads are processes: none outlives the first one, however that ended.
@@ -45,7 +62,9 @@ pub fn end_threads(shared: &SharedSession) {
     }
     for slot in (0..s.slots_used.load(SeqCst) as usize).map(|i| shared.slot(i)) {
         let tid = slot.kernel_tid.load(SeqCst);
-        let used = slot.state.load(SeqCst) != slot_state::FREE;
+        let process = slot.process.load(SeqCst) as usize % s.processes.len();
+        let program = s.processes[process].kernel_pid.load(SeqCst) == s.program_pid.load(SeqCst);
+        let used = program && slot.state.load(SeqCst) != slot_state::FREE;
         if tid > 0 && used && tid != s.program_pid.load(SeqCst) {
             end_thread(shared, tid as i32);
         }

@@ -2,27 +2,9 @@
 
 mod common;
 
-use common::{run, Guest, Run, Workplace};
+use common::det::{once, outputs};
+use common::{Guest, Workplace};
 use std::collections::BTreeSet;
-
-/// Runs a guest under the engine, in an environment of another size each time.
-fn once(place: &Workplace, guest: &Guest, n: usize) -> Run {
-    let mut command = place.reprise(["run", "--"]);
-    command.arg(&guest.program).args(&guest.args);
-    command.env("PADDING", "x".repeat(n * 97 % 4000));
-    run(&mut command, None)
-}
-
-/// What `runs` runs print: all the different outputs.
-fn outputs(guest: &Guest, runs: usize) -> BTreeSet<Vec<u8>> {
-    let place = Workplace::new();
-    let one = |n| {
-        let r = once(&place, guest, n);
-        assert!(r.status.success(), "run {n}: {}", r.describe());
-        r.stdout
-    };
-    (0..runs).map(one).collect()
-}
 
 fn assert_one_signature(threads: &str) {
     let guest = Guest::new("det_racey").args([threads]);

@@ -350,6 +350,7 @@ pub fn start_thread<E: Engine>(
         crate::process::entry().live_threads.fetch_add(1, Relaxed);
     }
     if process != mine {
+        b.det.apart = wish.shares_memory() && crate::isolate::split::is_done();
         b.order.copied = !wish.shares_memory() && crate::order::copies::is_needed();
         crate::heap::api::inherit(t, b, wish.shares_memory(), wish.waits());
         crate::namespace::pass_on(process);
@@ -478,6 +479,9 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
     t.birth = BIRTH_THREAD;
     crate::debugger::show_frame(t, &t.start);
     if birth == BIRTH_FORK {
+        if crate::isolate::split::is_done() {
+            crate::isolate::apart::leave(t);
+        }
         crate::process::after_fork(t, t.slot_process());
         forget_others(t);
         crate::track::after_fork();

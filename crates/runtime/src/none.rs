@@ -49,7 +49,7 @@ impl Engine for None {
             }
             let Some(s) = t.pending.first(t.mask) else {
                 t.slot().signal_pending.store(0, Relaxed);
-                if r == -512 {
+                if r == -512 || crate::det::spin::has_interrupted(t) {
                     continue;
                 }
                 return r;

@@ -14,6 +14,7 @@
 pub mod browser;
 pub mod debugging;
 pub mod debugging_calls;
+pub mod det;
 pub mod gdb;
 pub mod leftovers;
 pub mod order;

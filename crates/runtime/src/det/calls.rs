@@ -15,15 +15,21 @@ use crate::none::None as NoEngine;
 use crate::process;
 use crate::scratch::Scratch;
 use crate::serial::events;
+use crate::signal::kernel;
+use crate::signal::state::{ACTIONS, SA_RESTART};
 use crate::sync::wait::Wait;
 use crate::sys::{self, Timespec};
 use crate::thread::{Block, Frame};
-use reprise_abi::spec::{Blocking, Mem};
+use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
 
 const EINTR: i64 = -4;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
+const EAGAIN: i64 = -11;
+const ETIMEDOUT: i64 = -110;
+const EINPROGRESS: i64 = -115;
+const WNOHANG: u64 = 1;
 const TIMER_ABSTIME: u64 = 1;
 const POLLIN: u32 = 1;
 const POLLOUT: u32 = 4;
@@ -32,15 +38,19 @@ const IDLE_MS: u64 = 5;
 
 /// A system call whose result and outputs come from the kernel.
 pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    if !split::is_done() {
+    if !split::in_force() {
         return NoEngine::syscall(t, c, frame);
+    }
+    if t.saved_mask.is_some() {
+        // A call that waits with another mask: signals may come from now on, and not only when it is made.
+        kernel::sync_mask(t);
     }
     match c.nr {
         nr::GETPID => return process::visible_pid() as i64,
         nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME | nr::GETTID => {
             return NoEngine::syscall(t, c, frame)
         }
-        nr::TGKILL => {
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => {
             return turns::within(t, |t| {
                 let signal = c.args[2] as u32;
                 match signals::address_thread(c) {
@@ -55,16 +65,132 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return NoEngine::syscall(t, c, frame);
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => turns::within(t, |t| NoEngine::syscall(t, c, frame)),
-        Blocking::Fd(n) => {
-            turns::begin(t);
-            until_ready(t, c.args[n as usize], events_of(c.nr));
-            let r = NoEngine::syscall(t, c, frame);
-            turns::end(t);
+        Blocking::Never | Blocking::Rarely => {
+            let r = turns::within(t, |t| NoEngine::syscall(t, c, frame));
+            if c.nr == nr::TIMER_CREATE && r == EINVAL {
+                sys::complain(&["reprise: det: no timer can signal another thread: timer_create(2) got EINVAL\n"]);
+            }
             r
         }
+        Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }
+}
+
+/// A call that may wait for a descriptor, in a turn.
+fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
+    if never_waits(c, fd) {
+        return NoEngine::syscall(t, c, frame);
+    }
+    if matches!(c.nr, nr::WRITE | nr::SENDTO) && c.args[2] > ATOMIC {
+        if let Some(r) = written_in_parts(t, c) {
+            return r;
+        }
+    }
+    let limit = limit_of(c, fd);
+    match until_ready(t, fd, events_of(c.nr), limit.as_ref()) {
+        Ready::Yes => NoEngine::syscall(t, c, frame),
+        Ready::Late => match c.nr {
+            nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => ETIMEDOUT,
+            nr::CONNECT => EINPROGRESS,
+            _ => EAGAIN,
+        },
+        // signal(7): no call with a time limit is made again.
+        Ready::Signal if limit.is_some() => EINTR,
+        Ready::Signal => interrupted(t, c),
+    }
+}
+
+/// How long a call waits for a descriptor at most, where that was said: with the call, or for the socket. Never, if the time is none:
+/// then the kernel says so.
+fn limit_of(c: &Call, fd: u64) -> Option<Limit> {
+    const SOL_SOCKET: u64 = 1;
+    const SO_RCVTIMEO: u64 = 20;
+    const SO_SNDTIMEO: u64 = 21;
+    const SECOND: u64 = 1_000_000_000;
+    if matches!(c.nr, nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE) {
+        let end = time(c.args[4]).ok()?;
+        let left = sys::in_monotonic(end, true) - sys::monotonic().ns();
+        return Some(Limit::new(left.max(0) as u64));
+    }
+    let option = match events_of(c.nr) {
+        POLLOUT => SO_SNDTIMEO,
+        _ => SO_RCVTIMEO,
+    };
+    // struct timeval
+    let (mut limit, mut len) = ([0u64; 2], 16u32);
+    let (to, to_len) = (limit.as_mut_ptr() as u64, &mut len as *mut u32 as u64);
+    let r = sys::call(nr::GETSOCKOPT, &[fd, SOL_SOCKET, option, to, to_len]);
+    (r == 0 && limit != [0, 0]).then(|| Limit::new(limit[0] * SECOND + limit[1] * 1000))
+}
+
+/// What a call that a signal has interrupted while it waited returns.
+pub fn interrupted(t: &Block, c: &Call) -> i64 {
+    let restarts = |signal: u32| ACTIONS.get(signal).flags & SA_RESTART != 0;
+    let signal = t.pending.first(t.mask).map_or(0, |s| s.signal());
+    match c.restart == Restart::Handler && signal != 0 && restarts(signal) {
+        true => RESTART,
+        false => EINTR,
+    }
+}
+
+/// Was it said, once and for all or for this call, that it is not to wait?
+fn never_waits(c: &Call, fd: u64) -> bool {
+    const F_GETFL: u64 = 3;
+    const O_NONBLOCK: i64 = 0o4000;
+    const MSG_DONTWAIT: u64 = 0x40;
+    let flags = match c.nr {
+        nr::SENDTO | nr::RECVFROM => c.args[3],
+        nr::SENDMSG | nr::RECVMSG => c.args[2],
+        _ => 0,
+    };
+    if flags & MSG_DONTWAIT != 0 {
+        return true;
+    }
+    let flags = sys::call(nr::FCNTL, &[fd, F_GETFL]);
+    flags < 0 || flags & O_NONBLOCK != 0
+}
+
+/// So many bytes a pipe takes at once when poll(2) says that it can be written to (PIPE_BUF).
+const ATOMIC: u64 = 4096;
+
+/// write(2) and send(2) of more than fits into a pipe or a stream's buffer: each turn writes what fits. `None`: this descriptor isn't one of these.
+fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
+    const RWF_NOWAIT: u64 = 8;
+    const MSG_DONTWAIT: u64 = 0x40;
+    let (fd, from, len) = (c.args[0], c.local[1], c.args[2]);
+    let limit = limit_of(c, fd);
+    let mut done = 0;
+    let part = |done: u64| {
+        let rest = [from + done, len - done];
+        match c.nr {
+            nr::SENDTO => {
+                let flags = c.args[3] | MSG_DONTWAIT;
+                let to = [c.local[4], c.local[5]];
+                sys::call(nr::SENDTO, &[fd, rest[0], rest[1], flags, to[0], to[1]])
+            }
+            _ => {
+                let at = &rest as *const _ as u64;
+                sys::call(nr::PWRITEV2, &[fd, at, 1, u64::MAX, 0, RWF_NOWAIT])
+            }
+        }
+    };
+    while done < len {
+        match part(done) {
+            n if n > 0 => done += n as u64,
+            EAGAIN if t.pending.first(t.mask).is_some() && done != 0 => break,
+            EAGAIN if t.pending.first(t.mask).is_some() => return Some(interrupted(t, c)),
+            EAGAIN => {
+                if let Ready::Late = until_ready(t, fd, POLLOUT, limit.as_ref()) {
+                    return Some(if done == 0 { EAGAIN } else { done as i64 });
+                }
+            }
+            _ if done != 0 => break,
+            // No such thing here, or an error that the call itself tells of as it should (and sends SIGPIPE for it).
+            _ => return None,
+        }
+    }
+    Some(done as i64)
 }
 
 /// A call that may wait for anything, in a turn.
@@ -79,6 +205,9 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             TIMER_ABSTIME => sleep_until(t, c.args[2], c.args[0] == 0),
             _ => sleep(t, c.args[2], c.args[3]),
         },
+        // Asks only.
+        nr::WAIT4 if c.args[2] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
+        nr::WAITID if c.args[3] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
         _ => outside(t, c, frame),
     }
 }
@@ -98,7 +227,13 @@ fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             }
         }
     }
-    let r = turns::outside(t, |t| NoEngine::syscall(t, c, frame));
+    let r = match c.nr {
+        nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
+            let r = NoEngine::syscall(t, c, frame);
+            (r, !matches!(r, RESTART | EINTR))
+        }),
+        _ => turns::outside(t, |t| NoEngine::syscall(t, c, frame)),
+    };
     if r != RESTART {
         events::copy_out(c, r);
     }
@@ -146,20 +281,39 @@ fn sleep_until(t: &mut Block, end: u64, realtime: bool) -> i64 {
 
 fn events_of(number: u64) -> u32 {
     match number {
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::SENDTO | nr::SENDMSG | nr::CONNECT => POLLOUT,
+        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::PWRITEV | nr::PWRITEV2 => POLLOUT,
+        nr::SENDTO | nr::SENDMSG | nr::SENDMMSG | nr::CONNECT => POLLOUT,
+        nr::SENDFILE | nr::MQ_TIMEDSEND => POLLOUT,
         _ => POLLIN,
     }
 }
 
-/// In turns: waits until a descriptor is ready, or is none that ever will be.
-fn until_ready(t: &mut Block, fd: u64, events: u32) {
+/// How a wait for a descriptor ended.
+enum Ready {
+    /// It is ready, or is none that ever will be.
+    Yes,
+    /// A signal came instead.
+    Signal,
+    /// Its time was over.
+    Late,
+}
+
+/// In turns: waits until a descriptor is ready.
+fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Ready {
     let mut wait = 0;
     loop {
         let mut asked = [fd as u32, events];
         let r = sys::call(nr::POLL, &[asked.as_mut_ptr() as u64, 1, wait]);
-        if r != 0 || t.pending.first(t.mask).is_some() {
+        let ended = match () {
+            _ if r != 0 && r != EINTR => Some(Ready::Yes),
+            _ if t.pending.first(t.mask).is_some() => Some(Ready::Signal),
+            _ => limit
+                .is_some_and(|l| l.is_over(wait != 0))
+                .then_some(Ready::Late),
+        };
+        if let Some(ended) = ended {
             token::idles(false);
-            return;
+            return ended;
         }
         wait = idle();
         turns::give_way(t);
@@ -189,8 +343,12 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     let wanted = c.local[n] as i32;
     let limit = (wanted > 0).then(|| Limit::new(wanted as u64 * 1_000_000));
     c.local[n] = 0;
+    let mut waited = false;
     loop {
-        let r = NoEngine::syscall(t, c, frame);
+        let r = match NoEngine::syscall(t, c, frame) {
+            RESTART if waited => interrupted(t, c),
+            r => r,
+        };
         let idle_before = c.local[n] != 0;
         if r != 0
             || limit
@@ -202,5 +360,6 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
         }
         c.local[n] = idle();
         turns::give_way(t);
+        waited = true;
     }
 }

@@ -8,9 +8,10 @@ use crate::thread::slot;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Exit status of reprise's own failures.
-const STATUS: u32 = 125;
+pub const STATUS: u32 = 125;
 
-fn decimal(mut n: u32, out: &mut [u8; 10]) -> &str {
+/// A number in decimal.
+pub fn decimal(mut n: u32, out: &mut [u8; 10]) -> &str {
     let mut at = out.len();
     loop {
         at -= 1;

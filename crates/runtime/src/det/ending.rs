@@ -2,6 +2,9 @@
 
 use super::token::{member, state};
 use crate::isolate::split;
+use crate::process;
+use crate::signal::kernel;
+use crate::signal::state::SIGCUT;
 use crate::sys;
 use crate::thread::{current, session, slot};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -13,21 +16,31 @@ static LAST_STATUS: AtomicU32 = AtomicU32::new(0);
 
 /// Is the calling thread the one whose process the program is to others?
 pub fn is_first() -> bool {
-    current().kernel_tid == session().program_pid.load(Relaxed)
+    current().kernel_tid == process::kernel_pid()
+}
+
+/// Ends all others, but for the program's first process, which is to end with the right status.
+fn end_threads() {
+    end_those(&|s| slot(s).kernel_tid.load(Relaxed) != process::kernel_pid());
 }
 
 /// Ends all others.
 pub fn end_others() {
-    if !split::is_done() {
+    end_those(&|_| true);
+}
+
+fn end_those(which: &dyn Fn(u32) -> bool) {
+    if !split::in_force() {
         return;
     }
     let me = current().slot;
     let used = session().slots_used.load(Relaxed);
-    for s in (0..used).filter(|s| *s != me) {
+    let ours =
+        |s: &u32| *s != me && slot(*s).process.load(Relaxed) == process::number() && which(*s);
+    for s in (0..used).filter(ours) {
         let tid = slot(s).kernel_tid.load(Relaxed);
         if tid != 0
-            && (member(s).state.load(SeqCst) != state::NOBODY
-                || tid == session().program_pid.load(Relaxed))
+            && (member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid())
         {
             sys::call(nr::KILL, &[tid as u64, SIGKILL]);
         }
@@ -36,15 +49,35 @@ pub fn end_others() {
 
 /// Before the calling thread ends the program with this wait status.
 pub fn announce(status: u32) {
-    if split::is_done() && !is_first() {
-        session().det_status.store(status as u64 + 1, SeqCst);
+    if !split::in_force() || is_first() {
+        return end_others();
     }
-    end_others();
+    end_threads();
+    tell_first(status);
+    let first = process::kernel_pid() as u64;
+    sys::call(nr::TGKILL, &[first, first, SIGCUT as u64]);
+}
+
+/// A signal has come, or the thread has looked around: was the program's first process told to end?
+pub fn is_told() -> bool {
+    LAST_STATUS.load(SeqCst) != 0 && split::in_force() && is_first()
+}
+
+/// It ends as it was told.
+pub fn end_as_told() -> ! {
+    let status = LAST_STATUS.load(SeqCst) - 1;
+    match status & 0x7f {
+        0 => sys::exit_group((status >> 8) as i32),
+        signal => kernel::die_now(signal),
+    }
 }
 
 /// Looks whether a thread that the calling one has made was killed: to the kernel it is a process, and ends alone. Natively, the whole program
 /// would have ended. Of those that ended by themselves the kernel forgets; they have no exit signal, so the program's own waits don't see them.
 pub fn look_after_threads() {
+    if is_told() {
+        end_as_told();
+    }
     const WNOHANG: u64 = 1;
     const WCLONE: u64 = 0x8000_0000;
     loop {
@@ -58,8 +91,7 @@ pub fn look_after_threads() {
         let here = |s: &u32| slot(*s).kernel_tid.load(Relaxed) as i64 == pid;
         let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
         if (0..used).find(here).is_some_and(lives) {
-            session().det_status.store(status as u64 + 1, SeqCst);
-            end_others();
+            announce(status);
             sys::exit_group(1);
         }
     }
@@ -78,7 +110,7 @@ pub fn linger() -> ! {
             0 => {
                 sys::futex_wait(LAST_STATUS.as_ptr(), 0, None);
             }
-            s => sys::exit_group(((s - 1) >> 8) as i32),
+            _ => end_as_told(),
         }
     }
 }

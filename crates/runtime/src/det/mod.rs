@@ -7,9 +7,11 @@
 pub mod calls;
 pub mod deadlock;
 pub mod ending;
+pub mod options;
 pub mod rest;
 pub mod signals;
 pub mod space;
+pub mod spin;
 pub mod threads;
 pub mod token;
 pub mod turns;
@@ -18,14 +20,14 @@ pub mod wait;
 use crate::capture::Call;
 use crate::clone::Wish;
 use crate::engine::{Engine, DET, ENGINE};
-use crate::isolate::commit::Copies;
-use crate::isolate::split;
+use crate::isolate::commit::{self, Copies};
+use crate::isolate::{apart, split};
 use crate::none::None as NoEngine;
 use crate::signal::frame::{SigContext, Ucontext};
 use crate::signal::state::Siginfo;
 use crate::sys;
 use crate::thread::{Block, Frame};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use reprise_abi::event::Instruction;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
@@ -39,8 +41,14 @@ pub struct Local {
     pub keeps: u32,
     /// So many mutexes it has taken in the turn that it keeps: it ends when the last one is given back.
     pub holds: u32,
+    /// It is a process of vfork(2), in the memory of the thread that made it.
+    pub apart: bool,
     /// The thread's copies of pages.
     pub copies: Copies,
+    /// Whether it waits by looking at plain memory.
+    pub look: spin::Look,
+    /// By which it is looked after when nobody else could.
+    pub tick: spin::Tick,
 }
 
 /// Is this engine in force?
@@ -51,7 +59,7 @@ pub fn runs() -> bool {
 
 /// Is the calling thread the only one left of several?
 pub fn is_alone() -> bool {
-    runs() && split::is_done() && token::live() == 1
+    runs() && split::in_force() && token::live() == 1
 }
 
 /// The engine.
@@ -67,7 +75,7 @@ impl Engine for Det {
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
-        if c.nr == nr::RT_SIGACTION && result == 0 && c.args[1] != 0 && split::is_done() {
+        if c.nr == nr::RT_SIGACTION && result == 0 && c.args[1] != 0 && split::in_force() {
             turns::within(t, |t| space::tell_handler(t, c.args[0] as u32));
         }
         result
@@ -85,7 +93,7 @@ impl Engine for Det {
     }
 
     fn futex(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-        if !split::is_done() || token::live() <= 1 {
+        if !split::in_force() || token::live() <= 1 {
             return NoEngine::futex(t, c, frame);
         }
         turns::within(t, |t| wait::futex(t, c))
@@ -118,14 +126,24 @@ impl Engine for Det {
     }
 
     fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        if split::is_done() {
-            // The runtime's memory is shared: a copy of it would have to be made first.
-            sys::complain(&[
-                "reprise: det: a program with threads can't make processes yet: it got ENOSYS\n",
-            ]);
-            return -38;
+        if !split::in_force() {
+            return NoEngine::process_create(t, c, wish, start);
         }
-        NoEngine::process_create(t, c, wish, start)
+        turns::within(t, |t| {
+            commit::commit_again(t);
+            if wish.shares_memory() && !wish.waits() {
+                sys::complain(&[
+                    "reprise: det: a program with threads can't make a process in its memory that runs beside it: it got ENOSYS\n",
+                ]);
+                return -38;
+            }
+            rest::copied().store(0, SeqCst);
+            let pid = NoEngine::process_create(t, c, wish, start);
+            if !sys::is_error(pid) && !wish.shares_memory() {
+                apart::wait_for_copy(pid as u64);
+            }
+            pid
+        })
     }
 
     fn thread_start(t: &mut Block) {
@@ -141,11 +159,10 @@ impl Engine for Det {
     }
 
     fn exec(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-        if split::is_done() {
-            sys::complain(&[
-                "reprise: det: a program with threads can't exec yet: it got ENOSYS\n",
-            ]);
-            return -38;
+        if split::in_force() && token::live() > 1 {
+            if let Err(e) = threads::exec(t, c) {
+                return e;
+            }
         }
         NoEngine::exec(t, c, frame)
     }
@@ -168,7 +185,7 @@ impl Engine for Det {
     }
 
     fn arrived(t: &mut Block, _uc: &mut Ucontext) {
-        if split::is_done() {
+        if split::in_force() {
             token::signalled(t.slot);
         }
     }

@@ -33,6 +33,8 @@ struct State {
     now: AtomicU64,
     /// The first limit of a thread that waits, or an earlier time.
     first: AtomicU64,
+    /// A child of fork(2) has its copy of the memory.
+    copied: AtomicU32,
     /// Who has knocked, by slot.
     knocks: [AtomicU64; MAX_SLOTS / 64],
 }
@@ -40,6 +42,11 @@ struct State {
 fn all() -> &'static State {
     // SAFETY: mapped before there is a second thread; zero at first; only atomics.
     unsafe { &*(REST_BASE as *const State) }
+}
+
+/// Set by a child of fork(2) when it has its copy of the memory ([`crate::isolate::apart`]).
+pub fn copied() -> &'static AtomicU32 {
+    &all().copied
 }
 
 /// At the end of a round: those that have knocked, and those whose time is over, get turns; whether there are any.
@@ -150,6 +157,11 @@ pub fn knock(slot: u32) {
     }
 }
 
+/// Has the thread of this slot knocked, and is not in the ring yet?
+pub fn has_knocked(slot: u32) -> bool {
+    all().knocks[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0
+}
+
 /// In a turn, before the thread leaves the ring: knocks that came too late mean nothing.
 pub fn forget_knock(slot: u32) {
     all().knocks[slot as usize / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
@@ -180,6 +192,20 @@ pub fn look(slot: u32) {
     }
 }
 
+/// Does the thread of this slot wait for the phase's end? It is to have a turn in this round, or wants to come back into the ring.
+pub fn waits_for_phase(slot: u32) -> bool {
+    let m = member(slot);
+    let over = || {
+        m.deadline.load(Relaxed) != 0 && m.not_before.load(Relaxed) as i64 <= sys::monotonic().ns()
+    };
+    match m.state.load(SeqCst) {
+        // A new thread waits for its first phase.
+        state::ARRIVED | state::DONE | state::RUNS => true,
+        state::WAITS | state::OUTSIDE => has_knocked(slot) || over(),
+        _ => false,
+    }
+}
+
 /// Until when, by the kernel's monotonic clock, who waits may sleep before it looks again.
 pub fn late(slot: u32) -> i64 {
     let m = member(slot);
@@ -201,6 +227,11 @@ pub fn limit(slot: u32, not_before: i64) {
 pub fn limit_for(slot: u32, ns: u64) {
     let end = sys::monotonic().ns().saturating_add_unsigned(ns);
     limit_to(all(), member(slot), end, ns);
+}
+
+/// As [`limit`], for so many rounds: by the kernel's clock they may be over at once.
+pub fn limit_to_rounds(slot: u32, rounds: u64) {
+    limit_to(all(), member(slot), 0, rounds * ROUND_NS);
 }
 
 fn limit_to(s: &State, m: &token::Member, not_before: i64, left: u64) {

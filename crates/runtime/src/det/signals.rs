@@ -2,11 +2,12 @@
 //! says, between two phases of the other thread, or while that waits. Signals from outside come when they come.
 
 use super::token::{self, hearing, member, state, why};
-use super::{ending, wait};
+use super::{ending, rest, wait};
 use crate::capture::Call;
+use crate::isolate::split;
 use crate::process;
 use crate::signal::kernel;
-use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS};
+use crate::signal::state::{bit, Siginfo, ACTIONS, IGNORE, SIGNALS};
 use crate::sync::wait::Wait;
 use crate::sys;
 use crate::thread::{block_address, session, slot, Block};
@@ -23,7 +24,9 @@ pub fn hears(t: &Block) {
 
 /// The calling thread ends: no signal comes to it any more.
 pub fn hears_no_more(t: &Block) {
-    member(t.slot).hearing.store(hearing::NO_MORE, SeqCst);
+    if split::in_force() {
+        member(t.slot).hearing.store(hearing::NO_MORE, SeqCst);
+    }
     kernel::block_all();
 }
 
@@ -41,6 +44,27 @@ pub fn address_thread(c: &mut Call) -> Option<u32> {
     c.args[0] = tid;
     c.local[0] = tid;
     Some(receiver)
+}
+
+/// A signal as the program is told of it: one that another of its threads has sent comes from the program.
+pub fn received(info: &Siginfo) -> Siginfo {
+    const SI_USER: i32 = 0;
+    const SI_TKILL: i32 = -6;
+    let mut info = *info;
+    if !split::in_force() || !matches!(info.code(), SI_USER | SI_TKILL) {
+        return info;
+    }
+    // si_pid is the first word of the union.
+    let sender = info.words[2] as u32;
+    let used = session().slots_used.load(Relaxed);
+    let is = |s: &u32| {
+        slot(*s).kernel_tid.load(Relaxed) == sender
+            && slot(*s).process.load(Relaxed) == process::number()
+    };
+    if (0..used).any(|s| is(&s)) {
+        info.words[2] = info.words[2] & !0xffff_ffff | process::visible_pid() as u64;
+    }
+    info
 }
 
 /// A signal that the program wants to be told of: will it come to this thread, and hasn't one like it come already?
@@ -71,7 +95,10 @@ pub fn send(
     if r != 0 || !waits {
         return r;
     }
-    while m.signals.load(SeqCst) == before && m.hearing.load(SeqCst) == hearing::HEARS {
+    // Who waits in the kernel may take it there, without a handler.
+    let taken = || m.state.load(SeqCst) == state::OUTSIDE && rest::has_knocked(receiver);
+    let come = || m.signals.load(SeqCst) != before || taken();
+    while !come() && m.hearing.load(SeqCst) == hearing::HEARS {
         ending::look_after_threads();
         sys::call(nr::SCHED_YIELD, &[]);
     }

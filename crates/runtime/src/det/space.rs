@@ -1,7 +1,7 @@
 //! Calls that shape the address space (DThreads has none of them in threads; DESIGN 5): made by one thread, in its turn, and followed by all
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
-use super::token::{member, rouse, state};
+use super::token::{child, member, rouse, state};
 use super::turns;
 use crate::capture::Call;
 use crate::engine::Engine;
@@ -27,6 +27,7 @@ const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MADV_REMOVE: u64 = 9;
 const EINVAL: i64 = -22;
+const SHM_RDONLY: u64 = 0o10000;
 const ENOMEM: i64 = -12;
 
 /// What others have to do, too.
@@ -42,6 +43,9 @@ enum Change {
     Unmap(u64, u64),
     Protect(u64, u64, u64),
     Discard(u64, u64),
+    /// The arguments of shmat(2), at its address.
+    Attach([u64; 3]),
+    Detach(u64),
     /// What a signal does.
     Handler(u32),
 }
@@ -93,6 +97,14 @@ fn apply(change: &Change) {
             sys::call(nr::MPROTECT, &[at, len, prot]);
         }
         Change::Discard(at, len) => views::drop_copies(at, len),
+        Change::Attach([id, at, flags]) => {
+            if sys::call(nr::SHMAT, &[id, at, flags]) != at as i64 {
+                panic::give_up("det: a shared segment can't be attached for all threads");
+            }
+        }
+        Change::Detach(at) => {
+            sys::call(nr::SHMDT, &[at]);
+        }
         Change::Handler(signal) => calls::tell_kernel(signal),
     }
 }
@@ -121,7 +133,10 @@ fn wait_for_all(t: &Block) {
     let used = session().slots_used.load(Relaxed);
     for s in (0..used).filter(|s| *s != t.slot) {
         let m = member(s);
-        let can = || !matches!(m.state.load(SeqCst), state::NOBODY | state::OUTSIDE);
+        let can = || {
+            !matches!(m.state.load(SeqCst), state::NOBODY | state::OUTSIDE)
+                && m.child.load(SeqCst) == child::NONE
+        };
         while is_behind(s) && can() {
             rouse(s);
             sys::call(nr::SCHED_YIELD, &[]);
@@ -135,7 +150,7 @@ fn up(n: u64) -> u64 {
 
 /// A call that shapes the address space.
 pub fn call(t: &mut Block, c: &mut Call) -> i64 {
-    if !split::is_done() {
+    if !split::in_force() {
         return NoEngine::address_space(t, c);
     }
     turns::within(t, |t| change(t, c))
@@ -173,7 +188,22 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             }
             r
         }
-        nr::SHMAT | nr::SHMDT => EINVAL,
+        nr::SHMAT => {
+            let r = NoEngine::address_space(t, c);
+            if !is_error(r) {
+                tell(t, Change::Attach([a[0], r as u64, a[2] & SHM_RDONLY]));
+                // It may be removed afterwards.
+                wait_for_all(t);
+            }
+            r
+        }
+        nr::SHMDT => {
+            let r = NoEngine::address_space(t, c);
+            if !is_error(r) {
+                tell(t, Change::Detach(a[0]));
+            }
+            r
+        }
         _ => memory::perform(c).result,
     }
 }
@@ -303,9 +333,9 @@ pub fn brk(t: &mut Block, act: impl FnOnce() -> i64) -> i64 {
     let before = memory::current_brk();
     let r = act();
     let (old, new) = (up(before), up(memory::current_brk()));
-    if split::is_done() && new > old {
+    if split::in_force() && new > old {
         views_of(t, old, new);
-    } else if split::is_done() && new < old {
+    } else if split::in_force() && new < old {
         views::forget(new, old);
         tell(t, Change::Unmap(new, old - new));
     }

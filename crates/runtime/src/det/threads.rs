@@ -1,6 +1,7 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, signals, token, turns, Det};
+use super::{ending, signals, spin, token, turns, Det};
+use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
 use crate::sys;
@@ -15,7 +16,7 @@ const EAGAIN: i64 = -11;
 
 /// Makes a thread, in a turn: it runs from the next phase on.
 pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
-    if !split::is_done() {
+    if !split::in_force() {
         locked::before_processes();
         split::split(t);
         token::start(t.slot);
@@ -47,6 +48,28 @@ pub fn begin(t: &mut Block) {
     signals::hears(t);
     token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
     commit::forget_all(t);
+    spin::phase_begins(t);
+}
+
+/// The program becomes another one, in its thread's turn: all other threads end first. Whether it will is asked before, as far as that can be.
+pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
+    const ENOSYS: i64 = -38;
+    const MAY_EXEC: u64 = 1;
+    if c.nr == nr::EXECVE {
+        let r = sys::call(nr::ACCESS, &[c.local[0], MAY_EXEC]);
+        if r != 0 {
+            return Err(r);
+        }
+    }
+    if !ending::is_first() {
+        sys::complain(&[
+            "reprise: det: only the first of several threads can exec: another one got ENOSYS\n",
+        ]);
+        return Err(ENOSYS);
+    }
+    turns::begin_anew(t);
+    ending::end_others();
+    Ok(())
 }
 
 /// A thread ends, in its turn.
@@ -61,7 +84,7 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     robust::announce_death(t, robust::write_word, wake, |_| None);
     session().live_threads.fetch_sub(1, Relaxed);
     let last = process::entry().live_threads.fetch_sub(1, Relaxed) == 1;
-    if !split::is_done() || (last && ending::is_first()) {
+    if !split::in_force() || (last && ending::is_first()) {
         crate::serial::baton::leave(t);
         sys::exit_group((status >> 8) as i32);
     }

@@ -9,12 +9,14 @@
 //! The ring is changed by the thread whose turn it is; by the last one to arrive before the first turn; and while it rests, by whoever ends that
 //! ([`super::rest`]).
 
+use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
 use crate::isolate::layout::DET_BASE;
 use crate::sys::{self, Timespec};
 use crate::thread::session;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::syscalls::nr;
 
 /// Rounds of looking before a thread sleeps: a futex wake to another processor costs more than that.
 const SPINS: u32 = 2000;
@@ -46,6 +48,18 @@ pub mod why {
     pub const TIMED_OUT: u32 = 1;
     /// A signal is to be delivered.
     pub const SIGNAL: u32 = 2;
+}
+
+/// Whether a thread waits for a child of the program ([`super::turns::outside_for_child`]).
+pub mod child {
+    #![allow(missing_docs)]
+    pub const NONE: u32 = 0;
+    /// It comes back where the program alone says, and all others wait for it there.
+    pub const IN_ORDER: u32 = 1;
+    /// They no longer do.
+    pub const ANY_TIME: u32 = 2;
+    /// Somebody is about to say so.
+    pub const TAKEN: u32 = 3;
 }
 
 /// Whether signals come to a thread.
@@ -83,8 +97,14 @@ pub struct Member {
     pub signals: AtomicU32,
     /// The round in which it was made.
     pub born: AtomicU32,
+    /// It is to make so many single steps ([`super::spin`]).
+    pub asked: AtomicU32,
+    /// Where it was when somebody looked after it.
+    pub seen_at: AtomicU64,
     /// Which thread of the program it is, by the order in which they were made.
     pub index: AtomicU32,
+    /// One of [`child`].
+    pub child: AtomicU32,
 }
 
 /// What all threads share.
@@ -106,6 +126,8 @@ struct State {
     waits: AtomicU64,
     /// Turns in which a thread found that it still can't go on, since anybody could.
     idle: AtomicU32,
+    /// Who looks after the threads that run, in this round: the slot, plus 1; of those who wait for the phase's end (second), and of others (first).
+    watchers: [AtomicU32; 2],
     ring_len: UnsafeCell<usize>,
     ring: UnsafeCell<[u16; MAX_SLOTS]>,
     members: [Member; MAX_SLOTS],
@@ -161,6 +183,18 @@ fn leave_ring(slot: u32) {
     }
 }
 
+/// Are several threads in the ring, and is none left that looks after them while it waits? Who waits in the kernel can't.
+pub fn nobody_looks() -> bool {
+    let len = *ring().0;
+    len > 1 && (len == live() as usize || all_in(state::WAITS).next().is_none())
+}
+
+/// Is this the first thread of the ring?
+pub fn is_first_in_ring(slot: u32) -> bool {
+    let (len, list) = ring();
+    *len != 0 && list[0] as u32 == slot
+}
+
 /// Number of the round.
 pub fn round() -> u32 {
     all().round.load(SeqCst)
@@ -184,6 +218,8 @@ pub fn start(slot: u32) {
     *ring().0 = 0;
     enrol(slot);
     member(slot).hearing.store(hearing::HEARS, SeqCst);
+    // It doesn't wait for its first phase.
+    member(slot).born.store(0, SeqCst);
     s.running.store(1, SeqCst);
 }
 
@@ -197,6 +233,8 @@ pub fn enrol(slot: u32) {
     m.born.store(s.round.load(Relaxed), Relaxed);
     m.followed.store(super::space::made(), Relaxed);
     m.deadline.store(0, Relaxed);
+    m.asked.store(0, Relaxed);
+    m.child.store(child::NONE, Relaxed);
     m.hearing.store(hearing::NOT_YET, Relaxed);
     m.state.store(state::RUNS, SeqCst);
     join_ring(slot);
@@ -254,6 +292,7 @@ fn begin_phase() {
     let s = all();
     let (len, _) = ring();
     s.twins.store(0, Relaxed);
+    s.watchers.iter().for_each(|w| w.store(0, Relaxed));
     s.running.store(*len as u32, SeqCst);
     // Who is told may have gone on, and arrived, before all are.
     let mut told = [0u64; MAX_SLOTS / 64];
@@ -261,6 +300,8 @@ fn begin_phase() {
         member(slot).state.store(state::RUNS, SeqCst);
         told[slot as usize / 64] |= 1 << (slot % 64);
     }
+    super::options::delay();
+    super::options::count(&session().counters.det_rounds);
     s.round.fetch_add(1, SeqCst);
     for (n, word) in told.iter().enumerate() {
         let mut word = *word;
@@ -269,6 +310,49 @@ fn begin_phase() {
             word &= word - 1;
         }
     }
+}
+
+/// Threads that have not come to the end of the phase; and the one whose turn it is, which may run the program's code in it.
+pub fn running() -> impl Iterator<Item = u32> {
+    let (turn, round) = (all().turn.load(SeqCst), round());
+    let begun = move |slot: &u32| member(*slot).born.load(Relaxed) != round;
+    all_in(state::RUNS).filter(begun).chain(turn.checked_sub(1))
+}
+
+/// The thread whose turn it is waits for a child, and has been doing so for too long: the others go on.
+pub fn pass_over_child_waiter() {
+    let Some(slot) = all().turn.load(SeqCst).checked_sub(1) else {
+        return;
+    };
+    let m = member(slot);
+    let taken = m
+        .child
+        .compare_exchange(child::IN_ORDER, child::TAKEN, SeqCst, SeqCst);
+    if taken.is_ok() {
+        // Its turn is the caller's to end now.
+        pass(slot, state::OUTSIDE);
+        m.child.store(child::ANY_TIME, SeqCst);
+    }
+}
+
+/// The thread of this slot waits for a child no more; whether others still wait for it, if it has a turn.
+pub fn child_has_come(slot: u32) -> bool {
+    let m = member(slot);
+    let own = m
+        .child
+        .compare_exchange(child::IN_ORDER, child::NONE, SeqCst, SeqCst);
+    if own.is_err() {
+        while m.child.load(SeqCst) == child::TAKEN {
+            sys::call(nr::SCHED_YIELD, &[]);
+        }
+        m.child.store(child::NONE, SeqCst);
+    }
+    own.is_ok()
+}
+
+/// Is it the turn of this slot's thread?
+pub fn has_turn(slot: u32) -> bool {
+    all().turn.load(SeqCst) == slot + 1
 }
 
 /// Threads in this state.
@@ -312,6 +396,56 @@ pub fn idles(useless: bool) -> bool {
     s.idle.fetch_add(1, Relaxed) as usize > 2 * *ring().0
 }
 
+/// What a waiting thread knows of the phase that others make last.
+#[derive(Default)]
+struct Watch {
+    round: u32,
+    since: i64,
+    next: i64,
+}
+
+impl Watch {
+    /// Looks after those who run, if that is due; when to look around again.
+    fn until(&mut self, slot: u32) -> i64 {
+        let (s, now) = (all(), sys::monotonic().ns());
+        let round = round();
+        let wanted = super::rest::waits_for_phase(slot);
+        let runs = match wanted {
+            true => s.running.load(SeqCst) != 0 || s.turn.load(SeqCst) != 0,
+            // Several may wait for each other.
+            false => s.running.load(SeqCst) > 1,
+        };
+        if !runs {
+            self.since = 0;
+        } else if self.since == 0 || self.round != round {
+            let watcher = &s.watchers[wanted as usize];
+            let first = watcher.compare_exchange(0, slot + 1, SeqCst, SeqCst);
+            if first.is_ok() || first == Err(slot + 1) {
+                (self.round, self.since) = (round, now);
+                self.next = now
+                    + if wanted {
+                        FIRST_LOOK_NS
+                    } else {
+                        FIRST_LOOK_AT_ALL_NS
+                    };
+            }
+        } else if now >= self.next {
+            self.next = now + super::spin::look_after_runners(now - self.since, wanted);
+        }
+        match self.since {
+            0 => now + LOOK_AROUND_NS,
+            _ => self.next.min(now + LOOK_AROUND_NS),
+        }
+    }
+
+    /// The thread goes on, perhaps as one that has to be looked after: another one does that from now on.
+    fn end(&self, slot: u32) {
+        for watcher in &all().watchers {
+            let _ = watcher.compare_exchange(slot + 1, 0, SeqCst, SeqCst);
+        }
+    }
+}
+
 fn until(slot: u32, what: impl Fn() -> bool) {
     for _ in 0..SPINS {
         if what() {
@@ -320,18 +454,20 @@ fn until(slot: u32, what: impl Fn() -> bool) {
         core::hint::spin_loop();
     }
     let m = member(slot);
+    let mut watch = Watch::default();
     while !what() {
         super::space::follow(slot);
         m.sleeping.store(1, SeqCst);
         super::rest::look(slot);
         if !what() && !super::space::is_behind(slot) {
-            let late = super::rest::late(slot).min(sys::monotonic().ns() + LOOK_AROUND_NS);
+            let late = super::rest::late(slot).min(watch.until(slot));
             // A signal that came after the look has changed the word.
             sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&Timespec::from_ns(late)));
             super::ending::look_after_threads();
         }
         m.sleeping.store(0, SeqCst);
     }
+    watch.end(slot);
     super::space::follow(slot);
 }
 

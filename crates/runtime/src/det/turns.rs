@@ -1,30 +1,39 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
+use super::options::{self, count};
 use super::rest;
-use super::token::{self, state};
+use super::token::{self, child, state};
 use crate::isolate::{commit, split};
 use crate::order::{Order, Runs};
 use crate::races::objects::Kind;
-use crate::thread::Block;
-use core::sync::atomic::Ordering::Relaxed;
+use crate::thread::{session, Block};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use reprise_abi::det::{ALONE, KEPT_TURNS};
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
 const SMALL_DEEDS: u32 = 32;
+
+/// So many rounds others go on while a thread waits for a child.
+const ROUNDS_FOR_CHILD: u64 = 16;
 
 /// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has [kept](keep) goes on.
 pub fn begin(t: &mut Block) {
     if t.det.in_turn {
         return;
     }
+    options::delay();
     if t.det.keeps != 0 {
         t.det.keeps -= 1;
         t.det.in_turn = true;
         if t.det.keeps != 0 {
+            count(&session().counters.det_kept);
             return;
         }
         end(t);
     }
-    if split::is_done() && token::live() > 1 {
+    if split::in_force() && token::live() > 1 {
+        // Somebody does something but look whether a descriptor is ready.
+        token::idles(false);
         begin_anyway(t);
     }
 }
@@ -57,7 +66,9 @@ pub fn keep(t: &mut Block) {
 
 /// The ring's only thread has its turn at once, and commits when there is somebody to see it (DThreads 5, single-threaded mode).
 fn begin_anyway(t: &mut Block) {
-    if token::is_alone_in_ring(t.slot) {
+    options::delay();
+    if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
+        count(&session().counters.det_alone);
         t.det.in_turn = true;
         return;
     }
@@ -78,7 +89,7 @@ pub fn end(t: &mut Block) {
         return;
     }
     t.det.holds = 0;
-    if token::is_alone_in_ring(t.slot) && rest::round_without_others() {
+    if options::has(ALONE) && token::is_alone_in_ring(t.slot) && rest::round_without_others() {
         t.det.in_turn = false;
         return;
     }
@@ -88,6 +99,7 @@ pub fn end(t: &mut Block) {
     token::wait_for_phase(t.slot, round);
     commit::refresh(t);
     t.det.in_turn = false;
+    super::spin::phase_begins(t);
 }
 
 /// In a turn: the thread sleeps until somebody [recalls](token::recall) it; then it has a turn again. Why it came back.
@@ -102,6 +114,24 @@ pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
     leave_ring(t, state::OUTSIDE);
     let r = f(t);
     rest::knock(t.slot);
+    come_back(t);
+    r
+}
+
+/// As [`outside`], for a call that waits for a child of the program. When a child ends is not the program's to say; so the thread comes back after
+/// some rounds, or as soon as nobody else can go on, and if the child has not ended by then, all others wait for it. Should they have done so for too long
+/// ([`super::spin`]), the child may need one of them: then they go on, and the thread comes back when it comes. `f` says whether the call is over, and not
+/// just interrupted.
+pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, bool)) -> R {
+    let m = token::member(t.slot);
+    m.since.store(token::wait_number(), Relaxed);
+    rest::limit_to_rounds(t.slot, ROUNDS_FOR_CHILD);
+    leave_ring(t, state::OUTSIDE);
+    m.child.store(child::IN_ORDER, SeqCst);
+    let (r, over) = f(t);
+    if !token::child_has_come(t.slot) || !over {
+        rest::knock(t.slot);
+    }
     come_back(t);
     r
 }
@@ -146,7 +176,7 @@ impl Order for InTurns {
     /// The critical section belongs to the turn (DThreads 4.3, locks), up to a number of deeds.
     #[inline(always)]
     fn locked(t: &mut Block, _object: &Runs) {
-        if t.det.keeps == 0 && t.det.in_turn {
+        if t.det.keeps == 0 && t.det.in_turn && options::has(KEPT_TURNS) {
             t.det.keeps = SMALL_DEEDS;
             t.det.holds = 1;
         } else if t.det.holds != 0 {

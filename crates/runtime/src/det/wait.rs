@@ -122,7 +122,8 @@ pub fn futex(t: &mut Block, c: &Call) -> i64 {
             };
             match waited {
                 Wait::TimedOut => ETIMEDOUT,
-                Wait::Signal => EINTR,
+                Wait::Signal if time != 0 => EINTR,
+                Wait::Signal => super::calls::interrupted(t, c),
                 _ => 0,
             }
         }

@@ -9,10 +9,12 @@
 
 use super::layout::*;
 use super::{scan, views};
+use crate::det::options::{self, count};
 use crate::det::token;
-use crate::thread::Block;
+use crate::thread::{session, Block};
 use crate::{guard, panic, sys};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::det::{COPIES, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
 
@@ -137,10 +139,12 @@ fn merge(copy: u64, base: u64, mirror: u64) {
 fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> Option<(bool, bool)> {
     let (p, mirror) = (page(offset), MIRROR + offset);
     let others = p.round.load(Relaxed) == round;
-    if guard::guarded(|| equal(address, mirror))? {
+    let same = guard::guarded(|| equal(address, mirror))?;
+    if same && options::has(LAZY_TWINS) {
         return Some((false, others));
     }
     if !others {
+        count(&session().counters.det_twins);
         let twin = token::take_twin();
         if twin >= TWINS_MAX {
             panic::give_up("det: too many pages were written between two synchronisation points");
@@ -150,6 +154,9 @@ fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> Option<(boo
         unsafe { guard::copy(to, mirror, PAGE as usize) };
         p.twin.store(twin, Relaxed);
         p.round.store(round, Relaxed);
+    }
+    if same {
+        return Some((false, others));
     }
     let from = match base {
         Base::Phase if others => TWINS + p.twin.load(Relaxed) as u64 * PAGE,
@@ -165,9 +172,10 @@ pub fn note(t: &mut Block) {
     let slot = t.slot;
     let c = &mut t.det.copies;
     let now = faults();
-    if now == c.faults {
+    if now == c.faults && options::has(SCANS) {
         return;
     }
+    count(&session().counters.det_scans);
     let (old, new) = (list(slot, c.second), list(slot, !c.second));
     let (mut n, mut len, old_len) = (0, 0, c.len);
     scan::each_copy(&mut |address| {
@@ -187,6 +195,14 @@ pub fn note(t: &mut Block) {
     c.len = len;
     c.second = !c.second;
     c.faults = now;
+}
+
+/// Calls `f` with the address of each copy that was noted, and its bytes.
+pub fn each_listed(t: &Block, mut f: impl FnMut(u64, usize)) {
+    let copies = &t.det.copies;
+    for e in &list(t.slot, copies.second)[..copies.len] {
+        f(e.address(), PAGE as usize);
+    }
 }
 
 /// In its turn: commits what was noted. The thread sees others' commits of this round from then on.
@@ -232,9 +248,12 @@ fn renew(e: Entry, offset: u64) -> Option<Entry> {
     let (to, from) = (e.address(), MIRROR + offset);
     // SAFETY: the copy is as it was committed. The program may have made it read-only.
     let copy = || unsafe { guard::copy(to, from, PAGE as usize) };
-    (e.idle() < IDLE_MAX)
-        .then(|| guard::guarded(copy))?
-        .map(|_| e)
+    if e.idle() >= IDLE_MAX || !options::has(COPIES) {
+        return None;
+    }
+    guard::guarded(copy)?;
+    count(&session().counters.det_renewed);
+    Some(e)
 }
 
 /// Calls `f` with each page of the thread's list, and its offset in the backing; pages for which it has no answer are dropped.

@@ -9,6 +9,7 @@
 //! Everything of the runtime's own that can be written is in memory that all thread-processes share, so that its tables are the same for all, as
 //! they are for threads ([`split`]).
 
+pub mod apart;
 pub mod commit;
 pub mod layout;
 pub mod scan;

@@ -8,10 +8,10 @@ use crate::page_scan;
 use crate::panic;
 use crate::regions::Region;
 use crate::sys::{self, *};
-use crate::thread::{block_address, Block};
+use crate::thread::{block_address, current, Block};
 use crate::{clone, guard, memory, scratch};
 use core::arch::asm;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use reprise_abi::layout::*;
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
@@ -25,10 +25,46 @@ const MAYMOVE_FIXED: u64 = 3;
 const STACK_GAP: u64 = 1 << 20;
 
 static DONE: AtomicBool = AtomicBool::new(false);
+/// What the runtime shares beside its blocks and the arena to come: first bytes and ends.
+static SHARED: [[AtomicU64; 2]; MAX_OWN] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_OWN];
+/// Where the arena began that was still to come.
+static ARENA_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Are threads processes by now?
 pub fn is_done() -> bool {
     DONE.load(Relaxed)
+}
+
+/// Is the calling thread one of those? Not in a process of vfork(2), which runs in the memory of one of them.
+pub fn in_force() -> bool {
+    is_done() && !current().det.apart
+}
+
+/// Calls `f` with each stretch of the runtime's memory that was made shared, but for blocks and what is in the arena since.
+pub fn each_shared(f: &mut impl FnMut(u64, u64)) {
+    for [start, end] in &SHARED {
+        let (start, end) = (start.load(Relaxed), end.load(Relaxed));
+        let is_block = (BLOCKS_BASE..block_address(MAX_SLOTS as u32)).contains(&start);
+        if end != 0 && !is_block {
+            f(start, end);
+        }
+    }
+}
+
+/// Where the arena begins that was asked for since.
+pub fn arena_at() -> u64 {
+    ARENA_AT.load(Relaxed)
+}
+
+/// Where it ends.
+pub fn arena_end() -> u64 {
+    arena_at() + ARENA_LEFT
+}
+
+/// In a process that has left the shared memory: it may split again.
+pub fn undo() {
+    DONE.store(false, Relaxed);
+    SHARED.iter().for_each(|s| s[1].store(0, Relaxed));
 }
 
 /// Makes this process the first of several that share what they are.
@@ -146,7 +182,9 @@ fn number(hex: &[u8]) -> u64 {
 fn share_own(t: &mut Block) {
     let own = Own::find();
     let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
-    for (start, end) in own.list[..own.len].iter().copied() {
+    for (n, (start, end)) in own.list[..own.len].iter().copied().enumerate() {
+        SHARED[n][0].store(start, Relaxed);
+        SHARED[n][1].store(end, Relaxed);
         let len = end - start;
         let new = sys::call(nr::MMAP, &[0, len, PROT_RW, flags, u64::MAX, 0]);
         if is_error(new) {
@@ -155,7 +193,7 @@ fn share_own(t: &mut Block) {
         let new = new as u64;
         let here = &own as *const Own as u64;
         if (start..end).contains(&here) {
-            share_stack(start, len, new);
+            replace_stack(start, len, new);
             continue;
         }
         // SAFETY: pages of ours, of the same size.
@@ -178,6 +216,7 @@ fn share_own(t: &mut Block) {
     let (mine, next) = (block_address(t.slot), block_address(t.slot + 1));
     let blocks_end = block_address(MAX_SLOTS as u32);
     let arena = scratch::arena_next();
+    ARENA_AT.store(arena, Relaxed);
     for (start, end) in [
         (BLOCKS_BASE, mine),
         (next, blocks_end),
@@ -192,7 +231,7 @@ fn share_own(t: &mut Block) {
 }
 
 /// The stretch in which the stack lies on which this runs: copied and replaced without a word being written to it in between.
-fn share_stack(start: u64, len: u64, new: u64) {
+pub fn replace_stack(start: u64, len: u64, new: u64) {
     let moved: i64;
     // SAFETY: the copy is complete when it takes the place; everything in between is in registers.
     unsafe {

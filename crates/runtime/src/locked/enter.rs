@@ -106,7 +106,9 @@ extern "C" fn rt_locked_begin() {
 /// After it.
 #[no_mangle]
 extern "C" fn rt_locked_end() {
-    crate::det::turns::end(current());
+    let t = current();
+    crate::det::turns::end(t);
+    crate::det::spin::see_to_signals(t);
 }
 
 global_asm!(

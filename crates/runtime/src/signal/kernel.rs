@@ -109,6 +109,9 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
     if !in_runtime(uc.mc.rip) && with_engine!(E => !E::LIVE) {
         crate::debugger::show_context(t, uc);
     }
+    if crate::det::spin::takes(t, signal, info, uc) {
+        return;
+    }
     if signal == SIGSYS && info.code() == SYS_USER_DISPATCH {
         return dispatch(info, uc);
     }
@@ -290,6 +293,7 @@ pub fn die_now(signal: u32) -> ! {
 }
 
 fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
+    let info = &crate::det::signals::received(info);
     let signal = info.signal();
     let c: &mut SigContext = &mut uc.mc;
     if with_engine!(E => E::IMMEDIATE) {

@@ -32,7 +32,9 @@ pub fn join<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     if !O::turn(t, &JOINS) {
         return Done::by_frame();
     }
-    if let Some(word) = clone::word_of_thread(f.rdi) {
+    // libc refuses a thread that joins itself.
+    let other = |word: &&AtomicU32| word.as_ptr() as u64 != t.clear_tid;
+    if let Some(word) = clone::word_of_thread(f.rdi).filter(other) {
         if until_cleared(t, word, O::REPLAYS) == Wait::Signal {
             return Done::by_frame();
         }

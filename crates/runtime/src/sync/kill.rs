@@ -8,7 +8,7 @@
 use super::error::EINVAL;
 use crate::capture::Call;
 use crate::clone;
-use crate::engine::{with_engine, Engine};
+use crate::engine::{with_engine, Engine, RESTART};
 use crate::hook::shim::Done;
 use crate::order::Order;
 use crate::process;
@@ -39,6 +39,8 @@ pub fn kill<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let mut c = Call::new(nr::TGKILL, args, syscalls::lookup(nr::TGKILL));
     let result = with_engine!(E => E::syscall(t, &mut c, f));
     match result {
+        // Another signal comes first; the function is called anew after its handler.
+        RESTART => Done::by_frame(),
         // It has ended in this moment: nobody can tell that from having got the signal.
         0 | ESRCH => Done::errno(0),
         e => Done::errno(-e as u32),

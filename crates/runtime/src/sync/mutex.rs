@@ -51,7 +51,8 @@ pub const RECURSIVE: u32 = 1;
 pub const ERROR_CHECKING: u32 = 2;
 const TYPE: u32 = 3;
 const ROBUST: u32 = 0x10;
-const INHERITING: u32 = 0x20;
+/// It inherits priorities.
+pub const INHERITING: u32 = 0x20;
 const CEILING: u32 = 0x40;
 const SHARED: u32 = 0x80;
 /// All that a mutex can be, with glibc's notes about lock elision. One that was destroyed is more.
@@ -85,14 +86,20 @@ pub enum Patience {
     Endless,
 }
 
-/// The deadline of a wait that has become necessary. Where there is none, why it failed.
-pub fn deadline<O: Order>(t: &mut Block, patience: Patience) -> Result<Option<Deadline>, Stop> {
+/// The deadline of a wait that has become necessary. `inheriting`: for a mutex that inherits priorities. Where there is none, why it failed.
+pub fn deadline<O: Order>(
+    t: &mut Block,
+    patience: Patience,
+    inheriting: bool,
+) -> Result<Option<Deadline>, Stop> {
     let why = match patience {
         _ if O::REPLAYS => return Ok(None),
         Patience::Endless => return Ok(None),
         Patience::Try => EBUSY,
         Patience::Until(clock, at) => match Deadline::new(clock, at) {
             Ok(d) => return Ok(Some(d)),
+            // libc leaves it to the kernel, for which no time lies before all time.
+            Err(_) if inheriting => EINVAL,
             Err(e) => e,
         },
     };
@@ -155,7 +162,7 @@ pub fn take<O: Order>(
         .compare_exchange(free, free | TAKEN, Acquire, Relaxed)
         .is_err()
     {
-        contend::<O>(t, m, free, patience, kind & SHARED != 0)?;
+        contend::<O>(t, m, free, patience, kind)?;
     }
     if kind & TYPE == RECURSIVE {
         m.count.store(1, Relaxed);
@@ -194,9 +201,10 @@ fn contend<O: Order>(
     m: &Mutex,
     free: u32,
     patience: Patience,
-    shared: bool,
+    kind: u32,
 ) -> Result<(), Stop> {
-    let deadline = deadline::<O>(t, patience)?;
+    let deadline = deadline::<O>(t, patience, kind & INHERITING != 0)?;
+    let shared = kind & SHARED != 0;
     for _ in 0..spins() {
         pause();
         if m.lock.load(Relaxed) == free

@@ -9,7 +9,7 @@
 //! taken the lock for real: in a replay it is found again. The links leave no room in the mutex; its [`Runs`](crate::order::Runs) are beside it.
 
 use super::error::*;
-use super::mutex::{deadline, failed, spins, Mutex, Patience, RECURSIVE};
+use super::mutex::{deadline, failed, spins, Mutex, Patience, INHERITING, RECURSIVE};
 use super::side::runs_of;
 use super::wait::{pause, wait, wake, Wait};
 use super::{tid, Stop};
@@ -134,6 +134,7 @@ pub fn take<O: Order>(
 /// Gets the lock; whether its last owner has died.
 fn acquire<O: Order>(t: &mut Block, m: &Mutex, patience: Patience) -> Result<bool, Stop> {
     let me = tid(t);
+    let inheriting = m.kind.load(Relaxed) & INHERITING != 0;
     let mut until = None;
     let mut looks = 0;
     // Whoever has slept can't know whether others sleep still.
@@ -148,7 +149,7 @@ fn acquire<O: Order>(t: &mut Block, m: &Mutex, patience: Patience) -> Result<boo
             continue;
         }
         if until.is_none() {
-            until = Some(deadline::<O>(t, patience)?);
+            until = Some(deadline::<O>(t, patience, inheriting)?);
         }
         if looks < spins() {
             looks += 1;

@@ -139,7 +139,7 @@ fn acquire<O: Order>(
             continue;
         }
         if until.is_none() {
-            until = Some(deadline::<O>(t, patience)?);
+            until = Some(deadline::<O>(t, patience, false)?);
         }
         if looks < spins() {
             looks += 1;

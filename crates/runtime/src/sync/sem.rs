@@ -163,7 +163,7 @@ fn down<O: Order>(t: &mut Block, f: &mut Frame, patience: Patience) -> Done {
 /// Waits until it can take one.
 #[cold]
 fn slow<O: Order>(t: &mut Block, s: &Sem, patience: Patience) -> Result<(), Stop> {
-    let deadline = deadline::<O>(t, patience)?;
+    let deadline = deadline::<O>(t, patience, false)?;
     s.data.fetch_add(WAITER, Relaxed);
     let result = loop {
         if s.take(true) {

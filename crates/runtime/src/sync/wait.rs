@@ -137,6 +137,8 @@ pub fn wait(
             -11 => return Wait::Changed,
             -4 | -512 if signal_waits(t) => return Wait::Signal,
             -512 => {}
+            // It was the engine's own signal: nobody has woken this thread.
+            -4 if crate::det::spin::has_interrupted(t) => {}
             _ => return Wait::Woken,
         }
     }
