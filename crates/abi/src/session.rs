@@ -413,6 +413,8 @@ pub mod region_flags {
     pub const VDSO: u32 = 8;
     /// A child does not get it (MADV_DONTFORK).
     pub const NOT_INHERITED: u32 = 16;
+    /// A child gets zeros instead (MADV_WIPEONFORK). In a kept stretch's beginning only.
+    pub const WIPED: u32 = 32;
 }
 
 /// [`Session::flags`]: address space randomisation is on in this recording.

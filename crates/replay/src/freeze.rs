@@ -40,6 +40,9 @@ pub(crate) struct Mapping {
     pub inode: u64,
     pub name: String,
     pub grows_down: bool,
+    /// A child gets nothing of it, or zeros (madvise(2)).
+    pub not_inherited: bool,
+    pub wiped: bool,
 }
 
 /// The process's mappings, in order.
@@ -49,7 +52,9 @@ pub(crate) fn mappings(pid: pid_t) -> Result<Vec<Mapping>> {
     for line in text.lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
             if let Some(last) = all.last_mut() {
-                last.grows_down = flags.split_whitespace().any(|f| f == "gd");
+                let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
+                (last.grows_down, last.not_inherited, last.wiped) =
+                    (has("gd"), has("dc"), has("wf"));
             }
         } else if let Some(m) = mapping(line) {
             all.push(m);
@@ -74,7 +79,7 @@ fn mapping(line: &str) -> Option<Mapping> {
         offset: hex(words.next()?)?,
         inode: words.nth(1)?.parse().ok()?,
         name: words.next().unwrap_or("").trim_start().to_string(),
-        grows_down: false,
+        ..Mapping::default()
     })
 }
 
@@ -413,7 +418,9 @@ impl MemoryReader {
             prot: m.prot,
             flags: flag(m.shared, region_flags::SHARED)
                 | flag(is_file, region_flags::FILE)
-                | flag(m.grows_down, region_flags::STACK),
+                | flag(m.grows_down, region_flags::STACK)
+                | flag(m.not_inherited, region_flags::NOT_INHERITED)
+                | flag(m.wiped, region_flags::WIPED),
             content,
             name: match copy {
                 Some(number) => ByteString::from(&format!("{}{number}", beginning::COPY)),

@@ -154,6 +154,13 @@ impl Beginning {
             if call(libc::SYS_mmap, &args)? != r.start {
                 return Err(Error::other("memory is not where it was wanted"));
             }
+            let advice = [
+                (region_flags::NOT_INHERITED, libc::MADV_DONTFORK),
+                (region_flags::WIPED, libc::MADV_WIPEONFORK),
+            ];
+            for (_, how) in advice.iter().filter(|(flag, _)| r.flags & flag != 0) {
+                call(libc::SYS_madvise, &[r.start, r.len, *how as u64])?;
+            }
         }
         Ok(())
     }

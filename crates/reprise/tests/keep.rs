@@ -139,6 +139,30 @@ fn beginnings_anywhere() {
     place.keep();
 }
 
+/// What madvise(2) has said of forks long before holds for a child that is made at the end, and no checkpoint of the debugger's is spoiled by it.
+#[test]
+fn what_children_do_not_get() {
+    let place = Workplace::new();
+    let guest = Guest::new("kept_not_inherited").args(["3000"]);
+    let whole = place.record_with(&guest, &["--keep", "256K", "--checksum=200"]);
+    assert!(whole.run.status.success(), "{}", whole.run.describe());
+    assert_end_of(&place, &whole);
+    let replay = place.replay(&whole.dir);
+    assert!(
+        replay.text().contains("inherited a, wiped 0, there 0"),
+        "{}",
+        replay.describe()
+    );
+    let run = common::gdb::session(
+        &place,
+        &whole.dir,
+        &["--at", "end"],
+        &["reverse-stepi", "when"],
+    );
+    common::gdb::assert_said(&run, &["event "]);
+    place.keep();
+}
+
 /// A recording that goes on until it is ended.
 struct Endless {
     place: Workplace,

@@ -677,7 +677,9 @@ fn check_region(
             & !(region_flags::SHARED
                 | region_flags::FILE
                 | region_flags::STACK
-                | region_flags::VDSO)
+                | region_flags::VDSO
+                | region_flags::NOT_INHERITED
+                | region_flags::WIPED)
             != 0
     {
         return Err("a region has unknown flags");
