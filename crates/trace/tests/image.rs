@@ -138,7 +138,7 @@ fn improper_regions_and_bytes_are_refused() {
             ..region(0x20000, 1, Content::Zero)
         },
         Region {
-            flags: 16,
+            flags: 64,
             ..region(0x20000, 1, Content::Zero)
         },
         region(
