@@ -1,6 +1,6 @@
 //! Prints rows, and writes `docs/BENCHMARKS.md`.
 
-use crate::figure::{median, Row, Side};
+use crate::figure::{median, Figure, Row, Side};
 use crate::machine;
 use crate::order::ROUNDS as ORDER_ROUNDS;
 use crate::reprise::top;
@@ -72,13 +72,7 @@ pub fn debugging(rows: &[Row], load: f64) -> String {
     text.push_str("| what | figure | bar | |\n|---|---|---|---|\n");
     for row in rows {
         for f in &row.figures {
-            let (shown, bar) = (f.shown(), f.bar_shown());
-            let _ = writeln!(
-                text,
-                "| {} | {shown} | {bar} | {} |",
-                row.title,
-                f.verdict()
-            );
+            text.push_str(&line_of(row, f));
         }
         if let Some(why) = &row.missing {
             let why = why.lines().next().unwrap_or_default();
@@ -160,18 +154,18 @@ pub fn logs(rows: &[Row]) -> String {
     table_of(rows, Side::Log, "log | bar")
 }
 
+/// A figure's line in a table.
+fn line_of(row: &Row, f: &Figure) -> String {
+    let (shown, bar) = (f.shown(), f.bar_shown());
+    format!("| {} | {shown} | {bar} | {} |\n", row.title, f.verdict())
+}
+
 /// A table of the figures of one side, under these headings.
 fn table_of(rows: &[Row], side: Side, headings: &str) -> String {
     let mut text = format!("| workload | {headings} | |\n|---|---|---|---|\n");
     for row in rows {
         for f in row.figures.iter().filter(|f| f.side == side) {
-            let (shown, bar) = (f.shown(), f.bar_shown());
-            let _ = writeln!(
-                text,
-                "| {} | {shown} | {bar} | {} |",
-                row.title,
-                f.verdict()
-            );
+            text.push_str(&line_of(row, f));
         }
     }
     text

@@ -151,6 +151,20 @@ pub enum EntryKind {
     Loaded = 7,
 }
 
+impl EntryKind {
+    /// Every kind, in order of its number.
+    pub const ALL: [EntryKind; 8] = [
+        EntryKind::Quiet,
+        EntryKind::Passed,
+        EntryKind::Ordered,
+        EntryKind::Failed,
+        EntryKind::Value,
+        EntryKind::Chosen,
+        EntryKind::Seen,
+        EntryKind::Loaded,
+    ];
+}
+
 /// An operation of synchronisation in a ring: 16 bytes. An odd first word tells it from an event, whose length is even.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -208,17 +222,7 @@ impl Entry {
         if first & 1 == 0 {
             return None;
         }
-        let kind = match first as u8 >> 1 {
-            0 => EntryKind::Quiet,
-            1 => EntryKind::Passed,
-            2 => EntryKind::Ordered,
-            3 => EntryKind::Failed,
-            4 => EntryKind::Value,
-            5 => EntryKind::Chosen,
-            6 => EntryKind::Seen,
-            7 => EntryKind::Loaded,
-            _ => return None,
-        };
+        let kind = *EntryKind::ALL.get((first as u8 >> 1) as usize)?;
         Some(Entry {
             kind,
             quiet: (first >> 8) as u32 & MAX_QUIET,
@@ -234,16 +238,7 @@ mod tests {
 
     #[test]
     fn entries_keep_what_they_say() {
-        for kind in [
-            EntryKind::Quiet,
-            EntryKind::Passed,
-            EntryKind::Ordered,
-            EntryKind::Failed,
-            EntryKind::Value,
-            EntryKind::Chosen,
-            EntryKind::Seen,
-            EntryKind::Loaded,
-        ] {
+        for kind in EntryKind::ALL {
             let e = Entry {
                 kind,
                 quiet: MAX_QUIET,

@@ -4,24 +4,32 @@
 
 use core::arch::global_asm;
 
+/// The registers of a [`Frame`](crate::thread::Frame) below rax, onto a stack.
+macro_rules! push_registers {
+    () => {
+        "push rcx
+        push rdx
+        push rbx
+        push rbp
+        push rsi
+        push rdi
+        push r8
+        push r9
+        push r10
+        push r11
+        push r12
+        push r13
+        push r14
+        push r15"
+    };
+}
+pub(crate) use push_registers;
+
 global_asm!(
+    ".macro SAVE_REGS
+    push rax",
+    push_registers!(),
     r#"
-    .macro SAVE_REGS
-    push rax
-    push rcx
-    push rdx
-    push rbx
-    push rbp
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
-    push r12
-    push r13
-    push r14
-    push r15
     .endm
 
     // A gate. rax: call number, rcx: where the program goes on; everything else is the program's.

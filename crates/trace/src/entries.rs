@@ -256,8 +256,7 @@ fn get(columns: &mut [&[u8]; COLUMNS], foreseen: &mut Foreseen, slot: u16) -> Op
     let [_, heads, quiet, objects, numbers, words] = columns;
     let [head] = take(heads)?;
     let (kind, told) = (head & ((1 << KIND_BITS) - 1), head >> KIND_BITS);
-    // The kind alone, as the first word of an entry tells it.
-    let kind = Entry::from_words([1 | u64::from(kind) << 1, 0])?.kind;
+    let kind = EntryKind::ALL[kind as usize];
     let object = if told == NONE {
         0
     } else {
@@ -388,26 +387,16 @@ mod tests {
     }
 
     fn any_entry() -> impl Strategy<Value = Entry> {
-        let kinds = [
-            EntryKind::Quiet,
-            EntryKind::Passed,
-            EntryKind::Ordered,
-            EntryKind::Failed,
-            EntryKind::Value,
-            EntryKind::Chosen,
-            EntryKind::Seen,
-            EntryKind::Loaded,
-        ];
         let object = prop_oneof![0u32..4, any::<u32>()];
         let value = prop_oneof![0u64..1000, any::<u64>()];
-        (0..kinds.len(), 0u32..1 << 24, object, value).prop_map(move |(k, quiet, object, value)| {
-            Entry {
-                kind: kinds[k],
+        (0..EntryKind::ALL.len(), 0u32..1 << 24, object, value).prop_map(
+            move |(k, quiet, object, value)| Entry {
+                kind: EntryKind::ALL[k],
                 quiet,
                 object,
                 value,
-            }
-        })
+            },
+        )
     }
 
     proptest! {

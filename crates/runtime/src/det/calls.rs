@@ -30,6 +30,7 @@ const EAGAIN: i64 = -11;
 const ETIMEDOUT: i64 = -110;
 const EINPROGRESS: i64 = -115;
 const WNOHANG: u64 = 1;
+const MSG_DONTWAIT: u64 = 0x40;
 const TIMER_ABSTIME: u64 = 1;
 const POLLIN: u32 = 1;
 const POLLOUT: u32 = 4;
@@ -138,7 +139,6 @@ pub fn interrupted(t: &Block, c: &Call) -> i64 {
 fn never_waits(c: &Call, fd: u64) -> bool {
     const F_GETFL: u64 = 3;
     const O_NONBLOCK: i64 = 0o4000;
-    const MSG_DONTWAIT: u64 = 0x40;
     let flags = match c.nr {
         nr::SENDTO | nr::RECVFROM => c.args[3],
         nr::SENDMSG | nr::RECVMSG => c.args[2],
@@ -157,7 +157,6 @@ const ATOMIC: u64 = 4096;
 /// write(2) and send(2) of more than fits into a pipe or a stream's buffer: each turn writes what fits. `None`: this descriptor isn't one of these.
 fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
     const RWF_NOWAIT: u64 = 8;
-    const MSG_DONTWAIT: u64 = 0x40;
     let (fd, from, len) = (c.args[0], c.local[1], c.args[2]);
     let limit = limit_of(c, fd);
     let mut done = 0;

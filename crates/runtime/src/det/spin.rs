@@ -12,12 +12,13 @@
 
 use super::token::{self, child, member, state};
 use super::{ending, turns};
+use crate::asm::push_registers;
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::{commit, split};
 use crate::panic::hex;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel::{self, in_runtime};
-use crate::signal::state::{Siginfo, ACTIONS, IGNORE, SIGCUT};
+use crate::signal::state::{Siginfo, ACTIONS, IGNORE, SIGCUT, SIGTRAP};
 use crate::sys;
 use crate::thread::{current, session, slot, Block, Frame};
 use crate::{guard, hash};
@@ -255,7 +256,6 @@ fn report() -> ! {
 
 /// A signal, before anything else is done about it. True: it was this module's own.
 pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> bool {
-    const SIGTRAP: u32 = 5;
     if ENGINE.load(Relaxed) != DET || !split::in_force() {
         return false;
     }
@@ -397,20 +397,9 @@ rt_spun:
     pushfq
     cld
     push rax
-    push rcx
-    push rdx
-    push rbx
-    push rbp
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
-    push r12
-    push r13
-    push r14
-    push r15
+    "#,
+    push_registers!(),
+    r#"
     mov rdi, rsp
     call {turn}
     jmp rt_leave

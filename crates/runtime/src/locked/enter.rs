@@ -3,6 +3,7 @@
 //! What the stub has kept in the thread's block (rax, rcx, rdx and where it goes on) is the stub's to restore; all else is the program's.
 
 use super::Save;
+use crate::asm::push_registers;
 use crate::debugger;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::order::{listing, record, replay, shards, with_order, Order};
@@ -126,20 +127,9 @@ global_asm!(
     pushfq
     cld
     push rax
-    push rcx
-    push rdx
-    push rbx
-    push rbp
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
-    push r12
-    push r13
-    push r14
-    push r15
+    "#,
+    push_registers!(),
+    r#"
     mov rdi, rdx
     mov rsi, rcx
     mov rdx, rsp

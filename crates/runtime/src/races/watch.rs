@@ -6,6 +6,7 @@
 
 use super::objects::Kind;
 use super::{detector, on};
+use crate::asm::push_registers;
 use crate::elf::{self, Exports};
 use crate::guard::{self, Program};
 use crate::patch;
@@ -90,20 +91,9 @@ global_asm!(
     .p2align 4
 \name:
     cld
-    push rcx
-    push rdx
-    push rbx
-    push rbp
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
-    push r12
-    push r13
-    push r14
-    push r15
+    "#,
+    push_registers!(),
+    r#"
     mov rdi, rsp
     mov esi, eax
     call {watched}
