@@ -171,7 +171,7 @@ fn learn(b: &Bench, program: &Program) -> Result<usize> {
         let recording = seconds(b, &b.reprise.recording(program));
         let learned = recording.and_then(|_| b.reprise.learn(&b.dir));
         b.reprise.forget()?;
-        exact = match learned?.status.success() {
+        exact = match learned? {
             true => exact + 1,
             false => 0,
         };

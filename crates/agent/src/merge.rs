@@ -24,6 +24,9 @@ const BATCH: usize = 64 * 1024;
 /// So often a second look is taken at rings whose news was taken: a thread that saw its bit still set then may have been just too late.
 const ROUND: Duration = Duration::from_millis(20);
 
+/// Who fills half a ring while what was there before is written, and this many bytes, writes faster than the trace is compressed.
+const MUCH: u64 = 1 << 20;
+
 /// What was taken from a ring and is not written yet.
 #[derive(Default)]
 struct Source {
@@ -155,6 +158,7 @@ impl Merge {
         };
         let used = (shared.session().slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
         let mut moved = 0;
+        let mut most = 0;
         let mut due = std::mem::take(&mut self.held);
         let slots = self.slots_to_look_at(head, used, look);
         let counters = &shared.session().counters;
@@ -165,8 +169,10 @@ impl Merge {
             if taken > 0 {
                 due.insert(slot);
                 moved += taken;
+                most = most.max(taken as u64);
             }
         }
+        sink.writer.hurry(most >= MUCH && most >= head.ring_size / 2);
         let written = self.write(shared, sink, &due, drawn)?;
         Ok(moved + written)
     }

@@ -98,6 +98,10 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     }
     if args.narrow {
         narrow(&o)?;
+    } else if args.learn && o.learned.iter().any(|f| f.load == 0) {
+        eprintln!(
+            "reprise: all that the learned functions load is logged: replay with --narrow --order total to log only what races"
+        );
     }
     // What its parent was told is more exact than how the replay had it end.
     let told = one.and_then(|(_, process)| process.wait_status);

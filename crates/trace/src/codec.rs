@@ -4,8 +4,24 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 
-/// Level that keeps up with a program that does nothing but system calls.
-const LEVEL: i32 = 1;
+/// How much work compressing may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// Keeps up with a program that does nothing but system calls.
+    Usual,
+    /// Hardly more than copying: only what repeats itself becomes smaller.
+    Little,
+}
+
+impl Effort {
+    /// The level of zstd.
+    fn level(self) -> i32 {
+        match self {
+            Effort::Usual => 1,
+            Effort::Little => -5,
+        }
+    }
+}
 
 /// Up to here the raw length that a file claims is allocated at once; above, memory grows with the bytes that really come.
 const TRUSTED_RAW: usize = 4 << 20;
@@ -19,13 +35,24 @@ pub(crate) const KEEP_CAPACITY: usize = 8 << 20;
 /// Compresses blocks, each into a zstd frame of its own with a content checksum.
 pub(crate) struct Packer {
     compressor: zstd::bulk::Compressor<'static>,
+    effort: Effort,
 }
 
 impl Packer {
     pub(crate) fn new() -> io::Result<Packer> {
-        let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
+        let effort = Effort::Usual;
+        let mut compressor = zstd::bulk::Compressor::new(effort.level())?;
         compressor.include_checksum(true)?;
-        Ok(Packer { compressor })
+        Ok(Packer { compressor, effort })
+    }
+
+    /// From now on this much work is made.
+    pub(crate) fn set_effort(&mut self, effort: Effort) -> io::Result<()> {
+        if self.effort != effort {
+            self.compressor.set_compression_level(effort.level())?;
+            self.effort = effort;
+        }
+        Ok(())
     }
 
     /// Replaces the content of `out` by the compressed `raw`.

@@ -6,7 +6,7 @@
 //!
 //! `ulimit -f` also raises SIGXFSZ; a process that writes traces ignores that signal.
 
-use crate::codec::{self, Packer};
+use crate::codec::{self, Effort, Packer};
 use crate::entries;
 use crate::error::{Context, FullReason};
 use crate::stream::{
@@ -67,6 +67,7 @@ pub struct Writer {
     seek_table: SeekTable,
     stats: StreamStats,
     full: Option<FullReason>,
+    hurries: bool,
 }
 
 impl Writer {
@@ -104,6 +105,7 @@ impl Writer {
             seek_table: SeekTable::default(),
             stats: StreamStats::default(),
             full: None,
+            hurries: false,
         };
         if writer.options.preallocate {
             crate::Summary::reserve(dir)?;
@@ -137,6 +139,13 @@ impl Writer {
         }
         self.gathered.extend_from_slice(event);
         Ok(())
+    }
+
+    /// Whether somebody waits for room that events take until they are written. Then what was read and written by the program is hardly
+    /// compressed: on a machine whose processors are all at work, that costs the program more than the room on disk is worth. Frames of
+    /// entries, which shrink to a tenth and less, are always compressed.
+    pub fn hurry(&mut self, hurries: bool) {
+        self.hurries = hurries;
     }
 
     /// Cuts the frame here, so that the events pushed so far survive the death of this process. Without events it does nothing.
@@ -218,9 +227,14 @@ impl Writer {
         let in_columns =
             has_entries && entries::pack(raw, &mut self.columns) && self.columns.len() < raw.len();
         let content = if in_columns { &self.columns } else { raw };
+        let effort = match self.hurries && !has_entries {
+            true => Effort::Little,
+            false => Effort::Usual,
+        };
         let result = self
             .packer
-            .pack(content, &mut compressed)
+            .set_effort(effort)
+            .and_then(|()| self.packer.pack(content, &mut compressed))
             .context("compress for", &self.path);
         let columns_len = if in_columns { self.columns.len() } else { 0 };
         let events = std::mem::take(&mut self.gathered_events);

@@ -1,13 +1,16 @@
-//! The long way of a stub: from the program's code into the runtime and back, without the program's stack.
+//! The long way of a stub: from the program's code into the runtime and back, without the program's stack. A learned load that finds what the
+//! thread knows of the word ([`Known`]) is a quiet operation, as that of an atomic variable is ([`crate::hook::loads`]), and comes back sooner.
 //!
 //! What the stub has kept in the thread's block (rax, rcx, rdx and where it goes on) is the stub's to restore; all else is the program's.
 
+use super::stub::Purpose;
 use super::Save;
 use crate::asm::push_registers;
 use crate::debugger;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
-use crate::order::{listing, record, replay, shards, with_order, Order};
-use crate::thread::{current, Block, Frame};
+use crate::order::known::{Known, FACTOR, PLACE_SHIFT, SIZE_SHIFT};
+use crate::order::{listing, record, replay, shards, with_order, Local, Order};
+use crate::thread::{current, Block, Frame, QUIET_BEHIND_PENDING};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -40,9 +43,6 @@ fn show(t: &mut Block, f: &Frame, made: bool) {
     debugger::show_frame(t, &t.shown);
 }
 
-/// Where a stub tells a load's bytes, above its address.
-pub const SIZE_SHIFT: u32 = 56;
-
 /// Before the instruction: the shard at this address becomes the thread's; where operations are listed, that of the word at this address.
 #[no_mangle]
 extern "C" fn rt_locked_turn(shard: u64, _: u64, f: &Frame) {
@@ -72,7 +72,7 @@ extern "C" fn rt_locked_turn(shard: u64, _: u64, f: &Frame) {
     t.locked.next = next;
 }
 
-/// A learned load: what is at this address. `load` is where the load is, and its bytes above [`SIZE_SHIFT`].
+/// A learned load: what is at this address. `load` is where the load is, and its bytes from bit [`SIZE_SHIFT`] on.
 #[no_mangle]
 extern "C" fn rt_locked_load(address: u64, load: u64, f: &Frame) {
     let t = current();
@@ -157,14 +157,60 @@ global_asm!(
     LONG_WAY rt_locked_enter, rt_locked_turn
     LONG_WAY rt_locked_wake, rt_locked_made
     LONG_WAY rt_locked_value, rt_locked_load
+
+    // rdx: the address, rcx: where the load is, and its bytes. What memory had is in the thread's block. `left`: so many operations that are
+    // only counted must be left, and one more.
+    .macro SHORT_WAY name, left
+    .hidden \name
+    .globl \name
+    .p2align 6
+\name:
+    mov gs:[{scratch}], rcx
+    movabs rax, {factor}
+    imul rax, rdx
+    shr rax, {place_shift}
+    lea rax, [8 * rax + {known}]
+    add rax, gs:[0]
+    shr rcx, {size_shift}
+    shl rcx, {size_shift}
+    xor rcx, rdx
+    cmp rcx, [rax + {tags}]
+    jne 2f
+    mov rcx, [rax + {values}]
+    cmp rcx, gs:[{value}]
+    jne 2f
+    mov rax, gs:[{pending_word}]
+    cmp dword ptr [rax + {quiet}], \left
+    jbe 2f
+    dec dword ptr [rax + {quiet}]
+    jmp qword ptr gs:[{resume}]
+2:  mov rcx, gs:[{scratch}]
+    jmp rt_locked_value
+    .endm
+
+    SHORT_WAY rt_locked_value_recorded, 1
+    SHORT_WAY rt_locked_value_replayed, 0
 "#,
     resume = const offset_of!(Block, locked) + offset_of!(Save, resume),
+    value = const offset_of!(Block, locked) + offset_of!(Save, value),
+    // No shard is locked during a load.
+    scratch = const offset_of!(Block, locked) + offset_of!(Save, next),
+    factor = const FACTOR,
+    place_shift = const PLACE_SHIFT,
+    size_shift = const SIZE_SHIFT,
+    known = const offset_of!(Block, order) + offset_of!(Local, known),
+    tags = const offset_of!(Known, tags),
+    values = const offset_of!(Known, values),
+    pending_word = const offset_of!(Block, pending_word),
+    quiet = const QUIET_BEHIND_PENDING,
 );
 
 extern "C" {
     fn rt_locked_enter();
     fn rt_locked_wake();
     fn rt_locked_value();
+    fn rt_locked_value_recorded();
+    fn rt_locked_value_replayed();
     fn rt_locked_begin_turn();
     fn rt_locked_end_turn();
 }
@@ -185,8 +231,14 @@ pub fn turn() -> u64 {
 }
 
 /// Where they ask for what is loaded.
-pub fn load() -> u64 {
-    rt_locked_value as *const () as u64
+pub fn load(purpose: Purpose) -> u64 {
+    let way: unsafe extern "C" fn() = match purpose {
+        Purpose::Record => rt_locked_value_recorded,
+        Purpose::Replay => rt_locked_value_replayed,
+        // Each is asked for.
+        Purpose::List => rt_locked_value,
+    };
+    way as *const () as u64
 }
 
 /// Where they have others woken.

@@ -11,6 +11,7 @@ use super::operation::{Operation, Segment};
 use super::units::{Step, Unit};
 use super::{enter, Save};
 use crate::cut::decode::{Condition, Flow, Insn};
+use crate::order::known::SIZE_SHIFT;
 use crate::order::shards;
 use crate::thread::{Block, QUIET_BEHIND_PENDING};
 use core::mem::offset_of;
@@ -120,7 +121,7 @@ impl Stub {
                     n += 1;
                 }
                 Step::Valued(o) => {
-                    *long_ways.get_mut(n)? = stub.valued(&i, &o)?;
+                    *long_ways.get_mut(n)? = stub.valued(&i, &o, purpose)?;
                     n += 1;
                 }
                 Step::Plain => {
@@ -379,26 +380,33 @@ impl Stub {
         Some((branches, go))
     }
 
-    /// An instruction that loads what the log says: the operand's address goes to the runtime, and the instruction takes the value from the
-    /// thread's block.
-    fn valued(&mut self, i: &Insn, o: &Operation) -> Option<(Branches, usize)> {
+    /// An instruction that loads what the log says: what memory has, and the operand's address, go to the runtime, and the instruction takes the
+    /// value from the thread's block.
+    fn valued(&mut self, i: &Insn, o: &Operation, purpose: Purpose) -> Option<(Branches, usize)> {
         let entry = self.len;
         let address = &i.bytes()[o.modrm..o.modrm + o.address_len];
+        let into_rax: (u8, &[u8]) = match i.memory_size() {
+            1 => (0x40, &[0x0f, 0xb6]),
+            2 => (0x40, &[0x0f, 0xb7]),
+            4 => (0x40, &[0x8b]),
+            _ => (0x48, &[0x8b]),
+        };
         // What can't be read faults here, with all registers as the program has them.
         self.save(AX, RAX)?;
         self.note(i.pc, entry, false)?;
+        self.put(&[into_rax.0 | if i.rip_target().is_some() { 0 } else { o.rex & 3 }])?;
+        self.put(into_rax.1)?;
         match i.rip_target() {
-            // mov al, [target]
             Some(target) => {
-                self.put(&[0xa0])?;
-                self.put(&target.to_le_bytes())?;
+                self.put(&[0x05 | AX << 3])?;
+                self.relative(target)?;
             }
-            // mov al, [the operand]
             None => {
-                self.put(&[0x40 | o.rex & 3, 0x8a, address[0] & 0xc7])?;
+                self.put(&[address[0] & 0xc7 | AX << 3])?;
                 self.put(&address[1..])?;
             }
         }
+        self.save(AX, VALUE)?;
         self.load(AX, RAX)?;
         self.save(CX, RCX)?;
         self.save(DX, RDX)?;
@@ -410,12 +418,12 @@ impl Stub {
             }
         }
         self.save_flags()?;
-        self.constant(CX, i.pc | (i.memory_size() as u64) << enter::SIZE_SHIFT)?;
+        self.constant(CX, i.pc | (i.memory_size() as u64) << SIZE_SHIFT)?;
         self.put(&[0x48, 0x8d, 0x05])?;
         let go_at = self.len;
         self.put(&[0; 4])?;
         self.save(AX, RESUME)?;
-        self.far_jump(enter::load())?;
+        self.far_jump(enter::load(purpose))?;
         let d = (self.len - go_at - 4) as u32;
         self.bytes[go_at..go_at + 4].copy_from_slice(&d.to_le_bytes());
         // mov eax, gs:[flags]; add al, 0x7f; sahf
