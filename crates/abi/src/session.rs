@@ -641,6 +641,9 @@ pub const MAX_SEARCHED: usize = 128;
 /// Most instructions that are remembered of such a piece.
 pub const MAX_SEARCHED_SITES: usize = 61;
 
+/// In the hash of a [`SearchedCode`]: somebody is writing what he found.
+pub const SEARCH_CLAIMED: u64 = u64::MAX;
+
 /// Where the instructions that were looked for are in a piece of code.
 #[repr(C)]
 pub struct SearchedCode {

@@ -172,7 +172,8 @@ impl Merge {
                 most = most.max(taken as u64);
             }
         }
-        sink.writer.hurry(most >= MUCH && most >= head.ring_size / 2);
+        sink.writer
+            .hurry(most >= MUCH && most >= head.ring_size / 2);
         let written = self.write(shared, sink, &due, drawn)?;
         Ok(moved + written)
     }

@@ -6,12 +6,20 @@ use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela};
 use object::Endianness;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
+use std::borrow::Cow;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The runtime that was built together with this binary.
-pub static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime.elf"));
+pub static EMBEDDED: &[u8] = &ALIGNED.0;
+static ALIGNED: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/runtime.elf")));
+
+/// The parser reads structures in place and wants them aligned.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
 
 /// A part of the image with one protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +83,16 @@ impl RuntimeImage {
     /// # Errors
     /// When the file is not what it should be, or memory is short.
     pub fn load(file: &[u8]) -> Result<RuntimeImage> {
-        // The parser reads structures in place and wants them aligned.
-        let mut words = vec![0u64; file.len().div_ceil(8)];
-        let aligned = object::pod::bytes_of_slice_mut(&mut words);
-        aligned[..file.len()].copy_from_slice(file);
-        let file = &aligned[..file.len()];
+        let mut words = Vec::new();
+        let file = match file.as_ptr().align_offset(align_of::<Aligned<()>>()) {
+            0 => file,
+            _ => {
+                words.resize(file.len().div_ceil(8), 0u64);
+                let aligned = object::pod::bytes_of_slice_mut(&mut words);
+                aligned[..file.len()].copy_from_slice(file);
+                &aligned[..file.len()]
+            }
+        };
         let e = Endianness::Little;
         let header =
             elf::FileHeader64::<Endianness>::parse(file).map_err(|x| bad(x.to_string()))?;
@@ -95,17 +108,20 @@ impl RuntimeImage {
         if size == 0 || size > IMAGE_MAX {
             return Err(bad("impossible size"));
         }
-        let mut memory = vec![0u8; size as usize];
+        let mut parts = Vec::new();
         let mut segments: Vec<Segment> = Vec::new();
         for p in programs.iter().filter(|p| p.p_type(e) == elf::PT_LOAD) {
             let data = p
                 .data(e, file)
                 .map_err(|()| bad("segment outside the file"))?;
             let at = p.p_vaddr(e) as usize;
-            memory
-                .get_mut(at..at + data.len())
-                .ok_or_else(|| bad("segment outside the image"))?
-                .copy_from_slice(data);
+            if (at + data.len()) as u64 > size {
+                return Err(bad("segment outside the image"));
+            }
+            parts.push(Part {
+                at,
+                data: Cow::Borrowed(data),
+            });
             let first = page(p.p_vaddr(e));
             let end = page(p.p_vaddr(e) + p.p_memsz(e) + 4095);
             let f = p.p_flags(e);
@@ -132,12 +148,11 @@ impl RuntimeImage {
                 }),
             }
         }
-        relocate(header, file, &mut memory)?;
+        relocate(header, file, &mut parts)?;
         let symbol =
             |name: &str| symbol(header, file, name).ok_or_else(|| bad(format!("no symbol {name}")));
         // Behind it, in the same file, the vDSO.
-        let vdso_at = memory.len() as u64;
-        memory.extend_from_slice(&vdso::image());
+        let vdso_at = size;
         let place = |name| symbol(name).ok().map(|at| IMAGE_BASE + at);
         let order = || {
             Some(OfOrder {
@@ -177,9 +192,13 @@ impl RuntimeImage {
             }
             OwnedFd::from_raw_fd(raw)
         };
-        use std::io::Write;
-        let mut f = std::fs::File::from(fd);
-        f.write_all(&memory).map_err(|source| LaunchError::Os {
+        let f = std::fs::File::from(fd);
+        // Where nothing is written there are zeros, which take no memory before they are changed.
+        let mut written = parts
+            .iter()
+            .try_for_each(|p| f.write_all_at(&p.data, p.at as u64));
+        written = written.and_then(|()| f.write_all_at(&vdso::image(), vdso_at));
+        written.map_err(|source| LaunchError::Os {
             what: "load the runtime".into(),
             source,
         })?;
@@ -200,7 +219,31 @@ impl RuntimeImage {
     }
 }
 
-fn relocate(header: &elf::FileHeader64<Endianness>, file: &[u8], memory: &mut [u8]) -> Result<()> {
+/// What the file has of a segment.
+struct Part<'a> {
+    /// Offset in the image.
+    at: usize,
+    data: Cow<'a, [u8]>,
+}
+
+/// The part that has these bytes, and where in it they are.
+fn part_with<'a, 'f>(
+    parts: &'a mut [Part<'f>],
+    at: usize,
+    len: usize,
+) -> Option<(&'a mut Cow<'f, [u8]>, std::ops::Range<usize>)> {
+    parts.iter_mut().find_map(|p| {
+        let from = at.checked_sub(p.at)?;
+        let end = from.checked_add(len).filter(|end| *end <= p.data.len())?;
+        Some((&mut p.data, from..end))
+    })
+}
+
+fn relocate(
+    header: &elf::FileHeader64<Endianness>,
+    file: &[u8],
+    parts: &mut [Part<'_>],
+) -> Result<()> {
     let e = Endianness::Little;
     let programs = header
         .program_headers(e, file)
@@ -217,22 +260,19 @@ fn relocate(header: &elf::FileHeader64<Endianness>, file: &[u8], memory: &mut [u
             }
         }
     }
-    let table: Vec<u8> = memory
-        .get(rela as usize..(rela + size) as usize)
-        .ok_or_else(|| bad("relocations outside the image"))?
-        .to_vec();
+    let (data, table) = part_with(parts, rela as usize, size as usize)
+        .ok_or_else(|| bad("relocations outside the image"))?;
+    let table = data[table].to_vec();
     for r in table.chunks_exact(std::mem::size_of::<elf::Rela64<Endianness>>()) {
         let (r, _) = object::pod::from_bytes::<elf::Rela64<Endianness>>(r)
             .map_err(|()| bad("relocation"))?;
         if Rela::r_type(r, e, false) != elf::R_X86_64_RELATIVE {
             return Err(bad("a relocation that isn't relative"));
         }
-        let at = Rela::r_offset(r, e) as usize;
         let value = IMAGE_BASE.wrapping_add(Rela::r_addend(r, e) as u64);
-        memory
-            .get_mut(at..at + 8)
-            .ok_or_else(|| bad("relocation outside the image"))?
-            .copy_from_slice(&value.to_le_bytes());
+        let (data, word) = part_with(parts, Rela::r_offset(r, e) as usize, 8)
+            .ok_or_else(|| bad("relocation outside the image"))?;
+        data.to_mut()[word].copy_from_slice(&value.to_le_bytes());
     }
     Ok(())
 }

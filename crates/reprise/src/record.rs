@@ -121,16 +121,15 @@ fn one(args: &RecordArgs) -> Result<Run> {
     configure(&mut shared, args);
     let catalog = Catalog::from_env()?;
     let memo_file = catalog.root().join(memo::FILE);
-    let mut known = 0;
     if args.engine == EngineName::Order {
         shared.add_order(args.buffers.bytes())?;
-        known = memo::load(&shared, &image, &memo_file);
         let unlearned = hooks::holds(shared.session().unhooked, hooks::LEARNED);
         let learned = learned::read(catalog.root())?;
         for f in learned.iter().filter(|_| !unlearned) {
             shared.session().learned.add(f.code(), 0);
         }
     }
+    let known = memo::load(&shared, &image, &memo_file);
     let command = launch::Command {
         argv: args.command.clone(),
         pin: args.engine == EngineName::Serial,
@@ -162,7 +161,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
     );
     match outcome {
         Ok(status) => {
-            memo::save(&shared, &image, &memo_file, known);
+            memo::save(&shared, &image, &memo_file, &known);
             Ok(Run { status, dir })
         }
         Err(e) => {

@@ -1,12 +1,12 @@
-//! Record: what was looked for in code, and where it was found, for the whole session: all programs of a tree begin with the same loader and
-//! the same libraries.
+//! Record: what was looked for in code, and where it was found, for the whole session, and later ones (the launcher keeps it in a file): all
+//! programs begin with the same loader and the same libraries.
 
 use crate::guard;
 use crate::hash;
 use crate::memory::Region;
 use crate::thread::session;
 use core::sync::atomic::Ordering::*;
-use reprise_abi::session::{SearchedCode, MAX_SEARCHED_SITES};
+use reprise_abi::session::{SearchedCode, MAX_SEARCHED_SITES, SEARCH_CLAIMED};
 
 /// Most places that are found in one mapping.
 const MAX_FOUND: usize = 512;
@@ -26,8 +26,6 @@ pub enum What {
     Clock = 5,
 }
 
-/// In a place's hash: somebody is writing what he found.
-const CLAIMED: u64 = u64::MAX;
 /// In a place's length: of some bytes it could not be said what they are.
 const UNSURE: u32 = 1 << 31;
 
@@ -121,7 +119,7 @@ impl Searched {
         let seed = len as u64 ^ (what as u64) << 56;
         // SAFETY: guarded.
         let hash = guard::guarded(|| unsafe { hash::bytes(seed, at, size) })?;
-        let hash = hash.clamp(1, CLAIMED - 1);
+        let hash = hash.clamp(1, SEARCH_CLAIMED - 1);
         let place = session().searched.iter().find(|s| {
             let its = s.hash.load(Relaxed);
             its == hash || its == 0
@@ -152,7 +150,8 @@ impl Searched {
         // Other processes look for places, too.
         let free = || {
             let hash = &self.place.hash;
-            hash.compare_exchange(0, CLAIMED, Acquire, Relaxed).is_ok()
+            hash.compare_exchange(0, SEARCH_CLAIMED, Acquire, Relaxed)
+                .is_ok()
         };
         if !fit || !free() {
             return;

@@ -394,7 +394,12 @@ impl Stub {
         // What can't be read faults here, with all registers as the program has them.
         self.save(AX, RAX)?;
         self.note(i.pc, entry, false)?;
-        self.put(&[into_rax.0 | if i.rip_target().is_some() { 0 } else { o.rex & 3 }])?;
+        self.put(&[into_rax.0
+            | if i.rip_target().is_some() {
+                0
+            } else {
+                o.rex & 3
+            }])?;
         self.put(into_rax.1)?;
         match i.rip_target() {
             Some(target) => {
