@@ -65,16 +65,12 @@ const MOST_ROUNDS: u32 = 20;
 /// So many recordings one after the other that are replayed exactly show that nothing is left to be learned.
 const EXACT_ROUNDS: u32 = 4;
 
-/// Plain loads that race are nobody's to see, until a replay has left its path there: from then on they are logged. Every replay that leaves its
-/// path learns something new, until none does.
-#[test]
-fn a_race_is_learned() {
-    let place = Workplace::new();
-    let guest = Guest::new("plain_handover");
+/// Records and learns until nothing is left to be learned, `function` among all that was: every replay that leaves its path learns something new.
+fn learn(place: &Workplace, guest: &Guest, function: &str) {
     let (mut exact_rounds, mut learned) = (0, String::new());
     for round in 0.. {
         assert!(round < MOST_ROUNDS, "replays still differ: {learned}");
-        let recording = place.record_with(&guest, &ORDER);
+        let recording = place.record_with(guest, &ORDER);
         let run = &recording.run;
         assert!(run.status.success(), "{}", run.describe());
         let mut exact = true;
@@ -94,17 +90,46 @@ fn a_race_is_learned() {
         }
         exact_rounds = if exact { exact_rounds + 1 } else { 0 };
         // At first, threads may have come to their turns as they did in the recording.
-        if exact_rounds == EXACT_ROUNDS && learned.contains("learned: take_turns") {
+        if exact_rounds == EXACT_ROUNDS && learned.contains(&format!("learned: {function}")) {
             break;
         }
     }
-    let trace = place.record_with(&guest, &ORDER).dir;
-    let narrowed = (0..50)
-        .map(|_| place.replay_with(&trace, &["--narrow"]).said())
+}
+
+/// Replays until one shows which of the learned functions' loads race; what it says.
+fn narrow(place: &Workplace, trace: &Path) -> String {
+    (0..50)
+        .map(|_| place.replay_with(trace, &["--narrow"]).said())
         .find(|said| said.contains("this load races"))
-        .expect("a replay in which a look came at another time than in the recording");
+        .expect("a replay in which a look came at another time than in the recording")
+}
+
+/// Plain loads that race are nobody's to see, until a replay has left its path there: from then on they are logged.
+#[test]
+fn a_race_is_learned() {
+    let place = Workplace::new();
+    let guest = Guest::new("plain_handover");
+    learn(&place, &guest, "take_turns");
+    let trace = place.record_with(&guest, &ORDER).dir;
+    let narrowed = narrow(&place, &trace);
     assert!(narrowed.contains("plain_handover.c:1"), "{narrowed}");
     // The recording was made with whole functions, which are not in the list any more.
     let none = place.replay_with(&trace, &["--narrow"]).said();
     assert!(none.contains("nothing changes"), "{none}");
+}
+
+/// Each form of a load does in a stub what it does natively, recorded and replayed.
+#[test]
+fn learned_loads_of_every_form() {
+    let place = Workplace::new();
+    let guest = Guest::new("learned_forms");
+    learn(&place, &guest, "take_turns");
+    let native = guest.native(&place);
+    for _ in 0..3 {
+        let recording = place.record_with(&guest, &ORDER);
+        assert_same(&native, &recording.run);
+        for flags in [&[][..], &["--order", "total"]] {
+            assert_same(&native, &place.replay_with(&recording.dir, flags));
+        }
+    }
 }
