@@ -15,6 +15,7 @@ pub mod late;
 pub mod merge;
 pub mod namespaces;
 pub mod outsiders;
+pub mod pressure;
 pub mod processes;
 pub mod requests;
 pub mod slices;

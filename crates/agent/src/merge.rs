@@ -4,6 +4,7 @@
 //! In the trace's stream causes come before their effects, as far as stamps tell; the exact order is that of the stamps. What follows each
 //! other of one thread's entries becomes one event ([`Kind::Sync`]). As in [`drain`](crate::drain), nothing in a ring is believed.
 
+use crate::pressure::Pressure;
 use crate::wake;
 use reprise_abi::event::{Event, EventHeader, Kind, ParseError, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
@@ -63,6 +64,7 @@ pub struct Merge {
     /// What is written next; kept for its room.
     pieces: Vec<Piece>,
     sync_event: Vec<u8>,
+    pressure: Pressure,
 }
 
 /// Which rings are looked at.
@@ -98,6 +100,7 @@ impl Merge {
             damage: None,
             pieces: Vec::new(),
             sync_event: Vec::new(),
+            pressure: Pressure::new(),
         }
     }
 
@@ -172,8 +175,9 @@ impl Merge {
                 most = most.max(taken as u64);
             }
         }
-        sink.writer
-            .hurry(most >= MUCH && most >= head.ring_size / 2);
+        let is_behind = most >= MUCH && most >= head.ring_size / 2;
+        let hurries = is_behind || moved > 0 && self.pressure.is_there();
+        sink.writer.hurry(hurries);
         let written = self.write(shared, sink, &due, drawn)?;
         Ok(moved + written)
     }

@@ -23,6 +23,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Least and most bytes of disk reserved in one go.
 const RESERVE_STEP: (u64, u64) = (256 << 10, 16 << 20);
 
+/// A frame of whose bytes a smaller part than one in so many is entries holds what was read and written.
+const FEW: usize = 8;
+
 /// How a stream is written.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
@@ -61,6 +64,8 @@ pub struct Writer {
     gathered: Vec<u8>,
     gathered_events: u32,
     gathered_kinds: [u64; KINDS],
+    /// Bytes of entries in them.
+    gathered_entries: usize,
     compressed: Vec<u8>,
     position: u64,
     allocated: u64,
@@ -99,6 +104,7 @@ impl Writer {
             columns: Vec::new(),
             gathered_events: 0,
             gathered_kinds: [0; KINDS],
+            gathered_entries: 0,
             compressed: Vec::new(),
             position: 0,
             allocated: 0,
@@ -133,6 +139,9 @@ impl Writer {
         }
         self.gathered_events += 1;
         self.gathered_kinds[header.kind as usize % KINDS] += 1;
+        if header.kind == Kind::Sync as u8 {
+            self.gathered_entries += event.len();
+        }
         if event.len() >= self.options.frame_raw {
             assert!(self.gathered.is_empty());
             return self.write_frame(event);
@@ -141,9 +150,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether somebody waits for room that events take until they are written. Then what was read and written by the program is hardly
-    /// compressed: on a machine whose processors are all at work, that costs the program more than the room on disk is worth. Frames of
-    /// entries, which shrink to a tenth and less, are always compressed.
+    /// Whether the program waits for what is written, or for the processor that compresses. Then what it read and wrote is hardly compressed. Frames
+    /// with many entries, which shrink to a tenth and less, always are.
     pub fn hurry(&mut self, hurries: bool) {
         self.hurries = hurries;
     }
@@ -223,11 +231,12 @@ impl Writer {
     /// Writes `raw`, which is `gathered_events` events, as a frame. Whatever the result, they are gathered no more.
     fn write_frame(&mut self, raw: &[u8]) -> Result<()> {
         let mut compressed = std::mem::take(&mut self.compressed);
-        let has_entries = self.gathered_kinds[Kind::Sync as usize % KINDS] != 0;
-        let in_columns =
-            has_entries && entries::pack(raw, &mut self.columns) && self.columns.len() < raw.len();
+        let entries_len = std::mem::take(&mut self.gathered_entries);
+        let in_columns = entries_len != 0
+            && entries::pack(raw, &mut self.columns)
+            && self.columns.len() < raw.len();
         let content = if in_columns { &self.columns } else { raw };
-        let effort = match self.hurries && !has_entries {
+        let effort = match self.hurries && entries_len < raw.len() / FEW {
             true => Effort::Little,
             false => Effort::Usual,
         };
