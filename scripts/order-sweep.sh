@@ -122,7 +122,9 @@ one() {
     label=$*
     shift 2
     status=0
-    timeout 300 "$REPRISE" record --engine order --checksum=50 -o "$trace" -- "tests/guests/bin/$guest" "$@" \
+    guests=$PWD/tests/guests/bin
+    mkdir "$trace.cwd"
+    (cd "$trace.cwd" && exec timeout 300 "$REPRISE" record --engine order --checksum=50 -o "$trace" -- "$guests/$guest" "$@") \
         >"$trace.out" 2>"$trace.err" </dev/null || status=$?
     case $status in
     99 | 124 | 125)

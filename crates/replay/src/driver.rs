@@ -86,6 +86,8 @@ fn replay_rebuilt(dir: &Path, options: &Options, program: &Path) -> Result<Outco
         quiet: true,
         total: false,
         tamper: None,
+        // Others may go on behind the end of the one that is wanted before they are ended: their operations are to be known.
+        only: None,
         ..options.clone()
     };
     let recorded = rebuilt.as_recorded()?;
