@@ -203,7 +203,7 @@ impl Debuggee {
             }
             if exec == Some(self.events()) {
                 self.outlive_former()?;
-                if self.points.compiled.is_none() {
+                if !self.points.has_own() {
                     self.mark_beginning()?;
                 }
                 return Ok(Stop::Exec);
@@ -264,8 +264,7 @@ impl Debuggee {
     }
 
     fn make_due_checkpoint(&mut self) -> Result<(), DebugError> {
-        // What is compiled in is no part of the program.
-        if !self.checkpoints.is_due() || self.points.compiled.is_some() {
+        if !self.checkpoints.is_due() || self.points.has_own() {
             return Ok(());
         }
         let Some(checkpoint) = self.checkpoint()? else {

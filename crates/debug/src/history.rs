@@ -27,8 +27,6 @@ const FEW_STEPS: u64 = 2_000;
 const LONG_WAY: u64 = 256;
 /// ... so many steps before it.
 const SHORT_WAY: u64 = 64;
-/// What is being done when that fails.
-const COMPILE: &str = "compile a breakpoint into the code";
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -314,6 +312,9 @@ impl Debuggee {
         &mut self,
         go: impl FnOnce(&mut Debuggee) -> Result<T, DebugError>,
     ) -> Result<T, DebugError> {
+        // The copies of the process that it becomes on the way know nothing of them.
+        self.uncompile()
+            .map_err(os("take breakpoints out of the code"))?;
         let points = std::mem::take(&mut self.points);
         let watches = points.is_watching();
         if watches {
@@ -441,7 +442,7 @@ impl Debuggee {
 
     fn is_wanted_here(&self, slot: usize) -> bool {
         self.in_program(slot)
-            .is_some_and(|r| self.points.is_wanted(r.rip))
+            .is_some_and(|r| self.condition_holds(&r))
     }
 
     /// How often the debugger wants to stop on the way to `now`.
@@ -504,16 +505,15 @@ impl Debuggee {
     /// From here on there is a stop wherever it may be `now`.
     pub(crate) fn look_out_for(&mut self, now: &Name) -> Result<(), DebugError> {
         if let Some(s) = &now.state {
-            self.compile(s.general.rip, &s.general)
-                .map_err(os(COMPILE))?;
-            self.points.set_own([s.general.rip]);
+            self.points.set_own(Some((s.general.rip, s.general)));
         }
         Ok(())
     }
 
     pub(crate) fn look_out_no_more(&mut self) -> Result<(), DebugError> {
-        self.points.set_own([]);
-        self.uncompile().map_err(os(COMPILE))
+        self.points.set_own(None);
+        self.uncompile()
+            .map_err(os("take a breakpoint out of the code"))
     }
 
     fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {
