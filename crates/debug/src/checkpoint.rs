@@ -231,6 +231,11 @@ impl Debuggee {
         let pairs: Vec<(pid_t, pid_t)> = to.threads.iter().map(|t| t.tid).zip(copies).collect();
         self.live.go_back(&to.mark, &pairs)?;
         for (at, bytes) in &to.shared {
+            // What nobody has changed may be memory that can't be written, as a file that is mapped to be read.
+            let mut now = vec![0; bytes.len()];
+            if self.memory.read_exact_at(&mut now, *at).is_ok() && now == *bytes {
+                continue;
+            }
             let written = self.memory.write_all_at(bytes, *at);
             written.map_err(os("put shared memory back"))?;
         }
