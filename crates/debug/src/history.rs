@@ -17,6 +17,7 @@ use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use reprise_abi::layout::PAGE;
 use std::rc::Rc;
+use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Most steps that are made one by one to find the one before, where the way has been made short, ...
@@ -130,7 +131,11 @@ impl Session {
         let d = self.debuggee()?;
         let events = events.min(d.timeline.end).max(d.timeline.begins());
         if d.live.limit() <= events && d.events() < events {
+            let begun = Instant::now();
             d.run_unseen(events)?;
+            if d.events() < d.timeline.end {
+                d.mark_arrival(begun)?;
+            }
             self.past = Past::default();
             return Ok(());
         }

@@ -240,8 +240,9 @@ impl Session {
             .iter()
             .map(|(n, c)| format!("checkpoint {n} is at event {}", c.events))
             .collect();
-        let own = &self.debuggee()?.checkpoints;
-        let (n, size) = (own.count(), own.memory() >> 10);
+        let d = self.debuggee()?;
+        let (own, replay) = (&d.checkpoints, d.pid);
+        let (n, size) = (own.count(), own.memory(replay) >> 10);
         lines.push(format!(
             "the debugger itself keeps {n} checkpoints, which take {size} KiB"
         ));
