@@ -1,14 +1,16 @@
 //! Breakpoints and watchpoints. A breakpoint is in the program's code only while the program runs: nobody who reads memory at a stop sees
 //! it, and neither does the runtime when it reads or writes code (`debugger.rs` there).
 
-use crate::compiled::Compiled;
-use crate::debuggee::Debuggee;
+use crate::compiled::{Compiled, Tests};
+use crate::debuggee::{Debuggee, General};
+use crate::expression::Expression;
 use crate::{os, ptrace, DebugError};
 use gdbstub::target::ext::breakpoints::WatchKind;
 use reprise_abi::layout::PAGE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 /// The one-byte instruction that traps.
 const INT3: u8 = 0xcc;
@@ -30,19 +32,37 @@ pub struct Watched {
     pub kind: WatchKind,
 }
 
+/// Of a breakpoint: it is one while any of these is true, or always if there is none.
+pub type Conditions = Vec<Rc<Expression>>;
+
+/// How the debugger asks for a breakpoint. It may ask in both ways at one address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// As one in the code.
+    Software,
+    /// As one of the processor's.
+    Hardware,
+}
+
 /// What the debugger wants to stop at.
 #[derive(Default)]
 pub struct Breakpoints {
-    /// Addresses, and how often each was asked for.
-    wanted: BTreeMap<u64, u32>,
+    /// Addresses, and with which conditions in each way.
+    wanted: BTreeMap<u64, [Option<Conditions>; 2]>,
     /// Pages of them that can be run.
     code: BTreeSet<u64>,
-    /// Addresses of our own, for one run.
-    own: BTreeSet<u64>,
+    /// Address of our own, and the registers that are looked for there.
+    own: Option<(u64, General)>,
     /// Those that are in the code now, and the bytes under them.
     inserted: BTreeMap<u64, u8>,
-    /// The one of our own that is compiled into the code.
-    pub(crate) compiled: Option<Compiled>,
+    /// Those that are compiled into stubs in the process.
+    pub(crate) compiled: Vec<Compiled>,
+    /// Those that can't be.
+    refused: BTreeSet<u64>,
+    /// What is compiled is no more what is wanted.
+    changed: bool,
+    /// Stops at conditions that did not hold.
+    pub(crate) false_stops: u64,
     /// Debug registers in use.
     watched: [Option<Watched>; MAX_WATCHED],
 }
@@ -52,8 +72,9 @@ impl Breakpoints {
     pub fn taken_out(self) -> Breakpoints {
         Breakpoints {
             inserted: BTreeMap::new(),
-            compiled: None,
-            own: BTreeSet::new(),
+            compiled: Vec::new(),
+            refused: BTreeSet::new(),
+            own: None,
             ..self
         }
     }
@@ -62,41 +83,108 @@ impl Breakpoints {
     pub fn forgotten(self) -> Breakpoints {
         Breakpoints {
             inserted: self.inserted,
+            compiled: self.compiled,
+            changed: true,
             ..Breakpoints::default()
         }
     }
 
-    /// Adds one.
-    pub fn add(&mut self, at: u64) {
-        *self.wanted.entry(at).or_default() += 1;
+    /// Adds one, or gives it other conditions.
+    pub fn add(&mut self, at: u64, way: Way, conditions: Conditions) {
+        let ways = self.wanted.entry(at).or_default();
+        let new = Some(conditions);
+        self.changed |= ways[way as usize] != new;
+        ways[way as usize] = new;
     }
 
     /// Takes one away; false when there is none.
-    pub fn remove(&mut self, at: u64) -> bool {
-        let Some(n) = self.wanted.get_mut(&at) else {
+    pub fn remove(&mut self, at: u64, way: Way) -> bool {
+        let Some(ways) = self.wanted.get_mut(&at) else {
             return false;
         };
-        *n -= 1;
-        if *n == 0 {
+        let was = ways[way as usize].take().is_some();
+        if ways.iter().all(Option::is_none) {
             self.wanted.remove(&at);
         }
-        true
+        self.changed |= was;
+        was
     }
 
-    /// Does the debugger want to stop here?
+    /// Does the debugger want to stop here, perhaps under a condition?
     pub fn is_wanted(&self, at: u64) -> bool {
         self.wanted.contains_key(&at)
     }
 
-    /// Does somebody?
-    pub fn is_any(&self, at: u64) -> bool {
-        self.is_wanted(at) || self.own.contains(&at)
+    /// The conditions of a breakpoint that has some.
+    pub fn conditions(&self, at: u64) -> Option<Conditions> {
+        let mut all = Vec::new();
+        for conditions in self.wanted.get(&at)?.iter().flatten() {
+            if conditions.is_empty() {
+                return None;
+            }
+            all.extend(conditions.iter().cloned());
+        }
+        Some(all)
     }
 
-    /// Are there others than the one at `at` in this stretch, or does the debugger want to stop at `at` itself?
+    /// Do we look for a place of our own here?
+    pub fn is_own(&self, at: u64) -> bool {
+        self.own.is_some_and(|(own, _)| own == at)
+    }
+
+    /// Does somebody want to stop here?
+    pub fn is_any(&self, at: u64) -> bool {
+        self.is_wanted(at) || self.is_own(at)
+    }
+
+    fn all(&self) -> impl Iterator<Item = u64> + '_ {
+        let own = self.own.iter().map(|(at, _)| *at);
+        self.wanted.keys().copied().chain(own)
+    }
+
+    /// Are there others than the one at `at` in this stretch?
     pub fn has_others_in(&self, at: u64, stretch: &Range<u64>) -> bool {
-        let all = self.wanted.keys().chain(&self.own);
-        self.is_wanted(at) || all.into_iter().any(|p| *p != at && stretch.contains(p))
+        self.all().any(|p| p != at && stretch.contains(&p))
+    }
+
+    /// Has what is wanted changed since something was compiled? It is forgotten what could not be.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        let changed = std::mem::take(&mut self.changed);
+        if changed {
+            self.refused.clear();
+        }
+        changed
+    }
+
+    /// Where there should be stubs, and what is tested in each.
+    pub(crate) fn to_test(&self) -> BTreeMap<u64, Tests> {
+        // The processor would tell of what a condition reads.
+        let reads = |w: &Watched| w.kind != WatchKind::Write;
+        let reads_are_seen = self.watched.iter().flatten().any(reads);
+        let tests = |at: u64| {
+            let registers = self.own.filter(|(own, _)| *own == at).map(|(_, g)| g);
+            let conditions = match self.is_wanted(at) {
+                true if reads_are_seen => return None,
+                true => self.conditions(at)?,
+                false => Vec::new(),
+            };
+            let tests = Tests {
+                registers,
+                conditions,
+            };
+            Some((at, tests))
+        };
+        self.all().filter_map(tests).collect()
+    }
+
+    /// Is this one compiled, or can't it be?
+    pub(crate) fn is_settled(&self, at: u64) -> bool {
+        self.refused.contains(&at) || self.compiled.iter().any(|c| c.at == at)
+    }
+
+    /// This one can't be compiled.
+    pub(crate) fn note_refused(&mut self, at: u64) {
+        self.refused.insert(at);
     }
 
     /// Is one in the code here?
@@ -104,9 +192,15 @@ impl Breakpoints {
         self.inserted.contains_key(&at)
     }
 
-    /// Sets our own ones.
-    pub fn set_own(&mut self, own: impl IntoIterator<Item = u64>) {
-        self.own = own.into_iter().collect();
+    /// Sets our own one, or none.
+    pub fn set_own(&mut self, own: Option<(u64, General)>) {
+        self.own = own;
+        self.changed = true;
+    }
+
+    /// Do we look for a place of our own?
+    pub fn has_own(&self) -> bool {
+        self.own.is_some()
     }
 
     /// Is memory watched?
@@ -132,6 +226,7 @@ impl Breakpoints {
         for register in self.watched.iter_mut().filter(|r| r.is_none()) {
             *register = pieces.next();
         }
+        self.changed |= w.kind != WatchKind::Write;
         true
     }
 
@@ -147,6 +242,7 @@ impl Breakpoints {
             };
             *register = None;
         }
+        self.changed |= w.kind != WatchKind::Write;
         true
     }
 
@@ -192,10 +288,7 @@ fn pieces(w: Watched) -> Option<Vec<Watched>> {
 impl Debuggee {
     /// Puts all breakpoints into the program's code.
     pub(crate) fn insert(&mut self) {
-        let all: Vec<u64> = {
-            let p = &self.points;
-            p.wanted.keys().chain(&p.own).copied().collect()
-        };
+        let all: BTreeSet<u64> = self.points.all().collect();
         let events = self.events();
         for at in all {
             if self.points.inserted.contains_key(&at)
@@ -330,9 +423,32 @@ mod tests {
     #[test]
     fn a_breakpoint_goes_with_the_last_who_wanted_it() {
         let mut b = Breakpoints::default();
-        b.add(7);
-        b.add(7);
-        assert!(b.remove(7) && b.is_wanted(7));
-        assert!(b.remove(7) && !b.is_wanted(7) && !b.remove(7));
+        let (soft, hard) = (Way::Software, Way::Hardware);
+        // To ask twice is to ask once.
+        b.add(7, soft, Vec::new());
+        b.add(7, soft, Vec::new());
+        b.add(7, hard, Vec::new());
+        assert!(b.remove(7, soft) && b.is_wanted(7));
+        assert!(b.remove(7, hard) && !b.is_wanted(7) && !b.remove(7, soft));
+    }
+
+    #[test]
+    fn a_breakpoint_has_conditions_as_long_as_nobody_wants_it_without() {
+        let mut b = Breakpoints::default();
+        let never: Vec<_> = Expression::new(vec![0x22, 0, 0x27])
+            .map(Rc::new)
+            .into_iter()
+            .collect();
+        b.add(7, Way::Software, never.clone());
+        assert!(b.has_changed() && b.conditions(7).is_some_and(|all| all.len() == 1));
+        assert_eq!(b.to_test().len(), 1);
+        b.add(7, Way::Software, never.clone());
+        assert!(!b.has_changed());
+        b.add(7, Way::Hardware, Vec::new());
+        assert!(b.has_changed() && b.conditions(7).is_none() && b.to_test().is_empty());
+        assert!(b.remove(7, Way::Hardware) && b.conditions(7).is_some());
+        // What an expression reads is not to be told of.
+        let (at, len, kind) = (0x1000, 8, WatchKind::ReadWrite);
+        assert!(b.watch(Watched { at, len, kind }) && b.to_test().is_empty());
     }
 }

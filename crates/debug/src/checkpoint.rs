@@ -117,7 +117,11 @@ impl Debuggee {
         if self.timeline.known.forks_differ || !self.live.is_one_at_rest() || !self.settle()? {
             return Ok(None);
         }
-        match self.with_all_stopped(Debuggee::copy_stopped) {
+        // What is compiled in is no part of the program.
+        let made = self
+            .uncompile()
+            .and_then(|()| self.with_all_stopped(Debuggee::copy_stopped));
+        match made {
             // It was killed meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
             made => made.map_err(os("make a checkpoint")),
@@ -227,6 +231,11 @@ impl Debuggee {
         let pairs: Vec<(pid_t, pid_t)> = to.threads.iter().map(|t| t.tid).zip(copies).collect();
         self.live.go_back(&to.mark, &pairs)?;
         for (at, bytes) in &to.shared {
+            // What nobody has changed may be memory that can't be written, as a file that is mapped to be read.
+            let mut now = vec![0; bytes.len()];
+            if self.memory.read_exact_at(&mut now, *at).is_ok() && now == *bytes {
+                continue;
+            }
             let written = self.memory.write_all_at(bytes, *at);
             written.map_err(os("put shared memory back"))?;
         }
@@ -261,7 +270,10 @@ impl Debuggee {
         // Who is about to end can't be stopped.
         self.settle().map_err(Error::other)?;
         self.with_all_stopped(|d| {
-            let Some((gate, tid)) = d.find_gate()?.zip(d.threads.keys().next().copied()) else {
+            // Rather one that is not about to get a signal.
+            let threads = d.threads.iter().map(|(tid, t)| (*tid, *t));
+            let chosen = threads.min_by_key(|(_, t)| t.signal != 0);
+            let Some((gate, (tid, traced))) = d.find_gate()?.zip(chosen) else {
                 return Ok(None);
             };
             let registers = to_go_on(ptrace::registers(tid)?);
@@ -270,6 +282,7 @@ impl Debuggee {
             let made = f(tid, gate);
             ptrace::set_registers(tid, &registers)?;
             ptrace::set_signal_mask(tid, mask)?;
+            traced.come_to_signal(tid)?;
             made.map(Some)
         })
     }

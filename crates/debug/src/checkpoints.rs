@@ -2,7 +2,12 @@
 //! that were gone back to.
 //!
 //! They are made on the way forward, whenever so much time has passed since the last. When there are too many, or they take too much memory,
-//! every second one goes, and from then on twice the time passes between them. So to go back costs about the same everywhere.
+//! every second one goes, and from then on twice the time passes between them. So to go back costs about the same everywhere. Only new ground
+//! makes them fewer: on a way that was gone before, one is made where there is room for it. Behind the farthest place there are some more, a second
+//! apart, as long as they don't make the others fewer.
+//!
+//! What memory they take the kernel tells, but it looks at every page for that. A page that they keep was written since the last of them was made,
+//! by a page fault, so the faults are counted, and the kernel is only asked when they may be too many.
 
 use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
@@ -10,6 +15,7 @@ use crate::debuggee::Debuggee;
 use crate::rest::{MOST_LOOKS, SHORT};
 use crate::DebugError;
 use libc::pid_t;
+use reprise_abi::layout::PAGE;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,14 +24,22 @@ use std::time::{Duration, Instant};
 pub const MOST: usize = 128;
 /// Most near places that were gone back to.
 pub const MOST_NEAR: usize = 8;
+/// So many of these there may always be, however large they are.
+const FEW_NEAR: usize = 2;
+/// Most that only wait for whether somebody goes back from the farthest place, ...
+const MOST_RECENT: usize = 4;
+/// ... and the time between two of them.
+const RECENT: Duration = Duration::from_secs(1);
 /// Time between two of them, at the beginning.
 const SPACING: Duration = Duration::from_millis(50);
-/// All of them may take so many times the program's memory, ...
-const MEMORY: u64 = 2;
+/// All of them may take so many halves of the program's memory, ...
+const HALVES: u64 = 3;
 /// ... or so many bytes.
-const SMALL: u64 = 64 << 20;
-/// After so many new ones their memory is looked at.
-const LOOK_EVERY: u32 = 4;
+const SMALL: u64 = 32 << 20;
+/// Making them may take this part of the time, ...
+const SHARE: u32 = 16;
+/// ... and so much at the beginning.
+const START: Duration = Duration::from_millis(50);
 /// Going somewhere for longer than this is worth a checkpoint there.
 const LONG_WAY: Duration = Duration::from_millis(20);
 /// A portion of events should take about this long.
@@ -44,9 +58,21 @@ pub struct Checkpoints {
     /// In order. The first is the program's beginning.
     spread: Vec<Placed>,
     near: VecDeque<Placed>,
+    /// The last ones of the new ground.
+    recent: VecDeque<Placed>,
     spacing: Duration,
-    /// New ones since their memory was looked at.
-    unseen: u32,
+    /// So many events have happened at the last of those that are spread, or at one that was behind it, ...
+    frontier: u64,
+    /// ... after so long.
+    reached: Duration,
+    /// How long it took to make those that are spread.
+    making: Duration,
+    /// Memory that they take, or less: what was known of it last, and what was written since.
+    estimate: u64,
+    /// So much may be.
+    limit: u64,
+    /// The process that was looked at last, and its page faults until then.
+    faults: (pid_t, u64),
     /// Events that are fed at a time.
     portion: u64,
     /// How long it took from the beginning to where the replay is.
@@ -58,8 +84,14 @@ impl Default for Checkpoints {
         Checkpoints {
             spread: Vec::new(),
             near: VecDeque::new(),
+            recent: VecDeque::new(),
             spacing: SPACING,
-            unseen: 0,
+            frontier: 0,
+            reached: Duration::ZERO,
+            making: Duration::ZERO,
+            estimate: 0,
+            limit: SMALL,
+            faults: (0, 0),
             portion: 16,
             now: Duration::ZERO,
         }
@@ -68,7 +100,7 @@ impl Default for Checkpoints {
 
 impl Checkpoints {
     fn all(&self) -> impl Iterator<Item = &Placed> {
-        self.spread.iter().chain(&self.near)
+        self.spread.iter().chain(&self.near).chain(&self.recent)
     }
 
     /// How many there are.
@@ -76,10 +108,39 @@ impl Checkpoints {
         self.all().count()
     }
 
-    /// Bytes of memory that all of them take, beside what they share with the replay.
-    pub fn memory(&self) -> u64 {
-        let own = self.all().map(|p| memory(p.checkpoint.pid()).0);
-        own.sum()
+    /// Bytes of memory that all of them take, beside what they share with the replay, which is the process `replay`.
+    pub fn memory(&self, replay: pid_t) -> u64 {
+        let (own, there) = memory(replay);
+        let all = self.all().map(|p| memory(p.checkpoint.pid()).0);
+        // Shared pages are divided among all who share them.
+        (own + all.sum::<u64>()).saturating_sub(there)
+    }
+
+    /// The same, of those near places that were gone back to: those that nobody else has.
+    fn memory_near(&self) -> u64 {
+        let all = self.near.iter().map(|p| memory(p.checkpoint.pid()).0);
+        all.sum()
+    }
+
+    /// Counts what `replay` has written since it was looked at last.
+    fn count_faults(&mut self, replay: pid_t) {
+        let now = faults(replay);
+        let before = match self.faults {
+            (pid, before) if pid == replay => before,
+            _ => 0,
+        };
+        self.faults = (replay, now);
+        self.estimate += now.saturating_sub(before) * PAGE;
+    }
+
+    /// Are they more than there may be, as far as is known?
+    fn are_too_large(&mut self, replay: pid_t) -> bool {
+        if self.estimate <= self.limit {
+            return false;
+        }
+        self.estimate = self.memory(replay);
+        self.limit = SMALL.max(memory(replay).1 / 2 * HALVES);
+        self.estimate > self.limit
     }
 
     /// The last one at which at most so many events had happened.
@@ -101,8 +162,24 @@ impl Checkpoints {
         earlier.map(|p| p.checkpoint.events).max().unwrap_or(0)
     }
 
-    /// Is it time for one?
-    fn is_due(&self) -> bool {
+    /// Is it time for one that is only to be there for a while?
+    fn is_recent_due(&self, events: u64) -> bool {
+        let last = self.spread.iter().chain(&self.recent).map(|p| p.after);
+        let apart = last.max().is_none_or(|last| self.now >= last + RECENT);
+        events > self.frontier && apart && self.has_time()
+    }
+
+    /// Has it taken little time to make them up to now?
+    fn has_time(&self) -> bool {
+        self.making <= START + self.reached.max(self.now) / SHARE
+    }
+
+    /// Is it time for one, where so many events have happened?
+    fn is_due(&self, events: u64) -> bool {
+        let is_new = events > self.frontier;
+        if !self.has_time() || !is_new && self.spread.len() >= MOST {
+            return false;
+        }
         self.spread.iter().all(|p| {
             let away = match p.after > self.now {
                 true => p.after - self.now,
@@ -112,23 +189,62 @@ impl Checkpoints {
         })
     }
 
-    fn add(&mut self, checkpoint: Checkpoint) {
+    /// Where it is put.
+    fn add(&mut self, checkpoint: Checkpoint) -> usize {
         let after = self.now;
         let i = self
             .spread
             .partition_point(|p| p.checkpoint.events <= checkpoint.events);
         let checkpoint = Rc::new(checkpoint);
         self.spread.insert(i, Placed { after, checkpoint });
+        i
     }
 
-    fn add_near(&mut self, checkpoint: Checkpoint) {
-        while self.near.len() >= MOST_NEAR {
+    fn add_near(&mut self, checkpoint: Checkpoint, replay: pid_t) {
+        self.count_faults(replay);
+        while self.near.len() >= MOST_NEAR
+            || self.near.len() >= FEW_NEAR && self.are_too_large(replay)
+        {
             self.near.pop_front();
         }
         self.near.push_back(Placed {
             after: self.now,
             checkpoint: Rc::new(checkpoint),
         });
+    }
+
+    fn add_recent(&mut self, checkpoint: Checkpoint, replay: pid_t) {
+        while self.recent.len() >= MOST_RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Placed {
+            after: self.now,
+            checkpoint: Rc::new(checkpoint),
+        });
+        if self.are_too_large(replay) {
+            self.recent.clear();
+            self.estimate = self.memory(replay);
+        }
+    }
+
+    /// Adds one, and makes room. `is_new`: it is on new ground.
+    fn add_spread(&mut self, checkpoint: Checkpoint, is_new: bool, replay: pid_t) {
+        let place = self.add(checkpoint);
+        let mut large = self.are_too_large(replay);
+        if large && is_new && !self.recent.is_empty() {
+            self.recent.clear();
+            self.estimate = self.memory(replay);
+            large = self.estimate > self.limit;
+        }
+        if large && self.memory_near() > self.estimate / 2 {
+            // The next one shows whether that was enough.
+            self.near.pop_front();
+        } else if is_new && (large || self.spread.len() > MOST) {
+            self.thin_out();
+            self.estimate = self.memory(replay);
+        } else if large && place > 0 {
+            self.spread.remove(place);
+        }
     }
 
     /// Every second one goes.
@@ -152,6 +268,15 @@ impl Checkpoints {
             self.portion = (self.portion / 2).max(PORTIONS[0]);
         }
     }
+}
+
+/// How often a process has had a page that was not there, or was to be written and another's as well (minflt, proc(5)).
+fn faults(pid: pid_t) -> u64 {
+    const MINFLT: usize = 7;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let word = rest.split_ascii_whitespace().nth(MINFLT);
+    word.and_then(|w| w.parse().ok()).unwrap_or(0)
 }
 
 /// A process's own memory and all of it, in bytes: shared pages count for each by its share (PSS, proc(5)).
@@ -203,7 +328,7 @@ impl Debuggee {
             }
             if exec == Some(self.events()) {
                 self.outlive_former()?;
-                if self.points.compiled.is_none() {
+                if !self.points.has_own() {
                     self.mark_beginning()?;
                 }
                 return Ok(Stop::Exec);
@@ -264,24 +389,25 @@ impl Debuggee {
     }
 
     fn make_due_checkpoint(&mut self) -> Result<(), DebugError> {
-        // What is compiled in is no part of the program.
-        if !self.checkpoints.is_due() || self.points.compiled.is_some() {
+        let (replay, events) = (self.pid, self.events());
+        let is_due = self.checkpoints.is_due(events);
+        if !is_due && !self.checkpoints.is_recent_due(events) || self.points.has_own() {
             return Ok(());
         }
+        let begun = Instant::now();
         let Some(checkpoint) = self.checkpoint()? else {
             return Ok(());
         };
         let c = &mut self.checkpoints;
-        c.add(checkpoint);
-        c.unseen += 1;
-        let mut too_many = c.spread.len() > MOST;
-        if c.unseen >= LOOK_EVERY {
-            c.unseen = 0;
-            too_many |= c.memory() > SMALL.max(memory(self.pid).1 * MEMORY);
+        let is_new = events > c.frontier;
+        c.frontier = c.frontier.max(events);
+        c.reached = c.reached.max(c.now);
+        c.count_faults(replay);
+        match is_due {
+            true => c.add_spread(checkpoint, is_new, replay),
+            false => c.add_recent(checkpoint, replay),
         }
-        if too_many {
-            self.checkpoints.thin_out();
-        }
+        c.making += begun.elapsed();
         Ok(())
     }
 
@@ -293,6 +419,23 @@ impl Debuggee {
         self.go_back(to)?;
         if let Some(placed) = self.checkpoints.before(to.events) {
             self.checkpoints.now = placed.after;
+        }
+        Ok(())
+    }
+
+    /// After a long way forward to a gate: a checkpoint there, to go back to from what comes next.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub(crate) fn mark_arrival(&mut self, begun: Instant) -> Result<(), DebugError> {
+        let events = self.events();
+        let is_near = |p: &Placed| p.checkpoint.events == events;
+        if begun.elapsed() <= LONG_WAY || self.checkpoints.all().any(is_near) {
+            return Ok(());
+        }
+        if let Some(c) = self.checkpoint()? {
+            let replay = self.pid;
+            self.checkpoints.add_near(c, replay);
         }
         Ok(())
     }
@@ -324,7 +467,8 @@ impl Debuggee {
             forward(self, place)?;
             if begun.elapsed() > LONG_WAY {
                 if let Some(c) = self.checkpoint()? {
-                    self.checkpoints.add_near(c);
+                    let replay = self.pid;
+                    self.checkpoints.add_near(c, replay);
                     last = place;
                 }
             }

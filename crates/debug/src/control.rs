@@ -7,7 +7,7 @@
 //! program's own only if the trace says so ([`Timeline::fault`](crate::timeline::Timeline::fault)); all others are passed on unseen.
 
 use crate::breakpoints::{Watched, TRAP};
-use crate::debuggee::{Debuggee, Territory, Traced};
+use crate::debuggee::{Debuggee, General, Territory, Traced};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use std::time::{Duration, Instant};
@@ -82,16 +82,48 @@ impl Debuggee {
     /// # Errors
     /// When the trace is damaged, or the replay left its path.
     pub fn go_on(&mut self, wanted: &mut dyn FnMut() -> bool) -> Result<Stop, DebugError> {
-        if let Some(slot) = self.on_breakpoint() {
-            match self.step(slot, wanted)? {
-                Stop::Stepped(slot) if self.is_at_breakpoint(slot) => {
-                    return Ok(Stop::Breakpoint(slot))
+        loop {
+            if let Some(slot) = self.on_breakpoint() {
+                match self.step(slot, wanted)? {
+                    Stop::Stepped(slot) if self.is_at_breakpoint(slot) => match self.is_hit(slot) {
+                        true => return Ok(Stop::Breakpoint(slot)),
+                        false => {
+                            self.points.false_stops += 1;
+                            continue;
+                        }
+                    },
+                    Stop::Stepped(_) => {}
+                    other => return Ok(other),
                 }
-                Stop::Stepped(_) => {}
-                other => return Ok(other),
+            }
+            match self.run(Catch::Nobody, true, wanted)? {
+                Stop::Breakpoint(slot) if !self.is_hit(slot) => {
+                    self.points.false_stops += 1;
+                    if wanted() {
+                        return Ok(Stop::Interrupted);
+                    }
+                }
+                stop => return Ok(stop),
             }
         }
-        self.run(Catch::Nobody, true, wanted)
+    }
+
+    /// Is the breakpoint at which this thread stands one, by its conditions? What has no value counts as true: gdb says why.
+    pub(crate) fn is_hit(&self, slot: usize) -> bool {
+        self.in_program(slot)
+            .is_none_or(|r| self.points.is_own(r.rip) || self.condition_holds(&r))
+    }
+
+    /// Does the debugger want to stop at this place with these registers?
+    pub(crate) fn condition_holds(&self, r: &user_regs_struct) -> bool {
+        let Some(conditions) = self.points.conditions(r.rip) else {
+            return self.points.is_wanted(r.rip);
+        };
+        let registers = General::of(r);
+        let read = |at: u64, into: &mut [u8]| self.read(at, into).is_ok();
+        conditions
+            .iter()
+            .any(|c| c.value(&registers, read) != Some(0))
     }
 
     /// The thread that is stopped on a breakpoint's instruction.
@@ -190,6 +222,8 @@ impl Debuggee {
             self.guard_exits(&mut run)?;
         }
         if with_breakpoints {
+            self.compile_wanted()
+                .map_err(os("compile a breakpoint into the code"))?;
             self.insert();
         }
         let stopped: Vec<pid_t> = self
@@ -392,6 +426,8 @@ impl Debuggee {
             if let Some(next) = self.trapped(run, slot, tid, r)? {
                 return Ok(next);
             }
+        } else if let Some(next) = self.compiled_signal(slot, tid, signal, r)? {
+            return Ok(next);
         }
         if let Some(stop) = self.own_signal(slot, tid, signal, &r) {
             return Ok(Next::Stop(stop));
@@ -490,7 +526,7 @@ impl Debuggee {
             self.guard_exits(run)?;
             return Ok(Some(Next::On(0)));
         }
-        if let Some(next) = self.compiled_trap(slot, tid, r)? {
+        if let Some(next) = self.compiled_signal(slot, tid, libc::SIGTRAP, r)? {
             return Ok(Some(next));
         }
         if self.points.is_inserted(at) {
@@ -501,19 +537,17 @@ impl Debuggee {
         Ok(None)
     }
 
-    /// A SIGTRAP of the breakpoint that is compiled into the code: `None` when it is another.
-    pub(crate) fn compiled_trap(
+    /// A signal of a breakpoint that is compiled into the code: `None` when it is another.
+    pub(crate) fn compiled_signal(
         &self,
         slot: usize,
         tid: pid_t,
+        signal: i32,
         mut r: user_regs_struct,
     ) -> Result<Option<Next>, DebugError> {
-        let compiled = self.points.compiled.as_ref();
-        let trap = compiled.and_then(|c| c.after_trap(r.rip.wrapping_sub(1)));
-        let Some((to, hit)) = trap else {
+        let Some(hit) = self.after_stub(signal, &mut r) else {
             return Ok(None);
         };
-        r.rip = to;
         ptrace::set_registers(tid, &r).map_err(os("go on from a breakpoint"))?;
         Ok(Some(match hit {
             true => Next::Stop(Stop::Breakpoint(slot)),

@@ -250,8 +250,7 @@ impl Debuggee {
     pub fn territory(&self, slot: usize, pc: u64) -> Territory {
         let stub = self.live.slot(slot);
         let (first, len) = (stub.stub_first.load(SeqCst), stub.stub_len.load(SeqCst));
-        let compiled = self.points.compiled.as_ref();
-        let ours = compiled.is_some_and(|c| c.holds(pc));
+        let ours = self.points.compiled.iter().any(|c| c.holds(pc));
         if pc.wrapping_sub(first) < len || self.timeline.code_at(self.events()).is_stub(pc) || ours
         {
             return Territory::Stub;

@@ -232,9 +232,9 @@ impl Debuggee {
             })
             .collect();
         let of_program = |start: u64, end: u64| {
-            let compiled = self.points.compiled.as_ref();
+            let compiled = &self.points.compiled;
             (start >= RESERVATION_END || end <= RESERVATION)
-                && !compiled.is_some_and(|c| c.holds(start))
+                && !compiled.iter().any(|c| c.holds(start))
                 && !stubs
                     .iter()
                     .any(|(at, len)| *len > 0 && (start..end).contains(at))

@@ -17,6 +17,7 @@ use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use reprise_abi::layout::PAGE;
 use std::rc::Rc;
+use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Most steps that are made one by one to find the one before, where the way has been made short, ...
@@ -27,8 +28,6 @@ const FEW_STEPS: u64 = 2_000;
 const LONG_WAY: u64 = 256;
 /// ... so many steps before it.
 const SHORT_WAY: u64 = 64;
-/// What is being done when that fails.
-const COMPILE: &str = "compile a breakpoint into the code";
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -132,7 +131,11 @@ impl Session {
         let d = self.debuggee()?;
         let events = events.min(d.timeline.end).max(d.timeline.begins());
         if d.live.limit() <= events && d.events() < events {
+            let begun = Instant::now();
             d.run_unseen(events)?;
+            if d.events() < d.timeline.end {
+                d.mark_arrival(begun)?;
+            }
             self.past = Past::default();
             return Ok(());
         }
@@ -314,6 +317,9 @@ impl Debuggee {
         &mut self,
         go: impl FnOnce(&mut Debuggee) -> Result<T, DebugError>,
     ) -> Result<T, DebugError> {
+        // The copies of the process that it becomes on the way know nothing of them.
+        self.uncompile()
+            .map_err(os("take breakpoints out of the code"))?;
         let points = std::mem::take(&mut self.points);
         let watches = points.is_watching();
         if watches {
@@ -441,7 +447,7 @@ impl Debuggee {
 
     fn is_wanted_here(&self, slot: usize) -> bool {
         self.in_program(slot)
-            .is_some_and(|r| self.points.is_wanted(r.rip))
+            .is_some_and(|r| self.condition_holds(&r))
     }
 
     /// How often the debugger wants to stop on the way to `now`.
@@ -504,16 +510,15 @@ impl Debuggee {
     /// From here on there is a stop wherever it may be `now`.
     pub(crate) fn look_out_for(&mut self, now: &Name) -> Result<(), DebugError> {
         if let Some(s) = &now.state {
-            self.compile(s.general.rip, &s.general)
-                .map_err(os(COMPILE))?;
-            self.points.set_own([s.general.rip]);
+            self.points.set_own(Some((s.general.rip, s.general)));
         }
         Ok(())
     }
 
     pub(crate) fn look_out_no_more(&mut self) -> Result<(), DebugError> {
-        self.points.set_own([]);
-        self.uncompile().map_err(os(COMPILE))
+        self.points.set_own(None);
+        self.uncompile()
+            .map_err(os("take a breakpoint out of the code"))
     }
 
     fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {

@@ -4,7 +4,9 @@
 //! - [`debuggee`]: the replayed process at rest: threads, registers, memory;
 //! - `beside`: code that the runtime has put beside the program's;
 //! - [`breakpoints`]: breakpoints and watchpoints;
+//! - [`expression`]: the conditions of breakpoints, as gdb sends them;
 //! - [`compiled`]: a breakpoint with a condition, compiled into the code;
+//! - `translated`, `machine_code`: what its stub is made of;
 //! - [`control`]: lets it run, and says why it stopped;
 //! - [`checkpoint`]: the process as it was at a moment;
 //! - [`checkpoints`]: which of them there are;
@@ -17,7 +19,7 @@
 //! - [`files`]: files as gdb reads them, out of the trace;
 //! - [`target`]: all that behind the traits of the crate `gdbstub`;
 //! - [`monitor`]: commands of ours;
-//! - `wire`: what gdb is told of an execve(2);
+//! - `wire`: what gdb and the crate `gdbstub` don't tell each other;
 //! - [`server`]: the connection.
 //!
 //! The runtime is never shown. A thread that is in it stands, for the debugger, at the gate through which it came: before or behind the
@@ -31,8 +33,10 @@ pub mod compiled;
 pub mod control;
 pub mod debuggee;
 pub mod diversion;
+pub mod expression;
 pub mod files;
 pub mod history;
+mod machine_code;
 pub mod monitor;
 mod nearer;
 mod own;
@@ -43,6 +47,7 @@ pub mod server;
 mod steps;
 pub mod target;
 pub mod timeline;
+mod translated;
 mod wire;
 
 pub(crate) use reprise_launch::ptrace;

@@ -84,6 +84,7 @@ checkpoint      remembers this place
 checkpoints     the places that are remembered, how many places can be gone back to at once, and what memory that takes
 forget N        forgets a remembered place
 restart N       the next motion, whatever it is, leads to a remembered place
+conditions      how many breakpoints' conditions are tested by the program itself, and how often it had to be stopped for others
 run-to EVENT    the next motion, whatever it is, leads to where EVENT events have happened";
 
 const ASTRAY: &str = "this is a copy of the program, which has left the recorded path (run-to, restart and all ways back leave it)";
@@ -116,6 +117,14 @@ impl MonitorCmd for Session {
             },
             ["state"] => self.debuggee()?.state_in_words()?,
             ["checkpoint"] => self.remember()?,
+            ["conditions"] => {
+                let points = &self.debuggee()?.points;
+                format!(
+                    "{} conditions are compiled into the code; {} visits were stops at conditions that did not hold",
+                    points.compiled.len(),
+                    points.false_stops
+                )
+            }
             ["checkpoints"] => self.remembered()?,
             ["forget", n] => match number(n).and_then(|n| self.kept.remove(&n)) {
                 Some(_) => format!("checkpoint {n} is forgotten"),
@@ -231,8 +240,9 @@ impl Session {
             .iter()
             .map(|(n, c)| format!("checkpoint {n} is at event {}", c.events))
             .collect();
-        let own = &self.debuggee()?.checkpoints;
-        let (n, size) = (own.count(), own.memory() >> 10);
+        let d = self.debuggee()?;
+        let (own, replay) = (&d.checkpoints, d.pid);
+        let (n, size) = (own.count(), own.memory(replay) >> 10);
         lines.push(format!(
             "the debugger itself keeps {n} checkpoints, which take {size} KiB"
         ));

@@ -165,7 +165,8 @@ impl Programs {
                     }
                 }
             }
-            if program.image == 0 && manifest.exe.0.starts_with(b"/") {
+            // What was run may be a link to it, which no mapping has the name of.
+            if program.image == 0 && known.files.contains_key(&manifest.exe.0) {
                 program.file.clone_from(&manifest.exe.0);
             }
         }

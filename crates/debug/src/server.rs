@@ -108,7 +108,7 @@ fn talk(
     connection: impl ConnectionExt<Error = std::io::Error>,
     mut session: Session,
 ) -> Result<(), DebugError> {
-    let mut connection = Wire::new(connection, session.becomes());
+    let mut connection = Wire::new(connection, session.becomes(), session.asked());
     type AnyWire<'a> = &'a mut dyn ConnectionExt<Error = std::io::Error>;
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -79,15 +79,13 @@ impl Debuggee {
                 continue;
             }
             if signal != libc::SIGTRAP || !is_own_step(tid) {
-                if signal == libc::SIGTRAP {
-                    match self.compiled_trap(slot, tid, r)? {
-                        Some(Next::Stop(stop)) => return Ok(Some(stop)),
-                        Some(_) => {
-                            ptrace::step(tid).map_err(os("step"))?;
-                            continue;
-                        }
-                        None => {}
+                match self.compiled_signal(slot, tid, signal, r)? {
+                    Some(Next::Stop(stop)) => return Ok(Some(stop)),
+                    Some(_) => {
+                        ptrace::step(tid).map_err(os("step"))?;
+                        continue;
                     }
+                    None => {}
                 }
                 if let Some(stop) = self.own_signal(slot, tid, signal, &r) {
                     return Ok(Some(stop));

@@ -1,6 +1,6 @@
 //! The replay behind the traits of the crate `gdbstub`.
 
-use crate::breakpoints::Watched;
+use crate::breakpoints::{Watched, Way};
 use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
@@ -8,7 +8,7 @@ use crate::diversion::Diversion;
 use crate::files::OpenFiles;
 use crate::history::Past;
 use crate::registers::{Shown, X86_64};
-use crate::wire::Becomes;
+use crate::wire::{Asked, Becomes};
 use crate::DebugError;
 use gdbstub::common::{Pid, Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason;
@@ -72,6 +72,8 @@ pub struct Session {
     program: usize,
     /// The file of another one, of which gdb is to be told with the next stop.
     becomes: Becomes,
+    /// The conditions of the breakpoint that gdb asks for.
+    asked: Asked,
     /// A stop in another program than gdb knew: it comes after gdb was told of the program.
     after_telling: Option<MultiThreadStopReason<u64>>,
     /// The motion ended where the process becomes another program, or was one: it goes on when gdb has been told.
@@ -85,6 +87,7 @@ impl Session {
             auxv: Vec::new(),
             program: 0,
             becomes: Becomes::default(),
+            asked: Asked::default(),
             after_telling: None,
             at_exec: false,
             debuggee: Some(debuggee),
@@ -123,6 +126,26 @@ impl Session {
     /// The file of the program of which gdb is to be told.
     pub(crate) fn becomes(&self) -> Becomes {
         Rc::clone(&self.becomes)
+    }
+
+    /// The conditions of the breakpoint that gdb asks for.
+    pub(crate) fn asked(&self) -> Asked {
+        Rc::clone(&self.asked)
+    }
+
+    fn add_breakpoint(&mut self, at: u64, way: Way) -> TargetResult<bool, Self> {
+        let conditions = self.asked.take();
+        let d = self.debuggee().map_err(TargetError::Fatal)?;
+        let there = d.read(at, &mut [0]).is_ok();
+        if there {
+            d.points.add(at, way, conditions);
+        }
+        Ok(there)
+    }
+
+    fn remove_breakpoint(&mut self, at: u64, way: Way) -> TargetResult<bool, Self> {
+        let d = self.debuggee().map_err(TargetError::Fatal)?;
+        Ok(d.points.remove(at, way))
     }
 
     /// The program here is the one that gdb knows of, or is told of now.
@@ -467,28 +490,22 @@ impl b::Breakpoints for Session {
 
 impl b::SwBreakpoint for Session {
     fn add_sw_breakpoint(&mut self, at: u64, _: usize) -> TargetResult<bool, Self> {
-        let d = self.debuggee().map_err(TargetError::Fatal)?;
-        let there = d.read(at, &mut [0]).is_ok();
-        if there {
-            d.points.add(at);
-        }
-        Ok(there)
+        self.add_breakpoint(at, Way::Software)
     }
 
     fn remove_sw_breakpoint(&mut self, at: u64, _: usize) -> TargetResult<bool, Self> {
-        let d = self.debuggee().map_err(TargetError::Fatal)?;
-        Ok(d.points.remove(at))
+        self.remove_breakpoint(at, Way::Software)
     }
 }
 
 // What a debug register could do, a breakpoint does that nobody sees in memory.
 impl b::HwBreakpoint for Session {
-    fn add_hw_breakpoint(&mut self, at: u64, kind: usize) -> TargetResult<bool, Self> {
-        b::SwBreakpoint::add_sw_breakpoint(self, at, kind)
+    fn add_hw_breakpoint(&mut self, at: u64, _: usize) -> TargetResult<bool, Self> {
+        self.add_breakpoint(at, Way::Hardware)
     }
 
-    fn remove_hw_breakpoint(&mut self, at: u64, kind: usize) -> TargetResult<bool, Self> {
-        b::SwBreakpoint::remove_sw_breakpoint(self, at, kind)
+    fn remove_hw_breakpoint(&mut self, at: u64, _: usize) -> TargetResult<bool, Self> {
+        self.remove_breakpoint(at, Way::Hardware)
     }
 }
 

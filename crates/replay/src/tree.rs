@@ -34,7 +34,7 @@ use total::Alone;
 
 /// The longest sleep, in nanoseconds: threads that compute are told that often that time passes.
 const SLEEP: Duration = Duration::from_millis(20);
-/// The longest sleep while threads empty their own rings.
+/// The longest sleep while threads empty their own rings, or come to a debugger's limit.
 const SHORT_SLEEP: Duration = Duration::from_millis(2);
 /// Between two signals that tell a thread so.
 const PING: Duration = Duration::from_millis(15);
@@ -319,12 +319,23 @@ impl Tree {
             }
             return s.agent_asleep.store(0, SeqCst);
         }
-        if !feed.done {
+        // What a debugger's limit holds back needs no room: to be woken for it at each event would cost both as much as the event. Who comes
+        // to the limit wakes us himself, unless his runtime is an older one.
+        let holds_back = !feed.done && !feed.has_more();
+        if !feed.done && !holds_back {
             s.ring.producer_asleep.store(1, SeqCst);
         }
-        if !feed.can_move(s) && s.request.kind.load(SeqCst) == request::NONE && !self.someone_died()
+        // Of a debugger: who wants more than may be fed now says so once, perhaps before we were asleep.
+        let at_limit = self.traces
+            && s.ring.events.load(SeqCst) >= feed.limit
+            && s.ring.consumer_asleep.load(SeqCst) != 0;
+        if !feed.can_move(s)
+            && !at_limit
+            && s.request.kind.load(SeqCst) == request::NONE
+            && !self.someone_died()
         {
-            futex::wait(&s.agent_asleep, 1, SLEEP);
+            let longest = if holds_back { SHORT_SLEEP } else { SLEEP };
+            futex::wait(&s.agent_asleep, 1, longest);
         }
         s.agent_asleep.store(0, SeqCst);
         s.ring.producer_asleep.store(0, SeqCst);
@@ -735,8 +746,12 @@ impl Feed {
 
     /// Is there something to be moved, and room for it?
     fn can_move(&self, s: &Session) -> bool {
-        let has = !self.frame.is_empty() && (self.next_event > self.head || self.fed < self.limit);
-        !self.done && has && self.room(s) > 0
+        !self.done && !self.frame.is_empty() && self.has_more() && self.room(s) > 0
+    }
+
+    /// Is there more that may be fed?
+    fn has_more(&self) -> bool {
+        self.next_event > self.head || self.fed < self.limit
     }
 
     fn room(&self, s: &Session) -> u64 {

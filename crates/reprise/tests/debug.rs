@@ -7,7 +7,7 @@ use common::gdb::{assert_said, said, session};
 use common::{Guest, Outcome, Workplace};
 use std::path::Path;
 
-guests! { debugged, debugged_cpp }
+guests! { debugged, debugged_conditions, debugged_cpp }
 
 // What goes the same way under every engine: see `common/debugging.rs`, and `debug_order.rs`.
 sessions! { debugging, &[];
@@ -27,6 +27,11 @@ sessions! { debugging, &[];
     a_replay_can_not_be_changed,
     all_threads_are_printed_where_they_were,
     a_write_that_led_here_is_taken_back,
+    a_condition_that_does_not_hold_stops_nobody,
+    a_condition_is_looked_for_backward,
+    a_condition_that_can_not_be_tested_is_told,
+    a_condition_holds_where_no_stub_can_be,
+    a_condition_at_a_call_is_compiled,
 }
 
 /// A server for any debugger, and its port.

@@ -5,7 +5,7 @@ mod common;
 use common::gdb::{assert_said, said, session, states};
 use common::{Guest, Recording, Workplace};
 
-guests! { moments, debugged_alike }
+guests! { moments, moments_everywhere, debugged_alike }
 
 /// Places that are gone to.
 const PLACES: u64 = 12;
@@ -150,4 +150,35 @@ fn a_step_back_is_found_where_only_memory_tells_visits_apart() {
         "$3 = 400",
     ];
     assert_said(&run, &wanted);
+}
+
+/// Ways to and fro leave neither more copies of the program than there may be, nor too few to go back by.
+#[test]
+fn ways_to_and_fro_keep_the_memory_of_checkpoints_in_bounds() {
+    /// Checkpoints of a program with 20 MiB may take 32 MiB, the two that are nearest may be beside them, and two more were just made.
+    const MOST_KIB: u64 = (32 + 4 * 20) << 10;
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("moments_everywhere"));
+    let all = place.info(&trace.dir).events();
+    let mut commands = vec!["monitor checkpoints".to_string()];
+    for tenths in [8, 5, 3, 9, 6, 2, 7, 4, 1, 8, 5] {
+        commands.push(format!("run-to {}", all * tenths / 10));
+        commands.push("monitor checkpoints".to_string());
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
+    let text = said(&run);
+    let kept: Vec<(u64, u64)> = text
+        .lines()
+        .filter_map(|l| {
+            let rest = l.strip_prefix("the debugger itself keeps ")?;
+            let (count, rest) = rest.split_once(" checkpoints, which take ")?;
+            let size = rest.strip_suffix(" KiB")?;
+            Some((count.parse().ok()?, size.parse().ok()?))
+        })
+        .collect();
+    assert_eq!(kept.len(), 12, "{text}");
+    let in_bounds = |(count, size): &(u64, u64)| *count >= 2 && *size <= MOST_KIB;
+    assert!(kept.iter().all(in_bounds), "{kept:?}: {text}");
+    assert!(kept.iter().any(|(count, _)| *count >= 3), "{kept:?}");
 }

@@ -184,3 +184,34 @@ fn scripts_work_on_a_kept_stretch() {
         made.describe()
     );
 }
+
+#[test]
+fn a_condition_is_looked_for_up_to_the_beginning_and_back() {
+    let place = Workplace::new();
+    let (trace, first, _) = kept(&place, 1);
+    let commands = [
+        // The last one, and one that was forgotten.
+        "break on_signal if signals == 7",
+        "break on_signal if signals == 1",
+        "reverse-continue",
+        "print signals",
+        "reverse-continue",
+        "when",
+        "continue",
+        "print signals",
+        "monitor conditions",
+    ];
+    let run = session(&place, &trace.dir, &["--at", "crash"], &commands);
+    assert_said(
+        &run,
+        &[
+            "on_signal (signal=10)",
+            "$1 = 7\n",
+            BACK_AT_THE_BEGINNING,
+            &format!("event {first} of"),
+            "on_signal (signal=10)",
+            "$2 = 7\n",
+            "1 conditions are compiled into the code; 0 visits",
+        ],
+    );
+}

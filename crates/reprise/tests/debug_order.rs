@@ -27,6 +27,11 @@ sessions! { debugging, &ORDER;
     a_replay_can_not_be_changed,
     all_threads_are_printed_where_they_were,
     a_write_that_led_here_is_taken_back,
+    a_condition_that_does_not_hold_stops_nobody,
+    a_condition_is_looked_for_backward,
+    a_condition_that_can_not_be_tested_is_told,
+    a_condition_holds_where_no_stub_can_be,
+    a_condition_at_a_call_is_compiled,
 }
 
 /// Functions that gdb calls.

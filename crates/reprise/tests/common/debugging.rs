@@ -431,3 +431,172 @@ pub fn a_write_that_led_here_is_taken_back(flags: &[&str]) {
         ],
     );
 }
+
+/// The guest whose places are passed tens of thousands of times.
+fn recorded_conditions(place: &Workplace, flags: &[&str]) -> Recording {
+    place.record_with(&Guest::new("debugged_conditions"), flags)
+}
+
+/// So many visits were stops of the program that nobody wanted.
+fn false_stops(run: &super::Run) -> u64 {
+    let text = run.text();
+    let mut lines = text.lines().filter_map(|l| {
+        let (_, rest) = l.split_once("compiled into the code; ")?;
+        rest.split(' ').next()?.parse().ok()
+    });
+    lines
+        .next_back()
+        .unwrap_or_else(|| panic!("no number: {text}"))
+}
+
+pub fn a_condition_that_does_not_hold_stops_nobody(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded_conditions(&place, flags);
+    let forward = [
+        "set print entry-values no",
+        "break visit if which == 2 && i == 30000",
+        "continue",
+        "print i * 10 + which",
+        "info breakpoints",
+        "monitor conditions",
+    ];
+    // Arithmetic, a variable in memory, another condition at the same place, memory of the stack.
+    let more = [
+        "delete",
+        "break visit if which == 2 && i % 7777 == 5000 && i > 31000",
+        "continue",
+        "print i",
+        "delete",
+        "break visit if sums[1] + sums[2] == 2 * 39998L * 39999 / 2",
+        "break visit if *(long *)($rsp - 512 + 8 * 64) == 1",
+        "break visit if i == 39999 && which == 2",
+        "continue",
+        "print i",
+        "monitor conditions",
+    ];
+    let run = session(&place, &trace.dir, &[], &[&forward[..], &more].concat());
+    let wanted = [
+        "hit Breakpoint 1, visit (which=2, i=30000)",
+        "$1 = 300002\n",
+        "stop only if which == 2 && i == 30000 (target evals)",
+        "breakpoint already hit 1 time",
+        "1 conditions are compiled",
+        "hit Breakpoint 2, visit (which=2, i=36108)",
+        "visit (which=2, i=39999)",
+    ];
+    assert_said(&run, &wanted);
+    assert_eq!(false_stops(&run), 0, "{}", said(&run));
+}
+
+pub fn a_condition_is_looked_for_backward(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded_conditions(&place, flags);
+    let commands = [
+        "set print entry-values no",
+        "break visit if i == 20000 || (i == 30000 && which == 1)",
+        "reverse-continue",
+        "reverse-continue",
+        "reverse-continue",
+        "monitor state",
+        "continue",
+        "continue",
+        "reverse-continue",
+        "reverse-continue",
+        "monitor state",
+        "reverse-continue",
+        "monitor conditions",
+    ];
+    let run = session(&place, &trace.dir, &["--at", "end"], &commands);
+    let text = said(&run);
+    for (hit, times) in [
+        ("visit (which=1, i=20000)", 1),
+        ("visit (which=2, i=20000)", 1),
+        ("visit (which=1, i=30000)", 1),
+    ] {
+        assert!(text.matches(hit).count() >= times, "{hit}: {text}");
+    }
+    assert_eq!(text.matches("hit Breakpoint 1, visit").count(), 7, "{text}");
+    assert_said(&run, &["No more reverse-execution history"]);
+    let states: Vec<&str> = text.lines().filter(|l| l.starts_with("memory ")).collect();
+    assert!(states.len() == 2 && states[0] == states[1], "{text}");
+    assert_eq!(false_stops(&run), 0, "{text}");
+}
+
+pub fn a_condition_that_can_not_be_tested_is_told(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded_conditions(&place, flags);
+    let commands = [
+        "set print entry-values no",
+        "break look if p->value == 8",
+        "continue",
+        "print p",
+        "delete",
+        "reverse-stepi",
+        "stepi",
+        "print $rdi",
+        "continue",
+    ];
+    let run = session(&place, &trace.dir, &[], &commands);
+    let wanted = [
+        "Error in testing breakpoint condition:\nCannot access memory at address 0x8",
+        "look (p=0x0)",
+        "$1 = (struct item *) 0x0",
+        "look (p=0x0)",
+        "$2 = 0\n",
+        "sums 700 ",
+        "No more reverse-execution history",
+    ];
+    assert_said(&run, &wanted);
+}
+
+/// Where the instruction can't be moved into a stub, the program is stopped, and gdb is not asked.
+pub fn a_condition_holds_where_no_stub_can_be(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded_conditions(&place, flags);
+    let commands = [
+        "break *at_call if $rdi == 77",
+        "continue",
+        "print $rdi",
+        "monitor conditions",
+        "reverse-continue",
+        "when",
+        "continue",
+        "print $rdi",
+    ];
+    let run = session(&place, &trace.dir, &[], &commands);
+    let wanted = [
+        "Breakpoint 1, ",
+        "$1 = 77\n",
+        "0 conditions are compiled into the code; 77 visits",
+        "No more reverse-execution history",
+        "Breakpoint 1, ",
+        "$2 = 77\n",
+    ];
+    assert_said(&run, &wanted);
+}
+
+/// The called function sees the address that it is called from.
+pub fn a_condition_at_a_call_is_compiled(flags: &[&str]) {
+    let place = Workplace::new();
+    let trace = recorded_conditions(&place, flags);
+    let commands = [
+        "break *at_direct if passed == 4",
+        "continue",
+        "print passed",
+        "stepi",
+        "print *(long *)$rsp - (long)&at_direct",
+        "monitor conditions",
+        "continue",
+    ];
+    let run = session(&place, &trace.dir, &[], &commands);
+    let wanted = [
+        "Breakpoint 1, ",
+        "$1 = 4\n",
+        "$2 = 5\n",
+        "1 conditions are compiled",
+        "sums 700 799980000 799980000",
+        "No more reverse-execution history",
+    ];
+    assert_said(&run, &wanted);
+    assert_eq!(false_stops(&run), 0, "{}", said(&run));
+}
