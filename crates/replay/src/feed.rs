@@ -320,6 +320,16 @@ fn somebody_starves(head: &OrderHead) -> bool {
         .any(|r| r.consumer_asleep.load(SeqCst) != 0)
 }
 
+/// Writes bytes, for which there is room, to a ring from position `at` on.
+fn write(ring: *mut u8, size: u64, at: u64, bytes: &[u8]) {
+    let offset = at % size;
+    let (here, behind) = bytes.split_at(bytes.len().min((size - offset) as usize));
+    for (bytes, offset) in [(here, offset as usize), (behind, 0)] {
+        // SAFETY: inside the slot's ring, and given back by its consumer.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), ring.add(offset), bytes.len()) };
+    }
+}
+
 impl Queue {
     /// Moves what the ring has room for; the bytes that were moved.
     fn pour(&mut self, shared: &SharedSession, head: &OrderHead, slot: usize) -> usize {
@@ -334,12 +344,13 @@ impl Queue {
         if n == 0 {
             return 0;
         }
-        let to = shared.slot_ring(slot);
-        for (b, i) in self.bytes.drain(..n).zip(self.head..) {
-            // SAFETY: inside the slot's ring, and given back by its consumer.
-            unsafe { to.add((i % size) as usize).write(b) };
+        let (first, second) = self.bytes.as_slices();
+        let split = n.min(first.len());
+        for bytes in [&first[..split], &second[..n - split]] {
+            write(shared.slot_ring(slot), size, self.head, bytes);
+            self.head += bytes.len() as u64;
         }
-        self.head += n as u64;
+        self.bytes.drain(..n);
         ring.head.store(self.head, SeqCst);
         if ring.consumer_asleep.swap(0, SeqCst) != 0 {
             futex::wake(&ring.consumer_asleep, i32::MAX);
