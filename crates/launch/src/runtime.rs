@@ -194,10 +194,9 @@ impl RuntimeImage {
         };
         let f = std::fs::File::from(fd);
         // Where nothing is written there are zeros, which take no memory before they are changed.
-        let mut written = parts
-            .iter()
-            .try_for_each(|p| f.write_all_at(&p.data, p.at as u64));
-        written = written.and_then(|()| f.write_all_at(&vdso::image(), vdso_at));
+        let mut parts = parts.iter();
+        let written = parts.try_for_each(|p| f.write_all_at(&p.data, p.at as u64));
+        let written = written.and_then(|()| f.write_all_at(&vdso::image(), vdso_at));
         written.map_err(|source| LaunchError::Os {
             what: "load the runtime".into(),
             source,

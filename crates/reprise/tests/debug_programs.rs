@@ -3,28 +3,18 @@
 mod common;
 
 use common::gdb::{assert_said, said, session};
-use common::{connect, free_port, system_program, Guest, Outcome, Recording, Running, Workplace};
+use common::redis::redis;
+use common::{connect, free_port, system_program, Outcome, Recording, Running, Workplace};
 use std::io::{BufRead, BufReader, Write};
 
 /// redis, which some requests lead to write where it must not.
 fn crashed_redis(place: &Workplace) -> Recording {
     let port = free_port();
     let (data, dir) = (place.fresh_dir("data"), place.fresh("trace"));
-    let guest = Guest::program(system_program("redis-server")).args([
-        "--port".into(),
-        port.to_string().into(),
-        "--bind".into(),
-        "127.0.0.1".into(),
-        "--save".into(),
-        "".into(),
-        "--enable-debug-command".into(),
-        "yes".into(),
-        // It would write to all memory that /proc/self/maps shows.
-        "--crash-memcheck-enabled".into(),
-        "no".into(),
-        "--dir".into(),
-        data.as_os_str().to_owned(),
-    ]);
+    // Its own check of memory would write to all that /proc/self/maps shows.
+    let flags = "--enable-debug-command yes --crash-memcheck-enabled no";
+    let flags: Vec<&str> = flags.split(' ').collect();
+    let guest = redis(system_program("redis-server"), port, &data, &flags);
     let mut server = Running::start(&mut place.record_command(&guest, &[], &dir), None);
     let mut stream = connect(&mut server, port);
     let mut answers = BufReader::new(stream.try_clone().expect("a clone"));

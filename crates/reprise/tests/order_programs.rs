@@ -5,11 +5,12 @@
 
 mod common;
 
+use common::redis::redis;
 use common::{
     assert_same, connect, free_port, full, hang_limit, knob, memcached, run, system_program, top,
     Guest, Recording, Running, Workplace, REPRISE,
 };
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpStream;
@@ -259,20 +260,8 @@ fn memcached_built_by_reprise_cc() {
 fn redis_with_io_threads_built_by_reprise_cc() {
     let program = built_by_us("redis-server");
     let make = |port: u16, data: &Path| {
-        Guest::program(&program).args::<_, OsString>([
-            "--port".into(),
-            port.to_string().into(),
-            "--bind".into(),
-            "127.0.0.1".into(),
-            "--save".into(),
-            "".into(),
-            "--io-threads".into(),
-            "4".into(),
-            "--io-threads-do-reads".into(),
-            "yes".into(),
-            "--dir".into(),
-            data.into(),
-        ])
+        let flags = ["--io-threads", "4", "--io-threads-do-reads", "yes"];
+        redis(&program, port, data, &flags)
     };
     // Its threads look for work again and again: on few processors they keep each other from it.
     let requests = if full() { "20000" } else { "100" };

@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::redis::redis;
 use common::{
     assert_same, built, check_times, connect, free_port, full, memcached, system_program, Guest,
     Outcome, Recording, Running, Workplace,
@@ -327,20 +328,7 @@ fn redis_under_a_client_that_is_not_recorded() {
     }
     let program = system_program("redis-server");
     serve(
-        |port, data| {
-            Guest::program(&program).args([
-                "--port".into(),
-                port.to_string().into(),
-                "--bind".into(),
-                "127.0.0.1".into(),
-                "--save".into(),
-                "".into(),
-                "--appendonly".into(),
-                "no".into(),
-                "--dir".into(),
-                data.as_os_str().to_owned(),
-            ])
-        },
+        |port, data| redis(&program, port, data, &["--appendonly", "no"]),
         4,
         speak,
         |mut stream| {

@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::redis::redis;
 use common::{
     assert_same, built, connect, free_port, full, memcached, run, sources, system_program, Guest,
     Outcome, Recording, Run, Running, Workplace,
@@ -261,18 +262,7 @@ fn node_http() {
 #[test]
 fn redis_under_its_benchmark() {
     serve(
-        |data, port| {
-            Guest::program(system_program("redis-server")).args::<_, OsString>([
-                "--port".into(),
-                port.to_string().into(),
-                "--bind".into(),
-                "127.0.0.1".into(),
-                "--save".into(),
-                "".into(),
-                "--dir".into(),
-                data.into(),
-            ])
-        },
+        |data, port| redis(system_program("redis-server"), port, data, &[]),
         |_, port| {
             let (port, begun) = (port.to_string(), Instant::now());
             let mut served = Served {

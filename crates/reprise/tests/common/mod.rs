@@ -18,6 +18,7 @@ pub mod det;
 pub mod gdb;
 pub mod leftovers;
 pub mod order;
+pub mod redis;
 pub mod tampered;
 
 use std::ffi::{OsStr, OsString};

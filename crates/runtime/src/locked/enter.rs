@@ -234,9 +234,9 @@ pub fn turn() -> u64 {
 pub fn load(purpose: Purpose) -> u64 {
     let way: unsafe extern "C" fn() = match purpose {
         Purpose::Record => rt_locked_value_recorded,
-        Purpose::Replay => rt_locked_value_replayed,
-        // Each is asked for.
-        Purpose::List => rt_locked_value,
+        Purpose::Replay if !debugger::traces() => rt_locked_value_replayed,
+        // Each is asked for, or shown.
+        Purpose::Replay | Purpose::List => rt_locked_value,
     };
     way as *const () as u64
 }

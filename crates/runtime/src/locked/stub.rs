@@ -385,7 +385,8 @@ impl Stub {
     fn valued(&mut self, i: &Insn, o: &Operation, purpose: Purpose) -> Option<(Branches, usize)> {
         let entry = self.len;
         let address = &i.bytes()[o.modrm..o.modrm + o.address_len];
-        let into_rax: (u8, &[u8]) = match i.memory_size() {
+        // movzx or mov, to rax.
+        let (rex, load): (u8, &[u8]) = match i.memory_size() {
             1 => (0x40, &[0x0f, 0xb6]),
             2 => (0x40, &[0x0f, 0xb7]),
             4 => (0x40, &[0x8b]),
@@ -394,19 +395,16 @@ impl Stub {
         // What can't be read faults here, with all registers as the program has them.
         self.save(AX, RAX)?;
         self.note(i.pc, entry, false)?;
-        self.put(&[into_rax.0
-            | if i.rip_target().is_some() {
-                0
-            } else {
-                o.rex & 3
-            }])?;
-        self.put(into_rax.1)?;
         match i.rip_target() {
             Some(target) => {
+                self.put(&[rex])?;
+                self.put(load)?;
                 self.put(&[0x05 | AX << 3])?;
                 self.relative(target)?;
             }
             None => {
+                self.put(&[rex | o.rex & 3])?;
+                self.put(load)?;
                 self.put(&[address[0] & 0xc7 | AX << 3])?;
                 self.put(&address[1..])?;
             }
