@@ -68,6 +68,7 @@ fork_killed_at_once
 atfork_handlers
 vfork_spawn
 vfork_failures
+join_beside_vfork
 spawn_attributes
 exec_again
 exec_errors

@@ -34,9 +34,10 @@ static void *body(void *p) {
     return p;
 }
 
-static _Atomic int stop;
+// What other threads of its memory do is seen by the order of counting, so that how often it works can be recorded.
+static tally stop;
 static void *works(void *counter) {
-    while (!stop) {
+    while (!counted(&stop)) {
         ++*(volatile long *)counter;
         getppid();
     }
@@ -54,7 +55,7 @@ int main(int argc, char **argv) {
     pthread_t busy = start(works, &counter), all[16];
     for (long i = 0; i < threads; i++) all[i] = start(body, NULL);
     for (long i = 0; i < threads; i++) finish(all[i]);
-    stop = 1;
+    count_up(&stop);
     finish(busy);
     // A vfork child that is killed lets its parent go on.
     pid_t pid = vfork();

@@ -65,6 +65,29 @@ fn waits_and_ends() {
     ]);
 }
 
+/// Who is joined is found by his thread pointer, which his vfork child has as well: libc never comes to look at his word before he has ended, which
+/// nobody would order.
+#[test]
+fn a_join_beside_a_vfork_child() {
+    let place = Workplace::new();
+    for _ in 0..3 {
+        let recording = place.record_with(&Guest::new("join_beside_vfork"), &ORDER);
+        assert!(
+            recording.run.status.success(),
+            "{}",
+            recording.run.describe()
+        );
+        let dump = run(
+            place.reprise(["dump", "--thread", "0"]).arg(&recording.dir),
+            None,
+        );
+        let text = dump.text();
+        assert!(text.contains("nanosleep("), "{text}");
+        assert!(!text.contains(" futex("), "{text}");
+        assert_same(&recording.run, &place.replay(&recording.dir));
+    }
+}
+
 /// What other threads do at the moment of a fork is in the trace.
 #[test]
 fn forks_while_threads_run() {

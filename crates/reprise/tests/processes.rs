@@ -12,7 +12,7 @@ guests! {
 
 // Forks, and what a parent learns.
 guests! {
-    fork_chain, fork_from_threads, atfork_handlers, vfork_failures, spawn_attributes, wait_forms, child_signals, subreaper,
+    fork_chain, fork_from_threads, atfork_handlers, vfork_failures, join_beside_vfork, spawn_attributes, wait_forms, child_signals, subreaper,
     parent_death_signal, daemon_service,
 }
 

@@ -151,13 +151,15 @@ pub fn word_of_thread(pointer: u64) -> Option<&'static AtomicU32> {
     Some(unsafe { &*(block.clear_tid as *const AtomicU32) })
 }
 
-/// The block of the thread of this process with this thread pointer, as long as it is there.
+/// The block of the thread of this process with this thread pointer, as long as it is there. A child of vfork(2), which is in the same memory,
+/// has its parent's thread pointer.
 pub fn block_of_thread(pointer: u64) -> Option<&'static Block> {
+    let process = current().number;
     (0..MAX_SLOTS as u32)
         .filter(|i| in_use_here(*i).is_some())
         // SAFETY: the block is mapped, as the thread on it says.
         .map(|i| unsafe { &*(block_address(i) as *const Block) })
-        .find(|b| b.fs_base == pointer)
+        .find(|b| b.fs_base == pointer && b.number == process)
 }
 
 /// The word that says so, when a thread still runs on the block of slot `i` in this memory.

@@ -46,6 +46,15 @@ global_asm!(
     jmp [rip + \table + 8 * \number]
     .endm
 
+    // To the shim that does all of it: nothing was done yet. A handler that runs while it waits goes back to these registers, which are to be
+    // the same however far this way and a replay's came.
+    .macro ASK_ALL table
+    xor r8d, r8d
+    xor edx, edx
+    xor ecx, ecx
+    ASK \table, 1
+    .endm
+
     // The mutex is taken: counted if the thread had it last, which is asked for after the lock, since another thread may have had it meanwhile.
     .macro LOCKED way
     test r8d, r8d
@@ -69,7 +78,7 @@ global_asm!(
     OUT
     PLACE \way\()_ret
     ret
-1:  ASK \way\()_table, 1
+1:  ASK_ALL \way\()_table
 2:  ASK \way\()_table, 2
 3:  ASK \way\()_table, 3
     PLACE \way\()_table
@@ -121,7 +130,7 @@ global_asm!(
     OUT
     PLACE rt_fast_unlock_ret
     ret
-1:  ASK rt_fast_unlock_table, 1
+1:  ASK_ALL rt_fast_unlock_table
 2:  ASK rt_fast_unlock_table, 2
 3:  ASK rt_fast_unlock_table, 3
     PLACE rt_fast_unlock_table
@@ -155,7 +164,7 @@ global_asm!(
     OUT
     PLACE rt_fast_reunlock_ret
     ret
-1:  ASK rt_fast_reunlock_table, 1
+1:  ASK_ALL rt_fast_reunlock_table
 2:  ASK rt_fast_reunlock_table, 2
 3:  ASK rt_fast_reunlock_table, 3
 4:  ASK rt_fast_reunlock_table, 4
