@@ -203,6 +203,9 @@ pub fn await_value(pc: u64, address: u64, size: usize, before: Option<u64>, valu
         }
         if waited % LOOKS == 0 {
             total::let_others();
+            if total::all_wait() {
+                break false;
+            }
         }
         core::hint::spin_loop();
     };

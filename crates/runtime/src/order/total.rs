@@ -17,6 +17,8 @@ use reprise_abi::total::{TURN, TURN_KEPT};
 
 /// After so many threads that gave way one after the other, each of them for nothing, nobody is in a hurry any more.
 const FEW: u32 = 1000;
+/// How often each thread must have found that it can't go on, beyond these few times, before nobody is expected to change memory.
+const SEVERAL: u32 = 16;
 /// In a replay that looks for races, none of them can ever go on when, from there on, each has looked again, and the driver has found nothing to do
 /// so often. (In all others it is the driver that sees it: `replay/tree/stuck.rs`.)
 const ALL_WAIT: u32 = 300;
@@ -132,6 +134,12 @@ pub fn give_way(t: &Block) {
 #[inline]
 pub fn goes_on() {
     head().total.fruitless.store(0, SeqCst);
+}
+
+/// Has each thread found several times that it can't go on, and none that it can?
+pub fn all_wait() -> bool {
+    let h = &head().total;
+    runs() && h.fruitless.load(SeqCst) > FEW + SEVERAL * h.count()
 }
 
 /// Lets other threads run: in total order all of them, else whom the kernel chooses.
