@@ -10,7 +10,7 @@ static void *hands_over(void *p) {
     for (long i = 0; i < 10; i++) {
         while (turn % 2 != me) continue;
         order = mix(order + me);
-        turn++;
+        __atomic_store_n(&turn, turn + 1, __ATOMIC_RELEASE); // a plain `mov`, made once: gcc stores the last `turn++` of a loop twice
     }
     return NULL;
 }
