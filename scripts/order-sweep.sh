@@ -27,7 +27,6 @@ locked_faults
 loaded_libraries
 thread_variables_of_libraries
 cpp_exceptions
-rust_threads
 threads_many 200
 threads_many 1000
 threads_short_lived 1000
@@ -95,6 +94,7 @@ sections_at_once'
 # kind can order: what they do is counted, not judged.
 RACY='
 rust_scoped
+rust_threads
 fork_shared_memory
 processes_at_work 2 100000
 killed_while_sharing

@@ -19,7 +19,10 @@ pub struct RingControl {
     pub events: AtomicU64,
     /// Record: where an event ends of which a part is in the ring already, because it is larger than the room was; 0 for none.
     pub open_end: AtomicU64,
-    _pad0: [u64; 3],
+    /// `order`, record: where an entry ends that is being written with the number of quiet operations in it; 0 for none. Should the thread be
+    /// killed, that tells whether they have been logged.
+    pub counted_end: AtomicU64,
+    _pad0: [u64; 2],
     /// Bytes ever consumed. Stored by the consumer with release order.
     pub tail: AtomicU64,
     _pad1: [u64; 7],

@@ -315,14 +315,7 @@ impl Merge {
         let p = &shared.session().processes[n];
         let slots = slots_of(shared, n as u32);
         let open = open_shards(shared, &slots);
-        for slot in &slots {
-            // It was killed after it had written an event, and before it could say so.
-            let ring = &head.rings[*slot];
-            let whole = ring.position.load(SeqCst);
-            if whole.wrapping_sub(ring.head.load(SeqCst)) <= head.ring_size {
-                ring.head.store(whole, SeqCst);
-            }
-        }
+        publish_whole(head, &slots);
         self.pass(shared, sink, Look::Everywhere, false)?;
         let left = |slot: &usize| shared.slot(*slot).state.load(SeqCst) == slot_state::LEFT;
         let told = p.state.load(SeqCst) == process_state::ENDING
@@ -375,6 +368,9 @@ impl Merge {
             return Ok(());
         }
         let open = open_shards(shared, &others);
+        if let Some(head) = shared.order() {
+            publish_whole(head, &others);
+        }
         self.pass(shared, sink, Look::Everywhere, false)?;
         for (other, open) in others.into_iter().zip(open) {
             self.forget(shared, sink, other, [0, -1], open)?;
@@ -402,6 +398,8 @@ impl Merge {
             return Ok(());
         };
         let (ring, source) = (&head.rings[slot], self.sources.entry(slot).or_default());
+        let counted = ring.counted_end.swap(0, SeqCst);
+        let is_logged = counted != 0 && ring.head.load(SeqCst) >= counted;
         let torn = ring.open_end.swap(0, SeqCst) & !7;
         if torn != 0 || !source.bytes.is_empty() {
             if !source.bytes.is_empty() {
@@ -420,7 +418,7 @@ impl Merge {
         }
         // Operations that it made since it last wrote how many.
         let left = shared.slot(slot).quiet_left.swap(0, SeqCst);
-        if left != 0 && left < MAX_QUIET && !sink.discard {
+        if left != 0 && left < MAX_QUIET && !is_logged && !sink.discard {
             let e = Entry {
                 kind: EntryKind::Quiet,
                 quiet: MAX_QUIET - left,
@@ -478,6 +476,16 @@ fn open_shard_of(head: &OrderHead, slot: usize) -> [u64; 2] {
 fn tells_its_end(shared: &SharedSession, slot: usize) -> bool {
     let slot = shared.slot(slot);
     slot.told.load(SeqCst) == slot.born.load(SeqCst) + 1
+}
+
+/// Whatever these threads, which were killed, had written as a whole when they could not say so any more can be read.
+fn publish_whole(head: &OrderHead, slots: &[usize]) {
+    for ring in slots.iter().map(|slot| &head.rings[*slot]) {
+        let whole = ring.position.load(SeqCst);
+        if whole.wrapping_sub(ring.head.load(SeqCst)) <= head.ring_size {
+            ring.head.store(whole, SeqCst);
+        }
+    }
 }
 
 /// Slots of the threads of process `n` that have not ended by themselves.

@@ -7,31 +7,30 @@ use std::collections::{HashMap, HashSet};
 /// The processes that have more than one life.
 #[derive(Default)]
 pub(crate) struct Lives {
-    /// Former lives that the kernel has not ended yet: whose.
-    former: HashMap<pid_t, usize>,
+    /// Former lives that the kernel has not ended yet.
+    former: HashMap<pid_t, Former>,
     /// Processes whose last life has ended.
     over: HashSet<usize>,
 }
 
-/// What can be had again now that a life has ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Free {
-    /// Nothing: threads of the process are there still, and wait on the words of their slots.
-    Nothing,
-    /// The slots that it has left.
-    Slots,
-    /// The process's number as well.
-    All,
+/// A life before an exec.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Former {
+    pub process: usize,
+    /// The slots that its threads have left for good: until the kernel has ended them, they wait on the words of these.
+    pub slots: Vec<usize>,
 }
 
 impl Lives {
-    /// Process `n`, which was `old`, has become another one.
-    pub(crate) fn becomes(&mut self, old: pid_t, n: usize) {
-        self.former.insert(old, n);
+    /// Process `n`, which was `old`, has become another one; `left`: the slots that its threads had left by then.
+    pub(crate) fn becomes(&mut self, old: pid_t, n: usize, left: impl Iterator<Item = usize>) {
+        let earlier: HashSet<usize> = self.of(n).flat_map(|f| f.slots.iter().copied()).collect();
+        let slots = left.filter(|i| !earlier.contains(i)).collect();
+        self.former.insert(old, Former { process: n, slots });
     }
 
-    /// A process of the kernel's has ended: whose former life it was.
-    pub(crate) fn former(&mut self, pid: pid_t) -> Option<usize> {
+    /// A process of the kernel's has ended: the former life that it was, whose slots can be had again.
+    pub(crate) fn former(&mut self, pid: pid_t) -> Option<Former> {
         self.former.remove(&pid)
     }
 
@@ -45,16 +44,13 @@ impl Lives {
         self.over.insert(n);
     }
 
-    /// What of process `n` can be had again. `leaving`: its threads leave their slots by now, in a life that has not ended.
-    pub(crate) fn free(&mut self, n: usize, leaving: bool) -> Free {
-        if self.former.values().any(|m| *m == n) {
-            return Free::Nothing;
-        }
-        match (self.over.remove(&n), leaving) {
-            (true, _) => Free::All,
-            (false, true) => Free::Nothing,
-            (false, false) => Free::Slots,
-        }
+    /// Has the kernel ended all lives of process `n`? Then all that it had can be had again, its number as well.
+    pub(crate) fn is_over(&mut self, n: usize) -> bool {
+        self.of(n).next().is_none() && self.over.remove(&n)
+    }
+
+    fn of(&self, n: usize) -> impl Iterator<Item = &Former> {
+        self.former.values().filter(move |f| f.process == n)
     }
 }
 
@@ -62,34 +58,36 @@ impl Lives {
 mod tests {
     use super::*;
 
+    fn slots_of(former: Option<Former>) -> Vec<usize> {
+        former.map_or(vec![], |f| f.slots)
+    }
+
     #[test]
     fn a_former_life_may_end_last() {
         let mut lives = Lives::default();
-        lives.becomes(100, 3);
+        lives.becomes(100, 3, [7, 8].into_iter());
         assert!(lives.any_former());
         // Another process's end has nothing to do with it.
         lives.ends(4);
-        assert_eq!(lives.free(4, true), Free::All);
+        assert!(lives.is_over(4) && !lives.is_over(3));
         // The new life ends before the kernel has ended the old one.
         lives.ends(3);
-        assert_eq!(lives.free(3, true), Free::Nothing);
-        assert_eq!(lives.former(100), Some(3));
-        assert_eq!(lives.free(3, true), Free::All);
+        assert!(!lives.is_over(3));
+        assert_eq!(slots_of(lives.former(100)), [7, 8]);
+        assert!(lives.is_over(3) && !lives.is_over(3));
         assert_eq!(lives.former(100), None);
     }
 
     #[test]
-    fn a_former_life_ends_while_the_new_one_leaves() {
+    fn each_life_frees_the_slots_that_it_has_left_itself() {
         let mut lives = Lives::default();
-        lives.becomes(100, 3);
-        assert_eq!(lives.former(100), Some(3));
-        // What the new life has left is not free before that has ended, too.
-        assert_eq!(lives.free(3, true), Free::Nothing);
+        lives.becomes(100, 3, [7, 8].into_iter());
+        // The new life leaves slots, too, before the old one is gone.
+        lives.becomes(101, 3, [7, 8, 9].into_iter());
+        assert_eq!(slots_of(lives.former(101)), [9]);
         lives.ends(3);
-        assert_eq!(lives.free(3, true), Free::All);
-        // In the usual order.
-        lives.becomes(101, 3);
-        assert_eq!(lives.former(101), Some(3));
-        assert_eq!(lives.free(3, false), Free::Slots);
+        assert!(!lives.is_over(3));
+        assert_eq!(slots_of(lives.former(100)), [7, 8]);
+        assert!(lives.is_over(3));
     }
 }

@@ -9,7 +9,7 @@ mod total;
 
 use crate::children;
 use crate::feed::Distribution;
-use crate::lives::{Free, Lives};
+use crate::lives::Lives;
 use crate::rebuilt::{Exchange, Rebuilt};
 use crate::thaw::Beginning;
 use crate::{plan, ReplayError};
@@ -374,8 +374,9 @@ impl Tree {
 
     fn ended(&mut self, pid: pid_t, status: i32) {
         self.made.remove(&pid);
-        if let Some(n) = self.lives.former(pid) {
-            return self.free(n);
+        if let Some(former) = self.lives.former(pid) {
+            self.free_slots(former.slots.into_iter());
+            return self.free(former.process);
         }
         let s = self.shared.session();
         let found = (0..MAX_PROCESSES).find(|n| {
@@ -418,20 +419,10 @@ impl Tree {
         }
     }
 
-    /// One of the kernel's processes that process `n` was has ended: what can be had again, can be.
+    /// One of the kernel's processes that process `n` was has ended: if it was the last, all that it had can be had again.
     fn free(&mut self, n: usize) {
-        let s = self.shared.session();
-        // It ends, or is about to become another one.
-        let starting = s.starting.load(Acquire).checked_sub(1);
-        let becomes = starting
-            .filter(|i| (*i as usize) < MAX_SLOTS)
-            .is_some_and(|i| self.shared.slot(i as usize).process.load(Relaxed) as usize == n);
-        let leaving = becomes || s.processes[n].state.load(Acquire) == process_state::ENDING;
-        let free = self.lives.free(n, leaving);
-        if free != Free::Nothing {
-            self.free_slots(n);
-        }
-        if free == Free::All {
+        if self.lives.is_over(n) {
+            self.free_slots(self.left_by(n));
             let state = &self.shared.session().processes[n].state;
             state.store(process_state::FREE, Release);
         }
@@ -456,18 +447,22 @@ impl Tree {
             .all(|i| s.processes[i].state.load(Acquire) != process_state::LIVE)
     }
 
-    /// The slots of a process that is gone can be had again.
-    fn free_slots(&self, n: usize) {
-        for i in 0..MAX_SLOTS {
+    /// The slots that threads of process `n` have left, and that nobody had since.
+    fn left_by(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..MAX_SLOTS).filter(move |i| {
+            let slot = self.shared.slot(*i);
+            slot.state.load(Acquire) == slot_state::LEFT && slot.process.load(Relaxed) as usize == n
+        })
+    }
+
+    /// The threads that have left these slots are gone: others can have them.
+    fn free_slots(&self, left: impl Iterator<Item = usize>) {
+        for i in left {
             let slot = self.shared.slot(i);
-            if slot.state.load(Acquire) == slot_state::LEFT
-                && slot.process.load(Relaxed) as usize == n
-            {
-                // Before anybody can have the slot.
-                self.leave_order(i);
-                slot.state.store(slot_state::FREE, Release);
-                wake(&slot.state);
-            }
+            // Before anybody can have the slot.
+            self.leave_order(i);
+            slot.state.store(slot_state::FREE, Release);
+            wake(&slot.state);
         }
     }
 
@@ -566,7 +561,8 @@ impl Tree {
         self.became = follows.map_or(self.became, |_| Some(pid));
         let s = self.shared.session();
         s.processes[number].kernel_pid.store(pid as u32, Release);
-        self.lives.becomes(old, number);
+        let left: Vec<usize> = self.left_by(number).collect();
+        self.lives.becomes(old, number, left.into_iter());
         // From here on the old one's end says when its slots are free.
         if !several {
             s.starting.store(0, Release);

@@ -2,6 +2,7 @@
 //! the process becomes (FACTS, "Exec inside the tree").
 
 use crate::capture::Call;
+use crate::serial::baton;
 use crate::signal::kernel;
 use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS};
 use crate::sys::{self, Timespec};
@@ -16,6 +17,11 @@ const EPERM: i64 = -1;
 /// Makes the call. Who succeeds does not come back; the result is an errno.
 pub fn attempt(t: &mut Block, c: &Call) -> i64 {
     take_head(t.slot);
+    if !process::is_live() {
+        // Another thread has said how the process ends.
+        give_head();
+        baton::wait_for_end();
+    }
     kernel::block_all();
     let s = session();
     let mut ignored = 0;
@@ -83,6 +89,18 @@ pub fn take_head(slot: u32) {
         let t = Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
         sys::futex_wait(word.as_ptr(), other, Some(&t));
     }
+}
+
+/// Does what says that the process ends while no other thread of it is in an exec: one that the kernel has begun ends the calling thread, or
+/// fails, before anything is said, and none begins afterwards ([`attempt`]).
+pub fn while_none_is_under_way<R>(t: &Block, says: impl FnOnce() -> R) -> R {
+    if process::entry().live_threads.load(SeqCst) <= 1 {
+        return says();
+    }
+    take_head(t.slot);
+    let said = says();
+    give_head();
+    said
 }
 
 /// The next exec may use the session's head.

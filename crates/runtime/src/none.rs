@@ -228,7 +228,7 @@ impl Engine for None {
         }
         kernel::block_all();
         crate::sync::count(t);
-        crate::serial::baton::leave(t);
+        crate::exec::while_none_is_under_way(t, || crate::serial::baton::leave(t));
         sys::exit_group(c.args[0] as i32)
     }
 

@@ -33,7 +33,9 @@ use crate::robust;
 use crate::thread::{current, Block, Frame};
 use crate::{guard, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::order::{ring_offset, Entry, EntryKind, OrderHead, MAX_QUIET, ORDER_BASE};
+use reprise_abi::order::{
+    ring_offset, Entry, EntryKind, OrderHead, ENTRY_LEN, MAX_QUIET, ORDER_BASE,
+};
 use reprise_abi::ring::RingControl;
 
 /// What the engine keeps for a thread, in its block.
@@ -135,42 +137,56 @@ pub fn before_event() {
     if ENGINE.load(Relaxed) != ORDER_RECORD {
         return;
     }
-    let quiet = take_quiet(current());
+    let t = current();
+    let quiet = quiet_so_far(t);
     if quiet != 0 {
-        let e = Entry {
-            kind: EntryKind::Quiet,
-            quiet,
-            object: 0,
-            value: 0,
-        };
-        crate::ring::put_entry(e.to_words());
+        put_counted(
+            t,
+            Entry {
+                kind: EntryKind::Quiet,
+                quiet,
+                object: 0,
+                value: 0,
+            },
+        );
     }
 }
 
-/// Record: the quiet operations since they were asked for last.
+/// Record: the quiet operations since their number was logged last.
 #[inline(always)]
-fn take_quiet(t: &mut Block) -> u32 {
+fn quiet_so_far(t: &mut Block) -> u32 {
     let word = t.quiet_left();
-    let left = word.load(Relaxed);
-    word.store(MAX_QUIET, Relaxed);
-    if core::mem::replace(&mut t.order.counts, true) {
-        MAX_QUIET - left
-    } else {
-        0
+    if !core::mem::replace(&mut t.order.counts, true) {
+        word.store(MAX_QUIET, Relaxed);
     }
+    MAX_QUIET - word.load(Relaxed)
+}
+
+/// Record: writes an entry that has the number of [`quiet_so_far`]. A thread may be killed between any two of these steps, and the agent must
+/// count its quiet operations neither twice nor not at all.
+#[inline(always)]
+fn put_counted(t: &mut Block, e: Entry) {
+    if e.quiet == 0 {
+        return crate::ring::put_entry(e.to_words());
+    }
+    let ends = &ring_of(t.slot).0.counted_end;
+    ends.store(crate::ring::position() + ENTRY_LEN as u64, Release);
+    crate::ring::put_entry(e.to_words());
+    t.quiet_left().store(MAX_QUIET, Release);
+    ends.store(0, Release);
 }
 
 /// Record: writes an entry, with the quiet operations before it.
 #[inline]
 pub(crate) fn log(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
-    let quiet = take_quiet(t);
+    let quiet = quiet_so_far(t);
     let e = Entry {
         kind,
         quiet,
         object,
         value,
     };
-    crate::ring::put_entry(e.to_words());
+    put_counted(t, e);
 }
 
 /// Record: an operation that needs no entry.
@@ -182,7 +198,7 @@ pub(crate) fn log_quiet(t: &mut Block) {
         if t.order.counts {
             log(t, EntryKind::Quiet, 0, 0);
         } else {
-            take_quiet(t);
+            quiet_so_far(t);
         }
     }
     let left = word.load(Relaxed) - 1;

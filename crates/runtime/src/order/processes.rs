@@ -124,10 +124,11 @@ pub fn begin(t: &mut Block) {
 /// Record: the calling thread's process ends with this wait status. From here on no other thread of it begins anything ([`stamp`]).
 pub fn end(t: &mut Block, status: i32) {
     let p = process::entry();
-    let first =
+    let ends = || {
         p.state
-            .compare_exchange(process_state::LIVE, process_state::ENDING, SeqCst, SeqCst);
-    if first.is_err() {
+            .compare_exchange(process_state::LIVE, process_state::ENDING, SeqCst, SeqCst)
+    };
+    if crate::exec::while_none_is_under_way(t, ends).is_err() {
         baton::wait_for_end();
     }
     let pid = process::visible_pid() as u64;
@@ -291,6 +292,8 @@ fn await_others(t: &mut Block) {
 /// Replay: the process ends here, as it said.
 pub fn end_again(t: &mut Block) {
     kernel::block_everything();
+    // An exec of another thread may have come before it.
+    header(t);
     if debugger::paces() {
         // In a process that has said how it ends nothing has an order any more: all that was recorded came before.
         await_others(t);

@@ -136,6 +136,8 @@ pub(in crate::order) fn take_slot(t: &Block, i: u32) {
     // Whoever had it may have been ended in the middle of something.
     slot(i).busy.store(0, SeqCst);
     head().waits[i as usize].reset();
+    // Whatever ends a process leaves all its slots: not the process that had this one before, while the thread is made.
+    slot(i).process.store(process::number(), SeqCst);
     // In this order: the driver takes a slot that nobody has for one whose thread is gone.
     slot(i).state.store(slot_state::BLOCKED, SeqCst);
     slot(i).born.store(t.order.stamps[0] + 1, SeqCst);
