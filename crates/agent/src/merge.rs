@@ -4,15 +4,15 @@
 //! In the trace's stream causes come before their effects, as far as stamps tell; the exact order is that of the stamps. What follows each
 //! other of one thread's entries becomes one event ([`Kind::Sync`]). As in [`drain`](crate::drain), nothing in a ring is believed.
 
+mod dead;
+
 use crate::pressure::Pressure;
 use crate::wake;
-use reprise_abi::event::{Event, EventHeader, Kind, ParseError, ProcessEnd, HEADER_LEN, NO_SLOT};
+pub use dead::open_shards_of;
+use reprise_abi::event::{Event, Kind, ParseError};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{
-    head_of_entries, Entry, EntryKind, OrderHead, ENTRY_LEN, MAX_QUIET, MAX_VOID, WAITED_FOR,
-};
-use reprise_abi::session::{process_state, slot_state};
-use reprise_launch::{futex, SharedSession};
+use reprise_abi::order::{head_of_entries, Entry, OrderHead, ENTRY_LEN, MAX_VOID};
+use reprise_launch::SharedSession;
 use reprise_trace::stamps::{stamps_of, Stamps};
 use reprise_trace::{Census, TraceError, Writer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -297,143 +297,6 @@ impl Merge {
         Ok(self.pieces.len())
     }
 
-    /// Process `n` is dead, with this wait status if that is known: what its threads have written last is taken before others get their
-    /// slots, and the trace says that nothing more comes of them.
-    ///
-    /// # Errors
-    /// When the trace is full.
-    pub fn bury(
-        &mut self,
-        shared: &SharedSession,
-        sink: &mut Sink,
-        n: usize,
-        status: Option<i32>,
-    ) -> Result<(), TraceError> {
-        let Some(head) = shared.order() else {
-            return Ok(());
-        };
-        let p = &shared.session().processes[n];
-        let slots = slots_of(shared, n as u32);
-        let open = open_shards(shared, &slots);
-        publish_whole(head, &slots);
-        self.pass(shared, sink, Look::Everywhere, false)?;
-        let left = |slot: &usize| shared.slot(*slot).state.load(SeqCst) == slot_state::LEFT;
-        let told = p.state.load(SeqCst) == process_state::ENDING
-            && (slots.iter().all(left) || slots.iter().any(|s| self.has_told(shared, *s)));
-        let how = if told {
-            ProcessEnd::Told
-        } else {
-            ProcessEnd::Found
-        };
-        let value = status.map_or(-1, i64::from);
-        for (slot, open) in slots.into_iter().zip(open) {
-            self.forget(shared, sink, slot, [how as i64, value], open)?;
-        }
-        for stream in &head.streams {
-            let writer = (stream.0.load(SeqCst) & !WAITED_FOR) as usize;
-            let of = |w: usize| shared.slot(w.min(MAX_SLOTS - 1)).process.load(SeqCst);
-            if writer.checked_sub(1).is_some_and(|w| of(w) == n as u32) {
-                stream.0.store(0, SeqCst);
-                futex::wake(&stream.0, i32::MAX);
-            }
-        }
-        if !told {
-            let who = [&p.visible_pid, &p.birth].map(|w| w.load(Relaxed).into());
-            push_words(
-                sink,
-                Kind::ProcessEnd,
-                NO_SLOT,
-                ProcessEnd::Found as u32,
-                value,
-                &who,
-            )?;
-        }
-        Ok(())
-    }
-
-    /// The thread of a slot has become another program: the other threads of its process are gone.
-    ///
-    /// # Errors
-    /// When the trace is full.
-    pub fn others_gone(
-        &mut self,
-        shared: &SharedSession,
-        sink: &mut Sink,
-        slot: usize,
-    ) -> Result<(), TraceError> {
-        let slot = slot.min(MAX_SLOTS - 1);
-        let mut others = slots_of(shared, shared.slot(slot).process.load(SeqCst));
-        others.retain(|s| *s != slot);
-        if others.is_empty() {
-            return Ok(());
-        }
-        let open = open_shards(shared, &others);
-        if let Some(head) = shared.order() {
-            publish_whole(head, &others);
-        }
-        self.pass(shared, sink, Look::Everywhere, false)?;
-        for (other, open) in others.into_iter().zip(open) {
-            self.forget(shared, sink, other, [0, -1], open)?;
-        }
-        Ok(())
-    }
-
-    /// Has the thread of a slot written how its process ends?
-    fn has_told(&self, shared: &SharedSession, slot: usize) -> bool {
-        let ended = self.sources.get(&slot).is_some_and(|s| s.ended);
-        ended && tells_its_end(shared, slot)
-    }
-
-    /// Nothing more comes of the thread of a slot: how its process ended, and the shard that was [opened](open_shard_of). Of an event that it
-    /// didn't finish nothing stays.
-    fn forget(
-        &mut self,
-        shared: &SharedSession,
-        sink: &mut Sink,
-        slot: usize,
-        [how, status]: [i64; 2],
-        [shard, number]: [u64; 2],
-    ) -> Result<(), TraceError> {
-        let Some(head) = shared.order() else {
-            return Ok(());
-        };
-        let (ring, source) = (&head.rings[slot], self.sources.entry(slot).or_default());
-        let counted = ring.counted_end.swap(0, SeqCst);
-        let is_logged = counted != 0 && ring.head.load(SeqCst) >= counted;
-        let torn = ring.open_end.swap(0, SeqCst) & !7;
-        if torn != 0 || !source.bytes.is_empty() {
-            if !source.bytes.is_empty() {
-                let torn_events = &shared.session().counters.torn_events;
-                torn_events.fetch_add(1, Relaxed);
-            }
-            source.bytes.clear();
-            self.held.remove(&slot);
-            source.tail = source.tail.max(torn).next_multiple_of(8);
-            for index in [&ring.position, &ring.head, &ring.tail] {
-                index.store(source.tail, SeqCst);
-            }
-        }
-        if self.has_told(shared, slot) {
-            return Ok(());
-        }
-        // Operations that it made since it last wrote how many.
-        let left = shared.slot(slot).quiet_left.swap(0, SeqCst);
-        if left != 0 && left < MAX_QUIET && !is_logged && !sink.discard {
-            let e = Entry {
-                kind: EntryKind::Quiet,
-                quiet: MAX_QUIET - left,
-                object: 0,
-                value: 0,
-            };
-            let bytes: Vec<u8> = e.to_words().iter().flat_map(|w| w.to_le_bytes()).collect();
-            sink.writer
-                .push(sync_event(slot, &bytes, &mut self.sync_event))?;
-        }
-        let born = shared.slot(slot).born.load(SeqCst);
-        let words = [born, shard, number];
-        push_words(sink, Kind::Gone, slot as u16, how as u32, status, &words)
-    }
-
     fn fail(&mut self, shared: &SharedSession, why: &'static str) {
         self.damage = Some(why);
         shared.session().recording_lost.store(1, SeqCst);
@@ -444,90 +307,6 @@ impl Default for Merge {
     fn default() -> Self {
         Merge::new()
     }
-}
-
-/// Opens the shards that the dead threads of process `n` had locked, where nothing is recorded.
-pub fn open_shards_of(shared: &SharedSession, n: usize) {
-    if shared.order().is_some() {
-        open_shards(shared, &slots_of(shared, n as u32));
-    }
-}
-
-fn open_shards(shared: &SharedSession, slots: &[usize]) -> Vec<[u64; 2]> {
-    let opened = |slot: &usize| shared.order().map(|head| open_shard_of(head, *slot));
-    slots.iter().filter_map(opened).collect()
-}
-
-/// Opens the shard that a thread had locked when it died, as if it had made its operation: number plus 1 of the shard, 0 for none, and the
-/// operation's number.
-fn open_shard_of(head: &OrderHead, slot: usize) -> [u64; 2] {
-    for (i, shard) in head.shards.iter().enumerate() {
-        let Some((_, number)) = shard.holder().filter(|(who, _)| *who == slot as u32 + 1) else {
-            continue;
-        };
-        shard.last.store(slot as u32 + 1, SeqCst);
-        shard.sequence.store(2 * number, SeqCst);
-        return [i as u64 + 1, number];
-    }
-    [0; 2]
-}
-
-/// Is it the thread that has a slot now which has come to write how its process ends, and not one that had the slot before?
-fn tells_its_end(shared: &SharedSession, slot: usize) -> bool {
-    let slot = shared.slot(slot);
-    slot.told.load(SeqCst) == slot.born.load(SeqCst) + 1
-}
-
-/// Whatever these threads, which were killed, had written as a whole when they could not say so any more can be read.
-fn publish_whole(head: &OrderHead, slots: &[usize]) {
-    for ring in slots.iter().map(|slot| &head.rings[*slot]) {
-        let whole = ring.position.load(SeqCst);
-        if whole.wrapping_sub(ring.head.load(SeqCst)) <= head.ring_size {
-            ring.head.store(whole, SeqCst);
-        }
-    }
-}
-
-/// Slots of the threads of process `n` that have not ended by themselves.
-fn slots_of(shared: &SharedSession, n: u32) -> Vec<usize> {
-    let used = (shared.session().slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
-    let is = |i: &usize| {
-        let slot = shared.slot(*i);
-        let vacant = [slot_state::FREE, slot_state::EXITING];
-        slot.process.load(SeqCst) == n && !vacant.contains(&slot.state.load(SeqCst))
-    };
-    (0..used).filter(is).collect()
-}
-
-/// Writes an event of words.
-fn push_words(
-    sink: &mut Sink,
-    kind: Kind,
-    slot: u16,
-    detail: u32,
-    value: i64,
-    words: &[u64],
-) -> Result<(), TraceError> {
-    if sink.discard {
-        return Ok(());
-    }
-    let h = EventHeader {
-        len: (HEADER_LEN + 8 * words.len()) as u32,
-        kind: kind as u8,
-        nargs: words.len() as u8,
-        slot,
-        detail,
-        value,
-        ..Default::default()
-    };
-    let mut bytes = h.to_bytes().to_vec();
-    words
-        .iter()
-        .for_each(|w| bytes.extend_from_slice(&w.to_le_bytes()));
-    if let Ok(e) = Event::parse(&bytes) {
-        sink.census.follow(&e);
-    }
-    sink.writer.push(&bytes)
 }
 
 /// Appends `n` bytes of a ring from position `at` on.
@@ -615,7 +394,6 @@ fn sync_event<'a>(slot: usize, entries: &[u8], bytes: &'a mut Vec<u8>) -> &'a [u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reprise_abi::order::HOLDER_SHIFT;
 
     #[test]
     fn rings_wrap() {
@@ -625,7 +403,7 @@ mod tests {
         assert_eq!(to, [12, 13, 14, 15, 0, 1, 2, 3]);
     }
 
-    fn empty_head() -> Box<OrderHead> {
+    pub(super) fn empty_head() -> Box<OrderHead> {
         let layout = std::alloc::Layout::new::<OrderHead>();
         // SAFETY: all zero is a head; it is given back as it was made.
         unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout) as *mut OrderHead) }
@@ -651,19 +429,5 @@ mod tests {
         assert_eq!(look(Look::Again), [8]);
         assert!(look(Look::Again).is_empty());
         assert_eq!(look(Look::Everywhere).len(), 1000);
-    }
-
-    #[test]
-    fn a_shard_of_the_dead_is_opened() {
-        let head = empty_head();
-        let (one, other) = (&head.shards[7], &head.shards[8]);
-        one.sequence.store(21 | 5 << HOLDER_SHIFT, SeqCst);
-        other.sequence.store(21 | 6 << HOLDER_SHIFT, SeqCst);
-        assert_eq!(open_shard_of(&head, 9), [0, 0]);
-        assert_eq!(open_shard_of(&head, 4), [8, 11]);
-        // The operation counts, and is the dead thread's.
-        assert_eq!((one.sequence.load(SeqCst), one.last.load(SeqCst)), (22, 5));
-        assert_eq!(other.holder(), Some((6, 11)));
-        assert_eq!(open_shard_of(&head, 4), [0, 0]);
     }
 }
