@@ -1,5 +1,6 @@
 //! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
 
+use crate::mappings::Mappings;
 use crate::races::Hunt;
 use crate::rebuilt::Rebuilt;
 use crate::report::{self, Divergence};
@@ -154,15 +155,23 @@ fn replay_one(
     }
     let s = tree.shared.session();
     let c = &s.counters;
+    let divergence = report::read(s).map(|d| Divergence {
+        event: match order {
+            true => event_of_thread(dir, &d),
+            false => d.event,
+        },
+        ..d
+    });
+    let when = divergence.as_ref().map_or(u64::MAX, |d| d.event);
     Ok(Outcome {
         status,
         itself: false,
         halted,
-        functions: named(dir, s, &s.divergence.functions),
-        raced: named(dir, s, &s.raced),
+        functions: named(dir, when, &s.divergence.functions),
+        raced: named(dir, when, &s.raced),
         learned: manifest.learned,
         // What the others met with while they were ended is of no importance.
-        divergence: report::read(s).filter(|_| !reached).map(|d| Divergence {
+        divergence: divergence.filter(|_| !reached).map(|d| Divergence {
             place: place(dir, s, &d, tree.rebuilt.as_ref()),
             caller: tree.rebuilt.as_ref().and_then(|r| r.caller(&d)),
             ..d
@@ -269,16 +278,21 @@ pub(crate) fn has_several_processes(dir: &Path) -> Result<bool, ReplayError> {
 }
 
 /// A list of the runtime's, with names.
-fn named(dir: &Path, s: &Session, list: &CodeList) -> Vec<LearnedCode> {
-    let event = match s.divergence.kind.load(Relaxed) {
-        0 => u64::MAX,
-        _ => s.divergence.event.load(Relaxed),
-    };
+fn named(dir: &Path, event: u64, list: &CodeList) -> Vec<LearnedCode> {
     let named = |(c, at): (Code, u64)| {
         let place = symbols::place(dir, event, at);
         LearnedCode::new(c, place.unwrap_or_else(|| format!("{at:#x}")))
     };
     list.all().map(named).collect()
+}
+
+/// `order`: the number in the trace of the event at which a thread left its path; where the trace has no more of the thread, that of its last one.
+/// 0 when the trace can't be read.
+fn event_of_thread(dir: &Path, d: &Divergence) -> u64 {
+    let moments = [d.event + 1, d.event].map(|n| (d.slot, n));
+    let numbers = Mappings::read(dir, &moments).map(|(_, numbers)| numbers);
+    let numbers = numbers.unwrap_or_default();
+    numbers.into_iter().flatten().next().unwrap_or(0)
 }
 
 /// Where in the source a divergence is.

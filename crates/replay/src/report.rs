@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::*;
 pub struct Divergence {
     /// `event`, `argument`, `deadlock` or `state`.
     pub kind: &'static str,
-    /// Number of the recorded event.
+    /// Number of the recorded event; under `order` as [`read`] gives it, how many events and entries the thread had used up.
     pub event: u64,
     /// Slot of the thread.
     pub slot: u32,
@@ -137,8 +137,28 @@ pub(crate) fn operation_of(e: &Entry) -> Option<String> {
     })
 }
 
-/// An operation of synchronisation: on which object; what was recorded (a kind plus 1), of which object, and its number.
+/// An operation of synchronisation, on which object.
 fn operation(kind: u32, args: &[u64]) -> String {
+    let object = args.first().copied().unwrap_or(0);
+    match kind & BY_ADDRESS {
+        0 => by_name(kind as u64, object),
+        _ => by_address((kind & !BY_ADDRESS) as u64, object),
+    }
+}
+
+/// What was due where an operation of synchronisation came that is described by these: a kind plus 1, of which object, and its number.
+fn due_operation(kind: u32, args: &[u64]) -> Option<String> {
+    let [_, due, object, number, ..] = *args else {
+        return None;
+    };
+    if kind & BY_ADDRESS != 0 {
+        return Some(by_address(due.wrapping_sub(1), object));
+    }
+    let due = due.checked_sub(1)?;
+    Some(format!("{}, number {number}", by_name(due, object)))
+}
+
+fn by_name(kind: u64, object: u64) -> String {
     const KINDS: [&str; 8] = [
         "nothing",
         "an operation on object",
@@ -149,25 +169,12 @@ fn operation(kind: u32, args: &[u64]) -> String {
         "a look at",
         "a load from",
     ];
-    let name = |kind: u64| KINDS.get(kind as usize).copied().unwrap_or("?");
-    let object = args.first().copied().unwrap_or(0);
-    if kind & BY_ADDRESS != 0 {
-        return operation_at((kind & !BY_ADDRESS) as u64, args);
-    }
-    let mut s = format!("{} {object:#x}", name(kind as u64));
-    if let [_, recorded, object, number, ..] = args {
-        if *recorded != 0 {
-            s += &format!(
-                ", where {} {object:#x} is due, number {number}",
-                name(recorded - 1)
-            );
-        }
-    }
-    s
+    let what = KINDS.get(kind as usize).copied().unwrap_or("?");
+    format!("{what} {object:#x}")
 }
 
-/// As [`operation`], of a replay that goes by a list of all operations: what, on which word; what is due, and on which word.
-fn operation_at(kind: u64, args: &[u64]) -> String {
+/// As [`by_name`], of a replay that goes by a list of all operations: what, on which word.
+fn by_address(kind: u64, address: u64) -> String {
     const KINDS: [&str; 8] = [
         "no operation",
         "an operation on the object at",
@@ -178,21 +185,11 @@ fn operation_at(kind: u64, args: &[u64]) -> String {
         "a look at the word at",
         "a load from",
     ];
-    let name = |kind: u64, address: u64| {
-        let what = KINDS.get(kind as usize).copied();
-        match address {
-            0 => what.unwrap_or("inputs of a call").to_string(),
-            a => format!("{} {a:#x}", what.unwrap_or("inputs of a call, hash")),
-        }
-    };
-    let [address, due, recorded, ..] = args else {
-        return name(kind, 0);
-    };
-    format!(
-        "{}, where {} is due",
-        name(kind, *address),
-        name(due.wrapping_sub(1), *recorded)
-    )
+    let what = KINDS.get(kind as usize).copied();
+    match address {
+        0 => what.unwrap_or("inputs of a call").to_string(),
+        a => format!("{} {a:#x}", what.unwrap_or("inputs of a call, hash")),
+    }
 }
 
 /// A slice that ends in mid-code; the arguments of an actual one say why its place was not found: what, which, recorded, actual.
@@ -236,6 +233,7 @@ pub fn read(s: &Session) -> Option<Divergence> {
         .flat_map(|w| w.load(Relaxed).to_le_bytes())
         .take(len)
         .collect();
+    let args: Vec<u64> = d.actual_args.iter().map(|a| a.load(Relaxed)).collect();
     let recorded = match EventHeader::parse(&bytes) {
         Ok(mut h) => {
             // Only the beginning was kept: enough for the arguments.
@@ -255,9 +253,12 @@ pub fn read(s: &Session) -> Option<Divergence> {
                 h.input_hash,
             )
         }
-        Err(_) => "nothing".into(),
+        Err(_) => match Kind::from_u8(d.actual_kind.load(Relaxed) as u8) {
+            Some(Kind::Sync) => due_operation(d.actual_detail.load(Relaxed), &args),
+            _ => None,
+        }
+        .unwrap_or_else(|| "nothing".into()),
     };
-    let args: Vec<u64> = d.actual_args.iter().map(|a| a.load(Relaxed)).collect();
     let actual = if kind == "deadlock" {
         "that thread is not there to go on".into()
     } else {

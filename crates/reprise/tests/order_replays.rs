@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_same, Guest, Run, Workplace};
+use common::{assert_same, run, Guest, Run, Workplace};
 use std::path::Path;
 
 const ORDER: [&str; 2] = ["--engine", "order"];
@@ -65,6 +65,17 @@ const MOST_ROUNDS: u32 = 20;
 /// So many recordings one after the other that are replayed exactly show that nothing is left to be learned.
 const EXACT_ROUNDS: u32 = 4;
 
+/// The event of a report is one of the thread's in the trace, so that it can be looked at, and gone to in the debugger.
+fn told_at_its_event(place: &Workplace, trace: &Path, said: &str) {
+    let words = said.split_once("divergence at event ").map(|(_, rest)| rest);
+    let (event, rest) = words.and_then(|w| w.split_once(", thread ")).expect(said);
+    let thread: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let mut dump = place.reprise(["dump", "--from", event, "--to", event]);
+    let dumped = run(dump.arg(trace), None);
+    let dumped = String::from_utf8_lossy(&dumped.stdout);
+    assert!(dumped.contains(&format!(" [{thread} ")), "{said}: {dumped}");
+}
+
 /// Records and learns until nothing is left to be learned, `function` among all that was: every replay that leaves its path learns something new.
 fn learn(place: &Workplace, guest: &Guest, function: &str) {
     let (mut exact_rounds, mut learned) = (0, String::new());
@@ -83,6 +94,7 @@ fn learn(place: &Workplace, guest: &Guest, function: &str) {
             }
             // What one replay of this recording has taught, the next can't teach once more.
             let said = replay.said();
+            told_at_its_event(place, &recording.dir, &said);
             assert!(!exact || said.contains("learned: "), "{said}");
             assert!(!exact || said.contains("record again"), "{said}");
             learned += &said;
@@ -116,6 +128,13 @@ fn a_race_is_learned() {
     // The recording was made with whole functions, which are not in the list any more.
     let none = place.replay_with(&trace, &["--narrow"]).said();
     assert!(none.contains("nothing changes"), "{none}");
+}
+
+/// A function that only loads a word is on no stack when its caller goes astray: it is found among those that the caller calls.
+#[test]
+fn a_race_in_a_called_function_is_learned() {
+    let place = Workplace::new();
+    learn(&place, &Guest::new("plain_leaf"), "look");
 }
 
 /// Each form of a load does in a stub what it does natively, recorded and replayed.

@@ -77,6 +77,15 @@ impl<M: Memory> Functions<M> {
 
     /// The function that `pc` lies in: its beginning.
     pub fn function_of(&self, pc: u64) -> Option<u64> {
+        self.extent_of(pc).map(|(start, _)| start)
+    }
+
+    /// The function that `pc` lies in: its end.
+    pub fn end_of(&self, pc: u64) -> Option<u64> {
+        self.extent_of(pc).map(|(start, len)| start + len)
+    }
+
+    fn extent_of(&self, pc: u64) -> Option<(u64, u64)> {
         let (mut low, mut high) = (0, self.count);
         while high - low > 1 {
             let middle = (low + high) / 2;
@@ -87,6 +96,6 @@ impl<M: Memory> Functions<M> {
             }
         }
         let (start, len) = self.function(low)?;
-        (start..start + len).contains(&pc).then_some(start)
+        (start..start + len).contains(&pc).then_some((start, len))
     }
 }

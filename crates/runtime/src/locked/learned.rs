@@ -5,7 +5,7 @@
 //! it before.
 
 use super::operation::{Operation, Segment};
-use crate::cut::decode::Insn;
+use crate::cut::decode::{Flow, Insn};
 use crate::elf::Module;
 use crate::functions::Functions;
 use crate::guard::{self, Program};
@@ -20,8 +20,10 @@ use reprise_abi::session::region_flags;
 const STACK: u64 = 16 * 1024;
 /// Bytes below the stack pointer, where functions that have just returned have left theirs.
 const DEAD_STACK: u64 = 1024;
-/// Most functions that are proposed.
+/// Most functions that are proposed of those that the thread was in, ...
 const MAX_PROPOSED: usize = 24;
+/// ... and with those that they call.
+const MAX_WITH_CALLED: usize = 64;
 
 /// The learned code of a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +89,8 @@ pub fn is_load(i: &Insn) -> bool {
         && !i.bytes()[..o.modrm].iter().any(names_segment)
 }
 
-/// A replay left its path: proposes the functions that the thread is in, and those that it left last. libc's own are no use, its callers know what
+/// A replay left its path: proposes the functions that the thread is in, those that it left last, and what those of them call that are learned
+/// already. libc's own are no use, its callers know what
 /// they share; and of ld.so's it is nobody's order which thread calls them.
 pub fn propose(t: &Block, pc: u64) {
     let mut proposals = Proposals::default();
@@ -96,17 +99,82 @@ pub fn propose(t: &Block, pc: u64) {
     let stack = (below..t.program_sp.saturating_add(STACK)).step_by(8);
     let on_stack = stack.map_while(guard::read::<u64>);
     for word in on_stack.chain(t.order.trail.words()) {
-        if is_behind_a_call(word) {
+        if is_behind_a_call(word) && proposals.n < MAX_PROPOSED {
             proposals.add(word - 1);
+        }
+    }
+    // A function whose own loads were recorded was misled by one that it had called, and that may have left nothing on the stack.
+    for i in 0..proposals.n {
+        let caller = proposals.functions[i];
+        if is_learned(caller) {
+            each_called(caller, |called| proposals.add(called));
         }
     }
 }
 
+/// Were all loads of the function that begins here recorded?
+fn is_learned(start: u64) -> bool {
+    let code = code_at(start).map(|(code, ..)| code);
+    let mut all = session().learned.all();
+    code.is_some_and(|code| all.any(|(c, _)| c == code))
+}
+
+/// The functions that the one at `start` calls by name, also those of other modules.
+fn each_called(start: u64, mut found: impl FnMut(u64)) {
+    let functions = map().at(start).and_then(|r| Functions::around(&r));
+    let Some(end) = functions.and_then(|f| f.end_of(start)) else {
+        return;
+    };
+    let mut pc = start;
+    while pc < end {
+        let Some(i) = Insn::at(pc, &Program) else {
+            pc += 1;
+            continue;
+        };
+        pc = i.end();
+        let called = match i.flow {
+            Flow::Call(to) => Some(to),
+            // A call that the function ends with.
+            Flow::Jump(to) if !(start..end).contains(&to) => Some(to),
+            Flow::CallIndirect => i.rip_target().and_then(guard::read),
+            _ => None,
+        };
+        if let Some(to) = called {
+            found(behind_linkage(to));
+        }
+    }
+}
+
+/// Where a call of an entry of the procedure linkage table leads (System V ABI for x86-64, 5.2); of any other place, the place itself.
+fn behind_linkage(to: u64) -> u64 {
+    let mut pc = to;
+    for _ in 0..2 {
+        let Some(i) = Insn::at(pc, &Program) else {
+            break;
+        };
+        match (i.flow, i.rip_target()) {
+            (Flow::JumpIndirect, Some(word)) => return guard::read(word).unwrap_or(to),
+            // Entries may begin with an `endbr64`.
+            (Flow::Next, None) => pc = i.end(),
+            _ => break,
+        }
+    }
+    to
+}
+
 /// What of a thread has been proposed.
-#[derive(Default)]
 struct Proposals {
-    functions: [u64; MAX_PROPOSED],
+    functions: [u64; MAX_WITH_CALLED],
     n: usize,
+}
+
+impl Default for Proposals {
+    fn default() -> Proposals {
+        Proposals {
+            functions: [0; MAX_WITH_CALLED],
+            n: 0,
+        }
+    }
 }
 
 impl Proposals {
@@ -114,7 +182,7 @@ impl Proposals {
     fn add(&mut self, pc: u64) {
         let found = code_at(pc).filter(|(.., is_libc)| !is_libc);
         let new = found.filter(|(_, start, _)| !self.functions[..self.n].contains(start));
-        if let (Some((code, start, _)), true) = (new, self.n < MAX_PROPOSED) {
+        if let (Some((code, start, _)), true) = (new, self.n < MAX_WITH_CALLED) {
             session().divergence.functions.add(code, start);
             self.functions[self.n] = start;
             self.n += 1;
