@@ -218,6 +218,14 @@ fn states_are_hashed() {
     }
 }
 
+/// Who of several threads looks for a function is in no order, and leaves no trace in the registers of the next call.
+#[test]
+fn first_calls_of_functions() {
+    let flags = ["--engine", "order", "--checksum=1"];
+    let infos = check_times(&Guest::new("first_calls"), &flags, 2, 2);
+    assert!(infos[0].kind("hash") > 40, "{}", infos[0].0);
+}
+
 /// Instructions that change memory in one step, in unmodified code: in each of their forms, and as libc has them inlined.
 #[test]
 fn locked_instructions() {

@@ -67,7 +67,9 @@ const EXACT_ROUNDS: u32 = 4;
 
 /// The event of a report is one of the thread's in the trace, so that it can be looked at, and gone to in the debugger.
 fn told_at_its_event(place: &Workplace, trace: &Path, said: &str) {
-    let words = said.split_once("divergence at event ").map(|(_, rest)| rest);
+    let words = said
+        .split_once("divergence at event ")
+        .map(|(_, rest)| rest);
     let (event, rest) = words.and_then(|w| w.split_once(", thread ")).expect(said);
     let thread: String = rest.chars().take_while(char::is_ascii_digit).collect();
     let mut dump = place.reprise(["dump", "--from", event, "--to", event]);

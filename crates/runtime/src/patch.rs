@@ -38,6 +38,8 @@ pub const STUB: u64 = 64;
 const MAX_MOVED: usize = 1024;
 /// Bytes of a jump.
 const JUMP: usize = 5;
+/// Less than this between two mappings is a hole in the program's memory.
+const HOLE: u64 = 256 * 1024;
 /// Stretches of 64 KiB that are searched for room near a site.
 const MAX_WINDOWS: u64 = 4096;
 const PROT_RW: u64 = 3;
@@ -280,37 +282,44 @@ pub fn place(site: u64, len: u64) -> Option<u64> {
     let list = memory::map().regions();
     let i = list.iter().position(|r| r.start <= site && site < r.end)?;
     // Below the module: above it the heap may want to grow.
-    for k in (0..=i).rev() {
-        let below = list[k].start - PAGE;
-        let free = k == 0 || list[k - 1].end <= below;
-        if free && below >= 0x1_0000 && site - below < REACH && map_page(below) {
-            return place(site, len);
-        }
-    }
-    for k in i..list.len() {
-        let above = list[k].end;
-        let free = k + 1 == list.len() || list[k + 1].start > above;
-        if free && above - site < REACH && map_page(above) {
-            return place(site, len);
-        }
-    }
-    None
+    let below = list[..=i].iter().rev().map(|r| r.start - PAGE);
+    let above = list[i..].iter().map(|r| r.end);
+    let wanted = |roomy: bool| {
+        let mut near = below
+            .clone()
+            .filter(|at| site - at < REACH)
+            .chain(above.clone().filter(|at| at - site < REACH));
+        near.find(|at| *at >= 0x1_0000 && is_free(*at, roomy) && map_page(*at))
+    };
+    wanted(true).or_else(|| wanted(false))?;
+    place(site, len)
+}
+
+/// Is nothing in the page at `at`? `roomy`: nor in many around it. A small hole is one that the program has made, and may take to be there.
+fn is_free(at: u64, roomy: bool) -> bool {
+    let list = memory::map().regions();
+    let i = list.partition_point(|r| r.end <= at);
+    let begins = i.checked_sub(1).map_or(0, |before| list[before].end);
+    let ends = list.get(i).map_or(u64::MAX, |next| next.start);
+    at + PAGE <= ends && (!roomy || ends - begins >= HOLE)
 }
 
 /// Room for a stub that a jump at `site` leads to whose third byte is a breakpoint: one of 256 bytes in every 64 KiB.
 fn place_with_breakpoint(site: u64) -> Option<u64> {
     let next = site + JUMP as u64;
-    let list = memory::map().regions();
-    (1..MAX_WINDOWS).find_map(|k| {
-        let window = next.wrapping_sub(k << 16) + ((INT3 as u64) << 8);
-        let stub = window.next_multiple_of(STUB);
-        let page = stub & !(PAGE - 1);
-        let free = !list.iter().any(|r| r.start < page + PAGE && page < r.end);
-        (free && page >= 0x1_0000 && page < site && map_page(page)).then(|| {
-            fill(page, PAGE);
-            stub
+    let wanted = |roomy: bool| {
+        (1..MAX_WINDOWS).find_map(|k| {
+            let window = next.wrapping_sub(k << 16) + ((INT3 as u64) << 8);
+            let stub = window.next_multiple_of(STUB);
+            let page = stub & !(PAGE - 1);
+            let fits = page >= 0x1_0000 && page < site && is_free(page, roomy);
+            (fits && map_page(page)).then(|| {
+                fill(page, PAGE);
+                stub
+            })
         })
-    })
+    };
+    wanted(true).or_else(|| wanted(false))
 }
 
 /// Nobody else gets room in the first bytes of this page of stubs.
@@ -385,7 +394,7 @@ pub fn write(site: u64, stub: u64, form: u32, among: bool) -> bool {
         };
         let n = body.bytes().len();
         code[..n].copy_from_slice(body.bytes());
-        code[n..n + 5].copy_from_slice(&jump(stub + n as u64, site + 5));
+        code[n..n + 5].copy_from_slice(&jump(stub + n as u64, site + body.replaces as u64));
         return write_code(stub, &code) && write_code(site, &jump(site, stub));
     }
     let mut n = 0;

@@ -1,4 +1,4 @@
-//! What ld.so's resolver leaves on the stack.
+//! What ld.so's resolver leaves on the stack, and in registers.
 //!
 //! The first call of a function goes through the resolver, which saves the vector registers below the caller's frame, by one of three
 //! instructions, whichever the processor seems to have. What they leave there is not the program's alone:
@@ -13,6 +13,10 @@
 //! processors: that everything is there, that x87 was nowhere, and the bits of MXCSR that all have.
 //!
 //! The registers that the stub changes are those that the resolver has saved before and loads after it.
+//!
+//! Of threads that call a function for the first time at about the same moment, one goes through the resolver, or several do: that is in no order,
+//! and natively nobody can tell, since what the resolver changes is dead when a function begins: the flags, r10 and r11. But they are in the state of
+//! the next system call. So jumps stand at its beginning and its end, too, to stubs that keep them (below the caller's frame) and put them back.
 
 use crate::engine::{Engine, ENGINE, NONE};
 use crate::guard;
@@ -27,6 +31,18 @@ use reprise_abi::session::region_flags;
 
 /// Bytes of an instruction that saves.
 const LEN: usize = 5;
+/// Bytes of a jump.
+const JUMP: usize = 5;
+/// What the resolver begins with: `push %rbx; mov %rsp,%rbx; and $-64,%rsp`.
+const ENTRY: [u8; 8] = [0x53, 0x48, 0x89, 0xe3, 0x48, 0x83, 0xe4, 0xc0];
+/// What it ends with, but for the jump to what it found, in r11: `mov %rbx,%rsp; mov (%rsp),%rbx; add $0x18,%rsp`.
+const EXIT: [u8; 11] = [
+    0x48, 0x89, 0xdc, 0x48, 0x8b, 0x1c, 0x24, 0x48, 0x83, 0xc4, 0x18,
+];
+/// That jump, `jmp *%r11`, which may have a prefix.
+const LEAVES: [u8; 3] = [0x41, 0xff, 0xe3];
+/// Both are not farther than this from the instruction that saves.
+const NEAR: u64 = 128;
 /// What follows it: `mov 0x10(%rbx),%rsi; mov 0x8(%rbx),%rdi`.
 const NEXT: [u8; 8] = [0x48, 0x8b, 0x73, 0x10, 0x48, 0x8b, 0x7b, 0x08];
 /// ld.so has less code than this; larger is a program without it.
@@ -80,16 +96,17 @@ impl Save {
         site
     }
 
-    /// The code in its place, without the jump back.
-    fn stub(self) -> Stub {
-        let mut stub = Stub {
-            code: [0; MOST_STUB],
-            len: 0,
-        };
+    /// The code in its place, without the jump back. `kept`: words below the caller's frame that stay as they are.
+    fn stub(self, kept: u8) -> Stub {
+        let mut stub = Stub::new(LEN);
         // lea 0x40(%rsp),%rdi
         stub.put(&[0x48, 0x8d, 0x7c, 0x24, 0x40]);
         // mov %ebx,%ecx; sub %edi,%ecx; shr $3,%ecx: up to the caller's frame
         stub.put(&[0x89, 0xd9, 0x29, 0xf9, 0xc1, 0xe9, 0x03]);
+        if kept != 0 {
+            // sub $kept,%ecx
+            stub.put(&[0x83, 0xe9, kept]);
+        }
         if self != Save::Fxsave {
             // xchg %eax,%esi: what is to be saved
             stub.put(&[0x96]);
@@ -141,13 +158,23 @@ pub const MXCSR_BITS: u32 = 0xffff;
 /// Most bytes of a stub: with the jump back it has to fit into [`patch::STUB`].
 const MOST_STUB: usize = patch::STUB as usize - 5;
 
-/// The code in the place of an instruction.
+/// The code in the place of some instructions.
 pub struct Stub {
     code: [u8; MOST_STUB],
     len: usize,
+    /// Bytes of the instructions: what comes then is next.
+    pub replaces: usize,
 }
 
 impl Stub {
+    fn new(replaces: usize) -> Stub {
+        Stub {
+            code: [0; MOST_STUB],
+            len: 0,
+            replaces,
+        }
+    }
+
     fn put(&mut self, bytes: &[u8]) {
         self.code[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
@@ -159,14 +186,68 @@ impl Stub {
     }
 }
 
-/// The stub for the instruction at `site`, which is there still.
-pub fn stub(site: u64) -> Option<Stub> {
-    let code = guard::read::<[u8; LEN]>(site)?;
-    let save = Save::ALL.into_iter().find(|s| s.code() == code)?;
-    Some(save.stub())
+/// Words that the stub of the [`ENTRY`] keeps: the flags, r10, r11.
+const KEPT: u8 = 3;
+
+/// In the place of [`ENTRY`].
+fn entry() -> Stub {
+    let mut stub = Stub::new(ENTRY.len());
+    // push %rbx; mov %rsp,%rbx
+    stub.put(&ENTRY[..4]);
+    // push %rax; lahf; seto %al; xchg %rax,(%rsp): those flags that instructions compute
+    stub.put(&[0x50, 0x9f, 0x0f, 0x90, 0xc0, 0x48, 0x87, 0x04, 0x24]);
+    // push %r10; push %r11
+    stub.put(&[0x41, 0x52, 0x41, 0x53]);
+    // and $-64,%rsp
+    stub.put(&ENTRY[4..]);
+    stub
 }
 
-/// Replaces the instruction in the code that a program begins in, which is ld.so's.
+/// In the place of [`EXIT`] and the jump.
+fn exit() -> Stub {
+    let mut stub = Stub::new(EXIT.len());
+    // mov %r11,0x10(%rbx): where the number of the relocation was, lies what was found
+    stub.put(&[0x4c, 0x89, 0x5b, 0x10]);
+    // lea -0x18(%rbx),%rsp; pop %r11; pop %r10
+    stub.put(&[0x48, 0x8d, 0x63, 0xe8, 0x41, 0x5b, 0x41, 0x5a]);
+    // xchg %rax,(%rsp); add $0x7f,%al: overflows if it did; sahf; pop %rax
+    stub.put(&[0x48, 0x87, 0x04, 0x24, 0x04, 0x7f, 0x9e, 0x58]);
+    // pop %rbx; lea 8(%rsp),%rsp; ret
+    stub.put(&[0x5b, 0x48, 0x8d, 0x64, 0x24, 0x08, 0xc3]);
+    stub
+}
+
+/// The stub for the instructions at `site`, which are there still.
+pub fn stub(site: u64) -> Option<Stub> {
+    if guard::read::<[u8; ENTRY.len()]>(site) == Some(ENTRY) {
+        return Some(entry());
+    }
+    if guard::read::<[u8; EXIT.len()]>(site) == Some(EXIT) {
+        return Some(exit());
+    }
+    let code = guard::read::<[u8; LEN]>(site)?;
+    let save = Save::ALL.into_iter().find(|s| s.code() == code)?;
+    // The other stubs come first.
+    let is_kept = (site - NEAR..site).any(|at| {
+        guard::read::<[u8; ENTRY.len()]>(at)
+            .is_some_and(|code| code[0] == 0xe9 && code[JUMP..] == ENTRY[JUMP..])
+    });
+    Some(save.stub(if is_kept { KEPT } else { 0 }))
+}
+
+/// Where the resolver that saves at `site` begins and ends, if it does so as the stubs expect.
+fn ends(site: u64) -> Option<[u64; 2]> {
+    let begins = (site - NEAR..site)
+        .rev()
+        .find(|at| guard::read::<[u8; ENTRY.len()]>(*at) == Some(ENTRY))?;
+    let leaves =
+        (site..site + NEAR).find(|at| guard::read::<[u8; EXIT.len()]>(*at) == Some(EXIT))?;
+    let then = leaves + EXIT.len() as u64;
+    let found = [0, 1].map(|prefix| guard::read::<[u8; LEAVES.len()]>(then + prefix));
+    found.contains(&Some(LEAVES)).then_some([begins, leaves])
+}
+
+/// Replaces the instructions in the code that a program begins in, which is ld.so's.
 pub fn start<E: Engine>(t: &mut Block) {
     if !E::LIVE || ENGINE.load(Relaxed) == NONE {
         return;
@@ -182,12 +263,22 @@ pub fn start<E: Engine>(t: &mut Block) {
     };
     LOADER[0].store(code.start, Relaxed);
     LOADER[1].store(code.end, Relaxed);
+    if let Some([begins, leaves]) = ends(site) {
+        // The beginning first: what it keeps need not be put back, but what is put back must have been kept.
+        let _ = replace(t, begins) && replace(t, leaves);
+    }
+    replace(t, site);
+}
+
+fn replace(t: &Block, site: u64) -> bool {
     let Some(stub) = patch::place(site, patch::STUB) else {
-        return;
+        return false;
     };
-    if patch::write(site, stub, patch::RESOLVER, false) {
+    let done = patch::write(site, stub, patch::RESOLVER, false);
+    if done {
         crate::serial::events::plain(Kind::Patch, t.slot, patch::RESOLVER, 0, &[site, stub]);
     }
+    done
 }
 
 /// Record: the code in which the resolver was found, ld.so's.
@@ -239,8 +330,8 @@ mod tests {
 
     #[test]
     fn every_stub_has_its_instruction_and_fits() {
-        for save in Save::ALL {
-            let stub = save.stub();
+        for (save, kept) in Save::ALL.into_iter().flat_map(|s| [(s, 0), (s, KEPT)]) {
+            let stub = save.stub(kept);
             let with = stub.bytes().windows(LEN).filter(|w| *w == save.code());
             assert_eq!(with.count(), 1, "{save:?}");
             assert!(stub.bytes().len() + 5 <= patch::STUB as usize);
@@ -250,7 +341,7 @@ mod tests {
     /// The stub of `fxsave` run on a stack of its own: what it leaves there is the same whatever was there before, and what x87 did last.
     #[test]
     fn fxsave_leaves_the_same_everywhere() {
-        let mut code = Save::Fxsave.stub().bytes().to_vec();
+        let mut code = Save::Fxsave.stub(0).bytes().to_vec();
         code.push(0xc3);
         // SAFETY: a page of our own.
         let page = unsafe {
