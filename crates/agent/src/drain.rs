@@ -83,6 +83,27 @@ impl Drain {
         Ok(taken + self.write(shared, writer)?)
     }
 
+    /// As [`some`](Self::some), up to what is in the ring when it is asked for.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn by_now(
+        &mut self,
+        shared: &SharedSession,
+        writer: &mut Writer,
+    ) -> Result<usize, TraceError> {
+        let until = shared.session().ring.head.load(Acquire);
+        let mut moved = 0;
+        loop {
+            let n = self.some(shared, writer, false)?;
+            moved += n;
+            let left = (self.gathered.len() - self.written) as u64;
+            if n == 0 || self.tail - left >= until {
+                return Ok(moved);
+            }
+        }
+    }
+
     /// Whoever was writing an event was killed: writes all that is whole, and forgets the rest. The next event begins at `next`.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! again, for it may compute for long before it comes back.
 
 use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::session::slot_state;
 use reprise_launch::SharedSession;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -35,7 +36,10 @@ impl Late {
         self.since = None;
         let used = (s.slots_used.load(Relaxed) as usize).min(MAX_SLOTS);
         for slot in (0..used).map(|i| shared.slot(i)) {
-            if slot.signal_pending.load(Relaxed) == 0 {
+            // Of a slot that nobody has, the ids may be others' by now.
+            let unused = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+            let is_unused = unused.contains(&slot.state.load(SeqCst));
+            if is_unused || slot.signal_pending.load(Relaxed) == 0 {
                 continue;
             }
             self.since = Some(Instant::now());

@@ -3,7 +3,7 @@
 //! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
-//! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), and closes the trace when the last process is gone ([`Agent::run`]).
+//! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod counters;
 pub mod drain;
@@ -19,6 +19,7 @@ pub mod pressure;
 pub mod processes;
 pub mod requests;
 pub mod slices;
+pub mod stop;
 pub mod stopped;
 pub mod strays;
 
@@ -86,7 +87,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Works until the program is gone, then closes the trace.
+    /// Works until the program is gone, then closes the trace. One that is [stopped](stop) before is closed at once; the program is attended to
+    /// until it is gone.
     ///
     /// # Errors
     /// When the trace can't be written at all.
@@ -105,7 +107,10 @@ impl Agent {
         let mut images = Images::new(&self.dir);
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
+        stop::listen();
         let (status, reason) = loop {
+            // Asked before draining: what was done before that is in the rings by then.
+            let stops = stop::is_wanted() && full.is_none();
             // Asked before draining: what the program wrote before its end is in the ring by then.
             owners.look(&self.shared);
             let lost = full.is_some();
@@ -134,6 +139,7 @@ impl Agent {
                 };
                 let taken = match end {
                     Some(_) => merge.all(&self.shared, &mut sink),
+                    None if stops => merge.by_now(&self.shared, &mut sink),
                     None => merge.some(&self.shared, &mut sink),
                 };
                 buried.and(taken)
@@ -146,6 +152,8 @@ impl Agent {
                 Ok(0)
             } else if end.is_some() {
                 drain.all(&self.shared, &mut self.writer, lost)
+            } else if stops {
+                drain.by_now(&self.shared, &mut self.writer)
             } else {
                 drain.some(&self.shared, &mut self.writer, lost)
             };
@@ -194,8 +202,12 @@ impl Agent {
                 None => slices.look(&self.shared),
                 Some(_) => late.look(&self.shared),
             }
-            if let Some(end) = end {
-                break end;
+            if let Some((status, reason)) = end {
+                break (Some(status), reason);
+            }
+            if stops && full.is_none() {
+                self.leave();
+                break (None, EndReason::Stopped);
             }
             if self.writer.gathered() == 0 {
                 frame_begun = Instant::now();
@@ -220,12 +232,13 @@ impl Agent {
                 "the recording ends early: the program damaged the session's memory ({why})"
             ));
         }
+        let stopped = reason == EndReason::Stopped;
         let reason = if full.is_some() {
             EndReason::Stopped
         } else {
             reason
         };
-        if full.is_none() && damage.is_none() {
+        if full.is_none() && damage.is_none() && !stopped {
             for (who, status) in processes::lost(&self.shared) {
                 let h = EventHeader {
                     len: HEADER_LEN as u32 + 16,
@@ -249,7 +262,7 @@ impl Agent {
                 len: HEADER_LEN as u32,
                 kind: Kind::End as u8,
                 detail: reason as u32,
-                value: status as i64,
+                value: status.unwrap_or(0) as i64,
                 ..Default::default()
             };
             if reason == EndReason::Ended {
@@ -260,10 +273,13 @@ impl Agent {
         let session = self.shared.session();
         let mut summary = Summary::of_stream(&stats);
         summary.duration_ns = begun.elapsed().as_nanos() as u64;
-        summary.wait_status = (reason != EndReason::Unknown).then_some(status);
+        summary.wait_status = status.filter(|_| reason != EndReason::Unknown);
+        summary.stopped = stopped;
         summary.end_reason = match reason {
             EndReason::Ended => "the program ended".into(),
-            EndReason::Stopped => full.unwrap_or_else(|| "stopped".into()),
+            EndReason::Stopped => {
+                full.unwrap_or_else(|| "it was stopped before the program ended".into())
+            }
             EndReason::Unknown => "the launcher was gone before the program ended".into(),
         };
         summary.counters = counters::read(session);
@@ -277,8 +293,17 @@ impl Agent {
             let why = "its parent was killed while it made it";
             drain.census.miss(pid, None, why);
         }
-        summary.uncaptured = missing(drain.census, strays, self.uncaptured);
-        summary.write(&self.dir)
+        summary.uncaptured = match stopped {
+            // Who was being made at that moment is in the trace only in part.
+            true => self.uncaptured,
+            false => missing(drain.census, strays, self.uncaptured),
+        };
+        summary.write(&self.dir)?;
+        if stopped {
+            // What it has to say is of a program that nobody records.
+            attend(self.shared, &self.image, self.launcher);
+        }
+        Ok(())
     }
 
     /// The program's wait status, when it and all that came of it are gone.
@@ -301,11 +326,16 @@ impl Agent {
 
     /// The trace is full: the program goes on unrecorded, or ends.
     fn give_up(&self) {
+        if self.on_full == OnFull::Stop {
+            self.shared.session().stop_program.store(1, SeqCst);
+        }
+        self.leave();
+    }
+
+    /// The program goes on unrecorded.
+    fn leave(&self) {
         let s = self.shared.session();
         s.recording_lost.store(1, SeqCst);
-        if self.on_full == OnFull::Stop {
-            s.stop_program.store(1, SeqCst);
-        }
         wake(&s.ring.producer_asleep);
     }
 

@@ -109,9 +109,12 @@ impl Merge {
         self.damage
     }
 
-    /// The stamps that were drawn, but that no event has.
+    /// The stamps that were drawn, but that no event has. Of a recording that ends before its program does: up to the last that one has.
     pub fn void_stamps(&self, shared: &SharedSession) -> Vec<u64> {
-        let drawn = shared.order().map_or(0, |h| h.stamp.0.load(SeqCst));
+        let drawn = match shared.session().recording_lost.load(SeqCst) {
+            0 => shared.order().map_or(0, |h| h.stamp.0.load(SeqCst)),
+            _ => self.stamps.end(),
+        };
         self.stamps.missing(drawn, MAX_VOID)
     }
 
@@ -125,6 +128,14 @@ impl Merge {
             false => Look::Once,
         };
         self.pass(shared, sink, look, false)
+    }
+
+    /// As [`some`](Self::some), with all that was there when it was asked for.
+    ///
+    /// # Errors
+    /// When the trace is full.
+    pub fn by_now(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
+        self.pass(shared, sink, Look::Everywhere, false)
     }
 
     /// As [`some`](Self::some), until nothing is left anywhere.

@@ -45,6 +45,8 @@ pub struct Options {
 pub struct Outcome {
     /// Wait status of the first process, or of the one that was wanted ([`Options::only`]).
     pub status: i32,
+    /// The recording was stopped before its program ended.
+    pub stopped: bool,
     /// Of a replay with a rebuilt program: it is the recorded one that could not be replayed.
     pub itself: bool,
     /// A divergence of `order`: functions that the thread was in, whose loads could be recorded next time.
@@ -165,6 +167,7 @@ fn replay_one(
     let when = divergence.as_ref().map_or(u64::MAX, |d| d.event);
     Ok(Outcome {
         status,
+        stopped: matches!(Summary::read(dir), Ok(Some(s)) if s.stopped),
         itself: false,
         halted,
         functions: named(dir, when, &s.divergence.functions),

@@ -27,7 +27,7 @@ pub use live::{is_debuggable, Live};
 pub use output::Output;
 pub use report::Divergence;
 pub use rings::Rings;
-pub use tree::Halt;
+pub use tree::{Halt, TRACE_ENDED};
 
 /// What can go wrong with a replay, apart from divergence.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,7 @@
 //! All replayed processes are children of the driver (see `serial/processes.rs` in the runtime), so that each death is seen here.
 
 mod ends;
+pub use ends::TRACE_ENDED;
 mod moments;
 mod stuck;
 mod total;

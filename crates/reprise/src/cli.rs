@@ -64,6 +64,8 @@ pub enum Command {
     Info(InfoArgs),
     /// Save what has been recorded of a program that runs on
     Snapshot(SnapshotArgs),
+    /// End a recording, and let the program go on
+    Stop(StopArgs),
     /// Remove traces
     Rm(RmArgs),
     /// Make one self-contained file of a trace
@@ -204,6 +206,14 @@ pub struct SnapshotArgs {
     pub output: Option<PathBuf>,
 
     /// The recorded program's process id
+    #[arg(value_name = "PID")]
+    pub pid: i32,
+}
+
+/// Arguments of `stop`.
+#[derive(Args, Clone, Debug)]
+pub struct StopArgs {
+    /// The process id of the recorded program, of a process that came of it, or of the `reprise record` itself
     #[arg(value_name = "PID")]
     pub pid: i32,
 }

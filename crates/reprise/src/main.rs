@@ -23,10 +23,12 @@ mod ps;
 mod races;
 mod racy;
 mod record;
+mod recordings;
 mod retrospect;
 mod rm;
 mod run;
 mod snapshot;
+mod stop;
 mod stretches;
 mod timeline;
 mod view;
@@ -85,6 +87,7 @@ fn command(command: Command) -> i32 {
         Command::Ls(args) => print(|| ls::run(&args)),
         Command::Info(args) => print(|| info::run(&args)),
         Command::Snapshot(args) => snapshot::run(&args),
+        Command::Stop(args) => stop::run(&args),
         Command::Rm(args) => print(|| rm::run(&args)),
         Command::Pack(args) => print(|| pack::run(&args)),
         Command::Export(args) => print(|| export::run(&args)),

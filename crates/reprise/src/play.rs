@@ -5,7 +5,7 @@ use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
 use reprise_launch::memo;
-use reprise_replay::{replay as play, Halt, Options, Outcome};
+use reprise_replay::{replay as play, Halt, Options, Outcome, TRACE_ENDED};
 use reprise_trace::{learned, Catalog, Tail};
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,9 @@ pub(crate) fn complaint(o: &Outcome) -> Option<String> {
         None => {}
     }
     match o.message.0 {
-        4 => Some(match &o.tail {
+        // All that was recorded has been replayed.
+        TRACE_ENDED if o.stopped && o.tail == Tail::Complete => None,
+        TRACE_ENDED => Some(match &o.tail {
             Tail::Complete => format!(
                 "the recording ends at event {} before the program did",
                 o.events
@@ -102,6 +104,10 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
         eprintln!(
             "reprise: all that the learned functions load is logged: replay with --narrow --order total to log only what races"
         );
+    }
+    if o.stopped && o.message.0 == TRACE_ENDED {
+        eprintln!("reprise: the recording was stopped at event {}", o.events);
+        return Ok(0);
     }
     // What its parent was told is more exact than how the replay had it end.
     let told = one.and_then(|(_, process)| process.wait_status);

@@ -270,6 +270,9 @@ fn in_dir(
             for w in &summary.warnings {
                 eprintln!("reprise: {w}");
             }
+            if summary.stopped && !args.quiet {
+                eprintln!("reprise: the recording was stopped before the program ended");
+            }
             if !summary.uncaptured.is_empty() {
                 eprintln!("reprise: {}", uncaptured(&summary.uncaptured));
             }
@@ -387,7 +390,11 @@ fn start_agent(
     };
     shared.session().agent_pid.store(told, SeqCst);
     if pid > 0 {
-        std::mem::forget(trace);
+        // The agent's copies do the work; only it has the trace open.
+        if let Some((writer, store, _)) = trace {
+            drop(writer);
+            std::mem::forget(store);
+        }
         return Ok(pid);
     }
     stand_aside();

@@ -1,6 +1,7 @@
 //! `snapshot`: a copy of a trace that is being recorded, while the program runs on.
 
 use crate::cli::SnapshotArgs;
+use crate::recordings::Recording;
 use anyhow::{Context, Result};
 use reprise_trace::{
     Catalog, BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE,
@@ -8,7 +9,7 @@ use reprise_trace::{
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Copies that are begun anew because what they were to contain was forgotten meanwhile.
 const MOST_TRIES: usize = 100;
@@ -18,12 +19,13 @@ const MOST_TRIES: usize = 100;
 /// # Errors
 /// When the process is not being recorded, or the copy can't be made.
 pub fn run(args: &SnapshotArgs) -> Result<i32> {
-    let from = trace_of(args.pid).with_context(|| {
+    let recording = Recording::of_first(args.pid).with_context(|| {
         format!(
             "process {} is not the first one of a recording that goes on",
             args.pid
         )
     })?;
+    let from = recording.dir;
     let catalog = Catalog::from_env()?;
     let to = match &args.output {
         Some(dir) => Catalog::create_at(dir)?,
@@ -39,24 +41,6 @@ pub fn run(args: &SnapshotArgs) -> Result<i32> {
     }
     println!("{}", to.display());
     Ok(0)
-}
-
-/// The trace that a process is recorded into: its parent's other child writes it.
-fn trace_of(pid: i32) -> Option<PathBuf> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let parent = stat.rsplit(") ").next()?.split(' ').nth(1)?.to_string();
-    let children = format!("/proc/{parent}/task/{parent}/children");
-    let children = std::fs::read_to_string(children).ok()?;
-    let others = children
-        .split_whitespace()
-        .filter(|c| **c != pid.to_string());
-    others
-        .filter_map(|c| std::fs::read_dir(format!("/proc/{c}/fd")).ok())
-        .flatten()
-        .flatten()
-        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
-        .find(|link| link.file_name() == Some(EVENTS_FILE.as_ref()))
-        .and_then(|events| Some(events.parent()?.to_path_buf()))
 }
 
 /// Which file it is, now.

@@ -122,6 +122,9 @@ pub struct Summary {
     pub wait_status: Option<i32>,
     /// Why the recording ended, for people.
     pub end_reason: String,
+    /// The user ended it before the program did.
+    #[serde(default)]
+    pub stopped: bool,
     /// The session's counters by name.
     pub counters: BTreeMap<String, u64>,
     /// What the user should know.

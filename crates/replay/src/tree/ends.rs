@@ -10,7 +10,7 @@ use reprise_abi::session::{process_state, slot_state, MAX_PROCESSES};
 use std::sync::atomic::Ordering::*;
 
 /// The runtime's message that the trace has no more events.
-const TRACE_ENDED: u32 = 4;
+pub const TRACE_ENDED: u32 = 4;
 
 impl Tree {
     /// `order`: ends processes that were killed, when they have done all that was recorded of them, and in the end all that are left.
@@ -36,10 +36,17 @@ impl Tree {
         {
             return;
         }
+        self.end_with_the_trace(distribution);
+    }
+
+    /// `order`: nothing more can be done of what was recorded.
+    pub(super) fn end_with_the_trace(&mut self, distribution: &Distribution) {
+        let s = self.shared.session();
         if !distribution.whole && !self.failed {
             s.message.store(TRACE_ENDED, SeqCst);
         }
-        for n in left {
+        let live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
+        for n in (0..MAX_PROCESSES).filter(live).collect::<Vec<_>>() {
             self.end_process(n, libc::W_EXITCODE(125, 0));
         }
     }

@@ -82,7 +82,10 @@ impl Tree {
     /// Ends a replay in which nobody can ever go on. To be called when the driver found nothing to do.
     pub(super) fn end_if_stuck(&mut self, d: &Distribution) {
         let now = self.all_wait(d);
-        if now.is_some() && now == self.waiting.0 {
+        if now.is_some() && now == self.waiting.0 && !d.whole {
+            // What they wait for was done by a thread of which the trace, which was cut off, does not have that any more.
+            self.end_with_the_trace(d);
+        } else if now.is_some() && now == self.waiting.0 {
             let found = standstill::look(&self.shared, &self.dir);
             self.gather_functions(now.iter().flatten());
             self.halt(Halt::Stuck(found));

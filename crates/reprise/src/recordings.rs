@@ -1,0 +1,63 @@
+//! Recordings that go on: who records a process, and where to.
+
+use reprise_trace::EVENTS_FILE;
+use std::path::{Path, PathBuf};
+
+/// A recording that goes on.
+#[derive(Debug)]
+pub struct Recording {
+    /// Process id of its agent.
+    pub agent: i32,
+    /// The trace.
+    pub dir: PathBuf,
+}
+
+impl Recording {
+    /// The one whose first process this is, which has a sister that writes the trace.
+    pub fn of_first(pid: i32) -> Option<Recording> {
+        children(parent(pid)?).into_iter().find_map(writes)
+    }
+
+    /// The one that a process belongs to, or that it is the launcher of. (One whose parent is gone belongs to nobody any more.)
+    pub fn of_any(pid: i32) -> Option<Recording> {
+        let ancestors = std::iter::successors(Some(pid), |p| parent(*p).filter(|p| *p > 0));
+        ancestors.flat_map(children).find_map(writes)
+    }
+}
+
+/// The trace that a process writes, as its agent.
+fn writes(pid: i32) -> Option<Recording> {
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let mut traces = fds.flatten().filter_map(|fd| {
+        let events = std::fs::read_link(fd.path()).ok()?;
+        let is_events = events.file_name() == Some(EVENTS_FILE.as_ref());
+        (is_events && is_written(pid, &fd.file_name()))
+            .then(|| events.parent().map(Path::to_path_buf))?
+    });
+    traces.next().map(|dir| Recording { agent: pid, dir })
+}
+
+/// Is this descriptor of a process open for writing (proc_pid_fdinfo(5))? A flight recorder's replay reads the trace.
+fn is_written(pid: i32, fd: &std::ffi::OsStr) -> bool {
+    let path = Path::new("/proc")
+        .join(pid.to_string())
+        .join("fdinfo")
+        .join(fd);
+    let info = std::fs::read_to_string(path).unwrap_or_default();
+    let flags = info.lines().find_map(|l| l.strip_prefix("flags:"));
+    let flags = flags.and_then(|f| i32::from_str_radix(f.trim(), 8).ok());
+    flags.is_some_and(|f| f & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let list = list.unwrap_or_default();
+    list.split_whitespace()
+        .filter_map(|p| p.parse().ok())
+        .collect()
+}
