@@ -4,7 +4,7 @@
 //! children comes from the log. A process never execs: the driver makes a new one of the recorded image, and the old one ends.
 
 use super::baton;
-use super::replay::{expect, finish, hand_on, next, pass_on, replay_call};
+use super::replay::{expect, finish, hand_on, next, pass_on, replay_call, trace_ended};
 use super::report::{diverge, Actual};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -110,6 +110,10 @@ pub fn end(t: &mut Block, status: i32) {
 
 /// Hands the baton on for the last time.
 fn leave(t: &Block) {
+    if ring::peek().is_none() {
+        // Nobody would have the baton; and the others wait for it.
+        trace_ended();
+    }
     let state = baton::retire(t);
     // The end of the trace needs nobody.
     if ring::peek().is_some_and(|h| h.kind != Kind::End as u8) {

@@ -45,7 +45,7 @@ pub fn next(t: &Block) -> EventHeader {
 }
 
 /// A torn trace: everything that was recorded has been replayed.
-fn trace_ended() -> ! {
+pub fn trace_ended() -> ! {
     session()
         .message
         .store(crate::message::TRACE_ENDED, Relaxed);
