@@ -234,7 +234,7 @@ pub mod patch_form {
     pub const AFTER: u32 = 3;
     /// A cpuid that the processor doesn't let trap.
     pub const CPUID: u32 = 4;
-    /// What saves the vector registers in ld.so's resolver.
+    /// In ld.so's resolver: its beginning, its end, or what saves the vector registers.
     pub const RESOLVER: u32 = 5;
     /// Instructions that change memory in one step: in all code, when the first thread is made.
     pub const LOCKED: u32 = 6;

@@ -234,6 +234,14 @@ fn locked_instructions() {
     check_times(&guest, &ORDER, 1, 2);
 }
 
+/// Places in the code around them are the same in a replay, where their stubs lie elsewhere.
+#[test]
+fn signals_near_locked_instructions() {
+    let guest = Guest::new("signal_near_atomic");
+    let infos = check_times(&guest, &ORDER, 2, 2);
+    assert!(infos[0].kind("cut") > 0, "{}", infos[0].0);
+}
+
 /// Without their order a replay is another run: the switch shows that it is the stubs that make it exact.
 #[test]
 fn locked_instructions_matter() {

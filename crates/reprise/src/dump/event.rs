@@ -16,7 +16,7 @@ const PATCH_FORMS: [&str; 8] = [
     "Go's mov before it",
     "itself and the cmp after it",
     "int3 for cpuid",
-    "the save of registers in ld.so's resolver",
+    "ld.so's resolver",
     "locked instructions",
     "locked instructions of new code",
     "int3 for a clock's reading",

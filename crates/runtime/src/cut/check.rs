@@ -98,7 +98,7 @@ fn same(what: What, recorded: u64, actual: u64) -> Result<(), Difference> {
 /// program has yet to write its code.
 pub fn check_code<M: Machine + ?Sized>(name: &Name, machine: &M) -> Result<(), Difference> {
     let mut code = [0; CODE_LEN];
-    let len = machine.read_some(name.regs.rip, &mut code);
+    let len = machine.code(name.regs.rip, &mut code);
     code[len..].fill(0);
     if code == name.code {
         return Ok(());

@@ -55,6 +55,11 @@ pub trait Machine: Memory {
     /// A hash of the canonical XSAVE image: x87, MXCSR, all vector and mask registers.
     fn extended(&self) -> u64;
 
+    /// Reads code as [`read_some`](Memory::read_some) does, in a shape that a recording and its replay have in common.
+    fn code(&self, addr: u64, buf: &mut [u8]) -> usize {
+        self.read_some(addr, buf)
+    }
+
     /// Is this address code of ours: the runtime, a stub, a rewritten system call site's landing? The default knows the
     /// reservation only; stub pages near code are the caller's to add.
     fn is_ours(&self, pc: u64) -> bool {

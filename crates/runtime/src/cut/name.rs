@@ -131,7 +131,7 @@ impl Name {
             memory_bytes: 0,
             event: 0,
         };
-        let len = machine.read_some(regs.rip, &mut name.code);
+        let len = machine.code(regs.rip, &mut name.code);
         name.code[len..].fill(0);
         for i in 0..STACK_WORDS {
             if let Some(word) = machine.word(name.stack_addr(i)) {

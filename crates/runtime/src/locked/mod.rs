@@ -394,6 +394,22 @@ pub fn is_stub(pc: u64) -> bool {
     annexes.iter().any(|a| (a.start..a.end).contains(&pc))
 }
 
+/// In these bytes of code from `at`, jumps to stubs have no targets any more: stubs are shorter in a replay, and lie elsewhere.
+pub fn blank_jumps(at: u64, code: &mut [u8]) {
+    const OPCODE: u8 = 0xe9;
+    for i in 0..code.len() {
+        let next = at.wrapping_add(i as u64 + 5);
+        let target = (code[i] == OPCODE)
+            .then(|| guard::read::<i32>(next - 4))
+            .flatten()
+            .map(|distance| next.wrapping_add_signed(distance.into()));
+        if target.is_some_and(is_stub) {
+            let end = code.len().min(i + 5);
+            code[i + 1..end].fill(0);
+        }
+    }
+}
+
 /// Where in the program the thread is that a stub has sent to the runtime: from where the stub goes on.
 pub fn place_of(resume: u64) -> Option<u64> {
     let annex = ANNEXES

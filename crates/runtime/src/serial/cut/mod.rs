@@ -141,6 +141,12 @@ impl Machine for Stopped {
         unsafe { hash::bytes(5, image, size) }
     }
 
+    fn code(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let n = self.read_some(addr, buf);
+        crate::locked::blank_jumps(addr, &mut buf[..n]);
+        n
+    }
+
     fn is_ours(&self, pc: u64) -> bool {
         is_ours(pc)
     }
