@@ -13,7 +13,7 @@ static void *body(void *which) {
         for (int k = 0; k < 20000; k++) own = mix(own + k);
         ok(pthread_mutex_lock(&lock));
         sum = mix(sum + own);
-        if (i % 50 == 0) say("%ld: %016lx\n", (long)(intptr_t)which, sum);
+        if (i % 50 == 0) say("%ld: %lu\n", (long)(intptr_t)which, sum);
         ok(pthread_mutex_unlock(&lock));
     }
     return NULL;
@@ -26,5 +26,5 @@ int main(int argc, char **argv) {
     expect(n >= 1 && n <= 8);
     for (long i = 0; i < n; i++) threads[i] = start(body, (void *)i);
     for (long i = 0; i < n; i++) finish(threads[i]);
-    say("sum %016lx\n", sum);
+    say("sum %lu\n", sum);
 }

@@ -268,7 +268,7 @@ fn what_it_does_otherwise_is_told() {
         ("-DFAILING", "called at main ("),
         ("-DANOTHER_MUTEX", "an operation on the object at"),
         ("-DANOTHER_LOCK", "an operation on object"),
-        ("-DONE_LOCK_LESS", "where an operation on the object at"),
+        ("-DONE_LOCK_LESS", "recorded  an operation on the object at"),
     ];
     let recording = record(&place, &old);
     for (flag, what) in cases {
