@@ -388,6 +388,7 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
     let mut processes = Processes::new(launcher);
     let mut owners = StoppedOwners::new();
     let mut slices = Slices::new();
+    let mut late = Late::default();
     loop {
         owners.look(&shared);
         processes.look(&shared, &mut |shared, n, _| {
@@ -395,8 +396,10 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         });
         requests::refuse(&shared);
         exec::serve(&mut shared, image, &mut |_, _, _, _| Ok(()), &mut warnings);
-        if shared.session().engine == ENGINE_SERIAL {
-            slices.look(&shared);
+        match shared.order() {
+            Some(_) => late.look(&shared),
+            None if shared.session().engine == ENGINE_SERIAL => slices.look(&shared),
+            None => {}
         }
         namespaces::answer(&shared);
         let s = shared.session();

@@ -135,7 +135,9 @@ impl Merge {
     /// # Errors
     /// When the trace is full.
     pub fn by_now(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
-        self.pass(shared, sink, Look::Everywhere, false)
+        let moved = self.pass(shared, sink, Look::Everywhere, false)?;
+        self.count_quiet(shared, sink)?;
+        Ok(moved)
     }
 
     /// As [`some`](Self::some), until nothing is left anywhere.

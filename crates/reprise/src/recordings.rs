@@ -1,6 +1,7 @@
 //! Recordings that go on: who records a process, and where to.
 
 use reprise_trace::EVENTS_FILE;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// A recording that goes on.
@@ -23,22 +24,35 @@ impl Recording {
         let ancestors = std::iter::successors(Some(pid), |p| parent(*p).filter(|p| *p > 0));
         ancestors.flat_map(children).find_map(writes)
     }
+
+    /// Does any of its own processes still work on the trace? Beside the agent, that is a flight recorder's replay, which forgets what is old.
+    pub fn is_open(&self) -> bool {
+        let own = parent(self.agent).map(children).unwrap_or_default();
+        own.into_iter()
+            .flat_map(traces)
+            .any(|(_, dir)| dir == self.dir)
+    }
 }
 
 /// The trace that a process writes, as its agent.
 fn writes(pid: i32) -> Option<Recording> {
-    let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let mut traces = fds.flatten().filter_map(|fd| {
+    let (_, dir) = traces(pid).find(|(fd, _)| is_written(pid, fd))?;
+    let agent = pid;
+    Some(Recording { agent, dir })
+}
+
+/// The traces that a process has open, by its descriptors.
+fn traces(pid: i32) -> impl Iterator<Item = (OsString, PathBuf)> {
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    fds.into_iter().flatten().flatten().filter_map(|fd| {
         let events = std::fs::read_link(fd.path()).ok()?;
-        let is_events = events.file_name() == Some(EVENTS_FILE.as_ref());
-        (is_events && is_written(pid, &fd.file_name()))
-            .then(|| events.parent().map(Path::to_path_buf))?
-    });
-    traces.next().map(|dir| Recording { agent: pid, dir })
+        let dir = events.parent()?.to_path_buf();
+        (events.file_name() == Some(EVENTS_FILE.as_ref())).then(|| (fd.file_name(), dir))
+    })
 }
 
 /// Is this descriptor of a process open for writing (proc_pid_fdinfo(5))? A flight recorder's replay reads the trace.
-fn is_written(pid: i32, fd: &std::ffi::OsStr) -> bool {
+fn is_written(pid: i32, fd: &OsStr) -> bool {
     let path = Path::new("/proc")
         .join(pid.to_string())
         .join("fdinfo")

@@ -23,7 +23,7 @@ pub fn run(args: &StopArgs) -> Result<i32> {
     if unsafe { libc::kill(recording.agent, reprise_agent::stop::SIGNAL) } != 0 {
         return Err(std::io::Error::last_os_error()).context("ask the agent to stop");
     }
-    while Summary::read(&recording.dir)?.is_none() {
+    while Summary::read(&recording.dir)?.is_none() || recording.is_open() {
         // SAFETY: sends nothing.
         let is_gone = unsafe { libc::kill(recording.agent, 0) } != 0;
         anyhow::ensure!(

@@ -128,6 +128,40 @@ fn several_processes_at_once() {
     processes("order", 2);
 }
 
+/// A flight recorder forgets no more when it has stopped.
+#[test]
+fn the_last_stretch() {
+    let place = Workplace::new();
+    let guest = Guest::new("runs_on").args(["2", "1000000"]);
+    for _ in 0..3 {
+        let dir = place.fresh("trace");
+        let mut command = place.record_command(&guest, &["--keep", "4K"], &dir);
+        let running = Running::start(&mut command, None);
+        let begun = std::time::Instant::now();
+        while !dir.join("beginning").exists() {
+            assert!(
+                begun.elapsed() < common::hang_limit(),
+                "nothing was forgotten"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let launcher = running.pid();
+        let stopped = run(place.reprise(["stop"]).arg(launcher.to_string()), None);
+        assert!(stopped.status.success(), "{}", stopped.describe());
+        let replay = place.replay(&dir);
+        assert!(replay.status.success(), "{}", replay.describe());
+        let all = descendants(launcher);
+        let is_it = |p: &&i32| {
+            let comm = std::fs::read_to_string(format!("/proc/{p}/comm"));
+            comm.is_ok_and(|c| c.trim() == "runs_on")
+        };
+        let program = *all.iter().find(is_it).expect("the program");
+        // SAFETY: a process that this test started.
+        assert_eq!(unsafe { libc::kill(program, libc::SIGKILL) }, 0);
+        running.finish();
+    }
+}
+
 fn ends_by_itself(engine: &str) {
     let place = Workplace::new();
     let dir = place.fresh("trace");

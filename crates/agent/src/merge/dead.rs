@@ -92,6 +92,31 @@ impl Merge {
         Ok(())
     }
 
+    /// The recording ends while threads run: writes how many quiet operations they have made since their last entries, as far as these are
+    /// written, for others may wait for them. (Who writes an entry at this moment has made them before that, and is not of this trace any more.)
+    pub(super) fn count_quiet(
+        &mut self,
+        shared: &SharedSession,
+        sink: &mut Sink,
+    ) -> Result<(), TraceError> {
+        let Some(head) = shared.order() else {
+            return Ok(());
+        };
+        for (slot, source) in &self.sources {
+            let (ring, it) = (&head.rings[*slot], shared.slot(*slot));
+            let is_all = || source.bytes.is_empty() && ring.head.load(SeqCst) == source.tail;
+            let unused = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+            if !is_all() || unused.contains(&it.state.load(SeqCst)) {
+                continue;
+            }
+            let left = it.quiet_left.load(SeqCst);
+            if is_all() {
+                push_quiet(sink, *slot, uncounted(left, 0, 0), &mut self.sync_event)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Has the thread of a slot written how its process ends?
     fn has_told(&self, shared: &SharedSession, slot: usize) -> bool {
         let ended = self.sources.get(&slot).is_some_and(|s| s.ended);
@@ -132,18 +157,12 @@ impl Merge {
         }
         // Operations that it made since it last wrote how many.
         let left = shared.slot(slot).quiet_left.swap(0, SeqCst);
-        let quiet = uncounted(left, counted, published);
-        if quiet != 0 && !sink.discard {
-            let e = Entry {
-                kind: EntryKind::Quiet,
-                quiet,
-                object: 0,
-                value: 0,
-            };
-            let bytes: Vec<u8> = e.to_words().iter().flat_map(|w| w.to_le_bytes()).collect();
-            sink.writer
-                .push(sync_event(slot, &bytes, &mut self.sync_event))?;
-        }
+        push_quiet(
+            sink,
+            slot,
+            uncounted(left, counted, published),
+            &mut self.sync_event,
+        )?;
         let born = shared.slot(slot).born.load(SeqCst);
         let words = [born, shard, number];
         push_words(sink, Kind::Gone, slot as u16, how as u32, status, &words)
@@ -191,6 +210,26 @@ fn uncounted(left: u32, counted: u64, published: u64) -> u32 {
         _ if is_logged => 0,
         left => MAX_QUIET.saturating_sub(left),
     }
+}
+
+/// Writes that the thread of a slot has made so many quiet operations.
+fn push_quiet(
+    sink: &mut Sink,
+    slot: usize,
+    quiet: u32,
+    event: &mut Vec<u8>,
+) -> Result<(), TraceError> {
+    if quiet == 0 || sink.discard {
+        return Ok(());
+    }
+    let e = Entry {
+        kind: EntryKind::Quiet,
+        quiet,
+        object: 0,
+        value: 0,
+    };
+    let bytes: Vec<u8> = e.to_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+    sink.writer.push(sync_event(slot, &bytes, event))
 }
 
 /// Whatever these threads, which were killed, had written as a whole when they could not say so any more can be read.
