@@ -236,7 +236,6 @@ fn locked_instructions() {
 
 /// Places in the code around them are the same in a replay, where their stubs lie elsewhere.
 #[test]
-#[ignore = "failed once in about 20 runs, beside the others of this file; not understood yet"]
 fn signals_near_locked_instructions() {
     let guest = Guest::new("signal_near_atomic");
     let infos = check_times(&guest, &ORDER, 2, 2);

@@ -8,6 +8,16 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ChildStdout;
 
+/// A process of this name that a recording has made.
+fn process(recording: &Running, name: &str) -> i32 {
+    let is_it = |p: &&i32| {
+        let comm = std::fs::read_to_string(format!("/proc/{p}/comm"));
+        comm.is_ok_and(|c| c.trim() == name)
+    };
+    let all = descendants(recording.pid());
+    *all.iter().find(is_it).expect("the process")
+}
+
 /// A program that is being recorded, and what it has said so far.
 struct Recorded {
     place: Workplace,
@@ -40,15 +50,6 @@ impl Recorded {
             let n = self.lines.read_line(&mut self.said).expect("its output");
             assert!(n > 0, "it ended after {:?}", self.said);
         }
-    }
-
-    fn process(&self, name: &str) -> i32 {
-        let is_it = |p: &&i32| {
-            let comm = std::fs::read_to_string(format!("/proc/{p}/comm"));
-            comm.is_ok_and(|c| name.starts_with(c.trim()))
-        };
-        let all = descendants(self.running.pid());
-        *all.iter().find(is_it).expect("the process")
     }
 
     /// Stops the recording; by then the trace is whole, and replays what was said so far, or a little more. The call that said the last line may not
@@ -92,7 +93,7 @@ impl Recorded {
 fn threads(engine: &str, missing: usize) {
     let mut recorded = Recorded::start(&Guest::new("runs_on").args(["3", "1000000"]), engine);
     recorded.read(30);
-    let program = recorded.process("runs_on");
+    let program = process(&recorded.running, "runs_on");
     recorded.stop(program, missing);
     recorded.kill(program);
 }
@@ -113,7 +114,7 @@ fn processes(engine: &str, missing: usize) {
     let guest = Guest::program(common::system_program("sh")).args(["-c", script]);
     let mut recorded = Recorded::start(&guest, engine);
     recorded.read(10);
-    let (launcher, shell) = (recorded.running.pid(), recorded.process("sh"));
+    let (launcher, shell) = (recorded.running.pid(), process(&recorded.running, "sh"));
     recorded.stop(launcher, missing);
     recorded.kill(shell);
 }
@@ -150,12 +151,7 @@ fn the_last_stretch() {
         assert!(stopped.status.success(), "{}", stopped.describe());
         let replay = place.replay(&dir);
         assert!(replay.status.success(), "{}", replay.describe());
-        let all = descendants(launcher);
-        let is_it = |p: &&i32| {
-            let comm = std::fs::read_to_string(format!("/proc/{p}/comm"));
-            comm.is_ok_and(|c| c.trim() == "runs_on")
-        };
-        let program = *all.iter().find(is_it).expect("the program");
+        let program = process(&running, "runs_on");
         // SAFETY: a process that this test started.
         assert_eq!(unsafe { libc::kill(program, libc::SIGKILL) }, 0);
         running.finish();
