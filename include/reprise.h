@@ -4,8 +4,13 @@
 //     reprise_write(text, length);              // the same, of bytes
 //     reprise_begin("load");                    // from here on, up to reprise_end() by the same thread, is a stretch of the run with this name;
 //     reprise_end();                            // `reprise stretches` lists them, `reprise replay -d --at stretch:load` goes there
+//     reprise_start();                          // records the process from here on: 0, or -1 when that can't be (`reprise` must be in PATH)
+//     reprise_stop();                           // ends the recording; the trace is whole a moment later, and the process goes on
 //
 // Stretches may lie in one another. Both calls are system calls that fail, natively as well (EINVAL), and cost as much; a recording has them.
+//
+// reprise_start runs `reprise attach`, in a process of its own, for which the program gets no SIGCHLD. It can be called once in a process's life, and not where
+// the program is being recorded already. REPRISE_PROGRAM, defined before this header, is another name or path of reprise.
 //
 // Of the first two, neither is a system call or an operation that a recording knows of, so both may be put into a program that was recorded without them: rebuilt, it
 // replays the same trace (`reprise replay --with PROGRAM`). They allocate nothing, take no lock, and leave errno alone. That is why the text is made
@@ -50,6 +55,45 @@ __attribute__((unused)) static void reprise_begin(const char *name) {
 __attribute__((unused)) static void reprise_end(void) {
     const long prctl = 157;
     reprise_call_(prctl, REPRISE_STRETCH_ENDS, 0, 0);
+}
+
+#define REPRISE_STOPS 0x52505354
+#ifndef REPRISE_PROGRAM
+#define REPRISE_PROGRAM "reprise"
+#endif
+
+__attribute__((unused)) static void reprise_stop(void) {
+    const long prctl = 157;
+    reprise_call_(prctl, REPRISE_STOPS, 0, 0);
+}
+
+__attribute__((unused, noinline)) static int reprise_start(void) {
+    extern char **environ;
+    const long prctl = 157, getpid = 39, clone = 56, execve = 59, wait4 = 61, exit_group = 231;
+    const long set_ptracer = 0x59616d61, all_children = 0x40000000;
+    char digits[24], pid[24];
+    int status = -1, length = 0;
+    long child, waited;
+    for (unsigned long n = (unsigned long)reprise_call_(getpid, 0, 0, 0); n; n /= 10) digits[length++] = (char)('0' + n % 10);
+    for (int i = 0; i < length; i++) pid[i] = digits[length - 1 - i];
+    pid[length] = 0;
+    const char *arguments[] = {"/usr/bin/env", REPRISE_PROGRAM, "attach", "--quiet", "--background", pid, 0};
+    // Where only ancestors may trace (Yama), whoever comes of the child may.
+    reprise_call_(prctl, set_ptracer, -1, 0);
+    child = reprise_call_(clone, 0, 0, 0);
+    if (child == 0) {
+        reprise_call_(execve, (long)arguments[0], (long)arguments, (long)environ);
+        reprise_call_(exit_group, 127, 0, 0);
+    }
+    do {
+        register long usage __asm__("r10") = 0;
+        __asm__ volatile("nop\n\tsyscall\n\tnop"
+                         : "=a"(waited)
+                         : "a"(wait4), "D"(child), "S"(&status), "d"(all_children), "r"(usage)
+                         : "rcx", "r11", "memory");
+    } while (child > 0 && waited == -4);
+    reprise_call_(prctl, set_ptracer, 0, 0);
+    return child > 0 && waited == child && status == 0 ? 0 : -1;
 }
 
 // Text in the making: what does not fit is dropped.

@@ -94,6 +94,8 @@ sections_at_once'
 # kind can order: what they do is counted, not judged.
 RACY='
 rust_scoped
+already_running
+records_itself
 rust_threads
 fork_shared_memory
 processes_at_work 2 100000

@@ -6,6 +6,7 @@ fn main() {
             "-e",
             "rt_start",
             "--undefined=rt_start_replay",
+            "--undefined=rt_start_attached",
             "-z",
             "norelro",
             "--build-id=none",

@@ -17,6 +17,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod attached;
 pub mod coverage;
 pub mod det;
 pub mod event;

@@ -93,6 +93,8 @@ commands! {
         // By which a program names stretches of its run (include/reprise.h). No kernel knows them, so that they fail.
         0x52505245 REPRISE_STRETCH_ENDS(int) -> int: emulate, prompt;
         0x52505253 REPRISE_STRETCH_BEGINS(path) -> int: emulate, prompt;
+        // By which it ends its recording.
+        0x52505354 REPRISE_STOPS(int) -> int: emulate, prompt;
         0x53564d41 PR_SET_VMA(int) -> int: emulate, prompt;
         0x59616d61 PR_SET_PTRACER(int) -> int: emulate, prompt;
     }

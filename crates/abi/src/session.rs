@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -379,7 +379,7 @@ pub struct Counters {
 }
 
 /// Most mappings that a program has at its first instruction.
-pub const MAX_INITIAL_REGIONS: usize = 256;
+pub const MAX_INITIAL_REGIONS: usize = 8192;
 /// Buckets of the futex table.
 pub const FUTEX_BUCKETS: usize = 256;
 
@@ -508,8 +508,13 @@ pub struct Session {
     pub hold: AtomicU64,
     /// Record: the kernel's id of the process that forgets old events; 0: none does.
     pub follower_pid: AtomicU64,
+    /// End of the program's brk area when it was [attached](crate::attached) to.
+    pub brk_now: u64,
+    /// Threads of a process that was [running already](crate::attached); 0: the program begins.
+    pub attached: u32,
+    _pad5: u32,
     /// Spare configuration words.
-    pub spare_config: [u64; 5],
+    pub spare_config: [u64; 3],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

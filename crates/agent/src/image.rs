@@ -1,8 +1,10 @@
-//! Memory images of programs that are stopped before their first instruction.
+//! Memory images of programs that are stopped: before their first instruction, or anywhere, with all their threads.
 
 use crate::kept::Keeper;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
+use reprise_launch::attach::Attached;
+use reprise_launch::pages::{Pages, Wanted};
 use reprise_launch::record::{Mapping, Stopped};
 use reprise_launch::SharedSession;
 use reprise_trace::{
@@ -50,6 +52,76 @@ pub fn append(
     write().map_err(|e: TraceError| e.to_string())
 }
 
+/// Writes the image of a process that was running already: all that it has in memory, and what is to be known of its threads.
+///
+/// # Errors
+/// What went wrong, for people.
+pub fn write_attached(
+    attached: &Attached,
+    shared: &mut SharedSession,
+    keeper: &mut Keeper,
+) -> Result<(), String> {
+    let pid = attached.pid();
+    let io = |source| TraceError::Io {
+        action: "read the memory of process",
+        path: pid.to_string().into(),
+        source,
+    };
+    let mut write = || {
+        let pages = Pages::of(pid).map_err(io)?;
+        let mut image = ImageWriter::create(&keeper.dir)?;
+        // The table of threads is no mapping of the program's: it lies below or above all of these.
+        let of_threads = Mapping {
+            start: reprise_abi::attached::BASE,
+            end: reprise_abi::attached::thread_at(attached.threads() as u32),
+            prot: 3,
+            flags: 0,
+            offset: 0,
+            name: "threads".into(),
+            inode: 0,
+        };
+        let all = attached.mappings();
+        let below = all.partition_point(|m| m.start < of_threads.start);
+        let (below, above) = all.split_at(below);
+        let mut left = 0;
+        for m in below.iter().chain([&of_threads]).chain(above) {
+            let is_program = m.start != of_threads.start;
+            let private = m.flags & region_flags::FILE != 0;
+            let hash = match private {
+                true => keep_mapped(pid, shared, keeper, m),
+                false => None,
+            };
+            if let Some(hash) = hash.filter(|_| is_program) {
+                if let Some(r) = shared.session_mut().initial_regions.get_mut(left) {
+                    r.content = hash.to_words();
+                }
+            }
+            left += usize::from(is_program);
+            let (content, wanted) = match hash {
+                Some(hash) => {
+                    let content = Content::File {
+                        hash,
+                        file_offset: m.offset,
+                        runs: Vec::new(),
+                    };
+                    (content, Wanted::Changed)
+                }
+                // What a file that is gone shows need not be in memory; nor need what is shared be mapped.
+                None if private || m.flags & region_flags::SHARED != 0 => {
+                    (Content::Zero, Wanted::All)
+                }
+                None => (Content::Zero, Wanted::Present),
+            };
+            image.region(region(m, content, ByteString::from(m.name.as_os_str())))?;
+            pages.each(m.start..m.end, wanted, io, |at, bytes| {
+                image.bytes(at, bytes)
+            })?;
+        }
+        image.finish()
+    };
+    write().map(drop).map_err(|e: TraceError| e.to_string())
+}
+
 fn fill(
     stopped: &Stopped,
     shared: &mut SharedSession,
@@ -65,7 +137,7 @@ fn fill(
                 None
             }
             Some((_, hash)) => Some(hash),
-            None => keep_mapped(stopped, shared, keeper, m),
+            None => keep_mapped(stopped.pid, shared, keeper, m),
         };
         last = hash.map(|hash| (m.name.as_path(), hash)).or(last);
         let writable = m.prot & libc::PROT_WRITE as u32 != 0;
@@ -114,6 +186,8 @@ pub fn start(shared: &SharedSession) -> Start {
         initial_ignored: s.initial_ignored.load(Relaxed),
         affinity: s.affinity.to_vec(),
         cpu: s.cpu,
+        attached: s.attached,
+        brk_now: s.brk_now,
     }
 }
 
@@ -130,14 +204,12 @@ fn region(m: &Mapping, content: Content, name: ByteString) -> Region {
 
 /// Keeps the file behind a mapping, if it still is where it was as the program sees it.
 fn keep_mapped(
-    stopped: &Stopped,
+    pid: i32,
     shared: &SharedSession,
     keeper: &mut Keeper,
     m: &Mapping,
 ) -> Option<ContentHash> {
-    let root = Path::new("/proc")
-        .join(stopped.pid.to_string())
-        .join("root");
+    let root = Path::new("/proc").join(pid.to_string()).join("root");
     let below = m.name.strip_prefix("/").ok()?;
     for path in [&m.name, &root.join(below)] {
         let Some(meta) = path.metadata().ok().filter(|meta| meta.ino() == m.inode) else {

@@ -78,8 +78,8 @@ pub struct Agent {
     pub image: RuntimeImage,
     /// The launcher's process id.
     pub launcher: i32,
-    /// The first process's.
-    pub program: i32,
+    /// Who is in the trace before its first event.
+    pub census: Census,
     /// Warnings known before the start.
     pub warnings: Vec<String>,
     /// Processes that are not in the trace to their end.
@@ -95,9 +95,10 @@ impl Agent {
     pub fn run(mut self) -> Result<(), TraceError> {
         let begun = Instant::now();
         let mut handed = Vec::new();
-        let mut drain = Drain::new(Census::new(self.program));
+        let children = self.census.others();
+        let mut drain = Drain::new(self.census.clone());
         let mut merge = Merge::new();
-        let mut strays = Strays::new();
+        let mut strays = Strays::new(children);
         let mut outsiders = Outsiders::new();
         let mut slices = Slices::new();
         let mut late = Late::default();
@@ -110,7 +111,7 @@ impl Agent {
         stop::listen();
         let (status, reason) = loop {
             // Asked before draining: what was done before that is in the rings by then.
-            let stops = stop::is_wanted() && full.is_none();
+            let stops = (stop::is_wanted() || drain.census.stops()) && full.is_none();
             // Asked before draining: what the program wrote before its end is in the ring by then.
             owners.look(&self.shared);
             let lost = full.is_some();
@@ -301,6 +302,7 @@ impl Agent {
         summary.write(&self.dir)?;
         if stopped {
             // What it has to say is of a program that nobody records.
+            stop::say_no_more();
             attend(self.shared, &self.image, self.launcher);
         }
         Ok(())

@@ -26,6 +26,7 @@ pub struct Stray {
 
 /// The children that were seen.
 pub struct Strays {
+    others: HashSet<i64>,
     /// Seen once: it may be on its way into the session.
     suspects: HashSet<u32>,
     /// Seen twice.
@@ -34,9 +35,10 @@ pub struct Strays {
 }
 
 impl Strays {
-    /// None seen yet.
-    pub fn new() -> Strays {
+    /// None seen yet. `others`: children that were there before.
+    pub fn new(others: HashSet<i64>) -> Strays {
         Strays {
+            others,
             suspects: HashSet::new(),
             found: HashMap::new(),
             next: Instant::now() + LOOK_EVERY,
@@ -49,7 +51,8 @@ impl Strays {
         if begun < self.next {
             return;
         }
-        let now = children(shared.session());
+        let mut now = children(shared.session());
+        now.retain(|pid| !self.others.contains(&i64::from(*pid)));
         for pid in now.intersection(&self.suspects) {
             if let Some(stray) = meet(*pid) {
                 self.found.entry(*pid).or_insert(stray);
@@ -57,12 +60,6 @@ impl Strays {
         }
         self.suspects = now;
         self.next = Instant::now() + LOOK_EVERY.max(begun.elapsed() * COST);
-    }
-}
-
-impl Default for Strays {
-    fn default() -> Self {
-        Strays::new()
     }
 }
 

@@ -105,6 +105,10 @@ impl Debuggee {
                 ));
             }
             while let Some((tid, status)) = live.next_stop() {
+                if tid != live.pid() && ptrace::process_of(tid) == Some(live.pid()) {
+                    // Of a process that was running before it was recorded.
+                    live.add_thread(tid);
+                }
                 let pass = match libc::WIFSTOPPED(status) && status >> 16 == 0 {
                     true => libc::WSTOPSIG(status),
                     false => 0,

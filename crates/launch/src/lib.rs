@@ -9,13 +9,15 @@
 //! - [`futex`]: sleeping on words of the session;
 //! - [`vdso`]: the vDSO that the program sees, all gates;
 //! - [`record`]: starts a program, stops it at its exec, puts the runtime in, lets it go;
-//! - [`exec`]: the same for what a process of the session becomes by exec;
+//! - [`exec`]: the same for what a process of the session becomes by exec, [`attach`]: for a process that is running already;
 //! - [`orderable`]: which programs the `order` engine can't record;
 //! - [`ptrace`]: what the kernel offers to a tracer, [`inject`]: calls made by a traced thread in its tracer's name, and
 //!   [`kernel_state`]: what they ask and set;
+//! - [`pages`]: the memory that a process really has;
 //! - [`stopped`]: lets a thread that is stopped go on for a moment;
 //! - [`replay`]: forks a child that becomes the recorded program.
 
+pub mod attach;
 mod auxv;
 pub mod cpu;
 pub mod error;
@@ -29,6 +31,7 @@ pub mod kernel_state;
 pub mod memo;
 pub mod nested;
 pub mod orderable;
+pub mod pages;
 pub mod ptrace;
 mod reach;
 pub mod record;

@@ -57,8 +57,8 @@ pub struct Stopped {
     /// Its mappings, ours and the kernel's own excluded.
     pub mappings: Vec<Mapping>,
     pub(crate) entry: libc::user_regs_struct,
-    page: Page,
-    finished: bool,
+    pub(crate) page: Page,
+    pub(crate) finished: bool,
 }
 
 fn c_string(s: &OsStr) -> Result<CString> {
@@ -180,7 +180,7 @@ extern "C" fn note_sigpipe() {
 #[link_section = ".init_array"]
 static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
 
-fn pin_to(pid: pid_t, cpu: usize) {
+pub(crate) fn pin_to(pid: pid_t, cpu: usize) {
     // SAFETY: a set of ours.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -204,7 +204,7 @@ fn affinity() -> [u64; 16] {
 }
 
 /// Picks the processor for a pinned program: one that we may use, spread over recordings.
-fn choose_cpu(mask: &[u64; 16]) -> usize {
+pub(crate) fn choose_cpu(mask: &[u64; 16]) -> usize {
     let all: Vec<usize> = (0..1024)
         .filter(|i| mask[i / 64] & 1 << (i % 64) != 0)
         .collect();
@@ -409,16 +409,12 @@ impl Stopped {
         image: &RuntimeImage,
         reach: Reach,
     ) -> Result<Option<()>> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid));
-        let maps = maps.map_err(|source| LaunchError::Os {
-            what: "read the program's maps".into(),
-            source,
-        })?;
+        let maps = mappings_of(self.pid)?;
         let mut calls = Calls::new(&self.page);
         let opened = reach.open(&mut calls);
         self.map_ours(&mut calls, shared, image, reach);
         let (mut mappings, mut vdso) = (Vec::new(), None);
-        for m in maps.lines().filter_map(parse_mapping) {
+        for m in maps {
             if (RESERVATION..RESERVATION_END).contains(&m.start) || m.start >= USER_END {
                 continue;
             }
@@ -477,11 +473,20 @@ impl Stopped {
         s.initial_sp = self.entry.rsp;
         s.brk_start = made.kept[2] as u64;
         s.stack_limit = stack_limit(self.pid);
+        // A program that begins.
+        (s.attached, s.brk_now) = (0, 0);
         Ok(Some(()))
     }
 
+    /// Calls are made from the page of these registers' instruction from now on.
+    pub(crate) fn look_anew(&mut self, registers: libc::user_regs_struct) -> Result<()> {
+        self.entry = registers;
+        self.page = Page::around(&self.tracee, registers.rip)?;
+        Ok(())
+    }
+
     /// The calls that map what is ours.
-    fn map_ours(
+    pub(crate) fn map_ours(
         &self,
         calls: &mut Calls,
         shared: &SharedSession,
@@ -580,7 +585,7 @@ impl Drop for Stopped {
 }
 
 /// The soft limit of the program's stack in bytes; no limit counts as 1 GiB.
-fn stack_limit(pid: pid_t) -> u64 {
+pub(crate) fn stack_limit(pid: pid_t) -> u64 {
     // SAFETY: fills a struct of ours.
     unsafe {
         let mut l: libc::rlimit = std::mem::zeroed();
@@ -588,6 +593,16 @@ fn stack_limit(pid: pid_t) -> u64 {
         libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &mut l);
         l.rlim_cur.min(1 << 30)
     }
+}
+
+/// A process's mappings, in order.
+pub(crate) fn mappings_of(pid: pid_t) -> Result<Vec<Mapping>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+    let maps = maps.map_err(|source| LaunchError::Os {
+        what: "read the program's maps".into(),
+        source,
+    })?;
+    Ok(maps.lines().filter_map(parse_mapping).collect())
 }
 
 fn parse_mapping(line: &str) -> Option<Mapping> {

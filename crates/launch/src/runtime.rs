@@ -43,6 +43,8 @@ pub struct RuntimeImage {
     pub start: u64,
     /// Address of `rt_start_replay`.
     pub start_replay: u64,
+    /// Address of `rt_start_attached`; 0 in a runtime that was made before there was `attach`.
+    pub start_attached: u64,
     /// A hash of the file that it was loaded from.
     pub build: u64,
     /// What a debugger needs to know of it; `None` for a runtime that was made before there was one.
@@ -184,6 +186,7 @@ impl RuntimeImage {
         };
         let landmarks = landmarks();
         let (start, start_replay) = (symbol("rt_start")?, symbol("rt_start_replay")?);
+        let start_attached = place("rt_start_attached").unwrap_or(0);
         // SAFETY: plain calls.
         let fd = unsafe {
             let raw = libc::memfd_create(c"reprise-runtime".as_ptr(), libc::MFD_CLOEXEC);
@@ -207,6 +210,7 @@ impl RuntimeImage {
             vdso: vdso_at,
             start: IMAGE_BASE + start,
             start_replay: IMAGE_BASE + start_replay,
+            start_attached,
             build: xxh3_64(file),
             landmarks,
         })

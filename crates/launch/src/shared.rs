@@ -53,6 +53,9 @@ fn map(
 }
 
 impl SharedSession {
+    /// By which its memory is found among the mappings of a process.
+    pub const NAME: &'static str = "memfd:reprise-session";
+
     /// Makes a new session.
     ///
     /// # Errors

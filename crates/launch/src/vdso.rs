@@ -66,6 +66,32 @@ const SECTIONS: [(Section, &str, u32); 11] = [
     (Section::Shstrtab, ".shstrtab", SHT_STRTAB),
 ];
 
+/// Makes all functions of the kernel's own image system calls, where they are: for a process that knows their addresses already.
+///
+/// # Errors
+/// When it can't be read, in words for people.
+pub fn redirect(image: &mut [u8]) -> Result<(), String> {
+    use object::{Object, ObjectSymbol};
+    /// The kernel's has it since Linux 6.11.
+    const GETRANDOM: (&str, i64) = ("getrandom", libc::SYS_getrandom);
+    let copy = image.to_vec();
+    let file = object::read::elf::ElfFile64::<Le>::parse(&copy[..])
+        .map_err(|e| format!("its vDSO can't be read: {e}"))?;
+    for symbol in file.dynamic_symbols().filter(|s| s.is_definition()) {
+        let name = symbol.name().unwrap_or_default();
+        let name = name.strip_prefix("__vdso_").unwrap_or(name);
+        let all = FUNCTIONS.iter().chain([&GETRANDOM]);
+        if let Some((_, nr)) = all.into_iter().find(|(n, _)| *n == name) {
+            let code = call(*nr);
+            let at = symbol.address() as usize;
+            let to = image.get_mut(at..at + code.len());
+            to.ok_or("its vDSO is shorter than it says")?
+                .copy_from_slice(&code);
+        }
+    }
+    Ok(())
+}
+
 const PROGRAM_HEADERS: usize = 3;
 const HEADERS_LEN: usize =
     size_of::<FileHeader64<Le>>() + PROGRAM_HEADERS * size_of::<ProgramHeader64<Le>>();
@@ -189,11 +215,15 @@ pub fn image() -> Vec<u8> {
 fn text(o: &mut Image) {
     for (_, nr) in FUNCTIONS {
         let mut slot = [0xcc; SLOT];
-        slot[0] = 0xb8;
-        slot[1..5].copy_from_slice(&(nr as u32).to_le_bytes());
-        slot[5..8].copy_from_slice(&[0x0f, 0x05, 0xc3]);
+        slot[..8].copy_from_slice(&call(nr));
         o.bytes.extend_from_slice(&slot);
     }
+}
+
+/// `mov $nr,%eax; syscall; ret`
+fn call(nr: i64) -> [u8; 8] {
+    let [a, b, c, d] = (nr as u32).to_le_bytes();
+    [0xb8, a, b, c, d, 0x0f, 0x05, 0xc3]
 }
 
 fn sysv_hash(o: &mut Image, names: &[(String, u8, usize)]) {

@@ -11,6 +11,7 @@ use reprise_abi::layout::{RING_BASE, RING_SIZE, SESSION_BASE, USER_END};
 use reprise_abi::session::region_flags;
 use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
 use reprise_launch::kernel_state;
+use reprise_launch::pages::{Pages, Wanted};
 use reprise_launch::{ptrace, SharedSession};
 use reprise_trace::{
     beginning, ByteString, Content, ContentHash, ImageWriter, Known, Moment, Region, StoppedThread,
@@ -24,10 +25,6 @@ use std::path::{Path, PathBuf};
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
-/// Bits of /proc/PID/pagemap.
-const IN_MEMORY: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
-const FILE_OR_SHARED: u64 = 1 << 61;
 
 /// A mapping of a process, as /proc tells of it.
 #[derive(Clone, Debug, Default)]
@@ -242,8 +239,7 @@ pub(crate) fn freeze(
     let reader = MemoryReader {
         files: dir.join(FILES_DIR).canonicalize().map_err(io)?,
         inodes: inodes(copies).map_err(io)?,
-        memory,
-        pagemap: File::open(format!("/proc/{pid}/pagemap")).map_err(io)?,
+        pages: Pages::of(pid).map_err(io)?,
     };
     let below = |limit: u64, from: u64, image: &mut ImageWriter| {
         let there = all.iter().filter(|m| (from..limit).contains(&m.start));
@@ -374,8 +370,7 @@ fn keep_copies(
 struct MemoryReader {
     files: PathBuf,
     inodes: BTreeMap<u64, u64>,
-    memory: File,
-    pagemap: File,
+    pages: Pages,
 }
 
 impl MemoryReader {
@@ -430,44 +425,18 @@ impl MemoryReader {
         if m.shared && is_file {
             return Ok(());
         }
-        let wanted = |entry: u64| match () {
-            () if is_file => entry & FILE_OR_SHARED == 0 && entry & (IN_MEMORY | SWAPPED) != 0,
+        let wanted = match () {
+            () if is_file => Wanted::Changed,
             // Pages of a private file that is the runtime's, and those that are shared, may be there without being mapped.
-            () if m.shared || m.is_image() => true,
-            () => entry & (IN_MEMORY | SWAPPED) != 0,
+            () if m.shared || m.is_image() => Wanted::All,
+            () => Wanted::Present,
         };
         let io = |source| ReplayError::Io {
             what: format!("read the memory of a replay at {:#x}", m.start),
             source,
         };
-        let mut entries = vec![0u8; CHUNK / PAGE as usize * 8];
-        let mut bytes = vec![0u8; CHUNK];
-        let mut at = m.start;
-        while at < m.end {
-            let pages = ((m.end - at) / PAGE).min((CHUNK as u64) / PAGE) as usize;
-            let entries = &mut entries[..pages * 8];
-            self.pagemap
-                .read_exact_at(entries, at / PAGE * 8)
-                .map_err(io)?;
-            let is_wanted = |i: usize| {
-                let mut word = [0; 8];
-                word.copy_from_slice(&entries[8 * i..8 * i + 8]);
-                wanted(u64::from_le_bytes(word))
-            };
-            let mut i = 0;
-            while i < pages {
-                let n = (i..pages).take_while(|i| is_wanted(*i)).count();
-                if n > 0 {
-                    let from = at + i as u64 * PAGE;
-                    let part = &mut bytes[..n * PAGE as usize];
-                    self.memory.read_exact_at(part, from).map_err(io)?;
-                    image.bytes(from, part)?;
-                }
-                i += n.max(1);
-            }
-            at += pages as u64 * PAGE;
-        }
-        Ok(())
+        let add = |at, bytes: &[u8]| image.bytes(at, bytes).map_err(ReplayError::from);
+        self.pages.each(m.start..m.end, wanted, io, add)
     }
 }
 

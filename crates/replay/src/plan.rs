@@ -12,6 +12,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::Path;
 
+const MAP_SHARED: u32 = 1;
 const MAP_PRIVATE: u32 = 2;
 const MAP_ANONYMOUS: u32 = 0x20;
 const MAP_GROWSDOWN: u32 = 0x100;
@@ -63,7 +64,12 @@ pub(crate) fn prepare(
         let anonymous = |flags: u32, prot: u32| StageOp {
             kind: OP_MAP,
             prot,
-            flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags,
+            flags: match r.flags & region_flags::SHARED {
+                0 => MAP_PRIVATE,
+                _ => MAP_SHARED,
+            } | MAP_ANONYMOUS
+                | MAP_NORESERVE
+                | flags,
             fd: -1,
             addr: r.start,
             len: r.len,

@@ -16,7 +16,7 @@ use crate::thaw::Beginning;
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::event::EventHeader;
-use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
+use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END, RING_SIZE};
 use reprise_abi::session::{
     process_state, request, slot_state, InitialRegion, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
@@ -193,6 +193,9 @@ impl Tree {
         self.beginning = Beginning::open(&self.dir)?;
         if self.beginning.is_some() {
             self.feed.limit = 0;
+            // The threads that there are then are made by it.
+            let s = self.shared.session_mut();
+            s.attached = s.attached.min(1);
         }
         let first = self.images.image(0)?;
         if self.shared.order().is_some() {
@@ -585,19 +588,23 @@ impl Tree {
         if let Some(start) = start {
             set_start(s, start);
         }
-        let regions = &image.image().regions;
-        if regions.len() > MAX_INITIAL_REGIONS {
-            return Err(ReplayError::Unsupported(
-                "the trace's image has too many regions".into(),
-            ));
-        }
-        for (to, r) in s.initial_regions.iter_mut().zip(regions) {
+        // What is known of the threads of a process that was running before is no memory of the program's.
+        let regions = image.image().regions.iter();
+        let regions = regions.filter(|r| !(RESERVATION..RESERVATION_END).contains(&r.start));
+        let mut len = 0;
+        for r in regions {
+            let Some(to) = s.initial_regions.get_mut(len) else {
+                return Err(ReplayError::Unsupported(
+                    "the trace's image has too many regions".into(),
+                ));
+            };
             to.start = r.start;
             to.end = r.end();
             to.prot = r.prot;
             to.flags = r.flags;
+            len += 1;
         }
-        s.initial_regions_len = regions.len() as u32;
+        s.initial_regions_len = len as u32;
         let bytes = plan::read_bytes(&mut image)?;
         let exchange = match &self.rebuilt {
             Some(program) => {
@@ -688,6 +695,7 @@ pub(crate) fn set_start(s: &mut Session, start: &Start) {
     s.entry = start.entry;
     s.initial_sp = start.initial_sp;
     s.brk_start = start.brk_start;
+    (s.brk_now, s.attached) = (start.brk_now, start.attached);
     s.stack_limit = start.stack_limit;
     s.initial_mask.store(start.initial_mask, Relaxed);
     s.initial_ignored.store(start.initial_ignored, Relaxed);

@@ -62,6 +62,8 @@ pub enum Command {
     Ls(LsArgs),
     /// Say what is in a trace: sizes, duration, events by kind
     Info(InfoArgs),
+    /// Record a process that is running already, with all its threads, from now on
+    Attach(AttachArgs),
     /// Save what has been recorded of a program that runs on
     Snapshot(SnapshotArgs),
     /// End a recording, and let the program go on
@@ -196,6 +198,75 @@ pub struct RecordArgs {
     /// What `run` was asked for
     #[arg(skip)]
     pub det: Option<RunArgs>,
+
+    /// Nobody waits for what is said later
+    #[arg(skip)]
+    pub unseen: bool,
+}
+
+impl RecordArgs {
+    /// A recording of this program, where nothing more is asked for.
+    pub fn of(engine: EngineName, command: Vec<OsString>) -> RecordArgs {
+        RecordArgs {
+            output: None,
+            engine,
+            buffers: Buffers::Default,
+            force: false,
+            chaos: None,
+            checksum: None,
+            keep_on: KeepOn::Always,
+            until_failure: None,
+            keep: None,
+            max_size: None,
+            on_full: OnFull::Continue,
+            cpu: CpuLevel::Native,
+            quiet: false,
+            no_patch: false,
+            hooks: false,
+            test_without: Vec::new(),
+            no_cpuid_trapping: false,
+            forget_syscall: None,
+            command,
+            det: None,
+            unseen: false,
+        }
+    }
+}
+
+/// Arguments of `attach`.
+#[derive(Args, Clone, Debug)]
+pub struct AttachArgs {
+    /// Put the trace into this directory, which must be new or empty
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// Return as soon as the process is being recorded; `reprise stop` ends that
+    #[arg(short, long)]
+    pub background: bool,
+
+    /// Keep only the last stretch, as with `record`
+    #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
+    pub keep: Option<Keep>,
+
+    /// Hash all writable memory every N events (default: as often as costs under 1%)
+    #[arg(long, value_name = "N", require_equals = true, value_parser = parse_count)]
+    pub checksum: Option<u64>,
+
+    /// Let the trace grow to SIZE at most (500M, 2G, ...)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub max_size: Option<u64>,
+
+    /// What to do when the disk or the trace is full
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFull::Continue)]
+    pub on_full: OnFull,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The process
+    #[arg(value_name = "PID")]
+    pub pid: i32,
 }
 
 /// Arguments of `snapshot`.

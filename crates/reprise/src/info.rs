@@ -83,7 +83,10 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
     let complete = summary.is_some();
     let summary = match summary {
         Some(summary) => summary,
-        None => count_events(dir, manifest.pid, &mut warnings)?,
+        None => {
+            let census = Census::with_children(manifest.pid, &manifest.children);
+            count_events(dir, census, &mut warnings)?
+        }
     };
     let argv: Vec<String> = manifest.argv.iter().map(ToString::to_string).collect();
     warnings.extend(summary.warnings);
@@ -150,8 +153,11 @@ fn kind_count(kinds: &BTreeMap<String, u64>, kind: Kind) -> u64 {
 }
 
 /// What the summary would say, as far as the events tell: for a recording that was killed, or still runs.
-fn count_events(dir: &Path, pid: i32, warnings: &mut Vec<String>) -> anyhow::Result<Summary> {
-    let mut census = Census::new(pid);
+fn count_events(
+    dir: &Path,
+    mut census: Census,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<Summary> {
     let mut reader = Reader::open(dir)?;
     let mut stats = reader.stats();
     (stats.events, stats.bytes_raw) = (0, 0);

@@ -1,6 +1,7 @@
 //! `reprise`: records a run of a multi-threaded program and replays it exactly. This is the command line; what it commands is in
 //! the libraries beside it.
 
+mod attach;
 mod backtrace;
 mod cli;
 mod compile;
@@ -23,6 +24,7 @@ mod ps;
 mod races;
 mod racy;
 mod record;
+mod recorder;
 mod recordings;
 mod retrospect;
 mod rm;
@@ -57,6 +59,7 @@ fn command(command: Command) -> i32 {
         command,
         Command::Record(_)
             | Command::Run(_)
+            | Command::Attach(_)
             | Command::Replay(_)
             | Command::Backtrace(_)
             | Command::Core(_)
@@ -86,6 +89,7 @@ fn command(command: Command) -> i32 {
         Command::Stretches(args) => print(|| stretches::run(&args)),
         Command::Ls(args) => print(|| ls::run(&args)),
         Command::Info(args) => print(|| info::run(&args)),
+        Command::Attach(args) => attach::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Stop(args) => stop::run(&args),
         Command::Rm(args) => print(|| rm::run(&args)),

@@ -3,8 +3,8 @@
 //! The launcher stays the program's parent, so that statuses and job control are what the user expects; the agent is
 //! forked beside it and outlives both if need be.
 
-use crate::cli::{CpuLevel, EngineName, KeepOn, OnFull, RecordArgs};
-use crate::keep::{self, Keep};
+use crate::cli::{CpuLevel, EngineName, KeepOn, RecordArgs};
+use crate::recorder::{finish, reap, start_agent, start_follower, Attendants, PROGRAM};
 use anyhow::{Context, Result};
 use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
@@ -13,15 +13,14 @@ use reprise_abi::session::{
     FLAG_LOCKED, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
-use reprise_agent::Agent;
 use reprise_launch::features::{self, Limit};
 use reprise_launch::orderable::unfit;
 use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
-use reprise_launch::{cpu, futex, memo, RuntimeImage, SharedSession};
+use reprise_launch::{cpu, memo, RuntimeImage, SharedSession};
 use reprise_trace::*;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering::*};
+use std::sync::atomic::Ordering::*;
 
 /// Runs `record`; the exit status is the program's.
 ///
@@ -61,7 +60,7 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
 }
 
 /// What to do about a program that a fault or abort(3) has ended.
-fn crash_hint(status: i32, dir: &Path) -> Option<String> {
+pub fn crash_hint(status: i32, dir: &Path) -> Option<String> {
     const CRASHES: [i32; 8] = [
         libc::SIGSEGV,
         libc::SIGABRT,
@@ -175,7 +174,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
 }
 
 /// Fills the session from the command line.
-fn configure(shared: &mut SharedSession, args: &RecordArgs) {
+pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     let trapping = !args.no_cpuid_trapping && launch::cpuid_faulting();
     let mut processor = cpu::processor();
     let limit = match args.cpu {
@@ -248,7 +247,7 @@ fn in_dir(
         }
         None => None,
     };
-    let agent = start_agent(args, shared, image, stopped.pid, trace)?;
+    let agent = start_agent(args, shared, image, Census::new(stopped.pid), trace)?;
     let follower = match (args.keep, dir) {
         (Some(keep), Some(dir)) => Some(start_follower(keep, dir, shared)?),
         _ => None,
@@ -265,21 +264,9 @@ fn in_dir(
         // It may have ended before.
         let _ = reap(follower);
     }
-    if dir.is_some() {
-        if let Some(summary) = dir.and_then(|d| Summary::read(d).ok().flatten()) {
-            for w in &summary.warnings {
-                eprintln!("reprise: {w}");
-            }
-            if summary.stopped && !args.quiet {
-                eprintln!("reprise: the recording was stopped before the program ended");
-            }
-            if !summary.uncaptured.is_empty() {
-                eprintln!("reprise: {}", uncaptured(&summary.uncaptured));
-            }
-        }
-        if let Some(dir) = dir {
-            catalog.set_latest(dir)?;
-        }
+    if let Some(dir) = dir {
+        say_summary(dir, args.quiet);
+        catalog.set_latest(dir)?;
     }
     say_message(shared, dir.is_some());
     if args.det.as_ref().is_some_and(|d| d.stats) {
@@ -291,6 +278,22 @@ fn in_dir(
         eprintln!("reprise: {functions} functions hooked, called {calls} times");
     }
     Ok(status)
+}
+
+/// What the user should know of a trace that is whole.
+pub fn say_summary(dir: &Path, quiet: bool) {
+    let Some(summary) = Summary::read(dir).ok().flatten() else {
+        return;
+    };
+    for w in &summary.warnings {
+        eprintln!("reprise: {w}");
+    }
+    if summary.stopped && !quiet {
+        eprintln!("reprise: the recording was stopped before the program ended");
+    }
+    if !summary.uncaptured.is_empty() {
+        eprintln!("reprise: {}", uncaptured(&summary.uncaptured));
+    }
 }
 
 /// The warning about processes that are not in the trace to their end.
@@ -319,35 +322,70 @@ fn open_trace(
     let runtime_hash = store.keep_bytes_into(EMBEDDED, dir)?.hash;
     let mut keeper = Keeper::new(store, dir.into());
     reprise_agent::image::write(stopped, shared, &mut keeper).map_err(anyhow::Error::msg)?;
-    let s = shared.session();
-    let start = reprise_agent::image::start(shared);
-    let started = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
     let env = std::env::vars_os().map(|(mut k, v)| {
         k.push("=");
         k.push(v);
         ByteString::from(k.as_os_str())
     });
+    let who = Program {
+        argv: args.command.iter().map(|a| a.as_os_str().into()).collect(),
+        env: env.collect(),
+        cwd: ByteString::from(std::env::current_dir().unwrap_or_default().as_os_str()),
+        exe: program.as_os_str().into(),
+        pid: stopped.pid,
+        children: Vec::new(),
+    };
+    write_head(args, shared, who, runtime_hash, dir)
+}
+
+/// What a trace says of the program that it is of.
+pub struct Program {
+    /// Its arguments.
+    pub argv: Vec<ByteString>,
+    /// Its environment.
+    pub env: Vec<ByteString>,
+    /// Its working directory.
+    pub cwd: ByteString,
+    /// Its executable.
+    pub exe: ByteString,
+    /// Its id.
+    pub pid: i32,
+    /// Children that it has already.
+    pub children: Vec<i64>,
+}
+
+/// Writes the manifest of a trace, and opens its stream.
+///
+/// # Errors
+/// When they can't be written.
+pub fn write_head(
+    args: &RecordArgs,
+    shared: &SharedSession,
+    who: Program,
+    runtime_hash: ContentHash,
+    dir: &Path,
+) -> Result<Writer> {
+    let s = shared.session();
+    let start = reprise_agent::image::start(shared);
+    let started = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     let manifest = Manifest {
         format_version: FORMAT_VERSION,
         reprise_version: env!("CARGO_PKG_VERSION").into(),
         abi_version: VERSION,
         engine: args.engine.name().into(),
-        argv: args
-            .command
-            .iter()
-            .map(|a| ByteString::from(a.as_os_str()))
-            .collect(),
-        env: env.collect(),
-        cwd: ByteString::from(std::env::current_dir().unwrap_or_default().as_os_str()),
-        exe: ByteString::from(program.as_os_str()),
+        argv: who.argv,
+        env: who.env,
+        cwd: who.cwd,
+        exe: who.exe,
         started: started.as_nanos() as u64,
         machine: Machine::current(),
         aslr: s.flags & reprise_abi::session::FLAG_ASLR != 0,
         cpuid_faulting: s.flags & reprise_abi::session::FLAG_CPUID_FAULTING != 0,
         chaos_seed: (s.flags & FLAG_CHAOS != 0).then_some(s.chaos_seed),
-        pid: stopped.pid,
+        pid: who.pid,
+        children: who.children,
         checksum_every: s.checksum_every,
         learned: learned_code(s),
         unhooked: s.unhooked,
@@ -365,157 +403,6 @@ fn open_trace(
     Ok(Writer::with_options(dir, options)?)
 }
 
-/// Forks the agent; its process id. Without a trace it only attends to execs.
-fn start_agent(
-    args: &RecordArgs,
-    shared: &SharedSession,
-    image: &RuntimeImage,
-    program: i32,
-    trace: Option<(Writer, Store, &Path)>,
-) -> Result<i32> {
-    // SAFETY: plain call.
-    let launcher = unsafe { libc::getpid() };
-    // SAFETY: this process has one thread.
-    let pid = unsafe { libc::fork() };
-    anyhow::ensure!(
-        pid >= 0,
-        "fork the agent: {}",
-        std::io::Error::last_os_error()
-    );
-    // Known before its first signal, whoever of the two runs first.
-    let told = if pid > 0 {
-        pid as u32
-    } else {
-        std::process::id()
-    };
-    shared.session().agent_pid.store(told, SeqCst);
-    if pid > 0 {
-        // The agent's copies do the work; only it has the trace open.
-        if let Some((writer, store, _)) = trace {
-            drop(writer);
-            std::mem::forget(store);
-        }
-        return Ok(pid);
-    }
-    stand_aside();
-    let on_full = match args.on_full {
-        OnFull::Stop => reprise_agent::OnFull::Stop,
-        OnFull::Continue => reprise_agent::OnFull::Continue,
-    };
-    // SAFETY: the parent's copies of both live in its own process.
-    let (shared, image) = unsafe { (std::ptr::read(shared), std::ptr::read(image)) };
-    let status = match trace {
-        None => {
-            for w in reprise_agent::attend(shared, &image, launcher) {
-                eprintln!("reprise: {w}");
-            }
-            0
-        }
-        Some((writer, store, dir)) => {
-            let agent = Agent {
-                shared,
-                writer,
-                store,
-                dir: dir.to_path_buf(),
-                on_full,
-                image,
-                launcher,
-                program,
-                warnings: Vec::new(),
-                uncaptured: Vec::new(),
-            };
-            match agent.run() {
-                Ok(()) => 0,
-                Err(e) => {
-                    eprintln!("reprise: {e}");
-                    125
-                }
-            }
-        }
-    };
-    // SAFETY: the child ends here, without running the parent's destructors.
-    unsafe { libc::_exit(status) }
-}
-
-/// A child that works beside the program: keyboard signals are for the program, a full disk or file limit is handled as an error.
-fn stand_aside() {
-    PROGRAM.store(0, Relaxed);
-    // SAFETY: plain calls of a process with one thread.
-    unsafe {
-        libc::setpgid(0, 0);
-        // One for each process, and those of the trace.
-        let mut files: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut files);
-        files.rlim_cur = files.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &files);
-        for s in [
-            libc::SIGINT,
-            libc::SIGQUIT,
-            libc::SIGTSTP,
-            libc::SIGHUP,
-            libc::SIGPIPE,
-            libc::SIGXFSZ,
-            libc::SIGTERM,
-        ] {
-            libc::signal(s, libc::SIG_IGN);
-        }
-        // The launcher's standard streams are not the agent's business: a pipe must see its end when the program is gone.
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        for fd in [0, 1] {
-            libc::dup2(null, fd);
-        }
-    }
-}
-
-/// Forks the one that keeps the trace short; its process id.
-fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<i32> {
-    shared.session().hold.store(keep.most(0), SeqCst);
-    // SAFETY: plain calls; this process has one thread.
-    let (launcher, pid) = unsafe { (libc::getpid(), libc::fork()) };
-    anyhow::ensure!(
-        pid >= 0,
-        "fork the flight recorder: {}",
-        std::io::Error::last_os_error()
-    );
-    if pid > 0 {
-        shared.session().follower_pid.store(pid as u64, SeqCst);
-        return Ok(pid);
-    }
-    stand_aside();
-    let status = keep::follow(keep, dir, shared, launcher);
-    // SAFETY: the child ends here, without running the parent's destructors.
-    unsafe { libc::_exit(status) }
-}
-
-/// The program, for the handlers that pass signals on.
-static PROGRAM: AtomicI32 = AtomicI32::new(0);
-
-extern "C" fn pass_on(signal: i32) {
-    let pid = PROGRAM.load(Relaxed);
-    if pid > 0 {
-        // SAFETY: kill is safe in a handler.
-        unsafe { libc::kill(pid, signal) };
-    }
-}
-
-/// What it takes to put somebody in the place of an agent that died.
-struct Attendants<'a> {
-    args: &'a RecordArgs,
-    shared: &'a SharedSession,
-    image: &'a RuntimeImage,
-}
-
-impl Attendants<'_> {
-    /// The agent has died: the program goes on, with somebody who attends to it and records nothing; its process id.
-    fn replace(&self) -> Result<i32> {
-        eprintln!("reprise: the agent died; the program goes on without a recording");
-        let s = self.shared.session();
-        s.recording_lost.store(1, SeqCst);
-        s.former_agent.store(s.agent_pid.load(SeqCst), SeqCst);
-        start_agent(self.args, self.shared, self.image, 0, None)
-    }
-}
-
 /// Waits for one of our children to end, and leaves it a zombie; its process id, `None` when interrupted.
 fn next_end() -> Result<Option<i32>> {
     // SAFETY: fills a struct of ours.
@@ -528,21 +415,6 @@ fn next_end() -> Result<Option<i32>> {
     match std::io::Error::last_os_error() {
         e if e.raw_os_error() == Some(libc::EINTR) => Ok(None),
         e => Err(e).context("wait for the program"),
-    }
-}
-
-/// Takes the status of a child that has ended.
-fn reap(pid: i32) -> Result<i32> {
-    let mut status = 0;
-    loop {
-        // SAFETY: our own child.
-        if unsafe { libc::waitpid(pid, &mut status, 0) } == pid {
-            return Ok(status);
-        }
-        let error = std::io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINTR) {
-            return Err(error).context("wait for a child");
-        }
     }
 }
 
@@ -589,27 +461,15 @@ fn wait_for(
     }
 }
 
-/// Tells the agent how the program ended and waits until the trace is closed.
-fn finish(attendants: &Attendants, mut agent: i32, status: i32) -> Result<()> {
-    let s = attendants.shared.session();
-    s.wait_status.store(status as u32 + 1, SeqCst);
-    s.agent_asleep.store(0, SeqCst);
-    futex::wake(&s.agent_asleep, 1);
-    // What came of the program may go on without it, and needs somebody as well.
-    while libc::WIFSIGNALED(reap(agent)?) {
-        agent = attendants.replace()?;
+extern "C" fn pass_on(signal: i32) {
+    let pid = PROGRAM.load(Relaxed);
+    if pid > 0 {
+        // SAFETY: kill is safe in a handler.
+        unsafe { libc::kill(pid, signal) };
     }
-    let full = s.counters.ring_full_ns.load(Relaxed);
-    if full > 100_000_000 && !attendants.args.quiet {
-        eprintln!(
-            "reprise: the program waited {:.1} s for the trace to be written",
-            full as f64 / 1e9
-        );
-    }
-    Ok(())
 }
 
-fn say_message(shared: &SharedSession, recorded: bool) {
+pub fn say_message(shared: &SharedSession, recorded: bool) {
     let s = shared.session();
     // A trace's own summary has them as warnings.
     if !recorded {

@@ -1,7 +1,9 @@
 //! Recordings that go on: who records a process, and where to.
 
+use reprise_launch::SharedSession;
 use reprise_trace::EVENTS_FILE;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A recording that goes on.
@@ -14,15 +16,14 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The one whose first process this is, which has a sister that writes the trace.
-    pub fn of_first(pid: i32) -> Option<Recording> {
-        children(parent(pid)?).into_iter().find_map(writes)
-    }
-
-    /// The one that a process belongs to, or that it is the launcher of. (One whose parent is gone belongs to nobody any more.)
-    pub fn of_any(pid: i32) -> Option<Recording> {
-        let ancestors = std::iter::successors(Some(pid), |p| parent(*p).filter(|p| *p > 0));
-        ancestors.flat_map(children).find_map(writes)
+    /// The one that a process belongs to, or that it is the launcher of: whoever records it has the same session in memory.
+    pub fn of(pid: i32) -> Option<Recording> {
+        let session = session_of(pid)?;
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+        // Most are looked at no further.
+        let ours = pids.filter(|p| is_reprise(*p) && session_of(*p).as_ref() == Some(&session));
+        ours.into_iter().find_map(writes)
     }
 
     /// Does any of its own processes still work on the trace? Beside the agent, that is a flight recorder's replay, which forgets what is old.
@@ -61,6 +62,28 @@ fn is_written(pid: i32, fd: &OsStr) -> bool {
     let flags = info.lines().find_map(|l| l.strip_prefix("flags:"));
     let flags = flags.and_then(|f| i32::from_str_radix(f.trim(), 8).ok());
     flags.is_some_and(|f| f & libc::O_ACCMODE != libc::O_RDONLY)
+}
+
+/// The session that a process has in its memory: device and inode of the file.
+fn session_of(pid: i32) -> Option<(String, String)> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let of_session = |l: &&str| l.contains(SharedSession::NAME);
+    let mut fields = maps.lines().find(of_session)?.split_whitespace().skip(3);
+    Some((fields.next()?.into(), fields.next()?.into()))
+}
+
+/// Does it run this program? (A thread of a session that forked may be on its way to its exec.)
+fn is_reprise(pid: i32) -> bool {
+    let exe = |who: &str| std::fs::metadata(format!("/proc/{who}/exe"));
+    let id = |m: std::fs::Metadata| (m.dev(), m.ino());
+    let (Ok(mine), Ok(its)) = (exe("self"), exe(&pid.to_string())) else {
+        return false;
+    };
+    id(mine) == id(its) || comm_of(pid) == comm_of(std::process::id() as i32)
+}
+
+fn comm_of(pid: i32) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()
 }
 
 fn parent(pid: i32) -> Option<i32> {

@@ -1,6 +1,6 @@
 //! `reprise run`: the same run every time (DThreads). It is started as for a recording, but nothing is recorded.
 
-use crate::cli::{Buffers, CpuLevel, EngineName, KeepOn, OnFull, RecordArgs, RunArgs};
+use crate::cli::{EngineName, RecordArgs, RunArgs};
 use crate::record;
 use anyhow::Result;
 use reprise_abi::session::{slot_state, Session, ENGINE_DET};
@@ -15,26 +15,9 @@ use std::sync::atomic::Ordering::SeqCst;
 /// When the program can't be started.
 pub fn run(args: &RunArgs) -> Result<i32> {
     record::run(&RecordArgs {
-        output: None,
-        engine: EngineName::Det,
-        buffers: Buffers::Default,
-        force: false,
-        chaos: None,
-        checksum: None,
-        keep_on: KeepOn::Always,
-        until_failure: None,
-        keep: None,
-        max_size: None,
-        on_full: OnFull::Continue,
-        cpu: CpuLevel::Native,
         quiet: args.quiet,
-        no_patch: false,
-        hooks: false,
-        test_without: Vec::new(),
-        no_cpuid_trapping: false,
-        forget_syscall: None,
-        command: args.command.clone(),
         det: Some(args.clone()),
+        ..RecordArgs::of(EngineName::Det, args.command.clone())
     })
 }
 

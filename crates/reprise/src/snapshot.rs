@@ -19,12 +19,8 @@ const MOST_TRIES: usize = 100;
 /// # Errors
 /// When the process is not being recorded, or the copy can't be made.
 pub fn run(args: &SnapshotArgs) -> Result<i32> {
-    let recording = Recording::of_first(args.pid).with_context(|| {
-        format!(
-            "process {} is not the first one of a recording that goes on",
-            args.pid
-        )
-    })?;
+    let recording = Recording::of(args.pid)
+        .with_context(|| format!("process {} is not being recorded", args.pid))?;
     let from = recording.dir;
     let catalog = Catalog::from_env()?;
     let to = match &args.output {

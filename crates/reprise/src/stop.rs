@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// When the process is not being recorded, or nothing is heard of the agent.
 pub fn run(args: &StopArgs) -> Result<i32> {
-    let recording = Recording::of_any(args.pid)
+    let recording = Recording::of(args.pid)
         .with_context(|| format!("process {} is not being recorded", args.pid))?;
     let asked = Instant::now();
     // SAFETY: plain call. The agent has a trace open, so it is there, and listens.

@@ -225,6 +225,14 @@ rt_start_replay:
     lea rsp, [rdi + {gate_top}]
     call rt_start_from_stage
     ud2
+    // The entry of all but the first thread of a process that was running before; rdi: its block.
+    .globl rt_start_attached
+rt_start_attached:
+    cld
+    xor ebp, ebp
+    lea rsp, [rdi + {gate_top}]
+    call rt_attached_thread
+    ud2
 "#,
     gate_top = const crate::thread::GATE_TOP,
 );

@@ -35,6 +35,8 @@ const BIRTH_THREAD: u32 = 0;
 const BIRTH_FORK: u32 = 1;
 /// The first thread of a process in its parent's memory.
 const BIRTH_SHARING: u32 = 2;
+/// A thread that was running before the recording began.
+pub const BIRTH_ATTACHED: u32 = 3;
 
 /// What a clone(2), fork(2) or vfork(2) asks for.
 #[derive(Clone, Copy)]
@@ -473,8 +475,9 @@ fn forget_others(t: &Block) {
     }
 }
 
+/// The first steps of every thread but a program's first, on its gate stack.
 #[no_mangle]
-extern "C" fn rt_thread_begin(block: u64) -> ! {
+pub extern "C" fn rt_thread_begin(block: u64) -> ! {
     adopt(block);
     let t = current();
     let birth = t.birth;
@@ -490,8 +493,12 @@ extern "C" fn rt_thread_begin(block: u64) -> ! {
         crate::order::after_fork();
         crate::sync::after_fork(t);
     }
+    if birth == BIRTH_ATTACHED {
+        crate::instruction::arm();
+        crate::attach::restore_vectors(t.slot);
+    }
     with_engine!(E => {
-        if birth == BIRTH_THREAD {
+        if matches!(birth, BIRTH_THREAD | BIRTH_ATTACHED) {
             crate::namespace::learn(t, false);
             E::thread_start(t);
         } else {

@@ -12,6 +12,7 @@
 extern crate std;
 
 pub mod asm;
+pub mod attach;
 pub mod capture;
 pub mod clock;
 pub mod clone;

@@ -110,11 +110,16 @@ pub fn start() {
             end: r.end,
             prot: r.prot,
             flags: r.flags,
+            // Only a process that was running before has memory that it shares.
+            space: match r.flags & (region_flags::SHARED | region_flags::FILE) {
+                region_flags::SHARED => crate::process::new_space(),
+                _ => 0,
+            },
             ..Region::default()
         });
     }
     BRK_START.store(s.brk_start, Relaxed);
-    BRK.store(s.brk_start, Relaxed);
+    BRK.store(s.brk_start.max(s.brk_now), Relaxed);
     STACK_LIMIT.store(s.stack_limit, Relaxed);
 }
 

@@ -9,7 +9,7 @@ use crate::engine::{
 use crate::signal::{frame, kernel, state};
 use crate::sys;
 use crate::thread::{block_address, current, session, Block, Frame};
-use crate::{files, instruction, memory, output, panic, process, ring};
+use crate::{attach, files, instruction, memory, output, panic, process, ring};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::layout::*;
 use reprise_abi::session::{
@@ -160,7 +160,12 @@ fn take_over(i: u32) -> ! {
     };
     block.alive.store(1, Relaxed);
     const ARCH_SET_FS: u64 = 0x1002;
-    sys::call(nr::ARCH_PRCTL, &[ARCH_SET_FS, 0]);
+    let attached = attach::is_wanted();
+    let thread_pointer = match attached {
+        true => attach::first_thread_pointer(),
+        false => 0,
+    };
+    sys::call(nr::ARCH_PRCTL, &[ARCH_SET_FS, thread_pointer]);
     adopt(block_address(i));
     let t = current();
     sys::call(nr::SET_TID_ADDRESS, &[t.alive.as_ptr() as u64]);
@@ -174,7 +179,10 @@ fn take_over(i: u32) -> ! {
     }
     kernel::install_all();
     with_engine!(E => {
-        if E::LIVE {
+        if E::LIVE && attached {
+            // What waits for one of its handlers comes when all is in place.
+            kernel::block_all();
+        } else if E::LIVE {
             inherit_signals(t);
         } else {
             t.mask = s.initial_mask.load(Relaxed);
@@ -193,23 +201,36 @@ fn take_over(i: u32) -> ! {
         }
     }
     instruction::arm();
-    frame::reset_fpu();
-    let mut f = Frame {
-        rip: s.entry,
-        rsp: s.initial_sp,
-        rflags: 0x202,
-        ..Frame::default()
+    let mut f = if attached {
+        with_engine!(E => attach::take_handlers(E::LIVE));
+        attach::restore_vectors(i);
+        attach::first_thread(t)
+    } else {
+        frame::reset_fpu();
+        Frame {
+            rip: s.entry,
+            rsp: s.initial_sp,
+            rflags: 0x202,
+            ..Frame::default()
+        }
     };
     // The next exec may use the session's head now.
     crate::exec::give_head();
     crate::debugger::show_frame(t, &f);
     with_engine!(E => {
+        if attached {
+            // Before the first event: a debugger that stops there sees them all.
+            attach::start_others::<E>(t);
+        }
         crate::cpuid::start::<E>(t);
         if ENGINE.load(Relaxed) == ORDER_RECORD {
             crate::clock::start();
         }
         crate::resolver::start::<E>(t);
         crate::hook::start(t);
+        if E::LIVE && attached {
+            kernel::sync_mask(t);
+        }
         E::signal_point(t, &mut f)
     });
     // SAFETY: the gate stack is ours; the frame is the program's first state.

@@ -9,6 +9,7 @@
 //! count as known.
 
 use reprise_abi::event::{Event, Kind, ProcessEnd, Section, Tag, SLOT_SHIFT};
+use reprise_abi::prctl;
 use reprise_abi::syscalls::nr;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -33,7 +34,7 @@ pub struct Uncaptured {
 }
 
 /// Reads events, and knows who is missing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Census {
     /// Ids that came to life in the trace, and how many such processes have not been waited for.
     known: HashMap<i64, i64>,
@@ -45,6 +46,8 @@ pub struct Census {
     stillborn: HashSet<i64>,
     /// Ids of threads that processes have made.
     threads: HashSet<i64>,
+    /// The program has asked for the end of its recording.
+    stops: bool,
     missing: BTreeMap<i64, Uncaptured>,
 }
 
@@ -67,12 +70,31 @@ impl Census {
         }
     }
 
+    /// As [`Census::new`], of a process that was running before and had these children.
+    pub fn with_children(pid: i32, children: &[i64]) -> Census {
+        let mut census = Census::new(pid);
+        // They are nobody's business: it may wait for each of them once.
+        census.known.extend(children.iter().map(|c| (*c, 1)));
+        census
+    }
+
+    /// All who are known, but the first process, when nothing has been learned yet.
+    pub fn others(&self) -> HashSet<i64> {
+        self.known.keys().copied().collect()
+    }
+
+    /// Has the program asked for the end of its recording (`reprise_stop` of include/reprise.h)?
+    pub fn stops(&self) -> bool {
+        self.stops
+    }
+
     /// Learns from the next event.
     pub fn follow(&mut self, event: &Event) {
         let h = &event.header;
         match event.kind {
             Kind::Syscall | Kind::Enter | Kind::Exit => match u64::from(h.detail) {
                 nr::CLONE | nr::FORK | nr::VFORK | nr::WAIT4 | nr::WAITID => self.call(event),
+                nr::PRCTL => self.stops |= event.arg(0) as u32 as u64 == prctl::REPRISE_STOPS,
                 _ => {}
             },
             Kind::ProcessStart => {

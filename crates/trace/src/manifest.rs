@@ -51,6 +51,9 @@ pub struct Manifest {
     pub chaos_seed: Option<u64>,
     /// Process id of the program, as it saw it.
     pub pid: i32,
+    /// Children that it had before the recording began, of a process that was running.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<i64>,
     /// State hash every so many events; 0: chosen by cost.
     pub checksum_every: u64,
     /// The state in which the program started.
@@ -103,6 +106,12 @@ pub struct Start {
     /// The processor that the program ran on.
     #[serde(default)]
     pub cpu: u64,
+    /// Threads of a process that was running before the recording began ([`reprise_abi::attached`]); 0: the program begins.
+    #[serde(default)]
+    pub attached: u32,
+    /// End of its brk area then.
+    #[serde(default)]
+    pub brk_now: u64,
 }
 
 /// How a recording went.

@@ -39,6 +39,7 @@ pub fn used(number: u64, args: &[u64; 6]) -> u8 {
             | prctl::PR_CAPBSET_DROP
             | prctl::PR_SET_SECUREBITS => 0b11,
             prctl::REPRISE_STRETCH_ENDS
+            | prctl::REPRISE_STOPS
             | prctl::PR_GET_DUMPABLE
             | prctl::PR_GET_KEEPCAPS
             | prctl::PR_GET_SECCOMP

@@ -132,6 +132,14 @@ pub fn reset_fpu() {
     xrstor(&INITIAL as *const InitialState as u64, EVERY_VECTOR);
 }
 
+/// Gives the vector and x87 registers what XSAVE stored at `from`, with x87 and SSE in use (see [`InitialState`]).
+pub fn restore_vectors(from: u64) {
+    let header = (from + XSAVE_HEADER) as *mut u64;
+    // SAFETY: an image of whole registers, in memory of the runtime's.
+    unsafe { *header |= LEGACY };
+    xrstor(from, session().xsave_mask | EVERY_VECTOR);
+}
+
 /// Where the vector registers of the interrupted code are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FpState {

@@ -76,6 +76,7 @@ pub fn manifest() -> Manifest {
         cpuid_faulting: true,
         chaos_seed: Some(u64::MAX),
         pid: 42,
+        children: Vec::new(),
         checksum_every: 0,
         learned: Vec::new(),
         unhooked: 0,

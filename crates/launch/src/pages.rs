@@ -1,0 +1,106 @@
+//! The pages that a process really has of its mappings (proc_pid_pagemap(5)), read from outside.
+
+use libc::pid_t;
+use reprise_abi::layout::PAGE;
+use std::fs::File;
+use std::io::Result;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+/// Bits of /proc/PID/pagemap.
+const IN_MEMORY: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const FILE_OR_SHARED: u64 = 1 << 61;
+
+/// Which pages of a mapping are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// All, whether the process has touched them or not.
+    All,
+    /// Those that it has.
+    Present,
+    /// Those of a private mapping of a file that it has changed.
+    Changed,
+}
+
+impl Wanted {
+    fn holds(self, entry: u64) -> bool {
+        let there = entry & (IN_MEMORY | SWAPPED) != 0;
+        match self {
+            Wanted::All => true,
+            Wanted::Present => there,
+            Wanted::Changed => there && entry & FILE_OR_SHARED == 0,
+        }
+    }
+}
+
+/// The memory of a process that does not run.
+pub struct Pages {
+    memory: File,
+    pagemap: File,
+}
+
+impl Pages {
+    /// Those of a process.
+    ///
+    /// # Errors
+    /// When it may not be looked into, or is gone.
+    pub fn of(pid: pid_t) -> Result<Pages> {
+        Ok(Pages {
+            memory: File::open(format!("/proc/{pid}/mem"))?,
+            pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
+        })
+    }
+
+    /// Calls `f` with each stretch of wanted pages of `of`, in order. What can't be read is left out: pages of a mapped file behind its end.
+    ///
+    /// # Errors
+    /// What `f` returns, or what the kernel says of the page map, which `failed` makes an error of the caller's.
+    pub fn each<E>(
+        &self,
+        of: Range<u64>,
+        wanted: Wanted,
+        failed: impl FnOnce(std::io::Error) -> E,
+        mut f: impl FnMut(u64, &[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let end = of.end;
+        let mut entries = vec![0u8; CHUNK / PAGE as usize * 8];
+        let mut bytes = vec![0u8; CHUNK];
+        let mut at = of.start;
+        while at < end {
+            let pages = ((end - at) / PAGE).min((CHUNK as u64) / PAGE) as usize;
+            let entries = &mut entries[..pages * 8];
+            if let Err(e) = self.pagemap.read_exact_at(entries, at / PAGE * 8) {
+                return Err(failed(e));
+            }
+            let is_wanted = |i: usize| {
+                let mut word = [0; 8];
+                word.copy_from_slice(&entries[8 * i..8 * i + 8]);
+                wanted.holds(u64::from_le_bytes(word))
+            };
+            let mut i = 0;
+            while i < pages {
+                let n = (i..pages).take_while(|i| is_wanted(*i)).count();
+                let from = at + i as u64 * PAGE;
+                let part = &mut bytes[..n * PAGE as usize];
+                if self.memory.read_exact_at(part, from).is_ok() {
+                    if n > 0 {
+                        f(from, part)?;
+                    }
+                } else {
+                    let all = part.chunks_exact_mut(PAGE as usize);
+                    for (page, from) in all.zip((from..).step_by(PAGE as usize)) {
+                        if self.memory.read_exact_at(page, from).is_ok() {
+                            f(from, page)?;
+                        }
+                    }
+                }
+                i += n.max(1);
+            }
+            at += pages as u64 * PAGE;
+        }
+        Ok(())
+    }
+}
