@@ -49,7 +49,7 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
     let answer = room.path().join("answer");
     let session = Session {
         dir: &dir,
-        birth: 0,
+        birth: debug::birth(args.pid, &dir)?,
         at: debug::place(args.at.as_ref(), &dir, Place::End)?,
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),

@@ -423,7 +423,7 @@ pub struct ReplayArgs {
     pub gdb: Vec<OsString>,
 
     /// Print an expression each time a line is passed (FILE:LINE, or the name of a function), instead of what the program writes
-    #[arg(long, num_args = 2, value_names = ["PLACE", "EXPRESSION"], conflicts_with_all = ["debug", "pid"])]
+    #[arg(long, num_args = 2, value_names = ["PLACE", "EXPRESSION"], conflicts_with = "debug")]
     pub print: Option<Vec<String>>,
 
     /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several). With -d:
@@ -608,6 +608,10 @@ pub struct BacktraceArgs {
     #[arg(long, value_name = "PLACE", value_parser = parse_place)]
     pub at: Option<At>,
 
+    /// Of this process instead of the first one, by its id as `reprise ps` tells it
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<ProcessName>,
+
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -623,6 +627,10 @@ pub struct CoreArgs {
     /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
     #[arg(value_name = "DIR")]
     pub trace: Option<PathBuf>,
+
+    /// Of this process instead of the first one, by its id as `reprise ps` tells it
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<ProcessName>,
 
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "core")]

@@ -20,7 +20,7 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
     generate.push(&written);
     let session = Session {
         dir: &dir,
-        birth: 0,
+        birth: debug::birth(args.pid, &dir)?,
         at: debug::place(Some(&args.at), &dir, Place::End)?,
         arguments: ["-nx".into(), "-batch".into(), "-ex".into(), generate].to_vec(),
         answer: Some(&room.path().join("answer")),

@@ -1,7 +1,7 @@
 //! `replay -d`: a server over the replay in a process of its own, and gdb connected to it.
 
 use crate::cli::{At, ReplayArgs};
-use crate::processes::Processes;
+use crate::processes::{ProcessName, Processes};
 use crate::stretches;
 use anyhow::{Context, Result};
 use reprise_debug::monitor::COMMANDS;
@@ -23,11 +23,10 @@ const LOOK: Duration = Duration::from_millis(5);
 pub fn run(args: &ReplayArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
     let at = place(args.at.as_ref(), &dir, Place::Start)?;
-    let birth = match args.pid {
-        Some(name) => Processes::of_trace(&dir)?.0.named(name)?,
-        None => 0,
+    let birth = match args.gdb_process {
+        Some(birth) => birth,
+        None => birth(args.pid, &dir)?,
     };
-    let birth = args.gdb_process.unwrap_or(birth as u32);
     let address = match (args.gdb_port, &args.gdb_socket) {
         (Some(port), _) => Address::Port(port),
         (None, Some(path)) => Address::Socket(path.clone()),
@@ -49,6 +48,17 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     };
     serve(&request)?;
     Ok(0)
+}
+
+/// Which process of a trace is meant, in the order of their births; the first one, where none is named.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn birth(named: Option<ProcessName>, dir: &Path) -> Result<u32> {
+    Ok(match named {
+        Some(name) => Processes::of_trace(dir)?.0.named(name)? as u32,
+        None => 0,
+    })
 }
 
 /// The place that is meant.

@@ -251,3 +251,34 @@ fn who_is_not_there_is_said() {
         said(&early)
     );
 }
+
+/// A child that crashed while its parent went on: what is asked without a session is told of it as of the first process.
+#[test]
+fn a_child_that_crashed_is_asked_without_a_session() {
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("crash_of_one"));
+    let listed = run(place.reprise(["ps", "--json"]).arg(&trace.dir), None);
+    let all: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let is_it = |p: &&serde_json::Value| p["exit"] == "killed by SIGSEGV";
+    let crashed = all.as_array().expect("a list").iter().find(is_it);
+    let pid = crashed.expect("one that crashed")["pid"].to_string();
+    let asked = |args: &[&str]| {
+        let mut command = place.reprise(args);
+        let answer = run(command.arg(&trace.dir), None);
+        assert!(answer.status.success(), "{}", answer.describe());
+        answer.text()
+    };
+    let stack = asked(&["backtrace", "--pid", &pid]);
+    assert!(
+        stack.starts_with(&format!("thread {pid} (stopped)\n  #0  work at ")),
+        "{stack}"
+    );
+    let printed = asked(&["replay", "--print", "work", "me", "--pid", &pid]);
+    assert!(printed.ends_with("work: me = 5\n"), "{printed}");
+    let file = place.fresh("core");
+    let to = file.to_str().expect("a plain name");
+    asked(&["core", "-q", "--pid", &pid, "-o", to, "crash"]);
+    assert!(file.metadata().expect("a core file").len() > 0);
+    let unknown = ["backtrace", "--pid", "1"];
+    run(place.reprise(unknown).arg(&trace.dir), None).assert_own_failure(OWN_FAILURE);
+}
