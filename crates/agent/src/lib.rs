@@ -294,6 +294,7 @@ impl Agent {
             let why = "its parent was killed while it made it";
             drain.census.miss(pid, None, why);
         }
+        summary.killed = drain.census.killed().to_vec();
         summary.uncaptured = match stopped {
             // Who was being made at that moment is in the trace only in part.
             true => self.uncaptured,

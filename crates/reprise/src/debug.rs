@@ -1,15 +1,16 @@
 //! `replay -d`: a server over the replay in a process of its own, and gdb connected to it.
 
 use crate::cli::{At, ReplayArgs};
+use crate::printers;
 use crate::processes::{ProcessName, Processes};
 use crate::stretches;
 use anyhow::{Context, Result};
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
 use reprise_debug::{serve, Place, Request};
-use reprise_trace::Catalog;
+use reprise_trace::{Catalog, Manifest};
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -152,6 +153,14 @@ fn word_for(place: Place) -> String {
     }
 }
 
+/// The program of a trace, where the server has laid out its files.
+fn program_of(dir: &Path, root: &Path) -> Option<PathBuf> {
+    let exe = Manifest::read(dir).ok()?.exe.to_string();
+    // A symbolic link of the system's own, as /bin is, is no part of a name in the trace.
+    let name = Path::new(&exe).canonicalize().unwrap_or(exe.into());
+    Some(root.join(name.strip_prefix("/").ok()?))
+}
+
 /// Ctrl-C at the terminal is for gdb.
 fn ignore_interrupts() {
     // SAFETY: no handler runs.
@@ -162,6 +171,9 @@ fn ignore_interrupts() {
 fn gdb(commands: &Path, socket: &Path, session: &Session) -> Command {
     let mut command = Command::new("gdb");
     command.arg("-q").arg("-x").arg(commands);
+    if let Some(program) = program_of(session.dir, &socket.with_file_name("root")) {
+        printers::load(&mut command, &program);
+    }
     let mut target = OsString::from("target remote ");
     target.push(socket);
     let files = socket.with_file_name("root");

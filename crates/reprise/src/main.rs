@@ -19,6 +19,7 @@ mod manual;
 mod output;
 mod pack;
 mod play;
+mod printers;
 mod processes;
 mod ps;
 mod races;

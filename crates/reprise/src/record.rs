@@ -40,7 +40,7 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
                 Catalog::from_env()?.remove(dir)?;
             } else if !args.quiet {
                 eprintln!("reprise: recorded in {}", dir.display());
-                if let Some(hint) = crash_hint(last.status, dir) {
+                if let Some(hint) = crash_hint(last.status, dir).or_else(|| hint_of_others(dir)) {
                     eprintln!("reprise: {hint}");
                 }
             }
@@ -59,8 +59,8 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
     Ok(0)
 }
 
-/// What to do about a program that a fault or abort(3) has ended.
-pub fn crash_hint(status: i32, dir: &Path) -> Option<String> {
+/// The signal by which a fault or abort(3) ended a process, as a word.
+fn crash(status: i32) -> Option<&'static str> {
     const CRASHES: [i32; 8] = [
         libc::SIGSEGV,
         libc::SIGABRT,
@@ -72,16 +72,38 @@ pub fn crash_hint(status: i32, dir: &Path) -> Option<String> {
         libc::SIGQUIT,
     ];
     let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))?;
-    if !CRASHES.contains(&signal) {
-        return None;
-    }
-    let name = signal_name(signal as u32)?;
+    let is_one = CRASHES.contains(&signal);
+    is_one.then(|| signal_name(signal as u32))?
+}
+
+/// What to do about a program that crashed.
+pub fn crash_hint(status: i32, dir: &Path) -> Option<String> {
+    let name = crash(status)?;
     let quoted = quoted(dir);
     Some(match reprise_replay::is_debuggable(dir) {
         true => format!(
             "it crashed ({name}); debug it there with: reprise replay -d --at crash {quoted}"
         ),
         false => format!("it crashed ({name}); it does so again with: reprise replay {quoted}"),
+    })
+}
+
+/// What to do about other processes than the first one that crashed: the first of them is named.
+fn hint_of_others(dir: &Path) -> Option<String> {
+    let summary = Summary::read(dir).ok().flatten()?;
+    let mut crashed = summary
+        .killed
+        .iter()
+        .filter_map(|(pid, status)| Some((pid, crash(*status)?)));
+    let (pid, name) = crashed.next()?;
+    let more = match crashed.count() {
+        0 => String::new(),
+        n => format!(", and {n} more (see `reprise ps`)"),
+    };
+    let quoted = quoted(dir);
+    Some(match reprise_replay::is_debuggable(dir) {
+        true => format!("process {pid} of it crashed ({name}){more}; debug it there with: reprise replay -d --pid {pid} --at crash {quoted}"),
+        false => format!("process {pid} of it crashed ({name}){more}"),
     })
 }
 

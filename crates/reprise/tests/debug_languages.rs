@@ -23,6 +23,7 @@ fn who_spoiled_a_variable_of_rust_is_found() {
         "break debugged_rust::deposit",
         "reverse-continue",
         "print amount",
+        "print *total",
         "continue",
         "print amount",
         "reverse-finish",
@@ -39,6 +40,8 @@ fn who_spoiled_a_variable_of_rust_is_found() {
         "(runs) ",
         "hit Breakpoint 2, debugged_rust::deposit",
         "= 2\n",
+        // As the compiler's own scripts show it.
+        "{value: Vec(size=",
         "hit Breakpoint 2, debugged_rust::deposit",
         "debugged_rust::main::{closure",
     ];

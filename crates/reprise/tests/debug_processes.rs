@@ -262,6 +262,8 @@ fn a_child_that_crashed_is_asked_without_a_session() {
     let is_it = |p: &&serde_json::Value| p["exit"] == "killed by SIGSEGV";
     let crashed = all.as_array().expect("a list").iter().find(is_it);
     let pid = crashed.expect("one that crashed")["pid"].to_string();
+    let hint = format!("debug it there with: reprise replay -d --pid {pid} --at crash ");
+    assert!(trace.run.said().contains(&hint), "{}", trace.run.describe());
     let asked = |args: &[&str]| {
         let mut command = place.reprise(args);
         let answer = run(command.arg(&trace.dir), None);

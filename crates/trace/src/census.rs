@@ -48,6 +48,8 @@ pub struct Census {
     threads: HashSet<i64>,
     /// The program has asked for the end of its recording.
     stops: bool,
+    /// Processes that a signal has ended: id and wait status.
+    killed: Vec<(i64, i32)>,
     missing: BTreeMap<i64, Uncaptured>,
 }
 
@@ -88,9 +90,21 @@ impl Census {
         self.stops
     }
 
+    /// The first processes that a signal has ended, by their ids, with their wait statuses: [`MAX_UNCAPTURED`] at most.
+    pub fn killed(&self) -> &[(i64, i32)] {
+        &self.killed
+    }
+
     /// Learns from the next event.
     pub fn follow(&mut self, event: &Event) {
         let h = &event.header;
+        let status = h.value as i32;
+        if event.kind == Kind::ProcessEnd
+            && libc::WIFSIGNALED(status)
+            && self.killed.len() < MAX_UNCAPTURED
+        {
+            self.killed.push((event.arg(0) as i64, status));
+        }
         match event.kind {
             Kind::Syscall | Kind::Enter | Kind::Exit => match u64::from(h.detail) {
                 nr::CLONE | nr::FORK | nr::VFORK | nr::WAIT4 | nr::WAITID => self.call(event),

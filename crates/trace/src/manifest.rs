@@ -141,6 +141,9 @@ pub struct Summary {
     /// Processes that the kernel told of and that the trace does not have, or not to their end.
     #[serde(default)]
     pub uncaptured: Vec<Uncaptured>,
+    /// Processes that a signal has ended: id and wait status.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub killed: Vec<(i64, i32)>,
     /// `order`: stamps that were drawn, but that no event has: their threads were killed at that moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub void_stamps: Vec<u64>,
