@@ -95,6 +95,7 @@ sections_at_once'
 RACY='
 rust_scoped
 already_running
+shares_with_its_child
 records_itself
 rust_threads
 fork_shared_memory

@@ -98,8 +98,12 @@ impl Agent {
         let children = self.census.others();
         let mut drain = Drain::new(self.census.clone());
         let mut merge = Merge::new();
-        let mut strays = Strays::new(children);
         let mut outsiders = Outsiders::new();
+        if self.shared.session().attached != 0 {
+            let pid = self.shared.session().program_pid.load(Relaxed);
+            outsiders.was_running(pid, &children);
+        }
+        let mut strays = Strays::new(children);
         let mut slices = Slices::new();
         let mut late = Late::default();
         let mut processes = Processes::new(self.launcher);

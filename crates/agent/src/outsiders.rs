@@ -28,6 +28,8 @@ struct Mapped {
 pub struct Outsiders {
     files: Vec<Mapped>,
     known: HashSet<Mapped>,
+    /// Children that the first process had before it was recorded.
+    children: HashSet<u32>,
     /// Sentences for the user.
     pub warnings: Vec<String>,
     next: Instant,
@@ -39,8 +41,19 @@ impl Outsiders {
         Outsiders {
             files: Vec::new(),
             known: HashSet::new(),
+            children: HashSet::new(),
             warnings: Vec::new(),
             next: Instant::now(),
+        }
+    }
+
+    /// The first process was running before, and had these children.
+    pub fn was_running(&mut self, pid: u32, children: &HashSet<i64>) {
+        self.children = children.iter().map(|c| *c as u32).collect();
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let lines = maps.lines().filter(|l| !l.contains(SharedSession::NAME));
+        for file in lines.filter_map(shared_writable) {
+            self.add(file);
         }
     }
 
@@ -51,6 +64,10 @@ impl Outsiders {
             inode,
             name: name.into(),
         };
+        self.add(file);
+    }
+
+    fn add(&mut self, file: Mapped) {
         if self.known.len() < MAX_FILES && self.known.insert(file.clone()) {
             self.files.push(file);
         }
@@ -74,7 +91,8 @@ impl Outsiders {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
             let written: Vec<Mapped> = maps.lines().filter_map(shared_writable).collect();
             let hit = |f: &Mapped| written.iter().any(|w| is_same(f, w));
-            if !self.files.iter().any(hit) || is_child_of(pid, &ours) {
+            let is_new = !self.children.contains(&pid) && is_child_of(pid, &ours);
+            if !self.files.iter().any(hit) || is_new {
                 continue;
             }
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

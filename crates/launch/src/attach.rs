@@ -64,8 +64,6 @@ pub struct Attached {
     leader: Stopped,
     /// The runtime is in it.
     is_in: bool,
-    /// It has memory that is mapped shared and that others may write to: the files' names.
-    pub written_by_others: Vec<String>,
 }
 
 /// A field of `/proc/PID/status`.
@@ -126,7 +124,6 @@ pub fn stop(pid: pid_t) -> Result<Attached> {
         threads,
         leader,
         is_in: false,
-        written_by_others: Vec::new(),
     })
 }
 
@@ -340,7 +337,7 @@ impl Attached {
     }
 
     /// Its mappings as a trace has them, and those of the kernel's own.
-    fn look_at_mappings(&mut self) -> Result<(Vec<Mapping>, Vec<Mapping>)> {
+    fn look_at_mappings(&self) -> Result<(Vec<Mapping>, Vec<Mapping>)> {
         let mut mappings = record::mappings_of(self.pid())?;
         let ours = RESERVATION..RESERVATION_END;
         if mappings.iter().any(|m| ours.contains(&m.start)) {
@@ -362,16 +359,11 @@ impl Attached {
             if m.flags & region_flags::SHARED == 0 {
                 continue;
             }
-            match m.prot & libc::PROT_WRITE as u32 {
+            m.flags &= match m.prot & libc::PROT_WRITE as u32 {
                 // Nobody but others changes it, and they hardly do.
-                0 => m.flags &= !region_flags::SHARED,
-                _ => {
-                    if m.flags & region_flags::FILE != 0 && !name.starts_with("/dev/zero") {
-                        self.written_by_others.push(name);
-                    }
-                    m.flags &= !region_flags::FILE;
-                }
-            }
+                0 => !region_flags::SHARED,
+                _ => !region_flags::FILE,
+            };
         }
         if own.len() + 1 > MAX_INITIAL_REGIONS {
             return Err(unsupported(format!(
@@ -560,6 +552,7 @@ impl Attached {
         s.initial_mask.store(first.mask, Relaxed);
         s.initial_ignored.store(0, Relaxed);
         s.attached = self.threads.len() as u32;
+        s.program_pid.store(pid as u32, Relaxed);
         s.flags |= FLAG_ASLR;
         s.affinity = affinity;
         s.cpu = cpu as u64;

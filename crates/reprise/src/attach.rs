@@ -109,11 +109,6 @@ fn record(args: &AttachArgs, begun: impl FnOnce() -> Result<()>) -> Result<i32> 
         Some(keep) => Some(recorder::start_follower(keep, &dir, &shared)?),
         None => None,
     };
-    for name in &attached.written_by_others {
-        eprintln!(
-            "reprise: {name} is mapped shared: what other processes write to it is not recorded"
-        );
-    }
     let cpu = shared.session().cpu as usize;
     attached.go(&image, Some(cpu))?;
     catalog.set_latest(&dir)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-guests! { already_running, records_itself }
+guests! { already_running, records_itself, shares_with_its_child }
 
 /// A process that nobody records yet.
 struct Subject {
@@ -357,6 +357,27 @@ fn of_others(program: &str, args: &[&str], source: Option<(&str, &str)>) {
         replay.describe()
     );
     assert!(said.contains("end "), "{}", replay.describe());
+}
+
+/// What others write to memory that they share with it is not in the trace, and the user is told so.
+#[test]
+fn others_who_write_to_its_memory_are_named() {
+    let mut command = Command::new(built("shares_with_its_child"));
+    command.arg("20");
+    let mut subject = Subject::start(command);
+    subject.read_to("ready");
+    let dir = subject.attach(&[]);
+    subject.tell(b".");
+    assert_eq!(subject.finish(), Some(0), "{}", subject.said);
+    closed(&dir);
+    let info = subject.place.info(&dir);
+    let warnings = info.0["warnings"].to_string();
+    assert!(
+        warnings.contains("which is not recorded, has /dev/zero"),
+        "{warnings}"
+    );
+    // It has waited for its child, which is no part of the recording, and was never meant to be.
+    assert_eq!(info.0["uncaptured"].as_array().map(Vec::len), Some(0));
 }
 
 const PYTHON: &str = "
