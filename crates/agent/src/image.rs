@@ -1,7 +1,7 @@
 //! Memory images of programs that are stopped: before their first instruction, or anywhere, with all their threads.
 
 use crate::kept::Keeper;
-use reprise_abi::layout::PAGE;
+use reprise_abi::layout::{PAGE, STAGE_MAX};
 use reprise_abi::session::region_flags;
 use reprise_launch::attach::Attached;
 use reprise_launch::pages::{Pages, Wanted};
@@ -119,7 +119,17 @@ pub fn write_attached(
         }
         image.finish()
     };
-    write().map(drop).map_err(|e: TraceError| e.to_string())
+    let image = write().map_err(|e: TraceError| e.to_string())?;
+    let runs = image.regions.iter().flat_map(|r| r.content.runs());
+    let bytes: u64 = runs.map(|run| run.len).sum();
+    match bytes < STAGE_MAX {
+        true => Ok(()),
+        false => Err(format!(
+            "it has {} MiB in memory, and no replay can begin with more than {} MiB",
+            bytes >> 20,
+            STAGE_MAX >> 20
+        )),
+    }
 }
 
 fn fill(
