@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 static int ends[2];
+static tally made;
 
 static void *waits(void *unused) {
     pid_t pid = must(fork());
@@ -12,6 +13,7 @@ static void *waits(void *unused) {
         while (must(read(ends[0], &c, 1)) == 1) continue;
         _exit(3);
     }
+    count_up(&made);
     int status;
     expect(must(waitpid(pid, &status, 0)) == pid);
     expect(WIFEXITED(status) && WEXITSTATUS(status) == 3);
@@ -26,6 +28,8 @@ int main(void) {
         sched_yield();
         expect(write(ends[1], "x", 1) == 1);
     }
+    // It has a copy of what is open now.
+    while (!counted(&made)) sched_yield();
     must(close(ends[1]));
     finish(thread);
 }

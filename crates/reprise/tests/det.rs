@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::det::{once, outputs};
+use common::det::{once, outputs, outputs_with};
 use common::{Guest, Workplace};
 use std::collections::BTreeSet;
 
@@ -52,6 +52,14 @@ fn assert_same_always(name: &str, args: &[&str]) {
 #[test]
 fn barriers_and_signals_to_who_waits_at_them() {
     assert_same_always("sync_barrier", &["2", "100"]);
+}
+
+/// A signal to the process is taken by the same thread always, whoever has it open or waits for it.
+#[test]
+fn signals_to_the_process_are_taken_by_the_same_threads() {
+    let guest = Guest::new("signals_to_threads");
+    let all = outputs_with(&guest, 10, |n| vec![format!("--delays={n}")]);
+    assert_eq!(all.len(), 1, "{all:?}");
 }
 
 #[test]

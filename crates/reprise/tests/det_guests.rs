@@ -1,6 +1,4 @@
-//! `reprise run`: the guests of the `order` engine's tests are right under it, or end with a message. Not here are `signal_waiting`
-//! and `signals_to_threads`, whose first thread blocks a signal to the process that another one is to get: the kernel believes that
-//! threads are processes, and keeps it for the first one.
+//! `reprise run`: the guests of the `order` engine's tests are right under it, or end with a message.
 
 mod common;
 
@@ -85,6 +83,8 @@ fn memory() {
 fn signals_and_time() {
     plain(&[
         "signal_at_gate",
+        "signal_waiting",
+        "signals_to_threads",
         "signal_altstack",
         "signal_faults",
         "signal_nested",

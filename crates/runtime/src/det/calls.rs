@@ -6,7 +6,7 @@
 //! threads.
 
 use super::rest::{self, Limit};
-use super::{signals, token, turns, wait};
+use super::{shared_signals, signals, token, turns, wait};
 use crate::capture::Call;
 use crate::engine::{Engine, RESTART};
 use crate::guard;
@@ -63,11 +63,21 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         _ => {}
     }
     if token::live() <= 1 {
-        return NoEngine::syscall(t, c, frame);
+        return shared_signals::alone(t, c, frame)
+            .unwrap_or_else(|| NoEngine::syscall(t, c, frame));
+    }
+    if shared_signals::is_for_us(c) {
+        return turns::within(t, |t| shared_signals::send(t, c, frame));
     }
     match c.blocking {
         Blocking::Never | Blocking::Rarely => {
-            let r = turns::within(t, |t| NoEngine::syscall(t, c, frame));
+            let r = turns::within(t, |t| {
+                let r = NoEngine::syscall(t, c, frame);
+                if c.nr == nr::RT_SIGPENDING && r == 0 {
+                    shared_signals::add_pending(c);
+                }
+                r
+            });
             if c.nr == nr::TIMER_CREATE && r == EINVAL {
                 sys::complain(&["reprise: det: no timer can signal another thread: timer_create(2) got EINVAL\n"]);
             }
@@ -203,6 +213,15 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         nr::CLOCK_NANOSLEEP if (c.args[0] as u32) < 2 => match c.args[1] {
             TIMER_ABSTIME => sleep_until(t, c.args[2], c.args[0] == 0),
             _ => sleep(t, c.args[2], c.args[3]),
+        },
+        nr::RT_SIGTIMEDWAIT => match shared_signals::taken_at_once(t, c, frame) {
+            Some(r) => r,
+            None => {
+                shared_signals::waits_for(t, guard::read(c.args[0]).unwrap_or(0));
+                let r = outside(t, c, frame);
+                shared_signals::waits_for(t, 0);
+                r
+            }
         },
         // Asks only.
         nr::WAIT4 if c.args[2] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),

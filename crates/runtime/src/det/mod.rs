@@ -9,6 +9,7 @@ pub mod deadlock;
 pub mod ending;
 pub mod options;
 pub mod rest;
+pub mod shared_signals;
 pub mod signals;
 pub mod space;
 pub mod spin;
@@ -41,6 +42,8 @@ pub struct Local {
     pub keeps: u32,
     /// So many mutexes it has taken in the turn that it keeps: it ends when the last one is given back.
     pub holds: u32,
+    /// When its last turn was over, signals to the process waited for somebody who opens them.
+    pub signals_wait: bool,
     /// It is a process of vfork(2), in the memory of the thread that made it.
     pub apart: bool,
     /// The thread's copies of pages.
@@ -77,6 +80,10 @@ impl Engine for Det {
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
         if c.nr == nr::RT_SIGACTION && result == 0 && c.args[1] != 0 && split::in_force() {
             turns::within(t, |t| space::tell_handler(t, c.args[0] as u32));
+        }
+        // Others may have sent some since the thread's last turn: they come in its next one, which the program alone says.
+        if c.nr == nr::RT_SIGPROCMASK && c.args[1] != 0 && t.det.signals_wait {
+            turns::within(t, shared_signals::take);
         }
         result
     }

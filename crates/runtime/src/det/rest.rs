@@ -54,18 +54,24 @@ pub fn comes_back() -> bool {
     let s = all();
     let mut any = false;
     if s.knocked.swap(0, SeqCst) != 0 {
-        for (n, word) in s.knocks.iter().enumerate() {
-            let mut word = word.swap(0, SeqCst);
-            while word != 0 {
-                let slot = n as u32 * 64 + word.trailing_zeros();
-                word &= word - 1;
-                if matches!(
-                    member(slot).state.load(SeqCst),
-                    state::WAITS | state::OUTSIDE
-                ) {
-                    token::recall(slot, why::SIGNAL);
-                    any = true;
-                }
+        // In the order in which they were made: which slot a thread has depends on when the kernel was done with the one before.
+        let knocked = s.knocks.each_ref().map(|word| word.swap(0, SeqCst));
+        let all = || {
+            let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 != 0);
+            let words = knocked.iter().enumerate().filter(|(_, word)| **word != 0);
+            words.flat_map(move |(n, word)| bits(*word).map(move |bit| n as u32 * 64 + bit))
+        };
+        let index = |slot: u32| member(slot).index.load(Relaxed);
+        let mut from = 0;
+        while let Some(slot) = all()
+            .filter(|s| index(*s) >= from)
+            .min_by_key(|s| index(*s))
+        {
+            from = index(slot) + 1;
+            let m = member(slot);
+            if matches!(m.state.load(SeqCst), state::WAITS | state::OUTSIDE) {
+                token::recall(slot, why::SIGNAL);
+                any = true;
             }
         }
     }

@@ -105,6 +105,8 @@ pub struct Member {
     pub index: AtomicU32,
     /// One of [`child`].
     pub child: AtomicU32,
+    /// Signals for one of which it waits (sigtimedwait(2)).
+    pub sigwait: AtomicU64,
 }
 
 /// What all threads share.
@@ -234,6 +236,7 @@ pub fn enrol(slot: u32) {
     m.followed.store(super::space::made(), Relaxed);
     m.deadline.store(0, Relaxed);
     m.asked.store(0, Relaxed);
+    m.sigwait.store(0, Relaxed);
     m.child.store(child::NONE, Relaxed);
     m.hearing.store(hearing::NOT_YET, Relaxed);
     m.state.store(state::RUNS, SeqCst);

@@ -2,6 +2,7 @@
 
 use super::options::{self, count};
 use super::rest;
+use super::shared_signals;
 use super::token::{self, child, state};
 use crate::isolate::{commit, split};
 use crate::order::{Order, Runs};
@@ -70,6 +71,7 @@ fn begin_anyway(t: &mut Block) {
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
         count(&session().counters.det_alone);
         t.det.in_turn = true;
+        shared_signals::take(t);
         return;
     }
     commit::note(t);
@@ -77,6 +79,7 @@ fn begin_anyway(t: &mut Block) {
     token::wait_for_turn(t.slot);
     commit::commit(t);
     t.det.in_turn = true;
+    shared_signals::take(t);
 }
 
 /// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
@@ -93,6 +96,7 @@ pub fn end(t: &mut Block) {
         t.det.in_turn = false;
         return;
     }
+    t.det.signals_wait = !shared_signals::is_empty();
     commit::commit_again(t);
     let round = token::round();
     token::pass(t.slot, state::DONE);
@@ -147,6 +151,7 @@ fn leave_ring(t: &mut Block, how: u32) {
 fn come_back(t: &mut Block) -> u32 {
     token::wait_for_turn(t.slot);
     commit::refresh(t);
+    shared_signals::take(t);
     token::member(t.slot).why.load(Relaxed)
 }
 

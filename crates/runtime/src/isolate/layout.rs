@@ -17,6 +17,8 @@ pub const DET_BASE: u64 = SHADOW_BASE;
 pub const DET_LEN: u64 = ORDER_BASE - SHADOW_BASE;
 /// What comes from outside ([`crate::det::rest`]).
 pub const REST_BASE: u64 = DET_BASE + (16 << 20);
+/// Signals to the process that wait ([`crate::det::shared_signals`]).
+pub const QUEUE_BASE: u64 = DET_BASE + (24 << 20);
 /// The table of views.
 pub const VIEWS: u64 = DET_BASE + (32 << 20);
 /// What is known of each page of the backing.
