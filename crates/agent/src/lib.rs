@@ -22,6 +22,7 @@ pub mod slices;
 pub mod stop;
 pub mod stopped;
 pub mod strays;
+pub mod streams;
 
 use drain::Drain;
 use hold::Hold;
@@ -306,8 +307,8 @@ impl Agent {
         };
         summary.write(&self.dir)?;
         if stopped {
-            // What it has to say is of a program that nobody records.
-            stop::say_no_more();
+            // What it has to say is of a program that nobody records, and nobody may wait for it.
+            streams::leave(&[2]);
             attend(self.shared, &self.image, self.launcher);
         }
         Ok(())

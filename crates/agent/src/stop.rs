@@ -18,16 +18,6 @@ pub fn listen() {
     unsafe { libc::signal(SIGNAL, handler as libc::sighandler_t) };
 }
 
-/// Nobody waits for what the agent says from now on: who reads it may go away.
-pub fn say_no_more() {
-    // SAFETY: plain calls on descriptors that this process has.
-    unsafe {
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        libc::dup2(null, 2);
-        libc::close(null);
-    }
-}
-
 /// Is the recording to end?
 pub fn is_wanted() -> bool {
     WANTED.load(SeqCst)

@@ -8,6 +8,7 @@
 use crate::error::{LaunchError, Result};
 use crate::hand;
 use crate::inject::{to_go_on, ALL_SIGNALS};
+use crate::kernel_state::PR_GET_TID_ADDRESS;
 use crate::ptrace;
 use crate::reach::Reach;
 use crate::record::{self, Mapping, Stopped};
@@ -19,14 +20,12 @@ use crate::vdso;
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::attached::{self, thread_at, MAX_VECTORS, STRIDE};
 use reprise_abi::layout::*;
-use reprise_abi::session::{region_flags, InitialRegion, FLAG_ASLR, MAX_INITIAL_REGIONS};
+use reprise_abi::session::{region_flags, FLAG_ASLR, MAX_INITIAL_REGIONS};
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// prctl(2): where the kernel clears a thread's id when it ends.
-const PR_GET_TID_ADDRESS: u64 = 40;
 /// rseq(2).
 const RSEQ_UNREGISTER: u64 = 1;
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
@@ -83,7 +82,7 @@ fn obstacle(pid: pid_t) -> Option<&'static str> {
     };
     match () {
         () if !is("Tgid:", &pid.to_string()) => Some("it is a thread, not a process"),
-        () if state.starts_with(['Z', 'X']) => Some("it has ended"),
+        () if state.starts_with(['Z', 'X']) => Some("it has ended, or its first thread has"),
         () if state.starts_with('T') => {
             Some("it is stopped: let it go on first (kill -CONT), or end its debugger")
         }
@@ -493,7 +492,7 @@ impl Attached {
             offset_of!(attached::Thread, fs_base),
             &words(&[r.fs_base, t.mask]),
         )?;
-        let affinity = affinity_of(t.tracee.pid);
+        let affinity = record::affinity_of(t.tracee.pid);
         write(offset_of!(attached::Thread, affinity), &words(&affinity))?;
         let tid = (t.tracee.pid as u32).to_le_bytes();
         write(offset_of!(attached::Thread, tid), &tid)?;
@@ -530,19 +529,12 @@ impl Attached {
     fn fill_head(&self, shared: &mut SharedSession, brk_now: u64) {
         let pid = self.pid();
         let first = &self.threads[0];
-        let (affinity, cpu) = (affinity_of(pid), record::choose_cpu(&affinity_of(pid)));
+        let (affinity, cpu) = (
+            record::affinity_of(pid),
+            record::choose_cpu(&record::affinity_of(pid)),
+        );
         let s = shared.session_mut();
-        for (to, m) in s.initial_regions.iter_mut().zip(&self.leader.mappings) {
-            *to = InitialRegion {
-                start: m.start,
-                end: m.end,
-                prot: m.prot,
-                flags: m.flags,
-                offset: m.offset,
-                content: [0; 2],
-            };
-        }
-        s.initial_regions_len = self.leader.mappings.len() as u32;
+        self.leader.tell_mappings(s);
         s.entry = first.registers.rip;
         // Where its arguments and the auxiliary vector are.
         s.initial_sp = stat_field(pid, START_STACK).unwrap_or(first.registers.rsp);
@@ -605,21 +597,6 @@ fn is_device(name: &str) -> bool {
             .iter()
             .any(|n| name.starts_with(n));
     device || name.starts_with("anon_inode:") || name.starts_with("/[aio]")
-}
-
-/// The processors that a thread may use.
-fn affinity_of(tid: pid_t) -> [u64; 16] {
-    let mut mask = [0u64; 16];
-    // SAFETY: the buffer is ours.
-    unsafe {
-        libc::syscall(
-            libc::SYS_sched_getaffinity,
-            tid,
-            std::mem::size_of_val(&mask),
-            mask.as_mut_ptr(),
-        );
-    }
-    mask
 }
 
 /// Fields of /proc/PID/stat (proc_pid_stat(5)): the first stack pointer, and where the brk area begins.

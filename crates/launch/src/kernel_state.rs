@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 /// A stack_t: address, flags, size.
 pub type SignalStack = [u64; 3];
 /// prctl(2): where the kernel clears a thread's id when it ends.
-const PR_GET_TID_ADDRESS: u64 = 40;
+pub(crate) const PR_GET_TID_ADDRESS: u64 = 40;
 /// In `ss_flags`: what only says that the thread is on it.
 const SS_ONSTACK: u64 = 1;
 /// Below a thread's stack pointer and its red zone: room for the answer of a call.

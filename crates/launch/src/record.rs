@@ -13,7 +13,8 @@ use libc::pid_t;
 use reprise_abi::layout::*;
 use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::{
-    region_flags, InitialRegion, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS, SESSION_TOTAL,
+    region_flags, InitialRegion, Session, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS,
+    SESSION_TOTAL,
 };
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::RawFd;
@@ -189,13 +190,14 @@ pub(crate) fn pin_to(pid: pid_t, cpu: usize) {
     }
 }
 
-fn affinity() -> [u64; 16] {
+/// The processors that a thread may use; 0: this one.
+pub(crate) fn affinity_of(tid: pid_t) -> [u64; 16] {
     let mut mask = [0u64; 16];
     // SAFETY: the buffer is ours; the raw call because its result is the kernel's mask size.
     unsafe {
         libc::syscall(
             libc::SYS_sched_getaffinity,
-            0,
+            tid,
             std::mem::size_of_val(&mask),
             mask.as_mut_ptr(),
         );
@@ -252,7 +254,7 @@ pub fn start(
         s.initial_ignored.store(ignored, Relaxed);
         s.initial_mask.store(blocked, Relaxed);
     }
-    let mask = affinity();
+    let mask = affinity_of(0);
     let cpu = choose_cpu(&mask);
     let mut pipe = [0 as RawFd; 2];
     // SAFETY: fills two descriptors.
@@ -458,6 +460,18 @@ impl Stopped {
                 "more than {MAX_INITIAL_REGIONS} mappings at exec"
             )));
         }
+        self.tell_mappings(s);
+        s.entry = self.entry.rip;
+        s.initial_sp = self.entry.rsp;
+        s.brk_start = made.kept[2] as u64;
+        s.stack_limit = stack_limit(self.pid);
+        // A program that begins.
+        (s.attached, s.brk_now) = (0, 0);
+        Ok(Some(()))
+    }
+
+    /// Tells the runtime of the program's mappings.
+    pub(crate) fn tell_mappings(&self, s: &mut Session) {
         for (to, m) in s.initial_regions.iter_mut().zip(&self.mappings) {
             *to = InitialRegion {
                 start: m.start,
@@ -469,13 +483,6 @@ impl Stopped {
             };
         }
         s.initial_regions_len = self.mappings.len() as u32;
-        s.entry = self.entry.rip;
-        s.initial_sp = self.entry.rsp;
-        s.brk_start = made.kept[2] as u64;
-        s.stack_limit = stack_limit(self.pid);
-        // A program that begins.
-        (s.attached, s.brk_now) = (0, 0);
-        Ok(Some(()))
     }
 
     /// Calls are made from the page of these registers' instruction from now on.

@@ -45,7 +45,7 @@ fn in_background(args: &AttachArgs) -> Result<i32> {
             record(args, move || {
                 let told = tell.write_all(&[0]);
                 // The terminal, or whoever reads our output, may go away.
-                recorder::leave_streams(&[0, 1, 2]);
+                reprise_agent::streams::leave(&[0, 1, 2]);
                 told.context("say that it has begun")
             })
         }

@@ -3,7 +3,7 @@
 use crate::cli::{OnFull, RecordArgs};
 use crate::keep::{self, Keep};
 use anyhow::{Context, Result};
-use reprise_agent::Agent;
+use reprise_agent::{streams, Agent};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, Writer};
 use std::path::Path;
@@ -46,7 +46,7 @@ pub fn start_agent(
     }
     stand_aside();
     if args.unseen {
-        leave_streams(&[2]);
+        streams::leave(&[2]);
     }
     let on_full = match args.on_full {
         OnFull::Stop => reprise_agent::OnFull::Stop,
@@ -111,19 +111,7 @@ fn stand_aside() {
         }
     }
     // The launcher's standard streams are not the agent's business: a pipe must see its end when the program is gone.
-    leave_streams(&[0, 1]);
-}
-
-/// These descriptors of standard streams are of nothing from now on.
-pub fn leave_streams(which: &[i32]) {
-    // SAFETY: plain calls on descriptors that this process has.
-    unsafe {
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        for fd in which {
-            libc::dup2(null, *fd);
-        }
-        libc::close(null);
-    }
+    streams::leave(&[0, 1]);
 }
 
 /// Forks the one that keeps the trace short; its process id.

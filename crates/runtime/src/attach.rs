@@ -5,7 +5,7 @@
 
 use crate::asm::rt_clone;
 use crate::clone::{self, BIRTH_ATTACHED};
-use crate::engine::{with_engine, Engine};
+use crate::engine::Engine;
 use crate::signal::state::{Action, AltStack, ACTIONS, SIGNALS};
 use crate::signal::{calls, frame, kernel};
 use crate::sys;
@@ -13,7 +13,6 @@ use crate::thread::{session, slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::attached::{thread_at, Actions, Thread, BASE};
 use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE};
-use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
 /// How a thread is made that all others of a process are like.
@@ -163,8 +162,5 @@ extern "C" fn rt_attached_thread(block: u64) -> ! {
     clone::adopt(block);
     let alive = crate::thread::current().alive.as_ptr() as u64;
     sys::call(nr::SET_TID_ADDRESS, &[alive]);
-    with_engine!(E => if E::LIVE && slot(i).state.load(Relaxed) == slot_state::FREE {
-        crate::panic::give_up("a thread without a place");
-    });
     clone::rt_thread_begin(block)
 }
