@@ -78,7 +78,8 @@ fn obstacle(pid: pid_t) -> Option<&'static str> {
     let state = status_of(pid, "State:").unwrap_or_default();
     let same_namespace = || {
         let of = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/pid")).ok();
-        of("self") == of(&pid.to_string())
+        // What may not be looked at may not be traced either, which is said then.
+        of(&pid.to_string()).is_none_or(|its| Some(its) == of("self"))
     };
     match () {
         () if !is("Tgid:", &pid.to_string()) => Some("it is a thread, not a process"),

@@ -72,7 +72,7 @@ fn session_of(pid: i32) -> Option<(String, String)> {
     Some((fields.next()?.into(), fields.next()?.into()))
 }
 
-/// Does it run this program? (A thread of a session that forked may be on its way to its exec.)
+/// Does it run this program, or another build of it, by its name?
 fn is_reprise(pid: i32) -> bool {
     let exe = |who: &str| std::fs::metadata(format!("/proc/{who}/exe"));
     let id = |m: std::fs::Metadata| (m.dev(), m.ino());
