@@ -70,7 +70,7 @@ pub fn write_attached(
     let mut write = || {
         let pages = Pages::of(pid).map_err(io)?;
         let mut image = ImageWriter::create(&keeper.dir)?;
-        // The table of threads is no mapping of the program's: it lies below or above all of these.
+        // The table of threads is no mapping of the program's, but lies among these.
         let of_threads = Mapping {
             start: reprise_abi::attached::BASE,
             end: reprise_abi::attached::thread_at(attached.threads() as u32),
@@ -80,23 +80,19 @@ pub fn write_attached(
             name: "threads".into(),
             inode: 0,
         };
-        let all = attached.mappings();
-        let below = all.partition_point(|m| m.start < of_threads.start);
-        let (below, above) = all.split_at(below);
-        let mut left = 0;
-        for m in below.iter().chain([&of_threads]).chain(above) {
-            let is_program = m.start != of_threads.start;
+        let all = attached.mappings().iter().enumerate();
+        let mut regions: Vec<(Option<usize>, &Mapping)> = all.map(|(i, m)| (Some(i), m)).collect();
+        let place = regions.partition_point(|(_, m)| m.start < of_threads.start);
+        regions.insert(place, (None, &of_threads));
+        let mut files = Files::default();
+        for (i, m) in regions {
             let private = m.flags & region_flags::FILE != 0;
-            let hash = match private {
-                true => keep_mapped(pid, shared, keeper, m),
-                false => None,
-            };
-            if let Some(hash) = hash.filter(|_| is_program) {
-                if let Some(r) = shared.session_mut().initial_regions.get_mut(left) {
+            let hash = files.content(pid, shared, keeper, m);
+            if let (Some(hash), Some(i)) = (hash, i) {
+                if let Some(r) = shared.session_mut().initial_regions.get_mut(i) {
                     r.content = hash.to_words();
                 }
             }
-            left += usize::from(is_program);
             let (content, wanted) = match hash {
                 Some(hash) => {
                     let content = Content::File {
@@ -108,7 +104,7 @@ pub fn write_attached(
                 }
                 // What a file that is gone shows need not be in memory; nor need what is shared be mapped.
                 None if private || m.flags & region_flags::SHARED != 0 => {
-                    (Content::Zero, Wanted::All)
+                    (Content::Zero, Wanted::Readable)
                 }
                 None => (Content::Zero, Wanted::Present),
             };
@@ -138,18 +134,9 @@ fn fill(
     keeper: &mut Keeper,
     image: &mut ImageWriter,
 ) -> Result<(), TraceError> {
-    // Mappings of one file follow one another.
-    let mut last: Option<(&Path, ContentHash)> = None;
+    let mut files = Files::default();
     for (i, m) in stopped.mappings.iter().enumerate() {
-        let known = last.filter(|(name, _)| *name == m.name);
-        let hash = match known {
-            _ if m.flags & (region_flags::FILE | region_flags::SHARED) != region_flags::FILE => {
-                None
-            }
-            Some((_, hash)) => Some(hash),
-            None => keep_mapped(stopped.pid, shared, keeper, m),
-        };
-        last = hash.map(|hash| (m.name.as_path(), hash)).or(last);
+        let hash = files.content(stopped.pid, shared, keeper, m);
         let writable = m.prot & libc::PROT_WRITE as u32 != 0;
         // What can be written was changed by whoever loaded it; what can't is as in the file.
         let was = hash.filter(|_| writable).and_then(|hash| {
@@ -209,6 +196,34 @@ fn region(m: &Mapping, content: Content, name: ByteString) -> Region {
         flags: m.flags,
         content,
         name,
+    }
+}
+
+/// The files behind mappings: those of one file follow one another, and it is kept once.
+#[derive(Default)]
+struct Files<'a> {
+    last: Option<(&'a Path, ContentHash)>,
+}
+
+impl<'a> Files<'a> {
+    /// What the file of a private mapping contains, kept in the trace.
+    fn content(
+        &mut self,
+        pid: i32,
+        shared: &SharedSession,
+        keeper: &mut Keeper,
+        m: &'a Mapping,
+    ) -> Option<ContentHash> {
+        if m.flags & (region_flags::FILE | region_flags::SHARED) != region_flags::FILE {
+            return None;
+        }
+        let known = self.last.filter(|(name, _)| *name == m.name);
+        let hash = match known {
+            Some((_, hash)) => hash,
+            None => keep_mapped(pid, shared, keeper, m)?,
+        };
+        self.last = Some((&m.name, hash));
+        Some(hash)
     }
 }
 

@@ -96,15 +96,15 @@ impl Agent {
     pub fn run(mut self) -> Result<(), TraceError> {
         let begun = Instant::now();
         let mut handed = Vec::new();
-        let children = self.census.others();
-        let mut drain = Drain::new(self.census.clone());
+        let known = self.census.all_known();
+        let mut drain = Drain::new(std::mem::take(&mut self.census));
         let mut merge = Merge::new();
         let mut outsiders = Outsiders::new();
         if self.shared.session().attached != 0 {
             let pid = self.shared.session().program_pid.load(Relaxed);
-            outsiders.was_running(pid, &children);
+            outsiders.was_running(pid, &known);
         }
-        let mut strays = Strays::new(children);
+        let mut strays = Strays::new(known);
         let mut slices = Slices::new();
         let mut late = Late::default();
         let mut processes = Processes::new(self.launcher);

@@ -6,6 +6,7 @@
 //! made system calls, since C libraries have kept their addresses; restartable sequences end.
 
 use crate::error::{LaunchError, Result};
+use crate::exec::wants_64_bits;
 use crate::hand;
 use crate::inject::{to_go_on, ALL_SIGNALS};
 use crate::kernel_state::PR_GET_TID_ADDRESS;
@@ -65,17 +66,12 @@ pub struct Attached {
     is_in: bool,
 }
 
-/// A field of `/proc/PID/status`.
-fn status_of(pid: pid_t, field: &str) -> Option<String> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix(field))?;
-    Some(line.trim().to_string())
-}
-
 /// Why a process can't be attached to, where that is seen from outside.
 fn obstacle(pid: pid_t) -> Option<&'static str> {
-    let is = |field: &str, wanted: &str| status_of(pid, field).is_none_or(|f| f == wanted);
-    let state = status_of(pid, "State:").unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| Some(status.lines().find_map(|l| l.strip_prefix(name))?.trim());
+    let is = |name: &str, wanted: &str| field(name).is_none_or(|f| f == wanted);
+    let state = field("State:").unwrap_or_default();
     let same_namespace = || {
         let of = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/pid")).ok();
         // What may not be looked at may not be traced either, which is said then.
@@ -108,16 +104,8 @@ pub fn stop(pid: pid_t) -> Result<Attached> {
         return Err(unsupported(why));
     }
     let mut threads: Vec<Thread> = Vec::new();
-    let stopped = stop_all(pid, &mut threads);
-    let made = stopped.and_then(|()| Stopped::begin(pid, 0));
-    let (leader, why) = match made {
-        Ok(leader) => (Some(leader), None),
-        Err(e) => (None, Some(e)),
-    };
-    let Some(mut leader) = leader else {
-        threads.iter().for_each(Thread::let_go);
-        return Err(why.unwrap_or_else(|| unsupported("it can't be stopped")));
-    };
+    let stopped = stop_all(pid, &mut threads).and_then(|()| Stopped::begin(pid, 0));
+    let mut leader = stopped.inspect_err(|_| threads.iter().for_each(Thread::let_go))?;
     // Whatever happens, it is not ended.
     leader.finished = true;
     Ok(Attached {
@@ -288,13 +276,7 @@ impl Attached {
     /// # Errors
     /// When it has no room for them, or memory that can't be replayed. It goes on as before then.
     pub fn put_in(&mut self, shared: &mut SharedSession, image: &RuntimeImage) -> Result<()> {
-        let first = &self.threads[0].registers;
-        const CS_64: u64 = 0x33;
-        if first.cs != CS_64 {
-            return Err(unsupported(
-                "it is a 32-bit program; only x86-64 programs can be recorded",
-            ));
-        }
+        wants_64_bits(&self.threads[0].registers)?;
         let (mappings, kernels) = self.look_at_mappings()?;
         if self.threads.iter().any(|t| t.registers.gs_base != 0) {
             return Err(unsupported(
@@ -530,10 +512,7 @@ impl Attached {
     fn fill_head(&self, shared: &mut SharedSession, brk_now: u64) {
         let pid = self.pid();
         let first = &self.threads[0];
-        let (affinity, cpu) = (
-            record::affinity_of(pid),
-            record::choose_cpu(&record::affinity_of(pid)),
-        );
+        let affinity = record::affinity_of(pid);
         let s = shared.session_mut();
         self.leader.tell_mappings(s);
         s.entry = first.registers.rip;
@@ -548,14 +527,14 @@ impl Attached {
         s.program_pid.store(pid as u32, Relaxed);
         s.flags |= FLAG_ASLR;
         s.affinity = affinity;
-        s.cpu = cpu as u64;
+        s.cpu = record::choose_cpu(&affinity) as u64;
     }
 
-    /// Lets it go, with the runtime as what its threads run next. `pin`: on one processor, that of the session.
+    /// Lets it go, with the runtime as what its threads run next, on this one processor.
     ///
     /// # Errors
     /// [`LaunchError::Died`] when it was killed meanwhile.
-    pub fn go(mut self, image: &RuntimeImage, pin: Option<usize>) -> Result<()> {
+    pub fn go(mut self, image: &RuntimeImage, cpu: usize) -> Result<()> {
         let threads = std::mem::take(&mut self.threads);
         for (i, t) in threads.iter().enumerate().rev() {
             let block = BLOCKS_BASE + i as u64 * BLOCK_STRIDE;
@@ -567,9 +546,7 @@ impl Attached {
             r.rdi = block;
             r.rsp = block + BLOCK_STRIDE;
             r.orig_rax = u64::MAX;
-            if let Some(cpu) = pin {
-                record::pin_to(t.tracee.pid, cpu);
-            }
+            record::pin_to(t.tracee.pid, cpu);
             t.tracee.set_registers(&r)?;
         }
         threads.iter().rev().try_for_each(|t| t.tracee.detach())

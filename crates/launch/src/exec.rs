@@ -117,11 +117,7 @@ fn put_runtime_in(
     shared: &mut SharedSession,
     image: &RuntimeImage,
 ) -> Result<()> {
-    if stopped.entry.cs != CS_64 {
-        return Err(LaunchError::Unsupported(
-            "it is a 32-bit program; only x86-64 programs can be recorded".into(),
-        ));
-    }
+    wants_64_bits(&stopped.entry)?;
     let ours = [image.fd(), shared.fd()];
     // By path where that works: processes of another user, and those without /proc, are handed them.
     let reached = stopped.put_in(shared, image, Reach::Opens(ours))?;
@@ -132,7 +128,17 @@ fn put_runtime_in(
     Ok(())
 }
 
-/// Code segment of 64-bit programs.
-const CS_64: u64 = 0x33;
+/// Refuses what runs with these registers when that is no 64-bit code.
+pub(crate) fn wants_64_bits(r: &libc::user_regs_struct) -> Result<()> {
+    /// Code segment of 64-bit programs.
+    const CS_64: u64 = 0x33;
+    match r.cs {
+        CS_64 => Ok(()),
+        _ => Err(LaunchError::Unsupported(
+            "it is a 32-bit program; only x86-64 programs can be recorded".into(),
+        )),
+    }
+}
+
 /// Below the stack pointer of a new program nothing is in use.
 pub(crate) const BELOW_STACK: u64 = 1024;

@@ -19,6 +19,8 @@ const FILE_OR_SHARED: u64 = 1 << 61;
 pub enum Wanted {
     /// All, whether the process has touched them or not.
     All,
+    /// All that can be read: pages of a mapped file behind its end can't.
+    Readable,
     /// Those that it has.
     Present,
     /// Those of a private mapping of a file that it has changed.
@@ -29,7 +31,7 @@ impl Wanted {
     fn holds(self, entry: u64) -> bool {
         let there = entry & (IN_MEMORY | SWAPPED) != 0;
         match self {
-            Wanted::All => true,
+            Wanted::All | Wanted::Readable => true,
             Wanted::Present => there,
             Wanted::Changed => there && entry & FILE_OR_SHARED == 0,
         }
@@ -54,15 +56,15 @@ impl Pages {
         })
     }
 
-    /// Calls `f` with each stretch of wanted pages of `of`, in order. What can't be read is left out: pages of a mapped file behind its end.
+    /// Calls `f` with each stretch of wanted pages of `of`, in order.
     ///
     /// # Errors
-    /// What `f` returns, or what the kernel says of the page map, which `failed` makes an error of the caller's.
+    /// What `f` returns, or what the kernel says where memory can't be read, which `failed` makes an error of the caller's.
     pub fn each<E>(
         &self,
         of: Range<u64>,
         wanted: Wanted,
-        failed: impl FnOnce(std::io::Error) -> E,
+        failed: impl Fn(std::io::Error) -> E,
         mut f: impl FnMut(u64, &[u8]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let end = of.end;
@@ -72,9 +74,8 @@ impl Pages {
         while at < end {
             let pages = ((end - at) / PAGE).min((CHUNK as u64) / PAGE) as usize;
             let entries = &mut entries[..pages * 8];
-            if let Err(e) = self.pagemap.read_exact_at(entries, at / PAGE * 8) {
-                return Err(failed(e));
-            }
+            let told = self.pagemap.read_exact_at(entries, at / PAGE * 8);
+            told.map_err(&failed)?;
             let is_wanted = |i: usize| {
                 let mut word = [0; 8];
                 word.copy_from_slice(&entries[8 * i..8 * i + 8]);
@@ -85,17 +86,18 @@ impl Pages {
                 let n = (i..pages).take_while(|i| is_wanted(*i)).count();
                 let from = at + i as u64 * PAGE;
                 let part = &mut bytes[..n * PAGE as usize];
-                if self.memory.read_exact_at(part, from).is_ok() {
-                    if n > 0 {
-                        f(from, part)?;
-                    }
-                } else {
-                    let all = part.chunks_exact_mut(PAGE as usize);
-                    for (page, from) in all.zip((from..).step_by(PAGE as usize)) {
-                        if self.memory.read_exact_at(page, from).is_ok() {
-                            f(from, page)?;
+                match self.memory.read_exact_at(part, from) {
+                    Ok(()) if n == 0 => {}
+                    Ok(()) => f(from, part)?,
+                    Err(_) if wanted == Wanted::Readable => {
+                        let all = part.chunks_exact_mut(PAGE as usize);
+                        for (page, from) in all.zip((from..).step_by(PAGE as usize)) {
+                            if self.memory.read_exact_at(page, from).is_ok() {
+                                f(from, page)?;
+                            }
                         }
                     }
+                    Err(e) => return Err(failed(e)),
                 }
                 i += n.max(1);
             }

@@ -110,7 +110,7 @@ fn record(args: &AttachArgs, begun: impl FnOnce() -> Result<()>) -> Result<i32> 
         None => None,
     };
     let cpu = shared.session().cpu as usize;
-    attached.go(&image, Some(cpu))?;
+    attached.go(&image, cpu)?;
     catalog.set_latest(&dir)?;
     if !args.quiet {
         eprintln!("reprise: recording process {pid} in {}", dir.display());

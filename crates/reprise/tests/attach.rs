@@ -5,6 +5,7 @@ mod common;
 use common::gdb::{assert_said, session};
 use common::{built, run, Guest, Run, Running, Workplace, OWN_FAILURE};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -55,6 +56,15 @@ impl Subject {
         subject
     }
 
+    /// The guest whose threads compute for so many rounds, and say so; they do.
+    fn computing(rounds: u32) -> Subject {
+        let mut command = Command::new(built("runs_on"));
+        command.args(["3", &rounds.to_string()]);
+        let mut subject = Subject::start(command);
+        subject.read_to("2: ");
+        subject
+    }
+
     fn pid(&self) -> i32 {
         self.child.id() as i32
     }
@@ -71,6 +81,21 @@ impl Subject {
         }
     }
 
+    /// Reads what it has said so far.
+    fn catch_up(&mut self) {
+        let mut waiting = 0;
+        let from = self.lines.get_ref().as_raw_fd();
+        // SAFETY: writes one int, which is ours.
+        assert_eq!(
+            unsafe { libc::ioctl(from, libc::FIONREAD, &mut waiting) },
+            0
+        );
+        let end = self.said.len() + self.lines.buffer().len() + waiting as usize;
+        while self.said.len() < end {
+            self.read_to("");
+        }
+    }
+
     fn tell(&mut self, what: &[u8]) {
         let to = self.to.as_mut().expect("its input");
         to.write_all(what).expect("written");
@@ -84,6 +109,18 @@ impl Subject {
         let attached = run(&mut command, None);
         assert!(attached.status.success(), "{}", attached.describe());
         dir
+    }
+
+    /// Begins to record it by a process that stays; the trace, which is there.
+    fn attach_and_stay(&self) -> (PathBuf, Running) {
+        let dir = self.place.fresh("trace");
+        let mut command = self.place.reprise(["attach", "-o"]);
+        command.arg(&dir).arg(self.pid().to_string());
+        let recording = Running::start(&mut command, None);
+        while !dir.join("manifest.json").exists() || !dir.join("events.zst").exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        (dir, recording)
     }
 
     /// Reads to its end; its exit status.
@@ -184,17 +221,9 @@ fn a_debugger_shows_where_they_were_and_goes_back_there() {
 
 /// By whom the recording is ended: the program goes on.
 fn ends_early(end: impl FnOnce(&Subject, &Running)) {
-    let mut command = Command::new(built("runs_on"));
-    command.args(["3", "1000000"]);
-    let mut subject = Subject::start(command);
-    subject.read_to("2: ");
-    let dir = subject.place.fresh("trace");
-    let mut command = subject.place.reprise(["attach", "-o"]);
-    command.arg(&dir).arg(subject.pid().to_string());
-    let recording = Running::start(&mut command, None);
-    while !dir.join("manifest.json").exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let mut subject = Subject::computing(1_000_000);
+    let (dir, recording) = subject.attach_and_stay();
+    subject.catch_up();
     for _ in 0..10 {
         subject.read_to("1: ");
     }
@@ -240,14 +269,8 @@ fn stop_ends_it() {
 #[test]
 fn a_process_that_is_killed_ends_its_trace() {
     let mut subject = Subject::everywhere(1);
-    let dir = subject.place.fresh("trace");
-    let mut command = subject.place.reprise(["attach", "-o"]);
-    command.arg(&dir).arg(subject.pid().to_string());
-    let recording = Running::start(&mut command, None);
+    let (dir, recording) = subject.attach_and_stay();
     let from = subject.said.len();
-    while !dir.join("events.zst").exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
     subject.tell(b".");
     subject.read_to("stage 1");
     subject.child.kill().expect("killed");
@@ -275,10 +298,7 @@ fn a_process_that_is_killed_ends_its_trace() {
 
 #[test]
 fn only_the_last_stretch_is_kept() {
-    let mut command = Command::new(built("runs_on"));
-    command.args(["3", "4000"]);
-    let mut subject = Subject::start(command);
-    subject.read_to("2: ");
+    let mut subject = Subject::computing(4000);
     let dir = subject.attach(&["--keep", "4K"]);
     assert_eq!(subject.finish(), Some(0));
     closed(&dir);
@@ -314,10 +334,7 @@ fn a_program_has_a_part_of_its_run_recorded() {
 
 #[test]
 fn what_can_not_be_attached_to_is_said() {
-    let mut command = Command::new(built("runs_on"));
-    command.args(["3", "1000000"]);
-    let mut subject = Subject::start(command);
-    subject.read_to("1: ");
+    let mut subject = Subject::computing(1_000_000);
     let refused = |pid: String, why: &str| {
         let mut command = subject.place.reprise(["attach"]);
         let attached = run(command.arg(&pid), None);

@@ -3,7 +3,6 @@
 //! In a recording the threads are there: the launcher has each of them enter here, where it waits for its place in the session. In a replay the
 //! first thread makes them. What they have beside memory is in [`reprise_abi::attached`].
 
-use crate::asm::rt_clone;
 use crate::clone::{self, BIRTH_ATTACHED};
 use crate::engine::Engine;
 use crate::signal::state::{Action, AltStack, ACTIONS, SIGNALS};
@@ -14,12 +13,6 @@ use core::sync::atomic::Ordering::*;
 use reprise_abi::attached::{thread_at, Actions, Thread, BASE};
 use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE};
 use reprise_abi::syscalls::nr;
-
-/// How a thread is made that all others of a process are like.
-const THREAD: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
-const CLONE_SETTLS: u64 = 0x8_0000;
-const CLONE_PARENT_SETTID: u64 = 0x10_0000;
-const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 
 /// Was the process running before?
 pub fn is_wanted() -> bool {
@@ -131,20 +124,10 @@ pub fn start_others<E: Engine>(t: &mut Block) {
 }
 
 /// Replay: makes the kernel's thread.
-fn make(b: &mut Block) {
-    let s = b.slot();
-    // The child finds its block on its gate stack.
-    let top = b.gate_sp - 16;
-    // SAFETY: the child's own, new stack.
-    unsafe {
-        *(top as *mut u64) = b.this;
-    }
-    let flags = THREAD | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
-    let (told, alive) = (s.kernel_tid.as_ptr() as u64, b.alive.as_ptr() as u64);
+fn make(b: &Block) {
     // Not even the driver's signal may come before the child knows who it is.
     kernel::block_everything();
-    // SAFETY: the child runs on its own stack and block.
-    let tid = unsafe { rt_clone(flags, top, told, alive, b.fs_base) };
+    let tid = clone::make_kernel_thread(b, clone::OF_A_THREAD);
     kernel::block_all();
     if sys::is_error(tid) {
         crate::panic::give_up("a thread can't be made");

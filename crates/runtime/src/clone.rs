@@ -16,6 +16,7 @@ use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
 const CLONE_VM: u64 = 0x100;
+const CLONE_FS: u64 = 0x200;
 const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_PIDFD: u64 = 0x1000;
@@ -27,7 +28,19 @@ const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const CLONE_SYSVSEM: u64 = 0x4_0000;
 const EINVAL: i64 = -22;
+
+/// How the kernel's thread is made that all others of a process are like.
+pub const OF_A_THREAD: u64 = CLONE_VM
+    | CLONE_FS
+    | CLONE_FILES
+    | CLONE_SIGHAND
+    | CLONE_THREAD
+    | CLONE_SYSVSEM
+    | CLONE_SETTLS
+    | CLONE_PARENT_SETTID
+    | CLONE_CHILD_CLEARTID;
 
 /// A thread of a process that was there before.
 const BIRTH_THREAD: u32 = 0;
@@ -374,18 +387,10 @@ pub fn start_thread<E: Engine>(
         // A process of its own to the kernel; its end is told to nobody, since it has no exit signal.
         wanted &= !(CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_CHILD_CLEARTID);
     }
-    // The child finds its block on its gate stack.
-    let top = b.gate_sp - 16;
-    // SAFETY: the child's own, new stack.
-    unsafe {
-        *(top as *mut u64) = b.this;
-    }
-    let (told, alive) = (s.kernel_tid.as_ptr() as u64, b.alive.as_ptr() as u64);
     before();
     // A new memory is made without breakpoints: the debugger may not want its process.
     let code = (b.birth == BIRTH_FORK).then(crate::debugger::CodeAsRecorded::begin);
-    // SAFETY: the child runs on its own stack and block.
-    let tid = unsafe { rt_clone(wanted, top, told, alive, b.fs_base) };
+    let tid = make_kernel_thread(b, wanted);
     drop(code);
     if sys::is_error(tid) {
         b.alive.store(0, Relaxed);
@@ -406,6 +411,18 @@ pub fn start_thread<E: Engine>(
         kernel::block_all();
     }
     tid
+}
+
+/// Makes the kernel's thread that begins on this block, in [`rt_thread_begin`]; its id or an error.
+pub fn make_kernel_thread(b: &Block, flags: u64) -> i64 {
+    // The child finds its block on its gate stack.
+    let top = b.gate_sp - 16;
+    let (told, alive) = (b.slot().kernel_tid.as_ptr() as u64, b.alive.as_ptr() as u64);
+    // SAFETY: the child runs on its own, new stack and block.
+    unsafe {
+        *(top as *mut u64) = b.this;
+        rt_clone(flags, top, told, alive, b.fs_base)
+    }
 }
 
 impl Wish {

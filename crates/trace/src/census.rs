@@ -34,7 +34,7 @@ pub struct Uncaptured {
 }
 
 /// Reads events, and knows who is missing.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Census {
     /// Ids that came to life in the trace, and how many such processes have not been waited for.
     known: HashMap<i64, i64>,
@@ -80,8 +80,8 @@ impl Census {
         census
     }
 
-    /// All who are known, but the first process, when nothing has been learned yet.
-    pub fn others(&self) -> HashSet<i64> {
+    /// All who have come to life in the trace, or were there before.
+    pub fn all_known(&self) -> HashSet<i64> {
         self.known.keys().copied().collect()
     }
 

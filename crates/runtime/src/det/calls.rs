@@ -20,6 +20,7 @@ use crate::signal::state::{ACTIONS, SA_RESTART};
 use crate::sync::wait::Wait;
 use crate::sys::{self, Timespec};
 use crate::thread::{Block, Frame};
+use core::sync::atomic::Ordering::SeqCst;
 use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
 
@@ -60,6 +61,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
                 }
             })
         }
+        nr::RT_SIGPENDING => return turns::within(t, |t| shared_signals::pending(t, c, frame)),
         _ => {}
     }
     if token::live() <= 1 {
@@ -71,13 +73,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     match c.blocking {
         Blocking::Never | Blocking::Rarely => {
-            let r = turns::within(t, |t| {
-                let r = NoEngine::syscall(t, c, frame);
-                if c.nr == nr::RT_SIGPENDING && r == 0 {
-                    shared_signals::add_pending(c);
-                }
-                r
-            });
+            let r = turns::within(t, |t| NoEngine::syscall(t, c, frame));
             if c.nr == nr::TIMER_CREATE && r == EINVAL {
                 sys::complain(&["reprise: det: no timer can signal another thread: timer_create(2) got EINVAL\n"]);
             }
@@ -217,9 +213,10 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         nr::RT_SIGTIMEDWAIT => match shared_signals::taken_at_once(t, c, frame) {
             Some(r) => r,
             None => {
-                shared_signals::waits_for(t, guard::read(c.args[0]).unwrap_or(0));
+                let waits_for = &token::member(t.slot).sigwait;
+                waits_for.store(guard::read(c.args[0]).unwrap_or(0), SeqCst);
                 let r = outside(t, c, frame);
-                shared_signals::waits_for(t, 0);
+                waits_for.store(0, SeqCst);
                 r
             }
         },

@@ -11,7 +11,6 @@ use crate::capture::Call;
 use crate::engine::Engine;
 use crate::guard;
 use crate::isolate::layout::QUEUE_BASE;
-use crate::isolate::split;
 use crate::none::None as NoEngine;
 use crate::process;
 use crate::signal::state::{bit, Siginfo, SIGKILL, SIGNALS, SIGSTOP};
@@ -137,13 +136,6 @@ pub fn alone(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
     match c.nr {
         _ if is_for_us(c) && !takes(t.slot, c.args[1] as u32) => Some(send(t, c, frame)),
         nr::RT_SIGTIMEDWAIT if !is_empty() => taken_at_once(t, c, frame),
-        nr::RT_SIGPENDING if !is_empty() => {
-            let r = NoEngine::syscall(t, c, frame);
-            if r == 0 {
-                add_pending(c);
-            }
-            Some(r)
-        }
         _ => None,
     }
 }
@@ -197,12 +189,14 @@ pub fn take(t: &mut Block) {
     }
 }
 
-/// rt_sigpending(2) has told of the thread's own: those of the process are added.
-pub fn add_pending(c: &Call) {
+/// rt_sigpending(2): the thread's own, and those of the process.
+pub fn pending(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    let r = NoEngine::syscall(t, c, frame);
     let of_process = list().iter().fold(0, |set, w| set | bit(w.info().signal()));
-    if let Some(own) = guard::read::<u64>(c.args[0]) {
+    if let Some(own) = guard::read::<u64>(c.args[0]).filter(|_| r == 0) {
         guard::write(c.args[0], &(own | of_process));
     }
+    r
 }
 
 /// rt_sigtimedwait(2), in a turn: what is there already, of the thread's own and then of the process's; `None`: it has to wait.
@@ -223,11 +217,4 @@ pub fn taken_at_once(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> 
     }
     let asks_only = guard::read::<[u64; 2]>(c.args[2]) == Some([0; 2]);
     asks_only.then_some(EAGAIN)
-}
-
-/// The thread waits for one of these from now on; 0: no longer.
-pub fn waits_for(t: &Block, set: u64) {
-    if split::in_force() {
-        member(t.slot).sigwait.store(set, SeqCst);
-    }
 }
