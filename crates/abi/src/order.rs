@@ -132,7 +132,7 @@ pub const fn ring_offset(slot: usize) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum EntryKind {
-    /// Nothing more: only how many quiet operations there were.
+    /// Nothing more: only how many quiet operations there were, and whether the thread [waits](Entry::waits) then.
     Quiet = 0,
     /// An operation on an object that keeps its own count: the value is its number.
     Passed = 1,
@@ -205,7 +205,36 @@ pub fn head_of_entries(slot: u16, count: usize) -> [u8; ENTRIES_HEAD_LEN] {
 /// Most quiet operations that an entry can count.
 pub const MAX_QUIET: u32 = (1 << 24) - 1;
 
+/// Value of an [`EntryKind::Quiet`] of a thread that waits before a hooked function's first operation, ...
+const WAITS: u64 = 1;
+/// ... and of one that waits after it.
+const WAITS_AMID: u64 = 2;
+
 impl Entry {
+    /// The thread is about to sleep in a hooked function, after so many quiet operations, `amid` those of the function: what comes next happens
+    /// there. A replay that is given no more as yet knows by it that the thread has gone on to there, past an unlock, say, which leaves no
+    /// entry.
+    pub const fn wait(quiet: u32, amid: bool) -> Entry {
+        Entry {
+            kind: EntryKind::Quiet,
+            quiet,
+            object: 0,
+            value: if amid { WAITS_AMID } else { WAITS },
+        }
+    }
+
+    /// Is it such an entry?
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.kind == EntryKind::Quiet && self.value != 0
+    }
+
+    /// Is it such an entry, of a function that has made an operation?
+    #[inline]
+    pub fn waits_amid(&self) -> bool {
+        self.kind == EntryKind::Quiet && self.value == WAITS_AMID
+    }
+
     /// As two words.
     #[inline(always)]
     pub fn to_words(self) -> [u64; 2] {

@@ -137,6 +137,7 @@ impl Agent {
                 self.give_up();
             }
             let q = &self.shared.session().request;
+            let waits = hold == Hold::Wait && end.is_none() && !stops;
             let drained = if self.shared.order().is_some() {
                 let mut sink = Sink {
                     writer: &mut self.writer,
@@ -144,6 +145,7 @@ impl Agent {
                     discard: lost,
                 };
                 let taken = match end {
+                    _ if waits => Ok(0),
                     Some(_) => merge.all(&self.shared, &mut sink),
                     None if stops => merge.by_now(&self.shared, &mut sink),
                     None => merge.some(&self.shared, &mut sink),
@@ -154,7 +156,7 @@ impl Agent {
                 let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
                 requests::done(&self.shared);
                 r
-            } else if hold == Hold::Wait && end.is_none() {
+            } else if waits {
                 Ok(0)
             } else if end.is_some() {
                 drain.all(&self.shared, &mut self.writer, lost)

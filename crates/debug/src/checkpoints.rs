@@ -156,10 +156,16 @@ impl Checkpoints {
         earlier.filter(|e| *e < events).max()
     }
 
+    /// Under `order`: how many the slot had used up at the beginning.
+    pub fn own_at_first(&self, slot: usize) -> u64 {
+        self.spread.first().map_or(0, |p| p.checkpoint.own(slot))
+    }
+
     /// Under `order`: how many events had happened at the last one before the thread of `slot` had used up so many of its own.
     pub fn before_own(&self, slot: usize, own: u64) -> u64 {
         let earlier = self.all().filter(|p| p.checkpoint.own(slot) < own);
-        earlier.map(|p| p.checkpoint.events).max().unwrap_or(0)
+        let first = self.spread.first().map_or(0, |p| p.checkpoint.events);
+        earlier.map(|p| p.checkpoint.events).max().unwrap_or(first)
     }
 
     /// Is it time for one that is only to be there for a while?

@@ -183,11 +183,22 @@ impl Session {
 
     /// What to say of an event that can't be gone to: it was forgotten, or comes before the process.
     pub(crate) fn out_of_reach(&mut self, event: u64) -> Result<Option<String>, DebugError> {
-        let timeline = &self.debuggee()?.timeline;
+        let d = self.debuggee()?;
+        let timeline = &d.timeline;
         let (first, begins) = (timeline.first, timeline.begins());
+        // By `order` some threads are further on when the trace begins.
+        let is_past = timeline.is_order
+            && timeline.event(event).is_some_and(|e| {
+                let slot = e.slot as usize;
+                let own = timeline.rings.items_before(slot, event);
+                own.is_some_and(|own| own < d.checkpoints.own_at_first(slot))
+            });
         Ok(match event {
             _ if event < first => Some(format!(
                 "only the last stretch of this run was kept, from event {first} on"
+            )),
+            _ if is_past => Some(format!(
+                "only the last stretch of this run was kept: its thread was past event {event} where that begins"
             )),
             _ if event < begins => Some(format!("this process begins at event {begins}")),
             _ => None,

@@ -85,7 +85,8 @@ impl Session {
             let found = (begins..known).rev().find(of_slot);
             return Ok(found.map(|n| (n, n)));
         }
-        for own in (0..known).rev() {
+        let first = self.debuggee()?.checkpoints.own_at_first(slot);
+        for own in (first..known).rev() {
             let d = self.debuggee()?;
             let from = d.checkpoints.before_own(slot, own).min(now.events);
             let d = self.rewind(from)?;

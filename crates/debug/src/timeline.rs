@@ -82,7 +82,9 @@ impl Timeline {
             ..Timeline::default()
         };
         let manifest = Manifest::read(dir)?;
+        let mut rings = Rings::default();
         if let Some((_, moment)) = beginning::open(dir)? {
+            rings = Rings::beginning(&moment);
             t.known = moment.known;
         }
         t.is_order = manifest.engine == "order";
@@ -99,7 +101,7 @@ impl Timeline {
         }
         t.first = reader.first();
         let mut programs = Programs::of(birth, &manifest, t.first, &t.known);
-        let (mut rings, mut last) = (Rings::default(), HashMap::new());
+        let mut last = HashMap::new();
         while let Some(e) = reader.next()? {
             let Ok(h) = EventHeader::parse(e.bytes) else {
                 break;

@@ -46,5 +46,5 @@ pub mod vdso;
 
 pub use error::LaunchError;
 pub use runtime::{Landmarks, OfOrder, RuntimeImage};
-pub use saved::SavedSession;
+pub use saved::{Part, SavedSession};
 pub use shared::SharedSession;

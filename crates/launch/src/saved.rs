@@ -2,13 +2,49 @@
 
 use crate::error::{os, Result};
 use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
-use reprise_abi::order::ORDER_HEAD_LEN;
+use reprise_abi::layout::SESSION_BASE;
+use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
+
+/// A part of the session's memory that is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Where it is mapped.
+    pub start: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// Where it lies in the session's memory.
+    offset: u64,
+}
+
+impl Part {
+    /// Head, slots and tables.
+    pub const SESSION: Part = Part {
+        start: SESSION_BASE,
+        len: RING_OFFSET,
+        offset: 0,
+    };
+    /// The head of the engine `order`.
+    pub const ORDER: Part = Part {
+        start: ORDER_BASE,
+        len: ORDER_HEAD_LEN as u64,
+        offset: ORDER_OFFSET,
+    };
+    /// All of them, in order of their addresses.
+    pub const ALL: [Part; 2] = [Part::SESSION, Part::ORDER];
+
+    fn holds(&self, at: u64, len: u64) -> bool {
+        at >= self.offset
+            && at
+                .checked_add(len)
+                .is_some_and(|end| end <= self.offset + self.len)
+    }
+}
 
 /// What was in it. Pages of zeros are not kept.
 #[derive(Default)]
@@ -22,18 +58,17 @@ impl SavedSession {
         self.pages.len() as u64 * PAGE
     }
 
-    /// The pages that are no zeros, by where they are in it.
-    pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.pages.iter().map(|(at, bytes)| (*at, &bytes[..]))
+    /// The pages of a part that are no zeros, by the addresses at which they are mapped.
+    pub fn pages(&self, part: Part) -> impl Iterator<Item = (u64, &[u8])> {
+        let of_part = self.pages.range(part.offset..part.offset + part.len);
+        of_part.map(move |(at, bytes)| (at - part.offset + part.start, &bytes[..]))
     }
 
-    /// Adds whole pages to what was in it, at this place; false when they can't have been there.
-    pub fn add(&mut self, at: u64, bytes: &[u8]) -> bool {
-        let fits = at % PAGE == 0
-            && bytes.len() as u64 % PAGE == 0
-            && at
-                .checked_add(bytes.len() as u64)
-                .is_some_and(|end| end <= RING_OFFSET);
+    /// Adds whole pages to what was in a part, at this address; false when they can't have been there.
+    pub fn add(&mut self, part: Part, address: u64, bytes: &[u8]) -> bool {
+        let at = address.wrapping_sub(part.start).wrapping_add(part.offset);
+        let fits =
+            at % PAGE == 0 && bytes.len() as u64 % PAGE == 0 && part.holds(at, bytes.len() as u64);
         if fits {
             let pages = bytes.chunks_exact(PAGE as usize);
             let placed = (at..).step_by(PAGE as usize).zip(pages);
@@ -90,13 +125,9 @@ impl SharedSession {
 
     /// Calls `f` with all pages that are not zeros, but those of rings.
     fn each_page(&self, mut f: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        self.each_between(0, RING_OFFSET, &mut f)?;
-        match self.order() {
-            Some(_) => {
-                self.each_between(ORDER_OFFSET, ORDER_OFFSET + ORDER_HEAD_LEN as u64, &mut f)
-            }
-            None => Ok(()),
-        }
+        let parts = Part::ALL.iter();
+        let mut there = parts.filter(|p| **p != Part::ORDER || self.order().is_some());
+        there.try_for_each(|p| self.each_between(p.offset, p.offset + p.len, &mut f))
     }
 
     fn each_between(

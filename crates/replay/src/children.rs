@@ -1,6 +1,7 @@
 //! The children of this process. Only it reaps them: as long as one has not been reaped, nobody else has its id.
 
 use libc::pid_t;
+use std::time::Duration;
 
 /// All children of this process.
 pub(crate) fn all() -> Vec<pid_t> {
@@ -34,6 +35,31 @@ pub fn signal(pid: pid_t, signal: i32) {
     if is_ours(pid) {
         // SAFETY: plain call.
         unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// What the threads of a process do, as `/proc` has it: running, sleeping, stopped (proc_pid_stat(5)). Empty when it is gone.
+pub(crate) fn states(pid: pid_t) -> Vec<char> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let state = |task: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        stat.rsplit(')').next()?.trim_start().chars().next()
+    };
+    let tasks = tasks.into_iter().flatten().flatten();
+    tasks.filter_map(state).collect()
+}
+
+/// The processors' time that a process has used.
+pub(crate) fn time(pid: pid_t) -> Duration {
+    // SAFETY: fills what is ours.
+    unsafe {
+        let (mut clock, mut now): (libc::clockid_t, libc::timespec) = (0, std::mem::zeroed());
+        match libc::clock_getcpuclockid(pid, &mut clock) == 0
+            && libc::clock_gettime(clock, &mut now) == 0
+        {
+            true => Duration::new(now.tv_sec as u64, now.tv_nsec as u32),
+            false => Duration::ZERO,
+        }
     }
 }
 

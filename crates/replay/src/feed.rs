@@ -10,7 +10,7 @@ use reprise_abi::ring::RingControl;
 use reprise_abi::session::slot_state;
 use reprise_abi::waits::What;
 use reprise_launch::{futex, SharedSession};
-use reprise_trace::{Reader, Stamps};
+use reprise_trace::{Moment, Reader, Stamps};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::*;
 
@@ -46,6 +46,8 @@ pub(crate) struct Distribution {
     queues: BTreeMap<usize, Queue>,
     waiting: usize,
     frame: Vec<u8>,
+    /// Only frames with events before this one are read.
+    limit: Option<u64>,
     read_all: bool,
     closed: bool,
     /// The trace says how the program ended.
@@ -76,6 +78,35 @@ impl Distribution {
         }
     }
 
+    /// Only events before this one are handed out, the first of a frame.
+    pub fn feed_up_to(&mut self, event: u64) {
+        self.limit = Some(event);
+    }
+
+    /// Number of the first event of the trace of which something is still to be used up.
+    pub fn first_wanted(rings: &Rings, shared: &SharedSession) -> Option<u64> {
+        let head = shared.order()?;
+        let tail = |slot: usize| head.rings[slot].tail.load(SeqCst);
+        let is_past = |slot: usize, born| {
+            let it = shared.slot(slot);
+            let now = it.born.load(SeqCst);
+            now > born || now == born && is_vacant(it.state.load(SeqCst))
+        };
+        rings.first_wanted(tail, is_past)
+    }
+
+    /// The session is what it was at the moment at which the trace begins.
+    pub fn begin(
+        &mut self,
+        moment: &Moment,
+        shared: &SharedSession,
+        reader: &mut Reader,
+    ) -> Result<(), ReplayError> {
+        *self = Distribution::new(self.voids_known);
+        self.stamps.add_below(moment.stamp);
+        self.go_on_at(moment.event, &Rings::beginning(moment), shared, reader)
+    }
+
     /// The session is what it was at an earlier moment: what is in the slots' rings comes from the trace once more.
     pub fn seek(
         &mut self,
@@ -83,17 +114,22 @@ impl Distribution {
         shared: &SharedSession,
         reader: &mut Reader,
     ) -> Result<(), ReplayError> {
+        let first = Distribution::first_wanted(rings, shared).unwrap_or(reader.len());
+        *self = Distribution::new(true);
+        self.go_on_at(first, rings, shared, reader)
+    }
+
+    /// Goes on with event `first`, before which nothing is wanted.
+    fn go_on_at(
+        &mut self,
+        first: u64,
+        rings: &Rings,
+        shared: &SharedSession,
+        reader: &mut Reader,
+    ) -> Result<(), ReplayError> {
         let Some(head) = shared.order() else {
             return Ok(());
         };
-        *self = Distribution::new(true);
-        let tail = |slot: usize| head.rings[slot].tail.load(SeqCst);
-        let is_past = |slot: usize, born| {
-            let it = shared.slot(slot);
-            let now = it.born.load(SeqCst);
-            now > born || now == born && is_vacant(it.state.load(SeqCst))
-        };
-        let first = rings.first_wanted(tail, is_past).unwrap_or(reader.len());
         reader.seek(first)?;
         let mut wanted = Vec::new();
         for slot in rings.slots() {
@@ -157,7 +193,7 @@ impl Distribution {
 
     /// Reads on; false when all was read before.
     fn read_frame(&mut self, reader: &mut Reader) -> Result<bool, ReplayError> {
-        if self.read_all {
+        if self.is_at_limit(reader) {
             return Ok(false);
         }
         self.frame.clear();
@@ -194,6 +230,11 @@ impl Distribution {
     /// Has all of the trace been read?
     pub fn has_read_all(&self) -> bool {
         self.read_all
+    }
+
+    /// Has all been read that may be?
+    pub fn is_at_limit(&self, reader: &Reader) -> bool {
+        self.read_all || self.limit.is_some_and(|limit| reader.position() >= limit)
     }
 
     /// Does nothing wait for the slot's ring?
@@ -307,7 +348,7 @@ fn close_ring(ring: &RingControl) -> bool {
 }
 
 /// Those who wait for this look again.
-fn call(head: &OrderHead, what: What, n: u64) {
+pub(crate) fn call(head: &OrderHead, what: What, n: u64) {
     let (_, generation) = head.bed(what.key(), n);
     generation.fetch_add(1, SeqCst);
     futex::wake(generation, i32::MAX);

@@ -1,27 +1,29 @@
 //! A replayed process as data: what a trace begins with of which only the last stretch was kept ([`reprise_trace::beginning`]).
 //!
-//! The process is a replay that waits for an event that it is not given: one thread waits for the ring, all others wait until it is their
-//! turn, all in a call of the runtime. Nothing of it is in the kernel but its mappings and what is asked for here: a replay has no files of the
-//! program's open, no timers, no signals on their way.
+//! The process is a replay that waits for events that it is not given: under `serial` one thread waits for the ring, all others wait until it is
+//! their turn; under `order` each waits for its ring or for another one; all in a call of the runtime. Nothing of it is in the kernel but its
+//! mappings and what is asked for here: a replay has no files of the program's open, no timers, no signals on their way.
 
 use crate::ReplayError;
 use libc::pid_t;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, PAGE, RESERVATION, RESERVATION_END};
 use reprise_abi::layout::{RING_BASE, RING_SIZE, SESSION_BASE, USER_END};
+use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::region_flags;
 use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
 use reprise_launch::kernel_state;
 use reprise_launch::pages::{Pages, Wanted};
-use reprise_launch::{ptrace, SharedSession};
+use reprise_launch::{ptrace, Part, SavedSession, SharedSession};
 use reprise_trace::{
-    beginning, ByteString, Content, ContentHash, ImageWriter, Known, Moment, Region, StoppedThread,
-    FILES_DIR,
+    beginning, ByteString, Content, ContentHash, ImageWriter, Known, Moment, Region, RingStart,
+    StoppedThread, FILES_DIR,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
 
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
@@ -207,8 +209,19 @@ pub(crate) fn descriptor_of_files(pid: pid_t, dir: &Path) -> Result<i32> {
     found.ok_or_else(|| Error::other("the replayed process has not the trace's files open"))
 }
 
-/// Writes the beginning of the trace in `dir`, where so much is `known`: this process, which has used up `event` events and waits for the next one, that of the frame
-/// at `at_byte`. False: it does not wait yet.
+/// Where a trace begins.
+pub(crate) struct Begins<'a> {
+    /// The first event that it is to have.
+    pub event: u64,
+    /// Where the frame of that begins in the stream.
+    pub at_byte: u64,
+    /// Under `order`: where that lies in the rings.
+    pub rings: Vec<RingStart>,
+    /// What the events before it told.
+    pub known: &'a Known,
+}
+
+/// Writes the beginning of the trace in `dir`: this process, which has used up all events before that one, and waits. False: it does not wait yet.
 ///
 /// # Errors
 /// When it has memory that can't be kept, or it can't be written.
@@ -217,8 +230,7 @@ pub(crate) fn freeze(
     shared: &SharedSession,
     copies: &BTreeMap<u64, File>,
     dir: &Path,
-    known: &Known,
-    [event, at_byte]: [u64; 2],
+    begins: Begins,
 ) -> std::result::Result<bool, ReplayError> {
     let io = |source| ReplayError::Io {
         what: "keep the state of a replay".into(),
@@ -245,16 +257,23 @@ pub(crate) fn freeze(
         let there = all.iter().filter(|m| (from..limit).contains(&m.start));
         there.into_iter().try_for_each(|m| reader.region(m, image))
     };
+    let saved = shared.save()?;
     below(SESSION_BASE, 0, &mut image)?;
-    session(shared, &mut image)?;
+    session(&saved, Part::SESSION, &mut image)?;
     below(beginning::COPIES, SESSION_BASE, &mut image)?;
     let copies = keep_copies(pid, copies, &mut image)?;
-    below(u64::MAX, beginning::COPIES, &mut image)?;
+    below(ORDER_BASE, beginning::COPIES, &mut image)?;
+    if shared.order().is_some() {
+        session(&saved, Part::ORDER, &mut image)?;
+    }
+    below(u64::MAX, ORDER_BASE, &mut image)?;
     let moment = Moment {
-        event,
-        at_byte,
+        event: begins.event,
+        at_byte: begins.at_byte,
+        rings: begins.rings,
+        stamp: shared.order().map_or(0, |h| h.stamp.0.load(SeqCst)),
         copies,
-        known: known.clone(),
+        known: begins.known.clone(),
         files: descriptor_of_files(pid, dir).map_err(io)?,
         threads,
     };
@@ -287,21 +306,22 @@ fn words_of(r: &libc::user_regs_struct) -> Vec<u64> {
     words.to_vec()
 }
 
-/// The session's memory, as one more region, where it is mapped.
+/// A part of the session's memory, as one more region, where it is mapped.
 fn session(
-    shared: &SharedSession,
+    saved: &SavedSession,
+    part: Part,
     image: &mut ImageWriter,
 ) -> std::result::Result<(), ReplayError> {
     image.region(Region {
-        start: SESSION_BASE,
-        len: RING_BASE - SESSION_BASE,
+        start: part.start,
+        len: part.len,
         prot: 3,
         flags: region_flags::SHARED,
         content: Content::Zero,
         name: ByteString::from("session"),
     })?;
-    for (at, page) in shared.save()?.pages() {
-        image.bytes(SESSION_BASE + at, page)?;
+    for (at, page) in saved.pages(part) {
+        image.bytes(at, page)?;
     }
     Ok(())
 }
@@ -337,7 +357,7 @@ fn keep_copies(
             len: meta.len(),
             descriptor,
         };
-        if copy.room() > RESERVATION_END - start {
+        if copy.room() > beginning::COPIES_END - start {
             return Err(ReplayError::Unsupported(
                 "the program has more files mapped shared than can be kept".into(),
             ));

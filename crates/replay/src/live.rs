@@ -127,7 +127,7 @@ impl Live {
                 "this trace was recorded by a reprise that had no debugger: record the program again to debug it".into(),
             ));
         };
-        let order = match (manifest.engine.as_str(), landmarks.order) {
+        let mut order = match (manifest.engine.as_str(), landmarks.order) {
             ("order", Some(landmarks)) => Some(Order {
                 distribution: Distribution::new(true),
                 rings,
@@ -164,8 +164,10 @@ impl Live {
         tree.begin(options.only)?;
         let mut process = 0;
         if later {
-            gate = tree.go_to_beginning(&mut reader)?;
-            process = tree.go_to_birth(&mut reader, whose)?;
+            let paced = order.is_some().then_some(whose.begins);
+            let mut distribution = order.as_mut().map(|o| &mut o.distribution);
+            gate = tree.go_to_beginning(&mut reader, distribution.as_deref_mut(), paced)?;
+            process = tree.go_to_birth(&mut reader, distribution, whose)?;
             tree.trace(process, TRACED)?;
         }
         tree.child.traced = None;

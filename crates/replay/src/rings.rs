@@ -4,7 +4,7 @@
 use reprise_abi::event::{Event, Kind, Tag, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::ENTRY_LEN;
-use reprise_trace::Stamps;
+use reprise_trace::{Moment, RingStart, Stamps};
 use std::collections::BTreeMap;
 
 /// An event of the trace, of a slot.
@@ -57,6 +57,38 @@ pub(crate) fn to_ring<'a>(e: &Event<'a>) -> Option<(usize, &'a [u8])> {
 }
 
 impl Rings {
+    /// Before the first event of a trace that begins at this moment.
+    pub fn beginning(moment: &Moment) -> Rings {
+        let mut rings = Rings::default();
+        for r in &moment.rings {
+            let share = rings.shares.entry(r.slot as usize).or_default();
+            (share.bytes, share.items) = (r.at, r.items);
+        }
+        rings.stamps.add_below(moment.stamp);
+        rings
+    }
+
+    /// The beginning of a trace whose first event has this number.
+    pub(crate) fn starts(&self, number: u64) -> Vec<RingStart> {
+        let start = |(slot, share): (&usize, &Share)| RingStart {
+            slot: *slot as u16,
+            at: share.position(number),
+            items: share
+                .pieces
+                .get(share.first(number))
+                .map_or(share.items, |p| p.items),
+        };
+        self.shares.iter().map(start).collect()
+    }
+
+    /// Nothing is asked of events before this one any more.
+    pub(crate) fn forget_before(&mut self, number: u64) {
+        for share in self.shares.values_mut() {
+            share.pieces.drain(..share.first(number));
+            share.gone.retain(|g| g.number >= number);
+        }
+    }
+
     /// Event `number` of the trace. They come in their order.
     pub fn note(&mut self, number: u64, e: &Event<'_>) {
         let slot = e.header.slot as usize;
@@ -124,10 +156,19 @@ impl Rings {
 
     /// Where in a slot's ring that begins which comes from event `number` on.
     pub(crate) fn position(&self, slot: usize, number: u64) -> u64 {
-        let Some(share) = self.shares.get(&slot) else {
-            return 0;
-        };
-        let i = share.pieces.partition_point(|p| p.number < number);
-        share.pieces.get(i).map_or(share.bytes, |p| p.at)
+        self.shares.get(&slot).map_or(0, |s| s.position(number))
+    }
+}
+
+impl Share {
+    /// Which of the pieces that there are is the first from event `number` on.
+    fn first(&self, number: u64) -> usize {
+        self.pieces.partition_point(|p| p.number < number)
+    }
+
+    /// Where in the ring that begins which comes from event `number` on.
+    fn position(&self, number: u64) -> u64 {
+        let piece = self.pieces.get(self.first(number));
+        piece.map_or(self.bytes, |p| p.at)
     }
 }

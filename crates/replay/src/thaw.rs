@@ -2,18 +2,21 @@
 //!
 //! A replay is started as always, and waits for its first event, which it is not given. Then its memory is exchanged from outside, by calls
 //! that it makes in the driver's name; what the kernel knows of a replay beside that (handlers, what traps, limits) is the same at any time. At last
-//! its threads are made.
+//! its threads are made. They go on when the caller lets them.
 
+use crate::feed;
 use crate::freeze::{descriptor_of_files, mappings, memory_of, Stopped};
 use crate::tree::memory_file;
 use crate::ReplayError;
 use libc::{pid_t, user_regs_struct};
-use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION_END, SESSION_BASE};
+use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX, MAX_SLOTS};
+use reprise_abi::order::OrderHead;
 use reprise_abi::session::{region_flags, Session};
+use reprise_abi::waits::What;
 use reprise_launch::inject::{Gate, ALL_SIGNALS, THREAD};
 use reprise_launch::kernel_state;
-use reprise_launch::{ptrace, SavedSession, SharedSession};
-use reprise_trace::beginning::{COPIES, COPY};
+use reprise_launch::{ptrace, Part, SavedSession, SharedSession};
+use reprise_trace::beginning::{COPIES, COPIES_END, COPY};
 use reprise_trace::{Content, ImageReader, Moment, Region, StoppedThread, FILES_DIR};
 use std::collections::{hash_map::Entry, BTreeMap, HashMap};
 use std::fs::File;
@@ -71,13 +74,13 @@ impl Beginning {
         }))
     }
 
-    /// Makes a replay that waits for its first event what the trace begins with: a place for calls in its name. `None`: it does not wait yet.
+    /// Makes a replay that waits for its first event what the trace begins with, still stopped. `None`: it does not wait yet.
     pub fn thaw(
         &mut self,
         pid: pid_t,
         shared: &mut SharedSession,
         dir: &Path,
-    ) -> std::result::Result<Option<Gate>, ReplayError> {
+    ) -> std::result::Result<Option<Stopped>, ReplayError> {
         let io = |source| ReplayError::Io {
             what: "make a process of the trace's beginning".into(),
             source,
@@ -97,7 +100,9 @@ impl Beginning {
         let s = shared.session();
         let (flags, only) = (s.flags, s.only);
         let tamper = (s.tamper_address, s.tamper_event);
+        let voids = Voids::of(shared);
         shared.put_back(&saved)?;
+        voids.put_back(shared);
         let s = shared.session_mut();
         (s.flags, s.only) = (flags, only);
         (s.tamper_address, s.tamper_event) = tamper;
@@ -118,7 +123,7 @@ impl Beginning {
         let pairs: Vec<(pid_t, pid_t)> =
             self.moment.threads.iter().map(|t| t.tid).zip(now).collect();
         at_home(shared, pid, &pairs);
-        Ok(Some(gate))
+        Ok(Some(stopped))
     }
 
     /// Exchanges all mappings but those that are the same in each replay.
@@ -186,10 +191,10 @@ impl Beginning {
         Ok(())
     }
 
-    /// All regions but the session, and what was in files.
+    /// All regions but those of the session, and what was in files.
     fn regions(&self) -> impl Iterator<Item = &Region> {
         let all = self.image.image().regions.iter();
-        all.filter(|r| r.start != SESSION_BASE && !is_copy(r))
+        all.filter(|r| part_in(r).is_none() && !is_copy(r))
     }
 
     /// The copy that is in this region, and where that begins.
@@ -213,7 +218,7 @@ impl Beginning {
         };
         for i in 0..self.image.image().regions.len() {
             let region = &self.image.image().regions[i];
-            let of_session = region.start == SESSION_BASE;
+            let of_session = part_in(region);
             let missing = is_copy(region) && self.copy_in(region).is_none();
             let copy = self
                 .copy_in(region)
@@ -226,8 +231,8 @@ impl Beginning {
             };
             let mut failed = None;
             self.image.read_region(i, |at, bytes| {
-                if of_session {
-                    if !saved.add(at - SESSION_BASE, bytes) {
+                if let Some(part) = of_session {
+                    if !saved.add(part, at, bytes) {
                         failed.get_or_insert(Error::other("the session's memory is too large"));
                     }
                 } else if let Some((file, start)) = &copy {
@@ -250,9 +255,44 @@ impl Beginning {
     }
 }
 
+/// The part of the session's memory that is in this region.
+fn part_in(r: &Region) -> Option<Part> {
+    Part::ALL.into_iter().find(|p| p.start == r.start)
+}
+
 /// Is it no memory of the process, but what was in a file?
 fn is_copy(r: &Region) -> bool {
-    (COPIES..RESERVATION_END).contains(&r.start)
+    (COPIES..COPIES_END).contains(&r.start)
+}
+
+/// Under `order`: the stamps that no event has. Who made the beginning did not know them yet.
+struct Voids(Vec<u64>);
+
+impl Voids {
+    fn of(shared: &SharedSession) -> Voids {
+        let known = |h: &OrderHead| {
+            let n = h.voids.load(SeqCst) as usize;
+            let all = h.void.iter().map(|v| v.load(SeqCst));
+            all.take(n).collect()
+        };
+        Voids(shared.order().map_or(Vec::new(), known))
+    }
+
+    fn put_back(self, shared: &SharedSession) {
+        let Some(head) = shared.order() else {
+            return;
+        };
+        for (to, stamp) in head.void.iter().zip(&self.0) {
+            to.store(*stamp, SeqCst);
+        }
+        head.voids.store(self.0.len() as u64, SeqCst);
+        // The next one may be among them: then its turn is over, which those who wait for the one after it are told.
+        let mut next = (head.stamp.0.load(SeqCst)..).filter(|n| self.0.binary_search(n).is_err());
+        if let Some(n) = next.next() {
+            head.stamp.0.store(n, SeqCst);
+            feed::call(head, What::Stamp(n), 0);
+        }
+    }
 }
 
 /// The number of the copy that a region shows.

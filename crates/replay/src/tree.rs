@@ -171,8 +171,10 @@ impl Tree {
     pub fn run(&mut self, reader: &mut Reader, only: Option<u32>) -> Result<i32, ReplayError> {
         let _watch = Watch::new(self.shared.session());
         self.begin(only)?;
-        let result = self.go_to_beginning(reader);
-        let result = result.and_then(|_| self.play(reader));
+        let summary = Summary::read(&self.dir).unwrap_or(None);
+        let mut distribution = Distribution::new(summary.is_some());
+        let result = self.go_to_beginning(reader, Some(&mut distribution), None);
+        let result = result.and_then(|_| self.play(reader, distribution));
         if result.is_err() {
             self.end();
         }
@@ -261,9 +263,11 @@ impl Tree {
         self.ended.is_some()
     }
 
-    fn play(&mut self, reader: &mut Reader) -> Result<(), ReplayError> {
-        let summary = Summary::read(&self.dir).unwrap_or(None);
-        let mut distribution = Distribution::new(summary.is_some());
+    fn play(
+        &mut self,
+        reader: &mut Reader,
+        mut distribution: Distribution,
+    ) -> Result<(), ReplayError> {
         let mut damage = Ok(());
         let _signals = Signals::new();
         let begun = Instant::now();
@@ -477,7 +481,7 @@ impl Tree {
     }
 
     /// All processes.
-    fn pids(&self) -> impl Iterator<Item = pid_t> + '_ {
+    pub(crate) fn pids(&self) -> impl Iterator<Item = pid_t> + '_ {
         let of_table = self.shared.session().processes.iter().filter_map(|p| {
             let pid = p.kernel_pid.load(Relaxed) as pid_t;
             (p.state.load(Relaxed) != process_state::FREE).then_some(pid)

@@ -151,7 +151,7 @@ pub struct RecordArgs {
     /// Keep only the last stretch of the run: so much time (60s, 5min, 2h), or so much of its events (500M, 2GiB)
     ///
     /// The trace begins with the state of the program at that time, which is kept beside. A replay follows the recording for that, on
-    /// another processor if there is one; a program that is faster than it waits for it. With the engine `serial`, and one process.
+    /// another processor if there is one; a program that is faster than it waits for it. With the engines `serial` and `order`, and one process.
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
 

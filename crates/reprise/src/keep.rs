@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks at the trace.
 const LOOK: Duration = Duration::from_millis(50);
+/// So long, after the end of the recording, the replay may take to come to where the trace is to begin.
+const AFTER_THE_END: Duration = Duration::from_secs(10);
 
 /// How much is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +59,25 @@ impl Keep {
         match self {
             Keep::Size(size) => begins + size.saturating_mul(2).min(u64::MAX / 4),
             Keep::Time(_) => hold::NO,
+        }
+    }
+
+    /// How many there may be, that some are written however many there are.
+    fn more_than(self, len: u64) -> u64 {
+        match self {
+            Keep::Size(size) => len.saturating_add((size / 4).max(1)).min(u64::MAX / 4),
+            Keep::Time(_) => hold::NO,
+        }
+    }
+
+    /// Bytes of a thread's ring, under `order`, where so many are usual. What one thread has in its own may be what the others need to go on
+    /// in the replay that follows, so it is little against what is kept.
+    pub fn ring(self, usual: u64) -> u64 {
+        /// At least.
+        const LEAST: u64 = 64 << 10;
+        match self {
+            Keep::Size(size) => (size / 8).max(LEAST).next_power_of_two().min(usual),
+            Keep::Time(_) => usual,
         }
     }
 
@@ -136,13 +157,15 @@ impl Recorder<'_> {
 
     /// Is nothing more recorded?
     fn is_over(&self) -> bool {
-        let s = self.shared.session();
-        // SAFETY: plain calls.
-        let alone = unsafe {
-            libc::getppid() != self.launcher && libc::kill(s.agent_pid.load(SeqCst) as i32, 0) != 0
-        };
         let written = matches!(Summary::read(&self.dir), Ok(Some(_)));
-        alone || written || s.recording_lost.load(SeqCst) != 0
+        self.is_alone() || written || self.shared.session().recording_lost.load(SeqCst) != 0
+    }
+
+    /// Are launcher and agent gone?
+    fn is_alone(&self) -> bool {
+        let agent = self.shared.session().agent_pid.load(SeqCst) as i32;
+        // SAFETY: plain calls.
+        unsafe { libc::getppid() != self.launcher && libc::kill(agent, 0) != 0 }
     }
 
     /// Bytes of the stream, of which the first ones may be forgotten.
@@ -193,6 +216,18 @@ impl Recorder<'_> {
         }
     }
 
+    /// The trace begins at this byte now. If it has begun there before, something is missing in it before it can begin later: then some more is
+    /// written than is wanted.
+    fn begins_at(&mut self, begins: u64) {
+        let most = self.keep.most(begins);
+        let more = match begins > self.begins {
+            true => 0,
+            false => self.keep.more_than(self.len()),
+        };
+        self.begins = begins;
+        say(self.shared, most.max(more));
+    }
+
     /// Lets the trace begin later; false when it can't.
     fn trim(&mut self) -> Result<bool, ReplayError> {
         let mut reader = Reader::open(&self.dir)?;
@@ -207,19 +242,31 @@ impl Recorder<'_> {
             Keep::Time(_) => frames.iter().rev().find(|(_, at)| *at <= from),
         };
         let Some((event, at)) = next.copied().filter(|(_, at)| *at > self.begins) else {
+            self.begins_at(self.begins);
             return Ok(true);
         };
         let mut follower = match self.follower.take() {
             Some(f) => f,
             None => Follower::start(&self.dir)?,
         };
-        let came = follower.advance([event, at])?;
+        let mut ended: Option<Instant> = None;
+        let came = follower.advance([event, at], || {
+            if !self.is_over() {
+                return true;
+            }
+            let ended = ended.get_or_insert_with(Instant::now);
+            !self.is_alone() && ended.elapsed() < AFTER_THE_END
+        })?;
         self.follower = Some(follower);
-        if came == Came::There {
-            self.begins = at;
-            say(self.shared, self.keep.most(at));
-        }
-        Ok(came == Came::There)
+        Ok(match came {
+            Came::There(begins) => {
+                self.begins_at(begins);
+                true
+            }
+            // Only at the end: the trace has more than is wanted then.
+            Came::OnTheWay => true,
+            Came::ToSeveral => false,
+        })
     }
 }
 

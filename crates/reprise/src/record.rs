@@ -133,8 +133,9 @@ pub fn exit_status(status: i32) -> i32 {
 }
 
 fn one(args: &RecordArgs) -> Result<Run> {
-    if args.keep.is_some() && args.engine != EngineName::Serial {
-        anyhow::bail!("--keep wants --engine serial");
+    let keeps = [EngineName::Serial, EngineName::Order];
+    if args.keep.is_some() && !keeps.contains(&args.engine) {
+        anyhow::bail!("--keep wants --engine serial or order");
     }
     cpu::suffices().map_err(anyhow::Error::msg)?;
     let mut shared = SharedSession::create()?;
@@ -143,7 +144,8 @@ fn one(args: &RecordArgs) -> Result<Run> {
     let catalog = Catalog::from_env()?;
     let memo_file = catalog.root().join(memo::FILE);
     if args.engine == EngineName::Order {
-        shared.add_order(args.buffers.bytes())?;
+        let usual = args.buffers.bytes();
+        shared.add_order(args.keep.map_or(usual, |keep| keep.ring(usual)))?;
         let unlearned = hooks::holds(shared.session().unhooked, hooks::LEARNED);
         let learned = learned::read(catalog.root())?;
         for f in learned.iter().filter(|_| !unlearned) {

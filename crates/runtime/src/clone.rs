@@ -205,11 +205,13 @@ pub fn wait_for_slot(i: u32) {
             total::give_way(current());
         } else {
             sys::futex_wait(slot(i).state.as_ptr(), state, Some(&soon()));
+            total::begin_asleep();
         }
     }
     while let Some(word) = in_use_here(i) {
         // The kernel wakes this word without the private flag when it clears it.
         sys::futex_wait(word.as_ptr(), word.load(Relaxed), Some(&soon()));
+        total::begin_asleep();
     }
 }
 

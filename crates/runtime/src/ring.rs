@@ -437,6 +437,9 @@ fn available(place: Place, until: u64) -> bool {
                 // The driver is gone: nobody wants this replay any more.
                 sys::exit_group(125);
             }
+            if !place.twice {
+                order::total::begin_asleep();
+            }
         }
         ring.consumer_asleep.store(0, Relaxed);
     }

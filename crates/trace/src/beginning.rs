@@ -4,20 +4,26 @@
 //! The file `beginning` is an [`Image`] of all memory of that process but the ring: of the program, of the runtime, and of the session; with
 //! it comes what else there is to know, the [`Moment`]. It is replaced as a whole, by another one further on; then the events before that one
 //! can go ([`forget_before`]).
+//!
+//! Under `order` threads are not all as far as the trace at one event: the trace still has all that one of them has not used up, and the [`Moment`] says
+//! where in each thread's ring its first event lies.
 
 use crate::error::Context;
 use crate::{
     Image, ImageReader, ImageWriter, Known, Result, TraceError, BEGINNING_FILE, EVENTS_FILE,
 };
 use reprise_abi::layout::{PAGE, SHADOW_BASE};
+use reprise_abi::order::ORDER_BASE;
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// In the image: where the copies of files are that were mapped shared. Nothing is mapped there in a replay under `serial`.
+/// In the image: where the copies of files are that were mapped shared. Nothing is mapped there in a replay that looks for no races.
 pub const COPIES: u64 = SHADOW_BASE;
+/// Behind the last of them.
+pub const COPIES_END: u64 = ORDER_BASE;
 /// What a region is named that shows such a copy, before its number.
 pub const COPY: &str = "copy:";
 /// Words of a thread's general registers, as ptrace(2) has them.
@@ -42,6 +48,23 @@ pub struct Moment {
     pub known: Known,
     /// Its threads, all of them in a call of the runtime, which they make again.
     pub threads: Vec<StoppedThread>,
+    /// Under `order`: where the next event lies in the slots' rings.
+    #[serde(default)]
+    pub rings: Vec<RingStart>,
+    /// Under `order`: all stamps below this one have had their turn.
+    #[serde(default)]
+    pub stamp: u64,
+}
+
+/// Where in a slot's ring that begins which comes from an event on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RingStart {
+    /// The slot.
+    pub slot: u16,
+    /// Bytes of the slot before it.
+    pub at: u64,
+    /// Events and entries of the slot before it.
+    pub items: u64,
 }
 
 /// A copy of a file that was mapped shared.

@@ -64,7 +64,7 @@ pub mod store;
 pub mod stream;
 pub mod writer;
 
-pub use beginning::{Moment, StoppedThread};
+pub use beginning::{Moment, RingStart, StoppedThread};
 pub use bytes::ByteString;
 pub use catalog::{Catalog, Entry};
 pub use census::{Census, Uncaptured};

@@ -54,6 +54,20 @@ impl Stamps {
         self.stretches.insert(start, end);
     }
 
+    /// Adds all below this one.
+    pub fn add_below(&mut self, stamp: u64) {
+        if stamp > 0 {
+            self.stretches.retain(|_, end| *end > stamp);
+            let last = self.stretches.first_key_value().map(|(s, e)| (*s, *e));
+            let joined = last.filter(|(start, _)| *start <= stamp);
+            if let Some((start, _)) = joined {
+                self.stretches.remove(&start);
+            }
+            self.stretches
+                .insert(0, joined.map_or(stamp, |(_, end)| end));
+        }
+    }
+
     /// Adds all that an event has.
     pub fn note(&mut self, e: &Event) {
         stamps_of(e).for_each(|s| self.add(s));
@@ -123,5 +137,17 @@ mod tests {
         }
         assert!(s.missing(8, 10).is_empty());
         assert_eq!(s.stretches.len(), 1);
+        for (known, below, gaps) in [
+            (&[][..], 3, &[3, 4][..]),
+            (&[1, 4], 3, &[3]),
+            (&[3], 3, &[4]),
+            (&[2, 3], 3, &[4]),
+            (&[], 0, &[0, 1, 2, 3, 4]),
+        ] {
+            let mut s = Stamps::default();
+            known.iter().for_each(|n| s.add(*n));
+            s.add_below(below);
+            assert_eq!(s.missing(5, 10), gaps, "{known:?} and all below {below}");
+        }
     }
 }

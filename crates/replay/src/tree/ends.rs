@@ -14,24 +14,30 @@ pub const TRACE_ENDED: u32 = 4;
 
 impl Tree {
     /// `order`: ends processes that were killed, when they have done all that was recorded of them, and in the end all that are left.
-    pub(super) fn let_go(&mut self, distribution: &Distribution) {
+    pub(crate) fn let_go(&mut self, distribution: &Distribution) {
         let killed: Vec<(usize, i64)> = distribution.killed(&self.shared).collect();
+        let mut still_at_work = false;
         for (slot, status) in killed {
             let n = self.shared.slot(slot).process.load(SeqCst) as usize;
-            if n < MAX_PROCESSES && self.is_through(n) {
-                self.end_process(
-                    n,
-                    if status > 0 {
-                        status as i32
-                    } else {
-                        libc::SIGKILL
-                    },
-                );
+            if n >= MAX_PROCESSES || !self.lives(n) {
+                continue;
+            }
+            if self.is_through(n) {
+                let killed = if status > 0 {
+                    status as i32
+                } else {
+                    libc::SIGKILL
+                };
+                self.end_process(n, killed);
+            } else {
+                still_at_work = true;
             }
         }
-        let s = self.shared.session();
-        let live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
-        let left: Vec<usize> = (0..MAX_PROCESSES).filter(live).collect();
+        if still_at_work {
+            // It may be through by now: the next look ends it, as it ended.
+            return;
+        }
+        let left: Vec<usize> = (0..MAX_PROCESSES).filter(|n| self.lives(*n)).collect();
         if left.is_empty() || !distribution.is_closed() || !left.iter().all(|n| self.is_through(*n))
         {
             return;
@@ -45,8 +51,8 @@ impl Tree {
         if !distribution.whole && !self.failed {
             s.message.store(TRACE_ENDED, SeqCst);
         }
-        let live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
-        for n in (0..MAX_PROCESSES).filter(live).collect::<Vec<_>>() {
+        let left: Vec<usize> = (0..MAX_PROCESSES).filter(|n| self.lives(*n)).collect();
+        for n in left {
             self.end_process(n, libc::W_EXITCODE(125, 0));
         }
     }
@@ -75,10 +81,15 @@ impl Tree {
         })
     }
 
+    fn lives(&self, n: usize) -> bool {
+        let state = &self.shared.session().processes[n].state;
+        state.load(SeqCst) == process_state::LIVE
+    }
+
     /// Does process `n` live, and have all its threads done what was recorded of them?
     fn is_through(&self, n: usize) -> bool {
         let p = &self.shared.session().processes[n];
-        p.state.load(SeqCst) == process_state::LIVE
+        self.lives(n)
             && p.kernel_pid.load(SeqCst) != 0
             && self.slots_of(n).all(|i| is_done(&self.shared, i))
     }

@@ -1,10 +1,14 @@
 //! Going back to an earlier moment of a replay that a debugger drives: its processes are ended, and a copy of the one that there was goes on.
 
 use super::Tree;
+use crate::feed::Distribution;
 use crate::live::Whose;
 use crate::{children, ReplayError};
 use libc::pid_t;
-use reprise_abi::session::{process_state, request, Process, MAX_PROCESSES};
+use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::session::{
+    process_state, request, slot_state, Process, FLAG_TOTAL, MAX_PROCESSES,
+};
 use reprise_launch::inject::Gate;
 use reprise_launch::ptrace;
 use reprise_trace::Reader;
@@ -50,7 +54,12 @@ impl Tree {
     ///
     /// # Errors
     /// When the replay does not come there.
-    pub fn go_to_birth(&mut self, reader: &mut Reader, whose: Whose) -> Result<usize, ReplayError> {
+    pub fn go_to_birth(
+        &mut self,
+        reader: &mut Reader,
+        mut distribution: Option<&mut Distribution>,
+        whose: Whose,
+    ) -> Result<usize, ReplayError> {
         let lost = || ReplayError::Unsupported("the replay did not come to this process".into());
         self.feed_up_to(whose.begins);
         loop {
@@ -59,7 +68,7 @@ impl Tree {
             if there && ring.consumer_asleep.load(SeqCst) != 0 {
                 break;
             }
-            if !self.turn(reader, None)? {
+            if !self.turn(reader, distribution.as_deref_mut())? {
                 return Err(lost());
             }
         }
@@ -73,11 +82,17 @@ impl Tree {
     }
 
     /// Goes to where the trace begins, when only its last stretch was kept: then all events are fed from there on. A place for calls in the
-    /// process's name, if it was made so.
+    /// process's name, if it was made so. `distribution`: where it is a trace of `order`. `paced`: a debugger gives leave to go on
+    /// there, of which this is the first number.
     ///
     /// # Errors
     /// When the trace is damaged, or the process can't be made.
-    pub fn go_to_beginning(&mut self, reader: &mut Reader) -> Result<Option<Gate>, ReplayError> {
+    pub fn go_to_beginning(
+        &mut self,
+        reader: &mut Reader,
+        mut distribution: Option<&mut Distribution>,
+        paced: Option<u64>,
+    ) -> Result<Option<Gate>, ReplayError> {
         let mut known = None;
         while let Some(mut beginning) = self.beginning.take() {
             if !self.turn(reader, None)? {
@@ -86,15 +101,25 @@ impl Tree {
                 ));
             }
             let pid = self.shared.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
-            let waits = self.shared.session().ring.consumer_asleep.load(SeqCst) != 0;
-            if waits {
-                known = beginning.thaw(pid, &mut self.shared, &self.dir)?;
-            }
-            if known.is_none() {
+            let ring = match self.shared.order() {
+                Some(head) => &head.rings[0],
+                None => &self.shared.session().ring,
+            };
+            let stopped = match ring.consumer_asleep.load(SeqCst) {
+                0 => None,
+                _ => beginning.thaw(pid, &mut self.shared, &self.dir)?,
+            };
+            let Some(stopped) = stopped else {
                 self.beginning = Some(beginning);
                 continue;
-            }
+            };
+            known = Some(stopped.gate);
             self.copies = beginning.copies;
+            if let (Some(_), Some(distribution)) = (self.shared.order(), distribution.as_mut()) {
+                self.take_turns(paced);
+                distribution.begin(&beginning.moment, &self.shared, reader)?;
+                continue;
+            }
             let ring = &self.shared.session().ring;
             let (events, position) = (ring.events.load(SeqCst), ring.position.load(SeqCst));
             if events != beginning.moment.event {
@@ -107,6 +132,29 @@ impl Tree {
             self.feed_up_to(u64::MAX);
         }
         Ok(known)
+    }
+
+    /// Under `order`, at the beginning of a trace of which only the last stretch was kept: in total order all threads that there are take part.
+    fn take_turns(&self, paced: Option<u64>) {
+        let (Some(head), s) = (self.shared.order(), self.shared.session()) else {
+            return;
+        };
+        let used = s.slots_used.load(SeqCst) as usize;
+        let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+        let is_there = |i: &usize| !gone.contains(&self.shared.slot(*i).state.load(SeqCst));
+        let mut there = (0..used.min(MAX_SLOTS)).filter(is_there);
+        if s.flags & FLAG_TOTAL != 0 {
+            if let Some(first) = there.next() {
+                head.total.begin(first);
+            }
+            there.for_each(|slot| head.total.join(slot));
+        }
+        if let Some(number) = paced {
+            let pace = s.pace();
+            pace.done.store(number, SeqCst);
+            pace.limit.store(number, SeqCst);
+            s.processes[0].debugged.store(1, SeqCst);
+        }
     }
 
     /// From now on the calling thread traces this process and all its threads, with these options of ptrace(2).

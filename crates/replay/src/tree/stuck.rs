@@ -191,15 +191,6 @@ impl Tree {
 
 /// Has every thread of the process stopped, or ended?
 fn is_stopped(pid: pid_t) -> bool {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return true;
-    };
-    tasks.flatten().all(|task| {
-        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        let state = stat
-            .rsplit(')')
-            .next()
-            .and_then(|s| s.trim_start().chars().next());
-        matches!(state, None | Some('T' | 't' | 'Z' | 'X'))
-    })
+    let states = children::states(pid);
+    states.iter().all(|s| matches!(s, 'T' | 't' | 'Z' | 'X'))
 }

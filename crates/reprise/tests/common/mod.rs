@@ -14,8 +14,10 @@
 pub mod browser;
 pub mod debugging;
 pub mod debugging_calls;
+pub mod debugging_kept;
 pub mod det;
 pub mod gdb;
+pub mod kept;
 pub mod leftovers;
 pub mod order;
 pub mod redis;
@@ -1063,7 +1065,7 @@ macro_rules! guests {
     };
 }
 
-/// Sessions of gdb that are tests, with flags for the recording.
+/// Tests that are shared by engines, with flags for the recording.
 #[macro_export]
 macro_rules! sessions {
     ($module:ident, $flags:expr; $($name:ident),* $(,)?) => {

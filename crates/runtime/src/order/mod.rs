@@ -63,6 +63,8 @@ pub struct Local {
     pub looked: bool,
     /// A hooked function ends, and looks for signals.
     pub hook_ends: bool,
+    /// Record: where its log was when it had told last that it waits.
+    pub waits_since: (u64, u32),
     /// Gates since the last hash of its state.
     pub since_hash: u64,
     /// Another thread has sent it the signal that cancels it, or is about to.

@@ -278,6 +278,7 @@ fn await_others(t: &mut Block) {
             ring::wake_agent();
             let soon = sys::Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
             sys::futex_wait(mine.consumer_asleep.as_ptr(), 1, Some(&soon));
+            total::begin_asleep();
             if !crate::namespace::agent_lives() {
                 sys::exit_group(125);
             }

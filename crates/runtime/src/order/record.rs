@@ -5,8 +5,8 @@
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
 use super::{
-    cut, head, log, log_quiet, name_of, name_of_run, processes, shards, space, state, streams,
-    unlogged, Order, Runs,
+    cut, head, log, log_quiet, name_of, name_of_run, processes, put_counted, quiet_so_far, shards,
+    space, state, streams, unlogged, Order, Runs,
 };
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
@@ -28,7 +28,7 @@ use reprise_abi::event::{
     FLAG_TRACKED, SLOT_SHIFT,
 };
 use reprise_abi::futex;
-use reprise_abi::order::EntryKind;
+use reprise_abi::order::{Entry, EntryKind};
 use reprise_abi::session::slot_state;
 use reprise_abi::spec::Blocking;
 use reprise_abi::syscalls::nr;
@@ -478,6 +478,18 @@ fn changed_word(c: &Call) -> Option<u64> {
         }
         _ => operation.pi.then_some(c.args[0]),
     }
+}
+
+/// The thread is about to sleep in a hooked function. Where a replay follows the recording that is told, once: until something else happens to the
+/// thread, its entries say nothing of where it is.
+pub fn waits(t: &mut Block) {
+    if session().follower_pid.load(Relaxed) == 0 || unlogged::place(t) == t.order.waits_since {
+        return;
+    }
+    let amid = !unlogged::is_where_it_entered(t);
+    let quiet = quiet_so_far(t);
+    put_counted(t, Entry::wait(quiet, amid));
+    t.order.waits_since = unlogged::place(t);
 }
 
 /// Logs operation `n` on an object, if another thread made the one before.

@@ -8,6 +8,7 @@
 //! A thread that waits for another one by looking at memory again and again, in code whose operations nobody orders, waits for ever here.
 
 use super::head;
+use crate::debugger;
 use crate::races;
 use crate::sys;
 use crate::thread::{current, session, Block};
@@ -52,6 +53,19 @@ pub fn begin(t: &Block) {
 pub fn begin_unless(t: &Block, is_over: impl Fn() -> bool) {
     if runs() {
         wait_for_turn(t.slot, is_over);
+    }
+}
+
+/// A trace of which only the last stretch was kept begins with threads that slept in a replay in partial order. In total order they go on when it
+/// is their turn, and when a debugger gives them leave.
+pub fn begin_asleep() {
+    if runs() {
+        let (slot, h) = (current().slot, &head().total);
+        let waits = || h.turn[slot as usize].load(SeqCst) == 0 && h.takes_part(slot as usize);
+        if waits() {
+            wait_for_turn(slot, || !waits());
+        }
+        debugger::await_leave();
     }
 }
 

@@ -66,10 +66,10 @@ pub const fn rooms() -> u64 {
 /// The calling thread waits, until this is dropped, and has said so ([`reprise_abi::waits`]).
 ///
 /// It is counted in the room of what it waits for, and sleeps in the one of the number that it waits for: who makes an operation wakes him whose
-/// turn is next, not all that wait for theirs on the same object.
+/// turn is next, not all that wait for theirs on the same object. In that room it is counted, too, so that nobody is called who isn't there.
 pub struct Waits {
     key: u64,
-    counted: &'static WaitingRoom,
+    counted: [&'static WaitingRoom; 2],
     room: u32,
     generation: &'static AtomicU32,
     told: &'static Awaited,
@@ -82,12 +82,14 @@ impl Waits {
         let (room, generation) = h.bed(key, n);
         let w = Waits {
             key,
-            counted: h.room(key),
+            counted: [h.room(key), &h.rooms[room as usize]],
             room,
             generation,
             told: &h.waits[current().slot as usize],
         };
-        w.counted.waiting.fetch_add(1, SeqCst);
+        for room in w.counted {
+            room.waiting.fetch_add(1, SeqCst);
+        }
         w.told.begin();
         w
     }
@@ -106,7 +108,9 @@ impl Waits {
 impl Drop for Waits {
     fn drop(&mut self) {
         self.told.end();
-        self.counted.waiting.fetch_sub(1, SeqCst);
+        for room in self.counted {
+            room.waiting.fetch_sub(1, SeqCst);
+        }
     }
 }
 
@@ -148,7 +152,7 @@ fn comes_soon(o: &mut Local, due: &mut impl FnMut() -> bool) -> bool {
 }
 
 fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
-    let total = total::runs();
+    let mut total = total::runs();
     if !total && comes_soon(&mut current().order, &mut due) {
         return;
     }
@@ -178,6 +182,8 @@ fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
         if !crate::namespace::agent_lives() {
             sys::exit_group(125);
         }
+        total = total::runs();
+        total::begin_asleep();
     }
     if total {
         total::goes_on();
@@ -194,9 +200,9 @@ pub fn call(key: u64) {
 pub fn call_for(key: u64, n: u64) {
     let h = head();
     if h.room(key).waiting.load(SeqCst) != 0 {
-        let (_, word) = h.bed(key, n);
+        let (bed, word) = h.bed(key, n);
         word.fetch_add(1, SeqCst);
-        if !total::runs() {
+        if !total::runs() && h.rooms[bed as usize].waiting.load(SeqCst) != 0 {
             let woken = sys::futex_wake_all(word.as_ptr());
             // At once: until they have a processor, those who look should leave them one.
             h.sleeping.fetch_sub(woken, Relaxed);

@@ -22,7 +22,8 @@ pub struct Unlogged {
 /// No place in a log.
 const NOWHERE: (u64, u32) = (u64::MAX, 0);
 
-fn place(t: &Block) -> (u64, u32) {
+/// Where a thread's log is: place in the ring, and quiet operations to its next entry.
+pub fn place(t: &Block) -> (u64, u32) {
     let quiet = t.quiet_left().load(core::sync::atomic::Ordering::Relaxed);
     // In a replay some of them are asked for, and counted elsewhere.
     (ring::position(), quiet.wrapping_add(t.order.asked))
@@ -48,6 +49,11 @@ pub fn leaves(t: &mut Block, returns: bool) {
     } else if returns {
         u.calls += 1;
     }
+}
+
+/// Has the function that the thread has entered left nothing in the log yet?
+pub fn is_where_it_entered(t: &Block) -> bool {
+    t.order.unlogged.at == place(t)
 }
 
 /// What the function is called for was done, and counted, on a short way before.

@@ -2,9 +2,9 @@
 
 use super::error::{EINVAL, ETIMEDOUT};
 use crate::asm::rt_blocking;
-use crate::engine::{ENGINE, ORDER_REPLAY};
-use crate::order::total;
+use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::order::turns::{self, Waits};
+use crate::order::{self, total};
 use crate::sys::{self, Timespec};
 use crate::thread::{current, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -110,6 +110,9 @@ pub fn wait(
         total::give_way(t);
         return Wait::Woken;
     }
+    if ENGINE.load(Relaxed) == ORDER_RECORD {
+        order::record::waits(t);
+    }
     let mut op = FUTEX_WAIT_BITSET;
     if !shared {
         op |= FUTEX_PRIVATE;
@@ -132,6 +135,7 @@ pub fn wait(
     loop {
         // SAFETY: the kernel only reads the word.
         let r = unsafe { rt_blocking(nr::FUTEX, &args, t.pending_word as *const u32) };
+        total::begin_asleep();
         match r {
             -110 => return Wait::TimedOut,
             -11 => return Wait::Changed,

@@ -24,7 +24,7 @@ fn count(t: &mut Block, e: &Entry) {
     t.order.looked = true;
     t.order.asked = match e.kind {
         _ if races::on() || listing::on() => e.quiet,
-        EntryKind::Quiet => e.quiet.min(1),
+        EntryKind::Quiet if !e.waits() => e.quiet.min(1),
         _ => 0,
     };
     t.quiet_left().store(e.quiet - t.order.asked, Relaxed);
@@ -52,14 +52,34 @@ pub(super) fn look(t: &mut Block) -> Option<Entry> {
     }
 }
 
-/// Does an event come before any other operation of the thread? Where the trace ends there is none.
+/// The thread is where it slept, if it did in this operation: entries that only tell so are out of the way.
+pub(super) fn arrive(t: &mut Block) {
+    skip(t, Entry::waits);
+}
+
+/// A hooked function ends in which the thread may have slept, after its last operation.
+pub(super) fn depart(t: &mut Block) {
+    skip(t, Entry::waits_amid);
+}
+
+fn skip(t: &mut Block, is_past: impl Fn(&Entry) -> bool) {
+    while let Some(e) = ring::peek_entry().and_then(Entry::from_words) {
+        count(t, &e);
+        if !is_past(&e) || is_quiet(t) {
+            return;
+        }
+        consume(t);
+    }
+}
+
+/// Does an event come before any other operation of the thread, and before it sleeps in one? Where the trace ends there is none.
 pub(super) fn event_is_next(t: &mut Block) -> bool {
     while let Some(words) = ring::peek_entry() {
         let Some(e) = Entry::from_words(words) else {
             return true;
         };
         count(t, &e);
-        if e.kind != EntryKind::Quiet || is_quiet(t) {
+        if e.kind != EntryKind::Quiet || e.waits() || is_quiet(t) {
             return false;
         }
         consume(t);

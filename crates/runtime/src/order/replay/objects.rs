@@ -2,8 +2,8 @@
 
 use super::entries::is_signal_next;
 use super::entries::{
-    consume, due, faults_next, is_quiet, look, made, operation, settle, signal_comes,
-    tell_of_signal, unlike,
+    arrive, consume, depart, due, faults_next, is_quiet, look, made, operation, settle,
+    signal_comes, tell_of_signal, unlike,
 };
 use super::life::{is_done, stay_if_done};
 use super::signals::plant_if_next;
@@ -106,6 +106,7 @@ impl Order for Replay {
 
     fn turn(t: &mut Block, object: &Runs) -> bool {
         let address = object as *const Runs as u64;
+        arrive(t);
         if signal_comes(t) {
             cut::replay::must_be_found(t);
             // The handler runs first, as it did then; an operation that is put off for nothing would be so for ever.
@@ -154,6 +155,7 @@ impl Order for Replay {
     }
 
     fn handler_first(t: &mut Block, entry: u64) -> bool {
+        arrive(t);
         let now = !is_quiet(t)
             && is_signal_next(t)
                 .is_some_and(|h| h.kind == Kind::Signal as u8 && h.value as u64 == entry);
@@ -171,6 +173,7 @@ impl Order for Replay {
     }
 
     fn leaves(t: &mut Block, returns: bool) {
+        depart(t);
         tell_of_signal(t);
         unlogged::leaves(t, returns);
         if is_done(t) {
@@ -180,6 +183,7 @@ impl Order for Replay {
     }
 
     fn failure(t: &mut Block) -> Option<u32> {
+        arrive(t);
         if signal_comes(t) {
             return None;
         }
@@ -284,6 +288,7 @@ impl Order for Replay {
     }
 
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
+        arrive(t);
         if signal_comes(t) {
             return Some(None);
         }
