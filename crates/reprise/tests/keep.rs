@@ -8,6 +8,7 @@ sessions! { kept, &[];
     one_thread,
     several_threads,
     the_stretch_before_a_crash,
+    a_sleeper_holds_nobody_up,
     beginnings_anywhere,
     what_children_do_not_get,
     a_long_run_stays_small,

@@ -129,6 +129,19 @@ pub fn the_stretch_before_a_crash(flags: &[&str]) {
     );
 }
 
+/// Who sleeps from the beginning on has given back what others need: nobody is held up, and what is old is forgotten.
+pub fn a_sleeper_holds_nobody_up(flags: &[&str]) {
+    let place = Workplace::new();
+    let guest = Guest::new("kept_sleeper").args(["2", "1500"]);
+    let kept = ["--keep", "256K", "--checksum=200"];
+    let whole = place.record_with(&guest, &[flags, &kept].concat());
+    assert!(whole.run.status.success(), "{}", whole.run.describe());
+    assert_end_of(&place, &whole, flags);
+    let (kept, all) = (on_disk(&whole.dir), recorded(&whole.dir));
+    assert!(all > 3 * kept, "{kept} of {all} bytes are kept");
+    place.keep();
+}
+
 /// Beginnings at many places in programs of all kinds: whoever waits for what, the first thread gone, files that are mapped shared.
 pub fn beginnings_anywhere(flags: &[&str]) {
     let place = Workplace::new();
