@@ -15,7 +15,7 @@ use reprise_abi::session::{
 };
 use reprise_launch::replay::Child;
 use reprise_launch::{memo, record, RuntimeImage, SharedSession};
-use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, FILES_DIR};
+use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, BEGINNING_FILE, FILES_DIR};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -227,6 +227,10 @@ pub(crate) fn prepare(
             "the engine of this trace, {}, logs nothing that could be replayed",
             manifest.engine
         )));
+    }
+    let looks_at_all = hunt.is_some() || options.with.is_some();
+    if looks_at_all && dir.join(BEGINNING_FILE).exists() {
+        return Err(ReplayError::Unsupported("only the last stretch of this run was kept: races are looked for, and rebuilt programs replayed, in whole recordings".into()));
     }
     if order && hunt.is_some() && has_several_processes(dir)? {
         return Err(ReplayError::Unsupported("races are looked for in recordings of one process that stays the program it is; this one has several: record without forks and execs what is to be looked at".into()));

@@ -1,7 +1,6 @@
 //! A replay that follows a recording which goes on: the flight recorder. What it has come past can be forgotten, because it says how the
 //! trace begins from there ([`crate::freeze`]).
 
-use crate::children;
 use crate::driver::{self, Options, Prepared};
 use crate::feed::Distribution;
 use crate::freeze::{freeze, Begins};
@@ -10,7 +9,6 @@ use crate::tree::{Tree, Watch};
 use crate::{report, ReplayError};
 use libc::pid_t;
 use reprise_abi::event::{EventHeader, Kind};
-use reprise_abi::layout::MAX_SLOTS;
 use reprise_launch::replay::Child;
 use reprise_trace::{beginning, Known, Reader};
 use std::fs::File;
@@ -18,6 +16,13 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
+
+/// So much time threads may compute, while nobody goes on, before more is given to all.
+const SPINS: Duration = Duration::from_millis(50);
+/// So long no thread is to have gone on: some look again once in a millisecond.
+const STANDS: Duration = Duration::from_millis(3);
+/// Between two questions whether it is still wanted.
+const ASKS: Duration = Duration::from_millis(50);
 
 /// How far it came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,36 +62,20 @@ struct Order {
     computed: Duration,
 }
 
-/// The processors' time that the replay has used.
-fn tree_time(tree: &Tree) -> Duration {
-    tree.pids().map(children::time).sum()
-}
-
-/// So much time threads may compute, while nobody goes on, before more is given to all.
-const SPINS: Duration = Duration::from_millis(50);
-/// Between two questions whether it is still wanted.
-const ASKS: Duration = Duration::from_millis(50);
-/// So long no thread is to have gone on: some look again once in a millisecond.
-const STANDS: Duration = Duration::from_millis(3);
-
 impl Order {
     /// Has each thread used up what it can? Then all sleep, and have done so for a while.
     fn stands(&mut self, tree: &Tree, reader: &Reader) -> bool {
         let used = tree.shared.session().slots_used.load(SeqCst) as usize;
-        let rings = tree
-            .shared
-            .order()
-            .map_or(&[][..], |h| &h.rings[..used.min(MAX_SLOTS)]);
-        let now: Vec<u64> = rings.iter().map(|r| r.position.load(SeqCst)).collect();
+        let rings = tree.shared.order().map_or(&[][..], |h| &h.rings);
+        let used = rings.iter().take(used);
+        let now: Vec<u64> = used.map(|r| r.position.load(SeqCst)).collect();
         if now != self.positions.0 {
             self.positions = (now, Instant::now());
-            self.computed = tree_time(tree);
+            self.computed = tree.time();
         }
         self.positions.1.elapsed() > STANDS
             && self.distribution.is_at_limit(reader)
-            && tree
-                .pids()
-                .all(|pid| children::states(pid).iter().all(|s| matches!(s, 'S' | 'Z')))
+            && tree.sleeps()
     }
 }
 
@@ -160,7 +149,7 @@ impl Follower {
         self.at = [event, at_byte];
         if let Some(o) = &mut self.order {
             o.positions.1 = Instant::now();
-            o.computed = tree_time(&self.tree);
+            o.computed = self.tree.time();
         }
         let mut asked = Instant::now();
         loop {
@@ -188,7 +177,7 @@ impl Follower {
             };
             if let (false, Some(o)) = (there, &self.order) {
                 // A thread may look again and again for what another one does only when it is given more.
-                let computed = tree_time(&self.tree).saturating_sub(o.computed);
+                let computed = self.tree.time().saturating_sub(o.computed);
                 if computed > SPINS && o.distribution.is_at_limit(&self.reader) {
                     return Ok(Came::There(self.begins_at));
                 }

@@ -481,7 +481,7 @@ impl Tree {
     }
 
     /// All processes.
-    pub(crate) fn pids(&self) -> impl Iterator<Item = pid_t> + '_ {
+    fn pids(&self) -> impl Iterator<Item = pid_t> + '_ {
         let of_table = self.shared.session().processes.iter().filter_map(|p| {
             let pid = p.kernel_pid.load(Relaxed) as pid_t;
             (p.state.load(Relaxed) != process_state::FREE).then_some(pid)

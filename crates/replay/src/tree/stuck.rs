@@ -174,6 +174,17 @@ impl Tree {
         (!all.iter().all(|(_, p)| over(p))).then_some(all)
     }
 
+    /// Do all threads sleep, of all processes?
+    pub(crate) fn sleeps(&self) -> bool {
+        let sleep = |states: Vec<char>| states.iter().all(|s| matches!(s, 'S' | 'Z'));
+        self.pids().all(|pid| sleep(children::states(pid)))
+    }
+
+    /// The processors' time that they have used.
+    pub(crate) fn time(&self) -> Duration {
+        self.pids().map(children::time).sum()
+    }
+
     /// Stops all processes, so that it can be seen where their threads are.
     fn stop_all(&self) {
         let pids: Vec<pid_t> = self.pids().collect();
