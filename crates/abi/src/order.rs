@@ -15,12 +15,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Where it is mapped.
 pub const ORDER_BASE: u64 = RESERVATION + 0xb_0000_0000;
-/// Distance between two slots' rings in bytes (address space; memory is used only as touched).
+/// Distance between two slots' rings in bytes, where no ring is larger (address space; memory is used only as touched).
 pub const RING_STRIDE: u64 = 4 << 20;
 /// Bytes of a ring in the default mode (Castor 3.6).
 pub const DEFAULT_RING: u64 = RING_STRIDE;
 /// Bytes of a ring in the small mode.
 pub const SMALL_RING: u64 = 4096;
+/// Bytes of a ring in the mode for crashes: nothing is taken from it before a quarter of it is full.
+pub const CRASH_RING: u64 = 64 << 20;
 /// Words on which threads of a replay wait for their turn.
 pub const WAITING_WORDS: usize = 4096;
 /// Most stamps that were drawn and never logged, because their process was killed at that moment.
@@ -123,9 +125,25 @@ pub const ORDER_TOTAL: u64 = ORDER_HEAD_LEN as u64 + MAX_SLOTS as u64 * RING_STR
 const _: () = assert!(ORDER_HEAD_LEN % 4096 == 0);
 const _: () = assert!(ORDER_BASE + ORDER_TOTAL <= RESERVATION_END);
 
-/// Offset of a slot's ring from the head.
-pub const fn ring_offset(slot: usize) -> u64 {
-    ORDER_HEAD_LEN as u64 + slot as u64 * RING_STRIDE
+/// Distance between rings of so many bytes.
+#[inline(always)]
+pub const fn stride(ring_size: u64) -> u64 {
+    if ring_size > RING_STRIDE {
+        ring_size
+    } else {
+        RING_STRIDE
+    }
+}
+
+/// How many slots have a ring, where these have so many bytes.
+pub const fn slots_with(ring_size: u64) -> usize {
+    (MAX_SLOTS as u64 * RING_STRIDE / stride(ring_size)) as usize
+}
+
+/// Offset of a slot's ring from the head, where rings have so many bytes.
+#[inline(always)]
+pub const fn ring_offset(slot: usize, ring_size: u64) -> u64 {
+    ORDER_HEAD_LEN as u64 + slot as u64 * stride(ring_size)
 }
 
 /// What an [`Entry`] says. Numbers are part of the trace format.

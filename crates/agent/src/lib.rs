@@ -75,6 +75,8 @@ pub struct Agent {
     pub dir: PathBuf,
     /// What to do when the trace is full.
     pub on_full: OnFull,
+    /// Under `order`, nothing is taken before it has to be (Castor 3.6, crash recording).
+    pub lazy: bool,
     /// What is put into programs.
     pub image: RuntimeImage,
     /// The launcher's process id.
@@ -148,6 +150,7 @@ impl Agent {
                     _ if waits => Ok(0),
                     Some(_) => merge.all(&self.shared, &mut sink),
                     None if stops => merge.by_now(&self.shared, &mut sink),
+                    None if self.lazy && !merge::presses(&self.shared) => Ok(0),
                     None => merge.some(&self.shared, &mut sink),
                 };
                 buried.and(taken)
@@ -351,7 +354,7 @@ impl Agent {
 
     fn sleep(&self, soon: bool) {
         let s = self.shared.session();
-        let busy = s.live_threads.load(Relaxed) > 1;
+        let busy = s.live_threads.load(Relaxed) > 1 && !self.lazy;
         // The program has ended, and what came of it has not yet.
         let lingers = s.wait_status.load(SeqCst) != 0;
         let busy = busy || lingers || soon;

@@ -12,6 +12,7 @@ pub use dead::open_shards_of;
 use reprise_abi::event::{Event, Kind, ParseError};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{head_of_entries, Entry, OrderHead, ENTRY_LEN, MAX_VOID};
+use reprise_abi::ring::RingControl;
 use reprise_launch::SharedSession;
 use reprise_trace::stamps::{stamps_of, Stamps};
 use reprise_trace::{Census, TraceError, Writer};
@@ -85,6 +86,21 @@ struct Piece {
     slot: usize,
     at: Range<usize>,
     entries: bool,
+}
+
+/// Is a quarter of some ring full, or does somebody wait for room?
+pub fn presses(shared: &SharedSession) -> bool {
+    let used = (shared.session().slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
+    let pressed = |head: &OrderHead, ring: &RingControl| {
+        let there = ring
+            .head
+            .load(Relaxed)
+            .wrapping_sub(ring.tail.load(Relaxed));
+        there > head.ring_size / 4 || ring.producer_asleep.load(Relaxed) != 0
+    };
+    shared
+        .order()
+        .is_some_and(|head| head.rings.iter().take(used).any(|r| pressed(head, r)))
 }
 
 impl Merge {

@@ -3,7 +3,7 @@
 use crate::error::{os, Result};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::memo::{Memo, MEMO_LEN};
-use reprise_abi::order::{ring_offset, OrderHead, ORDER_TOTAL};
+use reprise_abi::order::{ring_offset, slots_with, OrderHead, ORDER_TOTAL};
 use reprise_abi::races::Races;
 use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -23,6 +23,8 @@ pub struct SharedSession {
     ring: *mut u8,
     /// The memory of the `order` engine, null without it.
     order: *mut u8,
+    /// Bytes of a slot's ring there.
+    ring_size: u64,
 }
 
 // SAFETY: all of it is atomics and memory that both sides treat as untrusted.
@@ -109,6 +111,7 @@ impl SharedSession {
             head,
             ring: ring as *mut u8,
             order: std::ptr::null_mut(),
+            ring_size: 0,
         })
     }
 
@@ -131,6 +134,7 @@ impl SharedSession {
             libc::MAP_SHARED | libc::MAP_NORESERVE,
         )?;
         self.order = at as *mut u8;
+        self.ring_size = ring_size;
         // SAFETY: fresh memory of the right size; the program does not run yet.
         unsafe { (*(at as *mut OrderHead)).ring_size = ring_size };
         Ok(())
@@ -154,8 +158,9 @@ impl SharedSession {
     /// # Panics
     /// Without the `order` engine, or when there is no such slot.
     pub fn slot_ring(&self, slot: usize) -> *mut u8 {
-        assert!(!self.order.is_null() && slot < MAX_SLOTS);
-        self.order.wrapping_add(ring_offset(slot) as usize)
+        assert!(!self.order.is_null() && slot < slots_with(self.ring_size));
+        self.order
+            .wrapping_add(ring_offset(slot, self.ring_size) as usize)
     }
 
     /// What a replay that looks for races leaves behind. It lies where other sessions have their ring.

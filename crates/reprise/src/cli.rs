@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::det;
 use reprise_abi::event::Kind;
 use reprise_abi::hooks;
-use reprise_abi::order::{DEFAULT_RING, SMALL_RING};
+use reprise_abi::order::{CRASH_RING, DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
 use reprise_debug::Place;
 use std::ffi::OsString;
@@ -350,6 +350,8 @@ pub enum Buffers {
     Small,
     /// 4 MiB
     Default,
+    /// 64 MiB, for at most 256 threads at a time: nothing is taken from memory before a quarter of one is full, the program crashes or ends
+    Crash,
 }
 
 impl Buffers {
@@ -358,6 +360,7 @@ impl Buffers {
         match self {
             Buffers::Small => SMALL_RING,
             Buffers::Default => DEFAULT_RING,
+            Buffers::Crash => CRASH_RING,
         }
     }
 }

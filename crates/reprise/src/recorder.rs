@@ -1,6 +1,6 @@
 //! The processes beside a recorded program: the agent, who takes its place when it died, and the one that keeps a trace short.
 
-use crate::cli::{OnFull, RecordArgs};
+use crate::cli::{Buffers, OnFull, RecordArgs};
 use crate::keep::{self, Keep};
 use anyhow::{Context, Result};
 use reprise_agent::{streams, Agent};
@@ -68,6 +68,7 @@ pub fn start_agent(
                 store,
                 dir: dir.to_path_buf(),
                 on_full,
+                lazy: args.buffers == Buffers::Crash,
                 image,
                 launcher,
                 census,

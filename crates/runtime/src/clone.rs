@@ -12,6 +12,7 @@ use crate::thread::*;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::{BLOCK_STRIDE, MAX_SLOTS, PAGE};
 use reprise_abi::notes;
+use reprise_abi::order::slots_with;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
@@ -140,7 +141,11 @@ pub fn clone<E: Engine>(t: &mut Block, c: &Call, frame: &Frame) -> i64 {
 
 /// A slot that no thread has.
 pub fn free_slot() -> Option<u32> {
-    (0..MAX_SLOTS as u32).find(|i| {
+    let most = match crate::order::runs() {
+        true => slots_with(crate::order::head().ring_size),
+        false => MAX_SLOTS,
+    };
+    (0..most as u32).find(|i| {
         let vacant = matches!(
             slot(*i).state.load(Acquire),
             slot_state::FREE | slot_state::EXITING

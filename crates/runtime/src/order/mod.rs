@@ -117,7 +117,11 @@ pub fn head() -> &'static OrderHead {
 #[inline(always)]
 pub fn ring_of(slot: u32) -> (&'static RingControl, u64, u64) {
     let (h, i) = (head(), slot as usize);
-    (&h.rings[i], ORDER_BASE + ring_offset(i), h.ring_size)
+    (
+        &h.rings[i],
+        ORDER_BASE + ring_offset(i, h.ring_size),
+        h.ring_size,
+    )
 }
 
 /// The agent, or the driver, should look at the calling thread's ring.
