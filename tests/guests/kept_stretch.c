@@ -1,8 +1,10 @@
 // A long run, of which a flight recorder keeps the end: threads that read random bytes, share memory under a lock and without one, compute
 // without a call, get signals, and say what came out. At the end it may crash.
-//   kept_stretch THREADS ROUNDS [crash] [ordered]    (0 rounds: for ever; ordered: nothing is shared without a lock)
+//   kept_stretch THREADS ROUNDS [crash] [ordered] [held]    (0 rounds: for ever; ordered: nothing is shared without a lock; held: who reads random
+//   bytes has the lock meanwhile, for which all others wait)
 // run: 2 300
 // run: 1 300
+// run: 2 300 held
 // run: 3 200 crash => SIGSEGV
 #include "guest.h"
 
@@ -10,7 +12,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t table[4096], racy;
 static __thread uint64_t own;
 static long rounds;
-static bool ordered;
+static bool ordered, held;
 static volatile sig_atomic_t signals;
 
 static void on_signal(int signal) {
@@ -21,7 +23,9 @@ static void on_signal(int signal) {
 static void *body(void *which) {
     uint64_t bytes[256], sum = (uintptr_t)which, *shared = ordered ? &own : &racy;
     for (long i = 0; rounds == 0 || i < rounds; i++) {
+        if (held) ok(pthread_mutex_lock(&lock));
         must(syscall(SYS_getrandom, bytes, sizeof bytes, 0));
+        if (held) ok(pthread_mutex_unlock(&lock));
         for (unsigned k = 0; k < 256; k++) sum = mix(sum + bytes[k]);
         uint64_t *fresh = malloc(8 + sum % 10000);
         expect(fresh != NULL);
@@ -47,6 +51,7 @@ int main(int argc, char **argv) {
     for (int i = 3; i < argc; i++) {
         crashes |= strcmp(argv[i], "crash") == 0;
         ordered |= strcmp(argv[i], "ordered") == 0;
+        held |= strcmp(argv[i], "held") == 0;
     }
     struct sigaction action = {.sa_handler = on_signal};
     must(sigaction(SIGUSR1, &action, NULL));

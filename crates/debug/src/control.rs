@@ -518,8 +518,17 @@ impl Debuggee {
             return self.leaves(run, slot, tid, r).map(Some);
         }
         if let Some(watched) = self.watch_hit(tid) {
-            if self.territory(slot, r.rip) == Territory::Program {
-                return Ok(Some(Next::Stop(Stop::Watch(slot, watched))));
+            match self.territory(slot, r.rip) {
+                Territory::Program => return Ok(Some(Next::Stop(Stop::Watch(slot, watched)))),
+                // It may leave a stub without coming by the runtime's exits.
+                Territory::Stub => match self.step_in_program(slot, tid, &r)? {
+                    Some(Stop::Stepped(slot)) => {
+                        return Ok(Some(Next::Stop(Stop::Watch(slot, watched))));
+                    }
+                    Some(other) => return Ok(Some(Next::Stop(other))),
+                    None => {}
+                },
+                Territory::Runtime => {}
             }
             // It is told when the gate is over.
             run.watch.get_or_insert((tid, watched));

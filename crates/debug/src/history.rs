@@ -12,7 +12,7 @@ use crate::control::Stop;
 use crate::debuggee::{Debuggee, General};
 use crate::target::Session;
 use crate::{os, DebugError};
-use gdbstub::common::Tid;
+use gdbstub::common::{Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use reprise_abi::layout::PAGE;
@@ -193,8 +193,34 @@ impl Session {
         }
     }
 
-    /// One step of the thread of `slot` back.
+    /// One step of the thread of `slot` back. A gate in the midst of an instruction, or before a handler's first one, is no step of its own.
     pub(crate) fn step_back(
+        &mut self,
+        slot: usize,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<MultiThreadStopReason<u64>, DebugError> {
+        loop {
+            let from = self.shown_at(slot)?;
+            let reason = self.place_back(slot, wanted)?;
+            let to = self.shown_at(slot)?;
+            let gates = from.1 || to.1;
+            let stepped = matches!(reason, MultiThreadStopReason::SignalWithThread { signal, .. } if signal == Signal::SIGTRAP);
+            if !stepped || !gates || from.0 != to.0 {
+                return Ok(reason);
+            }
+        }
+    }
+
+    /// The registers that are shown of the thread of `slot`, if it is there; and whether we are at a gate.
+    fn shown_at(&mut self, slot: usize) -> Result<(Option<General>, bool), DebugError> {
+        let d = self.debuggee()?;
+        let there = d.slots().any(|s| s == slot);
+        let registers = there.then(|| d.registers(slot)).transpose()?;
+        Ok((registers, d.name_of_gate().is_some()))
+    }
+
+    /// Back to the last place that has a name, at which the thread of `slot` was: a step, or the gate in one.
+    fn place_back(
         &mut self,
         slot: usize,
         _wanted: &mut dyn FnMut() -> bool,
@@ -253,6 +279,10 @@ impl Session {
         };
         while let Some((events, from)) = self.gate_before(slot, last, now)? {
             last = from;
+            if is_order && now.state.is_none() && events == now.events {
+                // That is where we are.
+                continue;
+            }
             let d = self.rewind(events)?;
             if !d.slots().any(|s| s == slot) {
                 return Ok(None);

@@ -189,9 +189,12 @@ impl Session {
         // By `order` some threads are further on when the trace begins.
         let is_past = timeline.is_order
             && timeline.event(event).is_some_and(|e| {
-                let slot = e.slot as usize;
-                let own = timeline.rings.items_before(slot, event);
-                own.is_some_and(|own| own < d.checkpoints.own_at_first(slot))
+                let (slot, rings) = (e.slot as usize, &timeline.rings);
+                let at_first = d.checkpoints.own_at_first(slot);
+                let own = rings.items_before(slot, event);
+                // It may be in the midst of one.
+                own.is_some_and(|own| own < at_first)
+                    && rings.event_after(slot, at_first) != Some(event)
             });
         Ok(match event {
             _ if event < first => Some(format!(

@@ -26,7 +26,8 @@ impl Session {
         // Some events are the recorder's own.
         let place = (number..timeline.len()).find_map(|n| {
             let slot = timeline.event(n)?.slot as usize;
-            Some((slot, timeline.rings.items_before(slot, n)?))
+            let own = timeline.rings.items_before(slot, n)?;
+            Some((slot, own.max(d.checkpoints.own_at_first(slot))))
         });
         match place {
             Some((slot, own)) => self.run_to_own(slot, own),

@@ -283,10 +283,11 @@ pub(crate) fn freeze(
 
 /// What is to be known of a stopped thread. It makes calls for that, and then is as it was.
 fn thread(tid: pid_t, gate: Gate, memory: &File) -> Result<StoppedThread> {
-    let registers = to_go_on(ptrace::registers(tid)?);
+    let stopped = ptrace::registers(tid)?;
+    let registers = to_go_on(stopped);
     let mut thread = StoppedThread {
         tid,
-        registers: words_of(&registers),
+        registers: words_of(&as_woken(stopped)),
         vectors: ptrace::vectors(tid)?,
         mask: ptrace::signal_mask(tid)?,
         clears: 0,
@@ -298,6 +299,17 @@ fn thread(tid: pid_t, gate: Gate, memory: &File) -> Result<StoppedThread> {
     ptrace::set_signal_mask(tid, thread.mask)?;
     (thread.clears, thread.signal_stack) = asked?;
     Ok(thread)
+}
+
+/// The registers with which a thread goes on that slept: it looks again for itself, and may then find that it has to wait for something else. In total
+/// order that is its turn, and whoever has the turn would never be woken from a sleep that another one is to end.
+fn as_woken(mut r: libc::user_regs_struct) -> libc::user_regs_struct {
+    if r.orig_rax != libc::SYS_futex as u64 {
+        return to_go_on(r);
+    }
+    r.rax = -(libc::EINTR as i64) as u64;
+    r.orig_rax = u64::MAX;
+    r
 }
 
 fn words_of(r: &libc::user_regs_struct) -> Vec<u64> {

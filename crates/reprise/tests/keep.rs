@@ -7,6 +7,7 @@ use common::{run, Guest, Workplace, OWN_FAILURE};
 sessions! { kept, &[];
     one_thread,
     several_threads,
+    who_waits_for_a_lock_goes_on,
     the_stretch_before_a_crash,
     a_sleeper_holds_nobody_up,
     beginnings_anywhere,

@@ -3,11 +3,12 @@
 mod common;
 
 use common::order::ORDER;
-use common::{run, Guest, Workplace, OWN_FAILURE};
+use common::{check_times, run, Guest, Workplace, OWN_FAILURE};
 
 sessions! { kept, &ORDER;
     one_thread,
     several_threads,
+    who_waits_for_a_lock_goes_on,
     the_stretch_before_a_crash,
     a_sleeper_holds_nobody_up,
     beginnings_anywhere,
@@ -32,5 +33,16 @@ fn what_wants_the_whole_run_is_refused() {
             "{}",
             refused.describe()
         );
+    }
+}
+
+/// Who waits is told of in the trace, while a replay follows; handlers that run meanwhile come at their places all the same.
+#[test]
+fn handlers_run_again_and_again_while_a_thread_waits() {
+    for guest in [
+        Guest::new("signals_while_waiting"),
+        Guest::new("cpp_exceptions").args(["300"]),
+    ] {
+        check_times(&guest, &[&ORDER[..], &["--keep", "2GiB"]].concat(), 2, 2);
     }
 }

@@ -3,6 +3,7 @@
 use super::Tree;
 use crate::feed::Distribution;
 use crate::live::Whose;
+use crate::rings::Rings;
 use crate::{children, ReplayError};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
@@ -11,7 +12,7 @@ use reprise_abi::session::{
 };
 use reprise_launch::inject::Gate;
 use reprise_launch::ptrace;
-use reprise_trace::Reader;
+use reprise_trace::{Moment, Reader};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -116,7 +117,8 @@ impl Tree {
             known = Some(stopped.gate);
             self.copies = beginning.copies;
             if let (Some(_), Some(distribution)) = (self.shared.order(), distribution.as_mut()) {
-                self.take_turns(paced);
+                let first = self.goes_on_first(&beginning.moment, reader)?;
+                self.take_turns(first, paced);
                 distribution.begin(&beginning.moment, &self.shared, reader)?;
                 continue;
             }
@@ -134,20 +136,43 @@ impl Tree {
         Ok(known)
     }
 
-    /// Under `order`, at the beginning of a trace of which only the last stretch was kept: in total order all threads that there are take part.
-    fn take_turns(&self, paced: Option<u64>) {
+    /// Under `order`, at the beginning of a trace of which only the last stretch was kept: the slot of whose thread the trace has the next event.
+    fn goes_on_first(
+        &self,
+        moment: &Moment,
+        reader: &mut Reader,
+    ) -> Result<Option<usize>, ReplayError> {
+        let mut rings = Rings::beginning(moment);
+        let used_up = |slot: usize| {
+            let rings = self.shared.order().map(|h| &h.rings);
+            rings.map_or(0, |all| all[slot].events.load(SeqCst))
+        };
+        reader.seek(moment.event)?;
+        while let Some(e) = reader.next()? {
+            let (number, e) = (e.number, e.parse()?);
+            rings.note(number, &e);
+            let slot = e.header.slot as usize;
+            if slot < MAX_SLOTS && rings.event_after(slot, used_up(slot)).is_some() {
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
+    }
+
+    /// There, in total order, all threads that there are take part, and this slot's begins.
+    fn take_turns(&self, first: Option<usize>, paced: Option<u64>) {
         let (Some(head), s) = (self.shared.order(), self.shared.session()) else {
             return;
         };
         let used = s.slots_used.load(SeqCst) as usize;
         let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
         let is_there = |i: &usize| !gone.contains(&self.shared.slot(*i).state.load(SeqCst));
-        let mut there = (0..used.min(MAX_SLOTS)).filter(is_there);
         if s.flags & FLAG_TOTAL != 0 {
-            if let Some(first) = there.next() {
+            let there = || (0..used.min(MAX_SLOTS)).filter(is_there);
+            there().for_each(|slot| head.total.join(slot));
+            if let Some(first) = first.filter(is_there).or_else(|| there().next()) {
                 head.total.begin(first);
             }
-            there.for_each(|slot| head.total.join(slot));
         }
         if let Some(number) = paced {
             let pace = s.pace();

@@ -120,6 +120,13 @@ pub fn several_threads(flags: &[&str]) {
     keeps(flags, &["4", "500"], "256K", Outcome::Exit(0));
 }
 
+/// Wherever the stretch begins, one thread reads, and all others sleep in a lock, or are about to.
+pub fn who_waits_for_a_lock_goes_on(flags: &[&str]) {
+    for rounds in ["300", "400", "500"] {
+        keeps(flags, &["3", rounds, "held"], "256K", Outcome::Exit(0));
+    }
+}
+
 pub fn the_stretch_before_a_crash(flags: &[&str]) {
     keeps(
         flags,

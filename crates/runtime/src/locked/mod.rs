@@ -421,7 +421,7 @@ pub fn place_of(resume: u64) -> Option<u64> {
     let next = all.partition_point(|m| m.pc < resume);
     let here = |m: &&InStub| m.entry <= resume && resume <= m.pc;
     let found = all.get(next).filter(here);
-    found.or(all.get(next.checked_sub(1)?)).map(|m| m.from)
+    found.or_else(|| all[..next].last()).map(|m| m.from)
 }
 
 /// As [`place_of`], when the instruction has been made: behind it.

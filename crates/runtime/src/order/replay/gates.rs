@@ -132,6 +132,7 @@ impl Engine for Replay {
                     if races::on() {
                         races::calls::delivered(t);
                     }
+                    t.order.put_off = 0;
                     deliver(t, frame, FpState::Live, h);
                 }
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
