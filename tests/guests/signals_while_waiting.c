@@ -9,18 +9,18 @@ static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t barrier;
 static sem_t sem, taken;
-static volatile sig_atomic_t ticks;
-static sig_atomic_t wanted;
+static tally ticks;
+static long wanted;
 static bool is_given;
 
 static void on_tick(int unused) {
     (void)unused;
-    ticks = ticks + 1;
+    count_up(&ticks);
 }
 
 // Until the first thread has run so many handlers more.
 static void wait_for_ticks(void) {
-    for (sig_atomic_t until = ticks + wanted; ticks < until;) must(usleep(1000));
+    for (long until = counted(&ticks) + wanted; counted(&ticks) < until;) must(usleep(1000));
 }
 
 static void *holds(void *what) {
@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
     for (uintptr_t which = 0; which < 7; which++) {
         pthread_t other = start(holds, (void *)which);
         while (sem_wait(&taken) != 0) expect(errno == EINTR);
-        sig_atomic_t before = ticks;
+        long before = counted(&ticks);
         if (which == 1) {
             ok(pthread_mutex_lock(&mutex));
             ok(pthread_mutex_unlock(&mutex));
@@ -87,9 +87,9 @@ int main(int argc, char **argv) {
         }
         if (which == 6) pthread_barrier_wait(&barrier);
         finish(other);
-        say("%d: %s\n", (int)which, ticks - before >= wanted / 2 ? "handlers ran" : "no handlers ran");
+        say("%d: %s\n", (int)which, counted(&ticks) - before >= wanted / 2 ? "handlers ran" : "no handlers ran");
     }
     struct itimerval never = {{0, 0}, {0, 0}};
     must(setitimer(ITIMER_REAL, &never, NULL));
-    say("the end, %s\n", ticks >= 7 * wanted ? "after all" : "too early");
+    say("the end, %s\n", counted(&ticks) >= 7 * wanted ? "after all" : "too early");
 }

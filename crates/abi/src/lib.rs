@@ -5,6 +5,7 @@
 //! - [`ring`]: the byte ring in it, through which events flow;
 //! - [`schedule`]: the lists in it that say who runs and who waits; [`owed`]: what is to be done for the dead;
 //! - [`pace`]: how far a replay goes that a debugger drives;
+//! - [`conflicts`]: what `run --det-report` leaves behind;
 //! - [`races`]: what a replay that looks for data races leaves behind;
 //! - [`event`]: the vocabulary of events, as bytes;
 //! - [`spec`]: the language in which one system call is described;
@@ -18,6 +19,7 @@
 extern crate std;
 
 pub mod attached;
+pub mod conflicts;
 pub mod coverage;
 pub mod det;
 pub mod event;

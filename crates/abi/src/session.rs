@@ -502,6 +502,8 @@ pub struct Session {
     pub det_patience_ns: u64,
     /// A test switch, `det`: seed of delays at gates, plus 1; 0: there are none.
     pub det_delays: u64,
+    /// `det`: writes of two threads to the same memory are told of (see [`crate::conflicts`]).
+    pub det_report: u64,
     /// A test switch, `det`: optimisations that are left out (see [`crate::det`]).
     pub det_without: u64,
     /// Record: what a flight recorder wants of the agent, see [`hold`].
@@ -514,7 +516,7 @@ pub struct Session {
     pub attached: u32,
     _pad5: u32,
     /// Spare configuration words.
-    pub spare_config: [u64; 3],
+    pub spare_config: [u64; 2],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

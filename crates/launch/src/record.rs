@@ -10,6 +10,7 @@ use crate::shared::{SharedSession, ORDER_MEMORY, ORDER_OFFSET, RING_OFFSET};
 use crate::tracee::{self, Tracee};
 use crate::vdso;
 use libc::pid_t;
+use reprise_abi::conflicts::{CONFLICTS_BASE, CONFLICTS_LEN};
 use reprise_abi::layout::*;
 use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::{
@@ -520,6 +521,10 @@ impl Stopped {
         map(SESSION_BASE, len, rw, shared_one, session, 0);
         for at in [RING_BASE, RING_BASE + RING_SIZE] {
             map(at, RING_SIZE, rw, shared_one, session, RING_OFFSET);
+        }
+        if shared.conflicts().is_some() {
+            let (at, len) = (CONFLICTS_BASE, CONFLICTS_LEN);
+            map(at, len, rw, shared_one, session, ORDER_OFFSET);
         }
         if shared.order().is_some() {
             let flags = shared_one | libc::MAP_NORESERVE;

@@ -1,6 +1,7 @@
 //! The session's shared memory: head, slots and ring in one memfd.
 
 use crate::error::{os, Result};
+use reprise_abi::conflicts::{Conflicts, CONFLICTS_LEN};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::memo::{Memo, MEMO_LEN};
 use reprise_abi::order::{ring_offset, slots_with, OrderHead, ORDER_TOTAL};
@@ -23,6 +24,8 @@ pub struct SharedSession {
     ring: *mut u8,
     /// The memory of the `order` engine, null without it.
     order: *mut u8,
+    /// See [`SharedSession::add_conflicts`]; null without it.
+    conflicts: *const Conflicts,
     /// Bytes of a slot's ring there.
     ring_size: u64,
 }
@@ -111,6 +114,7 @@ impl SharedSession {
             head,
             ring: ring as *mut u8,
             order: std::ptr::null_mut(),
+            conflicts: std::ptr::null(),
             ring_size: 0,
         })
     }
@@ -138,6 +142,34 @@ impl SharedSession {
         // SAFETY: fresh memory of the right size; the program does not run yet.
         unsafe { (*(at as *mut OrderHead)).ring_size = ring_size };
         Ok(())
+    }
+
+    /// Adds memory for what `run --det-report` leaves behind. It lies where the `order` engine's would.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn add_conflicts(&mut self) -> Result<()> {
+        // SAFETY: our descriptor.
+        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + CONFLICTS_LEN) as i64) }
+            != 0
+        {
+            return Err(os("size the memory of a report"));
+        }
+        let at = map(
+            std::ptr::null_mut(),
+            CONFLICTS_LEN as usize,
+            self.fd.as_raw_fd(),
+            ORDER_OFFSET,
+            libc::MAP_SHARED,
+        )?;
+        self.conflicts = at as *const Conflicts;
+        Ok(())
+    }
+
+    /// What `run --det-report` leaves behind, where that was asked for.
+    pub fn conflicts(&self) -> Option<&Conflicts> {
+        // SAFETY: mapped for as long as self lives; every bit pattern is one.
+        (!self.conflicts.is_null()).then(|| unsafe { &*self.conflicts })
     }
 
     /// The head of the `order` engine's memory, where that is the engine.
@@ -209,6 +241,9 @@ impl Drop for SharedSession {
         unsafe {
             libc::munmap(self.head as *mut libc::c_void, RING_OFFSET as usize);
             libc::munmap(self.ring as *mut libc::c_void, 2 * RING_SIZE as usize);
+            if !self.conflicts.is_null() {
+                libc::munmap(self.conflicts as *mut libc::c_void, CONFLICTS_LEN as usize);
+            }
             if !self.order.is_null() {
                 libc::munmap(self.order as *mut libc::c_void, ORDER_MEMORY as usize);
             }

@@ -1,6 +1,7 @@
 //! The replay driver: makes a process out of a trace, feeds it its events, and says how it ended.
 
 pub mod children;
+pub mod conflicts;
 pub mod driver;
 mod feed;
 pub mod follow;

@@ -1,7 +1,7 @@
 //! What was mapped where at a moment of a recording: for whoever has many addresses to name ([`crate::symbols`] is for one).
 
 use crate::symbols::{address_of, base_name, demangled, separate_debug_file, source_lines, symbol};
-use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
@@ -22,7 +22,7 @@ struct Mapping {
     end: u64,
     /// Offset of its beginning in the file.
     offset: u64,
-    file: ContentHash,
+    path: PathBuf,
     name: String,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Mappings {
     list: Vec<Mapping>,
 }
 
-/// A place in a file of the trace.
+/// A place in a file.
 pub(crate) struct Place {
     /// The file.
     pub path: PathBuf,
@@ -88,6 +88,29 @@ impl Mappings {
         Ok((all, numbers))
     }
 
+    /// Those of a process of this machine, as /proc/PID/maps tells of them.
+    pub fn of_process(maps: &str) -> Mappings {
+        let mapping = |line: &str| {
+            let mut words = line.splitn(6, ' ');
+            let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+            let (start, end) = words.next()?.split_once('-')?;
+            let offset = words.nth(1)?;
+            let path = words.nth(2)?.trim_start();
+            path.starts_with('/').then_some(())?;
+            Some(Mapping {
+                start: hex(start)?,
+                end: hex(end)?,
+                offset: hex(offset)?,
+                path: path.into(),
+                name: base_name(path.as_bytes()),
+            })
+        };
+        Mappings {
+            files: PathBuf::new(),
+            list: maps.lines().filter_map(mapping).collect(),
+        }
+    }
+
     fn initial(&mut self, dir: &Path) -> Result<()> {
         let image = ImageReader::open(dir)?;
         for r in &image.image().regions {
@@ -99,7 +122,7 @@ impl Mappings {
                     start: r.start,
                     end: r.end(),
                     offset: *file_offset,
-                    file: *hash,
+                    path: self.path(hash),
                     name: base_name(&r.name.0),
                 });
             }
@@ -121,16 +144,16 @@ impl Mappings {
                 self.cut(result, end);
                 let hash = e.sections().find(|s| s.tag == Tag::File);
                 if let Some(hash) = hash.and_then(|s| s.bytes.try_into().ok()) {
-                    let file = ContentHash(hash);
+                    let hash = ContentHash(hash);
                     self.list.push(Mapping {
                         start: result,
                         end,
                         offset: a(5),
-                        file,
+                        path: self.path(&hash),
                         name: names
                             .get(&a(4))
                             .cloned()
-                            .unwrap_or_else(|| file.to_string()),
+                            .unwrap_or_else(|| hash.to_string()),
                     });
                 }
             }
@@ -173,14 +196,14 @@ impl Mappings {
             .iter()
             .find(|m| (m.start..m.end).contains(&address))?;
         Some(Place {
-            path: self.path(m),
+            path: m.path.clone(),
             name: m.name.clone(),
             offset: m.offset + (address - m.start),
         })
     }
 
-    fn path(&self, m: &Mapping) -> PathBuf {
-        self.files.join(m.file.to_string())
+    fn path(&self, hash: &ContentHash) -> PathBuf {
+        self.files.join(hash.to_string())
     }
 
     /// Function and line of the code at this address, with those that were inlined there, the innermost first.
@@ -191,18 +214,33 @@ impl Mappings {
         lines_in(&p).unwrap_or_else(|| vec![format!("{}+{:#x}", p.name, p.offset)])
     }
 
+    /// Is the memory at this address one of libc's or ld.so's own variables, or of a table by which modules find each other's functions and variables?
+    pub fn is_of_libc(&self, address: u64) -> bool {
+        let mut seen = Vec::new();
+        self.list.iter().any(|m| {
+            let new = !seen.contains(&&m.path);
+            seen.push(&m.path);
+            new && is_of_libc(m, address).unwrap_or(false)
+        })
+    }
+
     /// The variable that lies at this address, and how far into it.
     pub fn variable(&self, address: u64) -> Option<String> {
         let mut seen = Vec::new();
         self.list.iter().find_map(|m| {
-            if seen.contains(&m.file) {
+            if seen.contains(&&m.path) {
                 return None;
             }
-            seen.push(m.file);
-            variable_in(&self.path(m), m, address)
+            seen.push(&m.path);
+            variable_in(&m.path, m, address)
         })
     }
 }
+
+/// Names of the files that libc's and ld.so's code and variables are in (without versions).
+const LIBC: [&str; 2] = ["libc.so", "ld-linux"];
+/// Sections that ld.so fills.
+const TABLES: [&str; 2] = [".got", ".got.plt"];
 
 /// How many entries of synchronisation a thread finds in its ring in the place of this event.
 fn entries(e: &reprise_abi::event::Event) -> u64 {
@@ -237,14 +275,35 @@ fn lines_in(p: &Place) -> Option<Vec<String>> {
     Some(vec![format!("{name} ({}+{address:#x})", p.name)])
 }
 
-/// The variable of the module with this mapping that lies at the address. Those that begin as zeros lie behind the file's content.
+/// For what address an address in the module with this mapping was linked; `None`: it is not in the module. What begins as zeros lies behind the
+/// file's content.
+fn linked<'a, R: object::ReadRef<'a>>(
+    file: &object::File<'a, R>,
+    m: &Mapping,
+    address: u64,
+) -> Option<u64> {
+    let bias = m.start.wrapping_sub(address_of(file, m.offset)?);
+    let at = address.wrapping_sub(bias);
+    let inside = |s: &object::Segment<'a, '_, R>| s.address() <= at && at - s.address() < s.size();
+    file.segments().find(inside).map(|_| at)
+}
+
+fn is_of_libc(m: &Mapping, address: u64) -> Option<bool> {
+    let data = content(&m.path)?;
+    let file = object::File::parse(&data).ok()?;
+    let at = linked(&file, m, address)?;
+    let table = |s: &object::Section<'_, '_, _>| {
+        let named = s.name().is_ok_and(|n| TABLES.contains(&n));
+        named && s.address() <= at && at - s.address() < s.size()
+    };
+    Some(LIBC.iter().any(|n| m.name.starts_with(n)) || file.sections().any(|s| table(&s)))
+}
+
+/// The variable of the module with this mapping that lies at the address.
 fn variable_in(path: &Path, m: &Mapping, address: u64) -> Option<String> {
     let data = content(path)?;
     let file = object::File::parse(&data).ok()?;
-    let bias = m.start.wrapping_sub(address_of(&file, m.offset)?);
-    let at = address.wrapping_sub(bias);
-    let inside = |s: &object::Segment<'_, '_, _>| s.address() <= at && at - s.address() < s.size();
-    file.segments().find(inside)?;
+    let at = linked(&file, m, address)?;
     let mut all = file.symbols().chain(file.dynamic_symbols());
     let found = all.find(|s| {
         s.is_definition()

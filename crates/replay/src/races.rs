@@ -5,7 +5,7 @@
 
 use crate::driver::{replay_hunting, Options, Outcome};
 use crate::mappings::Mappings;
-use crate::stacks::{unwind, Registers};
+use crate::stacks::{Registers, Unwinder};
 use crate::ReplayError;
 use reprise_abi::races::{self as abi, how, MAX_RACES, REGISTERS};
 use std::path::Path;
@@ -193,7 +193,7 @@ fn named(dir: &Path, earlier: Complete, later: Complete) -> Result<Race, ReplayE
     let finish = |(mut a, state): Complete, event: Option<u64>| {
         a.event = event;
         a.stack = match state {
-            Some((registers, stack)) => unwind(&mappings, registers, &stack),
+            Some((registers, stack)) => Unwinder::new(&mappings).stack(registers, &stack),
             None => mappings.lines(a.pc.wrapping_sub(1)),
         };
         a

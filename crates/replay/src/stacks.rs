@@ -9,6 +9,7 @@ use addr2line::gimli::{
 };
 use object::{Object, ObjectSection};
 use reprise_abi::races::REGISTERS;
+use std::collections::HashMap;
 
 /// Most frames.
 const MAX_FRAMES: usize = 64;
@@ -38,33 +39,79 @@ impl Registers {
     }
 }
 
-/// Functions and lines, the innermost first. `stack` is what lies at the stack pointer.
-pub(crate) fn unwind(mappings: &Mappings, mut registers: Registers, stack: &[u64]) -> Vec<String> {
-    let mut lines = Vec::new();
-    let base = registers.0[RSP].unwrap_or(0);
-    let word = |at: u64| {
-        let i = at.checked_sub(base).filter(|d| d % 8 == 0)? / 8;
-        stack.get(i as usize).copied()
-    };
-    for _ in 0..MAX_FRAMES {
-        let Some(pc) = registers.0[RETURN].filter(|pc| *pc != 0) else {
-            break;
-        };
-        // A return address may belong to what comes after the call.
-        let Some(place) = mappings.at(pc - 1) else {
-            break;
-        };
-        lines.extend(mappings.lines(pc - 1));
-        let Some(caller) = caller(&place, &registers, word) else {
-            break;
-        };
-        registers = caller;
-    }
-    lines
+/// How the registers of a function's caller are found at a place in it: the address of its frame, by a register, and where each register is.
+#[derive(Clone)]
+struct Row {
+    frame: (Register, i64),
+    rules: [RegisterRule<usize>; NAMED],
 }
 
-/// The registers of whoever called the function at this place.
-fn caller(p: &Place, r: &Registers, word: impl Fn(u64) -> Option<u64>) -> Option<Registers> {
+/// What is known of the code at an address.
+struct Known {
+    /// Functions and lines, the innermost first.
+    lines: Vec<String>,
+    row: Option<Row>,
+}
+
+/// Goes through stacks. What the files tell of an address is asked once.
+pub(crate) struct Unwinder<'a> {
+    mappings: &'a Mappings,
+    known: HashMap<u64, Option<Known>>,
+}
+
+impl Unwinder<'_> {
+    /// For a process with these mappings.
+    pub fn new(mappings: &Mappings) -> Unwinder<'_> {
+        Unwinder {
+            mappings,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Functions and lines, the innermost first. `stack` is what lies at the stack pointer.
+    pub fn stack(&mut self, mut registers: Registers, stack: &[u64]) -> Vec<String> {
+        let mut lines = Vec::new();
+        let base = registers.0[RSP].unwrap_or(0);
+        let word = |at: u64| {
+            let i = at.checked_sub(base).filter(|d| d % 8 == 0)? / 8;
+            stack.get(i as usize).copied()
+        };
+        for _ in 0..MAX_FRAMES {
+            let Some(pc) = registers.0[RETURN].filter(|pc| *pc != 0) else {
+                break;
+            };
+            // A return address may belong to what comes after the call.
+            let Some(known) = self.at(pc - 1) else {
+                break;
+            };
+            lines.extend(known.lines.iter().cloned());
+            let caller = known
+                .row
+                .as_ref()
+                .and_then(|row| row.caller(&registers, word));
+            let Some(caller) = caller else {
+                break;
+            };
+            registers = caller;
+        }
+        lines
+    }
+
+    fn at(&mut self, pc: u64) -> Option<&Known> {
+        let mappings = self.mappings;
+        let ask = || {
+            let place = mappings.at(pc)?;
+            Some(Known {
+                lines: mappings.lines(pc),
+                row: row(&place),
+            })
+        };
+        self.known.entry(pc).or_insert_with(ask).as_ref()
+    }
+}
+
+/// What the table for unwinding says of this place.
+fn row(p: &Place) -> Option<Row> {
     let data = content(&p.path)?;
     let file = object::File::parse(&data).ok()?;
     let address = address_of(&file, p.offset)?;
@@ -82,19 +129,30 @@ fn caller(p: &Place, r: &Registers, word: impl Fn(u64) -> Option<u64>) -> Option
     let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
         return None;
     };
-    let cfa = r.get(*register)?.wrapping_add_signed(*offset);
-    let mut up = *r;
-    for (number, to) in up.0.iter_mut().enumerate() {
-        *to = match row.register(Register(number as u16)) {
-            RegisterRule::Offset(n) => word(cfa.wrapping_add_signed(n)),
-            RegisterRule::ValOffset(n) => Some(cfa.wrapping_add_signed(n)),
-            RegisterRule::SameValue => *to,
-            RegisterRule::Register(other) => r.get(other),
-            // The outermost function says so of the return address. Of others, nothing is said: they keep their values.
-            RegisterRule::Undefined if number != RETURN => *to,
-            _ => None,
-        };
+    Some(Row {
+        frame: (*register, *offset),
+        rules: std::array::from_fn(|number| row.register(Register(number as u16))),
+    })
+}
+
+impl Row {
+    /// The registers of whoever called the function.
+    fn caller(&self, r: &Registers, word: impl Fn(u64) -> Option<u64>) -> Option<Registers> {
+        let (register, offset) = self.frame;
+        let cfa = r.get(register)?.wrapping_add_signed(offset);
+        let mut up = *r;
+        for (number, to) in up.0.iter_mut().enumerate() {
+            *to = match self.rules[number] {
+                RegisterRule::Offset(n) => word(cfa.wrapping_add_signed(n)),
+                RegisterRule::ValOffset(n) => Some(cfa.wrapping_add_signed(n)),
+                RegisterRule::SameValue => *to,
+                RegisterRule::Register(other) => r.get(other),
+                // The outermost function says so of the return address. Of others, nothing is said: they keep their values.
+                RegisterRule::Undefined if number != RETURN => *to,
+                _ => None,
+            };
+        }
+        up.0[RSP] = Some(cfa);
+        Some(up)
     }
-    up.0[RSP] = Some(cfa);
-    Some(up)
 }

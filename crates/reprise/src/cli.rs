@@ -300,6 +300,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub patience: u32,
 
+    /// Print which memory two threads have written between the same two synchronisation points, and where they were: the same in every run
+    #[arg(long)]
+    pub det_report: bool,
+
     /// Print counters of what was done on standard error at the end
     #[arg(long)]
     pub stats: bool,

@@ -141,6 +141,9 @@ fn one(args: &RecordArgs) -> Result<Run> {
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
     configure(&mut shared, args);
+    if args.det.as_ref().is_some_and(|d| d.det_report) {
+        shared.add_conflicts()?;
+    }
     let catalog = Catalog::from_env()?;
     let memo_file = catalog.root().join(memo::FILE);
     if args.engine == EngineName::Order {
@@ -293,6 +296,9 @@ fn in_dir(
         catalog.set_latest(dir)?;
     }
     say_message(shared, dir.is_some());
+    if args.det.as_ref().is_some_and(|d| d.det_report) {
+        crate::run::print_conflicts(shared);
+    }
     if args.det.as_ref().is_some_and(|d| d.stats) {
         crate::run::print_counters(shared);
     }

@@ -4,7 +4,7 @@ use super::options::{self, count};
 use super::rest;
 use super::shared_signals;
 use super::token::{self, child, state};
-use crate::isolate::{commit, split};
+use crate::isolate::{commit, conflicts, split};
 use crate::order::{Order, Runs};
 use crate::races::objects::Kind;
 use crate::thread::{session, Block};
@@ -178,6 +178,9 @@ pub struct InTurns;
 
 impl Order for InTurns {
     const REPLAYS: bool = false;
+    fn shows() -> bool {
+        conflicts::on()
+    }
     /// The critical section belongs to the turn (DThreads 4.3, locks), up to a number of deeds.
     #[inline(always)]
     fn locked(t: &mut Block, _object: &Runs) {

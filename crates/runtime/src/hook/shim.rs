@@ -218,7 +218,7 @@ macro_rules! shims {
                     let t = current();
                     t.operations += 1;
                     with_order!(O => {
-                        if O::REPLAYS && debugger::traces() {
+                        if O::shows() {
                             complete(t, f);
                             debugger::show_frame(t, f);
                         }

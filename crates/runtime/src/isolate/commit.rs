@@ -8,7 +8,7 @@
 //! copies. A copy begins with a page fault: while the thread has had none, the list is right, and nothing is scanned.
 
 use super::layout::*;
-use super::{scan, views};
+use super::{conflicts, scan, views};
 use crate::det::options::{self, count};
 use crate::det::token;
 use crate::thread::{session, Block};
@@ -26,7 +26,8 @@ struct Page {
     round: AtomicU32,
     /// ... and its number.
     twin: AtomicU32,
-    _pad: AtomicU32,
+    /// Number of what was committed of it last, where conflicts are told of ([`conflicts`]).
+    committed: AtomicU32,
 }
 
 const _: () = assert!(core::mem::size_of::<Page>() == 16);
@@ -162,6 +163,10 @@ fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> Option<(boo
         Base::Phase if others => TWINS + p.twin.load(Relaxed) as u64 * PAGE,
         _ => mirror,
     };
+    if conflicts::on() {
+        let in_phase = base == Base::Phase;
+        conflicts::committed(address, from, in_phase, round, &p.committed);
+    }
     merge(address, from, mirror);
     p.version.fetch_add(1, Relaxed);
     Some((true, others))
@@ -208,6 +213,7 @@ pub fn each_listed(t: &Block, mut f: impl FnMut(u64, usize)) {
 /// In its turn: commits what was noted. The thread sees others' commits of this round from then on.
 pub fn commit(t: &mut Block) {
     let round = token::round();
+    conflicts::stands(t, round);
     each(t, |e, offset| {
         let (changed, others) = commit_page(e.address(), offset, Base::Phase, round)?;
         let idle = if changed { 0 } else { e.idle() + 1 };
@@ -224,6 +230,7 @@ pub fn commit(t: &mut Block) {
 pub fn commit_again(t: &mut Block) {
     note(t);
     let round = token::round();
+    conflicts::stands(t, round);
     each(t, |e, offset| {
         let (changed, _) = commit_page(e.address(), offset, Base::Now, round)?;
         let idle = if changed { 0 } else { e.idle() };

@@ -1,5 +1,6 @@
 //! Where the shared memory of the engine lies, and how large its parts are.
 
+use reprise_abi::conflicts::Stand;
 use reprise_abi::layout::{LOWEST_PIE, MAX_SLOTS, PAGE, RESERVATION_END, SHADOW_BASE};
 use reprise_abi::order::ORDER_BASE;
 
@@ -27,11 +28,18 @@ pub const PAGES: u64 = DET_BASE + (64 << 20);
 pub const LISTS: u64 = DET_BASE + (4 << 30);
 /// Pages in a list, at most.
 pub const LIST_MAX: usize = 1 << 18;
+/// What was committed in a round, and of whom: for `run --det-report` ([`super::conflicts`]).
+pub const COMMITTED: u64 = DET_BASE + (1 << 30);
+/// Bytes of that.
+pub const COMMITTED_LEN: u64 = 2 << 30;
+/// Where each slot's thread was when it committed.
+pub const STANDS: u64 = COMMITTED + COMMITTED_LEN;
 /// Pages as they were at the beginning of the phase.
 pub const TWINS: u64 = LISTS + (MAX_SLOTS * 2 * LIST_MAX * 8) as u64;
 /// How many at most.
 pub const TWINS_MAX: u32 = ((DET_BASE + DET_LEN - TWINS) / PAGE) as u32;
 
 const _: () = assert!(RESERVE + BACKING <= LOWEST_PIE);
-const _: () = assert!(PAGES + BACKING / PAGE * 16 <= LISTS);
+const _: () = assert!(PAGES + BACKING / PAGE * 16 <= COMMITTED);
+const _: () = assert!(STANDS + (MAX_SLOTS * core::mem::size_of::<Stand>()) as u64 <= LISTS);
 const _: () = assert!(TWINS < DET_BASE + DET_LEN);

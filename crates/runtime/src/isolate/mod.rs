@@ -11,6 +11,7 @@
 
 pub mod apart;
 pub mod commit;
+pub mod conflicts;
 pub mod layout;
 pub mod scan;
 pub mod split;

@@ -8,6 +8,7 @@ use super::Save;
 use crate::asm::push_registers;
 use crate::debugger;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
+use crate::isolate::conflicts;
 use crate::order::known::{Known, FACTOR, PLACE_SHIFT, SIZE_SHIFT};
 use crate::order::{listing, record, replay, shards, with_order, Local, Order};
 use crate::thread::{current, Block, Frame, QUIET_BEHIND_PENDING};
@@ -100,8 +101,17 @@ extern "C" fn rt_locked_made(shard: u64, _: u64, f: &Frame) {
 
 /// Under `det`, before the instruction: the stub has kept rax only.
 #[no_mangle]
-extern "C" fn rt_locked_begin() {
-    crate::det::turns::begin(current());
+extern "C" fn rt_locked_begin(_: u64, _: u64, f: &Frame) {
+    let t = current();
+    if conflicts::on() {
+        let place = super::place_of(t.locked.resume);
+        t.shown = Frame {
+            rip: place.unwrap_or(t.locked.resume),
+            ..*f
+        };
+        debugger::show_frame(t, &t.shown);
+    }
+    crate::det::turns::begin(t);
 }
 
 /// After it.

@@ -315,6 +315,11 @@ pub trait Order {
     fn handler_first(_t: &mut Block, _entry: u64) -> bool {
         false
     }
+    /// Is somebody to know where a thread is that is in a hooked function?
+    #[inline(always)]
+    fn shows() -> bool {
+        false
+    }
     /// At the beginning of a hooked function.
     #[inline(always)]
     fn enters(_t: &mut Block) {}

@@ -106,7 +106,8 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
     // SAFETY: the kernel passes valid pointers into the frame on our signal stack.
     let (info, uc) = unsafe { (&*info, &mut *uc) };
     let t = current();
-    if !in_runtime(uc.mc.rip) && with_engine!(E => !E::LIVE) {
+    let shows = with_engine!(E => !E::LIVE) || crate::isolate::conflicts::on();
+    if shows && !in_runtime(uc.mc.rip) {
         crate::debugger::show_context(t, uc);
     }
     if crate::det::spin::takes(t, signal, info, uc) {

@@ -8,6 +8,7 @@ use super::entries::{
 use super::life::{is_done, stay_if_done};
 use super::signals::plant_if_next;
 use super::Replay;
+use crate::debugger;
 use crate::locked::learned;
 use crate::order::{cut, listing, name_of, name_of_run, shards, turns, unlogged, Order, Runs};
 use crate::races::objects::Kind as Object;
@@ -103,6 +104,10 @@ pub fn after_operation(t: &mut Block) {
 
 impl Order for Replay {
     const REPLAYS: bool = true;
+
+    fn shows() -> bool {
+        debugger::traces()
+    }
 
     fn turn(t: &mut Block, object: &Runs) -> bool {
         let address = object as *const Runs as u64;
