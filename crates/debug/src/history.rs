@@ -200,12 +200,12 @@ impl Session {
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
         loop {
-            let from = self.shown_at(slot)?;
+            let (from, was_gate) = self.shown_at(slot)?;
             let reason = self.place_back(slot, wanted)?;
-            let to = self.shown_at(slot)?;
-            let gates = from.1 || to.1;
+            let (to, is_gate) = self.shown_at(slot)?;
+            // Otherwise that is the beginning, or as far as it goes.
             let stepped = matches!(reason, MultiThreadStopReason::SignalWithThread { signal, .. } if signal == Signal::SIGTRAP);
-            if !stepped || !gates || from.0 != to.0 {
+            if !stepped || from != to || !(was_gate || is_gate) {
                 return Ok(reason);
             }
         }

@@ -124,19 +124,7 @@ impl SharedSession {
     /// # Errors
     /// When memory is short.
     pub fn add_order(&mut self, ring_size: u64) -> Result<()> {
-        // SAFETY: our descriptor.
-        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + ORDER_MEMORY) as i64) }
-            != 0
-        {
-            return Err(os("size the memory of the order engine"));
-        }
-        let at = map(
-            std::ptr::null_mut(),
-            ORDER_MEMORY as usize,
-            self.fd.as_raw_fd(),
-            ORDER_OFFSET,
-            libc::MAP_SHARED | libc::MAP_NORESERVE,
-        )?;
+        let at = self.add(ORDER_MEMORY)?;
         self.order = at as *mut u8;
         self.ring_size = ring_size;
         // SAFETY: fresh memory of the right size; the program does not run yet.
@@ -149,21 +137,24 @@ impl SharedSession {
     /// # Errors
     /// When memory is short.
     pub fn add_conflicts(&mut self) -> Result<()> {
-        // SAFETY: our descriptor.
-        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + CONFLICTS_LEN) as i64) }
-            != 0
-        {
-            return Err(os("size the memory of a report"));
-        }
-        let at = map(
-            std::ptr::null_mut(),
-            CONFLICTS_LEN as usize,
-            self.fd.as_raw_fd(),
-            ORDER_OFFSET,
-            libc::MAP_SHARED,
-        )?;
+        let at = self.add(CONFLICTS_LEN)?;
         self.conflicts = at as *const Conflicts;
         Ok(())
+    }
+
+    /// Adds so many bytes behind what every session has: where they are mapped.
+    fn add(&self, len: u64) -> Result<*mut libc::c_void> {
+        // SAFETY: our descriptor.
+        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + len) as i64) } != 0 {
+            return Err(os("size the memory that is shared with the program"));
+        }
+        map(
+            std::ptr::null_mut(),
+            len as usize,
+            self.fd.as_raw_fd(),
+            ORDER_OFFSET,
+            libc::MAP_SHARED | libc::MAP_NORESERVE,
+        )
     }
 
     /// What `run --det-report` leaves behind, where that was asked for.

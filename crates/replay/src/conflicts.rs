@@ -1,9 +1,8 @@
 //! What `reprise run --det-report` found: writes of two threads to the same memory between the same two synchronisation points, with names.
 
 use crate::mappings::Mappings;
-use crate::stacks::{Registers, Unwinder};
-use reprise_abi::conflicts::{self as abi, MAX_CONFLICTS, MAX_MAPS, MAX_STACK};
-use reprise_abi::races::REGISTERS;
+use crate::stacks::{words, Registers, Unwinder};
+use reprise_abi::conflicts::{self as abi, MAX_CONFLICTS, MAX_MAPS};
 use reprise_launch::SharedSession;
 use std::sync::atomic::Ordering::*;
 
@@ -71,14 +70,9 @@ pub fn read(shared: &SharedSession) -> Found {
 }
 
 fn writer(s: &abi::Stand, unwinder: &mut Unwinder) -> Writer {
-    let mut registers = [0; REGISTERS];
-    for (to, r) in registers.iter_mut().zip(&s.registers) {
-        *to = r.load(Relaxed);
-    }
-    let len = (s.stack_len.load(Relaxed) as usize).min(MAX_STACK) / 8;
-    let stack: Vec<u64> = s.stack[..len].iter().map(|w| w.load(Relaxed)).collect();
+    let stack = words(&s.stack, &s.stack_len);
     Writer {
         thread: s.thread.load(Relaxed),
-        stack: unwinder.stack(Registers::of(registers), &stack),
+        stack: unwinder.stack(Registers::of(&s.registers), &stack),
     }
 }

@@ -63,7 +63,8 @@ pub(crate) fn mappings(pid: pid_t) -> Result<Vec<Mapping>> {
     Ok(all)
 }
 
-fn mapping(line: &str) -> Option<Mapping> {
+/// A line of /proc/PID/maps or smaps that begins a mapping.
+pub(crate) fn mapping(line: &str) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let hex = |s: &str| u64::from_str_radix(s, 16).ok();

@@ -1,12 +1,13 @@
 //! What was mapped where at a moment of a recording: for whoever has many addresses to name ([`crate::symbols`] is for one).
 
+use crate::freeze::mapping;
 use crate::symbols::{address_of, base_name, demangled, separate_debug_file, source_lines, symbol};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
 use reprise_trace::{Content, ContentHash, ImageReader, Reader, Result, FILES_DIR};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -90,24 +91,19 @@ impl Mappings {
 
     /// Those of a process of this machine, as /proc/PID/maps tells of them.
     pub fn of_process(maps: &str) -> Mappings {
-        let mapping = |line: &str| {
-            let mut words = line.splitn(6, ' ');
-            let hex = |s: &str| u64::from_str_radix(s, 16).ok();
-            let (start, end) = words.next()?.split_once('-')?;
-            let offset = words.nth(1)?;
-            let path = words.nth(2)?.trim_start();
-            path.starts_with('/').then_some(())?;
+        let of_file = |line: &str| {
+            let m = mapping(line).filter(|m| m.name.starts_with('/'))?;
             Some(Mapping {
-                start: hex(start)?,
-                end: hex(end)?,
-                offset: hex(offset)?,
-                path: path.into(),
-                name: base_name(path.as_bytes()),
+                start: m.start,
+                end: m.end,
+                offset: m.offset,
+                name: base_name(m.name.as_bytes()),
+                path: m.name.into(),
             })
         };
         Mappings {
             files: PathBuf::new(),
-            list: maps.lines().filter_map(mapping).collect(),
+            list: maps.lines().filter_map(of_file).collect(),
         }
     }
 
@@ -216,24 +212,19 @@ impl Mappings {
 
     /// Is the memory at this address one of libc's or ld.so's own variables, or of a table by which modules find each other's functions and variables?
     pub fn is_of_libc(&self, address: u64) -> bool {
-        let mut seen = Vec::new();
-        self.list.iter().any(|m| {
-            let new = !seen.contains(&&m.path);
-            seen.push(&m.path);
-            new && is_of_libc(m, address).unwrap_or(false)
-        })
+        self.modules()
+            .any(|m| is_of_libc(m, address).unwrap_or(false))
+    }
+
+    /// The first mapping of each file.
+    fn modules(&self) -> impl Iterator<Item = &Mapping> {
+        let mut seen = HashSet::new();
+        self.list.iter().filter(move |m| seen.insert(&m.path))
     }
 
     /// The variable that lies at this address, and how far into it.
     pub fn variable(&self, address: u64) -> Option<String> {
-        let mut seen = Vec::new();
-        self.list.iter().find_map(|m| {
-            if seen.contains(&&m.path) {
-                return None;
-            }
-            seen.push(&m.path);
-            variable_in(&m.path, m, address)
-        })
+        self.modules().find_map(|m| variable_in(m, address))
     }
 }
 
@@ -300,8 +291,8 @@ fn is_of_libc(m: &Mapping, address: u64) -> Option<bool> {
 }
 
 /// The variable of the module with this mapping that lies at the address.
-fn variable_in(path: &Path, m: &Mapping, address: u64) -> Option<String> {
-    let data = content(path)?;
+fn variable_in(m: &Mapping, address: u64) -> Option<String> {
+    let data = content(&m.path)?;
     let file = object::File::parse(&data).ok()?;
     let at = linked(&file, m, address)?;
     let mut all = file.symbols().chain(file.dynamic_symbols());

@@ -5,9 +5,9 @@
 
 use crate::driver::{replay_hunting, Options, Outcome};
 use crate::mappings::Mappings;
-use crate::stacks::{Registers, Unwinder};
+use crate::stacks::{words, Registers, Unwinder};
 use crate::ReplayError;
-use reprise_abi::races::{self as abi, how, MAX_RACES, REGISTERS};
+use reprise_abi::races::{self as abi, how, MAX_RACES};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
@@ -118,14 +118,9 @@ impl Hunt {
             if s.taken.load(Acquire) == 0 {
                 continue;
             }
-            let mut registers = [0; REGISTERS];
-            for (to, r) in registers.iter_mut().zip(&s.registers) {
-                *to = r.load(Relaxed);
-            }
-            let len = (s.stack_len.load(Relaxed) as usize / 8).min(s.stack.len());
-            let stack = s.stack[..len].iter().map(|w| w.load(Relaxed)).collect();
-            self.stopped
-                .push((access(&s.access), Registers::of(registers), stack));
+            let stack = words(&s.stack, &s.stack_len);
+            let registers = Registers::of(&s.registers);
+            self.stopped.push((access(&s.access), registers, stack));
         }
     }
 }

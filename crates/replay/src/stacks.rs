@@ -10,6 +10,7 @@ use addr2line::gimli::{
 use object::{Object, ObjectSection};
 use reprise_abi::races::REGISTERS;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Most frames.
 const MAX_FRAMES: usize = 64;
@@ -25,11 +26,11 @@ const COPIED: [usize; REGISTERS] = [3, 6, RSP, 12, 13, 14, 15, RETURN];
 pub(crate) struct Registers([Option<u64>; NAMED]);
 
 impl Registers {
-    /// From those that a replay has left.
-    pub fn of(copied: [u64; REGISTERS]) -> Registers {
+    /// From those that a program or its replay has left.
+    pub fn of(copied: &[AtomicU64; REGISTERS]) -> Registers {
         let mut all = [None; NAMED];
         for (number, value) in COPIED.into_iter().zip(copied) {
-            all[number] = Some(value);
+            all[number] = Some(value.load(Relaxed));
         }
         Registers(all)
     }
@@ -37,6 +38,12 @@ impl Registers {
     fn get(&self, r: Register) -> Option<u64> {
         self.0.get(r.0 as usize).copied().flatten()
     }
+}
+
+/// So many bytes of a stack that a program or its replay has left.
+pub(crate) fn words(stack: &[AtomicU64], len: &AtomicU64) -> Vec<u64> {
+    let len = (len.load(Relaxed) as usize / 8).min(stack.len());
+    stack[..len].iter().map(|w| w.load(Relaxed)).collect()
 }
 
 /// How the registers of a function's caller are found at a place in it: the address of its frame, by a register, and where each register is.

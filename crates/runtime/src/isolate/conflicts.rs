@@ -9,9 +9,9 @@ use crate::det::token::member;
 use crate::signal::frame::Ucontext;
 use crate::sys;
 use crate::thread::{current, session, Block, Frame};
-use crate::{guard, memory, panic, process};
+use crate::{guard, panic, process};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::conflicts::{Conflict, Conflicts, Stand, CONFLICTS_BASE, MAX_MAPS, MAX_STACK};
+use reprise_abi::conflicts::{Conflict, Conflicts, Stand, CONFLICTS_BASE, MAX_MAPS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::shown;
 use reprise_abi::syscalls::nr;
@@ -108,20 +108,10 @@ pub fn stands(t: &Block, round: u32) {
     let s = stand(t.slot);
     s.round.store(round, Relaxed);
     s.thread.store(member(t.slot).index.load(Relaxed), Relaxed);
-    s.stack_len.store(0, Relaxed);
     let mut f = frame(t).unwrap_or_default();
     // A gate's frame is behind its instruction, as that of a caller is; all others are before theirs.
     f.rip += u64::from(f.rip != t.slot().last_pc.load(Relaxed));
-    let registers = [f.rbx, f.rbp, f.rsp, f.r12, f.r13, f.r14, f.r15, f.rip];
-    for (to, r) in s.registers.iter().zip(registers) {
-        to.store(r, Relaxed);
-    }
-    let end = memory::map().at(f.rsp).map_or(f.rsp, |r| r.end);
-    let len = (end - f.rsp).min(MAX_STACK as u64);
-    let to = s.stack.as_ptr() as u64;
-    // SAFETY: the room is ours, as long as that; the program's side is guarded.
-    let copied = guard::guarded(|| unsafe { guard::copy(to, f.rsp, len as usize) });
-    s.stack_len.store(copied.map_or(0, |()| len), Relaxed);
+    crate::stand::keep(&f, &s.registers, &s.stack, &s.stack_len);
 }
 
 /// The program's registers, as far as its functions keep them.

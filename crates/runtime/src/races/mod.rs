@@ -33,7 +33,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use objects::{Change, Kind, Objects};
 use pool::Pool;
 use reprise_abi::layout::{MAX_SLOTS, PAGE};
-use reprise_abi::races::{how, Access, Races, MAX_RACES, MAX_STACK, RACES_BASE};
+use reprise_abi::races::{how, Access, Races, MAX_RACES, RACES_BASE};
 use reprise_abi::session::FLAG_RACES;
 use shadow::{Past, Shadow, GRAIN};
 
@@ -373,16 +373,7 @@ impl Detector {
         let i = self.stop.0;
         let stop = &a.stops[i];
         self.tell_mine(&stop.access, t, f, me, (address, size, how));
-        let registers = [f.rbx, f.rbp, f.rsp, f.r12, f.r13, f.r14, f.r15, f.rip];
-        for (to, r) in stop.registers.iter().zip(registers) {
-            to.store(r, Relaxed);
-        }
-        let end = map().at(f.rsp).or_else(|| map().after(f.rsp));
-        let len = end.map_or(0, |r| r.end - f.rsp).min(MAX_STACK as u64);
-        let to = stop.stack.as_ptr() as u64;
-        // SAFETY: the stop's room is ours, as long as that; the program's side is guarded.
-        let copied = guard::guarded(|| unsafe { guard::copy(to, f.rsp, len as usize) });
-        stop.stack_len.store(copied.map_or(0, |()| len), Relaxed);
+        crate::stand::keep(f, &stop.registers, &stop.stack, &stop.stack_len);
         stop.taken.store(1, Release);
         self.next_stop(i + 1);
         if self.stop.1 == 0 {
