@@ -5,16 +5,15 @@
 //! in every run, since commits are the same in every run. A write of the value that was there already can't be seen.
 
 use super::layout::*;
+use super::maps::Maps;
 use crate::det::token::member;
 use crate::signal::frame::Ucontext;
-use crate::sys;
 use crate::thread::{current, session, Block, Frame};
 use crate::{guard, panic, process};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::conflicts::{Conflict, Conflicts, Stand, CONFLICTS_BASE, MAX_MAPS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::shown;
-use reprise_abi::syscalls::nr;
 
 const WORD: usize = 8;
 const WORDS: usize = PAGE as usize / WORD;
@@ -228,25 +227,14 @@ fn tell(address: u64, len: u64, earlier: u32, later: u32) {
 
 /// What is mapped where now, as the kernel tells it; how many bytes that is.
 fn read_maps(to: u64) -> usize {
-    const PATH: &[u8] = b"/proc/self/maps\0";
-    const O_CLOEXEC: u64 = 0o2_000_000;
-    let args = [u64::MAX - 99, PATH.as_ptr() as u64, O_CLOEXEC, 0];
-    let fd = sys::call(nr::OPENAT, &args);
-    if sys::is_error(fd) {
-        return 0;
-    }
+    let maps = Maps::open();
     let mut len = 0;
     while len < MAX_MAPS {
-        let n = sys::call(
-            nr::READ,
-            &[fd as u64, to + len as u64, (MAX_MAPS - len) as u64],
-        );
-        if n <= 0 {
-            break;
+        match maps.read(to + len as u64, MAX_MAPS - len) {
+            0 => break,
+            n => len += n,
         }
-        len += n as usize;
     }
-    sys::call(nr::CLOSE, &[fd as u64]);
     len
 }
 

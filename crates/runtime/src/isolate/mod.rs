@@ -13,6 +13,7 @@ pub mod apart;
 pub mod commit;
 pub mod conflicts;
 pub mod layout;
+pub mod maps;
 pub mod scan;
 pub mod split;
 pub mod views;

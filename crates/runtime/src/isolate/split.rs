@@ -3,6 +3,7 @@
 //! shared, before the first thread-process is made.
 
 use super::layout::*;
+use super::maps::Maps;
 use super::views;
 use crate::page_scan;
 use crate::panic;
@@ -121,16 +122,15 @@ impl Own {
             list: [(0, 0); MAX_OWN],
             len: 0,
         };
-        let path = c"/proc/self/maps".as_ptr() as u64;
-        let fd = sys::call(nr::OPENAT, &[-100i64 as u64, path, 0o2_000_000, 0]);
+        let maps = Maps::open();
         let (mut text, mut held) = ([0u8; 4096], 0);
         loop {
             let (to, room) = (text[held..].as_mut_ptr() as u64, text.len() - held);
-            let n = sys::call(nr::READ, &[fd as u64, to, room as u64]);
-            if n <= 0 {
+            let n = maps.read(to, room);
+            if n == 0 {
                 break;
             }
-            held += n as usize;
+            held += n;
             let mut begin = 0;
             while let Some(n) = text[begin..held].iter().position(|b| *b == b'\n') {
                 own.line(&text[begin..begin + n]);
@@ -143,7 +143,6 @@ impl Own {
             text.copy_within(begin..held, 0);
             held -= begin;
         }
-        sys::call(nr::CLOSE, &[fd as u64]);
         own
     }
 
