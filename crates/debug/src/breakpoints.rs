@@ -44,6 +44,15 @@ pub enum Way {
     Hardware,
 }
 
+/// What we look for ourselves at an address.
+#[derive(Clone, Copy, Default)]
+struct Own {
+    /// These registers.
+    registers: Option<General>,
+    /// The visit of this number, from now on.
+    visit: Option<u64>,
+}
+
 /// What the debugger wants to stop at.
 #[derive(Default)]
 pub struct Breakpoints {
@@ -51,8 +60,8 @@ pub struct Breakpoints {
     wanted: BTreeMap<u64, [Option<Conditions>; 2]>,
     /// Pages of them that can be run.
     code: BTreeSet<u64>,
-    /// Address of our own, and the registers that are looked for there.
-    own: Option<(u64, General)>,
+    /// Addresses of our own, and what is looked for there.
+    own: BTreeMap<u64, Own>,
     /// Those that are in the code now, and the bytes under them.
     inserted: BTreeMap<u64, u8>,
     /// Those that are compiled into stubs in the process.
@@ -74,7 +83,7 @@ impl Breakpoints {
             inserted: BTreeMap::new(),
             compiled: Vec::new(),
             refused: BTreeSet::new(),
-            own: None,
+            own: BTreeMap::new(),
             ..self
         }
     }
@@ -129,7 +138,7 @@ impl Breakpoints {
 
     /// Do we look for a place of our own here?
     pub fn is_own(&self, at: u64) -> bool {
-        self.own.is_some_and(|(own, _)| own == at)
+        self.own.contains_key(&at)
     }
 
     /// Does somebody want to stop here?
@@ -138,8 +147,7 @@ impl Breakpoints {
     }
 
     fn all(&self) -> impl Iterator<Item = u64> + '_ {
-        let own = self.own.iter().map(|(at, _)| *at);
-        self.wanted.keys().copied().chain(own)
+        self.wanted.keys().chain(self.own.keys()).copied()
     }
 
     /// Are there others than the one at `at` in this stretch?
@@ -162,14 +170,15 @@ impl Breakpoints {
         let reads = |w: &Watched| w.kind != WatchKind::Write;
         let reads_are_seen = self.watched.iter().flatten().any(reads);
         let tests = |at: u64| {
-            let registers = self.own.filter(|(own, _)| *own == at).map(|(_, g)| g);
+            let own = self.own.get(&at).copied().unwrap_or_default();
             let conditions = match self.is_wanted(at) {
                 true if reads_are_seen => return None,
                 true => self.conditions(at)?,
                 false => Vec::new(),
             };
             let tests = Tests {
-                registers,
+                registers: own.registers,
+                visit: own.visit,
                 conditions,
             };
             Some((at, tests))
@@ -192,15 +201,27 @@ impl Breakpoints {
         self.inserted.contains_key(&at)
     }
 
-    /// Sets our own one, or none.
-    pub fn set_own(&mut self, own: Option<(u64, General)>) {
-        self.own = own;
+    /// Looks for the place, or the places, with these registers.
+    pub fn look_for(&mut self, registers: General) {
+        self.own.entry(registers.rip).or_default().registers = Some(registers);
+        self.changed = true;
+    }
+
+    /// Counts visits of the instruction at `at`, and looks for the one of this number.
+    pub fn count_visits(&mut self, at: u64, number: u64) {
+        self.own.entry(at).or_default().visit = Some(number);
+        self.changed = true;
+    }
+
+    /// Looks for nothing more.
+    pub fn forget_own(&mut self) {
+        self.own.clear();
         self.changed = true;
     }
 
     /// Do we look for a place of our own?
     pub fn has_own(&self) -> bool {
-        self.own.is_some()
+        !self.own.is_empty()
     }
 
     /// Is memory watched?

@@ -13,9 +13,10 @@
 use crate::breakpoints::{Conditions, TRAP};
 use crate::debuggee::{Debuggee, General};
 use crate::machine_code::{
-    saved_flags, Code, FLAGS, IF_NOT_ZERO, JMP, JUMP, RAX, RCX, RDX, WANTED,
+    saved_flags, Code, FLAGS, IF_NOT_ZERO, IF_ZERO, JMP, JUMP, RAX, RCX, RDX, VISITS_LEFT, WANTED,
 };
 use crate::translated::{translate, NUMBERS};
+use crate::{os, DebugError};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code as Opcode, Decoder, DecoderOptions, FlowControl,
     Instruction, InstructionBlock, Mnemonic,
@@ -42,6 +43,8 @@ pub const MOST: usize = 64;
 pub(crate) struct Tests {
     /// The general registers are these.
     pub registers: Option<General>,
+    /// It is the visit of this number.
+    pub visit: Option<u64>,
     /// One of these is true.
     pub conditions: Conditions,
 }
@@ -149,6 +152,10 @@ fn stub(entry: u64, data: u64, list: &[Instruction], tests: &Tests) -> Option<St
     };
     c.save();
     let mut hits = Vec::new();
+    if tests.visit.is_some() {
+        c.count_down(VISITS_LEFT);
+        hits.push(c.branch(IF_ZERO));
+    }
     if tests.registers.is_some() {
         let mut misses = Vec::new();
         c.load(0, RAX);
@@ -293,6 +300,7 @@ impl Debuggee {
         for (value, i) in wanted.zip(0..) {
             word(WANTED + 8 * i, value)?;
         }
+        word(VISITS_LEFT, tests.visit.unwrap_or(0))?;
         let distance = entry.wrapping_sub(at + JUMP as u64) as u32;
         let mut jump = [JMP; JUMP];
         jump[1..].copy_from_slice(&distance.to_le_bytes());
@@ -399,6 +407,18 @@ impl Debuggee {
                 let _ = self.memory.write_all_at(&c.code[..JUMP], c.at);
             }
         }
+    }
+
+    /// How many visits of the instruction at `at` there are to come before the one that is looked for; `None`: nobody counts them there.
+    pub(crate) fn visits_left(&self, at: u64) -> std::result::Result<Option<u64>, DebugError> {
+        let mut all = self.points.compiled.iter();
+        let Some(c) = all.find(|c| c.at == at && c.tests.visit.is_some()) else {
+            return Ok(None);
+        };
+        let mut left = [0; 8];
+        self.read(c.data() + VISITS_LEFT, &mut left)
+            .map_err(os("read how often an instruction was visited"))?;
+        Ok(Some(u64::from_le_bytes(left)))
     }
 
     /// A signal of a stub: where its thread goes on, and whether it is a hit. `None`: it is none of a stub's.

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Most steps that are made one by one to find the one before, where the way has been made short, ...
 const MOST_STEPS: u64 = 500_000;
 /// ... and before that is tried.
-const FEW_STEPS: u64 = 2_000;
+pub(crate) const FEW_STEPS: u64 = 2_000;
 /// More steps than this are not made again each time: a checkpoint is made near their end, ...
 const LONG_WAY: u64 = 256;
 /// ... so many steps before it.
@@ -47,6 +47,13 @@ pub struct State {
     general: General,
     vectors: u64,
     memory: u64,
+}
+
+impl Name {
+    /// Address of the instruction that is next there, between two gates.
+    pub(crate) fn pc(&self) -> Option<u64> {
+        self.state.as_ref().map(|s| s.general.rip)
+    }
 }
 
 /// Where a stretch of steps begins.
@@ -305,15 +312,12 @@ impl Session {
                 Steps::Made(n) => return Ok(Some((Base::Gate(events), n))),
                 Steps::TooMany => {}
             }
-            let nearer = self.rewind(events)?.come_nearer(&end)?;
-            let base = match nearer {
-                Some(nearer) => Base::Kept(nearer),
-                // Where there can be no checkpoint, all steps are made from the gate on.
-                None => Base::Gate(events),
-            };
-            self.go_to_base(&base)?;
-            return match self.debuggee()?.steps_to(slot, &end, MOST_STEPS)? {
-                Steps::Made(n) if n > 0 => Ok(Some((base, n))),
+            if let Some((nearer, steps)) = self.rewind(events)?.come_nearer(slot, &end)? {
+                return Ok(Some((Base::Kept(nearer), steps)));
+            }
+            // Where there can be no checkpoint, all steps are made from the gate on.
+            return match self.rewind(events)?.steps_to(slot, &end, MOST_STEPS)? {
+                Steps::Made(n) if n > 0 => Ok(Some((Base::Gate(events), n))),
                 _ => Err(too_far()),
             };
         }
@@ -321,14 +325,14 @@ impl Session {
     }
 }
 
-fn too_far() -> DebugError {
+pub(crate) fn too_far() -> DebugError {
     DebugError::Refused(format!(
         "the step before is more than {MOST_STEPS} instructions after the last place at which the program could be stopped"
     ))
 }
 
 /// How many steps there are.
-enum Steps {
+pub(crate) enum Steps {
     Made(u64),
     Missed,
     TooMany,
@@ -540,13 +544,13 @@ impl Debuggee {
     /// From here on there is a stop wherever it may be `now`.
     pub(crate) fn look_out_for(&mut self, now: &Name) -> Result<(), DebugError> {
         if let Some(s) = &now.state {
-            self.points.set_own(Some((s.general.rip, s.general)));
+            self.points.look_for(s.general);
         }
         Ok(())
     }
 
     pub(crate) fn look_out_no_more(&mut self) -> Result<(), DebugError> {
-        self.points.set_own(None);
+        self.points.forget_own();
         self.uncompile()
             .map_err(os("take a breakpoint out of the code"))
     }
@@ -562,7 +566,12 @@ impl Debuggee {
     }
 
     /// How many steps of the thread of `slot` lead to `now`?
-    fn steps_to(&mut self, slot: usize, now: &Name, most: u64) -> Result<Steps, DebugError> {
+    pub(crate) fn steps_to(
+        &mut self,
+        slot: usize,
+        now: &Name,
+        most: u64,
+    ) -> Result<Steps, DebugError> {
         let events = match now.state {
             Some(_) => self.timeline.end,
             None => now.events,

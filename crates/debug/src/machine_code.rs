@@ -8,8 +8,10 @@ pub(crate) const RCX: u64 = 16;
 pub(crate) const RDX: u64 = 24;
 /// ... the registers that are looked for, ...
 pub(crate) const WANTED: u64 = 32;
+/// ... how many visits are to come, ...
+pub(crate) const VISITS_LEFT: u64 = WANTED + 16 * 8;
 /// ... and the stack of an expression.
-pub(crate) const STACK: u64 = WANTED + 16 * 8;
+pub(crate) const STACK: u64 = VISITS_LEFT + 8;
 /// `jmp rel32`.
 pub(crate) const JMP: u8 = 0xe9;
 /// Bytes of a jump.
@@ -56,6 +58,11 @@ impl Code {
 
     pub fn compare(&mut self, register: u8, word: u64) {
         self.with_word(0x3b, register, word);
+    }
+
+    /// Takes one from a word of the data page.
+    pub fn count_down(&mut self, word: u64) {
+        self.with_word(0xff, 1, word);
     }
 
     /// A jump under a condition (the second byte of its opcode); where its distance is.

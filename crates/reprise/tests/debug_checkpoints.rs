@@ -5,7 +5,7 @@ mod common;
 use common::gdb::{assert_said, said, session, states};
 use common::{Guest, Recording, Workplace};
 
-guests! { moments, moments_everywhere, debugged_alike }
+guests! { moments, moments_everywhere, moments_in_one_loop, debugged_alike }
 
 /// Places that are gone to.
 const PLACES: u64 = 12;
@@ -58,6 +58,22 @@ fn steps_back_between_two_events_are_undone_by_steps_forward() {
     let hashes: Vec<&str> = text.lines().filter(|l| l.starts_with("memory ")).collect();
     assert_eq!(hashes.len(), 2, "{text}");
     assert_eq!(hashes[0], hashes[1], "{text}");
+}
+
+/// The gate before is hundreds of millions of instructions away, and so is every other place that has a name.
+#[test]
+fn a_step_back_is_found_in_a_loop_that_a_signal_ended() {
+    let place = Workplace::new();
+    let trace = place.record(&Guest::new("moments_in_one_loop"));
+    let mut commands = vec!["break on_signal", "continue", "delete"];
+    commands.extend(["reverse-stepi 2", "info symbol $pc", "monitor state"]);
+    commands.extend(["reverse-stepi 40", "stepi 40", "monitor state"]);
+    let run = session(&place, &trace.dir, &[], &commands);
+    assert_said(&run, &["Breakpoint 1, on_signal", "main"]);
+    let text = said(&run);
+    let states: Vec<&str> = text.lines().filter(|l| l.starts_with("memory ")).collect();
+    assert_eq!(states.len(), 2, "{text}");
+    assert_eq!(states[0], states[1], "{text}");
 }
 
 #[test]
