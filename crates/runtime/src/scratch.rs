@@ -17,7 +17,7 @@ static SHADOW_NEXT: AtomicU64 = AtomicU64::new(SHADOW_BASE);
 /// Takes address space for the runtime's own use; never given back.
 pub fn arena(len: u64) -> Option<u64> {
     let looks_for_races = crate::order::runs() && crate::races::on();
-    let end = if looks_for_races {
+    let end = if looks_for_races || crate::det::runs() {
         SHADOW_BASE
     } else {
         ORDER_BASE

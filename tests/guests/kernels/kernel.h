@@ -193,6 +193,26 @@ static inline uint64_t checksum_of(uint64_t checksum, const void *data, size_t b
     return checksum;
 }
 
+// A file of `bytes` bytes that can be read and not written, as a program maps its input. `block` fills a part of it; the file repeats
+// that part, so that making it takes little of the time.
+GUEST_UNUSED static const unsigned char *input_of(long bytes, void (*block)(unsigned char *part, long len)) {
+    enum { PART = 1 << 20 };
+    int file = memfd_create("input", MFD_CLOEXEC);
+    must(file);
+    unsigned char *part = malloc(PART);
+    expect(part != NULL);
+    block(part, bytes < PART ? bytes : PART);
+    for (long left = bytes; left > 0; left -= PART) {
+        long len = left < PART ? left : PART;
+        expect(write(file, part, len) == len);
+    }
+    free(part);
+    void *input = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+    expect(input != MAP_FAILED);
+    must(close(file));
+    return input;
+}
+
 // Memory for `count` things of one size, all 0.
 GUEST_UNUSED static void *room_for(size_t count, size_t size) {
     void *room = calloc(count, size);

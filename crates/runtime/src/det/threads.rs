@@ -4,6 +4,7 @@ use super::{ending, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
+use crate::sync::malloc;
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
 use crate::{locked, process, robust};
@@ -77,6 +78,7 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     signals::hears_no_more(t);
     crate::sync::count(t);
     turns::begin_anew(t);
+    malloc::thread_ends::<turns::InOwnHeap>(t);
     t.slot().state.store(slot_state::EXITING, Release);
     let wake = |address, _, n| {
         super::wait::wake(address, n);

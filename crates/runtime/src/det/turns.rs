@@ -217,3 +217,25 @@ impl Order for InTurns {
         end(t);
     }
 }
+
+/// The allocator's own order (DThreads 4.4): a thread's heap is its own, so nothing of it waits for a turn but what others have a part in.
+pub struct InOwnHeap;
+
+impl Order for InOwnHeap {
+    const REPLAYS: bool = false;
+    #[inline(always)]
+    fn ordered<R>(t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
+        within(t, |_| operation())
+    }
+    fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
+        // Which slots are free is not the program's to say.
+        within(t, |t| search(t, 0))
+    }
+    #[inline(always)]
+    fn passed(_t: &mut Block, _object: &Runs) {}
+    #[inline(always)]
+    fn passed_among(_t: &mut Block, _object: &Runs) {}
+    fn faulted(t: &mut Block) {
+        end(t);
+    }
+}

@@ -196,9 +196,13 @@ pub fn owns<S: Source>(source: &S, p: u64) -> bool {
 #[cold]
 #[inline(never)]
 pub fn begin<O: Order, S: Source>(t: &mut Block, source: &mut S) -> bool {
+    O::claims(t, |t, first| claim::<O, S>(t, source, first))
+}
+
+fn claim<O: Order, S: Source>(t: &mut Block, source: &mut S, first: u32) -> bool {
     use core::sync::atomic::Ordering::Relaxed;
-    let (slot, registry) = (t.slot, source.registry());
-    for n in (0..PLACES as u32).map(|i| slot.wrapping_add(i) % PLACES as u32) {
+    let registry = source.registry();
+    for n in (0..PLACES as u32).map(|i| first.wrapping_add(i) % PLACES as u32) {
         let place = registry.place(n);
         if !O::ordered(t, place.object(), || registry.claim(n)) {
             continue;

@@ -146,7 +146,8 @@ fn hook(module: &Module) -> Option<()> {
     let mut list = [Hook::default(); MAX_HOOKS];
     let mut n = 0;
     // An allocator is replaced as a whole or not at all.
-    let addresses_matter = crate::order::runs() && core::ptr::eq(functions, GLIBC);
+    let addresses_matter =
+        (crate::order::runs() || crate::det::runs()) && core::ptr::eq(functions, GLIBC);
     let allocation = match addresses_matter && malloc::prepare() {
         true => ALLOCATION,
         false => &[],

@@ -13,7 +13,7 @@ use super::{fast, loads, thread_local};
 use crate::debugger;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
-use crate::order::{with_order, Order};
+use crate::order::{with_order, with_order_of_heaps, Order};
 use crate::signal::frame::SigContext;
 use crate::sync::atomic::{a128, a16, a32, a64, a8};
 use crate::sync::{
@@ -208,7 +208,7 @@ pub fn step_out(t: &mut Block, c: &mut SigContext) {
 }
 
 macro_rules! shims {
-    ($list:ident, $doc:literal; $($shim:ident: $name:literal => $module:ident :: $operation:ident $(, $original:path)?;)*) => {
+    ($list:ident, $with:ident, $doc:literal; $($shim:ident: $name:literal => $module:ident :: $operation:ident $(, $original:path)?;)*) => {
         $(
             #[allow(non_snake_case)]
             mod $shim {
@@ -217,7 +217,7 @@ macro_rules! shims {
                 pub extern "C" fn operation(f: &mut Frame) -> Done {
                     let t = current();
                     t.operations += 1;
-                    with_order!(O => {
+                    $with!(O => {
                         if O::shows() {
                             complete(t, f);
                             debugger::show_frame(t, f);
@@ -277,7 +277,7 @@ macro_rules! shims {
     (@ $original:path) => { Some(&$original) };
 }
 
-shims! { GLIBC, "Functions of glibc. What only fills in an object (`pthread_mutex_init`) or does nothing at all (`sem_destroy`) stays as it is.";
+shims! { GLIBC, with_order, "Functions of glibc. What only fills in an object (`pthread_mutex_init`) or does nothing at all (`sem_destroy`) stays as it is.";
     rt_mutex_lock: b"pthread_mutex_lock" => mutex::lock;
     rt_mutex_trylock: b"pthread_mutex_trylock" => mutex::trylock;
     rt_mutex_timedlock: b"pthread_mutex_timedlock" => mutex::timedlock;
@@ -317,7 +317,7 @@ shims! { GLIBC, "Functions of glibc. What only fills in an object (`pthread_mute
     rt_spin_trylock: b"pthread_spin_trylock" => spin::trylock;
 }
 
-shims! { ALLOCATION, "Functions of glibc that give memory, for engines to which addresses matter.";
+shims! { ALLOCATION, with_order_of_heaps, "Functions of glibc that give memory, for engines to which addresses matter.";
     rt_malloc: b"malloc" => malloc::malloc;
     rt_calloc: b"calloc" => malloc::calloc;
     rt_realloc: b"realloc" => malloc::realloc;
@@ -331,13 +331,13 @@ shims! { ALLOCATION, "Functions of glibc that give memory, for engines to which 
     rt_usable_size: b"malloc_usable_size" => malloc::usable_size;
 }
 
-shims! { CXX, "Functions of the C++ runtime: static variables in functions.";
+shims! { CXX, with_order, "Functions of the C++ runtime: static variables in functions.";
     rt_guard_acquire: b"__cxa_guard_acquire" => cxa::acquire;
     rt_guard_release: b"__cxa_guard_release" => cxa::release;
     rt_guard_abort: b"__cxa_guard_abort" => cxa::abort;
 }
 
-shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compiler-rt`, tsan_interface_atomic.h).";
+shims! { ATOMIC, with_order, "Atomic operations of programs that `reprise cc` built (`compiler-rt`, tsan_interface_atomic.h).";
     rt_atomic8_load: b"__tsan_atomic8_load" => a8::load;
     rt_atomic8_store: b"__tsan_atomic8_store" => a8::store;
     rt_atomic8_exchange: b"__tsan_atomic8_exchange" => a8::exchange;
@@ -400,7 +400,7 @@ shims! { ATOMIC, "Atomic operations of programs that `reprise cc` built (`compil
     rt_atomic128_compare_exchange_val: b"__tsan_atomic128_compare_exchange_val" => a128::compare_exchange_val;
 }
 
-shims! { INNER, "Where the short ways of [`fast`] and [`loads`] go on when it gets longer; no functions of a module.";
+shims! { INNER, with_order, "Where the short ways of [`fast`] and [`loads`] go on when it gets longer; no functions of a module.";
     rt_mutex_entered: b"" => mutex::entered;
     rt_mutex_left: b"" => mutex::left;
     rt_mutex_called: b"" => mutex::called;

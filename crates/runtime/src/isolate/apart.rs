@@ -25,7 +25,7 @@ pub fn leave(t: &mut Block) {
     split::each_shared(&mut |start, end| own_copy(start, end - start, start));
     let (first, next) = (split::arena_at(), scratch::arena_next());
     own_copy(first, next - first, first);
-    sys::call(nr::MUNMAP, &[next, split::arena_end() - next]);
+    sys::call(nr::MUNMAP, &[next, ARENA_END - next]);
     blocks(t.slot);
     for e in views::all() {
         view(e);

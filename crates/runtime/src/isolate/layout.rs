@@ -12,6 +12,8 @@ pub const BACKING: u64 = 0x20_0000_0000;
 /// needs a descriptor of the backing, which the program could see or close.
 pub const RESERVE: u64 = MIRROR + BACKING;
 
+/// Where the arena ends ([`crate::scratch::arena`]).
+pub const ARENA_END: u64 = DET_BASE;
 /// Shared memory of the engine: its state first.
 pub const DET_BASE: u64 = SHADOW_BASE;
 /// All of it.

@@ -17,8 +17,6 @@ use reprise_abi::layout::*;
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
 
-/// Bytes of the arena that can still be asked for after the split.
-const ARENA_LEFT: u64 = 4 << 30;
 /// Most stretches of the runtime's own memory.
 const MAX_OWN: usize = 128;
 const MAYMOVE_FIXED: u64 = 3;
@@ -55,11 +53,6 @@ pub fn each_shared(f: &mut impl FnMut(u64, u64)) {
 /// Where the arena begins that was asked for since.
 pub fn arena_at() -> u64 {
     ARENA_AT.load(Relaxed)
-}
-
-/// Where it ends.
-pub fn arena_end() -> u64 {
-    arena_at() + ARENA_LEFT
 }
 
 /// In a process that has left the shared memory: it may split again.
@@ -216,11 +209,7 @@ fn share_own(t: &mut Block) {
     let blocks_end = block_address(MAX_SLOTS as u32);
     let arena = scratch::arena_next();
     ARENA_AT.store(arena, Relaxed);
-    for (start, end) in [
-        (BLOCKS_BASE, mine),
-        (next, blocks_end),
-        (arena, arena + ARENA_LEFT),
-    ] {
+    for (start, end) in [(BLOCKS_BASE, mine), (next, blocks_end), (arena, ARENA_END)] {
         if start < end {
             let args = [start, end - start, PROT_RW, flags, u64::MAX, 0];
             must(sys::call(nr::MMAP, &args), start);

@@ -340,6 +340,12 @@ pub trait Order {
     fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
         operation()
     }
+    /// Searches for a place for the calling thread's heap, from this number on.
+    #[inline(always)]
+    fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
+        let first = t.slot;
+        search(t, first)
+    }
     /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
     /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
     #[inline(always)]
@@ -446,3 +452,17 @@ macro_rules! with_order {
     };
 }
 pub(crate) use with_order;
+
+/// As [`with_order`], for the allocator.
+macro_rules! with_order_of_heaps {
+    ($o:ident => $body:expr) => {
+        match $crate::det::runs() {
+            true => {
+                type $o = $crate::det::turns::InOwnHeap;
+                $body
+            }
+            false => $crate::order::with_order!($o => $body),
+        }
+    };
+}
+pub(crate) use with_order_of_heaps;
