@@ -5,14 +5,14 @@
 //! `REPRISE=PATH` judges another build.
 //!
 //! A whole run has the rows of [`ALL`], and those of `--engine order`: `--only order`, `--only order/NAME` and `--only events` measure them alone.
-//! `--only debug` measures the debugger alone.
+//! `--only debug` measures the debugger alone, `--only det` and `--only det/NAME` the rows of `reprise run`.
 //! `--only kernels` measures the kernels with any engine, at a smaller size, and `--only kernels/NAME` one of them.
 
 use anyhow::{bail, Context, Result};
 use reprise_bench::figure::Row;
 use reprise_bench::reprise::{top, Reprise};
 use reprise_bench::rows::{Bench, ALL, ROUNDS};
-use reprise_bench::{debug, events, kernels, machine, order, report};
+use reprise_bench::{debug, det, events, kernels, machine, order, report};
 
 /// Where the document lies.
 const DOCUMENT: &str = "docs/BENCHMARKS.md";
@@ -59,6 +59,11 @@ impl Options {
         !self.quick && self.engine.is_none() && self.only == [debug::NAME]
     }
 
+    /// Whether this is all that the document's section on `reprise run` holds.
+    fn is_det(&self) -> bool {
+        !self.quick && self.engine.is_none() && self.only == [det::NAME]
+    }
+
     /// Whether this is a whole run, as the document holds it.
     fn whole(&self) -> bool {
         let chosen = self.engine.is_some() || self.threads.is_some();
@@ -88,10 +93,17 @@ fn options() -> Result<Options> {
     }
     for name in &options.only {
         let named = |group: &str, row: &str| *name == format!("{group}/{row}");
-        let groups = [kernels::NAME, order::NAME, events::NAME, debug::NAME];
+        let groups = [
+            kernels::NAME,
+            order::NAME,
+            events::NAME,
+            debug::NAME,
+            det::NAME,
+        ];
         let grouped = groups.contains(&name.as_str())
             || kernels::names().any(|k| named(kernels::NAME, k))
-            || order::names().any(|r| named(order::NAME, r));
+            || order::names().any(|r| named(order::NAME, r))
+            || det::names().any(|r| named(det::NAME, r));
         if !grouped && !ALL.iter().any(|e| e.name == name) {
             bail!("no row {name}; --list names them");
         }
@@ -129,6 +141,9 @@ fn main() -> Result<()> {
         }
         println!("{}", events::NAME);
         println!("{}", debug::NAME);
+        for r in det::names() {
+            println!("{}/{r}", det::NAME);
+        }
         return Ok(());
     }
     // Everything lies in here, traces too, and goes with it.
@@ -179,6 +194,20 @@ fn main() -> Result<()> {
         }
         println!("{}", report::debugging(&of_debugger, load));
     }
+    let mut of_det = Vec::new();
+    let wants_det = |r: &&str| options.whole() || options.wants_of(det::NAME, r);
+    if det::names().any(|r| wants_det(&r)) {
+        kernels::build()?;
+    }
+    for r in det::names().filter(wants_det) {
+        of_det.push(shown(r, det::measure(&bench, r)));
+    }
+    if !of_det.is_empty() {
+        println!(
+            "{}",
+            report::det(&of_det, bench.rounds.min(det::ROUNDS), load)
+        );
+    }
     println!("{}\n{}", report::table(&rows), report::traces(&rows));
     println!("{}\n{}", report::table(&of_order), report::logs(&of_order));
     println!("{}", report::table(&of_events));
@@ -187,7 +216,7 @@ fn main() -> Result<()> {
         report::document(
             &rows,
             [&of_order, &of_events],
-            &of_debugger,
+            [&of_debugger, &of_det],
             bench.rounds,
             load,
         )
@@ -196,6 +225,9 @@ fn main() -> Result<()> {
         report::with_section(&std::fs::read_to_string(&path)?, &section)
     } else if options.is_debugging() {
         let section = report::debugging(&of_debugger, load);
+        report::with_section(&std::fs::read_to_string(&path)?, &section)
+    } else if options.is_det() {
+        let section = report::det(&of_det, bench.rounds.min(det::ROUNDS), load);
         report::with_section(&std::fs::read_to_string(&path)?, &section)
     } else {
         return Ok(());

@@ -66,7 +66,7 @@ impl Kind {
 }
 
 /// Every kernel.
-const ALL: [(&str, Kind); 19] = [
+const ALL: [(&str, Kind); 29] = [
     ("fft", Kind::Ordinary),
     ("lu", Kind::Ordinary),
     ("radix", Kind::Ordinary),
@@ -84,6 +84,16 @@ const ALL: [(&str, Kind); 19] = [
     ("locks", Kind::Ordinary),
     ("private", Kind::Uncontended),
     ("malloc_mix", Kind::Ordinary),
+    ("linear_regression", Kind::Ordinary),
+    ("matrix_multiply", Kind::Ordinary),
+    ("pca", Kind::Ordinary),
+    ("reverse_index", Kind::Ordinary),
+    ("string_match", Kind::Ordinary),
+    ("swaptions", Kind::Ordinary),
+    ("canneal", Kind::Ordinary),
+    ("dedup", Kind::Ordinary),
+    ("kmeans_threads", Kind::Ordinary),
+    ("lock_pairs", Kind::Ordinary),
     ("atomic_counter", Kind::Primitive("20000000")),
     ("condvar_pingpong", Kind::Primitive("medium")),
 ];

@@ -12,6 +12,7 @@
 //! - [`figure`] holds results; [`report`] prints them, and writes `docs/BENCHMARKS.md`; [`machine`] says where they were measured.
 
 pub mod debug;
+pub mod det;
 pub mod events;
 pub mod figure;
 pub mod input;

@@ -1,5 +1,6 @@
 //! Prints rows, and writes `docs/BENCHMARKS.md`.
 
+use crate::det::ROUNDS as DET_ROUNDS;
 use crate::figure::{median, Figure, Row, Side};
 use crate::machine;
 use crate::order::ROUNDS as ORDER_ROUNDS;
@@ -10,7 +11,7 @@ use std::fmt::Write;
 pub fn document(
     rows: &[Row],
     [order, events]: [&[Row]; 2],
-    debug: &[Row],
+    [debug, of_det]: [&[Row]; 2],
     rounds: usize,
     load: f64,
 ) -> String {
@@ -30,6 +31,7 @@ pub fn document(
     text.push_str(&traces(rows));
     text.push_str(&section(order, events, rounds.min(ORDER_ROUNDS), load));
     text.push_str(&debugging(debug, load));
+    text.push_str(&det(of_det, rounds.min(DET_ROUNDS), load));
     text.push_str(COMPARISON);
     text.push_str("\n## Behind the figures\n");
     for row in rows {
@@ -63,10 +65,20 @@ pub fn section(order: &[Row], events: &[Row], rounds: usize, load: f64) -> Strin
 
 /// The section of the debugger.
 pub fn debugging(rows: &[Row], load: f64) -> String {
-    let mut text = String::from(DEBUGGING);
+    single(DEBUGGING, rows, "one round", load)
+}
+
+/// The section of `reprise run`.
+pub fn det(rows: &[Row], rounds: usize, load: f64) -> String {
+    single(DET, rows, &format!("{rounds} rounds a row"), load)
+}
+
+/// A section whose rows have figures of one kind each.
+fn single(head: &str, rows: &[Row], rounds: &str, load: f64) -> String {
+    let mut text = String::from(head);
     let _ = writeln!(
         text,
-        "Measured on {}, one round; {load:.1} other processes wanted to run when it began.\n",
+        "Measured on {}, {rounds}; {load:.1} other processes wanted to run when it began.\n",
         machine::today()
     );
     text.push_str("| what | figure | bar | |\n|---|---|---|---|\n");
@@ -251,6 +263,17 @@ from Debian's sources by `reprise cc`; their clients have the same processors.
     cargo bench -p reprise-bench -- --only order --only events    # this section anew; --quick: with one round a row
     cargo bench -p reprise-bench -- --only order/memcached    # one row of it
     cargo bench -p reprise-bench -- --only events             # what one event costs
+
+";
+
+const DET: &str = "
+## With `reprise run`
+
+Programs that run deterministically (DThreads), against themselves with pthreads, two threads: kernels of the shapes and sizes that the original Dthreads was measured with.
+The second figure of a row is how many times as fast two threads are as one.
+
+    cargo bench -p reprise-bench -- --only det                # this section anew; --quick: with one round a row, printed only
+    cargo bench -p reprise-bench -- --only det/histogram      # one row of it
 
 ";
 

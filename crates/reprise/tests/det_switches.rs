@@ -36,6 +36,18 @@ fn each_optimisation_saves_what_it_is_for() {
     }
 }
 
+/// A thread's heap is its own (DThreads 4.4): thousands of blocks are taken and given back without a turn.
+#[test]
+fn memory_is_given_without_turns() {
+    /// `swaptions` takes a block for each of 64 times so many paths.
+    const PATHS: u64 = 60;
+    let place = Workplace::new();
+    let guest = Guest::new("kernels/swaptions").args(["-s", &PATHS.to_string()]);
+    let r = once_with(&place, &guest, &["--stats"], 0);
+    assert!(r.status.success(), "{}", r.describe());
+    assert!(counters(&r)["rounds"] < PATHS, "{}", r.describe());
+}
+
 #[test]
 fn what_is_left_out_must_be_known() {
     let place = Workplace::new();

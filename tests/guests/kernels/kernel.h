@@ -3,7 +3,7 @@
 // A kernel is a parallel program in the manner of the suites that the field measures with (SPLASH-2, PARSEC, Phoenix), written here
 // from its algorithm. It is guest and benchmark at once:
 //
-//   KERNEL [-t THREADS] [-s small|medium|large|NUMBER] [-v]
+//   KERNEL [-t THREADS] [-s small|medium|large|NUMBER] [-v] [-w]
 //
 // - `small` is for tests (less than 0.1 s), `medium` takes about a second of one core, `large` about five; a number is the size itself,
 //   whose meaning each kernel's first comment tells.
@@ -14,6 +14,7 @@
 // - It has no data race.
 // - With -v it says on standard error how often it synchronised: each of a lock and its unlock together, an arrival at a barrier, a wait for or
 //   a signal to a condition variable, an atomic operation, a start and an end of a thread counts once.
+// - With -w the calling thread only waits for the others, as in Phoenix; otherwise it does a part of the work.
 #ifndef KERNEL_H
 #define KERNEL_H
 
@@ -37,6 +38,7 @@ static struct {
     // The reference is compared in full.
     bool thorough;
     bool verbose;
+    bool only_waits;
     int64_t begun;
     pthread_barrier_t barrier;
     void (*body)(int thread);
@@ -77,7 +79,7 @@ static inline void barrier(void) {
 }
 
 __attribute__((noreturn)) GUEST_UNUSED static void kernel_usage(void) {
-    fprintf(stderr, "usage: %s [-t THREADS] [-s small|medium|large|NUMBER] [-v]\n", program_invocation_short_name);
+    fprintf(stderr, "usage: %s [-t THREADS] [-s small|medium|large|NUMBER] [-v] [-w]\n", program_invocation_short_name);
     exit(2);
 }
 
@@ -85,7 +87,7 @@ static inline void kernel_begin(int argc, char **argv, struct sizes sizes) {
     kernel.begun = now_ns(CLOCK_MONOTONIC);
     kernel.threads = 2;
     kernel.size = sizes.small;
-    for (int option; (option = getopt(argc, argv, "t:s:v")) != -1;) {
+    for (int option; (option = getopt(argc, argv, "t:s:vw")) != -1;) {
         char *end = "";
         switch (option) {
         case 't':
@@ -104,6 +106,9 @@ static inline void kernel_begin(int argc, char **argv, struct sizes sizes) {
             break;
         case 'v':
             kernel.verbose = true;
+            break;
+        case 'w':
+            kernel.only_waits = true;
             break;
         default:
             kernel_usage();
@@ -127,9 +132,10 @@ static inline void in_parallel_of(int threads, void (*body)(int thread)) {
     expect(threads <= (int)(sizeof all / sizeof *all));
     kernel.body = body;
     ok(pthread_barrier_init(&kernel.barrier, NULL, threads));
-    for (int i = 1; i < threads; i++) all[i] = counted(start(kernel_thread, (void *)(intptr_t)i));
-    body(0);
-    for (int i = 1; i < threads; i++) counted(finish(all[i]));
+    int first = kernel.only_waits ? 0 : 1;
+    for (int i = first; i < threads; i++) all[i] = counted(start(kernel_thread, (void *)(intptr_t)i));
+    if (first) body(0);
+    for (int i = first; i < threads; i++) counted(finish(all[i]));
     ok(pthread_barrier_destroy(&kernel.barrier));
 }
 

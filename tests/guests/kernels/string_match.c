@@ -40,7 +40,7 @@ static void count(int64_t *found, struct range part) {
     while (at > 0 && at < part.to && text[at - 1] != '\n') at++;
     while (at < part.to) {
         long end = at;
-        while (text[end] != '\n') end++;
+        while (end < n && text[end] != '\n') end++;
         uint64_t word = enciphered(text + at, end - at);
         for (int k = 0; k < KEYS; k++) found[k] += word == wanted[k];
         at = end + 1;
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
     long at = 0;
     for (int k = 0; k < KEYS; k++) {
         long end = at;
-        while (text[end] != '\n') end++;
+        while (end < n && text[end] != '\n') end++;
         wanted[k] = enciphered(text + at, end - at);
         at = end + 1;
     }
