@@ -1,11 +1,11 @@
 //! The optimisations of the `det` engine (DThreads 5), each of which a test can do without (`run --without`): the same run, at another cost.
 
 /// All of them, by name.
-pub const OPTIMISATIONS: [&str; 5] = [ALONE, KEPT_TURNS, SCANS, COPIES, TWINS];
+pub const OPTIMISATIONS: [&str; 6] = [ALONE, KEPT_TURNS, SCANS, COPIES, TWINS, LEAD];
 
 /// The only thread of the ring has its turns at once, and commits when there is somebody to see it (single-threaded mode).
 pub const ALONE: &str = "alone";
-/// A thread keeps its turn while it has a mutex, and for some deeds after it has made a thread (lock ownership).
+/// A thread keeps its turn while it has a mutex, for some deeds at most (lock ownership).
 pub const KEPT_TURNS: &str = "kept-turns";
 /// No scan for copies of pages while the thread had no page fault.
 pub const SCANS: &str = "scans";
@@ -13,6 +13,9 @@ pub const SCANS: &str = "scans";
 pub const COPIES: &str = "copies";
 /// A twin is left only of a page that was changed (twins are made lazily, and none for what doesn't differ).
 pub const TWINS: &str = "twins";
+
+/// Who makes threads goes on beside them, and without turns of its own for some deeds. Without it: in its turn, before them.
+pub const LEAD: &str = "lead";
 
 /// The bit of the optimisation with this name.
 pub const fn bit(name: &str) -> Option<u64> {
@@ -54,7 +57,7 @@ mod tests {
             assert_eq!(set & b, 0);
             set | b
         });
-        assert_eq!(all, 31);
+        assert_eq!(all, 63);
         assert!(holds(all, TWINS) && !holds(0, TWINS));
         assert_eq!(bit("twin"), None);
     }

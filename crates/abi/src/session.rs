@@ -374,8 +374,10 @@ pub struct Counters {
     pub det_renewed: AtomicU64,
     /// ... and twins that were left.
     pub det_twins: AtomicU64,
+    /// `det`: deeds of who had the lead of a phase.
+    pub det_led: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 2],
+    pub spare: [AtomicU64; 1],
 }
 
 /// Most mappings that a program has at its first instruction.

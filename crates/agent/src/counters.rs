@@ -35,6 +35,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("det_scans", &c.det_scans),
         ("det_renewed", &c.det_renewed),
         ("det_twins", &c.det_twins),
+        ("det_led", &c.det_led),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

@@ -34,6 +34,8 @@ const COUNTED: usize = 4096;
 const MAX_PAGES: usize = 256;
 /// Bytes of a stub.
 pub const STUB: u64 = 64;
+/// Of one for [`crate::resolver`].
+pub const RESOLVER_STUB: u64 = 2 * STUB;
 /// Most sites of the third form, whose return address moves.
 const MAX_MOVED: usize = 1024;
 /// Bytes of a jump.
@@ -239,10 +241,10 @@ fn put(site: u64, stub: u64, form: u32, among: bool) {
         // Who finds room by itself (hooks) is to find the same as in the recording.
         fill(
             page,
-            if among && form == AFTER {
-                PAGE
-            } else {
-                stub - page + STUB
+            match form {
+                AFTER if among => PAGE,
+                RESOLVER => stub - page + RESOLVER_STUB,
+                _ => stub - page + STUB,
             },
         );
     }
@@ -382,8 +384,8 @@ pub fn unprotected<R>(at: u64, len: u64, meanwhile: u64, write: impl FnOnce() ->
 
 /// Writes stub and jump. `among`: other threads may be running the code.
 pub fn write(site: u64, stub: u64, form: u32, among: bool) -> bool {
-    let mut code = [0xccu8; STUB as usize];
     if form == RESOLVER {
+        let mut code = [0xccu8; RESOLVER_STUB as usize];
         let jump = |from: u64, to: u64| {
             let mut jump = [0xe9, 0, 0, 0, 0];
             jump[1..].copy_from_slice(&(to.wrapping_sub(from + 5) as u32).to_le_bytes());
@@ -397,7 +399,7 @@ pub fn write(site: u64, stub: u64, form: u32, among: bool) -> bool {
         code[n..n + 5].copy_from_slice(&jump(stub + n as u64, site + body.replaces as u64));
         return write_code(stub, &code) && write_code(site, &jump(site, stub));
     }
-    let mut n = 0;
+    let (mut code, mut n) = ([0xccu8; STUB as usize], 0);
     let mut put = |bytes: &[u8]| {
         code[n..n + bytes.len()].copy_from_slice(bytes);
         n += bytes.len();

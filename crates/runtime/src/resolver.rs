@@ -10,7 +10,9 @@
 //! - all of them write which bits of MXCSR the processor has.
 //!
 //! So a jump stands in the place of the instruction, to a stub that clears the area first, and afterwards writes the same on all
-//! processors: that everything is there, that x87 was nowhere, and the bits of MXCSR that all have.
+//! processors: that everything is there, that x87 was nowhere, and the bits of MXCSR that all have. What follows from that is also what is in use when
+//! the resolver has loaded the registers again. Upper halves that are in use cost Intel's processors much in code of SSE (30 times in a loop over exp(3), where
+//! nothing puts them out of use again), so of these it is said that they are there only if they aren't all zero.
 //!
 //! The registers that the stub changes are those that the resolver has saved before and loads after it.
 //!
@@ -96,8 +98,28 @@ impl Save {
         site
     }
 
-    /// The code in its place, without the jump back. `kept`: words below the caller's frame that stay as they are.
-    fn stub(self, kept: u8) -> Stub {
+    /// Where it saves the upper halves of AVX-512's registers.
+    fn upper_of_512(self) -> Option<u32> {
+        const COMPONENT: u32 = 6;
+        /// Behind what comes first, the upper halves of AVX, and the masks.
+        const COMPACTED: u32 = AREA + AFTER_HEADER + 256 + 64;
+        match self {
+            Save::Fxsave => None,
+            Save::Xsavec => Some(COMPACTED),
+            Save::Xsave => {
+                let s = session();
+                let all = &s.cpuid[..s.cpuid_len as usize];
+                let found = all.iter().find(|l| (l.leaf, l.subleaf) == (0xd, COMPONENT));
+                found
+                    .map(|l| l.regs[1])
+                    .filter(|at| *at != 0)
+                    .map(|at| AREA + at)
+            }
+        }
+    }
+
+    /// The code in its place, without the jump back. `kept`: words below the caller's frame that stay as they are. `upper_of_512`: where those are.
+    fn stub(self, kept: u8, upper_of_512: Option<u32>) -> Stub {
         let mut stub = Stub::new(LEN);
         // lea 0x40(%rsp),%rdi
         stub.put(&[0x48, 0x8d, 0x7c, 0x24, 0x40]);
@@ -130,15 +152,16 @@ impl Save {
                 stub.put(&[0x48, 0x89, 0x44, 0x24, 0x50]);
             }
             Save::Xsave => {
-                // xor %ecx,%ecx; mov %eax,%esi; xgetbv; and %esi,%eax: what was asked for and can be there
-                stub.put(&[0x31, 0xc9, 0x89, 0xc6, 0x0f, 0x01, 0xd0, 0x21, 0xf0]);
+                // xor %ecx,%ecx; mov %eax,%esi; xgetbv; and %eax,%esi: what was asked for and can be there
+                stub.put(&[0x31, 0xc9, 0x89, 0xc6, 0x0f, 0x01, 0xd0, 0x21, 0xc6]);
             }
-            // mov 0x248(%rsp),%eax: the same, in XCOMP_BV
-            Save::Xsavec => stub.put(&[0x8b, 0x84, 0x24, 0x48, 0x02, 0x00, 0x00]),
+            // mov 0x248(%rsp),%esi: the same, in XCOMP_BV
+            Save::Xsavec => stub.put(&[0x8b, 0xb4, 0x24, 0x48, 0x02, 0x00, 0x00]),
         }
         if self != Save::Fxsave {
-            // mov %eax,0x240(%rsp): all of that is in XSTATE_BV
-            stub.put(&[0x89, 0x84, 0x24, 0x40, 0x02, 0x00, 0x00]);
+            stub.leave_out_upper_halves(upper_of_512);
+            // mov %esi,0x240(%rsp): all of that is in XSTATE_BV
+            stub.put(&[0x89, 0xb4, 0x24, 0x40, 0x02, 0x00, 0x00]);
         }
         // movl $0xffff,0x5c(%rsp): the bits of MXCSR
         stub.put(&[0xc7, 0x44, 0x24, 0x5c]);
@@ -147,6 +170,9 @@ impl Save {
     }
 }
 
+/// Where the resolver saves, from its stack pointer; and what of that comes before the components that not all processors have.
+const AREA: u32 = 0x40;
+const AFTER_HEADER: u32 = 576;
 /// In [`Save::shown`]: whatever the subleaf.
 const ANY: u32 = u32::MAX;
 /// Leaf 1, ecx.
@@ -155,8 +181,8 @@ const XSAVE_AND_OSXSAVE: u32 = 3 << 26;
 const XSAVEC_BIT: u32 = 1 << 1;
 /// The bits of MXCSR that every processor with SSE2 has, but for bit 17 of AMD's.
 pub const MXCSR_BITS: u32 = 0xffff;
-/// Most bytes of a stub: with the jump back it has to fit into [`patch::STUB`].
-const MOST_STUB: usize = patch::STUB as usize - 5;
+/// Most bytes of a stub: with the jump back it has to fit into [`patch::RESOLVER_STUB`].
+const MOST_STUB: usize = patch::RESOLVER_STUB as usize - 5;
 
 /// The code in the place of some instructions.
 pub struct Stub {
@@ -178,6 +204,36 @@ impl Stub {
     fn put(&mut self, bytes: &[u8]) {
         self.code[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
+    }
+
+    /// Takes upper halves that are all zero out of the components in esi. Changes rax, rcx, rdi.
+    fn leave_out_upper_halves(&mut self, upper_of_512: Option<u32>) {
+        /// Those of AVX and AVX-512; and of MPX, which come between where there are any.
+        const AVX: u8 = 1 << 2;
+        const AVX_512: u8 = 1 << 6;
+        const MPX: u8 = 3 << 3;
+        let avx = (AREA + AFTER_HEADER, 32, AVX);
+        let avx_512 = upper_of_512.map(|at| (at, 64, AVX_512));
+        let mut ends = [0; 3];
+        // test $MPX,%sil; jnz
+        self.put(&[0x40, 0xf6, 0xc6, MPX, 0x75, 0]);
+        ends[0] = self.len;
+        // xor %eax,%eax
+        self.put(&[0x31, 0xc0]);
+        for (n, (at, words, bit)) in [avx].into_iter().chain(avx_512).enumerate() {
+            // test $bit,%sil; jz
+            self.put(&[0x40, 0xf6, 0xc6, bit, 0x74, 0]);
+            ends[n + 1] = self.len;
+            // lea at(%rsp),%rdi; mov $words,%ecx; repe scasq
+            self.put(&[0x48, 0x8d, 0xbc, 0x24]);
+            self.put(&at.to_le_bytes());
+            self.put(&[0xb9, words, 0, 0, 0, 0xf3, 0x48, 0xaf]);
+            // jne over; and $~bit,%esi
+            self.put(&[0x75, 3, 0x83, 0xe6, !bit]);
+        }
+        for end in ends.into_iter().filter(|end| *end != 0) {
+            self.code[end - 1] = (self.len - end) as u8;
+        }
     }
 
     /// Its bytes.
@@ -232,7 +288,7 @@ pub fn stub(site: u64) -> Option<Stub> {
         guard::read::<[u8; ENTRY.len()]>(at)
             .is_some_and(|code| code[0] == 0xe9 && code[JUMP..] == ENTRY[JUMP..])
     });
-    Some(save.stub(if is_kept { KEPT } else { 0 }))
+    Some(save.stub(if is_kept { KEPT } else { 0 }, save.upper_of_512()))
 }
 
 /// Where the resolver that saves at `site` begins and ends, if it does so as the stubs expect.
@@ -271,7 +327,7 @@ pub fn start<E: Engine>(t: &mut Block) {
 }
 
 fn replace(t: &Block, site: u64) -> bool {
-    let Some(stub) = patch::place(site, patch::STUB) else {
+    let Some(stub) = patch::place(site, patch::RESOLVER_STUB) else {
         return false;
     };
     let done = patch::write(site, stub, patch::RESOLVER, false);
@@ -331,17 +387,17 @@ mod tests {
     #[test]
     fn every_stub_has_its_instruction_and_fits() {
         for (save, kept) in Save::ALL.into_iter().flat_map(|s| [(s, 0), (s, KEPT)]) {
-            let stub = save.stub(kept);
+            let stub = save.stub(kept, Some(0x1000));
             let with = stub.bytes().windows(LEN).filter(|w| *w == save.code());
             assert_eq!(with.count(), 1, "{save:?}");
-            assert!(stub.bytes().len() + 5 <= patch::STUB as usize);
+            assert!(stub.bytes().len() + 5 <= patch::RESOLVER_STUB as usize);
         }
     }
 
     /// The stub of `fxsave` run on a stack of its own: what it leaves there is the same whatever was there before, and what x87 did last.
     #[test]
     fn fxsave_leaves_the_same_everywhere() {
-        let mut code = Save::Fxsave.stub(0).bytes().to_vec();
+        let mut code = Save::Fxsave.stub(0, None).bytes().to_vec();
         code.push(0xc3);
         // SAFETY: a page of our own.
         let page = unsafe {

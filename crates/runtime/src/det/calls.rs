@@ -53,7 +53,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             return NoEngine::syscall(t, c, frame)
         }
         nr::TGKILL | nr::RT_TGSIGQUEUEINFO => {
-            return turns::within(t, |t| {
+            return turns::within_earnest(t, |t| {
                 let signal = c.args[2] as u32;
                 match signals::address_thread(c) {
                     Some(s) => signals::send(t, s, signal, |t| NoEngine::syscall(t, c, frame)),
@@ -69,7 +69,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             .unwrap_or_else(|| NoEngine::syscall(t, c, frame));
     }
     if shared_signals::is_for_us(c) {
-        return turns::within(t, |t| shared_signals::send(t, c, frame));
+        return turns::within_earnest(t, |t| shared_signals::send(t, c, frame));
     }
     match c.blocking {
         Blocking::Never | Blocking::Rarely => {

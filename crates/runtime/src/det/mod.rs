@@ -7,6 +7,7 @@
 pub mod calls;
 pub mod deadlock;
 pub mod ending;
+pub mod lead;
 pub mod options;
 pub mod rest;
 pub mod shared_signals;
@@ -40,6 +41,12 @@ pub struct Local {
     pub in_turn: bool,
     /// The program's code runs in the thread's turn, for so many deeds more; 0: it doesn't.
     pub keeps: u32,
+    /// It has the lead of this phase, in which the program's code runs ([`lead`]).
+    pub leads: bool,
+    /// Made in another's lead: it begins with that one's view of memory, ...
+    pub inherits: bool,
+    /// ... in which it puts its id here.
+    pub told: [u64; 2],
     /// So many mutexes it has taken in the turn that it keeps: it ends when the last one is given back.
     pub holds: u32,
     /// When its last turn was over, signals to the process waited for somebody who opens them.
@@ -79,7 +86,7 @@ impl Engine for Det {
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
         if c.nr == nr::RT_SIGACTION && result == 0 && c.args[1] != 0 && split::in_force() {
-            turns::within(t, |t| space::tell_handler(t, c.args[0] as u32));
+            turns::within_earnest(t, |t| space::tell_handler(t, c.args[0] as u32));
         }
         // Others may have sent some since the thread's last turn: they come in its next one, which the program alone says.
         if c.nr == nr::RT_SIGPROCMASK && c.args[1] != 0 && t.det.signals_wait {
@@ -89,7 +96,7 @@ impl Engine for Det {
     }
 
     fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
-        turns::within(t, |t| match c.nr {
+        turns::within_earnest(t, |t| match c.nr {
             nr::BRK => space::brk(t, || act(None)),
             _ => act(None),
         })
@@ -136,7 +143,7 @@ impl Engine for Det {
         if !split::in_force() {
             return NoEngine::process_create(t, c, wish, start);
         }
-        turns::within(t, |t| {
+        turns::within_earnest(t, |t| {
             commit::commit_again(t);
             if wish.shares_memory() && !wish.waits() {
                 sys::complain(&[

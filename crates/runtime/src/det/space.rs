@@ -153,7 +153,22 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
     if !split::in_force() {
         return NoEngine::address_space(t, c);
     }
-    turns::within(t, |t| change(t, c))
+    turns::within(t, |t| {
+        if !is_new_memory(c) {
+            turns::in_earnest(t);
+        }
+        change(t, c)
+    })
+}
+
+/// Does the call only make memory that nobody else can have a part in yet, as for a new thread's stack?
+fn is_new_memory(c: &Call) -> bool {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    match c.nr {
+        nr::MMAP => c.args[3] & (flags | MAP_FIXED) == flags,
+        nr::MPROTECT => true,
+        _ => false,
+    }
 }
 
 fn change(t: &mut Block, c: &mut Call) -> i64 {

@@ -1,13 +1,13 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, signals, spin, token, turns, Det};
+use super::{ending, lead, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
 use crate::sync::malloc;
 use crate::sys;
-use crate::thread::{session, slot, Block, Frame};
-use crate::{locked, process, robust};
+use crate::thread::{block_address, session, slot, Block, Frame};
+use crate::{guard, locked, process, robust};
 use core::arch::asm;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::slot_state;
@@ -15,17 +15,18 @@ use reprise_abi::syscalls::nr;
 
 const EAGAIN: i64 = -11;
 
-/// Makes a thread, in a turn: it runs from the next phase on.
+/// Makes a thread, in a turn: it runs from the next phase on; or in the [lead] of this phase, in which it begins then.
 pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     if !split::in_force() {
         locked::before_processes();
         split::split(t);
         token::start(t.slot);
+        lead::start();
     }
     ending::look_after_threads();
     turns::begin_creation(t);
     let tid = make(t, wish, start);
-    turns::keep(t);
+    turns::end_creation(t);
     tid
 }
 
@@ -34,9 +35,24 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
         return EAGAIN;
     };
     let process = t.slot_process();
-    let tid = clone::start_thread::<Det>(t, wish, i, process, start, || token::enrol(i));
+    let in_lead = t.det.leads;
+    let enrol = || match in_lead {
+        true => {
+            // SAFETY: filled by now, and nobody runs on it yet.
+            let block = unsafe { &mut *(block_address(i) as *mut Block) };
+            block.det.inherits = true;
+            let told = block.det.told.iter_mut().zip(wish.told_by_parent());
+            told.for_each(|(to, address)| *to = address);
+            token::enrol_at_once(i);
+        }
+        false => token::enrol(i),
+    };
+    let tid = clone::start_thread::<Det>(t, wish, i, process, start, enrol);
     if sys::is_error(tid) {
-        token::retire(i);
+        match in_lead {
+            true => token::retire_at_once(i),
+            false => token::retire(i),
+        }
     } else {
         slot(i).visible_tid.store(tid as u32, Relaxed);
         clone::publish_tid(wish, tid as u32);
@@ -44,11 +60,18 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     tid
 }
 
-/// First thing a new thread does: waits for its first phase, in which it sees what all see.
+/// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
 pub fn begin(t: &mut Block) {
     signals::hears(t);
-    token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
-    commit::forget_all(t);
+    if core::mem::take(&mut t.det.inherits) {
+        for address in t.det.told.iter().filter(|a| **a != 0) {
+            guard::write(*address, &t.kernel_tid);
+        }
+        commit::inherit(t);
+    } else {
+        token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
+        commit::forget_all(t);
+    }
     spin::phase_begins(t);
 }
 

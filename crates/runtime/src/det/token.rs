@@ -6,8 +6,8 @@
 //! wakes it puts it at the ring's end, and its operation goes on in a turn of the same round. So the order of everything that threads
 //! do to each other follows from the program alone.
 //!
-//! The ring is changed by the thread whose turn it is; by the last one to arrive before the first turn; and while it rests, by whoever ends that
-//! ([`super::rest`]).
+//! The ring is changed by the thread whose turn it is; in a phase by the one that has its lead ([`super::lead`]); by the last one to arrive before the
+//! first turn; and while it rests, by whoever ends that ([`super::rest`]).
 
 use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
 use crate::isolate::layout::DET_BASE;
@@ -177,6 +177,14 @@ pub fn is_alone_in_ring(slot: u32) -> bool {
     *len == 1 && list[0] as u32 == slot
 }
 
+/// In its turn: the thread of this slot is the ring's first from now on.
+pub fn put_first(slot: u32) {
+    let (len, list) = ring();
+    if let Some(n) = list[..*len].iter().position(|s| *s as u32 == slot) {
+        list[..=n].rotate_right(1);
+    }
+}
+
 fn leave_ring(slot: u32) {
     let (len, list) = ring();
     if let Some(n) = list[..*len].iter().position(|s| *s as u32 == slot) {
@@ -241,6 +249,19 @@ pub fn enrol(slot: u32) {
     m.hearing.store(hearing::NOT_YET, Relaxed);
     m.state.store(state::RUNS, SeqCst);
     join_ring(slot);
+}
+
+/// In a phase, of the thread that has its lead ([`super::lead`]): a new thread. It runs from now on.
+pub fn enrol_at_once(slot: u32) {
+    enrol(slot);
+    member(slot).born.store(round() - 1, Relaxed);
+    all().running.fetch_add(1, SeqCst);
+}
+
+/// One that was enrolled so could not be made.
+pub fn retire_at_once(slot: u32) {
+    retire(slot);
+    all().running.fetch_sub(1, SeqCst);
 }
 
 /// In its turn: the thread ends. It still has to [`pass`].

@@ -1,5 +1,6 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
+use super::lead;
 use super::options::{self, count};
 use super::rest;
 use super::shared_signals;
@@ -17,7 +18,7 @@ const SMALL_DEEDS: u32 = 32;
 /// So many rounds others go on while a thread waits for a child.
 const ROUNDS_FOR_CHILD: u64 = 16;
 
-/// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has [kept](keep) goes on.
+/// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has [kept](keep) goes on, and so does its [lead].
 pub fn begin(t: &mut Block) {
     if t.det.in_turn {
         return;
@@ -25,12 +26,13 @@ pub fn begin(t: &mut Block) {
     options::delay();
     if t.det.keeps != 0 {
         t.det.keeps -= 1;
-        t.det.in_turn = true;
         if t.det.keeps != 0 {
-            count(&session().counters.det_kept);
-            return;
+            return go_on(t);
         }
-        end(t);
+        if !t.det.leads {
+            t.det.in_turn = true;
+            end(t);
+        }
     }
     if split::in_force() && token::live() > 1 {
         // Somebody does something but look whether a descriptor is ready.
@@ -39,16 +41,28 @@ pub fn begin(t: &mut Block) {
     }
 }
 
+/// Another deed of a kept turn, or of the lead.
+fn go_on(t: &mut Block) {
+    if t.det.leads {
+        lead::deed_begins();
+        count(&session().counters.det_led);
+    } else {
+        count(&session().counters.det_kept);
+    }
+    t.det.in_turn = true;
+}
+
 /// As [`begin`], with a new turn in any case: others have had theirs in between.
 pub fn begin_anew(t: &mut Block) {
     t.det.keeps = t.det.keeps.min(1);
     begin(t);
 }
 
-/// Before a thread is made: a turn in any case, of which everything so far is committed.
+/// Before a thread is made: the lead goes on, or it is a turn in any case, of which everything so far is committed.
 pub fn begin_creation(t: &mut Block) {
     match t.det.keeps {
         0 => begin_anyway(t),
+        _ if t.det.leads => go_on(t),
         _ => {
             commit::commit_again(t);
             t.det.in_turn = true;
@@ -56,30 +70,67 @@ pub fn begin_creation(t: &mut Block) {
     }
 }
 
-/// The program goes on in this turn (DThreads 4.3, "creating a thread does not release the token"), for a few
-/// deeds more. So threads that are made one after the other begin together.
-pub fn keep(t: &mut Block) {
-    commit::commit_again(t);
-    t.det.in_turn = false;
+/// After it: the thread has the [lead] of the next phase, or of this one for longer. Where there is no such thing the program goes on in this turn,
+/// for a few deeds more. So threads that are made one after the other begin together.
+pub fn end_creation(t: &mut Block) {
     t.det.holds = 0;
-    t.det.keeps = SMALL_DEEDS;
+    if t.det.leads {
+        t.det.keeps = SMALL_DEEDS;
+        end(t);
+    } else if lead::is_wanted() {
+        t.det.keeps = 0;
+        lead::take(t.slot);
+        end(t);
+        if lead::is(t.slot) {
+            t.det.leads = true;
+            t.det.keeps = SMALL_DEEDS;
+        }
+    } else {
+        commit::commit_again(t);
+        t.det.in_turn = false;
+        t.det.keeps = SMALL_DEEDS;
+    }
+}
+
+/// In a turn, or a deed of the [lead], which becomes a turn like all others': they have come to the end of the phase then, and this is the first of the
+/// turns that follow, so that memory is what it was.
+pub fn in_earnest(t: &mut Block) {
+    if t.det.leads && t.det.in_turn {
+        lead::deed_ends();
+        leave_lead(t);
+        take_turn(t);
+    }
+}
+
+fn leave_lead(t: &mut Block) {
+    if t.det.leads {
+        t.det.leads = false;
+        t.det.keeps = 0;
+        lead::end(t.slot);
+    }
 }
 
 /// The ring's only thread has its turn at once, and commits when there is somebody to see it (DThreads 5, single-threaded mode).
 fn begin_anyway(t: &mut Block) {
     options::delay();
+    leave_lead(t);
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
         count(&session().counters.det_alone);
         t.det.in_turn = true;
         shared_signals::take(t);
         return;
     }
+    take_turn(t);
+    shared_signals::take(t);
+}
+
+/// The thread ends its phase, and has its turn.
+fn take_turn(t: &mut Block) {
     commit::note(t);
     token::arrive(t.slot);
     token::wait_for_turn(t.slot);
     commit::commit(t);
     t.det.in_turn = true;
-    shared_signals::take(t);
 }
 
 /// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
@@ -89,6 +140,9 @@ pub fn end(t: &mut Block) {
     }
     if t.det.keeps != 0 {
         t.det.in_turn = false;
+        if t.det.leads {
+            lead::deed_ends();
+        }
         return;
     }
     t.det.holds = 0;
@@ -141,6 +195,7 @@ pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, boo
 }
 
 fn leave_ring(t: &mut Block, how: u32) {
+    in_earnest(t);
     t.det.keeps = 0;
     t.det.holds = 0;
     commit::commit_again(t);
@@ -157,6 +212,7 @@ fn come_back(t: &mut Block) -> u32 {
 
 /// In a turn: the thread gives way to all others, once, and has a turn again in the next round.
 pub fn give_way(t: &mut Block) {
+    in_earnest(t);
     t.det.keeps = 0;
     end(t);
     begin_anyway(t);
@@ -171,6 +227,14 @@ pub fn within<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
         end(t);
     }
     r
+}
+
+/// As [`within`], for what others have a part in.
+pub fn within_earnest<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
+    within(t, |t| {
+        in_earnest(t);
+        f(t)
+    })
 }
 
 /// Hooked functions are made in turns as a whole, and need no other order.

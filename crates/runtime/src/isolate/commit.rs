@@ -10,7 +10,7 @@
 use super::layout::*;
 use super::{conflicts, scan, views};
 use crate::det::options::{self, count};
-use crate::det::token;
+use crate::det::{lead, token};
 use crate::thread::{session, Block};
 use crate::{guard, panic, sys};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -46,8 +46,10 @@ const VERSION_BITS: u32 = 23;
 const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
 /// Copies that were not written for so many rounds are dropped.
 const IDLE_MAX: u32 = 8;
+/// In the place of these rounds: the thread has the copy from the one that made it ([`inherit`]), and the number is that of its twin.
+const INHERITED: u32 = (1 << IDLE_BITS) - 1;
 
-const _: () = assert!(IDLE_MAX < 1 << IDLE_BITS);
+const _: () = assert!(IDLE_MAX + 1 < INHERITED);
 
 impl Entry {
     fn new(address: u64, version: u32, idle: u32) -> Entry {
@@ -62,6 +64,13 @@ impl Entry {
     }
     fn idle(self) -> u32 {
         self.0 as u32 & ((1 << IDLE_BITS) - 1)
+    }
+    /// What it is compared with at the end of the phase.
+    fn base(self) -> Base {
+        match self.idle() {
+            INHERITED => Base::Inherited(self.version()),
+            _ => Base::Phase,
+        }
     }
 }
 
@@ -98,6 +107,24 @@ enum Base {
     Phase,
     /// The page as it is: the copy was made from that.
     Now,
+    /// The page as the thread's maker saw it, in this twin.
+    Inherited(u32),
+}
+
+/// Where this twin is.
+fn twin_at(number: u32) -> u64 {
+    TWINS + number as u64 * PAGE
+}
+
+/// A new twin: a copy of the page at `from`.
+fn make_twin(from: u64) -> u32 {
+    let twin = token::take_twin();
+    if twin >= TWINS_MAX.min(VERSION_MASK) {
+        panic::give_up("det: too many pages were written between two synchronisation points");
+    }
+    // SAFETY: both are pages of ours, or a fault that ends the program.
+    unsafe { guard::copy(twin_at(twin), from, PAGE as usize) };
+    twin
 }
 
 fn word(at: u64) -> u64 {
@@ -140,28 +167,25 @@ fn merge(copy: u64, base: u64, mirror: u64) {
 fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> Option<(bool, bool)> {
     let (p, mirror) = (page(offset), MIRROR + offset);
     let others = p.round.load(Relaxed) == round;
-    let same = guard::guarded(|| equal(address, mirror))?;
+    let seen = match base {
+        Base::Inherited(twin) => twin_at(twin),
+        _ => mirror,
+    };
+    let same = guard::guarded(|| equal(address, seen))?;
     if same && options::has(LAZY_TWINS) {
         return Some((false, others));
     }
     if !others {
         count(&session().counters.det_twins);
-        let twin = token::take_twin();
-        if twin >= TWINS_MAX {
-            panic::give_up("det: too many pages were written between two synchronisation points");
-        }
-        let to = TWINS + twin as u64 * PAGE;
-        // SAFETY: both are pages of ours.
-        unsafe { guard::copy(to, mirror, PAGE as usize) };
-        p.twin.store(twin, Relaxed);
+        p.twin.store(make_twin(mirror), Relaxed);
         p.round.store(round, Relaxed);
     }
     if same {
         return Some((false, others));
     }
     let from = match base {
-        Base::Phase if others => TWINS + p.twin.load(Relaxed) as u64 * PAGE,
-        _ => mirror,
+        Base::Phase if others => twin_at(p.twin.load(Relaxed)),
+        _ => seen,
     };
     if conflicts::on() {
         let in_phase = base == Base::Phase;
@@ -183,7 +207,7 @@ pub fn note(t: &mut Block) {
     count(&session().counters.det_scans);
     let (old, new) = (list(slot, c.second), list(slot, !c.second));
     let (mut n, mut len, old_len) = (0, 0, c.len);
-    scan::each_copy(&mut |address| {
+    let each = &mut |address| {
         while n < old_len && old[n].address() < address {
             n += 1;
         }
@@ -196,10 +220,31 @@ pub fn note(t: &mut Block) {
             false => Entry::new(address, 0, 0),
         };
         len += 1;
-    });
+    };
+    lead::look(|| scan::each_copy(each));
     c.len = len;
     c.second = !c.second;
     c.faults = now;
+}
+
+/// First thing of a thread that was made in a phase: all copies are its maker's, with what that one has written in the phase. They are the thread's
+/// own now, and what it writes to them shows in comparison with their twins.
+pub fn inherit(t: &mut Block) {
+    let c = &mut t.det.copies;
+    *c = Copies::default();
+    c.faults = faults();
+    let list = list(t.slot, c.second);
+    let mut len = 0;
+    lead::look(|| {
+        scan::each_copy(&mut |address| {
+            if len == LIST_MAX {
+                panic::give_up("det: more than 1 GiB was written before a thread was made");
+            }
+            list[len] = Entry::new(address, make_twin(address), INHERITED);
+            len += 1;
+        })
+    });
+    c.len = len;
 }
 
 /// Calls `f` with the address of each copy that was noted, and its bytes.
@@ -215,11 +260,16 @@ pub fn commit(t: &mut Block) {
     let round = token::round();
     conflicts::stands(t, round);
     each(t, |e, offset| {
-        let (changed, others) = commit_page(e.address(), offset, Base::Phase, round)?;
-        let idle = if changed { 0 } else { e.idle() + 1 };
+        let (changed, others) = commit_page(e.address(), offset, e.base(), round)?;
+        let inherited = e.idle() == INHERITED;
+        let idle = if changed || inherited {
+            0
+        } else {
+            e.idle() + 1
+        };
         let version = page(offset).version.load(Relaxed);
         let e = Entry::new(e.address(), version, idle);
-        match others {
+        match others || inherited {
             true => renew(e, offset),
             false => Some(e),
         }
@@ -241,13 +291,14 @@ pub fn commit_again(t: &mut Block) {
 
 /// When all have had their turns: copies that others have changed since are made anew; those that are not worth keeping are dropped.
 pub fn refresh(t: &mut Block) {
-    each(t, |e, offset| {
+    let renewed = |e: Entry, offset| {
         let now = page(offset).version.load(Relaxed) & VERSION_MASK;
         match now == e.version() && e.idle() < IDLE_MAX {
             true => Some(e),
             false => renew(Entry::new(e.address(), now, e.idle()), offset),
         }
-    });
+    };
+    lead::look(|| each(t, renewed));
 }
 
 /// A copy that is as the page was becomes as it is; `None`: it is dropped instead.
@@ -289,7 +340,7 @@ fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
 /// All copies are dropped.
 pub fn forget_all(t: &mut Block) {
     let mut drop = Run::default();
-    scan::each_copy(&mut |address| drop.add(address));
+    lead::look(|| scan::each_copy(&mut |address| drop.add(address)));
     drop.end();
     t.det.copies = Copies::default();
 }
