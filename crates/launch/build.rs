@@ -13,6 +13,9 @@ const TARGET: &str = "x86_64-unknown-none";
 /// The binary of `reprise-runtime` that is the image.
 const IMAGE: &str = "reprise-runtime-image";
 
+/// If this variable is set, the image is built quickly, and is slower.
+const QUICKLY: &str = "REPRISE_QUICK_IMAGE";
+
 /// What the image is made of, from the workspace's root: a change in any of it builds it again.
 const SOURCES: [&str; 4] = ["crates/runtime", "crates/abi", "Cargo.toml", "Cargo.lock"];
 
@@ -41,6 +44,7 @@ fn main() {
             workspace.join(source).display()
         );
     }
+    println!("cargo:rerun-if-env-changed={QUICKLY}");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     if let Err(message) = build_image(&workspace, &out) {
         eprintln!("{message}");
@@ -111,10 +115,16 @@ fn cargo_build(workspace: &Path, out: &Path) -> Result<(), String> {
             command.env_remove(name);
         }
     }
-    // Gates cross crates at every step: whole-program optimisation halves their cost.
-    command
-        .env("CARGO_PROFILE_RELEASE_LTO", "fat")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+    // Gates cross crates at every step: whole-program optimisation halves their cost. It takes a minute, too: who works on the runtime can do without.
+    match env::var_os(QUICKLY) {
+        Some(_) => command
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+            .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true"),
+        None => command
+            .env("CARGO_PROFILE_RELEASE_LTO", "fat")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    };
     let output = command
         .output()
         .map_err(|error| format!("cargo can't be started: {error}"))?;

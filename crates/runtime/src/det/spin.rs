@@ -6,8 +6,8 @@
 //! belong to it. The thread is taken to the least of these states; there it has a turn, as if it had called sched_yield(2), and sees what others
 //! have done.
 //!
-//! Threads that wait look after those that run, at growing distances, by a signal; a thread that gets it makes some
-//! single steps. Where nobody waits, since all look at plain memory, one of them has a timer. A loop that counts while it waits is never twice in the same state. No place in it follows from the program alone,
+//! Threads that wait look after those that run, at growing distances, by some signals; a thread that gets one where its registers are what they were at an earlier
+//! one makes single steps. Where nobody waits, since all look at plain memory, one of them has a timer. A loop that counts while it waits is never twice in the same state. No place in it follows from the program alone,
 //! so the program ends with a message when others have waited for `--patience` seconds.
 
 use super::token::{self, child, member, state};
@@ -34,12 +34,15 @@ pub const FIRST_LOOK_AT_ALL_NS: i64 = 10_000_000;
 const FARTHEST_NS: i64 = 1_000_000_000;
 /// So long threads that could go on wait for one that waits for a child.
 const FOR_CHILD_NS: i64 = 2_000_000_000;
-/// Steps of one look: so many for each ms that was waited, ...
-const STEPS_PER_MS: i64 = 2;
-/// ... at least so many, ...
-const STEPS_MIN: u32 = 16;
-/// ... and at most so many: no longer cycle is found.
-const STEPS_MAX: u32 = 512;
+/// Steps of one look: no longer cycle is found.
+const STEPS: u32 = 512;
+/// A step costs as much as some 10,000 instructions. So a thread makes them only where it was in the same state twice when it was looked after. A look asks
+/// so many times where it is, ...
+const SAMPLES_A_LOOK: u32 = 4;
+/// ... at this distance.
+const SAMPLES_APART_NS: i64 = 20_000;
+/// So many states are remembered.
+const SAMPLES: usize = 64;
 /// Until a signal that waits is delivered in the program's code.
 const SOON_NS: i64 = 50_000;
 /// The trap flag.
@@ -84,6 +87,42 @@ pub struct Look {
     interrupted: bool,
     /// The program's rcx, where the way to [`rt_spun`] needs it.
     rcx: u64,
+    seen: Seen,
+}
+
+/// In which states the thread was when it was looked after in this phase.
+#[derive(Clone, Copy)]
+struct Seen {
+    round: u32,
+    count: usize,
+    states: [u64; SAMPLES],
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen {
+            round: 0,
+            count: 0,
+            states: [0; SAMPLES],
+        }
+    }
+}
+
+impl Seen {
+    /// Was it seen in this one before? Of many states the last ones are remembered.
+    fn again(&mut self, round: u32, state: &State) -> bool {
+        if self.round != round {
+            (self.round, self.count) = (round, 0);
+        }
+        // SAFETY: words of ours.
+        let hash = unsafe { hash::bytes(0, state.as_ptr() as u64, size_of::<State>()) };
+        let known = self.states[..self.count.min(SAMPLES)].contains(&hash);
+        if !known {
+            self.states[self.count % SAMPLES] = hash;
+            self.count += 1;
+        }
+        known
+    }
 }
 
 fn state_of(c: &SigContext) -> State {
@@ -140,22 +179,30 @@ pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     if wanted && patience != 0 && passed >= patience {
         report();
     }
+    for n in 0..SAMPLES_A_LOOK {
+        if n != 0 {
+            let end = sys::monotonic().ns() + SAMPLES_APART_NS;
+            while sys::monotonic().ns() < end {
+                core::hint::spin_loop();
+            }
+        }
+        ask_runners();
+    }
+    passed.clamp(FIRST_LOOK_NS, FARTHEST_NS)
+}
+
+/// Asks those who run where they are.
+fn ask_runners() {
     let me = current().slot;
     let computes = |s: &u32| *s != me && member(*s).child.load(SeqCst) == child::NONE;
     for s in token::running().filter(computes) {
         let (m, tid) = (member(s), slot(s).kernel_tid.load(Relaxed) as u64);
-        m.asked.store(steps_after(passed), SeqCst);
+        m.asked.store(1, SeqCst);
         let mut info = Siginfo::ZERO;
         info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
         let at = &info as *const Siginfo as u64;
         sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
     }
-    passed.clamp(FIRST_LOOK_NS, FARTHEST_NS)
-}
-
-fn steps_after(passed: i64) -> u32 {
-    let steps = passed / 1_000_000 * STEPS_PER_MS;
-    steps.clamp(STEPS_MIN as i64, STEPS_MAX as i64) as u32
 }
 
 /// A phase begins for the calling thread. If there will be nobody who waits and looks, one of those that run has a timer.
@@ -226,16 +273,16 @@ fn deliver_waiting(t: &mut Block, uc: &mut Ucontext) {
     t.slot().signal_pending.store(more as u32, Release);
 }
 
-/// The timer's signal: how many steps the thread is to make.
-fn ticks(t: &mut Block) -> u32 {
+/// The timer's signal: whether the thread is asked where it is.
+fn ticks(t: &mut Block) -> bool {
     let runs = member(t.slot).state.load(SeqCst) == state::RUNS;
     if !runs || t.det.tick.round != token::round() {
-        return 0;
+        return false;
     }
     let passed = sys::monotonic().ns() - t.det.tick.began;
     let next = look_after_runners(passed, false);
     arm(t, next);
-    steps_after(passed)
+    true
 }
 
 /// Says who can't be waited for, and ends the program.
@@ -289,14 +336,15 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         }
     }
     let asked = info.code() == SI_QUEUE && info.words[3] == LOOK;
-    let steps = match (timed, asked) {
+    let asked = match (timed, asked) {
         (true, _) => ticks(t),
-        (_, true) => member(t.slot).asked.swap(0, SeqCst),
+        (_, true) => member(t.slot).asked.swap(0, SeqCst) != 0,
         _ => return false,
     };
-    match steps != 0 && may_step(t, &uc.mc) {
-        true => begin(t, uc, steps),
-        false => t.det.look.interrupted = true,
+    if !asked || !may_step(t, &uc.mc) {
+        t.det.look.interrupted = true;
+    } else if t.det.look.seen.again(token::round(), &state_of(&uc.mc)) {
+        begin(t, uc);
     }
     true
 }
@@ -318,7 +366,7 @@ fn reads_flags(pc: u64) -> bool {
     matches!(guard::read::<u8>(pc), Some(0x9c | 0x9d | 0xcc) | None)
 }
 
-fn begin(t: &mut Block, uc: &mut Ucontext, steps: u32) {
+fn begin(t: &mut Block, uc: &mut Ucontext) {
     if uc.mc.rflags & TF != 0 {
         return;
     }
@@ -328,7 +376,8 @@ fn begin(t: &mut Block, uc: &mut Ucontext, steps: u32) {
         first,
         least: first,
         times: 1,
-        limit: steps,
+        limit: STEPS,
+        seen: t.det.look.seen,
         ..Look::default()
     };
     uc.mc.rflags |= TF;

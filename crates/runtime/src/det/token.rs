@@ -97,7 +97,7 @@ pub struct Member {
     pub signals: AtomicU32,
     /// The round in which it was made.
     pub born: AtomicU32,
-    /// It is to make so many single steps ([`super::spin`]).
+    /// It is asked where it is ([`super::spin`]).
     pub asked: AtomicU32,
     /// Where it was when somebody looked after it.
     pub seen_at: AtomicU64,

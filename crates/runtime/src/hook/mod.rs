@@ -133,21 +133,27 @@ fn functions_of(exports: &Exports) -> Option<&'static [Function]> {
     }
 }
 
+/// Lists are told apart by their first names: a constant's address may differ from one part of the image to another.
+fn are_of_glibc(functions: &[Function]) -> bool {
+    let first = |list: &[Function]| list.first().map(|f| f.name);
+    first(functions) == first(GLIBC)
+}
+
 fn hook(module: &Module) -> Option<()> {
     let _code = crate::debugger::CodeAsRecorded::begin();
     let exports = module.exports(&Program)?;
     let functions = functions_of(&exports)?;
-    if core::ptr::eq(functions, GLIBC) {
+    if are_of_glibc(functions) {
         let free = LIBC.iter().find(|at| at.load(Relaxed) == 0);
         free.inspect(|at| at.store(module.headers_at(), Relaxed));
         thread_local::libc(&exports);
     }
-    crate::races::watch::module(&exports, core::ptr::eq(functions, GLIBC));
+    crate::races::watch::module(&exports, are_of_glibc(functions));
     let mut list = [Hook::default(); MAX_HOOKS];
     let mut n = 0;
     // An allocator is replaced as a whole or not at all.
     let addresses_matter =
-        (crate::order::runs() || crate::det::runs()) && core::ptr::eq(functions, GLIBC);
+        (crate::order::runs() || crate::det::runs()) && are_of_glibc(functions);
     let allocation = match addresses_matter && malloc::prepare() {
         true => ALLOCATION,
         false => &[],
