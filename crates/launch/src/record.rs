@@ -11,8 +11,9 @@ use crate::tracee::{self, Tracee};
 use crate::vdso;
 use libc::pid_t;
 use reprise_abi::conflicts::{CONFLICTS_BASE, CONFLICTS_LEN};
+use reprise_abi::memo::{MEMO_BASE, MEMO_LEN};
 use reprise_abi::layout::*;
-use reprise_abi::order::ORDER_BASE;
+use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
 use reprise_abi::session::{
     region_flags, InitialRegion, Session, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS,
     SESSION_TOTAL,
@@ -529,6 +530,9 @@ impl Stopped {
         if shared.order().is_some() {
             let flags = shared_one | libc::MAP_NORESERVE;
             map(ORDER_BASE, ORDER_MEMORY, rw, flags, session, ORDER_OFFSET);
+        } else if shared.memo().is_some() {
+            let offset = ORDER_OFFSET + ORDER_TOTAL;
+            map(MEMO_BASE, MEMO_LEN, rw, shared_one, session, offset);
         }
         let anonymous = private | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         map(self.block(), BLOCK_STRIDE, rw, anonymous, (u64::MAX, 0), 0);

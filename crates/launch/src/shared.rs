@@ -24,6 +24,8 @@ pub struct SharedSession {
     ring: *mut u8,
     /// The memory of the `order` engine, null without it.
     order: *mut u8,
+    /// See [`SharedSession::add_memo`]; null without it.
+    memo: *const u8,
     /// See [`SharedSession::add_conflicts`]; null without it.
     conflicts: *const Conflicts,
     /// Bytes of a slot's ring there.
@@ -114,6 +116,7 @@ impl SharedSession {
             head,
             ring: ring as *mut u8,
             order: std::ptr::null_mut(),
+            memo: std::ptr::null(),
             conflicts: std::ptr::null(),
             ring_size: 0,
         })
@@ -126,9 +129,20 @@ impl SharedSession {
     pub fn add_order(&mut self, ring_size: u64) -> Result<()> {
         let at = self.add(ORDER_MEMORY)?;
         self.order = at as *mut u8;
+        self.memo = self.order.wrapping_add(ORDER_TOTAL as usize);
         self.ring_size = ring_size;
         // SAFETY: fresh memory of the right size; the program does not run yet.
         unsafe { (*(at as *mut OrderHead)).ring_size = ring_size };
+        Ok(())
+    }
+
+    /// Adds memory for what was found in code before, where there is none of the `order` engine's. It lies where that would have it.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn add_memo(&mut self) -> Result<()> {
+        let at = self.add(ORDER_MEMORY)? as *const u8;
+        self.memo = at.wrapping_add(ORDER_TOTAL as usize);
         Ok(())
     }
 
@@ -169,11 +183,10 @@ impl SharedSession {
         (!self.order.is_null()).then(|| unsafe { &*(self.order as *const OrderHead) })
     }
 
-    /// What was found in code before, where `order` is the engine.
+    /// What was found in code before, where the engine replaces locked instructions.
     pub fn memo(&self) -> Option<&Memo> {
-        let at = self.order.wrapping_add(ORDER_TOTAL as usize);
         // SAFETY: mapped for as long as self lives; it is only atomics.
-        (!self.order.is_null()).then(|| unsafe { &*(at as *const Memo) })
+        (!self.memo.is_null()).then(|| unsafe { &*(self.memo as *const Memo) })
     }
 
     /// The first byte of a slot's own ring.

@@ -139,7 +139,8 @@ fn one(args: &RecordArgs) -> Result<Run> {
     }
     cpu::suffices().map_err(anyhow::Error::msg)?;
     let mut shared = SharedSession::create()?;
-    let image = RuntimeImage::load(EMBEDDED)?;
+    let devonly = std::env::var("RI").ok().and_then(|p| std::fs::read(p).ok());
+    let image = RuntimeImage::load(devonly.as_deref().unwrap_or(EMBEDDED))?;
     configure(&mut shared, args);
     if args.det.as_ref().is_some_and(|d| d.det_report) {
         shared.add_conflicts()?;
@@ -154,6 +155,9 @@ fn one(args: &RecordArgs) -> Result<Run> {
         for f in learned.iter().filter(|_| !unlearned) {
             shared.session().learned.add(f.code(), 0);
         }
+    }
+    if args.engine == EngineName::Det {
+        shared.add_memo()?;
     }
     let known = memo::load(&shared, &image, &memo_file);
     let command = launch::Command {

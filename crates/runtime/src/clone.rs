@@ -175,7 +175,7 @@ pub fn word_of_thread(pointer: u64) -> Option<&'static AtomicU32> {
 /// has its parent's thread pointer.
 pub fn block_of_thread(pointer: u64) -> Option<&'static Block> {
     let process = current().number;
-    (0..MAX_SLOTS as u32)
+    (0..session().slots_used.load(Relaxed))
         .filter(|i| in_use_here(*i).is_some())
         // SAFETY: the block is mapped, as the thread on it says.
         .map(|i| unsafe { &*(block_address(i) as *const Block) })
@@ -492,7 +492,7 @@ pub fn publish_own_tid(t: &mut Block, tid: u32) {
 
 /// The other threads of a memory that was copied are not here.
 fn forget_others(t: &Block) {
-    for i in (0..MAX_SLOTS as u32).filter(|i| *i != t.slot) {
+    for i in (0..session().slots_used.load(Relaxed)).filter(|i| *i != t.slot) {
         if let Some(word) = in_use_here(i) {
             word.store(0, Relaxed);
         }

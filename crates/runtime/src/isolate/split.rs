@@ -159,6 +159,18 @@ impl Own {
     }
 }
 
+/// Where the data of the runtime's image ends that isn't zero at first.
+fn data_end() -> u64 {
+    extern "C" {
+        static __bss_start: u8;
+    }
+    &raw const __bss_start as u64
+}
+
+fn up(n: u64) -> u64 {
+    n.next_multiple_of(PAGE)
+}
+
 fn number(hex: &[u8]) -> u64 {
     hex.iter().fold(0, |n, b| {
         let digit = match b {
@@ -190,13 +202,11 @@ fn share_own(t: &mut Block) {
         }
         // SAFETY: pages of ours, of the same size.
         let mut copy = |p| unsafe { guard::copy(new + (p - start), p, PAGE as usize) };
-        let copied = if start < IMAGE_BASE + IMAGE_MAX {
-            // Of a file: what was never touched isn't zero.
-            (start..end).step_by(PAGE as usize).for_each(copy);
-            Ok(())
-        } else {
-            page_scan::each_held(start, end, &mut copy)
-        };
+        // Of the image's data, what was never touched isn't zero; behind it, it is.
+        let data = (start..end).contains(&data_end());
+        let from = if data { up(data_end()) } else { start };
+        (start..from).step_by(PAGE as usize).for_each(&mut copy);
+        let copied = page_scan::each_held(from, end, &mut copy);
         if copied.is_err() {
             panic::give_up("det: this kernel has no PAGEMAP_SCAN (Linux 6.7 or newer is needed)");
         }

@@ -10,7 +10,7 @@ use crate::elf::Module;
 use crate::guard::{self, Program};
 use crate::hash;
 use crate::memory::Region;
-use crate::order;
+use crate::{det, order};
 use crate::thread::session;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::memo::{Memo, MEMO_BASE};
@@ -32,14 +32,15 @@ fn memo() -> &'static Memo {
 impl<'a> Known<'a> {
     /// That of a mapping of code; `None`: what is found there depends on more than the code.
     pub fn of(code: &'a Region, module: &Module) -> Option<Known<'a>> {
-        let usual = order::runs()
+        let usual = (order::runs() || det::runs())
             && !crate::races::on()
             && session().unhooked == 0
             && Learned::of(module).is_none();
         // Tables of jumps, and what libc tells debuggers of itself, lie outside of the code.
         let build = module.build_id(&Program).filter(|_| usual)?;
         let begins = (code.start..code.end).contains(&session().entry);
-        let seed = build ^ (code.start - module.base).rotate_left(20) ^ begins as u64;
+        let engine = (det::runs() as u64) << 1;
+        let seed = build ^ (code.start - module.base).rotate_left(20) ^ begins as u64 ^ engine;
         let len = (code.end - code.start) as usize;
         // SAFETY: guarded.
         let key = guard::guarded(|| unsafe { hash::bytes(seed, code.start, len) })?;
