@@ -376,8 +376,8 @@ pub struct Counters {
     pub det_twins: AtomicU64,
     /// `det`: deeds of who had the lead of a phase.
     pub det_led: AtomicU64,
-    /// Spare.
-    pub spare: [AtomicU64; 1],
+    /// ... and pages that were committed as a whole.
+    pub det_whole: AtomicU64,
 }
 
 /// Most mappings that a program has at its first instruction.

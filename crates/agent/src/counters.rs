@@ -36,6 +36,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("det_renewed", &c.det_renewed),
         ("det_twins", &c.det_twins),
         ("det_led", &c.det_led),
+        ("det_whole", &c.det_whole),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

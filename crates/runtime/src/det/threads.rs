@@ -118,6 +118,7 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     }
     if t.det.in_turn {
         commit::commit_again(t);
+        commit::end(t);
         token::retire(t.slot);
         token::pass(t.slot, token::state::NOBODY);
     } else {

@@ -1,7 +1,9 @@
 //! Commits (DThreads 4.2.2): the bytes that a thread has changed since the phase began become everybody's.
 //!
 //! Per page of the backing there is a **version**, which grows with every commit that changes it. Whoever is the first to change a page in a round
-//! leaves its **twin**, the page as it was when the phase began: what others have changed of it shows in comparison with that.
+//! leaves its **twin**, the page as it was when the phase began: what others have changed of it shows in comparison with that. If nobody else has a copy
+//! of the page, there is nothing to compare: no twin is left, and a page that was first written in this phase is copied as a whole (DThreads 5, lazy twins and diff
+//! elimination).
 //!
 //! A page that was written in this phase is likely to be written in the next one (the stack, to begin with). So its copy is **kept** for some rounds,
 //! and when others change the page, it is copied again: that costs a tenth of what the kernel asks for a new copy. Each thread has a list of its
@@ -13,7 +15,7 @@ use crate::det::options::{self, count};
 use crate::det::{lead, token};
 use crate::thread::{session, Block};
 use crate::{guard, panic, sys};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
 use reprise_abi::det::{COPIES, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
@@ -24,7 +26,7 @@ struct Page {
     version: AtomicU32,
     /// The round in which a twin was left last, ...
     round: AtomicU32,
-    /// ... and its number.
+    /// ... or would have been, and its number, or [`NO_TWIN`].
     twin: AtomicU32,
     /// Number of what was committed of it last, where conflicts are told of ([`conflicts`]).
     committed: AtomicU32,
@@ -36,6 +38,15 @@ fn page(offset: u64) -> &'static Page {
     // SAFETY: the table has an entry for each page of the backing; only atomics.
     unsafe { &*((PAGES + offset / PAGE * 16) as *const Page) }
 }
+
+/// How many threads have this page of the backing in their lists; perhaps more than have a copy.
+fn holders(offset: u64) -> &'static AtomicU16 {
+    // SAFETY: as above.
+    unsafe { &*((HOLDERS + offset / PAGE * 2) as *const AtomicU16) }
+}
+
+/// In the place of a twin's number: nobody else had a copy.
+const NO_TWIN: u32 = u32::MAX;
 
 /// A page in a thread's list: its address, the version that the thread's copy has, and the rounds since it was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +60,10 @@ const IDLE_MAX: u32 = 8;
 /// In the place of these rounds: the thread has the copy from the one that made it ([`inherit`]), and the number is that of its twin.
 const INHERITED: u32 = (1 << IDLE_BITS) - 1;
 
-const _: () = assert!(IDLE_MAX + 1 < INHERITED);
+/// In that place, too: the copy was made since the list was.
+const FRESH: u32 = INHERITED - 1;
+
+const _: () = assert!(IDLE_MAX + 1 < FRESH);
 
 impl Entry {
     fn new(address: u64, version: u32, idle: u32) -> Entry {
@@ -70,6 +84,17 @@ impl Entry {
         match self.idle() {
             INHERITED => Base::Inherited(self.version()),
             _ => Base::Phase,
+        }
+    }
+    fn is_fresh(self) -> bool {
+        self.idle() == FRESH
+    }
+    /// Rounds since it was written, after a commit that has found it changed, or not.
+    fn idle_after(self, changed: bool, passed: u32) -> u32 {
+        match self.idle() {
+            INHERITED | FRESH => 0,
+            _ if changed => 0,
+            n => n + passed,
         }
     }
 }
@@ -132,66 +157,93 @@ fn word(at: u64) -> u64 {
     unsafe { core::ptr::read_volatile(at as *const u64) }
 }
 
-fn equal(a: u64, b: u64) -> bool {
-    let (a, b) = (a as *const u64, b as *const u64);
-    for n in 0..PAGE as usize / 8 {
-        // SAFETY: pages that are there.
-        if unsafe { *a.add(n) != *b.add(n) } {
-            return false;
-        }
-    }
-    true
+/// Words that are compared at once.
+const BLOCK: u64 = 64;
+
+/// The offset of the first block in which two pages differ, from `at` on.
+fn difference(a: u64, b: u64, at: u64) -> Option<u64> {
+    (at..PAGE).step_by(BLOCK as usize).find(|at| {
+        let differ = |n: u64| word(a + at + 8 * n) ^ word(b + at + 8 * n);
+        (0..BLOCK / 8).fold(0, |all, n| all | differ(n)) != 0
+    })
 }
 
-/// Every byte that differs from the base is written to the mirror.
-fn merge(copy: u64, base: u64, mirror: u64) {
-    for at in (0..PAGE).step_by(8) {
-        let (new, old) = (word(copy + at), word(base + at));
-        if new == old {
-            continue;
-        }
-        let mut mask = 0;
-        for byte in 0..8 {
-            let bits = 0xff << (8 * byte);
-            if (new ^ old) & bits != 0 {
-                mask |= bits;
+/// Every byte that differs from the base, from the block at `at` on, is written to the mirror.
+fn merge(copy: u64, base: u64, mirror: u64, at: u64) {
+    let mut next = Some(at);
+    while let Some(block) = next.and_then(|at| difference(copy, base, at)) {
+        for at in (block..block + BLOCK).step_by(8) {
+            let (new, old) = (word(copy + at), word(base + at));
+            if new == old {
+                continue;
             }
+            let mut mask = 0;
+            for byte in 0..8 {
+                let bits = 0xff << (8 * byte);
+                if (new ^ old) & bits != 0 {
+                    mask |= bits;
+                }
+            }
+            let now = word(mirror + at);
+            // SAFETY: the mirror is ours.
+            unsafe {
+                core::ptr::write_volatile((mirror + at) as *mut u64, now & !mask | new & mask)
+            };
         }
-        let now = word(mirror + at);
-        // SAFETY: the mirror is ours.
-        unsafe { core::ptr::write_volatile((mirror + at) as *mut u64, now & !mask | new & mask) };
+        next = Some(block + BLOCK);
     }
 }
 
 /// Commits one page; whether it was changed, and whether others had changed it before in this round. `None`: the program can't read it any more.
-fn commit_page(address: u64, offset: u64, base: Base, round: u32) -> Option<(bool, bool)> {
-    let (p, mirror) = (page(offset), MIRROR + offset);
+fn commit_page(e: Entry, offset: u64, base: Base, round: u32) -> Option<(bool, bool)> {
+    let (address, p, mirror) = (e.address(), page(offset), MIRROR + offset);
     let others = p.round.load(Relaxed) == round;
+    let lazy = options::has(LAZY_TWINS);
+    // All that run have noted what they have copied.
+    let alone = lazy && !others && holders(offset).load(Relaxed) <= 1 && !conflicts::on();
+    if alone && e.is_fresh() {
+        // SAFETY: a page of ours, and one that is guarded.
+        guard::guarded(|| unsafe { guard::copy(mirror, address, PAGE as usize) })?;
+        count(&session().counters.det_whole);
+        p.twin.store(NO_TWIN, Relaxed);
+        p.round.store(round, Relaxed);
+        p.version.fetch_add(1, Relaxed);
+        return Some((true, false));
+    }
     let seen = match base {
         Base::Inherited(twin) => twin_at(twin),
         _ => mirror,
     };
-    let same = guard::guarded(|| equal(address, seen))?;
-    if same && options::has(LAZY_TWINS) {
+    let first = guard::guarded(|| difference(address, seen, 0))?;
+    if first.is_none() && lazy {
         return Some((false, others));
     }
     if !others {
-        count(&session().counters.det_twins);
-        p.twin.store(make_twin(mirror), Relaxed);
+        let twin = match alone {
+            true => NO_TWIN,
+            false => {
+                count(&session().counters.det_twins);
+                make_twin(mirror)
+            }
+        };
+        p.twin.store(twin, Relaxed);
         p.round.store(round, Relaxed);
     }
-    if same {
+    let Some(first) = first else {
         return Some((false, others));
-    }
-    let from = match base {
-        Base::Phase if others => twin_at(p.twin.load(Relaxed)),
-        _ => seen,
+    };
+    let (from, first) = match base {
+        Base::Phase if others => match p.twin.load(Relaxed) {
+            NO_TWIN => panic::give_up("det: a page was written by two threads, of which one was not known"),
+            twin => (twin_at(twin), 0),
+        },
+        _ => (seen, first),
     };
     if conflicts::on() {
         let in_phase = base == Base::Phase;
         conflicts::committed(address, from, in_phase, round, &p.committed);
     }
-    merge(address, from, mirror);
+    merge(address, from, mirror, first);
     p.version.fetch_add(1, Relaxed);
     Some((true, others))
 }
@@ -217,7 +269,10 @@ pub fn note(t: &mut Block) {
         let known = n < old_len && old[n].address() == address;
         new[len] = match known {
             true => old[n],
-            false => Entry::new(address, 0, 0),
+            false => {
+                hold(address);
+                Entry::new(address, 0, FRESH)
+            }
         };
         len += 1;
     };
@@ -240,6 +295,7 @@ pub fn inherit(t: &mut Block) {
             if len == LIST_MAX {
                 panic::give_up("det: more than 1 GiB was written before a thread was made");
             }
+            hold(address);
             list[len] = Entry::new(address, make_twin(address), INHERITED);
             len += 1;
         })
@@ -260,13 +316,9 @@ pub fn commit(t: &mut Block) {
     let round = token::round();
     conflicts::stands(t, round);
     each(t, |e, offset| {
-        let (changed, others) = commit_page(e.address(), offset, e.base(), round)?;
+        let (changed, others) = commit_page(e, offset, e.base(), round)?;
         let inherited = e.idle() == INHERITED;
-        let idle = if changed || inherited {
-            0
-        } else {
-            e.idle() + 1
-        };
+        let idle = e.idle_after(changed, 1);
         let version = page(offset).version.load(Relaxed);
         let e = Entry::new(e.address(), version, idle);
         match others || inherited {
@@ -282,8 +334,8 @@ pub fn commit_again(t: &mut Block) {
     let round = token::round();
     conflicts::stands(t, round);
     each(t, |e, offset| {
-        let (changed, _) = commit_page(e.address(), offset, Base::Now, round)?;
-        let idle = if changed { 0 } else { e.idle() };
+        let (changed, _) = commit_page(e, offset, Base::Now, round)?;
+        let idle = e.idle_after(changed, 0);
         let version = page(offset).version.load(Relaxed);
         Some(Entry::new(e.address(), version, idle))
     });
@@ -330,11 +382,31 @@ fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
                 l[kept] = e;
                 kept += 1;
             }
-            None => drop.add(e.address()),
+            None => {
+                holders(offset).fetch_sub(1, Relaxed);
+                drop.add(e.address());
+            }
         }
     }
     drop.end();
     t.det.copies.len = kept;
+}
+
+/// The calling thread has a copy of this page from now on.
+fn hold(address: u64) {
+    if let Some(offset) = views::offset_of(address) {
+        holders(offset).fetch_add(1, Relaxed);
+    }
+}
+
+/// The thread ends: nothing of what it has is to be compared with any more.
+pub fn end(t: &mut Block) {
+    let copies = core::mem::take(&mut t.det.copies);
+    for e in &list(t.slot, copies.second)[..copies.len] {
+        if let Some(offset) = views::offset_of(e.address()) {
+            holders(offset).fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 /// All copies are dropped.
@@ -392,8 +464,9 @@ mod tests {
         // Another has changed neighbouring bytes, and one that both have.
         mirror[3] = 0x1100_2200_0000_0099;
         let at = |v: &[u64]| v.as_ptr() as u64;
-        assert!(!equal(at(&copy), at(&base)));
-        merge(at(&copy), at(&base), at(&mirror));
+        assert_eq!(difference(at(&copy), at(&base), 0), Some(0));
+        assert_eq!(difference(at(&copy), at(&base), BLOCK), None);
+        merge(at(&copy), at(&base), at(&mirror), 0);
         assert_eq!(mirror[3], 0x11ff_2200_0000_0011);
         assert!(mirror.iter().enumerate().all(|(n, w)| n == 3 || *w == 0));
     }

@@ -26,6 +26,8 @@ pub const QUEUE_BASE: u64 = DET_BASE + (24 << 20);
 pub const VIEWS: u64 = DET_BASE + (32 << 20);
 /// What is known of each page of the backing.
 pub const PAGES: u64 = DET_BASE + (64 << 20);
+/// How many threads have a copy of each page of the backing.
+pub const HOLDERS: u64 = PAGES + BACKING / PAGE * 16;
 /// Lists of pages, two for each slot.
 pub const LISTS: u64 = DET_BASE + (4 << 30);
 /// Pages in a list, at most.
@@ -42,6 +44,6 @@ pub const TWINS: u64 = LISTS + (MAX_SLOTS * 2 * LIST_MAX * 8) as u64;
 pub const TWINS_MAX: u32 = ((DET_BASE + DET_LEN - TWINS) / PAGE) as u32;
 
 const _: () = assert!(RESERVE + BACKING <= LOWEST_PIE);
-const _: () = assert!(PAGES + BACKING / PAGE * 16 <= COMMITTED);
+const _: () = assert!(HOLDERS + BACKING / PAGE * 2 <= COMMITTED);
 const _: () = assert!(STANDS + (MAX_SLOTS * core::mem::size_of::<Stand>()) as u64 <= LISTS);
 const _: () = assert!(TWINS < DET_BASE + DET_LEN);
