@@ -126,7 +126,7 @@ fn begin_anyway(t: &mut Block) {
 
 /// The thread ends its phase, and has its turn.
 fn take_turn(t: &mut Block) {
-    commit::note(t);
+    commit::prepare(t);
     token::arrive(t.slot);
     token::wait_for_turn(t.slot);
     commit::commit(t);

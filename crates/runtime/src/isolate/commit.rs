@@ -15,6 +15,7 @@ use crate::det::options::{self, count};
 use crate::det::{lead, token};
 use crate::thread::{session, Block};
 use crate::{guard, panic, sys};
+use core::arch::asm;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
 use reprise_abi::det::{COPIES, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
@@ -48,15 +49,21 @@ fn holders(offset: u64) -> &'static AtomicU16 {
 /// In the place of a twin's number: nobody else had a copy.
 const NO_TWIN: u32 = u32::MAX;
 
-/// A page in a thread's list: its address, the version that the thread's copy has, and the rounds since it was written.
+/// A page in a thread's list: its address, whether it has to be looked at in the thread's turn, the version that its copy has, and the rounds since it was
+/// written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry(u64);
 
 const IDLE_BITS: u32 = 5;
-const VERSION_BITS: u32 = 23;
+const VERSION_BITS: u32 = 22;
 const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
-/// Copies that were not written for so many rounds are dropped.
+/// Above these.
+const UNCHANGED: u64 = 1 << (VERSION_BITS + IDLE_BITS);
+const ADDRESS_SHIFT: u32 = VERSION_BITS + IDLE_BITS + 1;
+/// Copies that were not written for so many rounds are dropped. To look at a page in a round costs about a tenth of a new copy.
 const IDLE_MAX: u32 = 8;
+/// Those that were written in one round only, sooner.
+const IDLE_AT_FIRST: u32 = 6;
 /// In the place of these rounds: the thread has the copy from the one that made it ([`inherit`]), and the number is that of its twin.
 const INHERITED: u32 = (1 << IDLE_BITS) - 1;
 
@@ -68,10 +75,10 @@ const _: () = assert!(IDLE_MAX + 1 < FRESH);
 impl Entry {
     fn new(address: u64, version: u32, idle: u32) -> Entry {
         let low = (version & VERSION_MASK) << IDLE_BITS | idle.min((1 << IDLE_BITS) - 1);
-        Entry((address / PAGE) << (VERSION_BITS + IDLE_BITS) | low as u64)
+        Entry((address / PAGE) << ADDRESS_SHIFT | low as u64)
     }
     fn address(self) -> u64 {
-        (self.0 >> (VERSION_BITS + IDLE_BITS)) * PAGE
+        (self.0 >> ADDRESS_SHIFT) * PAGE
     }
     fn version(self) -> u32 {
         (self.0 >> IDLE_BITS) as u32 & VERSION_MASK
@@ -86,13 +93,21 @@ impl Entry {
             _ => Base::Phase,
         }
     }
+    /// In its turn the thread need not look whether it has changed it in the phase: it has not.
+    fn is_unchanged(self) -> bool {
+        self.0 & UNCHANGED != 0
+    }
+    fn unchanged(self) -> Entry {
+        Entry(self.0 | UNCHANGED)
+    }
     fn is_fresh(self) -> bool {
         self.idle() == FRESH
     }
     /// Rounds since it was written, after a commit that has found it changed, or not.
     fn idle_after(self, changed: bool, passed: u32) -> u32 {
         match self.idle() {
-            INHERITED | FRESH => 0,
+            INHERITED => 0,
+            FRESH => IDLE_AT_FIRST,
             _ if changed => 0,
             n => n + passed,
         }
@@ -157,15 +172,64 @@ fn word(at: u64) -> u64 {
     unsafe { core::ptr::read_volatile(at as *const u64) }
 }
 
-/// Words that are compared at once.
+/// Bytes that are compared at once.
 const BLOCK: u64 = 64;
+
+/// The same where the program's page may be one that can't be read: `None` then.
+fn difference_guarded(program: u64, b: u64) -> Option<Option<u64>> {
+    // What is true of its first word is true of the page. A fault in the midst of the comparison would lose registers of the program's.
+    guard::guarded(|| word(program))?;
+    Some(difference(program, b, 0))
+}
 
 /// The offset of the first block in which two pages differ, from `at` on.
 fn difference(a: u64, b: u64, at: u64) -> Option<u64> {
-    (at..PAGE).step_by(BLOCK as usize).find(|at| {
-        let differ = |n: u64| word(a + at + 8 * n) ^ word(b + at + 8 * n);
-        (0..BLOCK / 8).fold(0, |all, n| all | differ(n)) != 0
-    })
+    let mut at = at;
+    if at >= PAGE {
+        return None;
+    }
+    debug_assert!(a % 16 == 0 && b % 16 == 0);
+    let mut kept = [0u64; 8];
+    let differ: u32;
+    // SAFETY: pages that are there. The program's registers are afterwards what they were.
+    unsafe {
+        asm!(
+            "movups [{kept}], xmm0",
+            "movups [{kept} + 16], xmm1",
+            "movups [{kept} + 32], xmm2",
+            "movups [{kept} + 48], xmm3",
+            "2:",
+            "movdqa xmm0, [{a} + {at}]",
+            "movdqa xmm1, [{a} + {at} + 16]",
+            "movdqa xmm2, [{a} + {at} + 32]",
+            "movdqa xmm3, [{a} + {at} + 48]",
+            "pcmpeqb xmm0, [{b} + {at}]",
+            "pcmpeqb xmm1, [{b} + {at} + 16]",
+            "pcmpeqb xmm2, [{b} + {at} + 32]",
+            "pcmpeqb xmm3, [{b} + {at} + 48]",
+            "pand xmm0, xmm1",
+            "pand xmm2, xmm3",
+            "pand xmm0, xmm2",
+            "pmovmskb {differ:e}, xmm0",
+            "xor {differ:e}, 0xffff",
+            "jnz 3f",
+            "add {at}, 64",
+            "cmp {at}, 4096",
+            "jb 2b",
+            "3:",
+            "movups xmm0, [{kept}]",
+            "movups xmm1, [{kept} + 16]",
+            "movups xmm2, [{kept} + 32]",
+            "movups xmm3, [{kept} + 48]",
+            kept = in(reg) kept.as_mut_ptr(),
+            a = in(reg) a,
+            b = in(reg) b,
+            at = inout(reg) at,
+            differ = out(reg) differ,
+            options(nostack)
+        );
+    }
+    (differ != 0).then_some(at)
 }
 
 /// Every byte that differs from the base, from the block at `at` on, is written to the mirror.
@@ -214,7 +278,7 @@ fn commit_page(e: Entry, offset: u64, base: Base, round: u32) -> Option<(bool, b
         Base::Inherited(twin) => twin_at(twin),
         _ => mirror,
     };
-    let first = guard::guarded(|| difference(address, seen, 0))?;
+    let first = difference_guarded(address, seen)?;
     if first.is_none() && lazy {
         return Some((false, others));
     }
@@ -303,6 +367,29 @@ pub fn inherit(t: &mut Block) {
     c.len = len;
 }
 
+/// At the end of its phase, beside all others: brings the list up to date, and finds out what the thread has changed, before it has its turn. Nobody commits
+/// anything meanwhile.
+pub fn prepare(t: &mut Block) {
+    note(t);
+    if !options::has(LAZY_TWINS) {
+        return;
+    }
+    let look = |e: Entry, offset| {
+        if e.is_fresh() && holders(offset).load(Relaxed) <= 1 {
+            return Some(e);
+        }
+        let seen = match e.base() {
+            Base::Inherited(twin) => twin_at(twin),
+            _ => MIRROR + offset,
+        };
+        match difference_guarded(e.address(), seen)? {
+            None => Some(e.unchanged()),
+            Some(_) => Some(e),
+        }
+    };
+    lead::look(|| each(t, look));
+}
+
 /// Calls `f` with the address of each copy that was noted, and its bytes.
 pub fn each_listed(t: &Block, mut f: impl FnMut(u64, usize)) {
     let copies = &t.det.copies;
@@ -316,7 +403,10 @@ pub fn commit(t: &mut Block) {
     let round = token::round();
     conflicts::stands(t, round);
     each(t, |e, offset| {
-        let (changed, others) = commit_page(e, offset, e.base(), round)?;
+        let (changed, others) = match e.is_unchanged() {
+            true => (false, page(offset).round.load(Relaxed) == round),
+            false => commit_page(e, offset, e.base(), round)?,
+        };
         let inherited = e.idle() == INHERITED;
         let idle = e.idle_after(changed, 1);
         let version = page(offset).version.load(Relaxed);
@@ -443,7 +533,6 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec;
 
     #[test]
     fn entries_hold_what_is_put_into_them() {
@@ -458,16 +547,24 @@ mod tests {
 
     #[test]
     fn only_bytes_that_differ_are_merged() {
-        let base = vec![0u64; 512];
-        let (mut copy, mut mirror) = (base.clone(), base.clone());
-        copy[3] = 0x00ff_0000_0000_0011;
+        #[repr(align(64))]
+        struct Words([u64; 512]);
+        let base = Words([0; 512]);
+        let (mut copy, mut mirror) = (Words([0; 512]), Words([0; 512]));
+        copy.0[3] = 0x00ff_0000_0000_0011;
+        copy.0[511] = 1 << 63;
         // Another has changed neighbouring bytes, and one that both have.
-        mirror[3] = 0x1100_2200_0000_0099;
-        let at = |v: &[u64]| v.as_ptr() as u64;
+        mirror.0[3] = 0x1100_2200_0000_0099;
+        let at = |v: &Words| v.0.as_ptr() as u64;
         assert_eq!(difference(at(&copy), at(&base), 0), Some(0));
-        assert_eq!(difference(at(&copy), at(&base), BLOCK), None);
+        assert_eq!(
+            difference(at(&copy), at(&base), BLOCK),
+            Some(PAGE - BLOCK)
+        );
+        assert_eq!(difference(at(&base), at(&base), 0), None);
         merge(at(&copy), at(&base), at(&mirror), 0);
-        assert_eq!(mirror[3], 0x11ff_2200_0000_0011);
-        assert!(mirror.iter().enumerate().all(|(n, w)| n == 3 || *w == 0));
+        assert_eq!(mirror.0[3], 0x11ff_2200_0000_0011);
+        assert_eq!(mirror.0[511], 1 << 63);
+        assert!((0..511).all(|n| n == 3 || mirror.0[n] == 0));
     }
 }
