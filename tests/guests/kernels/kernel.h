@@ -199,9 +199,8 @@ static inline uint64_t checksum_of(uint64_t checksum, const void *data, size_t b
     return checksum;
 }
 
-// A file of `bytes` bytes that can be read and not written, as a program maps its input. `block` fills a part of it; the file repeats
-// that part, so that making it takes little of the time.
-GUEST_UNUSED static const unsigned char *input_of(long bytes, void (*block)(unsigned char *part, long len)) {
+// A file of `bytes` bytes, mapped. `block` fills a part of it; the file repeats that part, so that making it takes little of the time.
+static inline void *mapped_input(long bytes, void (*block)(unsigned char *part, long len), int protection, int flags) {
     enum { PART = 1 << 20 };
     int file = memfd_create("input", MFD_CLOEXEC);
     must(file);
@@ -213,10 +212,20 @@ GUEST_UNUSED static const unsigned char *input_of(long bytes, void (*block)(unsi
         expect(write(file, part, len) == len);
     }
     free(part);
-    void *input = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+    void *input = mmap(NULL, bytes, protection, flags, file, 0);
     expect(input != MAP_FAILED);
     must(close(file));
     return input;
+}
+
+// Such a file that can be read and not written, as a program maps its input.
+GUEST_UNUSED static const unsigned char *input_of(long bytes, void (*block)(unsigned char *part, long len)) {
+    return (const unsigned char *)mapped_input(bytes, block, PROT_READ, MAP_SHARED);
+}
+
+// One that can be written to, which nobody else sees.
+GUEST_UNUSED static char *own_input_of(long bytes, void (*block)(unsigned char *part, long len)) {
+    return (char *)mapped_input(bytes, block, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 }
 
 // Memory for `count` things of one size, all 0.

@@ -123,6 +123,8 @@ pub struct Copies {
     second: bool,
     /// Its page faults when the list was made.
     faults: u64,
+    /// How long it has looked for copies since it forgot what it has only read, in ns.
+    searched: i64,
 }
 
 /// Page faults that the calling thread has had.
@@ -340,10 +342,43 @@ pub fn note(t: &mut Block) {
         };
         len += 1;
     };
+    let began = sys::monotonic().ns();
     lead::look(|| scan::each_copy(each));
     c.len = len;
     c.second = !c.second;
     c.faults = now;
+    c.searched += sys::monotonic().ns() - began;
+    if c.searched > SEARCH_MAX_NS {
+        c.searched = 0;
+        forget_read(t);
+    }
+}
+
+/// A search looks at each page that is there, whether it was written or only read. After so many ns of that the latter are no longer there; to have them again costs
+/// less.
+const SEARCH_MAX_NS: i64 = 2_000_000;
+/// Of fewer pages beside each other that isn't worth a call.
+const FORGET_LEAST: u64 = 64 * PAGE;
+
+/// Pages of the views that the thread has not written to are mapped again when it looks at them next. Its list is up to date.
+fn forget_read(t: &Block) {
+    let copies = &t.det.copies;
+    let mut list = list(t.slot, copies.second)[..copies.len].iter().peekable();
+    let forget = |start: u64, end: u64| {
+        if end.saturating_sub(start) >= FORGET_LEAST {
+            views::drop_copies(start, end - start);
+        }
+    };
+    for view in views::all() {
+        let mut from = view.start;
+        while let Some(e) = list.next_if(|e| e.address() < view.end) {
+            if e.address() >= from {
+                forget(from, e.address());
+                from = e.address() + PAGE;
+            }
+        }
+        forget(from, view.end);
+    }
 }
 
 /// First thing of a thread that was made in a phase: all copies are its maker's, with what that one has written in the phase. They are the thread's
