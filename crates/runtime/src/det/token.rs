@@ -10,6 +10,7 @@
 //! first turn; and while it rests, by whoever ends that ([`super::rest`]).
 
 use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
+use crate::order::turns::processors;
 use crate::isolate::layout::DET_BASE;
 use crate::sys::{self, Timespec};
 use crate::thread::session;
@@ -20,6 +21,8 @@ use reprise_abi::syscalls::nr;
 
 /// Rounds of looking before a thread sleeps: a futex wake to another processor costs more than that.
 const SPINS: u32 = 2000;
+/// As many, of a thread of the ring, as long as each of them can have a processor: the others come to the end of their phases, too.
+const SPINS_IN_RING: u32 = 20_000;
 
 /// How long a thread sleeps before it looks whether another one was killed.
 const LOOK_AROUND_NS: i64 = 200_000_000;
@@ -470,8 +473,20 @@ impl Watch {
     }
 }
 
+/// How long the thread of this slot looks before it sleeps.
+fn spins(slot: u32) -> u32 {
+    let waits = matches!(
+        member(slot).state.load(Relaxed),
+        state::WAITS | state::OUTSIDE
+    );
+    match !waits && *ring().0 <= processors() as usize {
+        true => SPINS_IN_RING,
+        false => SPINS,
+    }
+}
+
 fn until(slot: u32, what: impl Fn() -> bool) {
-    for _ in 0..SPINS {
+    for _ in 0..spins(slot) {
         if what() {
             return super::space::follow(slot);
         }

@@ -63,7 +63,7 @@ const ADDRESS_SHIFT: u32 = VERSION_BITS + IDLE_BITS + 1;
 /// Copies that were not written for so many rounds are dropped. To look at a page in a round costs about a tenth of a new copy.
 const IDLE_MAX: u32 = 8;
 /// Those that were written in one round only, sooner.
-const IDLE_AT_FIRST: u32 = 6;
+const IDLE_AT_FIRST: u32 = 4;
 /// In the place of these rounds: the thread has the copy from the one that made it ([`inherit`]), and the number is that of its twin.
 const INHERITED: u32 = (1 << IDLE_BITS) - 1;
 

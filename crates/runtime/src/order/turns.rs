@@ -35,7 +35,7 @@ pub fn key_of_shard(number: u32) -> u64 {
 }
 
 /// How many processors this process may use.
-fn processors() -> u32 {
+pub fn processors() -> u32 {
     static KNOWN: AtomicU32 = AtomicU32::new(0);
     let known = KNOWN.load(Relaxed);
     if known != 0 {
