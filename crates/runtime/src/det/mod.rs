@@ -47,6 +47,10 @@ pub struct Local {
     pub inherits: bool,
     /// ... in which it puts its id here.
     pub told: [u64; 2],
+    /// The frame of the hooked function in which its turn began, ...
+    pub begun_in: u64,
+    /// ... and whether that has said that it writes to its objects only.
+    pub narrow: bool,
     /// So many mutexes it has taken in the turn that it keeps: it ends when the last one is given back.
     pub holds: u32,
     /// When its last turn was over, signals to the process waited for somebody who opens them.

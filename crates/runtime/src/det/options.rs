@@ -31,6 +31,11 @@ pub fn delay() {
     }
 }
 
+/// Is this a test, in which what is taken for granted is looked at?
+pub fn disturbs() -> bool {
+    session().det_delays != 0
+}
+
 #[cold]
 fn delay_by(seed: u64) {
     /// One of so many delays is a long one.

@@ -131,6 +131,7 @@ fn take_turn(t: &mut Block) {
     token::wait_for_turn(t.slot);
     commit::commit(t);
     t.det.in_turn = true;
+    (t.det.begun_in, t.det.narrow) = (t.hooked, false);
 }
 
 /// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
@@ -140,6 +141,7 @@ pub fn end(t: &mut Block) {
     }
     if t.det.keeps != 0 {
         t.det.in_turn = false;
+        (t.det.begun_in, t.det.narrow) = (0, false);
         if t.det.leads {
             lead::deed_ends();
         }
@@ -157,6 +159,7 @@ pub fn end(t: &mut Block) {
     token::wait_for_phase(t.slot, round);
     commit::refresh(t);
     t.det.in_turn = false;
+    t.det.narrow = false;
     super::spin::phase_begins(t);
 }
 
@@ -263,6 +266,13 @@ impl Order for InTurns {
         t.det.holds -= 1;
         if t.det.holds == 0 {
             t.det.keeps = 0;
+        }
+    }
+    /// Nothing of the program ran in this turn: its other pages are what they were when it began.
+    #[inline(always)]
+    fn touches_its_objects(t: &mut Block) {
+        if t.hooked != 0 && t.det.begun_in == t.hooked && t.det.in_turn && !t.det.leads {
+            t.det.narrow = true;
         }
     }
     #[inline(always)]

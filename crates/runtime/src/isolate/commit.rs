@@ -13,7 +13,7 @@ use super::layout::*;
 use super::{conflicts, scan, views};
 use crate::det::options::{self, count};
 use crate::det::{lead, token};
-use crate::thread::{session, Block};
+use crate::thread::{session, Block, Frame};
 use crate::{guard, panic, sys};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
@@ -453,12 +453,45 @@ pub fn commit(t: &mut Block) {
     });
 }
 
+/// The pages on which there is something that a hooked function writes to: the objects that its arguments point to, and variables of libc's of the thread's own
+/// (errno).
+struct Objects([u64; 12]);
+
+/// As large as no object is.
+const OBJECT_MAX: u64 = 128;
+
+impl Objects {
+    /// Those of the function that the thread is in, if it has said that it writes to nothing else.
+    fn of(t: &Block) -> Option<Objects> {
+        if !t.det.narrow || t.hooked == 0 {
+            return None;
+        }
+        // SAFETY: the frame is there for as long as the thread is in the function.
+        let f = unsafe { &*(t.hooked as *const Frame) };
+        let (mut pages, own) = ([0; 12], t.fs_base);
+        let first = [f.rdi, f.rsi, f.rdx, f.rcx, own, own.wrapping_sub(OBJECT_MAX)];
+        for (two, at) in pages.chunks_mut(2).zip(first) {
+            let last = at.wrapping_add(OBJECT_MAX - 1);
+            two.copy_from_slice(&[at & !(PAGE - 1), last & !(PAGE - 1)]);
+        }
+        Some(Objects(pages))
+    }
+}
+
 /// At the end of its turn: commits what was written in it.
 pub fn commit_again(t: &mut Block) {
     note(t);
     let round = token::round();
     conflicts::stands(t, round);
+    let objects = Objects::of(t);
     each(t, |e, offset| {
+        let others = |o: &Objects| !e.is_fresh() && !o.0.contains(&e.address());
+        if objects.as_ref().is_some_and(others) {
+            if options::disturbs() && difference_guarded(e.address(), MIRROR + offset)?.is_some() {
+                panic::give_up("det: a function wrote to memory that is none of its objects");
+            }
+            return Some(e);
+        }
         let (changed, _) = commit_page(e, offset, Base::Now, round)?;
         let idle = e.idle_after(changed, 0);
         let version = page(offset).version.load(Relaxed);

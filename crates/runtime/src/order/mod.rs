@@ -326,6 +326,9 @@ pub trait Order {
     /// At the end of a hooked function, which `returns` or is called anew: in a replay, looks whether a handler runs before anything else.
     #[inline(always)]
     fn leaves(_t: &mut Block, _returns: bool) {}
+    /// From here on the hooked function writes to nothing of the program's but the objects that its arguments point to.
+    #[inline(always)]
+    fn touches_its_objects(_t: &mut Block) {}
     /// Before an operation that may fail for reasons of time (a lock that is tried, a wait with a timeout): in a replay of a failure, the
     /// error number. It is then returned at once, and the operation not made.
     #[inline(always)]

@@ -69,6 +69,7 @@ pub fn init<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
 
 /// `pthread_barrier_wait(barrier)`
 pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    O::touches_its_objects(t);
     let b = barrier(f);
     let goes_on = f.r8 == mark(f.rdi);
     let (round, last) = if goes_on {

@@ -191,12 +191,14 @@ fn notify<O: Order>(f: &Frame, n: u32) -> Done {
 }
 
 /// `pthread_cond_signal(cond)`
-pub fn signal<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+pub fn signal<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    O::touches_its_objects(t);
     notify::<O>(f, 1)
 }
 
 /// `pthread_cond_broadcast(cond)`
-pub fn broadcast<O: Order>(_t: &mut Block, f: &mut Frame) -> Done {
+pub fn broadcast<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    O::touches_its_objects(t);
     notify::<O>(f, EVERYBODY)
 }
 

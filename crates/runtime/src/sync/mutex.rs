@@ -151,6 +151,7 @@ pub fn take<O: Order>(
     if kind & ROBUST != 0 {
         return robust::take::<O>(t, m, patience, uses);
     }
+    O::touches_its_objects(t);
     if !O::turn(t, &m.runs) {
         return Err(Stop::Signal);
     }
@@ -237,6 +238,7 @@ pub fn give<O: Order>(t: &mut Block, address: u64, uses: bool) -> u32 {
     if kind & ROBUST != 0 {
         return robust::give::<O>(t, m, uses);
     }
+    O::touches_its_objects(t);
     let mine = m.owner.load(Relaxed) == tid(t) && m.lock.load(Relaxed) & !CEILING_BITS != 0;
     match kind & TYPE {
         RECURSIVE | ERROR_CHECKING if !mine => return EPERM,

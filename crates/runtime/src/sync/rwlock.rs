@@ -90,6 +90,7 @@ fn lock<O: Order>(t: &mut Block, f: &Frame, want: Want, patience: Patience) -> D
 }
 
 fn take<O: Order>(t: &mut Block, address: u64, want: Want, patience: Patience) -> Result<(), Stop> {
+    O::touches_its_objects(t);
     // SAFETY: only atomics; nothing of ours is held.
     let l = unsafe { object::<RwLock>(address) };
     let tries = matches!(patience, Patience::Try);
@@ -227,6 +228,7 @@ fn timed<O: Order>(t: &mut Block, f: &Frame, want: Want, clock: u32, at: u64) ->
 
 /// `pthread_rwlock_unlock(lock)`
 pub fn unlock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    O::touches_its_objects(t);
     // SAFETY: only atomics; nothing of ours is held.
     let l = unsafe { object::<RwLock>(f.rdi) };
     let writes = l.writer.load(Relaxed) == tid(t);

@@ -85,6 +85,7 @@ pub fn init<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 
 /// `sem_post(sem)`
 pub fn post<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    O::touches_its_objects(t);
     let s = sem(f);
     // Read first in a replay, too: a bad pointer faults there as well.
     let now = s.data.load(Relaxed) as u32;
@@ -133,6 +134,7 @@ pub fn clockwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 }
 
 fn down<O: Order>(t: &mut Block, f: &mut Frame, patience: Patience) -> Done {
+    O::touches_its_objects(t);
     let s = sem(f);
     let tries = matches!(patience, Patience::Try);
     if !tries && cancel::is_due(t) {
