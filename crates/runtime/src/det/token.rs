@@ -473,24 +473,28 @@ impl Watch {
     }
 }
 
-/// How long the thread of this slot looks before it sleeps.
-fn spins(slot: u32) -> u32 {
+/// Is it worth it for the thread of this slot to look for longer before it sleeps?
+fn may_look_on(slot: u32) -> bool {
     let waits = matches!(
         member(slot).state.load(Relaxed),
         state::WAITS | state::OUTSIDE
     );
-    match !waits && *ring().0 <= processors() as usize {
-        true => SPINS_IN_RING,
-        false => SPINS,
-    }
+    !waits && *ring().0 <= processors() as usize
 }
 
 fn until(slot: u32, what: impl Fn() -> bool) {
-    for _ in 0..spins(slot) {
+    for n in 1..=SPINS_IN_RING {
         if what() {
             return super::space::follow(slot);
         }
         core::hint::spin_loop();
+        if n % SPINS == 0 {
+            if !may_look_on(slot) {
+                break;
+            }
+            // Others may want the processor.
+            sys::call(nr::SCHED_YIELD, &[]);
+        }
     }
     let m = member(slot);
     let mut watch = Watch::default();
