@@ -1,12 +1,14 @@
 //! The optimisations of the `det` engine (DThreads 5), each of which a test can do without (`run --without`): the same run, at another cost.
 
 /// All of them, by name.
-pub const OPTIMISATIONS: [&str; 6] = [ALONE, KEPT_TURNS, SCANS, COPIES, TWINS, LEAD];
+pub const OPTIMISATIONS: [&str; 7] = [ALONE, KEPT_TURNS, RETAKEN, SCANS, COPIES, TWINS, LEAD];
 
 /// The only thread of the ring has its turns at once, and commits when there is somebody to see it (single-threaded mode).
 pub const ALONE: &str = "alone";
 /// A thread keeps its turn while it has a mutex, for some deeds at most (lock ownership).
 pub const KEPT_TURNS: &str = "kept-turns";
+/// It keeps it for longer if it gives a mutex back and is about to take one again (bound on re-acquisition).
+pub const RETAKEN: &str = "retaken";
 /// No scan for copies of pages while the thread had no page fault.
 pub const SCANS: &str = "scans";
 /// Copies that are likely to be written again are made anew instead of dropped.
@@ -57,7 +59,7 @@ mod tests {
             assert_eq!(set & b, 0);
             set | b
         });
-        assert_eq!(all, 63);
+        assert_eq!(all, 127);
         assert!(holds(all, TWINS) && !holds(0, TWINS));
         assert_eq!(bit("twin"), None);
     }

@@ -78,6 +78,7 @@ pub fn look_after_threads() {
     if is_told() {
         end_as_told();
     }
+    end_if_orphaned();
     const WNOHANG: u64 = 1;
     const WCLONE: u64 = 0x8000_0000;
     loop {
@@ -94,6 +95,14 @@ pub fn look_after_threads() {
             announce(status);
             sys::exit_group(1);
         }
+    }
+}
+
+/// The program's first process was killed, and whoever started it knows: natively all its threads would have ended with it.
+fn end_if_orphaned() {
+    const ESRCH: i64 = -3;
+    if !is_first() && sys::call(nr::KILL, &[process::kernel_pid() as u64, 0]) == ESRCH {
+        sys::exit_group(1);
     }
 }
 

@@ -8,6 +8,7 @@ pub mod calls;
 pub mod deadlock;
 pub mod ending;
 pub mod lead;
+pub mod near;
 pub mod options;
 pub mod rest;
 pub mod shared_signals;
@@ -41,6 +42,8 @@ pub struct Local {
     pub in_turn: bool,
     /// The program's code runs in the thread's turn, for so many deeds more; 0: it doesn't.
     pub keeps: u32,
+    /// It has kept its turn since it gave back a mutex, being about to take the next one ([`near`]).
+    pub is_near: bool,
     /// It has the lead of this phase, in which the program's code runs ([`lead`]).
     pub leads: bool,
     /// Made in another's lead: it begins with that one's view of memory, ...

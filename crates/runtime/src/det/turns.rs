@@ -1,6 +1,7 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
 use super::lead;
+use super::near;
 use super::options::{self, count};
 use super::rest;
 use super::shared_signals;
@@ -10,10 +11,14 @@ use crate::order::{Order, Runs};
 use crate::races::objects::Kind;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use reprise_abi::det::{ALONE, KEPT_TURNS};
+use crate::guard;
+use reprise_abi::det::{ALONE, KEPT_TURNS, RETAKEN};
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
 const SMALL_DEEDS: u32 = 32;
+
+/// The same, where it is about to take a mutex again each time.
+const NEAR_DEEDS: u32 = 512;
 
 /// So many rounds others go on while a thread waits for a child.
 const ROUNDS_FOR_CHILD: u64 = 16;
@@ -132,6 +137,7 @@ fn take_turn(t: &mut Block) {
     commit::commit(t);
     t.det.in_turn = true;
     (t.det.begun_in, t.det.narrow) = (t.hooked, false);
+    t.det.is_near = false;
 }
 
 /// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
@@ -240,6 +246,19 @@ pub fn within_earnest<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
     })
 }
 
+/// A mutex was given back: does the thread keep its turn until it takes the next one?
+fn keeps_on(t: &mut Block) -> bool {
+    if t.det.keeps <= 1 || !options::has(RETAKEN) {
+        return false;
+    }
+    let near = guard::read(t.program_sp).is_some_and(near::is_near);
+    if near && !t.det.is_near {
+        t.det.is_near = true;
+        t.det.keeps = NEAR_DEEDS;
+    }
+    near
+}
+
 /// Hooked functions are made in turns as a whole, and need no other order.
 pub struct InTurns;
 
@@ -264,7 +283,7 @@ impl Order for InTurns {
             return;
         }
         t.det.holds -= 1;
-        if t.det.holds == 0 {
+        if t.det.holds == 0 && !keeps_on(t) {
             t.det.keeps = 0;
         }
     }
