@@ -66,7 +66,7 @@ impl Kind {
 }
 
 /// Every kernel.
-const ALL: [(&str, Kind); 29] = [
+const ALL: [(&str, Kind); 33] = [
     ("fft", Kind::Ordinary),
     ("lu", Kind::Ordinary),
     ("radix", Kind::Ordinary),
@@ -94,6 +94,10 @@ const ALL: [(&str, Kind); 29] = [
     ("dedup", Kind::Ordinary),
     ("kmeans_threads", Kind::Ordinary),
     ("lock_pairs", Kind::Ordinary),
+    ("histogram_once", Kind::Ordinary),
+    ("pca_parts", Kind::Ordinary),
+    ("reverse_index_sorted", Kind::Ordinary),
+    ("word_count_sorted", Kind::Ordinary),
     ("atomic_counter", Kind::Primitive("20000000")),
     ("condvar_pingpong", Kind::Primitive("medium")),
 ];

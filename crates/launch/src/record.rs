@@ -11,8 +11,8 @@ use crate::tracee::{self, Tracee};
 use crate::vdso;
 use libc::pid_t;
 use reprise_abi::conflicts::{CONFLICTS_BASE, CONFLICTS_LEN};
-use reprise_abi::memo::{MEMO_BASE, MEMO_LEN};
 use reprise_abi::layout::*;
+use reprise_abi::memo::{MEMO_BASE, MEMO_LEN};
 use reprise_abi::order::{ORDER_BASE, ORDER_TOTAL};
 use reprise_abi::session::{
     region_flags, InitialRegion, Session, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS,

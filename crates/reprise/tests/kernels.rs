@@ -26,7 +26,8 @@ macro_rules! kernels {
 kernels! {
     fft, lu, radix, ocean, barnes_hut, water, raytrace, black_scholes, streamcluster, kmeans, histogram, word_count, pipeline,
     work_stealing, locks, private, malloc_mix, atomic_counter, condvar_pingpong, linear_regression, matrix_multiply, pca,
-    reverse_index, string_match, swaptions, canneal, dedup, kmeans_threads, lock_pairs,
+    reverse_index, string_match, swaptions, canneal, dedup, kmeans_threads, lock_pairs, pca_parts,
+    histogram_once, word_count_sorted, reverse_index_sorted,
 }
 
 fn kernel(name: &str, threads: u32) -> Guest {

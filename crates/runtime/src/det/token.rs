@@ -10,8 +10,8 @@
 //! first turn; and while it rests, by whoever ends that ([`super::rest`]).
 
 use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
-use crate::order::turns::processors;
 use crate::isolate::layout::DET_BASE;
+use crate::order::turns::processors;
 use crate::sys::{self, Timespec};
 use crate::thread::session;
 use core::cell::UnsafeCell;

@@ -6,12 +6,12 @@ use super::options::{self, count};
 use super::rest;
 use super::shared_signals;
 use super::token::{self, child, state};
+use crate::guard;
 use crate::isolate::{commit, conflicts, split};
 use crate::order::{Order, Runs};
 use crate::races::objects::Kind;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use crate::guard;
 use reprise_abi::det::{ALONE, KEPT_TURNS, RETAKEN};
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.

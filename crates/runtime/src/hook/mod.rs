@@ -152,8 +152,7 @@ fn hook(module: &Module) -> Option<()> {
     let mut list = [Hook::default(); MAX_HOOKS];
     let mut n = 0;
     // An allocator is replaced as a whole or not at all.
-    let addresses_matter =
-        (crate::order::runs() || crate::det::runs()) && are_of_glibc(functions);
+    let addresses_matter = (crate::order::runs() || crate::det::runs()) && are_of_glibc(functions);
     let allocation = match addresses_matter && malloc::prepare() {
         true => ALLOCATION,
         false => &[],

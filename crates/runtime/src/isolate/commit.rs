@@ -300,7 +300,9 @@ fn commit_page(e: Entry, offset: u64, base: Base, round: u32) -> Option<(bool, b
     };
     let (from, first) = match base {
         Base::Phase if others => match p.twin.load(Relaxed) {
-            NO_TWIN => panic::give_up("det: a page was written by two threads, of which one was not known"),
+            NO_TWIN => {
+                panic::give_up("det: a page was written by two threads, of which one was not known")
+            }
             twin => (twin_at(twin), 0),
         },
         _ => (seen, first),
@@ -469,7 +471,14 @@ impl Objects {
         // SAFETY: the frame is there for as long as the thread is in the function.
         let f = unsafe { &*(t.hooked as *const Frame) };
         let (mut pages, own) = ([0; 12], t.fs_base);
-        let first = [f.rdi, f.rsi, f.rdx, f.rcx, own, own.wrapping_sub(OBJECT_MAX)];
+        let first = [
+            f.rdi,
+            f.rsi,
+            f.rdx,
+            f.rcx,
+            own,
+            own.wrapping_sub(OBJECT_MAX),
+        ];
         for (two, at) in pages.chunks_mut(2).zip(first) {
             let last = at.wrapping_add(OBJECT_MAX - 1);
             two.copy_from_slice(&[at & !(PAGE - 1), last & !(PAGE - 1)]);
@@ -625,10 +634,7 @@ mod tests {
         mirror.0[3] = 0x1100_2200_0000_0099;
         let at = |v: &Words| v.0.as_ptr() as u64;
         assert_eq!(difference(at(&copy), at(&base), 0), Some(0));
-        assert_eq!(
-            difference(at(&copy), at(&base), BLOCK),
-            Some(PAGE - BLOCK)
-        );
+        assert_eq!(difference(at(&copy), at(&base), BLOCK), Some(PAGE - BLOCK));
         assert_eq!(difference(at(&base), at(&base), 0), None);
         merge(at(&copy), at(&base), at(&mirror), 0);
         assert_eq!(mirror.0[3], 0x11ff_2200_0000_0011);

@@ -10,8 +10,8 @@ use crate::elf::Module;
 use crate::guard::{self, Program};
 use crate::hash;
 use crate::memory::Region;
-use crate::{det, order};
 use crate::thread::session;
+use crate::{det, order};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::memo::{Memo, MEMO_BASE};
 
