@@ -1,0 +1,81 @@
+//! Time limits that the program computes from a clock: "5 ms from now" is a time of the clock that it has read just before.
+//!
+//! When exactly it was read differs from run to run, and so does the limit; but how long the program wants to wait does not. So each thread
+//! remembers its last reading of a clock, with the program's time ([`super::rest`]) at which it was made. A limit counts from there.
+
+use super::rest;
+use crate::capture::Call;
+use crate::guard;
+use crate::sys::{self, Timespec};
+use crate::thread::Block;
+use reprise_abi::syscalls::nr;
+
+/// A limit that is farther from the last reading than this by the clock that was read then is a time of its own.
+const FRESH_NS: i64 = 1_000_000_000;
+
+/// A time of one of the program's clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Nanoseconds.
+    pub ns: i64,
+    /// Of `CLOCK_REALTIME`; else of `CLOCK_MONOTONIC`.
+    pub realtime: bool,
+}
+
+/// A thread's last reading of a clock.
+#[derive(Clone, Copy, Default)]
+pub struct Reading {
+    ns: i64,
+    /// The program's time.
+    at: u64,
+}
+
+/// Of each clock.
+#[derive(Default)]
+pub struct Readings {
+    realtime: Reading,
+    monotonic: Reading,
+}
+
+impl Readings {
+    fn of(&mut self, realtime: bool) -> &mut Reading {
+        match realtime {
+            true => &mut self.realtime,
+            false => &mut self.monotonic,
+        }
+    }
+}
+
+/// The thread has read a clock by this call.
+pub fn was_read(t: &mut Block, c: &Call, result: i64) {
+    if result != 0 {
+        return;
+    }
+    let (realtime, ns) = match (c.nr, c.args[0]) {
+        (nr::CLOCK_GETTIME, clock @ (0 | 1)) => {
+            let ns = guard::read::<Timespec>(c.args[1]).map(|t| t.ns());
+            (clock == 0, ns)
+        }
+        (nr::GETTIMEOFDAY, at) => {
+            // struct timeval
+            let ns = guard::read::<[i64; 2]>(at).map(|[s, us]| (s * 1_000_000 + us) * 1000);
+            (true, ns)
+        }
+        _ => return,
+    };
+    if let Some(ns) = ns {
+        let at = rest::now();
+        *t.det.clocks.of(realtime) = Reading { ns, at };
+    }
+}
+
+/// In a turn: the thread waits at most until then.
+pub fn limit(t: &mut Block, end: Moment) {
+    let not_before = sys::in_monotonic(end.ns, end.realtime);
+    let read = *t.det.clocks.of(end.realtime);
+    let (wanted, left) = (end.ns - read.ns, not_before - sys::monotonic().ns());
+    match read.ns != 0 && wanted >= 0 && wanted - left < FRESH_NS {
+        true => rest::limit_at(t.slot, not_before, read.at.saturating_add(wanted as u64)),
+        false => rest::limit(t.slot, not_before),
+    }
+}
