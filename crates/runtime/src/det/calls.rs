@@ -43,7 +43,9 @@ const IDLE_MS: u64 = 5;
 /// A system call whose result and outputs come from the kernel.
 pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if !split::in_force() {
-        return NoEngine::syscall(t, c, frame);
+        let r = NoEngine::syscall(t, c, frame);
+        clock::was_read(t, c, r);
+        return r;
     }
     if t.saved_mask.is_some() {
         // A call that waits with another mask: signals may come from now on, and not only when it is made.

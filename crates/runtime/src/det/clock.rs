@@ -6,12 +6,14 @@
 use super::rest;
 use crate::capture::Call;
 use crate::guard;
+use crate::isolate::split;
 use crate::sys::{self, Timespec};
 use crate::thread::Block;
 use reprise_abi::syscalls::nr;
 
-/// A limit that is farther from the last reading than this by the clock that was read then is a time of its own.
-const FRESH_NS: i64 = 1_000_000_000;
+/// A limit that is farther than this from the thread's last reading was not computed from that. How far it is follows from the program alone, as how
+/// long ago the reading was would not: on a busy machine the program's time passes slowly.
+const FARTHEST_NS: i64 = 10_000_000_000;
 
 /// A time of one of the program's clocks.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +66,8 @@ pub fn was_read(t: &mut Block, c: &Call, result: i64) {
         _ => return,
     };
     if let Some(ns) = ns {
-        let at = rest::now();
+        // It begins with the first thread.
+        let at = if split::in_force() { rest::now() } else { 0 };
         *t.det.clocks.of(realtime) = Reading { ns, at };
     }
 }
@@ -73,8 +76,8 @@ pub fn was_read(t: &mut Block, c: &Call, result: i64) {
 pub fn limit(t: &mut Block, end: Moment) {
     let not_before = sys::in_monotonic(end.ns, end.realtime);
     let read = *t.det.clocks.of(end.realtime);
-    let (wanted, left) = (end.ns - read.ns, not_before - sys::monotonic().ns());
-    match read.ns != 0 && wanted >= 0 && wanted - left < FRESH_NS {
+    let wanted = end.ns.saturating_sub(read.ns);
+    match read.ns != 0 && (0..FARTHEST_NS).contains(&wanted) {
         true => rest::limit_at(t.slot, not_before, read.at.saturating_add(wanted as u64)),
         false => rest::limit(t.slot, not_before),
     }
