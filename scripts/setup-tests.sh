@@ -28,6 +28,10 @@ need node nodejs
 file /usr/bin/python3 python3
 need pbzip2 pbzip2
 need xz xz-utils
+need zstd zstd
+need pigz pigz
+need rg ripgrep
+need script bsdutils
 need sqlite3 sqlite3
 need memcached memcached
 need redis-server redis-server

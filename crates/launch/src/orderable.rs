@@ -1,4 +1,4 @@
-//! Which programs the `order` engine can't record, told before they are started: it needs a glibc whose functions it can find by name
+//! Which programs the engines `order` and `det` can't run, told before they are started: they need a glibc whose functions they can find by name
 //! (DESIGN 5). Goroutines and Java's threads meet in code that their runtimes generate or carry along, which nobody orders.
 
 use object::elf::{FileHeader64, DT_NEEDED, PT_INTERP, PT_NOTE};
@@ -14,7 +14,7 @@ const MAX_SCRIPTS: usize = 4;
 /// Bytes of a script's first line that are looked at.
 const LINE: u64 = 256;
 
-/// Why a program can't be recorded by `order`.
+/// Why a program can't be run by `order` and `det`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
     /// It has no libc whose functions could be found by their names.
@@ -42,7 +42,7 @@ impl std::fmt::Display for Unfit {
     }
 }
 
-/// What stands against recording this program by `order`; of a script, its interpreter counts. What can't be read is left to others to
+/// What stands against running this program by `order` or `det`; of a script, its interpreter counts. What can't be read is left to others to
 /// complain of.
 pub fn unfit(program: &Path) -> Option<Unfit> {
     let mut path = program.to_path_buf();

@@ -14,7 +14,7 @@ use reprise_abi::session::{
 };
 use reprise_agent::kept::Keeper;
 use reprise_launch::features::{self, Limit};
-use reprise_launch::orderable::unfit;
+use reprise_launch::orderable::{unfit, Unfit};
 use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
 use reprise_launch::{cpu, memo, RuntimeImage, SharedSession};
@@ -166,6 +166,14 @@ fn one(args: &RecordArgs) -> Result<Run> {
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
+    if args.engine == EngineName::Det {
+        if let Some(why) = unfit(&program).filter(|why| *why != Unfit::Static) {
+            anyhow::bail!(
+                "{}: it can't run the same way always: {why}",
+                program.display()
+            );
+        }
+    }
     if args.engine == EngineName::Order && !args.force {
         if let Some(why) = unfit(&program) {
             anyhow::bail!(

@@ -2,15 +2,20 @@
 
 mod common;
 
-use common::det::{once, outputs, outputs_with};
-use common::{Guest, Workplace};
+use common::det::{once, outputs, outputs_with, signatures};
+use common::{full, knob, Guest, Workplace};
 use std::collections::BTreeSet;
+
+/// How often each is run: with `REPRISE_TEST_DET_RACEY=2000` it is the long test.
+fn runs() -> usize {
+    knob("REPRISE_TEST_DET_RACEY", if full() { 2000 } else { 24 }) as usize
+}
 
 fn assert_one_signature(threads: &str) {
     let guest = Guest::new("det_racey").args([threads]);
-    let all = outputs(&guest, 50);
+    let all = signatures(&guest, runs());
     assert_eq!(all.len(), 1, "{threads} threads: {all:?}");
-    assert!(all.iter().all(|o| o.starts_with(b"signature ")));
+    assert!(all.iter().all(|o| o.starts_with("signature ")));
 }
 
 #[test]
@@ -24,8 +29,34 @@ fn racing_threads_leave_one_signature_4() {
 }
 
 #[test]
+fn racing_threads_leave_one_signature_8() {
+    assert_one_signature("8");
+}
+
+/// By themselves they leave others: the signature tells an order from another.
+#[test]
+fn racing_threads_leave_several_signatures_natively() {
+    let place = Workplace::new();
+    let guest = Guest::new("racey").args(["4", "200000"]);
+    let all: BTreeSet<_> = (0..50).map(|_| guest.native(&place).stdout).collect();
+    assert!(all.len() > 1, "{all:?}");
+}
+
+/// What a thread does between two synchronisation points changes nothing in their order, however long it takes: memory taken and given back, computation.
+#[test]
+fn what_is_inserted_into_a_thread_changes_no_order() {
+    let plain = outputs(&Guest::new("det_inserted"), 3);
+    assert_eq!(plain.len(), 1, "{plain:?}");
+    for inserted in ["memory", "work", "all"] {
+        let all = outputs(&Guest::new("det_inserted").args([inserted]), 3);
+        assert_eq!(all, plain, "{inserted}");
+    }
+}
+
+#[test]
 fn figure_1_of_the_paper_prints_the_same_always() {
-    let all = outputs(&Guest::new("det_figure1"), 20);
+    let runs = knob("REPRISE_TEST_DET_RACEY", if full() { 500 } else { 20 });
+    let all = outputs(&Guest::new("det_figure1"), runs.min(500) as usize);
     assert_eq!(all, BTreeSet::from([b"1,1\n".to_vec()]));
 }
 
@@ -40,6 +71,24 @@ fn a_deadlock_is_shown() {
     assert_eq!(r.status.code(), Some(125), "{}", r.describe());
     let waits = r.said().matches("waits for the object at").count();
     assert_eq!(waits, 3, "{}", r.describe());
+}
+
+/// Eight threads in a circle, and the first one, which waits for their ends.
+#[test]
+fn a_deadlock_of_many_is_shown_the_same_way_always() {
+    let place = Workplace::new();
+    let guest = Guest::new("det_deadlock").args(["deadlock", "8"]);
+    let said: BTreeSet<_> = (0..5)
+        .map(|n| {
+            let r = once(&place, &guest, n);
+            assert_eq!(r.status.code(), Some(125), "{}", r.describe());
+            r.said()
+        })
+        .collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    for said in &said {
+        assert_eq!(said.matches("waits for the object at").count(), 9, "{said}");
+    }
 }
 
 /// A guest's runs end as they do natively, and say the same always.

@@ -96,6 +96,11 @@ pub fn is_live() -> bool {
     entry().state.load(Acquire) == process_state::LIVE
 }
 
+/// Have there ever been several processes in the session?
+pub fn has_others() -> bool {
+    session().processes_used.load(Relaxed) > 1
+}
+
 /// This memory's number, in keys of futexes.
 pub fn space() -> u64 {
     SPACE.load(Relaxed)

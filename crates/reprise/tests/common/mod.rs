@@ -7,6 +7,7 @@
 //! Environment variables, all optional:
 //! - `REPRISE_TEST_RECORDINGS`, `REPRISE_TEST_REPLAYS`: how often each guest is recorded, and each recording replayed (2 and 2).
 //! - `REPRISE_TEST_FULL=1`: real programs with the sizes and counts of the long test (`scripts/stress.sh`).
+//! - `REPRISE_TEST_DET_RACEY`: how often racing programs are run under `reprise run` (24).
 //! - `REPRISE_TEST_HANG_SECONDS`: the limit for one run (120).
 //! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
 #![allow(dead_code)]

@@ -326,7 +326,8 @@ impl Insn {
 
     /// May it change memory in one step? Others can't.
     pub fn may_change_at_once(&self) -> bool {
-        self.inner.has_lock_prefix() || self.inner.mnemonic() == Mnemonic::Xchg
+        let may = matches!(self.inner.mnemonic(), Mnemonic::Xchg | Mnemonic::Mfence);
+        self.inner.has_lock_prefix() || may
     }
 
     /// It has a LOCK prefix, which code sometimes jumps over.

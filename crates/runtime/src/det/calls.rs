@@ -5,7 +5,9 @@
 //! the world outside decides, the run depends on it. Sleeps are waits with a time limit. Other calls that wait are made outside of the ring, beside other
 //! threads.
 
+use super::clock::{self, Moment};
 use super::rest::{self, Limit};
+use super::wait::Word;
 use super::{shared_signals, signals, token, turns, wait};
 use crate::capture::Call;
 use crate::engine::{Engine, RESTART};
@@ -41,7 +43,9 @@ const IDLE_MS: u64 = 5;
 /// A system call whose result and outputs come from the kernel.
 pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if !split::in_force() {
-        return NoEngine::syscall(t, c, frame);
+        let r = NoEngine::syscall(t, c, frame);
+        clock::was_read(t, c, r);
+        return r;
     }
     if t.saved_mask.is_some() {
         // A call that waits with another mask: signals may come from now on, and not only when it is made.
@@ -49,9 +53,12 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     match c.nr {
         nr::GETPID => return process::visible_pid() as i64,
-        nr::CLOCK_GETTIME | nr::GETTIMEOFDAY | nr::TIME | nr::GETTID => {
-            return NoEngine::syscall(t, c, frame)
+        nr::CLOCK_GETTIME | nr::GETTIMEOFDAY => {
+            let r = NoEngine::syscall(t, c, frame);
+            clock::was_read(t, c, r);
+            return r;
         }
+        nr::TIME | nr::GETTID => return NoEngine::syscall(t, c, frame),
         nr::TGKILL | nr::RT_TGSIGQUEUEINFO => {
             return turns::within_earnest(t, |t| {
                 let signal = c.args[2] as u32;
@@ -271,7 +278,7 @@ fn sleep(t: &mut Block, wanted: u64, left: u64) -> i64 {
         Err(e) => return e,
     };
     let end = sys::monotonic().ns().saturating_add(ns);
-    match wait::wait_for(t, 0, ns as u64) {
+    match wait::wait_for(t, Word::NONE, ns as u64) {
         Wait::Signal => {
             let rest = Timespec::from_ns((end - sys::monotonic().ns()).max(0));
             if left != 0 && !guard::write(left, &rest) {
@@ -287,7 +294,7 @@ fn sleep(t: &mut Block, wanted: u64, left: u64) -> i64 {
 fn sleep_until(t: &mut Block, end: u64, realtime: bool) -> i64 {
     match time(end) {
         Err(e) => e,
-        Ok(end) => match wait::wait(t, 0, Some(sys::in_monotonic(end, realtime))) {
+        Ok(ns) => match wait::wait(t, Word::NONE, Some(Moment { ns, realtime })) {
             Wait::Signal => EINTR,
             _ => 0,
         },

@@ -52,8 +52,9 @@ pub fn announce(status: u32) {
     if !split::in_force() || is_first() {
         return end_others();
     }
-    end_threads();
+    // First, since the others' ends are told of, too.
     tell_first(status);
+    end_threads();
     let first = process::kernel_pid() as u64;
     sys::call(nr::TGKILL, &[first, first, SIGCUT as u64]);
 }
@@ -65,7 +66,11 @@ pub fn is_told() -> bool {
 
 /// It ends as it was told.
 pub fn end_as_told() -> ! {
-    let status = LAST_STATUS.load(SeqCst) - 1;
+    end_with(LAST_STATUS.load(SeqCst) - 1)
+}
+
+/// The calling thread's process ends with this wait status. To the world only that of the first thread means something.
+fn end_with(status: u32) -> ! {
     match status & 0x7f {
         0 => sys::exit_group((status >> 8) as i32),
         signal => kernel::die_now(signal),
@@ -93,7 +98,7 @@ pub fn look_after_threads() {
         let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
         if (0..used).find(here).is_some_and(lives) {
             announce(status);
-            sys::exit_group(1);
+            end_with(status);
         }
     }
 }
@@ -124,8 +129,8 @@ pub fn linger() -> ! {
     }
 }
 
-/// The last thread ends.
+/// The last thread ends, or one that ends all. Who was the first to say so counts.
 pub fn tell_first(status: u32) {
-    LAST_STATUS.store(status + 1, SeqCst);
+    let _ = LAST_STATUS.compare_exchange(0, status + 1, SeqCst, SeqCst);
     sys::futex_wake(LAST_STATUS.as_ptr(), 1);
 }

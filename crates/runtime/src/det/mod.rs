@@ -5,11 +5,13 @@
 //! instructions ([`crate::locked`]), system calls ([`calls`]), calls that shape the address space ([`space`]).
 
 pub mod calls;
+pub mod clock;
 pub mod deadlock;
 pub mod ending;
 pub mod lead;
 pub mod near;
 pub mod options;
+pub mod outer;
 pub mod rest;
 pub mod shared_signals;
 pub mod signals;
@@ -64,6 +66,8 @@ pub struct Local {
     pub copies: Copies,
     /// Whether it waits by looking at plain memory.
     pub look: spin::Look,
+    /// Its last readings of clocks.
+    pub clocks: clock::Readings,
     /// By which it is looked after when nobody else could.
     pub tick: spin::Tick,
 }

@@ -9,7 +9,7 @@
 //! program's own clocks agree with what it waited for.
 
 use super::token::{self, member, state, why};
-use super::{deadlock, ending};
+use super::{deadlock, ending, outer};
 use crate::isolate::layout::REST_BASE;
 use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS, SYNCHRONOUS};
 use crate::sys;
@@ -144,7 +144,7 @@ pub fn rest() -> bool {
 /// Can something from outside set the program going? A call of a thread that waits in the kernel, or a signal: a thread waits for any, or there is
 /// a handler for one.
 fn waits_for_the_world() -> bool {
-    let for_any = |slot: u32| member(slot).word.load(Relaxed) == 0;
+    let for_any = |slot: u32| member(slot).word.load(Relaxed) == 0 || outer::waits(slot);
     if token::all_in(state::OUTSIDE).next().is_some() || token::all_in(state::WAITS).any(for_any) {
         return true;
     }
@@ -184,7 +184,7 @@ pub fn look(slot: u32) {
     if !matches!(m.state.load(SeqCst), state::WAITS | state::OUTSIDE) {
         return;
     }
-    if signal_waits(current()) {
+    if signal_waits(current()) || outer::has_changed(m) {
         return knock(slot);
     }
     let over = || m.not_before.load(Relaxed) as i64 <= sys::monotonic().ns();
@@ -216,9 +216,13 @@ pub fn waits_for_phase(slot: u32) -> bool {
 pub fn late(slot: u32) -> i64 {
     let m = member(slot);
     let limited = m.deadline.load(Relaxed) != 0;
-    match m.not_before.load(Relaxed) as i64 {
+    let end = match m.not_before.load(Relaxed) as i64 {
         at if limited && at > sys::monotonic().ns() => at,
         _ => i64::MAX / 2,
+    };
+    match outer::waits(slot) {
+        true => end.min(sys::monotonic().ns() + outer::LOOK_NS),
+        false => end,
     }
 }
 
@@ -240,8 +244,23 @@ pub fn limit_to_rounds(slot: u32, rounds: u64) {
     limit_to(all(), member(slot), 0, rounds * ROUND_NS);
 }
 
+/// The program's time.
+pub fn now() -> u64 {
+    all().now.load(Relaxed)
+}
+
+/// As [`limit`], until this time of the program's.
+pub fn limit_at(slot: u32, not_before: i64, deadline: u64) {
+    limit_to_time(all(), member(slot), not_before, deadline);
+}
+
 fn limit_to(s: &State, m: &token::Member, not_before: i64, left: u64) {
-    let deadline = s.now.load(Relaxed).saturating_add(left).max(1);
+    let deadline = s.now.load(Relaxed).saturating_add(left);
+    limit_to_time(s, m, not_before, deadline);
+}
+
+fn limit_to_time(s: &State, m: &token::Member, not_before: i64, deadline: u64) {
+    let deadline = deadline.max(1);
     m.not_before.store(not_before.max(0) as u64, Relaxed);
     m.deadline.store(deadline, Relaxed);
     let first = s.first.load(Relaxed);

@@ -2,6 +2,7 @@
 //! says, between two phases of the other thread, or while that waits. Signals from outside come when they come.
 
 use super::token::{self, hearing, member, state, why};
+use super::wait::Word;
 use super::{ending, rest, wait};
 use crate::capture::Call;
 use crate::isolate::split;
@@ -111,6 +112,6 @@ pub fn send(
 /// pause(2), sigsuspend(2): waits for a signal. In a turn.
 pub fn pause(t: &mut Block) -> i64 {
     kernel::sync_mask(t);
-    while wait::wait(t, 0, None) != Wait::Signal {}
+    while wait::wait(t, Word::NONE, None) != Wait::Signal {}
     EINTR
 }

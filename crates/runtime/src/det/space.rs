@@ -123,6 +123,15 @@ fn tell(t: &Block, change: Change) {
     }
 }
 
+/// Is the list of changes at a place where [`tell`] waits for all, or will it be after one more call? That needs a turn like all others': who is in a phase
+/// doesn't follow, and may wait for the end of a [deed](super::lead) itself.
+fn soon_all_must_follow() -> bool {
+    /// More than one call makes.
+    const SOME: u64 = 64;
+    let half = CHANGES as u64 / 2;
+    (MADE.load(SeqCst) + SOME) / half != MADE.load(SeqCst) / half
+}
+
 /// In a turn: what a signal does has changed, for all (it belongs to the process, and the kernel believes that threads are processes).
 pub fn tell_handler(t: &Block, signal: u32) {
     tell(t, Change::Handler(signal));
@@ -154,7 +163,7 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
         return NoEngine::address_space(t, c);
     }
     turns::within(t, |t| {
-        if !is_new_memory(c) {
+        if !is_new_memory(c) || soon_all_must_follow() {
             turns::in_earnest(t);
         }
         change(t, c)

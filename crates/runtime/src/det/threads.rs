@@ -7,17 +7,22 @@ use crate::isolate::{commit, split};
 use crate::sync::malloc;
 use crate::sys;
 use crate::thread::{block_address, session, slot, Block, Frame};
-use crate::{guard, locked, process, robust};
+use crate::{guard, locked, panic, process, robust};
 use core::arch::asm;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
 const EAGAIN: i64 = -11;
+/// Of a program that others have become, too: those that are started are looked at before.
+const NO_LIBC: &str = "det: threads without a glibc whose functions can be found have no order (is the program linked statically, or written in Go?)";
 
 /// Makes a thread, in a turn: it runs from the next phase on; or in the [lead] of this phase, in which it begins then.
 pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     if !split::in_force() {
+        if !crate::hook::has_libc() {
+            panic::give_up(NO_LIBC);
+        }
         locked::before_processes();
         split::split(t);
         token::start(t.slot);

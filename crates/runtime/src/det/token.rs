@@ -86,6 +86,10 @@ pub struct Member {
     pub followed: AtomicU64,
     /// What it waits for: the address of a word, 0 nothing.
     pub word: AtomicU64,
+    /// Which wake-ups are for it (FUTEX_WAIT_BITSET).
+    pub bits: AtomicU32,
+    /// What the word was, where others than the program's threads may change it ([`super::outer`]).
+    pub outer: AtomicU64,
     /// Its number among all waits: who came first is woken first.
     pub since: AtomicU64,
     /// When it has waited long enough, in ns of the program's time ([`super::rest`]); 0: never.

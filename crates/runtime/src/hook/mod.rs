@@ -58,6 +58,11 @@ static LIBC: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Address of `__errno_location`.
 static ERRNO_LOCATION: AtomicU64 = AtomicU64::new(0);
 
+/// Is there a libc whose functions were found?
+pub fn has_libc() -> bool {
+    LIBC.iter().any(|at| at.load(Relaxed) != 0)
+}
+
 /// Does this code belong to libc, or to ld.so?
 pub fn is_libc(code: &Region) -> bool {
     let known = LIBC.iter().map(|at| at.load(Relaxed)).filter(|at| *at != 0);

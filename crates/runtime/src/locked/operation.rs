@@ -38,7 +38,16 @@ pub struct Operation {
     pub needs_flags: bool,
 }
 
-/// `lock or $0,(%rsp)` and its kin: a fence, which is nobody's business.
+/// mfence.
+const FENCE: [u8; 3] = [0x0f, 0xae, 0xf0];
+
+/// Do fences matter? Where threads have views of memory ([`crate::isolate`]) a fence is the place at which others see what was stored before it, and loads
+/// behind it see what others have stored. Where they share memory it is nobody's business.
+fn fences_matter() -> bool {
+    crate::det::runs()
+}
+
+/// `lock or $0,(%rsp)` and its kin: a fence.
 fn is_fence(opcode: u8, code: &[u8], modrm: usize) -> bool {
     let (mode, reg, rm) = parts(code[modrm]);
     let on_stack =
@@ -103,6 +112,16 @@ fn address_len(code: &[u8]) -> Option<usize> {
 }
 
 impl Operation {
+    /// One that changes no memory.
+    const FENCE: Operation = Operation {
+        modrm: 2,
+        address_len: 1,
+        rex: 0,
+        segment: Segment::Flat,
+        bit: None,
+        needs_flags: false,
+    };
+
     /// What this instruction is, if it is one of them.
     pub fn of(insn: &Insn) -> Option<Operation> {
         Operation::parse(insn.bytes())
@@ -124,6 +143,9 @@ impl Operation {
 
     /// What these bytes of an instruction are, and what that does.
     pub fn parse(code: &[u8]) -> Option<(Operation, Kind)> {
+        if code == FENCE {
+            return fences_matter().then_some((Operation::FENCE, Kind::Change));
+        }
         let mut at = 0;
         let (mut locked, mut narrow, mut segment) = (false, false, Segment::Flat);
         loop {
@@ -154,7 +176,7 @@ impl Operation {
         }
         let exchange = !two && matches!(opcode, 0x86 | 0x87);
         let (mode, reg, _) = parts(*code.get(at)?);
-        if mode == 3 || is_fence(opcode, code, at) {
+        if mode == 3 || (is_fence(opcode, code, at) && !fences_matter()) {
             return None;
         }
         let kind = if locked || exchange {
@@ -245,5 +267,7 @@ mod tests {
         // lock orq $1,(%rsp); lock orl $0,(%rax)
         assert!(of(&[0xf0, 0x48, 0x83, 0x0c, 0x24, 0x01]).is_some());
         assert!(of(&[0xf0, 0x83, 0x08, 0x00]).is_some());
+        // mfence
+        assert_eq!(of(&FENCE), None);
     }
 }

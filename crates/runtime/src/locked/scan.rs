@@ -13,6 +13,8 @@ const XCHG_BYTE: u8 = 0x86;
 const XCHG: u8 = 0x87;
 const NOP: u8 = 0x90;
 const SYSCALL: u8 = 0x05;
+const GROUP_15: u8 = 0xae;
+const MFENCE: u8 = 0xf0;
 /// `mov` of a constant to eax, to edi, and to any register.
 const TO_EAX: u8 = 0xb8;
 const TO_EDI: u8 = 0xbf;
@@ -66,6 +68,8 @@ impl Shape {
         self.locked
             || match (self.two, opcode) {
                 (true, SYSCALL) => true,
+                // `mfence`
+                (true, GROUP_15) => code[self.modrm] == MFENCE,
                 (true, _) => false,
                 (_, XCHG_BYTE | XCHG) => code[self.modrm] & MODE != MODE,
                 // `pause`

@@ -345,7 +345,7 @@ fn look(t: &Block, c: &Call, key: FutexKey) -> Look {
 }
 
 /// FUTEX_WAKE_OP: the new value of the word, and whether its old value fits the comparison.
-fn wake_op(encoded: u32, old: u32) -> Option<(u32, bool)> {
+pub fn wake_op(encoded: u32, old: u32) -> Option<(u32, bool)> {
     let op = encoded >> 28 & 7;
     let shift = encoded >> 31 != 0;
     let cmp = encoded >> 24 & 15;

@@ -2,6 +2,8 @@
 
 use super::error::{EINVAL, ETIMEDOUT};
 use crate::asm::rt_blocking;
+use crate::det::clock::Moment;
+use crate::det::wait::Word;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::order::turns::{self, Waits};
 use crate::order::{self, total};
@@ -91,10 +93,15 @@ pub fn wait(
     shared: bool,
 ) -> Wait {
     if t.det.in_turn {
-        let end = deadline.map(|d| sys::in_monotonic(d.at.ns(), d.realtime));
-        return crate::det::wait::wait(t, word.as_ptr() as u64, end);
+        let moment = |d: &Deadline| Moment {
+            ns: d.at.ns(),
+            realtime: d.realtime,
+        };
+        let on = Word::new(word.as_ptr() as u64, value);
+        return crate::det::wait::wait(t, on, deadline.map(moment));
     }
-    if deadline.is_none() && crate::det::is_alone() {
+    let others_may_wake = || crate::det::outer::is_shared(word.as_ptr() as u64);
+    if deadline.is_none() && crate::det::is_alone() && !others_may_wake() {
         crate::det::deadlock::report();
     }
     let tells = !shared && deadline.is_none() && ENGINE.load(Relaxed) == ORDER_REPLAY;
