@@ -5,6 +5,7 @@
 //! instructions ([`crate::locked`]), system calls ([`calls`]), calls that shape the address space ([`space`]).
 
 pub mod calls;
+pub mod code;
 pub mod deadlock;
 pub mod ending;
 pub mod lead;

@@ -2,7 +2,7 @@
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
 use super::token::{child, member, rouse, state};
-use super::turns;
+use super::{code, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
@@ -15,7 +15,7 @@ use crate::thread::{session, Block};
 use crate::{guard, panic};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use reprise_abi::layout::PAGE;
+use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::syscalls::nr;
 
 /// Changes that are remembered: nobody is further behind.
@@ -225,7 +225,12 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
 
 /// Private memory that isn't seen through views yet is from now on.
 fn views_of(t: &mut Block, start: u64, end: u64) {
-    views::each_to_convert(start, end, &mut |r| {
+    views_of_those(t, start, end, views::is_viewed);
+}
+
+/// As [`views_of`], for such regions.
+fn views_of_those(t: &mut Block, start: u64, end: u64, which: impl Fn(&Region) -> bool) {
+    views::each_unseen(start, end, which, &mut |r| {
         let offset = views::convert(r);
         tell(
             t,
@@ -269,6 +274,9 @@ fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
             let flags = a[3] & !MAP_FIXED_NOREPLACE | MAP_FIXED;
             tell(t, Change::File([start, a[1], a[2], flags, a[4], a[5]]));
         }
+    }
+    if !anonymous && code::mapped(t, c, r) {
+        views_of_those(t, 0, USER_END, code::is_beside);
     }
     r
 }

@@ -188,6 +188,16 @@ pub fn is_viewed(r: &Region) -> bool {
 
 /// The parts of the map's regions from `start` to `end` that are to become views, and are none yet: `f` with each.
 pub fn each_to_convert(start: u64, end: u64, f: &mut impl FnMut(&Region)) {
+    each_unseen(start, end, is_viewed, f);
+}
+
+/// The parts of those regions of the map from `start` to `end` that are `wanted`, and are no views yet: `f` with each.
+pub fn each_unseen(
+    start: u64,
+    end: u64,
+    wanted: impl Fn(&Region) -> bool,
+    f: &mut impl FnMut(&Region),
+) {
     let mut at = start;
     while let Some(r) = map().regions().iter().find(|r| r.end > at).copied() {
         at = at.max(r.start);
@@ -195,7 +205,7 @@ pub fn each_to_convert(start: u64, end: u64, f: &mut impl FnMut(&Region)) {
             break;
         }
         let until = r.end.min(end);
-        if !is_viewed(&r) {
+        if !wanted(&r) {
             at = until;
             continue;
         }
