@@ -6,7 +6,7 @@
 //! threads.
 
 use super::rest::{self, Limit};
-use super::{shared_signals, signals, token, turns, wait};
+use super::{outside, shared_signals, signal_descriptors, signals, token, turns, wait};
 use crate::capture::Call;
 use crate::engine::{Engine, RESTART};
 use crate::guard;
@@ -56,13 +56,28 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             return turns::within_earnest(t, |t| {
                 let signal = c.args[2] as u32;
                 match signals::address_thread(c) {
+                    Some(s) if shared_signals::waits_for(s, signal) => shared_signals::hand_over(s, c),
                     Some(s) => signals::send(t, s, signal, |t| NoEngine::syscall(t, c, frame)),
                     None => NoEngine::syscall(t, c, frame),
                 }
             })
         }
+        nr::SIGNALFD | nr::SIGNALFD4 => {
+            return turns::within_earnest(t, |t| {
+                let r = NoEngine::syscall(t, c, frame);
+                if !sys::is_error(r) {
+                    signal_descriptors::made(t, c.args[1]);
+                }
+                r
+            })
+        }
         nr::RT_SIGPENDING => return turns::within(t, |t| shared_signals::pending(t, c, frame)),
         _ => {}
+    }
+    if is_timers(c) {
+        return turns::within_earnest(t, |t| {
+            outside::timers(t, c).unwrap_or_else(|| NoEngine::syscall(t, c, frame))
+        });
     }
     if token::live() <= 1 {
         return shared_signals::alone(t, c, frame)
@@ -73,21 +88,24 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     match c.blocking {
         Blocking::Never | Blocking::Rarely => {
-            let r = turns::within(t, |t| NoEngine::syscall(t, c, frame));
-            if c.nr == nr::TIMER_CREATE && r == EINVAL {
-                sys::complain(&["reprise: det: no timer can signal another thread: timer_create(2) got EINVAL\n"]);
-            }
-            r
+            turns::within(t, |t| NoEngine::syscall(t, c, frame))
         }
         Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }
 }
 
+fn is_timers(c: &Call) -> bool {
+    matches!(c.nr, nr::TIMER_CREATE..=nr::TIMER_DELETE | nr::GETITIMER..=nr::SETITIMER)
+}
+
 /// A call that may wait for a descriptor, in a turn.
 fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
+    let make = |t: &mut Block, c: &mut Call| {
+        signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame))
+    };
     if never_waits(c, fd) {
-        return NoEngine::syscall(t, c, frame);
+        return make(t, c);
     }
     if matches!(c.nr, nr::WRITE | nr::SENDTO) && c.args[2] > ATOMIC {
         if let Some(r) = written_in_parts(t, c) {
@@ -96,7 +114,7 @@ fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
     }
     let limit = limit_of(c, fd);
     match until_ready(t, fd, events_of(c.nr), limit.as_ref()) {
-        Ready::Yes => NoEngine::syscall(t, c, frame),
+        Ready::Yes => make(t, c),
         Ready::Late => match c.nr {
             nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => ETIMEDOUT,
             nr::CONNECT => EINPROGRESS,
@@ -210,25 +228,16 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             TIMER_ABSTIME => sleep_until(t, c.args[2], c.args[0] == 0),
             _ => sleep(t, c.args[2], c.args[3]),
         },
-        nr::RT_SIGTIMEDWAIT => match shared_signals::taken_at_once(t, c, frame) {
-            Some(r) => r,
-            None => {
-                let waits_for = &token::member(t.slot).sigwait;
-                waits_for.store(guard::read(c.args[0]).unwrap_or(0), SeqCst);
-                let r = outside(t, c, frame);
-                waits_for.store(0, SeqCst);
-                r
-            }
-        },
+        nr::RT_SIGTIMEDWAIT => shared_signals::wait(t, c, frame),
         // Asks only.
         nr::WAIT4 if c.args[2] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
         nr::WAITID if c.args[3] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
-        _ => outside(t, c, frame),
+        _ => beside(t, c, frame),
     }
 }
 
 /// A call that waits in the kernel: the thread makes it beside all others. The kernel sees scratch memory.
-fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     let masked = c.local;
     let mut scratch = Scratch::new(t, c.scratch_needed());
     if let Err(e) = c.localise(&mut scratch) {
@@ -242,12 +251,20 @@ fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             }
         }
     }
-    let r = match c.nr {
-        nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
-            let r = NoEngine::syscall(t, c, frame);
-            (r, !matches!(r, RESTART | EINTR))
-        }),
-        _ => turns::outside(t, |t| NoEngine::syscall(t, c, frame)),
+    let r = loop {
+        let r = match c.nr {
+            nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
+                let r = NoEngine::syscall(t, c, frame);
+                (r, !matches!(r, RESTART | EINTR))
+            }),
+            _ => turns::outside(t, |t| NoEngine::syscall(t, c, frame)),
+        };
+        if token::member(t.slot).called.swap(0, SeqCst) == 0 || r != EINTR {
+            break r;
+        }
+        if t.pending.first(t.mask).is_some() {
+            break interrupted(t, c);
+        }
     };
     if r != RESTART {
         events::copy_out(c, r);
@@ -318,7 +335,8 @@ fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Re
     let mut wait = 0;
     loop {
         let mut asked = [fd as u32, events];
-        let r = sys::call(nr::POLL, &[asked.as_mut_ptr() as u64, 1, wait]);
+        let to = asked.as_mut_ptr() as u64;
+        let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, wait]));
         let ended = match () {
             _ if r != 0 && r != EINTR => Some(Ready::Yes),
             _ if t.pending.first(t.mask).is_some() => Some(Ready::Signal),
@@ -360,7 +378,7 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     c.local[n] = 0;
     let mut waited = false;
     loop {
-        let r = match NoEngine::syscall(t, c, frame) {
+        let r = match signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame)) {
             RESTART if waited => interrupted(t, c),
             r => r,
         };

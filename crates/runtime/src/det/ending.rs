@@ -104,7 +104,12 @@ pub fn end(status: u32) -> ! {
 }
 
 /// The first thread has ended: its process stays until the last one has.
+///
+/// Signals to the process still come to it, for others, and so do [errands](super::errand).
 pub fn linger() -> ! {
+    let t = current();
+    t.mask = !0;
+    kernel::sync_mask(t);
     loop {
         match LAST_STATUS.load(SeqCst) {
             0 => {

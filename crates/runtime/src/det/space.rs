@@ -2,7 +2,7 @@
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
 use super::token::{child, member, rouse, state};
-use super::{code, turns};
+use super::{code, outside, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
@@ -48,6 +48,8 @@ enum Change {
     Detach(u64),
     /// What a signal does.
     Handler(u32),
+    /// More signals are wanted ([`outside`]).
+    Wants,
 }
 
 struct Log(UnsafeCell<[Change; CHANGES]>);
@@ -106,6 +108,7 @@ fn apply(change: &Change) {
             sys::call(nr::SHMDT, &[at]);
         }
         Change::Handler(signal) => calls::tell_kernel(signal),
+        Change::Wants => outside::learn(crate::thread::current().slot, true),
     }
 }
 
@@ -117,7 +120,8 @@ fn tell(t: &Block, change: Change) {
     MADE.store(n + 1, SeqCst);
     member(t.slot).followed.store(n + 1, SeqCst);
     // A descriptor may be closed afterwards, a signal sent; and the list has an end.
-    if matches!(change, Change::File(_) | Change::Handler(_)) || (n + 1) % (CHANGES as u64 / 2) == 0
+    let at_once = matches!(change, Change::File(_) | Change::Handler(_) | Change::Wants);
+    if at_once || (n + 1) % (CHANGES as u64 / 2) == 0
     {
         wait_for_all(t);
     }
@@ -126,6 +130,11 @@ fn tell(t: &Block, change: Change) {
 /// In a turn: what a signal does has changed, for all (it belongs to the process, and the kernel believes that threads are processes).
 pub fn tell_handler(t: &Block, signal: u32) {
     tell(t, Change::Handler(signal));
+}
+
+/// In a turn: more signals are wanted.
+pub fn tell_wants(t: &Block) {
+    tell(t, Change::Wants);
 }
 
 /// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel can't.

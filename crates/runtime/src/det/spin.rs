@@ -11,7 +11,7 @@
 //! so the program ends with a message when others have waited for `--patience` seconds.
 
 use super::token::{self, child, member, state};
-use super::{ending, turns};
+use super::{ending, errand, outside, turns};
 use crate::asm::push_registers;
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::{commit, split};
@@ -143,14 +143,19 @@ pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     let me = current().slot;
     let computes = |s: &u32| *s != me && member(*s).child.load(SeqCst) == child::NONE;
     for s in token::running().filter(computes) {
-        let (m, tid) = (member(s), slot(s).kernel_tid.load(Relaxed) as u64);
-        m.asked.store(steps_after(passed), SeqCst);
-        let mut info = Siginfo::ZERO;
-        info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
-        let at = &info as *const Siginfo as u64;
-        sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
+        member(s).asked.store(steps_after(passed), SeqCst);
+        call(s);
     }
     passed.clamp(FIRST_LOOK_NS, FARTHEST_NS)
+}
+
+/// The thread of this slot looks, in a handler, whether anything is asked of it.
+pub fn call(s: u32) {
+    let tid = slot(s).kernel_tid.load(Relaxed) as u64;
+    let mut info = Siginfo::ZERO;
+    info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
+    let at = &info as *const Siginfo as u64;
+    sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
 }
 
 fn steps_after(passed: i64) -> u32 {
@@ -289,6 +294,9 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         }
     }
     let asked = info.code() == SI_QUEUE && info.words[3] == LOOK;
+    if asked {
+        answer(t, uc);
+    }
     let steps = match (timed, asked) {
         (true, _) => ticks(t),
         (_, true) => member(t.slot).asked.swap(0, SeqCst),
@@ -299,6 +307,24 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         false => t.det.look.interrupted = true,
     }
     true
+}
+
+/// Does what others ask of this thread, wherever it is.
+fn answer(t: &mut Block, uc: &mut Ucontext) {
+    errand::serve(t.slot);
+    if member(t.slot).wants.load(Relaxed) != outside::wanted() {
+        outside::learn(t.slot, false);
+        uc.mask = kernel::kernel_mask(t, t.mask);
+    }
+    if member(t.slot).called.load(SeqCst) != 0 {
+        // A call that is about to be made is not made.
+        kernel::divert(&mut uc.mc);
+    }
+}
+
+/// A signal has come that is none of this thread's: a call that it has ended is made again.
+pub fn note_interruption(t: &mut Block) {
+    t.det.look.interrupted = true;
 }
 
 /// Was it a look that ended a call of the calling thread early? Then it is made again.

@@ -1,6 +1,6 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, lead, signals, spin, token, turns, Det};
+use super::{ending, lead, outside, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
@@ -101,6 +101,10 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     signals::hears_no_more(t);
     crate::sync::count(t);
     turns::begin_anew(t);
+    if split::in_force() && t.det.in_turn && ending::is_first() {
+        turns::in_earnest(t);
+        outside::first_ends(t);
+    }
     malloc::thread_ends::<turns::InOwnHeap>(t);
     t.slot().state.store(slot_state::EXITING, Release);
     let wake = |address, _, n| {
