@@ -6,7 +6,8 @@
 //! threads.
 
 use super::rest::{self, Limit};
-use super::{outside, shared_signals, signal_descriptors, signals, token, turns, wait};
+use super::{children, one_process, outside, shared_signals, signal_descriptors, signals};
+use super::{token, tried, turns, wait};
 use crate::capture::Call;
 use crate::engine::{Engine, RESTART};
 use crate::guard;
@@ -74,6 +75,11 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         nr::RT_SIGPENDING => return turns::within(t, |t| shared_signals::pending(t, c, frame)),
         _ => {}
     }
+    if one_process::is_for_all(c) {
+        return turns::within_earnest(t, |t| {
+            one_process::make(t, c, |t, c| NoEngine::syscall(t, c, frame))
+        });
+    }
     if is_timers(c) {
         return turns::within_earnest(t, |t| {
             outside::timers(t, c).unwrap_or_else(|| NoEngine::syscall(t, c, frame))
@@ -87,9 +93,10 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return turns::within_earnest(t, |t| shared_signals::send(t, c, frame));
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => {
-            turns::within(t, |t| NoEngine::syscall(t, c, frame))
-        }
+        Blocking::Never | Blocking::Rarely => turns::within(t, |t| match tried::opens_fifo(c) {
+            true => beside(t, c, frame),
+            false => NoEngine::syscall(t, c, frame),
+        }),
         Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }
@@ -221,6 +228,12 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if let Some(n) = timeout_of(c) {
         return polled(t, c, n, frame);
     }
+    if let Some(n) = time_of(c) {
+        return polled_for_time(t, c, n, frame);
+    }
+    if let Some(r) = tried::make(t, c, frame) {
+        return r;
+    }
     match c.nr {
         nr::PAUSE | nr::RT_SIGSUSPEND => signals::pause(t),
         nr::NANOSLEEP => sleep(t, c.args[0], c.args[1]),
@@ -229,6 +242,10 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             _ => sleep(t, c.args[2], c.args[3]),
         },
         nr::RT_SIGTIMEDWAIT => shared_signals::wait(t, c, frame),
+        nr::WAIT4 | nr::WAITID if !children::are_own(t, c) => {
+            turns::in_earnest(t);
+            children::wait(t, c)
+        }
         // Asks only.
         nr::WAIT4 if c.args[2] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
         nr::WAITID if c.args[3] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
@@ -236,13 +253,10 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
 }
 
-/// A call that waits in the kernel: the thread makes it beside all others. The kernel sees scratch memory.
-fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+/// Has the kernel see scratch memory, which all threads share, instead of the program's.
+pub fn localised(t: &Block, c: &mut Call, scratch: &mut Scratch) -> Result<(), i64> {
     let masked = c.local;
-    let mut scratch = Scratch::new(t, c.scratch_needed());
-    if let Err(e) = c.localise(&mut scratch) {
-        return e;
-    }
+    c.localise(scratch)?;
     if t.saved_mask.is_some() {
         // The mask was replaced before, by words of the runtime's.
         for (n, m) in masked.iter().enumerate() {
@@ -250,6 +264,15 @@ fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
                 c.local[n] = *m;
             }
         }
+    }
+    Ok(())
+}
+
+/// A call that waits in the kernel: the thread makes it beside all others. The kernel sees scratch memory.
+fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    let mut scratch = Scratch::new(t, c.scratch_needed());
+    if let Err(e) = localised(t, c, &mut scratch) {
+        return e;
     }
     let r = loop {
         let r = match c.nr {
@@ -354,7 +377,7 @@ fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Re
 }
 
 /// A turn was of no use: how many ms the next one may take.
-fn idle() -> u64 {
+pub fn idle() -> u64 {
     if !token::idles(true) {
         return 0;
     }
@@ -394,5 +417,65 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
         c.local[n] = idle();
         turns::give_way(t);
         waited = true;
+    }
+}
+
+/// Which argument says where a time is, for which the call waits for several descriptors; and whether that is a `struct timeval`.
+fn time_of(c: &Call) -> Option<(usize, bool)> {
+    match c.nr {
+        nr::SELECT => Some((4, true)),
+        nr::PSELECT6 => Some((4, false)),
+        nr::PPOLL => Some((2, false)),
+        nr::EPOLL_PWAIT2 => Some((3, false)),
+        _ => None,
+    }
+}
+
+/// As [`polled`]. What the call writes to its sets when nothing is ready is not to be seen before its time is over.
+fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Frame) -> i64 {
+    let (n, in_us) = place;
+    let ns_of = |w: [u64; 2]| {
+        let part = if in_us { w[1].checked_mul(1000)? } else { w[1] };
+        let fits = part < 1_000_000_000 || in_us;
+        let ns = w[0].checked_mul(1_000_000_000)?.checked_add(part)?;
+        (fits && ns < i64::MAX as u64).then_some(ns)
+    };
+    let limit = match c.args[n] {
+        0 => None,
+        at => match guard::read::<[u64; 2]>(at).and_then(ns_of) {
+            Some(ns) => Some(Limit::new(ns)),
+            // The kernel says what is wrong with it.
+            None => return NoEngine::syscall(t, c, frame),
+        },
+    };
+    let (mut waited, mut first) = (0, true);
+    // Words of the runtime's, where the mask was replaced.
+    let before = (c.local, c.mem);
+    loop {
+        (c.local, c.mem) = before;
+        let mut scratch = Scratch::new(t, c.scratch_needed());
+        if let Err(e) = localised(t, c, &mut scratch) {
+            return e;
+        }
+        let mut time = [waited / 1000, waited % 1000 * if in_us { 1000 } else { 1_000_000 }];
+        c.local[n] = time.as_mut_ptr() as u64;
+        let r = match signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame)) {
+            RESTART if !first => interrupted(t, c),
+            r => r,
+        };
+        if r != 0 || limit.as_ref().is_some_and(|l| l.is_over(waited != 0)) {
+            token::idles(false);
+            let left = limit.as_ref().map_or(0, Limit::left);
+            let part = left % 1_000_000_000;
+            time = [left / 1_000_000_000, if in_us { part / 1000 } else { part }];
+            c.local[n] = if c.args[n] == 0 { 0 } else { time.as_ptr() as u64 };
+            if r != RESTART {
+                events::copy_out(c, r);
+            }
+            return r;
+        }
+        first = false;
+        waited = idle();
+        turns::give_way(t);
     }
 }

@@ -6,11 +6,14 @@
 use super::ending;
 use super::spin;
 use super::token;
+use crate::capture::Call;
 use crate::clone::make_kernel_thread;
+use crate::isolate::commit;
 use crate::process;
 use crate::sys;
-use crate::thread::{block_address, session, slot, Block};
+use crate::thread::{block_address, current, session, slot, Block};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::syscalls::{self, nr};
 
 /// Nobody asks; else the slot that is asked, plus 1.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -22,6 +25,8 @@ static DONE: AtomicU32 = AtomicU32::new(0);
 
 /// No system call: to make a process, on this block, with these flags.
 const MAKE_PROCESS: u64 = 1 << 32;
+/// Nor this: to become another program.
+const BECOME: u64 = 2 << 32;
 
 /// The slot of the first thread.
 pub fn first() -> Option<u32> {
@@ -51,6 +56,38 @@ pub fn make_process(b: &Block, flags: u64) -> i64 {
     }
 }
 
+/// In its turn: another thread than the first has the first become another program, which ends all others.
+pub fn become_another(first: u32, t: &Block, c: &Call) -> ! {
+    let a = c.args;
+    ask(first, BECOME, &[c.nr, a[0], a[1], a[2], t.slot.into(), a[4]]);
+    // It would have come back if it could.
+    loop {
+        sys::call(nr::PAUSE, &[]);
+    }
+}
+
+/// In a turn: has the thread of this slot make this call.
+pub fn by(s: u32, number: u64, args: &[u64; 6]) -> i64 {
+    ask(s, number, args)
+}
+
+/// Becomes another program, in the handler of the first thread, in the turn of another one.
+fn become_now(args: [u64; 6]) -> ! {
+    let t = current();
+    let [number, path, second, third, asker, fifth] = args;
+    // What the asker has committed is to be seen, and nothing else matters any more.
+    commit::forget_all(t);
+    // SAFETY: its thread waits for this one.
+    let asker = unsafe { &*(block_address(asker as u32) as *const Block) };
+    t.mask = asker.mask;
+    ending::end_others();
+    let args = [path, second, third, 0, fifth, 0];
+    let c = Call::new(number, args, syscalls::lookup(number));
+    crate::exec::attempt(t, &c);
+    sys::complain(&["reprise: det: the program can't become another one: its other threads have ended already\n"]);
+    ending::end(super::deadlock::STATUS << 8)
+}
+
 /// In a turn: has the thread of this slot make a call.
 fn ask(s: u32, number: u64, args: &[u64; 6]) -> i64 {
     NUMBER.store(number, Relaxed);
@@ -63,7 +100,7 @@ fn ask(s: u32, number: u64, args: &[u64; 6]) -> i64 {
     token::rouse(s);
     while DONE.load(SeqCst) == 0 {
         ending::look_after_threads();
-        sys::call(reprise_abi::syscalls::nr::SCHED_YIELD, &[]);
+        sys::call(nr::SCHED_YIELD, &[]);
     }
     RESULT.load(Relaxed)
 }
@@ -80,6 +117,7 @@ pub fn serve(s: u32) {
             let block = unsafe { &*(block_address(args[0] as u32) as *const Block) };
             make_kernel_thread(block, args[1])
         }
+        BECOME => become_now(args),
         // SAFETY: a call of the program's, with arguments that it gave.
         number => unsafe { sys::syscall6(number, args) },
     };

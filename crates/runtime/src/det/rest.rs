@@ -278,6 +278,11 @@ impl Limit {
         }
     }
 
+    /// How many ns of the program's time are left of it.
+    pub fn left(&self) -> u64 {
+        self.program.saturating_sub(all().now.load(Relaxed))
+    }
+
     /// Has it run out? `idle`: nobody can go on but for the world. In a turn.
     pub fn is_over(&self, idle: bool) -> bool {
         let s = all();

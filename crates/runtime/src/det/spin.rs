@@ -130,11 +130,7 @@ fn hash_of_two(a: u64, b: u64) -> u64 {
 /// The phase has been going on for `passed` ns: looks after those who run; how many ns until the next look. `wanted`: somebody waits for its end.
 pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     let patience = session().det_patience_ns as i64;
-    let for_child = match patience {
-        0 => FOR_CHILD_NS,
-        _ => FOR_CHILD_NS.min(patience / 2),
-    };
-    if wanted && passed >= for_child {
+    if wanted && passed >= for_child() {
         token::pass_over_child_waiter();
     }
     if wanted && patience != 0 && passed >= patience {
@@ -156,6 +152,14 @@ pub fn call(s: u32) {
     info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
     let at = &info as *const Siginfo as u64;
     sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
+}
+
+/// How long threads that could go on wait for one that waits for a child, in ns.
+pub fn for_child() -> i64 {
+    match session().det_patience_ns as i64 {
+        0 => FOR_CHILD_NS,
+        patience => FOR_CHILD_NS.min(patience / 2),
+    }
 }
 
 fn steps_after(passed: i64) -> u32 {

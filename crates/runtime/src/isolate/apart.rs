@@ -5,7 +5,7 @@
 
 use super::layout::*;
 use super::{split, views};
-use crate::det::{errand, outside, rest};
+use crate::det::{children, errand, outside, rest};
 use crate::guard;
 use crate::memory;
 use crate::panic;
@@ -38,6 +38,7 @@ pub fn leave(t: &mut Block) {
     }
     split::undo();
     outside::undo();
+    children::undo();
 }
 
 /// In the parent's turn: waits until the child `pid` has its copy, or has died.
