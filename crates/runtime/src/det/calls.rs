@@ -57,7 +57,9 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             return turns::within_earnest(t, |t| {
                 let signal = c.args[2] as u32;
                 match signals::address_thread(c) {
-                    Some(s) if shared_signals::waits_for(s, signal) => shared_signals::hand_over(s, c),
+                    Some(s) if shared_signals::waits_for(s, signal) => {
+                        shared_signals::hand_over(s, c)
+                    }
                     Some(s) => signals::send(t, s, signal, |t| NoEngine::syscall(t, c, frame)),
                     None => NoEngine::syscall(t, c, frame),
                 }
@@ -457,7 +459,10 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
         if let Err(e) = localised(t, c, &mut scratch) {
             return e;
         }
-        let mut time = [waited / 1000, waited % 1000 * if in_us { 1000 } else { 1_000_000 }];
+        let mut time = [
+            waited / 1000,
+            waited % 1000 * if in_us { 1000 } else { 1_000_000 },
+        ];
         c.local[n] = time.as_mut_ptr() as u64;
         let r = match signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame)) {
             RESTART if !first => interrupted(t, c),
@@ -468,7 +473,11 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
             let left = limit.as_ref().map_or(0, Limit::left);
             let part = left % 1_000_000_000;
             time = [left / 1_000_000_000, if in_us { part / 1000 } else { part }];
-            c.local[n] = if c.args[n] == 0 { 0 } else { time.as_ptr() as u64 };
+            c.local[n] = if c.args[n] == 0 {
+                0
+            } else {
+                time.as_ptr() as u64
+            };
             if r != RESTART {
                 events::copy_out(c, r);
             }

@@ -104,14 +104,11 @@ pub fn wait(t: &mut Block, c: &mut Call) -> i64 {
     /// So many rounds others go on first.
     const ROUNDS: u32 = 16;
     let options = if c.nr == nr::WAIT4 { 2 } else { 3 };
-    let asks_only = c.args[options] & WNOHANG != 0;
+    if c.args[options] & WNOHANG != 0 {
+        return ask(t, c, options).unwrap_or(0);
+    }
+    // A child that has ended already is not told of before: when it did is not the program's to say.
     for _ in 0..ROUNDS {
-        if let Some(r) = ask(t, c, options) {
-            return r;
-        }
-        if asks_only {
-            return 0;
-        }
         if t.pending.first(t.mask).is_some() {
             return interrupted(t, c);
         }
@@ -228,5 +225,5 @@ fn ask_one(t: &mut Block, c: &mut Call, options: usize, s: u32, pid: Option<u32>
 /// si_pid, where waitid(2) has put it.
 fn said(c: &Call) -> u32 {
     // si_signo, si_errno, si_code, padding, si_pid.
-    crate::guard::read::<[u32; 4]>(c.local[2]).map_or(0, |w| w[3])
+    crate::guard::read::<[u32; 5]>(c.local[2]).map_or(0, |w| w[4])
 }

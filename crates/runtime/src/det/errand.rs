@@ -59,7 +59,11 @@ pub fn make_process(b: &Block, flags: u64) -> i64 {
 /// In its turn: another thread than the first has the first become another program, which ends all others.
 pub fn become_another(first: u32, t: &Block, c: &Call) -> ! {
     let a = c.args;
-    ask(first, BECOME, &[c.nr, a[0], a[1], a[2], t.slot.into(), a[4]]);
+    ask(
+        first,
+        BECOME,
+        &[c.nr, a[0], a[1], a[2], t.slot.into(), a[4]],
+    );
     // It would have come back if it could.
     loop {
         sys::call(nr::PAUSE, &[]);

@@ -34,14 +34,19 @@ pub fn make(t: &mut Block, c: &mut Call, make: impl FnOnce(&mut Block, &mut Call
     if c.nr == nr::PRLIMIT64 && is_own(c.args[0]) {
         c.local[0] = 0;
     }
-    let which = if c.nr == nr::SETRLIMIT { c.args[0] } else { c.args[1] };
+    let which = if c.nr == nr::SETRLIMIT {
+        c.args[0]
+    } else {
+        c.args[1]
+    };
     let r = make(t, c);
     if r == 0 && limit != 0 {
         let used = session().slots_used.load(Relaxed);
         let ours = |s: &u32| *s != t.slot && slot(*s).process.load(Relaxed) == process::number();
         for s in (0..used).filter(ours) {
             let tid = slot(s).kernel_tid.load(Relaxed);
-            let there = member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid();
+            let there =
+                member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid();
             if there && tid != 0 {
                 sys::call(nr::PRLIMIT64, &[tid.into(), which, limit, 0]);
             }

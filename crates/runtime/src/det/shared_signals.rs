@@ -237,7 +237,10 @@ pub fn take(t: &mut Block) {
         return;
     }
     let open = |t: &Block| !(t.mask | t.pending.set());
-    if !list().iter().any(|w| w.is_for(t.slot) && open(t) & bit(w.info().signal()) != 0) {
+    if !list()
+        .iter()
+        .any(|w| w.is_for(t.slot) && open(t) & bit(w.info().signal()) != 0)
+    {
         return;
     }
     // No handler may come in between.

@@ -40,6 +40,8 @@ enum Change {
     Shared(u64, u64, u64, u64),
     /// The arguments of mmap(2), at its address.
     File([u64; 6]),
+    /// address, bytes, offset in the backing, which may be used again
+    Hide(u64, u64, u64),
     Unmap(u64, u64),
     Protect(u64, u64, u64),
     Discard(u64, u64),
@@ -92,6 +94,7 @@ fn apply(change: &Change) {
                 panic::give_up("det: a file can't be mapped for all threads");
             }
         }
+        Change::Hide(at, len, offset) => views::hide(at, len, offset),
         Change::Unmap(at, len) => {
             sys::call(nr::MUNMAP, &[at, len]);
         }
@@ -121,8 +124,7 @@ fn tell(t: &Block, change: Change) {
     member(t.slot).followed.store(n + 1, SeqCst);
     // A descriptor may be closed afterwards, a signal sent; and the list has an end.
     let at_once = matches!(change, Change::File(_) | Change::Handler(_) | Change::Wants);
-    if at_once || (n + 1) % (CHANGES as u64 / 2) == 0
-    {
+    if at_once || (n + 1) % (CHANGES as u64 / 2) == 0 {
         wait_for_all(t);
     }
 }
@@ -194,6 +196,9 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
         }
         nr::MADVISE if a[2] == MADV_FREE => EINVAL,
         nr::MUNMAP => {
+            if a[0] % PAGE == 0 && a[1] != 0 && !memory::is_ours(a[0], up(a[1])) {
+                give_back(t, a[0], a[0].saturating_add(up(a[1])));
+            }
             let r = memory::perform(c).result;
             if !is_error(r) {
                 views::forget(a[0], a[0] + up(a[1]));
@@ -230,6 +235,13 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
         }
         _ => memory::perform(c).result,
     }
+}
+
+/// The memory is about to be unmapped: its room in the backing is free.
+fn give_back(t: &Block, start: u64, end: u64) {
+    views::give_back(start, end, &mut |e| {
+        tell(t, Change::Hide(e.start, e.end - e.start, e.offset));
+    });
 }
 
 /// Private memory that isn't seen through views yet is from now on.
@@ -347,6 +359,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     // What this thread has written in its turn counts, too.
     commit::commit_again(t);
     views::each_part(start, start + moved, &mut copy);
+    give_back(t, start, end);
     sys::call(nr::MUNMAP, &[start, old]);
     map().remove(start, end);
     map().insert(Region {

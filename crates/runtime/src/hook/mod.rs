@@ -85,7 +85,9 @@ pub fn after_call(t: &mut Block, c: &Call, result: i64) -> Option<Module> {
         && !sys::is_error(result)
         && c.args[2] as u32 & PROT_WRITE != 0
         && c.args[3] & (sys::MAP_FIXED | sys::MAP_ANONYMOUS) == sys::MAP_FIXED;
-    let module = fits.then(|| completed(result as u64, c.args[1])).flatten()?;
+    let module = fits
+        .then(|| completed(result as u64, c.args[1]))
+        .flatten()?;
     crate::locked::module_completed(t, &module);
     Some(module)
 }
