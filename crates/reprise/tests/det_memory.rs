@@ -22,3 +22,9 @@ fn code_that_a_thread_loads_is_ordered() {
 fn room_that_was_given_back_is_used_again() {
     assert_same_always("det_much_memory", 3);
 }
+
+/// A file that one thread maps shared, and closes, while another one waits in the kernel.
+#[test]
+fn files_are_mapped_for_those_who_wait_in_the_kernel() {
+    assert_same_always("det_mapped_while_waiting", 10);
+}

@@ -65,7 +65,10 @@ pub fn is_told() -> bool {
 
 /// It ends as it was told.
 pub fn end_as_told() -> ! {
-    let status = LAST_STATUS.load(SeqCst) - 1;
+    end_with(LAST_STATUS.load(SeqCst) - 1)
+}
+
+fn end_with(status: u32) -> ! {
     match status & 0x7f {
         0 => sys::exit_group((status >> 8) as i32),
         signal => kernel::die_now(signal),
@@ -92,8 +95,20 @@ pub fn look_after_threads() {
         let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
         if (0..used).find(here).is_some_and(lives) {
             announce(status);
+            if is_first() {
+                end_with(status);
+            }
             sys::exit_group(1);
         }
+    }
+}
+
+/// Ends with the others, if the first thread was killed: nobody else tells a thread that waits.
+pub fn look_after_first() {
+    const ESRCH: i64 = -3;
+    let first = process::kernel_pid() as u64;
+    if split::in_force() && sys::call(nr::KILL, &[first, 0]) == ESRCH {
+        sys::exit_group(1);
     }
 }
 

@@ -2,7 +2,7 @@
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
 use super::token::{child, member, rouse, state};
-use super::{code, outside, turns};
+use super::{code, outside, spin, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
@@ -139,18 +139,29 @@ pub fn tell_wants(t: &Block) {
     tell(t, Change::Wants);
 }
 
-/// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel can't.
+/// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel are called from there; one that
+/// the kernel doesn't let go in time follows later.
 fn wait_for_all(t: &Block) {
+    const IN_TIME_NS: i64 = 1_000_000_000;
+    /// Between two calls.
+    const PAUSE: Timespec = Timespec {
+        sec: 0,
+        nsec: 50_000,
+    };
     let used = session().slots_used.load(Relaxed);
     for s in (0..used).filter(|s| *s != t.slot) {
         let m = member(s);
-        let can = || {
-            !matches!(m.state.load(SeqCst), state::NOBODY | state::OUTSIDE)
-                && m.child.load(SeqCst) == child::NONE
-        };
-        while is_behind(s) && can() {
-            rouse(s);
-            sys::call(nr::SCHED_YIELD, &[]);
+        let late = sys::monotonic().ns() + IN_TIME_NS;
+        while is_behind(s) && m.state.load(SeqCst) != state::NOBODY {
+            if m.state.load(SeqCst) != state::OUTSIDE && m.child.load(SeqCst) == child::NONE {
+                rouse(s);
+                sys::call(nr::SCHED_YIELD, &[]);
+            } else if sys::monotonic().ns() < late {
+                spin::call(s);
+                sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
+            } else {
+                break;
+            }
         }
     }
 }

@@ -11,7 +11,7 @@
 //! so the program ends with a message when others have waited for `--patience` seconds.
 
 use super::token::{self, child, member, state};
-use super::{ending, errand, outside, turns};
+use super::{ending, errand, outside, space, turns};
 use crate::asm::push_registers;
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::{commit, split};
@@ -316,6 +316,10 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
 /// Does what others ask of this thread, wherever it is.
 fn answer(t: &mut Block, uc: &mut Ucontext) {
     errand::serve(t.slot);
+    // The kernel has let it go, and it is nowhere in the midst of anything.
+    if member(t.slot).state.load(SeqCst) == state::OUTSIDE && kernel::is_at_call(&uc.mc) {
+        space::follow(t.slot);
+    }
     if member(t.slot).wants.load(Relaxed) != outside::wanted() {
         outside::learn(t.slot, false);
         uc.mask = kernel::kernel_mask(t, t.mask);

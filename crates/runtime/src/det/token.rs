@@ -496,6 +496,7 @@ fn until(slot: u32, what: impl Fn() -> bool) {
             // A signal that came after the look has changed the word.
             sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&Timespec::from_ns(late)));
             super::ending::look_after_threads();
+            super::ending::look_after_first();
         }
         m.sleeping.store(0, SeqCst);
     }

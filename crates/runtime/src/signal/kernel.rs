@@ -327,6 +327,14 @@ fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
     with_engine!(E => E::arrived(t, uc));
 }
 
+/// Is the thread about to make a call that waits, or has it just come back from there?
+pub fn is_at_call(c: &SigContext) -> bool {
+    const SYSCALL: u64 = 2;
+    let first = rt_blocking_check as *const () as u64;
+    let behind = rt_blocking_syscall as *const () as u64 + SYSCALL;
+    (first..=behind).contains(&c.rip)
+}
+
 /// A call that waits, and is about to be made, is not made.
 pub fn divert(c: &mut SigContext) {
     let (first, last) = (
