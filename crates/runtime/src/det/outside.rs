@@ -105,13 +105,10 @@ pub fn wants(t: &Block, set: u64) {
     WANTED.fetch_or(new, SeqCst);
     learn(t.slot, true);
     space::tell_wants(t);
-    // Who waits in the kernel learns it there.
-    let used = session().slots_used.load(Relaxed);
-    for s in (0..used).filter(|s| *s != t.slot && is_ours(*s)) {
-        let out = matches!(member(s).state.load(SeqCst), state::OUTSIDE | state::NOBODY);
-        if out && slot(s).kernel_tid.load(Relaxed) != 0 {
-            spin::call(s);
-        }
+    // When the first thread has ended its process waits for nothing else.
+    let ended = |s: &u32| member(*s).state.load(SeqCst) == state::NOBODY;
+    if let Some(first) = errand::first().filter(ended) {
+        spin::call(first);
     }
 }
 
