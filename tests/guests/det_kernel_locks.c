@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 enum { THREADS = 3, ROUNDS = 10 };
-static char file[] = "/tmp/reprise-guest-XXXXXX", fifo[64];
+static char file[] = "guest-XXXXXX", fifo[64];
 static int semaphore, queue, pipes[2];
 // For each kind of lock.
 static volatile uint64_t order[3];

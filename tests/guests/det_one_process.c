@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 static pid_t child, parent, self;
-static char file[] = "/tmp/reprise-guest-XXXXXX";
+static char file[] = "guest-XXXXXX";
 static int fd;
 static volatile int ticks;
 
@@ -36,13 +36,13 @@ static void ticked(int number) {
 
 static void *changes(void *unused) {
     expect(getpid() == self && getppid() == parent && getpgrp() == getpgid(0) && getsid(0) == getsid(self));
-    must(chdir("/proc"));
     umask(0123);
     must(setrlimit(RLIMIT_NOFILE, &(struct rlimit){64, 100}));
     // The lock that the first thread has is this one's, too, and goes when any of them closes the file.
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     must(fcntl(fd, F_SETLK, &lock));
     must(close(must(open(file, O_RDONLY))));
+    must(chdir("/proc"));
     must(setuid(getuid()));
     must(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1000}, NULL));
     return unused;
@@ -69,6 +69,7 @@ int main(void) {
     int status;
     pid_t of_thread = (intptr_t)finish(start(makes_child, (void *)9));
     expect(must(waitpid(of_thread, &status, 0)) == of_thread && WEXITSTATUS(status) == 9);
+    int directory = must(open(".", O_RDONLY | O_DIRECTORY));
     fd = must(mkstemp(file));
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     must(fcntl(fd, F_SETLK, &lock));
@@ -84,6 +85,6 @@ int main(void) {
     while (dup(fd) < 63);
     fails(EMFILE, dup(fd));
     while (!ticks) usleep(1000);
-    must(unlink(file));
+    must(unlinkat(directory, file, 0));
     say("as one\n");
 }

@@ -1,6 +1,5 @@
 // Signals to the process that another process sends: the first thread blocks them, and another one takes them, which waits for them in sigwait, has them open
 // while it waits for something else, or reads them from a descriptor. A child that ends is one, too.
-// variant: companion -DGUEST_COMPANION
 #include "guest.h"
 #include <poll.h>
 #include <sys/select.h>
