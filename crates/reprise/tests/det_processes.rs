@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::det::{once, once_with, outputs};
+use common::det::{once, once_with, outputs, outputs_with};
 use common::{Guest, Workplace};
 
 #[test]
@@ -44,15 +44,31 @@ fn a_child_may_need_another_thread() {
     }
 }
 
-/// Another thread than the first would have to take the first one's place.
+/// The first thread does it for the others.
 #[test]
-fn only_the_first_thread_becomes_another_program() {
+fn any_thread_becomes_another_program() {
     let place = Workplace::new();
-    let r = once(&place, &Guest::new("exec_again"), 0);
-    assert_eq!(r.status.code(), Some(99), "{}", r.describe());
-    let said = r.said();
-    assert!(
-        said.contains("only the first of several threads can exec"),
-        "{said}"
-    );
+    for n in 0..5 {
+        let r = once(&place, &Guest::new("exec_again"), n);
+        assert!(r.status.success(), "{}", r.describe());
+    }
+}
+
+/// Children, locks, limits, ids and timers belong to all threads.
+#[test]
+fn threads_are_one_process() {
+    let place = Workplace::new();
+    for n in 0..5 {
+        let r = once(&place, &Guest::new("det_one_process"), n);
+        assert!(r.status.success(), "{}", r.describe());
+        assert_eq!(r.stdout, b"as one\n");
+    }
+}
+
+/// What threads wait for in the kernel only for each other's sake comes in one order.
+#[test]
+fn locks_and_queues_of_the_kernel_have_one_order() {
+    let delays = |n| vec![format!("--delays={n}")];
+    let all = outputs_with(&Guest::new("det_kernel_locks"), 8, delays);
+    assert_eq!(all.len(), 1, "{all:?}");
 }

@@ -397,7 +397,10 @@ pub fn start_thread<E: Engine>(
     before();
     // A new memory is made without breakpoints: the debugger may not want its process.
     let code = (b.birth == BIRTH_FORK).then(crate::debugger::CodeAsRecorded::begin);
-    let tid = make_kernel_thread(b, wanted);
+    let tid = match b.birth == BIRTH_FORK && crate::isolate::split::in_force() {
+        true => crate::det::errand::make_process(b, wanted),
+        false => make_kernel_thread(b, wanted),
+    };
     drop(code);
     if sys::is_error(tid) {
         b.alive.store(0, Relaxed);

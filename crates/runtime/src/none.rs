@@ -49,6 +49,9 @@ impl Engine for None {
             }
             let Some(s) = t.pending.first(t.mask) else {
                 t.slot().signal_pending.store(0, Relaxed);
+                if crate::det::signals::is_called(t) {
+                    return -4;
+                }
                 if r == -512 || crate::det::spin::has_interrupted(t) {
                     continue;
                 }
@@ -113,6 +116,7 @@ impl Engine for None {
         while let Some(info) = t.pending.take(t.mask) {
             let action = ACTIONS.get(info.signal());
             if action.handler <= IGNORE {
+                crate::det::signals::die_by_default(info.signal());
                 continue;
             }
             if !frame::deliver(t, frame, FpState::Live, &info, &action, [0; 3]) {

@@ -8,7 +8,8 @@
 use super::clock::{self, Moment};
 use super::rest::{self, Limit};
 use super::wait::Word;
-use super::{shared_signals, signals, token, turns, wait};
+use super::{children, one_process, outside, shared_signals, signal_descriptors, signals};
+use super::{token, tried, turns, wait};
 use crate::capture::Call;
 use crate::engine::{Engine, RESTART};
 use crate::guard;
@@ -63,13 +64,35 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             return turns::within_earnest(t, |t| {
                 let signal = c.args[2] as u32;
                 match signals::address_thread(c) {
+                    Some(s) if shared_signals::waits_for(s, signal) => {
+                        shared_signals::hand_over(s, c)
+                    }
                     Some(s) => signals::send(t, s, signal, |t| NoEngine::syscall(t, c, frame)),
                     None => NoEngine::syscall(t, c, frame),
                 }
             })
         }
+        nr::SIGNALFD | nr::SIGNALFD4 => {
+            return turns::within_earnest(t, |t| {
+                let r = NoEngine::syscall(t, c, frame);
+                if !sys::is_error(r) {
+                    signal_descriptors::made(t, c.args[1]);
+                }
+                r
+            })
+        }
         nr::RT_SIGPENDING => return turns::within(t, |t| shared_signals::pending(t, c, frame)),
         _ => {}
+    }
+    if one_process::is_for_all(c) {
+        return turns::within_earnest(t, |t| {
+            one_process::make(t, c, |t, c| NoEngine::syscall(t, c, frame))
+        });
+    }
+    if is_timers(c) {
+        return turns::within_earnest(t, |t| {
+            outside::timers(t, c).unwrap_or_else(|| NoEngine::syscall(t, c, frame))
+        });
     }
     if token::live() <= 1 {
         return shared_signals::alone(t, c, frame)
@@ -79,22 +102,26 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return turns::within_earnest(t, |t| shared_signals::send(t, c, frame));
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => {
-            let r = turns::within(t, |t| NoEngine::syscall(t, c, frame));
-            if c.nr == nr::TIMER_CREATE && r == EINVAL {
-                sys::complain(&["reprise: det: no timer can signal another thread: timer_create(2) got EINVAL\n"]);
-            }
-            r
-        }
+        Blocking::Never | Blocking::Rarely => turns::within(t, |t| match tried::opens_fifo(c) {
+            true => beside(t, c, frame),
+            false => NoEngine::syscall(t, c, frame),
+        }),
         Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }
 }
 
+fn is_timers(c: &Call) -> bool {
+    matches!(c.nr, nr::TIMER_CREATE..=nr::TIMER_DELETE | nr::GETITIMER..=nr::SETITIMER)
+}
+
 /// A call that may wait for a descriptor, in a turn.
 fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
+    let make = |t: &mut Block, c: &mut Call| {
+        signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame))
+    };
     if never_waits(c, fd) {
-        return NoEngine::syscall(t, c, frame);
+        return make(t, c);
     }
     if matches!(c.nr, nr::WRITE | nr::SENDTO) && c.args[2] > ATOMIC {
         if let Some(r) = written_in_parts(t, c) {
@@ -103,7 +130,7 @@ fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
     }
     let limit = limit_of(c, fd);
     match until_ready(t, fd, events_of(c.nr), limit.as_ref()) {
-        Ready::Yes => NoEngine::syscall(t, c, frame),
+        Ready::Yes => make(t, c),
         Ready::Late => match c.nr {
             nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => ETIMEDOUT,
             nr::CONNECT => EINPROGRESS,
@@ -210,6 +237,12 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if let Some(n) = timeout_of(c) {
         return polled(t, c, n, frame);
     }
+    if let Some(n) = time_of(c) {
+        return polled_for_time(t, c, n, frame);
+    }
+    if let Some(r) = tried::make(t, c, frame) {
+        return r;
+    }
     match c.nr {
         nr::PAUSE | nr::RT_SIGSUSPEND => signals::pause(t),
         nr::NANOSLEEP => sleep(t, c.args[0], c.args[1]),
@@ -217,30 +250,22 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             TIMER_ABSTIME => sleep_until(t, c.args[2], c.args[0] == 0),
             _ => sleep(t, c.args[2], c.args[3]),
         },
-        nr::RT_SIGTIMEDWAIT => match shared_signals::taken_at_once(t, c, frame) {
-            Some(r) => r,
-            None => {
-                let waits_for = &token::member(t.slot).sigwait;
-                waits_for.store(guard::read(c.args[0]).unwrap_or(0), SeqCst);
-                let r = outside(t, c, frame);
-                waits_for.store(0, SeqCst);
-                r
-            }
-        },
+        nr::RT_SIGTIMEDWAIT => shared_signals::wait(t, c, frame),
+        nr::WAIT4 | nr::WAITID if !children::are_own(t, c) => {
+            turns::in_earnest(t);
+            children::wait(t, c)
+        }
         // Asks only.
         nr::WAIT4 if c.args[2] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
         nr::WAITID if c.args[3] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
-        _ => outside(t, c, frame),
+        _ => beside(t, c, frame),
     }
 }
 
-/// A call that waits in the kernel: the thread makes it beside all others. The kernel sees scratch memory.
-fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+/// Has the kernel see scratch memory, which all threads share, instead of the program's.
+pub fn localised(t: &Block, c: &mut Call, scratch: &mut Scratch) -> Result<(), i64> {
     let masked = c.local;
-    let mut scratch = Scratch::new(t, c.scratch_needed());
-    if let Err(e) = c.localise(&mut scratch) {
-        return e;
-    }
+    c.localise(scratch)?;
     if t.saved_mask.is_some() {
         // The mask was replaced before, by words of the runtime's.
         for (n, m) in masked.iter().enumerate() {
@@ -249,12 +274,29 @@ fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             }
         }
     }
-    let r = match c.nr {
-        nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
-            let r = NoEngine::syscall(t, c, frame);
-            (r, !matches!(r, RESTART | EINTR))
-        }),
-        _ => turns::outside(t, |t| NoEngine::syscall(t, c, frame)),
+    Ok(())
+}
+
+/// A call that waits in the kernel: the thread makes it beside all others. The kernel sees scratch memory.
+fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    let mut scratch = Scratch::new(t, c.scratch_needed());
+    if let Err(e) = localised(t, c, &mut scratch) {
+        return e;
+    }
+    let r = loop {
+        let r = match c.nr {
+            nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
+                let r = NoEngine::syscall(t, c, frame);
+                (r, !matches!(r, RESTART | EINTR))
+            }),
+            _ => turns::outside(t, |t| NoEngine::syscall(t, c, frame)),
+        };
+        if token::member(t.slot).called.swap(0, SeqCst) == 0 || r != EINTR {
+            break r;
+        }
+        if t.pending.first(t.mask).is_some() {
+            break interrupted(t, c);
+        }
     };
     if r != RESTART {
         events::copy_out(c, r);
@@ -325,7 +367,8 @@ fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Re
     let mut wait = 0;
     loop {
         let mut asked = [fd as u32, events];
-        let r = sys::call(nr::POLL, &[asked.as_mut_ptr() as u64, 1, wait]);
+        let to = asked.as_mut_ptr() as u64;
+        let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, wait]));
         let ended = match () {
             _ if r != 0 && r != EINTR => Some(Ready::Yes),
             _ if t.pending.first(t.mask).is_some() => Some(Ready::Signal),
@@ -343,7 +386,7 @@ fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Re
 }
 
 /// A turn was of no use: how many ms the next one may take.
-fn idle() -> u64 {
+pub fn idle() -> u64 {
     if !token::idles(true) {
         return 0;
     }
@@ -367,7 +410,7 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     c.local[n] = 0;
     let mut waited = false;
     loop {
-        let r = match NoEngine::syscall(t, c, frame) {
+        let r = match signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame)) {
             RESTART if waited => interrupted(t, c),
             r => r,
         };
@@ -383,5 +426,72 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
         c.local[n] = idle();
         turns::give_way(t);
         waited = true;
+    }
+}
+
+/// Which argument says where a time is, for which the call waits for several descriptors; and whether that is a `struct timeval`.
+fn time_of(c: &Call) -> Option<(usize, bool)> {
+    match c.nr {
+        nr::SELECT => Some((4, true)),
+        nr::PSELECT6 => Some((4, false)),
+        nr::PPOLL => Some((2, false)),
+        nr::EPOLL_PWAIT2 => Some((3, false)),
+        _ => None,
+    }
+}
+
+/// As [`polled`]. What the call writes to its sets when nothing is ready is not to be seen before its time is over.
+fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Frame) -> i64 {
+    let (n, in_us) = place;
+    let ns_of = |w: [u64; 2]| {
+        let part = if in_us { w[1].checked_mul(1000)? } else { w[1] };
+        let fits = part < 1_000_000_000 || in_us;
+        let ns = w[0].checked_mul(1_000_000_000)?.checked_add(part)?;
+        (fits && ns < i64::MAX as u64).then_some(ns)
+    };
+    let limit = match c.args[n] {
+        0 => None,
+        at => match guard::read::<[u64; 2]>(at).and_then(ns_of) {
+            Some(ns) => Some(Limit::new(ns)),
+            // The kernel says what is wrong with it.
+            None => return NoEngine::syscall(t, c, frame),
+        },
+    };
+    let (mut waited, mut first) = (0, true);
+    // Words of the runtime's, where the mask was replaced.
+    let before = (c.local, c.mem);
+    loop {
+        (c.local, c.mem) = before;
+        let mut scratch = Scratch::new(t, c.scratch_needed());
+        if let Err(e) = localised(t, c, &mut scratch) {
+            return e;
+        }
+        let mut time = [
+            waited / 1000,
+            waited % 1000 * if in_us { 1000 } else { 1_000_000 },
+        ];
+        c.local[n] = time.as_mut_ptr() as u64;
+        let r = match signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame)) {
+            RESTART if !first => interrupted(t, c),
+            r => r,
+        };
+        if r != 0 || limit.as_ref().is_some_and(|l| l.is_over(waited != 0)) {
+            token::idles(false);
+            let left = limit.as_ref().map_or(0, Limit::left);
+            let part = left % 1_000_000_000;
+            time = [left / 1_000_000_000, if in_us { part / 1000 } else { part }];
+            c.local[n] = if c.args[n] == 0 {
+                0
+            } else {
+                time.as_ptr() as u64
+            };
+            if r != RESTART {
+                events::copy_out(c, r);
+            }
+            return r;
+        }
+        first = false;
+        waited = idle();
+        turns::give_way(t);
     }
 }

@@ -83,7 +83,7 @@ pub fn look_after_threads() {
     if is_told() {
         end_as_told();
     }
-    end_if_orphaned();
+    look_after_first();
     const WNOHANG: u64 = 1;
     const WCLONE: u64 = 0x8000_0000;
     loop {
@@ -103,10 +103,13 @@ pub fn look_after_threads() {
     }
 }
 
-/// The program's first process was killed, and whoever started it knows: natively all its threads would have ended with it.
-fn end_if_orphaned() {
+/// Ends with the others, if the first thread was killed: nobody else tells a thread that waits, and whoever started the program knows.
+pub fn look_after_first() {
     const ESRCH: i64 = -3;
-    if !is_first() && sys::call(nr::KILL, &[process::kernel_pid() as u64, 0]) == ESRCH {
+    if split::in_force()
+        && !is_first()
+        && sys::call(nr::KILL, &[process::kernel_pid() as u64, 0]) == ESRCH
+    {
         sys::exit_group(1);
     }
 }
@@ -118,7 +121,12 @@ pub fn end(status: u32) -> ! {
 }
 
 /// The first thread has ended: its process stays until the last one has.
+///
+/// Signals to the process still come to it, for others, and so do [errands](super::errand).
 pub fn linger() -> ! {
+    let t = current();
+    t.mask = !0;
+    kernel::sync_mask(t);
     loop {
         match LAST_STATUS.load(SeqCst) {
             0 => {

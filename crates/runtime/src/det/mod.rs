@@ -5,20 +5,27 @@
 //! instructions ([`crate::locked`]), system calls ([`calls`]), calls that shape the address space ([`space`]).
 
 pub mod calls;
+pub mod children;
 pub mod clock;
+pub mod code;
 pub mod deadlock;
 pub mod ending;
+pub mod errand;
 pub mod lead;
 pub mod near;
+pub mod one_process;
 pub mod options;
 pub mod outer;
+pub mod outside;
 pub mod rest;
 pub mod shared_signals;
+pub mod signal_descriptors;
 pub mod signals;
 pub mod space;
 pub mod spin;
 pub mod threads;
 pub mod token;
+pub mod tried;
 pub mod turns;
 pub mod wait;
 
@@ -163,8 +170,12 @@ impl Engine for Det {
                 return -38;
             }
             rest::copied().store(0, SeqCst);
+            if wish.shares_memory() && !ending::is_first() {
+                children::has_own(t);
+            }
             let pid = NoEngine::process_create(t, c, wish, start);
             if !sys::is_error(pid) && !wish.shares_memory() {
+                children::made(t, pid as u32);
                 apart::wait_for_copy(pid as u64);
             }
             pid

@@ -74,6 +74,7 @@ pub fn comes_back() -> bool {
                 any = true;
             }
         }
+        any |= super::outside::distribute();
     }
     if any || token::nobody_in_ring() {
         return any;
@@ -163,6 +164,15 @@ pub fn knock(slot: u32) {
     }
 }
 
+/// Something has come that is to be looked at when the round ends ([`super::outside`]).
+pub fn knock_for_nobody() {
+    let s = all();
+    s.knocked.store(1, SeqCst);
+    if s.rests.load(SeqCst) == 1 && s.rests.swap(0, SeqCst) == 1 {
+        token::next();
+    }
+}
+
 /// Has the thread of this slot knocked, and is not in the ring yet?
 pub fn has_knocked(slot: u32) -> bool {
     all().knocks[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0
@@ -173,9 +183,10 @@ pub fn forget_knock(slot: u32) {
     all().knocks[slot as usize / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
 }
 
-/// Does a signal wait that the thread doesn't block?
+/// Does a signal wait that the thread doesn't block, or waits for?
 pub fn signal_waits(t: &Block) -> bool {
-    t.pending.first(t.mask).is_some()
+    let waits_for = member(t.slot).sigwait.load(Relaxed);
+    t.pending.first(t.mask & !waits_for).is_some()
 }
 
 /// Who waits looks whether it can come back: a signal has come, or its time is over and nobody else can go on.
@@ -284,6 +295,11 @@ impl Limit {
             program: all().now.load(Relaxed).saturating_add(ns),
             real: sys::monotonic().ns().saturating_add_unsigned(ns),
         }
+    }
+
+    /// How many ns of the program's time are left of it.
+    pub fn left(&self) -> u64 {
+        self.program.saturating_sub(all().now.load(Relaxed))
     }
 
     /// Has it run out? `idle`: nobody can go on but for the world. In a turn.

@@ -2,7 +2,7 @@
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
 use super::token::{child, member, rouse, state};
-use super::turns;
+use super::{code, outside, spin, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
@@ -15,7 +15,7 @@ use crate::thread::{session, Block};
 use crate::{guard, panic};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use reprise_abi::layout::PAGE;
+use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::syscalls::nr;
 
 /// Changes that are remembered: nobody is further behind.
@@ -40,6 +40,8 @@ enum Change {
     Shared(u64, u64, u64, u64),
     /// The arguments of mmap(2), at its address.
     File([u64; 6]),
+    /// address, bytes, offset in the backing, which may be used again
+    Hide(u64, u64, u64),
     Unmap(u64, u64),
     Protect(u64, u64, u64),
     Discard(u64, u64),
@@ -48,6 +50,8 @@ enum Change {
     Detach(u64),
     /// What a signal does.
     Handler(u32),
+    /// More signals are wanted ([`outside`]).
+    Wants,
 }
 
 struct Log(UnsafeCell<[Change; CHANGES]>);
@@ -90,6 +94,7 @@ fn apply(change: &Change) {
                 panic::give_up("det: a file can't be mapped for all threads");
             }
         }
+        Change::Hide(at, len, offset) => views::hide(at, len, offset),
         Change::Unmap(at, len) => {
             sys::call(nr::MUNMAP, &[at, len]);
         }
@@ -106,6 +111,7 @@ fn apply(change: &Change) {
             sys::call(nr::SHMDT, &[at]);
         }
         Change::Handler(signal) => calls::tell_kernel(signal),
+        Change::Wants => outside::learn(crate::thread::current().slot, true),
     }
 }
 
@@ -117,8 +123,8 @@ fn tell(t: &Block, change: Change) {
     MADE.store(n + 1, SeqCst);
     member(t.slot).followed.store(n + 1, SeqCst);
     // A descriptor may be closed afterwards, a signal sent; and the list has an end.
-    if matches!(change, Change::File(_) | Change::Handler(_)) || (n + 1) % (CHANGES as u64 / 2) == 0
-    {
+    let at_once = matches!(change, Change::File(_) | Change::Handler(_) | Change::Wants);
+    if at_once || (n + 1) % (CHANGES as u64 / 2) == 0 {
         wait_for_all(t);
     }
 }
@@ -137,18 +143,34 @@ pub fn tell_handler(t: &Block, signal: u32) {
     tell(t, Change::Handler(signal));
 }
 
-/// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel can't.
+/// In a turn: more signals are wanted.
+pub fn tell_wants(t: &Block) {
+    tell(t, Change::Wants);
+}
+
+/// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel are called from there; one that
+/// the kernel doesn't let go in time follows later.
 fn wait_for_all(t: &Block) {
+    const IN_TIME_NS: i64 = 1_000_000_000;
+    /// Between two calls.
+    const PAUSE: Timespec = Timespec {
+        sec: 0,
+        nsec: 50_000,
+    };
     let used = session().slots_used.load(Relaxed);
     for s in (0..used).filter(|s| *s != t.slot) {
         let m = member(s);
-        let can = || {
-            !matches!(m.state.load(SeqCst), state::NOBODY | state::OUTSIDE)
-                && m.child.load(SeqCst) == child::NONE
-        };
-        while is_behind(s) && can() {
-            rouse(s);
-            sys::call(nr::SCHED_YIELD, &[]);
+        let late = sys::monotonic().ns() + IN_TIME_NS;
+        while is_behind(s) && m.state.load(SeqCst) != state::NOBODY {
+            if m.state.load(SeqCst) != state::OUTSIDE && m.child.load(SeqCst) == child::NONE {
+                rouse(s);
+                sys::call(nr::SCHED_YIELD, &[]);
+            } else if sys::monotonic().ns() < late {
+                spin::call(s);
+                sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
+            } else {
+                break;
+            }
         }
     }
 }
@@ -194,6 +216,9 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
         }
         nr::MADVISE if a[2] == MADV_FREE => EINVAL,
         nr::MUNMAP => {
+            if a[0] % PAGE == 0 && a[1] != 0 && !memory::is_ours(a[0], up(a[1])) {
+                give_back(t, a[0], a[0].saturating_add(up(a[1])));
+            }
             let r = memory::perform(c).result;
             if !is_error(r) {
                 views::forget(a[0], a[0] + up(a[1]));
@@ -232,9 +257,21 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
     }
 }
 
+/// The memory is about to be unmapped: its room in the backing is free.
+fn give_back(t: &Block, start: u64, end: u64) {
+    views::give_back(start, end, &mut |e| {
+        tell(t, Change::Hide(e.start, e.end - e.start, e.offset));
+    });
+}
+
 /// Private memory that isn't seen through views yet is from now on.
 fn views_of(t: &mut Block, start: u64, end: u64) {
-    views::each_to_convert(start, end, &mut |r| {
+    views_of_those(t, start, end, views::is_viewed);
+}
+
+/// As [`views_of`], for such regions.
+fn views_of_those(t: &mut Block, start: u64, end: u64, which: impl Fn(&Region) -> bool) {
+    views::each_unseen(start, end, which, &mut |r| {
         let offset = views::convert(r);
         tell(
             t,
@@ -278,6 +315,9 @@ fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
             let flags = a[3] & !MAP_FIXED_NOREPLACE | MAP_FIXED;
             tell(t, Change::File([start, a[1], a[2], flags, a[4], a[5]]));
         }
+    }
+    if !anonymous && code::mapped(t, c, r) {
+        views_of_those(t, 0, USER_END, code::is_beside);
     }
     r
 }
@@ -339,6 +379,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     // What this thread has written in its turn counts, too.
     commit::commit_again(t);
     views::each_part(start, start + moved, &mut copy);
+    give_back(t, start, end);
     sys::call(nr::MUNMAP, &[start, old]);
     map().remove(start, end);
     map().insert(Region {

@@ -11,7 +11,7 @@
 //! so the program ends with a message when others have waited for `--patience` seconds.
 
 use super::token::{self, child, member, state};
-use super::{ending, turns};
+use super::{ending, errand, outside, space, turns};
 use crate::asm::push_registers;
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::{commit, split};
@@ -169,11 +169,7 @@ fn hash_of_two(a: u64, b: u64) -> u64 {
 /// The phase has been going on for `passed` ns: looks after those who run; how many ns until the next look. `wanted`: somebody waits for its end.
 pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     let patience = session().det_patience_ns as i64;
-    let for_child = match patience {
-        0 => FOR_CHILD_NS,
-        _ => FOR_CHILD_NS.min(patience / 2),
-    };
-    if wanted && passed >= for_child {
+    if wanted && passed >= for_child() {
         token::pass_over_child_waiter();
     }
     if wanted && patience != 0 && passed >= patience {
@@ -196,12 +192,25 @@ fn ask_runners() {
     let me = current().slot;
     let computes = |s: &u32| *s != me && member(*s).child.load(SeqCst) == child::NONE;
     for s in token::running().filter(computes) {
-        let (m, tid) = (member(s), slot(s).kernel_tid.load(Relaxed) as u64);
-        m.asked.store(1, SeqCst);
-        let mut info = Siginfo::ZERO;
-        info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
-        let at = &info as *const Siginfo as u64;
-        sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
+        member(s).asked.store(1, SeqCst);
+        call(s);
+    }
+}
+
+/// The thread of this slot looks, in a handler, whether anything is asked of it.
+pub fn call(s: u32) {
+    let tid = slot(s).kernel_tid.load(Relaxed) as u64;
+    let mut info = Siginfo::ZERO;
+    info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
+    let at = &info as *const Siginfo as u64;
+    sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
+}
+
+/// How long threads that could go on wait for one that waits for a child, in ns.
+pub fn for_child() -> i64 {
+    match session().det_patience_ns as i64 {
+        0 => FOR_CHILD_NS,
+        patience => FOR_CHILD_NS.min(patience / 2),
     }
 }
 
@@ -336,6 +345,9 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         }
     }
     let asked = info.code() == SI_QUEUE && info.words[3] == LOOK;
+    if asked {
+        answer(t, uc);
+    }
     let asked = match (timed, asked) {
         (true, _) => ticks(t),
         (_, true) => member(t.slot).asked.swap(0, SeqCst) != 0,
@@ -347,6 +359,28 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         begin(t, uc);
     }
     true
+}
+
+/// Does what others ask of this thread, wherever it is.
+fn answer(t: &mut Block, uc: &mut Ucontext) {
+    errand::serve(t.slot);
+    // The kernel has let it go, and it is nowhere in the midst of anything.
+    if member(t.slot).state.load(SeqCst) == state::OUTSIDE && kernel::is_at_call(&uc.mc) {
+        space::follow(t.slot);
+    }
+    if member(t.slot).wants.load(Relaxed) != outside::wanted() {
+        outside::learn(t.slot, false);
+        uc.mask = kernel::kernel_mask(t, t.mask);
+    }
+    if member(t.slot).called.load(SeqCst) != 0 {
+        // A call that is about to be made is not made.
+        kernel::divert(&mut uc.mc);
+    }
+}
+
+/// A signal has come that is none of this thread's: a call that it has ended is made again.
+pub fn note_interruption(t: &mut Block) {
+    t.det.look.interrupted = true;
 }
 
 /// Was it a look that ended a call of the calling thread early? Then it is made again.

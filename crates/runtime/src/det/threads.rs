@@ -1,6 +1,6 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, lead, signals, spin, token, turns, Det};
+use super::{ending, errand, lead, outside, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
@@ -82,6 +82,7 @@ pub fn begin(t: &mut Block) {
 
 /// The program becomes another one, in its thread's turn: all other threads end first. Whether it will is asked before, as far as that can be.
 pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
+    use token::state::NOBODY;
     const ENOSYS: i64 = -38;
     const MAY_EXEC: u64 = 1;
     if c.nr == nr::EXECVE {
@@ -91,10 +92,17 @@ pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
         }
     }
     if !ending::is_first() {
-        sys::complain(&[
-            "reprise: det: only the first of several threads can exec: another one got ENOSYS\n",
-        ]);
-        return Err(ENOSYS);
+        let first = errand::first().filter(|s| token::member(*s).state.load(SeqCst) != NOBODY);
+        let Some(first) = first else {
+            sys::complain(&[
+                "reprise: det: the first thread has ended, and no other one can exec: it got ENOSYS\n",
+            ]);
+            return Err(ENOSYS);
+        };
+        turns::begin_anew(t);
+        turns::in_earnest(t);
+        commit::commit_again(t);
+        errand::become_another(first, t, c);
     }
     turns::begin_anew(t);
     ending::end_others();
@@ -106,6 +114,10 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     signals::hears_no_more(t);
     crate::sync::count(t);
     turns::begin_anew(t);
+    if split::in_force() && t.det.in_turn && ending::is_first() {
+        turns::in_earnest(t);
+        outside::first_ends(t);
+    }
     malloc::thread_ends::<turns::InOwnHeap>(t);
     t.slot().state.store(slot_state::EXITING, Release);
     let wake = |address, _, n| {

@@ -114,6 +114,10 @@ pub struct Member {
     pub child: AtomicU32,
     /// Signals for one of which it waits (sigtimedwait(2)).
     pub sigwait: AtomicU64,
+    /// Signals that it knows to be wanted ([`super::outside`]).
+    pub wants: AtomicU64,
+    /// Its call in the kernel is to end: a signal waits for it.
+    pub called: AtomicU32,
 }
 
 /// What all threads share.
@@ -252,6 +256,9 @@ pub fn enrol(slot: u32) {
     m.deadline.store(0, Relaxed);
     m.asked.store(0, Relaxed);
     m.sigwait.store(0, Relaxed);
+    // It has its maker's handlers, in the kernel too.
+    m.wants.store(super::outside::wanted(), Relaxed);
+    m.called.store(0, Relaxed);
     m.child.store(child::NONE, Relaxed);
     m.hearing.store(hearing::NOT_YET, Relaxed);
     m.state.store(state::RUNS, SeqCst);
@@ -504,6 +511,7 @@ fn until(slot: u32, what: impl Fn() -> bool) {
     let mut watch = Watch::default();
     while !what() {
         super::space::follow(slot);
+        super::errand::serve(slot);
         m.sleeping.store(1, SeqCst);
         super::rest::look(slot);
         if !what() && !super::space::is_behind(slot) {

@@ -3,6 +3,7 @@
 use super::lead;
 use super::near;
 use super::options::{self, count};
+use super::outside;
 use super::rest;
 use super::shared_signals;
 use super::token::{self, child, state};
@@ -122,10 +123,14 @@ fn begin_anyway(t: &mut Block) {
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
         count(&session().counters.det_alone);
         t.det.in_turn = true;
-        shared_signals::take(t);
-        return;
+        return look_at_signals(t);
     }
     take_turn(t);
+    look_at_signals(t);
+}
+
+fn look_at_signals(t: &mut Block) {
+    outside::note_mask(t);
     shared_signals::take(t);
 }
 
@@ -205,6 +210,7 @@ pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, boo
 
 fn leave_ring(t: &mut Block, how: u32) {
     in_earnest(t);
+    outside::note_mask(t);
     t.det.keeps = 0;
     t.det.holds = 0;
     commit::commit_again(t);

@@ -60,6 +60,8 @@ pub fn wait_for(t: &mut Block, word: Word, ns: u64) -> Wait {
 
 fn limited(t: &mut Block, word: Word) -> Wait {
     let m = member(t.slot);
+    // In a turn that was kept nobody has looked for them.
+    super::shared_signals::take(t);
     if rest::signal_waits(t) {
         m.deadline.store(0, Relaxed);
         return Wait::Signal;

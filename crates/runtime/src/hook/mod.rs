@@ -83,18 +83,18 @@ pub fn errno_location() -> Option<u64> {
     Some(ERRNO_LOCATION.load(Relaxed)).filter(|a| *a != 0)
 }
 
-/// Replaces what is to be replaced in the module that a call has just completed.
-pub fn after_call(t: &mut Block, c: &Call, result: i64) {
+/// Replaces what is to be replaced in the module that a call has just completed, which is returned.
+pub fn after_call(t: &mut Block, c: &Call, result: i64) -> Option<Module> {
     let fits = c.nr == nr::MMAP
         && session().flags & FLAG_HOOKS != 0
         && !sys::is_error(result)
         && c.args[2] as u32 & PROT_WRITE != 0
         && c.args[3] & (sys::MAP_FIXED | sys::MAP_ANONYMOUS) == sys::MAP_FIXED;
-    if fits {
-        if let Some(module) = completed(result as u64, c.args[1]) {
-            crate::locked::module_completed(t, &module);
-        }
-    }
+    let module = fits
+        .then(|| completed(result as u64, c.args[1]))
+        .flatten()?;
+    crate::locked::module_completed(t, &module);
+    Some(module)
 }
 
 /// The module whose dynamic table lies in `at..at + len` is completely mapped.

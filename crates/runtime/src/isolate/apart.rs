@@ -5,7 +5,7 @@
 
 use super::layout::*;
 use super::{split, views};
-use crate::det::rest;
+use crate::det::{children, errand, outside, rest};
 use crate::guard;
 use crate::memory;
 use crate::panic;
@@ -37,6 +37,8 @@ pub fn leave(t: &mut Block) {
         sys::call(nr::MUNMAP, &[at, len]);
     }
     split::undo();
+    outside::undo();
+    children::undo();
 }
 
 /// In the parent's turn: waits until the child `pid` has its copy, or has died.
@@ -54,8 +56,9 @@ fn has_ended(pid: u64) -> bool {
     const FLAGS: u64 = 1 | 4 | 0x0100_0000 | 0x4000_0000;
     let mut info = [0u64; 16];
     let to = info.as_mut_ptr() as u64;
-    let r = sys::call(nr::WAITID, &[P_PID, pid, to, FLAGS, 0]);
-    r != 0 || info[0] != 0
+    let r = errand::by_first(nr::WAITID, &[P_PID, pid, to, FLAGS, 0, 0]);
+    // SAFETY: words of ours, to which the kernel has written.
+    r != 0 || unsafe { core::ptr::read_volatile(&info[0]) } != 0
 }
 
 fn must(ok: bool) {

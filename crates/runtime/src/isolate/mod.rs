@@ -14,6 +14,7 @@ pub mod commit;
 pub mod conflicts;
 pub mod layout;
 pub mod maps;
+pub mod reuse;
 pub mod scan;
 pub mod split;
 pub mod views;

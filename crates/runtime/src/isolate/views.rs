@@ -1,6 +1,7 @@
 //! Which addresses of the program are views of which part of the backing. Changed in turns only; the same for all thread-processes.
 
 use super::layout::{BACKING, MIRROR, RESERVE};
+use super::reuse;
 use crate::memory::{map, Region};
 use crate::page_scan;
 use crate::panic;
@@ -12,6 +13,7 @@ use reprise_abi::syscalls::nr;
 
 /// Most views.
 pub const MAX_VIEWS: usize = 16_384;
+const PROT_NONE: u64 = 0;
 const PROT_READ: u64 = 1;
 const MAYMOVE_FIXED: u64 = 3;
 const MADV_DONTNEED: u64 = 4;
@@ -45,6 +47,7 @@ pub fn start(at: u64) {
     TABLE.store(at, Relaxed);
     LEN.store(0, Relaxed);
     NEXT.store(PAGE, Relaxed);
+    reuse::start();
 }
 
 /// All views, by address.
@@ -63,8 +66,11 @@ pub fn offset_of(address: u64) -> Option<u64> {
     Some(e.offset + (address - e.start))
 }
 
-/// A piece of the backing, full of zeros.
+/// A piece of the backing, full of zeros: one that was given back, if there is any of that size or larger.
 pub fn allocate(len: u64) -> u64 {
+    if let Some(at) = reuse::take(len) {
+        return at;
+    }
     let at = NEXT.fetch_add(len, Relaxed);
     if at + len > BACKING {
         panic::give_up("det: the program has mapped more than 128 GiB");
@@ -129,11 +135,54 @@ pub fn each_part(start: u64, end: u64, f: &mut impl FnMut(Extent)) {
 
 /// Shows a piece of the backing at an address of this process, in the place of what is there.
 pub fn show(address: u64, len: u64, offset: u64, prot: u64) {
-    let from = RESERVE + offset;
-    let at = sys::call(nr::MREMAP, &[from, len, len, MAYMOVE_FIXED, address]);
-    if at != address as i64 || sys::call(nr::MPROTECT, &[address, len, prot]) != 0 {
+    if !shift(RESERVE + offset, len, address) || sys::call(nr::MPROTECT, &[address, len, prot]) != 0
+    {
         panic::give_up("det: a view can't be mapped");
     }
+}
+
+/// Moves memory, also where the kernel has it in several pieces.
+fn shift(from: u64, len: u64, to: u64) -> bool {
+    if sys::call(nr::MREMAP, &[from, len, len, MAYMOVE_FIXED, to]) == to as i64 {
+        return true;
+    }
+    let half = len / 2 / PAGE * PAGE;
+    half != 0 && shift(from, half, to) && shift(from + half, len - half, to + half)
+}
+
+/// Shows a view no more: it can be [shown](show) again elsewhere.
+pub fn hide(address: u64, len: u64, offset: u64) {
+    drop_copies(address, len);
+    sys::call(nr::MPROTECT, &[address, len, PROT_NONE]);
+    if !shift(address, len, RESERVE + offset) {
+        panic::give_up("det: a view can't be put away");
+    }
+}
+
+/// In a turn: what is seen of the backing from `start` to `end` is hidden, in this process, and `f` called with each part: others hide it, too. Then it can be used
+/// again.
+pub fn give_back(start: u64, end: u64, f: &mut impl FnMut(Extent)) {
+    let mut at = start;
+    while let Some(e) = next_part(at, end) {
+        let len = e.end - e.start;
+        hide(e.start, len, e.offset);
+        f(e);
+        forget(e.start, e.end);
+        reuse::give(e.offset, len);
+        at = e.end;
+    }
+}
+
+/// The first part of a view from `start` to `end`.
+fn next_part(start: u64, end: u64) -> Option<Extent> {
+    let all = all();
+    let e = all.get(all.partition_point(|e| e.end <= start))?;
+    let (from, to) = (e.start.max(start), e.end.min(end));
+    (from < to).then_some(Extent {
+        start: from,
+        end: to,
+        offset: e.offset + (from - e.start),
+    })
 }
 
 /// Shows a piece of the backing that is written to by all at once.
@@ -188,6 +237,16 @@ pub fn is_viewed(r: &Region) -> bool {
 
 /// The parts of the map's regions from `start` to `end` that are to become views, and are none yet: `f` with each.
 pub fn each_to_convert(start: u64, end: u64, f: &mut impl FnMut(&Region)) {
+    each_unseen(start, end, is_viewed, f);
+}
+
+/// The parts of those regions of the map from `start` to `end` that are `wanted`, and are no views yet: `f` with each.
+pub fn each_unseen(
+    start: u64,
+    end: u64,
+    wanted: impl Fn(&Region) -> bool,
+    f: &mut impl FnMut(&Region),
+) {
     let mut at = start;
     while let Some(r) = map().regions().iter().find(|r| r.end > at).copied() {
         at = at.max(r.start);
@@ -195,7 +254,7 @@ pub fn each_to_convert(start: u64, end: u64, f: &mut impl FnMut(&Region)) {
             break;
         }
         let until = r.end.min(end);
-        if !is_viewed(&r) {
+        if !wanted(&r) {
             at = until;
             continue;
         }

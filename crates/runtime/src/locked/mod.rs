@@ -138,6 +138,18 @@ pub fn before_processes() {
     }
 }
 
+/// Det, with threads: a module is completely mapped.
+pub fn module_of_processes(module: &crate::elf::Module) {
+    if session().flags & FLAG_LOCKED == 0 {
+        return;
+    }
+    for r in memory::each().filter(|r| module.holds(&Program, r.start)) {
+        if let Some((annex, len)) = annex_for(&r) {
+            replace(&r, annex, len, false);
+        }
+    }
+}
+
 fn begin(t: &mut Block, form: u32) {
     if ENGINE.load(Relaxed) != ORDER_RECORD
         || session().flags & FLAG_LOCKED == 0

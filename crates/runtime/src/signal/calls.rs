@@ -56,8 +56,9 @@ pub fn tell_kernel(signal: u32) {
         return;
     }
     let a = ACTIONS.get(signal);
+    let wanted = crate::det::outside::wanted() & bit(signal) != 0;
     match a.handler {
-        DEFAULT | IGNORE => kernel::uninstall(signal, a.handler, a.flags),
+        DEFAULT | IGNORE if !wanted => kernel::uninstall(signal, a.handler, a.flags),
         _ => kernel::install(signal, a.flags),
     }
 }

@@ -72,7 +72,7 @@ pub fn install_all() {
 
 /// The mask that the kernel gets when the program wants `mask`.
 pub fn kernel_mask(t: &Block, mask: u64) -> u64 {
-    (mask | t.pending.set()) & !(SYNCHRONOUS | bit(SIGCUT))
+    (mask & !crate::det::outside::wanted() | t.pending.set()) & !(SYNCHRONOUS | bit(SIGCUT))
 }
 
 /// Makes the kernel's mask agree with the program's.
@@ -294,6 +294,9 @@ pub fn die_now(signal: u32) -> ! {
 }
 
 fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
+    if crate::det::outside::takes(t, info) {
+        return;
+    }
     let info = &crate::det::signals::received(info);
     let signal = info.signal();
     let c: &mut SigContext = &mut uc.mc;
@@ -320,6 +323,20 @@ fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
     // Until it is delivered the kernel keeps further ones.
     uc.mask |= bit(signal);
     t.slot().signal_pending.store(1, Release);
+    divert(c);
+    with_engine!(E => E::arrived(t, uc));
+}
+
+/// Is the thread about to make a call that waits, or has it just come back from there?
+pub fn is_at_call(c: &SigContext) -> bool {
+    const SYSCALL: u64 = 2;
+    let first = rt_blocking_check as *const () as u64;
+    let behind = rt_blocking_syscall as *const () as u64 + SYSCALL;
+    (first..=behind).contains(&c.rip)
+}
+
+/// A call that waits, and is about to be made, is not made.
+pub fn divert(c: &mut SigContext) {
     let (first, last) = (
         rt_blocking_check as *const () as u64,
         rt_blocking_syscall as *const () as u64,
@@ -327,7 +344,6 @@ fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
     if (first..=last).contains(&c.rip) {
         c.rip = rt_blocking_abort as *const () as u64;
     }
-    with_engine!(E => E::arrived(t, uc));
 }
 
 const _: () = assert!(IMAGE_BASE == RESERVATION);

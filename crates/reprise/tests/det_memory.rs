@@ -1,0 +1,30 @@
+//! `reprise run`: memory that threads map, and code that comes when there are threads already.
+
+mod common;
+
+use common::det::outputs_with;
+use common::Guest;
+
+fn assert_same_always(guest: &str, runs: usize) {
+    let delays = |n| vec![format!("--delays={n}")];
+    let all = outputs_with(&Guest::new(guest), runs, delays);
+    assert_eq!(all.len(), 1, "{guest}: {all:?}");
+}
+
+/// The lock of a library that a thread loads is in an order, and so are the functions that are hooked.
+#[test]
+fn code_that_a_thread_loads_is_ordered() {
+    assert_same_always("det_late_code", 10);
+}
+
+/// More memory in all than the engine has room for at once.
+#[test]
+fn room_that_was_given_back_is_used_again() {
+    assert_same_always("det_much_memory", 3);
+}
+
+/// A file that one thread maps shared, and closes, while another one waits in the kernel.
+#[test]
+fn files_are_mapped_for_those_who_wait_in_the_kernel() {
+    assert_same_always("det_mapped_while_waiting", 10);
+}
