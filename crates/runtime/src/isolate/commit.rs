@@ -40,7 +40,7 @@ fn page(offset: u64) -> &'static Page {
     unsafe { &*((PAGES + offset / PAGE * 16) as *const Page) }
 }
 
-/// How many threads have this page of the backing in their lists; perhaps more than have a copy.
+/// How many threads have this page of the backing in their lists.
 fn holders(offset: u64) -> &'static AtomicU16 {
     // SAFETY: as above.
     unsafe { &*((HOLDERS + offset / PAGE * 2) as *const AtomicU16) }
@@ -140,6 +140,13 @@ fn list(slot: u32, second: bool) -> &'static mut [Entry; LIST_MAX] {
     let n = slot as u64 * 2 + second as u64;
     // SAFETY: only the slot's thread uses it.
     unsafe { &mut *((LISTS + n * (LIST_MAX * 8) as u64) as *mut [Entry; LIST_MAX]) }
+}
+
+/// Where in the backing the pages of the list are, by number.
+fn places(slot: u32, second: bool) -> &'static mut [u32; LIST_MAX] {
+    let n = slot as u64 * 2 + second as u64;
+    // SAFETY: as above.
+    unsafe { &mut *((PLACES + n * (LIST_MAX * 4) as u64) as *mut [u32; LIST_MAX]) }
 }
 
 /// What a comparison is made with.
@@ -326,19 +333,33 @@ pub fn note(t: &mut Block) {
     }
     count(&session().counters.det_scans);
     let (old, new) = (list(slot, c.second), list(slot, !c.second));
+    let (old_places, new_places) = (places(slot, c.second), places(slot, !c.second));
     let (mut n, mut len, old_len) = (0, 0, c.len);
     let each = &mut |address| {
         while n < old_len && old[n].address() < address {
+            // It was dropped by a call of the program's.
+            let_go(old_places[n]);
             n += 1;
         }
         if len == LIST_MAX {
             panic::give_up("det: more than 1 GiB was written between two synchronisation points");
         }
-        let known = n < old_len && old[n].address() == address;
+        let Some(place) = place_of(address) else {
+            return;
+        };
+        let listed = n < old_len && old[n].address() == address;
+        let known = listed && old_places[n] == place;
+        if listed {
+            n += 1;
+        }
+        new_places[len] = place;
         new[len] = match known {
-            true => old[n],
+            true => old[n - 1],
             false => {
-                hold(address);
+                if listed {
+                    let_go(old_places[n - 1]);
+                }
+                hold(place);
                 Entry::new(address, 0, FRESH)
             }
         };
@@ -346,6 +367,7 @@ pub fn note(t: &mut Block) {
     };
     let began = sys::monotonic().ns();
     lead::look(|| scan::each_copy(each));
+    old_places[n..old_len].iter().copied().for_each(let_go);
     c.len = len;
     c.second = !c.second;
     c.faults = now;
@@ -389,14 +411,18 @@ pub fn inherit(t: &mut Block) {
     let c = &mut t.det.copies;
     *c = Copies::default();
     c.faults = faults();
-    let list = list(t.slot, c.second);
+    let (list, places) = (list(t.slot, c.second), places(t.slot, c.second));
     let mut len = 0;
     lead::look(|| {
         scan::each_copy(&mut |address| {
             if len == LIST_MAX {
                 panic::give_up("det: more than 1 GiB was written before a thread was made");
             }
-            hold(address);
+            let Some(place) = place_of(address) else {
+                return;
+            };
+            hold(place);
+            places[len] = place;
             list[len] = Entry::new(address, make_twin(address), INHERITED);
             len += 1;
         })
@@ -535,22 +561,26 @@ fn renew(e: Entry, offset: u64) -> Option<Entry> {
 
 /// Calls `f` with each page of the thread's list, and its offset in the backing; pages for which it has no answer are dropped.
 fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
-    let l = list(t.slot, t.det.copies.second);
+    let (l, places) = (
+        list(t.slot, t.det.copies.second),
+        places(t.slot, t.det.copies.second),
+    );
     let mut kept = 0;
     let mut drop = Run::default();
     for n in 0..t.det.copies.len {
-        let e = l[n];
-        // What another has unmapped is gone.
-        let Some(offset) = views::offset_of(e.address()) else {
+        let (e, place) = (l[n], places[n]);
+        // What another has unmapped is gone, and something else may be there.
+        if place_of(e.address()) != Some(place) {
+            let_go(place);
             continue;
-        };
-        match f(e, offset) {
+        }
+        match f(e, place as u64 * PAGE) {
             Some(e) => {
-                l[kept] = e;
+                (l[kept], places[kept]) = (e, place);
                 kept += 1;
             }
             None => {
-                holders(offset).fetch_sub(1, Relaxed);
+                let_go(place);
                 drop.add(e.address());
             }
         }
@@ -559,21 +589,26 @@ fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
     t.det.copies.len = kept;
 }
 
-/// The calling thread has a copy of this page from now on.
-fn hold(address: u64) {
-    if let Some(offset) = views::offset_of(address) {
-        holders(offset).fetch_add(1, Relaxed);
-    }
+/// Which page of the backing is at this address.
+fn place_of(address: u64) -> Option<u32> {
+    Some((views::offset_of(address)? / PAGE) as u32)
+}
+
+/// The calling thread has a copy of this page of the backing from now on.
+fn hold(place: u32) {
+    holders(place as u64 * PAGE).fetch_add(1, Relaxed);
+}
+
+/// It has none any more.
+fn let_go(place: u32) {
+    holders(place as u64 * PAGE).fetch_sub(1, Relaxed);
 }
 
 /// The thread ends: nothing of what it has is to be compared with any more.
 pub fn end(t: &mut Block) {
     let copies = core::mem::take(&mut t.det.copies);
-    for e in &list(t.slot, copies.second)[..copies.len] {
-        if let Some(offset) = views::offset_of(e.address()) {
-            holders(offset).fetch_sub(1, Relaxed);
-        }
-    }
+    let places = &places(t.slot, copies.second)[..copies.len];
+    places.iter().copied().for_each(let_go);
 }
 
 /// All copies are dropped.
@@ -581,7 +616,7 @@ pub fn forget_all(t: &mut Block) {
     let mut drop = Run::default();
     lead::look(|| scan::each_copy(&mut |address| drop.add(address)));
     drop.end();
-    t.det.copies = Copies::default();
+    end(t);
 }
 
 /// Neighbouring pages that are dropped together.

@@ -38,11 +38,14 @@ pub const COMMITTED: u64 = DET_BASE + (1 << 30);
 pub const COMMITTED_LEN: u64 = 2 << 30;
 /// Where each slot's thread was when it committed.
 pub const STANDS: u64 = COMMITTED + COMMITTED_LEN;
+/// Beside each list, where in the backing its pages are, by number.
+pub const PLACES: u64 = LISTS + (MAX_SLOTS * 2 * LIST_MAX * 8) as u64;
 /// Pages as they were at the beginning of the phase.
-pub const TWINS: u64 = LISTS + (MAX_SLOTS * 2 * LIST_MAX * 8) as u64;
+pub const TWINS: u64 = PLACES + (MAX_SLOTS * 2 * LIST_MAX * 4) as u64;
 /// How many at most.
 pub const TWINS_MAX: u32 = ((DET_BASE + DET_LEN - TWINS) / PAGE) as u32;
 
+const _: () = assert!(BACKING / PAGE <= u32::MAX as u64);
 const _: () = assert!(RESERVE + BACKING <= LOWEST_PIE);
 const _: () = assert!(HOLDERS + BACKING / PAGE * 2 <= COMMITTED);
 const _: () = assert!(STANDS + (MAX_SLOTS * core::mem::size_of::<Stand>()) as u64 <= LISTS);
