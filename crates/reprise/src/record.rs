@@ -139,8 +139,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
     }
     cpu::suffices().map_err(anyhow::Error::msg)?;
     let mut shared = SharedSession::create()?;
-    let devonly = std::env::var("RI").ok().and_then(|p| std::fs::read(p).ok());
-    let image = RuntimeImage::load(devonly.as_deref().unwrap_or(EMBEDDED))?;
+    let image = RuntimeImage::load(EMBEDDED)?;
     configure(&mut shared, args);
     if args.det.as_ref().is_some_and(|d| d.det_report) {
         shared.add_conflicts()?;
