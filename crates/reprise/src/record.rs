@@ -10,7 +10,7 @@ use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
     hold, Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS,
-    FLAG_LOCKED, FLAG_NO_PATCH, MODE_RECORD, VERSION,
+    FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_launch::features::{self, Limit};
@@ -170,7 +170,11 @@ fn one(args: &RecordArgs) -> Result<Run> {
             );
         }
     }
-    let recorded = !matches!(args.engine, EngineName::None | EngineName::Det);
+    let recorded = args.engine != EngineName::None && args.det.is_none();
+    if args.engine == EngineName::Det && recorded {
+        shared.add_order(args.buffers.bytes())?;
+        shared.session_mut().flags |= FLAG_LOGS;
+    }
     let dir = match (recorded, &args.output) {
         (false, _) => None,
         (true, Some(dir)) => Some(Catalog::create_at(dir)?),

@@ -6,17 +6,16 @@
 //! Signals from outside come to the first thread.
 
 use super::token::{hearing, member, state};
-use super::{rest, signals};
+use super::{log, rest, signals};
 use crate::capture::Call;
-use crate::engine::Engine;
 use crate::guard;
 use crate::isolate::layout::QUEUE_BASE;
-use crate::none::None as NoEngine;
 use crate::process;
 use crate::signal::state::{bit, Siginfo, SIGKILL, SIGNALS, SIGSTOP};
 use crate::sys::{self, Timespec};
 use crate::thread::{block_address, session, slot, Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::det::question;
 use reprise_abi::syscalls::nr;
 
 const EFAULT: i64 = -14;
@@ -107,21 +106,26 @@ pub fn send(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     };
     let used = session().slots_used.load(Relaxed);
     let of_us = |s: &u32| slot(*s).process.load(Relaxed) == process::number();
-    let taker = (0..used)
-        .filter(|s| of_us(s) && takes(*s, signal))
-        .min_by_key(|s| member(*s).index.load(Relaxed));
-    let Some(taker) = taker else {
+    let taker = log::told(t, question::TAKER, |_| {
+        let takers = (0..used).filter(|s| of_us(s) && takes(*s, signal));
+        let first = takers.min_by_key(|s| member(*s).index.load(Relaxed));
+        first.map_or(-1, i64::from)
+    });
+    let Ok(taker) = u32::try_from(taker) else {
         t.det.signals_wait = true;
         return wait_here(signal, info);
     };
     c.local[0] = slot(taker).kernel_tid.load(Relaxed).into();
     let m = member(taker);
     let sigwaits = m.sigwait.load(SeqCst) & bit(signal) != 0;
-    let r = signals::send(t, taker, signal, |t| NoEngine::syscall(t, c, frame));
+    let r = signals::send(t, taker, signal, |t| log::ask::ask(t, c, frame));
     if r == 0 && sigwaits {
         // It takes one.
         m.sigwait.store(0, SeqCst);
-        while !rest::has_knocked(taker) && m.hearing.load(SeqCst) == hearing::HEARS {
+        while !log::replays()
+            && !rest::has_knocked(taker)
+            && m.hearing.load(SeqCst) == hearing::HEARS
+        {
             super::ending::look_after_threads();
             sys::call(nr::SCHED_YIELD, &[]);
         }
@@ -183,6 +187,10 @@ pub fn take(t: &mut Block) {
         let Some(info) = take_one(!t.mask) else {
             return;
         };
+        if log::replays() {
+            // The log says where it came.
+            continue;
+        }
         let (me, signal) = (u64::from(t.kernel_tid), u64::from(info.signal()));
         let at = &info as *const Siginfo as u64;
         sys::call(nr::RT_TGSIGQUEUEINFO, &[me, me, signal, at]);
@@ -191,7 +199,7 @@ pub fn take(t: &mut Block) {
 
 /// rt_sigpending(2): the thread's own, and those of the process.
 pub fn pending(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    let r = NoEngine::syscall(t, c, frame);
+    let r = log::ask::ask(t, c, frame);
     let of_process = list().iter().fold(0, |set, w| set | bit(w.info().signal()));
     if let Some(own) = guard::read::<u64>(c.args[0]).filter(|_| r == 0) {
         guard::write(c.args[0], &(own | of_process));
@@ -204,7 +212,7 @@ pub fn taken_at_once(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> 
     let none = Timespec::from_ns(0);
     let limit = c.local[2];
     c.local[2] = &none as *const Timespec as u64;
-    let r = NoEngine::syscall(t, c, frame);
+    let r = log::ask::ask(t, c, frame);
     c.local[2] = limit;
     if r != EAGAIN {
         return Some(r);

@@ -1,12 +1,13 @@
 //! Waiting for a word of the program to change (DThreads 4.3): sleepers are woken in the order in which they came, and a time that runs out does
 //! so when nobody else can go on.
 
+use super::pure::clock;
 use super::token::{self, member, state, why};
-use super::{rest, turns};
+use super::{log, rest, turns};
 use crate::capture::Call;
 use crate::guard;
 use crate::sync::wait::Wait;
-use crate::sys::{self, Timespec};
+use crate::sys::Timespec;
 use crate::thread::Block;
 use core::sync::atomic::Ordering::*;
 
@@ -33,7 +34,7 @@ pub fn wait_for(t: &mut Block, address: u64, ns: u64) -> Wait {
 
 fn limited(t: &mut Block, address: u64) -> Wait {
     let m = member(t.slot);
-    if rest::signal_waits(t) {
+    if log::signal_waits(t) {
         m.deadline.store(0, Relaxed);
         return Wait::Signal;
     }
@@ -114,7 +115,7 @@ pub fn futex(t: &mut Block, c: &Call) -> i64 {
                     match relative {
                         true => wait_for(t, address, end.ns() as u64),
                         false => {
-                            let end = sys::in_monotonic(end.ns(), c.args[1] & REALTIME != 0);
+                            let end = clock::in_monotonic(end.ns(), c.args[1] & REALTIME != 0);
                             wait(t, address, Some(end))
                         }
                     }
