@@ -19,20 +19,28 @@ use crate::signal::frame::{self, FpState};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
 use crate::thread::{session, Block, Frame};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::det::question;
 use reprise_abi::event::{EventHeader, Kind, Tag};
+use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::{FLAG_LOGS, MODE_REPLAY};
 
 /// What a thread has of its own.
 #[derive(Default)]
 pub struct Local {
-    /// Points that it has passed.
-    points: u64,
     /// It is in a process that is not recorded.
     pub left: bool,
     /// What it writes and reads is the world's ring.
     pub world: bool,
+}
+
+/// Points that the threads of each slot have passed. Those of a slot that one had after the other are counted on: what is next in their ring may be of the next one.
+static POINTS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+
+/// The number of the point that the thread passes now.
+#[inline]
+fn next_point(t: &Block) -> u64 {
+    POINTS[t.slot as usize % MAX_SLOTS].fetch_add(1, Relaxed) + 1
 }
 
 /// Is there a log?
@@ -84,8 +92,7 @@ pub fn decide(t: &mut Block, what: u32, ask: impl FnOnce(&mut Block) -> bool) ->
     if !follows(t) {
         return ask(t);
     }
-    t.det.log.points += 1;
-    let point = t.det.log.points;
+    let point = next_point(t);
     if replays() {
         return next_is(what, point).map(take).is_some();
     }
@@ -102,14 +109,13 @@ pub fn told(t: &mut Block, what: u32, ask: impl FnOnce(&mut Block) -> i64) -> i6
     if !follows(t) {
         return ask(t);
     }
-    t.det.log.points += 1;
+    let point = next_point(t);
     if replays() {
         let h = ask::expect(t, Kind::Told, what, 0);
         return take(h)[0] as i64;
     }
     let r = ask(t);
-    let point = t.det.log.points as i64;
-    events::plain(Kind::Told, t.slot, what, point, &[r as u64]);
+    events::plain(Kind::Told, t.slot, what, point as i64, &[r as u64]);
     r
 }
 
@@ -120,10 +126,10 @@ pub fn signal_waits(t: &mut Block) -> bool {
 
 /// The end of a gate: a signal is delivered, where the recording delivered one.
 pub fn signal_point(t: &mut Block, f: &mut Frame) {
-    t.det.log.points += 1;
+    let point = next_point(t);
     if replays() {
         if let Some(h) = ring::peek().filter(|h| h.kind == Kind::Signal as u8) {
-            deliver_again(t, f, h);
+            deliver_again(t, f, h, point);
         }
         return;
     }
@@ -150,7 +156,7 @@ pub fn signal_point(t: &mut Block, f: &mut Frame) {
             t.slot,
             info.signal(),
             f.rip as i64,
-            &[t.det.log.points, 0],
+            &[point, 0],
             Tag::Siginfo,
             bytes,
         );
@@ -170,11 +176,8 @@ fn handle(t: &mut Block, f: &mut Frame, info: &Siginfo) {
 }
 
 /// The recorded signal, if this is where it came.
-fn deliver_again(t: &mut Block, f: &mut Frame, h: EventHeader) {
-    let Some(point) = ring::peek_word(0) else {
-        return;
-    };
-    if point != t.det.log.points {
+fn deliver_again(t: &mut Block, f: &mut Frame, h: EventHeader, point: u64) {
+    if ring::peek_word(0) != Some(point) {
         return;
     }
     let mut r = Reader::begin(h);
@@ -190,7 +193,7 @@ fn deliver_again(t: &mut Block, f: &mut Frame, h: EventHeader) {
         }
     }
     r.finish();
-    if h.value as u64 != f.rip || h.detail != info.signal() {
+    if h.detail != info.signal() {
         ask::diverges(t, &h, f.rip);
     }
     handle(t, f, &info);
