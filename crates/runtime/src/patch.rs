@@ -117,7 +117,10 @@ fn consider(t: &mut Block, after: u64) {
     let s = session();
     let engine = ENGINE.load(Relaxed);
     // A replay of `det` rewrites what its recording did, by the same counts.
-    if s.mode == MODE_REPLAY && engine != DET || s.flags & FLAG_NO_PATCH != 0 || crate::isolate::split::is_done() {
+    if s.mode == MODE_REPLAY && engine != DET
+        || s.flags & FLAG_NO_PATCH != 0
+        || crate::isolate::split::is_done()
+    {
         return;
     }
     if engine == SERIAL_RECORD || crate::process::has_memory_to_itself() {

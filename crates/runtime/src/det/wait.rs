@@ -36,6 +36,7 @@ fn limited(t: &mut Block, address: u64) -> Wait {
     let m = member(t.slot);
     if log::signal_waits(t) {
         m.deadline.store(0, Relaxed);
+        log::is_due(t);
         return Wait::Signal;
     }
     m.since.store(token::wait_number(), Relaxed);
@@ -45,7 +46,10 @@ fn limited(t: &mut Block, address: u64) -> Wait {
             rest::wait_out(t.slot);
             Wait::TimedOut
         }
-        why::SIGNAL => Wait::Signal,
+        why::SIGNAL => {
+            log::is_due(t);
+            Wait::Signal
+        }
         _ => Wait::Woken,
     }
 }

@@ -106,8 +106,7 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
         f.rsp += 8;
     }
     t.order.hook_ends = true;
-    // A function that returns as always is no place where a replay of `det` would look.
-    if by_frame == AT_FRAME || !crate::det::log::follows(t) {
+    if crate::det::log::may_deliver(t, by_frame == AT_FRAME) {
         with_engine!(E => E::signal_point(t, f));
     }
     t.order.hook_ends = false;

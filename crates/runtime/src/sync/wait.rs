@@ -107,7 +107,10 @@ pub fn wait(
         return match how {
             _ if how == Wait::Changed as i64 => Wait::Changed,
             _ if how == Wait::TimedOut as i64 => Wait::TimedOut,
-            _ if how == Wait::Signal as i64 => Wait::Signal,
+            _ if how == Wait::Signal as i64 => {
+                log::is_due(t);
+                Wait::Signal
+            }
             _ => Wait::Woken,
         };
     }

@@ -5,14 +5,16 @@ use crate::capture::Call;
 use crate::det::Det;
 use crate::engine::{Engine, RESTART};
 use crate::none::None as NoEngine;
+use crate::order::record::changed_word;
 use crate::ring::{self, Reader};
 use crate::serial::events;
 use crate::serial::record::NOT_MADE;
 use crate::serial::replay::{apply, cannot_map, trace_ended, OfFile};
 use crate::serial::report::{diverge, Actual};
 use crate::signal::kernel;
-use crate::thread::{session, Block, Frame};
-use crate::{instruction, kept, memory, output, process, shm};
+use crate::sys::is_error;
+use crate::thread::{Block, Frame};
+use crate::{instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
@@ -48,8 +50,13 @@ pub fn ask(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
 pub fn note(t: &mut Block, c: &Call, r: i64, hash: u64) {
     match r {
         RESTART => events::call(t, Kind::Syscall, c, NOT_MADE, FLAG_RESTARTED, hash),
+        _ if c.nr == nr::FUTEX && !is_error(r) => {
+            let word = changed_word(c).map(|w| (Tag::Output, w, w, 4));
+            events::call_with(t, c, r, 0, hash, word.as_slice());
+        }
         _ => {
-            events::call(t, Kind::Syscall, c, r, 0, hash);
+            let of_file = mapped::look(c, r, true);
+            events::call_noted(t, Kind::Syscall, c, r, 0, hash, of_file.as_ref());
             output::follow(c, r);
         }
     }
@@ -69,11 +76,15 @@ pub fn done(t: &mut Block, c: &Call, r: i64, hash: u64) -> i64 {
 
 /// What the recording has of this call.
 pub fn result(t: &mut Block, c: &Call, hash: u64) -> i64 {
-    let (r, h, _) = answered(t, c, hash);
+    let (r, h, file) = answered(t, c, hash);
     if h.flags & FLAG_RESTARTED != 0 {
         return RESTART;
     }
     output::follow(c, r);
+    let number = h.flags >> FILE_NUMBER_SHIFT;
+    if number != 0 {
+        mapped::redo(c, r, number, file.offset, file.hash);
+    }
     r
 }
 
@@ -183,13 +194,13 @@ pub fn attach(t: &mut Block, c: &Call) -> i64 {
     r.args();
     let at = h.value as u64;
     let size = r.section().map_or(0, |(size, ..)| size);
-    let attached = crate::sys::is_error(h.value)
-        || shm::attach_again(c, at, h.flags >> FILE_NUMBER_SHIFT, size);
+    let attached =
+        is_error(h.value) || shm::attach_again(c, at, h.flags >> FILE_NUMBER_SHIFT, size);
     if !attached {
         cannot_map(ring::event_number());
     }
     apply(r);
-    if !crate::sys::is_error(h.value) {
+    if !is_error(h.value) {
         shm::finish_attach(c, at, size);
     }
     h.value
@@ -205,7 +216,6 @@ pub fn ends(t: &mut Block, status: u32) {
         t.slot().busy.store(1, SeqCst);
         let h = expect(t, Kind::ProcessEnd, ProcessEnd::Told as u32, 0);
         super::take(h);
-        session().root_status.store(0, Relaxed);
         return;
     }
     let pid = process::visible_pid() as u64;

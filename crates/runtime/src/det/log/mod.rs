@@ -30,6 +30,8 @@ use reprise_abi::session::{FLAG_LOGS, MODE_REPLAY};
 pub struct Local {
     /// It is in a process that is not recorded.
     pub left: bool,
+    /// A hooked function has ended for a signal: its handler runs as it returns.
+    due: bool,
     /// What it writes and reads is the world's ring.
     pub world: bool,
 }
@@ -124,10 +126,26 @@ pub fn signal_waits(t: &mut Block) -> bool {
     decide(t, question::SIGNAL, |t| t.pending.first(t.mask).is_some())
 }
 
+/// A hooked function ends for a signal, as a wait of it did: the handler runs as it returns.
+pub fn is_due(t: &mut Block) {
+    if follows(t) {
+        t.det.log.due = true;
+        // Where nothing waits for its end a function leaves by the short way.
+        t.slot().signal_pending.store(1, SeqCst);
+    }
+}
+
+/// Is a hooked function that returns a place for handlers? Where it does as always, a replay would not know.
+pub fn may_deliver(t: &Block, at_entry: bool) -> bool {
+    at_entry || t.det.log.due || !follows(t)
+}
+
 /// The end of a gate: a signal is delivered, where the recording delivered one.
 pub fn signal_point(t: &mut Block, f: &mut Frame) {
     let point = next_point(t);
+    t.det.log.due = false;
     if replays() {
+        t.slot().signal_pending.store(0, Relaxed);
         if let Some(h) = ring::peek().filter(|h| h.kind == Kind::Signal as u8) {
             deliver_again(t, f, h, point);
         }
