@@ -137,7 +137,7 @@ fn commands() {
     assert!(verified.status.success(), "{}", verified.describe());
     assert_eq!(place.info(&r.dir).0["engine"], "det");
     let command = |name: &str| {
-        let mut c = place.reprise([name.into()]);
+        let mut c = place.reprise([name]);
         c.arg(&r.dir);
         run(&mut c, None)
     };
@@ -148,7 +148,7 @@ fn commands() {
         text.contains("write(1, ") && text.contains("told: "),
         "{text}"
     );
-    let mut debugged = place.reprise(["replay".into(), "-d".into()]);
+    let mut debugged = place.reprise(["replay", "-d"]);
     debugged.arg(&r.dir);
     let refused = run(&mut debugged, None);
     assert!(
@@ -164,4 +164,19 @@ fn who_was_killed_ends_so_again() {
     let place = Workplace::new();
     let guest = Guest::new("crash").ends(Outcome::Signal(libc::SIGSEGV));
     same_again(&place, &guest);
+}
+
+/// The program may be gone, and what it has read.
+#[test]
+fn a_trace_needs_no_file() {
+    let place = Workplace::new();
+    let copy = place.fresh("program");
+    std::fs::copy(&Guest::new("det_racey").program, &copy).expect("copies the guest");
+    let guest = Guest::program(copy.clone()).args(["4"]);
+    let r = place.record_with(&guest, &DET);
+    assert!(r.run.status.success(), "{}", r.run.describe());
+    std::fs::remove_file(&copy).expect("removes the copy");
+    for _ in 0..3 {
+        assert_same(&r.run, &place.replay(&r.dir));
+    }
 }

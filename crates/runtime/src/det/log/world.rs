@@ -73,15 +73,20 @@ pub fn is_late(slot: u32) {
 /// Replay: nobody can go on. Whose time is over; `None`: somebody comes back at the next point.
 pub fn ends_rest() -> Option<u32> {
     let late = read(question::LATE, POINTS.load(SeqCst));
-    let ended = || within(current(), |_| crate::ring::peek().is_none());
-    if late.is_none() && ended() {
+    let next = match late {
+        Some(_) => return late,
+        None => within(current(), |_| crate::ring::peek()),
+    };
+    match next {
+        // Passed by: the run is another one.
+        Some(h) if (h.value as u64) < POINTS.load(SeqCst) => super::ask::diverges(current(), &h, 0),
+        Some(_) => None,
         // That was the end of the recording.
-        loop {
+        None => loop {
             let never = 0u32;
             sys::futex_wait(&never, 0, None);
-        }
+        },
     }
-    late
 }
 
 /// Does something from outside end the quiet of the ring's only thread, at this point?
