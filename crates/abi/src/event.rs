@@ -61,6 +61,9 @@ pub enum Kind {
     /// -1 when not known; `detail`: a [`ProcessEnd`], 0 for an exec; arguments: which birth of the slot it was, and of the
     /// [`Shard`](crate::order::Shard) that it had locked the number plus 1 (0: none) and the number of the operation, which counts.
     Gone = 21,
+    /// What the world has decided for a thread, or for all (`det`). `detail`: a [question](crate::det::question); `value`: at which point; argument: the answer,
+    /// where it is not just yes.
+    Told = 22,
 }
 
 /// Detail of [`Kind::Shared`]: memory of the program that was copied for the process. The runtime's tables have the numbers behind it.
@@ -68,7 +71,7 @@ pub const COPIED: u32 = 1;
 
 impl Kind {
     /// Every kind, in order of its number.
-    pub const ALL: [Kind; 21] = [
+    pub const ALL: [Kind; 22] = [
         Kind::Syscall,
         Kind::Enter,
         Kind::Exit,
@@ -90,6 +93,7 @@ impl Kind {
         Kind::Shared,
         Kind::Sync,
         Kind::Gone,
+        Kind::Told,
     ];
 
     /// The kind with this number.
@@ -121,6 +125,7 @@ impl Kind {
             Kind::Shared => "shared",
             Kind::Sync => "sync",
             Kind::Gone => "gone",
+            Kind::Told => "told",
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Mapped at [`layout::SESSION_BASE`](crate::layout::SESSION_BASE) in the program and anywhere in the agent. All of it is
 //! plain integers and atomics, valid for every bit pattern, because the program can scribble over it.
 
+use crate::det::FamiliarIds;
 use crate::layout::MAX_SLOTS;
 use crate::learned::CodeList;
 use crate::ring::RingControl;
@@ -11,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -443,6 +444,10 @@ pub const BY_ADDRESS: u32 = 1 << 8;
 pub const FLAG_REBUILT: u32 = 512;
 /// [`Session::flags`]: a replay of `order` that writes down all its operations ([`crate::listing`]).
 pub const FLAG_LISTS: u32 = 1024;
+/// [`Session::flags`]: `det` makes up time, randomness and ids (`run --pure`).
+pub const FLAG_PURE: u32 = 2048;
+/// [`Session::flags`]: `det` logs what comes from the kernel, or replays that (`record --engine det`).
+pub const FLAG_LOGS: u32 = 4096;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]
@@ -517,8 +522,10 @@ pub struct Session {
     /// Threads of a process that was [running already](crate::attached); 0: the program begins.
     pub attached: u32,
     _pad5: u32,
+    /// `det`: of what random bytes are made (`run --seed`).
+    pub det_seed: u64,
     /// Spare configuration words.
-    pub spare_config: [u64; 2],
+    pub spare_config: [u64; 1],
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,
@@ -627,6 +634,8 @@ pub struct Session {
     pub processes_used: AtomicU32,
     /// Record: files that the trace holds, written by the agent: whoever maps one of them needn't ask it.
     pub kept: [KnownFile; MAX_KNOWN_FILES],
+    /// `det`: the ids of `run --pure`.
+    pub det_ids: FamiliarIds,
 }
 
 /// Most files that [`Session::kept`] tells of.

@@ -13,6 +13,7 @@ use reprise_abi::event::{Event, Kind, ParseError};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{head_of_entries, Entry, OrderHead, ENTRY_LEN, MAX_VOID};
 use reprise_abi::ring::RingControl;
+use reprise_abi::session::ENGINE_DET;
 use reprise_launch::SharedSession;
 use reprise_trace::stamps::{stamps_of, Stamps};
 use reprise_trace::{Census, TraceError, Writer};
@@ -127,6 +128,9 @@ impl Merge {
 
     /// The stamps that were drawn, but that no event has. Of a recording that ends before its program does: up to the last that one has.
     pub fn void_stamps(&self, shared: &SharedSession) -> Vec<u64> {
+        if is_det(shared) {
+            return Vec::new();
+        }
         let drawn = match shared.session().recording_lost.load(SeqCst) {
             0 => shared.order().map_or(0, |h| h.stamp.0.load(SeqCst)),
             _ => self.stamps.end(),
@@ -183,7 +187,8 @@ impl Merge {
         let Some(head) = shared.order() else {
             return Ok(0);
         };
-        let drawn = if last {
+        // Under `det` no event has a stamp: a replay needs no order among threads.
+        let drawn = if last || is_det(shared) {
             u64::MAX
         } else {
             head.stamp.0.load(SeqCst)
@@ -336,6 +341,11 @@ impl Default for Merge {
     fn default() -> Self {
         Merge::new()
     }
+}
+
+/// Is it a recording by `det`?
+fn is_det(shared: &SharedSession) -> bool {
+    shared.session().engine == ENGINE_DET
 }
 
 /// Appends `n` bytes of a ring from position `at` on.

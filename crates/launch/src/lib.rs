@@ -41,6 +41,7 @@ pub mod runtime;
 pub mod saved;
 pub mod shared;
 pub mod stopped;
+pub mod threads;
 mod tracee;
 pub mod vdso;
 

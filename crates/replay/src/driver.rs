@@ -10,8 +10,9 @@ use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, BY_ADDRESS, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED,
-    FLAG_HOOKS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
+    Session, BY_ADDRESS, ENGINE_DET, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING,
+    FLAG_CPUID_REPLACED, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID,
+    MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
 use reprise_launch::{memo, record, RuntimeImage, SharedSession};
@@ -134,9 +135,8 @@ fn replay_one(
         }
         shared.session_mut().flags |= r.flag();
     }
-    let order = manifest.engine == "order";
     let quiet = options.quiet.then(silence).transpose()?;
-    let cpu = match order {
+    let cpu = match manifest.engine != "serial" {
         true => None,
         false => processor(manifest.start.cpu),
     };
@@ -158,7 +158,7 @@ fn replay_one(
     let s = tree.shared.session();
     let c = &s.counters;
     let divergence = report::read(s).map(|d| Divergence {
-        event: match order {
+        event: match manifest.engine != "serial" {
             true => event_of_thread(dir, &d),
             false => d.event,
         },
@@ -222,7 +222,11 @@ pub(crate) fn prepare(
             manifest.engine
         )));
     }
-    if !order && manifest.engine != "serial" {
+    let det = manifest.engine == "det";
+    if det && (options.total || options.with.is_some()) {
+        return Err(ReplayError::Unsupported("a recording by the engine det can be replayed and verified, not debugged, nor replayed in another way (--order, --with): there is one such run only".into()));
+    }
+    if !order && !det && manifest.engine != "serial" {
         return Err(ReplayError::Unsupported(format!(
             "the engine of this trace, {}, logs nothing that could be replayed",
             manifest.engine
@@ -250,6 +254,9 @@ pub(crate) fn prepare(
         if let Some(path) = options.memo.as_ref().filter(|_| options.with.is_none()) {
             memo::load(&shared, &image, path);
         }
+    }
+    if det {
+        shared.add_order(DEFAULT_RING)?;
     }
     fill(&mut shared, &manifest, options)?;
     if let Some(head) = shared.order().filter(|_| options.total || hunt.is_some()) {
@@ -345,6 +352,10 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
             s.flags |= FLAG_HOOKS;
             ENGINE_ORDER
         }
+        "det" => {
+            s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_LOGS;
+            ENGINE_DET
+        }
         _ => ENGINE_SERIAL,
     };
     set_start(s, &m.start);
@@ -371,6 +382,10 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
         // The trace says which instructions were replaced.
         (false, _) => 0,
     };
+    if s.engine == ENGINE_DET && s.flags & FLAG_CPUID_REPLACED != 0 {
+        // It replaces them as a recording does: nothing of that is in the trace.
+        s.flags &= !FLAG_CPUID_REPLACED;
+    }
     s.program_pid.store(m.pid as u32, Relaxed);
     s.agent_pid.store(std::process::id(), Relaxed);
     s.unhooked = m.unhooked;

@@ -91,6 +91,8 @@ fn refusal(dir: &Path, engine: &str) -> Result<Option<&'static str>, ReplayError
     Ok(
         if engine == "order" && driver::has_several_processes(dir)? {
             Some("of recordings by the engine order those can be debugged that have one process, which stays the program it is; this one has several")
+        } else if engine == "det" {
+            Some("recordings by the engine det can't be debugged")
         } else {
             None
         },

@@ -178,6 +178,7 @@ impl Tree {
         if result.is_err() {
             self.end();
         }
+        self.end_threads();
         result?;
         if let Some(status) = self.ended {
             return Ok(status);
@@ -187,6 +188,13 @@ impl Tree {
             (Some(status), 0) => status,
             (_, known) => known.wrapping_sub(1) as i32,
         })
+    }
+
+    /// `det`: threads are processes; none outlives the first one.
+    fn end_threads(&self) {
+        for root in &self.roots {
+            reprise_launch::threads::end_all(&self.shared, *root as u32);
+        }
     }
 
     /// Makes the first process. It gets no event when the trace begins later.

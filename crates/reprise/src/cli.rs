@@ -308,6 +308,14 @@ pub struct RunArgs {
     #[arg(long)]
     pub stats: bool,
 
+    /// Let the run depend on nothing but its inputs: time, random bytes and ids of processes are the same in every run, too
+    #[arg(long)]
+    pub pure: bool,
+
+    /// With --pure: what random bytes are made of
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "pure")]
+    pub seed: u64,
+
     /// A test switch: leave out an optimisation
     #[arg(long, hide = true, value_name = "NAME", value_parser = parse_optimisation)]
     pub without: Vec<u64>,
@@ -330,8 +338,7 @@ pub enum EngineName {
     Order,
     /// Capture everything, log nothing, order nothing: no trace is made
     None,
-    /// What `run` does: no trace is made
-    #[value(skip)]
+    /// In the making: all threads at once, with glibc; only inputs are recorded, and a replay is the same run once more (see `run`); one process
     Det,
 }
 

@@ -10,7 +10,7 @@ use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
     hold, Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS,
-    FLAG_LOCKED, FLAG_NO_PATCH, MODE_RECORD, VERSION,
+    FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_launch::features::{self, Limit};
@@ -155,8 +155,14 @@ fn one(args: &RecordArgs) -> Result<Run> {
             shared.session().learned.add(f.code(), 0);
         }
     }
-    if args.engine == EngineName::Det {
-        shared.add_memo()?;
+    let recorded = args.engine != EngineName::None && args.det.is_none();
+    match (args.engine, recorded) {
+        (EngineName::Det, true) => {
+            shared.add_order(args.buffers.bytes())?;
+            shared.session_mut().flags |= FLAG_LOGS;
+        }
+        (EngineName::Det, false) => shared.add_memo()?,
+        _ => {}
     }
     let known = memo::load(&shared, &image, &memo_file);
     let command = launch::Command {
@@ -181,7 +187,6 @@ fn one(args: &RecordArgs) -> Result<Run> {
             );
         }
     }
-    let recorded = !matches!(args.engine, EngineName::None | EngineName::Det);
     let dir = match (recorded, &args.output) {
         (false, _) => None,
         (true, Some(dir)) => Some(Catalog::create_at(dir)?),

@@ -3,11 +3,9 @@
 use crate::cli::{EngineName, RecordArgs, RunArgs};
 use crate::record;
 use anyhow::Result;
-use reprise_abi::session::{slot_state, Session, ENGINE_DET};
+use reprise_abi::session::{Session, FLAG_PURE};
 use reprise_launch::SharedSession;
 use reprise_replay::conflicts::{self, Conflict};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Runs `run`; the exit status is the program's.
@@ -26,6 +24,10 @@ pub fn run(args: &RunArgs) -> Result<i32> {
 pub fn configure(s: &mut Session, args: &RunArgs) {
     s.det_report = args.det_report.into();
     s.det_patience_ns = args.patience as u64 * 1_000_000_000;
+    if args.pure {
+        s.flags |= FLAG_PURE;
+        s.det_seed = args.seed;
+    }
     s.det_without = args.without.iter().fold(0, |set, o| set | o);
     s.det_delays = args.delays.map_or(0, |seed| seed as u64 + 1);
 }
@@ -91,48 +93,5 @@ pub fn print_counters(shared: &SharedSession) {
 /// Threads are processes: none outlives the first one, however that ended.
 pub fn end_threads(shared: &SharedSession) {
     let s = shared.session();
-    if s.engine != ENGINE_DET {
-        return;
-    }
-    for slot in (0..s.slots_used.load(SeqCst) as usize).map(|i| shared.slot(i)) {
-        let tid = slot.kernel_tid.load(SeqCst);
-        let process = slot.process.load(SeqCst) as usize % s.processes.len();
-        let program = s.processes[process].kernel_pid.load(SeqCst) == s.program_pid.load(SeqCst);
-        let used = program && slot.state.load(SeqCst) != slot_state::FREE;
-        if tid > 0 && used && tid != s.program_pid.load(SeqCst) {
-            end_thread(shared, tid as i32);
-        }
-    }
-}
-
-/// Ends a process of the session. It is nobody's child here: its id may be another's by now, who does not have the session's memory.
-fn end_thread(shared: &SharedSession, pid: i32) {
-    // SAFETY: plain call; the descriptor is ours.
-    let fd = unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        if fd < 0 {
-            return;
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    let memory = std::fs::metadata(format!("/proc/self/fd/{}", shared.fd())).map(|m| m.ino());
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let has_it = |inode: u64| {
-        let inode = inode.to_string();
-        maps.lines()
-            .any(|line| line.split_whitespace().nth(4) == Some(&inode) && line.contains("memfd:"))
-    };
-    if memory.is_ok_and(has_it) {
-        let info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: whoever was looked at gets it, or nobody.
-        unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                fd.as_raw_fd(),
-                libc::SIGKILL,
-                info,
-                0,
-            )
-        };
-    }
+    reprise_launch::threads::end_all(shared, s.program_pid.load(SeqCst));
 }

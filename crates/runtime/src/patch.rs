@@ -116,7 +116,11 @@ pub fn at_gate<E: Engine>(t: &mut Block) {
 fn consider(t: &mut Block, after: u64) {
     let s = session();
     let engine = ENGINE.load(Relaxed);
-    if s.mode == MODE_REPLAY || s.flags & FLAG_NO_PATCH != 0 || crate::isolate::split::is_done() {
+    // A replay of `det` rewrites what its recording did, by the same counts.
+    if s.mode == MODE_REPLAY && engine != DET
+        || s.flags & FLAG_NO_PATCH != 0
+        || crate::isolate::split::is_done()
+    {
         return;
     }
     if engine == SERIAL_RECORD || crate::process::has_memory_to_itself() {

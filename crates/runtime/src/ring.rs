@@ -35,7 +35,7 @@ struct Place {
 /// The ring that the calling thread uses.
 #[inline(always)]
 fn place() -> Place {
-    if order::runs() {
+    if order::has_rings() {
         return own_place();
     }
     Place {
@@ -48,7 +48,7 @@ fn place() -> Place {
 
 #[inline]
 fn own_place() -> Place {
-    let (control, base, size) = order::ring_of(current().slot);
+    let (control, base, size) = order::ring_of(order::own_ring(current()));
     Place {
         control,
         base,
@@ -74,7 +74,7 @@ impl Place {
 /// Where this process, or under `order` this thread, goes on; what another process wrote or read meanwhile is taken over.
 #[inline]
 pub fn position() -> u64 {
-    if order::runs() {
+    if order::has_rings() {
         return own_place().control.position.load(Relaxed);
     }
     let ring = &session().ring;
@@ -103,7 +103,7 @@ fn forget_torn() {
 /// One event more; the next begins at `at`.
 #[inline]
 fn advance(at: u64) {
-    if order::runs() {
+    if order::has_rings() {
         let ring = own_place().control;
         ring.position.store(at, Relaxed);
         ring.events.store(ring.events.load(Relaxed) + 1, Relaxed);
@@ -124,7 +124,7 @@ pub fn start() {
 
 /// Number of the next event.
 pub fn event_number() -> u64 {
-    if order::runs() {
+    if order::has_rings() {
         return own_place().control.events.load(Relaxed);
     }
     position();
@@ -346,6 +346,12 @@ pub fn peek() -> Option<EventHeader> {
         to.copy_from_slice(&word_at(place, at + 8 * i).to_le_bytes());
     }
     EventHeader::parse(&bytes).ok()
+}
+
+/// Argument `n` of the event that [`peek`] showed.
+pub fn peek_word(n: u64) -> Option<u64> {
+    let (place, at) = (place(), position() + HEADER_LEN as u64 + 8 * n);
+    available(place, at + 8).then(|| word_at(place, at))
 }
 
 /// The word at a position that is a multiple of 8, and published.

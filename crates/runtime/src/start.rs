@@ -172,6 +172,9 @@ fn take_over(i: u32) -> ! {
     let first = s.live_threads.load(Relaxed) == 0;
     take_place(t);
     memory::start();
+    if first {
+        crate::det::log::world::start();
+    }
     crate::serial::loss::start();
     output::start(first);
     if !first {
@@ -225,6 +228,10 @@ fn take_over(i: u32) -> ! {
         crate::cpuid::start::<E>(t);
         if ENGINE.load(Relaxed) == ORDER_RECORD {
             crate::clock::start();
+        }
+        if crate::det::pure::on() {
+            crate::det::pure::image_starts(t);
+            f.rsp = crate::det::pure::stack::settle(f.rsp);
         }
         crate::resolver::start::<E>(t);
         crate::hook::start(t);

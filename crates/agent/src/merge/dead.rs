@@ -28,6 +28,9 @@ impl Merge {
         };
         let p = &shared.session().processes[n];
         let slots = slots_of(shared, n as u32);
+        if super::is_det(shared) {
+            return self.bury_of_det(shared, sink, head, n, status);
+        }
         let open = open_shards(shared, &slots);
         publish_whole(head, &slots);
         self.pass(shared, sink, Look::Everywhere, false)?;
@@ -63,6 +66,34 @@ impl Merge {
             )?;
         }
         Ok(())
+    }
+
+    /// As [`bury`](Self::bury), of a recording by `det`, in which there is one process: others are the world to it.
+    fn bury_of_det(
+        &mut self,
+        shared: &SharedSession,
+        sink: &mut Sink,
+        head: &OrderHead,
+        n: usize,
+        status: Option<i32>,
+    ) -> Result<(), TraceError> {
+        let s = shared.session();
+        let p = &s.processes[n];
+        if p.kernel_pid.load(SeqCst) != s.program_pid.load(SeqCst) {
+            return Ok(());
+        }
+        let slots = slots_of(shared, n as u32);
+        publish_whole(head, &slots);
+        self.pass(shared, sink, Look::Everywhere, false)?;
+        if self.sources.values().any(|s| s.ended) {
+            return Ok(());
+        }
+        let (how, value) = (ProcessEnd::Found as u32, status.map_or(-1, i64::from));
+        for slot in slots {
+            push_words(sink, Kind::Gone, slot as u16, how, value, &[0; 3])?;
+        }
+        let who = [&p.visible_pid, &p.birth].map(|w| w.load(Relaxed).into());
+        push_words(sink, Kind::ProcessEnd, NO_SLOT, how, value, &who)
     }
 
     /// The thread of a slot has become another program: the other threads of its process are gone.

@@ -2,6 +2,7 @@
 
 use super::siginfo;
 use crate::{exit, human};
+use reprise_abi::det::{question, WORLD_SLOT};
 use reprise_abi::event::{
     patch_form, EndReason, Event, Instruction, ProcessEnd, Tag, AMONG_THREADS, COPIED,
 };
@@ -305,4 +306,24 @@ pub(super) fn start(event: &Event) -> Said {
     let words: Vec<String> = (0..count).map(|i| format!("{:#x}", event.arg(i))).collect();
     let text = exit::one_line(&format!("start {}", words.join(" ")));
     (text, fields([("words", words.into())]))
+}
+
+/// What the world has decided (`det`).
+pub fn told(event: &Event) -> Said {
+    let h = &event.header;
+    let (about, thread) = (question::name(h.detail), h.detail == question::THREAD);
+    let answer = (h.nargs > 0).then(|| event.arg(0) as i64);
+    let text = match answer {
+        None => format!("told: {about}"),
+        Some(a) if thread && a > 0 => format!("told: {about} {} <slot {}>", a as u32, a >> 32),
+        Some(a) if h.slot as u32 == WORLD_SLOT => format!("told: slot {a} {about}"),
+        Some(a) => format!("told: {about} {a}"),
+    };
+    let answer = answer.map_or(Value::Null, Value::from);
+    let what = [
+        ("what", about.into()),
+        ("answer", answer),
+        ("point", h.value.into()),
+    ];
+    (text, fields(what))
 }

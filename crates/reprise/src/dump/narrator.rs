@@ -177,6 +177,7 @@ impl Narrator {
             Kind::Shared => event::shared(event),
             Kind::Sync => event::sync(event),
             Kind::Gone => ("+++ gone +++".into(), fields([])),
+            Kind::Told => event::told(event),
         }
     }
 

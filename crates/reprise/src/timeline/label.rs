@@ -1,6 +1,7 @@
 //! Short names of events, as they stand on a timeline.
 
 use crate::dump::call_name;
+use reprise_abi::det::question;
 use reprise_abi::event::{Event, Instruction, Kind};
 use reprise_abi::names::signal_name;
 use std::borrow::Cow;
@@ -31,5 +32,6 @@ pub fn label(event: &Event) -> Cow<'static, str> {
         Kind::Shared => "shared memory".into(),
         Kind::Sync => "sync".into(),
         Kind::Gone => "gone".into(),
+        Kind::Told => question::name(event.header.detail).into(),
     }
 }

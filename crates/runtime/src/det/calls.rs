@@ -5,7 +5,9 @@
 //! the world outside decides, the run depends on it. Sleeps are waits with a time limit. Other calls that wait are made outside of the ring, beside other
 //! threads.
 
-use super::clock::{self, Moment};
+use super::clock::{self as readings, Moment};
+use super::log;
+use super::pure::{self, clock};
 use super::rest::{self, Limit};
 use super::wait::Word;
 use super::{children, one_process, outside, shared_signals, signal_descriptors, signals};
@@ -24,6 +26,7 @@ use crate::sync::wait::Wait;
 use crate::sys::{self, Timespec};
 use crate::thread::{Block, Frame};
 use core::sync::atomic::Ordering::SeqCst;
+use reprise_abi::det::question;
 use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
 
@@ -42,10 +45,10 @@ const POLLOUT: u32 = 4;
 const IDLE_MS: u64 = 5;
 
 /// A system call whose result and outputs come from the kernel.
-pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if !split::in_force() {
-        let r = NoEngine::syscall(t, c, frame);
-        clock::was_read(t, c, r);
+        let r = log::ask::ask(t, c, frame);
+        readings::was_read(t, c, r);
         return r;
     }
     if t.saved_mask.is_some() {
@@ -55,11 +58,11 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     match c.nr {
         nr::GETPID => return process::visible_pid() as i64,
         nr::CLOCK_GETTIME | nr::GETTIMEOFDAY => {
-            let r = NoEngine::syscall(t, c, frame);
-            clock::was_read(t, c, r);
+            let r = log::ask::ask(t, c, frame);
+            readings::was_read(t, c, r);
             return r;
         }
-        nr::TIME | nr::GETTID => return NoEngine::syscall(t, c, frame),
+        nr::TIME | nr::GETTID => return log::ask::ask(t, c, frame),
         nr::TGKILL | nr::RT_TGSIGQUEUEINFO => {
             return turns::within_earnest(t, |t| {
                 let signal = c.args[2] as u32;
@@ -67,14 +70,14 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
                     Some(s) if shared_signals::waits_for(s, signal) => {
                         shared_signals::hand_over(s, c)
                     }
-                    Some(s) => signals::send(t, s, signal, |t| NoEngine::syscall(t, c, frame)),
-                    None => NoEngine::syscall(t, c, frame),
+                    Some(s) => signals::send(t, s, signal, |t| log::ask::ask(t, c, frame)),
+                    None => log::ask::ask(t, c, frame),
                 }
             })
         }
         nr::SIGNALFD | nr::SIGNALFD4 => {
             return turns::within_earnest(t, |t| {
-                let r = NoEngine::syscall(t, c, frame);
+                let r = log::ask::ask(t, c, frame);
                 if !sys::is_error(r) {
                     signal_descriptors::made(t, c.args[1]);
                 }
@@ -86,17 +89,17 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     if one_process::is_for_all(c) {
         return turns::within_earnest(t, |t| {
-            one_process::make(t, c, |t, c| NoEngine::syscall(t, c, frame))
+            one_process::make(t, c, |t, c| log::ask::ask(t, c, frame))
         });
     }
-    if is_timers(c) {
+    // Who is recorded has children and timers as the kernel has them.
+    if is_timers(c) && !log::follows(t) {
         return turns::within_earnest(t, |t| {
-            outside::timers(t, c).unwrap_or_else(|| NoEngine::syscall(t, c, frame))
+            outside::timers(t, c).unwrap_or_else(|| log::ask::ask(t, c, frame))
         });
     }
     if token::live() <= 1 {
-        return shared_signals::alone(t, c, frame)
-            .unwrap_or_else(|| NoEngine::syscall(t, c, frame));
+        return shared_signals::alone(t, c, frame).unwrap_or_else(|| log::ask::ask(t, c, frame));
     }
     if shared_signals::is_for_us(c) {
         return turns::within_earnest(t, |t| shared_signals::send(t, c, frame));
@@ -104,7 +107,7 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     match c.blocking {
         Blocking::Never | Blocking::Rarely => turns::within(t, |t| match tried::opens_fifo(c) {
             true => beside(t, c, frame),
-            false => NoEngine::syscall(t, c, frame),
+            false => log::ask::ask(t, c, frame),
         }),
         Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
@@ -117,18 +120,18 @@ fn is_timers(c: &Call) -> bool {
 
 /// A call that may wait for a descriptor, in a turn.
 fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
-    let make = |t: &mut Block, c: &mut Call| {
-        signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame))
-    };
-    if never_waits(c, fd) {
+    let make =
+        |t: &mut Block, c: &mut Call| signal_descriptors::with(t, |t| log::ask::ask(t, c, frame));
+    if never_waits(t, c, fd) {
         return make(t, c);
     }
     if matches!(c.nr, nr::WRITE | nr::SENDTO) && c.args[2] > ATOMIC {
+        let hash = c.input_hash();
         if let Some(r) = written_in_parts(t, c) {
-            return r;
+            return log::ask::done(t, c, r, hash);
         }
     }
-    let limit = limit_of(c, fd);
+    let limit = limit_of(t, c, fd);
     match until_ready(t, fd, events_of(c.nr), limit.as_ref()) {
         Ready::Yes => make(t, c),
         Ready::Late => match c.nr {
@@ -144,15 +147,22 @@ fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
 
 /// How long a call waits for a descriptor at most, where that was said: with the call, or for the socket. Never, if the time is none:
 /// then the kernel says so.
-fn limit_of(c: &Call, fd: u64) -> Option<Limit> {
+fn limit_of(t: &mut Block, c: &Call, fd: u64) -> Option<Limit> {
+    const NONE: i64 = -1;
+    let ns = log::told(t, question::LEFT, |_| ns_of_limit(c, fd).unwrap_or(NONE));
+    (ns != NONE).then(|| Limit::new(ns as u64))
+}
+
+/// As [`limit_of`], in ns.
+fn ns_of_limit(c: &Call, fd: u64) -> Option<i64> {
     const SOL_SOCKET: u64 = 1;
     const SO_RCVTIMEO: u64 = 20;
     const SO_SNDTIMEO: u64 = 21;
     const SECOND: u64 = 1_000_000_000;
     if matches!(c.nr, nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE) {
         let end = time(c.args[4]).ok()?;
-        let left = sys::in_monotonic(end, true) - sys::monotonic().ns();
-        return Some(Limit::new(left.max(0) as u64));
+        let left = clock::in_monotonic(end, true) - clock::monotonic();
+        return Some(left.max(0));
     }
     let option = match events_of(c.nr) {
         POLLOUT => SO_SNDTIMEO,
@@ -162,21 +172,24 @@ fn limit_of(c: &Call, fd: u64) -> Option<Limit> {
     let (mut limit, mut len) = ([0u64; 2], 16u32);
     let (to, to_len) = (limit.as_mut_ptr() as u64, &mut len as *mut u32 as u64);
     let r = sys::call(nr::GETSOCKOPT, &[fd, SOL_SOCKET, option, to, to_len]);
-    (r == 0 && limit != [0, 0]).then(|| Limit::new(limit[0] * SECOND + limit[1] * 1000))
+    (r == 0 && limit != [0, 0]).then(|| (limit[0] * SECOND + limit[1] * 1000) as i64)
 }
 
 /// What a call that a signal has interrupted while it waited returns.
-pub fn interrupted(t: &Block, c: &Call) -> i64 {
+pub fn interrupted(t: &mut Block, c: &Call) -> i64 {
     let restarts = |signal: u32| ACTIONS.get(signal).flags & SA_RESTART != 0;
-    let signal = t.pending.first(t.mask).map_or(0, |s| s.signal());
-    match c.restart == Restart::Handler && signal != 0 && restarts(signal) {
+    let ask = |t: &mut Block| {
+        let signal = t.pending.first(t.mask).map_or(0, |s| s.signal());
+        (signal != 0 && restarts(signal)).into()
+    };
+    match c.restart == Restart::Handler && log::told(t, question::RESTARTS, ask) != 0 {
         true => RESTART,
         false => EINTR,
     }
 }
 
 /// Was it said, once and for all or for this call, that it is not to wait?
-fn never_waits(c: &Call, fd: u64) -> bool {
+fn never_waits(t: &mut Block, c: &Call, fd: u64) -> bool {
     const F_GETFL: u64 = 3;
     const O_NONBLOCK: i64 = 0o4000;
     let flags = match c.nr {
@@ -187,7 +200,7 @@ fn never_waits(c: &Call, fd: u64) -> bool {
     if flags & MSG_DONTWAIT != 0 {
         return true;
     }
-    let flags = sys::call(nr::FCNTL, &[fd, F_GETFL]);
+    let flags = log::told(t, question::FLAGS, |_| sys::call(nr::FCNTL, &[fd, F_GETFL]));
     flags < 0 || flags & O_NONBLOCK != 0
 }
 
@@ -198,7 +211,7 @@ const ATOMIC: u64 = 4096;
 fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
     const RWF_NOWAIT: u64 = 8;
     let (fd, from, len) = (c.args[0], c.local[1], c.args[2]);
-    let limit = limit_of(c, fd);
+    let limit = limit_of(t, c, fd);
     let mut done = 0;
     let part = |done: u64| {
         let rest = [from + done, len - done];
@@ -215,10 +228,12 @@ fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
         }
     };
     while done < len {
-        match part(done) {
+        match log::told(t, question::WRITTEN, |_| part(done)) {
             n if n > 0 => done += n as u64,
-            EAGAIN if t.pending.first(t.mask).is_some() && done != 0 => break,
-            EAGAIN if t.pending.first(t.mask).is_some() => return Some(interrupted(t, c)),
+            EAGAIN if log::signal_waits(t) => match done {
+                0 => return Some(interrupted(t, c)),
+                _ => break,
+            },
             EAGAIN => {
                 if let Ready::Late = until_ready(t, fd, POLLOUT, limit.as_ref()) {
                     return Some(if done == 0 { EAGAIN } else { done as i64 });
@@ -246,18 +261,18 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     match c.nr {
         nr::PAUSE | nr::RT_SIGSUSPEND => signals::pause(t),
         nr::NANOSLEEP => sleep(t, c.args[0], c.args[1]),
-        nr::CLOCK_NANOSLEEP if (c.args[0] as u32) < 2 => match c.args[1] {
-            TIMER_ABSTIME => sleep_until(t, c.args[2], c.args[0] == 0),
+        nr::CLOCK_NANOSLEEP if (c.args[0] as u32) < 2 || pure::on() => match c.args[1] {
+            TIMER_ABSTIME => sleep_until(t, c.args[2], matches!(c.args[0], 0 | 8)),
             _ => sleep(t, c.args[2], c.args[3]),
         },
         nr::RT_SIGTIMEDWAIT => shared_signals::wait(t, c, frame),
-        nr::WAIT4 | nr::WAITID if !children::are_own(t, c) => {
+        nr::WAIT4 | nr::WAITID if !log::follows(t) && !children::are_own(t, c) => {
             turns::in_earnest(t);
             children::wait(t, c)
         }
         // Asks only.
-        nr::WAIT4 if c.args[2] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
-        nr::WAITID if c.args[3] & WNOHANG != 0 => NoEngine::syscall(t, c, frame),
+        nr::WAIT4 if c.args[2] & WNOHANG != 0 => log::ask::ask(t, c, frame),
+        nr::WAITID if c.args[3] & WNOHANG != 0 => log::ask::ask(t, c, frame),
         _ => beside(t, c, frame),
     }
 }
@@ -283,6 +298,7 @@ fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if let Err(e) = localised(t, c, &mut scratch) {
         return e;
     }
+    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
     let r = loop {
         let r = match c.nr {
             nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
@@ -291,6 +307,10 @@ fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             }),
             _ => turns::outside(t, |t| NoEngine::syscall(t, c, frame)),
         };
+        // In a turn again: what came of it is what others see.
+        let Some(r) = r else {
+            return log::ask::result(t, c, hash);
+        };
         if token::member(t.slot).called.swap(0, SeqCst) == 0 || r != EINTR {
             break r;
         }
@@ -298,6 +318,7 @@ fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             break interrupted(t, c);
         }
     };
+    log::ask::done(t, c, r, hash);
     if r != RESTART {
         events::copy_out(c, r);
     }
@@ -319,10 +340,11 @@ fn sleep(t: &mut Block, wanted: u64, left: u64) -> i64 {
         Ok(ns) => ns,
         Err(e) => return e,
     };
-    let end = sys::monotonic().ns().saturating_add(ns);
+    let end = clock::monotonic().saturating_add(ns);
     match wait::wait_for(t, Word::NONE, ns as u64) {
         Wait::Signal => {
-            let rest = Timespec::from_ns((end - sys::monotonic().ns()).max(0));
+            let ask = |_: &mut Block| (end - clock::monotonic()).max(0);
+            let rest = Timespec::from_ns(log::told(t, question::LEFT, ask));
             if left != 0 && !guard::write(left, &rest) {
                 return EFAULT;
             }
@@ -366,12 +388,15 @@ enum Ready {
 fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Ready {
     let mut wait = 0;
     loop {
-        let mut asked = [fd as u32, events];
-        let to = asked.as_mut_ptr() as u64;
-        let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, wait]));
+        let ready = log::decide(t, question::READY, |t| {
+            let mut asked = [fd as u32, events];
+            let to = asked.as_mut_ptr() as u64;
+            let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, wait]));
+            r != 0 && r != EINTR
+        });
         let ended = match () {
-            _ if r != 0 && r != EINTR => Some(Ready::Yes),
-            _ if t.pending.first(t.mask).is_some() => Some(Ready::Signal),
+            _ if ready => Some(Ready::Yes),
+            _ if log::signal_waits(t) => Some(Ready::Signal),
             _ => limit
                 .is_some_and(|l| l.is_over(wait != 0))
                 .then_some(Ready::Late),
@@ -409,11 +434,19 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     let limit = (wanted > 0).then(|| Limit::new(wanted as u64 * 1_000_000));
     c.local[n] = 0;
     let mut waited = false;
+    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
     loop {
-        let r = match signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame)) {
-            RESTART if waited => interrupted(t, c),
-            r => r,
-        };
+        let mut r = 0;
+        let answers = log::decide(t, question::READY, |t| {
+            r = signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame));
+            r != 0
+        });
+        if answers {
+            r = log::ask::done(t, c, r, hash);
+        }
+        if r == RESTART && waited {
+            r = interrupted(t, c);
+        }
         let idle_before = c.local[n] != 0;
         if r != 0
             || limit
@@ -421,7 +454,11 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
                 .map_or(wanted == 0, |l| l.is_over(idle_before))
         {
             token::idles(false);
-            return r;
+            return match r {
+                // It has written that nothing is ready.
+                0 => log::ask::done(t, c, 0, hash),
+                _ => r,
+            };
         }
         c.local[n] = idle();
         turns::give_way(t);
@@ -454,9 +491,10 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
         at => match guard::read::<[u64; 2]>(at).and_then(ns_of) {
             Some(ns) => Some(Limit::new(ns)),
             // The kernel says what is wrong with it.
-            None => return NoEngine::syscall(t, c, frame),
+            None => return log::ask::ask(t, c, frame),
         },
     };
+    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
     let (mut waited, mut first) = (0, true);
     // Words of the runtime's, where the mask was replaced.
     let before = (c.local, c.mem);
@@ -471,12 +509,22 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
             waited % 1000 * if in_us { 1000 } else { 1_000_000 },
         ];
         c.local[n] = time.as_mut_ptr() as u64;
-        let r = match signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame)) {
-            RESTART if !first => interrupted(t, c),
-            r => r,
-        };
+        let mut r = 0;
+        let answers = log::decide(t, question::READY, |t| {
+            r = signal_descriptors::with(t, |t| NoEngine::syscall(t, c, frame));
+            r != 0
+        });
+        if answers && log::replays() {
+            return log::ask::result(t, c, hash);
+        }
+        if r == RESTART && !first {
+            r = interrupted(t, c);
+        }
         if r != 0 || limit.as_ref().is_some_and(|l| l.is_over(waited != 0)) {
             token::idles(false);
+            if log::replays() {
+                return log::ask::result(t, c, hash);
+            }
             let left = limit.as_ref().map_or(0, Limit::left);
             let part = left % 1_000_000_000;
             time = [left / 1_000_000_000, if in_us { part / 1000 } else { part }];
@@ -485,6 +533,7 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
             } else {
                 time.as_ptr() as u64
             };
+            log::ask::done(t, c, r, hash);
             if r != RESTART {
                 events::copy_out(c, r);
             }

@@ -12,11 +12,13 @@ pub mod deadlock;
 pub mod ending;
 pub mod errand;
 pub mod lead;
+pub mod log;
 pub mod near;
 pub mod one_process;
 pub mod options;
 pub mod outer;
 pub mod outside;
+pub mod pure;
 pub mod rest;
 pub mod shared_signals;
 pub mod signal_descriptors;
@@ -77,6 +79,10 @@ pub struct Local {
     pub clocks: clock::Readings,
     /// By which it is looked after when nobody else could.
     pub tick: spin::Tick,
+    /// Its part of the log ([`log`]).
+    pub log: log::Local,
+    /// Its time, and what is random to it ([`pure`]).
+    pub pure: pure::Local,
 }
 
 /// Is this engine in force?
@@ -99,7 +105,10 @@ impl Engine for Det {
     const BORN: u32 = slot_state::RUNNING;
 
     fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-        calls::syscall(t, c, frame)
+        match pure::on() {
+            true => pure::calls::syscall(t, c, frame),
+            false => calls::given(t, c, frame),
+        }
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
@@ -126,7 +135,10 @@ impl Engine for Det {
 
     fn futex(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         if !split::in_force() || token::live() <= 1 {
-            return NoEngine::futex(t, c, frame);
+            if let Some(r) = pure::on().then(|| pure::sleep::futex(t, c, frame)) {
+                return r.unwrap_or_else(|| log::ask::ask(t, c, frame));
+            }
+            return log::ask::ask(t, c, frame);
         }
         turns::within(t, |t| wait::futex(t, c))
     }
@@ -138,11 +150,17 @@ impl Engine for Det {
     }
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
-        NoEngine::instruction(t, which)
+        match pure::on() {
+            true => (pure::clock::counter(t), 0),
+            false => log::ask::instruction(t, which),
+        }
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
-        NoEngine::signal_point(t, frame)
+        match log::follows(t) {
+            true => log::signal_point(t, frame),
+            false => NoEngine::signal_point(t, frame),
+        }
     }
 
     fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
@@ -158,28 +176,10 @@ impl Engine for Det {
     }
 
     fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        if !split::in_force() {
-            return NoEngine::process_create(t, c, wish, start);
+        if log::follows(t) {
+            return log::process::create(t, c, wish, start);
         }
-        turns::within_earnest(t, |t| {
-            commit::commit_again(t);
-            if wish.shares_memory() && !wish.waits() {
-                sys::complain(&[
-                    "reprise: det: a program with threads can't make a process in its memory that runs beside it: it got ENOSYS\n",
-                ]);
-                return -38;
-            }
-            rest::copied().store(0, SeqCst);
-            if wish.shares_memory() && !ending::is_first() {
-                children::has_own(t);
-            }
-            let pid = NoEngine::process_create(t, c, wish, start);
-            if !sys::is_error(pid) && !wish.shares_memory() {
-                children::made(t, pid as u32);
-                apart::wait_for_copy(pid as u64);
-            }
-            pid
-        })
+        Det::make_process(t, c, wish, start)
     }
 
     fn thread_start(t: &mut Block) {
@@ -187,7 +187,12 @@ impl Engine for Det {
     }
 
     fn process_start(t: &mut Block) {
-        NoEngine::process_start(t)
+        let told = t.publish;
+        t.det.log.left = true;
+        NoEngine::process_start(t);
+        if pure::on() {
+            pure::ids::child_starts(t, told);
+        }
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
@@ -195,19 +200,30 @@ impl Engine for Det {
     }
 
     fn exec(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+        if log::follows(t) {
+            return log::process::exec();
+        }
         if split::in_force() && token::live() > 1 {
             if let Err(e) = threads::exec(t, c) {
                 return e;
             }
         }
+        if pure::on() {
+            pure::leaves(t);
+        }
         NoEngine::exec(t, c, frame)
     }
 
     fn image_start(t: &mut Block) {
+        t.det.log.left = true;
         NoEngine::image_start(t)
     }
 
-    fn process_dies(_t: &mut Block, signal: u32) {
+    fn process_dies(t: &mut Block, signal: u32) {
+        if pure::on() {
+            pure::leaves(t);
+        }
+        log::ask::ends(t, signal);
         ending::announce(signal);
     }
 
@@ -215,6 +231,10 @@ impl Engine for Det {
         signals::hears_no_more(t);
         crate::sync::count(t);
         turns::begin_anew(t);
+        if pure::on() {
+            pure::leaves(t);
+        }
+        log::ask::ends(t, (c.args[0] as u32 & 255) << 8);
         ending::announce((c.args[0] as u32 & 255) << 8);
         crate::serial::baton::leave(t);
         sys::exit_group(c.args[0] as i32)
@@ -230,5 +250,34 @@ impl Engine for Det {
 
     fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
         false
+    }
+}
+
+impl Det {
+    fn make_process(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        if !split::in_force() {
+            return pure::ids::of_child(t, wish, |t| NoEngine::process_create(t, c, wish, start));
+        }
+        turns::within_earnest(t, |t| {
+            commit::commit_again(t);
+            if wish.shares_memory() && !wish.waits() {
+                sys::complain(&[
+                    "reprise: det: a program with threads can't make a process in its memory that runs beside it: it got ENOSYS\n",
+                ]);
+                return -38;
+            }
+            rest::copied().store(0, SeqCst);
+            if wish.shares_memory() && !ending::is_first() {
+                children::has_own(t);
+            }
+            pure::ids::of_child(t, wish, |t| {
+                let pid = NoEngine::process_create(t, c, wish, start);
+                if !sys::is_error(pid) && !wish.shares_memory() {
+                    children::made(t, pid as u32);
+                    apart::wait_for_copy(pid as u64);
+                }
+                pid
+            })
+        })
     }
 }

@@ -8,7 +8,7 @@
 //! A timer that signals a certain thread is the first thread's as well, and its signals are led on to that thread.
 
 use super::token::{self, hearing, member, state, why};
-use super::{ending, errand, rest, shared_signals, space, spin};
+use super::{ending, errand, log, rest, shared_signals, space, spin};
 use crate::capture::Call;
 use crate::guard;
 use crate::isolate::split;
@@ -72,6 +72,9 @@ pub fn wanted() -> u64 {
 pub fn note_mask(t: &Block) {
     /// Only libc itself blocks its own signals, for a moment.
     const ALL_FOR_A_MOMENT: u64 = bit(32) | bit(33);
+    if log::on() {
+        return;
+    }
     let m = t.saved_mask.unwrap_or(t.mask) & t.mask;
     let set = match ending::is_first() {
         true if m & ALL_FOR_A_MOMENT == ALL_FOR_A_MOMENT => return,
@@ -99,7 +102,8 @@ pub fn first_ends(t: &Block) {
 /// In a turn: these signals are wanted from now on.
 pub fn wants(t: &Block, set: u64) {
     let new = set & !NEVER & !wanted();
-    if new == 0 {
+    // Who gets them is not in a log: there they come to the thread that the kernel chooses.
+    if new == 0 || log::on() {
         return;
     }
     WANTED.fetch_or(new, SeqCst);
@@ -188,7 +192,7 @@ fn receiver_of(info: &Siginfo) -> For {
 /// In a handler: a signal has come to this thread. True: nothing is left to be done about it.
 pub fn takes(t: &mut Block, info: &Siginfo) -> bool {
     let signal = info.signal();
-    if !crate::det::runs() || !split::in_force() || NEVER & bit(signal) != 0 {
+    if !crate::det::runs() || !split::in_force() || log::on() || NEVER & bit(signal) != 0 {
         return false;
     }
     let action = ACTIONS.get(signal).handler;

@@ -8,13 +8,15 @@
 //! limit. But none runs out before it does so by the kernel's clock: the thread whose limit it is waits for that, in its turn or while the ring rests. So the
 //! program's own clocks agree with what it waited for.
 
+use super::pure::{self, clock};
 use super::token::{self, member, state, why};
-use super::{deadlock, ending, outer};
+use super::{deadlock, ending, log, outer};
 use crate::isolate::layout::REST_BASE;
 use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS, SYNCHRONOUS};
 use crate::sys;
 use crate::thread::{current, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::det::question;
 use reprise_abi::layout::MAX_SLOTS;
 
 /// The program's time that a round takes.
@@ -53,7 +55,13 @@ pub fn copied() -> &'static AtomicU32 {
 pub fn comes_back() -> bool {
     let s = all();
     let mut any = false;
-    if s.knocked.swap(0, SeqCst) != 0 {
+    log::world::point();
+    if log::replays() {
+        while let Some(slot) = log::world::next_to_come() {
+            token::recall(slot, why::SIGNAL);
+            any = true;
+        }
+    } else if s.knocked.swap(0, SeqCst) != 0 {
         // In the order in which they were made: which slot a thread has depends on when the kernel was done with the one before.
         let knocked = s.knocks.each_ref().map(|word| word.swap(0, SeqCst));
         let all = || {
@@ -70,6 +78,7 @@ pub fn comes_back() -> bool {
             from = index(slot) + 1;
             let m = member(slot);
             if matches!(m.state.load(SeqCst), state::WAITS | state::OUTSIDE) {
+                log::world::comes_back(slot);
                 token::recall(slot, why::SIGNAL);
                 any = true;
             }
@@ -79,7 +88,12 @@ pub fn comes_back() -> bool {
     if any || token::nobody_in_ring() {
         return any;
     }
-    let now = s.now.fetch_add(ROUND_NS, Relaxed) + ROUND_NS;
+    let passed = match pure::on() && token::round_was_idle() {
+        // How long the world takes is not the program's to know.
+        true => 0,
+        false => ROUND_NS,
+    };
+    let now = s.now.fetch_add(passed, Relaxed) + passed;
     if now < s.first.load(Relaxed) || s.first.load(Relaxed) == 0 {
         return false;
     }
@@ -100,8 +114,13 @@ pub fn comes_back() -> bool {
 pub fn round_without_others() -> bool {
     let s = all();
     let first = s.first.load(Relaxed);
-    let now = s.now.load(Relaxed) + ROUND_NS;
-    if s.knocked.load(SeqCst) != 0 || first != 0 && now >= first {
+    let passed = match pure::on() && token::round_was_idle() {
+        true => 0,
+        false => ROUND_NS,
+    };
+    let now = s.now.load(Relaxed) + passed;
+    let disturbs = log::world::disturbs(|| s.knocked.load(SeqCst) != 0);
+    if disturbs || first != 0 && now >= first {
         return false;
     }
     s.now.store(now, Relaxed);
@@ -129,8 +148,16 @@ fn jump(slot: u32) {
 /// The ring is empty: it rests until somebody knocks, or until a time is over; or nothing will ever happen. True: it goes on already.
 pub fn rest() -> bool {
     let s = all();
-    if let Some(slot) = first_limited() {
-        if member(slot).not_before.load(Relaxed) as i64 <= sys::monotonic().ns() {
+    let first = first_limited();
+    if log::replays() && (first.is_some() || waits_for_the_world()) {
+        if let Some(slot) = log::world::ends_rest() {
+            jump(slot);
+        }
+        return true;
+    }
+    if let Some(slot) = first {
+        if is_over(slot) {
+            log::world::is_late(slot);
             jump(slot);
             return true;
         }
@@ -156,6 +183,10 @@ fn waits_for_the_world() -> bool {
 
 /// The thread of this slot, which left the ring, wants to be in it again.
 pub fn knock(slot: u32) {
+    if log::replays() {
+        // The log says who comes back.
+        return;
+    }
     let s = all();
     s.knocks[slot as usize / 64].fetch_or(1 << (slot % 64), SeqCst);
     s.knocked.store(1, SeqCst);
@@ -192,17 +223,18 @@ pub fn signal_waits(t: &Block) -> bool {
 /// Who waits looks whether it can come back: a signal has come, or its time is over and nobody else can go on.
 pub fn look(slot: u32) {
     let (s, m) = (all(), member(slot));
-    if !matches!(m.state.load(SeqCst), state::WAITS | state::OUTSIDE) {
+    if !matches!(m.state.load(SeqCst), state::WAITS | state::OUTSIDE) || log::replays() {
         return;
     }
     if signal_waits(current()) || outer::has_changed(m) {
         return knock(slot);
     }
-    let over = || m.not_before.load(Relaxed) as i64 <= sys::monotonic().ns();
+    let over = || is_over(slot);
     let first = || m.deadline.load(Relaxed) != 0 && first_limited() == Some(slot);
     if s.rests.load(SeqCst) == 1 && first() && over() && s.rests.swap(0, SeqCst) == 1 {
         // Nobody but who ended the rest changes anything.
         if first_limited() == Some(slot) {
+            log::world::is_late(slot);
             jump(slot);
         }
         token::next();
@@ -212,9 +244,7 @@ pub fn look(slot: u32) {
 /// Does the thread of this slot wait for the phase's end? It is to have a turn in this round, or wants to come back into the ring.
 pub fn waits_for_phase(slot: u32) -> bool {
     let m = member(slot);
-    let over = || {
-        m.deadline.load(Relaxed) != 0 && m.not_before.load(Relaxed) as i64 <= sys::monotonic().ns()
-    };
+    let over = || m.deadline.load(Relaxed) != 0 && is_over_in_kernel(slot);
     match m.state.load(SeqCst) {
         // A new thread waits for its first phase.
         state::ARRIVED | state::DONE | state::RUNS => true,
@@ -240,7 +270,9 @@ pub fn late(slot: u32) -> i64 {
 /// In a turn: the thread waits at most until `not_before`, by the kernel's monotonic clock.
 pub fn limit(slot: u32, not_before: i64) {
     let (s, m) = (all(), member(slot));
-    let left = (not_before - sys::monotonic().ns()).max(0) as u64;
+    let ask = |_: &mut Block| (not_before - clock::monotonic()).max(0);
+    let left = log::told(current(), question::LEFT, ask) as u64;
+    let not_before = sys::monotonic().ns().saturating_add_unsigned(left);
     limit_to(s, m, not_before, left);
 }
 
@@ -255,11 +287,6 @@ pub fn limit_to_rounds(slot: u32, rounds: u64) {
     limit_to(all(), member(slot), 0, rounds * ROUND_NS);
 }
 
-/// The program's time.
-pub fn now() -> u64 {
-    all().now.load(Relaxed)
-}
-
 /// As [`limit`], until this time of the program's.
 pub fn limit_at(slot: u32, not_before: i64, deadline: u64) {
     limit_to_time(all(), member(slot), not_before, deadline);
@@ -271,6 +298,7 @@ fn limit_to(s: &State, m: &token::Member, not_before: i64, left: u64) {
 }
 
 fn limit_to_time(s: &State, m: &token::Member, not_before: i64, deadline: u64) {
+    clock::meet(current());
     let deadline = deadline.max(1);
     m.not_before.store(not_before.max(0) as u64, Relaxed);
     m.deadline.store(deadline, Relaxed);
@@ -306,7 +334,8 @@ impl Limit {
     pub fn is_over(&self, idle: bool) -> bool {
         let s = all();
         if s.now.load(Relaxed) < self.program {
-            if !idle || sys::monotonic().ns() < self.real {
+            let is_over = |_: &mut Block| sys::monotonic().ns() >= self.real;
+            if !idle || !log::decide(current(), question::OVER, is_over) {
                 return false;
             }
             s.now.fetch_max(self.program, Relaxed);
@@ -319,7 +348,7 @@ impl Limit {
 /// In a turn, while nobody can go on but for the world: a limit of a thread that waits may have run out.
 pub fn idles() {
     if let Some(slot) = first_limited() {
-        if member(slot).not_before.load(Relaxed) as i64 <= sys::monotonic().ns() {
+        if log::decide(current(), question::OVER, |_| is_over_in_kernel(slot)) {
             jump(slot);
         }
     }
@@ -330,7 +359,30 @@ pub fn wait_out(slot: u32) {
     wait_until(member(slot).not_before.load(Relaxed) as i64);
 }
 
+/// Is the limit of this slot's thread over by the kernel's clock?
+fn is_over_in_kernel(slot: u32) -> bool {
+    member(slot).not_before.load(Relaxed) as i64 <= sys::monotonic().ns()
+}
+
+/// May it run out, now that nobody else can go on?
+fn is_over(slot: u32) -> bool {
+    is_over_in_kernel(slot) || pure::on() && !pure::sleep::outside_is_awaited()
+}
+
+/// The program's time.
+pub fn now() -> u64 {
+    all().now.load(Relaxed)
+}
+
+/// In a turn: the later one of the program's time and of this one is the program's time from now on.
+pub fn meet(time: u64) -> u64 {
+    all().now.fetch_max(time, Relaxed).max(time)
+}
+
 fn wait_until(end: i64) {
+    if pure::on() || log::replays() {
+        return;
+    }
     while sys::monotonic().ns() < end {
         let never = 0u32;
         sys::futex_wait(&never, 0, Some(&sys::Timespec::from_ns(end)));

@@ -8,12 +8,10 @@
 use super::clock::Moment;
 use super::token::{self, hearing, member, state, why};
 use super::wait::Word;
-use super::{outside, signals, wait};
+use super::{log, outside, signals, wait};
 use crate::capture::Call;
-use crate::engine::Engine;
 use crate::guard;
 use crate::isolate::layout::QUEUE_BASE;
-use crate::none::None as NoEngine;
 use crate::process;
 use crate::signal::kernel;
 use crate::signal::state::{bit, Siginfo, SIGKILL, SIGNALS, SIGSTOP};
@@ -21,6 +19,7 @@ use crate::sync::wait::Wait;
 use crate::sys::{self, Timespec};
 use crate::thread::{block_address, session, slot, Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::det::question;
 use reprise_abi::syscalls::nr;
 
 const EINTR: i64 = -4;
@@ -121,7 +120,8 @@ pub fn send(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     };
     let mut info = info;
     info.words[0] = info.words[0] & !0xffff_ffff | u64::from(signal);
-    let Some(taker) = taker(signal) else {
+    let taker = log::told(t, question::TAKER, |_| taker(signal).map_or(-1, i64::from));
+    let Ok(taker) = u32::try_from(taker) else {
         t.det.signals_wait = true;
         return put(&info, None);
     };
@@ -129,7 +129,7 @@ pub fn send(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return hand(taker, &info);
     }
     c.local[0] = slot(taker).kernel_tid.load(Relaxed).into();
-    signals::send(t, taker, signal, |t| NoEngine::syscall(t, c, frame))
+    signals::send(t, taker, signal, |t| log::ask::ask(t, c, frame))
 }
 
 /// Who takes a signal to the process, when nobody runs: the first that has it open or waits for it, as they were made.
@@ -248,14 +248,17 @@ pub fn take(t: &mut Block) {
     // No handler may come in between.
     kernel::block_all();
     while let Some(info) = take_one(t.slot, open(t)) {
-        t.pending.push(info);
+        // A replay's log says where it came.
+        if !log::replays() {
+            t.pending.push(info);
+        }
     }
     kernel::sync_mask(t);
 }
 
 /// rt_sigpending(2): the thread's own, and those of the process.
 pub fn pending(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    let r = NoEngine::syscall(t, c, frame);
+    let r = log::ask::ask(t, c, frame);
     let for_me = list().iter().filter(|w| w.is_for(t.slot));
     let of_process = for_me.fold(0, |set, w| set | bit(w.info().signal()));
     if let Some(own) = guard::read::<u64>(c.args[0]).filter(|_| r == 0) {
@@ -269,7 +272,7 @@ fn taken_at_once(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
     let none = Timespec::from_ns(0);
     let limit = c.local[2];
     c.local[2] = &none as *const Timespec as u64;
-    let r = NoEngine::syscall(t, c, frame);
+    let r = log::ask::ask(t, c, frame);
     c.local[2] = limit;
     if r != EAGAIN && r != EINTR {
         return Some(r);

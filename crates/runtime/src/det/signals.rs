@@ -3,7 +3,7 @@
 
 use super::token::{self, hearing, member, state, why};
 use super::wait::Word;
-use super::{ending, rest, wait};
+use super::{ending, log, pure, rest, wait};
 use crate::capture::Call;
 use crate::isolate::split;
 use crate::process;
@@ -13,6 +13,7 @@ use crate::sync::wait::Wait;
 use crate::sys;
 use crate::thread::{block_address, session, slot, Block};
 use core::sync::atomic::Ordering::*;
+use reprise_abi::det::question;
 use reprise_abi::syscalls::nr;
 
 const EINTR: i64 = -4;
@@ -42,8 +43,9 @@ pub fn address_thread(c: &mut Call) -> Option<u32> {
     let receiver = (0..used)
         .find(is)
         .filter(|_| group == process::visible_pid())?;
-    c.args[0] = tid;
-    c.local[0] = tid;
+    let kernel = slot(receiver).kernel_tid.load(Relaxed).into();
+    c.local[0] = kernel;
+    c.local[1] = kernel;
     Some(receiver)
 }
 
@@ -52,6 +54,9 @@ pub fn received(info: &Siginfo) -> Siginfo {
     const SI_USER: i32 = 0;
     const SI_TKILL: i32 = -6;
     let mut info = *info;
+    if pure::on() {
+        pure::ids::in_signal(&mut info);
+    }
     if !split::in_force() || !matches!(info.code(), SI_USER | SI_TKILL) {
         return info;
     }
@@ -89,8 +94,9 @@ pub fn send(
     signal: u32,
     send: impl FnOnce(&mut Block) -> i64,
 ) -> i64 {
-    let m = member(receiver);
-    let waits = receiver != t.slot && will_come(receiver, signal);
+    let (m, t_slot) = (member(receiver), t.slot);
+    let ask = |_: &mut Block| (receiver != t_slot && will_come(receiver, signal)).into();
+    let waits = log::told(t, question::COMES, ask) != 0;
     let before = m.signals.load(SeqCst);
     let r = send(t);
     if r != 0 || !waits {
@@ -99,7 +105,7 @@ pub fn send(
     // Who waits in the kernel may take it there, without a handler.
     let taken = || m.state.load(SeqCst) == state::OUTSIDE && rest::has_knocked(receiver);
     let come = || m.signals.load(SeqCst) != before || taken();
-    while !come() && m.hearing.load(SeqCst) == hearing::HEARS {
+    while !log::replays() && !come() && m.hearing.load(SeqCst) == hearing::HEARS {
         ending::look_after_threads();
         sys::call(nr::SCHED_YIELD, &[]);
     }

@@ -2,7 +2,7 @@
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
 use super::token::{child, member, rouse, state};
-use super::{code, outside, spin, turns};
+use super::{code, log, outside, spin, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
@@ -15,6 +15,7 @@ use crate::thread::{session, Block};
 use crate::{guard, panic};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::det::question;
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::syscalls::nr;
 
@@ -182,7 +183,10 @@ fn up(n: u64) -> u64 {
 /// A call that shapes the address space.
 pub fn call(t: &mut Block, c: &mut Call) -> i64 {
     if !split::in_force() {
-        return NoEngine::address_space(t, c);
+        return match log::follows(t) {
+            true => alone(t, c),
+            false => NoEngine::address_space(t, c),
+        };
     }
     turns::within(t, |t| {
         if !is_new_memory(c) || soon_all_must_follow() {
@@ -190,6 +194,25 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
         }
         change(t, c)
     })
+}
+
+/// Before there are threads, of a program that is recorded.
+fn alone(t: &mut Block, c: &mut Call) -> i64 {
+    if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
+        return log::ask::attach(t, c);
+    }
+    let result = log::ask::shape(t, c);
+    crate::cpuid::after_call::<NoEngine>(t, c, result, [0; 2]);
+    crate::hook::after_call(t, c, result);
+    result
+}
+
+/// shmat(2), shmdt(2) among threads.
+fn attach(t: &mut Block, c: &mut Call) -> i64 {
+    match log::follows(t) {
+        true => log::ask::attach(t, c),
+        false => NoEngine::address_space(t, c),
+    }
 }
 
 /// Does the call only make memory that nobody else can have a part in yet, as for a new thread's stack?
@@ -219,7 +242,7 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             if a[0] % PAGE == 0 && a[1] != 0 && !memory::is_ours(a[0], up(a[1])) {
                 give_back(t, a[0], a[0].saturating_add(up(a[1])));
             }
-            let r = memory::perform(c).result;
+            let r = log::ask::shape(t, c);
             if !is_error(r) {
                 views::forget(a[0], a[0] + up(a[1]));
                 tell(t, Change::Unmap(a[0], up(a[1])));
@@ -227,7 +250,7 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             r
         }
         nr::MPROTECT => {
-            let r = memory::perform(c).result;
+            let r = log::ask::shape(t, c);
             if !is_error(r) {
                 let (start, end) = (a[0], a[0] + up(a[1]));
                 if a[2] & PROT_WRITE != 0 {
@@ -238,7 +261,7 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             r
         }
         nr::SHMAT => {
-            let r = NoEngine::address_space(t, c);
+            let r = attach(t, c);
             if !is_error(r) {
                 tell(t, Change::Attach([a[0], r as u64, a[2] & SHM_RDONLY]));
                 // It may be removed afterwards.
@@ -247,13 +270,13 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             r
         }
         nr::SHMDT => {
-            let r = NoEngine::address_space(t, c);
+            let r = attach(t, c);
             if !is_error(r) {
                 tell(t, Change::Detach(a[0]));
             }
             r
         }
-        _ => memory::perform(c).result,
+        _ => log::ask::shape(t, c),
     }
 }
 
@@ -283,7 +306,7 @@ fn views_of_those(t: &mut Block, start: u64, end: u64, which: impl Fn(&Region) -
 fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
     const TYPE: u64 = 15;
     let a = c.args;
-    let r = memory::perform(c).result;
+    let r = log::ask::shape(t, c);
     if is_error(r) {
         return r;
     }
@@ -363,7 +386,11 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     }
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | if fixed { MAP_FIXED } else { 0 };
     let hint = if fixed { a[4] } else { 0 };
-    let to = sys::call(nr::MMAP, &[hint, new, 0, flags, u64::MAX, 0]);
+    let place = |hint, flags| sys::call(nr::MMAP, &[hint, new, 0, flags, u64::MAX, 0]);
+    let to = log::told(t, question::ADDRESS, |_| place(hint, flags));
+    if log::replays() && !is_error(to) {
+        place(to as u64, flags | MAP_FIXED);
+    }
     if is_error(to) {
         return to;
     }

@@ -11,7 +11,7 @@
 //! so the program ends with a message when others have waited for `--patience` seconds.
 
 use super::token::{self, child, member, state};
-use super::{ending, errand, outside, space, turns};
+use super::{ending, errand, log, outside, space, turns};
 use crate::asm::push_registers;
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::{commit, split};
@@ -267,6 +267,10 @@ pub fn see_to_signals(t: &mut Block) {
 
 /// The timer's signal, in the program's code: the signal that waits is delivered.
 fn deliver_waiting(t: &mut Block, uc: &mut Ucontext) {
+    if log::follows(t) {
+        // It waits for a gate.
+        return;
+    }
     let Some(info) = t.pending.take(t.mask) else {
         return;
     };

@@ -1,6 +1,6 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, errand, lead, outside, signals, spin, token, turns, Det};
+use super::{ending, errand, lead, log, outside, pure, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
@@ -36,21 +36,34 @@ pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 }
 
 fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
-    let Some(i) = clone::reserve_slot() else {
-        return EAGAIN;
+    let again = log::replays().then(|| log::threads::recorded(t));
+    let (i, mut id) = match again {
+        Some(Err(e)) => return e,
+        Some(Ok((slot, tid))) => (slot, Some(tid)),
+        None => match clone::reserve_slot() {
+            Some(i) => (i, None),
+            None => return log::threads::made(t, 0, EAGAIN),
+        },
     };
     let process = t.slot_process();
+    let left = t.det.log.left;
     let in_lead = t.det.leads;
+    // SAFETY: filled by the time it is enrolled, and nobody runs on it yet.
+    let block = || unsafe { &mut *(block_address(i) as *mut Block) };
+    let now = t.det.pure.clock.now();
     let enrol = || match in_lead {
         true => {
-            // SAFETY: filled by now, and nobody runs on it yet.
-            let block = unsafe { &mut *(block_address(i) as *mut Block) };
+            let block = block();
+            begins(block, now, left, &mut id);
             block.det.inherits = true;
             let told = block.det.told.iter_mut().zip(wish.told_by_parent());
             told.for_each(|(to, address)| *to = address);
             token::enrol_at_once(i);
         }
-        false => token::enrol(i),
+        false => {
+            begins(block(), now, left, &mut id);
+            token::enrol(i);
+        }
     };
     let tid = clone::start_thread::<Det>(t, wish, i, process, start, enrol);
     if sys::is_error(tid) {
@@ -58,11 +71,16 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
             true => token::retire_at_once(i),
             false => token::retire(i),
         }
-    } else {
-        slot(i).visible_tid.store(tid as u32, Relaxed);
-        clone::publish_tid(wish, tid as u32);
+        return log::threads::made(t, i, tid);
     }
-    tid
+    log::threads::made(t, i, tid);
+    if let Some(id) = id.filter(|_| pure::on()) {
+        pure::ids::learn(id, tid as u32);
+    }
+    let visible = id.unwrap_or(tid as u32);
+    slot(i).visible_tid.store(visible, Relaxed);
+    clone::publish_tid(wish, visible);
+    visible.into()
 }
 
 /// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
@@ -70,7 +88,7 @@ pub fn begin(t: &mut Block) {
     signals::hears(t);
     if core::mem::take(&mut t.det.inherits) {
         for address in t.det.told.iter().filter(|a| **a != 0) {
-            guard::write(*address, &t.kernel_tid);
+            guard::write(*address, &own_id(t));
         }
         commit::inherit(t);
     } else {
@@ -78,6 +96,23 @@ pub fn begin(t: &mut Block) {
         commit::forget_all(t);
     }
     spin::phase_begins(t);
+}
+
+/// What a new thread has from its maker, whose time is `now`. `id`: the one by which the program knows it, if that isn't the kernel's.
+fn begins(block: &mut Block, now: u64, left: bool, id: &mut Option<u32>) {
+    *id = id.or(pure::ids::of_thread(now, block));
+    block.det.log.left = left;
+    if let Some(id) = *id {
+        block.slot().visible_tid.store(id, Relaxed);
+    }
+}
+
+/// The id of a thread that has just been made, which its maker may not have told of yet.
+fn own_id(t: &Block) -> u32 {
+    match pure::on() || log::replays() {
+        true => t.slot().visible_tid.load(Relaxed),
+        false => t.kernel_tid,
+    }
 }
 
 /// The program becomes another one, in its thread's turn: all other threads end first. Whether it will is asked before, as far as that can be.
@@ -118,6 +153,9 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
         turns::in_earnest(t);
         outside::first_ends(t);
     }
+    if pure::on() {
+        pure::leaves(t);
+    }
     malloc::thread_ends::<turns::InOwnHeap>(t);
     t.slot().state.store(slot_state::EXITING, Release);
     let wake = |address, _, n| {
@@ -126,6 +164,9 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     robust::announce_death(t, robust::write_word, wake, |_| None);
     session().live_threads.fetch_sub(1, Relaxed);
     let last = process::entry().live_threads.fetch_sub(1, Relaxed) == 1;
+    if last {
+        log::ask::ends(t, status);
+    }
     if !split::in_force() || (last && ending::is_first()) {
         crate::serial::baton::leave(t);
         sys::exit_group((status >> 8) as i32);

@@ -434,6 +434,11 @@ pub fn idles(useless: bool) -> bool {
     s.idle.fetch_add(1, Relaxed) as usize > 2 * *ring().0
 }
 
+/// Was no turn of the last round of any use?
+pub fn round_was_idle() -> bool {
+    all().idle.load(Relaxed) as usize >= (*ring().0).max(1)
+}
+
 /// What a waiting thread knows of the phase that others make last.
 #[derive(Default)]
 struct Watch {

@@ -4,13 +4,14 @@
 
 use super::calls::{idle, interrupted};
 use super::rest::Limit;
-use super::{token, turns};
+use super::{log, token, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::guard;
 use crate::none::None as NoEngine;
 use crate::sys::{self, Timespec};
 use crate::thread::{Block, Frame};
+use reprise_abi::det::question;
 use reprise_abi::syscalls::nr;
 
 const EAGAIN: i64 = -11;
@@ -59,14 +60,19 @@ pub fn make(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
         _ => return None,
     }
     let mut waited = 0;
+    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
     loop {
-        let r = NoEngine::syscall(t, c, frame);
+        let mut r = EAGAIN;
+        let made = log::decide(t, question::READY, |t| {
+            r = NoEngine::syscall(t, c, frame);
+            !would_wait(c, r)
+        });
         let is_over = || limit.as_ref().is_some_and(|l| l.is_over(waited != 0));
-        if !would_wait(c, r) || is_over() {
+        if made || is_over() {
             token::idles(false);
-            return Some(r);
+            return Some(log::ask::done(t, c, r, hash));
         }
-        if t.pending.first(t.mask).is_some() {
+        if log::signal_waits(t) {
             return Some(interrupted(t, c));
         }
         waited = idle();

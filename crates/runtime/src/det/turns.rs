@@ -1,9 +1,11 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
 use super::lead;
+use super::log;
 use super::near;
 use super::options::{self, count};
 use super::outside;
+use super::pure::clock;
 use super::rest;
 use super::shared_signals;
 use super::token::{self, child, state};
@@ -13,7 +15,7 @@ use crate::order::{Order, Runs};
 use crate::races::objects::Kind;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use reprise_abi::det::{ALONE, KEPT_TURNS, RETAKEN};
+use reprise_abi::det::{question, ALONE, KEPT_TURNS, RETAKEN};
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
 const SMALL_DEEDS: u32 = 32;
@@ -123,6 +125,7 @@ fn begin_anyway(t: &mut Block) {
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
         count(&session().counters.det_alone);
         t.det.in_turn = true;
+        clock::meet(t);
         return look_at_signals(t);
     }
     take_turn(t);
@@ -143,6 +146,7 @@ fn take_turn(t: &mut Block) {
     t.det.in_turn = true;
     (t.det.begun_in, t.det.narrow) = (t.hooked, false);
     t.det.is_near = false;
+    clock::meet(t);
 }
 
 /// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
@@ -159,6 +163,7 @@ pub fn end(t: &mut Block) {
         return;
     }
     t.det.holds = 0;
+    clock::meet(t);
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) && rest::round_without_others() {
         t.det.in_turn = false;
         return;
@@ -169,6 +174,7 @@ pub fn end(t: &mut Block) {
     token::pass(t.slot, state::DONE);
     token::wait_for_phase(t.slot, round);
     commit::refresh(t);
+    clock::phase_begins(t);
     t.det.in_turn = false;
     t.det.narrow = false;
     super::spin::phase_begins(t);
@@ -182,9 +188,11 @@ pub fn give_up(t: &mut Block) -> u32 {
 
 /// In a turn: the thread makes a call that waits in the kernel, beside all others; then it has a turn again. The call must
 /// touch no memory of the program, which is others' meanwhile.
-pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
+///
+/// A replay doesn't make it: the log says when the thread comes back.
+pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> Option<R> {
     leave_ring(t, state::OUTSIDE);
-    let r = f(t);
+    let r = (!log::replays()).then(|| f(t));
     rest::knock(t.slot);
     come_back(t);
     r
@@ -194,18 +202,31 @@ pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
 /// some rounds, or as soon as nobody else can go on, and if the child has not ended by then, all others wait for it. Should they have done so for too long
 /// ([`super::spin`]), the child may need one of them: then they go on, and the thread comes back when it comes. `f` says whether the call is over, and not
 /// just interrupted.
-pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, bool)) -> R {
+pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, bool)) -> Option<R> {
     let m = token::member(t.slot);
     m.since.store(token::wait_number(), Relaxed);
     rest::limit_to_rounds(t.slot, ROUNDS_FOR_CHILD);
     leave_ring(t, state::OUTSIDE);
     m.child.store(child::IN_ORDER, SeqCst);
-    let (r, over) = f(t);
-    if !token::child_has_come(t.slot) || !over {
-        rest::knock(t.slot);
+    let mut result = None;
+    if !log::replays() {
+        let (r, over) = f(t);
+        result = Some(r);
+        let in_order = token::child_has_come(t.slot);
+        log::decide(t, question::PASSED_OVER, |_| !in_order);
+        if !in_order || !over {
+            rest::knock(t.slot);
+        }
+    } else if log::decide(t, question::PASSED_OVER, |_| false) {
+        // It had a turn, for which the others waited too long.
+        token::wait_for_turn(t.slot);
+        m.child.store(child::NONE, SeqCst);
+        token::pass(t.slot, state::OUTSIDE);
+    } else {
+        m.child.store(child::NONE, SeqCst);
     }
     come_back(t);
-    r
+    result
 }
 
 fn leave_ring(t: &mut Block, how: u32) {
@@ -214,6 +235,7 @@ fn leave_ring(t: &mut Block, how: u32) {
     t.det.keeps = 0;
     t.det.holds = 0;
     commit::commit_again(t);
+    clock::meet(t);
     rest::forget_knock(t.slot);
     token::pass(t.slot, how);
 }
@@ -221,6 +243,7 @@ fn leave_ring(t: &mut Block, how: u32) {
 fn come_back(t: &mut Block) -> u32 {
     token::wait_for_turn(t.slot);
     commit::refresh(t);
+    clock::meet(t);
     shared_signals::take(t);
     token::member(t.slot).why.load(Relaxed)
 }

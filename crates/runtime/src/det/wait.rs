@@ -1,9 +1,10 @@
 //! Waiting for a word of the program to change (DThreads 4.3): sleepers are woken in the order in which they came, and a time that runs out does
 //! so when nobody else can go on.
 
-use super::clock::{self, Moment};
+use super::clock::{self as readings, Moment};
+use super::pure::{self, clock};
 use super::token::{self, member, state, why};
-use super::{outer, rest, turns};
+use super::{log, outer, rest, turns};
 use crate::capture::Call;
 use crate::guard;
 use crate::sync::wait::Wait;
@@ -47,7 +48,10 @@ impl Word {
 /// In a turn: waits on this word. `end`: how long.
 pub fn wait(t: &mut Block, word: Word, end: Option<Moment>) -> Wait {
     if let Some(end) = end {
-        clock::limit(t, end);
+        match pure::on() {
+            true => rest::limit(t.slot, clock::in_monotonic(end.ns, end.realtime)),
+            false => readings::limit(t, end),
+        }
     }
     limited(t, word)
 }
@@ -62,8 +66,9 @@ fn limited(t: &mut Block, word: Word) -> Wait {
     let m = member(t.slot);
     // In a turn that was kept nobody has looked for them.
     super::shared_signals::take(t);
-    if rest::signal_waits(t) {
+    if log::signal_waits(t) {
         m.deadline.store(0, Relaxed);
+        log::is_due(t);
         return Wait::Signal;
     }
     m.since.store(token::wait_number(), Relaxed);
@@ -78,7 +83,10 @@ fn limited(t: &mut Block, word: Word) -> Wait {
             Wait::TimedOut
         }
         why::SIGNAL if changed && !rest::signal_waits(t) => Wait::Woken,
-        why::SIGNAL => Wait::Signal,
+        why::SIGNAL => {
+            log::is_due(t);
+            Wait::Signal
+        }
         _ => Wait::Woken,
     }
 }

@@ -106,7 +106,9 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
         f.rsp += 8;
     }
     t.order.hook_ends = true;
-    with_engine!(E => E::signal_point(t, f));
+    if crate::det::log::may_deliver(t, by_frame == AT_FRAME) {
+        with_engine!(E => E::signal_point(t, f));
+    }
     t.order.hook_ends = false;
 }
 

@@ -100,6 +100,21 @@ pub fn runs() -> bool {
     matches!(ENGINE.load(Relaxed), ORDER_RECORD | ORDER_REPLAY)
 }
 
+/// Has every thread a ring of its own?
+#[inline(always)]
+pub fn has_rings() -> bool {
+    runs() || crate::det::log::has_rings()
+}
+
+/// The slot whose ring the thread uses.
+#[inline(always)]
+pub fn own_ring(t: &Block) -> u32 {
+    match t.det.log.world {
+        false => t.slot,
+        true => reprise_abi::det::WORLD_SLOT,
+    }
+}
+
 /// In the copy of a memory that fork(2) made.
 pub fn after_fork() {
     space::after_fork();
@@ -127,10 +142,10 @@ pub fn ring_of(slot: u32) -> (&'static RingControl, u64, u64) {
 /// The agent, or the driver, should look at the calling thread's ring.
 #[inline]
 pub fn tell_news() {
-    if !runs() {
+    if !has_rings() {
         return;
     }
-    let i = current().slot as usize;
+    let i = own_ring(current()) as usize;
     let (word, bit) = (&head().news[i / 64], 1 << (i % 64));
     if word.load(Relaxed) & bit == 0 {
         word.fetch_or(bit, Release);

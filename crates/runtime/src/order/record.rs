@@ -470,7 +470,7 @@ fn maps_shared(c: &Call, result: i64) -> bool {
 }
 
 /// The word of the program that the kernel changes when this futex operation succeeds.
-fn changed_word(c: &Call) -> Option<u64> {
+pub fn changed_word(c: &Call) -> Option<u64> {
     let operation = futex::lookup(c.args[1])?;
     match operation.nr {
         futex::FUTEX_WAKE_OP | futex::FUTEX_WAIT_REQUEUE_PI | futex::FUTEX_CMP_REQUEUE_PI => {

@@ -300,10 +300,11 @@ fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
     let info = &crate::det::signals::received(info);
     let signal = info.signal();
     let c: &mut SigContext = &mut uc.mc;
-    if with_engine!(E => E::IMMEDIATE) {
+    let immediate = with_engine!(E => E::IMMEDIATE) && !crate::det::log::follows(t);
+    if immediate {
         crate::hook::shim::step_out(t, c);
     }
-    if with_engine!(E => E::IMMEDIATE) && !in_runtime(c.rip) && t.mask & bit(signal) == 0 {
+    if immediate && !in_runtime(c.rip) && t.mask & bit(signal) == 0 {
         let action = ACTIONS.get(signal);
         let mut frame = c.to_frame();
         if action.handler > IGNORE

@@ -38,6 +38,9 @@ pub fn kill<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     let args = [pid, tid as u64, signal as u64, 0, 0, 0];
     let mut c = Call::new(nr::TGKILL, args, syscalls::lookup(nr::TGKILL));
     let result = with_engine!(E => E::syscall(t, &mut c, f));
+    if thread == t.fs_base {
+        crate::det::log::is_due(t);
+    }
     match result {
         // Another signal comes first; the function is called anew after its handler.
         RESTART => Done::by_frame(),

@@ -14,12 +14,14 @@ use super::error::*;
 use super::mutex::{deadline, Patience};
 use super::wait::{wait as sleep, wake, Wait, MONOTONIC, REALTIME};
 use super::{object, Stop};
+use crate::det::log;
 use crate::hook::shim::Done;
 use crate::order::{Order, Runs};
 use crate::races::objects::Kind;
 use crate::signal::state::{ACTIONS, SA_RESTART};
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::det::question;
 
 /// A semaphore.
 #[repr(C)]
@@ -188,10 +190,14 @@ fn slow<O: Order>(t: &mut Block, s: &Sem, patience: Patience) -> Result<(), Stop
 
 /// A signal ended the wait: its handler says whether the wait goes on after it (signal(7): only without a time limit).
 fn interrupted<O: Order>(t: &mut Block, patience: Patience) -> Done {
-    let first = t.pending.first(t.mask);
-    let restarts = first.is_none_or(|s| ACTIONS.get(s.signal()).flags & SA_RESTART != 0);
+    // Which signal it is, `det`'s log says in a replay.
+    let first = log::told(t, question::SIGNAL, |t| {
+        t.pending.first(t.mask).map_or(0, |s| s.signal().into())
+    });
+    let first = (first != 0).then_some(first as u32);
+    let restarts = first.is_none_or(|s| ACTIONS.get(s).flags & SA_RESTART != 0);
     // After this one the function begins anew, to end.
-    let cancels = first.is_some_and(|s| s.signal() == cancel::SIGNAL) && cancel::is_enabled(t);
+    let cancels = first.is_some_and(|s| s == cancel::SIGNAL) && cancel::is_enabled(t);
     if O::REPLAYS || cancels || restarts && matches!(patience, Patience::Endless) {
         return Done::by_frame();
     }

@@ -3,6 +3,8 @@
 use super::error::{EINVAL, ETIMEDOUT};
 use crate::asm::rt_blocking;
 use crate::det::clock::Moment;
+use crate::det::log;
+use crate::det::pure::{self, clock};
 use crate::det::wait::Word;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::order::turns::{self, Waits};
@@ -10,6 +12,7 @@ use crate::order::{self, total};
 use crate::sys::{self, Timespec};
 use crate::thread::{current, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::det::question;
 use reprise_abi::syscalls::nr;
 use reprise_abi::waits::What;
 
@@ -66,7 +69,7 @@ impl Deadline {
     pub fn soon() -> Deadline {
         Deadline {
             realtime: false,
-            at: Timespec::from_ns(sys::monotonic().ns() + 1_000_000),
+            at: Timespec::from_ns(clock::monotonic() + 1_000_000),
         }
     }
 }
@@ -100,6 +103,34 @@ pub fn wait(
         let on = Word::new(word.as_ptr() as u64, value);
         return crate::det::wait::wait(t, on, deadline.map(moment));
     }
+    if let Some(d) = deadline.filter(|_| pure::on()) {
+        let until = clock::of_monotonic(clock::in_monotonic(d.at.ns(), d.realtime));
+        return pure::sleep::wait(t, word, value, until, shared);
+    }
+    if log::follows(t) {
+        let ask = |t: &mut Block| in_kernel(t, word, value, deadline, shared) as i64;
+        let how = log::told(t, question::WAITED, ask);
+        return match how {
+            _ if how == Wait::Changed as i64 => Wait::Changed,
+            _ if how == Wait::TimedOut as i64 => Wait::TimedOut,
+            _ if how == Wait::Signal as i64 => {
+                log::is_due(t);
+                Wait::Signal
+            }
+            _ => Wait::Woken,
+        };
+    }
+    in_kernel(t, word, value, deadline, shared)
+}
+
+/// As [`wait`], where threads are the kernel's.
+fn in_kernel(
+    t: &mut Block,
+    word: &AtomicU32,
+    value: u32,
+    deadline: Option<&Deadline>,
+    shared: bool,
+) -> Wait {
     let others_may_wake = || crate::det::outer::is_shared(word.as_ptr() as u64);
     if deadline.is_none() && crate::det::is_alone() && !others_may_wake() {
         crate::det::deadlock::report();

@@ -1,0 +1,56 @@
+//! The threads of a program under `det`, which are processes to the kernel: whoever started the program ends those that outlive it.
+
+use crate::SharedSession;
+use reprise_abi::session::{slot_state, ENGINE_DET};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Ends all threads of the process that the kernel knows as `program`, but for the first one, which is that process.
+pub fn end_all(shared: &SharedSession, program: u32) {
+    let s = shared.session();
+    if s.engine != ENGINE_DET {
+        return;
+    }
+    for slot in (0..s.slots_used.load(SeqCst) as usize).map(|i| shared.slot(i)) {
+        let tid = slot.kernel_tid.load(SeqCst);
+        let process = slot.process.load(SeqCst) as usize % s.processes.len();
+        let of_it = s.processes[process].kernel_pid.load(SeqCst) == program;
+        let used = of_it && slot.state.load(SeqCst) != slot_state::FREE;
+        if tid > 0 && used && tid != program {
+            end(shared, tid as i32);
+        }
+    }
+}
+
+/// Ends a process of the session. It is nobody's child here: its id may be another's by now, who does not have the session's memory.
+fn end(shared: &SharedSession, pid: i32) {
+    // SAFETY: plain call; the descriptor is ours.
+    let fd = unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        if fd < 0 {
+            return;
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let memory = std::fs::metadata(format!("/proc/self/fd/{}", shared.fd())).map(|m| m.ino());
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let has_it = |inode: u64| {
+        let inode = inode.to_string();
+        maps.lines()
+            .any(|line| line.split_whitespace().nth(4) == Some(&inode) && line.contains("memfd:"))
+    };
+    if memory.is_ok_and(has_it) {
+        let info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: whoever was looked at gets it, or nobody.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                fd.as_raw_fd(),
+                libc::SIGKILL,
+                info,
+                0,
+            )
+        };
+    }
+}
