@@ -257,7 +257,7 @@ fn outside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
             }
         }
     }
-    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
+    let hash = log::ask::hash_of(t, c);
     let r = match c.nr {
         nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
             let r = NoEngine::syscall(t, c, frame);
@@ -384,7 +384,7 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     let limit = (wanted > 0).then(|| Limit::new(wanted as u64 * 1_000_000));
     c.local[n] = 0;
     let mut waited = false;
-    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
+    let hash = log::ask::hash_of(t, c);
     loop {
         let mut r = 0;
         let answers = log::decide(t, question::READY, |t| {
