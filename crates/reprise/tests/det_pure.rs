@@ -80,7 +80,8 @@ fn promises_are_kept() {
         "signal_at_gate",
         "signal_waiting",
         "signals_to_threads",
-        "processes",
+        "fork_wait",
+        "child_signals",
         "pipes",
         "thread_create",
     ] {

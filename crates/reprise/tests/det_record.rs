@@ -3,18 +3,17 @@
 mod common;
 
 use common::{assert_same, message, run, Guest, Outcome, Recording, Workplace};
-use std::os::unix::process::ExitStatusExt;
 
 const DET: [&str; 2] = ["--engine", "det"];
 
 /// Records a guest, replays it, and compares; the recording.
 fn same_again(place: &Workplace, guest: &Guest) -> Recording {
     let r = place.record_with(guest, &DET);
-    let signal = r.run.status.signal();
-    match guest.outcome {
-        Outcome::Signal(wanted) => assert_eq!(signal, Some(wanted), "{}", r.run.describe()),
-        _ => assert!(r.run.status.success(), "{}", r.run.describe()),
-    }
+    let wanted = match guest.outcome {
+        Outcome::Signal(signal) => 128 + signal,
+        _ => 0,
+    };
+    assert_eq!(r.run.status.code(), Some(wanted), "{}", r.run.describe());
     assert_same(&r.run, &place.replay(&r.dir));
     r
 }
@@ -162,8 +161,16 @@ fn commands() {
 #[test]
 fn who_was_killed_ends_so_again() {
     let place = Workplace::new();
-    let guest = Guest::new("crash").ends(Outcome::Signal(libc::SIGSEGV));
-    same_again(&place, &guest);
+    for (how, signal) in [
+        ("segv", libc::SIGSEGV),
+        ("abort", libc::SIGABRT),
+        ("kill", libc::SIGKILL),
+        ("pipe", libc::SIGPIPE),
+        ("thread", libc::SIGSEGV),
+    ] {
+        let guest = Guest::new("crash").args([how]);
+        same_again(&place, &guest.ends(Outcome::Signal(signal)));
+    }
 }
 
 /// The program may be gone, and what it has read.

@@ -298,7 +298,7 @@ fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if let Err(e) = localised(t, c, &mut scratch) {
         return e;
     }
-    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
+    let hash = log::ask::hash_of(t, c);
     let r = loop {
         let r = match c.nr {
             nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
@@ -434,7 +434,7 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, frame: &Frame) -> i64 {
     let limit = (wanted > 0).then(|| Limit::new(wanted as u64 * 1_000_000));
     c.local[n] = 0;
     let mut waited = false;
-    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
+    let hash = log::ask::hash_of(t, c);
     loop {
         let mut r = 0;
         let answers = log::decide(t, question::READY, |t| {
@@ -494,7 +494,7 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
             None => return log::ask::ask(t, c, frame),
         },
     };
-    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
+    let hash = log::ask::hash_of(t, c);
     let (mut waited, mut first) = (0, true);
     // Words of the runtime's, where the mask was replaced.
     let before = (c.local, c.mem);

@@ -60,7 +60,7 @@ pub fn make(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
         _ => return None,
     }
     let mut waited = 0;
-    let hash = log::follows(t).then(|| c.input_hash()).unwrap_or(0);
+    let hash = log::ask::hash_of(t, c);
     loop {
         let mut r = EAGAIN;
         let made = log::decide(t, question::READY, |t| {

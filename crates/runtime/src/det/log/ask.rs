@@ -6,21 +6,31 @@ use crate::det::Det;
 use crate::engine::{Engine, RESTART};
 use crate::none::None as NoEngine;
 use crate::order::record::changed_word;
+use crate::order::ring_of;
 use crate::ring::{self, Reader};
 use crate::serial::events;
 use crate::serial::record::NOT_MADE;
 use crate::serial::replay::{apply, cannot_map, trace_ended, OfFile};
 use crate::serial::report::{diverge, Actual};
 use crate::signal::kernel;
-use crate::sys::is_error;
+use crate::sys::{self, is_error};
 use crate::thread::{Block, Frame};
 use crate::{instruction, kept, mapped, memory, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
 };
+use reprise_abi::order::CLOSED_GONE;
 use reprise_abi::session::divergence_kind as kinds;
 use reprise_abi::syscalls::nr;
+
+/// Of what a call reads, where there is a log.
+pub fn hash_of(t: &Block, c: &Call) -> u64 {
+    match follows(t) {
+        true => c.input_hash(),
+        false => 0,
+    }
+}
 
 /// Asks the kernel.
 pub fn ask(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
@@ -105,11 +115,21 @@ pub fn expect(t: &Block, kind: Kind, detail: u32, hash: u64) -> EventHeader {
 }
 
 fn next(t: &Block, actual: &Actual) -> EventHeader {
-    let Some(h) = ring::peek() else { trace_ended() };
+    let Some(h) = ring::peek() else { ended(t) };
     if h.kind != actual.kind as u8 || h.detail != actual.detail {
         diverge(t, kinds::EVENT, Some(&h), actual);
     }
     h
+}
+
+/// Nothing more was recorded of the thread. If its process was killed, the driver does that when the others have come as far.
+fn ended(t: &Block) -> ! {
+    let (ring, ..) = ring_of(t.slot);
+    while ring.closed.load(SeqCst) == CLOSED_GONE {
+        let never = 0u32;
+        sys::futex_wait(&never, 0, None);
+    }
+    trace_ended()
 }
 
 /// The program is somewhere else than where the recording had a signal.

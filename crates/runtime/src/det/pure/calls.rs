@@ -208,10 +208,10 @@ fn number(text: &[u8]) -> Option<u32> {
 /// What the kernel has told, as the program is told it; and the result.
 fn told(t: &mut Block, c: &Call, r: i64) -> i64 {
     match c.nr {
-        nr::READ | nr::READV | nr::PREAD64 | nr::PREADV if r > 0 => {
-            if random::is_device(c.args[0]) {
-                random::replace(t, c, r);
-            }
+        nr::READ | nr::READV | nr::PREAD64 | nr::PREADV
+            if r > 0 && random::is_device(c.args[0]) =>
+        {
+            random::replace(t, c, r)
         }
         // si_pid of a signal that it has taken.
         nr::RT_SIGTIMEDWAIT if r > 0 && c.args[1] != 0 => {
