@@ -12,6 +12,7 @@ use super::pure::{self, clock};
 use super::token::{self, member, state, why};
 use super::{deadlock, ending, log, outer};
 use crate::isolate::layout::REST_BASE;
+use crate::isolate::split;
 use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS, SYNCHRONOUS};
 use crate::sys;
 use crate::thread::{current, Block};
@@ -216,7 +217,10 @@ pub fn forget_knock(slot: u32) {
 
 /// Does a signal wait that the thread doesn't block, or waits for?
 pub fn signal_waits(t: &Block) -> bool {
-    let waits_for = member(t.slot).sigwait.load(Relaxed);
+    let waits_for = match split::is_done() {
+        true => member(t.slot).sigwait.load(Relaxed),
+        false => 0,
+    };
     t.pending.first(t.mask & !waits_for).is_some()
 }
 
