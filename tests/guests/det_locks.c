@@ -1,8 +1,9 @@
-// What the optimisations of `reprise run` are for: critical sections, pages that threads write in turns, stretches in which one thread runs alone.
+// What the optimisations of `reprise run` are for: critical sections, barriers, pages that threads write in turns, stretches in which one thread runs alone.
 #include "guest.h"
 
 enum { THREADS = 4, ROUNDS = 100 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t barrier;
 static long counted_up, own[THREADS][1024];
 static volatile long all[THREADS];
 
@@ -14,6 +15,10 @@ static void *body(void *p) {
         ok(pthread_mutex_unlock(&lock));
         all[me] += i;
         own[me][i] = i;
+    }
+    for (int i = 0; i < 10; i++) {
+        int r = pthread_barrier_wait(&barrier);
+        expect(r == 0 || r == PTHREAD_BARRIER_SERIAL_THREAD);
     }
     return NULL;
 }
@@ -30,6 +35,7 @@ static void *alone(void *unused) {
 
 int main(void) {
     pthread_t threads[THREADS];
+    ok(pthread_barrier_init(&barrier, NULL, THREADS));
     for (intptr_t i = 0; i < THREADS; i++) threads[i] = start(body, (void *)i);
     for (int i = 0; i < THREADS; i++) finish(threads[i]);
     finish(start(alone, NULL));

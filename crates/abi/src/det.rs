@@ -2,52 +2,55 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// All of them, by name.
-pub const OPTIMISATIONS: [&str; 7] = [ALONE, KEPT_TURNS, RETAKEN, SCANS, COPIES, TWINS, LEAD];
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Optimisation {
+    /// By which it is left out.
+    pub name: &'static str,
+    /// Its bit in a set.
+    pub bit: u64,
+}
+
+const fn number(n: u32, name: &'static str) -> Optimisation {
+    Optimisation { name, bit: 1 << n }
+}
+
+/// All of them.
+pub const OPTIMISATIONS: [Optimisation; 9] = [
+    ALONE,
+    KEPT_TURNS,
+    RETAKEN,
+    SCANS,
+    COPIES,
+    TWINS,
+    EARLY_LOOKS,
+    OBJECTS,
+    LEAD,
+];
 
 /// The only thread of the ring has its turns at once, and commits when there is somebody to see it (single-threaded mode).
-pub const ALONE: &str = "alone";
+pub const ALONE: Optimisation = number(0, "alone");
 /// A thread keeps its turn while it has a mutex, for some deeds at most (lock ownership).
-pub const KEPT_TURNS: &str = "kept-turns";
+pub const KEPT_TURNS: Optimisation = number(1, "kept-turns");
 /// It keeps it for longer if it gives a mutex back and is about to take one again (bound on re-acquisition).
-pub const RETAKEN: &str = "retaken";
+pub const RETAKEN: Optimisation = number(2, "retaken");
 /// No scan for copies of pages while the thread had no page fault.
-pub const SCANS: &str = "scans";
+pub const SCANS: Optimisation = number(3, "scans");
 /// Copies that are likely to be written again are made anew instead of dropped.
-pub const COPIES: &str = "copies";
-/// A twin is left only of a page that was changed (twins are made lazily, and none for what doesn't differ).
-pub const TWINS: &str = "twins";
-
+pub const COPIES: Optimisation = number(4, "copies");
+/// A twin is left only of a page that was changed and that others have, too; pages that nobody else has are not compared (lazy twins, diff elimination).
+pub const TWINS: Optimisation = number(5, "twins");
+/// What a thread has written in a phase is found before it has its turn, beside all others (work outside of the token).
+pub const EARLY_LOOKS: Optimisation = number(6, "early-looks");
+/// At the end of a turn of a function that writes to its objects only, no other pages are looked at.
+pub const OBJECTS: Optimisation = number(7, "objects");
 /// Who makes threads goes on beside them, and without turns of its own for some deeds. Without it: in its turn, before them.
-pub const LEAD: &str = "lead";
+pub const LEAD: Optimisation = number(8, "lead");
 
 /// The bit of the optimisation with this name.
-pub const fn bit(name: &str) -> Option<u64> {
-    let mut i = 0;
-    while i < OPTIMISATIONS.len() {
-        if same(OPTIMISATIONS[i].as_bytes(), name.as_bytes()) {
-            return Some(1 << i);
-        }
-        i += 1;
-    }
-    None
-}
-
-const fn same(a: &[u8], b: &[u8]) -> bool {
-    let mut i = 0;
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
-}
-
-/// Does this set hold the optimisation with this name?
-#[inline(always)]
-pub const fn holds(set: u64, name: &str) -> bool {
-    match bit(name) {
-        Some(b) => set & b != 0,
-        None => false,
-    }
+pub fn bit(name: &str) -> Option<u64> {
+    let found = OPTIMISATIONS.iter().find(|o| o.name == name);
+    found.map(|o| o.bit)
 }
 
 /// `record --engine det`: what is asked of the world, as [`Kind::Told`](crate::event::Kind::Told) tells it.
@@ -148,13 +151,12 @@ mod tests {
 
     #[test]
     fn each_has_a_bit_of_its_own() {
-        let all = OPTIMISATIONS.iter().fold(0, |set, n| {
-            let b = bit(n).expect("a bit");
-            assert_eq!(set & b, 0);
-            set | b
+        let all = OPTIMISATIONS.iter().fold(0, |set, o| {
+            assert_eq!(set & o.bit, 0);
+            assert_eq!(bit(o.name), Some(o.bit));
+            set | o.bit
         });
-        assert_eq!(all, 127);
-        assert!(holds(all, TWINS) && !holds(0, TWINS));
+        assert_eq!(all, 511);
         assert_eq!(bit("twin"), None);
     }
 }

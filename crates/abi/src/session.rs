@@ -379,6 +379,10 @@ pub struct Counters {
     pub det_led: AtomicU64,
     /// ... and pages that were committed as a whole.
     pub det_whole: AtomicU64,
+    /// ... and looks at pages that were made outside of turns, ...
+    pub det_early: AtomicU64,
+    /// ... or need not be made.
+    pub det_spared: AtomicU64,
 }
 
 /// Most mappings that a program has at its first instruction.

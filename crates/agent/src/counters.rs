@@ -37,6 +37,8 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("det_twins", &c.det_twins),
         ("det_led", &c.det_led),
         ("det_whole", &c.det_whole),
+        ("det_early", &c.det_early),
+        ("det_spared", &c.det_spared),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

@@ -840,7 +840,7 @@ fn parse_hooks(class: &str) -> Result<u64, String> {
 }
 
 fn parse_optimisation(name: &str) -> Result<u64, String> {
-    let names = det::OPTIMISATIONS.join(", ");
+    let names = det::OPTIMISATIONS.map(|o| o.name).join(", ");
     det::bit(name).ok_or_else(|| format!("there are {names}"))
 }
 

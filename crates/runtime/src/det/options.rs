@@ -3,13 +3,13 @@
 use crate::sys;
 use crate::thread::session;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use reprise_abi::det;
+use reprise_abi::det::Optimisation;
 use reprise_abi::syscalls::nr;
 
 /// Is this optimisation in force?
 #[inline(always)]
-pub fn has(optimisation: &'static str) -> bool {
-    !det::holds(session().det_without, optimisation)
+pub fn has(optimisation: Optimisation) -> bool {
+    session().det_without & optimisation.bit == 0
 }
 
 /// One more of what a counter counts.

@@ -17,7 +17,7 @@ use crate::thread::{session, Block, Frame};
 use crate::{guard, panic, sys};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
-use reprise_abi::det::{COPIES, SCANS, TWINS as LAZY_TWINS};
+use reprise_abi::det::{COPIES, EARLY_LOOKS, OBJECTS, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
 
@@ -434,7 +434,7 @@ pub fn inherit(t: &mut Block) {
 /// anything meanwhile.
 pub fn prepare(t: &mut Block) {
     note(t);
-    if !options::has(LAZY_TWINS) {
+    if !options::has(LAZY_TWINS) || !options::has(EARLY_LOOKS) {
         return;
     }
     let look = |e: Entry, offset| {
@@ -467,7 +467,10 @@ pub fn commit(t: &mut Block) {
     conflicts::stands(t, round);
     each(t, |e, offset| {
         let (changed, others) = match e.is_unchanged() {
-            true => (false, page(offset).round.load(Relaxed) == round),
+            true => {
+                count(&session().counters.det_early);
+                (false, page(offset).round.load(Relaxed) == round)
+            }
             false => commit_page(e, offset, e.base(), round)?,
         };
         let inherited = e.idle() == INHERITED;
@@ -491,7 +494,7 @@ const OBJECT_MAX: u64 = 128;
 impl Objects {
     /// Those of the function that the thread is in, if it has said that it writes to nothing else.
     fn of(t: &Block) -> Option<Objects> {
-        if !t.det.narrow || t.hooked == 0 {
+        if !t.det.narrow || t.hooked == 0 || !options::has(OBJECTS) {
             return None;
         }
         // SAFETY: the frame is there for as long as the thread is in the function.
@@ -525,6 +528,7 @@ pub fn commit_again(t: &mut Block) {
             if options::disturbs() && difference_guarded(e.address(), MIRROR + offset)?.is_some() {
                 panic::give_up("det: a function wrote to memory that is none of its objects");
             }
+            count(&session().counters.det_spared);
             return Some(e);
         }
         let (changed, _) = commit_page(e, offset, Base::Now, round)?;
