@@ -30,6 +30,7 @@ fn each_optimisation_saves_what_it_is_for() {
         ("early-looks", Some("early"), None),
         ("objects", Some("spared"), None),
         ("lead", Some("led"), None),
+        ("isolation", Some("whole"), None),
     ] {
         let (same, without) = measured(&place, Some(name));
         assert_eq!(output, same, "{name}");

@@ -5,6 +5,7 @@
 use super::layout::*;
 use super::maps::Maps;
 use super::views;
+use crate::det::options;
 use crate::page_scan;
 use crate::panic;
 use crate::regions::Region;
@@ -13,6 +14,7 @@ use crate::thread::{block_address, current, Block};
 use crate::{clone, guard, memory, scratch};
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use reprise_abi::det::ISOLATION;
 use reprise_abi::layout::*;
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
@@ -88,10 +90,11 @@ fn map_backing() {
     if is_error(fd) || sys::call(nr::FTRUNCATE, &[fd as u64, BACKING]) != 0 {
         panic::give_up("det: the memory that threads share can't be made");
     }
-    for (at, prot, flags) in [
-        (MIRROR, PROT_RW, MAP_SHARED),
-        (RESERVE, PROT_NONE, MAP_PRIVATE),
-    ] {
+    let views = match options::has(ISOLATION) {
+        true => MAP_PRIVATE,
+        false => MAP_SHARED,
+    };
+    for (at, prot, flags) in [(MIRROR, PROT_RW, MAP_SHARED), (RESERVE, PROT_NONE, views)] {
         let flags = flags | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
         let args = [at, BACKING, prot, flags, fd as u64, 0];
         must(sys::call(nr::MMAP, &args), at);
