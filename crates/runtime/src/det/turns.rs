@@ -125,6 +125,8 @@ fn begin_anyway(t: &mut Block) {
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
         count(&session().counters.det_alone);
         t.det.in_turn = true;
+        // What the program has written since its last commit is still to be committed.
+        (t.det.begun_in, t.det.narrow) = (0, false);
         clock::meet(t);
         return look_at_signals(t);
     }
