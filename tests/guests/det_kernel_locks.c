@@ -107,5 +107,5 @@ int main(void) {
     must(unlink(fifo));
     must(semctl(semaphore, 0, IPC_RMID));
     must(msgctl(queue, IPC_RMID, NULL));
-    say("in the orders %016lx %016lx %016lx\n", order[0], order[1], order[2]);
+    say("in the orders %lu %lu %lu\n", order[0], order[1], order[2]);
 }

@@ -59,5 +59,5 @@ int main(void) {
     expect(guarded == THREADS * ROUNDS && own == THREADS * ROUNDS);
     for (int i = 0; i < 8; i++) expect(1 <= initialised[i] && initialised[i] <= THREADS);
     uint64_t order = hash_bytes(orders, sizeof orders) ^ hash_bytes(initialised, sizeof initialised);
-    say("%ld counted, in the order %016lx\n", guarded, order);
+    say("%ld counted, in the order %lu\n", guarded, order);
 }

@@ -41,5 +41,5 @@ int main(void) {
     for (intptr_t i = 0; i < THREADS; i++) threads[i] = start(body, (void *)i);
     uint64_t all = 0;
     for (int i = 0; i < THREADS; i++) all = mix(all + (uint64_t)finish(threads[i]));
-    say("at the places %016lx\n", all);
+    say("at the places %lu\n", all);
 }

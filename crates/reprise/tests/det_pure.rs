@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn time_chance_and_ids_are_the_same_always() {
     let begun = Instant::now();
-    let all = outputs_with(&Guest::new("det_pure"), 6, |n| match n {
+    let all = outputs_with(&Guest::new("det_pure").args(["long"]), 6, |n| match n {
         0 => vec!["--pure".into()],
         n => vec!["--pure".into(), format!("--delays={n}")],
     });
@@ -44,7 +44,7 @@ fn the_seed_changes_what_is_random() {
     let with = |seed: &str, n| {
         let r = once_with(
             &place,
-            &Guest::new("det_pure"),
+            &Guest::new("det_pure").args(["long"]),
             &["--pure", "--seed", seed],
             n,
         );

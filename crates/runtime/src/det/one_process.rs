@@ -29,6 +29,9 @@ pub fn make(t: &mut Block, c: &mut Call, make: impl FnOnce(&mut Block, &mut Call
         nr::SETRLIMIT => c.args[1],
         nr::PRLIMIT64 if is_own(c.args[0]) => c.args[2],
         nr::PRLIMIT64 => 0,
+        // To the first thread the process is itself, whatever ids the program knows.
+        nr::GETPGID | nr::GETSID => return errand::by_first(c.nr, &[0; 6]),
+        nr::SETPGID => return errand::by_first(c.nr, &[0, c.local[1], 0, 0, 0, 0]),
         _ => return errand::by_first(c.nr, &c.args),
     };
     if c.nr == nr::PRLIMIT64 && is_own(c.args[0]) {
