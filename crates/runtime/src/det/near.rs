@@ -43,6 +43,11 @@ pub fn is_near(place: u64) -> bool {
 
 /// Is there such a way from this place?
 fn leads_back(place: u64) -> bool {
+    // Elsewhere are stubs: whether one stands in the place of a system call depends on how often that was made, and interrupted.
+    let Some(code) = map().at(place) else {
+        return false;
+    };
+    let is_here = |to: u64| (code.start..code.end).contains(&to);
     let (mut ways, mut open) = ([0; WAYS], 1);
     let (mut seen, mut steps) = ([0; STEPS], 0);
     ways[0] = place;
@@ -64,7 +69,7 @@ fn leads_back(place: u64) -> bool {
             };
             match i.flow {
                 Flow::Next => at = i.end(),
-                Flow::Jump(to) => at = to,
+                Flow::Jump(to) if is_here(to) => at = to,
                 Flow::Branch(_, to) => {
                     if open < WAYS {
                         ways[open] = to;
