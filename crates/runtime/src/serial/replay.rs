@@ -479,8 +479,8 @@ pub fn take_turn(t: &mut Block, h: EventHeader) {
     Reader::begin(h).finish();
 }
 
-/// Delivers the recorded signal.
-pub fn deliver(t: &mut Block, frame: &mut Frame, fp: FpState, h: EventHeader) {
+/// What came with a recorded signal.
+pub fn take_siginfo(h: EventHeader) -> Siginfo {
     let mut r = Reader::begin(h);
     r.args();
     let mut info = Siginfo::ZERO;
@@ -494,6 +494,12 @@ pub fn deliver(t: &mut Block, frame: &mut Frame, fp: FpState, h: EventHeader) {
         }
     }
     r.finish();
+    info
+}
+
+/// Delivers the recorded signal.
+pub fn deliver(t: &mut Block, frame: &mut Frame, fp: FpState, h: EventHeader) {
+    let info = take_siginfo(h);
     if !rebuilt::same_code(h.value as u64, frame.rip) {
         let actual = Actual {
             detail: h.detail,

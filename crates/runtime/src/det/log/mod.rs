@@ -15,6 +15,7 @@ pub mod world;
 use crate::det;
 use crate::ring::{self, Reader};
 use crate::serial::events;
+use crate::serial::replay::take_siginfo;
 use crate::signal::frame::{self, FpState};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
@@ -198,19 +199,7 @@ fn deliver_again(t: &mut Block, f: &mut Frame, h: EventHeader, point: u64) {
     if ring::peek_word(0) != Some(point) {
         return;
     }
-    let mut r = Reader::begin(h);
-    r.args();
-    let mut info = Siginfo::ZERO;
-    if let Some((_, len, _)) = r.section() {
-        let mut bytes = [0u8; 128];
-        r.to_buffer(len, &mut bytes);
-        for (w, b) in info.words.iter_mut().zip(bytes.chunks_exact(8)) {
-            let mut word = [0; 8];
-            word.copy_from_slice(b);
-            *w = u64::from_le_bytes(word);
-        }
-    }
-    r.finish();
+    let info = take_siginfo(h);
     if h.detail != info.signal() {
         ask::diverges(t, &h, f.rip);
     }
