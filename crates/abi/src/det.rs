@@ -16,7 +16,7 @@ const fn number(n: u32, name: &'static str) -> Optimisation {
 }
 
 /// All of them.
-pub const OPTIMISATIONS: [Optimisation; 10] = [
+pub const OPTIMISATIONS: [Optimisation; 11] = [
     ALONE,
     KEPT_TURNS,
     RETAKEN,
@@ -27,6 +27,7 @@ pub const OPTIMISATIONS: [Optimisation; 10] = [
     OBJECTS,
     LEAD,
     ISOLATION,
+    OWNERSHIP,
 ];
 
 /// The only thread of the ring has its turns at once, and commits when there is somebody to see it (single-threaded mode).
@@ -51,6 +52,9 @@ pub const LEAD: Optimisation = number(8, "lead");
 /// What a thread writes is its own until it synchronises. Without it the order in which threads synchronise is the same, and what races is not: the paper's "sync-only"
 /// (6.5), by which is measured what isolation costs.
 pub const ISOLATION: Optimisation = number(9, "isolation");
+
+/// Pages that one thread alone writes again and again are committed when another one wants them (lazy commits, page ownership).
+pub const OWNERSHIP: Optimisation = number(10, "ownership");
 
 /// The bit of the optimisation with this name.
 pub fn bit(name: &str) -> Option<u64> {

@@ -383,6 +383,10 @@ pub struct Counters {
     pub det_early: AtomicU64,
     /// ... or need not be made.
     pub det_spared: AtomicU64,
+    /// `det`: pages whose commits were put off, since one thread owned them, ...
+    pub det_owned: AtomicU64,
+    /// ... and those that were committed when another one wanted them.
+    pub det_claimed: AtomicU64,
 }
 
 /// Most mappings that a program has at its first instruction.

@@ -39,6 +39,8 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("det_whole", &c.det_whole),
         ("det_early", &c.det_early),
         ("det_spared", &c.det_spared),
+        ("det_owned", &c.det_owned),
+        ("det_claimed", &c.det_claimed),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

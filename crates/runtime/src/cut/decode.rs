@@ -330,6 +330,11 @@ impl Insn {
         self.inner.has_lock_prefix() || may
     }
 
+    /// Does it exchange a register and memory?
+    pub fn exchanges(&self) -> bool {
+        self.inner.mnemonic() == Mnemonic::Xchg && self.inner.op_kind(0) == OpKind::Memory
+    }
+
     /// It has a LOCK prefix, which code sometimes jumps over.
     pub fn is_locked(&self) -> bool {
         self.inner.has_lock_prefix()

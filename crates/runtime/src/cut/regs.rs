@@ -1,5 +1,7 @@
 //! The registers of a thread, as a name holds them.
 
+use crate::thread::Frame;
+
 /// Number of general registers.
 pub const GPRS: usize = 16;
 /// Index of rax in [`Regs::gpr`]: registers are numbered as the processor encodes them.
@@ -72,6 +74,20 @@ impl Regs {
             rflags: gregs[GREG_EFL],
             fs_base,
             gs_base,
+        }
+    }
+
+    /// From a gate's frame. Before it came there the gate has put rax elsewhere.
+    pub fn from_frame(f: &Frame, rax: u64, fs_base: u64) -> Regs {
+        Regs {
+            gpr: [
+                rax, f.rcx, f.rdx, f.rbx, f.rsp, f.rbp, f.rsi, f.rdi, f.r8, f.r9, f.r10, f.r11,
+                f.r12, f.r13, f.r14, f.r15,
+            ],
+            rip: f.rip,
+            rflags: f.rflags,
+            fs_base,
+            gs_base: 0,
         }
     }
 

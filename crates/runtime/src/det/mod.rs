@@ -14,6 +14,7 @@ pub mod errand;
 pub mod lead;
 pub mod log;
 pub mod near;
+pub mod newborn;
 pub mod one_process;
 pub mod options;
 pub mod outer;
@@ -57,6 +58,8 @@ pub struct Local {
     pub is_near: bool,
     /// It has the lead of this phase, in which the program's code runs ([`lead`]).
     pub leads: bool,
+    /// Whether it has just been made, and what it did first.
+    pub newborn: newborn::Newborn,
     /// Made in another's lead: it begins with that one's view of memory, ...
     pub inherits: bool,
     /// ... in which it puts its id here.

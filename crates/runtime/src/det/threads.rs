@@ -1,6 +1,6 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, errand, lead, log, outside, pure, signals, spin, token, turns, Det};
+use super::{ending, errand, lead, log, newborn, outside, pure, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::isolate::{commit, split};
@@ -85,6 +85,7 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 
 /// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
 pub fn begin(t: &mut Block) {
+    newborn::begins(t);
     signals::hears(t);
     if core::mem::take(&mut t.det.inherits) {
         for address in t.det.told.iter().filter(|a| **a != 0) {

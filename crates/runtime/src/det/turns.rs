@@ -3,6 +3,7 @@
 use super::lead;
 use super::log;
 use super::near;
+use super::newborn;
 use super::options::{self, count};
 use super::outside;
 use super::pure::clock;
@@ -128,6 +129,7 @@ fn begin_anyway(t: &mut Block) {
         // What the program has written since its last commit is still to be committed.
         (t.det.begun_in, t.det.narrow) = (0, false);
         clock::meet(t);
+        newborn::has_turn(t);
         return look_at_signals(t);
     }
     take_turn(t);
@@ -149,6 +151,7 @@ fn take_turn(t: &mut Block) {
     (t.det.begun_in, t.det.narrow) = (t.hooked, false);
     t.det.is_near = false;
     clock::meet(t);
+    newborn::has_turn(t);
 }
 
 /// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.

@@ -7,6 +7,7 @@ use super::stub::Purpose;
 use super::Save;
 use crate::asm::push_registers;
 use crate::debugger;
+use crate::det::newborn;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::isolate::conflicts;
 use crate::order::known::{Known, FACTOR, PLACE_SHIFT, SIZE_SHIFT};
@@ -111,7 +112,9 @@ extern "C" fn rt_locked_begin(_: u64, _: u64, f: &Frame) {
         };
         debugger::show_frame(t, &t.shown);
     }
-    crate::det::turns::begin(t);
+    if !newborn::needs_no_turn(t, f) {
+        crate::det::turns::begin(t);
+    }
 }
 
 /// After it.

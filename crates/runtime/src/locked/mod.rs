@@ -436,6 +436,15 @@ pub fn place_of(resume: u64) -> Option<u64> {
     found.or_else(|| all[..next].last()).map(|m| m.from)
 }
 
+/// The instruction that a stub is about to make, which has sent the thread to the runtime for that and goes on here.
+pub fn next_instruction(resume: u64) -> Option<Insn> {
+    let mut annexes = ANNEXES.all().iter();
+    let annex = annexes.find(|a| (a.start..a.end).contains(&resume))?;
+    let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
+    let m = all.get(all.partition_point(|m| m.pc < resume))?;
+    Insn::at(m.pc, &Program)
+}
+
 /// As [`place_of`], when the instruction has been made: behind it.
 pub fn place_behind(resume: u64) -> Option<u64> {
     let annex = ANNEXES
