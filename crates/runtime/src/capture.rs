@@ -435,7 +435,8 @@ impl Call {
             Mem::MsghdrOut => localise_messages(p, 1, 56, scratch, false),
             Mem::MmsghdrIn(n) => localise_messages(p, messages(n), 64, scratch, true),
             Mem::MmsghdrOut(n) => localise_messages(p, messages(n), 64, scratch, false),
-            _ => Ok(p),
+            // It may be the kernel's id of a process, or the length that there is room for.
+            _ => Ok(self.local[i]),
         }
     }
 

@@ -2,7 +2,9 @@
 
 use crate::capture::Call;
 use crate::clone;
+use crate::det::touch;
 use crate::engine::{with_engine, Engine, RESTART};
+use crate::isolate::owned;
 use crate::memory;
 use crate::message;
 use crate::ptrace;
@@ -36,6 +38,9 @@ fn gate<E: Engine>(frame: &mut Frame) {
         let result = rebuilt::print(frame.rsi, frame.rdx);
         answer(frame, frame.rax, result);
         return leave(frame);
+    }
+    if owned::any() {
+        touch::before_call(t, frame);
     }
     crate::patch::at_gate::<E>(t);
     // What the instruction leaves there. A rewritten site doesn't, and a replay rewrites a site one gate earlier than the recording:

@@ -27,7 +27,7 @@ use crate::sys::{self, Timespec};
 use crate::thread::{Block, Frame};
 use core::sync::atomic::Ordering::SeqCst;
 use reprise_abi::det::question;
-use reprise_abi::spec::{Blocking, Mem, Restart};
+use reprise_abi::spec::{Blocking, Restart};
 use reprise_abi::syscalls::nr;
 
 const EINTR: i64 = -4;
@@ -282,25 +282,10 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
 }
 
-/// Has the kernel see scratch memory, which all threads share, instead of the program's.
-pub fn localised(t: &Block, c: &mut Call, scratch: &mut Scratch) -> Result<(), i64> {
-    let masked = c.local;
-    c.localise(scratch)?;
-    if t.saved_mask.is_some() {
-        // The mask was replaced before, by words of the runtime's.
-        for (n, m) in masked.iter().enumerate() {
-            if c.mem[n] == Mem::None {
-                c.local[n] = *m;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// A call that waits in the kernel: the thread makes it beside all others. The kernel sees scratch memory.
 fn beside(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     let mut scratch = Scratch::new(t, c.scratch_needed());
-    if let Err(e) = localised(t, c, &mut scratch) {
+    if let Err(e) = c.localise(&mut scratch) {
         return e;
     }
     let hash = log::ask::hash_of(t, c);
@@ -506,7 +491,7 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
     loop {
         (c.local, c.mem) = before;
         let mut scratch = Scratch::new(t, c.scratch_needed());
-        if let Err(e) = localised(t, c, &mut scratch) {
+        if let Err(e) = c.localise(&mut scratch) {
             return e;
         }
         let mut time = [

@@ -4,7 +4,7 @@
 //! When a child ends is not the program's to say. A thread that waits for a child of another thread-process does as one that waits for its own: it lets
 //! others go on for some rounds, and then all wait for the child, until that takes too long ([`turns::outside_for_child`]).
 
-use super::calls::{idle, interrupted, localised};
+use super::calls::{idle, interrupted};
 use super::{ending, errand, token, turns};
 use crate::capture::Call;
 use crate::process;
@@ -91,8 +91,8 @@ pub fn are_own(t: &Block, c: &Call) -> bool {
         return true;
     }
     let one = match c.nr {
-        nr::WAIT4 => (c.args[0] as i32 > 0).then_some(c.args[0]),
-        _ => (c.args[0] == P_PID).then_some(c.args[1]),
+        nr::WAIT4 => (c.args[0] as i32 > 0).then_some(c.local[0]),
+        _ => (c.args[0] == P_PID).then_some(c.local[1]),
     };
     let mut info = [0u64; 16];
     let to = info.as_mut_ptr() as u64;
@@ -142,7 +142,7 @@ fn pause(ns: i64) {
 }
 
 /// Asks all that may have children; `None`: there are such, but nothing is to be told of them.
-fn ask(t: &mut Block, c: &mut Call, options: usize) -> Option<i64> {
+fn ask(t: &mut Block, c: &Call, options: usize) -> Option<i64> {
     let mut found = ECHILD;
     let mut tell = |r: Option<i64>| match r {
         None => {
@@ -192,10 +192,11 @@ fn names_one(c: &Call) -> bool {
 }
 
 /// Asks one thread-process of its children, or of one; `None`: nothing is to be told of them.
-fn ask_one(t: &mut Block, c: &mut Call, options: usize, s: u32, pid: Option<u32>) -> Option<i64> {
+fn ask_one(t: &mut Block, c: &Call, options: usize, s: u32, pid: Option<u32>) -> Option<i64> {
     const P_PID: u64 = 1;
+    let c = &mut c.clone();
     let mut scratch = Scratch::new(t, c.scratch_needed());
-    if let Err(e) = localised(t, c, &mut scratch) {
+    if let Err(e) = c.localise(&mut scratch) {
         return Some(e);
     }
     c.local[options] = (c.args[options] | WNOHANG) & !WNOTHREAD;

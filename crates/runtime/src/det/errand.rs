@@ -4,11 +4,12 @@
 //! that asks it. Stacks and scratch memory of the runtime are shared, so what the call's arguments point to is the same for both.
 
 use super::ending;
+use super::space;
 use super::spin;
 use super::token;
 use crate::capture::Call;
 use crate::clone::make_kernel_thread;
-use crate::isolate::commit;
+use crate::isolate::{commit, owned};
 use crate::process;
 use crate::sys;
 use crate::thread::{block_address, current, session, slot, Block};
@@ -27,6 +28,8 @@ static DONE: AtomicU32 = AtomicU32::new(0);
 const MAKE_PROCESS: u64 = 1 << 32;
 /// Nor this: to become another program.
 const BECOME: u64 = 2 << 32;
+/// Nor this: to give back pages of its own, from the first of these addresses to the second.
+const GIVE_BACK: u64 = 3 << 32;
 
 /// The slot of the first thread.
 pub fn first() -> Option<u32> {
@@ -51,14 +54,24 @@ pub fn by_first(number: u64, args: &[u64; 6]) -> i64 {
 /// copy of that.
 pub fn make_process(b: &Block, flags: u64) -> i64 {
     match first().filter(|_| !ending::is_first()) {
-        Some(s) => ask(s, MAKE_PROCESS, &[b.slot.into(), flags, 0, 0, 0, 0]),
+        Some(s) => {
+            // The child has its address space.
+            space::wait_for(s);
+            ask(s, MAKE_PROCESS, &[b.slot.into(), flags, 0, 0, 0, 0])
+        }
         None => make_kernel_thread(b, flags),
     }
+}
+
+/// In a turn: the thread of this slot gives back its own pages between these addresses.
+pub fn give_back(s: u32, start: u64, end: u64) {
+    ask(s, GIVE_BACK, &[start, end, 0, 0, 0, 0]);
 }
 
 /// In its turn: another thread than the first has the first become another program, which ends all others.
 pub fn become_another(first: u32, t: &Block, c: &Call) -> ! {
     let a = c.args;
+    space::wait_for(first);
     ask(
         first,
         BECOME,
@@ -122,6 +135,10 @@ pub fn serve(s: u32) {
             make_kernel_thread(block, args[1])
         }
         BECOME => become_now(args),
+        GIVE_BACK => {
+            owned::give_back(args[0], args[1]);
+            0
+        }
         // SAFETY: a call of the program's, with arguments that it gave.
         number => unsafe { sys::syscall6(number, args) },
     };

@@ -28,6 +28,7 @@ pub mod space;
 pub mod spin;
 pub mod threads;
 pub mod token;
+pub mod touch;
 pub mod tried;
 pub mod turns;
 pub mod wait;
@@ -36,7 +37,7 @@ use crate::capture::Call;
 use crate::clone::Wish;
 use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::commit::{self, Copies};
-use crate::isolate::{apart, split};
+use crate::isolate::{apart, owned, split};
 use crate::none::None as NoEngine;
 use crate::signal::frame::{SigContext, Ucontext};
 use crate::signal::state::Siginfo;
@@ -78,6 +79,8 @@ pub struct Local {
     pub copies: Copies,
     /// Whether it waits by looking at plain memory.
     pub look: spin::Look,
+    /// What it has touched of others' own pages.
+    pub touch: touch::Touch,
     /// Its last readings of clocks.
     pub clocks: clock::Readings,
     /// By which it is looked after when nobody else could.
@@ -127,7 +130,7 @@ impl Engine for Det {
 
     fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
         turns::within_earnest(t, |t| match c.nr {
-            nr::BRK => space::brk(t, || act(None)),
+            nr::BRK => space::brk(t, c.args[0], || act(None)),
             _ => act(None),
         })
     }
@@ -262,6 +265,7 @@ impl Det {
             return pure::ids::of_child(t, wish, |t| NoEngine::process_create(t, c, wish, start));
         }
         turns::within_earnest(t, |t| {
+            owned::claim_all(t, true);
             commit::commit_again(t);
             if wish.shares_memory() && !wish.waits() {
                 sys::complain(&[

@@ -6,7 +6,7 @@ use super::{code, log, outside, spin, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
-use crate::isolate::{commit, layout, split};
+use crate::isolate::{commit, layout, owned, split};
 use crate::memory::{self, map, Region};
 use crate::none::None as NoEngine;
 use crate::signal::calls;
@@ -29,6 +29,7 @@ const MADV_FREE: u64 = 8;
 const MADV_REMOVE: u64 = 9;
 const EINVAL: i64 = -22;
 const SHM_RDONLY: u64 = 0o10000;
+const SHM_REMAP: u64 = 0o40000;
 const ENOMEM: i64 = -12;
 
 /// What others have to do, too.
@@ -99,9 +100,7 @@ fn apply(change: &Change) {
         Change::Unmap(at, len) => {
             sys::call(nr::MUNMAP, &[at, len]);
         }
-        Change::Protect(at, len, prot) => {
-            sys::call(nr::MPROTECT, &[at, len, prot]);
-        }
+        Change::Protect(at, len, prot) => protect(at, len, prot),
         Change::Discard(at, len) => views::drop_copies(at, len),
         Change::Attach([id, at, flags]) => {
             if sys::call(nr::SHMAT, &[id, at, flags]) != at as i64 {
@@ -144,6 +143,16 @@ pub fn tell_handler(t: &Block, signal: u32) {
     tell(t, Change::Handler(signal));
 }
 
+/// In a turn: others have this protection there from now on.
+pub fn tell_protection(t: &Block, at: u64, len: u64, prot: u64) {
+    tell(t, Change::Protect(at, len, prot));
+}
+
+/// Protects memory of this process.
+pub fn protect(at: u64, len: u64, prot: u64) {
+    sys::call(nr::MPROTECT, &[at, len, prot]);
+}
+
 /// In a turn: more signals are wanted.
 pub fn tell_wants(t: &Block) {
     tell(t, Change::Wants);
@@ -152,26 +161,29 @@ pub fn tell_wants(t: &Block) {
 /// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel are called from there; one that
 /// the kernel doesn't let go in time follows later.
 fn wait_for_all(t: &Block) {
+    let used = session().slots_used.load(Relaxed);
+    (0..used).filter(|s| *s != t.slot).for_each(wait_for);
+}
+
+/// As [`wait_for_all`], for the thread of this slot.
+pub fn wait_for(s: u32) {
     const IN_TIME_NS: i64 = 1_000_000_000;
     /// Between two calls.
     const PAUSE: Timespec = Timespec {
         sec: 0,
         nsec: 50_000,
     };
-    let used = session().slots_used.load(Relaxed);
-    for s in (0..used).filter(|s| *s != t.slot) {
-        let m = member(s);
-        let late = sys::monotonic().ns() + IN_TIME_NS;
-        while is_behind(s) && m.state.load(SeqCst) != state::NOBODY {
-            if m.state.load(SeqCst) != state::OUTSIDE && m.child.load(SeqCst) == child::NONE {
-                rouse(s);
-                sys::call(nr::SCHED_YIELD, &[]);
-            } else if sys::monotonic().ns() < late {
-                spin::call(s);
-                sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
-            } else {
-                break;
-            }
+    let m = member(s);
+    let late = sys::monotonic().ns() + IN_TIME_NS;
+    while is_behind(s) && m.state.load(SeqCst) != state::NOBODY {
+        if m.state.load(SeqCst) != state::OUTSIDE && m.child.load(SeqCst) == child::NONE {
+            rouse(s);
+            sys::call(nr::SCHED_YIELD, &[]);
+        } else if sys::monotonic().ns() < late {
+            spin::call(s);
+            sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
+        } else {
+            break;
         }
     }
 }
@@ -189,11 +201,29 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
         };
     }
     turns::within(t, |t| {
-        if !is_new_memory(c) || soon_all_must_follow() {
+        let (owned, all) = owned_by_any(c);
+        if owned || !is_new_memory(c) || soon_all_must_follow() {
             turns::in_earnest(t);
+        }
+        for [at, len] in all.into_iter().filter(|_| owned) {
+            owned::claim(t, at & !(PAGE - 1), at.saturating_add(up(len)), true);
         }
         change(t, c)
     })
+}
+
+/// The memory that the call reshapes, and whether something of it is a thread's own.
+fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
+    let a = c.args;
+    let all = match c.nr {
+        _ if !owned::any() => [[0; 2]; 2],
+        nr::MREMAP => [[a[0], a[1]], [a[4], a[2]]],
+        nr::SHMAT if a[2] & SHM_REMAP != 0 => [[a[1], USER_END], [0; 2]],
+        nr::SHMAT | nr::SHMDT => [[0; 2]; 2],
+        _ => [[a[0], a[1]], [0; 2]],
+    };
+    let is_owned = |[at, len]: [u64; 2]| owned::intersects(at, at.saturating_add(up(len)));
+    (all.into_iter().any(is_owned), all)
 }
 
 /// Before there are threads, of a program that is recorded.
@@ -420,9 +450,12 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     to as i64
 }
 
-/// brk(2), which has moved the end of the heap: `act` does it.
-pub fn brk(t: &mut Block, act: impl FnOnce() -> i64) -> i64 {
+/// brk(2), which moves the end of the heap to `wanted`, if it can: `act` does it.
+pub fn brk(t: &mut Block, wanted: u64, act: impl FnOnce() -> i64) -> i64 {
     let before = memory::current_brk();
+    if wanted != 0 && split::in_force() {
+        owned::claim(t, wanted & !(PAGE - 1), before, true);
+    }
     let r = act();
     let (old, new) = (up(before), up(memory::current_brk()));
     if split::in_force() && new > old {

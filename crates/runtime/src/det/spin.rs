@@ -465,18 +465,35 @@ fn arrived(t: &mut Block, uc: &mut Ucontext, now: &State) {
         return;
     }
     leave(t, uc);
+    divert(t, uc, Way::Spun);
+}
+
+/// Why a thread leaves its phase in the midst of the program's code.
+pub enum Way {
+    /// It was in a cycle.
+    Spun,
+    /// It has touched what is another thread's own ([`super::touch`]).
+    Touched,
+}
+
+/// From the program's code, where that was interrupted, into the runtime.
+pub fn divert(t: &mut Block, uc: &mut Ucontext, way: Way) {
     t.det.look.rcx = uc.mc.rcx;
     uc.mc.rcx = uc.mc.rip;
-    uc.mc.rip = rt_spun as *const () as u64;
+    uc.mc.rip = match way {
+        Way::Spun => rt_spun as *const () as u64,
+        Way::Touched => rt_touched as *const () as u64,
+    };
 }
 
 global_asm!(
     r#"
     // As rt_hook: rcx says where the program goes on; everything else is the program's.
-    .hidden rt_spun
-    .globl rt_spun
+    .macro LEAVES_PHASE name, function
+    .hidden \name
+    .globl \name
     .p2align 6
-rt_spun:
+\name:
     mov gs:[8], rsp
     mov rsp, gs:[16]
     push rcx
@@ -488,23 +505,34 @@ rt_spun:
     push_registers!(),
     r#"
     mov rdi, rsp
-    call {turn}
+    call \function
     jmp rt_leave
+    .endm
+
+    LEAVES_PHASE rt_spun, {spun}
+    LEAVES_PHASE rt_touched, {touched}
 "#,
-    turn = sym turn,
+    spun = sym turn,
+    touched = sym super::touch::turn,
 );
 
 extern "C" {
     fn rt_spun();
+    fn rt_touched();
 }
 
 /// The turn of a thread that was in a cycle.
 extern "C" fn turn(frame: &mut Frame) {
     let t = current();
-    frame.rcx = t.det.look.rcx;
     session().counters.det_spins.fetch_add(1, Relaxed);
     turns::begin_anew(t);
     turns::end(t);
+    goes_on(t, frame);
+}
+
+/// The program's code goes on where it was left.
+pub fn goes_on(t: &mut Block, frame: &mut Frame) {
+    frame.rcx = t.det.look.rcx;
     super::Det::signal_point(t, frame);
     frame.rip = crate::patch::resume_address(frame.rip);
 }

@@ -3,7 +3,7 @@
 use super::{ending, errand, lead, log, newborn, outside, pure, signals, spin, token, turns, Det};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
-use crate::isolate::{commit, split};
+use crate::isolate::{commit, owned, split};
 use crate::sync::malloc;
 use crate::sys;
 use crate::thread::{block_address, session, slot, Block, Frame};
@@ -30,6 +30,11 @@ pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     }
     ending::look_after_threads();
     turns::begin_creation(t);
+    if owned::has_own(t.slot) {
+        // The new one begins with this one's memory, or with what is everybody's.
+        turns::in_earnest(t);
+        owned::claim_all(t, false);
+    }
     let tid = make(t, wish, start);
     turns::end_creation(t);
     tid
@@ -137,6 +142,7 @@ pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
         };
         turns::begin_anew(t);
         turns::in_earnest(t);
+        owned::claim_all(t, true);
         commit::commit_again(t);
         errand::become_another(first, t, c);
     }
@@ -150,6 +156,9 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     signals::hears_no_more(t);
     crate::sync::count(t);
     turns::begin_anew(t);
+    if owned::has_own(t.slot) {
+        turns::within_earnest(t, |t| owned::claim_all(t, false));
+    }
     if split::in_force() && t.det.in_turn && ending::is_first() {
         turns::in_earnest(t);
         outside::first_ends(t);

@@ -508,6 +508,7 @@ fn until(slot: u32, what: impl Fn() -> bool) {
             if !may_look_on(slot) {
                 break;
             }
+            super::errand::serve(slot);
             // Others may want the processor.
             sys::call(nr::SCHED_YIELD, &[]);
         }

@@ -10,44 +10,16 @@
 //! copies. A copy begins with a page fault: while the thread has had none, the list is right, and nothing is scanned.
 
 use super::layout::*;
-use super::{conflicts, scan, views};
+use super::pages::*;
+use super::{conflicts, owned, scan, views};
 use crate::det::options::{self, count};
 use crate::det::{lead, token};
 use crate::thread::{session, Block, Frame};
 use crate::{guard, panic, sys};
-use core::arch::asm;
-use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use reprise_abi::det::{COPIES, EARLY_LOOKS, OBJECTS, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
-
-/// What is known of a page of the backing. Changed by the thread whose turn it is.
-#[repr(C)]
-struct Page {
-    version: AtomicU32,
-    /// The round in which a twin was left last, ...
-    round: AtomicU32,
-    /// ... or would have been, and its number, or [`NO_TWIN`].
-    twin: AtomicU32,
-    /// Number of what was committed of it last, where conflicts are told of ([`conflicts`]).
-    committed: AtomicU32,
-}
-
-const _: () = assert!(core::mem::size_of::<Page>() == 16);
-
-fn page(offset: u64) -> &'static Page {
-    // SAFETY: the table has an entry for each page of the backing; only atomics.
-    unsafe { &*((PAGES + offset / PAGE * 16) as *const Page) }
-}
-
-/// How many threads have this page of the backing in their lists.
-fn holders(offset: u64) -> &'static AtomicU16 {
-    // SAFETY: as above.
-    unsafe { &*((HOLDERS + offset / PAGE * 2) as *const AtomicU16) }
-}
-
-/// In the place of a twin's number: nobody else had a copy.
-const NO_TWIN: u32 = u32::MAX;
 
 /// A page in a thread's list: its address, whether it has to be looked at in the thread's turn, the version that its copy has, and the rounds since it was
 /// written.
@@ -55,8 +27,8 @@ const NO_TWIN: u32 = u32::MAX;
 struct Entry(u64);
 
 const IDLE_BITS: u32 = 5;
-const VERSION_BITS: u32 = 22;
-const VERSION_MASK: u32 = (1 << VERSION_BITS) - 1;
+const VERSION_BITS: u32 = NUMBERS_MAX.count_ones();
+const VERSION_MASK: u32 = NUMBERS_MAX;
 /// Above these.
 const UNCHANGED: u64 = 1 << (VERSION_BITS + IDLE_BITS);
 const ADDRESS_SHIFT: u32 = VERSION_BITS + IDLE_BITS + 1;
@@ -149,180 +121,6 @@ fn places(slot: u32, second: bool) -> &'static mut [u32; LIST_MAX] {
     unsafe { &mut *((PLACES + n * (LIST_MAX * 4) as u64) as *mut [u32; LIST_MAX]) }
 }
 
-/// What a comparison is made with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Base {
-    /// The page as it was when the phase began.
-    Phase,
-    /// The page as it is: the copy was made from that.
-    Now,
-    /// The page as the thread's maker saw it, in this twin.
-    Inherited(u32),
-}
-
-/// Where this twin is.
-fn twin_at(number: u32) -> u64 {
-    TWINS + number as u64 * PAGE
-}
-
-/// A new twin: a copy of the page at `from`.
-fn make_twin(from: u64) -> u32 {
-    let twin = token::take_twin();
-    if twin >= TWINS_MAX.min(VERSION_MASK) {
-        panic::give_up("det: too many pages were written between two synchronisation points");
-    }
-    // SAFETY: both are pages of ours, or a fault that ends the program.
-    unsafe { guard::copy(twin_at(twin), from, PAGE as usize) };
-    twin
-}
-
-fn word(at: u64) -> u64 {
-    // SAFETY: a word of a page that is there, or a fault that ends the program.
-    unsafe { core::ptr::read_volatile(at as *const u64) }
-}
-
-/// Bytes that are compared at once.
-const BLOCK: u64 = 64;
-
-/// The same where the program's page may be one that can't be read: `None` then.
-fn difference_guarded(program: u64, b: u64) -> Option<Option<u64>> {
-    // What is true of its first word is true of the page. A fault in the midst of the comparison would lose registers of the program's.
-    guard::guarded(|| word(program))?;
-    Some(difference(program, b, 0))
-}
-
-/// The offset of the first block in which two pages differ, from `at` on.
-fn difference(a: u64, b: u64, at: u64) -> Option<u64> {
-    let mut at = at;
-    if at >= PAGE {
-        return None;
-    }
-    debug_assert!(a % 16 == 0 && b % 16 == 0);
-    let mut kept = [0u64; 8];
-    let differ: u32;
-    // SAFETY: pages that are there. The program's registers are afterwards what they were.
-    unsafe {
-        asm!(
-            "movups [{kept}], xmm0",
-            "movups [{kept} + 16], xmm1",
-            "movups [{kept} + 32], xmm2",
-            "movups [{kept} + 48], xmm3",
-            "2:",
-            "movdqa xmm0, [{a} + {at}]",
-            "movdqa xmm1, [{a} + {at} + 16]",
-            "movdqa xmm2, [{a} + {at} + 32]",
-            "movdqa xmm3, [{a} + {at} + 48]",
-            "pcmpeqb xmm0, [{b} + {at}]",
-            "pcmpeqb xmm1, [{b} + {at} + 16]",
-            "pcmpeqb xmm2, [{b} + {at} + 32]",
-            "pcmpeqb xmm3, [{b} + {at} + 48]",
-            "pand xmm0, xmm1",
-            "pand xmm2, xmm3",
-            "pand xmm0, xmm2",
-            "pmovmskb {differ:e}, xmm0",
-            "xor {differ:e}, 0xffff",
-            "jnz 3f",
-            "add {at}, 64",
-            "cmp {at}, 4096",
-            "jb 2b",
-            "3:",
-            "movups xmm0, [{kept}]",
-            "movups xmm1, [{kept} + 16]",
-            "movups xmm2, [{kept} + 32]",
-            "movups xmm3, [{kept} + 48]",
-            kept = in(reg) kept.as_mut_ptr(),
-            a = in(reg) a,
-            b = in(reg) b,
-            at = inout(reg) at,
-            differ = out(reg) differ,
-            options(nostack)
-        );
-    }
-    (differ != 0).then_some(at)
-}
-
-/// Every byte that differs from the base, from the block at `at` on, is written to the mirror.
-fn merge(copy: u64, base: u64, mirror: u64, at: u64) {
-    let mut next = Some(at);
-    while let Some(block) = next.and_then(|at| difference(copy, base, at)) {
-        for at in (block..block + BLOCK).step_by(8) {
-            let (new, old) = (word(copy + at), word(base + at));
-            if new == old {
-                continue;
-            }
-            let mut mask = 0;
-            for byte in 0..8 {
-                let bits = 0xff << (8 * byte);
-                if (new ^ old) & bits != 0 {
-                    mask |= bits;
-                }
-            }
-            let now = word(mirror + at);
-            // SAFETY: the mirror is ours.
-            unsafe {
-                core::ptr::write_volatile((mirror + at) as *mut u64, now & !mask | new & mask)
-            };
-        }
-        next = Some(block + BLOCK);
-    }
-}
-
-/// Commits one page; whether it was changed, and whether others had changed it before in this round. `None`: the program can't read it any more.
-fn commit_page(e: Entry, offset: u64, base: Base, round: u32) -> Option<(bool, bool)> {
-    let (address, p, mirror) = (e.address(), page(offset), MIRROR + offset);
-    let others = p.round.load(Relaxed) == round;
-    let lazy = options::has(LAZY_TWINS);
-    // All that run have noted what they have copied.
-    let alone = lazy && !others && holders(offset).load(Relaxed) <= 1 && !conflicts::on();
-    if alone && e.is_fresh() {
-        // SAFETY: a page of ours, and one that is guarded.
-        guard::guarded(|| unsafe { guard::copy(mirror, address, PAGE as usize) })?;
-        count(&session().counters.det_whole);
-        p.twin.store(NO_TWIN, Relaxed);
-        p.round.store(round, Relaxed);
-        p.version.fetch_add(1, Relaxed);
-        return Some((true, false));
-    }
-    let seen = match base {
-        Base::Inherited(twin) => twin_at(twin),
-        _ => mirror,
-    };
-    let first = difference_guarded(address, seen)?;
-    if first.is_none() && lazy {
-        return Some((false, others));
-    }
-    if !others {
-        let twin = match alone {
-            true => NO_TWIN,
-            false => {
-                count(&session().counters.det_twins);
-                make_twin(mirror)
-            }
-        };
-        p.twin.store(twin, Relaxed);
-        p.round.store(round, Relaxed);
-    }
-    let Some(first) = first else {
-        return Some((false, others));
-    };
-    let (from, first) = match base {
-        Base::Phase if others => match p.twin.load(Relaxed) {
-            NO_TWIN => {
-                panic::give_up("det: a page was written by two threads, of which one was not known")
-            }
-            twin => (twin_at(twin), 0),
-        },
-        _ => (seen, first),
-    };
-    if conflicts::on() {
-        let in_phase = base == Base::Phase;
-        conflicts::committed(address, from, in_phase, round, &p.committed);
-    }
-    merge(address, from, mirror, first);
-    p.version.fetch_add(1, Relaxed);
-    Some((true, others))
-}
-
 /// Brings the thread's list of its copies up to date.
 pub fn note(t: &mut Block) {
     let slot = t.slot;
@@ -335,7 +133,14 @@ pub fn note(t: &mut Block) {
     let (old, new) = (list(slot, c.second), list(slot, !c.second));
     let (old_places, new_places) = (places(slot, c.second), places(slot, !c.second));
     let (mut n, mut len, old_len) = (0, 0, c.len);
+    let (owns, mut own) = (owned::has_own(slot), 0);
     let each = &mut |address| {
+        if owns && address >= own {
+            own = owned::own_until(slot, address).unwrap_or(0);
+        }
+        if address < own {
+            return;
+        }
         while n < old_len && old[n].address() < address {
             // It was dropped by a call of the program's.
             let_go(old_places[n]);
@@ -389,9 +194,11 @@ fn forget_read(t: &Block) {
     let copies = &t.det.copies;
     let mut list = list(t.slot, copies.second)[..copies.len].iter().peekable();
     let forget = |start: u64, end: u64| {
-        if end.saturating_sub(start) >= FORGET_LEAST {
-            views::drop_copies(start, end - start);
-        }
+        owned::each_other(t.slot, start, end, |start, end| {
+            if end - start >= FORGET_LEAST {
+                views::drop_copies(start, end - start);
+            }
+        });
     };
     for view in views::all() {
         let mut from = view.start;
@@ -453,26 +260,32 @@ pub fn prepare(t: &mut Block) {
     lead::look(|| each(t, look));
 }
 
-/// Calls `f` with the address of each copy that was noted, and its bytes.
+/// Calls `f` with the address of each copy that was noted or is the thread's own, and its bytes.
 pub fn each_listed(t: &Block, mut f: impl FnMut(u64, usize)) {
     let copies = &t.det.copies;
     for e in &list(t.slot, copies.second)[..copies.len] {
         f(e.address(), PAGE as usize);
     }
+    owned::each_own(t.slot, |address| f(address, PAGE as usize));
 }
 
 /// In its turn: commits what was noted. The thread sees others' commits of this round from then on.
 pub fn commit(t: &mut Block) {
     let round = token::round();
     conflicts::stands(t, round);
+    let (slot, owns, mut ripe) = (t.slot, owned::is_time(), false);
     each(t, |e, offset| {
         let (changed, others) = match e.is_unchanged() {
             true => {
                 count(&session().counters.det_early);
                 (false, page(offset).round.load(Relaxed) == round)
             }
-            false => commit_page(e, offset, e.base(), round)?,
+            false => commit_page(e.address(), e.is_fresh(), offset, e.base(), round)?,
         };
+        if changed && owns {
+            let alone = !others && holders(offset).load(Relaxed) <= 1;
+            ripe |= owned::committed(&page(offset).committed, slot, alone);
+        }
         let inherited = e.idle() == INHERITED;
         let idle = e.idle_after(changed, 1);
         let version = page(offset).version.load(Relaxed);
@@ -482,6 +295,34 @@ pub fn commit(t: &mut Block) {
             false => Some(e),
         }
     });
+    if ripe {
+        own_ripe(t);
+    }
+}
+
+/// In its turn, when all is committed: ripe pages beside each other become the thread's own.
+fn own_ripe(t: &mut Block) {
+    let copies = &mut t.det.copies;
+    let (second, len) = (copies.second, copies.len);
+    let (l, places) = (list(t.slot, second), places(t.slot, second));
+    let (mut n, mut kept) = (0, 0);
+    while n < len {
+        let start = l[n].address();
+        let follows = |m: &usize| {
+            let is_next = l[*m].address() == start + (m - n) as u64 * PAGE;
+            is_next && owned::is_ripe(places[*m] as u64 * PAGE)
+        };
+        let pages = (n..len).take_while(follows).count();
+        if pages != 0 && owned::take(t, start, start + pages as u64 * PAGE) {
+            n += pages;
+            continue;
+        }
+        for _ in 0..pages.max(1) {
+            (l[kept], places[kept]) = (l[n], places[n]);
+            (kept, n) = (kept + 1, n + 1);
+        }
+    }
+    t.det.copies.len = kept;
 }
 
 /// The pages on which there is something that a hooked function writes to: the objects that its arguments point to, and variables of libc's of the thread's own
@@ -531,7 +372,7 @@ pub fn commit_again(t: &mut Block) {
             count(&session().counters.det_spared);
             return Some(e);
         }
-        let (changed, _) = commit_page(e, offset, Base::Now, round)?;
+        let (changed, _) = commit_page(e.address(), e.is_fresh(), offset, Base::Now, round)?;
         let idle = e.idle_after(changed, 0);
         let version = page(offset).version.load(Relaxed);
         Some(Entry::new(e.address(), version, idle))
@@ -591,11 +432,6 @@ fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
     }
     drop.end();
     t.det.copies.len = kept;
-}
-
-/// Which page of the backing is at this address.
-fn place_of(address: u64) -> Option<u32> {
-    Some((views::offset_of(address)? / PAGE) as u32)
 }
 
 /// The calling thread has a copy of this page of the backing from now on.
@@ -659,25 +495,5 @@ mod tests {
         );
         let e = Entry::new(0x1000, 5, 99);
         assert_eq!((e.address(), e.version(), e.idle()), (0x1000, 5, 31));
-    }
-
-    #[test]
-    fn only_bytes_that_differ_are_merged() {
-        #[repr(align(64))]
-        struct Words([u64; 512]);
-        let base = Words([0; 512]);
-        let (mut copy, mut mirror) = (Words([0; 512]), Words([0; 512]));
-        copy.0[3] = 0x00ff_0000_0000_0011;
-        copy.0[511] = 1 << 63;
-        // Another has changed neighbouring bytes, and one that both have.
-        mirror.0[3] = 0x1100_2200_0000_0099;
-        let at = |v: &Words| v.0.as_ptr() as u64;
-        assert_eq!(difference(at(&copy), at(&base), 0), Some(0));
-        assert_eq!(difference(at(&copy), at(&base), BLOCK), Some(PAGE - BLOCK));
-        assert_eq!(difference(at(&base), at(&base), 0), None);
-        merge(at(&copy), at(&base), at(&mirror), 0);
-        assert_eq!(mirror.0[3], 0x11ff_2200_0000_0011);
-        assert_eq!(mirror.0[511], 1 << 63);
-        assert!((0..511).all(|n| n == 3 || mirror.0[n] == 0));
     }
 }

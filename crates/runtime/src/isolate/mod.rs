@@ -14,6 +14,8 @@ pub mod commit;
 pub mod conflicts;
 pub mod layout;
 pub mod maps;
+pub mod owned;
+pub mod pages;
 pub mod reuse;
 pub mod scan;
 pub mod split;

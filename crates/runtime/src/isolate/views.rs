@@ -1,7 +1,7 @@
 //! Which addresses of the program are views of which part of the backing. Changed in turns only; the same for all thread-processes.
 
 use super::layout::{BACKING, MIRROR, RESERVE};
-use super::reuse;
+use super::{owned, reuse};
 use crate::memory::{map, Region};
 use crate::page_scan;
 use crate::panic;
@@ -48,6 +48,7 @@ pub fn start(at: u64) {
     LEN.store(0, Relaxed);
     NEXT.store(PAGE, Relaxed);
     reuse::start();
+    owned::start();
 }
 
 /// All views, by address.

@@ -4,6 +4,7 @@
 use super::frame::{FpState, SigContext, Ucontext};
 use super::state::*;
 use crate::asm::*;
+use crate::det::touch;
 use crate::engine::{with_engine, Engine};
 use crate::instruction::{self, Stood};
 use crate::sys;
@@ -110,7 +111,7 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
     if shows && !in_runtime(uc.mc.rip) {
         crate::debugger::show_context(t, uc);
     }
-    if crate::det::spin::takes(t, signal, info, uc) {
+    if crate::det::spin::takes(t, signal, info, uc) || touch::takes(t, signal, info, uc) {
         return;
     }
     if signal == SIGSYS && info.code() == SYS_USER_DISPATCH {
