@@ -276,6 +276,47 @@ static void *other(void *none) {
     return NULL;
 }
 
+// Memory that a thread maps itself, and has written once.
+static unsigned char *volatile mapped;
+
+static void *maker(void *none) {
+    (void)none;
+    mapped = must(mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    unsigned char *shorter = must(mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    fill(mapped, ROUNDS - 1);
+    fill(shorter, ROUNDS - 1);
+    must(munmap(shorter + BYTES / 2, BYTES));
+    must(madvise(shorter, 4096, MADV_DONTNEED));
+    expect(shorter[100] == 0 && shorter[5000] == pattern(ROUNDS - 1, 5000));
+    if (scenario == 5) expect(pthread_mutex_init((pthread_mutex_t *)(mapped + 4096 * 6), NULL) == 0);
+    meet();
+    meet();
+    look_again(mapped);
+    must(munmap(shorter, BYTES / 2));
+    return NULL;
+}
+
+static void *taker(void *none) {
+    (void)none;
+    meet();
+    want(mapped);
+    meet();
+    return NULL;
+}
+
+static void each_from_birth(void) {
+    static const int wanted_ways[] = {0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15};
+    for (size_t i = 0; i < sizeof wanted_ways / sizeof *wanted_ways; i++) {
+        scenario = wanted_ways[i];
+        handled = 0;
+        pthread_t threads[2];
+        expect(pthread_create(&threads[0], NULL, maker, NULL) == 0);
+        expect(pthread_create(&threads[1], NULL, taker, NULL) == 0);
+        for (int n = 0; n < 2; n++) expect(pthread_join(threads[n], NULL) == 0);
+        if (scenario == 0) expect(is_filled(mapped, BYTES));
+    }
+}
+
 int main(void) {
     signal(SIGUSR1, handler);
     area = must(mmap(NULL, SCENARIOS * APART, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -285,6 +326,7 @@ int main(void) {
     expect(pthread_create(&threads[1], NULL, other, NULL) == 0);
     for (int i = 0; i < 2; i++) expect(pthread_join(threads[i], NULL) == 0);
     expect(is_filled(area, BYTES));
+    each_from_birth();
     say("raced %u\n", raced);
     return 0;
 }

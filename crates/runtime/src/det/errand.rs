@@ -64,8 +64,8 @@ pub fn make_process(b: &Block, flags: u64) -> i64 {
 }
 
 /// In a turn: the thread of this slot gives back its own pages between these addresses.
-pub fn give_back(s: u32, start: u64, end: u64) {
-    ask(s, GIVE_BACK, &[start, end, 0, 0, 0, 0]);
+pub fn give_back(s: u32, start: u64, end: u64, how: owned::How) {
+    ask(s, GIVE_BACK, &[start, end, how.word(), 0, 0, 0]);
 }
 
 /// In its turn: another thread than the first has the first become another program, which ends all others.
@@ -136,7 +136,7 @@ pub fn serve(s: u32) {
         }
         BECOME => become_now(args),
         GIVE_BACK => {
-            owned::give_back(args[0], args[1]);
+            owned::give_back(args[0], args[1], owned::How::of_word(args[2]));
             0
         }
         // SAFETY: a call of the program's, with arguments that it gave.

@@ -21,6 +21,7 @@ use reprise_abi::syscalls::nr;
 
 /// Changes that are remembered: nobody is further behind.
 const CHANGES: usize = 1 << 12;
+const PROT_NONE: u64 = 0;
 const PROT_WRITE: u64 = 2;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_MAYMOVE: u64 = 1;
@@ -206,7 +207,11 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
             turns::in_earnest(t);
         }
         for [at, len] in all.into_iter().filter(|_| owned) {
-            owned::claim(t, at & !(PAGE - 1), at.saturating_add(up(len)), true);
+            let why = match c.nr {
+                nr::MUNMAP => owned::Why::Dropped,
+                _ => owned::Why::Returned,
+            };
+            owned::claim(t, at & !(PAGE - 1), at.saturating_add(up(len)), why);
         }
         change(t, c)
     })
@@ -333,6 +338,12 @@ fn views_of_those(t: &mut Block, start: u64, end: u64, which: impl Fn(&Region) -
     });
 }
 
+/// Is this mmap(2) for memory as heaps are made of?
+fn is_plain(c: &Call) -> bool {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    c.args[2] == PROT_RW && c.args[3] & !MAP_NORESERVE == flags
+}
+
 fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
     const TYPE: u64 = 15;
     let a = c.args;
@@ -345,6 +356,11 @@ fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
     views::forget(start, end);
     let (private, anonymous) = (a[3] & TYPE == MAP_PRIVATE, a[3] & MAP_ANONYMOUS != 0);
     match (private, anonymous) {
+        (true, true) if is_plain(c) && owned::is_born_own(t, len) => {
+            let offset = views::add_elsewhere(start, end);
+            tell(t, Change::View(start, len, offset, PROT_NONE));
+            owned::born(t, start, end);
+        }
         (true, true) => {
             let offset = views::add_empty(start, end, a[2]);
             tell(t, Change::View(start, len, offset, a[2]));
@@ -454,7 +470,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
 pub fn brk(t: &mut Block, wanted: u64, act: impl FnOnce() -> i64) -> i64 {
     let before = memory::current_brk();
     if wanted != 0 && split::in_force() {
-        owned::claim(t, wanted & !(PAGE - 1), before, true);
+        owned::claim(t, wanted & !(PAGE - 1), before, owned::Why::Returned);
     }
     let r = act();
     let (old, new) = (up(before), up(memory::current_brk()));

@@ -30,6 +30,7 @@ pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     }
     ending::look_after_threads();
     turns::begin_creation(t);
+    owned::makes_threads(t.slot);
     if owned::has_own(t.slot) {
         // The new one begins with this one's memory, or with what is everybody's.
         turns::in_earnest(t);
@@ -91,6 +92,7 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 /// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
 pub fn begin(t: &mut Block) {
     newborn::begins(t);
+    owned::thread_begins(t.slot);
     signals::hears(t);
     if core::mem::take(&mut t.det.inherits) {
         for address in t.det.told.iter().filter(|a| **a != 0) {

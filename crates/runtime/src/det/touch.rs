@@ -6,7 +6,8 @@
 
 use super::{spin, turns};
 use crate::capture::Call;
-use crate::isolate::{owned, split};
+use crate::isolate::owned::{self, Why};
+use crate::isolate::split;
 use crate::locked;
 use crate::signal::frame::Ucontext;
 use crate::signal::kernel::in_runtime;
@@ -62,7 +63,7 @@ fn claim(t: &mut Block) {
         let (at, times) = (t.det.touch.address, t.det.touch.times);
         t.det.touch.times = times.saturating_add(1);
         let (start, end) = owned::window(at, times);
-        owned::claim(t, start, end, false);
+        owned::claim(t, start, end, Why::Wanted);
     });
 }
 
@@ -90,7 +91,7 @@ pub fn before_call(t: &mut Block, frame: &Frame) {
         let known = c.all_memory(|at, len| {
             if reaches(at, len) {
                 let end = at.saturating_add(len.max(1)).next_multiple_of(PAGE);
-                owned::claim(t, at & !(PAGE - 1), end, false);
+                owned::claim(t, at & !(PAGE - 1), end, Why::Wanted);
             }
             true
         });

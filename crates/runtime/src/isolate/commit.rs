@@ -133,14 +133,7 @@ pub fn note(t: &mut Block) {
     let (old, new) = (list(slot, c.second), list(slot, !c.second));
     let (old_places, new_places) = (places(slot, c.second), places(slot, !c.second));
     let (mut n, mut len, old_len) = (0, 0, c.len);
-    let (owns, mut own) = (owned::has_own(slot), 0);
     let each = &mut |address| {
-        if owns && address >= own {
-            own = owned::own_until(slot, address).unwrap_or(0);
-        }
-        if address < own {
-            return;
-        }
         while n < old_len && old[n].address() < address {
             // It was dropped by a call of the program's.
             let_go(old_places[n]);
@@ -171,7 +164,7 @@ pub fn note(t: &mut Block) {
         len += 1;
     };
     let began = sys::monotonic().ns();
-    lead::look(|| scan::each_copy(each));
+    lead::look(|| scan::each_copy(slot, each));
     old_places[n..old_len].iter().copied().for_each(let_go);
     c.len = len;
     c.second = !c.second;
@@ -221,7 +214,7 @@ pub fn inherit(t: &mut Block) {
     let (list, places) = (list(t.slot, c.second), places(t.slot, c.second));
     let mut len = 0;
     lead::look(|| {
-        scan::each_copy(&mut |address| {
+        scan::each_copy(t.slot, &mut |address| {
             if len == LIST_MAX {
                 panic::give_up("det: more than 1 GiB was written before a thread was made");
             }
@@ -454,7 +447,7 @@ pub fn end(t: &mut Block) {
 /// All copies are dropped.
 pub fn forget_all(t: &mut Block) {
     let mut drop = Run::default();
-    lead::look(|| scan::each_copy(&mut |address| drop.add(address)));
+    lead::look(|| scan::each_copy(t.slot, &mut |address| drop.add(address)));
     drop.end();
     end(t);
 }

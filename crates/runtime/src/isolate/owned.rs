@@ -6,10 +6,13 @@
 //! the owner has written in the middle of a phase is nobody else's to see. So each page is given back once at most for each thread that
 //! wants it, and does not become anybody's own again.
 //!
+//! Memory that a thread maps is its own from the **birth**, as long as others don't want such memory: usually it is for the thread's heap. Then it is
+//! anonymous memory of its process, and costs what memory costs natively.
+//!
 //! Which pages are owned follows from the program alone: from who has written them, and who has copies.
 
 use super::pages::{copy_to_backing, holders, page, place_of};
-use super::{conflicts, views};
+use super::{conflicts, scan, views};
 use crate::det::options::{self, count};
 use crate::det::{errand, space, token};
 use crate::memory::map;
@@ -17,7 +20,7 @@ use crate::thread::{session, Block};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use reprise_abi::det::OWNERSHIP;
-use reprise_abi::layout::PAGE;
+use reprise_abi::layout::{MAX_SLOTS, PAGE};
 
 /// A page becomes a thread's own when it was the only one to commit it so many times in a row.
 const RIPE: u32 = 3;
@@ -25,6 +28,8 @@ const RIPE: u32 = 3;
 pub const LEAST: usize = 4;
 /// Most stretches of owned pages.
 const MAX: usize = 512;
+/// When others have wanted a thread's own pages so many times, what it maps is no longer its own from birth.
+const WANTED: u32 = 2;
 /// Of a page that is nobody's own any more.
 const NEVER: u32 = 0xffff;
 const COUNT_SHIFT: u32 = 16;
@@ -37,6 +42,8 @@ struct Stretch {
     start: u64,
     end: u64,
     slot: u32,
+    /// It was never seen through a view.
+    from_birth: bool,
 }
 
 struct Table(UnsafeCell<[Stretch; MAX]>);
@@ -47,9 +54,12 @@ static TABLE: Table = Table(UnsafeCell::new(
         start: 0,
         end: 0,
         slot: 0,
+        from_birth: false,
     }; MAX],
 ));
 static LEN: AtomicUsize = AtomicUsize::new(0);
+/// How often others have wanted own pages of a slot's thread.
+static CLAIMS: [AtomicU32; MAX_SLOTS] = [const { AtomicU32::new(0) }; MAX_SLOTS];
 
 fn table() -> &'static mut [Stretch; MAX] {
     // SAFETY: as said there.
@@ -98,13 +108,6 @@ pub fn has_own(slot: u32) -> bool {
     all().iter().any(|s| s.slot == slot)
 }
 
-/// The end of the stretch of the thread's own pages in which this address is.
-pub fn own_until(slot: u32, address: u64) -> Option<u64> {
-    between(address, address + 1)
-        .find(|s| s.slot == slot)
-        .map(|s| s.end)
-}
-
 /// Calls `f` with each part from `start` to `end` that is not the thread's own.
 pub fn each_other(slot: u32, start: u64, end: u64, mut f: impl FnMut(u64, u64)) {
     let mut from = start;
@@ -119,11 +122,35 @@ pub fn each_other(slot: u32, start: u64, end: u64, mut f: impl FnMut(u64, u64)) 
     }
 }
 
-/// Calls `f` with each page that is the thread's own.
+/// Calls `f` with each page that is the thread's own, and that it has written.
 pub fn each_own(slot: u32, mut f: impl FnMut(u64)) {
     for s in all().iter().filter(|s| s.slot == slot) {
-        (s.start..s.end).step_by(PAGE as usize).for_each(&mut f);
+        scan::each_own(s.start, s.end, &mut f);
     }
+}
+
+/// A new thread, on this slot.
+pub fn thread_begins(slot: u32) {
+    CLAIMS[slot as usize].store(0, Relaxed);
+}
+
+/// In a turn: what the thread maps is for others, too, who are made by it.
+pub fn makes_threads(slot: u32) {
+    CLAIMS[slot as usize].store(WANTED, Relaxed);
+}
+
+/// In a turn of the thread, which maps so many bytes: are they to be its own from birth?
+pub fn is_born_own(t: &Block, bytes: u64) -> bool {
+    let has_turn = t.det.in_turn && !t.det.leads;
+    let usual = CLAIMS[t.slot as usize].load(Relaxed) < WANTED && LEN.load(Relaxed) < MAX / 2;
+    is_time() && has_turn && usual && bytes >= LEAST as u64 * PAGE
+}
+
+/// In a turn: this memory, of which others have a view without access, is the thread's own from birth.
+pub fn born(t: &Block, start: u64, end: u64) {
+    insert(t, start, end, true);
+    let pages = (end - start) / PAGE;
+    session().counters.det_owned.fetch_add(pages, Relaxed);
 }
 
 /// In a turn of the thread of this slot: it has committed the page of which this is the history, and nobody else had a copy, or somebody had. Whether the page
@@ -154,30 +181,52 @@ pub fn take(t: &Block, start: u64, end: u64) -> bool {
     if !map().at(start).is_some_and(is_usual) {
         return false;
     }
-    let (table, len) = (table(), LEN.load(Relaxed));
-    let n = table[..len].partition_point(|s| s.end <= start);
-    let mine = |s: &Stretch| s.slot == t.slot;
-    let before = n > 0 && table[n - 1].end == start && mine(&table[n - 1]);
-    let pages = (end - start) / PAGE;
-    if before {
-        table[n - 1].end = end;
-    } else if n < len && table[n].start == end && mine(&table[n]) {
-        table[n].start = start;
-    } else if len == MAX || pages < LEAST as u64 {
+    if !insert(t, start, end, false) {
         return false;
-    } else {
-        table.copy_within(n..len, n + 1);
-        let slot = t.slot;
-        table[n] = Stretch { start, end, slot };
-        LEN.store(len + 1, Relaxed);
     }
+    let pages = (end - start) / PAGE;
     session().counters.det_owned.fetch_add(pages, Relaxed);
     space::tell_protection(t, start, end - start, PROT_NONE);
     true
 }
 
-/// In a turn: all pages between these addresses are everybody's. `again`: they may become somebody's own again.
-pub fn claim(t: &Block, start: u64, end: u64, again: bool) {
+/// Puts these pages into the table, if there is room, and if they are enough or lie beside others.
+fn insert(t: &Block, start: u64, end: u64, from_birth: bool) -> bool {
+    let (table, len) = (table(), LEN.load(Relaxed));
+    let n = table[..len].partition_point(|s| s.end <= start);
+    let alike = |s: &Stretch| s.slot == t.slot && s.from_birth == from_birth;
+    if n > 0 && table[n - 1].end == start && alike(&table[n - 1]) {
+        table[n - 1].end = end;
+    } else if n < len && table[n].start == end && alike(&table[n]) {
+        table[n].start = start;
+    } else if len == MAX || end - start < LEAST as u64 * PAGE {
+        return false;
+    } else {
+        table.copy_within(n..len, n + 1);
+        table[n] = Stretch {
+            start,
+            end,
+            slot: t.slot,
+            from_birth,
+        };
+        LEN.store(len + 1, Relaxed);
+    }
+    true
+}
+
+/// What becomes of pages that are everybody's again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Others want them: they will be nobody's own again.
+    Wanted,
+    /// Nobody wants them now.
+    Returned,
+    /// So, and what they hold doesn't matter any more: they are about to be unmapped.
+    Dropped,
+}
+
+/// In a turn: all pages between these addresses are everybody's.
+pub fn claim(t: &Block, start: u64, end: u64, why: Why) {
     while let Some(s) = between(start, end).next().copied() {
         let mut part = (s.start.max(start), s.end.min(end));
         if LEN.load(Relaxed) == MAX {
@@ -185,13 +234,19 @@ pub fn claim(t: &Block, start: u64, end: u64, again: bool) {
             part = (s.start, s.end);
         }
         let (from, to) = part;
+        let how = How::new(s.from_birth, why != Why::Dropped);
         match s.slot == t.slot {
-            true => give_back(from, to),
-            false => errand::give_back(s.slot, from, to),
+            true => give_back(from, to, how),
+            false => errand::give_back(s.slot, from, to, how),
         }
         cut(s, from, to);
+        let history = if why == Why::Wanted {
+            CLAIMS[s.slot as usize].fetch_add(1, Relaxed);
+            NEVER << COUNT_SHIFT
+        } else {
+            0
+        };
         for at in (from..to).step_by(PAGE as usize) {
-            let history = if again { 0 } else { NEVER << COUNT_SHIFT };
             if let Some(place) = place_of(at) {
                 page(place as u64 * PAGE).committed.store(history, Relaxed);
             }
@@ -211,7 +266,7 @@ pub fn claim_all(t: &Block, of_others: bool) {
         .find(|s| of_others || s.slot == t.slot)
         .copied()
     {
-        claim(t, s.start, s.end, true);
+        claim(t, s.start, s.end, Why::Returned);
     }
 }
 
@@ -235,11 +290,51 @@ fn cut(s: Stretch, from: u64, to: u64) {
     }
 }
 
-/// Of the calling thread, whose pages these are, while another one or itself has a turn and no thread runs: they are committed.
-pub fn give_back(start: u64, end: u64) {
-    for at in (start..end).step_by(PAGE as usize) {
+/// How pages are given back.
+#[derive(Clone, Copy)]
+pub struct How(u64);
+
+impl How {
+    fn new(from_birth: bool, matters: bool) -> How {
+        How(from_birth as u64 | (matters as u64) << 1)
+    }
+    /// From [`How::word`].
+    pub fn of_word(word: u64) -> How {
+        How(word)
+    }
+    /// For another thread-process.
+    pub fn word(self) -> u64 {
+        self.0
+    }
+    fn from_birth(self) -> bool {
+        self.0 & 1 != 0
+    }
+    fn matters(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
+/// Of the calling thread, whose pages these are, while another one or itself has a turn and no thread runs: they are committed, and it sees them as all do.
+pub fn give_back(start: u64, end: u64, how: How) {
+    let to_backing = |at| {
         if let Some(place) = place_of(at) {
             copy_to_backing(at, place as u64 * PAGE);
+        }
+    };
+    if how.from_birth() {
+        if how.matters() {
+            scan::each_own(start, end, &mut { to_backing });
+        }
+        views::each_part(start, end, &mut |e| {
+            views::show(e.start, e.end - e.start, e.offset, PROT_RW);
+        });
+        return;
+    }
+    for at in (start..end).step_by(PAGE as usize) {
+        if how.matters() {
+            to_backing(at);
+        }
+        if let Some(place) = place_of(at) {
             holders(place as u64 * PAGE).fetch_sub(1, Relaxed);
         }
     }

@@ -203,6 +203,13 @@ pub fn add_empty(start: u64, end: u64, prot: u64) -> u64 {
     offset
 }
 
+/// As [`add_empty`], of memory that this process has already, and others are to see; its offset in the backing.
+pub fn add_elsewhere(start: u64, end: u64) -> u64 {
+    let offset = allocate(end - start);
+    insert(Extent { start, end, offset });
+    offset
+}
+
 /// Makes a view of private memory as it is; its offset in the backing.
 pub fn convert(r: &Region) -> u64 {
     let (start, end) = (r.start, r.end);
