@@ -109,7 +109,7 @@ pub fn has_rings() -> bool {
 /// The slot whose ring the thread uses.
 #[inline(always)]
 pub fn own_ring(t: &Block) -> u32 {
-    match t.det.log.world {
+    match t.det.log.world.load(core::sync::atomic::Ordering::Relaxed) {
         false => t.slot,
         true => reprise_abi::det::WORLD_SLOT,
     }

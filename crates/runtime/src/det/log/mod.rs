@@ -20,7 +20,7 @@ use crate::signal::frame::{self, FpState};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
 use crate::thread::{session, Block, Frame};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use reprise_abi::det::question;
 use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::MAX_SLOTS;
@@ -34,7 +34,7 @@ pub struct Local {
     /// A hooked function has ended for a signal: its handler runs as it returns.
     due: bool,
     /// What it writes and reads is the world's ring.
-    pub world: bool,
+    pub world: AtomicBool,
 }
 
 /// Points that the threads of each slot have passed. Those of a slot that one had after the other are counted on: what is next in their ring may be of the next one.

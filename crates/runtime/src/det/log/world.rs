@@ -4,7 +4,7 @@
 use super::{next_is, replays, take};
 use crate::serial::events;
 use crate::sys;
-use crate::thread::{current, session, slot, Block};
+use crate::thread::{current, session, slot};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::det::{question, WORLD_SLOT};
 use reprise_abi::event::Kind;
@@ -25,22 +25,21 @@ pub fn start() {
     session().slots_used.fetch_max(WORLD_SLOT + 1, SeqCst);
 }
 
-fn within<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
-    t.det.log.world = true;
-    let r = f(t);
-    t.det.log.world = false;
+/// What `f` writes and reads is the world's ring. Which one it is, the ring asks the thread's block, as it is there: so that is what is written.
+fn within<R>(f: impl FnOnce() -> R) -> R {
+    current().det.log.world.store(true, SeqCst);
+    let r = f();
+    current().det.log.world.store(false, SeqCst);
     r
 }
 
 fn write(what: u32, point: u64, slot: u32) {
-    within(current(), |_| {
-        events::plain(Kind::Told, WORLD_SLOT, what, point as i64, &[slot.into()])
-    });
+    within(|| events::plain(Kind::Told, WORLD_SLOT, what, point as i64, &[slot.into()]));
 }
 
 /// The world's next word, if it is this one.
 fn read(what: u32, point: u64) -> Option<u32> {
-    let args = within(current(), |_| next_is(what, point).map(take));
+    let args = within(|| next_is(what, point).map(take));
     args.map(|a| (a[0] as usize % MAX_SLOTS) as u32)
 }
 
@@ -75,7 +74,7 @@ pub fn ends_rest() -> Option<u32> {
     let late = read(question::LATE, POINTS.load(SeqCst));
     let next = match late {
         Some(_) => return late,
-        None => within(current(), |_| crate::ring::peek()),
+        None => within(crate::ring::peek),
     };
     match next {
         // Passed by: the run is another one.
