@@ -16,7 +16,7 @@ const fn number(n: u32, name: &'static str) -> Optimisation {
 }
 
 /// All of them.
-pub const OPTIMISATIONS: [Optimisation; 10] = [
+pub const OPTIMISATIONS: [Optimisation; 11] = [
     ALONE,
     KEPT_TURNS,
     RETAKEN,
@@ -27,6 +27,7 @@ pub const OPTIMISATIONS: [Optimisation; 10] = [
     OBJECTS,
     LEAD,
     ISOLATION,
+    IO_TURNS,
 ];
 
 /// The only thread of the ring has its turns at once, and commits when there is somebody to see it (single-threaded mode).
@@ -51,6 +52,10 @@ pub const LEAD: Optimisation = number(8, "lead");
 /// What a thread writes is its own until it synchronises. Without it the order in which threads synchronise is the same, and what races is not: the paper's "sync-only"
 /// (6.5), by which is measured what isolation costs.
 pub const ISOLATION: Optimisation = number(9, "isolation");
+
+/// What a thread prints, and memory that its heap gets, is no synchronisation: it has an order, and ends no phase. Without it each print is a turn, and one
+/// that is inserted into a program changes the order of what follows.
+pub const IO_TURNS: Optimisation = number(10, "io-turns");
 
 /// The bit of the optimisation with this name.
 pub fn bit(name: &str) -> Option<u64> {
@@ -89,6 +94,8 @@ pub mod question {
     pub const WAITED: u32 = 13;
     /// Did the others go on while this thread waited for a child?
     pub const PASSED_OVER: u32 = 14;
+    /// Does the descriptor lead out of the program?
+    pub const OUTLET: u32 = 15;
     /// Of all: who came back into the ring?
     pub const KNOCK: u32 = 32;
     /// Whose time was over while nobody could go on?
@@ -113,6 +120,7 @@ pub mod question {
             ADDRESS => "address",
             WAITED => "wait ended",
             PASSED_OVER => "passed over",
+            OUTLET => "leads out",
             KNOCK => "came back",
             LATE => "its time was over",
             DISTURBED => "disturbed",
@@ -161,7 +169,7 @@ mod tests {
             assert_eq!(bit(o.name), Some(o.bit));
             set | o.bit
         });
-        assert_eq!(all, 1023);
+        assert_eq!(all, 2047);
         assert_eq!(bit("twin"), None);
     }
 }

@@ -383,6 +383,8 @@ pub struct Counters {
     pub det_early: AtomicU64,
     /// ... or need not be made.
     pub det_spared: AtomicU64,
+    /// `det`: turns for input and output, which end no phase.
+    pub det_io: AtomicU64,
 }
 
 /// Most mappings that a program has at its first instruction.

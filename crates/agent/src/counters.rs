@@ -39,6 +39,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("det_whole", &c.det_whole),
         ("det_early", &c.det_early),
         ("det_spared", &c.det_spared),
+        ("det_io", &c.det_io),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

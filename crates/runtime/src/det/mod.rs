@@ -11,12 +11,14 @@ pub mod code;
 pub mod deadlock;
 pub mod ending;
 pub mod errand;
+pub mod io_turns;
 pub mod lead;
 pub mod log;
 pub mod near;
 pub mod one_process;
 pub mod options;
 pub mod outer;
+pub mod outlets;
 pub mod outside;
 pub mod pure;
 pub mod rest;
@@ -25,6 +27,8 @@ pub mod signal_descriptors;
 pub mod signals;
 pub mod space;
 pub mod spin;
+pub mod stdio;
+pub mod streams;
 pub mod threads;
 pub mod token;
 pub mod tried;
@@ -71,6 +75,8 @@ pub struct Local {
     pub signals_wait: bool,
     /// It is a process of vfork(2), in the memory of the thread that made it.
     pub apart: bool,
+    /// Its turn for input and output, and streams that it has locked.
+    pub io: io_turns::Local,
     /// The thread's copies of pages.
     pub copies: Copies,
     /// Whether it waits by looking at plain memory.
@@ -260,6 +266,7 @@ impl Det {
         }
         turns::within_earnest(t, |t| {
             commit::commit_again(t);
+            streams::flush();
             if wish.shares_memory() && !wish.waits() {
                 sys::complain(&[
                     "reprise: det: a program with threads can't make a process in its memory that runs beside it: it got ENOSYS\n",

@@ -2,7 +2,7 @@
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
 use super::token::{child, member, rouse, state};
-use super::{code, log, outside, spin, turns};
+use super::{code, io_turns, log, outside, spin, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
@@ -189,10 +189,26 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
         };
     }
     turns::within(t, |t| {
-        if !is_new_memory(c) || soon_all_must_follow() {
+        // In an I/O turn nobody is in a phase, and what a heap gets, or gives back of it at once, is nobody else's yet.
+        let is_own = t.det.io.has && t.det.io.maps;
+        if !is_own && (!is_new_memory(c) || soon_all_must_follow()) {
             turns::in_earnest(t);
         }
         change(t, c)
+    })
+}
+
+/// Maps memory for the thread's own heap, by `f`, in one turn, which is no synchronisation: an [I/O turn](io_turns). The table of views is changed while all others wait, and
+/// they follow before they go on.
+pub fn with_new_memory<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
+    if !super::runs() || !io_turns::on() || !split::in_force() {
+        return f(t);
+    }
+    io_turns::within(t, |t| {
+        t.det.io.maps = true;
+        let r = f(t);
+        t.det.io.maps = false;
+        r
     })
 }
 

@@ -1,5 +1,6 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
+use super::io_turns;
 use super::lead;
 use super::log;
 use super::near;
@@ -8,6 +9,7 @@ use super::outside;
 use super::pure::clock;
 use super::rest;
 use super::shared_signals;
+use super::streams;
 use super::token::{self, child, state};
 use crate::guard;
 use crate::isolate::{commit, conflicts, split};
@@ -50,7 +52,7 @@ pub fn begin(t: &mut Block) {
 }
 
 /// Another deed of a kept turn, or of the lead.
-fn go_on(t: &mut Block) {
+pub(super) fn go_on(t: &mut Block) {
     if t.det.leads {
         lead::deed_begins();
         count(&session().counters.det_led);
@@ -101,9 +103,12 @@ pub fn end_creation(t: &mut Block) {
 }
 
 /// In a turn, or a deed of the [lead], which becomes a turn like all others': they have come to the end of the phase then, and this is the first of the
-/// turns that follow, so that memory is what it was.
+/// turns that follow, so that memory is what it was. So does a turn for [input and output](io_turns).
 pub fn in_earnest(t: &mut Block) {
-    if t.det.leads && t.det.in_turn {
+    if t.det.io.has {
+        token::idles(false);
+        begin_anyway(t);
+    } else if t.det.leads && t.det.in_turn {
         lead::deed_ends();
         leave_lead(t);
         take_turn(t);
@@ -124,6 +129,7 @@ fn begin_anyway(t: &mut Block) {
     leave_lead(t);
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
         count(&session().counters.det_alone);
+        io_turns::leave(t);
         t.det.in_turn = true;
         // What the program has written since its last commit is still to be committed.
         (t.det.begun_in, t.det.narrow) = (0, false);
@@ -142,9 +148,13 @@ fn look_at_signals(t: &mut Block) {
 /// The thread ends its phase, and has its turn.
 fn take_turn(t: &mut Block) {
     commit::prepare(t);
-    token::arrive(t.slot);
+    match io_turns::leave(t) {
+        true => token::pass(t.slot, state::ARRIVED),
+        false => token::arrive(t.slot),
+    }
     token::wait_for_turn(t.slot);
     commit::commit(t);
+    streams::memory_is_common(t);
     t.det.in_turn = true;
     (t.det.begun_in, t.det.narrow) = (t.hooked, false);
     t.det.is_near = false;
@@ -156,6 +166,9 @@ pub fn end(t: &mut Block) {
     if !t.det.in_turn {
         return;
     }
+    if t.det.io.has {
+        return io_turns::end(t);
+    }
     if t.det.keeps != 0 {
         t.det.in_turn = false;
         (t.det.begun_in, t.det.narrow) = (0, false);
@@ -166,12 +179,14 @@ pub fn end(t: &mut Block) {
     }
     t.det.holds = 0;
     clock::meet(t);
-    if options::has(ALONE) && token::is_alone_in_ring(t.slot) && rest::round_without_others() {
+    let alone = options::has(ALONE) && token::is_alone_in_ring(t.slot);
+    if alone && !streams::wait() && rest::round_without_others() {
         t.det.in_turn = false;
         return;
     }
     t.det.signals_wait = !shared_signals::is_empty();
     commit::commit_again(t);
+    streams::publish_held(t);
     let round = token::round();
     token::pass(t.slot, state::DONE);
     token::wait_for_phase(t.slot, round);
@@ -237,6 +252,7 @@ fn leave_ring(t: &mut Block, how: u32) {
     t.det.keeps = 0;
     t.det.holds = 0;
     commit::commit_again(t);
+    streams::publish_held(t);
     clock::meet(t);
     rest::forget_knock(t.slot);
     token::pass(t.slot, how);
@@ -245,6 +261,7 @@ fn leave_ring(t: &mut Block, how: u32) {
 fn come_back(t: &mut Block) -> u32 {
     token::wait_for_turn(t.slot);
     commit::refresh(t);
+    streams::memory_is_common(t);
     clock::meet(t);
     shared_signals::take(t);
     token::member(t.slot).why.load(Relaxed)
@@ -353,7 +370,7 @@ impl Order for InOwnHeap {
     }
     fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
         // Which slots are free is not the program's to say.
-        within(t, |t| search(t, 0))
+        io_turns::within(t, |t| search(t, 0))
     }
     #[inline(always)]
     fn passed(_t: &mut Block, _object: &Runs) {}

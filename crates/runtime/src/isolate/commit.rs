@@ -538,6 +538,11 @@ pub fn commit_again(t: &mut Block) {
     });
 }
 
+/// In the mirror this page is another than it was: copies of it are made anew when the round ends.
+pub fn has_changed(offset: u64) {
+    page(offset).version.fetch_add(1, Relaxed);
+}
+
 /// When all have had their turns: copies that others have changed since are made anew; those that are not worth keeping are dropped.
 pub fn refresh(t: &mut Block) {
     let renewed = |e: Entry, offset| {
