@@ -24,6 +24,8 @@ use reprise_abi::det::{ALONE, IO_TURNS};
 
 /// So many I/O turns a thread has between two real ones.
 const MOST: u32 = 64;
+/// So many deeds in a turn that is kept are as much as one of them: for a print it takes the stream's lock, writes, and gives the lock back.
+const DEEDS: u32 = 4;
 
 /// What a thread keeps of its I/O turns, in its block.
 #[derive(Default)]
@@ -32,7 +34,7 @@ pub struct Local {
     pub has: bool,
     /// ... and is the ring's only thread: nobody has to be waited for.
     alone: bool,
-    /// How many it has had since its last real turn.
+    /// How many it has had since its last real turn, in deeds.
     made: u32,
     /// In it, its heap gets memory.
     pub maps: bool,
@@ -56,7 +58,7 @@ pub fn begin(t: &mut Block) {
         t.det.in_turn = true;
         return;
     }
-    if !on() || t.det.io.made >= MOST {
+    if !on() || t.det.io.made >= MOST * DEEDS {
         return turns::begin(t);
     }
     if t.det.keeps != 0 {
@@ -68,7 +70,7 @@ pub fn begin(t: &mut Block) {
     }
     options::delay();
     count(&session().counters.det_io);
-    t.det.io.made += 1;
+    t.det.io.made += DEEDS;
     t.det.io.alone = options::has(ALONE) && token::is_alone_in_ring(t.slot);
     if !t.det.io.alone {
         token::arrive_for_io(t.slot);

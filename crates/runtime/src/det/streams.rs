@@ -21,6 +21,7 @@ use crate::isolate::layout::{MIRROR, STREAMS, STREAMS_LEN};
 use crate::isolate::{commit, views};
 use crate::locked;
 use crate::panic;
+use crate::sync::cancel;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::det::{ALONE, ISOLATION};
@@ -32,6 +33,8 @@ const STRIDE: u64 = 512 << 10;
 const HEAD: u64 = 4096;
 /// Images, at most: of more streams in one round none are made, and their locks are taken in real turns.
 const IMAGES: usize = (STREAMS_LEN / STRIDE) as usize;
+/// The opcode of an instruction that changes a word which is what the thread believes.
+const CMPXCHG: [u8; 2] = [0x0f, 0xb1];
 /// Streams that a thread has locked at a time.
 const MAX_HELD: usize = 16;
 
@@ -179,16 +182,16 @@ pub struct Deed {
     before: u32,
 }
 
-/// What a locked instruction is to a stream.
-struct AtLock {
-    stream: Stream,
-    held: bool,
-    /// It is a place of synchronisation.
-    is_real: bool,
+/// What a locked instruction of libc's is.
+enum What {
+    /// The thread's own business.
+    Own,
+    /// A stream's. Has the thread its lock? Is it a place of synchronisation?
+    AtLock(Stream, bool, bool),
 }
 
-/// The stream on whose lock the locked instruction works before which the thread is. `f`: its registers, but for rax, which the stub has kept.
-fn at_lock(t: &Block, f: &Frame) -> Option<AtLock> {
+/// What the locked instruction is, if it is more or less than others, before which the thread is. `f`: its registers, but for rax, which the stub has kept.
+fn look(t: &Block, f: &Frame) -> Option<What> {
     let (from, pc) = locked::of_libc(t.locked.resume)?;
     let i = Insn::at(pc, &Program)?;
     let regs = Regs {
@@ -202,38 +205,41 @@ fn at_lock(t: &Block, f: &Frame) -> Option<AtLock> {
         gs_base: 0,
     };
     let lock = i.operands(&regs).list().first()?.addr;
+    // Around each call that is a cancellation point.
+    if cancel::is_own(t, lock) && i.bytes().windows(2).any(|b| b == CMPXCHG) {
+        return Some(What::Own);
+    }
     let known = t.det.io.held.find(lock);
     let held = known.is_some();
     // Who finds the lock taken exchanges it, and waits.
     let waits = !held && !i.is_locked();
-    Some(AtLock {
-        stream: known.or_else(|| Stream::of_lock(lock))?,
-        held,
-        is_real: waits || stdio::is_asked_for(from),
-    })
+    let stream = known.or_else(|| Stream::of_lock(lock))?;
+    let is_real = waits || stdio::is_asked_for(from);
+    Some(What::AtLock(stream, held, is_real))
 }
 
 /// Before a locked instruction: it has its turn.
 pub fn before(t: &mut Block, f: &Frame) {
-    match io_turns::on() && !t.det.in_turn {
-        true => match at_lock(t, f) {
-            Some(at) => begin(t, &at),
-            None => turns::begin(t),
-        },
-        false => turns::begin(t),
+    let known = match io_turns::on() && !t.det.in_turn {
+        true => look(t, f),
+        false => None,
+    };
+    match known {
+        Some(What::Own) => {}
+        Some(What::AtLock(stream, held, is_real)) => begin(t, stream, held, is_real),
+        None => turns::begin(t),
     }
 }
 
-fn begin(t: &mut Block, at: &AtLock) {
-    let s = at.stream;
-    match at.is_real {
+fn begin(t: &mut Block, s: Stream, held: bool, is_real: bool) {
+    match is_real {
         true => turns::begin(t),
         false => io_turns::begin(t),
     }
     if !t.det.in_turn {
         return;
     }
-    if !at.held {
+    if !held {
         load(t, &s);
         if t.det.io.has && (!s.fits() || Image::for_stream(&s).is_none()) {
             turns::in_earnest(t);
@@ -242,7 +248,7 @@ fn begin(t: &mut Block, at: &AtLock) {
     }
     t.det.io.deed = Some(Deed {
         stream: s,
-        held: at.held,
+        held,
         before: guard::read(s.lock).unwrap_or(0),
     });
 }

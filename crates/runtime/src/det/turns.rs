@@ -117,6 +117,7 @@ pub fn in_earnest(t: &mut Block) {
 
 fn leave_lead(t: &mut Block) {
     if t.det.leads {
+        streams::publish_held(t);
         t.det.leads = false;
         t.det.keeps = 0;
         lead::end(t.slot);
