@@ -189,9 +189,9 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
         };
     }
     turns::within(t, |t| {
-        // In an I/O turn nobody is in a phase, and what a heap gets, or gives back of it at once, is nobody else's yet.
-        let is_own = t.det.io.has && t.det.io.maps;
-        if !is_own && (!is_new_memory(c) || soon_all_must_follow()) {
+        // What a heap gets, or gives back of it at once, is nobody else's yet; and in an I/O turn nobody is in a phase.
+        let is_new = t.det.io.maps || is_new_memory(c);
+        if !is_new || !t.det.io.has && soon_all_must_follow() {
             turns::in_earnest(t);
         }
         change(t, c)
