@@ -367,7 +367,17 @@ impl Order for InOwnHeap {
     const REPLAYS: bool = false;
     #[inline(always)]
     fn ordered<R>(t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
-        within(t, |_| operation())
+        within(t, |t| {
+            if t.det.leads && io_turns::on() {
+                // What the thread has written to blocks that it gives back is to be seen by who takes them in a phase that this one leads.
+                in_earnest(t);
+            }
+            operation()
+        })
+    }
+    #[inline(always)]
+    fn taken<R>(t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
+        io_turns::within(t, |_| operation())
     }
     fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
         // Which slots are free is not the program's to say.
