@@ -111,10 +111,12 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return turns::within_earnest(t, |t| shared_signals::send(t, c, frame));
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => turns::within(t, |t| match tried::opens_fifo(c) {
-            true => beside(t, c, frame),
-            false => log::ask::ask(t, c, frame),
-        }),
+        Blocking::Never | Blocking::Rarely => {
+            io_turns::call(t, c, |t, c| match tried::opens_fifo(c) {
+                true => beside(t, c, frame),
+                false => log::ask::ask(t, c, frame),
+            })
+        }
         Blocking::Fd(n) => {
             io_turns::call(t, c, |t, c| on_descriptor(t, c, c.args[n as usize], frame))
         }

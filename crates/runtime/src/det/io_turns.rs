@@ -119,13 +119,15 @@ pub fn within<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
     r
 }
 
-/// A system call, in a turn: an I/O turn if it writes to a descriptor that leads out of the program.
+/// A system call, in a turn: an I/O turn if it writes to a descriptor that leads out of the program, or is libc's, which asks what a stream's descriptor is.
 pub fn call<R>(t: &mut Block, c: &mut Call, f: impl FnOnce(&mut Block, &mut Call) -> R) -> R {
-    if !on() || !outlets::writes(c) || t.det.in_turn {
+    let writes = outlets::writes(c);
+    let asks = || !t.det.io.held.is_empty() && outlets::asks(c);
+    if !on() || t.det.in_turn || !writes && !asks() {
         return turns::within(t, |t| f(t, c));
     }
     within(t, |t| {
-        if t.det.in_turn && !outlets::lead_out(t, c.args[0]) {
+        if writes && t.det.in_turn && !outlets::lead_out(t, c.args[0]) {
             be_ordinary(t);
         }
         f(t, c)

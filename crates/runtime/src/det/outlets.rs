@@ -45,6 +45,18 @@ pub fn writes(c: &Call) -> bool {
     )
 }
 
+/// Is this a call by which libc asks what a stream's descriptor is, before it makes the buffer: fstat(3), isatty(3)?
+pub fn asks(c: &Call) -> bool {
+    const AT_EMPTY_PATH: u64 = 0x1000;
+    const TCGETS: u64 = 0x5401;
+    match c.nr {
+        nr::FSTAT => true,
+        nr::NEWFSTATAT => c.args[3] & AT_EMPTY_PATH != 0,
+        nr::IOCTL => c.args[1] == TCGETS,
+        _ => false,
+    }
+}
+
 /// In a turn: does this descriptor lead out of the program?
 pub fn lead_out(t: &mut Block, fd: u64) -> bool {
     log::told(t, question::OUTLET, |_| is_outlet(fd).into()) != 0

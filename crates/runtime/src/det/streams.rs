@@ -162,6 +162,11 @@ impl Held {
         }
     }
 
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Does the I/O turn last for one of them?
     pub fn any_in_io_turn(&self) -> bool {
         self.list[..self.len].iter().any(|(_, in_io_turn)| *in_io_turn)
