@@ -43,6 +43,38 @@ static FILES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// flockfile(3) and its kin: where they begin and end.
 static CALLED: [[AtomicU64; 2]; 3] = [const { [const { AtomicU64::new(0) }; 2] }; 3];
 
+/// Functions by which programs print.
+const PRINTS: [&[u8]; 20] = [
+    b"printf",
+    b"fprintf",
+    b"vprintf",
+    b"vfprintf",
+    b"dprintf",
+    b"__printf_chk",
+    b"__fprintf_chk",
+    b"__vprintf_chk",
+    b"__vfprintf_chk",
+    b"puts",
+    b"fputs",
+    b"putchar",
+    b"putc",
+    b"fputc",
+    b"_IO_putc",
+    b"fwrite",
+    b"fflush",
+    b"perror",
+    b"write",
+    b"writev",
+];
+
+/// Where they begin.
+static ENTRIES: [AtomicU64; PRINTS.len()] = [const { AtomicU64::new(0) }; PRINTS.len()];
+
+/// Does a function begin here by which the program prints?
+pub fn is_print(entry: u64) -> bool {
+    ENTRIES.iter().any(|e| e.load(Relaxed) == entry)
+}
+
 /// Remembers where things are in libc.
 pub fn libc(exports: &Exports) {
     let find = |name: &[u8]| exports.find(&Program, name);
@@ -56,6 +88,8 @@ pub fn libc(exports: &Exports) {
     note(&STANDARD[2], b"_IO_2_1_stderr_");
     note(&FILES[0], b"_IO_file_jumps");
     note(&FILES[1], b"_IO_wfile_jumps");
+    let entries = ENTRIES.iter().zip(PRINTS);
+    entries.for_each(|(cell, name)| note(cell, name));
     let called: [&[u8]; 3] = [b"flockfile", b"ftrylockfile", b"funlockfile"];
     for (cell, name) in CALLED.iter().zip(called) {
         if let Some(Symbol { address, size, .. }) = find(name) {
