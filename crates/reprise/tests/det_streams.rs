@@ -67,7 +67,10 @@ fn prints_change_neither_the_order_nor_what_races_do() {
         let plain = last_line(&the_output(&printed(threads, ""), 3, &[]));
         for how in WAYS {
             let output = the_output(&printed(threads, how), 4, &[]);
-            assert_whole(&output);
+            // write(2) comes between what is in a buffer, and half a line may be.
+            if how != "all" {
+                assert_whole(&output);
+            }
             assert_eq!(last_line(&output), plain, "{threads} {how}");
         }
     }
@@ -160,7 +163,11 @@ fn threads_share_streams() {
         "lines", "locked", "guarded", "forks", "file", "buffer", "for_ever", "wide", "pipe",
     ] {
         let guest = Guest::new("det_streams").args([what]);
-        for flags in [&[][..], &["--without", "alone"], &["--without", "kept-turns"]] {
+        for flags in [
+            &[][..],
+            &["--without", "alone"],
+            &["--without", "kept-turns"],
+        ] {
             let output = the_output(&guest, 4, flags);
             let text = String::from_utf8_lossy(&output);
             let lines: Vec<&str> = text.lines().collect();
@@ -177,7 +184,10 @@ fn threads_share_streams() {
                         let rest = l.trim_start_matches("thread ");
                         rest.len() == 1 || rest[1..].starts_with(" and a number ")
                     };
-                    let whole = lines.iter().filter(|l| l.starts_with("thread ")).filter(whole);
+                    let whole = lines
+                        .iter()
+                        .filter(|l| l.starts_with("thread "))
+                        .filter(whole);
                     assert_eq!(whole.count(), 80, "{text}");
                 }
                 "forks" => assert_eq!(lines.len(), 81, "{text}"),
@@ -217,7 +227,9 @@ fn streams_are_no_conflicts() {
         let r = once_with(&place, &printed("4", how), &["--det-report"], 0);
         assert!(r.status.success(), "{}", r.describe());
         let said = r.said();
-        let lines = said.lines().filter(|l| l.starts_with("reprise: conflicting"));
+        let lines = said
+            .lines()
+            .filter(|l| l.starts_with("reprise: conflicting"));
         let racing: BTreeSet<String> = lines.map(str::to_string).collect();
         (racing, last_line(&r.stdout), said)
     };

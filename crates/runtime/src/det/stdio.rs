@@ -279,7 +279,16 @@ mod tests {
         ];
         assert_eq!(at(&stream), own);
         // read_ptr, read_end, read_base, write_base, write_ptr, write_end, buf_base, buf_end
-        let pointers = [0x100, 0x180, 0x80, 0x200, 0x208, 0x300, 0x80, 0x80 + BUFFER_MAX];
+        let pointers = [
+            0x100,
+            0x180,
+            0x80,
+            0x200,
+            0x208,
+            0x300,
+            0x80,
+            0x80 + BUFFER_MAX,
+        ];
         made.0[1..9].copy_from_slice(&pointers);
         assert_eq!(at(&stream)[..4], own);
         assert_eq!(at(&stream)[4..], [(0x80, 0x100), (0x200, 8)]);

@@ -156,7 +156,10 @@ impl Held {
     }
 
     fn remove(&mut self, lock: u64) {
-        if let Some(n) = self.list[..self.len].iter().position(|(s, _)| s.lock == lock) {
+        if let Some(n) = self.list[..self.len]
+            .iter()
+            .position(|(s, _)| s.lock == lock)
+        {
             self.list.copy_within(n + 1..self.len, n);
             self.len -= 1;
         }
@@ -169,7 +172,9 @@ impl Held {
 
     /// Does the I/O turn last for one of them?
     pub fn any_in_io_turn(&self) -> bool {
-        self.list[..self.len].iter().any(|(_, in_io_turn)| *in_io_turn)
+        self.list[..self.len]
+            .iter()
+            .any(|(_, in_io_turn)| *in_io_turn)
     }
 
     /// The I/O turn ends before they are unlocked.
@@ -201,8 +206,22 @@ fn look(t: &Block, f: &Frame) -> Option<What> {
     let i = Insn::at(pc, &Program)?;
     let regs = Regs {
         gpr: [
-            t.locked.rax, f.rcx, f.rdx, f.rbx, f.rsp, f.rbp, f.rsi, f.rdi, f.r8, f.r9, f.r10, f.r11,
-            f.r12, f.r13, f.r14, f.r15,
+            t.locked.rax,
+            f.rcx,
+            f.rdx,
+            f.rbx,
+            f.rsp,
+            f.rbp,
+            f.rsi,
+            f.rdi,
+            f.r8,
+            f.r9,
+            f.r10,
+            f.r11,
+            f.r12,
+            f.r13,
+            f.r14,
+            f.r15,
         ],
         rip: pc,
         rflags: f.rflags,
