@@ -10,6 +10,7 @@
 // run: for_ever
 // run: wide
 // run: pipe
+// run: unlocked
 #include "guest.h"
 #include <sys/wait.h>
 #include <wchar.h>
@@ -242,6 +243,47 @@ static void pipes(void) {
     finish(writer);
 }
 
+// What is done to a stream without its lock: one is made, of a thread's own; another has a lock of the program's.
+static void *uses_without_lock(void *p) {
+    int me = (int)(intptr_t)p;
+    char text[64];
+    for (int i = 0; i < 20; i++) {
+        ok(pthread_mutex_lock(&lock));
+        FILE *own = tmpfile();
+        expect(own);
+        fprintf(own, "%d", me);
+        putc_unlocked(' ', own);
+        ok(pthread_mutex_unlock(&lock));
+        fprintf(own, "%d", i);
+        putc_unlocked('\n', own);
+        printf("thread %d prints %d\n", me, i);
+        ok(pthread_mutex_lock(&lock));
+        fprintf(file, "thread %d", me);
+        putc_unlocked(':', file);
+        fprintf(file, " %d", i);
+        putc_unlocked('\n', file);
+        rewind(own);
+        int a, b;
+        expect(fgets(text, sizeof text, own) && sscanf(text, "%d %d\n", &a, &b) == 2 && a == me && b == i);
+        fclose(own);
+        ok(pthread_mutex_unlock(&lock));
+    }
+    return NULL;
+}
+
+static void unlocked(void) {
+    char text[64];
+    int count = 0, next[THREADS] = {0};
+    all(uses_without_lock);
+    rewind(file);
+    while (fgets(text, sizeof text, file)) {
+        int me, i;
+        expect(sscanf(text, "thread %d: %d\n", &me, &i) == 2 && me < THREADS && next[me]++ == i);
+        count++;
+    }
+    expect(count == 20 * THREADS);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "lines";
     file = tmpfile();
@@ -265,6 +307,7 @@ int main(int argc, char **argv) {
         all(prints_wide);
         return 0;
     }
+    if (strcmp(what, "unlocked") == 0) unlocked();
     if (strcmp(what, "pipe") == 0) pipes();
     printf("order %lu\n", (unsigned long)order);
 }

@@ -161,6 +161,7 @@ fn streams_of_cpp_change_nothing_either() {
 fn threads_share_streams() {
     for what in [
         "lines", "locked", "guarded", "forks", "file", "buffer", "for_ever", "wide", "pipe",
+        "unlocked",
     ] {
         let guest = Guest::new("det_streams").args([what]);
         for flags in [

@@ -33,7 +33,7 @@ pub struct Local {
     /// It has one, ...
     pub has: bool,
     /// ... and is the ring's only thread: nobody has to be waited for.
-    alone: bool,
+    pub alone: bool,
     /// How many it has had since its last real turn, in deeds.
     made: u32,
     /// In it, its heap gets memory.
@@ -99,10 +99,10 @@ pub fn end(t: &mut Block) {
 /// The thread's next turn is a real one. Does it have an I/O turn still, from which others of the batch go on?
 pub fn leave(t: &mut Block) -> bool {
     t.det.io.made = 0;
+    streams::publish_last(t);
     if !t.det.io.has {
         return false;
     }
-    streams::publish_held(t);
     t.det.io.held.outlive_turn();
     t.det.io.has = false;
     !t.det.io.alone

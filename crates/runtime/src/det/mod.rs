@@ -266,7 +266,6 @@ impl Det {
         }
         turns::within_earnest(t, |t| {
             commit::commit_again(t);
-            streams::flush();
             if wish.shares_memory() && !wish.waits() {
                 sys::complain(&[
                     "reprise: det: a program with threads can't make a process in its memory that runs beside it: it got ENOSYS\n",

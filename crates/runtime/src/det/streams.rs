@@ -1,14 +1,14 @@
 //! The memory of libc's streams between [I/O turns](super::io_turns) of one phase, in which nobody commits anything.
 //!
-//! Who unlocks a stream **publishes** it: an **image** of its memory ([`Stream::pieces`]) is left where all threads see it. Who locks it in the same round takes the image
-//! into its own view first, if it hasn't seen that one. Ordinary commits treat these bytes like any others, and whose come last is by chance of the ring; so
-//! at the end of the round the images are written to the mirror ([`flush`]), and everybody begins the next phase with what is true. Images of earlier rounds mean
-//! nothing.
+//! Who unlocks a stream **publishes** it: an **image** of its memory ([`Stream::pieces`]) is left where all threads see it. Who locks it in the same phase takes the image
+//! into its own view first, if it hasn't seen that one. When the phase is over, before the first turn, the images are written to the mirror ([`flush`]), and each
+//! thread, before it commits, has its copies of these bytes, and what they are compared with, as they are there ([`take_listed`]): so nobody commits what was there before.
+//! From then on streams are memory like any other, until the next phase.
 //!
-//! A thread that has a stream's lock for longer than its I/O turn, as by flockfile(3), is the only one that changes the stream; it publishes it at the end of
-//! each of its turns, and takes it back in each, since commits of the round may have mixed it with what others had before.
+//! What a thread does to a stream without its lock (fopen(3), which makes it; putc_unlocked(3)) after it has published it is published when its phase ends, unless somebody
+//! has locked the stream since.
 //!
-//! Images are changed by the thread whose turn it is, and in a phase by the one that has its lead.
+//! Images are changed by the thread whose I/O turn it is; by the one that has the phase's lead; and its own last ones by a thread that runs, while there are no I/O turns.
 
 use super::io_turns;
 use super::options;
@@ -24,7 +24,7 @@ use crate::panic;
 use crate::sync::cancel;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use reprise_abi::det::{ALONE, ISOLATION};
+use reprise_abi::det::ISOLATION;
 use reprise_abi::layout::{MAX_SLOTS, PAGE};
 
 /// Bytes of an image with what is known of it.
@@ -42,9 +42,12 @@ const MAX_HELD: usize = 16;
 #[repr(C)]
 struct Image {
     lock: u64,
-    /// The round in which it was published.
+    file: u64,
+    /// The round in which it was published, ...
     round: u32,
-    len: u32,
+    /// ... by the thread of this slot.
+    by: u32,
+    len: u64,
     pieces: [Piece; PIECES],
     /// Who has seen it, by slot.
     seen: [u64; MAX_SLOTS / 64],
@@ -52,8 +55,10 @@ struct Image {
 
 const _: () = assert!(core::mem::size_of::<Image>() as u64 <= HEAD);
 
-/// The last round in which anything was published.
+/// The last round in which anything was published, ...
 static PUBLISHED: AtomicU32 = AtomicU32::new(0);
+/// ... and whose images are in the mirror.
+static FLUSHED: AtomicU32 = AtomicU32::new(0);
 
 fn image(n: usize) -> &'static mut Image {
     // SAFETY: there is room for each; who may change them is said above.
@@ -102,7 +107,7 @@ impl Image {
             *kept = *p;
             to += p.len;
         }
-        self.len = pieces.list().len() as u32;
+        self.len = pieces.list().len() as u64;
         true
     }
 
@@ -129,9 +134,9 @@ fn published() -> impl Iterator<Item = &'static mut Image> {
     (0..n).map(image).filter(move |i| i.round == round)
 }
 
-/// Are there images that the end of the round has to make common?
-pub fn wait() -> bool {
-    PUBLISHED.load(Relaxed) == token::round()
+/// Are there I/O turns in this round still?
+fn in_phase() -> bool {
+    FLUSHED.load(Relaxed) != token::round()
 }
 
 /// Streams whose locks a thread has, and whether its I/O turn lasts as long.
@@ -263,11 +268,13 @@ fn begin(t: &mut Block, s: Stream, held: bool, is_real: bool) {
     if !t.det.in_turn {
         return;
     }
-    if !held {
+    if is_real {
+        turns::in_earnest(t);
+    }
+    if !held && publishes(t) {
         load(t, &s);
-        if t.det.io.has && (!s.fits() || Image::for_stream(&s).is_none()) {
+        if !s.fits() || Image::for_stream(&s).is_none() {
             turns::in_earnest(t);
-            load(t, &s);
         }
     }
     t.det.io.deed = Some(Deed {
@@ -285,7 +292,7 @@ pub fn after(t: &mut Block) {
     let now = guard::read::<u32>(d.stream.lock).unwrap_or(0);
     if d.held {
         publish(t, &d.stream);
-        if now == 0 {
+        if now == 0 || now + 1 == d.before {
             t.det.io.held.remove(d.stream.lock);
         }
     } else if d.before == 0 && now != 0 {
@@ -295,9 +302,13 @@ pub fn after(t: &mut Block) {
         if !in_io_turn {
             publish(t, &d.stream);
         }
-    } else if now != d.before {
-        publish_lock(&d.stream, now);
     }
+}
+
+/// Do others that come later in this phase depend on images for what the thread does now to streams?
+fn publishes(t: &Block) -> bool {
+    let io_turn = t.det.io.has && !t.det.io.alone;
+    options::has(ISOLATION) && (io_turn || t.det.leads)
 }
 
 /// The thread sees the stream as it was published last in this round.
@@ -312,88 +323,83 @@ fn load(t: &Block, s: &Stream) {
 
 /// All others are to see the stream as the thread has it.
 fn publish(t: &Block, s: &Stream) {
-    // Whoever comes back into the ring sees what was committed.
-    let alone = options::has(ALONE) && token::is_alone_in_ring(t.slot);
-    if !options::has(ISOLATION) || alone && !wait() {
+    if !publishes(t) {
         return;
     }
-    let Some(i) = Image::for_stream(s) else {
-        return;
-    };
-    // It is about to be closed: what was its memory is somebody else's soon.
-    if !s.is_open() || !i.take(s) {
-        i.round = 0;
-        return;
-    }
-    i.round = token::round();
-    i.seen = [0; MAX_SLOTS / 64];
-    i.seen[t.slot as usize / 64] |= 1 << (t.slot % 64);
-    PUBLISHED.store(i.round, Relaxed);
-}
-
-/// As [`publish`], of a thread that has not got the lock: of the stream only that is what it says.
-fn publish_lock(s: &Stream, value: u32) {
-    if let Some(i) = published().find(|i| i.lock == s.lock) {
-        i.each(|p, from| {
-            if p.at == s.lock {
-                // SAFETY: a word of the image.
-                unsafe { core::ptr::write_volatile(from as *mut u32, value) };
-            }
-        });
-        i.seen = [0; MAX_SLOTS / 64];
+    if let Some(i) = Image::for_stream(s) {
+        i.publish(t, s);
+        PUBLISHED.store(token::round(), Relaxed);
     }
 }
 
-/// Before the thread's turn ends: streams that it has locked are seen by all.
-pub fn publish_held(t: &mut Block) {
-    let mut n = 0;
-    while n < t.det.io.held.len {
-        let (s, _) = t.det.io.held.list[n];
-        publish(t, &s);
-        match guard::read::<u32>(s.lock) {
-            // It was unlocked by a plain store.
-            Some(0) | None => t.det.io.held.remove(s.lock),
-            Some(_) => n += 1,
+impl Image {
+    fn publish(&mut self, t: &Block, s: &Stream) {
+        // It is about to be closed: what was its memory is somebody else's soon.
+        if !s.is_open() || !self.take(s) {
+            self.round = 0;
+            return;
+        }
+        (self.round, self.by, self.file) = (token::round(), t.slot, s.file);
+        self.seen = [0; MAX_SLOTS / 64];
+        self.seen[t.slot as usize / 64] |= 1 << (t.slot % 64);
+    }
+}
+
+/// The thread's phase ends: what it has published last, or has locked in its I/O turn, is seen by all as it is now.
+pub fn publish_last(t: &mut Block) {
+    if !in_phase() {
+        return;
+    }
+    if publishes(t) {
+        for n in 0..t.det.io.held.len {
+            publish(t, &t.det.io.held.list[n].0);
         }
     }
+    for i in published().filter(|i| i.by == t.slot) {
+        let (file, lock) = (i.file, i.lock);
+        i.publish(t, &Stream { file, lock });
+    }
 }
 
-/// In a turn: the thread's memory is what was committed, also where that is a stream's. What it has seen of images is gone.
-pub fn memory_is_common(t: &mut Block) {
+/// Calls `f` with each part of the image's pieces that lies on one page: its address, where its bytes are, and how many.
+fn each_part(i: &Image, mut f: impl FnMut(u64, u64, u64)) {
+    i.each(|p, from| {
+        let mut done = 0;
+        while done < p.len {
+            let at = p.at + done;
+            let len = (PAGE - at % PAGE).min(p.len - done);
+            f(at, from + done, len);
+            done += len;
+        }
+    });
+}
+
+/// In its turn, before it commits: of what was published the thread has changed nothing.
+pub fn take_listed(t: &Block) {
     for i in published() {
-        i.seen[t.slot as usize / 64] &= !(1 << (t.slot % 64));
-        if t.det.io.held.find(i.lock).is_some() {
-            i.give();
-        }
+        each_part(i, |at, from, len| commit::change_base(t, at, from, len));
     }
 }
 
-/// At the end of a round: what was published in it is what all see from now on. Also before the memory is copied for a new process.
+/// Before the first turn of the round: what was published in its phase is what all see from now on.
 pub fn flush() {
+    let round = token::round();
+    if PUBLISHED.load(Relaxed) != round || FLUSHED.swap(round, Relaxed) == round {
+        return;
+    }
     for i in published() {
-        i.each(|p, from| {
-            let mut done = 0;
-            while done < p.len {
-                let at = p.at + done;
-                let len = (PAGE - at % PAGE).min(p.len - done);
-                if let Some(offset) = views::offset_of(at) {
-                    // SAFETY: the image and the mirror are ours.
-                    unsafe { guard::copy(MIRROR + offset, from + done, len as usize) };
-                    commit::has_changed(offset);
-                }
-                done += len;
+        each_part(i, |at, from, len| {
+            if let Some(offset) = views::offset_of(at) {
+                // SAFETY: the image and the mirror are ours.
+                unsafe { guard::copy(MIRROR + offset, from, len as usize) };
             }
         });
     }
-}
-
-/// For the report of conflicts: of the page at this address, bytes of streams are libc's business.
-pub fn leave_out(page: u64, bytes: &mut [u64; PAGE as usize / 64]) {
+    // When all is there: twins are made of it.
     for i in published() {
-        i.each(|p, _| {
-            for at in p.at.max(page)..(p.at + p.len).min(page + PAGE) {
-                let n = (at - page) as usize;
-                bytes[n / 64] &= !(1 << (n % 64));
+        each_part(i, |at, _, _| {
+            if let Some(offset) = views::offset_of(at) {
+                commit::has_changed(offset & !(PAGE - 1), round);
             }
         });
     }

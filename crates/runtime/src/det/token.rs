@@ -373,6 +373,7 @@ pub fn next() {
     if next_of_batch() {
         return;
     }
+    super::streams::flush();
     loop {
         let found = in_ring().find(|slot| member(*slot).state.load(SeqCst) == state::ARRIVED);
         if let Some(slot) = found {
@@ -384,7 +385,6 @@ pub fn next() {
             continue;
         }
         if *ring().0 != 0 {
-            super::streams::flush();
             return begin_phase();
         }
         if s.live.load(SeqCst) == 0 || !super::rest::rest() {

@@ -117,7 +117,6 @@ pub fn in_earnest(t: &mut Block) {
 
 fn leave_lead(t: &mut Block) {
     if t.det.leads {
-        streams::publish_held(t);
         t.det.leads = false;
         t.det.keeps = 0;
         lead::end(t.slot);
@@ -154,8 +153,8 @@ fn take_turn(t: &mut Block) {
         false => token::arrive(t.slot),
     }
     token::wait_for_turn(t.slot);
+    streams::take_listed(t);
     commit::commit(t);
-    streams::memory_is_common(t);
     t.det.in_turn = true;
     (t.det.begun_in, t.det.narrow) = (t.hooked, false);
     t.det.is_near = false;
@@ -180,14 +179,12 @@ pub fn end(t: &mut Block) {
     }
     t.det.holds = 0;
     clock::meet(t);
-    let alone = options::has(ALONE) && token::is_alone_in_ring(t.slot);
-    if alone && !streams::wait() && rest::round_without_others() {
+    if options::has(ALONE) && token::is_alone_in_ring(t.slot) && rest::round_without_others() {
         t.det.in_turn = false;
         return;
     }
     t.det.signals_wait = !shared_signals::is_empty();
     commit::commit_again(t);
-    streams::publish_held(t);
     let round = token::round();
     token::pass(t.slot, state::DONE);
     token::wait_for_phase(t.slot, round);
@@ -253,7 +250,6 @@ fn leave_ring(t: &mut Block, how: u32) {
     t.det.keeps = 0;
     t.det.holds = 0;
     commit::commit_again(t);
-    streams::publish_held(t);
     clock::meet(t);
     rest::forget_knock(t.slot);
     token::pass(t.slot, how);
@@ -262,7 +258,6 @@ fn leave_ring(t: &mut Block, how: u32) {
 fn come_back(t: &mut Block) -> u32 {
     token::wait_for_turn(t.slot);
     commit::refresh(t);
-    streams::memory_is_common(t);
     clock::meet(t);
     shared_signals::take(t);
     token::member(t.slot).why.load(Relaxed)

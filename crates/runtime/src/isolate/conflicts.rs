@@ -6,7 +6,6 @@
 
 use super::layout::*;
 use super::maps::Maps;
-use crate::det::streams;
 use crate::det::token::member;
 use crate::signal::frame::Ucontext;
 use crate::thread::{current, session, Block, Frame};
@@ -141,8 +140,7 @@ pub fn committed(address: u64, base: u64, in_phase: bool, round: u32, last: &Ato
             &*(base as *const [u64; WORDS]),
         )
     };
-    let (mut bytes, slot) = (changed(copy, base), current().slot);
-    streams::leave_out(address, &mut bytes);
+    let (bytes, slot) = (changed(copy, base), current().slot);
     let mut before = last.load(Relaxed);
     let there = NOTED.load(Relaxed);
     let of_now = |n: u32| {
