@@ -193,15 +193,7 @@ impl Pieces {
 
     /// What is used of a buffer, by the pointers at this address. `unit`: bytes of a character.
     fn add_used(&mut self, pointers: u64, unit: u64) {
-        let Some(p) = guard::read::<[u64; 11]>(pointers) else {
-            return;
-        };
-        let [read, read_end, read_base, write_base, write, _, _, _, save, _, save_end] = p;
-        for (from, to) in [
-            (read_base, read_end.max(read)),
-            (write_base, write),
-            (save, save_end),
-        ] {
+        for (from, to) in guard::read(pointers).map(used).into_iter().flatten() {
             if from != 0 && to > from {
                 self.add(from, (to - from).next_multiple_of(unit));
             }
@@ -209,91 +201,80 @@ impl Pieces {
     }
 }
 
+/// Where what is used of a buffer begins and ends, by the pointers of a stream, from `_IO_read_ptr` to `_IO_save_end`: what was read, what is to be written,
+/// and what was pushed back.
+fn used(pointers: [u64; 11]) -> [(u64, u64); 3] {
+    let [read, read_end, read_base, write_base, write, _, _, _, save, _, save_end] = pointers;
+    [
+        (read_base, read_end.max(read)),
+        (write_base, write),
+        (save, save_end),
+    ]
+}
+
 /// Is at `file` a stream of a file that has its lock there?
 fn is_stream(file: u64, lock: u64) -> bool {
+    let functions = FILES.each_ref().map(|f| f.load(Relaxed));
+    guard::read(file).is_some_and(|words| is_file(&words, lock, &functions))
+}
+
+/// Are these the words of an open stream that has its lock there, and one of these tables of functions?
+fn is_file(words: &[u64; WORDS], lock: u64, functions: &[u64]) -> bool {
     const MAGIC: u64 = 0xfbad_0000;
     const MAGIC_MASK: u64 = 0xffff_0000;
     /// It is in libc's list (`_IO_LINKED`).
     const LINKED: u64 = 0x80;
-    let Some(words) = guard::read::<[u64; WORDS]>(file) else {
-        return false;
-    };
     let word = |at: u64| words[at as usize / 8];
-    let functions = FILES.iter().map(|f| f.load(Relaxed));
     word(0) & (MAGIC_MASK | LINKED) == MAGIC | LINKED
         && word(LOCK) == lock
-        && functions.filter(|f| *f != 0).any(|f| f == word(FUNCTIONS))
+        && word(FUNCTIONS) != 0
+        && functions.contains(&word(FUNCTIONS))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A `FILE` of this process, whose lock lies behind it.
-    struct Made([u64; WORDS + 2]);
+    const FUNCTIONS_OF_FILES: [u64; 2] = [0x1000, 0];
+    const ITS_LOCK: u64 = 0x5000;
 
-    impl Made {
-        fn new() -> std::boxed::Box<Made> {
-            FILES[0].store(0x1000, Relaxed);
-            let mut made = std::boxed::Box::new(Made([0; WORDS + 2]));
-            let lock = made.file() + FILE_LEN;
-            made.0[0] = 0xfbad_2084;
-            made.0[LOCK as usize / 8] = lock;
-            made.0[FUNCTIONS as usize / 8] = 0x1000;
-            made
-        }
-        fn file(&self) -> u64 {
-            self.0.as_ptr() as u64
-        }
+    fn words() -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        words[0] = 0xfbad_2084;
+        words[LOCK as usize / 8] = ITS_LOCK;
+        words[FUNCTIONS as usize / 8] = 0x1000;
+        words
+    }
+
+    fn is(words: &[u64; WORDS]) -> bool {
+        is_file(words, ITS_LOCK, &FUNCTIONS_OF_FILES)
     }
 
     #[test]
-    fn a_stream_is_known_by_its_lock() {
-        let mut made = Made::new();
-        let (file, lock) = (made.file(), made.file() + FILE_LEN);
-        assert_eq!(Stream::of_lock(lock), Some(Stream { file, lock }));
-        assert_eq!(Stream::of_lock(lock + 8), None);
+    fn a_stream_is_known_by_its_words() {
+        assert!(is(&words()));
+        assert!(!is_file(&words(), ITS_LOCK + 8, &FUNCTIONS_OF_FILES));
         // It was closed.
-        made.0[0] = 0xfbad_2004;
-        assert_eq!(Stream::of_lock(lock), None);
-        // Functions of the program's.
-        let mut made = Made::new();
-        made.0[FUNCTIONS as usize / 8] = 0x2000;
-        assert_eq!(Stream::of_lock(made.file() + FILE_LEN), None);
+        let mut closed = words();
+        closed[0] = 0xfbad_2004;
+        assert!(!is(&closed));
+        // Functions of the program's, or none.
+        for functions in [0x2000, 0] {
+            let mut other = words();
+            other[FUNCTIONS as usize / 8] = functions;
+            assert!(!is(&other));
+        }
     }
 
     #[test]
-    fn pieces_are_what_is_used() {
-        let mut made = Made::new();
-        let (file, lock) = (made.file(), made.file() + FILE_LEN);
-        let stream = Stream { file, lock };
-        let at = |s: &Stream| -> std::vec::Vec<(u64, u64)> {
-            let all = s.pieces();
-            all.list().iter().map(|p| (p.at, p.len)).collect()
-        };
-        let own = [
-            (lock, 16),
-            (file, 0x68),
-            (file + 0x70, 0x38),
-            (file + 0xc0, 0x20),
+    fn what_is_used_of_a_buffer_lies_between_its_pointers() {
+        let all = [
+            0x100, 0x180, 0x80, 0x200, 0x208, 0x300, 0x80, 0x300, 0x400, 0x408, 0x410,
         ];
-        assert_eq!(at(&stream), own);
-        // read_ptr, read_end, read_base, write_base, write_ptr, write_end, buf_base, buf_end
-        let pointers = [
-            0x100,
-            0x180,
-            0x80,
-            0x200,
-            0x208,
-            0x300,
-            0x80,
-            0x80 + BUFFER_MAX,
-        ];
-        made.0[1..9].copy_from_slice(&pointers);
-        assert_eq!(at(&stream)[..4], own);
-        assert_eq!(at(&stream)[4..], [(0x80, 0x100), (0x200, 8)]);
-        assert!(stream.fits());
-        made.0[8] += 1;
-        assert!(!stream.fits());
+        assert_eq!(used(all), [(0x80, 0x180), (0x200, 0x208), (0x400, 0x410)]);
+        // More was written than is to be read.
+        let mut written = all;
+        written[0] = 0x190;
+        assert_eq!(used(written)[0], (0x80, 0x190));
     }
 }
