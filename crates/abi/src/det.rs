@@ -16,7 +16,7 @@ const fn number(n: u32, name: &'static str) -> Optimisation {
 }
 
 /// All of them.
-pub const OPTIMISATIONS: [Optimisation; 11] = [
+pub const OPTIMISATIONS: [Optimisation; 12] = [
     ALONE,
     KEPT_TURNS,
     RETAKEN,
@@ -28,6 +28,7 @@ pub const OPTIMISATIONS: [Optimisation; 11] = [
     LEAD,
     ISOLATION,
     OWNERSHIP,
+    IO_TURNS,
 ];
 
 /// The only thread of the ring has its turns at once, and commits when there is somebody to see it (single-threaded mode).
@@ -55,6 +56,10 @@ pub const ISOLATION: Optimisation = number(9, "isolation");
 
 /// Pages that one thread alone writes again and again are committed when another one wants them (lazy commits, page ownership).
 pub const OWNERSHIP: Optimisation = number(10, "ownership");
+
+/// What a thread prints, and memory that its heap gets, is no synchronisation: it has an order, and ends no phase. Without it each print is a turn, and one
+/// that is inserted into a program changes the order of what follows.
+pub const IO_TURNS: Optimisation = number(11, "io-turns");
 
 /// The bit of the optimisation with this name.
 pub fn bit(name: &str) -> Option<u64> {
@@ -93,6 +98,8 @@ pub mod question {
     pub const WAITED: u32 = 13;
     /// Did the others go on while this thread waited for a child?
     pub const PASSED_OVER: u32 = 14;
+    /// Does the descriptor lead out of the program?
+    pub const OUTLET: u32 = 15;
     /// Of all: who came back into the ring?
     pub const KNOCK: u32 = 32;
     /// Whose time was over while nobody could go on?
@@ -117,6 +124,7 @@ pub mod question {
             ADDRESS => "address",
             WAITED => "wait ended",
             PASSED_OVER => "passed over",
+            OUTLET => "leads out",
             KNOCK => "came back",
             LATE => "its time was over",
             DISTURBED => "disturbed",
@@ -165,7 +173,7 @@ mod tests {
             assert_eq!(bit(o.name), Some(o.bit));
             set | o.bit
         });
-        assert_eq!(all, 1023);
+        assert_eq!(all, 2047);
         assert_eq!(bit("twin"), None);
     }
 }

@@ -387,6 +387,8 @@ pub struct Counters {
     pub det_owned: AtomicU64,
     /// ... and those that were committed when another one wanted them.
     pub det_claimed: AtomicU64,
+    /// `det`: turns for input and output, which end no phase.
+    pub det_io: AtomicU64,
 }
 
 /// Most mappings that a program has at its first instruction.

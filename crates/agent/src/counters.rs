@@ -41,6 +41,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("det_spared", &c.det_spared),
         ("det_owned", &c.det_owned),
         ("det_claimed", &c.det_claimed),
+        ("det_io", &c.det_io),
     ]
     .into_iter()
     .map(|(n, v)| (n.to_string(), v.load(Relaxed)))

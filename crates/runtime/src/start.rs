@@ -235,6 +235,7 @@ fn take_over(i: u32) -> ! {
         }
         crate::resolver::start::<E>(t);
         crate::hook::start(t);
+        crate::det::outlets::note();
         if E::LIVE && attached {
             kernel::sync_mask(t);
         }

@@ -6,6 +6,7 @@
 //! threads.
 
 use super::clock::{self as readings, Moment};
+use super::io_turns;
 use super::log;
 use super::pure::{self, clock};
 use super::rest::{self, Limit};
@@ -110,11 +111,15 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return turns::within_earnest(t, |t| shared_signals::send(t, c, frame));
     }
     match c.blocking {
-        Blocking::Never | Blocking::Rarely => turns::within(t, |t| match tried::opens_fifo(c) {
-            true => beside(t, c, frame),
-            false => log::ask::ask(t, c, frame),
-        }),
-        Blocking::Fd(n) => turns::within(t, |t| on_descriptor(t, c, c.args[n as usize], frame)),
+        Blocking::Never | Blocking::Rarely => {
+            io_turns::call(t, c, |t, c| match tried::opens_fifo(c) {
+                true => beside(t, c, frame),
+                false => log::ask::ask(t, c, frame),
+            })
+        }
+        Blocking::Fd(n) => {
+            io_turns::call(t, c, |t, c| on_descriptor(t, c, c.args[n as usize], frame))
+        }
         Blocking::Always => turns::within(t, |t| waits(t, c, frame)),
     }
 }
@@ -377,11 +382,13 @@ enum Ready {
 /// In turns: waits until a descriptor is ready.
 fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Ready {
     let mut wait = 0;
+    let mut first = io_turns::patience_ms(t);
     loop {
         let ready = log::decide(t, question::READY, |t| {
             let mut asked = [fd as u32, events];
             let to = asked.as_mut_ptr() as u64;
-            let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, wait]));
+            let ms = core::mem::take(&mut first).max(wait);
+            let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, ms]));
             r != 0 && r != EINTR
         });
         let ended = match () {

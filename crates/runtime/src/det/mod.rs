@@ -11,6 +11,7 @@ pub mod code;
 pub mod deadlock;
 pub mod ending;
 pub mod errand;
+pub mod io_turns;
 pub mod lead;
 pub mod log;
 pub mod near;
@@ -18,6 +19,7 @@ pub mod newborn;
 pub mod one_process;
 pub mod options;
 pub mod outer;
+pub mod outlets;
 pub mod outside;
 pub mod pure;
 pub mod rest;
@@ -26,6 +28,8 @@ pub mod signal_descriptors;
 pub mod signals;
 pub mod space;
 pub mod spin;
+pub mod stdio;
+pub mod streams;
 pub mod threads;
 pub mod token;
 pub mod touch;
@@ -75,6 +79,8 @@ pub struct Local {
     pub signals_wait: bool,
     /// It is a process of vfork(2), in the memory of the thread that made it.
     pub apart: bool,
+    /// Its turn for input and output, and streams that it has locked.
+    pub io: io_turns::Local,
     /// The thread's copies of pages.
     pub copies: Copies,
     /// Whether it waits by looking at plain memory.

@@ -2,8 +2,10 @@
 //!
 //! A thread that keeps its turn while it computes holds up all others; one that ends its turn between two locks that follow each other at once pays a round
 //! for each pair. Which of the two it is no clock may say, since the order of turns would depend on it. But it follows from the code: if there is a way from the
-//! unlock back to an earlier call of a hooked function that has a few instructions, no loop of its own and no other call in it, the thread keeps its turn.
+//! unlock back to an earlier call of a hooked function that has a few instructions, no loop of its own and no other call in it, the thread keeps its turn. Calls of functions by
+//! which it prints count for nothing ([`super::io_turns`]).
 
+use super::{io_turns, stdio};
 use crate::cut::decode::{Flow, Insn};
 use crate::guard::{self, Program};
 use crate::hook;
@@ -77,8 +79,19 @@ fn leads_back(place: u64) -> bool {
                     }
                     at = i.end();
                 }
-                Flow::Call(to) if at < place && is_hooked(behind_table(to)) => return true,
-                Flow::CallIndirect if at < place && is_hooked(target_of(&i)) => return true,
+                Flow::Call(_) | Flow::CallIndirect => {
+                    let function = match i.flow {
+                        Flow::Call(to) => behind_table(to),
+                        _ => target_of(&i),
+                    };
+                    if at < place && is_hooked(function) {
+                        return true;
+                    }
+                    if !io_turns::on() || !function.is_some_and(stdio::is_print) {
+                        break;
+                    }
+                    at = i.end();
+                }
                 _ => break,
             }
         }

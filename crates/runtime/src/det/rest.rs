@@ -251,7 +251,7 @@ pub fn waits_for_phase(slot: u32) -> bool {
     let over = || m.deadline.load(Relaxed) != 0 && is_over_in_kernel(slot);
     match m.state.load(SeqCst) {
         // A new thread waits for its first phase.
-        state::ARRIVED | state::DONE | state::RUNS => true,
+        state::ARRIVED | state::DONE | state::RUNS | state::AT_IO | state::IO_DONE => true,
         state::WAITS | state::OUTSIDE => has_knocked(slot) || over(),
         _ => false,
     }

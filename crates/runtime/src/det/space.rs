@@ -2,7 +2,7 @@
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
 use super::token::{child, member, rouse, state};
-use super::{code, log, outside, spin, turns};
+use super::{code, io_turns, log, outside, spin, turns};
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::isolate::views::{self, Extent};
@@ -203,7 +203,9 @@ pub fn call(t: &mut Block, c: &mut Call) -> i64 {
     }
     turns::within(t, |t| {
         let (owned, all) = owned_by_any(c);
-        if owned || !is_new_memory(c) || soon_all_must_follow() {
+        // What a heap gets, or gives back of it at once, is nobody else's yet; and in an I/O turn nobody is in a phase.
+        let is_new = t.det.io.maps || is_new_memory(c);
+        if owned && t.det.leads || !is_new || !t.det.io.has && soon_all_must_follow() {
             turns::in_earnest(t);
         }
         for [at, len] in all.into_iter().filter(|_| owned) {
@@ -229,6 +231,20 @@ fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
     };
     let is_owned = |[at, len]: [u64; 2]| owned::intersects(at, at.saturating_add(up(len)));
     (all.into_iter().any(is_owned), all)
+}
+
+/// Maps memory for the thread's own heap, by `f`, in one turn, which is no synchronisation: an [I/O turn](io_turns). The table of views is changed while all others wait, and
+/// they follow before they go on.
+pub fn with_new_memory<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
+    if !super::runs() || !io_turns::on() || !split::in_force() {
+        return f(t);
+    }
+    io_turns::within(t, |t| {
+        t.det.io.maps = true;
+        let r = f(t);
+        t.det.io.maps = false;
+        r
+    })
 }
 
 /// Before there are threads, of a program that is recorded.

@@ -6,6 +6,9 @@
 //! wakes it puts it at the ring's end, and its operation goes on in a turn of the same round. So the order of everything that threads
 //! do to each other follows from the program alone.
 //!
+//! Input and output that is no synchronisation has turns of its own within the phase ([`super::io_turns`]): when nobody runs any more, those that have come to
+//! such a place, a **batch**, have theirs, in the ring's order, and go on with the phase together.
+//!
 //! The ring is changed by the thread whose turn it is; in a phase by the one that has its lead ([`super::lead`]); by the last one to arrive before the
 //! first turn; and while it rests, by whoever ends that ([`super::rest`]).
 
@@ -41,6 +44,10 @@ pub mod state {
     pub const WAITS: u32 = 4;
     /// It is not in the ring: it waits for what is outside of the program, as in a call that the kernel makes.
     pub const OUTSIDE: u32 = 5;
+    /// It has come to a place of input or output, and waits for its turn, or has it.
+    pub const AT_IO: u32 = 6;
+    /// It has had that turn: it goes on with its phase when all of the batch have had theirs.
+    pub const IO_DONE: u32 = 7;
 }
 
 /// Why a thread came back into the ring.
@@ -129,6 +136,10 @@ struct State {
     turn: AtomicU32,
     /// Threads of the ring that have not arrived yet.
     running: AtomicU32,
+    /// Threads that have come to a place of input or output since the last batch was over, ...
+    asking: AtomicU32,
+    /// ... and how many batches there were.
+    batches: AtomicU32,
     /// Threads of the program.
     live: AtomicU32,
     /// Threads that there ever were.
@@ -293,6 +304,58 @@ pub fn arrive(slot: u32) {
     }
 }
 
+/// The thread has come to a place of input or output. Then it has to [`wait_for_turn`], and to [`pass`], and if it is done then, to
+/// [`wait_for_batch`].
+pub fn arrive_for_io(slot: u32) {
+    let s = all();
+    s.asking.fetch_add(1, SeqCst);
+    member(slot).state.store(state::AT_IO, SeqCst);
+    if s.running.fetch_sub(1, SeqCst) == 1 {
+        next();
+    }
+}
+
+/// Nobody runs: the next one of the batch has its turn, or all of it go on with their phase. False: there is no batch.
+fn next_of_batch() -> bool {
+    let s = all();
+    if s.asking.load(SeqCst) == 0 {
+        return false;
+    }
+    let is_in = |slot: &u32, wanted| member(*slot).state.load(SeqCst) == wanted;
+    if let Some(slot) = in_ring().find(|slot| is_in(slot, state::AT_IO)) {
+        s.turn.store(slot + 1, SeqCst);
+        rouse(slot);
+        return true;
+    }
+    s.asking.store(0, SeqCst);
+    let (mut told, mut n) = ([0u64; MAX_SLOTS / 64], 0);
+    for slot in in_ring().filter(|slot| is_in(slot, state::IO_DONE)) {
+        member(slot).state.store(state::RUNS, SeqCst);
+        told[slot as usize / 64] |= 1 << (slot % 64);
+        n += 1;
+    }
+    // All have become real turns.
+    if n == 0 {
+        return false;
+    }
+    s.turn.store(0, SeqCst);
+    s.running.store(n, SeqCst);
+    super::options::delay();
+    s.batches.fetch_add(1, SeqCst);
+    rouse_all(&told);
+    true
+}
+
+/// How many batches there were.
+pub fn batches() -> u32 {
+    all().batches.load(SeqCst)
+}
+
+/// Waits until all of the batch have had their turns, before which there were so many batches.
+pub fn wait_for_batch(slot: u32, before: u32) {
+    until(slot, || all().batches.load(SeqCst) != before);
+}
+
 /// The thread's turn is over; `state` says how it goes on.
 pub fn pass(slot: u32, how: u32) {
     if how != state::NOBODY {
@@ -307,6 +370,10 @@ pub fn pass(slot: u32, how: u32) {
 /// The next turn, or the next phase.
 pub fn next() {
     let s = all();
+    if next_of_batch() {
+        return;
+    }
+    super::streams::flush();
     loop {
         let found = in_ring().find(|slot| member(*slot).state.load(SeqCst) == state::ARRIVED);
         if let Some(slot) = found {
@@ -341,7 +408,12 @@ fn begin_phase() {
     super::options::delay();
     super::options::count(&session().counters.det_rounds);
     s.round.fetch_add(1, SeqCst);
-    for (n, word) in told.iter().enumerate() {
+    rouse_all(&told);
+}
+
+/// All threads of this set, by slot, look again.
+fn rouse_all(set: &[u64; MAX_SLOTS / 64]) {
+    for (n, word) in set.iter().enumerate() {
         let mut word = *word;
         while word != 0 {
             rouse(n as u32 * 64 + word.trailing_zeros());
@@ -451,7 +523,8 @@ impl Watch {
     /// Looks after those who run, if that is due; when to look around again.
     fn until(&mut self, slot: u32) -> i64 {
         let (s, now) = (all(), sys::monotonic().ns());
-        let round = round();
+        // What came after a batch is as good as a phase.
+        let round = round().wrapping_add(batches());
         let wanted = super::rest::waits_for_phase(slot);
         let runs = match wanted {
             true => s.running.load(SeqCst) != 0 || s.turn.load(SeqCst) != 0,

@@ -40,7 +40,8 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
     }
     t.det.touch.address = at;
     let in_own_code = in_runtime(uc.mc.rip) || locked::is_stub(uc.mc.rip);
-    if in_own_code || t.det.in_turn || t.det.keeps != 0 && !t.det.leads {
+    let has_turn = t.det.in_turn || t.det.io.has || t.det.keeps != 0 && !t.det.leads;
+    if in_own_code || has_turn {
         claim(t);
     } else {
         spin::divert(t, uc, spin::Way::Touched);
@@ -59,12 +60,17 @@ pub extern "C" fn turn(frame: &mut Frame) {
 
 /// The touched page is claimed, and those around it, the more the more often that happens.
 fn claim(t: &mut Block) {
-    turns::within_earnest(t, |t| {
+    let claim = |t: &mut Block| {
         let (at, times) = (t.det.touch.address, t.det.touch.times);
         t.det.touch.times = times.saturating_add(1);
         let (start, end) = owned::window(at, times);
         owned::claim(t, start, end, Why::Wanted);
-    });
+    };
+    match t.det.io.has {
+        // Nobody runs in such a turn, either, and libc's code is in the midst of a print.
+        true => claim(t),
+        false => turns::within_earnest(t, claim),
+    }
 }
 
 /// Before a system call of the program's: what it reads and writes is nobody else's own.

@@ -1,5 +1,6 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
+use super::io_turns;
 use super::lead;
 use super::log;
 use super::near;
@@ -9,6 +10,7 @@ use super::outside;
 use super::pure::clock;
 use super::rest;
 use super::shared_signals;
+use super::streams;
 use super::token::{self, child, state};
 use crate::guard;
 use crate::isolate::{commit, conflicts, split};
@@ -51,7 +53,7 @@ pub fn begin(t: &mut Block) {
 }
 
 /// Another deed of a kept turn, or of the lead.
-fn go_on(t: &mut Block) {
+pub(super) fn go_on(t: &mut Block) {
     if t.det.leads {
         lead::deed_begins();
         count(&session().counters.det_led);
@@ -102,9 +104,12 @@ pub fn end_creation(t: &mut Block) {
 }
 
 /// In a turn, or a deed of the [lead], which becomes a turn like all others': they have come to the end of the phase then, and this is the first of the
-/// turns that follow, so that memory is what it was.
+/// turns that follow, so that memory is what it was. So does a turn for [input and output](io_turns).
 pub fn in_earnest(t: &mut Block) {
-    if t.det.leads && t.det.in_turn {
+    if t.det.io.has {
+        token::idles(false);
+        begin_anyway(t);
+    } else if t.det.leads && t.det.in_turn {
         lead::deed_ends();
         leave_lead(t);
         take_turn(t);
@@ -125,6 +130,7 @@ fn begin_anyway(t: &mut Block) {
     leave_lead(t);
     if options::has(ALONE) && token::is_alone_in_ring(t.slot) {
         count(&session().counters.det_alone);
+        io_turns::leave(t);
         t.det.in_turn = true;
         // What the program has written since its last commit is still to be committed.
         (t.det.begun_in, t.det.narrow) = (0, false);
@@ -144,8 +150,12 @@ fn look_at_signals(t: &mut Block) {
 /// The thread ends its phase, and has its turn.
 fn take_turn(t: &mut Block) {
     commit::prepare(t);
-    token::arrive(t.slot);
+    match io_turns::leave(t) {
+        true => token::pass(t.slot, state::ARRIVED),
+        false => token::arrive(t.slot),
+    }
     token::wait_for_turn(t.slot);
+    streams::take_listed(t);
     commit::commit(t);
     t.det.in_turn = true;
     (t.det.begun_in, t.det.narrow) = (t.hooked, false);
@@ -158,6 +168,9 @@ fn take_turn(t: &mut Block) {
 pub fn end(t: &mut Block) {
     if !t.det.in_turn {
         return;
+    }
+    if t.det.io.has {
+        return io_turns::end(t);
     }
     if t.det.keeps != 0 {
         t.det.in_turn = false;
@@ -352,11 +365,21 @@ impl Order for InOwnHeap {
     const REPLAYS: bool = false;
     #[inline(always)]
     fn ordered<R>(t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
-        within(t, |_| operation())
+        within(t, |t| {
+            if t.det.leads && io_turns::on() {
+                // What the thread has written to blocks that it gives back is to be seen by who takes them in a phase that this one leads.
+                in_earnest(t);
+            }
+            operation()
+        })
+    }
+    #[inline(always)]
+    fn taken<R>(t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
+        io_turns::within(t, |_| operation())
     }
     fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
         // Which slots are free is not the program's to say.
-        within(t, |t| search(t, 0))
+        io_turns::within(t, |t| search(t, 0))
     }
     #[inline(always)]
     fn passed(_t: &mut Block, _object: &Runs) {}

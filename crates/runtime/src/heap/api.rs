@@ -204,7 +204,7 @@ fn claim<O: Order, S: Source>(t: &mut Block, source: &mut S, first: u32) -> bool
     let registry = source.registry();
     for n in (0..PLACES as u32).map(|i| first.wrapping_add(i) % PLACES as u32) {
         let place = registry.place(n);
-        if !O::ordered(t, place.object(), || registry.claim(n)) {
+        if !O::taken(t, place.object(), || registry.claim(n)) {
             continue;
         }
         let there = place.heap.load(Relaxed);

@@ -148,7 +148,7 @@ impl Heap {
     /// Takes back what other threads freed.
     pub fn drain<O: Order, S: Source>(&mut self, t: &mut Block, source: &mut S) {
         let place = source.registry().place(self.place);
-        let chain = O::ordered(t, place.object(), || place.take());
+        let chain = O::taken(t, place.object(), || place.take());
         self.absorb(t, source, chain);
     }
 

@@ -152,6 +152,7 @@ fn hook(module: &Module) -> Option<()> {
         let free = LIBC.iter().find(|at| at.load(Relaxed) == 0);
         free.inspect(|at| at.store(module.headers_at(), Relaxed));
         thread_local::libc(&exports);
+        crate::det::stdio::libc(&exports);
     }
     crate::races::watch::module(&exports, are_of_glibc(functions));
     let mut list = [Hook::default(); MAX_HOOKS];

@@ -372,6 +372,23 @@ pub fn commit_again(t: &mut Block) {
     });
 }
 
+/// In its turn, before it commits: what the page at this address, of which the thread may have a copy, is compared with is something else from `at` on, and
+/// so is the copy: the bytes at `from`.
+pub fn change_base(t: &Block, at: u64, from: u64, len: u64) {
+    let copies = &t.det.copies;
+    let list = &list(t.slot, copies.second)[..copies.len];
+    let address = at & !(PAGE - 1);
+    let Ok(n) = list.binary_search_by_key(&address, |e| e.address()) else {
+        return;
+    };
+    // SAFETY: bytes of one page; the program's is guarded.
+    guard::guarded(|| unsafe { guard::copy(at, from, len as usize) });
+    if let Base::Inherited(twin) = list[n].base() {
+        // SAFETY: the twin is ours.
+        unsafe { guard::copy(twin_at(twin) + at % PAGE, from, len as usize) };
+    }
+}
+
 /// When all have had their turns: copies that others have changed since are made anew; those that are not worth keeping are dropped.
 pub fn refresh(t: &mut Block) {
     let renewed = |e: Entry, offset| {

@@ -24,6 +24,10 @@ pub const REST_BASE: u64 = DET_BASE + (16 << 20);
 pub const QUEUE_BASE: u64 = DET_BASE + (24 << 20);
 /// The table of views.
 pub const VIEWS: u64 = DET_BASE + (32 << 20);
+/// Images of streams ([`crate::det::streams`]), ...
+pub const STREAMS: u64 = DET_BASE + (40 << 20);
+/// ... and their bytes.
+pub const STREAMS_LEN: u64 = PAGES - STREAMS;
 /// What is known of each page of the backing.
 pub const PAGES: u64 = DET_BASE + (64 << 20);
 /// How many threads have a copy of each page of the backing.

@@ -222,6 +222,16 @@ pub(super) fn commit_page(
     Some((true, others))
 }
 
+/// Before the first turn of the round: in the mirror this page is another than it was, for all. What a thread commits of it is what it has changed beyond that.
+pub fn has_changed(offset: u64, round: u32) {
+    let p = page(offset);
+    if p.round.load(Relaxed) != round {
+        p.twin.store(make_twin(MIRROR + offset), Relaxed);
+        p.round.store(round, Relaxed);
+    }
+    p.version.fetch_add(1, Relaxed);
+}
+
 /// The page as the thread has it is everybody's: it is committed as a whole, out of turn ([`super::owned`]).
 pub(super) fn copy_to_backing(address: u64, offset: u64) {
     if let Some(Some(_)) = difference_guarded(address, MIRROR + offset) {

@@ -113,7 +113,7 @@ extern "C" fn rt_locked_begin(_: u64, _: u64, f: &Frame) {
         debugger::show_frame(t, &t.shown);
     }
     if !newborn::needs_no_turn(t, f) {
-        crate::det::turns::begin(t);
+        crate::det::streams::before(t, f);
     }
 }
 
@@ -121,6 +121,7 @@ extern "C" fn rt_locked_begin(_: u64, _: u64, f: &Frame) {
 #[no_mangle]
 extern "C" fn rt_locked_end() {
     let t = current();
+    crate::det::streams::after(t);
     crate::det::turns::end(t);
     crate::det::spin::see_to_signals(t);
 }

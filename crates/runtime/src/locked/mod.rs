@@ -445,6 +445,15 @@ pub fn next_instruction(resume: u64) -> Option<Insn> {
     Insn::at(m.pc, &Program)
 }
 
+/// Of the instruction of libc's that the thread makes which a stub has sent to the runtime, from where the stub goes on: where it was, and where it is made.
+pub fn of_libc(resume: u64) -> Option<(u64, u64)> {
+    let mut annexes = ANNEXES.all().iter();
+    let annex = annexes.find(|a| a.of_libc && (a.start..a.end).contains(&resume))?;
+    let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
+    let m = all.get(all.partition_point(|m| m.pc < resume))?;
+    Some((m.from, m.pc))
+}
+
 /// As [`place_of`], when the instruction has been made: behind it.
 pub fn place_behind(resume: u64) -> Option<u64> {
     let annex = ANNEXES

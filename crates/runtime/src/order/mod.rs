@@ -358,6 +358,11 @@ pub trait Order {
     fn ordered<R>(_t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
         operation()
     }
+    /// As [`Order::ordered`], where the thread takes what others have left for it, and leaves nothing for them.
+    #[inline(always)]
+    fn taken<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
+        Self::ordered(t, address, operation)
+    }
     /// Searches for a place for the calling thread's heap, from this number on.
     #[inline(always)]
     fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {

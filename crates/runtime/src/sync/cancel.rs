@@ -60,6 +60,11 @@ pub fn is_enabled(t: &Block) -> bool {
     word(t.fs_base).is_some_and(|w| w.load(Relaxed) & DISABLED == 0)
 }
 
+/// Is this the calling thread's word, which nobody else changes?
+pub fn is_own(t: &Block, address: u64) -> bool {
+    hook::cancellation(t.fs_base).is_some_and(|(_, at)| at == address) && is_enabled(t)
+}
+
 /// The function ends in the program's `pthread_testcancel`.
 pub fn go(t: &Block, f: &mut Frame) -> Done {
     if let Some((test, _)) = hook::cancellation(t.fs_base) {

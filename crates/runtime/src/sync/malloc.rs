@@ -5,6 +5,7 @@
 
 use super::errno;
 use crate::capture::Call;
+use crate::det;
 use crate::engine::{with_engine, Engine};
 use crate::heap::api::ENOMEM;
 use crate::heap::chunk::chunk_of;
@@ -57,16 +58,18 @@ impl Source for Calls {
     fn map(&mut self, t: &mut Block, len: u64) -> Option<u64> {
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
         let room = len.checked_add(CHUNK)?;
-        let at = call(t, nr::MMAP, [0, room, sys::PROT_RW, flags, u64::MAX, 0]);
-        if sys::is_error(at) {
-            return None;
-        }
-        // Of the room one place is at a multiple of the chunk; what lies around it goes back.
-        let at = at as u64;
-        let start = at.next_multiple_of(CHUNK);
-        self.unmap(t, at, start - at);
-        self.unmap(t, start + len, at + room - (start + len));
-        Some(start)
+        det::space::with_new_memory(t, |t| {
+            let at = call(t, nr::MMAP, [0, room, sys::PROT_RW, flags, u64::MAX, 0]);
+            if sys::is_error(at) {
+                return None;
+            }
+            // Of the room one place is at a multiple of the chunk; what lies around it goes back.
+            let at = at as u64;
+            let start = at.next_multiple_of(CHUNK);
+            self.unmap(t, at, start - at);
+            self.unmap(t, start + len, at + room - (start + len));
+            Some(start)
+        })
     }
 
     fn unmap(&mut self, t: &mut Block, address: u64, len: u64) {
