@@ -306,7 +306,7 @@ impl How {
     pub fn word(self) -> u64 {
         self.0
     }
-    fn from_birth(self) -> bool {
+    fn is_from_birth(self) -> bool {
         self.0 & 1 != 0
     }
     fn matters(self) -> bool {
@@ -321,7 +321,7 @@ pub fn give_back(start: u64, end: u64, how: How) {
             copy_to_backing(at, place as u64 * PAGE);
         }
     };
-    if how.from_birth() {
+    if how.is_from_birth() {
         if how.matters() {
             scan::each_own(start, end, &mut { to_backing });
         }
