@@ -33,6 +33,13 @@ struct RwLock {
     _pad: AtomicU32,
 }
 
+impl RwLock {
+    /// Do readers wait behind writers? In a replay nobody comes whose turn it isn't.
+    fn lets_writers_first<O: Order>(&self) -> bool {
+        !O::REPLAYS && self.kind.load(Relaxed) == WRITERS_FIRST
+    }
+}
+
 const _: () = {
     assert!(core::mem::size_of::<RwLock>() == 56);
     assert!(core::mem::offset_of!(RwLock, writer) == 24);
@@ -69,13 +76,16 @@ fn taken(state: u32, want: Want, writers_first: bool) -> Option<u32> {
     }
 }
 
-/// What it becomes when it is let go, and whether those who sleep are to be woken.
-fn released(state: u32) -> (u32, bool) {
+/// What it becomes when it is let go, and whether those who sleep are to be woken. A writer that waits for the last reader, and comes before others,
+/// has it next: it either takes the lock or gives up, and until then no reader comes in.
+fn released(state: u32, writers_first: bool) -> (u32, bool) {
     let left = match state & WRITER {
         0 => state - 1,
         _ => state & !WRITER,
     };
+    let hands_over = writers_first && state & WRITER == 0 && left & WRITER_SLEEPS != 0;
     match left & READERS {
+        0 if hands_over => (left, true),
         0 => (0, left & SLEEPER != 0),
         _ => (left, false),
     }
@@ -124,8 +134,7 @@ fn acquire<O: Order>(
     want: Want,
     patience: Patience,
 ) -> Result<(), Stop> {
-    // In a replay nobody comes whose turn it isn't.
-    let writers_first = !O::REPLAYS && l.kind.load(Relaxed) == WRITERS_FIRST;
+    let writers_first = l.lets_writers_first::<O>();
     let mut until = None;
     let mut looks = 0;
     loop {
@@ -239,13 +248,14 @@ pub fn unlock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     }
     let shared = l.shared.load(Relaxed) != 0;
     let word = l.state.as_ptr();
+    let writers_first = l.lets_writers_first::<O>();
     let mut old = l.state.load(Relaxed);
     loop {
         // Nobody has it: undefined, and harmless.
         if old & (WRITER | READERS) == 0 {
             return Done::value(0);
         }
-        let (new, wakes) = released(old);
+        let (new, wakes) = released(old, writers_first);
         match l.state.compare_exchange_weak(old, new, Release, Relaxed) {
             Ok(_) if wakes => {
                 wake(word, EVERYBODY, shared);
@@ -270,7 +280,7 @@ mod tests {
         let writes = taken(0, Want::Write, true).unwrap();
         assert_eq!(taken(writes, Want::Read, false), None);
         assert_eq!(taken(writes, Want::Write, false), None);
-        assert_eq!(released(released(two).0), (0, false));
+        assert_eq!(released(released(two, true).0, true), (0, false));
     }
 
     #[test]
@@ -284,11 +294,21 @@ mod tests {
     #[test]
     fn the_last_to_leave_wakes_everybody() {
         assert_eq!(
-            released(2 | SLEEPER | WRITER_SLEEPS),
+            released(2 | SLEEPER | WRITER_SLEEPS, false),
             (1 | SLEEPER | WRITER_SLEEPS, false)
         );
-        assert_eq!(released(1 | SLEEPER | WRITER_SLEEPS), (0, true));
-        assert_eq!(released(WRITER | SLEEPER), (0, true));
-        assert_eq!(released(WRITER), (0, false));
+        assert_eq!(released(1 | SLEEPER | WRITER_SLEEPS, false), (0, true));
+        assert_eq!(released(WRITER | SLEEPER, true), (0, true));
+        assert_eq!(released(WRITER, true), (0, false));
+    }
+
+    #[test]
+    fn no_reader_comes_before_a_writer_that_is_next() {
+        let (state, wakes) = released(1 | SLEEPER | WRITER_SLEEPS, true);
+        assert!(wakes);
+        assert_eq!(taken(state, Want::Read, true), None);
+        let writes = taken(state, Want::Write, true).unwrap();
+        // When it is through, all others may come.
+        assert_eq!(released(writes, true), (0, true));
     }
 }
