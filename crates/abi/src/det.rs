@@ -54,7 +54,8 @@ pub const LEAD: Optimisation = number(8, "lead");
 /// (6.5), by which is measured what isolation costs.
 pub const ISOLATION: Optimisation = number(9, "isolation");
 
-/// Pages that one thread alone writes again and again are committed when another one wants them (lazy commits, page ownership).
+/// Pages that one thread alone writes again and again are committed when another one wants them (lazy commits, page ownership). That is a
+/// synchronisation point: a program that races runs in another way without, though in the same one always.
 pub const OWNERSHIP: Optimisation = number(10, "ownership");
 
 /// What a thread prints, and memory that its heap gets, is no synchronisation: it has an order, and ends no phase. Without it each print is a turn, and one
