@@ -1,6 +1,6 @@
 // Threads that take locks, wait for each other and write to memory that no lock protects; when asked to, some of them print in between, some much, some nothing.
 // Says at the end in which order everything was had, and what came of the memory.
-// run: 4 all
+// run: 4 puts
 #include "guest.h"
 #include <sys/uio.h>
 
