@@ -40,7 +40,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a program and record all that it takes to replay it
     Record(RecordArgs),
-    /// In the making: run a program so that every run is the same, data races included; nothing is recorded
+    /// Run a program so that every run is the same, data races included; nothing is recorded
     Run(RunArgs),
     /// Run a recorded program again: same output, same end
     Replay(ReplayArgs),
