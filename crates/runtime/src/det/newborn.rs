@@ -37,7 +37,7 @@ pub fn needs_no_turn(t: &mut Block, f: &Frame) -> bool {
     if !t.det.newborn.waits || t.det.newborn.word != 0 || t.det.keeps != 0 {
         return false;
     }
-    let Some(i) = locked::next_instruction(t.locked.resume) else {
+    let Some((i, _)) = locked::next_of_libc(t.locked.resume) else {
         return false;
     };
     let regs = Regs::from_frame(f, t.locked.rax, t.fs_base);
@@ -47,10 +47,10 @@ pub fn needs_no_turn(t: &mut Block, f: &Frame) -> bool {
     };
     let own = t.fs_base..t.fs_base + STRUCT_PTHREAD;
     let is_own = i.exchanges() && word.size == WORD && own.contains(&word.addr);
-    if is_own && locked::is_in_libc(t.locked.resume) {
+    if is_own {
         t.det.newborn.word = word.addr;
     }
-    t.det.newborn.word != 0
+    is_own
 }
 
 /// In the thread's turn, when what it has written is everybody's: who waits for its word looks again.

@@ -14,9 +14,8 @@ use super::io_turns;
 use super::options;
 use super::stdio::{self, Piece, Stream, PIECES};
 use super::{token, turns};
-use crate::cut::decode::Insn;
 use crate::cut::regs::Regs;
-use crate::guard::{self, Program};
+use crate::guard;
 use crate::isolate::layout::{MIRROR, STREAMS, STREAMS_LEN};
 use crate::isolate::{commit, pages, views};
 use crate::locked;
@@ -207,12 +206,8 @@ enum What {
 
 /// What the locked instruction is, if it is more or less than others, before which the thread is. `f`: its registers, but for rax, which the stub has kept.
 fn look(t: &Block, f: &Frame) -> Option<What> {
-    let (from, pc) = locked::of_libc(t.locked.resume)?;
-    let i = Insn::at(pc, &Program)?;
-    let regs = Regs {
-        rip: pc,
-        ..Regs::from_frame(f, t.locked.rax, t.fs_base)
-    };
+    let (i, from) = locked::next_of_libc(t.locked.resume)?;
+    let regs = Regs::from_frame(f, t.locked.rax, t.fs_base);
     let lock = i.operands(&regs).list().first()?.addr;
     // Around each call that is a cancellation point.
     if cancel::is_own(t, lock) && i.bytes().windows(2).any(|b| b == CMPXCHG) {

@@ -149,8 +149,6 @@ pub fn is_born_own(t: &Block, bytes: u64) -> bool {
 /// In a turn: this memory, of which others have a view without access, is the thread's own from birth.
 pub fn born(t: &Block, start: u64, end: u64) {
     insert(t, start, end, true);
-    let pages = (end - start) / PAGE;
-    session().counters.det_owned.fetch_add(pages, Relaxed);
 }
 
 /// In a turn of the thread of this slot: it has committed the page of which this is the history, and nobody else had a copy, or somebody had. Whether the page
@@ -184,8 +182,6 @@ pub fn take(t: &Block, start: u64, end: u64) -> bool {
     if !insert(t, start, end, false) {
         return false;
     }
-    let pages = (end - start) / PAGE;
-    session().counters.det_owned.fetch_add(pages, Relaxed);
     space::tell_protection(t, start, end - start, PROT_NONE);
     true
 }
@@ -211,6 +207,8 @@ fn insert(t: &Block, start: u64, end: u64, from_birth: bool) -> bool {
         };
         LEN.store(len + 1, Relaxed);
     }
+    let pages = (end - start) / PAGE;
+    session().counters.det_owned.fetch_add(pages, Relaxed);
     true
 }
 

@@ -197,9 +197,8 @@ pub fn show_shared(address: u64, len: u64, offset: u64, prot: u64) {
 
 /// Makes a view of memory that has nothing in it yet; its offset in the backing.
 pub fn add_empty(start: u64, end: u64, prot: u64) -> u64 {
-    let offset = allocate(end - start);
+    let offset = add_elsewhere(start, end);
     show(start, end - start, offset, prot);
-    insert(Extent { start, end, offset });
     offset
 }
 

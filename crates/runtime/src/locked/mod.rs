@@ -436,22 +436,13 @@ pub fn place_of(resume: u64) -> Option<u64> {
     found.or_else(|| all[..next].last()).map(|m| m.from)
 }
 
-/// The instruction that a stub is about to make, which has sent the thread to the runtime for that and goes on here.
-pub fn next_instruction(resume: u64) -> Option<Insn> {
-    let mut annexes = ANNEXES.all().iter();
-    let annex = annexes.find(|a| (a.start..a.end).contains(&resume))?;
-    let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
-    let m = all.get(all.partition_point(|m| m.pc < resume))?;
-    Insn::at(m.pc, &Program)
-}
-
-/// Of the instruction of libc's that the thread makes which a stub has sent to the runtime, from where the stub goes on: where it was, and where it is made.
-pub fn of_libc(resume: u64) -> Option<(u64, u64)> {
+/// The instruction of libc's that the thread is about to make which a stub has sent to the runtime, from where the stub goes on; and where in libc it was.
+pub fn next_of_libc(resume: u64) -> Option<(Insn, u64)> {
     let mut annexes = ANNEXES.all().iter();
     let annex = annexes.find(|a| a.of_libc && (a.start..a.end).contains(&resume))?;
     let all = MOVED.all().get(annex.moved.0..annex.moved.1)?;
     let m = all.get(all.partition_point(|m| m.pc < resume))?;
-    Some((m.from, m.pc))
+    Some((Insn::at(m.pc, &Program)?, m.from))
 }
 
 /// As [`place_of`], when the instruction has been made: behind it.
