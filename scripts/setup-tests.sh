@@ -44,6 +44,8 @@ need apache2 apache2-bin
 need mariadbd mariadb-server
 need mariadb mariadb-client
 file /usr/lib/postgresql/15/bin/postgres postgresql-15
+need sbcl sbcl
+need valgrind valgrind
 need strace strace
 need gdb gdb
 # Headless: no window system comes with it (100 MB to fetch, half a minute).

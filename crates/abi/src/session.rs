@@ -274,6 +274,8 @@ pub mod request {
     /// The process that was writing an event was killed: what is in the ring of that event is to be forgotten, and the next begins at
     /// position `args[0]`.
     pub const FORGET_EVENT: u32 = 17;
+    /// Process `args[0]` has mapped a file at `args[1]` in which there may be a cpuid that stays as it is: the trace is to name the file.
+    pub const NATIVE_CPUID: u32 = 18;
     /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? Answer: its process
     /// id and its thread id, as the agent sees them.
     pub const FIND: u32 = 5;

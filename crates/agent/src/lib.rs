@@ -14,6 +14,7 @@ pub mod kept;
 pub mod late;
 pub mod merge;
 pub mod namespaces;
+pub mod native;
 pub mod outsiders;
 pub mod pressure;
 pub mod processes;
@@ -29,6 +30,7 @@ use hold::Hold;
 use kept::Keeper;
 use late::Late;
 use merge::{Merge, Sink};
+use native::NativeCpuid;
 use outsiders::Outsiders;
 use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
@@ -113,6 +115,7 @@ impl Agent {
         let mut owners = StoppedOwners::new();
         let mut keeper = Keeper::new(self.store.clone(), self.dir.clone());
         let mut images = Images::new(&self.dir);
+        let mut native = NativeCpuid::default();
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
         stop::listen();
@@ -182,6 +185,7 @@ impl Agent {
                 &mut keeper,
                 &mut handed,
                 &mut outsiders,
+                &mut native,
                 &mut self.warnings,
             );
             let (writer, census) = (&mut self.writer, &mut drain.census);
@@ -300,6 +304,7 @@ impl Agent {
         outsiders.look(&self.shared);
         self.warnings.append(&mut outsiders.warnings);
         summary.warnings = self.warnings;
+        summary.native_cpuid = native.into_names();
         for pid in processes.orphaned {
             let why = "its parent was killed while it made it";
             drain.census.miss(pid, None, why);

@@ -1,6 +1,7 @@
 //! Requests of the runtime that are answered before the program goes on.
 
 use crate::kept::Keeper;
+use crate::native::NativeCpuid;
 use crate::outsiders::Outsiders;
 use reprise_abi::session::{file_identity, request, WINDOW_LEN, WINDOW_OFFSET};
 use reprise_launch::{futex, SharedSession};
@@ -65,10 +66,16 @@ pub fn answer(
     keeper: &mut Keeper,
     handed: &mut Vec<u8>,
     outsiders: &mut Outsiders,
+    native: &mut NativeCpuid,
     warnings: &mut Vec<String>,
 ) {
     let q = &shared.session().request;
     match q.kind.load(Acquire) {
+        request::NATIVE_CPUID => {
+            native.found(q.args[0].load(Relaxed), q.args[1].load(Relaxed));
+            q.status.store(0, Relaxed);
+            return done(shared);
+        }
         request::HAND_FILE => return take_part(shared, keeper, handed, warnings),
         request::KEEP_FILE => {}
         _ => return,
@@ -126,7 +133,7 @@ pub fn refuse(shared: &SharedSession) {
     let q = &shared.session().request;
     if matches!(
         q.kind.load(Acquire),
-        request::KEEP_FILE | request::HAND_FILE | request::FORGET_EVENT
+        request::KEEP_FILE | request::HAND_FILE | request::FORGET_EVENT | request::NATIVE_CPUID
     ) {
         q.status.store(libc::EIO as u32, Relaxed);
         for a in &q.answer {

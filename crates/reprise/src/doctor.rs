@@ -175,7 +175,7 @@ fn examine() -> Vec<Check> {
     checks.extend([
         Check::tried("cpuid trapping", Need::Used, probe::cpuid_faulting()).means(
             "features that can't be replayed are hidden from programs",
-            "cpuid is replaced in the code of files instead; code that a program generates sees the processor as it is",
+            "cpuid is replaced in the code of programs and their libraries instead; code that they generate or emulate sees the processor as it is",
         ),
         Check::tried("personality", Need::Used, probe::no_randomisation()).means(
             "two recordings of a program have the same addresses",

@@ -44,6 +44,8 @@ pub struct Info {
     warnings: Vec<String>,
     /// Processes that the kernel told of and that the trace does not have, or not to their end.
     uncaptured: Vec<Uncaptured>,
+    /// Files in which cpuid may have answered as the processor does.
+    native_cpuid: Vec<String>,
     chaos_seed: Option<u64>,
     /// Threads that ran, all in all.
     threads: u64,
@@ -120,6 +122,7 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
             .map_or_else(|| not_known(&summary.end_reason), human::end),
         warnings,
         uncaptured: summary.uncaptured,
+        native_cpuid: summary.native_cpuid,
         chaos_seed: manifest.chaos_seed,
         cpu_features: features::present(&manifest.start.cpuid),
         cpu_level: features::level(&manifest.start.cpuid),
@@ -266,6 +269,12 @@ impl Info {
             if !rows.is_empty() {
                 text.push_str(&format!("\n{title}\n{}", human::table(&rows, &[1])));
             }
+        }
+        for file in &self.native_cpuid {
+            text.push_str(&format!(
+                "\nnative cpuid: {}: what may be one there was not replaced\n",
+                human::tame(file, 400)
+            ));
         }
         for u in &self.uncaptured {
             let name = u.name.as_ref().map_or(String::new(), |n| format!(" ({n})"));

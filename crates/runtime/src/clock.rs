@@ -13,6 +13,7 @@ use crate::functions::Functions;
 use crate::guard;
 use crate::instruction;
 use crate::memory::{self, Region};
+use crate::modules;
 use crate::patch;
 use crate::replaced::{self, Was, TRAP};
 use crate::searched::{self, Found, What};
@@ -48,7 +49,6 @@ static FREE: [AtomicBool; MAX_SLOTS] = [const { AtomicBool::new(false) }; MAX_SL
 /// The instructions, and how many bytes of them are looked for.
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 const RDTSCP: [u8; 3] = [0x0f, 0x01, 0xf9];
-const PROT_WRITE: u32 = 2;
 
 /// Does the clock trap in this process?
 pub fn traps() -> bool {
@@ -58,13 +58,13 @@ pub fn traps() -> bool {
 /// Record: looks through the code that a program has at its first instruction.
 pub fn start() {
     for r in memory::each() {
-        collect(&r, searched::initial_content(&r));
+        collect(&r, searched::initial_content(&r), modules::had_module(&r));
     }
 }
 
 /// There is one thread: remembers where a mapping reads the clock.
-fn collect(r: &Region, content: [u64; 3]) {
-    let known = known(r, content);
+fn collect(r: &Region, content: [u64; 3], ours: bool) {
+    let known = known(r, content, ours);
     let mut fit = true;
     for pc in known.iter().flat_map(|found| found.sites()) {
         let was = match guard::read::<[u8; 3]>(*pc) {
@@ -130,27 +130,30 @@ pub fn after_mapping(at: u64, len: u64, content: [u64; 2]) -> bool {
         // Another thread may be about to make it so.
         return FREE.iter().any(|f| f.load(SeqCst));
     }
+    let ours = modules::maps_module();
     memory::without_hole(at, at.saturating_add(len)).any(|r| {
         let content = [content[0], content[1], r.offset];
         if state == state::BEGINNING {
-            collect(&r, content);
+            collect(&r, content, ours);
             return false;
         }
-        known(&r, content).is_none_or(|found| !found.sites().is_empty())
+        known(&r, content, ours).is_none_or(|found| !found.sites().is_empty())
     })
 }
 
-/// Where the clock is read in a mapping, if that is known of each of its places.
-fn known(r: &Region, content: [u64; 3]) -> Option<Found> {
-    let ours = |pc| patch::is_stub(pc) || crate::locked::is_stub(pc);
-    if !r.is_executable() || r.flags & region_flags::VDSO != 0 || ours(r.start) && ours(r.end - 1) {
+/// Where the clock is read in a mapping, if that is known of each of its places. `ours`: it belongs to a module of this process; elsewhere no
+/// instruction may be replaced.
+fn known(r: &Region, content: [u64; 3], ours: bool) -> Option<Found> {
+    let stub = |pc| patch::is_stub(pc) || crate::locked::is_stub(pc);
+    if !r.is_executable() || r.flags & region_flags::VDSO != 0 || stub(r.start) && stub(r.end - 1) {
         return Some(Found::default());
     }
-    if !r.is_code() || r.prot & PROT_WRITE != 0 {
+    if !r.is_code() || r.is_writable() {
         return None;
     }
     let found = searched::found(r, content, What::Clock, RDTSCP.len(), search);
-    (!found.is_unsure()).then_some(found)
+    let usable = ours || found.sites().is_empty();
+    (usable && !found.is_unsure()).then_some(found)
 }
 
 fn search(r: &Region, found: &mut Found) {

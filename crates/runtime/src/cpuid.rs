@@ -2,19 +2,23 @@
 //! which are as long together, raise SIGTRAP, and are emulated from the session's table as a trapping cpuid would be (DESIGN 3, "else
 //! patched cpuid sites"). (`ud2` would do, too, but hypervisors look at each: it costs three times as much.)
 //!
-//! Only code of files is looked through, when it is mapped. The two bytes of a cpuid may also be data, or the middle of another instruction;
-//! they are replaced only where the code is proven to have a cpuid: decoding from the beginning of the function, which the module's table for
-//! unwinding tells ([`crate::functions`]), arrives there. In modules without such a table (Go,
-//! assembler) decoding from many places before it must arrive there, and find that eax is prepared. Each replacement is an event, so that
-//! replay has the same code without having to prove anything. Code that a program generates (a virtual machine's) isn't seen.
+//! Only code of the process's own modules ([`crate::modules`]) is looked through, when it is mapped, and none that can be written. The two
+//! bytes of a cpuid may also be data, or the middle of another instruction; they are replaced only where the code is proven to have a cpuid:
+//! decoding from the beginning of the function, which the module's table for unwinding tells ([`crate::functions`]), arrives there, or, where
+//! there is no such table or function, control flow from where the module's code begins does ([`crate::reached`]). Each replacement is an
+//! event, so that replay has the same code without having to prove anything. What may be a cpuid and isn't proven to be one stays as it is,
+//! and answers as the processor does: the trace says in which files. Code that a program generates (a virtual machine's) isn't seen.
 
 use crate::capture::Call;
 use crate::engine::{Engine, ENGINE, NONE};
-use crate::functions::Functions;
+use crate::functions::{self, Functions};
 use crate::guard;
 use crate::memory::{self, Region};
+use crate::modules;
 use crate::patch;
+use crate::reached;
 use crate::replaced::{remember, Was, TRAP};
+use crate::request;
 use crate::searched::{self, Found, What};
 use crate::seek::{self, Way};
 use crate::sys;
@@ -22,11 +26,14 @@ use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
+use reprise_abi::session::request as requests;
 use reprise_abi::session::{FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED};
 use reprise_abi::syscalls::nr;
 
 /// The instruction.
 const CPUID: [u8; 2] = [0x0f, 0xa2];
+/// Most places of a mapping that may be one and are in no known function.
+const MAX_UNKNOWN: usize = 256;
 
 /// Are the instructions to be found and replaced here? Not where the processor helps, nor in a replay whose trace names them.
 fn needed<E: Engine>() -> bool {
@@ -40,7 +47,8 @@ pub fn start<E: Engine>(t: &mut Block) {
         return;
     }
     for r in memory::each() {
-        look_through::<E>(t, &r, searched::initial_content(&r));
+        let ours = modules::had_module(&r);
+        look_through::<E>(t, &r, searched::initial_content(&r), ours);
     }
 }
 
@@ -51,25 +59,35 @@ pub fn after_call<E: Engine>(t: &mut Block, c: &Call, result: i64, content: [u64
         return;
     };
     let _code = crate::debugger::CodeAsRecorded::begin();
+    let ours = modules::maps_module();
     for r in memory::without_hole(at, at.saturating_add(len)) {
-        look_through::<E>(t, &r, [content[0], content[1], r.offset]);
+        look_through::<E>(t, &r, [content[0], content[1], r.offset], ours);
     }
 }
 
-fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3]) {
+/// `ours`: it belongs to a module of this process.
+fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3], ours: bool) {
     if !r.is_code() {
         return;
     }
+    let (what, search): (What, fn(&Region, &mut Found)) = match ours && !r.is_writable() {
+        true => (What::Cpuid, search),
+        false => (What::Foreign, search_foreign),
+    };
     let logged = E::LIVE && ENGINE.load(Relaxed) != NONE;
     // Only the holder of the baton may use what the session's processes share.
     let found = match logged {
-        true => searched::found(r, content, What::Cpuid, CPUID.len(), search),
+        true => searched::found(r, content, what, CPUID.len(), search),
         false => {
             let mut found = Found::default();
             search(r, &mut found);
             found
         }
     };
+    if logged && found.is_unsure() {
+        let pid = crate::process::kernel_pid() as u64;
+        request::ask(requests::NATIVE_CPUID, &[pid, r.start]);
+    }
     let sites = found.sites();
     let (Some(first), Some(last)) = (sites.iter().min(), sites.iter().max()) else {
         return;
@@ -88,32 +106,76 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3]) {
     sys::call(nr::MPROTECT, &[first, len, r.prot as u64]);
 }
 
-/// Finds the cpuid instructions of a mapping.
+/// Finds the cpuid instructions of a module's code.
 fn search(r: &Region, found: &mut Found) {
     let functions = Functions::around(r);
     let mut way = Way::default();
-    let mut at = r.start;
-    while let Some(pc) = seek::find(at, r.end, CPUID) {
-        at = pc + 1;
-        let proven = match &functions {
-            Some(f) => seek::is_instruction(f, &mut way, pc) == Some(true),
-            None => converges(r.start, pc),
-        };
-        if proven {
-            found.add(pc);
+    let mut unknown = [0; MAX_UNKNOWN];
+    let mut unknowns = 0;
+    for pc in places(r) {
+        let known = functions
+            .as_ref()
+            .and_then(|f| seek::is_instruction(f, &mut way, pc));
+        match known {
+            Some(true) => found.add(pc),
+            Some(false) => {}
+            None if !is_likely(r.start, pc) => {}
+            None => match unknown.get_mut(unknowns) {
+                Some(place) => {
+                    *place = pc;
+                    unknowns += 1;
+                }
+                None => found.be_unsure(),
+            },
         }
+    }
+    let unknown = &unknown[..unknowns];
+    let Some(module) = functions::module_around(r).filter(|_| !unknown.is_empty()) else {
+        return if !unknown.is_empty() {
+            found.be_unsure()
+        };
+    };
+    let walked = reached::with(&module, r, |reached| {
+        for pc in unknown {
+            match reached(*pc) {
+                true => found.add(*pc),
+                false => found.be_unsure(),
+            }
+        }
+    });
+    if !walked {
+        found.be_unsure();
     }
 }
 
-/// Does decoding arrive at `pc`, wherever before it one begins, and prepare eax on the way?
-fn converges(from: u64, pc: u64) -> bool {
+/// Finds out whether there may be a cpuid in what is no module's code.
+fn search_foreign(r: &Region, found: &mut Found) {
+    if places(r).any(|pc| is_likely(r.start, pc)) {
+        found.be_unsure();
+    }
+}
+
+/// The places that have the bytes.
+fn places(r: &Region) -> impl Iterator<Item = u64> {
+    let (mut at, end) = (r.start, r.end);
+    core::iter::from_fn(move || {
+        let pc = seek::find(at, end, CPUID)?;
+        at = pc + 1;
+        Some(pc)
+    })
+}
+
+/// Does it look as if there were code around `pc`: does decoding arrive there wherever before it one begins, and prepare eax on the way? It
+/// proves nothing; but where it doesn't, there is no cpuid.
+fn is_likely(from: u64, pc: u64) -> bool {
     const FARTHEST: u64 = 96;
     const NEAREST: u64 = 48;
     const RAX: u8 = 0;
     let mut prepared = false;
     for back in NEAREST..FARTHEST {
         let Some(mut at) = pc.checked_sub(back).filter(|a| *a >= from) else {
-            return false;
+            // Too near to the beginning to be told.
+            return true;
         };
         while at < pc {
             match seek::instruction(at) {

@@ -59,6 +59,36 @@ impl Module {
         self.header
     }
 
+    /// Where its code begins, as its header says.
+    pub fn entry<M: Memory + ?Sized>(&self, memory: &M) -> Option<u64> {
+        match memory.word(self.header.wrapping_add(24))? {
+            0 => None,
+            entry => Some(self.base.wrapping_add(entry)),
+        }
+    }
+
+    /// What its dynamic table says under this tag.
+    pub fn dynamic<M: Memory + ?Sized>(&self, memory: &M, tag: u64) -> Option<u64> {
+        let (at, _) = self.segment(memory, DYNAMIC)?;
+        for i in 0..MAX_DYNAMIC {
+            match memory.word(at + 16 * i)? {
+                0 => return None,
+                t if t == tag => return memory.word(at + 16 * i + 8),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// ld.so turns the file's addresses in a dynamic table into real ones when it relocates the module.
+    pub fn place(&self, address: u64) -> u64 {
+        if address < self.base {
+            self.base.wrapping_add(address)
+        } else {
+            address
+        }
+    }
+
     /// Address and length in memory of every segment of this kind.
     fn segments<'a, M: Memory + ?Sized>(
         &'a self,
@@ -130,14 +160,7 @@ impl Module {
                 _ => {}
             }
         }
-        // ld.so turns these into addresses when it relocates the module: before, they are the file's.
-        let place = |v: u64| {
-            if v < self.base {
-                self.base.wrapping_add(v)
-            } else {
-                v
-            }
-        };
+        let place = |v: u64| self.place(v);
         Some(Exports {
             base: self.base,
             strings: place(strings?),
@@ -230,6 +253,36 @@ impl Exports {
             // The last of a chain has bit 0.
             if hash & 1 != 0 {
                 break;
+            }
+        }
+        Some(())
+    }
+
+    /// Calls `found` for the address of every function that the module exports, up to `most` symbols.
+    pub fn each_function<M: Memory + ?Sized>(
+        &self,
+        memory: &M,
+        most: u64,
+        mut found: impl FnMut(u64),
+    ) -> Option<()> {
+        let [buckets, first, bloom] =
+            [0, 4, 8].map(|o| memory.half(self.hash + o).unwrap_or_default());
+        let table = self.hash + 16 + bloom as u64 * 8;
+        let chains = table + buckets as u64 * 4;
+        for bucket in 0..(buckets as u64).min(most) {
+            let start = memory.half(table + bucket * 4)?;
+            if start < first {
+                continue;
+            }
+            for i in start..start.saturating_add(MAX_CHAIN) {
+                let at = self.symbols.wrapping_add(i as u64 * SYMENT);
+                let [info, _, section, section_high] = memory.half(at + 4)?.to_le_bytes();
+                if info & 15 == FUNC && (section, section_high) != (0, 0) {
+                    found(self.base.wrapping_add(memory.word(at + 8)?));
+                }
+                if memory.half(chains + (i - first) as u64 * 4)? & 1 != 0 {
+                    break;
+                }
             }
         }
         Some(())

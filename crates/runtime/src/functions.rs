@@ -24,14 +24,24 @@ pub struct Functions<M = Program> {
 impl Functions {
     /// Those of the module that a mapping of code belongs to, if it has the table.
     pub fn around(code: &Region) -> Option<Functions> {
-        let list = map().regions();
-        let i = list.iter().position(|r| r.start == code.start)?;
-        let first = i.saturating_sub(MAX_BEFORE);
-        list[first..=i]
-            .iter()
-            .rev()
-            .find_map(|r| Functions::at(Program, r.start, code.start))
+        before(code).find_map(|at| Functions::at(Program, at, code.start))
     }
+}
+
+/// The module that a mapping of code belongs to, if it belongs to one.
+pub fn module_around(code: &Region) -> Option<elf::Module> {
+    before(code).find_map(|at| {
+        elf::Module::at(&Program, at).filter(|module| module.holds(&Program, code.start))
+    })
+}
+
+/// Where the mapping, and those before it, begin: the nearest first.
+fn before(code: &Region) -> impl Iterator<Item = u64> {
+    let list = map().regions();
+    let i = list.iter().position(|r| r.start == code.start);
+    let last = i.map_or(0, |i| i + 1);
+    let first = last.saturating_sub(MAX_BEFORE + 1);
+    list[first..last].iter().rev().map(|r| r.start)
 }
 
 impl<M: Memory> Functions<M> {

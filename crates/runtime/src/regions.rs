@@ -24,6 +24,7 @@ pub struct Region {
 /// In [`Region::space`]: the memory of the file with the number in the other bits.
 const FILES: u64 = 1 << 63;
 
+const PROT_WRITE: u32 = 2;
 const PROT_EXEC: u32 = 4;
 
 impl Region {
@@ -37,6 +38,11 @@ impl Region {
         self.is_executable()
             && self.flags & region_flags::FILE != 0
             && self.flags & (region_flags::SHARED | region_flags::VDSO) == 0
+    }
+
+    /// Can it be written?
+    pub fn is_writable(&self) -> bool {
+        self.prot & PROT_WRITE != 0
     }
 
     /// The part of it from `address` on.

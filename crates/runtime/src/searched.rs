@@ -24,6 +24,8 @@ pub enum What {
     Fxsave = 4,
     /// Instructions that [`crate::clock`] replaces.
     Clock = 5,
+    /// What may be a cpuid in files that are no code of this process's modules.
+    Foreign = 6,
 }
 
 /// In a place's length: of some bytes it could not be said what they are.

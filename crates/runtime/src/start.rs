@@ -225,6 +225,7 @@ fn take_over(i: u32) -> ! {
             // Before the first event: a debugger that stops there sees them all.
             attach::start_others::<E>(t);
         }
+        crate::modules::start(attached, E::LIVE);
         crate::cpuid::start::<E>(t);
         if ENGINE.load(Relaxed) == ORDER_RECORD {
             crate::clock::start();

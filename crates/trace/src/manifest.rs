@@ -147,6 +147,9 @@ pub struct Summary {
     /// `order`: stamps that were drawn, but that no event has: their threads were killed at that moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub void_stamps: Vec<u64>,
+    /// Files in which there may be a cpuid that answered as the processor does: it could not trap, and the code was not proven to be code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub native_cpuid: Vec<String>,
 }
 
 #[derive(Deserialize)]
