@@ -138,6 +138,9 @@ pub enum Instruction {
     Rdtsc = 1,
     /// `rdtscp`
     Rdtscp = 2,
+    /// One at which a thread that waits by looking at memory has given way. The value: how many such instructions the thread has come to since
+    /// the last of these events, or the last cut; the argument: where it is.
+    GaveWay = 3,
 }
 
 /// Why a recording ended, as in [`Kind::End`].
@@ -247,6 +250,12 @@ pub mod patch_form {
     pub const LOCKED_WITH_CODE: u32 = 7;
     /// An instruction that reads the clock: when the first thread is made.
     pub const CLOCK: u32 = 8;
+    /// Instructions at which threads that wait by looking at memory give way: in all code, when the first thread is made.
+    pub const PAUSES: u32 = 9;
+    /// As above, in code that was mapped later.
+    pub const PAUSES_WITH_CODE: u32 = 10;
+    /// As above, one at which a thread was found in the same state again.
+    pub const SPIN: u32 = 11;
 }
 
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.

@@ -297,6 +297,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         traced: Default::default(),
         order: Default::default(),
         locked: Default::default(),
+        spin: Default::default(),
         shown: Frame::default(),
         heap: 0,
         det: Default::default(),

@@ -85,6 +85,8 @@ fn gate<E: Engine>(frame: &mut Frame) {
             // The frame already is where the program goes on.
             None => {
                 E::signal_point(t, frame);
+                // A handler returns to where a place was replaced meanwhile.
+                frame.rip = crate::locked::moved_to(frame.rip).unwrap_or(frame.rip);
                 return leave(frame);
             }
         },

@@ -67,6 +67,7 @@ pub mod seek;
 pub mod serial;
 pub mod shm;
 pub mod signal;
+pub mod spin;
 pub mod stand;
 pub mod start;
 pub mod sync;

@@ -160,7 +160,10 @@ fn replay(t: &mut Block) {
 
 /// Does a patch of this form belong to the gate that brought the code? Those of call sites belong to the gate that goes through them.
 pub fn comes_with_code(form: u32) -> bool {
-    matches!(form, CPUID | RESOLVER | LOCKED_WITH_CODE)
+    matches!(
+        form,
+        CPUID | RESOLVER | LOCKED_WITH_CODE | PAUSES_WITH_CODE | SPIN
+    )
 }
 
 /// Replay, at the end of a gate that brought code: replaces in it what the recording did. Patches of call sites that come next belong to
@@ -187,6 +190,14 @@ fn replay_those(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             if !rebuilt::replaces(site, stub, third) && !crate::locked::replay(site, stub, third) {
                 crate::panic::give_up(
                     "the locked instructions of the program can't be replaced as recorded",
+                );
+            }
+            continue;
+        }
+        if matches!(h.detail, PAUSES | PAUSES_WITH_CODE | SPIN) {
+            if !crate::spin::replay(h.detail, site, stub, third) {
+                crate::panic::give_up(
+                    "the places where threads wait can't be replaced as recorded",
                 );
             }
             continue;

@@ -138,6 +138,8 @@ pub struct Block {
     pub order: crate::order::Local,
     /// What a stub of a locked instruction keeps (used by generated code).
     pub locked: crate::locked::Save,
+    /// How often it has looked at memory while it waited.
+    pub spin: crate::spin::Looks,
     /// Where it is at such an instruction, for a debugger.
     pub shown: Frame,
     /// Address of its heap ([`crate::heap`]), 0: none yet.

@@ -12,7 +12,7 @@ use reprise_runtime::cut::name::Name;
 use serde_json::{json, Map, Value};
 
 /// Names of the [forms of a patch](patch_form), from the first on.
-const PATCH_FORMS: [&str; 8] = [
+const PATCH_FORMS: [&str; 11] = [
     "the mov before it",
     "Go's mov before it",
     "itself and the cmp after it",
@@ -21,6 +21,9 @@ const PATCH_FORMS: [&str; 8] = [
     "locked instructions",
     "locked instructions of new code",
     "int3 for a clock's reading",
+    "instructions that wait",
+    "instructions of new code that wait",
+    "a place where a thread waited",
 ];
 
 /// What is said of an event: the text, and fields beyond those that every event has.
@@ -146,6 +149,18 @@ pub(super) fn exec(event: &Event) -> Said {
 
 pub(super) fn instruction(event: &Event) -> Said {
     let (name, value) = (event.header.detail, event.header.value as u64);
+    if name == Instruction::GaveWay as u32 {
+        let place = event.arg(0);
+        let json = fields([
+            ("instruction", "gave way".into()),
+            ("value", value.into()),
+            ("place", address(place)),
+        ]);
+        return (
+            format!("waits at {place:#x}, gives way after {value} looks"),
+            json,
+        );
+    }
     let name = match name {
         n if n == Instruction::Rdtsc as u32 => "rdtsc",
         n if n == Instruction::Rdtscp as u32 => "rdtscp",
@@ -262,7 +277,13 @@ pub(super) fn patch(event: &Event) -> Said {
         (patch_form::BEFORE..=patch_form::AFTER, _) => {
             format!("patch: syscall at {site:#x} jumps to {stub:#x} ({what})")
         }
-        (patch_form::LOCKED | patch_form::LOCKED_WITH_CODE, _) => {
+        (
+            patch_form::LOCKED
+            | patch_form::LOCKED_WITH_CODE
+            | patch_form::PAUSES
+            | patch_form::PAUSES_WITH_CODE,
+            _,
+        ) => {
             format!("patch: {what} of the mapping at {site:#x} have stubs at {stub:#x}")
         }
         (_, 0) => format!("patch: {what} at {site:#x}"),

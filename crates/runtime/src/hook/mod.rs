@@ -85,28 +85,25 @@ pub fn errno_location() -> Option<u64> {
 
 /// Replaces what is to be replaced in the module that a call has just completed, which is returned.
 pub fn after_call(t: &mut Block, c: &Call, result: i64) -> Option<Module> {
-    let fits = c.nr == nr::MMAP
-        && session().flags & FLAG_HOOKS != 0
-        && !sys::is_error(result)
-        && c.args[2] as u32 & PROT_WRITE != 0
-        && c.args[3] & (sys::MAP_FIXED | sys::MAP_ANONYMOUS) == sys::MAP_FIXED;
-    let module = fits
-        .then(|| completed(result as u64, c.args[1]))
-        .flatten()?;
+    let wanted = session().flags & FLAG_HOOKS != 0;
+    let module = wanted.then(|| completed_by(c, result)).flatten()?;
+    hook(&module);
     crate::locked::module_completed(t, &module);
     Some(module)
 }
 
-/// The module whose dynamic table lies in `at..at + len` is completely mapped.
-fn completed(at: u64, len: u64) -> Option<Module> {
-    let data = map().at(at)?;
-    let module = around(&data)?;
+/// The module that a call has just completed: it has mapped its dynamic table.
+pub fn completed_by(c: &Call, result: i64) -> Option<Module> {
+    let fits = c.nr == nr::MMAP
+        && !sys::is_error(result)
+        && c.args[2] as u32 & PROT_WRITE != 0
+        && c.args[3] & (sys::MAP_FIXED | sys::MAP_ANONYMOUS) == sys::MAP_FIXED;
+    let at = fits.then_some(result as u64)?;
+    let module = around(&map().at(at)?)?;
     let (dynamic, _) = module.segment(&Program, elf::DYNAMIC)?;
-    if !(at..at.saturating_add(len)).contains(&dynamic) {
-        return None;
-    }
-    hook(&module);
-    Some(module)
+    (at..at.saturating_add(c.args[1]))
+        .contains(&dynamic)
+        .then_some(module)
 }
 
 /// Replaces what is to be replaced in the modules that are there at the program's first instruction.

@@ -82,6 +82,7 @@ impl<'a> Known<'a> {
             },
             ordered: (marks >> 32) as u16,
             valued: (marks >> 48) as u16,
+            waits: 0,
         })
     }
 

@@ -43,7 +43,7 @@ use reprise_abi::syscalls::nr;
 use search::{find, UNITS};
 use stub::{Purpose, Stub};
 use table::Table;
-use units::{How, Step, Unit, JUMP};
+use units::{How, Step, Unit, Waits, JUMP};
 
 /// What a stub keeps in the thread's block while an instruction is made.
 #[repr(C)]
@@ -69,6 +69,8 @@ pub struct Save {
 
 /// Room for a stub in an annex, on average.
 const ROOM: u64 = 640;
+/// The same for one at which threads give way.
+const WAIT_ROOM: u64 = 160;
 /// Most instructions that were moved into stubs, of all modules.
 const MAX_MOVED: usize = 1 << 17;
 /// Most traps.
@@ -333,6 +335,7 @@ impl Writing {
                     skips: 0,
                     ordered: u.ordered >> n & 1,
                     valued: u.valued >> n & 1,
+                    waits: u.waits >> n & 1,
                 };
                 self.one(&own)?;
             }
@@ -420,6 +423,39 @@ pub fn blank_jumps(at: u64, code: &mut [u8]) {
             code[i + 1..end].fill(0);
         }
     }
+}
+
+/// Replaces the places of a mapping at which threads give way, where there are any: where the stubs are, and how much room they have. Other threads
+/// may be stopped in the program's code; [`moved_to`] tells where those go on.
+pub fn add_waits(code: &Region, waits: Waits) -> Option<(u64, u64)> {
+    search::find_waits(code, waits)?;
+    if UNITS.all().is_empty() {
+        return None;
+    }
+    let len = (UNITS.all().len() as u64 * WAIT_ROOM).next_multiple_of(PAGE);
+    let annex = find_room(code, len)?;
+    replace(code, annex, len, false);
+    Some((annex, len))
+}
+
+/// Replay: does what [`add_waits`] did in the recording, with the code at this address.
+pub fn replay_waits(code: u64, waits: Waits, annex: u64, len: u64) -> bool {
+    let Some(region) = map().at(code) else {
+        return false;
+    };
+    search::find_waits(&region, waits).is_some() && map_annex(annex, len) && {
+        replace(&region, annex, len, true);
+        true
+    }
+}
+
+/// Where the program's instruction at `pc` is now, if nothing leads to its old place any more.
+pub fn moved_to(pc: u64) -> Option<u64> {
+    ANNEXES.all().iter().find_map(|a| {
+        let all = MOVED.all().get(a.moved.0..a.moved.1)?;
+        let m = all[all.binary_search_by_key(&pc, |m| m.from).ok()?];
+        m.inner.then_some(m.entry)
+    })
 }
 
 /// Where in the program the thread is that a stub has sent to the runtime: from where the stub goes on.

@@ -264,6 +264,7 @@ mod tests {
                         own_memory_is_private: false,
                         thread_id,
                         learned: Loads::None,
+                        waits: Default::default(),
                         start,
                         code: &self.bytes[start as usize..(start + len) as usize],
                     });

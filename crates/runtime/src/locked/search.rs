@@ -5,7 +5,7 @@ use super::memo::Known;
 use super::missed;
 use super::table::Table;
 use super::thread_id::ThreadId;
-use super::units::{Function, How, Unit, Work};
+use super::units::{Function, How, Unit, Waits, Work, PAUSE};
 use crate::cut::decode::Flow;
 use crate::functions::Functions;
 use crate::guard;
@@ -13,6 +13,7 @@ use crate::hook::left_out;
 use crate::memory::Region;
 use crate::patch;
 use crate::scratch;
+use crate::seek::{self, Way};
 use crate::thread::session;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -77,6 +78,7 @@ fn search(code: &Region, functions: &Functions, work: &mut Work) -> Option<()> {
             own_memory_is_private,
             thread_id,
             learned: learned.map_or(Loads::None, |l| l.loads(start)),
+            waits: Waits::Nowhere,
             start,
             code: bytes.get(offset as usize..(offset + len) as usize)?,
         };
@@ -93,7 +95,56 @@ fn search(code: &Region, functions: &Functions, work: &mut Work) -> Option<()> {
         let mut with_sites = FUNCTIONS.all().iter().peekable();
         for (i, f) in all() {
             if with_sites.next_if_eq(&&i).is_some() || words.are_named_in(&f) {
-                add_units(&f, code, &words, work);
+                add_units(&f, code, &|address| words.hold(address), work);
+            }
+        }
+        avoid_jumps_from_elsewhere(code, bytes);
+    })
+}
+
+/// Finds the units of the places of a mapping at which threads give way ([`crate::spin`]): those where decoding from the beginning of a function
+/// arrives.
+pub fn find_waits(code: &Region, waits: Waits) -> Option<()> {
+    UNITS.clear();
+    let work = work()?;
+    UNITS.reserve(MAX_UNITS)?;
+    let functions = Functions::around(code)?;
+    // SAFETY: guarded, and the mapping is there.
+    let bytes = unsafe {
+        core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize)
+    };
+    let mut way = Way::default();
+    // Returns the end of the function that the place lies in.
+    let mut look = |pc: u64| -> Option<u64> {
+        if seek::is_instruction(&functions, &mut way, pc) != Some(true) {
+            return None;
+        }
+        let (start, end) = (functions.function_of(pc)?, functions.end_of(pc)?);
+        let offset = start.checked_sub(code.start)? as usize;
+        let f = Function {
+            own_memory_is_private: false,
+            thread_id: None,
+            learned: Loads::None,
+            waits,
+            start,
+            code: bytes.get(offset..offset + (end - start) as usize)?,
+        };
+        if !is_replaced(&f) {
+            add_units(&f, code, &|_| false, work);
+        }
+        Some(end)
+    };
+    guard::guarded(|| {
+        match waits {
+            Waits::Nowhere => {}
+            Waits::At(pc) => {
+                look(pc);
+            }
+            Waits::AtPauses => {
+                let mut at = code.start;
+                while let Some(pc) = seek::find(at, code.end, PAUSE) {
+                    at = look(pc).unwrap_or(pc + 1);
+                }
             }
         }
         avoid_jumps_from_elsewhere(code, bytes);
@@ -152,13 +203,13 @@ fn is_replaced(f: &Function) -> bool {
             .is_some_and(|i| matches!(i.flow, Flow::Jump(to) if patch::is_stub(to)))
 }
 
-fn add_units(f: &Function, code: &Region, words: &Words, work: &mut Work) {
+fn add_units(f: &Function, code: &Region, words: &dyn Fn(u64) -> bool, work: &mut Work) {
     let table = |base: u64, k: u64| {
         let d = guard::read::<i32>(base + 4 * k)?;
         let target = base.wrapping_add(d as i64 as u64);
         (code.start..code.end).contains(&target).then_some(target)
     };
-    for u in f.units(&|address| words.hold(address), table, work) {
+    for u in f.units(words, table, work) {
         if UNITS.push(MAX_UNITS, *u).is_none() {
             missed(1);
         }

@@ -6,6 +6,7 @@
 //! registers and flags as the program has them; after it no flag is touched. The program's stack isn't used at all.
 
 mod turned;
+mod waits;
 
 use super::operation::{Operation, Segment};
 use super::units::{Step, Unit};
@@ -116,6 +117,7 @@ impl Stub {
                     goes_on = stub.in_turn(&i)?;
                 }
                 Step::LeftOut => {}
+                Step::Waits => goes_on = stub.waits(&i)?,
                 Step::Ordered(o) => {
                     *long_ways.get_mut(n)? = stub.ordered(&i, &o, purpose)?;
                     n += 1;

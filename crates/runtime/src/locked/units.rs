@@ -55,7 +55,34 @@ pub struct Unit {
     pub ordered: u16,
     /// A bit for each of its instructions: what it loads is recorded.
     pub valued: u16,
+    /// A bit for each of its instructions: a thread that waits there gives way ([`crate::spin`]).
+    pub waits: u16,
 }
+
+/// At which instructions of a function threads give way ([`crate::spin`]). Where there are any, nothing of it is ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Waits {
+    /// At none.
+    #[default]
+    Nowhere,
+    /// At each `pause`.
+    AtPauses,
+    /// At the instruction at this address.
+    At(u64),
+}
+
+impl Waits {
+    fn are_at(self, i: &Insn) -> bool {
+        match self {
+            Waits::Nowhere => false,
+            Waits::AtPauses => i.bytes() == PAUSE,
+            Waits::At(pc) => i.pc == pc,
+        }
+    }
+}
+
+/// What a thread that waits by looking tells the processor.
+pub const PAUSE: [u8; 2] = [0xf3, 0x90];
 
 /// What becomes of an instruction in a stub.
 pub enum Step {
@@ -65,6 +92,8 @@ pub enum Step {
     Ordered(Operation),
     /// It loads what the log says.
     Valued(Operation),
+    /// A thread that waits gives way before it.
+    Waits,
     /// It is moved.
     Plain,
 }
@@ -74,6 +103,9 @@ impl Unit {
     pub fn step(&self, n: usize, i: &Insn) -> Step {
         if n == 0 && self.skips != 0 {
             return Step::LeftOut;
+        }
+        if self.waits & 1 << n != 0 {
+            return Step::Waits;
         }
         if self.valued & 1 << n != 0 {
             return Operation::of_load(i).map_or(Step::Plain, Step::Valued);
@@ -110,6 +142,8 @@ pub struct Function<'a> {
     pub thread_id: Option<ThreadId>,
     /// A replay once left its path here: what it loads is recorded.
     pub learned: Loads,
+    /// Threads give way here.
+    pub waits: Waits,
     /// Its first address.
     pub start: u64,
     /// Its bytes.
@@ -175,8 +209,10 @@ impl Function<'_> {
             function: self,
             insns: work.insns.of(self),
         };
-        let shared = Shared::new(&code, words);
-        let n = code.sites(&shared, &mut work.sites);
+        let n = match self.waits {
+            Waits::Nowhere => code.sites(&Shared::new(&code, words), &mut work.sites),
+            waits => code.waiting_sites(waits, &mut work.sites),
+        };
         let sites = &mut work.sites[..n];
         for round in 0..=ROUNDS {
             if round == ROUNDS {
@@ -274,6 +310,25 @@ impl Code<'_> {
         n
     }
 
+    fn waiting_sites(&self, waits: Waits, list: &mut [Site; MAX_SITES]) -> usize {
+        let mut n = 0;
+        let mut before = [0; BEFORE];
+        self.each(|i| {
+            if n < MAX_SITES && waits.are_at(i) {
+                list[n] = Site {
+                    pc: i.pc,
+                    before,
+                    how: How::Forward,
+                    must: true,
+                    valued: false,
+                };
+                n += 1;
+            }
+            before = [i.pc, before[0], before[1]];
+        });
+        n
+    }
+
     /// Units for the sites as they are to be replaced. A site that another one's unit holds needs none.
     fn arrange(&self, sites: &mut [Site], units: &mut [Unit; MAX_SITES]) -> usize {
         let (mut n, mut free) = (0, self.function.start);
@@ -302,6 +357,9 @@ impl Code<'_> {
         }
         for u in &mut units[..n] {
             (u.ordered, u.valued) = self.marks(u, sites);
+            if self.function.waits != Waits::Nowhere {
+                (u.waits, u.ordered) = (u.ordered, 0);
+            }
         }
         n
     }
@@ -466,6 +524,7 @@ mod tests {
             own_memory_is_private: false,
             thread_id: None,
             learned: Loads::None,
+            waits: Waits::Nowhere,
             start: AT,
             code,
         };
@@ -501,6 +560,42 @@ mod tests {
         // Back to the instruction itself is no harm: 1: lock incl (%rdi); dec %eax; jne 1b; ret
         let code = [0xf0, 0xff, 0x07, 0xff, 0xc8, 0x75, 0xf9, 0xc3];
         assert_eq!(units(&code), [(0, 5, How::Forward)]);
+    }
+
+    #[test]
+    fn threads_give_way_at_pauses_and_at_one_place() {
+        let units = |code: &[u8], waits| {
+            let f = Function {
+                own_memory_is_private: false,
+                thread_id: None,
+                learned: Loads::None,
+                waits,
+                start: AT,
+                code,
+            };
+            let mut work = Work::boxed();
+            let units = f.units(&|_| true, |_, _| None, &mut work);
+            let offsets = |u: &Unit| {
+                assert_eq!((u.ordered, u.valued), (0, 0));
+                (u.start - AT, u.end - AT, u.how, u.waits)
+            };
+            units.iter().map(offsets).collect::<std::vec::Vec<_>>()
+        };
+        // 1: pause; mov (%rdi),%eax; cmp %esi,%eax; jne 1b; ret
+        let code = [0xf3, 0x90, 0x8b, 0x07, 0x39, 0xf0, 0x75, 0xf8, 0xc3];
+        assert_eq!(units(&code, Waits::AtPauses), [(0, 6, How::Forward, 1)]);
+        // Where a thread was found: at the load.
+        assert_eq!(units(&code, Waits::At(AT + 2)), [(2, 8, How::Forward, 1)]);
+        // jmp 2f; 1: pause; 2: cmp %esi,(%rdi); jne 1b; ret
+        let code = [0xeb, 0x02, 0xf3, 0x90, 0x39, 0x37, 0x75, 0xfa, 0xc3];
+        assert_eq!(units(&code, Waits::AtPauses), [(2, 4, How::Trap, 1)]);
+        // jmp 2f; 1: mov $1,%eax; pause; 2: cmp %esi,(%rdi); jne 1b; ret
+        let code = [
+            0xeb, 0x07, 0xb8, 1, 0, 0, 0, 0xf3, 0x90, 0x39, 0x37, 0x75, 0xf5, 0xc3,
+        ];
+        assert_eq!(units(&code, Waits::AtPauses), [(2, 9, How::Backward, 2)]);
+        // A locked instruction is nobody's business here.
+        assert_eq!(units(&[0xf0, 0xff, 0x07, 0xc3, 0x90], Waits::AtPauses), []);
     }
 
     #[test]

@@ -80,6 +80,7 @@ pub fn start(t: &mut Block) {
     const PR_SET_PDEATHSIG: u64 = 1;
     sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
     kernel::block_all();
+    t.spin.begin(false);
     baton::wait_go(t.slot);
     ring::start();
     t.slot().state.store(slot_state::RUNNING, Relaxed);

@@ -13,7 +13,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SA_RESTART};
 use crate::sys;
 use crate::thread::{session, Block, Frame};
-use crate::{clone, instruction, kept, mapped, memory, memory_file, process, shm};
+use crate::{clone, instruction, kept, mapped, memory, memory_file, process, shm, spin};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
@@ -334,6 +334,27 @@ impl Record {
         Self::yield_baton(t);
     }
 
+    /// Does anybody want that the thread comes to a gate?
+    pub fn is_wanted_from(t: &Block) -> bool {
+        let s = session();
+        (s.ready_count.load(Relaxed) != 0 && !crate::ptrace::holds(t))
+            || t.slot().signal_pending.load(Relaxed) != 0
+            || s.stop_program.load(Relaxed) != 0
+    }
+
+    /// A thread that waits by looking at memory, `looks` times since it was counted last, is before the instruction at `place`.
+    pub fn gives_way(t: &mut Block, frame: &mut Frame, place: u64, looks: i64) {
+        t.slot().last_pc.store(place, Relaxed);
+        cut::record::abandon(t);
+        let which = Instruction::GaveWay as u32;
+        events::plain(Kind::Instruction, t.slot, which, looks, &[place]);
+        Self::signal_point(t, frame);
+        // It may have done so there.
+        if !crate::ptrace::holds(t) {
+            Self::yield_baton(t);
+        }
+    }
+
     /// Lets others run, if anybody waits.
     fn yield_baton(t: &mut Block) {
         let stepped = baton::step_back(t.slot, || events::plain(Kind::Yield, t.slot, 0, 0, &[]));
@@ -455,6 +476,7 @@ impl Engine for Record {
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
             let r = shm::record(t, c);
+            spin::after_call(t, c, r);
             robust::look_at_mapping(t);
             return r;
         }
@@ -478,6 +500,7 @@ impl Engine for Record {
             None => events::call_with(t, c, done.result, 0, 0, &[]),
         }
         crate::cpuid::after_call::<Self>(t, c, done.result, content);
+        spin::after_call(t, c, done.result);
         robust::look_at_mapping(t);
         done.result
     }
@@ -543,6 +566,7 @@ impl Engine for Record {
     const BORN: u32 = slot_state::BLOCKED;
 
     fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        spin::before_thread(t);
         let Some(slot) = clone::free_slot() else {
             crate::message::say(crate::message::TOO_MANY_THREADS);
             return Self::computed(t, c, -11);
@@ -618,6 +642,7 @@ impl Engine for Record {
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);
         process::is_born();
+        t.spin.begin(true);
         clone::publish_own_tid(t, tid);
         events::plain(Kind::ProcessStart, t.slot, 0, tid as i64, &[parent]);
         kernel::sync_mask(t);
@@ -626,6 +651,7 @@ impl Engine for Record {
     fn thread_start(t: &mut Block) {
         baton::acquire(t.slot);
         events::arrived();
+        t.spin.begin(true);
         let tid = t.slot().visible_tid.load(Relaxed);
         events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[]);
         kernel::sync_mask(t);
@@ -686,6 +712,7 @@ impl Engine for Record {
     }
 
     fn image_start(t: &mut Block) {
+        t.spin.begin(true);
         let (at, len) = crate::exec::command_line();
         let h = EventHeader {
             value: session().images.load(Relaxed) as i64,

@@ -214,6 +214,29 @@ fn attach(t: &mut Block, c: &Call) -> i64 {
     h.value
 }
 
+impl Replay {
+    /// A thread that waits by looking at memory is before the instruction at `place`, where the recorded one gave way.
+    pub fn gave_way(t: &mut Block, frame: &mut Frame, place: u64) {
+        t.slot().last_pc.store(place, Relaxed);
+        crate::debugger::show_frame(t, frame);
+        let (looks, args) = (t.spin.count(), [place]);
+        let actual = Actual {
+            detail: Instruction::GaveWay as u32,
+            value: looks,
+            args: &args,
+            ..Actual::of(Kind::Instruction)
+        };
+        let h = expect(t, &[Kind::Instruction], &actual);
+        let mut r = Reader::begin(h);
+        if h.value != looks || r.args()[0] != place {
+            diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+        }
+        r.finish();
+        t.spin.restart();
+        Self::signal_point(t, frame);
+    }
+}
+
 impl Engine for Replay {
     const LIVE: bool = false;
     const IMMEDIATE: bool = false;
@@ -323,11 +346,7 @@ impl Engine for Replay {
                 Some(Kind::Shared) => loss::redo(h),
                 Some(Kind::Yield) => take_turn(t, h),
                 Some(Kind::Patch) if patch::comes_with_code(h.detail) => patch::replay_with_code(t),
-                Some(Kind::Cut) => {
-                    cut::replay::plant_if_next(t);
-                    return;
-                }
-                _ => return,
+                _ => return cut::replay::plant_if_next(t),
             }
         }
     }
@@ -390,6 +409,7 @@ impl Engine for Replay {
     }
 
     fn image_start(t: &mut Block) {
+        t.spin.begin(false);
         processes::image_start(t);
     }
 
@@ -399,6 +419,7 @@ impl Engine for Replay {
 
     fn thread_start(t: &mut Block) {
         kernel::block_all();
+        t.spin.begin(false);
         baton::wait_go(t.slot);
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         let h = expect(t, &[Kind::ThreadStart], &Actual::of(Kind::ThreadStart));

@@ -13,7 +13,7 @@ use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::SIGTRAP;
 use crate::thread::{session, Block};
-use crate::{guard, memory, ring, sys};
+use crate::{guard, locked, memory, ring, spin, sys};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::event::{Kind, Tag};
 use reprise_abi::syscalls::nr;
@@ -216,6 +216,10 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
         .last_cut_ns
         .store((sys::monotonic().ns() - CODE.get().begun) as u64, Relaxed);
     t.slot().cut_spins.store(plan.spin as u64, Relaxed);
+    t.spin.restart();
+    if plan.spin {
+        spin::found_waiting(t, plan);
+    }
     if signal_waits(t) {
         let mut frame = uc.mc.to_frame();
         let delivered = Record::deliver_pending(t, &mut frame, FpState::Saved(uc.mc.fpstate));
@@ -230,6 +234,8 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     t.traced.in_code = true;
     Record::interrupt(t);
     t.traced.in_code = false;
+    // What it stands at may be elsewhere now.
+    uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
 }
 
 fn log(t: &Block, uc: &Ucontext, plan: &Plan) {

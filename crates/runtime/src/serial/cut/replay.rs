@@ -13,7 +13,7 @@ use crate::cut::step::{next, Next};
 use crate::cut::stub::{Discriminator, Source, Spot, Stub, MAX_STUB};
 use crate::cut::trace::Trace;
 use crate::debugger;
-use crate::patch::write_code;
+use crate::patch::{self, write_code, SPIN};
 use crate::ring::{self, Reader};
 use crate::serial::processes;
 use crate::serial::replay::{deliver, take_turn};
@@ -22,9 +22,9 @@ use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{SIGSEGV, SIGTRAP};
 use crate::thread::{current, session, Block};
-use crate::{guard, memory, sys};
+use crate::{guard, locked, memory, sys};
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::event::{EventHeader, Kind, Tag};
+use reprise_abi::event::{EventHeader, Instruction, Kind, Tag};
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::{divergence_kind as kinds, region_flags};
 use reprise_abi::syscalls::nr;
@@ -87,10 +87,16 @@ struct Patch {
 
 static SOUGHT: Held<Option<Sought>> = Held::new(None);
 
-/// Plants the place of the next cut, when the next event is one of this thread.
+/// Plants the place of the next cut, when the next event is one of this thread; or says when the thread gives way, when that is its next event.
 pub fn plant_if_next(t: &mut Block) {
     let Some(h) = next_seen(t) else { return };
-    if h.kind != Kind::Cut as u8 || h.slot as u32 != t.slot || SOUGHT.get().is_some() {
+    if h.slot as u32 != t.slot {
+        return;
+    }
+    if h.kind == Kind::Instruction as u8 && h.detail == Instruction::GaveWay as u32 {
+        return t.spin.expect(h.value);
+    }
+    if h.kind != Kind::Cut as u8 || SOUGHT.get().is_some() {
         return;
     }
     let _code = debugger::CodeAsRecorded::begin();
@@ -493,6 +499,7 @@ fn found(t: &mut Block, uc: &mut Ucontext, pc: u64) {
         Reader::begin(h).finish();
     }
     session().counters.cuts.fetch_add(1, Relaxed);
+    t.spin.restart();
     follow(t, uc);
 }
 
@@ -554,9 +561,14 @@ pub fn follow(t: &mut Block, uc: &mut Ucontext) {
                 t.traced.in_code = true;
                 take_turn(t, h);
                 t.traced.in_code = false;
+                uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
             }
-            Some(Kind::Cut) => return plant_if_next(t),
-            _ => return,
+            Some(Kind::Patch) if h.detail == SPIN => {
+                patch::replay_with_code(t);
+                // What the thread stands at may be elsewhere now.
+                uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
+            }
+            _ => return plant_if_next(t),
         }
     }
 }
