@@ -7,6 +7,7 @@
 //! A whole run has the rows of [`ALL`], and those of `--engine order`: `--only order`, `--only order/NAME` and `--only events` measure them alone.
 //! `--only debug` measures the debugger alone, `--only det` and `--only det/NAME` the rows of `reprise run`.
 //! `--only kernels` measures the kernels with any engine, at a smaller size, and `--only kernels/NAME` one of them.
+#![allow(clippy::print_stdout)]
 
 use anyhow::{bail, Context, Result};
 use reprise_bench::figure::Row;

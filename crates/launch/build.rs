@@ -1,6 +1,7 @@
 //! Builds the runtime image that the launcher puts into programs, with a nested cargo of its own
 //! target directory (a shared one would wait on the lock that the outer cargo holds), and leaves
 //! it in `OUT_DIR/runtime.elf`, where the library embeds it.
+#![allow(clippy::print_stderr)]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

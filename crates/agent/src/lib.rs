@@ -31,11 +31,11 @@ use kept::Keeper;
 use late::Late;
 use merge::{Merge, Sink};
 use native::NativeCpuid;
-use outsiders::Outsiders;
+pub use outsiders::Outsiders;
 use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
-use reprise_abi::session::{process_state, request, Session, ENGINE_SERIAL};
+use reprise_abi::session::{process_state, request, Process, Session, ENGINE_SERIAL};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Images, Store, Summary, TraceError, Uncaptured, Writer};
@@ -85,6 +85,8 @@ pub struct Agent {
     pub launcher: i32,
     /// Who is in the trace before its first event.
     pub census: Census,
+    /// Who else writes to memory that the program has shared before the start.
+    pub outsiders: Outsiders,
     /// Warnings known before the start.
     pub warnings: Vec<String>,
     /// Processes that are not in the trace to their end.
@@ -103,11 +105,7 @@ impl Agent {
         let known = self.census.all_known();
         let mut drain = Drain::new(std::mem::take(&mut self.census));
         let mut merge = Merge::new();
-        let mut outsiders = Outsiders::new();
-        if self.shared.session().attached != 0 {
-            let pid = self.shared.session().program_pid.load(Relaxed);
-            outsiders.was_running(pid, &known);
-        }
+        let mut outsiders = std::mem::take(&mut self.outsiders);
         let mut strays = Strays::new(known);
         let mut slices = Slices::new();
         let mut late = Late::default();
@@ -222,7 +220,9 @@ impl Agent {
             }
             if stops && full.is_none() {
                 self.leave();
-                break (None, EndReason::Stopped);
+                let first = self.shared.session().wait_status.load(Acquire);
+                let first = (first != 0).then(|| (first - 1) as i32);
+                break (first, EndReason::Stopped);
             }
             if self.writer.gathered() == 0 {
                 frame_begun = Instant::now();
@@ -292,9 +292,10 @@ impl Agent {
         summary.stopped = stopped;
         summary.end_reason = match reason {
             EndReason::Ended => "the program ended".into(),
-            EndReason::Stopped => {
-                full.unwrap_or_else(|| "it was stopped before the program ended".into())
-            }
+            EndReason::Stopped => full.unwrap_or_else(|| match status {
+                None => "it was stopped before the program ended".into(),
+                Some(_) => left_behind(session),
+            }),
             EndReason::Unknown => "the launcher was gone before the program ended".into(),
         };
         summary.counters = counters::read(session);
@@ -366,6 +367,33 @@ impl Agent {
         let time = if busy { SHORT_SLEEP } else { LONG_SLEEP };
         doze(&self.shared, time);
     }
+}
+
+/// Processes that are named when a recording ends before them.
+const MOST_NAMED: usize = 8;
+
+/// Says which processes go on when the recording ends after the first one.
+fn left_behind(s: &Session) -> String {
+    let all = s.processes.iter();
+    let live = all.filter(|p| p.state.load(Acquire) == process_state::LIVE);
+    let named = |p: &Process| {
+        let (pid, own) = (p.visible_pid.load(Relaxed), p.kernel_pid.load(Relaxed));
+        match std::fs::read_to_string(format!("/proc/{own}/comm")) {
+            Ok(name) => format!("{pid} ({})", name.trim_end()),
+            Err(_) => pid.to_string(),
+        }
+    };
+    let mut names: Vec<String> = live.map(named).collect();
+    let more = names.len().saturating_sub(MOST_NAMED);
+    names.truncate(MOST_NAMED);
+    let more = match more {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    format!(
+        "the first process ended, and what it left goes on unrecorded: {}{more}",
+        names.join(", ")
+    )
 }
 
 /// Nothing is recorded any more: processes that begin now are not in the trace.

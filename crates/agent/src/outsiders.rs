@@ -30,6 +30,8 @@ pub struct Outsiders {
     known: HashSet<Mapped>,
     /// Children that the first process had before it was recorded.
     children: HashSet<u32>,
+    /// That process, which the session's table does not have at once; 0 for none.
+    first: u32,
     /// Sentences for the user.
     pub warnings: Vec<String>,
     next: Instant,
@@ -42,19 +44,23 @@ impl Outsiders {
             files: Vec::new(),
             known: HashSet::new(),
             children: HashSet::new(),
+            first: 0,
             warnings: Vec::new(),
             next: Instant::now(),
         }
     }
 
-    /// The first process was running before, and had these children.
-    pub fn was_running(&mut self, pid: u32, children: &HashSet<i64>) {
+    /// The first process was running before, and had these children. It still stands where it was stopped: whoever has its memory now is
+    /// found, however short he lives once it goes on, and however many others there are to look at.
+    pub fn was_running(&mut self, pid: u32, children: &HashSet<i64>, shared: &SharedSession) {
         self.children = children.iter().map(|c| *c as u32).collect();
+        self.first = pid;
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let lines = maps.lines().filter(|l| !l.contains(SharedSession::NAME));
         for file in lines.filter_map(shared_writable) {
             self.add(file);
         }
+        self.look(shared);
     }
 
     /// A recorded process maps a file so that others see what it writes there.
@@ -86,7 +92,8 @@ impl Outsiders {
             return;
         }
         let begun = Instant::now();
-        let ours = recorded(shared.session());
+        let mut ours = recorded(shared.session());
+        ours.insert(self.first);
         for pid in numbers(Path::new("/proc")).filter(|pid| !ours.contains(pid)) {
             let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
             let written: Vec<Mapped> = maps.lines().filter_map(shared_writable).collect();

@@ -19,6 +19,7 @@ use gdbstub::common::Signal;
 use gdbstub::stub::MultiThreadStopReason;
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::session::slot_state;
+use reprise_console::say;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -57,7 +58,7 @@ pub struct Diversion {
 
 /// Says something to the user, beside gdb.
 fn say(text: &str) {
-    eprintln!("reprise: {text}");
+    say!("{text}");
 }
 
 impl Session {

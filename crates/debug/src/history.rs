@@ -16,6 +16,7 @@ use gdbstub::common::{Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
 use reprise_abi::layout::PAGE;
+use reprise_console::say;
 use std::rc::Rc;
 use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -240,7 +241,7 @@ impl Session {
                 Ok(Some((base, steps))) => ways.push(Way { base, slot, steps }),
                 Ok(None) => return self.begin(),
                 Err(DebugError::Refused(why)) => {
-                    eprintln!("reprise: {why}");
+                    say!("{why}");
                     self.rewind(now.events)?.on_the_way(&now, |_, _| ())?;
                     // Not a step that led nowhere: gdb would try that for ever where it wants to leave a breakpoint.
                     return self.reason(Stop::Interrupted);

@@ -10,6 +10,7 @@ use crate::{os, DebugError};
 use gdbstub::conn::{Connection, ConnectionExt};
 use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
 use gdbstub::stub::{GdbStub, MultiThreadStopReason};
+use reprise_console::say;
 use reprise_replay::Output;
 use std::marker::PhantomData;
 use std::net::TcpListener;
@@ -71,7 +72,7 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
             let listener =
                 TcpListener::bind(("127.0.0.1", *port)).map_err(os("listen on the port"))?;
             let port = listener.local_addr().map_or(*port, |a| a.port());
-            eprintln!("reprise: waiting for a debugger: target remote localhost:{port}");
+            say!("waiting for a debugger: target remote localhost:{port}");
             let (stream, _) = listener.accept().map_err(os("wait for a debugger"))?;
             let _ = stream.set_nodelay(true);
             talk(stream, session)

@@ -18,11 +18,12 @@ use reprise_abi::session::{
     region_flags, InitialRegion, Session, FLAG_ASLR, FLAG_CPUID_FAULTING, MAX_INITIAL_REGIONS,
     SESSION_TOTAL,
 };
+use reprise_console::{was_closed, was_sigpipe_ignored};
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What to start.
 pub struct Command {
@@ -160,28 +161,11 @@ fn inherited_signals() -> (u64, u64) {
     // The standard library of this launcher ignores SIGPIPE; the child undoes that.
     let pipe = 1u64 << (libc::SIGPIPE - 1);
     ignored &= !pipe;
-    if SIGPIPE_IGNORED.load(Relaxed) {
+    if was_sigpipe_ignored() {
         ignored |= pipe;
     }
     (ignored, blocked)
 }
-
-/// Was SIGPIPE ignored when this process began?
-static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
-
-/// Runs before `main`, and so before the standard library changes what becomes of SIGPIPE.
-extern "C" fn note_sigpipe() {
-    // SAFETY: reads a disposition.
-    unsafe {
-        let mut a: libc::sigaction = std::mem::zeroed();
-        let read = libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut a) == 0;
-        SIGPIPE_IGNORED.store(read && a.sa_sigaction == libc::SIG_IGN, Relaxed);
-    }
-}
-
-#[used]
-#[link_section = ".init_array"]
-static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
 
 pub(crate) fn pin_to(pid: pid_t, cpu: usize) {
     // SAFETY: a set of ours.
@@ -282,8 +266,11 @@ pub fn start(
             for fd in [image.fd(), shared.fd()] {
                 libc::fcntl(fd, libc::F_SETFD, 0);
             }
-            if !SIGPIPE_IGNORED.load(Relaxed) {
+            if !was_sigpipe_ignored() {
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            }
+            for stream in (0..3).filter(|stream| was_closed(*stream)) {
+                libc::close(stream);
             }
             let told = |errno: i32| {
                 let message = [no_random as i32, errno];

@@ -1,11 +1,13 @@
 //! `attach`: a process that is running already is recorded from now on, with all its threads, until it ends, or until the recording is
 //! stopped: by `reprise stop`, or by the signal by which a user ends this command.
 
-use crate::cli::{AttachArgs, EngineName, RecordArgs};
+use crate::cli::{AttachArgs, EngineName, RecordArgs, Until};
 use crate::record::{self, Program};
 use crate::recorder::{self, Attendants};
 use anyhow::{Context, Result};
 use reprise_agent::kept::Keeper;
+use reprise_agent::Outsiders;
+use reprise_console::say;
 use reprise_launch::attach::{self, Attached};
 use reprise_launch::runtime::EMBEDDED;
 use reprise_launch::{cpu, RuntimeImage, SharedSession};
@@ -113,7 +115,7 @@ fn record(args: &AttachArgs, begun: impl FnOnce() -> Result<()>) -> Result<i32> 
     attached.go(&image, cpu)?;
     catalog.set_latest(&dir)?;
     if !args.quiet {
-        eprintln!("reprise: recording process {pid} in {}", dir.display());
+        say!("recording process {pid} in {}", dir.display());
     }
     begun()?;
     let attendants = Attendants {
@@ -152,9 +154,11 @@ fn begin(
         children: attached.children(),
     };
     let census = Census::with_children(pid, &who.children);
+    let mut outsiders = Outsiders::new();
+    outsiders.was_running(pid as u32, &census.all_known(), shared);
     let writer = record::write_head(asked, shared, who, runtime_hash, dir)?;
     let trace = Some((writer, catalog.store()?, dir));
-    recorder::start_agent(asked, shared, image, census, trace)
+    recorder::start_agent(asked, shared, image, census, outsiders, trace)
 }
 
 /// Strings that end with zeros, of a file of /proc/PID.
@@ -210,14 +214,14 @@ fn watch(
                 // Nobody knows how it ended but the trace; the agent closes that.
                 return Ok(0);
             };
-            recorder::finish(attendants, agent, status)?;
+            recorder::finish(attendants, agent, status, Some(dir), Until::AllExit)?;
             if let Some(follower) = follower {
                 let _ = recorder::reap(follower);
             }
             record::say_summary(dir, attendants.args.quiet);
             record::say_message(attendants.shared, true);
             if let Some(hint) = record::crash_hint(status, dir) {
-                eprintln!("reprise: {hint}");
+                say!("{hint}");
             }
             return Ok(record::exit_status(status));
         }

@@ -3,6 +3,7 @@
 use crate::cli::BacktraceArgs;
 use crate::debug::{self, Session};
 use anyhow::{Context, Result};
+use reprise_console::{tell, tell_text};
 use reprise_debug::Place;
 use reprise_trace::Catalog;
 use serde::{Deserialize, Serialize};
@@ -65,8 +66,8 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
     };
     let all: Backtraces = serde_json::from_slice(&bytes).context("read gdb's answer")?;
     match args.json {
-        true => println!("{}", serde_json::to_string(&all)?),
-        false => print!("{}", text(&all)),
+        true => tell!("{}", serde_json::to_string(&all)?)?,
+        false => tell_text(&text(&all))?,
     }
     Ok(0)
 }

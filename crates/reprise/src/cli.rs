@@ -12,6 +12,7 @@ use reprise_abi::event::Kind;
 use reprise_abi::hooks;
 use reprise_abi::order::{CRASH_RING, DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
+use reprise_console::{end_unread, say, was_closed, Lost};
 use reprise_debug::Place;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -148,6 +149,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub until_failure: Option<u64>,
 
+    /// When the recording ends: with the last process, or with the first one; those that it leaves go on unrecorded then
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::AllExit)]
+    pub until: Until,
+
     /// Keep only the last stretch of the run: so much time (60s, 5min, 2h), or so much of its events (500M, 2GiB)
     ///
     /// The trace begins with the state of the program at that time, which is kept beside. A replay follows the recording for that, on
@@ -216,6 +221,7 @@ impl RecordArgs {
             checksum: None,
             keep_on: KeepOn::Always,
             until_failure: None,
+            until: Until::AllExit,
             keep: None,
             max_size: None,
             on_full: OnFull::Continue,
@@ -511,6 +517,15 @@ pub enum ReplayOrder {
     Total,
 }
 
+/// When a recording ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Until {
+    /// When the program and all that it has started have ended
+    AllExit,
+    /// When the program's first process has ended: what it leaves goes on unrecorded
+    MainExits,
+}
+
 /// One flipped bit, to prove that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tamper {
@@ -541,6 +556,10 @@ pub struct RacesArgs {
 
 /// What `verify` is told.
 #[derive(Args, Debug, Clone)]
+#[command(
+    after_help = "Exit status: 0 when every replay was the recording, 65 when the recording was cut off and every replay was what there is \
+                  of it, 125 when one was different or can't be made."
+)]
 pub struct VerifyArgs {
     /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
     #[arg(value_name = "DIR")]
@@ -751,15 +770,25 @@ impl Cli {
 fn answer(error: &clap::Error, words: &[OsString]) -> i32 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            0
+            let printed = match was_closed(libc::STDOUT_FILENO) {
+                true => Err(Lost(libc::EBADF).into()),
+                false => error.print(),
+            };
+            match printed {
+                Ok(()) => 0,
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => end_unread(),
+                Err(e) => {
+                    say!("can't print: {e}");
+                    OWN_FAILURE
+                }
+            }
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             OWN_FAILURE
         }
         _ => {
-            eprintln!("reprise: {}", mistake(error, words));
+            say!("{}", mistake(error, words));
             OWN_FAILURE
         }
     }

@@ -147,8 +147,7 @@ fn headers() -> Result<PathBuf> {
 
 /// `reprise header`
 pub fn header() -> Result<()> {
-    print!("{HEADER}");
-    Ok(())
+    Ok(reprise_console::tell_text(HEADER)?)
 }
 
 /// The object that is linked into programs, compiled by `compiler` if it isn't there yet.

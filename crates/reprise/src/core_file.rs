@@ -3,6 +3,7 @@
 use crate::cli::CoreArgs;
 use crate::debug::{self, Session};
 use anyhow::{Context, Result};
+use reprise_console::say;
 use reprise_debug::Place;
 use reprise_trace::Catalog;
 use std::ffi::OsString;
@@ -34,7 +35,7 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
     std::fs::copy(&written, &args.output)
         .with_context(|| format!("write {}", args.output.display()))?;
     if !args.quiet {
-        eprintln!("reprise: wrote {}", args.output.display());
+        say!("wrote {}", args.output.display());
     }
     Ok(0)
 }

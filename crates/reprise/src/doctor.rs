@@ -8,6 +8,7 @@ use crate::cli::DoctorArgs;
 use crate::exit::AlreadySaid;
 use crate::human;
 use anyhow::Context;
+use reprise_console::Output;
 use reprise_launch::{cpu, features};
 use reprise_trace::{Catalog, Machine};
 use serde::Serialize;
@@ -100,7 +101,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         true => json(&checks, ready)?,
         false => report(&checks, ready),
     };
-    std::io::stdout()
+    Output
         .write_all(text.as_bytes())
         .context("can't print the report")?;
     match ready {

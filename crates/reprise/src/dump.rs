@@ -16,6 +16,7 @@ use anyhow::Context;
 pub use call::name as call_name;
 pub use event::command_of;
 pub use narrator::{Line, Narrator};
+use reprise_console::{say, Output};
 use reprise_trace::{Catalog, Manifest, Reader, Tail};
 use serde_json::Value;
 use std::io::{BufWriter, Write};
@@ -25,7 +26,7 @@ use std::path::Path;
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
     let manifest = Manifest::read(&dir)?;
-    let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let mut out = BufWriter::with_capacity(1 << 16, Output);
     let result = dump(&dir, &manifest, args, &mut out);
     // What is good of a damaged trace is printed before the error.
     out.flush().context("can't print the events")?;
@@ -52,7 +53,7 @@ fn dump(
     };
     if follow_to(&mut reader, from, &mut narrator, &mut processes).is_err() {
         // Damage before the events that are wanted costs only what was to be learned from there.
-        eprintln!("reprise: the trace is damaged before event {from}: some threads and arguments are not known");
+        say!("the trace is damaged before event {from}: some threads and arguments are not known");
         reader.seek(from)?;
     }
     while reader.position() <= to {
@@ -78,7 +79,7 @@ fn dump(
         printed.context("can't print the events")?;
     }
     if let Tail::Torn { events_good, .. } = reader.tail() {
-        eprintln!("reprise: the recording of this trace did not end in order; {events_good} events are good");
+        say!("the recording of this trace did not end in order; {events_good} events are good");
     }
     Ok(())
 }

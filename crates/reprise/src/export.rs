@@ -9,6 +9,7 @@ use crate::output;
 use crate::timeline::Timeline;
 use flate2::write::GzEncoder;
 use flate2::Compression;
+use reprise_console::{say, tell, Output};
 use reprise_trace::{Catalog, Manifest, Reader, Tail};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -36,18 +37,18 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
         .clone()
         .unwrap_or_else(|| usual_name(named.unwrap_or(&dir)));
     let counts = match file.to_str() {
-        Some(STDOUT) => export(&dir, args, std::io::stdout().lock())?,
+        Some(STDOUT) => export(&dir, args, BufWriter::with_capacity(BUFFER, Output))?,
         _ => output::make(&file, |handle| to_file(&dir, args, &file, handle))?,
     };
     if !args.quiet && file.to_str() != Some(STDOUT) {
         let size = std::fs::metadata(&file).map_or(0, |m| m.len());
-        println!(
+        tell!(
             "{} events of {} threads written to {} ({}); open it at https://ui.perfetto.dev or chrome://tracing",
             human::count(counts.events),
             human::count(counts.threads as u64),
             file.display(),
             human::size(size)
-        );
+        )?;
     }
     counts.damage.map_or(Ok(()), Err)
 }
@@ -110,7 +111,7 @@ fn export(dir: &Path, args: &ExportArgs, out: impl Write) -> anyhow::Result<Coun
     let events = reader.position();
     page.end(events, torn.as_deref(), &timeline)?;
     if let (Some(note), None) = (torn, &damage) {
-        eprintln!("reprise: {note}");
+        say!("{note}");
     }
     Ok(Counts {
         events,

@@ -4,6 +4,7 @@ use crate::cli::InfoArgs;
 use crate::human;
 use anyhow::Context;
 use reprise_abi::event::{EndReason, Kind};
+use reprise_console::Output;
 use reprise_launch::features;
 use reprise_trace::{
     beginning, Catalog, Census, Manifest, Reader, Summary, Tail, Uncaptured, FILES_DIR,
@@ -73,7 +74,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
         true => serde_json::to_string_pretty(&info).context("can't write JSON")? + "\n",
         false => info.table(),
     };
-    let printed = std::io::stdout().write_all(text.as_bytes());
+    let printed = Output.write_all(text.as_bytes());
     printed.context("can't print what is in the trace")
 }
 

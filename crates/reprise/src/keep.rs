@@ -5,6 +5,7 @@
 use anyhow::Result;
 use reprise_abi::event::Kind;
 use reprise_abi::session::hold;
+use reprise_console::say;
 use reprise_launch::{futex, SharedSession};
 use reprise_replay::follow::Came;
 use reprise_replay::{Follower, ReplayError};
@@ -124,7 +125,7 @@ pub fn follow(keep: Keep, dir: &Path, shared: &SharedSession, launcher: i32) -> 
             0
         }
         Err(e) => {
-            eprintln!("reprise: the last stretch can't be kept any more: {e}");
+            say!("the last stretch can't be kept any more: {e}");
             say(shared, hold::FAILED);
             125
         }

@@ -3,6 +3,7 @@
 use crate::cli::LsArgs;
 use crate::human;
 use anyhow::Context;
+use reprise_console::Output;
 use reprise_trace::{Catalog, Entry};
 use serde_json::{json, Value};
 use std::io::Write;
@@ -26,7 +27,7 @@ pub fn run(args: &LsArgs) -> anyhow::Result<()> {
         let rows = std::iter::once(heading()).chain(entries.iter().map(|e| row(e, is_latest(e))));
         human::table(&rows.collect::<Vec<_>>(), &[2, 3, 4])
     };
-    let printed = std::io::stdout().write_all(text.as_bytes());
+    let printed = Output.write_all(text.as_bytes());
     printed.context("can't print the list")
 }
 

@@ -30,6 +30,7 @@ mod recordings;
 mod retrospect;
 mod rm;
 mod run;
+mod signals;
 mod snapshot;
 mod stop;
 mod stretches;
@@ -37,6 +38,7 @@ mod timeline;
 mod view;
 
 use cli::{Cli, Command};
+use reprise_console::{end_unread, say, Lost};
 
 fn main() {
     if std::env::args_os()
@@ -69,7 +71,7 @@ fn command(command: Command) -> i32 {
             | Command::Demo(_)
     );
     if runs_programs && reprise_launch::nested::inside_a_session() {
-        eprintln!("reprise: this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
+        say!("this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
         return exit::OWN_FAILURE;
     }
     let result = match command {
@@ -96,8 +98,7 @@ fn command(command: Command) -> i32 {
         Command::Rm(args) => print(|| rm::run(&args)),
         Command::Pack(args) => print(|| pack::run(&args)),
         Command::Export(args) => print(|| export::run(&args)),
-        // Not one that only prints: a browser that goes away must not end it.
-        Command::View(args) => view::run(&args).map(|()| 0),
+        Command::View(args) => print(|| view::run(&args)),
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),
@@ -107,17 +108,18 @@ fn command(command: Command) -> i32 {
         Command::Man(args) => print(|| manual::man(&args)),
     };
     result.unwrap_or_else(|error| {
+        if Lost::is_unread(error.as_ref()) {
+            end_unread();
+        }
         if let Some(line) = exit::line_of(&error) {
-            eprintln!("reprise: {line}");
+            say!("{line}");
         }
         exit::status_of(&error)
     })
 }
 
-/// Runs a command that only prints: it ends, as other tools do, when nobody reads its output any more.
+/// Runs a command that only prints.
 fn print(command: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<i32> {
-    // SAFETY: no handler is replaced; Rust's start-up has merely ignored the signal. Commands that run programs keep that.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     command().map(|()| 0)
 }
 
@@ -133,8 +135,8 @@ fn last_words(panic: &std::panic::PanicHookInfo<'_>) -> ! {
         .location()
         .map(|l| format!("{}:{}", l.file(), l.line()));
     let place = place.unwrap_or_else(|| "an unknown place".into());
-    eprintln!(
-        "reprise: internal error: {} ({place}): this is a bug in reprise, please report it",
+    say!(
+        "internal error: {} ({place}): this is a bug in reprise, please report it",
         exit::one_line(what)
     );
     // SAFETY: ends the process at once. Handlers of exit(3) are not run: this may be a child that shares them.

@@ -2,13 +2,14 @@
 
 use crate::cli::{definition, CompletionsArgs, ManArgs};
 use anyhow::{bail, Context};
+use reprise_console::Output;
 use std::io::Write;
 
 /// `reprise completions SHELL`
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut definition(), "reprise", &mut script);
-    std::io::stdout()
+    Output
         .write_all(&script)
         .context("can't print the completion script")
 }
@@ -32,6 +33,6 @@ pub fn man(args: &ManArgs) -> anyhow::Result<()> {
     let mut roff = Vec::new();
     clap_mangen::Man::new(page)
         .render(&mut roff)
-        .and_then(|()| std::io::stdout().write_all(&roff))
+        .and_then(|()| Output.write_all(&roff))
         .context("can't print the manual page")
 }

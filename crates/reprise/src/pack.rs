@@ -3,6 +3,7 @@
 use crate::cli::PackArgs;
 use crate::human;
 use anyhow::bail;
+use reprise_console::tell;
 use reprise_trace::{pack, Catalog};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub fn run(args: &PackArgs) -> anyhow::Result<()> {
     let size = pack::pack(&dir, &file)?;
     if !args.quiet {
         let (file, size) = (file.display(), human::size(size));
-        println!("packed into {file} ({size}); replay it with `reprise replay {file}`");
+        tell!("packed into {file} ({size}); replay it with `reprise replay {file}`")?;
     }
     Ok(())
 }

@@ -4,14 +4,26 @@ use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
+use reprise_console::{say, tell};
 use reprise_launch::memo;
 use reprise_replay::{replay as play, Halt, Options, Outcome, TRACE_ENDED};
-use reprise_trace::{learned, Catalog, Tail};
+use reprise_trace::{learned, Catalog, Summary, Tail};
 use std::path::Path;
 use std::time::Duration;
 
 /// Exit status of our own failures, divergence included.
 const OURS: i32 = 125;
+
+/// Exit status of `verify` when the recording is cut off, and every replay was what there is of it (EX_DATAERR of sysexits.h).
+const CUT_OFF: i32 = 65;
+
+/// Whether a replay was all that there is of a recording that ends before its program did: killed, out of disk, or copied in part.
+fn is_cut_off(o: &Outcome) -> bool {
+    let exact = o.divergence.is_none() && o.halted.is_none();
+    let damaged = matches!(o.tail, Tail::Damaged { .. });
+    let stopped = o.stopped && o.tail == Tail::Complete;
+    exact && o.message.0 == TRACE_ENDED && !damaged && !stopped
+}
 
 /// What there is to say about the end of a replay that was not the recording's own.
 pub(crate) fn complaint(o: &Outcome) -> Option<String> {
@@ -34,13 +46,17 @@ pub(crate) fn complaint(o: &Outcome) -> Option<String> {
     match o.message.0 {
         // All that was recorded has been replayed.
         TRACE_ENDED if o.stopped && o.tail == Tail::Complete => None,
-        TRACE_ENDED => Some(match &o.tail {
-            Tail::Complete => format!(
-                "the recording ends at event {} before the program did",
+        TRACE_ENDED => Some(match (&o.tail, o.tail.fault()) {
+            (Tail::Damaged { .. }, Some(why)) => format!(
+                "the trace is damaged: replayed up to event {} ({why})",
                 o.events
             ),
-            t => format!(
-                "the recording was cut off: replayed up to event {} ({t:?})",
+            (_, Some(why)) => format!(
+                "the recording was cut off: replayed up to event {} ({why})",
+                o.events
+            ),
+            (_, None) => format!(
+                "the recording ends at event {} before the program did",
                 o.events
             ),
         }),
@@ -86,10 +102,10 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     };
     let o = play(&dir, &options)?;
     if let Some(why) = complaint(&o) {
-        eprintln!("reprise: {why}");
+        say!("{why}");
         let left_path = o.divergence.is_some() || matches!(o.halted, Some(Halt::Stuck(_)));
         if let Some(program) = args.with.as_ref().filter(|_| left_path) {
-            eprintln!("reprise: {}", of_rebuilt(program, &o));
+            say!("{}", of_rebuilt(program, &o));
         } else if !o.functions.is_empty() {
             advise(&o, args.learn)?;
         }
@@ -101,13 +117,24 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     if args.narrow {
         narrow(&o)?;
     } else if args.learn && o.learned.iter().any(|f| f.load == 0) {
-        eprintln!(
-            "reprise: all that the learned functions load is logged: replay with --narrow --order total to log only what races"
+        say!(
+            "all that the learned functions load is logged: replay with --narrow --order total to log only what races"
         );
     }
     if o.stopped && o.message.0 == TRACE_ENDED {
-        eprintln!("reprise: the recording was stopped at event {}", o.events);
-        return Ok(0);
+        let first = Summary::read(&dir)
+            .ok()
+            .flatten()
+            .and_then(|s| s.wait_status);
+        let Some(status) = first else {
+            say!("the recording was stopped at event {}", o.events);
+            return Ok(0);
+        };
+        say!(
+            "the recording was stopped at event {}, after the program's first process had ended",
+            o.events
+        );
+        return Ok(exit_status(status));
     }
     // What its parent was told is more exact than how the replay had it end.
     let told = one.and_then(|(_, process)| process.wait_status);
@@ -127,19 +154,19 @@ fn of_rebuilt(program: &Path, o: &Outcome) -> String {
 /// What to do about a replay that left its path where threads raced.
 fn advise(o: &Outcome, learn: bool) -> Result<()> {
     if !learn {
-        eprintln!(
-            "reprise: threads may race there: replay with --learn and record again, or record with --engine serial"
+        say!(
+            "threads may race there: replay with --learn and record again, or record with --engine serial"
         );
         return Ok(());
     }
     let new = learned::add(Catalog::from_env()?.root(), &o.functions)?;
     for f in &new {
-        eprintln!("reprise: learned: {}", f.name);
+        say!("learned: {}", f.name);
     }
     match new.is_empty() {
-        true => eprintln!("reprise: nothing new to learn here: record with --engine serial"),
+        true => say!("nothing new to learn here: record with --engine serial"),
         false => {
-            eprintln!("reprise: what these functions load is logged from now on: record again")
+            say!("what these functions load is logged from now on: record again")
         }
     }
     Ok(())
@@ -149,19 +176,17 @@ fn advise(o: &Outcome, learn: bool) -> Result<()> {
 fn narrow(o: &Outcome) -> Result<()> {
     let catalog = Catalog::from_env()?;
     let Some(left) = learned::narrow(catalog.root(), &o.learned, &o.raced)? else {
-        eprintln!("reprise: no load of a learned function raced in this replay: nothing changes");
+        say!("no load of a learned function raced in this replay: nothing changes");
         return Ok(());
     };
     for load in &left {
-        eprintln!(
-            "reprise: this load races, and is logged from now on: {}",
-            load.name
-        );
+        say!("this load races, and is logged from now on: {}", load.name);
     }
     Ok(())
 }
 
-/// Runs `verify`; 0 when every replay was the recording, else 125.
+/// Runs `verify`; 0 when every replay was the recording, [`CUT_OFF`] when it was all that there is of it, else 125. A signal ends it, as it ends
+/// other tools, however many replays are left.
 ///
 /// # Errors
 /// When the trace can't be read or the process can't be made.
@@ -173,32 +198,44 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
         tamper: args.tamper.map(|t| (t.address, t.event)),
         ..Options::default()
     };
-    let mut bad = 0;
+    let (mut bad, mut cut_off) = (0, 0);
     for n in 1..=args.times {
         let o = play(&dir, &options)?;
         let why = complaint(&o);
-        bad += why.is_some() as u64;
+        if let Some(Halt::Signal(signal, _)) = o.halted {
+            say!("{}", why.unwrap_or_default());
+            return Ok(128 + signal);
+        }
+        let partly = is_cut_off(&o);
+        cut_off += partly as u64;
+        bad += (why.is_some() && !partly) as u64;
         if args.json {
             let line = serde_json::json!({
-                "replay": n, "same": why.is_none(), "events": o.events, "exit": exit_status(o.status),
+                "replay": n, "same": why.is_none() || partly, "cut_off": partly, "events": o.events, "exit": exit_status(o.status),
                 "hashes": o.hashes.0, "bytes_hashed": o.hashes.1, "cuts": o.counters[1], "false_hits": o.counters[2],
                 "why": why,
             });
-            println!("{line}");
+            tell!("{line}")?;
         } else {
-            match why {
-                None => println!(
+            let told = match why {
+                None => tell!(
                     "replay {n}: the same: {} events, {} hashes over {} bytes, exit status {}",
                     o.events,
                     o.hashes.0,
                     o.hashes.1,
                     exit_status(o.status)
                 ),
-                Some(why) => println!("replay {n}: DIFFERENT: {why}"),
-            }
+                Some(why) if partly => tell!("replay {n}: the same as far as it goes: {why}"),
+                Some(why) => tell!("replay {n}: DIFFERENT: {why}"),
+            };
+            told?;
         }
     }
-    Ok(if bad == 0 { 0 } else { OURS })
+    Ok(match (bad, cut_off) {
+        (0, 0) => 0,
+        (0, _) => CUT_OFF,
+        _ => OURS,
+    })
 }
 
 /// How often the demo records.
@@ -227,14 +264,13 @@ pub fn demo(args: &DemoArgs) -> Result<i32> {
             out.status.code(),
         ))
     };
-    let say = |text: &str| {
-        if !args.quiet {
-            println!("{text}");
-        }
+    let say = |text: &str| match args.quiet {
+        true => Ok(()),
+        false => tell!("{text}"),
     };
     let result = (|| {
-        say("Four threads add to one counter without a lock; 400,000 additions in all.");
-        say(&format!("Recording it {DEMO_RECORDINGS} times:"));
+        say("Four threads add to one counter without a lock; 400,000 additions in all.")?;
+        say(&format!("Recording it {DEMO_RECORDINGS} times:"))?;
         let program = me.to_string_lossy().into_owned();
         let mut outcomes = Vec::new();
         for n in 1..=DEMO_RECORDINGS {
@@ -246,25 +282,25 @@ pub fn demo(args: &DemoArgs) -> Result<i32> {
                 status == Some(0),
                 "recording {n} ended with status {status:?}"
             );
-            say(&format!("  recording {n}: {outcome}"));
+            say(&format!("  recording {n}: {outcome}"))?;
             outcomes.push(outcome);
         }
         let last = &outcomes[DEMO_RECORDINGS - 1];
-        say(&format!("Replaying the last one {DEMO_REPLAYS} times:"));
+        say(&format!("Replaying the last one {DEMO_REPLAYS} times:"))?;
         let mut same = 0;
         for n in 1..=DEMO_REPLAYS {
             let (outcome, status) = run(&["replay", "-q"])?;
-            say(&format!("  replay {n}: {outcome}"));
+            say(&format!("  replay {n}: {outcome}"))?;
             same += (outcome == *last && status == Some(0)) as usize;
         }
         let mut different = outcomes.clone();
         different.sort();
         different.dedup();
-        println!(
+        tell!(
             "{} different outcomes in {DEMO_RECORDINGS} recordings; {same} of {DEMO_REPLAYS} replays gave the recorded one.",
             different.len()
-        );
-        say("Record your own program with: reprise record -- PROGRAM ARGS...   then: reprise replay");
+        )?;
+        say("Record your own program with: reprise record -- PROGRAM ARGS...   then: reprise replay")?;
         Ok(if same == DEMO_REPLAYS { 0 } else { OURS })
     })();
     let _ = std::fs::remove_dir_all(&root);

@@ -4,6 +4,7 @@ use crate::cli::PsArgs;
 use crate::human;
 use crate::processes::{Process, Processes};
 use anyhow::Context;
+use reprise_console::Output;
 use reprise_trace::Catalog;
 use serde_json::{json, Value};
 use std::io::Write;
@@ -23,7 +24,7 @@ pub fn run(args: &PsArgs) -> anyhow::Result<()> {
         let rows = std::iter::once(head.to_vec()).chain(list.iter().map(row));
         human::table(&rows.collect::<Vec<_>>(), &[0, 1])
     };
-    let printed = std::io::stdout().write_all(text.as_bytes());
+    let printed = Output.write_all(text.as_bytes());
     printed.context("can't print the list")?;
     match damage {
         Some(e) => Err(e),

@@ -5,6 +5,7 @@ use crate::exit::OWN_FAILURE;
 use crate::play::complaint;
 use anyhow::Result;
 use reprise_abi::races::MAX_RACES;
+use reprise_console::{say, tell, tell_text};
 use reprise_replay::races::{find, Access, Found, Race};
 use reprise_trace::Catalog;
 
@@ -26,11 +27,11 @@ pub fn run(args: &RacesArgs) -> Result<i32> {
     // A race that was found is the likely cause of whatever came after it.
     let left = complaint(&found.outcome).filter(|_| found.races.is_empty() || args.all);
     if args.json {
-        println!("{}", json(&found, left.as_deref()));
+        tell!("{}", json(&found, left.as_deref()))?;
     } else {
-        print!("{}", text(&found, args.all));
+        tell_text(&text(&found, args.all))?;
         if let Some(why) = &left {
-            eprintln!("reprise: not all of the recording could be looked at: {why}");
+            say!("not all of the recording could be looked at: {why}");
         }
     }
     Ok(match (found.races.is_empty(), left) {

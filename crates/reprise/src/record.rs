@@ -4,7 +4,8 @@
 //! forked beside it and outlives both if need be.
 
 use crate::cli::{CpuLevel, EngineName, KeepOn, RecordArgs};
-use crate::recorder::{finish, reap, start_agent, start_follower, Attendants, PROGRAM};
+use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
+use crate::signals::{self, PassedOn};
 use anyhow::{Context, Result};
 use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
@@ -13,6 +14,8 @@ use reprise_abi::session::{
     FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
+use reprise_agent::Outsiders;
+use reprise_console::say;
 use reprise_launch::features::{self, Limit};
 use reprise_launch::orderable::{unfit, Unfit};
 use reprise_launch::record::{self as launch, Stopped};
@@ -39,18 +42,18 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
             if !keep {
                 Catalog::from_env()?.remove(dir)?;
             } else if !args.quiet {
-                eprintln!("reprise: recorded in {}", dir.display());
+                say!("recorded in {}", dir.display());
                 if let Some(hint) = crash_hint(last.status, dir).or_else(|| hint_of_others(dir)) {
-                    eprintln!("reprise: {hint}");
+                    say!("{hint}");
                 }
             }
         }
         if failed || run == runs {
             if args.until_failure.is_some() && !args.quiet {
                 if failed {
-                    eprintln!("reprise: run {run} failed; replay it with: reprise replay");
+                    say!("run {run} failed; replay it with: reprise replay");
                 } else {
-                    eprintln!("reprise: none of {runs} runs failed");
+                    say!("none of {runs} runs failed");
                 }
             }
             return Ok(exit_status(last.status));
@@ -290,11 +293,19 @@ fn in_dir(
         }
         None => None,
     };
-    let agent = start_agent(args, shared, image, Census::new(stopped.pid), trace)?;
+    let agent = start_agent(
+        args,
+        shared,
+        image,
+        Census::new(stopped.pid),
+        Outsiders::new(),
+        trace,
+    )?;
     let follower = match (args.keep, dir) {
         (Some(keep), Some(dir)) => Some(start_follower(keep, dir, shared)?),
         _ => None,
     };
+    let _passed_on = PassedOn::to(stopped.pid);
     let pid = stopped.go(image)?;
     let attendants = Attendants {
         args,
@@ -302,7 +313,7 @@ fn in_dir(
         image,
     };
     let (status, agent) = wait_for(&attendants, pid, agent, follower)?;
-    finish(&attendants, agent, status)?;
+    finish(&attendants, agent, status, dir, args.until)?;
     if let Some(follower) = follower {
         // It may have ended before.
         let _ = reap(follower);
@@ -321,7 +332,7 @@ fn in_dir(
     if args.hooks {
         let c = &shared.session().counters;
         let (functions, calls) = (c.hooked.load(Relaxed), c.operations.load(Relaxed));
-        eprintln!("reprise: {functions} functions hooked, called {calls} times");
+        say!("{functions} functions hooked, called {calls} times");
     }
     Ok(status)
 }
@@ -332,13 +343,16 @@ pub fn say_summary(dir: &Path, quiet: bool) {
         return;
     };
     for w in &summary.warnings {
-        eprintln!("reprise: {w}");
+        say!("{w}");
     }
     if summary.stopped && !quiet {
-        eprintln!("reprise: the recording was stopped before the program ended");
+        match summary.wait_status {
+            None => say!("the recording was stopped before the program ended"),
+            Some(_) => say!("{}", summary.end_reason),
+        }
     }
     if !summary.uncaptured.is_empty() {
-        eprintln!("reprise: {}", uncaptured(&summary.uncaptured));
+        say!("{}", uncaptured(&summary.uncaptured));
     }
 }
 
@@ -471,20 +485,10 @@ fn wait_for(
     mut agent: i32,
     follower: Option<i32>,
 ) -> Result<(i32, i32)> {
-    PROGRAM.store(pid, Relaxed);
-    // SAFETY: handlers that only call kill. The terminal's own signals reach the program by themselves.
-    unsafe {
-        for s in [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
-            let handler = pass_on as extern "C" fn(i32);
-            libc::signal(s, handler as libc::sighandler_t);
-        }
-        libc::signal(libc::SIGINT, libc::SIG_IGN);
-        libc::signal(libc::SIGQUIT, libc::SIG_IGN);
-    }
     loop {
         let Some(ended) = next_end()? else { continue };
         if ended == pid {
-            PROGRAM.store(0, Relaxed);
+            signals::program_has_ended();
             let own = reap(pid)?;
             crate::run::end_threads(attendants.shared);
             return Ok((own, agent));
@@ -507,20 +511,12 @@ fn wait_for(
     }
 }
 
-extern "C" fn pass_on(signal: i32) {
-    let pid = PROGRAM.load(Relaxed);
-    if pid > 0 {
-        // SAFETY: kill is safe in a handler.
-        unsafe { libc::kill(pid, signal) };
-    }
-}
-
 pub fn say_message(shared: &SharedSession, recorded: bool) {
     let s = shared.session();
     // A trace's own summary has them as warnings.
     if !recorded {
         for note in reprise_abi::notes::sentences(s.notes.load(Relaxed)) {
-            eprintln!("reprise: {note}");
+            say!("{note}");
         }
     }
     let text = match s.message.load(Relaxed) {
@@ -530,5 +526,5 @@ pub fn say_message(shared: &SharedSession, recorded: bool) {
         3 => "the program wanted more than 4096 threads or 1024 processes at a time: it got EAGAIN",
         _ => return,
     };
-    eprintln!("reprise: {text}");
+    say!("{text}");
 }

@@ -1,16 +1,18 @@
 //! The processes beside a recorded program: the agent, who takes its place when it died, and the one that keeps a trace short.
 
-use crate::cli::{Buffers, OnFull, RecordArgs};
+use crate::cli::{Buffers, OnFull, RecordArgs, Until};
 use crate::keep::{self, Keep};
+use crate::signals;
 use anyhow::{Context, Result};
-use reprise_agent::{streams, Agent};
+use reprise_abi::session::{process_state, Process, Session};
+use reprise_agent::{streams, Agent, Outsiders};
+use reprise_console::say;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
-use reprise_trace::{Census, Store, Writer};
+use reprise_trace::{Census, Store, Summary, Writer};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering::*};
-
-/// The program, for the handlers that pass signals on.
-pub static PROGRAM: AtomicI32 = AtomicI32::new(0);
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
 
 /// Forks the agent; its process id. Without a trace it only attends to execs.
 pub fn start_agent(
@@ -18,6 +20,7 @@ pub fn start_agent(
     shared: &SharedSession,
     image: &RuntimeImage,
     census: Census,
+    outsiders: Outsiders,
     trace: Option<(Writer, Store, &Path)>,
 ) -> Result<i32> {
     // SAFETY: plain call.
@@ -57,7 +60,7 @@ pub fn start_agent(
     let status = match trace {
         None => {
             for w in reprise_agent::attend(shared, &image, launcher) {
-                eprintln!("reprise: {w}");
+                say!("{w}");
             }
             0
         }
@@ -72,13 +75,14 @@ pub fn start_agent(
                 image,
                 launcher,
                 census,
+                outsiders,
                 warnings: Vec::new(),
                 uncaptured: Vec::new(),
             };
             match agent.run() {
                 Ok(()) => 0,
                 Err(e) => {
-                    eprintln!("reprise: {e}");
+                    say!("{e}");
                     125
                 }
             }
@@ -90,7 +94,7 @@ pub fn start_agent(
 
 /// A child that works beside the program: keyboard signals are for the program, a full disk or file limit is handled as an error.
 fn stand_aside() {
-    PROGRAM.store(0, Relaxed);
+    signals::program_has_ended();
     // SAFETY: plain calls of a process with one thread.
     unsafe {
         libc::setpgid(0, 0);
@@ -148,11 +152,18 @@ pub struct Attendants<'a> {
 impl Attendants<'_> {
     /// The agent has died: the program goes on, with somebody who attends to it and records nothing; its process id.
     pub fn replace(&self) -> Result<i32> {
-        eprintln!("reprise: the agent died; the program goes on without a recording");
+        say!("the agent died; the program goes on without a recording");
         let s = self.shared.session();
         s.recording_lost.store(1, SeqCst);
         s.former_agent.store(s.agent_pid.load(SeqCst), SeqCst);
-        start_agent(self.args, self.shared, self.image, Census::default(), None)
+        start_agent(
+            self.args,
+            self.shared,
+            self.image,
+            Census::default(),
+            Outsiders::new(),
+            None,
+        )
     }
 }
 
@@ -171,22 +182,107 @@ pub fn reap(pid: i32) -> Result<i32> {
     }
 }
 
-/// Tells the agent how the program ended and waits until the trace is closed.
-pub fn finish(attendants: &Attendants, mut agent: i32, status: i32) -> Result<()> {
+/// Between two looks whether the recording was stopped, in milliseconds.
+const LOOK_MS: i32 = 100;
+/// The same when it has been asked to.
+const SHORT_LOOK_MS: i32 = 5;
+/// After which the user is told what is waited for.
+const UNTOLD: Duration = Duration::from_secs(2);
+
+/// Tells the agent how the program ended, and waits until the trace is closed: when all that came of the program has ended, too, or before,
+/// where that is wanted. What is left then goes on, with the agent beside it.
+pub fn finish(
+    attendants: &Attendants,
+    agent: i32,
+    status: i32,
+    dir: Option<&Path>,
+    until: Until,
+) -> Result<()> {
     let s = attendants.shared.session();
     s.wait_status.store(status as u32 + 1, SeqCst);
     s.agent_asleep.store(0, SeqCst);
     futex::wake(&s.agent_asleep, 1);
-    // What came of the program may go on without it, and needs somebody as well.
-    while libc::WIFSIGNALED(reap(agent)?) {
-        agent = attendants.replace()?;
-    }
+    wait_for_agent(attendants, agent, dir, until)?;
     let full = s.counters.ring_full_ns.load(Relaxed);
     if full > 100_000_000 && !attendants.args.quiet {
-        eprintln!(
-            "reprise: the program waited {:.1} s for the trace to be written",
+        say!(
+            "the program waited {:.1} s for the trace to be written",
             full as f64 / 1e9
         );
     }
     Ok(())
+}
+
+fn wait_for_agent(
+    attendants: &Attendants,
+    mut agent: i32,
+    dir: Option<&Path>,
+    until: Until,
+) -> Result<()> {
+    let s = attendants.shared.session();
+    let mut end = open(agent)?;
+    // Only this one writes a trace; who takes its place attends to what is left.
+    let mut writes = dir.is_some();
+    let (mut asked, mut told) = (false, attendants.args.quiet);
+    let begun = Instant::now();
+    loop {
+        let look = if asked { SHORT_LOOK_MS } else { LOOK_MS };
+        if has_ended(&end, look) {
+            if !libc::WIFSIGNALED(reap(agent)?) {
+                return Ok(());
+            }
+            // What came of the program may go on without it, and needs somebody as well.
+            agent = attendants.replace()?;
+            end = open(agent)?;
+            writes = false;
+        }
+        if until == Until::MainExits || signals::is_asked_to_end() {
+            if !writes || s.recording_lost.load(SeqCst) != 0 && !asked {
+                return Ok(());
+            }
+            if !asked {
+                asked = true;
+                // SAFETY: our own child, which has not been reaped.
+                unsafe { libc::kill(agent, reprise_agent::stop::SIGNAL) };
+            }
+        }
+        if let Some(dir) = dir.filter(|_| writes) {
+            if Summary::read(dir).is_ok_and(|s| s.is_some_and(|s| s.stopped)) {
+                return Ok(());
+            }
+        }
+        if !told && begun.elapsed() > UNTOLD && lives(s) {
+            told = true;
+            say!("the program has ended; what it started has not, and is recorded on (Ctrl-C ends that, or `record --until main-exits`)");
+        }
+    }
+}
+
+/// Does a process of the session live?
+fn lives(s: &Session) -> bool {
+    let live = |p: &Process| p.state.load(SeqCst) == process_state::LIVE;
+    s.processes.iter().any(live)
+}
+
+/// A descriptor of a child that has not been reaped, by which its end is seen.
+fn open(child: i32) -> Result<OwnedFd> {
+    // SAFETY: a new descriptor, owned from here on.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, child, 0) as i32;
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error()).context("watch the agent");
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Waits so long for the end of a child; a signal ends the wait, too.
+fn has_ended(child: &OwnedFd, milliseconds: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd: child.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor of ours.
+    unsafe { libc::poll(&mut poll, 1, milliseconds) > 0 }
 }

@@ -4,6 +4,7 @@
 use crate::cli::ReplayArgs;
 use crate::debug::{self, Session};
 use anyhow::{Context, Result};
+use reprise_console::Output;
 use reprise_debug::Place;
 use reprise_trace::Catalog;
 use std::io::Write;
@@ -40,6 +41,6 @@ pub fn run(args: &ReplayArgs, what: &[String]) -> Result<i32> {
     if let Ok(why) = std::fs::read_to_string(room.path().join("failed")) {
         anyhow::bail!("gdb: {}", why.trim());
     }
-    std::io::stdout().write_all(&text)?;
+    Output.write_all(&text)?;
     Ok(0)
 }

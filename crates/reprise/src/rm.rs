@@ -4,6 +4,7 @@ use crate::cli::RmArgs;
 use crate::exit::{line_of, AlreadySaid};
 use crate::human;
 use anyhow::bail;
+use reprise_console::{say, tell};
 use reprise_trace::Catalog;
 use std::path::Path;
 
@@ -11,19 +12,22 @@ use std::path::Path;
 pub fn run(args: &RmArgs) -> anyhow::Result<()> {
     let catalog = Catalog::from_env()?;
     let mut failed = false;
+    let mut told = Ok(());
     for what in &args.traces {
         match remove(&catalog, what) {
             Ok(_) if args.quiet => {}
-            Ok(freed) => println!("removed {} ({})", what.display(), human::size(freed)),
+            Ok(freed) => {
+                told = told.and(tell!("removed {} ({})", what.display(), human::size(freed)));
+            }
             Err(error) => {
                 failed = true;
-                eprintln!("reprise: {}", line_of(&error).unwrap_or_default());
+                say!("{}", line_of(&error).unwrap_or_default());
             }
         }
     }
     match failed {
         true => Err(AlreadySaid.into()),
-        false => Ok(()),
+        false => Ok(told?),
     }
 }
 

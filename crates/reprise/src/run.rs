@@ -4,6 +4,7 @@ use crate::cli::{EngineName, RecordArgs, RunArgs};
 use crate::record;
 use anyhow::Result;
 use reprise_abi::session::{Session, FLAG_PURE};
+use reprise_console::{say, say_text};
 use reprise_launch::SharedSession;
 use reprise_replay::conflicts::{self, Conflict};
 use std::sync::atomic::Ordering::SeqCst;
@@ -37,7 +38,7 @@ pub fn print_conflicts(shared: &SharedSession) {
     let found = conflicts::read(shared);
     let (all, more) = (&found.conflicts, found.more);
     for c in all {
-        eprint!("{}", conflict(c));
+        say_text(&conflict(c));
     }
     let n = all.len() as u64 + more;
     let shown = match more {
@@ -49,9 +50,9 @@ pub fn print_conflicts(shared: &SharedSession) {
         n => format!("; beside them {n} in memory of libc and ld.so"),
     };
     match n {
-        0 => eprintln!("reprise: no conflicting writes{of_libc}"),
-        1 => eprintln!("reprise: 1 place with conflicting writes{of_libc}"),
-        _ => eprintln!("reprise: {n} places with conflicting writes{shown}{of_libc}"),
+        0 => say!("no conflicting writes{of_libc}"),
+        1 => say!("1 place with conflicting writes{of_libc}"),
+        _ => say!("{n} places with conflicting writes{shown}{of_libc}"),
     }
 }
 
@@ -85,7 +86,7 @@ fn conflict(c: &Conflict) -> String {
 pub fn print_counters(shared: &SharedSession) {
     for (name, value) in reprise_agent::counters::read(shared.session()) {
         if let Some(name) = name.strip_prefix("det_") {
-            eprintln!("reprise: {name} {value}");
+            say!("{name} {value}");
         }
     }
 }

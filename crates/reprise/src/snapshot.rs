@@ -3,6 +3,7 @@
 use crate::cli::SnapshotArgs;
 use crate::recordings::Recording;
 use anyhow::{Context, Result};
+use reprise_console::tell;
 use reprise_trace::{
     Catalog, BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE,
 };
@@ -35,7 +36,7 @@ pub fn run(args: &SnapshotArgs) -> Result<i32> {
     if args.output.is_none() {
         catalog.set_latest(&to)?;
     }
-    println!("{}", to.display());
+    tell!("{}", to.display())?;
     Ok(0)
 }
 

@@ -3,6 +3,7 @@
 use crate::cli::StopArgs;
 use crate::recordings::Recording;
 use anyhow::{Context, Result};
+use reprise_console::tell;
 use reprise_trace::Summary;
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,6 @@ pub fn run(args: &StopArgs) -> Result<i32> {
         );
         std::thread::sleep(LOOK);
     }
-    println!("{}", recording.dir.display());
+    tell!("{}", recording.dir.display())?;
     Ok(0)
 }

@@ -7,6 +7,7 @@ use anyhow::{bail, Context, Result};
 use reprise_abi::event::{Event, Kind, Tag};
 use reprise_abi::prctl::{REPRISE_STRETCH_BEGINS, REPRISE_STRETCH_ENDS};
 use reprise_abi::syscalls::nr;
+use reprise_console::Output;
 use reprise_trace::{Catalog, Manifest, Reader};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -48,7 +49,7 @@ pub fn run(args: &PsArgs) -> Result<()> {
         let rows = std::iter::once(head.to_vec()).chain(all.iter().map(row));
         human::table(&rows.collect::<Vec<_>>(), &[0])
     };
-    let printed = std::io::stdout().write_all(text.as_bytes());
+    let printed = Output.write_all(text.as_bytes());
     printed.context("can't print the list")
 }
 

@@ -12,9 +12,9 @@ use crate::cli::ViewArgs;
 use crate::human;
 use crate::output;
 use anyhow::Context;
+use reprise_console::{say, tell};
 use reprise_trace::Catalog;
 use server::Server;
-use std::io::Write;
 use std::process::{Command, Stdio};
 use tiles::Tiles;
 
@@ -32,7 +32,7 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
         human::count(threads)
     );
     if let Some(why) = &tiles.index.incomplete {
-        eprintln!("reprise: {}", crate::exit::one_line(why));
+        say!("{}", crate::exit::one_line(why));
     }
     if let Some(file) = &args.output {
         output::make(file, |handle| page::whole(&mut tiles, handle))?;
@@ -52,8 +52,7 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
 }
 
 fn say(line: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout();
-    writeln!(out, "{line}").context("can't print")
+    tell!("{line}").context("can't print")
 }
 
 /// Opens the page in the user's browser, where there is a way; the address was printed in any case.

@@ -411,6 +411,29 @@ fn others_who_write_to_its_memory_are_named() {
     assert_eq!(info.0["uncaptured"].as_array().map(Vec::len), Some(0));
 }
 
+/// Dead processes that nobody reaps, as a container without an init gathers them in some hours.
+const DEAD: &str = "340";
+
+/// However many there are to look at. In such a container the test above has found nobody.
+#[test]
+fn others_are_named_where_nobody_reaps_the_dead() {
+    let me = std::env::current_exe().expect("this test");
+    let mut command = Command::new("unshare");
+    // SAFETY: asks for an id.
+    if unsafe { libc::geteuid() } != 0 {
+        command.arg("--map-root-user");
+    }
+    command.args(["--pid", "--fork", "--mount-proc"]);
+    command.arg(built("reaps_nobody")).arg(DEAD).arg(me);
+    command.args(["--exact", "others_who_write_to_its_memory_are_named"]);
+    let out = run(&mut command, None);
+    if out.said().contains("unshare:") {
+        return common::skip("this user can't make a namespace of processes");
+    }
+    assert!(out.status.success(), "{}", out.describe());
+    assert!(out.text().contains("1 passed"), "{}", out.describe());
+}
+
 const PYTHON: &str = "
 import threading, time, random, queue, select, os
 q = queue.Queue(); total = 0; over = False

@@ -262,8 +262,7 @@ fn closed_standard_streams() {
 #[test]
 fn setuid_programs_gain_nothing() {
     if !is_root() {
-        eprintln!("skipped: only root can make a setuid program");
-        return;
+        return common::skip("only root can make a setuid program");
     }
     let place = Workplace::new();
     open_to_all(&place);
@@ -317,8 +316,7 @@ fn as_nobody(place: &Workplace, program: &Path, args: &[&str]) -> Command {
 #[test]
 fn as_an_ordinary_user() {
     if !is_root() {
-        eprintln!("skipped: this already runs as an ordinary user");
-        return;
+        return common::skip("this already runs as an ordinary user");
     }
     for name in [
         "thread_create",

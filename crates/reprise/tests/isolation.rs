@@ -123,8 +123,7 @@ fn without_a_network() {
     place.settle(&mut command);
     let replay = run(&mut command, None);
     if replay.said().contains("unshare:") {
-        eprintln!("skipped: this user cannot make a network namespace");
-        return;
+        return common::skip("this user cannot make a network namespace");
     }
     assert_same(&recording.run, &replay);
 }
@@ -189,8 +188,7 @@ fn the_replaying_process_asks_only_for_memory_and_threads() {
         && (text.contains("PTRACE_") || replay.said().contains("ptrace"))
     {
         // Starting a replay needs a moment of ptrace here, which strace occupies.
-        eprintln!("skipped: strace is in the way of the replay's own tracing");
-        return;
+        return common::skip("strace is in the way of the replay's own tracing");
     }
     assert_same(&recorded, &replay);
     for line in text.lines() {

@@ -234,8 +234,7 @@ fn an_id_that_several_processes_had() {
     let r = place.record(&Guest::new("sandbox_pids"));
     assert!(r.run.status.success(), "{}", r.run.describe());
     if r.run.text().contains("no ") {
-        eprintln!("no pid namespaces here: {}", r.run.text());
-        return;
+        return common::skip("no pid namespaces here");
     }
     let list = processes(&place, &r.dir);
     let ones: Vec<&Value> = list.iter().filter(|p| p["pid"] == 1).collect();

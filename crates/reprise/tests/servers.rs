@@ -2,6 +2,7 @@
 //!
 //! Each load says how many requests were answered, and none may fail. The load lasts a moment; with `REPRISE_TEST_FULL=1` it lasts the
 //! 10 seconds of the issue.
+#![allow(clippy::print_stdout)]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! Many recordings, long ones, and ones in which something is killed: memory stays what it was, and nothing is left behind.
 //!
 //! `scripts/soak.sh` runs all of it in full size. The recording of redis takes minutes and runs only there.
+#![allow(clippy::print_stdout)]
 
 mod common;
 

@@ -47,8 +47,7 @@ fn exec_32_bits() {
 fn a_wait_that_tells_of_a_stranger() {
     // SAFETY: asks for an id.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("only root enters the namespaces of others");
-        return;
+        return common::skip("only root enters the namespaces of others");
     }
     let place = Workplace::new();
     let (dir, shared) = (place.fresh("trace"), place.fresh_dir("shared"));

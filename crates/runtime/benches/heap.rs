@@ -3,6 +3,7 @@
 //!     cargo bench -p reprise-runtime --bench heap -- [PATTERN...]
 //!
 //! "ordered" is the allocator under an order that takes a lock for each ordered operation, as an engine does.
+#![allow(clippy::print_stdout)]
 
 use reprise_runtime::heap::registry::{Registry, REGISTRY_LEN};
 use reprise_runtime::heap::{api, Source, CHUNK};

@@ -1,4 +1,5 @@
 //! What the trace costs: `cargo bench -p reprise-trace`. Prints figures; judges nothing.
+#![allow(clippy::print_stdout)]
 
 use reprise_abi::event::{EventHeader, Kind, SectionHeader, Tag, HEADER_LEN, SECTION_LEN};
 use reprise_trace::{Reader, Store, Writer};

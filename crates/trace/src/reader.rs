@@ -42,6 +42,23 @@ pub enum Tail {
     },
 }
 
+impl Tail {
+    /// Why the stream has no end, in words; `None` when it has one.
+    pub fn fault(&self) -> Option<String> {
+        match self {
+            Tail::Complete => None,
+            Tail::Torn { at_byte, .. } => Some(format!(
+                "its last whole event ends at byte {at_byte} of the stream"
+            )),
+            Tail::Damaged {
+                frame,
+                at_byte,
+                why,
+            } => Some(format!("frame {frame}, at byte {at_byte}: {why}")),
+        }
+    }
+}
+
 /// An event of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventRef<'a> {

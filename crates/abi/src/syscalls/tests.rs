@@ -119,8 +119,7 @@ fn numbers_and_names_are_those_of_the_kernel_headers() {
         .iter()
         .find_map(|path| std::fs::read_to_string(path).ok())
     else {
-        std::eprintln!("no kernel headers here: not compared");
-        return;
+        panic!("no kernel headers here: scripts/setup-tests.sh installs them");
     };
     let mut compared = 0;
     for line in header.lines() {

@@ -66,6 +66,12 @@ impl Drop for Signals {
             // SAFETY: what was there before.
             unsafe { libc::sigaction(*signal, old, std::ptr::null_mut()) };
         }
+        // One that came too late to end this replay is for whoever had them before: it may be one of many replays.
+        let signal = WANTED.swap(0, SeqCst);
+        if signal != 0 {
+            // SAFETY: plain call.
+            unsafe { libc::raise(signal) };
+        }
     }
 }
 
@@ -95,9 +101,12 @@ impl Tree {
 
     /// Ends a replay that somebody wants to end, or that takes too long.
     pub(super) fn end_if_wanted(&mut self, begun: Instant) {
+        if self.failed {
+            return;
+        }
         let limit = self.limit.filter(|l| begun.elapsed() >= *l);
         let signal = WANTED.swap(0, SeqCst);
-        if self.failed || signal == 0 && limit.is_none() {
+        if signal == 0 && limit.is_none() {
             return;
         }
         self.stop_all();

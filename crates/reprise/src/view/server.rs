@@ -4,6 +4,7 @@
 use super::page;
 use super::tiles::Tiles;
 use anyhow::Context;
+use reprise_console::say;
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -202,7 +203,7 @@ impl Server {
             Ok(None) => Answer::refusal("404 Not Found"),
             Err(error) => {
                 let why = crate::exit::line_of(&error).unwrap_or_default();
-                eprintln!("reprise: {why}");
+                say!("{why}");
                 Answer {
                     body: format!("{why}\n").into_bytes(),
                     ..Answer::refusal("500 Internal Server Error")

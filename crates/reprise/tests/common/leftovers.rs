@@ -42,8 +42,8 @@ impl Scene {
         let temporary = place.fresh_dir("temporary");
         let own_objects = own_objects();
         if !own_objects {
-            eprintln!(
-                "this user may not have namespaces: shared memory and sockets are not looked at"
+            super::skip(
+                "this user may not have namespaces: shared memory and sockets are not looked at",
             );
         }
         Scene {

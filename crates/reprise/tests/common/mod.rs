@@ -9,8 +9,10 @@
 //! - `REPRISE_TEST_FULL=1`: real programs with the sizes and counts of the long test (`scripts/stress.sh`).
 //! - `REPRISE_TEST_DET_RACEY`: how often racing programs are run under `reprise run` (24).
 //! - `REPRISE_TEST_HANG_SECONDS`: the limit for one run (120).
+//! - `REPRISE_TEST_STRICT=1`: tests that can't run here fail instead of being skipped.
+//! - `REPRISE_TEST_JOURNAL`: a file to which each test adds what it did (see `journal.rs`); `scripts/test.sh` sets it, and says it all in the end.
 //! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::print_stderr)]
 
 pub mod browser;
 pub mod debugging;
@@ -18,6 +20,7 @@ pub mod debugging_calls;
 pub mod debugging_kept;
 pub mod det;
 pub mod gdb;
+pub mod journal;
 pub mod kept;
 pub mod leftovers;
 pub mod order;
@@ -58,6 +61,30 @@ pub fn full() -> bool {
 /// How long one run may take before it counts as hung.
 pub fn hang_limit() -> Duration {
     Duration::from_secs(knob("REPRISE_TEST_HANG_SECONDS", 120))
+}
+
+/// For a test that can't do here what it is for, as its last statement: `return skip("only root can do this")`. It is counted, and listed when all
+/// tests are over (`scripts/test.sh`); where nothing may be left out it fails.
+///
+/// # Panics
+/// With `REPRISE_TEST_STRICT=1`.
+pub fn skip(why: &str) {
+    let name = test_name();
+    journal::write(&format!("skipped\t{name}\t{why}"));
+    assert!(
+        knob("REPRISE_TEST_STRICT", 0) != 1,
+        "{name} can't run here, and REPRISE_TEST_STRICT wants all tests to run: {why}"
+    );
+    eprintln!("skipped: {why}");
+}
+
+/// Which test this is: its file and its name.
+pub fn test_name() -> String {
+    let file = std::env::current_exe().unwrap_or_default();
+    let file = file.file_stem().unwrap_or_default().to_string_lossy();
+    let file = file.rsplit_once('-').map_or(&*file, |(name, _)| name);
+    let thread = thread::current();
+    format!("{file}::{}", thread.name().unwrap_or("?"))
 }
 
 /// The project's top directory.
@@ -151,6 +178,7 @@ impl Outcome {
 pub struct Workplace {
     dir: Option<tempfile::TempDir>,
     next: AtomicU32,
+    tries: journal::Tries,
 }
 
 impl Workplace {
@@ -164,6 +192,7 @@ impl Workplace {
         Workplace {
             dir: Some(dir),
             next: AtomicU32::new(0),
+            tries: journal::Tries::begin(),
         }
     }
 
@@ -196,6 +225,7 @@ impl Workplace {
     pub fn reprise<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, args: I) -> Command {
         let mut command = Command::new(REPRISE);
         command.args(args);
+        self.tries.count(command.get_args().next());
         self.settle(&mut command);
         command
     }
