@@ -47,6 +47,11 @@ file /usr/lib/postgresql/15/bin/postgres postgresql-15
 need sbcl sbcl
 need valgrind valgrind
 need strace strace
+need varnishd varnish
+need qemu-x86_64 qemu-user
+file /usr/lib/x86_64-linux-gnu/libjemalloc.so.2 libjemalloc2
+file /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 libtcmalloc-minimal4
+file /usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0 libmimalloc2.0
 need gdb gdb
 # Headless: no window system comes with it (100 MB to fetch, half a minute).
 need chromium-headless-shell chromium-headless-shell

@@ -128,8 +128,8 @@ pub struct Process {
     pub announced: AtomicU32,
     /// Replay: 1 while a debugger traces it.
     pub debugged: AtomicU32,
-    /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 6],
+    /// The first 192 processors that the thread wanted to be on that execs; all zero: it never said.
+    pub affinity: [AtomicU32; 6],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);

@@ -3,11 +3,12 @@
 use crate::processes;
 use crate::requests::done;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::session::{request, MAX_PROCESSES};
+use reprise_abi::session::{request, Session, ENGINE_ORDER, MAX_PROCESSES};
 use reprise_launch::exec::{watch, Exec};
 use reprise_launch::record::Stopped;
-use reprise_launch::{futex, LaunchError, RuntimeImage, SharedSession};
+use reprise_launch::{futex, orderable, LaunchError, RuntimeImage, SharedSession};
 use reprise_trace::Uncaptured;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
 
 /// What is to be kept of a program that begins in this slot: its image, under this number.
@@ -51,6 +52,7 @@ pub fn serve(
     match watched.follow(shared, image) {
         Exec::Became(stopped) => {
             processes::became_another(shared.session(), slot as u32);
+            warnings.extend(unfit(shared.session(), pid).filter(|w| !warnings.contains(w)));
             let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
             if let Err(why) = keep(&stopped, shared, n, slot as usize) {
                 warnings.push(format!(
@@ -78,6 +80,21 @@ pub fn serve(
         }
     }
     None
+}
+
+/// What is to be said of the program that process `pid` has become, where threads are ordered by what libc's functions do: the first one would
+/// have been refused.
+fn unfit(s: &Session, pid: u64) -> Option<String> {
+    if s.engine != ENGINE_ORDER {
+        return None;
+    }
+    let image = PathBuf::from(format!("/proc/{pid}/exe"));
+    let why = orderable::unfit(&image)?;
+    let name = std::fs::read_link(&image).unwrap_or(image);
+    Some(format!(
+        "{} was recorded, but its replay may diverge with --engine order: {why} (--engine serial orders all)",
+        name.display()
+    ))
 }
 
 /// The id that the process of a slot has in the recording.

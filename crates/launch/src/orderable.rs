@@ -1,9 +1,9 @@
 //! Which programs the engines `order` and `det` can't run, told before they are started: they need a glibc whose functions they can find by name
 //! (DESIGN 5). Goroutines and Java's threads meet in code that their runtimes generate or carry along, which nobody orders.
 
-use object::elf::{FileHeader64, DT_NEEDED, PT_INTERP, PT_NOTE};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use object::LittleEndian as Le;
+use object::elf::{FileHeader64, DT_NEEDED, PT_INTERP, PT_NOTE, SHT_DYNSYM};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+use object::{LittleEndian as Le, ReadCache, ReadRef};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -25,6 +25,10 @@ pub enum Unfit {
     Go,
     /// A Java virtual machine.
     Java,
+    /// JavaScript's, V8.
+    Node,
+    /// Erlang's virtual machine.
+    Beam,
 }
 
 impl std::fmt::Display for Unfit {
@@ -37,6 +41,10 @@ impl std::fmt::Display for Unfit {
             Unfit::Go => "it is written in Go: its threads meet in the code of Go's own scheduler",
             Unfit::Java => {
                 "it is a Java virtual machine: its threads meet in code that it generates"
+            }
+            Unfit::Node => "it is Node.js: its threads meet by plain atomic loads in V8",
+            Unfit::Beam => {
+                "it is Erlang's virtual machine: its schedulers meet by plain atomic loads"
             }
         })
     }
@@ -52,7 +60,8 @@ pub fn unfit(program: &Path) -> Option<Unfit> {
             None => break,
         }
     }
-    judge(&std::fs::read(&path).ok()?)
+    // Such a program may be large, and little of it is looked at.
+    judge(&ReadCache::new(std::fs::File::open(&path).ok()?))
 }
 
 /// The program that a script names in its first line.
@@ -67,7 +76,7 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(word)))
 }
 
-fn judge(data: &[u8]) -> Option<Unfit> {
+fn judge<'a, R: ReadRef<'a>>(data: R) -> Option<Unfit> {
     let header = FileHeader64::<Le>::parse(data).ok()?;
     let segments = header.program_headers(Le, data).ok()?;
     // The note by which every program of Go's linker is known, stripped or not.
@@ -90,16 +99,39 @@ fn judge(data: &[u8]) -> Option<Unfit> {
     if needs(b"libjli.so") || needs(b"libjvm.so") {
         return Some(Unfit::Java);
     }
-    None
+    let exports = |names: &[&[u8]]| exports_one_of(header, data, names).unwrap_or(false);
+    let is_node =
+        needed(header, data).is_some_and(|l| l.iter().any(|n| n.starts_with(b"libnode.so")));
+    if is_node || exports(&[b"node_module_register", b"napi_create_function"]) {
+        return Some(Unfit::Node);
+    }
+    exports(&[b"enif_make_atom"]).then_some(Unfit::Beam)
+}
+
+/// What extensions call tells whose they are.
+fn exports_one_of<'a, R: ReadRef<'a>>(
+    header: &FileHeader64<Le>,
+    data: R,
+    names: &[&[u8]],
+) -> Option<bool> {
+    let sections = header.sections(Le, data).ok()?;
+    let symbols = sections.symbols(Le, data, SHT_DYNSYM).ok()?;
+    let one_of = |s: &object::elf::Sym64<Le>| {
+        !s.is_undefined(Le)
+            && s.name(Le, symbols.strings())
+                .is_ok_and(|n| names.contains(&n))
+    };
+    Some(symbols.iter().any(one_of))
 }
 
 /// The libraries that a program asks for by itself.
-fn needed<'a>(header: &FileHeader64<Le>, data: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+fn needed<'a, R: ReadRef<'a>>(header: &FileHeader64<Le>, data: R) -> Option<Vec<&'a [u8]>> {
     let sections = header.sections(Le, data).ok()?;
     let (entries, link) = sections.dynamic(Le, data).ok()??;
     let strings = sections.strings(Le, data, link).ok()?;
     let wanted = entries.iter().filter(|e| e.tag32(Le) == Some(DT_NEEDED));
-    Some(wanted.filter_map(|e| e.string(Le, strings).ok()).collect())
+    let names = wanted.filter_map(|e| strings.get(e.val32(Le)?).ok());
+    Some(names.collect())
 }
 
 #[cfg(test)]

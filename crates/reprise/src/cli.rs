@@ -126,7 +126,7 @@ pub struct RecordArgs {
     #[arg(long, value_enum, default_value_t = Buffers::Default)]
     pub buffers: Buffers,
 
-    /// With `order`: record even programs that it is known not to fit (static ones, Go, Java): replays may diverge
+    /// With `order`: record even programs that it is known not to fit (static ones, Go, Java, Node, BEAM): replays may diverge
     #[arg(long)]
     pub force: bool,
 

@@ -24,4 +24,4 @@ guests! {
 }
 
 // The process and the system.
-guests! { limits, process_options, descriptor_facts, proc_settings, processors, scheduling, old_calls }
+guests! { limits, process_options, descriptor_facts, proc_settings, processors, processor_number, scheduling, locked_memory, old_calls }

@@ -48,6 +48,7 @@ fn files() {
 fn memory() {
     each(&[
         "memory_anonymous",
+        "locked_memory",
         "memory_files",
         "memory_file_writes",
         "memory_mapped",
@@ -71,6 +72,7 @@ fn signals_and_time() {
         "time_values",
         "timerfds",
         "instructions",
+        "processor_number",
         "randomness",
     ]);
 }

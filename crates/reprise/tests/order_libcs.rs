@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{assert_same, installed, run, Guest, Workplace};
+use common::{assert_same, installed, run, system_program, Guest, Workplace};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -67,6 +67,7 @@ fn programs_that_it_does_not_fit_are_refused() {
         (Guest::program(&musl), "not glibc"),
         (Guest::new("go_channels"), "Go"),
         (Guest::program("/usr/bin/java"), "Java"),
+        (Guest::program(system_program("node")), "Node.js"),
     ] {
         let recording = place.record_with(&unfit, &ORDER);
         recording.run.assert_own_failure(125);
@@ -84,6 +85,45 @@ fn programs_that_it_does_not_fit_are_refused() {
         assert!(forced.run.status.success(), "{}", forced.run.describe());
         assert_same(&forced.run, &place.replay(&forced.dir));
     }
+}
+
+/// Others start such programs, too: then each is told once, and recorded.
+#[test]
+fn programs_that_others_start_are_told() {
+    let place = Workplace::new();
+    let each_of = [common::built("hello-static"), common::built("go_channels")];
+    let [plain, go] = each_of.map(|path| path.display().to_string());
+    let script =
+        format!("{plain}; {plain}; {go} > /dev/null; node -e 'console.log(1)' > /dev/null; true");
+    let shell = Guest::program(system_program("sh")).args(["-c", &script]);
+    let recording = place.record_with(&shell, &ORDER);
+    assert!(
+        recording.run.status.success(),
+        "{}",
+        recording.run.describe()
+    );
+    let said = recording.run.said();
+    for why in ["statically", "written in Go", "Node.js"] {
+        assert_eq!(said.matches(why).count(), 1, "{said}");
+    }
+    assert!(said.contains("--engine serial"), "{said}");
+    let fit = place.record_with(
+        &Guest::program("/bin/sh").args(["-c", "ls /; true"]),
+        &ORDER,
+    );
+    assert!(
+        !fit.run.said().contains("may diverge"),
+        "{}",
+        fit.run.said()
+    );
+}
+
+/// An emulator maps the libc of the program that it emulates: that is no library of its own, and none of its functions are replaced.
+#[test]
+fn an_emulated_program_keeps_its_libc() {
+    let place = Workplace::new();
+    let guest = Guest::program(system_program("qemu-x86_64")).args([common::built("hello")]);
+    exact(&place, &guest);
 }
 
 /// A dynamic program keeps the names that it asks libc for.

@@ -127,6 +127,7 @@ fn pipes_groups_and_terminals() {
 fn what_processes_share() {
     each(&[
         "robust_between_processes",
+        "robust_of_the_dead",
         "locks_between_processes",
         "atomics_between_processes",
         "semaphore_undo",

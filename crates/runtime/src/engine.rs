@@ -43,6 +43,8 @@ pub trait Engine {
     fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext);
     /// The program is about to go on outside of a gate: in a handler, or after an emulated instruction.
     fn goes_on(t: &mut Block, uc: &mut Ucontext);
+    /// Threads are where the kernel puts them, and the program may say where that is. (Elsewhere they share a processor, whatever it says.)
+    const KERNEL_PLACES: bool = Self::IMMEDIATE;
     /// State of the slot of a thread that has not begun yet.
     const BORN: u32;
 

@@ -7,7 +7,7 @@ use crate::signal::kernel;
 use crate::signal::state::{bit, ACTIONS, IGNORE, SIGNALS};
 use crate::sys::{self, Timespec};
 use crate::thread::{session, Block};
-use crate::{process, request};
+use crate::{process, processor, request};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::request as requests;
 use reprise_abi::syscalls::nr;
@@ -33,6 +33,7 @@ pub fn attempt(t: &mut Block, c: &Call) -> i64 {
     if crate::order::runs() {
         crate::output::hand_over();
     }
+    processor::before_exec(t);
     s.initial_mask.store(t.mask, Relaxed);
     s.initial_ignored.store(ignored, Relaxed);
     let r = watched(t, c);

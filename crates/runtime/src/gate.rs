@@ -5,8 +5,10 @@ use crate::clone;
 use crate::det::touch;
 use crate::engine::{with_engine, Engine, RESTART};
 use crate::isolate::owned;
+use crate::lock_memory;
 use crate::memory;
 use crate::message;
+use crate::processor;
 use crate::ptrace;
 use crate::rebuilt;
 use crate::seccomp;
@@ -72,7 +74,14 @@ fn gate<E: Engine>(frame: &mut Frame) {
     let mut c = Call::new(number, args, desc);
     let result = match c.replay {
         _ if number == nr::SCHED_GETAFFINITY || number == nr::SCHED_SETAFFINITY => {
-            affinity::<E>(t, &mut c, frame)
+            processor::mask::<E>(t, &mut c, frame)
+        }
+        _ if number == nr::GETCPU => processor::number::<E>(t, &mut c, frame),
+        _ if number == nr::MLOCKALL => E::acted(t, &c, |recorded| {
+            recorded.unwrap_or_else(|| lock_memory::all(args[0] as u32 as u64))
+        }),
+        _ if number == nr::MUNLOCKALL => {
+            E::acted(t, &c, |recorded| recorded.unwrap_or_else(lock_memory::none))
         }
         _ if signals::replaces_mask(number) => signals::masked::<E>(t, &mut c, frame),
         _ if number == nr::PTRACE => ptrace::call::<E>(t, &c),
@@ -182,53 +191,6 @@ fn special<E: Engine>(t: &mut Block, c: &mut Call, frame: &mut Frame) -> Option<
         // Whatever else is special to later engines is an ordinary call here.
         _ => E::syscall(t, c, frame),
     })
-}
-
-/// The program runs on one processor, but is told of all it was started with, or of those that it chose; it is not moved.
-fn affinity<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    let s = crate::thread::session();
-    let target = c.args[0] as u32;
-    let ours = target == 0
-        || (0..s.slots_used.load(Relaxed))
-            .any(|i| crate::thread::slot(i).visible_tid.load(Relaxed) == target);
-    if !ours || E::IMMEDIATE {
-        return E::syscall(t, c, frame);
-    }
-    let own = target == 0 || target == t.slot().visible_tid.load(Relaxed);
-    if c.nr == nr::SCHED_SETAFFINITY {
-        let mut wanted = [0u64; 16];
-        // SAFETY: the bytes of an array.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(wanted.as_mut_ptr() as *mut u8, 128) };
-        let len = (c.args[1] as u32 as usize).min(bytes.len());
-        if !crate::guard::read_bytes(c.args[2], &mut bytes[..len]) {
-            return E::computed(t, c, EFAULT);
-        }
-        for (w, has) in wanted.iter_mut().zip(&s.affinity) {
-            *w &= has;
-        }
-        if wanted == [0; 16] {
-            return E::computed(t, c, EINVAL);
-        }
-        if own {
-            t.affinity = Some(wanted);
-        }
-        return E::computed(t, c, 0);
-    }
-    // The kernel's own mask has as many bits as it has processors, in whole words.
-    let last = s.affinity.iter().rposition(|w| *w != 0).unwrap_or(0);
-    let len = 8 * (last + 1);
-    if (c.args[1] as usize) < len || c.args[1] % 8 != 0 {
-        return E::computed(t, c, EINVAL);
-    }
-    let mask = t.affinity.filter(|_| own).unwrap_or(s.affinity);
-    // SAFETY: the words of an array.
-    let bytes = unsafe { core::slice::from_raw_parts(mask.as_ptr() as *const u8, len) };
-    let r = if crate::guard::write_bytes(c.args[2], bytes) {
-        len as i64
-    } else {
-        EFAULT
-    };
-    E::computed(t, c, r)
 }
 
 /// arch_prctl(2): the thread pointer is the program's, `%gs` is ours.

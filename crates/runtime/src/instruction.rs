@@ -37,21 +37,27 @@ pub fn let_clock_run() {
 
 /// Reads the time stamp counter for the program; (counter, ecx of rdtscp).
 pub fn read_clock(which: Instruction) -> (u64, u64) {
+    let mut processor = 0u32;
+    // SAFETY: reads a counter; the program itself wants rdtscp, where the processor has it.
+    let mut read = || unsafe {
+        match which {
+            Instruction::Rdtscp => core::arch::x86_64::__rdtscp(&mut processor),
+            _ => core::arch::x86_64::_rdtsc(),
+        }
+    };
     let tsc = loop {
         if clock::traps() {
             let_clock_run();
         }
-        // SAFETY: reads a counter. Guarded, since another thread may have it trap in this moment.
-        if let Some(tsc) = guard::guarded(|| unsafe { core::arch::x86_64::_rdtsc() }) {
+        // Guarded, since another thread may have it trap in this moment.
+        if let Some(tsc) = guard::guarded(&mut read) {
             break tsc;
         }
     };
     if clock::traps() {
         trap_clock();
     }
-    // The processor's number would change with every migration; the program sees processor 0 of node 0.
-    let _ = which;
-    (tsc, 0)
+    (tsc, processor.into())
 }
 
 /// Emulates the instruction at the context's pc if it is one of ours.

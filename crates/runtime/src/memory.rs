@@ -3,6 +3,7 @@
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::hash;
+use crate::lock_memory;
 use crate::present::Presence;
 pub use crate::regions::{Map, Region};
 use crate::sys::{self, *};
@@ -175,6 +176,7 @@ fn advice_matters(advice: u64) -> bool {
 
 /// First thing in the copy of a memory that fork(2) made: mappings that are not for children are not there.
 pub fn after_fork() {
+    lock_memory::after_fork();
     let kept_out = |r: &&Region| r.flags & region_flags::NOT_INHERITED != 0;
     while let Some(r) = map().regions().iter().find(kept_out).copied() {
         map().remove(r.start, r.end);
@@ -232,6 +234,11 @@ pub fn perform(c: &Call) -> Done {
             let r = unsafe { sys::syscall6(c.nr, args) };
             let file = !is_error(r) && backing == Backing::File;
             if !is_error(r) {
+                if let Err(why) = lock_memory::mapped(r as u64, up(a[1])) {
+                    sys::call(nr::MUNMAP, &[r as u64, up(a[1])]);
+                    map().remove(r as u64, r as u64 + up(a[1]));
+                    return only(why);
+                }
                 remember_map(r as u64, &a, file);
             }
             Done {
@@ -443,6 +450,8 @@ pub fn brk<E: Engine>(t: &mut Block, c: &Call) -> i64 {
         };
         if ok {
             if high > low {
+                // The kernel would have refused before: so little is hardly worth a second way.
+                let _ = lock_memory::mapped(low, high - low);
                 map().insert(Region {
                     start: low,
                     end: high,

@@ -67,6 +67,20 @@ pub fn write_word(_: &mut Block, address: u64, value: u32) {
     guard::write(address, &value);
 }
 
+/// Replay: marks the futexes of the calling thread, whose process ends or becomes another program, as the recorded kernel did.
+pub fn mark_own(t: &mut Block) {
+    let tid = t.slot().visible_tid.load(Relaxed);
+    let list = core::mem::take(&mut t.robust_list);
+    if list == 0 {
+        return;
+    }
+    walk(list, |address, _| {
+        if let Some(v) = guard::read::<u32>(address).filter(|v| v & TID_MASK == tid) {
+            guard::write(address, &(v & WAITERS | OWNER_DIED));
+        }
+    });
+}
+
 /// What the kernel does when a thread ends: robust futexes, then the thread id word. `write(address, value)`; `wake(address, bitset, n)`;
 /// `inherit(address)` gives a futex that keeps priorities to its next waiter and says what its word becomes.
 pub fn announce_death(

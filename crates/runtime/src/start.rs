@@ -9,7 +9,7 @@ use crate::engine::{
 use crate::signal::{frame, kernel, state};
 use crate::sys;
 use crate::thread::{block_address, current, session, Block, Frame};
-use crate::{attach, files, instruction, memory, output, panic, process, ring};
+use crate::{attach, files, instruction, memory, output, panic, process, processor, ring};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::layout::*;
 use reprise_abi::session::{
@@ -178,6 +178,7 @@ fn take_over(i: u32) -> ! {
     crate::serial::loss::start();
     output::start(first);
     if !first {
+        processor::after_exec(t);
         with_engine!(E => E::image_start(t));
     }
     kernel::install_all();

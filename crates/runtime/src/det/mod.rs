@@ -163,7 +163,10 @@ impl Engine for Det {
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
         match pure::on() {
-            true => (pure::clock::counter(t), 0),
+            true => (
+                pure::clock::counter(t),
+                crate::processor::first_allowed().into(),
+            ),
             false => log::ask::instruction(t, which),
         }
     }

@@ -124,20 +124,6 @@ pub fn realloc<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64, size:
     new
 }
 
-/// reallocarray(3), as [`realloc`].
-pub fn reallocarray<O: Order, S: Source>(
-    t: &mut Block,
-    source: &mut S,
-    p: u64,
-    count: u64,
-    size: u64,
-) -> u64 {
-    match count.checked_mul(size) {
-        Some(bytes) => realloc::<O, S>(t, source, p, bytes),
-        None => 0,
-    }
-}
-
 /// memalign(3), and aligned_alloc(3) of glibc before 2.38: an alignment that is no power of two is rounded up to one.
 ///
 /// # Errors

@@ -58,6 +58,15 @@ static LIBC: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Address of `__errno_location`.
 static ERRNO_LOCATION: AtomicU64 = AtomicU64::new(0);
 
+/// The code of ld.so in this process: first byte and end. What other code loads is no module of the program's: an emulator maps the libc of the
+/// program that it emulates, too.
+static LOADER_CODE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Is this address in the code of the process's ld.so?
+fn is_in_loader(pc: u64) -> bool {
+    (LOADER_CODE[0].load(Relaxed)..LOADER_CODE[1].load(Relaxed)).contains(&pc)
+}
+
 /// Is there a libc whose functions were found?
 pub fn has_libc() -> bool {
     LIBC.iter().any(|at| at.load(Relaxed) != 0)
@@ -67,8 +76,7 @@ pub fn has_libc() -> bool {
 pub fn is_libc(code: &Region) -> bool {
     let known = LIBC.iter().map(|at| at.load(Relaxed)).filter(|at| *at != 0);
     let mut modules = known.filter_map(|at| Module::at(&Program, at));
-    (code.start..code.end).contains(&session().entry)
-        || modules.any(|m| m.holds(&Program, code.start))
+    is_in_loader(code.start) || modules.any(|m| m.holds(&Program, code.start))
 }
 
 /// Where the program's `pthread_testcancel` is, and the cancellation word of the thread with this thread pointer.
@@ -85,7 +93,7 @@ pub fn errno_location() -> Option<u64> {
 
 /// Replaces what is to be replaced in the module that a call has just completed, which is returned.
 pub fn after_call(t: &mut Block, c: &Call, result: i64) -> Option<Module> {
-    let wanted = session().flags & FLAG_HOOKS != 0;
+    let wanted = session().flags & FLAG_HOOKS != 0 && is_in_loader(t.slot().last_pc.load(Relaxed));
     let module = wanted.then(|| completed_by(c, result)).flatten()?;
     hook(&module);
     crate::locked::module_completed(t, &module);
@@ -110,6 +118,11 @@ pub fn completed_by(c: &Call, result: i64) -> Option<Module> {
 pub fn start(t: &mut Block) {
     if session().flags & FLAG_HOOKS == 0 {
         return;
+    }
+    // A program that begins by itself has no ld.so, and no modules but itself.
+    if let Some(code) = map().at(session().entry) {
+        LOADER_CODE[0].store(code.start, Relaxed);
+        LOADER_CODE[1].store(code.end, Relaxed);
     }
     if ENGINE.load(Relaxed) == ORDER_REPLAY {
         crate::order::listing::program_begins();

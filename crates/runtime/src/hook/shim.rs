@@ -319,11 +319,10 @@ shims! { GLIBC, with_order, "Functions of glibc. What only fills in an object (`
     rt_spin_trylock: b"pthread_spin_trylock" => spin::trylock;
 }
 
-shims! { ALLOCATION, with_order_of_heaps, "Functions of glibc that give memory, for engines to which addresses matter.";
+shims! { ALLOCATION, with_order_of_heaps, "Functions of glibc that give memory, for engines to which addresses matter. `reallocarray` is none: it asks whichever `realloc` the program has, which another allocator may define (jemalloc has no `reallocarray`).";
     rt_malloc: b"malloc" => malloc::malloc;
     rt_calloc: b"calloc" => malloc::calloc;
     rt_realloc: b"realloc" => malloc::realloc;
-    rt_reallocarray: b"reallocarray" => malloc::reallocarray;
     rt_free: b"free" => malloc::free;
     rt_memalign: b"memalign" => malloc::memalign;
     rt_aligned_alloc: b"aligned_alloc" => malloc::memalign;

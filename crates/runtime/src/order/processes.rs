@@ -23,7 +23,7 @@ use crate::serial::{baton, events};
 use crate::signal::kernel;
 use crate::sys;
 use crate::thread::{session, slot, Block, Frame};
-use crate::{memory, message, output, process, request};
+use crate::{memory, message, output, process, request, robust};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::layout::MAX_SLOTS;
@@ -308,6 +308,8 @@ pub fn end_again(t: &mut Block) {
     let mut r = Reader::begin(h);
     let stamp = r.args()[1];
     r.finish();
+    // Whoever learnt of it did so after this stamp.
+    robust::mark_own(t);
     turns::take(stamp);
     await_others(t);
     // Before anybody can have the slot.
@@ -374,6 +376,7 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
 /// The driver makes the process anew; this one is gone.
 fn become_image(t: &mut Block, image: u64, turn: Option<u64>) -> ! {
     kernel::block_everything();
+    robust::mark_own(t);
     crate::exec::take_head(t.slot);
     output::hand_over();
     baton::retire_threads(t);

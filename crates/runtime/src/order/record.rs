@@ -201,6 +201,7 @@ impl Record {
 impl Engine for Record {
     const LIVE: bool = true;
     const IMMEDIATE: bool = false;
+    const KERNEL_PLACES: bool = true;
 
     fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
         if !c.known || session().forget_syscall == c.nr + 1 {

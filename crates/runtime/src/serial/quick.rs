@@ -67,7 +67,13 @@ impl Shape {
         // Answered or changed by the runtime before an engine sees them.
         let special = matches!(
             number,
-            nr::SCHED_GETAFFINITY | nr::SCHED_SETAFFINITY | nr::SHMGET | nr::SHMCTL
+            nr::SCHED_GETAFFINITY
+                | nr::SCHED_SETAFFINITY
+                | nr::GETCPU
+                | nr::MLOCKALL
+                | nr::MUNLOCKALL
+                | nr::SHMGET
+                | nr::SHMCTL
         ) || crate::signal::calls::replaces_mask(number)
             || crate::signal::calls::sends_signal(number)
             || (mapped::concerns(number) && !mapped::is_write(number));

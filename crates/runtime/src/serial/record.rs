@@ -521,6 +521,8 @@ impl Engine for Record {
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
         let (value, aux) = instruction::read_clock(which);
+        // As getcpu(2) says.
+        let aux = crate::processor::chosen(t).map_or(aux, u64::from);
         events::plain(
             Kind::Instruction,
             t.slot,

@@ -141,13 +141,6 @@ pub fn realloc<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     memory::<O>(t, p)
 }
 
-/// `reallocarray(block, count, size)`
-pub fn reallocarray<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-    ends::<O>(t, f, f.rdi);
-    let p = api::reallocarray::<O, _>(t, &mut Calls, f.rdi, f.rsi, f.rdx);
-    memory::<O>(t, p)
-}
-
 /// `free(block)`
 pub fn free<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     ends::<O>(t, f, f.rdi);

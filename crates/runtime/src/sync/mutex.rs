@@ -143,13 +143,17 @@ pub fn take<O: Order>(
             _ => {}
         }
     }
-    if !matches!(patience, Patience::Endless) {
-        if let Some(e) = O::failure(t) {
-            return Err(Stop::Error(e));
+    let robust = kind & ROBUST != 0;
+    let mut orphaned = false;
+    if robust || !matches!(patience, Patience::Endless) {
+        match O::failure(t) {
+            Some(EOWNERDEAD) if robust => orphaned = true,
+            Some(e) => return Err(Stop::Error(e)),
+            None => {}
         }
     }
-    if kind & ROBUST != 0 {
-        return robust::take::<O>(t, m, patience, uses);
+    if robust {
+        return robust::take::<O>(t, m, patience, uses, orphaned);
     }
     O::touches_its_objects(t);
     if !O::turn(t, &m.runs) {

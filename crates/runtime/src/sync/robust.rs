@@ -5,19 +5,22 @@
 //! it: [`crate::robust::announce_death`], or the kernel when the whole process is killed. Those that inherit priorities are linked as
 //! plain ones, since for the kernel they are.
 //!
-//! **Order**: as in [`super::mutex`]. That the owner has died, or that the mutex can't be used any more, is found by the thread that has just
-//! taken the lock for real: in a replay it is found again. The links leave no room in the mutex; its [`Runs`](crate::order::Runs) are beside it.
+//! **Order**: as in [`super::mutex`]. That the mutex can't be used any more is found by the thread that has just taken the lock for real: in a
+//! replay it is found again. That its owner has died is logged before the operation. Of a process that ended, the kernel marked the lock, by a
+//! thread id that a replay's kernel doesn't know: there the next owner waits until that thread is gone, and takes what it left. The links leave
+//! no room in the mutex; its [`Runs`](crate::order::Runs) are beside it.
 
 use super::error::*;
 use super::mutex::{deadline, failed, spins, Mutex, Patience, INHERITING, RECURSIVE};
 use super::side::runs_of;
-use super::wait::{pause, wait, wake, Wait};
+use super::wait::{pause, wait, wake, Deadline, Wait};
 use super::{tid, Stop};
 use crate::order::Order;
 use crate::races::objects::Kind;
 use crate::serial::futex::{OWNER_DIED, TID_MASK, WAITERS};
-use crate::thread::Block;
+use crate::thread::{session, slot, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::session::slot_state;
 
 /// As owner: the last owner has died, and nobody has said that all is well again.
 const INCONSISTENT: u32 = 0x7fff_ffff;
@@ -85,12 +88,13 @@ impl List {
     }
 }
 
-/// Takes the mutex, which the calling thread doesn't have or may have to wait for itself.
+/// Takes the mutex, which the calling thread doesn't have or may have to wait for itself. `orphaned`: a replay knows that its owner died with it.
 pub fn take<O: Order>(
     t: &mut Block,
     m: &Mutex,
     patience: Patience,
     uses: bool,
+    orphaned: bool,
 ) -> Result<u32, Stop> {
     let runs = runs_of(m as *const Mutex as u64);
     if !O::turn(t, runs) {
@@ -98,7 +102,10 @@ pub fn take<O: Order>(
     }
     let list = List::of(t);
     list.pending(Some(m));
-    let taken = acquire::<O>(t, m, patience);
+    let taken = match orphaned {
+        true => inherit(t, m),
+        false => acquire::<O>(t, m, patience),
+    };
     let died = match taken {
         Ok(died) => died,
         Err(stop) => {
@@ -106,6 +113,9 @@ pub fn take<O: Order>(
             return Err(stop);
         }
     };
+    if died {
+        O::failed(t, EOWNERDEAD);
+    }
     O::passed(t, runs);
     O::learns(t, Kind::Lock, m as *const Mutex as u64);
     if died {
@@ -129,6 +139,40 @@ pub fn take<O: Order>(
     list.enqueue(m);
     list.pending(None);
     Ok(if died { EOWNERDEAD } else { 0 })
+}
+
+/// Gets the lock whose owner died with it, when it has done so in this replay as well.
+fn inherit(t: &mut Block, m: &Mutex) -> Result<bool, Stop> {
+    let me = tid(t);
+    loop {
+        let old = m.lock.load(SeqCst);
+        let left = old & TID_MASK == 0 || old & OWNER_DIED != 0 || is_gone(old & TID_MASK);
+        if left
+            && m.lock
+                .compare_exchange(old, me | old & WAITERS, Acquire, Relaxed)
+                .is_ok()
+        {
+            return Ok(true);
+        }
+        // It ends when the driver ends its process, of which nobody here is told.
+        match wait(t, &m.lock, old, Some(&Deadline::soon()), true) {
+            Wait::Signal => return Err(Stop::Signal),
+            Wait::Woken | Wait::Changed | Wait::TimedOut => {}
+        }
+    }
+}
+
+/// Has no thread of the session this id?
+fn is_gone(thread: u32) -> bool {
+    let used = session().slots_used.load(SeqCst);
+    !(0..used).any(|i| {
+        let s = slot(i);
+        s.visible_tid.load(SeqCst) == thread
+            && !matches!(
+                s.state.load(SeqCst),
+                slot_state::FREE | slot_state::EXITING | slot_state::LEFT
+            )
+    })
 }
 
 /// Gets the lock; whether its last owner has died.

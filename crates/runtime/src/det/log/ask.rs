@@ -161,7 +161,9 @@ pub fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
         let args = super::take(h);
         return (h.value as u64, args[0]);
     }
-    let (value, aux) = instruction::read_clock(which);
+    let (value, _) = instruction::read_clock(which);
+    // As getcpu(2) says.
+    let aux = crate::processor::first_allowed().into();
     if records(t) {
         events::plain(
             Kind::Instruction,

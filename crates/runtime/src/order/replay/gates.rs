@@ -32,6 +32,7 @@ use reprise_abi::syscalls::nr;
 impl Engine for Replay {
     const LIVE: bool = false;
     const IMMEDIATE: bool = false;
+    const KERNEL_PLACES: bool = true;
 
     fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
         let hash = c.input_hash();

@@ -136,6 +136,7 @@ pub(in crate::order) fn take_slot(t: &Block, i: u32) {
     // Whoever had it may have been ended in the middle of something.
     slot(i).busy.store(0, SeqCst);
     head().waits[i as usize].reset();
+    slot(i).visible_tid.store(0, SeqCst);
     // Whatever ends a process leaves all its slots: not the process that had this one before, while the thread is made.
     slot(i).process.store(process::number(), SeqCst);
     // In this order: the driver takes a slot that nobody has for one whose thread is gone.
