@@ -1,6 +1,7 @@
 //! Breakpoints and watchpoints. A breakpoint is in the program's code only while the program runs: nobody who reads memory at a stop sees
 //! it, and neither does the runtime when it reads or writes code (`debugger.rs` there).
 
+use crate::calls::Calls;
 use crate::compiled::{Compiled, Tests};
 use crate::debuggee::{Debuggee, General};
 use crate::expression::Expression;
@@ -74,6 +75,8 @@ pub struct Breakpoints {
     pub(crate) false_stops: u64,
     /// Debug registers in use.
     watched: [Option<Watched>; MAX_WATCHED],
+    /// Calls at which it wants to stop.
+    pub(crate) calls: Option<Calls>,
 }
 
 impl Breakpoints {
@@ -94,6 +97,8 @@ impl Breakpoints {
             inserted: self.inserted,
             compiled: self.compiled,
             changed: true,
+            // These are the process's, whatever program it is.
+            calls: self.calls,
             ..Breakpoints::default()
         }
     }

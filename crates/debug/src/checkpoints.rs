@@ -143,6 +143,11 @@ impl Checkpoints {
         self.estimate > self.limit
     }
 
+    /// Is there one from which so many events can be come to?
+    pub(crate) fn has_before(&self, events: u64) -> bool {
+        self.before(events).is_some()
+    }
+
     /// The last one at which at most so many events had happened.
     fn before(&self, events: u64) -> Option<&Placed> {
         self.all()
@@ -312,7 +317,7 @@ impl Debuggee {
     ///
     /// # Errors
     /// As [`Debuggee::go_on`].
-    pub fn go_far(
+    pub(crate) fn go_past_calls(
         &mut self,
         events: u64,
         wanted: &mut dyn FnMut() -> bool,

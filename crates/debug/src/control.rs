@@ -23,6 +23,8 @@ pub enum Stop {
     Watch(usize, Watched),
     /// It is about to get a signal.
     Signal(usize, i32),
+    /// It has come back from the system call of this number.
+    Call(usize, u64),
     /// As many events have happened as were to happen.
     Limit,
     /// The debugger wants to be heard.
@@ -313,7 +315,8 @@ impl Debuggee {
             if let Some(pid) = self.live.became() {
                 self.goes_on_as(pid)?;
             }
-            if run.interrupting.is_none() && run.catch != Catch::Anyone && wanted() {
+            let may_stop = run.interrupting.is_none() && run.catch != Catch::Anyone;
+            if (self.look_up() || wanted()) && may_stop {
                 self.interrupt(run);
             }
         }

@@ -3,6 +3,7 @@
 use crate::breakpoints::Breakpoints;
 use crate::checkpoint::Waiting;
 use crate::checkpoints::Checkpoints;
+use crate::moving::Moving;
 use crate::timeline::{Fault, Timeline};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
@@ -80,6 +81,8 @@ pub struct Debuggee {
     pub(crate) diverted: Option<usize>,
     /// The next run is to be interrupted after this time.
     pub(crate) only_for: Option<Duration>,
+    /// The motion that is made.
+    pub(crate) moving: Moving,
 }
 
 impl Debuggee {
@@ -134,6 +137,7 @@ impl Debuggee {
             current: 0,
             diverted: None,
             only_for: None,
+            moving: Moving::default(),
         };
         d.current = d.next_slot();
         d.mark_beginning()?;
@@ -160,12 +164,14 @@ impl Debuggee {
             timeline,
             points,
             checkpoints,
+            moving,
             ..
         } = self;
         drop(checkpoints);
         let output = live.end();
         let mut new = Debuggee::start(&dir, timeline, output)?;
         new.points = points.taken_out();
+        new.moving = moving;
         new.set_watchpoints()?;
         Ok(new)
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom};
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Most files that gdb can have open.
@@ -120,16 +120,25 @@ impl Debuggee {
 
     /// What the trace keeps of the file that the program knew under this name, or by way of symbolic links, which are not in the trace,
     /// under another one with the same last part.
-    fn kept(&self, name: &[u8]) -> Option<ContentHash> {
+    pub(crate) fn kept(&self, name: &[u8]) -> Option<ContentHash> {
         let last = |path: &[u8]| path.rsplit(|b| *b == b'/').next().unwrap_or(path).to_vec();
         let files = &self.timeline.known.files;
+        let cwd = &self.live.manifest().cwd.0;
+        let plain = normal(name, cwd);
+        // The program may have opened it by way of `..`, or from where it was.
+        let same_place = || {
+            let mut all = files.iter();
+            let found = all.find(|(known, _)| plain.is_some() && normal(known, cwd) == plain)?;
+            Some(found.1)
+        };
         let same = || {
             let wanted = last(name);
             let mut alike = files.iter().filter(|(known, _)| last(known) == wanted);
             let (_, hash) = alike.next()?;
             alike.all(|(_, other)| other == hash).then_some(hash)
         };
-        files.get(name).or_else(same).copied()
+        let found = files.get(name).or_else(same_place).or_else(same);
+        found.copied()
     }
 
     /// The program's file.
@@ -144,7 +153,7 @@ impl Debuggee {
     }
 
     /// The program's mappings, as /proc/PID/maps would list them, with the recorded names.
-    fn mappings(&self) -> Result<String> {
+    pub(crate) fn mappings(&self) -> Result<String> {
         let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
         let mut out = String::new();
         let beside = self.beside();
@@ -286,21 +295,11 @@ impl Debuggee {
 ///
 /// # Errors
 /// When the directory can't be written.
-pub fn lay_out(timeline: &Timeline, dir: &Path, root: &Path) -> Result<()> {
+pub fn lay_out(timeline: &Timeline, dir: &Path, cwd: &[u8], root: &Path) -> Result<()> {
     let files = dir.join(FILES_DIR).canonicalize()?;
     for (name, hash) in &timeline.known.files {
-        let Some(name) = std::str::from_utf8(name).ok() else {
-            continue;
-        };
-        for name in aliases(name) {
-            let parts = Path::new(&name).components();
-            let plain = parts
-                .clone()
-                .skip(1)
-                .all(|c| matches!(c, Component::Normal(_)));
-            if !name.starts_with('/') || !plain {
-                continue;
-            }
+        let name = normal(name, cwd).and_then(|n| String::from_utf8(n).ok());
+        for name in name.iter().flat_map(|n| aliases(n)) {
             let path = root.join(&name[1..]);
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent)?;
@@ -314,6 +313,30 @@ pub fn lay_out(timeline: &Timeline, dir: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A name without `.` and `..`, from the root, as far as that is seen without the file system: a directory on the way that is a symbolic link
+/// would lead elsewhere. `cwd`: where a name begins that does not begin at the root.
+pub(crate) fn normal(name: &[u8], cwd: &[u8]) -> Option<Vec<u8>> {
+    let whole = match name.first()? {
+        b'/' => name.to_vec(),
+        _ if cwd.starts_with(b"/") => [cwd, b"/", name].concat(),
+        _ => return None,
+    };
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in whole.split(|b| *b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    match parts[..] {
+        [] => None,
+        _ => Some([b"/", &parts.join(&b'/')[..]].concat()),
+    }
+}
+
 /// Names under which distributions have the same file by way of symbolic links, which are not in the trace.
 fn aliases(name: &str) -> Vec<String> {
     let mut all = vec![name.to_string()];
@@ -321,6 +344,10 @@ fn aliases(name: &str) -> Vec<String> {
     if base.starts_with("ld-linux") {
         all.push(format!("/lib64/{base}"));
         all.push(format!("/lib/{base}"));
+    }
+    if base == "libc.so" && name.contains("musl") {
+        // It is its own dynamic linker.
+        all.push("/lib/ld-musl-x86_64.so.1".to_string());
     }
     if let Some(rest) = name.strip_prefix("/usr/lib") {
         all.push(format!("/lib{rest}"));
@@ -336,4 +363,27 @@ fn range_of(line: &str) -> Option<((u64, u64), &str)> {
     let (start, end) = range.split_once('-')?;
     let parse = |s| u64::from_str_radix(s, 16).ok();
     Some(((parse(start)?, parse(end)?), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normal;
+
+    #[test]
+    fn names_lead_from_the_root() {
+        let of = |name: &str, cwd: &str| {
+            let name = normal(name.as_bytes(), cwd.as_bytes())?;
+            Some(String::from_utf8(name).expect("text"))
+        };
+        assert_eq!(
+            of("/a/bin/../lib/./x.so", "/").as_deref(),
+            Some("/a/lib/x.so")
+        );
+        assert_eq!(of("../lib/x.so", "/a/bin").as_deref(), Some("/a/lib/x.so"));
+        assert_eq!(of("/../../x.so", "/a").as_deref(), Some("/x.so"));
+        assert_eq!(of("//a//x.so", "/").as_deref(), Some("/a/x.so"));
+        assert_eq!(of("/a/..", "/"), None);
+        assert_eq!(of("x.so", ""), None);
+        assert_eq!(of("", "/"), None);
+    }
 }

@@ -10,6 +10,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::{Debuggee, General};
+use crate::moving::WAY_HOME;
 use crate::target::Session;
 use crate::{os, DebugError};
 use gdbstub::common::{Signal, Tid};
@@ -29,6 +30,8 @@ pub(crate) const FEW_STEPS: u64 = 2_000;
 const LONG_WAY: u64 = 256;
 /// ... so many steps before it.
 const SHORT_WAY: u64 = 64;
+/// Between two looks whether the debugger wants to be heard.
+const STEPS_AT_A_TIME: u64 = 64;
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -119,6 +122,7 @@ impl Session {
     /// Goes back as far as it must, and from there to the gate behind so many events.
     pub(crate) fn rewind(&mut self, events: u64) -> Result<&mut Debuggee, DebugError> {
         self.past = Past::default();
+        self.debuggee()?.go_on_if_wanted()?;
         if !self.debuggee()?.return_to(events, Debuggee::run_unseen)? {
             let old = self.debuggee.take();
             let old = old.ok_or_else(|| DebugError::Refused("the replay is gone".into()))?;
@@ -153,6 +157,41 @@ impl Session {
         self.rewind(events).map(|_| ())
     }
 
+    /// A motion back from `origin` was given up: there again, if that doesn't take long. What is shown then is no place that was looked for.
+    pub(crate) fn give_up(
+        &mut self,
+        origin: &Name,
+    ) -> Result<MultiThreadStopReason<u64>, DebugError> {
+        self.past = Past::default();
+        let d = self.debuggee()?;
+        d.moving.hurry(WAY_HOME);
+        let is_near = d.checkpoints.has_before(origin.events);
+        let there = match is_near {
+            true => self
+                .rewind(origin.events)
+                .and_then(|d| d.on_the_way(origin, |_, _| ())),
+            false => Err(DebugError::GivenUp),
+        };
+        match there {
+            Ok(()) => {}
+            Err(DebugError::GivenUp) => {
+                let d = self.debuggee()?;
+                let (from, all) = (origin.events, d.timeline.len());
+                let order = d.timeline.is_order;
+                let origin = match order {
+                    true => String::new(),
+                    false => format!(" (it began at event {from} of {all})"),
+                };
+                let here = d.next_event();
+                d.moving.say(&format!(
+                    "the way back was given up at event {here}{origin}"
+                ));
+            }
+            Err(e) => return Err(e),
+        }
+        self.reason(Stop::Interrupted)
+    }
+
     fn begin(&mut self) -> Result<MultiThreadStopReason<u64>, DebugError> {
         let begins = self.debuggee()?.begins();
         if begins > self.debuggee()?.timeline.begins() {
@@ -173,12 +212,13 @@ impl Session {
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<MultiThreadStopReason<u64>, DebugError> {
         let mut now = self.debuggee()?.name()?;
+        let mut is_origin = true;
         loop {
             // From checkpoint to checkpoint: each stretch is looked through once.
             let d = self.debuggee()?;
             let (first, earlier) = (d.begins(), d.checkpoints.earlier_than(now.events));
             let from = earlier.unwrap_or(first).max(first);
-            let hits = self.rewind(from)?.hits_before(&now)?;
+            let hits = self.rewind(from)?.hits_before(&now, is_origin)?;
             if hits > 0 {
                 let d = self.rewind(from)?;
                 let mut stop = Stop::Limit;
@@ -198,6 +238,7 @@ impl Session {
                 events: from,
                 state: None,
             };
+            is_origin = false;
         }
     }
 
@@ -374,7 +415,7 @@ impl Debuggee {
             match d.go_far(events, &mut never)? {
                 Stop::Limit => return Ok(()),
                 Stop::Ended(_) => return Err(lost()),
-                _ => {}
+                _ => d.go_on_if_wanted()?,
             }
         })
     }
@@ -473,9 +514,9 @@ impl Debuggee {
             let stop = self.go_far(self.timeline.end, &mut never)?;
             match stop {
                 Stop::Breakpoint(slot) if self.is_wanted_here(slot) => return Ok(stop),
-                Stop::Watch(..) | Stop::Limit => return Ok(stop),
+                Stop::Watch(..) | Stop::Call(..) | Stop::Limit => return Ok(stop),
                 Stop::Ended(_) => return Err(lost()),
-                _ => {}
+                _ => self.go_on_if_wanted()?,
             }
         }
     }
@@ -485,8 +526,8 @@ impl Debuggee {
             .is_some_and(|r| self.condition_holds(&r))
     }
 
-    /// How often the debugger wants to stop on the way to `now`.
-    fn hits_before(&mut self, now: &Name) -> Result<u64, DebugError> {
+    /// How often the debugger wants to stop on the way to `now`, which is where the way back began, or was not looked at yet.
+    fn hits_before(&mut self, now: &Name, is_origin: bool) -> Result<u64, DebugError> {
         if self.is_at(now)? {
             return Ok(0);
         }
@@ -494,9 +535,11 @@ impl Debuggee {
         self.on_the_way(now, |d, stop| {
             let is_hit = match stop {
                 Stop::Breakpoint(slot) => d.is_wanted_here(slot),
-                stop => matches!(stop, Stop::Watch(..)),
+                stop => matches!(stop, Stop::Watch(..) | Stop::Call(..)),
             };
-            hits += is_hit as u64;
+            let is_where_it_began =
+                is_origin && matches!(stop, Stop::Call(..)) && d.is_at(now).unwrap_or(false);
+            hits += (is_hit && !is_where_it_began) as u64;
         })?;
         Ok(hits)
     }
@@ -519,6 +562,7 @@ impl Debuggee {
                 Stop::Ended(_) => return Err(lost()),
                 stop => tell(self, stop),
             }
+            self.go_on_if_wanted()?;
         }
         self.look_out_for(now)?;
         loop {
@@ -531,13 +575,14 @@ impl Debuggee {
                 return Err(lost());
             }
             tell(self, stop);
+            self.go_on_if_wanted()?;
         }
         self.look_out_no_more()
     }
 
-    /// A write that led to `now` itself is taken back on the way back from there.
+    /// A write that led to `now` itself is taken back on the way back from there; a call has ended there.
     fn tell_of_write(&self, stop: Stop, tell: &mut impl FnMut(&Debuggee, Stop)) {
-        if matches!(stop, Stop::Watch(..)) {
+        if matches!(stop, Stop::Watch(..) | Stop::Call(..)) {
             tell(self, stop);
         }
     }
@@ -559,8 +604,11 @@ impl Debuggee {
     fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {
         let end = self.timeline.end;
         self.unseen(|d| {
-            for _ in 0..steps {
-                d.step_far(slot, end, &mut never)?;
+            for i in 0..steps {
+                let stop = d.step_far(slot, end, &mut never)?;
+                if i % STEPS_AT_A_TIME == 0 || stop == Stop::Interrupted {
+                    d.go_on_if_wanted()?;
+                }
             }
             Ok(())
         })
@@ -589,7 +637,11 @@ impl Debuggee {
                 if steps == most {
                     return Ok(Steps::TooMany);
                 }
-                match d.step_far(slot, events, &mut never)? {
+                let stop = d.step_far(slot, events, &mut never)?;
+                if steps % STEPS_AT_A_TIME == 0 || stop == Stop::Interrupted {
+                    d.go_on_if_wanted()?;
+                }
+                match stop {
                     // The step that led to the gate has not come to its end.
                     Stop::Limit if now.state.is_none() => return Ok(Steps::Made(steps + 1)),
                     Stop::Limit | Stop::Ended(_) => return Ok(Steps::Missed),

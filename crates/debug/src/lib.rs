@@ -7,6 +7,8 @@
 //! - [`expression`]: the conditions of breakpoints, as gdb sends them;
 //! - [`compiled`]: a breakpoint with a condition, compiled into the code;
 //! - `translated`, `machine_code`: what its stub is made of;
+//! - `calls`: system calls at which it stops;
+//! - `moving`: what passes between us and gdb in the midst of a motion;
 //! - [`control`]: lets it run, and says why it stopped;
 //! - [`checkpoint`]: the process as it was at a moment;
 //! - [`checkpoints`]: which of them there are;
@@ -17,8 +19,12 @@
 //! - [`rest`]: the process at rest, with all its threads known;
 //! - [`registers`]: registers as gdb knows them;
 //! - [`files`]: files as gdb reads them, out of the trace;
+//! - `objects`: what the dynamic linker has loaded;
+//! - `thread_local`: where a thread's own variables are;
 //! - [`target`]: all that behind the traits of the crate `gdbstub`;
 //! - [`monitor`]: commands of ours;
+//! - `panics`: where it panicked;
+//! - `packets`: packets that the crate doesn't know;
 //! - `wire`: what gdb and the crate `gdbstub` don't tell each other;
 //! - [`server`]: the connection.
 //!
@@ -27,6 +33,7 @@
 
 mod beside;
 pub mod breakpoints;
+mod calls;
 pub mod checkpoint;
 pub mod checkpoints;
 pub mod compiled;
@@ -38,14 +45,19 @@ pub mod files;
 pub mod history;
 mod machine_code;
 pub mod monitor;
+mod moving;
 mod nearer;
+mod objects;
 mod own;
+mod packets;
+mod panics;
 pub mod programs;
 pub mod registers;
 pub mod rest;
 pub mod server;
 mod steps;
 pub mod target;
+mod thread_local;
 pub mod timeline;
 mod translated;
 mod wire;
@@ -68,6 +80,9 @@ pub enum DebugError {
     /// It can't be debugged.
     #[error("{0}")]
     Refused(String),
+    /// A motion was given up, since the debugger wanted to be heard.
+    #[error("the motion was given up")]
+    GivenUp,
     /// The kernel refuses something.
     #[error("{what}: {source}")]
     Os {

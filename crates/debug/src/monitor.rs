@@ -13,6 +13,24 @@ use std::rc::Rc;
 pub const COMMANDS: &str = "\
 set confirm off
 set stack-cache off
+macro define errno (*(int *) &errno)
+define run
+monitor run-to 0
+reverse-continue
+python if any(b.enabled for b in gdb.breakpoints()): gdb.execute('continue')
+end
+document run
+Go to the beginning of the recording, and on to the first breakpoint, if there are any.
+end
+define start
+monitor run-to 0
+reverse-continue
+tbreak main
+continue
+end
+document start
+Go to the beginning of the recording, and on to main.
+end
 define when
 monitor when
 end
@@ -73,6 +91,10 @@ end
 document last-write
 last-write EXPRESSION: go back to the instruction that wrote this last. For an address, say *(TYPE *) ADDRESS; write it without spaces.
 end
+define catch hook-syscall
+python why = gdb.execute('monitor catches', to_string=True).strip()
+python if why != 'yes': raise gdb.GdbError(why)
+end
 set confirm on
 ";
 
@@ -84,6 +106,7 @@ checkpoint      remembers this place
 checkpoints     the places that are remembered, how many places can be gone back to at once, and what memory that takes
 forget N        forgets a remembered place
 restart N       the next motion, whatever it is, leads to a remembered place
+catches         can system calls be caught? (yes, or why not)
 conditions      how many breakpoints' conditions are tested by the program itself, and how often it had to be stopped for others
 run-to EVENT    the next motion, whatever it is, leads to where EVENT events have happened";
 
@@ -117,6 +140,12 @@ impl MonitorCmd for Session {
             },
             ["state"] => self.debuggee()?.state_in_words()?,
             ["checkpoint"] => self.remember()?,
+            ["catches"] => match self.debuggee()?.timeline.is_order {
+                true => {
+                    "system calls can't be caught in a recording by the engine order".to_string()
+                }
+                false => "yes".to_string(),
+            },
             ["conditions"] => {
                 let points = &self.debuggee()?.points;
                 format!(
@@ -131,7 +160,7 @@ impl MonitorCmd for Session {
                 None => format!("there is no checkpoint {n}"),
             },
             ["restart", n] => match number(n).and_then(|n| self.kept.get(&n)) {
-                Some(kept) => {
+                Some((kept, _)) => {
                     self.goal = Some(Goal::Checkpoint(Rc::clone(kept)));
                     return Ok(());
                 }
@@ -235,6 +264,8 @@ impl Session {
                 "{MOST_REMEMBERED} places are remembered already (delete checkpoint N forgets one)"
             ));
         }
+        // By `order` a checkpoint counts events in another order than the trace.
+        let event = self.debuggee()?.next_event();
         let Some(checkpoint) = self.debuggee()?.checkpoint()? else {
             return Ok(
                 "there can be no checkpoint here: the program has several processes, or its first thread has ended before others"
@@ -242,9 +273,9 @@ impl Session {
             );
         };
         self.last_kept += 1;
-        let (n, events) = (self.last_kept, checkpoint.events);
-        self.kept.insert(n, Rc::new(checkpoint));
-        Ok(format!("checkpoint {n} is at event {events}"))
+        let n = self.last_kept;
+        self.kept.insert(n, (Rc::new(checkpoint), event));
+        Ok(format!("checkpoint {n} is at event {event}"))
     }
 
     /// What is remembered, in words.
@@ -252,7 +283,7 @@ impl Session {
         let mut lines: Vec<String> = self
             .kept
             .iter()
-            .map(|(n, c)| format!("checkpoint {n} is at event {}", c.events))
+            .map(|(n, (_, event))| format!("checkpoint {n} is at event {event}"))
             .collect();
         let d = self.debuggee()?;
         let (own, replay) = (&d.checkpoints, d.pid);

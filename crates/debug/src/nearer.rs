@@ -107,6 +107,7 @@ impl Debuggee {
             if visits == most {
                 break visits;
             }
+            self.go_on_if_wanted()?;
             if matches!(stop, Stop::Limit | Stop::Ended(_)) {
                 return Err(lost());
             }
@@ -139,6 +140,7 @@ impl Debuggee {
             if matches!(stop, Stop::Limit | Stop::Ended(_)) {
                 return Err(lost());
             }
+            self.go_on_if_wanted()?;
             // Where it was visited, the thread has come from somewhere else.
             rounds += 1;
             moved |= stop != Stop::Interrupted || self.rough_place()? != from;

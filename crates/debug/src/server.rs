@@ -3,17 +3,18 @@
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
 use crate::files::lay_out;
+use crate::moving::Line;
 use crate::target::Session;
 use crate::timeline::Timeline;
-use crate::wire::Wire;
+use crate::wire::{Heard, Wire};
 use crate::{os, DebugError};
 use gdbstub::conn::{Connection, ConnectionExt};
-use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
-use gdbstub::stub::{GdbStub, MultiThreadStopReason};
+use gdbstub::stub::state_machine::GdbStubStateMachine;
+use gdbstub::stub::{GdbStub, GdbStubError, MultiThreadStopReason};
 use reprise_console::say;
 use reprise_replay::Output;
-use std::marker::PhantomData;
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -28,6 +29,8 @@ pub enum Place {
     Crash,
     /// Where it ends.
     End,
+    /// Where it panicked last, or threw the exception that nobody caught.
+    Panic,
     /// Where so many events have happened.
     Event(u64),
     /// Where this event is the last of its thread.
@@ -65,7 +68,9 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
     let timeline = Rc::new(Timeline::of(&request.dir, request.birth)?);
     let debuggee = Debuggee::start(&request.dir, timeline, Output::default())?;
     let mut session = Session::new(debuggee);
+    session.debuggee()?.moving.begin(false);
     session.go_to_place(request.at)?;
+    session.debuggee()?.moving.end();
     session.see_program()?;
     match &request.address {
         Address::Port(port) => {
@@ -79,8 +84,8 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
         }
         Address::Socket(path) => {
             let d = session.debuggee()?;
-            lay_out(&d.timeline, &d.dir, &path.with_file_name("root"))
-                .map_err(os("lay out files for gdb"))?;
+            let (root, cwd) = (path.with_file_name("root"), &d.live.manifest().cwd.0);
+            lay_out(&d.timeline, &d.dir, cwd, &root).map_err(os("lay out files for gdb"))?;
             let listener = listen(path).map_err(os("make a socket for gdb"))?;
             let (stream, _) = listener.accept().map_err(os("wait for gdb"))?;
             talk(stream, session)
@@ -106,73 +111,131 @@ fn ignore_interrupts() {
 const NOT_KNOWN: &[u8] = b"$#00";
 
 fn talk(
-    connection: impl ConnectionExt<Error = std::io::Error>,
+    connection: impl ConnectionExt<Error = std::io::Error> + AsFd,
     mut session: Session,
 ) -> Result<(), DebugError> {
-    let mut connection = Wire::new(connection, session.becomes(), session.asked());
-    type AnyWire<'a> = &'a mut dyn ConnectionExt<Error = std::io::Error>;
+    let fd = connection.as_fd().try_clone_to_owned();
+    let line = Rc::new(Line::new(fd.map_err(os("use the connection"))?));
+    session.debuggee()?.moving.has_line(Rc::clone(&line));
+    let mut wire = Wire::new(
+        connection,
+        line,
+        session.becomes(),
+        session.asked(),
+        session.here(),
+    );
     let mut buffer = vec![0; 1 << 16];
     loop {
-        let wire: AnyWire = &mut connection;
-        let stub = GdbStub::builder(wire)
-            .with_packet_buffer(&mut buffer)
-            .build()
-            .map_err(|_| DebugError::Refused("the debugger's connection can't be used".into()))?;
-        let Err(e) = stub.run_blocking::<Loop<AnyWire>>(&mut session) else {
-            return Ok(());
-        };
-        // A debugger that is gone is no failure of ours, and neither is one that sends nonsense.
-        let gone = e.is_connection_error();
-        if let Some(e) = e.into_target_error() {
-            return Err(e);
-        }
-        if gone || connection.write_all(NOT_KNOWN).is_err() {
-            return Ok(());
+        match serve_connection(&mut wire, &mut session, &mut buffer) {
+            Ok(()) | Err(Broken::Gone) => return Ok(()),
+            Err(Broken::Target(e)) => return Err(e),
+            // One that sends nonsense is no failure of ours.
+            Err(Broken::Nonsense) => {
+                if (&mut wire).write_all(NOT_KNOWN).is_err() {
+                    return Ok(());
+                }
+            }
         }
     }
 }
 
-/// Between the debugger's packets and the replay.
-struct Loop<C>(PhantomData<C>);
+/// Why a connection can't be served any more.
+enum Broken {
+    /// The debugger is gone.
+    Gone,
+    /// It sends what nobody understands.
+    Nonsense,
+    /// The replay can't go on.
+    Target(DebugError),
+}
 
-impl<C: ConnectionExt> BlockingEventLoop for Loop<C> {
-    type Target = Session;
-    type Connection = C;
-    type StopReason = MultiThreadStopReason<u64>;
-
-    fn wait_for_stop_reason(
-        session: &mut Session,
-        connection: &mut C,
-    ) -> Result<Event<MultiThreadStopReason<u64>>, WaitForStopReasonError<DebugError, C::Error>>
-    {
-        // Whatever comes while the replay runs asks it to stop.
-        let mut lost = None;
-        let mut wanted = || match connection.peek() {
-            Ok(byte) => byte.is_some(),
-            Err(e) => {
-                lost = Some(e);
-                true
-            }
-        };
-        let stop = session
-            .go(&mut wanted)
-            .map_err(WaitForStopReasonError::Target)?;
-        match lost {
-            Some(e) => Err(WaitForStopReasonError::Connection(e)),
-            None if interrupted(&stop) && matches!(connection.peek(), Ok(Some(_))) => {
-                let byte = connection.read();
-                byte.map(Event::IncomingData)
-                    .map_err(WaitForStopReasonError::Connection)
-            }
-            None => Ok(Event::TargetStopped(stop)),
+impl From<GdbStubError<DebugError, std::io::Error>> for Broken {
+    fn from(e: GdbStubError<DebugError, std::io::Error>) -> Broken {
+        let gone = e.is_connection_error();
+        match e.into_target_error() {
+            Some(e) => Broken::Target(e),
+            None if gone => Broken::Gone,
+            None => Broken::Nonsense,
         }
     }
+}
 
-    fn on_interrupt(
-        session: &mut Session,
-    ) -> Result<Option<MultiThreadStopReason<u64>>, DebugError> {
-        session.reason(Stop::Interrupted).map(Some)
+impl From<std::io::Error> for Broken {
+    fn from(_: std::io::Error) -> Broken {
+        Broken::Gone
     }
+}
+
+impl From<DebugError> for Broken {
+    fn from(e: DebugError) -> Broken {
+        Broken::Target(e)
+    }
+}
+
+/// Between the debugger's packets and the replay, until the debugger leaves.
+fn serve_connection<C: ConnectionExt<Error = std::io::Error>>(
+    wire: &mut Wire<C>,
+    session: &mut Session,
+    buffer: &mut [u8],
+) -> Result<(), Broken> {
+    let stub = GdbStub::builder(wire).with_packet_buffer(buffer).build();
+    let stub =
+        stub.map_err(|_| DebugError::Refused("the debugger's connection can't be used".into()))?;
+    let mut machine = stub.run_state_machine(session)?;
+    loop {
+        machine = match machine {
+            GdbStubStateMachine::Idle(mut gdb) => match gdb.borrow_conn().hear()? {
+                Heard::Byte(byte) => gdb.incoming_data(session, byte)?,
+                Heard::Ours(packet) => {
+                    let answer = session.answer(&packet)?;
+                    gdb.borrow_conn().answer(&answer)?;
+                    gdb.into()
+                }
+            },
+            GdbStubStateMachine::Running(mut gdb) => match run(session, gdb.borrow_conn())? {
+                Ran::Stopped(stop) => gdb.report_stop(session, stop)?,
+                Ran::Heard(byte) => gdb.incoming_data(session, byte)?,
+            },
+            GdbStubStateMachine::CtrlCInterrupt(gdb) => {
+                let stop = session.reason(Stop::Interrupted)?;
+                gdb.interrupt_handled(session, Some(stop))?
+            }
+            GdbStubStateMachine::Disconnected(_) => return Ok(()),
+        };
+    }
+}
+
+/// What came of a motion.
+enum Ran {
+    Stopped(MultiThreadStopReason<u64>),
+    /// The debugger has said this.
+    Heard(u8),
+}
+
+/// Makes the motion that the debugger has asked for.
+fn run<C: ConnectionExt<Error = std::io::Error>>(
+    session: &mut Session,
+    wire: &mut Wire<C>,
+) -> Result<Ran, Broken> {
+    // Whatever comes while the replay runs asks it to stop.
+    let mut lost = false;
+    let mut wanted = || match wire.peek() {
+        Ok(byte) => byte.is_some(),
+        Err(_) => {
+            lost = true;
+            true
+        }
+    };
+    let stop = session.go(&mut wanted)?;
+    if lost {
+        return Err(Broken::Gone);
+    }
+    if interrupted(&stop) && matches!(wire.peek(), Ok(Some(_))) {
+        if let Heard::Byte(byte) = wire.hear()? {
+            return Ok(Ran::Heard(byte));
+        }
+    }
+    Ok(Ran::Stopped(stop))
 }
 
 fn interrupted(stop: &MultiThreadStopReason<u64>) -> bool {
@@ -181,7 +244,7 @@ fn interrupted(stop: &MultiThreadStopReason<u64>) -> bool {
 }
 
 impl Session {
-    fn go_to_place(&mut self, place: Place) -> Result<(), DebugError> {
+    pub(crate) fn go_to_place(&mut self, place: Place) -> Result<(), DebugError> {
         let d = self.debuggee()?;
         let (end, signal, all) = (d.timeline.end, d.timeline.signal, d.timeline.len());
         match place {
@@ -212,9 +275,11 @@ impl Session {
                     _ => false,
                 };
                 if last || matches!(stop, Stop::Limit | Stop::Ended(_)) {
+                    self.stands(stop);
                     return Ok(());
                 }
             },
+            Place::Panic => self.go_to_panic(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The replay behind the traits of the crate `gdbstub`.
 
 use crate::breakpoints::{Watched, Way};
+use crate::calls::Calls;
 use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
@@ -8,7 +9,7 @@ use crate::diversion::Diversion;
 use crate::files::OpenFiles;
 use crate::history::Past;
 use crate::registers::{Shown, X86_64};
-use crate::wire::{Asked, Becomes};
+use crate::wire::{Asked, Becomes, Here};
 use crate::DebugError;
 use gdbstub::common::{Pid, Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason;
@@ -21,10 +22,14 @@ use gdbstub::target::ext::base::reverse_exec::{
 };
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::breakpoints as b;
+use gdbstub::target::ext::catch_syscalls::{
+    CatchSyscallPosition, CatchSyscalls, CatchSyscallsOps, SyscallNumbers,
+};
 use gdbstub::target::ext::host_io as io;
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
-use gdbstub::target::ext::{auxv, exec_file, monitor_cmd};
+use gdbstub::target::ext::{auxv, exec_file, libraries, monitor_cmd};
 use gdbstub::target::{Target, TargetError, TargetResult};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -55,8 +60,8 @@ pub enum Goal {
 pub struct Session {
     /// Checkpoints are dropped before the debuggee, which waits for the end of all.
     pub(crate) past: Past,
-    /// Places that gdb's user has remembered, by number.
-    pub(crate) kept: BTreeMap<u32, Rc<Checkpoint>>,
+    /// Places that gdb's user has remembered, by number, and the event that comes next there.
+    pub(crate) kept: BTreeMap<u32, (Rc<Checkpoint>, u64)>,
     /// The last number.
     pub(crate) last_kept: u32,
     /// A function of the program is called, or was. It has a checkpoint, too.
@@ -68,6 +73,8 @@ pub struct Session {
     pub(crate) goal: Option<Goal>,
     files: OpenFiles,
     auxv: Vec<u8>,
+    /// The list of libraries that gdb is reading.
+    libraries: RefCell<String>,
     /// The program that gdb knows of, by its place among those of the process.
     program: usize,
     /// The file of another one, of which gdb is to be told with the next stop.
@@ -78,6 +85,10 @@ pub struct Session {
     after_telling: Option<MultiThreadStopReason<u64>>,
     /// The motion ended where the process becomes another program, or was one: it goes on when gdb has been told.
     at_exec: bool,
+    /// Why the last motion ended.
+    pub(crate) last: Option<Stop>,
+    /// The signal at which it ended, as gdb counts.
+    here: Here,
 }
 
 impl Session {
@@ -85,11 +96,14 @@ impl Session {
     pub fn new(debuggee: Debuggee) -> Session {
         Session {
             auxv: Vec::new(),
+            libraries: RefCell::default(),
             program: 0,
             becomes: Becomes::default(),
             asked: Asked::default(),
             after_telling: None,
             at_exec: false,
+            last: None,
+            here: Rc::new(Cell::new(Signal::SIGTRAP.0)),
             debuggee: Some(debuggee),
             past: Past::default(),
             kept: BTreeMap::new(),
@@ -133,6 +147,21 @@ impl Session {
         Rc::clone(&self.asked)
     }
 
+    /// The signal at which the program stands.
+    pub(crate) fn here(&self) -> Here {
+        Rc::clone(&self.here)
+    }
+
+    /// A motion has ended for this reason.
+    pub(crate) fn stands(&mut self, stop: Stop) {
+        let signal = match stop {
+            Stop::Signal(_, signal) => gdb_signal(signal),
+            _ => Signal::SIGTRAP,
+        };
+        self.here.set(signal.0);
+        self.last = Some(stop);
+    }
+
     fn add_breakpoint(&mut self, at: u64, way: Way) -> TargetResult<bool, Self> {
         let conditions = self.asked.take();
         let d = self.debuggee().map_err(TargetError::Fatal)?;
@@ -173,7 +202,15 @@ impl Session {
             return Ok(stop);
         }
         self.at_exec = false;
+        // Forward, the caller is asked whether to go on.
+        let looks_itself = match self.goal {
+            None => matches!(self.motion, Motion::Back | Motion::StepBack(_)),
+            Some(_) => true,
+        };
+        self.last = None;
+        self.debuggee()?.moving.begin(looks_itself);
         let stop = self.go_as_wanted(wanted)?;
+        self.debuggee()?.moving.end();
         let d = self.debuggee()?;
         if d.timeline.program_at(d.events()) == self.program {
             return Ok(stop);
@@ -201,7 +238,13 @@ impl Session {
         if let Some(goal) = self.goal.take() {
             self.end_diversion()?;
             match goal {
-                Goal::Event(number) => self.run_to_event(number, wanted)?,
+                Goal::Event(number) => match self.run_to_event(number, wanted) {
+                    Err(DebugError::GivenUp) => {
+                        self.past = Past::default();
+                        return self.reason(Stop::Interrupted);
+                    }
+                    done => done?,
+                },
                 Goal::Checkpoint(kept) => {
                     self.past = Past::default();
                     self.debuggee()?.return_exactly(&kept)?;
@@ -226,10 +269,19 @@ impl Session {
                     wanted,
                 )?
             }
-            Motion::Back => return self.back(wanted),
-            Motion::StepBack(tid) => {
-                let slot = self.slot(tid).unwrap_or(0);
-                return self.step_back(slot, wanted);
+            Motion::Back | Motion::StepBack(_) => {
+                let origin = self.debuggee()?.name()?;
+                let gone = match self.motion {
+                    Motion::StepBack(tid) => {
+                        let slot = self.slot(tid).unwrap_or(0);
+                        self.step_back(slot, wanted)
+                    }
+                    _ => self.back(wanted),
+                };
+                return match gone {
+                    Err(DebugError::GivenUp) => self.give_up(&origin),
+                    gone => gone,
+                };
             }
         };
         self.reason(stop)
@@ -237,6 +289,7 @@ impl Session {
 
     /// What gdb is told.
     pub(crate) fn reason(&mut self, stop: Stop) -> Result<MultiThreadStopReason<u64>, DebugError> {
+        self.stands(stop);
         let d = self.debuggee()?;
         let tid =
             |d: &Debuggee, slot: usize| Tid::new(d.visible(slot) as usize).unwrap_or(Tid::MIN);
@@ -255,6 +308,11 @@ impl Session {
             Stop::Signal(slot, signal) => MultiThreadStopReason::SignalWithThread {
                 tid: tid(d, slot),
                 signal: gdb_signal(signal),
+            },
+            Stop::Call(slot, number) => MultiThreadStopReason::CatchSyscall {
+                tid: Some(tid(d, slot)),
+                number,
+                position: CatchSyscallPosition::Return,
             },
             Stop::Limit => MultiThreadStopReason::ReplayLog {
                 tid: Some(here),
@@ -325,6 +383,16 @@ impl Target for Session {
     }
 
     fn support_exec_file(&mut self) -> Option<exec_file::ExecFileOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_catch_syscalls(&mut self) -> Option<CatchSyscallsOps<'_, Self>> {
+        // By `order` a call has no number before which all stands still.
+        let is_order = self.debuggee.as_ref()?.timeline.is_order;
+        (!is_order).then_some(self)
+    }
+
+    fn support_libraries_svr4(&mut self) -> Option<libraries::LibrariesSvr4Ops<'_, Self>> {
         Some(self)
     }
 
@@ -562,6 +630,39 @@ impl exec_file::ExecFile for Session {
     ) -> TargetResult<usize, Self> {
         let name = self.at_rest().map_err(TargetError::Fatal)?.executable();
         Ok(part(&name, offset, length, buf))
+    }
+}
+
+impl CatchSyscalls for Session {
+    fn enable_catch_syscalls(
+        &mut self,
+        filter: Option<SyscallNumbers<'_, u64>>,
+    ) -> TargetResult<(), Self> {
+        let d = self.debuggee().map_err(TargetError::Fatal)?;
+        d.points.calls = Some(Calls::new(filter.map(Iterator::collect)));
+        Ok(())
+    }
+
+    fn disable_catch_syscalls(&mut self) -> TargetResult<(), Self> {
+        self.debuggee().map_err(TargetError::Fatal)?.points.calls = None;
+        Ok(())
+    }
+}
+
+impl libraries::LibrariesSvr4 for Session {
+    fn get_libraries_svr4(
+        &self,
+        offset: u64,
+        length: usize,
+        buf: &mut [u8],
+    ) -> TargetResult<usize, Self> {
+        let d = self.at_rest().map_err(TargetError::Fatal)?;
+        // It is asked for in pieces, and doesn't change meanwhile.
+        let mut list = self.libraries.borrow_mut();
+        if offset == 0 {
+            *list = d.libraries_in_xml();
+        }
+        Ok(part(list.as_bytes(), offset, length, buf))
     }
 }
 

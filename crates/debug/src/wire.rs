@@ -3,11 +3,15 @@
 //! - The debugged process becomes another program, or is again what it was before: `exec:NAME` in a stop reply. gdb then reads the new program's
 //!   symbols, forgets the old one's threads and sets its breakpoints anew.
 //! - Conditions of breakpoints: gdb is told that they are evaluated here, and then sends them with each breakpoint, as agent expressions.
+//! - Packets that the crate doesn't know are kept from it, and answered by us ([`crate::packets`]).
 
 use crate::breakpoints::Conditions;
 use crate::expression::Expression;
+use crate::moving::Line;
+use crate::packets::is_ours;
 use gdbstub::conn::{Connection, ConnectionExt};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -16,13 +20,23 @@ pub(crate) type Becomes = Rc<RefCell<Option<Vec<u8>>>>;
 /// The conditions of the breakpoint that gdb has just asked for.
 pub(crate) type Asked = Rc<RefCell<Conditions>>;
 
+/// The signal at which the program stands, as gdb counts.
+pub(crate) type Here = Rc<Cell<u8>>;
+
 /// What follows a packet's body: `#` and two digits.
 const TAIL: usize = 3;
 /// Most bytes of a packet that is looked at.
 const MOST_ASKED: usize = 1 << 16;
 /// Begins the answer to the question what is supported here.
 const SUPPORTED: &[u8] = b"PacketSize=";
-const MORE_SUPPORTED: &[u8] = b";ConditionalBreakpoints+";
+const MORE_SUPPORTED: &[u8] = b";ConditionalBreakpoints+;qXfer:siginfo:read+";
+/// Asks why the program stands, ...
+const WHY: &[u8] = b"?";
+/// ... which the crate answers as if it had been stopped by a breakpoint.
+const STOPPED: &[u8] = b"T05";
+
+/// After this packet nobody acknowledges packets any more.
+const NO_ACKNOWLEDGMENTS: &[u8] = b"QStartNoAckMode";
 
 /// A connection on which more is told.
 pub(crate) struct Wire<C> {
@@ -31,41 +45,99 @@ pub(crate) struct Wire<C> {
     asked: Asked,
     /// What has been written of a packet.
     packet: Vec<u8>,
-    /// What has been read of one, if it is one.
-    question: Option<Vec<u8>>,
+    /// What has been read, and the crate has not got yet.
+    heard: VecDeque<u8>,
+    line: Rc<Line>,
+    /// gdb has asked why the program stands.
+    asks_why: bool,
+    here: Here,
+}
+
+/// What gdb says.
+pub(crate) enum Heard {
+    /// A byte for the crate.
+    Byte(u8),
+    /// The body of a packet for us.
+    Ours(Vec<u8>),
 }
 
 impl<C> Wire<C> {
-    pub fn new(inner: C, becomes: Becomes, asked: Asked) -> Wire<C> {
+    pub fn new(inner: C, line: Rc<Line>, becomes: Becomes, asked: Asked, here: Here) -> Wire<C> {
         Wire {
             inner,
             becomes,
             asked,
             packet: Vec::new(),
-            question: None,
+            heard: VecDeque::new(),
+            line,
+            asks_why: false,
+            here,
         }
     }
+}
 
-    /// Looks at what gdb says, byte by byte.
-    fn listen(&mut self, byte: u8) {
-        match (byte, self.question.take()) {
-            (b'$', _) => self.question = Some(Vec::new()),
-            (b'#', Some(whole)) => {
-                self.asked.replace(conditions(&whole));
+impl<C: ConnectionExt> Wire<C> {
+    /// The next thing that gdb says. Packets are read whole.
+    pub fn hear(&mut self) -> Result<Heard, C::Error> {
+        if let Some(byte) = self.heard.pop_front() {
+            return Ok(Heard::Byte(byte));
+        }
+        let first = self.inner.read()?;
+        if first != b'$' {
+            return Ok(Heard::Byte(first));
+        }
+        let mut packet = vec![first];
+        while packet.len() < TAIL || packet[packet.len() - TAIL] != b'#' {
+            if packet.len() >= MOST_ASKED {
+                break;
             }
-            (_, Some(mut part)) if part.len() < MOST_ASKED => {
-                part.push(byte);
-                self.question = Some(part);
+            packet.push(self.inner.read()?);
+        }
+        let body = &packet[1..packet.len().saturating_sub(TAIL).max(1)];
+        if is_ours(body) {
+            if !self.line.talks.get() {
+                self.inner.write(b'+')?;
             }
-            _ => {}
+            return Ok(Heard::Ours(body.to_vec()));
+        }
+        if body == NO_ACKNOWLEDGMENTS {
+            self.line.talks.set(true);
+        }
+        self.asks_why = body == WHY;
+        self.asked.replace(conditions(body));
+        self.heard.extend(&packet[1..]);
+        Ok(Heard::Byte(first))
+    }
+
+    /// Answers a packet of ours.
+    pub fn answer(&mut self, body: &[u8]) -> Result<(), C::Error> {
+        self.inner.write_all(&packet_of(body))?;
+        self.inner.flush()
+    }
+
+    /// The next byte, if there is one.
+    pub fn peek(&mut self) -> Result<Option<u8>, C::Error> {
+        match self.heard.front() {
+            Some(byte) => Ok(Some(*byte)),
+            None => self.inner.peek(),
         }
     }
 }
 
 /// A packet with this body.
-fn packet_of(body: &[u8]) -> Vec<u8> {
+pub(crate) fn packet_of(body: &[u8]) -> Vec<u8> {
     let sum = body.iter().fold(0u8, |sum, b| sum.wrapping_add(*b));
     [b"$", body, format!("#{sum:02x}").as_bytes()].concat()
+}
+
+/// The answer to why the program stands, with the signal's number as gdb counts.
+fn stopped_by(packet: &[u8], signal: u8) -> Option<Vec<u8>> {
+    let body = packet.strip_prefix(b"$")?;
+    let rest = body.get(..body.len().checked_sub(TAIL)?)?;
+    let rest = rest.strip_prefix(STOPPED)?;
+    Some(packet_of(
+        &[format!("T{signal:02x}").as_bytes(), rest].concat(),
+    ))
 }
 
 /// A packet that tells more; `None`: it stays as it is.
@@ -111,7 +183,7 @@ fn bytes(text: &[u8]) -> Option<Vec<u8>> {
     bytes.filter(|b| usize::from_str_radix(len, 16) == Ok(b.len()))
 }
 
-impl<C: Connection> Connection for Wire<C> {
+impl<C: Connection> Connection for &mut Wire<C> {
     type Error = C::Error;
 
     fn write(&mut self, byte: u8) -> Result<(), C::Error> {
@@ -125,7 +197,11 @@ impl<C: Connection> Connection for Wire<C> {
             return Ok(());
         }
         let packet = std::mem::take(&mut self.packet);
-        let told = telling(&packet, &self.becomes).unwrap_or(packet);
+        let told = match std::mem::take(&mut self.asks_why) {
+            true => stopped_by(&packet, self.here.get()),
+            false => telling(&packet, &self.becomes),
+        };
+        let told = told.unwrap_or(packet);
         self.inner.write_all(&told)
     }
 
@@ -135,18 +211,6 @@ impl<C: Connection> Connection for Wire<C> {
 
     fn on_session_start(&mut self) -> Result<(), C::Error> {
         self.inner.on_session_start()
-    }
-}
-
-impl<C: ConnectionExt> ConnectionExt for Wire<C> {
-    fn read(&mut self) -> Result<u8, C::Error> {
-        let byte = self.inner.read()?;
-        self.listen(byte);
-        Ok(byte)
-    }
-
-    fn peek(&mut self) -> Result<Option<u8>, C::Error> {
-        self.inner.peek()
     }
 }
 
@@ -197,6 +261,6 @@ mod tests {
         let told = telling(b"$PacketSize=1000;swbreak+#00", &Becomes::default());
         let told = told.expect("an answer");
         let text = String::from_utf8_lossy(&told);
-        assert!(text.starts_with("$PacketSize=1000;swbreak+;ConditionalBreakpoints+#"));
+        assert!(text.starts_with("$PacketSize=1000;swbreak+;ConditionalBreakpoints+;qXfer"));
     }
 }

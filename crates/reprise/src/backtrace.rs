@@ -48,10 +48,17 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
     let room = tempfile::tempdir().context("make a directory for gdb's answer")?;
     let answer = room.path().join("answer");
+    let at = debug::place(args.at.as_ref(), &dir, Place::End)?;
+    // Who asks for no place wants to know of the crash, if there was one.
+    let asked = match args.at {
+        None => Place::Crash,
+        Some(_) => at,
+    };
+    let birth = debug::birth(args.pid, asked, &dir)?;
     let session = Session {
         dir: &dir,
-        birth: debug::birth(args.pid, &dir)?,
-        at: debug::place(args.at.as_ref(), &dir, Place::End)?,
+        birth,
+        at,
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
     };

@@ -422,7 +422,7 @@ pub struct ReplayArgs {
     #[arg(short, long)]
     pub debug: bool,
 
-    /// With -d: where to begin: `crash`, `end`, `stretch:NAME` (see `reprise stretches`), or the number of an event
+    /// With -d: where to begin: `crash`, `end`, `panic` (of Rust or Go, or a C++ exception that nobody caught), `stretch:NAME` (see `reprise stretches`), or the number of an event
     #[arg(long, value_name = "PLACE", value_parser = parse_place, requires = "debug")]
     pub at: Option<At>,
 
@@ -500,10 +500,11 @@ fn parse_place(text: &str) -> Result<At, String> {
         ("start", _) => Ok(Place::Start),
         ("crash", _) => Ok(Place::Crash),
         ("end", _) => Ok(Place::End),
+        ("panic", _) => Ok(Place::Panic),
         (number, _) => number.parse().map(Place::Event),
     };
     place.map(At::Place).map_err(|_| {
-        "neither `crash` nor `end` nor `stretch:NAME` nor the number of an event".into()
+        "neither `crash` nor `end` nor `panic` nor `stretch:NAME` nor the number of an event".into()
     })
 }
 
@@ -637,7 +638,7 @@ pub struct BacktraceArgs {
     #[arg(value_name = "DIR")]
     pub trace: Option<PathBuf>,
 
-    /// Where: `crash`, `end`, or the number of an event (default: the crash, else the end)
+    /// Where: `crash`, `end`, `panic`, or the number of an event (default: the crash, else the end)
     #[arg(long, value_name = "PLACE", value_parser = parse_place)]
     pub at: Option<At>,
 

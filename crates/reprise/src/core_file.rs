@@ -19,10 +19,11 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
     let written = room.path().join("core");
     let mut generate = OsString::from("generate-core-file ");
     generate.push(&written);
+    let at = debug::place(Some(&args.at), &dir, Place::End)?;
     let session = Session {
         dir: &dir,
-        birth: debug::birth(args.pid, &dir)?,
-        at: debug::place(Some(&args.at), &dir, Place::End)?,
+        birth: debug::birth(args.pid, at, &dir)?,
+        at,
         arguments: ["-nx".into(), "-batch".into(), "-ex".into(), generate].to_vec(),
         answer: Some(&room.path().join("answer")),
     };

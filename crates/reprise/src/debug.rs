@@ -10,10 +10,13 @@ use reprise_debug::server::Address;
 use reprise_debug::{serve, Place, Request};
 use reprise_trace::{Catalog, Manifest};
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// Has gdb find the scripts that show values of libraries as people write them.
+const AUTO_LOAD: &str = include_str!("auto_load.py");
 /// Between two looks whether the server is ready.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -26,7 +29,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     let at = place(args.at.as_ref(), &dir, Place::Start)?;
     let birth = match args.gdb_process {
         Some(birth) => birth,
-        None => birth(args.pid, &dir)?,
+        None => birth(args.pid, at, &dir)?,
     };
     let address = match (args.gdb_port, &args.gdb_socket) {
         (Some(port), _) => Address::Port(port),
@@ -51,15 +54,29 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
     Ok(0)
 }
 
-/// Which process of a trace is meant, in the order of their births; the first one, where none is named.
+/// Which process of a trace is meant, in the order of their births. Where none is named, that is the first one; or, where it crashed or panicked
+/// is asked for, the one that did so first.
 ///
 /// # Errors
 /// When there is none of this name.
-pub fn birth(named: Option<ProcessName>, dir: &Path) -> Result<u32> {
-    Ok(match named {
-        Some(name) => Processes::of_trace(dir)?.0.named(name)? as u32,
-        None => 0,
-    })
+pub fn birth(named: Option<ProcessName>, at: Place, dir: &Path) -> Result<u32> {
+    let asks = matches!(at, Place::Crash | Place::Panic);
+    if named.is_none() && !asks {
+        return Ok(0);
+    }
+    let processes = Processes::of_trace(dir)?.0;
+    let found = match named {
+        Some(name) => processes.named(name)?,
+        None => processes.crashed(at == Place::Panic).unwrap_or(0),
+    };
+    if named.is_none() && found != 0 {
+        let pid = processes.list[found].pid;
+        let _ = writeln!(
+            std::io::stderr(),
+            "reprise: this is process {pid}, which ended that way (--pid names others; see `reprise ps`)"
+        );
+    }
+    Ok(found as u32)
 }
 
 /// The place that is meant.
@@ -111,6 +128,8 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
     let socket = rooms.path().join("gdb");
     let commands = rooms.path().join("commands");
     std::fs::write(&commands, COMMANDS).context("write commands for gdb")?;
+    let scripts = rooms.path().join("auto-load.py");
+    std::fs::write(&scripts, AUTO_LOAD).context("write a script for gdb")?;
     let mut server = start_server(session, &socket)?;
     while !socket.exists() {
         if let Some(status) = server.try_wait().context("wait for the replay")? {
@@ -119,7 +138,7 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
         std::thread::sleep(LOOK);
     }
     ignore_interrupts();
-    let gdb = gdb(&commands, &socket, session)
+    let gdb = gdb([&commands, &scripts], &socket, session)
         .status()
         .context("start gdb, which must be installed (or use replay -d --gdb-port)");
     if gdb.is_err() {
@@ -148,6 +167,7 @@ fn word_for(place: Place) -> String {
         Place::Start => "start".into(),
         Place::Crash => "crash".into(),
         Place::End => "end".into(),
+        Place::Panic => "panic".into(),
         Place::Event(n) => n.to_string(),
         Place::Behind(n) => format!("behind:{n}"),
     }
@@ -168,9 +188,12 @@ fn ignore_interrupts() {
 }
 
 /// Files come out of the trace, as the server has laid them out.
-fn gdb(commands: &Path, socket: &Path, session: &Session) -> Command {
+fn gdb(scripts: [&Path; 2], socket: &Path, session: &Session) -> Command {
     let mut command = Command::new("gdb");
-    command.arg("-q").arg("-x").arg(commands);
+    command.arg("-q");
+    for script in scripts {
+        command.arg("-x").arg(script);
+    }
     if let Some(program) = program_of(session.dir, &socket.with_file_name("root")) {
         printers::load(&mut command, &program);
     }
@@ -187,9 +210,9 @@ fn gdb(commands: &Path, socket: &Path, session: &Session) -> Command {
         command.arg("-ex").arg(line);
     }
     command.args(&session.arguments);
+    command.env("REPRISE_ROOT", &files);
     if let Some(answer) = session.answer {
         command.env("REPRISE_ANSWER", answer);
-        command.env("REPRISE_ROOT", &files);
         let nothing = [Stdio::null(), Stdio::null(), Stdio::null()];
         let [input, output, errors] = nothing;
         command.stdin(input).stdout(output).stderr(errors);

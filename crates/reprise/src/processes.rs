@@ -1,6 +1,7 @@
 //! The processes of a trace, learned from its events in their order.
 
 use crate::dump::command_of;
+use crate::record::crash;
 use anyhow::{bail, Result};
 use reprise_abi::event::{Event, EventHeader, Kind, ProcessEnd, Tag, SLOT_SHIFT};
 use reprise_abi::syscalls::nr;
@@ -167,6 +168,20 @@ impl Processes {
                 )
             }
         }
+    }
+
+    /// The process that crashed first, or, of those that panicked, that did not end well; its place in the list.
+    pub fn crashed(&self, by_panic: bool) -> Option<usize> {
+        /// Exit statuses of a panic of Rust's, and of one of Go's.
+        const PANICS: [i32; 2] = [101, 2];
+        let first = |is_it: &dyn Fn(i32) -> bool| {
+            let ended = self.list.iter().enumerate();
+            let fits = ended.filter(|(_, p)| p.wait_status.is_some_and(is_it));
+            fits.min_by_key(|(_, p)| p.last).map(|(i, _)| i)
+        };
+        let panicked =
+            |status: i32| libc::WIFEXITED(status) && PANICS.contains(&libc::WEXITSTATUS(status));
+        first(&|status| crash(status).is_some()).or_else(|| first(&panicked).filter(|_| by_panic))
     }
 
     /// Learns from the next event; whose it is: an event that begins a process, or ends one, is that process's.

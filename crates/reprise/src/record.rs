@@ -63,7 +63,7 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
 }
 
 /// The signal by which a fault or abort(3) ended a process, as a word.
-fn crash(status: i32) -> Option<&'static str> {
+pub fn crash(status: i32) -> Option<&'static str> {
     const CRASHES: [i32; 8] = [
         libc::SIGSEGV,
         libc::SIGABRT,

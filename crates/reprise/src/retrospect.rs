@@ -27,7 +27,7 @@ pub fn run(args: &ReplayArgs, what: &[String]) -> Result<i32> {
     std::fs::write(room.path().join("wanted"), wanted).context("write for gdb")?;
     let session = Session {
         dir: &dir,
-        birth: debug::birth(args.pid, &dir)?,
+        birth: debug::birth(args.pid, Place::Start, &dir)?,
         at: Place::Start,
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
