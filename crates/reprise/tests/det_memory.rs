@@ -28,3 +28,9 @@ fn room_that_was_given_back_is_used_again() {
 fn files_are_mapped_for_those_who_wait_in_the_kernel() {
     assert_same_always("det_mapped_while_waiting", 10);
 }
+
+/// While a thread maps the stacks of those that it makes, they look for what they have written.
+#[test]
+fn what_is_written_beside_who_makes_threads_is_kept() {
+    assert_same_always("det_made_beside_lookers", 6);
+}

@@ -33,6 +33,18 @@ fn the_end_is_that_of_one_process() {
                 "{how}: {}",
                 r.describe()
             );
+            // To the world only the first thread's process is the program: nobody else would say which one it was.
+            let name = match signal {
+                libc::SIGSEGV => "SIGSEGV",
+                libc::SIGABRT => "SIGABRT",
+                _ => "SIGTERM",
+            };
+            let said = r.said();
+            assert_eq!(said.matches("was ended by ").count(), 1, "{how}: {said}");
+            assert!(
+                said.contains(&format!("was ended by {name}")),
+                "{how}: {said}"
+            );
         }
     }
 }

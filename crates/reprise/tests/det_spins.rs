@@ -32,6 +32,23 @@ fn the_turns_are_as_many_each_time() {
     }
 }
 
+/// A thread that counts to the same number between two looks comes back to the same state after thousands of steps; that is found, too, and the run is
+/// the same each time.
+#[test]
+fn long_cycles_are_found() {
+    let place = Workplace::new();
+    let guest = Guest::new("det_spins_long");
+    let turns = |n| {
+        let r = once_with(&place, &guest, &["--stats"], n);
+        assert!(r.status.success(), "{}", r.describe());
+        let all = counters(&r);
+        assert!(all["spins"] >= 2, "{all:?}");
+        (all["spins"], all["rounds"])
+    };
+    let first = turns(0);
+    assert_eq!(turns(1), first);
+}
+
 /// A loop that counts is never twice in the same state.
 #[test]
 fn a_thread_that_runs_on_and_on_is_shown() {
@@ -56,5 +73,6 @@ fn a_thread_that_runs_on_and_on_is_shown() {
             "{said}"
         );
         assert!(said.contains("was last seen at 0x"), "{said}");
+        assert!(said.contains("have been waiting for a long time"), "{said}");
     }
 }

@@ -1,13 +1,16 @@
 //! The end of the program: all its thread-processes end as threads would, and whoever started it learns the right status.
 
+use super::deadlock::decimal;
 use super::token::{member, state};
 use crate::isolate::split;
+use crate::panic::hex;
 use crate::process;
 use crate::signal::kernel;
 use crate::signal::state::SIGCUT;
 use crate::sys;
 use crate::thread::{current, session, slot};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::names;
 use reprise_abi::syscalls::nr;
 
 const SIGKILL: u64 = 9;
@@ -96,11 +99,37 @@ pub fn look_after_threads() {
         let used = session().slots_used.load(Relaxed);
         let here = |s: &u32| slot(*s).kernel_tid.load(Relaxed) as i64 == pid;
         let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
-        if (0..used).find(here).is_some_and(lives) {
+        if let Some(s) = (0..used).find(here).filter(|s| lives(*s)) {
+            tell_of_death(s, status & 0x7f, None);
             announce(status);
             end_with(status);
         }
     }
+}
+
+/// Says which thread a signal has ended, and the program with it: natively the shell would say so, but to it the program is the first thread alone. `at`: which
+/// instruction has faulted, and on which address.
+pub fn tell_of_death(s: u32, signal: u32, at: Option<[u64; 2]>) {
+    if signal == 0 || !split::in_force() || LAST_STATUS.load(SeqCst) != 0 {
+        return;
+    }
+    let (mut n, mut a, mut b) = ([0; 10], [0; 18], [0; 18]);
+    let index = member(s).index.load(Relaxed);
+    sys::complain(&[
+        "reprise: thread ",
+        decimal(index, &mut n),
+        " was ended by ",
+        names::signal_name(signal).unwrap_or("a signal"),
+    ]);
+    if let Some([pc, address]) = at {
+        sys::complain(&[
+            ", at ",
+            hex(pc, &mut a),
+            ", for the address ",
+            hex(address, &mut b),
+        ]);
+    }
+    sys::complain(&["; the program ends with it\n"]);
 }
 
 /// Ends with the others, if the first thread was killed: nobody else tells a thread that waits, and whoever started the program knows.

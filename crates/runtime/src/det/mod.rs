@@ -95,6 +95,8 @@ pub struct Local {
     pub log: log::Local,
     /// Its time, and what is random to it ([`pure`]).
     pub pure: pure::Local,
+    /// The instruction that has faulted last, and the address for which it has, until it goes on.
+    pub faulted: Option<[u64; 2]>,
 }
 
 /// Is this engine in force?
@@ -179,10 +181,12 @@ impl Engine for Det {
     }
 
     fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+        t.det.faulted = Some([mc.rip, info.address()]);
         NoEngine::fault(t, info, mc)
     }
 
     fn goes_on(t: &mut Block, uc: &mut Ucontext) {
+        t.det.faulted = None;
         NoEngine::goes_on(t, uc)
     }
 
@@ -239,6 +243,7 @@ impl Engine for Det {
             pure::leaves(t);
         }
         log::ask::ends(t, signal);
+        ending::tell_of_death(t.slot, signal, t.det.faulted.take());
         ending::announce(signal);
     }
 

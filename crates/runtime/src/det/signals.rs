@@ -11,7 +11,7 @@ use crate::signal::kernel;
 use crate::signal::state::{bit, Siginfo, ACTIONS, IGNORE, SIGNALS};
 use crate::sync::wait::Wait;
 use crate::sys;
-use crate::thread::{block_address, session, slot, Block};
+use crate::thread::{block_address, current, session, slot, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::det::question;
 use reprise_abi::syscalls::nr;
@@ -130,6 +130,7 @@ pub fn is_called(t: &Block) -> bool {
 /// A signal has come that has no handler: where the kernel doesn't do what it means, it is done here.
 pub fn die_by_default(signal: u32) {
     if super::runs() && split::in_force() && ACTIONS.is_fatal(signal) {
+        ending::tell_of_death(current().slot, signal, None);
         ending::announce(signal);
         kernel::die_now(signal);
     }

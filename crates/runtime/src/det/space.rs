@@ -78,6 +78,9 @@ pub fn follow(slot: u32) {
     let m = member(slot);
     let mut n = m.followed.load(Relaxed);
     while n != MADE.load(SeqCst) {
+        if MADE.load(SeqCst) - n > CHANGES as u64 {
+            panic::give_up("det: a thread has waited in the kernel for more than 4096 changes of the address space");
+        }
         // SAFETY: written before it was counted; not written again before all have followed.
         let change = unsafe { (*LOG.0.get())[n as usize % CHANGES] };
         apply(&change);

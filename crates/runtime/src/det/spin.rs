@@ -8,7 +8,7 @@
 //!
 //! Threads that wait look after those that run, at growing distances, by some signals; a thread that gets one where its registers are what they were at an earlier
 //! one makes single steps. Where nobody waits, since all look at plain memory, one of them has a timer. A loop that counts while it waits is never twice in the same state. No place in it follows from the program alone,
-//! so the program ends with a message when others have waited for `--patience` seconds.
+//! so the program ends with a message when others have waited for `--patience` seconds; after 10 s it is said that they wait.
 
 use super::token::{self, child, member, state};
 use super::{ending, errand, log, outside, space, turns};
@@ -23,7 +23,7 @@ use crate::sys;
 use crate::thread::{current, session, slot, Block, Frame};
 use crate::{guard, hash};
 use core::arch::global_asm;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 use reprise_abi::syscalls::nr;
 
 /// The first look is so many ns after somebody began to wait, ...
@@ -34,15 +34,27 @@ pub const FIRST_LOOK_AT_ALL_NS: i64 = 10_000_000;
 const FARTHEST_NS: i64 = 1_000_000_000;
 /// So long threads that could go on wait for one that waits for a child.
 const FOR_CHILD_NS: i64 = 2_000_000_000;
-/// Steps of one look: no longer cycle is found.
+/// Steps of one look at first: no longer cycle is found.
 const STEPS: u32 = 512;
+/// The longer the phase has lasted, the longer the cycles that are looked for, ...
+const STEPS_MAX: u32 = 1 << 16;
+/// ... so that steps take no more than this part of the time, of which one takes about so many ns.
+const STEP_NS: i64 = 25_000;
+/// A thread that computes goes on.
+const SHARE: i64 = 16;
+/// When a phase has lasted for so long, cycles are looked for that are too long for a thread to be seen in the same state twice.
+const UNSEEN_AFTER_NS: i64 = 1_000_000_000;
+/// That is asked for, beside a number of steps.
+const UNSEEN: u32 = 1 << 31;
+/// When others have waited for so long for a thread that runs, it is told of.
+const TOLD_AFTER_NS: i64 = 10_000_000_000;
 /// A step costs as much as some 10,000 instructions. So a thread makes them only where it was in the same state twice when it was looked after. A look asks
 /// so many times where it is, ...
 const SAMPLES_A_LOOK: u32 = 4;
 /// ... at this distance.
 const SAMPLES_APART_NS: i64 = 20_000;
 /// So many states are remembered.
-const SAMPLES: usize = 64;
+const SAMPLES: usize = 128;
 /// Until a signal that waits is delivered in the program's code.
 const SOON_NS: i64 = 50_000;
 /// The trap flag.
@@ -83,6 +95,9 @@ pub struct Look {
     made: u32,
     /// ... and the most that may be.
     limit: u32,
+    /// When the steps began; and before when none begin again, in ns of the kernel's clock.
+    began: i64,
+    rests_until: i64,
     /// A look came while the thread was in the runtime, perhaps in a call.
     interrupted: bool,
     /// The program's rcx, where the way to [`rt_spun`] needs it.
@@ -95,7 +110,7 @@ pub struct Look {
 struct Seen {
     round: u32,
     count: usize,
-    states: [u64; SAMPLES],
+    states: [u32; SAMPLES],
 }
 
 impl Default for Seen {
@@ -115,7 +130,7 @@ impl Seen {
             (self.round, self.count) = (round, 0);
         }
         // SAFETY: words of ours.
-        let hash = unsafe { hash::bytes(0, state.as_ptr() as u64, size_of::<State>()) };
+        let hash = unsafe { hash::bytes(0, state.as_ptr() as u64, size_of::<State>()) } as u32;
         let known = self.states[..self.count.min(SAMPLES)].contains(&hash);
         if !known {
             self.states[self.count % SAMPLES] = hash;
@@ -175,6 +190,10 @@ pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
     if wanted && patience != 0 && passed >= patience {
         report();
     }
+    if wanted && passed >= told_after() {
+        tell_of_waiting();
+    }
+    let steps = steps_after(passed);
     for n in 0..SAMPLES_A_LOOK {
         if n != 0 {
             let end = sys::monotonic().ns() + SAMPLES_APART_NS;
@@ -182,17 +201,26 @@ pub fn look_after_runners(passed: i64, wanted: bool) -> i64 {
                 core::hint::spin_loop();
             }
         }
-        ask_runners();
+        ask_runners(steps);
     }
     passed.clamp(FIRST_LOOK_NS, FARTHEST_NS)
 }
 
-/// Asks those who run where they are.
-fn ask_runners() {
+/// How many steps a look may take when the phase has been going on for `passed` ns.
+fn steps_after(passed: i64) -> u32 {
+    let steps = (passed / SHARE / STEP_NS).clamp(STEPS.into(), STEPS_MAX.into()) as u32;
+    match passed >= UNSEEN_AFTER_NS {
+        true => steps | UNSEEN,
+        false => steps,
+    }
+}
+
+/// Asks those who run where they are, and to make so many steps if they may be in a cycle.
+fn ask_runners(steps: u32) {
     let me = current().slot;
     let computes = |s: &u32| *s != me && member(*s).child.load(SeqCst) == child::NONE;
     for s in token::running().filter(computes) {
-        member(s).asked.store(1, SeqCst);
+        member(s).asked.store(steps, SeqCst);
         call(s);
     }
 }
@@ -286,21 +314,44 @@ fn deliver_waiting(t: &mut Block, uc: &mut Ucontext) {
     t.slot().signal_pending.store(more as u32, Release);
 }
 
-/// The timer's signal: whether the thread is asked where it is.
-fn ticks(t: &mut Block) -> bool {
+/// The timer's signal: how many steps the thread is asked to make, 0: it is not asked where it is.
+fn ticks(t: &mut Block) -> u32 {
     let runs = member(t.slot).state.load(SeqCst) == state::RUNS;
     if !runs || t.det.tick.round != token::round() {
-        return false;
+        return 0;
     }
     let passed = sys::monotonic().ns() - t.det.tick.began;
     let next = look_after_runners(passed, false);
     arm(t, next);
-    true
+    steps_after(passed)
 }
 
 /// Says who can't be waited for, and ends the program.
 fn report() -> ! {
     sys::complain(&["reprise: threads wait for one that runs on and on without synchronising (--patience says how long they may):\n"]);
+    name_runners();
+    ending::end(super::deadlock::STATUS << 8)
+}
+
+/// How long threads wait for one that runs before that is said, in ns.
+fn told_after() -> i64 {
+    match session().det_patience_ns as i64 {
+        0 => TOLD_AFTER_NS,
+        patience => TOLD_AFTER_NS.min(patience / 2),
+    }
+}
+
+/// Says once that threads have been waiting for a long time: a program that would end with [`report`] is silent until then.
+fn tell_of_waiting() {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if TOLD.swap(true, SeqCst) {
+        return;
+    }
+    sys::complain(&["reprise: threads have been waiting for a long time for one that computes, or that counts while it looks at memory (--patience says when the run ends for that):\n"]);
+    name_runners();
+}
+
+fn name_runners() {
     for s in token::running() {
         let (m, mut n, mut at) = (member(s), [0; 10], [0; 18]);
         sys::complain(&[
@@ -311,7 +362,6 @@ fn report() -> ! {
             "\n",
         ]);
     }
-    ending::end(super::deadlock::STATUS << 8)
 }
 
 /// A signal, before anything else is done about it. True: it was this module's own.
@@ -322,6 +372,15 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
     if t.det.look.stage != Stage::Off {
         if signal == SIGTRAP && info.code() == TRAP_TRACE {
             step(t, uc);
+            return true;
+        }
+        if signal == SIGCUT && info.code() == SI_QUEUE && info.words[3] == LOOK {
+            // It is being looked at already.
+            member(t.slot).asked.store(0, SeqCst);
+            if ending::is_told() {
+                ending::end_as_told();
+            }
+            answer(t, uc);
             return true;
         }
         leave(t, uc);
@@ -352,15 +411,15 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
     if asked {
         answer(t, uc);
     }
-    let asked = match (timed, asked) {
+    let steps = match (timed, asked) {
         (true, _) => ticks(t),
-        (_, true) => member(t.slot).asked.swap(0, SeqCst) != 0,
+        (_, true) => member(t.slot).asked.swap(0, SeqCst),
         _ => return false,
     };
-    if !asked || !may_step(t, &uc.mc) {
+    if steps == 0 || !may_step(t, &uc.mc) {
         t.det.look.interrupted = true;
-    } else if t.det.look.seen.again(token::round(), &state_of(&uc.mc)) {
-        begin(t, uc);
+    } else if t.det.look.seen.again(token::round(), &state_of(&uc.mc)) || steps & UNSEEN != 0 {
+        begin(t, uc, steps & !UNSEEN);
     }
     true
 }
@@ -404,8 +463,9 @@ fn reads_flags(pc: u64) -> bool {
     matches!(guard::read::<u8>(pc), Some(0x9c | 0x9d | 0xcc) | None)
 }
 
-fn begin(t: &mut Block, uc: &mut Ucontext) {
-    if uc.mc.rflags & TF != 0 {
+fn begin(t: &mut Block, uc: &mut Ucontext, steps: u32) {
+    let now = sys::monotonic().ns();
+    if uc.mc.rflags & TF != 0 || now < t.det.look.rests_until {
         return;
     }
     let first = state_of(&uc.mc);
@@ -414,7 +474,9 @@ fn begin(t: &mut Block, uc: &mut Ucontext) {
         first,
         least: first,
         times: 1,
-        limit: STEPS,
+        limit: steps,
+        began: now,
+        rests_until: 0,
         seen: t.det.look.seen,
         ..Look::default()
     };
@@ -424,6 +486,8 @@ fn begin(t: &mut Block, uc: &mut Ucontext) {
 /// No more steps.
 fn leave(t: &mut Block, uc: &mut Ucontext) {
     t.det.look.stage = Stage::Off;
+    let now = sys::monotonic().ns();
+    t.det.look.rests_until = now + SHARE * (now - t.det.look.began);
     uc.mc.rflags &= !TF;
 }
 

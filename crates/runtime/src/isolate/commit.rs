@@ -170,9 +170,10 @@ pub fn note(t: &mut Block) {
     c.second = !c.second;
     c.faults = now;
     c.searched += sys::monotonic().ns() - began;
-    if c.searched > SEARCH_MAX_NS {
+    if c.searched > SEARCH_MAX_NS || options::disturbs() {
         c.searched = 0;
-        forget_read(t);
+        // Whoever has the lead may map memory meanwhile, and the views behind that move in their table: one that was seen twice would lose its copies.
+        lead::look(|| forget_read(t));
     }
 }
 
@@ -182,7 +183,8 @@ const SEARCH_MAX_NS: i64 = 2_000_000;
 /// Of fewer pages beside each other that isn't worth a call.
 const FORGET_LEAST: u64 = 64 * PAGE;
 
-/// Pages of the views that the thread has not written to are mapped again when it looks at them next. Its list is up to date.
+/// Pages of the views that the thread has not written to are mapped again when it looks at them next. Its list is up to date, and nobody changes the table of
+/// views.
 fn forget_read(t: &Block) {
     let copies = &t.det.copies;
     let mut list = list(t.slot, copies.second)[..copies.len].iter().peekable();
@@ -194,6 +196,7 @@ fn forget_read(t: &Block) {
         });
     };
     for view in views::all() {
+        options::delay();
         let mut from = view.start;
         while let Some(e) = list.next_if(|e| e.address() < view.end) {
             if e.address() >= from {
