@@ -375,7 +375,7 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
 fn become_image(t: &mut Block, image: u64, turn: Option<u64>) -> ! {
     kernel::block_everything();
     crate::exec::take_head(t.slot);
-    output::hand_over();
+    output::table::hand_over();
     baton::retire_threads(t);
     process::leaves_memory(true);
     request::ask(requests::BECOME, &[t.slot as u64, image]);

@@ -194,7 +194,7 @@ pub fn exec(t: &mut Block, c: &Call) -> i64 {
 /// The driver makes the process anew; this one is gone.
 fn become_image(t: &mut Block, image: u64) -> ! {
     kernel::block_everything();
-    output::hand_over();
+    output::table::hand_over();
     let s = session();
     s.starting.store(t.slot + 1, Relaxed);
     baton::retire_threads(t);
