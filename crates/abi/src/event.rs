@@ -190,6 +190,10 @@ pub enum Tag {
     Descriptor = 8,
     /// Packed entries, see [`Kind::Sync`].
     Entries = 9,
+    /// What the call sent to an output of the program, where that can't be told from its arguments; `address` is the output: 1, 2.
+    Sent = 10,
+    /// The descriptor in the lower half of `address` is an output now, or a copy of one: 1 or 2 in the upper half, and 0x80 where an exec closes it.
+    Stream = 11,
 }
 
 impl Tag {
@@ -205,6 +209,8 @@ impl Tag {
             7 => Tag::Offset,
             8 => Tag::Descriptor,
             9 => Tag::Entries,
+            10 => Tag::Sent,
+            11 => Tag::Stream,
             _ => return None,
         })
     }

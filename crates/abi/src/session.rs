@@ -648,6 +648,18 @@ pub struct Session {
     pub kept: [KnownFile; MAX_KNOWN_FILES],
     /// `det`: the ids of `run --pure`.
     pub det_ids: FamiliarIds,
+    /// Record: what the program's standard output and error led to when it began: device, inode, and the device that it is.
+    pub outputs: [[AtomicU64; 3]; 2],
+    /// Bytes that went to each of them: while recording by what descriptors lead to, in a replay as it wrote them again.
+    pub output_bytes: [AtomicU64; 2],
+}
+
+/// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?
+pub fn is_memory_device(mode: u64, device: u64) -> bool {
+    const S_IFMT: u64 = 0o170000;
+    const S_IFCHR: u64 = 0o020000;
+    const MEMORY: u64 = 1;
+    mode & S_IFMT == S_IFCHR && device >> 8 & 0xfff == MEMORY
 }
 
 /// Most files that [`Session::kept`] tells of.

@@ -1,8 +1,36 @@
 //! The session's counters by name.
 
-use reprise_abi::session::Session;
+use reprise_abi::session::{is_memory_device, Session};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes that a recording's program has sent to its standard output, to its standard error, and to both where they are one file.
+pub const OUTPUT_BYTES: [&str; 3] = ["stdout_bytes", "stderr_bytes", "output_bytes"];
+
+/// How much went to the outputs that were there when the program began. Of the null device it can't be said: who opens it has the same file.
+pub fn output_bytes(s: &Session) -> BTreeMap<String, u64> {
+    const CHARACTER_DEVICE: u64 = 0o020000;
+    let places = s
+        .outputs
+        .each_ref()
+        .map(|words| words.each_ref().map(|w| w.load(Relaxed)));
+    let is_counted = |place: &[u64; 3]| {
+        *place != [0; 3] && !(place[2] != 0 && is_memory_device(CHARACTER_DEVICE, place[2]))
+    };
+    let bytes = s.output_bytes.each_ref().map(|n| n.load(Relaxed));
+    let [out, err, both] = OUTPUT_BYTES;
+    let mut found = BTreeMap::new();
+    if places[0] == places[1] && is_counted(&places[0]) {
+        found.insert(both.to_string(), bytes[0] + bytes[1]);
+        return found;
+    }
+    for ((name, place), n) in [out, err].into_iter().zip(&places).zip(bytes) {
+        if is_counted(place) {
+            found.insert(name.to_string(), n);
+        }
+    }
+    found
+}
 
 /// All counters, as `info --json` shows them.
 pub fn read(s: &Session) -> BTreeMap<String, u64> {

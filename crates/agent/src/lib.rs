@@ -299,6 +299,7 @@ impl Agent {
             EndReason::Unknown => "the launcher was gone before the program ended".into(),
         };
         summary.counters = counters::read(session);
+        summary.counters.extend(counters::output_bytes(session));
         summary.void_stamps = merge.void_stamps(&self.shared);
         let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
         self.warnings.extend(notes.map(String::from));

@@ -70,6 +70,8 @@ pub struct Outcome {
     pub tail: Tail,
     /// The session's counters worth showing: sites patched, cuts found, false hits.
     pub counters: [u64; 3],
+    /// Bytes written again to the standard output and to the standard error.
+    pub output_bytes: [u64; 2],
 }
 
 /// Replays the trace in `dir` once.
@@ -191,6 +193,7 @@ fn replay_one(
             c.cuts.load(Relaxed),
             c.false_hits.load(Relaxed),
         ],
+        output_bytes: s.output_bytes.each_ref().map(|n| n.load(Relaxed)),
     })
 }
 

@@ -4,10 +4,11 @@ use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
+use reprise_agent::counters::OUTPUT_BYTES;
 use reprise_console::{say, tell};
 use reprise_launch::memo;
 use reprise_replay::{replay as play, Halt, Options, Outcome, TRACE_ENDED};
-use reprise_trace::{learned, Catalog, Summary, Tail};
+use reprise_trace::{learned, Catalog, Manifest, Summary, Tail, BEGINNING_FILE};
 use std::path::Path;
 use std::time::Duration;
 
@@ -199,9 +200,10 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
         ..Options::default()
     };
     let (mut bad, mut cut_off) = (0, 0);
+    let written = Written::of(&dir)?;
     for n in 1..=args.times {
         let o = play(&dir, &options)?;
-        let why = complaint(&o);
+        let why = complaint(&o).or_else(|| written.differs(&o));
         if let Some(Halt::Signal(signal, _)) = o.halted {
             say!("{}", why.unwrap_or_default());
             return Ok(128 + signal);
@@ -236,6 +238,54 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
         (0, _) => CUT_OFF,
         _ => OURS,
     })
+}
+
+/// What a recording has counted of its program's outputs, by name.
+struct Written {
+    bytes: Vec<(&'static str, u64)>,
+    /// The recording can't have missed a byte of what it has in its events, nor a replay have more.
+    is_exact: bool,
+}
+
+impl Written {
+    /// Of a recording that is whole, from the program's first step to its end; of others nothing is known.
+    fn of(dir: &Path) -> Result<Written> {
+        let summary = Summary::read(dir)?.unwrap_or_default();
+        // Who was killed may have written what no event tells of.
+        let is_whole = !summary.stopped
+            && summary.killed.is_empty()
+            && summary.uncaptured.is_empty()
+            && !dir.join(BEGINNING_FILE).exists();
+        let count = |name: &'static str| Some((name, *summary.counters.get(name)?));
+        Ok(Written {
+            bytes: match is_whole {
+                true => OUTPUT_BYTES.into_iter().filter_map(count).collect(),
+                false => Vec::new(),
+            },
+            // Elsewhere a thread can be ended between its event and its count.
+            is_exact: Manifest::read(dir)?.engine == "serial",
+        })
+    }
+
+    /// How a replay differs from that.
+    fn differs(&self, o: &Outcome) -> Option<String> {
+        let [out, err] = o.output_bytes;
+        let differs = |(name, recorded): &(&'static str, u64)| {
+            let (what, replayed) = match OUTPUT_BYTES.iter().position(|n| n == name) {
+                Some(0) => ("standard output", out),
+                Some(1) => ("standard error", err),
+                _ => ("standard output and error", out + err),
+            };
+            let same = match self.is_exact {
+                true => replayed == *recorded,
+                false => replayed >= *recorded,
+            };
+            (!same).then(|| {
+                format!("the program wrote {recorded} bytes to its {what}, the replay {replayed}")
+            })
+        };
+        self.bytes.iter().find_map(differs)
+    }
 }
 
 /// How often the demo records.

@@ -99,6 +99,7 @@ pub fn start_others<E: Engine>(t: &mut Block) {
             crate::panic::give_up("no memory for a thread");
         };
         b.process = t.process;
+        b.table = t.table;
         b.number = t.number;
         b.birth = BIRTH_ATTACHED;
         b.alive.store(1, Relaxed);

@@ -61,14 +61,14 @@ pub(crate) struct Msghdr {
     pub iov: u64,
     pub iov_len: u64,
     pub control: u64,
-    control_len: u64,
+    pub control_len: u64,
     flags: u32,
     _pad2: u32,
 }
 
 /// Offset of `msg_len` in a mmsghdr, and the size of one.
-const MMSG_LEN: u64 = 56;
-const MMSG_SIZE: u64 = 64;
+pub(crate) const MMSG_LEN: u64 = 56;
+pub(crate) const MMSG_SIZE: u64 = 64;
 const EINTR: i64 = -4;
 const EFAULT: i64 = -14;
 const ENOMEM: i64 = -12;
@@ -558,7 +558,7 @@ pub fn is_plain(d: &'static Syscall) -> bool {
 }
 
 /// Calls `f` with the parts of an iovec array, up to `limit` bytes in all.
-fn iovecs(array: u64, count: u64, limit: usize, f: &mut impl FnMut(u64, usize)) {
+pub(crate) fn iovecs(array: u64, count: u64, limit: usize, f: &mut impl FnMut(u64, usize)) {
     let mut left = limit;
     for k in 0..count.min(MAX_IOV) {
         let Some([base, len]) = guard::read::<[u64; 2]>(array + k * 16) else {

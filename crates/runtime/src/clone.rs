@@ -182,6 +182,12 @@ pub fn block_of_thread(pointer: u64) -> Option<&'static Block> {
         .find(|b| b.fs_base == pointer && b.number == process)
 }
 
+/// The block of slot `i`, on which a thread runs in this memory.
+pub fn block_of(i: u32) -> &'static Block {
+    // SAFETY: the block is mapped, as the thread on it says.
+    unsafe { &*(block_address(i) as *const Block) }
+}
+
 /// The word that says so, when a thread still runs on the block of slot `i` in this memory.
 pub fn in_use_here(i: u32) -> Option<&'static AtomicU32> {
     if MAPPED[i as usize / 64].load(Relaxed) & 1 << (i % 64) == 0 {
@@ -301,6 +307,8 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         shown: Frame::default(),
         heap: 0,
         det: Default::default(),
+        table: 0,
+        noted: Default::default(),
     };
     // SAFETY: nobody else has this slot.
     unsafe {
@@ -339,6 +347,7 @@ pub fn start_thread<E: Engine>(
     } else if process != mine {
         b.birth = BIRTH_FORK;
     }
+    crate::output::table::inherit(t, b, flags, b.birth == BIRTH_FORK);
     b.start = *start;
     b.mask = t.mask;
     b.affinity = t.affinity;

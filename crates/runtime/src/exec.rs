@@ -31,7 +31,7 @@ pub fn attempt(t: &mut Block, c: &Call) -> i64 {
         }
     }
     if crate::order::runs() {
-        crate::output::hand_over();
+        crate::output::table::hand_over();
     }
     processor::before_exec(t);
     s.initial_mask.store(t.mask, Relaxed);

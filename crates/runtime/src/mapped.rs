@@ -9,6 +9,7 @@ use crate::files;
 use crate::guard;
 use crate::kept;
 use crate::memory;
+use crate::output;
 use crate::signal::kernel;
 use crate::sys;
 use crate::thread::session;
@@ -32,7 +33,12 @@ const REMEMBERED: usize = 4096;
 const UNKNOWN: u16 = 0;
 /// Number 0: no file that was ever mapped.
 const NEVER_MAPPED: u16 = 1;
-/// For each descriptor the number of its file plus one, or [`UNKNOWN`].
+/// The part of what is known that is the file's number plus one.
+const NUMBER: u16 = (1 << OUTPUT_SHIFT) - 1;
+/// Above it: the output that the file is.
+const OUTPUT_SHIFT: u32 = 14;
+const _: () = assert!(reprise_abi::session::MAX_SHARED_FILES < NUMBER as usize);
+/// For each descriptor what is known of its file, or [`UNKNOWN`].
 static FILE: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(UNKNOWN) }; REMEMBERED];
 
 /// How many files had numbers when this process last asked the kernel about descriptors.
@@ -106,19 +112,51 @@ pub fn concerns(number: u64) -> bool {
 /// The number of a descriptor's file, 0 for one that was never mapped.
 pub fn number_of(fd: u64) -> u32 {
     forget_all_if_files_are_new();
-    let known = FILE.get(fd as u32 as usize);
-    match known.map_or(UNKNOWN, |f| f.load(Relaxed)) {
-        UNKNOWN => {}
-        n => return (n - NEVER_MAPPED) as u32,
+    ((known(fd) & NUMBER) - NEVER_MAPPED) as u32
+}
+
+/// The output that a descriptor leads to, 0 when it is none ([`output::led_to`]).
+#[inline]
+pub fn output_behind(fd: u64) -> u8 {
+    (known(fd) >> OUTPUT_SHIFT) as u8
+}
+
+/// The same of a descriptor about which a write's event need say nothing: its file was never mapped, and a replay knows the output.
+#[inline]
+pub fn plain_output(fd: u64) -> Option<u8> {
+    let known = known(fd);
+    let stream = (known >> OUTPUT_SHIFT) as u8;
+    let plain = known & NUMBER == NEVER_MAPPED && (stream == 0 || output::table::is_followed(fd));
+    plain.then_some(stream)
+}
+
+/// What is known of a descriptor's file, by now.
+#[inline]
+fn known(fd: u64) -> u16 {
+    forget_all_if_files_are_new();
+    let kept = FILE
+        .get(fd as u32 as usize)
+        .filter(|_| output::table::is_one());
+    match kept.map_or(UNKNOWN, |f| f.load(Relaxed)) {
+        UNKNOWN => ask(fd, kept),
+        n => n,
     }
-    let number = match identity_of(fd) {
+}
+
+#[cold]
+fn ask(fd: u64, kept: Option<&AtomicU16>) -> u16 {
+    let Some(stat) = stat_of(fd) else {
+        return NEVER_MAPPED;
+    };
+    let number = match identity(&stat) {
         0 => 0,
         i => kept::known_file(i),
     };
-    if let Some(f) = known {
-        f.store(NEVER_MAPPED + number as u16, Relaxed);
+    let found = (NEVER_MAPPED + number as u16) | ((output::led_to(&stat) as u16) << OUTPUT_SHIFT);
+    if let Some(f) = kept {
+        f.store(found, Relaxed);
     }
-    number
+    found
 }
 
 fn forget(first: u64, last: u64) {

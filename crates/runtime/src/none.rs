@@ -39,8 +39,14 @@ impl Engine for None {
             }
         }
         loop {
+            let moved = match crate::det::log::records(t) {
+                true => crate::output::moved::make(c),
+                false => Option::None,
+            };
             // SAFETY: the program's own call.
-            let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
+            let r = moved.unwrap_or_else(|| unsafe {
+                rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr())
+            });
             if c.nr == nr::RT_SIGPENDING && r == 0 {
                 crate::serial::record::add_pending(t, c);
             }

@@ -1,4 +1,4 @@
-//! What the runtime keeps for each process: its number in the session, its handlers, where its output goes.
+//! What the runtime keeps for each process: its number in the session, its handlers.
 //!
 //! Memory and process are two things: after vfork(2) two processes run in one memory, with the same runtime data. So what
 //! belongs to a process hangs off its threads' blocks, and what belongs to the memory (its map, its patches) is static.
@@ -11,8 +11,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use reprise_abi::session::{process_state, Process, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
 
-/// Descriptors whose stream is followed; beyond it a duplicate of the output is not shown.
-pub const FOLLOWED: usize = reprise_abi::session::FOLLOWED_STREAMS;
 /// The most processes that share one memory at a time.
 const MAX_SHARING: usize = 64;
 
@@ -23,8 +21,6 @@ pub struct Own {
     parent_waits: bool,
     /// The program's handlers.
     pub actions: [Action; SIGNALS + 1],
-    /// Replay: 1, 2: the descriptor is the stream that was 1 or 2 at the start.
-    pub streams: [u8; FOLLOWED],
 }
 
 impl Own {
@@ -38,7 +34,6 @@ impl Own {
                 restorer: 0,
                 mask: 0,
             }; SIGNALS + 1],
-            streams: [0; FOLLOWED],
         }
     }
 }
@@ -185,7 +180,6 @@ pub fn share(waits: bool) -> u64 {
     };
     POOL_USED.fetch_max(i + 1, Relaxed);
     new.actions = mine.actions;
-    new.streams = mine.streams;
     new.parent_waits = waits;
     SHARERS.fetch_add(1, Relaxed);
     new as *mut Own as u64
@@ -221,6 +215,7 @@ pub fn after_fork(t: &mut Block, n: u32) {
         }
     }
     crate::memory::after_fork();
+    crate::output::table::after_fork();
     own().parent_waits = false;
     SHARERS.store(1, Relaxed);
     t.number = n;

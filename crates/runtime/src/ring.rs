@@ -579,6 +579,12 @@ impl Reader {
         ok
     }
 
+    /// Hands a section's bytes to `f` in pieces, as (address, bytes).
+    pub fn pieces(&mut self, len: usize, mut f: impl FnMut(u64, u64)) {
+        self.each(len, |from, n| f(from, n as u64));
+        self.skip((8 - len % 8) % 8);
+    }
+
     /// Copies a section's first bytes to `into` and skips the rest; the bytes copied.
     pub fn to_buffer(&mut self, len: usize, into: &mut [u8]) -> usize {
         let take = len.min(into.len());

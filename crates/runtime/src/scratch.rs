@@ -84,6 +84,14 @@ impl Scratch {
                 end: own + SCRATCH_LEN,
             };
         }
+        Scratch::large(t, want).unwrap_or(Scratch {
+            next: own,
+            end: own + SCRATCH_LEN,
+        })
+    }
+
+    /// Scratch memory beside what every thread has; `None` when there is no more.
+    pub fn large(t: &mut Block, want: usize) -> Option<Scratch> {
         let want = want.min(MAX_SCRATCH) as u64 + 4096;
         if t.big_scratch.1 < want {
             let len = want.next_power_of_two();
@@ -97,16 +105,10 @@ impl Scratch {
                 t.big_scratch = (at, len);
             }
         }
-        if t.big_scratch.1 == 0 {
-            return Scratch {
-                next: own,
-                end: own + SCRATCH_LEN,
-            };
-        }
-        Scratch {
+        (t.big_scratch.1 != 0).then_some(Scratch {
             next: t.big_scratch.0,
             end: t.big_scratch.0 + t.big_scratch.1,
-        }
+        })
     }
 
     /// Takes exactly `len` bytes, for what the program has at `like`.

@@ -176,7 +176,7 @@ fn take_over(i: u32) -> ! {
         crate::det::log::world::start();
     }
     crate::serial::loss::start();
-    output::start(first);
+    output::start(t, first);
     if !first {
         processor::after_exec(t);
         with_engine!(E => E::image_start(t));

@@ -146,6 +146,10 @@ pub struct Block {
     pub heap: u64,
     /// What the `det` engine keeps of it.
     pub det: crate::det::Local,
+    /// Which table of descriptors it has ([`crate::output::table`]).
+    pub table: u64,
+    /// What is known of the outputs of the call that it makes.
+    pub noted: crate::output::Noted,
 }
 
 const _: () = {

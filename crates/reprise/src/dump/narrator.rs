@@ -293,6 +293,8 @@ impl Narrator {
             Tag::Offset => "offset",
             Tag::Descriptor => "descriptor",
             Tag::Entries => "entries",
+            Tag::Sent => "sent",
+            Tag::Stream => "stream",
         };
         let shown = &section.bytes[..section.bytes.len().min(self.limit)];
         json!({

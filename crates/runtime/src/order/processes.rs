@@ -378,7 +378,7 @@ fn become_image(t: &mut Block, image: u64, turn: Option<u64>) -> ! {
     kernel::block_everything();
     robust::mark_own(t);
     crate::exec::take_head(t.slot);
-    output::hand_over();
+    output::table::hand_over();
     baton::retire_threads(t);
     process::leaves_memory(true);
     request::ask(requests::BECOME, &[t.slot as u64, image]);

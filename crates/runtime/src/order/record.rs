@@ -97,8 +97,19 @@ impl Record {
             Kind::Exit
         };
         let stream = output::written_by(c);
-        let held = (stream != 0).then(|| streams::hold(t, stream));
+        // What is to be moved to an output is waited for while others may write there.
+        let interrupted = loop {
+            match output::moved::await_source(c).map(|r| outcome(t, c, r)) {
+                Some(Outcome::Again) => continue,
+                o => break o,
+            }
+        };
+        let held = (stream != 0 && interrupted.is_none()).then(|| streams::hold(t, stream));
+        let mut interrupted = interrupted;
         let outcome = loop {
+            if let Some(o) = interrupted.take() {
+                break o;
+            }
             if let Some(None) = held {
                 break Outcome::Restart;
             }
@@ -115,6 +126,7 @@ impl Record {
                     add_pending(t, c);
                 }
                 let note = mapped::look(c, r, true);
+                output::look(t, c, r);
                 events::call_noted(t, kind, c, r, 0, hash, note.as_ref());
                 output::follow(c, r);
                 r

@@ -112,6 +112,7 @@ pub fn call_noted(
         sections += section_len(n.section_bytes());
         flags |= n.number << FILE_NUMBER_SHIFT;
     }
+    sections += t.noted.sections_len(c, result);
     let mut w = begin_call(t, kind, c, result, flags, input_hash, sections);
     for (tag, address, len) in previews {
         if tag != 0 {
@@ -129,7 +130,11 @@ pub fn call_noted(
             n.section_bytes(),
         );
     }
+    t.noted.each(c, result, |tag, address, from, len| {
+        w.put_section(tag as u32, address, from, len)
+    });
     w.finish();
+    t.noted.is_logged();
 }
 
 /// Writes a call's event whose outputs are given.

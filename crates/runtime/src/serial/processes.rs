@@ -195,7 +195,7 @@ pub fn exec(t: &mut Block, c: &Call) -> i64 {
 /// The driver makes the process anew; this one is gone.
 fn become_image(t: &mut Block, image: u64) -> ! {
     kernel::block_everything();
-    output::hand_over();
+    output::table::hand_over();
     crate::processor::before_exec(t);
     let s = session();
     s.starting.store(t.slot + 1, Relaxed);

@@ -9,7 +9,7 @@ use crate::asm::rt_blocking;
 use crate::capture::{self, Call};
 use crate::ring;
 use crate::thread::{session, Block, Frame};
-use crate::{guard, hash, mapped, sys};
+use crate::{guard, hash, mapped, output, sys};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::event::{section_len, EventHeader, Kind, Tag, HEADER_LEN, SECTION_LEN};
 use reprise_abi::spec::{Blocking, Mem, Replay, Size, Syscall, Width};
@@ -74,7 +74,10 @@ impl Shape {
                 | nr::MUNLOCKALL
                 | nr::SHMGET
                 | nr::SHMCTL
-        ) || crate::signal::calls::replaces_mask(number)
+                | nr::PIDFD_GETFD
+                | nr::UNSHARE
+        ) || output::moved::is_move(number)
+            || crate::signal::calls::replaces_mask(number)
             || crate::signal::calls::sends_signal(number)
             || (mapped::concerns(number) && !mapped::is_write(number));
         if special || d.replay != Replay::Emulate || !capture::is_plain(d) {
@@ -159,9 +162,13 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
         _ => unsafe { rt_blocking(number, &args, t.slot().signal_pending.as_ptr()) },
     };
     // Interrupted, not made, or a bad pointer: what that means is for the long road to say.
-    // So is a write to a file that is mapped, and a read that may have written more than it says.
+    // So is a write of which more is to be said than that, and a read that may have written more than it says.
+    let written = match mapped::is_write(number) {
+        true => mapped::plain_output(frame.rdi),
+        false => Some(0),
+    };
     if matches!(result, -4 | -512 | -14)
-        || (mapped::is_write(number) && mapped::number_of(frame.rdi) != 0)
+        || written.is_none()
         || (shape.buffer() == Buffer::Out
             && capture::zeroes_the_rest(
                 number,
@@ -235,6 +242,9 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     // SAFETY: as above.
     unsafe { (words as *mut EventHeader).write(header) };
     ring::publish(len);
+    if let Some(stream @ 1..) = written {
+        output::count(stream, result.max(0) as u64);
+    }
     Made::Logged(result)
 }
 

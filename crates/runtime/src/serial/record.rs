@@ -13,7 +13,7 @@ use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SA_RESTART};
 use crate::sys;
 use crate::thread::{session, Block, Frame};
-use crate::{clone, instruction, kept, mapped, memory, memory_file, process, shm, spin};
+use crate::{clone, instruction, kept, mapped, memory, memory_file, output, process, shm, spin};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
@@ -110,6 +110,9 @@ pub(crate) fn make(t: &Block, c: &Call) -> i64 {
         // SAFETY: the program's own call, with its own arguments.
         return unsafe { sys::syscall6(c.nr, c.local) };
     }
+    if let Some(r) = output::moved::make(c) {
+        return r;
+    }
     // SAFETY: as above; the pending word belongs to the session.
     let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
     memory_file::opened(c, r)
@@ -198,7 +201,10 @@ impl Record {
     ) {
         waits::learn(c, r, mistaken);
         let note = mapped::look(c, r, kind == Kind::Exit);
-        if note.is_none() && parts.is_some_and(|p| p.log(t, kind, c, r, hash)) {
+        output::look(t, c, r);
+        let plain = note.is_none() && t.noted.is_empty();
+        if plain && parts.is_some_and(|p| p.log(t, kind, c, r, hash)) {
+            t.noted.is_logged();
             return;
         }
         events::call_noted(t, kind, c, r, 0, hash, note.as_ref());

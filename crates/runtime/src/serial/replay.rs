@@ -146,6 +146,7 @@ pub(crate) fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfF
                 file.descriptor = Some(address);
                 r.skip(len.div_ceil(8) * 8);
             }
+            Some(tag) if output::take_section(&mut r, address, len, tag) => {}
             _ => r.skip(len.div_ceil(8) * 8),
         }
     }

@@ -66,6 +66,7 @@ pub fn note(t: &mut Block, c: &Call, r: i64, hash: u64) {
         }
         _ => {
             let of_file = mapped::look(c, r, true);
+            output::look(t, c, r);
             events::call_noted(t, Kind::Syscall, c, r, 0, hash, of_file.as_ref());
             output::follow(c, r);
         }
