@@ -118,7 +118,7 @@ pub struct Process {
     pub live_threads: AtomicU32,
     /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
     pub status: AtomicU32,
-    /// Record: 1 in another pid namespace than the agent's.
+    /// Record: how many pid namespaces it is further inside than the agent; its maker's number of them until it knows its own.
     pub inside: AtomicU32,
     /// Which of the session's processes it is, in order of their first steps; 0 before its own, and for the first of all.
     pub birth: AtomicU32,
@@ -128,8 +128,12 @@ pub struct Process {
     pub announced: AtomicU32,
     /// Replay: 1 while a debugger traces it.
     pub debugged: AtomicU32,
+    /// Record: the id by which its maker knows it, once it has taken its first step. It counts in the maker's namespace, ...
+    pub told: AtomicU32,
+    /// ... which is so many further inside than the agent's.
+    pub told_inside: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 6],
+    pub spare: [AtomicU32; 4],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -274,8 +278,9 @@ pub mod request {
     /// The process that was writing an event was killed: what is in the ring of that event is to be forgotten, and the next begins at
     /// position `args[0]`.
     pub const FORGET_EVENT: u32 = 17;
-    /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? Answer: its process
-    /// id and its thread id, as the agent sees them.
+    /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? It is of the session's
+    /// process number `args[2]`. Answer: its process id and its thread id, as the agent sees them, and how many namespaces it is
+    /// further inside than the agent.
     pub const FIND: u32 = 5;
     /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
     pub const BECOME: u32 = 3;

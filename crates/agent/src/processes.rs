@@ -245,13 +245,16 @@ const NOBODY: u32 = 0x3fff_ffff;
 fn unborn(s: &Session, n: usize) -> u32 {
     let told = child_of(s, n).unwrap_or(0);
     let p = &s.processes[n];
-    let real = match p.inside.load(Relaxed) {
-        0 => told,
-        // What can't be found any more was reaped.
-        _ => namespaces::find(s, told).unwrap_or(NOBODY),
-    };
-    let made = told != 0 && p.kernel_pid.load(Acquire) == 0;
-    if !(made && is_gone(real) && p.kernel_pid.load(Acquire) == 0) {
+    if told == 0 {
+        return 0;
+    }
+    // What can't be found any more was reaped.
+    let found = namespaces::candidates(s, n, told);
+    let real = found.first().map_or(NOBODY, |f| f.pid);
+    // Where makers have died, several may have been told of by one number in several namespaces: none of them may be alive then.
+    let gone = found.iter().all(|f| is_gone(f.pid));
+    let made = p.kernel_pid.load(Acquire) == 0 && child_of(s, n) == Some(told);
+    if !(made && gone && p.kernel_pid.load(Acquire) == 0) {
         return 0;
     }
     p.visible_pid.store(told, Release);

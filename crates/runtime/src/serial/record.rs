@@ -19,7 +19,6 @@ use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
 };
-use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
@@ -130,11 +129,12 @@ fn await_burial(c: &Call, r: i64) {
         _ => return,
     };
     let s = session();
-    let is_live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
     let listed = || {
-        (0..s.processes.len())
-            .filter(is_live)
-            .any(|n| Lists(s).pid_of(n as u32) == pid)
+        let used = (s.processes_used.load(Acquire) as usize).min(s.processes.len());
+        s.processes[..used].iter().enumerate().any(|(n, p)| {
+            p.state.load(Acquire) == process_state::LIVE
+                && crate::namespace::is_known_as(p, n as u32, pid)
+        })
     };
     for _ in 0..LOOKS {
         // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
