@@ -539,8 +539,11 @@ pub struct Session {
     _pad5: u32,
     /// `det`: of what random bytes are made (`run --seed`).
     pub det_seed: u64,
-    /// Spare configuration words.
-    pub spare_config: [u64; 1],
+    /// Record: the agent's thread id, as it sees itself; the kernel marks it when the agent dies
+    /// ([`OWNER_DIED`](crate::schedule::OWNER_DIED)). 0 where nobody looks.
+    pub agent_life: AtomicU32,
+    /// Record: the same of the launcher.
+    pub launcher_life: AtomicU32,
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

@@ -290,6 +290,7 @@ fn in_dir(
         }
         None => None,
     };
+    reprise_agent::processes::tell_of_life(&shared.session().launcher_life);
     let agent = start_agent(args, shared, image, Census::new(stopped.pid), trace)?;
     let follower = match (args.keep, dir) {
         (Some(keep), Some(dir)) => Some(start_follower(keep, dir, shared)?),

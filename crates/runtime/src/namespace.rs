@@ -33,6 +33,10 @@ pub fn pass_on(child: u32) {
 /// Is the agent, or the driver, still there? From inside nobody can tell but the launcher, who then says so.
 pub fn agent_lives() -> bool {
     let s = session();
+    // A dead agent that nobody reaps has its number still.
+    if crate::attended::by_nobody() {
+        return false;
+    }
     if is_inside() {
         return s.recording_lost.load(Relaxed) == 0;
     }
@@ -67,6 +71,8 @@ pub fn learn(t: &Block, new_process: bool) {
         }
         return;
     }
+    // From here on the agent's number means nothing to this process, and must not be asked for.
+    entry.inside.fetch_max(1, Relaxed);
     let own = sys::call(nr::GETPID, &[]) as u64;
     let who = [own, t.kernel_tid as u64, process::number().into()];
     if let Some((0, [pid, tid, inside, _])) = request::ask(requests::FIND, &who) {

@@ -103,8 +103,27 @@ pub fn add_pending(t: &Block, c: &Call) {
     }
 }
 
+/// rt_sigtimedwait(2): a blocked signal that waits in the runtime is taken from there.
+fn take_pending(t: &mut Block, c: &Call) -> Option<i64> {
+    let [set, info, _, size, ..] = c.local;
+    if c.nr != nr::RT_SIGTIMEDWAIT || size != 8 {
+        return None;
+    }
+    let wanted = crate::guard::read::<u64>(set)?;
+    let found = t.pending.take(!wanted)?;
+    if info != 0 {
+        crate::guard::write(info, &found);
+    }
+    Some(found.signal().into())
+}
+
 /// Asks the kernel.
-pub(crate) fn make(t: &Block, c: &Call) -> i64 {
+pub(crate) fn make(t: &mut Block, c: &Call) -> i64 {
+    if t.pending.set() != 0 {
+        if let Some(r) = take_pending(t, c) {
+            return r;
+        }
+    }
     if c.blocking == Blocking::Never && c.known {
         // SAFETY: the program's own call, with its own arguments.
         return unsafe { sys::syscall6(c.nr, c.local) };
@@ -421,7 +440,7 @@ impl Engine for Record {
             make(t, c);
             kernel::die_now(signal);
         }
-        if crate::signal::calls::stops_us(c, process::visible_pid()) {
+        if crate::signal::calls::may_stop_us(c) {
             // It comes back when somebody lets it go on: others must be able to.
             return Self::among_others(t, c, parts, hash, false);
         }
@@ -576,6 +595,7 @@ impl Engine for Record {
         let (me, mut entered) = (t.slot, false);
         let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
             entered = true;
+            robust::made(slot, wish.word_that_others_see());
             events::enter(me, slot << SLOT_SHIFT);
             process::entry_of(process).announced.store(1, Release);
             if wish.waits() {
@@ -589,6 +609,7 @@ impl Engine for Record {
         }
         let mut told = None;
         if sys::is_error(tid) {
+            robust::not_made(slot);
             failed(process);
         } else {
             clone::publish_tid(wish, tid as u32);
@@ -652,6 +673,7 @@ impl Engine for Record {
                 Some(futex::hand_over(futex::key(address, false), &baton::lock()))
             },
         );
+        robust::word_is_cleared(t);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         events::thread_exit(t.slot, last, c.args[0], &inherited[..n]);
         if last {
