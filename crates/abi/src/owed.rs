@@ -4,6 +4,9 @@
 //! while their owner holds the baton, when nobody else can look. Who gives the baton away enters them here before; should its process end
 //! meanwhile, they are *due*, and whoever holds the baton next and has that memory marks them.
 //!
+//! So it is with the word of a process that shares another one's memory, and that the kernel clears at its end (CLONE_CHILD_CLEARTID): it is
+//! here from the process's making on.
+//!
 //! Entries are changed under the scheduler's lock. Zero bytes are an empty table.
 
 use crate::schedule::FutexKey;
@@ -15,11 +18,15 @@ pub const MAX_OWED: usize = 1024;
 
 /// [`Owed::owner`]: it is to be marked.
 const DUE: u32 = u32::MAX;
+/// In an [`Owed::owner`]: the word is to be cleared when the process of that slot ends.
+const TO_CLEAR: u32 = 0x4000_0000;
+/// [`Owed::tid`] of a word that is to be cleared.
+const ANY: u32 = u32::MAX;
 
 /// A robust futex in shared memory.
 #[repr(C)]
 pub struct Owed {
-    /// Slot plus 1 of its owner; 0: the entry is free; [`DUE`].
+    /// Slot plus 1 of its owner, maybe with [`TO_CLEAR`]; 0: the entry is free; [`DUE`].
     owner: AtomicU32,
     /// The thread id that is in the futex while it is that owner's.
     tid: AtomicU32,
@@ -36,6 +43,11 @@ impl Owed {
     /// The thread id that is in the futex if it was not given back.
     pub fn tid(&self) -> u32 {
         self.tid.load(Relaxed)
+    }
+
+    /// Is the word to be cleared, whatever is in it?
+    pub fn clears(&self) -> bool {
+        self.tid() == ANY
     }
 
     /// Which futex it is.
@@ -91,7 +103,24 @@ impl OwedTable {
 
     /// Enters a futex of the thread of slot `slot`, once; false when the table is full.
     pub fn enter(&self, slot: u32, tid: u32, key: FutexKey) -> bool {
-        let is_it = |e: &Owed| e.owner.load(Relaxed) == slot + 1 && e.key() == key;
+        self.put(slot + 1, tid, key)
+    }
+
+    /// Enters the word that is to be cleared at the end of the process of slot `slot`; false when the table is full.
+    pub fn enter_word(&self, slot: u32, key: FutexKey) -> bool {
+        self.put(slot + 1 | TO_CLEAR, ANY, key)
+    }
+
+    /// That word is somebody else's business: the thread has ended by itself, or there never was one.
+    pub fn leave_word(&self, slot: u32) {
+        let mine = |e: &&Owed| e.owner.load(Relaxed) == slot + 1 | TO_CLEAR;
+        for e in self.entries().iter().filter(mine) {
+            self.free(e);
+        }
+    }
+
+    fn put(&self, owner: u32, tid: u32, key: FutexKey) -> bool {
+        let is_it = |e: &Owed| e.owner.load(Relaxed) == owner && e.key() == key;
         if self.entries().iter().any(is_it) {
             return true;
         }
@@ -105,7 +134,7 @@ impl OwedTable {
         e.space.store(key.space, Relaxed);
         e.address.store(key.address, Relaxed);
         self.used.fetch_add(1, Relaxed);
-        e.owner.store(slot + 1, Release);
+        e.owner.store(owner, Release);
         true
     }
 
@@ -125,7 +154,7 @@ impl OwedTable {
         }
         for e in self.entries() {
             let owner = e.owner.load(Relaxed);
-            if owner != 0 && owner != DUE && dead(owner - 1) {
+            if owner != 0 && owner != DUE && dead((owner & !TO_CLEAR) - 1) {
                 e.owner.store(DUE, Relaxed);
                 n += 1;
             }

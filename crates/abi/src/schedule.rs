@@ -6,7 +6,7 @@
 //! itself the kernel does.
 
 use crate::layout::MAX_SLOTS;
-use crate::owed::OwedTable;
+use crate::owed::{Owed, OwedTable};
 use crate::session::{
     futex_wait, process_state, request, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS,
     MAX_PROCESSES,
@@ -177,14 +177,15 @@ impl<'a> Lists<'a> {
         None
     }
 
-    /// Lets those that wait on a futex in shared memory that is `concerned` come and look at it again.
-    pub fn look_again(&self, concerned: impl Fn(FutexKey) -> bool) {
+    /// Lets those that wait on a futex that is `concerned`, and in memory that processes share if the second argument says so, come and
+    /// look at it again.
+    pub fn look_again(&self, concerned: impl Fn(FutexKey, bool) -> bool) {
         for i in 0..self.used() {
             let one = self.slot(i);
             let key = FutexKey::of(one);
-            let waits = one.state.load(Relaxed) == slot_state::FUTEX
-                && one.futex_notes.load(Relaxed) & futex_wait::SHARED != 0;
-            if waits && concerned(key) && self.futex_take(key, |k, _| k == i).is_some() {
+            let waits = one.state.load(Relaxed) == slot_state::FUTEX;
+            let shared = one.futex_notes.load(Relaxed) & futex_wait::SHARED != 0;
+            if waits && concerned(key, shared) && self.futex_take(key, |k, _| k == i).is_some() {
                 one.futex_notes.fetch_or(futex_wait::LOOK, Relaxed);
                 self.push_ready(i);
             }
@@ -196,7 +197,10 @@ impl<'a> Lists<'a> {
         let table = OwedTable::of(self.0);
         let of_it = |i: u32| self.slot(i).process.load(Relaxed) == p;
         if table.fall_due(of_it) != 0 {
-            self.look_again(|key| table.due().any(|e| e.key() == key));
+            self.look_again(|key, shared| {
+                let is_it = |e: &Owed| e.key() == key && (shared || e.clears());
+                table.due().any(is_it)
+            });
         }
     }
 
@@ -295,7 +299,7 @@ impl<'a> Lists<'a> {
         if held {
             s.losses.fetch_add(1, Release);
             // The kernel may have marked its robust futexes.
-            self.look_again(|_| true);
+            self.look_again(|_, shared| shared);
         }
         s.lost.fetch_add(1, Release);
         held

@@ -118,7 +118,7 @@ pub struct Process {
     pub live_threads: AtomicU32,
     /// Wait status of a process that was found dead, plus 1; 0 when it is not known.
     pub status: AtomicU32,
-    /// Record: 1 in another pid namespace than the agent's.
+    /// Record: how many pid namespaces it is further inside than the agent; its maker's number of them until it knows its own.
     pub inside: AtomicU32,
     /// Which of the session's processes it is, in order of their first steps; 0 before its own, and for the first of all.
     pub birth: AtomicU32,
@@ -128,8 +128,12 @@ pub struct Process {
     pub announced: AtomicU32,
     /// Replay: 1 while a debugger traces it.
     pub debugged: AtomicU32,
-    /// The first 192 processors that the thread wanted to be on that execs; all zero: it never said.
-    pub affinity: [AtomicU32; 6],
+    /// The first 128 processors that the thread wanted to be on that execs; all zero: it never said.
+    pub affinity: [AtomicU32; 4],
+    /// Record: the id by which its maker knows it, once it has taken its first step. It counts in the maker's namespace, ...
+    pub told: AtomicU32,
+    /// ... which is so many further inside than the agent's.
+    pub told_inside: AtomicU32,
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
@@ -276,8 +280,9 @@ pub mod request {
     pub const FORGET_EVENT: u32 = 17;
     /// Process `args[0]` has mapped a file at `args[1]` in which there may be a cpuid that stays as it is: the trace is to name the file.
     pub const NATIVE_CPUID: u32 = 18;
-    /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? Answer: its process
-    /// id and its thread id, as the agent sees them.
+    /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? It is of the session's
+    /// process number `args[2]`. Answer: its process id and its thread id, as the agent sees them, and how many namespaces it is
+    /// further inside than the agent.
     pub const FIND: u32 = 5;
     /// Replay: slot `args[0]` becomes image `args[1]` in a new process. Answered when that process is about to run.
     pub const BECOME: u32 = 3;
@@ -536,8 +541,11 @@ pub struct Session {
     _pad5: u32,
     /// `det`: of what random bytes are made (`run --seed`).
     pub det_seed: u64,
-    /// Spare configuration words.
-    pub spare_config: [u64; 1],
+    /// Record: the agent's thread id, as it sees itself; the kernel marks it when the agent dies
+    /// ([`OWNER_DIED`](crate::schedule::OWNER_DIED)). 0 where nobody looks.
+    pub agent_life: AtomicU32,
+    /// Record: the same of the launcher.
+    pub launcher_life: AtomicU32,
 
     /// Number of leaves in `cpuid`.
     pub cpuid_len: u32,

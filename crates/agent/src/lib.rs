@@ -109,6 +109,7 @@ impl Agent {
         let mut strays = Strays::new(known);
         let mut slices = Slices::new();
         let mut late = Late::default();
+        processes::tell_of_life(&self.shared.session().agent_life);
         let mut processes = Processes::new(self.launcher);
         let mut owners = StoppedOwners::new();
         let mut keeper = Keeper::new(self.store.clone(), self.dir.clone());
@@ -432,6 +433,7 @@ fn missing(mut census: Census, strays: Strays, ended: Vec<Uncaptured>) -> Vec<Un
 /// somebody outside there, too. Returns when the last process has ended.
 pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) -> Vec<String> {
     let mut warnings = Vec::new();
+    processes::tell_of_life(&shared.session().agent_life);
     let mut processes = Processes::new(launcher);
     let mut owners = StoppedOwners::new();
     let mut slices = Slices::new();

@@ -14,12 +14,13 @@ pub fn answer(shared: &SharedSession) {
     if q.kind.load(Acquire) != request::FIND {
         return;
     }
-    let [pid, tid] = [0, 1].map(|i| q.args[i].load(Relaxed) as u32);
-    let found = find(s, pid).and_then(|real| Some((real, find_thread(real, tid)?)));
-    match found {
-        Some((pid, tid)) => {
-            q.answer[0].store(pid.into(), Relaxed);
+    let [pid, tid, n] = [0, 1, 2].map(|i| q.args[i].load(Relaxed) as u32);
+    let found = find(s, n as usize % MAX_PROCESSES, pid);
+    match found.and_then(|f| Some((f, find_thread(f.pid, tid)?))) {
+        Some((f, tid)) => {
+            q.answer[0].store(f.pid.into(), Relaxed);
             q.answer[1].store(tid.into(), Relaxed);
+            q.answer[2].store(f.inside as u64, Relaxed);
             q.status.store(0, Relaxed);
         }
         None => q.status.store(libc::ESRCH as u32, Relaxed),
@@ -27,25 +28,89 @@ pub fn answer(shared: &SharedSession) {
     done(shared);
 }
 
-/// The process that calls itself `own`: one inside a namespace, made by a process of the session. Of several, one that is not
-/// known yet.
-pub fn find(s: &Session, own: u32) -> Option<u32> {
+/// A process as the agent sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// Its id.
+    pub pid: u32,
+    /// How many pid namespaces it is further inside than the agent.
+    pub inside: usize,
+    /// Its id in its own namespace.
+    own: u32,
+}
+
+/// The session's process `n`, which lives and calls itself `own`.
+fn find(s: &Session, n: usize, own: u32) -> Option<Found> {
+    let p = &s.processes[n];
+    let known = p.kernel_pid.load(Acquire);
+    if known != 0 {
+        return look_at(known, 0, known).map(|(f, _)| f);
+    }
+    let told = p.told.load(Acquire);
+    let found = candidates(s, n, told);
+    found.into_iter().find(|f| f.own == own)
+}
+
+/// Who may be the session's process `n`, which doesn't know itself yet, the likeliest first. Its maker was told of it by the number `told`.
+///
+/// That number counts in its maker's namespace, in which no other process has it; and the maker's children are in that namespace, or
+/// further inside. So of the children of the maker it is the only one. Where the maker has died, or made it as a sister (CLONE_PARENT), others
+/// are looked at: those that are no known process of the session.
+pub fn candidates(s: &Session, n: usize, told: u32) -> Vec<Found> {
+    let p = &s.processes[n];
+    let level = p.told_inside.load(Relaxed) as usize;
+    if level == 0 {
+        return look_at(told, 0, told).map(|(f, _)| f).into_iter().collect();
+    }
+    let maker = p.maker.load(Relaxed);
+    let of_maker = children_of(maker).filter_map(|pid| look_at(pid, level, told));
+    let found: Vec<Found> = of_maker.map(|(f, _)| f).collect();
+    if !found.is_empty() {
+        return found;
+    }
     let known: HashSet<u32> = (0..MAX_PROCESSES)
         .map(|n| &s.processes[n])
         .filter(|p| p.state.load(Acquire) == process_state::LIVE)
         .map(|p| p.kernel_pid.load(Acquire))
         .collect();
-    let mut all: Vec<(bool, bool, u32)> = numbers(Path::new("/proc"))
-        .filter_map(|pid| {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-            let inside = last_of(&status, "NStgid:").filter(|(n, depth)| *depth > 1 && *n == own);
-            let parent = field(&status, "PPid:").and_then(|p| p.trim().parse().ok());
-            let of_ours = parent.is_some_and(|p: u32| known.contains(&p));
-            inside.map(|_| (!known.contains(&pid), of_ours, pid))
+    let mut all: Vec<(bool, Found)> = numbers(Path::new("/proc"))
+        .filter(|pid| !known.contains(pid))
+        .filter_map(|pid| look_at(pid, level, told))
+        .map(|(f, parent)| (!known.contains(&parent), f))
+        .collect();
+    // Those whose parents are of the session first.
+    all.sort_by_key(|(foreign, f)| (*foreign, f.pid));
+    all.into_iter().map(|(_, f)| f).collect()
+}
+
+/// Process `pid` and its parent, if its number is `told` so many namespaces further inside than the agent.
+fn look_at(pid: u32, level: usize, told: u32) -> Option<(Found, u32)> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let numbers: Vec<u32> = field(&status, "NStgid:")?
+        .split_whitespace()
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    let found = Found {
+        pid,
+        inside: numbers.len().checked_sub(1)?,
+        own: *numbers.last()?,
+    };
+    let parent = field(&status, "PPid:").and_then(|p| p.trim().parse().ok());
+    (numbers.get(level) == Some(&told)).then_some((found, parent.unwrap_or(0)))
+}
+
+/// The children of all threads of a process, zombies too.
+fn children_of(pid: u32) -> impl Iterator<Item = u32> {
+    let tasks = numbers(Path::new(&format!("/proc/{pid}/task")));
+    let lists = tasks.map(move |tid| format!("/proc/{pid}/task/{tid}/children"));
+    let all: Vec<u32> = lists
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .flat_map(|list| {
+            let children = list.split_whitespace().filter_map(|c| c.parse().ok());
+            children.collect::<Vec<u32>>()
         })
         .collect();
-    all.sort_unstable();
-    all.pop().map(|(_, _, pid)| pid)
+    all.into_iter()
 }
 
 fn find_thread(pid: u32, own: u32) -> Option<u32> {

@@ -8,7 +8,7 @@ use reprise_abi::session::{
 };
 use reprise_launch::{futex, SharedSession};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// The processes that were seen alive.
@@ -32,7 +32,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 impl Processes {
     /// None seen yet. The calling process's parent is the launcher.
     pub fn new(launcher: i32) -> Processes {
-        be_robust();
         Processes {
             known: Vec::new(),
             looked: None,
@@ -245,13 +244,16 @@ const NOBODY: u32 = 0x3fff_ffff;
 fn unborn(s: &Session, n: usize) -> u32 {
     let told = child_of(s, n).unwrap_or(0);
     let p = &s.processes[n];
-    let real = match p.inside.load(Relaxed) {
-        0 => told,
-        // What can't be found any more was reaped.
-        _ => namespaces::find(s, told).unwrap_or(NOBODY),
-    };
-    let made = told != 0 && p.kernel_pid.load(Acquire) == 0;
-    if !(made && is_gone(real) && p.kernel_pid.load(Acquire) == 0) {
+    if told == 0 {
+        return 0;
+    }
+    // What can't be found any more was reaped.
+    let found = namespaces::candidates(s, n, told);
+    let real = found.first().map_or(NOBODY, |f| f.pid);
+    // Where makers have died, several may have been told of by one number in several namespaces: none of them may be alive then.
+    let gone = found.iter().all(|f| is_gone(f.pid));
+    let made = p.kernel_pid.load(Acquire) == 0 && child_of(s, n) == Some(told);
+    if !(made && gone && p.kernel_pid.load(Acquire) == 0) {
         return 0;
     }
     p.visible_pid.store(told, Release);
@@ -266,15 +268,36 @@ fn wait_status(pid: u32) -> Option<i32> {
     rest.split_whitespace().nth(52 - 3)?.parse().ok()
 }
 
-/// What the kernel reads when the agent dies (set_robust_list(2)): an empty list, no offset, the lock that it has or is taking.
-static ROBUST: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+/// What the kernel reads when this process dies (set_robust_list(2)): the list's head, whose third word is the lock that the agent has or is taking,
+/// and the list's only link, from which the word that tells of its life is as far away as the head's second word says.
+static ROBUST: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+/// Words of the head.
+const HEAD: usize = 3;
 
-/// Tells the kernel that the scheduler's lock is to be freed when this thread, the agent's only one, dies with it.
-fn be_robust() {
-    let list = ROBUST.as_ptr();
-    ROBUST[0].store(list as usize, Relaxed);
-    // SAFETY: three words that live as long as the process.
-    unsafe { libc::syscall(libc::SYS_set_robust_list, list, size_of_val(&ROBUST)) };
+/// Tells the kernel that `life` is to be marked when this thread, the process's only one, dies; and so, for the agent, is the scheduler's lock if
+/// it dies with it.
+pub fn tell_of_life(life: &AtomicU32) {
+    let [list, link] = [0, HEAD].map(|i| std::ptr::from_ref(&ROBUST[i]) as usize);
+    ROBUST[0].store(link, Relaxed);
+    ROBUST[1].store((life.as_ptr() as usize).wrapping_sub(link), Relaxed);
+    ROBUST[HEAD].store(list, Relaxed);
+    // SAFETY: words that live as long as the process.
+    unsafe {
+        life.store(libc::gettid() as u32, SeqCst);
+        libc::syscall(
+            libc::SYS_set_robust_list,
+            list,
+            HEAD * size_of::<AtomicUsize>(),
+        );
+    }
+}
+
+/// Says which lock is being taken, or had; `None`: none.
+fn holds(lock: Option<&AtomicU32>) {
+    let link = lock.map_or(0, |l| {
+        (l.as_ptr() as usize).wrapping_sub(ROBUST[1].load(Relaxed))
+    });
+    ROBUST[2].store(link, SeqCst);
 }
 
 /// The agent holds the scheduler's lock.
@@ -286,7 +309,7 @@ pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
     let l = &s.schedule_lock;
     // SAFETY: plain call.
     let me = unsafe { libc::gettid() } as u32 | WAITERS;
-    ROBUST[2].store(l.as_ptr() as usize, SeqCst);
+    holds(Some(l));
     for _ in 0..TRIES {
         let v = l.load(Relaxed);
         if v == 0 || v & OWNER_DIED != 0 {
@@ -306,7 +329,7 @@ pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
         }
         futex::wait(l, v | WAITERS, Duration::from_millis(1));
     }
-    ROBUST[2].store(0, SeqCst);
+    holds(None);
     None
 }
 
@@ -314,7 +337,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.0.schedule_lock.store(0, Release);
         futex::wake(&self.0.schedule_lock, 1);
-        ROBUST[2].store(0, SeqCst);
+        holds(None);
     }
 }
 

@@ -108,11 +108,7 @@ impl Slices {
         if waiting || (self.since.elapsed() > after && self.last_cut.elapsed() > after) {
             self.last_cut = Instant::now();
             slot.cut_generation.store(generation, Relaxed);
-            let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
-            // SAFETY: a signal to the program's own thread; its runtime handles it.
-            unsafe {
-                libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT);
-            }
+            interrupt(slot);
         }
     }
 
@@ -145,6 +141,22 @@ impl Slices {
 impl Default for Slices {
     fn default() -> Self {
         Slices::new()
+    }
+}
+
+/// Asks the holder of the baton to give it up as soon as it runs.
+pub(crate) fn ask_for_cut(s: &Session, slot: &Slot) {
+    s.slice_over.store(1, Relaxed);
+    let generation = s.baton_generation.load(Acquire);
+    slot.cut_generation.store(generation, Relaxed);
+    interrupt(slot);
+}
+
+fn interrupt(slot: &Slot) {
+    let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
+    // SAFETY: a signal to the program's own thread; its runtime handles it.
+    unsafe {
+        libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT);
     }
 }
 

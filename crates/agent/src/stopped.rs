@@ -1,14 +1,15 @@
 //! Processes that were stopped (by SIGSTOP, by a terminal) while they had something that all others need.
 //!
 //! What the program stops natively keeps nobody else from going on. Here a thread may be stopped while it holds the scheduler's lock,
-//! the box of requests, the head of the session, the right to write to a stream of the output, or a shard
-//! (both of `order`). It then runs on until it has given that back, and is stopped again.
+//! the baton (of `serial`) in the middle of its code, the box of requests, the head of the session, the right to write to a stream of the
+//! output, or a shard (both of `order`). It then runs on until it has given that back, and is stopped again. The holder of the baton is asked
+//! for a cut meanwhile ([`slices`]), so it runs a few instructions of the program at most.
 
 use crate::slices;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, Shard};
 use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
-use reprise_abi::session::{request, Session, Slot, ENGINE_SERIAL};
+use reprise_abi::session::{request, slot_state, Session, Slot, ENGINE_SERIAL};
 use reprise_launch::stopped::{go_on_until, Pace};
 use reprise_launch::{futex, SharedSession};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -22,6 +23,8 @@ const PATIENCE: Duration = Duration::from_millis(5);
 enum Thing {
     /// The scheduler's lock.
     Lock,
+    /// The baton, in the hands of a thread that is in no call.
+    Baton,
     /// The box of requests.
     Requests,
     /// The session's head.
@@ -35,8 +38,9 @@ enum Thing {
 }
 
 impl Thing {
-    const ALL: [Thing; 6] = [
+    const ALL: [Thing; 7] = [
         Thing::Lock,
+        Thing::Baton,
         Thing::Requests,
         Thing::Head,
         Thing::Output,
@@ -49,6 +53,8 @@ impl Thing {
         let s = shared.session();
         match self {
             Thing::Lock => Some(&s.schedule_lock),
+            // From a thread in a call, and from one that has not begun to run with it, it is taken without its help.
+            Thing::Baton => Some(&s.baton).filter(|baton| is_wanted(s, baton.load(Acquire))),
             Thing::Requests => Some(&s.request.taken),
             Thing::Head => Some(&s.starting),
             Thing::Output => shared.order().map(|head| &head.streams[0].0),
@@ -74,6 +80,17 @@ impl Thing {
         };
         ((i as usize) < MAX_SLOTS).then(|| s.slot(i as usize))
     }
+}
+
+/// Do others wait for the baton while its holder, a slot plus 1, runs or is stopped with it?
+fn is_wanted(s: &Session, holder: u32) -> bool {
+    let slot = holder
+        .checked_sub(1)
+        .filter(|i| (*i as usize) < MAX_SLOTS)
+        .map(|i| s.slot(i as usize));
+    let runs =
+        |slot: &Slot| slot.state.load(Acquire) == slot_state::RUNNING && slot.go.load(Acquire) == 0;
+    s.engine == ENGINE_SERIAL && s.ready_count.load(Relaxed) != 0 && slot.is_some_and(runs)
 }
 
 /// Slot plus 1 of the thread that has a shard; 0, and nobody waits for it any more, when there is none.
@@ -132,6 +149,9 @@ fn take_back(shared: &SharedSession, thing: Thing, owner: u32) {
         let asks = thing != Thing::Lock && s.request.kind.load(Acquire) != request::NONE;
         thing.owner(shared) != owner || asks
     };
+    if thing == Thing::Baton {
+        slices::ask_for_cut(s, slot);
+    }
     // Under `serial` the lock is held for a few instructions, and the thread must not come to run the program with the baton that it
     // got there. All else may take long.
     let pace = match thing {

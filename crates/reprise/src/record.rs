@@ -293,6 +293,7 @@ fn in_dir(
         }
         None => None,
     };
+    reprise_agent::processes::tell_of_life(&shared.session().launcher_life);
     let agent = start_agent(
         args,
         shared,

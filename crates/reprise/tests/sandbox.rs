@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{assert_same, built, check_times, run, system_program, Guest, Workplace, REPRISE};
+use common::{
+    assert_same, built, check_times, knob, run, system_program, Guest, Workplace, REPRISE,
+};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -88,5 +90,61 @@ fn a_program_into_which_the_agent_may_not_look_hands_its_files_over() {
     );
     for _ in 0..2 {
         assert_same(&recorded, &as_nobody(&["replay", "trace"]));
+    }
+}
+
+/// A browser with its sandbox, as an ordinary user: namespaces of users and of processes inside one another, of which none knows the numbers
+/// of the others.
+#[test]
+fn a_browser_in_its_own_sandbox() {
+    // SAFETY: a plain call.
+    let root = unsafe { libc::geteuid() } == 0;
+    let place = tempfile::tempdir().expect("a directory");
+    let reprise = place.path().join("reprise");
+    std::fs::copy(REPRISE, &reprise).expect("copy reprise");
+    let page = "<html><body><script>document.write(6 * 7)</script></body></html>";
+    std::fs::write(place.path().join("page.html"), page).expect("a page");
+    let own = |path: &std::path::Path| {
+        let path = CString::new(path.as_os_str().as_bytes()).expect("a path");
+        // SAFETY: a path of ours.
+        assert!(!root || unsafe { libc::chown(path.as_ptr(), 65534, 65534) } == 0);
+    };
+    own(place.path());
+    let as_nobody = |words: &[&str], home: &std::path::Path| {
+        let mut command = match root {
+            true => {
+                let mut as_another = Command::new(system_program("setpriv"));
+                as_another.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+                as_another.arg(&reprise);
+                as_another
+            }
+            false => Command::new(&reprise),
+        };
+        command
+            .args(words)
+            .current_dir(place.path())
+            .env("HOME", home)
+            .env("REPRISE_TRACE_DIR", place.path().join("traces"));
+        run(&mut command, None)
+    };
+    let browser = system_program("chromium-headless-shell");
+    let browser = browser.to_str().expect("a path");
+    for i in 0..knob("REPRISE_TEST_BROWSERS", 2) {
+        let (trace, home) = (format!("trace{i}"), place.path().join(format!("home{i}")));
+        std::fs::create_dir(&home).expect("a directory");
+        own(&home);
+        let data = format!("--user-data-dir={}", home.display());
+        let url = format!("file://{}/page.html", place.path().display());
+        let command = [browser, "--disable-gpu", "--dump-dom", &data, &url];
+        let words = [&["record", "-o", &trace, "--"][..], &command].concat();
+        let recorded = as_nobody(&words, &home);
+        assert!(recorded.status.success(), "{}", recorded.describe());
+        assert!(
+            recorded.text().contains("42"),
+            "recording {i}: {}",
+            recorded.describe()
+        );
+        assert_same(&recorded, &as_nobody(&["replay", &trace], &home));
+        std::fs::remove_dir_all(place.path().join(&trace)).expect("the trace");
     }
 }

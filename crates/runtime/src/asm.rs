@@ -87,6 +87,10 @@ rt_leaves:
     pop rax
     popfq
     pop qword ptr gs:[8]
+    // Where a program that steps itself (TF) traps, one instruction behind popfq.
+    .hidden rt_leaves_stepping
+    .globl rt_leaves_stepping
+rt_leaves_stepping:
     pop qword ptr gs:[24]
     mov rsp, gs:[8]
     .globl rt_leaves_with_flags
@@ -262,6 +266,8 @@ extern "C" {
     pub fn rt_breakpoints_out();
     /// Lets it put them back.
     pub fn rt_breakpoints_in();
+    /// Where a thread leaves the runtime with the trap flag set.
+    pub fn rt_leaves_stepping();
     /// Ends this thread.
     pub fn rt_exit_thread() -> !;
 }

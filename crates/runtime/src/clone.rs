@@ -92,6 +92,16 @@ impl Wish {
         self.flags & CLONE_PIDFD != 0
     }
 
+    /// The word that is cleared when the child ends, where its parent can see that; 0: none.
+    pub fn word_that_others_see(&self) -> u64 {
+        let seen = self.shares_memory() && self.flags & CLONE_CHILD_CLEARTID != 0;
+        if seen {
+            self.child_tid
+        } else {
+            0
+        }
+    }
+
     /// Does the child run in the parent's memory?
     pub fn shares_memory(&self) -> bool {
         self.flags & CLONE_VM != 0
@@ -295,6 +305,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         clear_tid: 0,
         robust_list: 0,
         robust_down: false,
+        steps: false,
         start: Frame::default(),
         publish: 0,
         fs_base: 0,

@@ -89,6 +89,7 @@ pub fn take_head(slot: u32) {
     while let Err(other) = word.compare_exchange(0, slot + 1, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + 1_000_000);
         sys::futex_wait(word.as_ptr(), other, Some(&t));
+        crate::attended::or_end();
     }
 }
 

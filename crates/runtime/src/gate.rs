@@ -35,6 +35,9 @@ fn gate<E: Engine>(frame: &mut Frame) {
     if !E::LIVE || E::IMMEDIATE {
         crate::debugger::show_frame(t, frame);
     }
+    if core::mem::take(&mut t.steps) {
+        frame.rflags |= crate::signal::kernel::TRAP_FLAG;
+    }
     crate::serial::cut::record::abandon(t);
     if rebuilt::is_print(frame.rax, frame.rdi) {
         let result = rebuilt::print(frame.rsi, frame.rdx);

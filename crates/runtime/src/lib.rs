@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod asm;
 pub mod attach;
+pub mod attended;
 pub mod capture;
 pub mod clock;
 pub mod clone;

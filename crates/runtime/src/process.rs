@@ -124,6 +124,8 @@ pub fn reserve(maker: u32) -> Option<u32> {
             p.announced.store(0, Relaxed);
             p.maker.store(maker, Relaxed);
             p.inside.store(0, Relaxed);
+            p.told.store(0, Relaxed);
+            p.told_inside.store(0, Relaxed);
             p.live_threads.store(1, Relaxed);
             // Only now: the agent takes a process whose maker is dead, as the entry's last one may be, for one that nobody makes any more.
             p.state.store(process_state::LIVE, Release);

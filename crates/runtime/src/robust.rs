@@ -207,6 +207,13 @@ fn settle(t: &Block) {
                 continue;
             };
             match guard::read::<u32>(address) {
+                Some(v) if e.clears() => {
+                    if v != 0 && guard::write(address, &0u32) {
+                        marked[n] = address;
+                        n += 1;
+                    }
+                    lock.futex_wake(e.key(), u32::MAX, 1, |_| {});
+                }
                 Some(v) if v & TID_MASK == e.tid() => {
                     guard::write(address, &(v & WAITERS | OWNER_DIED));
                     marked[n] = address;
@@ -227,8 +234,37 @@ fn settle(t: &Block) {
     }
 }
 
-/// Where a futex in shared memory is in this memory, if it can be written.
+/// A process was made that shares the calling one's memory: the word that the kernel would clear at its end, whatever that is.
+pub fn made(slot: u32, word: u64) {
+    let _lock = baton::lock();
+    let key = FutexKey {
+        space: process::space(),
+        address: word,
+    };
+    if word != 0 && !OwedTable::of(session()).enter_word(slot, key) {
+        message::note(notes::ROBUST_FUTEXES);
+    }
+}
+
+/// It could not be made.
+pub fn not_made(slot: u32) {
+    let _lock = baton::lock();
+    OwedTable::of(session()).leave_word(slot);
+}
+
+/// The calling thread has cleared its word, or has none any more.
+pub fn word_is_cleared(t: &Block) {
+    if !OwedTable::of(session()).is_empty() {
+        let _lock = baton::lock();
+        OwedTable::of(session()).leave_word(t.slot);
+    }
+}
+
+/// Where a futex is in this memory, if it can be written.
 fn here(key: FutexKey) -> Option<u64> {
+    if key.space == process::space() {
+        return Some(key.address);
+    }
     let holds = |r: &&crate::regions::Region| {
         let wanted = region_flags::SHARED;
         let len = r.end - r.start;

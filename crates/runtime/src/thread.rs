@@ -122,6 +122,8 @@ pub struct Block {
     pub robust_list: u64,
     /// Its futexes are put down for others to mark ([`crate::robust`]).
     pub robust_down: bool,
+    /// The program has come into the runtime with the trap flag set.
+    pub steps: bool,
     /// Where this thread starts (a new thread's frame).
     pub start: Frame,
     /// Where a new process tells the program its thread id, 0: nowhere.

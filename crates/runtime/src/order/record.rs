@@ -435,6 +435,7 @@ impl Engine for Record {
         kernel::block_all();
         state::record_at_exit(t, frame);
         Self::computed(t, c, 0);
+        super::clear_word::<Self>(t);
         processes::end(t, exit_status(c.args[0]));
         sys::exit_group(c.args[0] as i32)
     }
@@ -457,6 +458,7 @@ impl Engine for Record {
 
     fn process_dies(t: &mut Block, signal: u32) {
         kernel::block_all();
+        super::clear_word::<Self>(t);
         processes::end(t, signal as i32);
     }
 

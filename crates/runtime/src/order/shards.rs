@@ -88,6 +88,7 @@ pub fn lock(number: u32, slot: u32) -> u64 {
             // ... or be stopped, or dead.
             head().shard_wanted.store(number + 1, Relaxed);
             crate::ring::wake_agent();
+            crate::attended::or_end();
         }
         core::hint::spin_loop();
     }

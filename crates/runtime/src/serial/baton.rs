@@ -5,6 +5,7 @@
 //! a holder that stays inside one call ([`slot_state::IN_CALL`]).
 
 use crate::asm::rt_blocking;
+use crate::attended;
 use crate::robust;
 use crate::sys;
 use crate::thread::{current, session, slot, Block};
@@ -14,6 +15,9 @@ use reprise_abi::session::{
     futex_wait, process_state, slot_state, Slot, BATON_FREE, FLAG_CHAOS, MODE_REPLAY,
 };
 use reprise_abi::syscalls::nr;
+
+/// Who waits on a futex of the program looks so often whether others can still wake it.
+const LOOK_NS: i64 = 5_000_000_000;
 
 /// Guards the scheduler's lists.
 pub struct Locked(());
@@ -58,6 +62,7 @@ fn lock_slowly(l: &AtomicU32, me: u32) {
         }
         let t = sys::Timespec::from_ns(sys::monotonic().ns() + 10_000_000);
         sys::futex_wait(l.as_ptr(), v | WAITERS, Some(&t));
+        attended::or_end();
     }
 }
 
@@ -128,7 +133,7 @@ impl Locked {
 
     /// Lets those that wait on the futex come and look at it again.
     pub fn look_again(&self, key: FutexKey) {
-        lists().look_again(|k| k == key);
+        lists().look_again(|k, shared| shared && k == key);
     }
 
     /// Wakes up to `n` that wait on the futex, each after a `look` at it; how many it were.
@@ -273,7 +278,7 @@ pub fn go(i: u32) {
 pub fn wait_go(i: u32) {
     let g = &slot(i).go;
     while g.swap(0, Acquire) == 0 {
-        sys::futex_wait(g.as_ptr(), 0, None);
+        attended::sleep_on(g.as_ptr(), 0);
     }
 }
 
@@ -364,18 +369,19 @@ pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -
     } else {
         0
     };
-    let limit = deadline
-        .as_ref()
-        .map_or(0, |(t, _)| t as *const sys::Timespec as u64);
+    let mut look;
     loop {
         if me.go.swap(0, Acquire) != 0 {
             return Wait::Woken;
         }
+        attended::or_end();
+        look = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_NS);
+        let limit = deadline.as_ref().map_or(&look, |(t, _)| t) as *const sys::Timespec as u64;
         let args = [me.go.as_ptr() as u64, op, 0, limit, 0, u32::MAX as u64];
         // SAFETY: the words belong to the session.
         let r = unsafe { rt_blocking(nr::FUTEX, &args, me.signal_pending.as_ptr()) };
         let why = match r {
-            -110 => Wait::TimedOut,
+            -110 if deadline.is_some() => Wait::TimedOut,
             -512 | -4 if me.signal_pending.load(Acquire) != 0 => Wait::Interrupted,
             _ => continue,
         };

@@ -19,7 +19,6 @@ use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
 };
-use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
@@ -104,8 +103,27 @@ pub fn add_pending(t: &Block, c: &Call) {
     }
 }
 
+/// rt_sigtimedwait(2): a blocked signal that waits in the runtime is taken from there.
+fn take_pending(t: &mut Block, c: &Call) -> Option<i64> {
+    let [set, info, _, size, ..] = c.local;
+    if c.nr != nr::RT_SIGTIMEDWAIT || size != 8 {
+        return None;
+    }
+    let wanted = crate::guard::read::<u64>(set)?;
+    let found = t.pending.take(!wanted)?;
+    if info != 0 {
+        crate::guard::write(info, &found);
+    }
+    Some(found.signal().into())
+}
+
 /// Asks the kernel.
-pub(crate) fn make(t: &Block, c: &Call) -> i64 {
+pub(crate) fn make(t: &mut Block, c: &Call) -> i64 {
+    if t.pending.set() != 0 {
+        if let Some(r) = take_pending(t, c) {
+            return r;
+        }
+    }
     if c.blocking == Blocking::Never && c.known {
         // SAFETY: the program's own call, with its own arguments.
         return unsafe { sys::syscall6(c.nr, c.local) };
@@ -133,11 +151,12 @@ fn await_burial(c: &Call, r: i64) {
         _ => return,
     };
     let s = session();
-    let is_live = |n: &usize| s.processes[*n].state.load(Acquire) == process_state::LIVE;
     let listed = || {
-        (0..s.processes.len())
-            .filter(is_live)
-            .any(|n| Lists(s).pid_of(n as u32) == pid)
+        let used = (s.processes_used.load(Acquire) as usize).min(s.processes.len());
+        s.processes[..used].iter().enumerate().any(|(n, p)| {
+            p.state.load(Acquire) == process_state::LIVE
+                && crate::namespace::is_known_as(p, n as u32, pid)
+        })
     };
     for _ in 0..LOOKS {
         // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
@@ -448,7 +467,7 @@ impl Engine for Record {
             make(t, c);
             kernel::die_now(signal);
         }
-        if crate::signal::calls::stops_us(c, process::visible_pid()) {
+        if crate::signal::calls::may_stop_us(c) {
             // It comes back when somebody lets it go on: others must be able to.
             return Self::among_others(t, c, parts, hash, false);
         }
@@ -608,6 +627,7 @@ impl Engine for Record {
         let (me, mut entered) = (t.slot, false);
         let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
             entered = true;
+            robust::made(slot, wish.word_that_others_see());
             events::enter(me, slot << SLOT_SHIFT);
             process::entry_of(process).announced.store(1, Release);
             if wish.waits() {
@@ -621,6 +641,7 @@ impl Engine for Record {
         }
         let mut told = None;
         if sys::is_error(tid) {
+            robust::not_made(slot);
             failed(process);
         } else {
             clone::publish_tid(wish, tid as u32);
@@ -686,6 +707,7 @@ impl Engine for Record {
                 Some(futex::hand_over(futex::key(address, false), &baton::lock()))
             },
         );
+        robust::word_is_cleared(t);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         events::thread_exit(t.slot, last, c.args[0], &inherited[..n]);
         if last {

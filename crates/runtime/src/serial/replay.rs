@@ -5,7 +5,7 @@ use super::{baton, cut, futex, loss, processes, state};
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::Wish;
-use crate::engine::{Engine, RESTART};
+use crate::engine::{with_engine, Engine, RESTART};
 use crate::output;
 use crate::rebuilt;
 use crate::ring::{self, Reader};
@@ -532,7 +532,7 @@ pub fn deliver(t: &mut Block, frame: &mut Frame, fp: FpState, h: EventHeader) {
     }
     let action = ACTIONS.get(h.detail.clamp(1, 64));
     if !frame::deliver(t, frame, fp, &info, &action, [0; 3]) {
-        processes::end(t, SIGSEGV as i32);
+        with_engine!(E => E::process_dies(t, SIGSEGV));
         kernel::die_now(SIGSEGV);
     }
 }

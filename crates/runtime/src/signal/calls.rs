@@ -1,12 +1,13 @@
 //! The signal calls of the program, answered by the runtime.
 
+use super::frame::{self, FpState};
 use super::kernel;
 use super::state::*;
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::guard;
 use crate::thread::{Block, Frame};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
@@ -89,6 +90,7 @@ pub fn sigprocmask<E: Engine>(t: &mut Block, c: &Call) -> i64 {
         0
     })();
     if E::LIVE && t.mask != before {
+        kernel::give_back_blocked(t);
         kernel::sync_mask(t);
     }
     E::computed(t, c, r)
@@ -134,13 +136,19 @@ pub fn sigaltstack<E: Engine>(t: &mut Block, c: &Call, sp: u64) -> i64 {
     E::computed(t, c, r)
 }
 
-/// rt_sigreturn(2): `frame` becomes what the handler's frame says.
-pub fn sigreturn<E: Engine>(t: &mut Block, c: &Call, frame: &mut Frame) {
+/// rt_sigreturn(2): `to` becomes what the handler's frame says.
+pub fn sigreturn<E: Engine>(t: &mut Block, c: &Call, to: &mut Frame) {
     E::computed(t, c, 0);
-    if !super::frame::restore(t, frame) {
-        // A bad frame ends the process, as it does in the kernel.
-        E::process_dies(t, SIGSEGV);
-        kernel::die_now(SIGSEGV);
+    if !frame::restore(t, to) {
+        // A bad frame is a fault, as it is in the kernel.
+        let handler = ACTIONS.get(SIGSEGV);
+        let caught = handler.handler > IGNORE && t.mask & bit(SIGSEGV) == 0;
+        let info = frame::forced_fault();
+        to.rax = 0;
+        if !caught || !frame::deliver(t, to, FpState::Live, &info, &handler, [0; 3]) {
+            E::process_dies(t, SIGSEGV);
+            kernel::die_now(SIGSEGV);
+        }
     }
     if E::LIVE {
         kernel::sync_mask(t);
@@ -196,6 +204,10 @@ pub fn masked<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     t.saved_mask = Some(t.mask);
     t.mask = mask & !UNBLOCKABLE;
+    // What the old mask kept waiting in the runtime, and the new one lets in, is not with the kernel, which would wait for it.
+    if E::LIVE && t.pending.first(t.mask).is_some() {
+        t.slot().signal_pending.store(1, Release);
+    }
     let for_kernel = kernel::kernel_mask(t, t.mask);
     let words = [&for_kernel as *const u64 as u64, 8];
     c.mem[index] = reprise_abi::spec::Mem::None;
@@ -223,20 +235,19 @@ pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
     const SIGINFO_LEN: usize = 128;
     let readable = |info: u64| guard::read::<[u8; SIGINFO_LEN]>(info).is_some();
     let target = c.args[0] as i32;
+    // A process is known by the ids of all its threads.
+    let is_us = target == pid as i32 || target > 0 && is_our_thread(t, target as u32);
     // Only kill takes more than the id of a process: its group, or 0 for our own one.
     let (ours, signal) = match c.nr {
-        nr::KILL => (
-            target == pid as i32 || target == 0 || target == -(pid as i32),
-            c.args[1],
-        ),
-        nr::RT_SIGQUEUEINFO => (target == pid as i32 && readable(c.args[2]), c.args[1]),
-        nr::TKILL => (is_our_thread(t, c.args[0] as u32), c.args[1]),
+        nr::KILL => (is_us || target == 0 || target == -(pid as i32), c.args[1]),
+        nr::RT_SIGQUEUEINFO => (is_us && readable(c.args[2]), c.args[1]),
+        nr::TKILL => (reaches(t, c.args[0], c.args[1]), c.args[1]),
         nr::TGKILL => (
-            target == pid as i32 && is_our_thread(t, c.args[1] as u32),
+            target == pid as i32 && reaches(t, c.args[1], c.args[2]),
             c.args[2],
         ),
         nr::RT_TGSIGQUEUEINFO => (
-            target == pid as i32 && is_our_thread(t, c.args[1] as u32) && readable(c.args[3]),
+            target == pid as i32 && reaches(t, c.args[1], c.args[2]) && readable(c.args[3]),
             c.args[2],
         ),
         _ => return None,
@@ -259,20 +270,23 @@ pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
     (ours && fatal && arrives).then_some(signal)
 }
 
-/// Does this kill or its kin stop this process, if it succeeds?
-pub fn stops_us(c: &Call, pid: u32) -> bool {
-    let (target, signal) = match c.nr {
-        nr::KILL => (c.args[0] as i32, c.args[1]),
-        nr::TKILL => (0, c.args[1]),
-        nr::TGKILL => (c.args[0] as i32, c.args[2]),
+/// May this kill or its kin stop this process, if it succeeds?
+///
+/// Whom it reaches is the kernel's business: ids of groups and of threads, descriptors. A stop of anybody costs no more than a hand-off that
+/// was not needed.
+pub fn may_stop_us(c: &Call) -> bool {
+    let signal = match c.nr {
+        nr::KILL | nr::TKILL | nr::RT_SIGQUEUEINFO | nr::PIDFD_SEND_SIGNAL => c.args[1],
+        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => c.args[2],
         _ => return false,
     };
-    const SIGTTOU: u64 = 22;
-    if !(SIGSTOP as u64..=SIGTTOU).contains(&signal) {
-        return false;
-    }
-    let ours = target == pid as i32 || target == 0 || target == -(pid as i32);
-    ours && (signal as u32 == SIGSTOP || ACTIONS.get(signal as u32).handler == DEFAULT)
+    (SIGSTOP as u64..=SIGTTOU as u64).contains(&signal)
+}
+
+/// Does a signal to a thread reach the calling one, or one that can't block it? What others block is their own business, and may be changing.
+fn reaches(t: &Block, tid: u64, signal: u64) -> bool {
+    let own = tid as u32 == t.slot().visible_tid.load(Relaxed);
+    own || signal as u32 == SIGKILL && is_our_thread(t, tid as u32)
 }
 
 /// Is this the id of a thread of the calling thread's process?

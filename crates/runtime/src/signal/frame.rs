@@ -1,8 +1,8 @@
 //! Signal frames on the program's stack, as the kernel would build them (arch/x86 `rt_sigframe`), but canonical: the same bytes in record and in replay.
 
 use super::state::{
-    bit, Action, AltStack, Siginfo, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SS_AUTODISARM,
-    SS_DISABLE, SS_ONSTACK,
+    bit, Action, AltStack, Siginfo, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIGSEGV,
+    SS_AUTODISARM, SS_DISABLE, SS_ONSTACK,
 };
 use crate::guard;
 use crate::thread::{session, Block, Frame};
@@ -221,8 +221,37 @@ fn component_place(component: u32) -> Option<(u32, u32)> {
         .map(|l| (l.regs[1], l.regs[0]))
 }
 
-/// Makes `frame` run the handler of `action`; false when the program's stack can't take the frame.
+/// Makes `frame` run the handler of `action`; false when the process is to die of SIGSEGV: the program's stack can't take the frame.
+///
+/// As the kernel does, a frame that can't be pushed is a SIGSEGV at the same place, whose own handler may have another stack.
 pub fn deliver(
+    t: &mut Block,
+    frame: &mut Frame,
+    fp: FpState,
+    info: &Siginfo,
+    action: &Action,
+    fault: [u64; 3],
+) -> bool {
+    if push(t, frame, fp, info, action, fault) {
+        return true;
+    }
+    let handler = super::state::ACTIONS.get(SIGSEGV);
+    if info.signal() == SIGSEGV || handler.handler <= IGNORE || t.mask & bit(SIGSEGV) != 0 {
+        return false;
+    }
+    push(t, frame, fp, &forced_fault(), &handler, [0; 3])
+}
+
+/// What the kernel says of a SIGSEGV that no instruction has caused: of a frame that can't be pushed, or that can't be read.
+pub fn forced_fault() -> Siginfo {
+    let mut info = Siginfo::ZERO;
+    info.words[0] = SIGSEGV as u64;
+    info.words[1] = super::kernel::SI_KERNEL as u64;
+    info
+}
+
+/// Builds the frame of one handler; false, and nothing has changed, when the program's stack can't take it.
+fn push(
     t: &mut Block,
     frame: &mut Frame,
     fp: FpState,
@@ -233,8 +262,8 @@ pub fn deliver(
     let signal = info.signal();
     let size = session().xsave_size;
     let on_stack = t.alt_stack.contains(frame.rsp);
-    let top = if action.flags & SA_ONSTACK != 0 && t.alt_stack.flags & SS_DISABLE == 0 && !on_stack
-    {
+    let enters = action.flags & SA_ONSTACK != 0 && t.alt_stack.flags & SS_DISABLE == 0 && !on_stack;
+    let top = if enters {
         t.alt_stack.sp + t.alt_stack.size
     } else {
         // The red zone belongs to the interrupted function.
@@ -242,6 +271,10 @@ pub fn deliver(
     };
     let fpstate = top.wrapping_sub(size + 4) & !63;
     let at = (fpstate.wrapping_sub(core::mem::size_of::<RtFrame>() as u64) & !15).wrapping_sub(8);
+    // What lies below the alternate stack is somebody else's, whether it can be written or not.
+    if (on_stack || enters) && at < t.alt_stack.sp {
+        return false;
+    }
     let mut stack = t.alt_stack;
     if on_stack {
         stack.flags |= SS_ONSTACK;
@@ -279,7 +312,7 @@ pub fn deliver(
                 fpstate,
                 reserved: [0; 8],
             },
-            mask: t.saved_mask.take().unwrap_or(t.mask),
+            mask: t.saved_mask.unwrap_or(t.mask),
         },
         info: *info,
     };
@@ -314,6 +347,7 @@ pub fn deliver(
     if written.is_none() {
         return false;
     }
+    t.saved_mask = None;
     if fp == FpState::Live {
         // A handler does not see the interrupted code's registers, rounding or exception masks.
         reset_fpu();

@@ -19,6 +19,10 @@ const SYS_USER_DISPATCH: i32 = 2;
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 /// si_code of a fault whose address the kernel doesn't say (general protection).
 pub const SI_KERNEL: i32 = 128;
+/// si_code of a trap after a single step.
+const TRAP_TRACE: i32 = 2;
+/// TF.
+pub const TRAP_FLAG: u64 = 0x100;
 /// Our handlers block everything but what the running code itself can raise.
 const HANDLER_MASK: u64 = !SYNCHRONOUS;
 
@@ -84,6 +88,27 @@ pub fn sync_mask(t: &Block) {
     }
     let m = kernel_mask(t, t.mask);
     sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+}
+
+/// What came for a handler, waits in the runtime and has become blocked meanwhile waits in the kernel from now on, where sigwait(3) and
+/// signalfd(2) of any thread find it. Those by which the kernel reports faults can't: the runtime needs them itself.
+pub fn give_back_blocked(t: &mut Block) {
+    let keep = !t.mask | SYNCHRONOUS;
+    if t.pending.set() & !keep == 0 {
+        return;
+    }
+    block_all();
+    const SI_TKILL: i32 = -6;
+    let pid = sys::call(nr::GETPID, &[]) as u64;
+    while let Some(info) = t.pending.take(keep) {
+        let (signal, at) = (info.signal() as u64, &info as *const Siginfo as u64);
+        if info.code() == SI_TKILL {
+            let args = [pid, t.kernel_tid as u64, signal, at];
+            sys::call(nr::RT_TGSIGQUEUEINFO, &args);
+        } else {
+            sys::call(nr::RT_SIGQUEUEINFO, &[pid, signal, at]);
+        }
+    }
 }
 
 /// Blocks all that can be blocked; for stretches of the runtime that must not be interrupted.
@@ -157,9 +182,29 @@ fn dispatch(info: &Siginfo, uc: &mut Ucontext) {
     c.rip = rt_hook as *const () as u64;
 }
 
+/// A program that set the trap flag came into the runtime with it, by a call, or leaves it so: its calls are one instruction to it. The
+/// flag is back when it goes on.
+fn step_over_runtime(t: &mut Block, c: &mut SigContext) -> bool {
+    if c.rip == rt_leaves_stepping as *const () as u64 {
+        // SAFETY: the gate's frame, of which only the program's next instruction is left on the gate stack.
+        c.rip = unsafe { *(c.rsp as *const u64) };
+        c.rsp = t.program_sp;
+        return true;
+    }
+    if !in_runtime(c.rip) && !crate::patch::is_stub(c.rip) {
+        return false;
+    }
+    c.rflags &= !TRAP_FLAG;
+    t.steps = true;
+    true
+}
+
 fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     let c = &mut uc.mc;
     let mut hooked = false;
+    if signal == SIGTRAP && info.code() == TRAP_TRACE && step_over_runtime(t, c) {
+        return;
+    }
     if in_runtime(c.rip) {
         if t.guard_sp != 0 && (signal == SIGSEGV || signal == SIGBUS) {
             c.rsp = t.guard_sp;
@@ -321,9 +366,15 @@ fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
             return enter_from_kernel(t, uc, &frame);
         }
     }
-    t.pending.push(*info);
-    // Until it is delivered the kernel keeps further ones.
-    uc.mask |= bit(signal);
+    if bit(signal) & SYNCHRONOUS == 0 {
+        t.pending.push(*info);
+        // Until it is delivered the kernel keeps further ones.
+        uc.mask |= bit(signal);
+    } else if t.pending.set() & bit(signal) == 0 {
+        // Sent by somebody. The kernel can't keep further ones: it would end the process at the first fault of the runtime's own. Of
+        // these numbers only one can wait (signal(7)).
+        t.pending.push(*info);
+    }
     t.slot().signal_pending.store(1, Release);
     divert(c);
     with_engine!(E => E::arrived(t, uc));

@@ -28,6 +28,8 @@ pub const SIGSEGV: u32 = 11;
 #[allow(missing_docs)]
 pub const SIGSTOP: u32 = 19;
 #[allow(missing_docs)]
+pub const SIGTTOU: u32 = 22;
+#[allow(missing_docs)]
 pub const SIGSYS: u32 = 31;
 
 #[allow(missing_docs)]

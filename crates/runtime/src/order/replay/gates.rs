@@ -238,6 +238,8 @@ impl Engine for Replay {
         let (h, args) = plain(t, Kind::ThreadExit, None);
         turns::take(args[1]);
         if h.detail != 0 {
+            // It is cleared already.
+            t.clear_tid = 0;
             Self::process_dies(t, 0);
             sys::exit_group(c.args[0] as i32);
         }
@@ -277,6 +279,7 @@ impl Engine for Replay {
 
     fn process_dies(t: &mut Block, _signal: u32) {
         let _busy = busy(t);
+        crate::order::clear_word::<Self>(t);
         processes::end_again(t);
     }
 
