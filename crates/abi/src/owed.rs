@@ -108,12 +108,12 @@ impl OwedTable {
 
     /// Enters the word that is to be cleared at the end of the process of slot `slot`; false when the table is full.
     pub fn enter_word(&self, slot: u32, key: FutexKey) -> bool {
-        self.put(slot + 1 | TO_CLEAR, ANY, key)
+        self.put((slot + 1) | TO_CLEAR, ANY, key)
     }
 
     /// That word is somebody else's business: the thread has ended by itself, or there never was one.
     pub fn leave_word(&self, slot: u32) {
-        let mine = |e: &&Owed| e.owner.load(Relaxed) == slot + 1 | TO_CLEAR;
+        let mine = |e: &&Owed| e.owner.load(Relaxed) == (slot + 1) | TO_CLEAR;
         for e in self.entries().iter().filter(mine) {
             self.free(e);
         }
