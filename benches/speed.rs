@@ -1,8 +1,8 @@
-//! `cargo bench -p reprise-bench`: measures every row, prints the table, and writes `docs/BENCHMARKS.md`.
+//! `cargo bench -p reprise-bench`: measures rows and prints their tables.
 //!
 //! Options, after `--`: `--quick` (one round a row), `--only NAME` (may be given more than once), `--list`, `--engine NAME` (the engine that
-//! records), `--threads N` (of the kernels). With any of them the table is only printed, because the document is to hold a whole run.
-//! `REPRISE=PATH` judges another build.
+//! records), `--threads N` (of the kernels), `--bless` (keeps what was measured, and makes `docs/BENCHMARKS.md` anew), `--busy` (measures on a machine that
+//! has other things to do, which is refused otherwise; nothing of that is kept), `--render` (makes the document anew from what is kept). `REPRISE=PATH` judges another build.
 //!
 //! A whole run has the rows of [`ALL`], and those of `--engine order`: `--only order`, `--only order/NAME` and `--only events` measure them alone.
 //! `--only debug` measures the debugger alone, `--only det` and `--only det/NAME` the rows of `reprise run`.
@@ -11,12 +11,11 @@
 
 use anyhow::{bail, Context, Result};
 use reprise_bench::figure::Row;
-use reprise_bench::reprise::{top, Reprise};
+use reprise_bench::kept::{Kept, Measured, DOCUMENT};
+use reprise_bench::reprise::Reprise;
 use reprise_bench::rows::{Bench, ALL, ROUNDS};
-use reprise_bench::{debug, det, events, kernels, machine, order, report};
-
-/// Where the document lies.
-const DOCUMENT: &str = "docs/BENCHMARKS.md";
+use reprise_bench::{debug, det, events, kernels, machine, order, quiet, report};
+use std::collections::BTreeMap;
 
 /// What was asked for.
 #[derive(Default)]
@@ -25,51 +24,55 @@ struct Options {
     quick: bool,
     only: Vec<String>,
     list: bool,
+    bless: bool,
+    busy: bool,
+    render: bool,
     engine: Option<String>,
     threads: Option<usize>,
 }
 
 impl Options {
-    /// Whether a row of the whole run is to be measured.
+    /// Whether a row is to be measured: everything was asked for, or it by its name, or its group.
     fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|o| o == name)
+        let group = name.split_once('/').map_or(name, |(group, _)| group);
+        self.only.is_empty() || self.only.iter().any(|o| o == name || o == group)
     }
 
-    /// Whether a row of a group is, which is asked for by the group's name or by both names.
-    fn wants_of(&self, group: &str, name: &str) -> bool {
-        self.only.iter().any(|o| {
-            let rest = o.strip_prefix(group);
-            rest.is_some_and(|r| r.is_empty() || r.strip_prefix('/') == Some(name))
-        })
+    /// Why the figures of such a run can't be kept.
+    fn not_kept(&self) -> Option<&'static str> {
+        let choices = [
+            (self.quick, "one round is too little"),
+            (self.busy, "figures of a busy machine are wrong"),
+            (
+                self.engine.is_some() || self.threads.is_some(),
+                "the document has no room for a chosen --engine or --threads",
+            ),
+        ];
+        choices.iter().find(|(so, _)| *so).map(|(_, why)| *why)
     }
+}
 
-    /// Whether a row of `--engine order` is.
-    fn wants_order(&self, name: &str) -> bool {
-        self.whole() || self.wants_of(order::NAME, name)
-    }
+/// Where a row is measured, and how.
+enum Place {
+    Serial(&'static reprise_bench::rows::Entry),
+    Kernel(&'static str),
+    Order(&'static str),
+    Events,
+    Debugger,
+    Det(&'static str),
+}
 
-    /// Whether this is all that the document's section on `--engine order` holds.
-    fn is_section(&self) -> bool {
-        let chosen = self.engine.is_some() || self.threads.is_some();
-        let only = |name: &str| self.only.iter().any(|o| o == name);
-        !chosen && self.only.len() == 2 && only(order::NAME) && only(events::NAME)
-    }
-
-    /// Whether this is all that the document's section on the debugger holds.
-    fn is_debugging(&self) -> bool {
-        !self.quick && self.engine.is_none() && self.only == [debug::NAME]
-    }
-
-    /// Whether this is all that the document's section on `reprise run` holds.
-    fn is_det(&self) -> bool {
-        !self.quick && self.engine.is_none() && self.only == [det::NAME]
-    }
-
-    /// Whether this is a whole run, as the document holds it.
-    fn whole(&self) -> bool {
-        let chosen = self.engine.is_some() || self.threads.is_some();
-        !self.quick && self.only.is_empty() && !chosen
-    }
+/// All that can be measured, by name, in the order of the document.
+fn places() -> Vec<(String, Place)> {
+    let of = |group: &str, name: &str| format!("{group}/{name}");
+    let mut all = Vec::new();
+    all.extend(ALL.iter().map(|e| (e.name.to_string(), Place::Serial(e))));
+    all.extend(kernels::names().map(|k| (of(kernels::NAME, k), Place::Kernel(k))));
+    all.extend(order::names().map(|r| (of(order::NAME, r), Place::Order(r))));
+    all.push((events::NAME.into(), Place::Events));
+    all.push((debug::NAME.into(), Place::Debugger));
+    all.extend(det::names().map(|r| (of(det::NAME, r), Place::Det(r))));
+    all
 }
 
 fn options() -> Result<Options> {
@@ -79,6 +82,9 @@ fn options() -> Result<Options> {
         match a.as_str() {
             "--quick" => options.quick = true,
             "--list" => options.list = true,
+            "--bless" => options.bless = true,
+            "--busy" => options.busy = true,
+            "--render" => options.render = true,
             // `cargo bench` says so to every bench; `cargo test --all-targets`, which runs them too, doesn't.
             "--bench" => options.bench = true,
             "--only" => options.only.extend(arguments.next()),
@@ -88,40 +94,36 @@ fn options() -> Result<Options> {
                 options.threads = Some(number.parse().context("--threads")?);
             }
             _ => bail!(
-                "unknown option {a}; there are --quick, --only NAME, --engine NAME, --threads N and --list"
+                "unknown option {a}; there are --quick, --only NAME, --engine NAME, --threads N, --list, --bless, --busy and --render"
             ),
         }
     }
     for name in &options.only {
-        let named = |group: &str, row: &str| *name == format!("{group}/{row}");
-        let groups = [
-            kernels::NAME,
-            order::NAME,
-            events::NAME,
-            debug::NAME,
-            det::NAME,
-        ];
-        let grouped = groups.contains(&name.as_str())
-            || kernels::names().any(|k| named(kernels::NAME, k))
-            || order::names().any(|r| named(order::NAME, r))
-            || det::names().any(|r| named(det::NAME, r));
-        if !grouped && !ALL.iter().any(|e| e.name == name) {
+        let is_group = |known: &str| known.split_once('/').is_some_and(|(g, _)| g == name);
+        if !places().iter().any(|(n, _)| n == name || is_group(n)) {
             bail!("no row {name}; --list names them");
         }
+    }
+    if let (true, Some(why)) = (options.bless, options.not_kept()) {
+        bail!("--bless: {why}");
     }
     Ok(options)
 }
 
 /// Prints what was measured, or why it wasn't.
-fn shown(name: &'static str, measured: Result<Row>) -> Row {
-    let row = measured.unwrap_or_else(|why| Row {
-        name,
-        title: name.into(),
-        missing: Some(format!("{why:#}")),
-        ..Row::default()
+fn shown(name: &str, measured: Result<Vec<Row>>) -> Vec<Row> {
+    let rows = measured.unwrap_or_else(|why| {
+        vec![Row {
+            name: name.to_string().into(),
+            title: name.into(),
+            missing: Some(format!("{why:#}")),
+            ..Row::default()
+        }]
     });
-    println!("{}\n", report::details(&row).trim());
-    row
+    for row in &rows {
+        println!("{}\n", report::details(row).trim());
+    }
+    rows
 }
 
 fn main() -> Result<()> {
@@ -131,109 +133,131 @@ fn main() -> Result<()> {
         return Ok(());
     }
     if options.list {
-        for e in &ALL {
-            println!("{}", e.name);
+        for (name, _) in places() {
+            println!("{name}");
         }
-        for k in kernels::names() {
-            println!("{}/{k}", kernels::NAME);
-        }
-        for r in order::names() {
-            println!("{}/{r}", order::NAME);
-        }
-        println!("{}", events::NAME);
-        println!("{}", debug::NAME);
-        for r in det::names() {
-            println!("{}/{r}", det::NAME);
-        }
+        return Ok(());
+    }
+    if options.render {
+        Kept::read()?.write()?;
+        println!("{DOCUMENT} is made anew");
         return Ok(());
     }
     // Everything lies in here, traces too, and goes with it.
     let dir = tempfile::Builder::new()
         .prefix("reprise-bench.")
         .tempdir()?;
-    let load = machine::load();
     let bench = Bench {
         reprise: Reprise::build(dir.path().join("traces"), options.engine.clone())?,
         dir: dir.path().to_path_buf(),
         rounds: if options.quick { 1 } else { ROUNDS },
     };
-    let mut rows = Vec::new();
-    for e in ALL.iter().filter(|e| options.wants(e.name)) {
-        rows.push(shown(e.name, (e.measure)(&bench)));
-    }
-    let threads = options.threads.unwrap_or(kernels::THREADS);
-    if kernels::names().any(|k| options.wants_of(kernels::NAME, k) || options.wants_order(k)) {
-        kernels::build()?;
-    }
-    for k in kernels::names().filter(|k| options.wants_of(kernels::NAME, k)) {
-        rows.push(shown(
-            k,
-            kernels::measure(&bench, k, threads, kernels::SIZE),
-        ));
-    }
     let with_order = Bench {
         reprise: bench.reprise.with_engine(order::ENGINE),
         dir: bench.dir.clone(),
         rounds: bench.rounds.min(order::ROUNDS),
     };
-    let mut of_order = Vec::new();
-    for r in order::names().filter(|r| options.wants_order(r)) {
-        of_order.push(shown(r, order::measure(&with_order, r, threads)));
-    }
-    let mut of_events = Vec::new();
-    if options.whole() || options.only.iter().any(|o| o == events::NAME) {
-        match events::measure(&with_order) {
-            Ok(rows) => of_events.extend(rows.into_iter().map(|r| shown(events::NAME, Ok(r)))),
-            Err(why) => of_events.push(shown(events::NAME, Err(why))),
+    let threads = options.threads.unwrap_or(kernels::THREADS);
+    kernels::build()?;
+    let mut measured = BTreeMap::new();
+    let mut tables = Tables::default();
+    for (name, place) in places() {
+        // The kernels at their smaller size are no part of a whole run.
+        let asked = match place {
+            Place::Kernel(_) => !options.only.is_empty() && options.wants(&name),
+            _ => options.wants(&name),
+        };
+        if !asked {
+            continue;
         }
-    }
-    let mut of_debugger = Vec::new();
-    if options.whole() || options.only.iter().any(|o| o == debug::NAME) {
-        match debug::measure(&bench) {
-            Ok(rows) => of_debugger.extend(rows),
-            Err(why) => of_debugger.push(shown(debug::NAME, Err(why))),
+        if !options.busy {
+            quiet::wait()?;
         }
-        println!("{}", report::debugging(&of_debugger, load));
+        let one = |row: Result<Row>| row.map(|r| vec![r]);
+        let (rounds, rows) = match place {
+            Place::Serial(e) => (bench.rounds, one((e.measure)(&bench))),
+            Place::Kernel(k) => (
+                bench.rounds,
+                one(kernels::measure(&bench, k, threads, kernels::SIZE)),
+            ),
+            Place::Order(r) => (
+                with_order.rounds,
+                one(order::measure(&with_order, r, threads)),
+            ),
+            Place::Events => (with_order.rounds, events::measure(&with_order)),
+            Place::Debugger => (1, debug::measure(&bench)),
+            Place::Det(r) => (bench.rounds.min(det::ROUNDS), one(det::measure(&bench, r))),
+        };
+        let rows = shown(&name, rows);
+        let group = match place {
+            Place::Serial(_) | Place::Kernel(_) => &mut tables.times,
+            Place::Order(_) => &mut tables.order,
+            Place::Events => &mut tables.events,
+            Place::Debugger | Place::Det(_) => &mut tables.single,
+        };
+        group.extend(rows.iter().cloned());
+        // Wherever it was measured, what is kept names no directory of that machine.
+        let rows = rows.into_iter().map(|r| without(r, &bench)).collect();
+        let day = machine::today();
+        measured.insert(name, Measured { day, rounds, rows });
     }
-    let mut of_det = Vec::new();
-    let wants_det = |r: &&str| options.whole() || options.wants_of(det::NAME, r);
-    if det::names().any(|r| wants_det(&r)) {
-        kernels::build()?;
+    tables.print();
+    if options.bless {
+        let mut kept = Kept::read()?;
+        kept.take_in(measured)?;
+        kept.write()?;
+        println!("written to {DOCUMENT}");
     }
-    for r in det::names().filter(wants_det) {
-        of_det.push(shown(r, det::measure(&bench, r)));
-    }
-    if !of_det.is_empty() {
-        println!(
-            "{}",
-            report::det(&of_det, bench.rounds.min(det::ROUNDS), load)
-        );
-    }
-    println!("{}\n{}", report::table(&rows), report::traces(&rows));
-    println!("{}\n{}", report::table(&of_order), report::logs(&of_order));
-    println!("{}", report::table(&of_events));
-    let path = top().join(DOCUMENT);
-    let document = if options.whole() {
-        report::document(
-            &rows,
-            [&of_order, &of_events],
-            [&of_debugger, &of_det],
-            bench.rounds,
-            load,
-        )
-    } else if options.is_section() {
-        let section = report::section(&of_order, &of_events, with_order.rounds, load);
-        report::with_section(&std::fs::read_to_string(&path)?, &section)
-    } else if options.is_debugging() {
-        let section = report::debugging(&of_debugger, load);
-        report::with_section(&std::fs::read_to_string(&path)?, &section)
-    } else if options.is_det() {
-        let section = report::det(&of_det, bench.rounds.min(det::ROUNDS), load);
-        report::with_section(&std::fs::read_to_string(&path)?, &section)
-    } else {
-        return Ok(());
-    };
-    std::fs::write(&path, document)?;
-    println!("written to {DOCUMENT}");
     Ok(())
+}
+
+/// The row, naming neither the project's directory nor that of this run.
+fn without(mut row: Row, bench: &Bench) -> Row {
+    let tops = [
+        format!("{}/", reprise_bench::reprise::top().display()),
+        format!("{}/", bench.dir.display()),
+    ];
+    let clean = |text: &mut String| {
+        for top in &tops {
+            *text = text.replace(top, "");
+        }
+        *text = text.replace(&bench.dir.display().to_string(), ".");
+    };
+    row.commands.iter_mut().for_each(clean);
+    row.missing.iter_mut().for_each(clean);
+    row
+}
+
+/// What is printed at the end.
+#[derive(Default)]
+struct Tables {
+    times: Vec<Row>,
+    order: Vec<Row>,
+    events: Vec<Row>,
+    single: Vec<Row>,
+}
+
+impl Tables {
+    fn print(&self) {
+        if !self.times.is_empty() {
+            println!(
+                "{}\n{}",
+                report::table(&self.times),
+                report::traces(&self.times)
+            );
+        }
+        if !self.order.is_empty() {
+            println!(
+                "{}\n{}",
+                report::table(&self.order),
+                report::logs(&self.order)
+            );
+        }
+        if !self.events.is_empty() {
+            println!("{}", report::table(&self.events));
+        }
+        if !self.single.is_empty() {
+            println!("{}", report::single(&self.single));
+        }
+    }
 }

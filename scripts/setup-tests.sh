@@ -55,6 +55,10 @@ file /usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0 libmimalloc2.0
 need gdb gdb
 # Headless: no window system comes with it (100 MB to fetch, half a minute).
 need chromium-headless-shell chromium-headless-shell
+need screen screen
+need cgi-fcgi libfcgi-bin
+# Debian names it by its version.
+ls /usr/sbin/php-fpm* >/dev/null 2>&1 || missing="$missing php-fpm"
 need setpriv util-linux
 need unshare util-linux
 # To build servers from Debian's sources.

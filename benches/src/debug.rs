@@ -83,7 +83,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
     }
     let interval = replay / of("checkpoints")?;
     let row = |title: &str, value, unit, bar| Row {
-        name: NAME,
+        name: NAME.into(),
         title: title.into(),
         commands: vec![program.shown()],
         figures: vec![Figure {
@@ -139,9 +139,9 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         ),
     ];
     rows[0].runs.push(Runs {
-        name: "replay",
+        name: "replay".into(),
         values: vec![replay],
-        unit: "s",
+        unit: "s".into(),
         processor: Vec::new(),
     });
     rows[0].notes.push(format!(

@@ -233,7 +233,7 @@ pub fn measure(bench: &Bench, name: &'static str) -> Result<Row> {
     };
     let is_parallel = ["matrix_multiply", "histogram_once"].contains(&name);
     let mut row = Row {
-        name,
+        name: name.into(),
         title: title.into(),
         figures: vec![times(det / native, bar)],
         ..Row::default()

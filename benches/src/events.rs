@@ -124,7 +124,7 @@ fn schemes(bench: &Bench, guest: &Path, threads: &[usize]) -> Result<Row> {
         table.push('\n');
     }
     Ok(Row {
-        name: NAME,
+        name: NAME.into(),
         title: "one event: schemes of ordering, native".into(),
         commands: vec![command(guest, "SCHEME", "private|contended", 1).shown()],
         table,
@@ -143,14 +143,14 @@ fn recorded(bench: &Bench, program: &Program, title: String, bar: Option<f64>) -
         bytes = bench.reprise.size()?.events as f64 / EVENTS as f64;
         bench.reprise.forget()?;
     }
-    let runs = |name, values: &Vec<f64>| Runs {
-        name,
+    let runs = |name: &'static str, values: &Vec<f64>| Runs {
+        name: name.into(),
         values: values.clone(),
-        unit: "ns",
+        unit: "ns".into(),
         processor: Vec::new(),
     };
     Ok(Row {
-        name: NAME,
+        name: NAME.into(),
         title,
         commands: vec![program.shown()],
         figures: vec![Figure {

@@ -1,7 +1,11 @@
-//! Results: figures with the bars that they are to reach.
+//! Results: figures with the bars that they are to reach, as they are measured and as they are kept.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// What a figure counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Native is 1; less is better.
     Times,
@@ -20,7 +24,8 @@ pub enum Unit {
 }
 
 /// The side of a command that a figure is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Side {
     /// Recording.
     Record,
@@ -33,7 +38,7 @@ pub enum Side {
 }
 
 /// One figure.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
     /// Of which side.
     pub side: Side,
@@ -91,23 +96,23 @@ fn show(value: f64, unit: Unit) -> String {
 }
 
 /// What is known of one kind of run in a row: native, record or replay.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Runs {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What each run came to, in seconds, nanoseconds or requests a second (see `unit`).
     pub values: Vec<f64>,
     /// The unit of the values, as text.
-    pub unit: &'static str,
+    pub unit: Cow<'static, str>,
     /// Seconds of processor time of each run, of all processes together; empty where it was not measured.
     pub processor: Vec<f64>,
 }
 
 /// One row of the table.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
     /// The name it is asked for by.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// What is measured, for people.
     pub title: String,
     /// The commands, as a shell would take them.

@@ -9,19 +9,23 @@
 //! - [`kernels`] has a group of rows of its own: parallel kernels, each with the bar that follows from how often it synchronises.
 //! - [`order`] has the rows of `--engine order`, [`events`] what a single event costs.
 //! - [`debug`] has the rows of the debugger.
-//! - [`figure`] holds results; [`report`] prints them, and writes `docs/BENCHMARKS.md`; [`machine`] says where they were measured.
+//! - [`figure`] holds results, [`kept`] those that stay; [`report`] and [`summary`] make `docs/BENCHMARKS.md` of them; [`machine`] says where they were
+//!   measured, and [`quiet`] whether it had nothing else to do.
 
 pub mod debug;
 pub mod det;
 pub mod events;
 pub mod figure;
 pub mod input;
+pub mod kept;
 pub mod kernels;
 pub mod load;
 pub mod machine;
 pub mod order;
 pub mod program;
+pub mod quiet;
 pub mod report;
 pub mod reprise;
 pub mod rows;
+pub mod summary;
 pub mod trees;

@@ -47,13 +47,6 @@ pub fn describe() -> Vec<String> {
     ]
 }
 
-/// How many processes wanted to run in the last minute.
-pub fn load() -> f64 {
-    let text = read_to_string("/proc/loadavg").unwrap_or_default();
-    let first = text.split(' ').next().and_then(|n| n.parse().ok());
-    first.unwrap_or(0.0)
-}
-
 /// Today, as 2024-12-31 (UTC).
 pub fn today() -> String {
     // SAFETY: plain calls that fill structs of ours.

@@ -103,7 +103,7 @@ fn parallel(b: &Bench) -> Result<Row> {
         ));
         row.commands.push(two.shown());
     }
-    row.name = "parallel";
+    row.name = "parallel".into();
     row.title =
         "recording is parallel: one thread's time by two threads', least of three kernels".into();
     row.figures = vec![Figure {
@@ -288,14 +288,14 @@ fn throughput(
     let events = b.reprise.size()?.events as f64;
     b.reprise.forget()?;
     let [native, record] = &rates;
-    let runs = |name, values: &[f64]| Runs {
-        name,
+    let runs = |name: &'static str, values: &[f64]| Runs {
+        name: name.into(),
         values: values.to_vec(),
-        unit: "requests/s",
+        unit: "requests/s".into(),
         processor: Vec::new(),
     };
     Ok(Row {
-        name,
+        name: name.into(),
         title: title.into(),
         commands: vec![shown],
         figures: vec![Figure {

@@ -1,56 +1,91 @@
-//! Prints rows, and writes `docs/BENCHMARKS.md`.
+//! Rows as text, and the text of `docs/BENCHMARKS.md`.
 
-use crate::det::ROUNDS as DET_ROUNDS;
 use crate::figure::{median, Figure, Row, Side};
-use crate::machine;
-use crate::order::ROUNDS as ORDER_ROUNDS;
+use crate::kept::Kept;
 use crate::reprise::top;
+use crate::rows::ALL;
+use crate::summary::summary;
+use crate::{debug, det, events, order};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The whole document.
-pub fn document(
-    rows: &[Row],
-    [order, events]: [&[Row]; 2],
-    [debug, of_det]: [&[Row]; 2],
-    rounds: usize,
-    load: f64,
-) -> String {
-    let mut text = String::new();
-    text.push_str(HEAD);
-    for line in machine::describe() {
+/// The whole document, from what was kept and nothing else.
+pub fn document(kept: &Kept) -> String {
+    let mut text = String::from(HEAD);
+    text.push_str(&summary(kept));
+    text.push_str("\nMachine:\n\n");
+    for line in &kept.machine {
         let _ = writeln!(text, "- {line}");
     }
-    let _ = writeln!(
-        text,
-        "- measured on {}, {rounds} rounds a row; {load:.1} other processes wanted to run when it began",
-        machine::today()
-    );
-    text.push_str("\n## Figures\n\n");
-    text.push_str(&table(rows));
+    let rows = rows_of(kept, ALL.iter().map(|e| e.name.to_string()));
+    text.push_str("\n## With `--engine serial`\n\n");
+    text.push_str(&when(kept, ALL.iter().map(|e| e.name.to_string())));
+    text.push_str(&table(&rows));
     text.push_str("\nWhat a trace takes on disk, kept files and libraries included:\n\n");
-    text.push_str(&traces(rows));
-    text.push_str(&section(order, events, rounds.min(ORDER_ROUNDS), load));
-    text.push_str(&debugging(debug, load));
-    text.push_str(&det(of_det, rounds.min(DET_ROUNDS), load));
-    text.push_str(COMPARISON);
+    text.push_str(&traces(&rows));
+    text.push_str(&of_order(kept));
+    text.push_str(&of_debugger(kept));
+    text.push_str(&of_det(kept));
     text.push_str("\n## Behind the figures\n");
-    for row in rows {
+    for row in &rows {
         text.push_str(&details(row));
     }
     text
 }
 
+/// The kept rows of these names, in their order.
+fn rows_of(kept: &Kept, names: impl Iterator<Item = String>) -> Vec<Row> {
+    names.flat_map(|name| kept.rows(&name).to_vec()).collect()
+}
+
+/// Names of the rows of `--engine order`, as they are kept.
+fn order_names() -> impl Iterator<Item = String> {
+    order::names().map(|r| format!("{}/{r}", order::NAME))
+}
+
+/// On which days these were measured, and in how many rounds; and which of them were not.
+fn when(kept: &Kept, names: impl Iterator<Item = String>) -> String {
+    let (mut days, mut rounds, mut missing) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    for name in names {
+        match kept.measured.get(&name) {
+            Some(m) => {
+                days.insert(m.day.as_str());
+                rounds.insert(m.rounds);
+            }
+            None => missing.push(name),
+        }
+    }
+    let mut text = String::new();
+    let days: Vec<_> = days.into_iter().collect();
+    if let (Some(first), Some(last)) = (days.first(), days.last()) {
+        let rounds = rounds.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let until = if first == last {
+            String::new()
+        } else {
+            format!(" to {last}")
+        };
+        let _ = writeln!(
+            text,
+            "Measured on {first}{until}, {} rounds a row.",
+            rounds.join(" or ")
+        );
+    }
+    if !missing.is_empty() {
+        let _ = writeln!(text, "Not measured: {}.", missing.join(", "));
+    }
+    text.push('\n');
+    text
+}
+
 /// The section of `--engine order`, with all that is behind its figures.
-pub fn section(order: &[Row], events: &[Row], rounds: usize, load: f64) -> String {
+fn of_order(kept: &Kept) -> String {
+    let order = rows_of(kept, order_names());
+    let events = kept.rows(events::NAME);
     let mut text = String::from(ORDER);
-    let _ = writeln!(
-        text,
-        "Measured on {}, {rounds} rounds a row; {load:.1} other processes wanted to run when it began.\n",
-        machine::today()
-    );
-    text.push_str(&table(order));
+    text.push_str(&when(kept, order_names().chain([events::NAME.to_string()])));
+    text.push_str(&table(&order));
     text.push_str("\nWhat the log takes, compressed:\n\n");
-    text.push_str(&logs(order));
+    text.push_str(&logs(&order));
     text.push_str("\n### One event\n\n");
     for row in events.iter().filter(|r| !r.table.is_empty()) {
         text.push_str(&row.table);
@@ -64,24 +99,22 @@ pub fn section(order: &[Row], events: &[Row], rounds: usize, load: f64) -> Strin
 }
 
 /// The section of the debugger.
-pub fn debugging(rows: &[Row], load: f64) -> String {
-    single(DEBUGGING, rows, "one round", load)
+fn of_debugger(kept: &Kept) -> String {
+    let names = [debug::NAME.to_string()].into_iter();
+    let text = String::from(DEBUGGING) + &when(kept, names);
+    text + &single(kept.rows(debug::NAME))
 }
 
 /// The section of `reprise run`.
-pub fn det(rows: &[Row], rounds: usize, load: f64) -> String {
-    single(DET, rows, &format!("{rounds} rounds a row"), load)
+fn of_det(kept: &Kept) -> String {
+    let names = || det::names().map(|r| format!("{}/{r}", det::NAME));
+    let text = String::from(DET) + &when(kept, names());
+    text + &single(&rows_of(kept, names()))
 }
 
-/// A section whose rows have figures of one kind each.
-fn single(head: &str, rows: &[Row], rounds: &str, load: f64) -> String {
-    let mut text = String::from(head);
-    let _ = writeln!(
-        text,
-        "Measured on {}, {rounds}; {load:.1} other processes wanted to run when it began.\n",
-        machine::today()
-    );
-    text.push_str("| what | figure | bar | |\n|---|---|---|---|\n");
+/// Rows that have figures of one kind each, and their notes.
+pub fn single(rows: &[Row]) -> String {
+    let mut text = String::from("| what | figure | bar | |\n|---|---|---|---|\n");
     for row in rows {
         for f in &row.figures {
             text.push_str(&line_of(row, f));
@@ -95,33 +128,6 @@ fn single(head: &str, rows: &[Row], rounds: &str, load: f64) -> String {
         let _ = writeln!(text, "\n{}: {}.", row.title, row.notes.join("; "));
     }
     text
-}
-
-/// The document with this section in the place of the one that it has.
-pub fn with_section(document: &str, section: &str) -> String {
-    let heading = section.lines().find(|l| !l.is_empty()).unwrap_or_default();
-    let begins = document.find(heading).map(|at| at - 1);
-    let ends = |from: usize| {
-        let next = document[from + 1..].find("\n## ").map(|n| from + 1 + n);
-        // The heading of the section itself is the first.
-        let own = next.filter(|at| document[at + 1..].starts_with(heading));
-        match own {
-            Some(own) => document[own + 1..].find("\n## ").map(|n| own + 1 + n),
-            None => next,
-        }
-    };
-    match begins {
-        Some(from) => {
-            let end = ends(from).unwrap_or(document.len());
-            format!("{}{section}{}", &document[..from], &document[end..])
-        }
-        None => {
-            let at = document
-                .find(COMPARISON.trim_end())
-                .unwrap_or(document.len());
-            format!("{}{section}{}", &document[..at], &document[at..])
-        }
-    }
 }
 
 /// The table of times.
@@ -202,7 +208,7 @@ pub fn details(row: &Row) -> String {
     for r in &row.runs {
         let least = r.values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = r.values.iter().copied().fold(0.0, f64::max);
-        let n = |v: f64| number(v, r.unit);
+        let n = |v: f64| number(v, &r.unit);
         let processor = if r.processor.is_empty() {
             "-".into()
         } else {
@@ -237,20 +243,18 @@ fn number(value: f64, unit: &str) -> String {
 const HEAD: &str = "\
 # What recording and replaying cost
 
-Written by `cargo bench -p reprise-bench`; not by hand. It takes some minutes, and changes this file.
+Made from `benches/figures.json`, which only `cargo bench -p reprise-bench -- --bless` writes; not by hand. Nothing is measured while other processes want to run.
 
-    cargo bench -p reprise-bench                              # everything, and this file anew
-    cargo bench -p reprise-bench -- --quick                   # one round a row, printed only
-    cargo bench -p reprise-bench -- --only sort --only dd     # some rows, printed only
+    cargo bench -p reprise-bench                                # everything, printed only
+    cargo bench -p reprise-bench -- --bless                     # everything, and this file anew: about an hour
+    cargo bench -p reprise-bench -- --only sort --only order/fft --bless    # some rows anew, with the day on which that was
+    cargo bench -p reprise-bench -- --quick                     # one round a row, printed only
     cargo bench -p reprise-bench -- --only kernels --engine serial    # parallel kernels (tests/guests/kernels), printed only
 
 Each round of a row runs its command natively, recorded (`reprise record -q -- COMMAND`) and replayed (`reprise replay`), one after
 the other; figures are medians over the rounds, against the native median of the same run. Programs with threads are compared with
-themselves on one processor, because that is what they get while recording. Times are those of whole commands, from start to end;
+themselves on one processor where recording gives them one. Times are those of whole commands, from start to end;
 processor time is that of all processes of a command, Reprise's own included. Every replay's output is compared with its recording's.
-
-Machine:
-
 ";
 
 const ORDER: &str = "
@@ -260,7 +264,7 @@ Threads run on all processors, natively and recorded. Kernels (tests/guests/kern
 what every recording costs once (the first row) counts little; the bar of each follows from how often it synchronises. Servers are built
 from Debian's sources by `reprise cc`; their clients have the same processors.
 
-    cargo bench -p reprise-bench -- --only order --only events    # this section anew; --quick: with one round a row
+    cargo bench -p reprise-bench -- --only order --only events --bless    # this section anew; --quick: with one round a row, printed only
     cargo bench -p reprise-bench -- --only order/memcached    # one row of it
     cargo bench -p reprise-bench -- --only events             # what one event costs
 
@@ -272,7 +276,7 @@ const DET: &str = "
 Programs that run deterministically (DThreads), against themselves with pthreads, two threads: kernels of the shapes and sizes that the original Dthreads was measured with.
 The second figure of a row is how many times as fast two threads are as one.
 
-    cargo bench -p reprise-bench -- --only det                # this section anew; --quick: with one round a row, printed only
+    cargo bench -p reprise-bench -- --only det --bless        # this section anew; --quick: with one round a row, printed only
     cargo bench -p reprise-bench -- --only det/histogram      # one row of it
 
 ";
@@ -282,42 +286,29 @@ const DEBUGGING: &str = "
 
 What gdb waits for on a recording of two threads that take turns at changing 16 MiB of memory (benches/guests/debugging.c), from `reprise replay -d` on.
 
-    cargo bench -p reprise-bench -- --only debug              # this section anew; --quick: of a shorter recording, printed only
+    cargo bench -p reprise-bench -- --only debug --bless      # this section anew; --quick: of a shorter recording, printed only
 
-";
-
-const COMPARISON: &str = "
-## Other tools
-
-Measured with those tools on the same kind of machine (a virtual machine without hardware performance counters), against native:
-
-| tool | dd | python3 | sort | pbzip2 | memcached, throughput | |
-|---|---|---|---|---|---|---|
-| rr | - | - | - | - | - | refuses to start without performance counters |
-| rr's fork with software counters (`-W`), record | 14× | 36× | 11× | 15× | 0.22 | its replay hangs on a spinning thread |
-| Hermit | 850× | - | - | fails | - | |
-| gdb `record full` | - | - | - | - | - | 50 µs an instruction |
 ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kept::Measured;
 
     #[test]
-    fn a_section_takes_the_place_of_its_elder() {
-        let new = section(&[], &[], 3, 0.0);
-        let without = format!("# Head\n\n## Figures\n\nsome\n{COMPARISON}\n## Behind\n");
-        let with = with_section(&without, &new);
-        let parts: Vec<_> = with.lines().filter(|l| l.starts_with("## ")).collect();
-        let expected = [
-            "## Figures",
-            "## With `--engine order`",
-            "## Other tools",
-            "## Behind",
-        ];
-        assert_eq!(parts, expected);
-        assert_eq!(with_section(&with, &new), with);
-        let other = section(&[], &[], 4, 0.0);
-        assert_eq!(with_section(&with_section(&with, &other), &new), with);
+    fn what_was_not_measured_is_said() {
+        let measured = |day: &str, rounds| Measured {
+            day: day.into(),
+            rounds,
+            rows: Vec::new(),
+        };
+        let mut kept = Kept::default();
+        kept.measured.insert("a".into(), measured("2026-01-02", 5));
+        kept.measured.insert("b".into(), measured("2026-01-01", 3));
+        let names = ["a", "b", "c"].map(str::to_string);
+        assert_eq!(
+            when(&kept, names.into_iter()),
+            "Measured on 2026-01-01 to 2026-01-02, 3 or 5 rounds a row.\nNot measured: c.\n\n"
+        );
     }
 }

@@ -201,14 +201,14 @@ fn memcached(b: &Bench) -> Result<Row> {
     let replay = begun.elapsed().as_secs_f64();
     let size = b.reprise.size()?;
     b.reprise.forget()?;
-    let runs = |name, values: &[f64]| Runs {
-        name,
+    let runs = |name: &'static str, values: &[f64]| Runs {
+        name: name.into(),
         values: values.to_vec(),
-        unit: "requests/s",
+        unit: "requests/s".into(),
         processor: Vec::new(),
     };
     Ok(Row {
-        name: "memcached",
+        name: "memcached".into(),
         title: "memcached -t 2 under load, throughput".into(),
         commands: vec![server()?.program.shown()],
         figures: vec![Figure {
@@ -506,14 +506,14 @@ impl Rounds {
             unit: Unit::Times,
             bar,
         };
-        let runs = |name, samples: &Samples| Runs {
-            name,
+        let runs = |name: &'static str, samples: &Samples| Runs {
+            name: name.into(),
             values: samples.wall.clone(),
-            unit: "s",
+            unit: "s".into(),
             processor: samples.processor.clone(),
         };
         Row {
-            name,
+            name: name.into(),
             title: title.into(),
             commands: vec![self.shown.clone()],
             figures: vec![
@@ -544,8 +544,8 @@ impl Rounds {
         for (runs, values) in row.runs.iter_mut().zip([native, record]) {
             runs.values = values;
             runs.unit = match unit {
-                Unit::Milliseconds => "ms",
-                _ => "ns",
+                Unit::Milliseconds => "ms".into(),
+                _ => "ns".into(),
             };
         }
         row

@@ -263,14 +263,14 @@ fn throughput(
     let replay = begun.elapsed().as_secs_f64();
     let size = b.reprise.size()?;
     b.reprise.forget()?;
-    let runs = |name, values: &[f64]| Runs {
-        name,
+    let runs = |name: &'static str, values: &[f64]| Runs {
+        name: name.into(),
         values: values.to_vec(),
-        unit: "requests/s",
+        unit: "requests/s".into(),
         processor: Vec::new(),
     };
     Ok(Row {
-        name,
+        name: name.into(),
         title: title.into(),
         commands: vec![shown],
         figures: vec![Figure {
