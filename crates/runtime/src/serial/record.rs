@@ -2,6 +2,7 @@
 
 use super::parts::Parts;
 use super::{baton, cut, events, futex, quick, state, waits};
+use crate::address_limit;
 use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
 use crate::clone::Wish;
@@ -106,6 +107,9 @@ pub fn add_pending(t: &Block, c: &Call) {
 
 /// Asks the kernel.
 pub(crate) fn make(t: &Block, c: &Call) -> i64 {
+    if let Some(r) = address_limit::call(c) {
+        return r;
+    }
     if c.blocking == Blocking::Never && c.known {
         // SAFETY: the program's own call, with its own arguments.
         return unsafe { sys::syscall6(c.nr, c.local) };
