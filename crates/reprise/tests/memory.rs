@@ -3,6 +3,6 @@
 mod common;
 
 guests! {
-    no_memory, memfd_seals, protections, truncated_mappings, address_space_limit, mapping_flags, moved_mappings,
+    no_memory, memfd_seals, protections, truncated_mappings, address_space_limit, address_space_room, mapping_flags, moved_mappings,
     resident_pages, kinds_of_advice, memory_not_inherited, pages_on_demand, own_memory_by_calls, barriers,
 }

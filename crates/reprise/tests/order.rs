@@ -48,6 +48,8 @@ fn files() {
 fn memory() {
     each(&[
         "memory_anonymous",
+        "address_space_limit",
+        "address_space_room",
         "locked_memory",
         "memory_files",
         "memory_file_writes",

@@ -11,6 +11,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod address_limit;
 pub mod asm;
 pub mod attach;
 pub mod attended;

@@ -1,5 +1,6 @@
 //! The program's address space: its map as the runtime keeps it, the calls that shape it, and the hash of all that can be written.
 
+use crate::address_limit;
 use crate::capture::Call;
 use crate::engine::Engine;
 use crate::hash;
@@ -230,6 +231,10 @@ pub fn perform(c: &Call) -> Done {
                 // Only a hint: the kernel chooses.
                 args[0] = 0;
             }
+            let replaced = if fixed { mapped_in(a[0], a[1]) } else { 0 };
+            if address_limit::is_exceeded_by(up(a[1]).saturating_sub(replaced)) {
+                return only(ENOMEM);
+            }
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, args) };
             let file = !is_error(r) && backing == Backing::File;
@@ -251,6 +256,7 @@ pub fn perform(c: &Call) -> Done {
         nr::MREMAP if is_ours(a[0], a[1]) || (a[3] & MREMAP_FIXED != 0 && is_ours(a[4], a[2])) => {
             only(EINVAL)
         }
+        nr::MREMAP if address_limit::is_exceeded_by(growth(&a)) => only(ENOMEM),
         _ => {
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, a) };
@@ -262,6 +268,22 @@ pub fn perform(c: &Call) -> Done {
             only(r)
         }
     }
+}
+
+/// How many bytes of this range are mapped.
+fn mapped_in(start: u64, len: u64) -> u64 {
+    let end = start.saturating_add(up(len));
+    let inside = |r: &Region| r.end.min(end).saturating_sub(r.start.max(start));
+    map().regions().iter().map(inside).sum()
+}
+
+/// How much more memory there is after mremap(2) with these arguments.
+fn growth(a: &[u64; 6]) -> u64 {
+    let kept = match a[3] & MREMAP_DONTUNMAP {
+        0 => up(a[1]),
+        _ => 0,
+    };
+    up(a[2]).saturating_sub(kept)
 }
 
 /// Says which file a new mapping shows: all who map it share its futexes.
@@ -440,6 +462,9 @@ pub fn brk<E: Engine>(t: &mut Block, c: &Call) -> i64 {
         let mut result = now;
         // Limits of the process, and memory that is short, are those of the recording.
         if want < start || want >= limit || recorded.is_some_and(|r| r as u64 != want) {
+            return result as i64;
+        }
+        if recorded.is_none() && address_limit::is_exceeded_by(high.saturating_sub(low)) {
             return result as i64;
         }
         let ok = if high > low {

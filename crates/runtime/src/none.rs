@@ -1,5 +1,6 @@
 //! The engine that does nothing: captures everything, logs nothing, orders nothing. It proves the seam, and tells capture bugs from ordering bugs.
 
+use crate::address_limit;
 use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
 use crate::clone::Wish;
@@ -37,6 +38,9 @@ impl Engine for None {
             if let Some(answer) = diversion::answer(t, c) {
                 return answer;
             }
+        }
+        if let Some(r) = address_limit::call(c) {
+            return r;
         }
         loop {
             let moved = match crate::det::log::records(t) {

@@ -2,6 +2,7 @@
 
 use super::parts::Parts;
 use super::{baton, cut, events, futex, quick, state, waits};
+use crate::address_limit;
 use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
 use crate::clone::Wish;
@@ -123,6 +124,9 @@ pub(crate) fn make(t: &mut Block, c: &Call) -> i64 {
         if let Some(r) = take_pending(t, c) {
             return r;
         }
+    }
+    if let Some(r) = address_limit::call(c) {
+        return r;
     }
     if c.blocking == Blocking::Never && c.known {
         // SAFETY: the program's own call, with its own arguments.
