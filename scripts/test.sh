@@ -15,4 +15,12 @@ scripts/build-guests.sh
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --release -- -D warnings
 cargo build --workspace --release
-cargo test --workspace --release --no-fail-fast "$@"
+
+# What each test did, for the report below.
+REPRISE_TEST_JOURNAL=$(mktemp)
+export REPRISE_TEST_JOURNAL
+trap 'rm -f "$REPRISE_TEST_JOURNAL"' EXIT
+status=0
+cargo test --workspace --release --no-fail-fast "$@" || status=$?
+scripts/test-report.sh "$REPRISE_TEST_JOURNAL"
+exit $status

@@ -117,7 +117,6 @@ impl Agent {
         let mut native = NativeCpuid::default();
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
-        stop::listen();
         let (status, reason) = loop {
             // Asked before draining: what was done before that is in the rings by then.
             let stops = (stop::is_wanted() || drain.census.stops()) && full.is_none();

@@ -2,6 +2,7 @@
 //! stopped: by `reprise stop`, or by the signal by which a user ends this command.
 
 use crate::cli::{AttachArgs, EngineName, RecordArgs, Until};
+use crate::exit::OWN_FAILURE;
 use crate::record::{self, Program};
 use crate::recorder::{self, Attendants};
 use anyhow::{Context, Result};
@@ -111,6 +112,12 @@ fn record(args: &AttachArgs, begun: impl FnOnce() -> Result<()>) -> Result<i32> 
         Some(keep) => Some(recorder::start_follower(keep, &dir, &shared)?),
         None => None,
     };
+    // Before the user is told that it can be ended.
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let handler = interrupt as extern "C" fn(i32);
+        // SAFETY: a handler that only stores a word.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
     let cpu = shared.session().cpu as usize;
     attached.go(&image, cpu)?;
     catalog.set_latest(&dir)?;
@@ -193,11 +200,6 @@ fn watch(
     follower: Option<i32>,
     dir: &Path,
 ) -> Result<i32> {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let handler = interrupt as extern "C" fn(i32);
-        // SAFETY: a handler that only stores a word.
-        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
-    }
     let end = end.with_context(|| format!("watch process {pid}"))?;
     let s = attendants.shared.session();
     loop {
@@ -225,7 +227,12 @@ fn watch(
             }
             return Ok(record::exit_status(status));
         }
-        if INTERRUPTED.swap(false, SeqCst) && s.recording_lost.load(SeqCst) == 0 {
+        if INTERRUPTED.swap(false, SeqCst) {
+            if s.recording_lost.load(SeqCst) != 0 && Summary::read(dir).is_ok_and(|s| s.is_none()) {
+                // The agent died, or has no room: there is nothing to be closed.
+                say!("nothing is recorded any more; process {pid} goes on");
+                return Ok(OWN_FAILURE);
+            }
             // SAFETY: our own child, which has not been reaped.
             unsafe { libc::kill(agent, reprise_agent::stop::SIGNAL) };
         }

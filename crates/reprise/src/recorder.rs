@@ -5,7 +5,7 @@ use crate::keep::{self, Keep};
 use crate::signals;
 use anyhow::{Context, Result};
 use reprise_abi::session::{process_state, Process, Session};
-use reprise_agent::{streams, Agent, Outsiders};
+use reprise_agent::{stop, streams, Agent, Outsiders};
 use reprise_console::say;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, Summary, Writer};
@@ -25,8 +25,12 @@ pub fn start_agent(
 ) -> Result<i32> {
     // SAFETY: plain call.
     let launcher = unsafe { libc::getpid() };
+    let before = stop::listen();
     // SAFETY: this process has one thread.
     let pid = unsafe { libc::fork() };
+    if pid != 0 {
+        before.restore();
+    }
     anyhow::ensure!(
         pid >= 0,
         "fork the agent: {}",
@@ -243,7 +247,7 @@ fn wait_for_agent(
             if !asked {
                 asked = true;
                 // SAFETY: our own child, which has not been reaped.
-                unsafe { libc::kill(agent, reprise_agent::stop::SIGNAL) };
+                unsafe { libc::kill(agent, stop::SIGNAL) };
             }
         }
         if let Some(dir) = dir.filter(|_| writes) {

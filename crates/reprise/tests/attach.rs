@@ -411,6 +411,35 @@ fn others_who_write_to_its_memory_are_named() {
     assert_eq!(info.0["uncaptured"].as_array().map(Vec::len), Some(0));
 }
 
+/// Whoever is told that it is being recorded can end that at once, as it says: a signal ends the recording, and not only the command.
+#[test]
+fn it_can_be_ended_as_soon_as_it_is_told() {
+    for n in 0..20 {
+        let mut subject = Subject::everywhere(1);
+        let from = subject.said.len();
+        let dir = subject.place.fresh("trace");
+        let mut command = subject.place.reprise(["attach", "-o"]);
+        command.arg(&dir).arg(subject.pid().to_string());
+        let mut attach = command.stderr(Stdio::piped()).spawn().expect("reprise");
+        let mut told = String::new();
+        let mut messages = BufReader::new(attach.stderr.take().expect("a pipe"));
+        messages.read_line(&mut told).expect("a message");
+        assert!(told.contains("recording process"), "{told}");
+        let signal = [libc::SIGINT, libc::SIGTERM][n % 2];
+        // SAFETY: a process that this test started, and has not waited for.
+        assert_eq!(unsafe { libc::kill(attach.id() as i32, signal) }, 0);
+        assert_eq!(attach.wait().expect("its end").code(), Some(0));
+        closed(&dir);
+        subject.tell(b"..");
+        assert_eq!(
+            subject.finish(),
+            Some(7),
+            "{}",
+            subject.said[from..].to_string()
+        );
+    }
+}
+
 /// Dead processes that nobody reaps, as a container without an init gathers them in some hours.
 const DEAD: &str = "340";
 
