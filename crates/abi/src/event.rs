@@ -187,6 +187,8 @@ pub enum Tag {
     Descriptor = 8,
     /// Packed entries, see [`Kind::Sync`].
     Entries = 9,
+    /// A call that failed has changed memory nevertheless: `address` says how much, in the runtime's words; there are no bytes.
+    Partly = 10,
 }
 
 impl Tag {
@@ -202,6 +204,7 @@ impl Tag {
             7 => Tag::Offset,
             8 => Tag::Descriptor,
             9 => Tag::Entries,
+            10 => Tag::Partly,
             _ => return None,
         })
     }

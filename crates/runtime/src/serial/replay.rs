@@ -110,6 +110,8 @@ pub struct OfFile {
     pub(crate) offset: u64,
     /// The descriptor that the call told the program of.
     pub descriptor: Option<u64>,
+    /// What a call that failed has done nevertheless ([`crate::partly`]).
+    pub(crate) partly: u64,
     /// Nobody knows where in a rebuilt program an output belongs.
     pub lost: bool,
 }
@@ -144,6 +146,10 @@ pub(crate) fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfF
             }
             Some(Tag::Descriptor) => {
                 file.descriptor = Some(address);
+                r.skip(len.div_ceil(8) * 8);
+            }
+            Some(Tag::Partly) => {
+                file.partly = address;
                 r.skip(len.div_ceil(8) * 8);
             }
             _ => r.skip(len.div_ceil(8) * 8),
@@ -263,7 +269,7 @@ impl Engine for Replay {
             return attach(t, c);
         }
         let (r, h, file) = replay_call(t, c, 0, |_, _| {});
-        if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+        if !memory::redo(c, r, &file, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
         patch::replay_with_code(t);
