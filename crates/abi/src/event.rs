@@ -194,6 +194,8 @@ pub enum Tag {
     Sent = 10,
     /// The descriptor in the lower half of `address` is an output now, or a copy of one: 1 or 2 in the upper half, and 0x80 where an exec closes it.
     Stream = 11,
+    /// A call that failed has changed memory nevertheless: `address` says how much, in the runtime's words; there are no bytes.
+    Partly = 12,
 }
 
 impl Tag {
@@ -211,6 +213,7 @@ impl Tag {
             9 => Tag::Entries,
             10 => Tag::Sent,
             11 => Tag::Stream,
+            12 => Tag::Partly,
             _ => return None,
         })
     }

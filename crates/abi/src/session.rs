@@ -435,6 +435,8 @@ pub mod region_flags {
     pub const NOT_INHERITED: u32 = 16;
     /// A child gets zeros instead (MADV_WIPEONFORK). In a kept stretch's beginning only.
     pub const WIPED: u32 = 32;
+    /// It is locked (mlock(2)).
+    pub const LOCKED: u32 = 64;
 }
 
 /// [`Session::flags`]: address space randomisation is on in this recording.

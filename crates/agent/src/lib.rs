@@ -16,10 +16,12 @@ pub mod merge;
 pub mod namespaces;
 pub mod native;
 pub mod outsiders;
+pub mod place;
 pub mod pressure;
 pub mod processes;
 pub mod requests;
 pub mod slices;
+pub mod spare;
 pub mod stop;
 pub mod stopped;
 pub mod strays;
@@ -32,6 +34,7 @@ use late::Late;
 use merge::{Merge, Sink};
 use native::NativeCpuid;
 pub use outsiders::Outsiders;
+use place::Place;
 use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
@@ -115,6 +118,7 @@ impl Agent {
         let mut keeper = Keeper::new(self.store.clone(), self.dir.clone());
         let mut images = Images::new(&self.dir);
         let mut native = NativeCpuid::default();
+        let mut place = Place::of(&self.dir);
         let mut full: Option<String> = None;
         let mut frame_begun = Instant::now();
         let (status, reason) = loop {
@@ -178,7 +182,7 @@ impl Agent {
                 }
                 Err(_) => 0,
             };
-            requests::answer(
+            let mut unkept = requests::answer(
                 &self.shared,
                 &mut keeper,
                 &mut handed,
@@ -196,10 +200,23 @@ impl Agent {
                 merge
                     .others_gone(shared, &mut sink, slot)
                     .map_err(|e| e.to_string())?;
-                image::append(stopped, shared, &mut keeper, &mut images, n)
+                let kept = image::append(stopped, shared, &mut keeper, &mut images, n);
+                if let Err(why) = &kept {
+                    unkept.get_or_insert_with(|| {
+                        format!("the program that a process became could not be kept: {why}")
+                    });
+                }
+                kept
             };
             let ended = exec::serve(&mut self.shared, &self.image, &mut keep, &mut self.warnings);
             self.uncaptured.extend(ended);
+            if full.is_none() && place.is_lost() {
+                unkept = Some(place.loss());
+            }
+            if let Some(why) = unkept.filter(|_| full.is_none()) {
+                full = Some(why);
+                self.give_up();
+            }
             namespaces::answer(&self.shared);
             strays.look(&self.shared);
             outsiders.look_again(&self.shared);
@@ -317,7 +334,13 @@ impl Agent {
             true => self.uncaptured,
             false => missing(drain.census, strays, self.uncaptured),
         };
-        summary.write(&self.dir)?;
+        // Without one the trace counts as cut off, with all its events.
+        match summary.write(&self.dir) {
+            Ok(()) => {}
+            // The launcher says so.
+            Err(_) if place.is_gone() => {}
+            Err(e) => eprintln!("reprise: the trace has no summary: {e}"),
+        }
         if stopped {
             // What it has to say is of a program that nobody records, and nobody may wait for it.
             streams::leave(&[2]);
@@ -482,16 +505,7 @@ fn doze(shared: &SharedSession, time: Duration) {
 
 /// Is the program still there (zombies don't count)?
 fn alive(s: &Session) -> bool {
-    let pid = s.program_pid.load(Relaxed);
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => !matches!(
-            stat.rsplit(')')
-                .next()
-                .and_then(|r| r.trim().chars().next()),
-            Some('Z' | 'X')
-        ),
-        Err(_) => false,
-    }
+    !processes::is_gone(s.program_pid.load(Relaxed))
 }
 
 /// Wakes whoever sleeps on a word that is 1 while somebody does.

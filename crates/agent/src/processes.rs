@@ -1,6 +1,7 @@
 //! The processes of the session, seen from outside: who is dead, whatever the cause, gets out of the way of the others.
 
 use crate::namespaces;
+use crate::spare;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{
@@ -32,6 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 impl Processes {
     /// None seen yet. The calling process's parent is the launcher.
     pub fn new(launcher: i32) -> Processes {
+        spare::keep();
         Processes {
             known: Vec::new(),
             looked: None,
@@ -172,21 +174,30 @@ fn used(s: &Session) -> usize {
     (s.processes_used.load(Acquire) as usize).min(MAX_PROCESSES)
 }
 
+/// Descriptors that are left for other work: an exec takes most.
+const SPARED: u64 = 10;
+
+/// A descriptor that tells of a process's death, where there are enough of them.
 fn open(pid: u32) -> Option<OwnedFd> {
     // SAFETY: a new descriptor, owned from here on.
-    unsafe {
+    let fd = unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
-    }
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?
+    };
+    (fd.as_raw_fd() as u64 + SPARED < reprise_launch::limits::descriptors()).then_some(fd)
 }
 
 /// Is a process not there any more, or only as a zombie?
-fn is_gone(pid: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+pub(crate) fn is_gone(pid: u32) -> bool {
+    match spare::read(&format!("/proc/{pid}/stat")) {
         Ok(stat) => stat
             .rsplit_once(") ")
             .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
-        Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+        // What can't be looked at isn't alive for that.
+        // SAFETY: signal 0 only asks.
+        Err(_) => unsafe {
+            libc::kill(pid as i32, 0) != 0 && *libc::__errno_location() == libc::ESRCH
+        },
     }
 }
 
@@ -263,7 +274,7 @@ fn unborn(s: &Session, n: usize) -> u32 {
 
 /// Wait status of a process that is dead and not reaped yet (proc_pid_stat(5), field 52).
 fn wait_status(pid: u32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = spare::read(&format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split_whitespace().nth(52 - 3)?.parse().ok()
 }

@@ -5,6 +5,7 @@ use crate::native::NativeCpuid;
 use crate::outsiders::Outsiders;
 use reprise_abi::session::{file_identity, request, WINDOW_LEN, WINDOW_OFFSET};
 use reprise_launch::{futex, SharedSession};
+use reprise_trace::TraceError;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::*;
@@ -18,7 +19,8 @@ fn take_part(
     keeper: &mut Keeper,
     handed: &mut Vec<u8>,
     warnings: &mut Vec<String>,
-) {
+) -> Option<String> {
+    let mut lost = None;
     let q = &shared.session().request;
     let len = (q.args[0].load(Relaxed) as usize).min(WINDOW_LEN);
     if q.args[1].load(Relaxed) == 0 {
@@ -51,16 +53,41 @@ fn take_part(
                 q.answer[3].store(q.args[2].load(Relaxed), Relaxed);
             }
             Err(why) => {
-                warnings.push(format!("a mapped file could not be kept: {why}"));
+                lost = Some(format!("a mapped file could not be kept: {why}"));
                 q.status.store(libc::EIO as u32, Relaxed);
             }
         }
         *handed = Vec::new();
     }
     done(shared);
+    lost
 }
 
-/// Answers the open request for a file, if there is one. `handed`: what came of a file in parts.
+/// Why a file could not be kept.
+enum Unkept {
+    /// A replay will miss it.
+    File(String),
+    /// Nothing more can be kept.
+    All(String),
+}
+
+impl Unkept {
+    fn read(e: std::io::Error) -> Unkept {
+        match e.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Unkept::All(e.to_string()),
+            _ => Unkept::File(e.to_string()),
+        }
+    }
+
+    fn kept(e: TraceError) -> Unkept {
+        match e {
+            TraceError::Io { .. } | TraceError::TraceFull { .. } => Unkept::All(e.to_string()),
+            _ => Unkept::File(e.to_string()),
+        }
+    }
+}
+
+/// Answers the open request for a file, if there is one. `handed`: what came of a file in parts. When nothing more can be kept it says why.
 pub fn answer(
     shared: &SharedSession,
     keeper: &mut Keeper,
@@ -68,17 +95,18 @@ pub fn answer(
     outsiders: &mut Outsiders,
     native: &mut NativeCpuid,
     warnings: &mut Vec<String>,
-) {
+) -> Option<String> {
     let q = &shared.session().request;
     match q.kind.load(Acquire) {
         request::NATIVE_CPUID => {
             native.found(q.args[0].load(Relaxed), q.args[1].load(Relaxed));
             q.status.store(0, Relaxed);
-            return done(shared);
+            done(shared);
+            return None;
         }
         request::HAND_FILE => return take_part(shared, keeper, handed, warnings),
         request::KEEP_FILE => {}
-        _ => return,
+        _ => return None,
     }
     let (fd, pid) = (q.args[0].load(Relaxed) as i32, q.args[1].load(Relaxed));
     let path = format!("/proc/{pid}/fd/{fd}");
@@ -86,9 +114,10 @@ pub fn answer(
     if file.as_ref().err().map(std::io::Error::kind) == Some(std::io::ErrorKind::PermissionDenied) {
         // The program hands it over.
         q.status.store(libc::EACCES as u32, Relaxed);
-        return done(shared);
+        done(shared);
+        return None;
     }
-    let kept = file.map_err(|e| e.to_string()).and_then(|f| {
+    let kept = file.map_err(Unkept::read).and_then(|f| {
         let name = std::fs::read_link(&path).unwrap_or_default();
         let changing = q.args[2].load(Relaxed) != 0;
         let kept = if changing {
@@ -96,15 +125,16 @@ pub fn answer(
         } else {
             keeper.keep(shared, &f, &name)
         };
-        let kept = kept.map_err(|e| e.to_string())?;
+        let kept = kept.map_err(Unkept::kept)?;
         // Which file it is, whatever its content: two mappings of one file are the same memory.
-        let meta = f.metadata().map_err(|e| e.to_string())?;
+        let meta = f.metadata().map_err(Unkept::read)?;
         q.answer[3].store(file_identity(meta.dev(), meta.ino()), Relaxed);
         if changing {
             outsiders.shares(meta.dev(), meta.ino(), &name);
         }
         Ok(kept)
     });
+    let mut lost = None;
     match kept {
         Ok(k) => {
             let [a, b] = k.hash.to_words();
@@ -115,10 +145,11 @@ pub fn answer(
         }
         Err(why) => {
             let name = std::fs::read_link(&path).unwrap_or_default();
-            warnings.push(format!(
-                "a mapped file could not be kept: {}: {why}",
-                name.display()
-            ));
+            let say = |why| format!("a mapped file could not be kept: {}: {why}", name.display());
+            match why {
+                Unkept::File(why) => warnings.push(say(why)),
+                Unkept::All(why) => lost = Some(say(why)),
+            }
             q.status.store(libc::EIO as u32, Relaxed);
             for a in &q.answer {
                 a.store(0, Relaxed);
@@ -126,6 +157,7 @@ pub fn answer(
         }
     }
     done(shared);
+    lost
 }
 
 /// Answers the open request for a file when nothing is kept any more.

@@ -28,6 +28,7 @@ mod hand;
 mod identity;
 pub mod inject;
 pub mod kernel_state;
+pub mod limits;
 pub mod memo;
 pub mod nested;
 pub mod orderable;

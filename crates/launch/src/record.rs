@@ -3,6 +3,7 @@
 use crate::auxv;
 use crate::cpu::Processor;
 use crate::error::{os, LaunchError, Result};
+use crate::limits;
 use crate::reach::Reach;
 use crate::remote::{Calls, Page, MAY_FAIL, TO_FIRST, TO_THIRD};
 use crate::runtime::RuntimeImage;
@@ -160,7 +161,11 @@ fn inherited_signals() -> (u64, u64) {
     }
     // The standard library of this launcher ignores SIGPIPE; the child undoes that.
     let pipe = 1u64 << (libc::SIGPIPE - 1);
-    ignored &= !pipe;
+    let size = 1u64 << (libc::SIGXFSZ - 1);
+    ignored &= !(pipe | size);
+    if limits::ignores_size() {
+        ignored |= size;
+    }
     if was_sigpipe_ignored() {
         ignored |= pipe;
     }
@@ -272,6 +277,7 @@ pub fn start(
             for stream in (0..3).filter(|stream| was_closed(*stream)) {
                 libc::close(stream);
             }
+            limits::give_back();
             let told = |errno: i32| {
                 let message = [no_random as i32, errno];
                 libc::write(pipe[1], message.as_ptr() as *const libc::c_void, 8);

@@ -1,6 +1,6 @@
 //! The session's shared memory: head, slots and ring in one memfd.
 
-use crate::error::{os, Result};
+use crate::error::{os, LaunchError, Result};
 use reprise_abi::conflicts::{Conflicts, CONFLICTS_LEN};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::memo::{Memo, MEMO_LEN};
@@ -59,6 +59,15 @@ fn map(
     Ok(p)
 }
 
+/// Why the session's memory can't have this length.
+fn no_room(len: u64) -> LaunchError {
+    let error = os("size the session's memory");
+    match crate::limits::too_large(len) {
+        Some(why) => LaunchError::Unsupported(why),
+        None => error,
+    }
+}
+
 impl SharedSession {
     /// By which its memory is found among the mappings of a process.
     pub const NAME: &'static str = "memfd:reprise-session";
@@ -79,7 +88,7 @@ impl SharedSession {
         let len = RING_OFFSET + RING_SIZE;
         // SAFETY: our descriptor.
         if unsafe { libc::ftruncate(fd.as_raw_fd(), len as i64) } != 0 {
-            return Err(os("size the session's memory"));
+            return Err(no_room(len));
         }
         let head = map(
             std::ptr::null_mut(),
@@ -160,7 +169,7 @@ impl SharedSession {
     fn add(&self, len: u64) -> Result<*mut libc::c_void> {
         // SAFETY: our descriptor.
         if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + len) as i64) } != 0 {
-            return Err(os("size the memory that is shared with the program"));
+            return Err(no_room(ORDER_OFFSET + len));
         }
         map(
             std::ptr::null_mut(),

@@ -74,6 +74,9 @@ fn command(command: Command) -> i32 {
         say!("this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
         return exit::OWN_FAILURE;
     }
+    if runs_programs {
+        reprise_launch::limits::raise();
+    }
     let result = match command {
         Command::Record(args) => record::run(&args),
         Command::Run(args) => run::run(&args),

@@ -41,6 +41,11 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
         if let Some(dir) = &last.dir {
             if !keep {
                 Catalog::from_env()?.remove(dir)?;
+            } else if !dir.join(EVENTS_FILE).exists() {
+                eprintln!(
+                    "reprise: the recording is lost: {} was removed or moved meanwhile",
+                    dir.display()
+                );
             } else if !args.quiet {
                 say!("recorded in {}", dir.display());
                 if let Some(hint) = crash_hint(last.status, dir).or_else(|| hint_of_others(dir)) {
@@ -141,6 +146,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
         anyhow::bail!("--keep wants --engine serial or order");
     }
     cpu::suffices().map_err(anyhow::Error::msg)?;
+    reprise_launch::limits::suffice().map_err(anyhow::Error::msg)?;
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
     configure(&mut shared, args);
@@ -321,7 +327,9 @@ fn in_dir(
     }
     if let Some(dir) = dir {
         say_summary(dir, args.quiet);
-        catalog.set_latest(dir)?;
+        if dir.exists() {
+            catalog.set_latest(dir)?;
+        }
     }
     say_message(shared, dir.is_some());
     if args.det.as_ref().is_some_and(|d| d.det_report) {

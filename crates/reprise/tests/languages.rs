@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{built, check, check_times, full, sources, system_program, Guest};
+use common::{
+    assert_same, built, check, check_times, full, sources, system_program, Guest, Workplace,
+};
 
 // C++.
 guests! {
@@ -42,6 +44,32 @@ fn go_tight() {
             .sum::<u64>();
         assert!(delivered > 0, "{label}: Go's SIGURG never came");
     }
+}
+
+/// The heap is a file in memory of 8 GiB, of which pieces are mapped as they are needed, in three views.
+#[test]
+fn java_with_a_large_heap_in_a_file() {
+    built("java/JavaThreads.class");
+    let place = Workplace::new();
+    let guest = Guest::program(system_program("java")).args([
+        "-XX:+UseZGC".into(),
+        "-Xmx8g".into(),
+        "-cp".into(),
+        sources().join("bin/java").into_os_string(),
+        "JavaThreads".into(),
+        "4".into(),
+        "200".into(),
+    ]);
+    let recording = place.record(&guest);
+    assert!(
+        recording.run.status.success(),
+        "{}",
+        recording.run.describe()
+    );
+    assert_same(&recording.run, &place.replay(&recording.dir));
+    let info = place.info(&recording.dir);
+    let size = info.0["size_on_disk"].as_u64().expect("a size");
+    assert!(size < 512 << 20, "the trace takes {size} bytes");
 }
 
 #[test]

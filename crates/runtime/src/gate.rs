@@ -5,9 +5,11 @@ use crate::clone;
 use crate::det::touch;
 use crate::engine::{with_engine, Engine, RESTART};
 use crate::isolate::owned;
+use crate::limits;
 use crate::lock_memory;
 use crate::memory;
 use crate::message;
+use crate::populated;
 use crate::processor;
 use crate::ptrace;
 use crate::rebuilt;
@@ -111,6 +113,12 @@ fn gate<E: Engine>(frame: &mut Frame) {
             _ => E::syscall(t, &mut c, frame),
         },
     };
+    if !E::LIVE && result == 0 && limits::sets_stack(&c) {
+        limits::again(&c);
+    }
+    if populated::locks(&c) {
+        populated::follow(&c, result, E::LIVE);
+    }
     answer(frame, number, result);
     E::signal_point(t, frame);
     if t.saved_mask.is_some() {

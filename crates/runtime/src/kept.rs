@@ -1,6 +1,7 @@
 //! Record: the files that the trace keeps, because the program mapped them, and their numbers in the session.
 
 use crate::mapped;
+use crate::memory;
 use crate::request;
 use crate::sys;
 use crate::thread::session;
@@ -91,8 +92,18 @@ fn known_content(stat: &[u64; 18]) -> Option<[u64; 2]> {
     Some([0, 1].map(|i| file.content[i].load(Relaxed)))
 }
 
-/// Asks the agent to keep the file behind a descriptor. `shared`: others may write to it through mappings from now on.
+/// Asks the agent to keep the file behind a descriptor that was mapped. `shared`: others may write to it through mappings from now on.
 pub fn keep_file(fd: u64, shared: bool) -> KeptFile {
+    keep(fd, shared, true)
+}
+
+/// Asks the agent to keep what a file that is mapped has become.
+pub fn keep_changed(fd: u64) -> KeptFile {
+    keep(fd, true, false)
+}
+
+/// `for_mapping`: it is asked for because the file was mapped.
+fn keep(fd: u64, shared: bool, for_mapping: bool) -> KeptFile {
     let mut kept = KeptFile {
         hash: [0; 16],
         len: 0,
@@ -107,6 +118,16 @@ pub fn keep_file(fd: u64, shared: bool) -> KeptFile {
     };
     let before = known_file(mapped::identity(&stat)) as usize;
     let ever = before != 0 && s.file_ever_shared[before].load(Relaxed) != 0;
+    if for_mapping && ever && memory::map().has_file(before as u32) {
+        // A replay has a copy of it, which shows what its writers left: what the trace has of it serves as a name only.
+        let content = &s.file_contents[before];
+        kept.set_hash([0, 1].map(|i| content[i].load(Relaxed)));
+        if kept.hash != [0; 16] {
+            kept.len = stat[SIZE];
+            kept.number = before as u32;
+            return kept;
+        }
+    }
     if let Some(content) = known_content(&stat).filter(|_| !shared && !ever) {
         kept.set_hash(content);
         kept.len = stat[SIZE];
@@ -132,7 +153,11 @@ pub fn keep_file(fd: u64, shared: bool) -> KeptFile {
     if status == 0 {
         kept.number = file_number(answer[3]);
         if shared && kept.number != 0 {
-            s.file_ever_shared[kept.number as usize].store(1, Relaxed);
+            let n = kept.number as usize;
+            for (to, word) in s.file_contents[n].iter().zip(kept.words()) {
+                to.store(word, Relaxed);
+            }
+            s.file_ever_shared[n].store(1, Relaxed);
         }
     }
     kept

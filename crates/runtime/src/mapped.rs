@@ -302,7 +302,7 @@ fn note(c: &Call, r: i64, fd: u64, number: u32, change: Change, later: bool) -> 
             ..Note::shape(number)
         },
         None => {
-            let kept = kept::keep_file(fd, true);
+            let kept = kept::keep_changed(fd);
             Note {
                 number,
                 tag: Tag::File,

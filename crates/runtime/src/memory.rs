@@ -5,12 +5,17 @@ use crate::capture::Call;
 use crate::engine::Engine;
 use crate::hash;
 use crate::lock_memory;
+use crate::moved;
+use crate::partly;
+use crate::populated;
 use crate::present::Presence;
 pub use crate::regions::{Map, Region};
+use crate::serial::replay::OfFile;
 use crate::sys::{self, *};
 use crate::thread::{session, Block};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::event::Tag;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
@@ -19,9 +24,7 @@ const EINVAL: i64 = -22;
 const ENOMEM: i64 = -12;
 const ENODEV: i64 = -19;
 const PROT_WRITE: u32 = 2;
-const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
-const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MADV_REMOVE: u64 = 9;
@@ -29,6 +32,7 @@ const MADV_DONTFORK: u64 = 10;
 const MADV_DOFORK: u64 = 11;
 const MADV_WIPEONFORK: u64 = 18;
 const MADV_KEEPONFORK: u64 = 19;
+const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
 const MADV_GUARD_INSTALL: u64 = 102;
 const MADV_GUARD_REMOVE: u64 = 103;
@@ -47,9 +51,11 @@ static BRK: AtomicU64 = AtomicU64::new(0);
 static BRK_START: AtomicU64 = AtomicU64::new(0);
 static STACK_LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// The soft limit of the stack when the program began, in bytes.
+/// The highest soft limit of the stack that was seen, in bytes; no limit counts as 1 GiB.
 pub fn stack_limit() -> u64 {
-    STACK_LIMIT.load(Relaxed)
+    const MOST: u64 = 1 << 30;
+    let now = crate::limits::of_stack().map_or(0, |[soft, _]| soft.min(MOST));
+    STACK_LIMIT.fetch_max(now, Relaxed).max(now)
 }
 
 /// The end of the program's heap.
@@ -125,7 +131,7 @@ pub fn start() {
     STACK_LIMIT.store(s.stack_limit, Relaxed);
 }
 
-fn up(n: u64) -> u64 {
+pub(crate) fn up(n: u64) -> u64 {
     n.saturating_add(PAGE - 1) & !(PAGE - 1)
 }
 
@@ -147,7 +153,7 @@ pub fn is_writable(start: u64, len: u64) -> bool {
             // The stack grows when it is touched.
             None => match map().after(at) {
                 Some(r) if r.flags & region_flags::STACK != 0 => {
-                    if r.end - at > session().stack_limit {
+                    if r.end - at > stack_limit() {
                         return false;
                     }
                     at = r.start;
@@ -160,7 +166,7 @@ pub fn is_writable(start: u64, len: u64) -> bool {
 }
 
 /// Does this advice change what memory holds, whether it may be touched, or what a child gets of it?
-fn advice_matters(advice: u64) -> bool {
+pub(crate) fn advice_matters(advice: u64) -> bool {
     matches!(
         advice,
         MADV_DONTNEED
@@ -170,6 +176,7 @@ fn advice_matters(advice: u64) -> bool {
             | MADV_WIPEONFORK
             | MADV_KEEPONFORK
             | MADV_DONTNEED_LOCKED
+            | MADV_POPULATE_WRITE
             | MADV_GUARD_INSTALL
             | MADV_GUARD_REMOVE
     )
@@ -202,12 +209,34 @@ pub struct Done {
     pub result: i64,
     /// Descriptor of a file that is now mapped.
     pub file: Option<u64>,
+    /// What it has done although it failed, see [`partly`].
+    pub partly: u64,
+}
+
+impl Done {
+    /// The section of the call's event that says what it has done although it failed, if it has.
+    pub fn section(&self) -> Option<(Tag, u64, u64, usize)> {
+        (self.partly != 0).then_some((Tag::Partly, self.partly, 0, 0))
+    }
 }
 
 /// Makes the call for the program, while recording (or without a log).
 pub fn perform(c: &Call) -> Done {
     let a = c.args;
-    let only = |result| Done { result, file: None };
+    let only = |result| Done {
+        result,
+        file: None,
+        partly: 0,
+    };
+    let failed = |result| {
+        let partly = partly::of(c, result);
+        partly::follow(c, partly, true);
+        Done {
+            result,
+            file: None,
+            partly,
+        }
+    };
     match c.nr {
         nr::MMAP => {
             let (fixed, anonymous) = (
@@ -237,18 +266,20 @@ pub fn perform(c: &Call) -> Done {
             }
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, args) };
-            let file = !is_error(r) && backing == Backing::File;
-            if !is_error(r) {
-                if let Err(why) = lock_memory::mapped(r as u64, up(a[1])) {
-                    sys::call(nr::MUNMAP, &[r as u64, up(a[1])]);
-                    map().remove(r as u64, r as u64 + up(a[1]));
-                    return only(why);
-                }
-                remember_map(r as u64, &a, file);
+            if is_error(r) {
+                return failed(r);
             }
+            if let Err(why) = lock_memory::mapped(r as u64, up(a[1])) {
+                sys::call(nr::MUNMAP, &[r as u64, up(a[1])]);
+                map().remove(r as u64, r as u64 + up(a[1]));
+                return only(why);
+            }
+            let file = backing == Backing::File;
+            remember_map(r as u64, &a, file);
+            populated::mapped(r as u64, up(a[1]), a[3], true);
             Done {
-                result: r,
                 file: file.then_some(a[4]),
+                ..only(r)
             }
         }
         nr::MADVISE if a[2] == MADV_FREE => only(EINVAL),
@@ -260,11 +291,10 @@ pub fn perform(c: &Call) -> Done {
         _ => {
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, a) };
-            if !is_error(r) {
-                remember(c, r);
-            } else if r == ENOMEM {
-                remember_part(c);
+            if is_error(r) {
+                return failed(r);
             }
+            remember(c, r, true);
             only(r)
         }
     }
@@ -345,57 +375,44 @@ fn remember_map(at: u64, a: &[u64; 6], file: bool) {
     });
 }
 
-fn remember(c: &Call, r: i64) {
+fn remember(c: &Call, r: i64, live: bool) {
     let a = c.args;
     match c.nr {
-        nr::MUNMAP => {
-            crate::replaced::forget(a[0], a[0] + up(a[1]));
-            crate::locked::forget(a[0], a[0] + up(a[1]));
-            map().remove(a[0], a[0] + up(a[1]))
-        }
-        nr::MPROTECT => map().protect(a[0], a[0] + up(a[1]), a[2] as u32 & 7),
-        nr::MADVISE if matches!(a[2], MADV_DONTFORK | MADV_DOFORK) => {
-            map().set_inherited(a[0], a[0] + up(a[1]), a[2] == MADV_DOFORK);
-        }
-        nr::MREMAP => {
-            let (old, new) = (up(a[1]), up(a[2]));
-            let Some(was) = map().from(a[0]) else {
-                return;
-            };
-            if a[3] & MREMAP_DONTUNMAP == 0 {
-                map().remove(a[0], a[0] + old);
+        nr::MUNMAP => forget(a[0], up(a[1])),
+        nr::MREMAP => moved::follow(&a, r as u64),
+        _ => changed(c, up(a[1]), live),
+    }
+}
+
+/// The map without this memory.
+pub(crate) fn forget(start: u64, len: u64) {
+    crate::replaced::forget(start, start + len);
+    crate::locked::forget(start, start + len);
+    map().remove(start, start + len);
+}
+
+/// The map after mprotect(2) or madvise(2), which has changed so many bytes from its beginning on.
+pub(crate) fn changed(c: &Call, len: u64, live: bool) {
+    let (start, end) = (c.args[0], c.args[0].saturating_add(len));
+    match (c.nr, c.args[2]) {
+        (nr::MPROTECT, prot) => {
+            if !live && prot as u32 & PROT_WRITE != 0 {
+                populated::becomes_writable(start, end);
             }
-            map().insert(Region {
-                start: r as u64,
-                end: r as u64 + new,
-                ..was
-            });
+            map().protect(start, end, prot as u32 & 7);
+        }
+        (nr::MADVISE, advice @ (MADV_DONTFORK | MADV_DOFORK)) => {
+            map().set_inherited(start, end, advice == MADV_DOFORK);
         }
         _ => {}
     }
 }
 
-/// mprotect(2) reached a hole: what lies before it has the new protection.
-fn remember_part(c: &Call) {
-    if c.nr != nr::MPROTECT {
-        return;
-    }
-    let (start, end) = (c.args[0], c.args[0].saturating_add(up(c.args[1])));
-    let hole = without_hole(start, end).last().map_or(start, |r| r.end);
-    map().protect(start, hole.min(end), c.args[2] as u32 & 7);
-}
-
 /// Makes the call again in replay, so that its result is the recorded one. False when that can't be done.
-pub fn redo(c: &Call, result: i64, file: Option<[u8; 16]>, number: u32) -> bool {
+pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
     let a = c.args;
     if is_error(result) {
-        // What lies before a hole, or around it, was changed nevertheless.
-        let partly = c.nr == nr::MPROTECT || (c.nr == nr::MADVISE && advice_matters(a[2]));
-        if result == ENOMEM && partly && !is_ours(a[0], a[1]) {
-            // SAFETY: the program's own call.
-            unsafe { sys::syscall6(c.nr, a) };
-            remember_part(c);
-        }
+        partly::follow(c, file.partly, false);
         return true;
     }
     match c.nr {
@@ -404,39 +421,33 @@ pub fn redo(c: &Call, result: i64, file: Option<[u8; 16]>, number: u32) -> bool 
                 & !(MAP_FIXED_NOREPLACE | 0x40000 /* HUGETLB */ | 0x8000 /* POPULATE */ | 0x2000/* LOCKED */))
                 | MAP_FIXED;
             let at = result as u64;
-            let r = match file {
+            let r = match file.hash {
                 None => {
                     let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
                     sys::call(nr::MMAP, &[at, a[1], a[2], flags, u64::MAX, 0])
                 }
                 Some(hash) => crate::files::map(&hash, number, at, &a, flags),
             };
-            remember_map(at, &a, file.is_some());
+            remember_map(at, &a, file.hash.is_some());
             map().set_file(at, at + up(a[1]), number);
+            populated::mapped(at, up(a[1]), a[3], false);
             r == result
         }
         nr::MREMAP => {
-            let to = result as u64;
-            let mut args = a;
-            if to == a[0] {
-                args[3] &= !MREMAP_MAYMOVE;
-            } else {
-                args[3] |= MREMAP_MAYMOVE | MREMAP_FIXED;
-                args[4] = to;
-            }
-            if args[3] & MREMAP_FIXED != 0 && to == a[0] {
-                args[3] |= MREMAP_MAYMOVE;
-            }
-            // SAFETY: the program's own call.
-            let r = unsafe { sys::syscall6(c.nr, args) };
-            remember(c, result);
-            r == result
+            let done = moved::again(&a, result as u64);
+            remember(c, result, false);
+            done
         }
         nr::MADVISE if !advice_matters(a[2]) => true,
+        // Older kernels don't know it; what it does is seldom seen.
+        nr::MADVISE if a[2] == MADV_POPULATE_WRITE => {
+            sys::call(nr::MADVISE, &[a[0], a[1], a[2]]);
+            true
+        }
         nr::MUNMAP | nr::MPROTECT | nr::MADVISE => {
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, a) };
-            remember(c, result);
+            remember(c, result, false);
             r == result
         }
         nr::SHMDT => {

@@ -190,6 +190,14 @@ impl Map {
         });
     }
 
+    /// Says whether `start..end` is locked.
+    pub fn set_locked(&mut self, start: u64, end: u64, locked: bool) {
+        self.change(start, end, |r| match locked {
+            true => r.flags |= region_flags::LOCKED,
+            false => r.flags &= !region_flags::LOCKED,
+        });
+    }
+
     /// Changes all that is in `start..end`.
     fn change(&mut self, start: u64, end: u64, mut f: impl FnMut(&mut Region)) {
         if self.len == 0 || start >= end {

@@ -51,6 +51,7 @@ pub mod census;
 mod codec;
 mod entries;
 pub mod error;
+mod extents;
 pub mod hash;
 pub mod image;
 pub mod images;

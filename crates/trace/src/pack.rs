@@ -4,7 +4,7 @@
 //! in it can lead anywhere else; contents are checked against their hashes.
 
 use crate::error::Context;
-use crate::hash::HASH_CHUNK;
+use crate::hash::{is_zero, Hasher, HASH_CHUNK};
 use crate::{ContentHash, Manifest, Result, TraceError};
 use crate::{
     BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE,
@@ -13,7 +13,6 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use xxhash_rust::xxh3::Xxh3;
 
 /// Usual ending of a packed trace's name.
 pub const EXTENSION: &str = "reprise";
@@ -236,7 +235,7 @@ fn read_pack(packed: &Path, dir: &Path) -> Result<()> {
         }
         bytes += entry.size();
         let (found, len) = extract(&mut entry, packed, &dir.join(&name))?;
-        if len != entry.size() || hash.is_some_and(|h| h != found) {
+        if len != entry.size() || hash.is_some_and(|h| !found.tells(len, h)) {
             return Err(corrupt(format!("{name} has a wrong length or hash")));
         }
         if files == 1 {
@@ -256,8 +255,8 @@ fn drain(mut rest: impl Read) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes an entry to `path`; returns hash and length of what was written.
-fn extract(entry: &mut impl Read, packed: &Path, path: &Path) -> Result<(ContentHash, u64)> {
+/// Writes an entry to `path`; returns hashes and length of what was written.
+fn extract(entry: &mut impl Read, packed: &Path, path: &Path) -> Result<(Hasher, u64)> {
     if let Some(parent) = path.parent().filter(|p| !p.exists()) {
         DirBuilder::new()
             .mode(0o700)
@@ -275,16 +274,27 @@ fn extract(entry: &mut impl Read, packed: &Path, path: &Path) -> Result<(Content
         }
         other => other.context("create", path)?,
     };
-    let (mut hasher, mut buf, mut len) = (Xxh3::new(), vec![0; HASH_CHUNK], 0);
+    let (mut hasher, mut buf, mut len) = (Hasher::of_any_age(), vec![0; HASH_CHUNK], 0);
     loop {
-        let n = entry
-            .read(&mut buf)
-            .map_err(|e| TraceError::corrupt(packed, e.to_string()))?;
-        if n == 0 {
-            return Ok((ContentHash::finish(&hasher), len));
+        let mut n = 0;
+        while n < buf.len() {
+            match entry.read(&mut buf[n..]) {
+                Ok(0) => break,
+                Ok(more) => n += more,
+                Err(e) => return Err(TraceError::corrupt(packed, e.to_string())),
+            }
         }
-        hasher.update(&buf[..n]);
-        file.write_all(&buf[..n]).context("write", path)?;
+        hasher.block(len, &buf[..n]);
+        // Zeros become holes.
+        match is_zero(&buf[..n]) {
+            true => file.seek(io::SeekFrom::Current(n as i64)).map(|_| ()),
+            false => file.write_all(&buf[..n]),
+        }
+        .context("write", path)?;
         len += n as u64;
+        if n < buf.len() {
+            file.set_len(len).context("write", path)?;
+            return Ok((hasher, len));
+        }
     }
 }

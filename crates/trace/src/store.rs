@@ -8,7 +8,7 @@
 //! and the collector waits for (or yields to) whoever is between keeping and linking.
 
 use crate::error::Context;
-use crate::hash::HASH_CHUNK;
+use crate::hash::{each_block, is_zero, Hasher};
 use crate::{ContentHash, Result, TraceError, FILES_DIR};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -17,7 +17,6 @@ use std::os::unix::fs::{symlink, DirBuilderExt, FileExt, MetadataExt, OpenOption
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
-use xxhash_rust::xxh3::Xxh3;
 
 /// Name of the store in the trace root.
 pub const STORE_DIR: &str = ".store";
@@ -340,26 +339,28 @@ fn reflink(from: &File, to: &File) -> io::Result<()> {
 
 /// Copies a file, holes and long zeros as holes, and hashes what it writes.
 fn copy_hashed(from: &File, path_hint: &Path, to: &Temporary) -> Result<Kept> {
-    let (mut hasher, mut buf, mut len) = (Xxh3::new(), vec![0; HASH_CHUNK], 0);
-    loop {
-        let n = match from.read_at(&mut buf, len) {
-            Ok(0) => break,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            other => other.context("read", path_hint)?,
-        };
-        hasher.update(&buf[..n]);
-        if buf[..n].iter().any(|b| *b != 0) {
-            to.file
-                .write_all_at(&buf[..n], len)
-                .context("write", &to.path)?;
+    let expected = from.metadata().context("read", path_hint)?.len();
+    let mut hasher = Hasher::for_length(expected);
+    let mut written = Ok(());
+    let len = each_block(from, hasher.skips_zeros(), |at, bytes| {
+        hasher.block(at, bytes);
+        if !is_zero(bytes) && written.is_ok() {
+            written = to.file.write_all_at(bytes, at);
         }
-        len += n as u64;
+        Ok(())
+    });
+    let len = len.context("read", path_hint)?;
+    written
+        .and_then(|()| to.file.set_len(len))
+        .context("write", &to.path)?;
+    match hasher.finish(len) {
+        Some(hash) => Ok(Kept { hash, len }),
+        // It changed its length meanwhile: the copy doesn't.
+        None => {
+            let (hash, len) = ContentHash::of_file(&to.file).context("read", &to.path)?;
+            Ok(Kept { hash, len })
+        }
     }
-    to.file.set_len(len).context("write", &to.path)?;
-    Ok(Kept {
-        hash: ContentHash::finish(&hasher),
-        len,
-    })
 }
 
 /// A file that is removed unless it is published.

@@ -96,6 +96,9 @@ impl<'a> Call<'a> {
         if let Some(section) = self.sections.iter().find(|s| s.tag == Tag::Offset) {
             text.push_str(&format!(" <to a mapped file, at {}>", section.address));
         }
+        if let Some(section) = self.sections.iter().find(|s| s.tag == Tag::Partly) {
+            text.push_str(&format!(" <done in part: 0x{:x}>", section.address));
+        }
         text
     }
 

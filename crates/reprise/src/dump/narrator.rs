@@ -292,6 +292,7 @@ impl Narrator {
             Tag::State => "state",
             Tag::Offset => "offset",
             Tag::Descriptor => "descriptor",
+            Tag::Partly => "partly",
             Tag::Entries => "entries",
             Tag::Sent => "sent",
             Tag::Stream => "stream",

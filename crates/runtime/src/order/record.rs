@@ -273,7 +273,7 @@ impl Engine for Record {
                     let flags = kept.number << FILE_NUMBER_SHIFT;
                     events::call_with(t, c, done.result, flags, 0, &[section]);
                 }
-                None => events::call_with(t, c, done.result, 0, 0, &[]),
+                None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
             }
             done.result
         };

@@ -526,7 +526,7 @@ impl Engine for Record {
                     &[section],
                 );
             }
-            None => events::call_with(t, c, done.result, 0, 0, &[]),
+            None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
         }
         crate::cpuid::after_call::<Self>(t, c, done.result, content);
         spin::after_call(t, c, done.result);

@@ -110,6 +110,8 @@ pub struct OfFile {
     pub(crate) offset: u64,
     /// The descriptor that the call told the program of.
     pub descriptor: Option<u64>,
+    /// What a call that failed has done nevertheless ([`crate::partly`]).
+    pub(crate) partly: u64,
     /// Nobody knows where in a rebuilt program an output belongs.
     pub lost: bool,
 }
@@ -147,6 +149,10 @@ pub(crate) fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfF
                 r.skip(len.div_ceil(8) * 8);
             }
             Some(tag) if output::take_section(&mut r, address, len, tag) => {}
+            Some(Tag::Partly) => {
+                file.partly = address;
+                r.skip(len.div_ceil(8) * 8);
+            }
             _ => r.skip(len.div_ceil(8) * 8),
         }
     }
@@ -287,7 +293,7 @@ impl Engine for Replay {
             return attach(t, c);
         }
         let (r, h, file) = replay_call(t, c, 0, |_, _| {});
-        if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+        if !memory::redo(c, r, &file, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
         patch::replay_with_code(t);

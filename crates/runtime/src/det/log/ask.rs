@@ -184,7 +184,7 @@ pub fn shape(t: &mut Block, c: &Call) -> i64 {
     }
     if replays() {
         let (r, h, file) = answered(t, c, 0);
-        if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+        if !memory::redo(c, r, &file, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
         return r;
@@ -198,7 +198,7 @@ pub fn shape(t: &mut Block, c: &Call) -> i64 {
             let flags = kept.number << FILE_NUMBER_SHIFT;
             events::call_with(t, c, done.result, flags, 0, &[section]);
         }
-        None => events::call_with(t, c, done.result, 0, 0, &[]),
+        None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
     }
     done.result
 }

@@ -78,7 +78,7 @@ impl Engine for Replay {
             // Others may look for room for a stub.
             let _lock = space::lock();
             let r = h.value;
-            if !memory::redo(c, r, file.hash, h.flags >> FILE_NUMBER_SHIFT) {
+            if !memory::redo(c, r, file, h.flags >> FILE_NUMBER_SHIFT) {
                 cannot_map(ring::event_number() - 1);
             }
             if races::on() {
