@@ -50,6 +50,12 @@ impl Display for Count<'_> {
             Size::ResultPlus(n) => write!(f, "result + {n}"),
             Size::Deref32Plus(i, n) => write!(f, "[{}] + {n}", name(i)),
             Size::Pages(i) => write!(f, "pages {}", name(i)),
+            Size::Chosen {
+                at,
+                value,
+                then,
+                otherwise,
+            } => write!(f, "[{}] == {value:#x} ? {then} : {otherwise}", name(at)),
         }
     }
 }
@@ -70,7 +76,7 @@ impl Display for Memory<'_> {
             Mem::Out { cap, used } => write!(f, "out({}) wrote({})", count(cap), count(used)),
             Mem::InOut { cap, used } if cap == used => write!(f, "inout({})", count(cap)),
             Mem::InOut { cap, used } => write!(f, "inout({}) wrote({})", count(cap), count(used)),
-            Mem::OutAlways(n) => write!(f, "out({n}) always"),
+            Mem::OutAlways(size) => write!(f, "out({}) always", count(size)),
             Mem::InOutAlways(size) => write!(f, "inout({}) always", count(size)),
             Mem::IovecIn(i) => write!(f, "in({} iovecs)", name(i)),
             Mem::IovecOut(i) => write!(f, "out({} iovecs)", name(i)),

@@ -467,6 +467,8 @@ pub const FLAG_LISTS: u32 = 1024;
 pub const FLAG_PURE: u32 = 2048;
 /// [`Session::flags`]: `det` logs what comes from the kernel, or replays that (`record --engine det`).
 pub const FLAG_LOGS: u32 = 4096;
+/// [`Session::flags`]: a test of what the table says that calls write (`record --test-writes`).
+pub const FLAG_TEST_WRITES: u32 = 1 << 16;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

@@ -47,6 +47,22 @@ pub fn refused(level: u64, option: u64) -> Option<i32> {
     }
 }
 
+/// Does an option's value hold pointers to memory that the kernel writes? Tables of netfilter are exchanged with the counters of the
+/// old one, and bridges' tables are asked for by a structure that names the place for them.
+pub fn holds_pointers(level: u64, option: u64) -> bool {
+    /// IPT_SO_SET_REPLACE, IP6T_SO_SET_REPLACE.
+    const IP_TABLES: u32 = 64;
+    /// ARPT_SO_SET_REPLACE.
+    const ARP_TABLES: u32 = 96;
+    /// EBT_SO_SET_ENTRIES, EBT_SO_GET_INFO and those behind them.
+    const BRIDGE_TABLES: core::ops::RangeInclusive<u32> = 128..=131;
+    match (level as u32, option as u32) {
+        (SOL_IP | SOL_IPV6, IP_TABLES) | (SOL_IP, ARP_TABLES) => true,
+        (SOL_IP, option) => BRIDGE_TABLES.contains(&option),
+        _ => false,
+    }
+}
+
 /// The name of an option of a level.
 pub fn option_name(level: u64, option: u64) -> Option<&'static str> {
     let list = match level as u32 {
@@ -85,6 +101,14 @@ mod tests {
         assert_eq!(refused(1, 2), None);
         assert_eq!(refused(6, 1), None);
         assert_eq!(refused(263, 18), None);
+    }
+
+    #[test]
+    fn tables_of_netfilter_name_further_memory() {
+        assert!(holds_pointers(0, 64) && holds_pointers(41, 64));
+        assert!(holds_pointers(0, 96) && holds_pointers(0, 129));
+        assert!(!holds_pointers(1, 64) && !holds_pointers(6, 96));
+        assert!(!holds_pointers(0, 65));
     }
 
     #[test]

@@ -68,6 +68,17 @@ pub enum Size {
     Deref32Plus(u8, u32),
     /// One byte for each page of 4096 bytes that this argument's bytes touch (mincore).
     Pages(u8),
+    /// Depends on the 32-bit number to which this argument points: if it is `value`, the one, else the other.
+    Chosen {
+        /// The argument.
+        at: u8,
+        /// The number.
+        value: u32,
+        /// How many bytes then.
+        then: u32,
+        /// How many else.
+        otherwise: u32,
+    },
 }
 
 impl Size {
@@ -99,6 +110,16 @@ impl Size {
                 at => deref(at) as u64 + n as u64,
             },
             Size::Pages(i) => arg(i).div_ceil(4096),
+            Size::Chosen {
+                at,
+                value,
+                then,
+                otherwise,
+            } => match pointer(at) {
+                0 => otherwise as u64,
+                at if deref(at) == value => then as u64,
+                _ => otherwise as u64,
+            },
         }
     }
 }
@@ -129,7 +150,7 @@ pub enum Mem {
         used: Size,
     },
     /// As `Out`, but also written when the call fails (the remaining time of nanosleep).
-    OutAlways(u32),
+    OutAlways(Size),
     /// As `InOut`, but also written when the call fails (the time left by select, the events of poll).
     InOutAlways(Size),
     /// An array of iovecs, whose number this argument says, that the kernel reads from (writev).

@@ -196,6 +196,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true, value_name = "NAME", value_parser = parse_syscall)]
     pub forget_syscall: Option<u64>,
 
+    /// A test switch, `serial`: compare what each call writes with what the table of system calls says, and end where they differ
+    #[arg(long, hide = true)]
+    pub test_writes: bool,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
@@ -232,6 +236,7 @@ impl RecordArgs {
             test_without: Vec::new(),
             no_cpuid_trapping: false,
             forget_syscall: None,
+            test_writes: false,
             command,
             det: None,
             unseen: false,

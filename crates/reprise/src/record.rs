@@ -11,7 +11,7 @@ use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
     hold, Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS,
-    FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, MODE_RECORD, VERSION,
+    FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -264,6 +264,9 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     }
     if args.hooks {
         s.flags |= FLAG_HOOKS;
+    }
+    if args.test_writes {
+        s.flags |= FLAG_TEST_WRITES;
     }
     if let Some(nr) = args.forget_syscall {
         s.forget_syscall = nr + 1;

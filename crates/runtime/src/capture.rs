@@ -71,13 +71,14 @@ pub(crate) const MMSG_LEN: u64 = 56;
 pub(crate) const MMSG_SIZE: u64 = 64;
 const EINTR: i64 = -4;
 const EFAULT: i64 = -14;
+const EINVAL: i64 = -22;
 const ENOMEM: i64 = -12;
 /// Most bytes that one call reads into the program's own memory: they must fit into one event. The program sees a short read.
 pub const MAX_DIRECT: u64 = 1 << 29;
 /// Most iovecs the kernel accepts (UIO_MAXIOV).
 const MAX_IOV: u64 = 1024;
-/// Bytes of an output that are looked at when the call failed with EFAULT.
-const MAX_FAULTED: usize = 65536;
+/// Bytes of an output that are logged beyond what the result tells of, when a fault came in between: no message, and no pipe, holds more.
+const MAX_FAULTED: usize = 1 << 20;
 /// Longest path the kernel reads (PATH_MAX).
 pub const MAX_PATH: usize = 4096;
 /// More than this is never taken as a single buffer's size (the kernel's own MAX_RW_COUNT).
@@ -173,7 +174,7 @@ impl Call {
     pub(crate) fn used(&self, cap: Size, used: Size, result: i64) -> usize {
         let cap = self.size(cap, result);
         let after = |_| match used {
-            Size::Deref32(n) | Size::Deref32Plus(n, _) => {
+            Size::Deref32(n) | Size::Deref32Plus(n, _) | Size::Chosen { at: n, .. } => {
                 guard::read::<u32>(self.local[n as usize]).unwrap_or(0)
             }
             _ => 0,
@@ -224,12 +225,11 @@ impl Call {
                     good = good && test(p, self.size(s, 0) as u64);
                     continue;
                 }
-                Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
+                Mem::Out { cap, .. }
+                | Mem::InOut { cap, .. }
+                | Mem::OutAlways(cap)
+                | Mem::InOutAlways(cap) => {
                     good = good && test(p, self.size(cap, 0) as u64);
-                    continue;
-                }
-                Mem::OutAlways(n) => {
-                    good = good && test(p, n as u64);
                     continue;
                 }
                 Mem::IovecIn(n) | Mem::IovecOut(n) => {
@@ -296,6 +296,7 @@ impl Call {
     /// Calls `f` with everything the kernel wrote. `result` is the call's result.
     pub fn outputs(&self, result: i64, mut f: impl FnMut(Output)) {
         let failed = crate::sys::is_error(result);
+        let torn = writes_before_failing(self.nr, result);
         for i in 0..self.nargs {
             let (address, local) = (self.args[i], self.local[i]);
             if address == 0 {
@@ -311,15 +312,24 @@ impl Call {
                 }
             };
             match self.mem[i] {
-                Mem::OutAlways(n) => out(address, local, n as usize),
                 // An impossible length is refused before anything is written.
-                Mem::InOutAlways(n) if failed && result != EINTR => {
-                    out(address, local, self.size(n, 0).min(MAX_FAULTED));
+                Mem::OutAlways(n) | Mem::InOutAlways(n) if failed && result != EINTR => {
+                    out(address, local, there(address, local, self.size(n, 0)));
                 }
-                Mem::InOutAlways(n) => out(address, local, self.size(n, 0)),
+                Mem::OutAlways(n) | Mem::InOutAlways(n) => out(address, local, self.size(n, 0)),
                 // One of several pointers was bad: the others may have been written before that was noticed.
-                Mem::Out { cap, .. } | Mem::InOut { cap, .. } if result == EFAULT => {
-                    out(address, local, self.size(cap, 0).min(MAX_FAULTED));
+                Mem::Out { cap, .. } | Mem::InOut { cap, .. } if torn => {
+                    out(address, local, there(address, local, self.size(cap, 0)));
+                }
+                Mem::IovecOut(n) if torn => {
+                    all_parts(address, local, self.args[n as usize], &mut out)
+                }
+                Mem::MsghdrOut if torn => message_outputs(address, local, None, &mut out),
+                Mem::MmsghdrOut(n) if torn => {
+                    for k in 0..(self.args[n as usize] as u32 as u64).min(MAX_IOV) {
+                        let at = k * MMSG_SIZE;
+                        message_outputs(address + at, local + at, None, &mut out);
+                    }
                 }
                 _ if failed => {}
                 Mem::Out { cap, used } | Mem::InOut { cap, used } => {
@@ -329,6 +339,9 @@ impl Call {
                         && zeroes_the_rest(self.nr, self.args[0], local, asked as u64, result)
                     {
                         len = asked;
+                    }
+                    if address == local && may_be_torn(address, len, asked) {
+                        len = there(address, local, asked).max(len);
                     }
                     out(address, local, len);
                 }
@@ -345,14 +358,26 @@ impl Call {
                             bytes = asked as usize;
                         }
                     }
-                    iovec_pairs(address, local, count, bytes, &mut out);
+                    if list_may_be_torn(address, local, count, bytes) {
+                        all_parts(address, local, count, &mut out);
+                    } else {
+                        iovec_pairs(address, local, count, bytes, &mut out);
+                    }
                 }
-                Mem::MsghdrOut => message_outputs(address, local, result as usize, &mut out),
-                Mem::MmsghdrOut(_) => {
+                Mem::MsghdrOut => message_outputs(address, local, Some(result as usize), &mut out),
+                Mem::MmsghdrOut(n) => {
+                    let count = (self.args[n as usize] as u32 as u64).min(MAX_IOV);
+                    // The one after the last that is counted may have failed in its midst.
+                    if (result as u64) < count {
+                        let at = result as u64 * MMSG_SIZE;
+                        if !message_passes(address + at, &crate::memory::is_writable) {
+                            message_outputs(address + at, local + at, None, &mut out);
+                        }
+                    }
                     for k in 0..result as u64 {
                         let at = k * MMSG_SIZE;
                         let len = guard::read::<u32>(local + at + MMSG_LEN).unwrap_or(0);
-                        message_outputs(address + at, local + at, len as usize, &mut out);
+                        message_outputs(address + at, local + at, Some(len as usize), &mut out);
                         out(address + at + MMSG_LEN, local + at + MMSG_LEN, 4);
                     }
                 }
@@ -407,15 +432,16 @@ impl Call {
                 scratch.copy_in(p, len)
             }
             // Small outputs may be written in part: they begin as what the program has there.
-            Mem::OutAlways(n) => {
-                writable(p, n as usize)?;
-                scratch.copy_in(p, n as usize)
+            Mem::OutAlways(size) => {
+                let len = self.size(size, 0);
+                writable(p, len)?;
+                scratch.copy_in(p, len)
             }
             Mem::Out { cap, used } => {
                 let want = self.size(cap, 0);
                 writable(p, want)?;
-                // As do those whose bytes no result counts.
-                if want <= 512 || used == cap {
+                // As do those whose bytes no result counts, and all where the call can fail at a bad pointer after some were written.
+                if want <= 512 || used == cap || !self.all_memory(crate::memory::is_mapped) {
                     return scratch.copy_in(p, want);
                 }
                 match (scratch.take(want, p), cap) {
@@ -466,9 +492,10 @@ impl Call {
             }
             let p = self.args[i];
             n = n.saturating_add(match self.mem[i] {
-                Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
-                    room(self.size(cap, 0))
-                }
+                Mem::Out { cap, .. }
+                | Mem::InOut { cap, .. }
+                | Mem::OutAlways(cap)
+                | Mem::InOutAlways(cap) => room(self.size(cap, 0)),
                 Mem::IovecOut(k) | Mem::IovecIn(k) => {
                     let mut sum = room((self.args[k as usize].min(MAX_IOV) * 16) as usize);
                     iovecs(p, self.args[k as usize], usize::MAX, &mut |_, len| {
@@ -495,6 +522,7 @@ impl Call {
 /// The argument behind which the length of this memory is found, if that is where it is.
 fn length_pointer(m: Mem) -> Option<u8> {
     let (Mem::In(size)
+    | Mem::OutAlways(size)
     | Mem::InOutAlways(size)
     | Mem::Out { cap: size, .. }
     | Mem::InOut { cap: size, .. }) = m
@@ -502,9 +530,55 @@ fn length_pointer(m: Mem) -> Option<u8> {
         return None;
     };
     match size {
-        Size::Deref32(n) | Size::Deref32Plus(n, _) => Some(n),
+        Size::Deref32(n) | Size::Deref32Plus(n, _) | Size::Chosen { at: n, .. } => Some(n),
         _ => None,
     }
+}
+
+/// Can the kernel have written to the call's buffers when it failed like this? At a bad pointer the good ones before it are written; a
+/// message is received before a wrong length of its sender's name is noticed.
+pub fn writes_before_failing(number: u64, result: i64) -> bool {
+    use syscalls::nr;
+    result == EFAULT
+        || (result == EINVAL && matches!(number, nr::RECVFROM | nr::RECVMSG | nr::RECVMMSG))
+}
+
+/// May the kernel have written more of a buffer than the `len` bytes that it tells of? Where a buffer of `asked` bytes can't be written to
+/// its end, a fault may have come in the middle of what is not counted then: an entry of a directory, a piece of a pipe.
+#[inline]
+pub fn may_be_torn(address: u64, len: usize, asked: usize) -> bool {
+    const PAGE: u64 = reprise_abi::layout::PAGE;
+    let (end, last) = (address + len as u64, address.saturating_add(asked as u64));
+    // What ends in the page in which the bytes end that are there can be written.
+    len < asked
+        && (len == 0 || (end - 1) / PAGE != (last - 1) / PAGE)
+        && !crate::memory::is_writable(address, asked as u64)
+}
+
+/// How much of a buffer can have been written before a fault: all of what is ours, and what the program can write.
+fn there(address: u64, local: u64, len: usize) -> usize {
+    let most = len.min(MAX_FAULTED);
+    match address == local {
+        true => crate::memory::writable_part(address, most as u64) as usize,
+        false => most,
+    }
+}
+
+/// As [`may_be_torn`], of an iovec array and its local twin.
+fn list_may_be_torn(array: u64, local: u64, count: u64, bytes: usize) -> bool {
+    let (mut asked, mut torn) = (0usize, false);
+    iovec_pairs(array, local, count, usize::MAX, &mut |at, to, len| {
+        asked = asked.saturating_add(len);
+        torn |= at == to && !crate::memory::is_writable(at, len as u64);
+    });
+    torn && bytes < asked
+}
+
+/// Calls `out` with all that can have been written of an iovec array's parts.
+fn all_parts(array: u64, local: u64, count: u64, out: &mut impl FnMut(u64, u64, usize)) {
+    iovec_pairs(array, local, count, usize::MAX, &mut |at, from, len| {
+        out(at, from, there(at, from, len))
+    });
 }
 
 /// Does this call write a part of its bytes when it can't write all?
@@ -619,7 +693,13 @@ fn message_capacity(p: u64) -> usize {
     n
 }
 
-fn message_outputs(address: u64, local: u64, bytes: usize, out: &mut impl FnMut(u64, u64, usize)) {
+/// Calls `out` with what was written of a message of so many bytes, or with all that can have been written.
+fn message_outputs(
+    address: u64,
+    local: u64,
+    bytes: Option<usize>,
+    out: &mut impl FnMut(u64, u64, usize),
+) {
     let (Some(m), Some(l)) = (guard::read::<Msghdr>(address), guard::read::<Msghdr>(local)) else {
         return;
     };
@@ -628,7 +708,12 @@ fn message_outputs(address: u64, local: u64, bytes: usize, out: &mut impl FnMut(
         let room = if address == local { 128 } else { m.name_len };
         out(m.name, l.name, l.name_len.min(room).min(128) as usize);
     }
-    iovec_pairs(m.iov, l.iov, m.iov_len, bytes, out);
+    match bytes {
+        Some(n) if !list_may_be_torn(m.iov, l.iov, m.iov_len, n) => {
+            iovec_pairs(m.iov, l.iov, m.iov_len, n, out)
+        }
+        _ => all_parts(m.iov, l.iov, m.iov_len, out),
+    }
     if m.control != 0 {
         out(m.control, l.control, l.control_len.min(65536) as usize);
     }

@@ -17,7 +17,7 @@ use crate::seccomp;
 use crate::signal::calls as signals;
 use crate::thread::{current, Block, Frame};
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::spec::Replay;
+use reprise_abi::spec::{Blocking, Mem, Replay};
 use reprise_abi::syscalls::{self, nr};
 
 const EPERM: i64 = -1;
@@ -90,6 +90,9 @@ fn gate<E: Engine>(frame: &mut Frame) {
         }
         _ if signals::replaces_mask(number) => signals::masked::<E>(t, &mut c, frame),
         _ if number == nr::PTRACE => ptrace::call::<E>(t, &c),
+        Replay::Refuse(e) if is_asked_of_descriptor(number) => {
+            refuse_of_descriptor::<E>(t, &mut c, frame, e)
+        }
         Replay::Refuse(e) => {
             message::note_refusal(number);
             E::computed(t, &c, -(e as i64))
@@ -125,6 +128,30 @@ fn gate<E: Engine>(frame: &mut Frame) {
         signals::restore_mask::<E>(t);
     }
     leave(frame);
+}
+
+/// Is this a call of many commands on a descriptor, of which some are refused?
+fn is_asked_of_descriptor(number: u64) -> bool {
+    matches!(
+        number,
+        nr::IOCTL | nr::FCNTL | nr::SETSOCKOPT | nr::GETSOCKOPT
+    )
+}
+
+/// A command that the program is refused. What is wrong with the descriptor comes first: the kernel is asked by a command that no descriptor knows.
+#[cold]
+fn refuse_of_descriptor<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame, errno: i32) -> i64 {
+    const NO_COMMAND: u64 = 0xffff;
+    const EBADF: i64 = -9;
+    const ENOTSOCK: i64 = -88;
+    c.mem = [Mem::None; 6];
+    c.known = true;
+    c.blocking = Blocking::Never;
+    c.local = [c.args[0], NO_COMMAND, 0, 0, 0, 0];
+    match E::syscall(t, c, frame) {
+        r @ (EBADF | ENOTSOCK | RESTART) => r,
+        _ => -(errno as i64),
+    }
 }
 
 /// The program gets the result of its call, or makes it again.

@@ -165,6 +165,36 @@ pub fn is_writable(start: u64, len: u64) -> bool {
     true
 }
 
+/// How many bytes from `start` on the program can write, of `len`.
+pub fn writable_part(start: u64, len: u64) -> u64 {
+    if is_writable(start, len) {
+        return len;
+    }
+    // The first page that can't be written ends it.
+    let mut end = start;
+    while end < start.saturating_add(len) {
+        let next = (end & !(PAGE - 1)) + PAGE;
+        if !is_writable(end, next - end) {
+            break;
+        }
+        end = next;
+    }
+    end - start
+}
+
+/// Is all of this memory mapped, as far as that is known?
+pub fn is_mapped(start: u64, len: u64) -> bool {
+    let end = start.saturating_add(len);
+    let mut at = start;
+    while at < end {
+        match map().at(at) {
+            Some(r) if r.prot != 0 => at = r.end,
+            _ => return is_writable(at, end - at),
+        }
+    }
+    true
+}
+
 /// Does this advice change what memory holds, whether it may be touched, or what a child gets of it?
 pub(crate) fn advice_matters(advice: u64) -> bool {
     matches!(

@@ -48,6 +48,8 @@ static POOL_USED: AtomicUsize = AtomicUsize::new(1);
 static SPACE: AtomicU64 = AtomicU64::new(0);
 /// Processes that may touch this memory, or more: one that shares it for good is counted even when it has left.
 static SHARERS: AtomicU32 = AtomicU32::new(1);
+/// A process was made in this memory whose parent did not wait for it.
+static SHARED_FOR_GOOD: AtomicBool = AtomicBool::new(false);
 
 fn pool() -> &'static mut [Own; MAX_SHARING] {
     // SAFETY: see `Pool`.
@@ -172,6 +174,11 @@ pub fn only_one_in_memory() -> bool {
     SHARERS.load(Relaxed) == 1
 }
 
+/// Can another process see what this one does to its memory last? One that shares it for good, or the parent that waits for it.
+pub fn may_be_seen_by_others() -> bool {
+    SHARED_FOR_GOOD.load(Relaxed) || own().parent_waits
+}
+
 /// A process that shares this memory with the caller's, which sleeps meanwhile if it `waits`: its own copy of what belongs to a
 /// process. 0 when there are too many.
 pub fn share(waits: bool) -> u64 {
@@ -183,6 +190,9 @@ pub fn share(waits: bool) -> u64 {
     POOL_USED.fetch_max(i + 1, Relaxed);
     new.actions = mine.actions;
     new.parent_waits = waits;
+    if !waits {
+        SHARED_FOR_GOOD.store(true, Relaxed);
+    }
     SHARERS.fetch_add(1, Relaxed);
     new as *mut Own as u64
 }
@@ -220,6 +230,9 @@ pub fn after_fork(t: &mut Block, n: u32) {
     crate::output::table::after_fork();
     own().parent_waits = false;
     SHARERS.store(1, Relaxed);
+    if SHARED_FOR_GOOD.load(Relaxed) {
+        SHARED_FOR_GOOD.store(false, Relaxed);
+    }
     t.number = n;
     SPACE.store(new_space(), Relaxed);
 }

@@ -76,7 +76,7 @@ calls! {
     301 FANOTIFY_MARK fanotify_mark(fanotify_fd: fd, flags: hex, mask: hex, dirfd: fd, pathname: path) -> int: emulate;
     // A handle that is too small is told the length that is needed, and the call fails.
     303 NAME_TO_HANDLE_AT name_to_handle_at(
-        dirfd: fd, pathname: path, handle: inout([handle] + 8) always, mount_id: out(8), flags: flags(AT),
+        dirfd: fd, pathname: path, handle: inout([handle] + 8) always, mount_id: out(8) always, flags: flags(AT),
     ) -> int: emulate;
     304 OPEN_BY_HANDLE_AT open_by_handle_at(mount_fd: fd, handle: in([handle] + 8), flags: flags(OPEN)) -> fd: emulate, restarts;
     316 RENAMEAT2 renameat2(

@@ -15,7 +15,8 @@ calls! {
         old_address: addr, old_size: size, new_size: size, flags: flags(MREMAP), new_address: addr,
     ) -> ptr: special;
     26 MSYNC msync(addr: addr, length: size, flags: flags(MSYNC)) -> int: emulate;
-    27 MINCORE mincore(addr: addr, length: size, vec: out(pages length)) -> int: emulate;
+    // What lies before a page that is not mapped has been told by then.
+    27 MINCORE mincore(addr: addr, length: size, vec: out(pages length) always) -> int: emulate;
     28 MADVISE madvise(addr: addr, length: size, advice: one_of(MADVISE)) -> int: special;
     149 MLOCK mlock(addr: addr, len: size) -> int: emulate;
     150 MUNLOCK munlock(addr: addr, len: size) -> int: emulate;
@@ -36,7 +37,7 @@ calls! {
     ) -> int: emulate;
     256 MIGRATE_PAGES migrate_pages(pid: int, maxnode: size, old_nodes: in(bits maxnode), new_nodes: in(bits maxnode)) -> int: emulate;
     279 MOVE_PAGES move_pages(
-        pid: int, count: size, pages: in(count * 8), nodes: in(count * 4), status: out(count * 4), flags: hex,
+        pid: int, count: size, pages: in(count * 8), nodes: in(count * 4), status: out(count * 4) always, flags: hex,
     ) -> int: emulate;
     // Faults that another thread resolves can't be put in an order from inside the process.
     323 USERFAULTFD userfaultfd(flags: hex) -> fd: refuse(ENOSYS);

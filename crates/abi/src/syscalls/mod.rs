@@ -15,7 +15,7 @@
 //!
 //! **Sizes** are written with the names of other arguments: `144`, `count`, `count * 8`, `count + 8`, `a * b * 4`,
 //! `result`, `result * 12`, `result + 8`, `[optlen]` (the 32-bit number found there), `[handle] + 8`, `bits nfds`,
-//! `pages length`. A size may be more than what the kernel really wrote (a struct filled in part, an argument that some flag
+//! `pages length`, `[hdrp] == 7 ? 12 : 24` (by the 32-bit number found there). A size may be more than what the kernel really wrote (a struct filled in part, an argument that some flag
 //! switches off), never less: so memory that stands in for the program's must start as a copy of it.
 //!
 //! **Classes**: `emulate`, `reexecute`, `special` or `refuse(ERRNO)`; then how it waits: `prompt` (never),
@@ -69,6 +69,14 @@ macro_rules! size {
     (pages $a:ident) => {
         $crate::spec::Size::Pages($crate::syscalls::index(NAMES, stringify!($a)))
     };
+    ([$a:ident] == $v:literal ? $x:literal : $y:literal) => {
+        $crate::spec::Size::Chosen {
+            at: $crate::syscalls::index(NAMES, stringify!($a)),
+            value: $v,
+            then: $x,
+            otherwise: $y,
+        }
+    };
     ([$a:ident]) => {
         $crate::spec::Size::Deref32($crate::syscalls::index(NAMES, stringify!($a)))
     };
@@ -103,7 +111,7 @@ macro_rules! pointee {
     (in($($s:tt)+)) => { $crate::spec::Mem::In(size!($($s)+)) };
     (out($($s:tt)+)) => { $crate::spec::Mem::Out { cap: size!($($s)+), used: size!($($s)+) } };
     (out($($s:tt)+) wrote($($u:tt)+)) => { $crate::spec::Mem::Out { cap: size!($($s)+), used: size!($($u)+) } };
-    (out($n:literal) always) => { $crate::spec::Mem::OutAlways($n) };
+    (out($($s:tt)+) always) => { $crate::spec::Mem::OutAlways(size!($($s)+)) };
     (inout($($s:tt)+)) => { $crate::spec::Mem::InOut { cap: size!($($s)+), used: size!($($s)+) } };
     (inout($($s:tt)+) always) => { $crate::spec::Mem::InOutAlways(size!($($s)+)) };
     (iov_in($a:ident)) => { $crate::spec::Mem::IovecIn($crate::syscalls::index(NAMES, stringify!($a))) };
@@ -555,6 +563,7 @@ pub fn resolve(call: &Syscall, args: &[u64; 6]) -> Resolved {
         }
     }
     if matches!(call.nr as u64, nr::SETSOCKOPT | nr::GETSOCKOPT) {
+        resolved.unknown |= crate::sockopt::holds_pointers(args[1], args[2]);
         if let Some(errno) = crate::sockopt::refused(args[1], args[2]) {
             resolved.replay = Replay::Refuse(errno);
             resolved.blocking = Blocking::Never;

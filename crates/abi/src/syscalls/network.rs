@@ -23,7 +23,7 @@ calls! {
         sockfd: fd, level: one_of(SOL), optname: int, optval: in(optlen), optlen: uint,
     ) -> int: emulate;
     55 GETSOCKOPT getsockopt(
-        sockfd: fd, level: one_of(SOL), optname: int, optval: inout([optlen]), optlen: inout(4),
+        sockfd: fd, level: one_of(SOL), optname: int, optval: inout([optlen]), optlen: inout(4) always,
     ) -> int: emulate;
     288 ACCEPT4 accept4(
         sockfd: fd, addr: out([addrlen]), addrlen: inout(4), flags: flags(SOCK),

@@ -40,9 +40,9 @@ calls! {
     122 SETFSUID setfsuid(fsuid: int) -> int: emulate, prompt;
     123 SETFSGID setfsgid(fsgid: int) -> int: emulate, prompt;
     124 GETSID getsid(pid: int) -> int: emulate, prompt;
-    // A version that the kernel does not know is answered by the one it prefers, and the call fails.
-    125 CAPGET capget(hdrp: inout(8) always, datap: out(24)) -> int: emulate, prompt;
-    126 CAPSET capset(hdrp: inout(8) always, datap: in(24)) -> int: emulate, prompt;
+    // A version that the kernel does not know is answered by the one it prefers, and the call fails. The oldest one has one structure, not two.
+    125 CAPGET capget(hdrp: inout(8) always, datap: out([hdrp] == 0x19980330 ? 12 : 24)) -> int: emulate, prompt;
+    126 CAPSET capset(hdrp: inout(8) always, datap: in([hdrp] == 0x19980330 ? 12 : 24)) -> int: emulate, prompt;
     135 PERSONALITY personality(persona: hex) -> int: emulate, prompt;
     140 GETPRIORITY getpriority(which: int, who: int) -> int: emulate, prompt;
     141 SETPRIORITY setpriority(which: int, who: int, prio: int) -> int: emulate, prompt;
@@ -66,8 +66,9 @@ calls! {
     211 GET_THREAD_AREA get_thread_area(u_info: addr) -> int: refuse(ENOSYS);
     218 SET_TID_ADDRESS set_tid_address(tidptr: addr) -> int: special, prompt;
     231 EXIT_GROUP exit_group(status: int) -> int: special, prompt;
+    // Whatever comes of it, the fields of `infop` are written.
     247 WAITID waitid(
-        idtype: one_of(IDTYPE), id: int, infop: out(128), options: flags(WAIT), rusage: out(144),
+        idtype: one_of(IDTYPE), id: int, infop: out(28) always, options: flags(WAIT), rusage: out(144),
     ) -> int: emulate, waits, restarts;
     251 IOPRIO_SET ioprio_set(which: int, who: int, ioprio: hex) -> int: emulate, prompt;
     252 IOPRIO_GET ioprio_get(which: int, who: int) -> int: emulate, prompt;

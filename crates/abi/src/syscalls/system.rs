@@ -74,7 +74,7 @@ calls! {
     ) -> int: emulate;
     446 LANDLOCK_RESTRICT_SELF landlock_restrict_self(ruleset_fd: fd, flags: hex) -> int: emulate;
     // A buffer that is too small is told the length that is needed, and the call fails.
-    459 LSM_GET_SELF_ATTR lsm_get_self_attr(attr: int, ctx: out([size]), size: inout(4) always, flags: hex) -> int: emulate, prompt;
+    459 LSM_GET_SELF_ATTR lsm_get_self_attr(attr: int, ctx: out([size]) always, size: inout(4) always, flags: hex) -> int: emulate, prompt;
     460 LSM_SET_SELF_ATTR lsm_set_self_attr(attr: int, ctx: in(size), size: uint, flags: hex) -> int: emulate;
     461 LSM_LIST_MODULES lsm_list_modules(ids: out([size]), size: inout(4) always, flags: hex) -> int: emulate, prompt;
 }

@@ -36,14 +36,14 @@ fn referred(size: Size) -> Vec<u8> {
         | Size::ArgPlus(i, _)
         | Size::Bits(i)
         | Size::Pages(i) => std::vec![i],
-        Size::Deref32(i) | Size::Deref32Plus(i, _) => std::vec![i],
+        Size::Deref32(i) | Size::Deref32Plus(i, _) | Size::Chosen { at: i, .. } => std::vec![i],
         Size::Product(i, j, _) => std::vec![i, j],
     }
 }
 
 fn referred_by(mem: Mem) -> Vec<u8> {
     match mem {
-        Mem::In(size) | Mem::InOutAlways(size) => referred(size),
+        Mem::In(size) | Mem::OutAlways(size) | Mem::InOutAlways(size) => referred(size),
         Mem::Out { cap, used } | Mem::InOut { cap, used } => {
             [referred(cap), referred(used)].concat()
         }
@@ -55,9 +55,11 @@ fn referred_by(mem: Mem) -> Vec<u8> {
 
 fn capacity(mem: Mem) -> Option<Size> {
     match mem {
-        Mem::In(cap) | Mem::Out { cap, .. } | Mem::InOut { cap, .. } | Mem::InOutAlways(cap) => {
-            Some(cap)
-        }
+        Mem::In(cap)
+        | Mem::Out { cap, .. }
+        | Mem::InOut { cap, .. }
+        | Mem::OutAlways(cap)
+        | Mem::InOutAlways(cap) => Some(cap),
         _ => None,
     }
 }
@@ -312,7 +314,7 @@ fn well_known_lines_say_what_the_man_pages_say() {
         }
     );
     let nanosleep = lookup(nr::NANOSLEEP).expect("nanosleep is there");
-    assert_eq!(nanosleep.args[1].mem, Mem::OutAlways(16));
+    assert_eq!(nanosleep.args[1].mem, Mem::OutAlways(Size::Bytes(16)));
     assert_eq!(nanosleep.restart, Restart::Never);
     let rseq = lookup(nr::RSEQ).expect("rseq is there");
     assert_eq!(rseq.replay, Replay::Refuse(ENOSYS));

@@ -6,7 +6,7 @@ calls! {
     37 ALARM alarm(seconds: uint) -> int: emulate, prompt;
     38 SETITIMER setitimer(which: one_of(ITIMER), new_value: in(32), old_value: out(32)) -> int: emulate, prompt;
     96 GETTIMEOFDAY gettimeofday(tv: out(16), tz: out(8)) -> int: emulate, prompt;
-    159 ADJTIMEX adjtimex(buf: inout(208)) -> int: emulate, prompt;
+    159 ADJTIMEX adjtimex(buf: inout(208) always) -> int: emulate, prompt;
     164 SETTIMEOFDAY settimeofday(tv: in(16), tz: in(8)) -> int: emulate, prompt;
     201 TIME time(tloc: out(8)) -> int: emulate, prompt;
     222 TIMER_CREATE timer_create(clockid: one_of(CLOCK), sevp: in(64), timerid: out(4)) -> int: emulate, prompt;

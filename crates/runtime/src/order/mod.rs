@@ -433,8 +433,11 @@ impl Order for Unordered {
 }
 
 /// The process ends, by exit_group(2) or by a signal of its own: who shares its memory sees the word of its thread cleared.
+///
+/// Whether anybody may is asked of what the program has done, not of who is there: a replay's child of vfork(2) may leave a little later
+/// than its parent goes on.
 pub(crate) fn clear_word<O: Order>(t: &mut Block) {
-    if t.clear_tid != 0 && !crate::process::only_one_in_memory() {
+    if t.clear_tid != 0 && crate::process::may_be_seen_by_others() {
         let list = core::mem::take(&mut t.robust_list);
         announce_death::<O>(t);
         t.robust_list = list;

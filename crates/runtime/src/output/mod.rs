@@ -36,8 +36,9 @@ pub struct Noted {
     told: Cell<u64>,
     /// Record: how many bytes it wrote to which output.
     count: Cell<(u8, u64)>,
-    /// Record: new descriptors that are outputs.
-    adopted: Cell<([(u32, u8); MOST_ADOPTED], usize)>,
+    /// Record: how many new descriptors are outputs, and which.
+    adopted: Cell<usize>,
+    list: Cell<[(u32, u8); MOST_ADOPTED]>,
     /// The last such descriptor, plus 1.
     latest: Cell<u64>,
     /// Replay: what the call wrote is shown already.
@@ -47,7 +48,7 @@ pub struct Noted {
 impl Noted {
     /// Does an event have to say more than the call's own outputs?
     pub fn is_empty(&self) -> bool {
-        self.told.get() == 0 && self.adopted.get().1 == 0
+        self.told.get() == 0 && self.adopted.get() == 0
     }
 
     /// Bytes of the sections that [`Noted::each`] tells of.
@@ -74,8 +75,7 @@ impl Noted {
                 f(Tag::Sent, stream, at, len as usize)
             });
         }
-        let (list, n) = self.adopted.get();
-        for (fd, entry) in &list[..n] {
+        for (fd, entry) in &self.list.get()[..self.adopted.get()] {
             f(Tag::Stream, *fd as u64 | (*entry as u64) << 32, 0, 0);
         }
     }
@@ -219,15 +219,17 @@ fn note_written(t: &Block, c: &Call, fd: u64, result: u64) {
 /// The program has a new descriptor, and nobody knows of what.
 fn note_new(t: &Block, fd: u64) {
     let stream = mapped::output_behind(fd);
-    let (mut list, n) = t.noted.adopted.get();
+    let n = t.noted.adopted.get();
     if stream == 0 || n == MOST_ADOPTED {
         return;
     }
     const F_GETFD: u64 = 1;
     let closed = sys::call(nr::FCNTL, &[fd, F_GETFD]) & 1 != 0;
     let entry = stream | if closed { CLOSED_BY_EXEC } else { 0 };
+    let mut list = t.noted.list.get();
     list[n] = (fd as u32, entry);
-    t.noted.adopted.set((list, n + 1));
+    t.noted.list.set(list);
+    t.noted.adopted.set(n + 1);
     adopt(t, fd, entry);
 }
 

@@ -14,3 +14,4 @@ pub mod replay;
 pub mod report;
 pub mod state;
 pub mod waits;
+pub mod writes;

@@ -16,7 +16,6 @@ const MOST: usize = 8;
 const MOST_WRITTEN: usize = 2;
 /// Longer events are written piece by piece.
 const LONGEST: usize = 64 << 10;
-const EFAULT: i64 = -14;
 
 /// Something the kernel reads.
 #[derive(Clone, Copy)]
@@ -203,7 +202,7 @@ impl Parts {
 
     /// Writes the event of a call whose result is out of no ordinary; false when [`super::events`] must.
     pub fn log(&self, t: &Block, kind: Kind, c: &Call, result: i64, input_hash: u64) -> bool {
-        if result == EFAULT {
+        if capture::writes_before_failing(c.nr, result) {
             return false;
         }
         let nargs = if kind == Kind::Exit { 0 } else { c.nargs };
@@ -228,6 +227,10 @@ impl Parts {
         if !sys::is_error(result) {
             for o in self.outputs() {
                 let len = c.used(o.cap, o.used, result);
+                let (address, asked) = (c.args[o.arg], c.size(o.cap, 0));
+                if address == c.local[o.arg] && capture::may_be_torn(address, len, asked) {
+                    return false;
+                }
                 if len > 0 {
                     put(Section {
                         tag: Tag::Output,

@@ -145,7 +145,7 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     let number = frame.rax as u32 as u64;
     let shape = Shape::of(number);
     let s = session();
-    if shape.0 & SHORT == 0 || s.forget_syscall != 0 {
+    if shape.0 & SHORT == 0 || s.forget_syscall != 0 || super::writes::are_tested() {
         return Made::Not;
     }
     if shape.0 & WAITS != 0 && !baton::alone() {
@@ -170,13 +170,18 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     if matches!(result, -4 | -512 | -14)
         || written.is_none()
         || (shape.buffer() == Buffer::Out
-            && capture::zeroes_the_rest(
+            && result > 0
+            && (capture::zeroes_the_rest(
                 number,
                 args[0],
                 args[shape.arg()],
                 args[shape.len()],
                 result,
-            ))
+            ) || capture::may_be_torn(
+                args[shape.arg()],
+                result as usize,
+                args[shape.len()] as usize,
+            )))
     {
         return Made::Unlogged(result);
     }

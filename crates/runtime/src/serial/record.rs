@@ -1,7 +1,7 @@
 //! The recording half of `serial`.
 
 use super::parts::Parts;
-use super::{baton, cut, events, futex, quick, state, waits};
+use super::{baton, cut, events, futex, quick, state, waits, writes};
 use crate::address_limit;
 use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
@@ -193,6 +193,9 @@ impl Record {
         mut made: Option<i64>,
     ) -> i64 {
         c.shorten();
+        let mut before = (writes::are_tested() && made.is_none())
+            .then(|| writes::before(c))
+            .flatten();
         loop {
             let r = made.take().unwrap_or_else(|| make(t, c));
             match outcome(t, c, r) {
@@ -200,6 +203,9 @@ impl Record {
                 Outcome::Result(r) => {
                     if c.nr == nr::RT_SIGPENDING && r == 0 {
                         add_pending(t, c);
+                    }
+                    if let Some(b) = before.take() {
+                        b.compare(c, r);
                     }
                     Self::done(t, Kind::Syscall, c, parts, r, hash, false);
                     return r;
@@ -456,7 +462,7 @@ impl Engine for Record {
     }
 
     fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        if !c.known || session().forget_syscall == c.nr + 1 {
+        if !c.known || (session().forget_syscall == c.nr + 1 && !writes::are_tested()) {
             return Self::tracked(t, c);
         }
         let mut parts = Parts::empty();
