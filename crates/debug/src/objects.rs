@@ -188,7 +188,11 @@ impl Debuggee {
             let from = rest.find('/').filter(|_| holds)?;
             normal(&rest.as_bytes()[from..], cwd)
         });
-        mapped.unwrap_or(bytes)
+        // The kernel's own library is no file.
+        mapped.unwrap_or_else(|| match bytes.contains(&b'/') {
+            true => bytes,
+            false => Vec::new(),
+        })
     }
 
     /// The list as gdb wants it (qXfer:libraries-svr4:read).
@@ -200,7 +204,6 @@ impl Debuggee {
             let _ = write!(out, " main-lm=\"{:#x}\"", program.link_map);
         }
         out.push('>');
-        // The kernel's own library has no file.
         for one in all.filter(|l| !l.name.is_empty()) {
             let _ = write!(
                 out,

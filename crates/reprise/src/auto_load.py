@@ -2,12 +2,24 @@
 # So this lays out links to the scripts under those names, in a directory in which gdb looks as well. Whether a script is trusted is asked of
 # the script itself, as ever ("set auto-load safe-path"). Run inside gdb, before it reads any file.
 import gdb
-import glob
 import os
 
 ENDINGS = ("-gdb.py", "-gdb.gdb", "-gdb.scm")
 # A script looks for its modules from where its library is, at most so many directories up.
 MOST_UP = 4
+
+
+# Directories that were read, and what is in them.
+listed = {}
+
+
+def files_in(directory):
+    if directory not in listed:
+        try:
+            listed[directory] = sorted(os.listdir(directory))
+        except OSError:
+            listed[directory] = []
+    return listed[directory]
 
 
 def script_directories():
@@ -23,13 +35,18 @@ def scripts_of(name, directories):
     for other in list(names):
         names.update({"/usr" + other} if other.startswith("/lib") else set())
         names.update({other[4:]} if other.startswith("/usr/lib") else set())
-    for ending in ENDINGS:
-        for directory in directories + [""]:
-            found = [directory + n + ending for n in sorted(names) if os.path.isfile(directory + n + ending)]
-            # Of a library with another number at its end.
-            more = [s for n in sorted(names) for s in glob.glob(glob.escape(directory + n) + ".*" + ending)]
-            for script in (found or sorted(more))[:1]:
-                yield script, ending
+    for directory in directories + [""]:
+        exact, alike = [], []
+        for one in sorted(names):
+            place, base = os.path.split(directory + one)
+            for file in files_in(place):
+                ending = next((e for e in ENDINGS if file.endswith(e)), None)
+                if ending and file == base + ending:
+                    exact.append((os.path.join(place, file), ending))
+                elif ending and directory and file.startswith(base + "."):
+                    # Of a library with another number at its end.
+                    alike.append((os.path.join(place, file), ending))
+        yield from exact or alike[:1]
 
 
 def link(target, path):

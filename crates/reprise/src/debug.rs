@@ -175,9 +175,11 @@ fn word_for(place: Place) -> String {
 
 /// The program of a trace, where the server has laid out its files.
 fn program_of(dir: &Path, root: &Path) -> Option<PathBuf> {
-    let exe = Manifest::read(dir).ok()?.exe.to_string();
+    let manifest = Manifest::read(dir).ok()?;
+    // It may have been named from where the recording began.
+    let exe = Path::new(&manifest.cwd.to_string()).join(manifest.exe.to_string());
     // A symbolic link of the system's own, as /bin is, is no part of a name in the trace.
-    let name = Path::new(&exe).canonicalize().unwrap_or(exe.into());
+    let name = exe.canonicalize().unwrap_or(exe);
     Some(root.join(name.strip_prefix("/").ok()?))
 }
 
