@@ -434,7 +434,7 @@ impl Order for Unordered {
 
 /// The process ends, by exit_group(2) or by a signal of its own: who shares its memory sees the word of its thread cleared.
 pub(crate) fn clear_word<O: Order>(t: &mut Block) {
-    if t.clear_tid != 0 && !crate::process::only_one_in_memory() {
+    if t.clear_tid != 0 && crate::process::was_made_sharing() {
         let list = core::mem::take(&mut t.robust_list);
         announce_death::<O>(t);
         t.robust_list = list;
