@@ -197,6 +197,17 @@ pub fn share(waits: bool) -> u64 {
     new as *mut Own as u64
 }
 
+/// Was this process made in another one's memory? (A copy of its memory by fork(2) says the same.) A replay gives the same answer at the same
+/// place, other than the count of those that share it.
+pub fn was_made_sharing() -> bool {
+    !core::ptr::eq(own(), &pool()[0])
+}
+
+/// Does the process that made this one run on in the memory that both have, until this one is told so ([`crate::serial::baton::go`])?
+pub fn maker_runs_on() -> bool {
+    was_made_sharing() && !only_one_in_memory() && !own().parent_waits
+}
+
 /// A process that shared this memory could not be made.
 pub fn unshare(process: u64) {
     // SAFETY: an entry of the pool.
