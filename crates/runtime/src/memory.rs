@@ -25,6 +25,7 @@ const ENOMEM: i64 = -12;
 const ENODEV: i64 = -19;
 const PROT_WRITE: u32 = 2;
 const MREMAP_FIXED: u64 = 2;
+const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MADV_REMOVE: u64 = 9;
