@@ -174,9 +174,9 @@ pub fn only_one_in_memory() -> bool {
     SHARERS.load(Relaxed) == 1
 }
 
-/// Can another process see what this one does to its memory last? One that shares it for good, or the parent that waits for it.
+/// Can another process see what this one does to its memory last? One that it was made by, or has made, in this memory.
 pub fn may_be_seen_by_others() -> bool {
-    SHARED_FOR_GOOD.load(Relaxed) || own().parent_waits
+    SHARED_FOR_GOOD.load(Relaxed) || was_made_sharing()
 }
 
 /// A process that shares this memory with the caller's, which sleeps meanwhile if it `waits`: its own copy of what belongs to a
