@@ -53,6 +53,16 @@ fn cpuid_bytes() {
     }
 }
 
+/// Statically linked: no header says where the entries for unwinding are.
+#[test]
+fn programs_without_a_linker() {
+    let place = Workplace::new();
+    let recording = recorded(&place, &Guest::new("instructions-static"));
+    let text = recording.run.text();
+    assert!(text.contains("rdrand 0x0, rdseed 0x0"), "{text}");
+    assert!(replaced(&place, &recording) > 1);
+}
+
 /// Modules without a table of functions: what is reached from the entry.
 #[test]
 fn programs_without_a_table_of_functions() {

@@ -11,6 +11,7 @@
 
 use crate::capture::Call;
 use crate::engine::{Engine, ENGINE, NONE};
+use crate::frames;
 use crate::functions::{self, Functions};
 use crate::guard;
 use crate::memory::{self, Region};
@@ -34,6 +35,8 @@ use reprise_abi::syscalls::nr;
 const CPUID: [u8; 2] = [0x0f, 0xa2];
 /// Most places of a mapping that may be one and are in no known function.
 const MAX_UNKNOWN: usize = 256;
+/// In their list: nothing more is to be found out about it.
+const SETTLED: u64 = 0;
 
 /// Are the instructions to be found and replaced here? Not where the processor helps, nor in a replay whose trace names them.
 fn needed<E: Engine>() -> bool {
@@ -129,14 +132,28 @@ fn search(r: &Region, found: &mut Found) {
             },
         }
     }
-    let unknown = &unknown[..unknowns];
-    let Some(module) = functions::module_around(r).filter(|_| !unknown.is_empty()) else {
-        return if !unknown.is_empty() {
-            found.be_unsure()
-        };
+    let unknown = &mut unknown[..unknowns];
+    if unknown.is_empty() {
+        return;
+    }
+    let Some(module) = functions::module_around(r) else {
+        return found.be_unsure();
     };
+    frames::each(&module, r, |start, end| {
+        for pc in unknown.iter_mut().filter(|pc| (start..end).contains(pc)) {
+            if let Some(is_one) = seek::arrives(start, *pc) {
+                if is_one {
+                    found.add(*pc);
+                }
+                *pc = SETTLED;
+            }
+        }
+    });
+    if unknown.iter().all(|pc| *pc == SETTLED) {
+        return;
+    }
     let walked = reached::with(&module, r, |reached| {
-        for pc in unknown {
+        for pc in unknown.iter().filter(|pc| **pc != SETTLED) {
             match reached(*pc) {
                 true => found.add(*pc),
                 false => found.be_unsure(),

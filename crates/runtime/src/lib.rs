@@ -27,6 +27,7 @@ pub mod elf;
 pub mod engine;
 pub mod exec;
 pub mod files;
+pub mod frames;
 pub mod functions;
 pub mod gate;
 pub mod guard;

@@ -94,6 +94,15 @@ pub fn is_instruction(functions: &Functions, way: &mut Way, pc: u64) -> Option<b
     Some(way.at == pc)
 }
 
+/// Does decoding from `start`, where a function begins, arrive at `pc`? `None` where there is no code on the way.
+pub fn arrives(start: u64, pc: u64) -> Option<bool> {
+    let mut at = start;
+    while at < pc {
+        at = instruction(at)?.end();
+    }
+    Some(at == pc)
+}
+
 /// Prefixes of instructions (Intel SDM 2, 2.1.1, 2.2.1).
 fn is_prefix(byte: u8) -> bool {
     matches!(
