@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_same, message, run, Guest, Outcome, Recording, Workplace};
+use common::{assert_same, run, Guest, Outcome, Recording, Workplace};
 
 const DET: [&str; 2] = ["--engine", "det"];
 
@@ -18,101 +18,64 @@ fn same_again(place: &Workplace, guest: &Guest) -> Recording {
     r
 }
 
-fn each(guests: &[(&str, &[&str])]) {
-    let place = Workplace::new();
-    let mut failures = Vec::new();
-    for (name, args) in guests {
-        let attempt = std::panic::catch_unwind(|| {
-            same_again(&place, &Guest::new(name).args(*args));
-        });
-        failures.extend(
-            attempt
-                .err()
-                .map(|why| format!("{name} {args:?}: {}", message(&*why))),
-        );
+fn comes_out_again(name: &str, args: &[&str]) {
+    same_again(&Workplace::new(), &Guest::new(name).args(args));
+}
+
+tests! {
+    comes_out_again;
+    programs_with_one_thread {
+        hello,
+        files_read_write,
+        memory_files,
+        memory_file_writes,
+        time_values,
+        randomness,
+        instructions,
+        signal_at_gate,
+        signal_faults,
+        sysv_shm,
+        poll_states,
+        timerfds,
     }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
-
-fn plain(names: &[&str]) {
-    let all: Vec<_> = names.iter().map(|n| (*n, &[][..])).collect();
-    each(&all);
-}
-
-#[test]
-fn programs_with_one_thread() {
-    plain(&[
-        "hello",
-        "files_read_write",
-        "memory_files",
-        "memory_file_writes",
-        "time_values",
-        "randomness",
-        "instructions",
-        "signal_at_gate",
-        "signal_faults",
-        "sysv_shm",
-        "poll_states",
-        "timerfds",
-    ]);
-}
-
-/// The program races: what each thread saw and when is nowhere in the trace, and comes out again.
-#[test]
-fn races_come_out_again() {
-    each(&[
-        ("det_racey", &["2"]),
-        ("det_racey", &["4"]),
-        ("det_figure1", &[]),
-    ]);
-}
-
-#[test]
-fn synchronisation() {
-    each(&[
-        ("sync_barrier", &["2", "100"]),
-        ("sync_cond", &["8", "100"]),
-        ("sync_sem", &["2", "100"]),
-        ("sync_rwlock", &["2", "200"]),
-        ("mutex_contention", &["4", "1000"]),
-        ("condition_variables", &[]),
-        ("timed_waits", &[]),
-        ("timed_locks", &[]),
-        ("main_ends_first", &[]),
-    ]);
-}
-
-/// Threads wait for pipes, sockets, time and signals: the world says how long.
-#[test]
-fn what_comes_from_outside() {
-    plain(&[
-        "pipes",
-        "eventfds",
-        "epoll_edges",
-        "tcp_loopback",
-        "unix_sockets",
-        "big_output",
-        "sleeps",
-        "clock_in_threads",
-        "signal_waiting",
-        "signals_to_threads",
-        "det_time_limits",
-    ]);
-}
-
-#[test]
-fn kernels() {
-    let small = ["-s", "small", "-t", "4"];
-    let names = [
-        "histogram",
-        "kmeans_threads",
-        "locks",
-        "pipeline",
-        "work_stealing",
-    ];
-    let names: Vec<_> = names.iter().map(|n| format!("kernels/{n}")).collect();
-    let all: Vec<_> = names.iter().map(|n| (n.as_str(), &small[..])).collect();
-    each(&all);
+    // The program races: what each thread saw and when is nowhere in the trace, and comes out again.
+    races_come_out_again {
+        det_racey_2 = "det_racey" ["2"],
+        det_racey_4 = "det_racey" ["4"],
+        det_figure1,
+    }
+    synchronisation {
+        sync_barrier = "sync_barrier" ["2", "100"],
+        sync_cond = "sync_cond" ["8", "100"],
+        sync_sem = "sync_sem" ["2", "100"],
+        sync_rwlock = "sync_rwlock" ["2", "200"],
+        mutex_contention = "mutex_contention" ["4", "1000"],
+        condition_variables,
+        timed_waits,
+        timed_locks,
+        main_ends_first,
+    }
+    // Threads wait for pipes, sockets, time and signals: the world says how long.
+    what_comes_from_outside {
+        pipes,
+        eventfds,
+        epoll_edges,
+        tcp_loopback,
+        unix_sockets,
+        big_output,
+        sleeps,
+        clock_in_threads,
+        signal_waiting,
+        signals_to_threads,
+        det_time_limits,
+    }
+    kernels {
+        histogram = "kernels/histogram" ["-s", "small", "-t", "4"],
+        kmeans_threads = "kernels/kmeans_threads" ["-s", "small", "-t", "4"],
+        locks = "kernels/locks" ["-s", "small", "-t", "4"],
+        pipeline = "kernels/pipeline" ["-s", "small", "-t", "4"],
+        work_stealing = "kernels/work_stealing" ["-s", "small", "-t", "4"],
+    }
 }
 
 /// Ten times as many operations of synchronisation leave nothing more in the trace.

@@ -4,6 +4,7 @@
 //! A block is what is indented by four spaces. In README.md each of its lines is a command; in docs/EXAMPLES.md those are that begin with `$`, and
 //! what follows as `(gdb)` is typed into the command before; other lines show what is printed. What only its reader knows (ids of processes,
 //! names) is put in from the tables below.
+#![allow(clippy::print_stdout)]
 
 mod common;
 

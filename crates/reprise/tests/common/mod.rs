@@ -1096,6 +1096,19 @@ macro_rules! guests {
     };
 }
 
+/// One `#[test]` for each guest, in modules by what they are about: `tests! { check; calls { hello, other_name = pipes["20"] } }`. A guest with arguments,
+/// of which there may be several tests, has a name before it. `check` is given the guest's name and its arguments.
+#[macro_export]
+macro_rules! tests {
+    ($check:ident; $($group:ident { $($test:ident $(= $guest:literal [$($arg:literal),*])?),* $(,)? })*) => {
+        $(mod $group {
+            $(#[test] fn $test() { $crate::tests!(@ $check $test $($guest [$($arg),*])?); })*
+        })*
+    };
+    (@ $check:ident $test:ident) => { super::$check(stringify!($test), &[]) };
+    (@ $check:ident $test:ident $guest:literal [$($arg:literal),*]) => { super::$check($guest, &[$($arg),*]) };
+}
+
 /// Tests that are shared by engines, with flags for the recording.
 #[macro_export]
 macro_rules! sessions {
