@@ -20,7 +20,7 @@ static void *waits(void *unused) {
 // Longer than a thread is ever seen in the same state twice.
 static void *waits_for_long(void *unused) {
     while (!looks)
-        for (volatile int i = 0; i < 4000; i++) {}
+        for (volatile int i = 0; i < 1500; i++) {}
     return unused;
 }
 

@@ -53,6 +53,26 @@ notes! {
     IDENTITY = 19: "the program became one that is set-user-ID or set-group-ID, which the kernel gives no other identity while it is traced: it ran as its caller (record it as root)";
     /// CLONE_SIGHAND without CLONE_THREAD
     SHARED_HANDLERS = 20: "the program wanted a process that shares its signal handlers (CLONE_SIGHAND without CLONE_THREAD), which is not recorded: it got EINVAL";
+    /// io_setup(2)
+    AIO = 32: "the program wanted Linux AIO (io_setup), which is not recorded: it got ENOSYS";
+    /// io_uring_setup(2)
+    IO_URING = 33: "the program wanted io_uring, which is not recorded: it got ENOSYS";
+    /// vmsplice(2)
+    VMSPLICE = 34: "the program called vmsplice, by which a pipe shares memory with it, and which is not recorded: it got ENOSYS";
+    /// Options of packet sockets that share a ring with the kernel, and others that the table refuses.
+    SOCKET_OPTION = 35: "the program wanted a socket that shares memory with the kernel (AF_PACKET's rings, AF_XDP, zero copy), which is not recorded: it got ENOPROTOOPT";
+    /// ARCH_SET_GS
+    SEGMENT_BASE = 36: "the program wanted %gs for itself (ARCH_SET_GS), by which the recording lives: it got EPERM";
+    /// int 0x80
+    CALL_OF_32_BITS = 37: "the program made a 32-bit system call (int 0x80), which can't be recorded: it got ENOSYS";
+    /// modify_ldt(2)
+    LDT = 38: "the program wanted segments of its own (modify_ldt), which are not recorded: it got ENOSYS";
+    /// perf_event_open(2)
+    PERF = 39: "the program wanted performance counters (perf_event_open), which are not recorded: it got EACCES";
+    /// userfaultfd(2)
+    USERFAULTFD = 40: "the program wanted to serve its own page faults (userfaultfd), which is not recorded: it got ENOSYS";
+    /// wrgsbase, swapped segments
+    SEGMENT_LOST = 41: "the program changed the base of %gs by an instruction (wrgsbase), by which the recording lives: it was ended";
     /// CLONE_PIDFD with CLONE_VFORK
     VFORK_PIDFD = 21: "the program wanted a descriptor of a child for which it waits (CLONE_PIDFD with CLONE_VFORK), which is not recorded: it got EINVAL";
 }

@@ -26,6 +26,7 @@ pub mod stop;
 pub mod stopped;
 pub mod strays;
 pub mod streams;
+pub mod told;
 
 use drain::Drain;
 use hold::Hold;
@@ -48,6 +49,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 use stopped::StoppedOwners;
 use strays::Strays;
+use told::Told;
 
 /// A frame is closed when its first event is this old, so that a crash of everything costs no more.
 const FRAME_AGE: Duration = Duration::from_millis(200);
@@ -110,6 +112,7 @@ impl Agent {
         let mut merge = Merge::new();
         let mut outsiders = std::mem::take(&mut self.outsiders);
         let mut strays = Strays::new(known);
+        let mut told = Told::default();
         let mut slices = Slices::new();
         let mut late = Late::default();
         processes::tell_of_life(&self.shared.session().agent_life);
@@ -219,6 +222,7 @@ impl Agent {
             }
             namespaces::answer(&self.shared);
             strays.look(&self.shared);
+            told.look(self.shared.session());
             outsiders.look_again(&self.shared);
             if full.is_some() {
                 match self.on_full {
@@ -318,6 +322,7 @@ impl Agent {
         summary.counters = counters::read(session);
         summary.counters.extend(counters::output_bytes(session));
         summary.void_stamps = merge.void_stamps(&self.shared);
+        told.look(session);
         let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
         self.warnings.extend(notes.map(String::from));
         outsiders.look(&self.shared);
@@ -460,6 +465,7 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
     let mut owners = StoppedOwners::new();
     let mut slices = Slices::new();
     let mut late = Late::default();
+    let mut told = Told::default();
     loop {
         owners.look(&shared);
         processes.look(&shared, &mut |shared, n, _| {
@@ -480,6 +486,7 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         // SAFETY: plain call.
         let over =
             s.wait_status.load(Acquire) != 0 || unsafe { libc::getppid() } != launcher && !alive(s);
+        told.look(s);
         if over && !processes.any(&shared) {
             return warnings;
         }

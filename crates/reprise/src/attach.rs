@@ -221,7 +221,7 @@ fn watch(
                 let _ = recorder::reap(follower);
             }
             record::say_summary(dir, attendants.args.quiet);
-            record::say_message(attendants.shared, true);
+            record::say_message(attendants.shared);
             if let Some(hint) = record::crash_hint(status, dir) {
                 say!("{hint}");
             }

@@ -334,7 +334,7 @@ fn in_dir(
             catalog.set_latest(dir)?;
         }
     }
-    say_message(shared, dir.is_some());
+    say_message(shared);
     if args.det.as_ref().is_some_and(|d| d.det_report) {
         crate::run::print_conflicts(shared);
     }
@@ -354,7 +354,9 @@ pub fn say_summary(dir: &Path, quiet: bool) {
     let Some(summary) = Summary::read(dir).ok().flatten() else {
         return;
     };
-    for w in &summary.warnings {
+    // Notes were told of when they happened.
+    let is_note = |w: &str| reprise_abi::notes::ALL.iter().any(|n| n.text == w);
+    for w in summary.warnings.iter().filter(|w| !is_note(w)) {
         say!("{w}");
     }
     if summary.stopped && !quiet {
@@ -523,17 +525,10 @@ fn wait_for(
     }
 }
 
-pub fn say_message(shared: &SharedSession, recorded: bool) {
+pub fn say_message(shared: &SharedSession) {
     let s = shared.session();
-    // A trace's own summary has them as warnings.
-    if !recorded {
-        for note in reprise_abi::notes::sentences(s.notes.load(Relaxed)) {
-            say!("{note}");
-        }
-    }
     let text = match s.message.load(Relaxed) {
         20 => "the program mapped a device into its memory, which can't be recorded: it got ENODEV",
-        22 => "the program made a 32-bit system call (int 0x80), which can't be recorded: it got ENOSYS",
         2 => "a process could not be followed through its exec: it got EPERM",
         3 => "the program wanted more than 4096 threads or 1024 processes at a time: it got EAGAIN",
         _ => return,

@@ -43,7 +43,10 @@ fn replaced(place: &Workplace, recording: &Recording) -> usize {
 #[test]
 fn cpuid_bytes() {
     let place = Workplace::new();
-    let recording = recorded(&place, &Guest::new("cpuid_bytes"));
+    let recording = recorded(
+        &place,
+        &Guest::new("cpuid_bytes").args(["cpuid_bytes.heap", "cpuid_bytes.raw"]),
+    );
     // Its own, and ld.so's.
     assert!(replaced(&place, &recording) > 1);
     let native = native(&place, &recording);

@@ -29,6 +29,12 @@ fn files_are_mapped_for_those_who_wait_in_the_kernel() {
     assert_same_always("det_mapped_while_waiting", 10);
 }
 
+/// Address space that is only reserved needs no room, before there are threads or later.
+#[test]
+fn reserved_address_space_needs_no_room() {
+    assert_same_always("det_reserves", 6);
+}
+
 /// While a thread maps the stacks of those that it makes, they look for what they have written.
 #[test]
 fn what_is_written_beside_who_makes_threads_is_kept() {

@@ -6,8 +6,11 @@ use common::{
     assert_same, built, check_times, knob, run, system_program, Guest, Workplace, REPRISE,
 };
 use std::ffi::CString;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
 
 guests! { seccomp_filter, seccomp_kill, seccomp_threads, sandbox_namespaces, sandbox_identity, prctl_options, refusals, seccomp_exec, sandbox_pids }
 
@@ -54,6 +57,81 @@ fn what_is_refused_is_told_with_its_reason() {
             warnings.contains(word),
             "info does not name {word}: {warnings}"
         );
+    }
+}
+
+/// A line for each kind, while the program still runs: it ends when all were read.
+#[test]
+fn what_is_refused_is_told_at_once() {
+    const KINDS: [&str; 11] = [
+        "ptrace",
+        "io_setup",
+        "io_uring",
+        "vmsplice",
+        "AF_PACKET",
+        "modify_ldt",
+        "perf_event_open",
+        "userfaultfd",
+        "ARCH_SET_GS",
+        "CLONE_SIGHAND",
+        "int 0x80",
+    ];
+    let place = Workplace::new();
+    for engine in ["serial", "none"] {
+        let dir = place.fresh("trace");
+        let flags = [format!("--engine={engine}")];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut command = place.record_command(&Guest::new("told_at_once"), &flags, &dir);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let (told, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let reads = thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let _ = told.send(line);
+            }
+        });
+        let mut missing = KINDS.to_vec();
+        while !missing.is_empty() {
+            let line = lines.recv_timeout(common::hang_limit());
+            let line = line.unwrap_or_else(|_| panic!("{engine}: not told of: {missing:?}"));
+            missing.retain(|kind| !line.contains(kind));
+        }
+        let mut stdin = child.stdin.take().expect("a pipe");
+        stdin.write_all(b"\n").expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{engine}: {output:?}");
+        assert!(output.stdout.ends_with(b"the end\n"), "{output:?}");
+        reads.join().expect("all was read");
+        // In the end none is told of again.
+        let again: Vec<String> = lines.try_iter().filter(|l| l.contains("it got")).collect();
+        assert!(again.is_empty(), "{again:?}");
+        if engine == "serial" {
+            let warnings = place.info(&dir).0["warnings"].to_string();
+            let all = KINDS.iter().all(|kind| warnings.contains(kind));
+            assert!(all, "{warnings}");
+        }
+    }
+}
+
+/// The instruction asks nobody; the next gate or fault finds that the runtime has lost its place.
+#[test]
+fn who_takes_gs_is_ended_with_words() {
+    let place = Workplace::new();
+    for args in [["memory"], ["nowhere"]] {
+        let guest = Guest::new("changes_gs").args(args);
+        let native = guest.native(&place);
+        assert!(native.status.success(), "{}", native.describe());
+        for engine in ["serial", "none"] {
+            let dir = place.fresh("trace");
+            let engine = format!("--engine={engine}");
+            let r = run(&mut place.record_command(&guest, &[&engine], &dir), None);
+            assert_eq!(r.status.code(), Some(125), "{args:?}: {}", r.describe());
+            assert!(r.said().contains("wrgsbase"), "{args:?}: {}", r.describe());
+        }
     }
 }
 

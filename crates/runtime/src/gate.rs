@@ -251,7 +251,10 @@ fn arch_prctl<E: Engine>(t: &mut Block, c: &Call) -> i64 {
             true => 0,
             false => -14,
         },
-        SET_GS => EPERM,
+        SET_GS => {
+            message::note(reprise_abi::notes::SEGMENT_BASE);
+            EPERM
+        }
         GET_CPUID => 1,
         _ => EINVAL,
     };

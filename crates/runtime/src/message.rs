@@ -20,10 +20,8 @@ pub const GAVE_UP: u32 = 7;
 pub const ALL_THREADS_WAIT: u32 = 8;
 /// The program wanted to map a device.
 pub const DEVICE_NOT_MAPPED: u32 = 20;
-/// The program made a system call of 32-bit programs.
-pub const CALL_OF_32_BITS: u32 = 22;
 
-/// Notes something that the user should know in the end: one of [`reprise_abi::notes`].
+/// Notes something that the user should know: one of [`reprise_abi::notes`].
 pub fn note(bit: u64) {
     session().notes.fetch_or(bit, Relaxed);
 }
@@ -31,8 +29,16 @@ pub fn note(bit: u64) {
 /// Notes that a call is refused, where a program's author would wonder.
 pub fn note_refusal(number: u64) {
     use reprise_abi::syscalls::nr;
-    if number == nr::PROCESS_VM_WRITEV {
-        note(notes::FOREIGN_WRITE);
+    match number {
+        nr::PROCESS_VM_WRITEV => note(notes::FOREIGN_WRITE),
+        nr::IO_SETUP => note(notes::AIO),
+        nr::IO_URING_SETUP => note(notes::IO_URING),
+        nr::VMSPLICE => note(notes::VMSPLICE),
+        nr::SETSOCKOPT => note(notes::SOCKET_OPTION),
+        nr::MODIFY_LDT => note(notes::LDT),
+        nr::PERF_EVENT_OPEN => note(notes::PERF),
+        nr::USERFAULTFD => note(notes::USERFAULTFD),
+        _ => {}
     }
 }
 

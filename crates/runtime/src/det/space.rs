@@ -22,7 +22,6 @@ use reprise_abi::syscalls::nr;
 /// Changes that are remembered: nobody is further behind.
 const CHANGES: usize = 1 << 12;
 const PROT_NONE: u64 = 0;
-const PROT_WRITE: u64 = 2;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_MAYMOVE: u64 = 1;
 const MADV_DONTNEED: u64 = 4;
@@ -41,6 +40,8 @@ enum Change {
     View(u64, u64, u64, u64),
     /// As above, written to by all at once.
     Shared(u64, u64, u64, u64),
+    /// address, bytes: address space without access
+    Reserve(u64, u64),
     /// The arguments of mmap(2), at its address.
     File([u64; 6]),
     /// address, bytes, offset in the backing, which may be used again
@@ -94,6 +95,12 @@ fn apply(change: &Change) {
         Change::Nothing => {}
         Change::View(at, len, offset, prot) => views::show(at, len, offset, prot),
         Change::Shared(at, len, offset, prot) => views::show_shared(at, len, offset, prot),
+        Change::Reserve(at, len) => {
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+            if sys::call(nr::MMAP, &[at, len, PROT_NONE, flags, u64::MAX, 0]) != at as i64 {
+                panic::give_up("det: address space can't be reserved for all threads");
+            }
+        }
         Change::File(args) => {
             // SAFETY: a mapping of the program's, which another of its threads has already.
             if unsafe { sys::syscall6(nr::MMAP, args) } != args[0] as i64 {
@@ -307,7 +314,7 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             let r = log::ask::shape(t, c);
             if !is_error(r) {
                 let (start, end) = (a[0], a[0] + up(a[1]));
-                if a[2] & PROT_WRITE != 0 {
+                if a[2] != PROT_NONE {
                     views_of(t, start, end);
                 }
                 tell(t, Change::Protect(start, end - start, a[2]));
@@ -379,6 +386,9 @@ fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
             let offset = views::add_elsewhere(start, end);
             tell(t, Change::View(start, len, offset, PROT_NONE));
             owned::born(t, start, end);
+        }
+        (true, true) if a[2] == PROT_NONE && len >= views::RESERVED_LEAST => {
+            tell(t, Change::Reserve(start, len));
         }
         (true, true) => {
             let offset = views::add_empty(start, end, a[2]);

@@ -14,6 +14,8 @@ use reprise_abi::syscalls::nr;
 /// Most views.
 pub const MAX_VIEWS: usize = 16_384;
 const PROT_NONE: u64 = 0;
+/// Memory without access of this size is address space that a program reserves: it has no room in the backing until something of it can be used.
+pub const RESERVED_LEAST: u64 = 256 << 20;
 const PROT_READ: u64 = 1;
 const MAYMOVE_FIXED: u64 = 3;
 const MADV_DONTNEED: u64 = 4;
@@ -239,7 +241,8 @@ pub fn is_viewed(r: &Region) -> bool {
     const EXEC: u32 = 4;
     let apart = region_flags::SHARED | region_flags::VDSO;
     let anonymous = r.flags & region_flags::FILE == 0;
-    r.flags & apart == 0 && (r.prot & WRITE != 0 || anonymous && r.prot & EXEC == 0)
+    let reserved = r.prot as u64 == PROT_NONE && r.end - r.start >= RESERVED_LEAST;
+    r.flags & apart == 0 && !reserved && (r.prot & WRITE != 0 || anonymous && r.prot & EXEC == 0)
 }
 
 /// The parts of the map's regions from `start` to `end` that are to become views, and are none yet: `f` with each.

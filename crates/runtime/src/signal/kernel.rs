@@ -2,6 +2,7 @@
 //! instructions, route faults, and queue asynchronous signals for the next gate.
 
 use super::frame::{FpState, SigContext, Ucontext};
+use super::segment;
 use super::state::*;
 use crate::asm::*;
 use crate::det::touch;
@@ -131,6 +132,7 @@ fn quiet_mask() -> u64 {
 extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
     // SAFETY: the kernel passes valid pointers into the frame on our signal stack.
     let (info, uc) = unsafe { (&*info, &mut *uc) };
+    segment::check(signal);
     let t = current();
     let shows = with_engine!(E => !E::LIVE) || crate::isolate::conflicts::on();
     if shows && !in_runtime(uc.mc.rip) {
@@ -169,7 +171,7 @@ fn dispatch(info: &Siginfo, uc: &mut Ucontext) {
     let c = &mut uc.mc;
     if arch != AUDIT_ARCH_X86_64 {
         // int 0x80: the 32-bit table is not offered, as by a kernel that is built without it.
-        crate::message::say(crate::message::CALL_OF_32_BITS);
+        crate::message::note(reprise_abi::notes::CALL_OF_32_BITS);
         c.rax = -38i64 as u64;
         return;
     }

@@ -4,4 +4,5 @@
 pub mod calls;
 pub mod frame;
 pub mod kernel;
+mod segment;
 pub mod state;
