@@ -40,6 +40,7 @@ use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
 use reprise_abi::session::{process_state, request, Process, Session, ENGINE_SERIAL};
+use reprise_console::say;
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Images, Store, Summary, TraceError, Uncaptured, Writer};
@@ -344,7 +345,7 @@ impl Agent {
             Ok(()) => {}
             // The launcher says so.
             Err(_) if place.is_gone() => {}
-            Err(e) => eprintln!("reprise: the trace has no summary: {e}"),
+            Err(e) => say!("the trace has no summary: {e}"),
         }
         if stopped {
             // What it has to say is of a program that nobody records, and nobody may wait for it.

@@ -3,7 +3,7 @@
 
 use reprise_abi::notes;
 use reprise_abi::session::Session;
-use std::io::Write;
+use reprise_console::say;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The notes that were told.
@@ -15,7 +15,7 @@ impl Told {
     pub fn look(&mut self, session: &Session) {
         let now = session.notes.load(Relaxed);
         for sentence in notes::sentences(now & !self.0) {
-            let _ = std::io::stderr().write_all(format!("reprise: {sentence}\n").as_bytes());
+            say!("{sentence}");
         }
         self.0 |= now;
     }

@@ -42,8 +42,8 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
             if !keep {
                 Catalog::from_env()?.remove(dir)?;
             } else if !dir.join(EVENTS_FILE).exists() {
-                eprintln!(
-                    "reprise: the recording is lost: {} was removed or moved meanwhile",
+                say!(
+                    "the recording is lost: {} was removed or moved meanwhile",
                     dir.display()
                 );
             } else if !args.quiet {
