@@ -431,12 +431,7 @@ fn it_can_be_ended_as_soon_as_it_is_told() {
         assert_eq!(attach.wait().expect("its end").code(), Some(0));
         closed(&dir);
         subject.tell(b"..");
-        assert_eq!(
-            subject.finish(),
-            Some(7),
-            "{}",
-            subject.said[from..].to_string()
-        );
+        assert_eq!(subject.finish(), Some(7), "{}", &subject.said[from..]);
     }
 }
 
