@@ -128,8 +128,10 @@ pub struct Process {
     pub announced: AtomicU32,
     /// Replay: 1 while a debugger traces it.
     pub debugged: AtomicU32,
+    /// Record: threads of it that came back from a call, or whose time is over, and wait for the baton.
+    pub came_back: AtomicU32,
     /// Spare words; makes the entry 64 bytes.
-    pub spare: [AtomicU32; 6],
+    pub spare: [AtomicU32; 5],
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);
