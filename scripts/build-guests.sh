@@ -5,7 +5,7 @@
 #   scripts/build-guests.sh [--jobs N] [NAME...]     all guests, or those whose source has one of the names
 set -eu
 cd "$(dirname "$0")/../tests/guests"
-mkdir -p bin bin/java bin/kernels bin/libraries bin/servers
+mkdir -p bin bin/chaos bin/java bin/kernels bin/libraries bin/servers
 
 jobs=2
 if [ "${1:-}" = --jobs ]; then
@@ -72,6 +72,14 @@ for source in kernels/*.c; do
     wanted "$name" "$@" || continue
     [ kernels/kernel.h -nt "bin/kernels/$name" ] && rm -f "bin/kernels/$name"
     add "kernels/$name" "$source" "gcc $usual -O2 $source -o bin/kernels/$name -lm"
+done
+
+# Programs with a known fault, which chaos is to find.
+for source in chaos/*.c; do
+    name=$(basename "$source" .c)
+    wanted "$name" "$@" || continue
+    [ chaos/fault.h -nt "bin/chaos/$name" ] && rm -f "bin/chaos/$name"
+    add "chaos/$name" "$source" "gcc $usual $source -o bin/chaos/$name"
 done
 
 for source in *.cpp; do

@@ -9,6 +9,7 @@
 // run: trap 400
 // run: back-off 400
 // run: counted 400
+// run: clock 400
 // run: processes 400
 // run: signals 400
 // run: three 400

@@ -267,6 +267,9 @@ pub mod patch_form {
     pub const SPIN: u32 = 11;
 }
 
+/// What a yield tells by its detail: it comes after an instruction that was emulated, not at the end of a gate.
+pub const YIELD_AFTER_INSTRUCTION: u32 = 1;
+
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.
 pub const AMONG_THREADS: u32 = 1 << 8;
 /// The call was interrupted and will be made again by the program's own instruction after a handler ran (SA_RESTART).

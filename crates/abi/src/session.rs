@@ -128,12 +128,14 @@ pub struct Process {
     pub announced: AtomicU32,
     /// Replay: 1 while a debugger traces it.
     pub debugged: AtomicU32,
-    /// The first 128 processors that the thread wanted to be on that execs; all zero: it never said.
-    pub affinity: [AtomicU32; 4],
+    /// The first 96 processors that the thread wanted to be on that execs; all zero: it never said.
+    pub affinity: [AtomicU32; 3],
     /// Record: the id by which its maker knows it, once it has taken its first step. It counts in the maker's namespace, ...
     pub told: AtomicU32,
     /// ... which is so many further inside than the agent's.
     pub told_inside: AtomicU32,
+    /// Record: threads of it that came back from a call, or whose time is over, and wait for the baton.
+    pub came_back: AtomicU32,
 }
 
 const _: () = assert!(core::mem::size_of::<Process>() == 64);

@@ -2,10 +2,12 @@
 //!
 //! It first asks (hand on at the next gate), then takes the baton from a thread inside one system call, then interrupts
 //! a thread that reaches no gate (DESIGN 3 and 5). `order` has no baton; there all of this does nothing.
+//!
+//! Chaos is the runtime's own business; what is here are its limits.
 
 use crate::processes::{lock, wake_holder};
 use reprise_abi::schedule::Lists;
-use reprise_abi::session::{slot_state, Session, Slot, BATON_FREE, FLAG_CHAOS};
+use reprise_abi::session::{process_state, slot_state, Session, Slot, BATON_FREE};
 use reprise_launch::SharedSession;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -22,6 +24,10 @@ const CUT_SOON: Duration = Duration::from_millis(4);
 const CUT_COST: u32 = 20;
 /// ... unless that makes others wait for longer than this.
 const CUT_LATEST: Duration = Duration::from_millis(160);
+/// Who came back from a call, or whose time is over, waits no longer than this, and the agent's next look, for one that computes, ...
+const CAME_BACK: Duration = Duration::from_millis(2);
+/// ... as long as the cuts that this takes have not cost more than their part, and so much in advance.
+const ADVANCE: Duration = Duration::from_millis(200);
 /// A thread that was asked for a cut and waits for a breakpoint is told every so often that time passes.
 const CUT_AGAIN: Duration = Duration::from_millis(1);
 /// Who has got the baton and not begun to run by then is looked at: it may be stopped.
@@ -35,9 +41,9 @@ pub struct Slices {
     since: Instant,
     last_cut: Instant,
     call_seen: Option<(u64, Instant)>,
-    /// Chaos mode: state of the generator, and how long the slice may last.
-    chaos: u64,
-    whim: Duration,
+    /// What cuts for those who came back may cost now, and when that was said.
+    advance: Duration,
+    advanced: Instant,
 }
 
 impl Slices {
@@ -49,8 +55,8 @@ impl Slices {
             since: now,
             last_cut: now,
             call_seen: None,
-            chaos: 0,
-            whim: CUT,
+            advance: ADVANCE,
+            advanced: now,
         }
     }
 
@@ -63,7 +69,6 @@ impl Slices {
             self.generation = generation;
             self.since = Instant::now();
             self.call_seen = None;
-            self.whim = self.random_slice(s);
             return;
         }
         let Some(slot) = (holder as usize)
@@ -100,42 +105,50 @@ impl Slices {
             return;
         }
         self.call_seen = None;
-        if self.since.elapsed() > SLICE {
+        let back = self.since.elapsed() > CAME_BACK && came_back(s);
+        if self.since.elapsed() > if back { CAME_BACK } else { SLICE } {
             s.slice_over.store(1, Relaxed);
         }
-        let after = self.patience(s, slot, signal);
+        let cost = Duration::from_nanos(s.counters.last_cut_ns.load(Relaxed)).min(CUT_LATEST);
+        let at_once = back && self.may_cost(cost);
+        let after = match at_once {
+            true => CAME_BACK,
+            false => patience(slot, signal, cost),
+        };
         let waiting = slot.cut_waiting.load(Relaxed) != 0 && self.last_cut.elapsed() > CUT_AGAIN;
         if waiting || (self.since.elapsed() > after && self.last_cut.elapsed() > after) {
+            if at_once && !waiting {
+                self.advance = self.advance.saturating_sub(cost);
+            }
             self.last_cut = Instant::now();
             slot.cut_generation.store(generation, Relaxed);
             interrupt(slot);
         }
     }
 
-    /// How long a holder that reaches no gate keeps the baton.
-    fn patience(&self, s: &Session, slot: &Slot, signal: bool) -> Duration {
-        let cost = Duration::from_nanos(s.counters.last_cut_ns.load(Relaxed)).min(CUT_LATEST);
-        let affordable = (cost * CUT_COST).min(CUT_LATEST.max(cost * 2));
-        let soon = signal || slot.cut_spins.load(Relaxed) != 0;
-        let least = if soon { CUT_SOON } else { CUT };
-        affordable.max(least.min(self.whim))
+    /// Is a cut that costs so much still within what those who came back may take?
+    fn may_cost(&mut self, cost: Duration) -> bool {
+        let now = Instant::now();
+        let earned = (now - self.advanced) / CUT_COST;
+        self.advance = (self.advance + earned).min(ADVANCE);
+        self.advanced = now;
+        cost <= self.advance
     }
+}
 
-    /// Chaos mode: slices of random length.
-    fn random_slice(&mut self, s: &Session) -> Duration {
-        if s.flags & FLAG_CHAOS == 0 {
-            return CUT;
-        }
-        if self.chaos == 0 {
-            self.chaos = s.chaos_seed | 1;
-        }
-        // xorshift64
-        self.chaos ^= self.chaos << 13;
-        self.chaos ^= self.chaos >> 7;
-        self.chaos ^= self.chaos << 17;
-        // Short ones are as likely as long ones.
-        CUT / (1 << ((self.chaos >> 32) % 6))
-    }
+/// How long a holder that reaches no gate keeps the baton.
+fn patience(slot: &Slot, signal: bool, cost: Duration) -> Duration {
+    let affordable = (cost * CUT_COST).min(CUT_LATEST.max(cost * 2));
+    let soon = signal || slot.cut_spins.load(Relaxed) != 0;
+    affordable.max(if soon { CUT_SOON } else { CUT })
+}
+
+/// Does somebody wait for the baton who came back from a call, or whose time is over?
+fn came_back(s: &Session) -> bool {
+    let used = s.processes_used.load(Relaxed) as usize;
+    let all = &s.processes[..used.clamp(1, s.processes.len())];
+    all.iter()
+        .any(|p| p.state.load(Relaxed) == process_state::LIVE && p.came_back.load(Relaxed) != 0)
 }
 
 impl Default for Slices {

@@ -31,8 +31,14 @@ use std::sync::atomic::Ordering::*;
 /// When the program can't be started or the trace can't be made.
 pub fn run(args: &RecordArgs) -> Result<i32> {
     let runs = args.until_failure.unwrap_or(1);
+    let first_seed = args.chaos.map(|seed| seed.unwrap_or_else(some_seed));
     for run in 1..=runs {
-        let last = one(args)?;
+        // Each run has a seed of its own.
+        let seed = first_seed.map(|s| s.wrapping_add(run - 1));
+        let last = one(&RecordArgs {
+            chaos: seed.map(Some),
+            ..args.clone()
+        })?;
         let failed = last.status != 0;
         let keep = match (args.until_failure, args.keep_on) {
             (Some(_), _) | (None, KeepOn::Failure) => failed,
@@ -56,7 +62,8 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
         if failed || run == runs {
             if args.until_failure.is_some() && !args.quiet {
                 if failed {
-                    say!("run {run} failed; replay it with: reprise replay");
+                    let seed = seed.map_or(String::new(), |s| format!(", with chaos seed {s}"));
+                    say!("run {run} failed{seed}; replay it with: reprise replay");
                 } else {
                     say!("none of {runs} runs failed");
                 }
@@ -65,6 +72,14 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
         }
     }
     Ok(0)
+}
+
+/// A seed for chaos mode when none is given: short enough to be typed.
+fn some_seed() -> u64 {
+    let t = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    (t.as_nanos() as u64 ^ (std::process::id() as u64) << 32) % 1_000_000_000
 }
 
 /// The signal by which a fault or abort(3) ended a process, as a word.
@@ -273,12 +288,7 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     }
     s.checksum_every = args.checksum.unwrap_or(0);
     if let Some(seed) = args.chaos {
-        let seed = seed.unwrap_or_else(|| {
-            let t = std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .unwrap_or_default();
-            t.as_nanos() as u64 ^ (std::process::id() as u64) << 32
-        });
+        let seed = seed.unwrap_or_else(some_seed);
         s.flags |= FLAG_CHAOS;
         s.chaos_seed = seed;
         s.chaos_state.store(seed, Relaxed);

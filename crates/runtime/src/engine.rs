@@ -70,6 +70,8 @@ pub trait Engine {
     fn arrived(_t: &mut Block, _uc: &mut Ucontext) {}
     /// The agent asks the thread to leave its slice; the thread may be anywhere.
     fn cut(t: &mut Block, uc: &mut Ucontext);
+    /// A timer of the engine's own is over; the thread may be anywhere.
+    fn timer(_t: &mut Block, _uc: &mut Ucontext) {}
     /// A synchronous signal; true when it was due to the engine's own changes to the code, and is dealt with.
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool;
 }

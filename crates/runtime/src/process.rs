@@ -124,6 +124,7 @@ pub fn reserve(maker: u32) -> Option<u32> {
             p.status.store(0, Relaxed);
             p.birth.store(0, Relaxed);
             p.announced.store(0, Relaxed);
+            p.came_back.store(0, Relaxed);
             p.maker.store(maker, Relaxed);
             p.inside.store(0, Relaxed);
             p.told.store(0, Relaxed);

@@ -453,6 +453,16 @@ impl Insn {
         operand || is_gpr(i.memory_base(), register) || is_gpr(i.memory_index(), register)
     }
 
+    /// Is its first operand memory, and does it change that?
+    pub fn stores(&self) -> bool {
+        let i = &self.inner;
+        let reads = matches!(
+            i.mnemonic(),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Bt | Mnemonic::Nop | Mnemonic::Push
+        );
+        self.flow == Flow::Next && i.op_count() > 0 && i.op0_kind() == OpKind::Memory && !reads
+    }
+
     /// Is its first operand this general register, or a part of it?
     pub fn writes(&self, register: u8) -> bool {
         let i = &self.inner;
@@ -612,6 +622,23 @@ mod tests {
         assert!(decode(0, &[0x0f]).is_none());
         assert!(decode(0, &[0x06]).is_none());
         assert!(decode(0, &[]).is_none());
+    }
+
+    #[test]
+    fn what_stores() {
+        // mov %eax,(%rdi); add $1,(%rdi); movaps %xmm0,(%rdi)
+        for code in [&[0x89, 0x07][..], &[0x83, 0x07, 1], &[0x0f, 0x29, 0x07]] {
+            assert!(insn(code).stores(), "{code:02x?}");
+        }
+        // mov (%rdi),%eax; cmp %eax,(%rdi); push (%rdi); jmp *(%rdi)
+        for code in [
+            &[0x8b, 0x07][..],
+            &[0x39, 0x07],
+            &[0xff, 0x37],
+            &[0xff, 0x27],
+        ] {
+            assert!(!insn(code).stores(), "{code:02x?}");
+        }
     }
 
     #[test]

@@ -200,6 +200,8 @@ pub struct Walk {
     touched: TouchedLog,
     spin: bool,
     rare: bool,
+    /// A place in front of a store that others may read is better than any other.
+    seeks_stores: bool,
     /// Where [`Phase::Forward`] began.
     origin: u64,
     /// Best place seen: its rank and address.
@@ -226,6 +228,17 @@ fn rank(places: &Places) -> Option<(u32, Form, u8)> {
         .min_by_key(|r| r.0)
 }
 
+/// Does the instruction at which the thread is store to memory that is not near its stack pointer?
+fn is_seen_by_others<M: Machine + ?Sized>(regs: &Regs, machine: &M) -> bool {
+    const OWN: u64 = 1 << 16;
+    let Some(insn) = Insn::at(regs.rip, machine).filter(Insn::stores) else {
+        return false;
+    };
+    let operands = insn.operands(regs);
+    let mut list = operands.list().iter();
+    list.any(|o| o.addr.abs_diff(regs.rsp()) > OWN)
+}
+
 impl Walk {
     /// Begins where the thread was interrupted, or anywhere else in the program.
     pub fn begin<M: Machine + ?Sized>(regs: &Regs, machine: &M) -> (Walk, Action) {
@@ -250,6 +263,7 @@ impl Walk {
             },
             spin: false,
             rare: false,
+            seeks_stores: false,
             origin: 0,
             best: None,
             first: Visit {
@@ -264,6 +278,12 @@ impl Walk {
             walk.go(regs, machine)
         };
         (walk, action)
+    }
+
+    /// The slice is to end in front of a store that others may read, if there is one near: what the thread has loaded before is old then, and what
+    /// others store meanwhile is lost, in programs that count on neither happening.
+    pub fn seek_stores(&mut self) {
+        self.seeks_stores = true;
     }
 
     /// The thread ran into the breakpoint; `regs.rip` is the breakpoint's address.
@@ -328,8 +348,12 @@ impl Walk {
 
     fn forward_step<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
         let here = rank(&classify(regs.rip, machine));
-        if let Some((rank, ..)) = here {
-            if rank == 0 {
+        if let Some((rank, form, _)) = here {
+            let wanted = match self.seeks_stores {
+                true => form != Form::Breakpoint && is_seen_by_others(regs, machine),
+                false => rank == 0,
+            };
+            if wanted {
                 return self.arrive(regs, machine);
             }
             if self.best.is_none_or(|b| rank < b.0) {

@@ -4,6 +4,7 @@
 //! instructions at a time and never while waiting (DESIGN 8, rule 1). The agent takes part: it takes the baton from
 //! a holder that stays inside one call ([`slot_state::IN_CALL`]).
 
+use super::chaos;
 use crate::asm::rt_blocking;
 use crate::attended;
 use crate::robust;
@@ -255,6 +256,7 @@ pub fn only_thread(t: &Block) {
     if session().mode != MODE_REPLAY {
         lists().forget(t.slot_process(), Some(t.slot), slot_state::FREE);
     }
+    p.came_back.store(0, Relaxed);
     let gone = p.live_threads.swap(1, Relaxed) - 1;
     session().live_threads.fetch_sub(gone, Relaxed);
     drop(l);
@@ -284,6 +286,7 @@ pub fn wait_go(i: u32) {
 
 /// The holder leaves: inside a call that may wait, or for good.
 pub fn release(i: u32, state: u32) {
+    chaos::end_slice(current());
     robust::put_down(current());
     let l = lock();
     slot(i).state.store(state, Release);
@@ -305,11 +308,16 @@ fn acquire_locked(l: Locked, i: u32) {
         l.set_holder(i + 1);
         drop(l);
     } else {
+        // The agent sees to it that this doesn't take long.
+        let waiting = &crate::process::entry().came_back;
+        waiting.fetch_add(1, Relaxed);
         lists().push_ready(i);
         drop(l);
         wait_go(i);
+        waiting.fetch_sub(1, Relaxed);
     }
     robust::pick_up(current());
+    chaos::begin_slice(current());
 }
 
 /// The holder's call begins; from now on the agent may take the baton.
@@ -345,6 +353,7 @@ pub fn step_back(i: u32, before: impl FnOnce()) -> bool {
     l.pass();
     wait_go(i);
     robust::pick_up(current());
+    chaos::begin_slice(current());
     true
 }
 
@@ -361,6 +370,7 @@ pub enum Wait {
 
 /// Waits on a futex of the program (already queued by `l`), and returns with the baton. The caller has put down its robust futexes.
 pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -> Wait {
+    chaos::end_slice(current());
     l.pass();
     let me = slot(i);
     // FUTEX_WAIT_BITSET, absolute; on CLOCK_REALTIME when so asked.
@@ -372,6 +382,7 @@ pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -
     let mut look;
     loop {
         if me.go.swap(0, Acquire) != 0 {
+            chaos::begin_slice(current());
             return Wait::Woken;
         }
         attended::or_end();
@@ -393,6 +404,7 @@ pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -
         // Woken meanwhile: it is in the queue, or has the baton already.
         drop(l);
         wait_go(i);
+        chaos::begin_slice(current());
         return Wait::Woken;
     }
 }

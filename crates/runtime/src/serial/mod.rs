@@ -2,6 +2,7 @@
 //! execution, 3 and 5.2.2).
 
 pub mod baton;
+pub mod chaos;
 pub mod cut;
 pub mod events;
 pub mod futex;

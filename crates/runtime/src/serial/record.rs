@@ -1,7 +1,7 @@
 //! The recording half of `serial`.
 
 use super::parts::Parts;
-use super::{baton, cut, events, futex, quick, state, waits, writes};
+use super::{baton, chaos, cut, events, futex, quick, state, waits, writes};
 use crate::address_limit;
 use crate::asm::{rt_blocking, rt_exit_thread};
 use crate::capture::Call;
@@ -12,13 +12,14 @@ use crate::scratch::Scratch;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SA_RESTART};
+use crate::spin::{self, clock};
 use crate::sys;
 use crate::thread::{session, Block, Frame};
-use crate::{clone, instruction, kept, mapped, memory, memory_file, output, process, shm, spin};
+use crate::{clone, instruction, kept, locked, mapped, memory, memory_file, output, process, shm};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
-    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT,
+    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION,
 };
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem, Restart};
@@ -369,6 +370,27 @@ impl Record {
         Self::yield_baton(t);
     }
 
+    /// A call that reads a clock may be one look of many.
+    #[inline]
+    fn look_for_clocks(t: &mut Block, frame: &Frame) {
+        const NS: i64 = 1_000;
+        if session().ready_count.load(Relaxed) == 0 {
+            return;
+        }
+        let time = match frame.rax as u32 as u64 {
+            nr::CLOCK_GETTIME => crate::guard::read::<[i64; 2]>(frame.rsi),
+            nr::GETTIMEOFDAY => crate::guard::read(frame.rdi).map(|[s, us]: [i64; 2]| [s, us * NS]),
+            _ => None,
+        };
+        match time {
+            Some([s, ns]) => {
+                let value = s.wrapping_mul(1_000_000_000).wrapping_add(ns);
+                t.spin.clock.read(value, clock::NEAR_NS);
+            }
+            None => t.spin.clock.something_else(),
+        }
+    }
+
     /// Does anybody want that the thread comes to a gate?
     pub fn is_wanted_from(t: &Block) -> bool {
         let s = session();
@@ -392,7 +414,13 @@ impl Record {
 
     /// Lets others run, if anybody waits.
     fn yield_baton(t: &mut Block) {
-        let stepped = baton::step_back(t.slot, || events::plain(Kind::Yield, t.slot, 0, 0, &[]));
+        Self::yield_as(t, 0);
+    }
+
+    fn yield_as(t: &mut Block, detail: u32) {
+        let stepped = baton::step_back(t.slot, || {
+            events::plain(Kind::Yield, t.slot, detail, 0, &[]);
+        });
         if stepped {
             events::arrived();
             events::plain(Kind::Resume, t.slot, 0, 0, &[]);
@@ -455,13 +483,17 @@ impl Engine for Record {
     #[inline(always)]
     fn short(t: &mut Block, frame: &Frame) -> Option<i64> {
         match quick::call(t, frame) {
-            quick::Made::Logged(r) => Some(r),
+            quick::Made::Logged(r) => {
+                Self::look_for_clocks(t, frame);
+                Some(r)
+            }
             quick::Made::Not => None,
             quick::Made::Unlogged(r) => Some(Self::judge(t, frame, r)),
         }
     }
 
-    fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+    fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+        Self::look_for_clocks(t, frame);
         if !c.known || (session().forget_syscall == c.nr + 1 && !writes::are_tested()) {
             return Self::tracked(t, c);
         }
@@ -565,6 +597,7 @@ impl Engine for Record {
             value as i64,
             &[aux],
         );
+        t.spin.clock.read(value as i64, clock::NEAR_COUNTS);
         (value, aux)
     }
 
@@ -574,13 +607,17 @@ impl Engine for Record {
         }
         state::maybe_hash(t, frame);
         let s = session();
-        if s.ready_count.load(Relaxed) != 0
-            && !crate::ptrace::holds(t)
-            && (t.cut.gives_way
+        if s.ready_count.load(Relaxed) != 0 && !crate::ptrace::holds(t) {
+            if t.spin.clock.is_waiting(frame) {
+                Self::yield_baton(t);
+            } else if t.cut.gives_way
                 || s.slice_over.load(Relaxed) != 0
-                || (baton::chaos() && baton::random() % 4 == 0))
-        {
-            Self::interrupt(t);
+                || (baton::chaos() && baton::random() % 4 == 0)
+            {
+                Self::interrupt(t);
+            } else if baton::chaos() && baton::random() % 8 == 0 {
+                chaos::behind_gate(t);
+            }
         }
         events::log_lost();
         if s.stop_program.load(Relaxed) != 0 {
@@ -598,7 +635,25 @@ impl Engine for Record {
         events::plain(Kind::Fault, t.slot, info.signal(), mc.rip as i64, &args);
     }
 
-    fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
+    fn goes_on(t: &mut Block, uc: &mut Ucontext) {
+        // Only after an event that says so.
+        if !t.spin.clock.is_new() {
+            return;
+        }
+        let s = session();
+        if s.ready_count.load(Relaxed) != 0
+            && !crate::ptrace::holds(t)
+            && t.spin.clock.is_waiting(&uc.mc.to_frame())
+        {
+            t.traced.in_code = true;
+            Self::yield_as(t, YIELD_AFTER_INSTRUCTION);
+            t.traced.in_code = false;
+            uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
+        } else if s.slice_over.load(Relaxed) != 0 || t.slot().signal_pending.load(Relaxed) != 0 {
+            // It is nearly always here that the agent's signal comes.
+            cut::record::ask(t, uc);
+        }
+    }
 
     const BORN: u32 = slot_state::BLOCKED;
 
@@ -617,6 +672,7 @@ impl Engine for Record {
             .store(tid as u32, Relaxed);
         clone::publish_tid(wish, tid as u32);
         events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, &[]);
+        chaos::begin_slice(t);
         tid
     }
 
@@ -667,6 +723,7 @@ impl Engine for Record {
     }
 
     fn process_start(t: &mut Block) {
+        t.cut.timer.forget();
         baton::acquire(t.slot);
         crate::ring::start();
         events::arrived();
@@ -726,6 +783,7 @@ impl Engine for Record {
         }
         process::entry().live_threads.fetch_sub(1, Relaxed);
         session().live_threads.fetch_sub(1, Relaxed);
+        chaos::end_thread(t);
         baton::release(t.slot, slot_state::EXITING);
         // SAFETY: nothing of this thread is needed any more; the kernel clears the slot's thread id last.
         unsafe { rt_exit_thread() }
@@ -753,6 +811,7 @@ impl Engine for Record {
 
     fn image_start(t: &mut Block) {
         t.spin.begin(true);
+        t.cut.timer.forget();
         let (at, len) = crate::exec::command_line();
         let h = EventHeader {
             value: session().images.load(Relaxed) as i64,
@@ -771,6 +830,10 @@ impl Engine for Record {
 
     fn cut(t: &mut Block, uc: &mut Ucontext) {
         cut::record::ask(t, uc);
+    }
+
+    fn timer(t: &mut Block, uc: &mut Ucontext) {
+        cut::record::ask_by_timer(t, uc);
     }
 
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {

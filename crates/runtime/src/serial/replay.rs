@@ -381,8 +381,8 @@ impl Engine for Replay {
         r.finish();
     }
 
-    fn goes_on(t: &mut Block, _uc: &mut Ucontext) {
-        cut::replay::plant_if_next(t);
+    fn goes_on(t: &mut Block, uc: &mut Ucontext) {
+        cut::replay::goes_on(t, uc);
     }
 
     const BORN: u32 = slot_state::READY;

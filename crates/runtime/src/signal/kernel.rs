@@ -151,6 +151,9 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
     if signal == SIGCUT && crate::clock::takes(info) {
         return;
     }
+    if signal == SIGCUT && crate::serial::chaos::is_ours(info) {
+        return with_engine!(E => E::timer(t, uc));
+    }
     if signal == SIGCUT && is_from_agent(info) {
         return with_engine!(E => E::cut(t, uc));
     }

@@ -9,6 +9,7 @@ use crate::locked::{self, Save};
 use crate::serial::record::Record;
 use crate::serial::replay::Replay;
 use crate::serial::state::frame_hash;
+use crate::spin::clock::Readings;
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -32,6 +33,8 @@ pub struct Looks {
     patience: i64,
     /// Record: its registers when it gave way last.
     state: u64,
+    /// Record: how it reads clocks.
+    pub clock: Readings,
 }
 
 impl Looks {

@@ -5,11 +5,14 @@
 //! to be an instruction (decoding from the beginning of a function arrives there). And where a slice ended at a thread in the same state as a moment
 //! before, a gate is put at that place, for the rest of the recording ([`found_waiting`]).
 //!
+//! Threads that also look at the clock come to gates anyway: [`clock`].
+//!
 //! The gates are in stubs beside the code, made and found by [`crate::locked`]. A stub only counts; how many looks a thread has had when it gives way is in
 //! the event, so that a replay gives way at the same one.
 //!
 //! Not seen are `pause` in code that a program generates, and in modules without a table for unwinding; what is spun on there is found as other places are.
 
+pub mod clock;
 pub mod gate;
 
 use crate::capture::Call;

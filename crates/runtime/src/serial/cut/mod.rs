@@ -10,6 +10,7 @@ pub mod replay;
 use crate::cut::machine::{Machine, Memory, Xmm, X87};
 use crate::cut::place::JUMP_LEN;
 use crate::cut::regs::Regs;
+use crate::serial::chaos::Timer;
 use crate::signal::frame::{save_fp, FpState, SigContext};
 use crate::thread::{block_address, current, session, Block, VECTORS, VECTORS_LEN};
 use crate::{guard, hash, memory, sys};
@@ -27,6 +28,8 @@ pub struct CutState {
     pub interrupted: bool,
     /// The thread has woken somebody who gets the baton at this gate (record).
     pub gives_way: bool,
+    /// Under chaos, what ends its slices (record).
+    pub timer: Timer,
 }
 
 /// Most bytes of vector state that a name can stand for. Larger states (tile registers) are masked out of the program.

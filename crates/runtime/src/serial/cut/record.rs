@@ -7,8 +7,8 @@ use super::{
 use crate::cut::name::{Name, MAX_NAME};
 use crate::cut::place::INT3;
 use crate::cut::walk::{Action, Plan, Walk};
-use crate::serial::events;
 use crate::serial::record::Record;
+use crate::serial::{baton, chaos, events};
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::SIGTRAP;
@@ -104,6 +104,21 @@ fn end(t: &Block) {
     *WALK.get() = None;
     t.slot().cut_waiting.store(0, Relaxed);
     ACTIVE.store(0, Relaxed);
+    chaos::begin_slice(t);
+}
+
+/// Under chaos, the thread's timer is over.
+pub fn ask_by_timer(t: &mut Block, uc: &mut Ucontext) {
+    let s = session();
+    if s.baton.load(Relaxed) != t.slot + 1 {
+        return;
+    }
+    let generation = s.baton_generation.load(Relaxed);
+    t.slot().cut_generation.store(generation, Relaxed);
+    ask(t, uc);
+    if ACTIVE.load(Relaxed) == 0 && s.baton.load(Relaxed) == t.slot + 1 {
+        chaos::begin_slice(t);
+    }
 }
 
 fn signal_waits(t: &Block) -> bool {
@@ -145,7 +160,10 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
         return;
     }
     code.begun = now;
-    let (walk, action) = Walk::begin(&regs, &machine);
+    let (mut walk, action) = Walk::begin(&regs, &machine);
+    if baton::chaos() && baton::random() % 4 != 0 {
+        walk.seek_stores();
+    }
     *WALK.get() = Some(walk);
     ACTIVE.store(1, Relaxed);
     act(t, uc, action);

@@ -24,7 +24,7 @@ use crate::signal::state::{SIGSEGV, SIGTRAP};
 use crate::thread::{current, session, Block};
 use crate::{guard, locked, memory, sys};
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::event::{EventHeader, Instruction, Kind, Tag};
+use reprise_abi::event::{EventHeader, Instruction, Kind, Tag, YIELD_AFTER_INSTRUCTION};
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::{divergence_kind as kinds, region_flags};
 use reprise_abi::syscalls::nr;
@@ -540,6 +540,19 @@ fn next_seen(t: &Block) -> Option<EventHeader> {
             Some(h) if processes::is_found_dead(&h) => processes::bury(t, h),
             other => return other,
         }
+    }
+}
+
+/// Outside of gates: others run, if an instruction was emulated and the event says so.
+pub fn goes_on(t: &mut Block, uc: &mut Ucontext) {
+    let yields = next_seen(t).filter(|h| {
+        h.slot as u32 == t.slot
+            && h.kind == Kind::Yield as u8
+            && h.detail == YIELD_AFTER_INSTRUCTION
+    });
+    match yields {
+        Some(_) => follow(t, uc),
+        None => plant_if_next(t),
     }
 }
 
