@@ -105,6 +105,11 @@ fn words_of_all_the_dead_are_cleared() {
 }
 
 #[test]
+fn faults_that_were_sent_are_taken() {
+    check_times(&Guest::new("faults_sent"), &[], 2, 2);
+}
+
+#[test]
 fn many_rounds_of_the_trap_flag() {
     // Sites of calls are rewritten meanwhile.
     check_times(&Guest::new("trap_flag").args(["2000"]), &[], 2, 2);
