@@ -103,7 +103,7 @@ fn distance() -> u64 {
         LEFT_OF_BURST.store(left - 1, Relaxed);
         r % DOUBLINGS_IN_BURST
     } else {
-        if (r >> 8).is_multiple_of(BURST_ONCE_IN) {
+        if (r >> 8) % BURST_ONCE_IN == 0 {
             LEFT_OF_BURST.store((r >> 16) as u32 % BURST as u32, Relaxed);
         }
         r % DOUBLINGS
