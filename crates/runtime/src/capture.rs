@@ -341,7 +341,7 @@ impl Call {
                         len = asked;
                     }
                     if address == local && may_be_torn(address, len, asked) {
-                        len = there(address, local, asked).max(len);
+                        len = there(address, local, asked);
                     }
                     out(address, local, len);
                 }
@@ -548,10 +548,11 @@ pub fn writes_before_failing(number: u64, result: i64) -> bool {
 #[inline]
 pub fn may_be_torn(address: u64, len: usize, asked: usize) -> bool {
     const PAGE: u64 = reprise_abi::layout::PAGE;
-    let (end, last) = (address + len as u64, address.saturating_add(asked as u64));
-    // What ends in the page in which the bytes end that are there can be written.
+    let last = address.saturating_add(asked as u64);
+    // What ends in the page in which it begins can be written, if any of it was. (Where it ends by the result may not be: what fills up
+    // the last entry of a directory is counted, not written.)
     len < asked
-        && (len == 0 || (end - 1) / PAGE != (last - 1) / PAGE)
+        && (len == 0 || address / PAGE != (last - 1) / PAGE)
         && !crate::memory::is_writable(address, asked as u64)
 }
 

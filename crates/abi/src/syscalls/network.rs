@@ -18,7 +18,8 @@ calls! {
     50 LISTEN listen(sockfd: fd, backlog: int) -> int: emulate, prompt;
     51 GETSOCKNAME getsockname(sockfd: fd, addr: out([addrlen]), addrlen: inout(4)) -> int: emulate, prompt;
     52 GETPEERNAME getpeername(sockfd: fd, addr: out([addrlen]), addrlen: inout(4)) -> int: emulate, prompt;
-    53 SOCKETPAIR socketpair(domain: one_of(AF), type: flags(SOCK), protocol: int, sv: out(8)) -> int: emulate;
+    // The numbers are told before the sockets are made, and stay when that fails.
+    53 SOCKETPAIR socketpair(domain: one_of(AF), type: flags(SOCK), protocol: int, sv: out(8) always) -> int: emulate;
     54 SETSOCKOPT setsockopt(
         sockfd: fd, level: one_of(SOL), optname: int, optval: in(optlen), optlen: uint,
     ) -> int: emulate;
