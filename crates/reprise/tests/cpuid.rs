@@ -43,11 +43,9 @@ fn replaced(place: &Workplace, recording: &Recording) -> usize {
 #[test]
 fn cpuid_bytes() {
     let place = Workplace::new();
-    let recording = recorded(
-        &place,
-        &Guest::new("cpuid_bytes").args(["cpuid_bytes.heap", "cpuid_bytes.raw"]),
-    );
-    // Its own, and ld.so's.
+    let guest = Guest::new("cpuid_bytes").args(["cpuid_bytes.heap", "cpuid_bytes.raw"]);
+    let recording = recorded(&place, &guest);
+    // Its own, and those of ld.so.
     assert!(replaced(&place, &recording) > 1);
     let native = native(&place, &recording);
     for name in ["cpuid_bytes.raw", "/cpuid_bytes"] {
