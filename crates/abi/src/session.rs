@@ -521,7 +521,8 @@ pub struct Session {
     pub cpu: u64,
     /// Replay: only the output of the process with this birth (see [`Process::birth`]) is shown, plus 1; 0: that of all.
     pub only: u32,
-    _pad4: u32,
+    /// Bytes of the kernel's mask of processors: what sched_getaffinity(2) wants room for, and what it writes at most. 0 in older recordings.
+    pub affinity_len: [u16; 2],
     /// `order`: code whose plain loads are recorded as values.
     pub learned: CodeList,
     /// Replay: loads of it that found another value in memory than the recorded one.

@@ -182,6 +182,7 @@ pub fn start(shared: &SharedSession) -> Start {
         initial_mask: s.initial_mask.load(Relaxed),
         initial_ignored: s.initial_ignored.load(Relaxed),
         affinity: s.affinity.to_vec(),
+        affinity_len: s.affinity_len,
         cpu: s.cpu,
         attached: s.attached,
         brk_now: s.brk_now,

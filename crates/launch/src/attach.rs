@@ -527,6 +527,7 @@ impl Attached {
         s.program_pid.store(pid as u32, Relaxed);
         s.flags |= FLAG_ASLR;
         s.affinity = affinity;
+        s.affinity_len = record::affinity_len();
         s.cpu = record::choose_cpu(&affinity) as u64;
     }
 

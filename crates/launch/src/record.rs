@@ -196,6 +196,19 @@ pub(crate) fn affinity_of(tid: pid_t) -> [u64; 16] {
     mask
 }
 
+/// Bytes of the kernel's mask of processors, as [`reprise_abi::session::Session::affinity_len`] has them (sched_getaffinity(2)).
+pub(crate) fn affinity_len() -> [u16; 2] {
+    let mut mask = [0u64; 16];
+    let asked = |len: usize, mask: &mut [u64; 16]| {
+        // SAFETY: the buffer is ours, and at least as long.
+        let r = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, len, mask.as_mut_ptr()) };
+        u16::try_from(r).ok()
+    };
+    let least = (1..=mask.len()).find_map(|words| asked(8 * words, &mut mask).map(|_| 8 * words));
+    let most = asked(std::mem::size_of_val(&mask), &mut mask);
+    [least.unwrap_or(0) as u16, most.unwrap_or(0)]
+}
+
 /// Picks the processor for a pinned program: one that we may use, spread over recordings.
 pub(crate) fn choose_cpu(mask: &[u64; 16]) -> usize {
     let all: Vec<usize> = (0..1024)
@@ -345,6 +358,7 @@ pub fn start(
                 s.flags |= FLAG_ASLR;
             }
             s.affinity = mask;
+            s.affinity_len = affinity_len();
             s.cpu = cpu as u64;
         }
         let reach = Reach::Has([image.fd(), shared.fd()]);

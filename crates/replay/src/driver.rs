@@ -364,6 +364,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
     set_start(s, &m.start);
     s.xsave_mask = m.start.xsave_mask;
     s.xsave_size = m.start.xsave_size;
+    s.affinity_len = m.start.affinity_len;
     for (to, from) in s.affinity.iter_mut().zip(&m.start.affinity) {
         *to = *from;
     }

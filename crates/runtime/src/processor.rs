@@ -94,12 +94,13 @@ pub fn mask<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         }
         return E::computed(t, c, 0);
     }
-    // The kernel's own mask has as many bits as it has processors, in whole words.
-    let last = s.affinity.iter().rposition(|w| *w != 0).unwrap_or(0);
-    let len = 8 * (last + 1);
-    if (c.args[1] as usize) < len || c.args[1] % 8 != 0 {
+    // There must be room for as many bits as the kernel has processors, and it writes at most its own mask, which may be longer.
+    let [least, most] = s.affinity_len.map(usize::from);
+    let room = c.args[1] as u32 as usize;
+    if room < least || room % 8 != 0 {
         return E::computed(t, c, EINVAL);
     }
+    let len = room.min(most).min(size_of_val(&s.affinity));
     let of = if is_own {
         t.affinity
     } else {

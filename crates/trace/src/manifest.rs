@@ -103,6 +103,9 @@ pub struct Start {
     pub initial_ignored: u64,
     /// Processors that the program is told of, as a bit mask in words.
     pub affinity: Vec<u64>,
+    /// Bytes of the kernel's mask of processors: the least and the most that sched_getaffinity(2) takes. Zeros in older recordings.
+    #[serde(default)]
+    pub affinity_len: [u16; 2],
     /// The processor that the program ran on.
     #[serde(default)]
     pub cpu: u64,
