@@ -155,13 +155,13 @@ pub fn sigreturn<E: Engine>(t: &mut Block, c: &Call, to: &mut Frame) {
     }
 }
 
-/// The calls that wait under another mask: its argument's index, and whether it lies behind a {pointer, size} pair.
-fn mask_argument(n: u64) -> Option<(usize, bool)> {
+/// The calls that wait under another mask: its argument's index, and that of its size; without one it lies behind a {pointer, size} pair.
+fn mask_argument(n: u64) -> Option<(usize, Option<usize>)> {
     Some(match n {
-        nr::RT_SIGSUSPEND => (0, false),
-        nr::PPOLL => (3, false),
-        nr::PSELECT6 => (5, true),
-        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => (4, false),
+        nr::RT_SIGSUSPEND => (0, Some(1)),
+        nr::PPOLL => (3, Some(4)),
+        nr::PSELECT6 => (5, None),
+        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => (4, Some(5)),
         _ => return None,
     })
 }
@@ -182,11 +182,16 @@ pub fn replaces_mask(n: u64) -> bool {
 
 /// Makes a call that replaces the mask while it waits (sigsuspend, ppoll, pselect6, epoll_pwait).
 pub fn masked<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    let Some((index, pair)) = mask_argument(c.nr) else {
+    let Some((index, size_index)) = mask_argument(c.nr) else {
         return E::syscall(t, c, frame);
     };
+    let pair = size_index.is_none();
     let mut at = c.args[index];
-    let mut size = 8;
+    let mut size = size_index.map_or(8, |i| c.args[i]);
+    if !pair && size != 8 {
+        // The kernel doesn't look at the mask then, and says what else is wrong first.
+        return E::syscall(t, c, frame);
+    }
     if pair && at != 0 {
         let Some([p, n]) = guard::read::<[u64; 2]>(at) else {
             return E::computed(t, c, EFAULT);
