@@ -443,10 +443,17 @@ fn a_way_back_is_interrupted_and_leads_home() {
     let trace = place.record(&Guest::new("debugged_long"));
     let mut prompt = Prompt::start(&place, &["--at", "end"], &trace.dir);
     prompt.tell("when\nbreak never\nreverse-continue\n");
-    // How far it is, after a second.
-    prompt.hear(&["reprise: at event ", "No more reverse-execution"]);
+    // How far it is, after a second: the way takes as much of the processor as the recording did.
+    let over = "No more reverse-execution";
+    prompt.hear(&["reprise: at event ", over]);
+    assert!(!prompt.said.contains(over), "{}", prompt.said);
     prompt.interrupt();
-    prompt.hear(&["received signal SIGINT", "No more reverse-execution"]);
+    prompt.hear(&["received signal SIGINT", over, "Quit"]);
+    assert!(
+        prompt.said.contains("received signal SIGINT"),
+        "{}",
+        prompt.said
+    );
     prompt.tell("when\nquit\n");
     prompt.hear(&["Detaching", "Ending remote"]);
     let status = prompt.gdb.wait().expect("its end");
