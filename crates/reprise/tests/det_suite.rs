@@ -81,6 +81,7 @@ fn plain(names: &[&'static str]) -> Vec<Row> {
 fn threads() {
     let mut rows = plain(&[
         "address_space_limit",
+        "allocators",
         "c11_threads",
         "called",
         "cancel_points",
@@ -92,12 +93,14 @@ fn threads() {
         "detached_and_local",
         "first_calls",
         "futex_raw",
+        "locked_memory",
         "mutex_starvation",
         "other_mutex",
         "others_change_blocking",
         "rwlock_preference",
         "sections_at_once",
         "thread_keys",
+        "thread_stacks",
     ]);
     rows.extend([
         ("append_races", &["4", "100"][..], FINE),
@@ -116,7 +119,10 @@ fn threads() {
         ("use_after_free", &[], Outcome::Any),
     ]);
     each(&rows, Alike::All);
-    each(&plain(&["tiny_stacks", "epoll"]), Alike::Shape);
+    each(
+        &plain(&["tiny_stacks", "epoll", "processor_number"]),
+        Alike::Shape,
+    );
 }
 
 #[test]
@@ -204,6 +210,7 @@ fn processes() {
         "daemon_service",
         "exit_at_new_site",
         "ipc_tables",
+        "robust_of_the_dead",
         "semaphore_undo",
     ]);
     rows.extend([
@@ -279,7 +286,13 @@ fn what_cannot_be_ends_with_a_message() {
         ("atomic_polling", &["40"], 125, endless),
         ("place_never_found", &[], 125, endless),
         ("who_was_first", &["cancel", "40"], 125, endless),
-        ("thread_stacks", &[], 125, "mapped more than 128 GiB"),
+        // What threads share is mapped before the first of them, whatever the program's limit.
+        (
+            "address_space_room",
+            &[],
+            125,
+            "no room for the memory that threads share",
+        ),
         (
             "buffers_seen_by_others",
             &[],
