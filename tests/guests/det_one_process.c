@@ -56,7 +56,11 @@ static bool is_free(void) {
         _exit(fcntl(fd, F_SETLK, &lock) == 0);
     }
     int status;
-    expect(must(waitpid(pid, &status, 0)) == pid && WIFEXITED(status));
+    pid_t ended;
+    // The timer's signal may come meanwhile.
+    do ended = waitpid(pid, &status, 0);
+    while (ended < 0 && errno == EINTR);
+    expect(ended == pid && WIFEXITED(status));
     return WEXITSTATUS(status);
 }
 

@@ -26,7 +26,7 @@ static char *lonely_page(void) {
 static void show(const char *what, long result, const void *bytes, size_t n) {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++) sum = sum * 31 + ((const unsigned char *)bytes)[i];
-    say("%s: %ld, %lx\n", what, result, sum);
+    say("%s: %ld, %lu\n", what, result, sum);
 }
 
 static void waits(void) {
