@@ -26,7 +26,7 @@ int main(void) {
     attempt("io_setup", syscall(SYS_io_setup, 4, &context));
     attempt("io_uring_setup", syscall(SYS_io_uring_setup, 4, &params));
     attempt("vmsplice", syscall(SYS_vmsplice, ends[1], &part, 1, 0));
-    attempt("packet ring", setsockopt(-1, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring));
+    attempt("packet ring", setsockopt(must(socket(AF_UNIX, SOCK_DGRAM, 0)), SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring));
     attempt("modify_ldt", syscall(SYS_modify_ldt, 0, &word, sizeof word));
     attempt("perf_event_open", syscall(SYS_perf_event_open, NULL, 0, 0, 0, 0));
     attempt("userfaultfd", syscall(SYS_userfaultfd, O_CLOEXEC));

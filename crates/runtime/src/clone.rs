@@ -5,6 +5,7 @@ use crate::capture::Call;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::total;
+use crate::process;
 use crate::signal::kernel;
 use crate::signal::state::{AltStack, Pending};
 use crate::sys;
@@ -13,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::{BLOCK_STRIDE, MAX_SLOTS, PAGE};
 use reprise_abi::notes;
 use reprise_abi::order::slots_with;
-use reprise_abi::session::slot_state;
+use reprise_abi::session::{process_state, slot_state, Process};
 use reprise_abi::syscalls::nr;
 
 const CLONE_VM: u64 = 0x100;
@@ -469,6 +470,22 @@ impl Wish {
 pub fn publish_tid(wish: &Wish, tid: u32) {
     for address in wish.told_by_parent() {
         guard::write(address, &tid);
+    }
+}
+
+/// While the program runs: a process whose maker runs on in the same memory begins when that has told the program the process's id where it wants
+/// to know it ([`publish_tid`]), and has said so ([`crate::serial::baton::go`]). The kernel tells it before the process can do anything, or end.
+pub fn wait_for_maker(t: &Block) {
+    if !process::maker_runs_on() {
+        return;
+    }
+    let maker = process::entry().maker.load(Relaxed);
+    let lives = |p: &Process| {
+        p.kernel_pid.load(Relaxed) == maker && p.state.load(Relaxed) == process_state::LIVE
+    };
+    let go = &t.slot().go;
+    while go.swap(0, Acquire) == 0 && session().processes.iter().any(lives) {
+        crate::attended::sleep_on(go.as_ptr(), 0);
     }
 }
 

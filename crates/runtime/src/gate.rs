@@ -150,7 +150,10 @@ fn refuse_of_descriptor<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame, e
     c.local = [c.args[0], NO_COMMAND, 0, 0, 0, 0];
     match E::syscall(t, c, frame) {
         r @ (EBADF | ENOTSOCK | RESTART) => r,
-        _ => -(errno as i64),
+        _ => {
+            message::note_refusal(c.nr);
+            -(errno as i64)
+        }
     }
 }
 

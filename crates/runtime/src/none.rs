@@ -178,10 +178,7 @@ impl Engine for None {
             slot(i).state.store(slot_state::FREE, Release);
             return -11;
         };
-        let tid = clone::start_thread::<Self>(t, wish, i, process, start, || {
-            // A parent that waits for its child can't say so later.
-            crate::serial::baton::go(i);
-        });
+        let tid = clone::start_thread::<Self>(t, wish, i, process, start, || {});
         if sys::is_error(tid) {
             process::entry_of(process)
                 .state
@@ -189,11 +186,15 @@ impl Engine for None {
         } else {
             clone::publish_tid(wish, tid as u32);
             clone::publish_pidfd(wish, clone::open_pidfd(wish, tid as u32));
+            if wish.shares_memory() && !wish.waits() {
+                crate::serial::baton::go(i);
+            }
         }
         tid
     }
 
     fn process_start(t: &mut Block) {
+        clone::wait_for_maker(t);
         let tid = sys::call(nr::GETTID, &[]) as u32;
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);

@@ -7,7 +7,7 @@
 use crate::dump::Line;
 use crate::human;
 use crate::timeline::{label, Flow, Mark, Place, Step, Timeline};
-use reprise_abi::event::{Event, Kind, NO_SLOT};
+use reprise_abi::event::{Event, Instruction, Kind, NO_SLOT};
 use reprise_trace::Manifest;
 use serde_json::{json, Value};
 use std::collections::{HashMap, HashSet};
@@ -21,6 +21,8 @@ const BATON: i64 = MADE_UP;
 const SERIAL: &str = "serial";
 /// How a slice ends that is cut.
 const CUT: &str = "cut in the middle of code";
+/// How a slice ends in which nothing is done but to look at memory.
+const WAITS: &str = "waits for another thread by looking at memory";
 /// Most characters of a command line in a name.
 const COMMAND: usize = 200;
 
@@ -238,9 +240,11 @@ impl<W: Write> TraceEvents<W> {
         }
         self.stopped = match event.kind {
             Kind::Enter => "in a call",
-            // It hands on right after it was cut.
-            Kind::Yield if self.stopped == CUT => CUT,
+            // It hands on right after it was cut, perhaps with a gate put where it waits.
+            Kind::Yield | Kind::Patch if self.stopped == CUT => CUT,
+            Kind::Yield if self.stopped == WAITS => WAITS,
             Kind::Yield => "at a gate",
+            Kind::Instruction if event.header.detail == Instruction::GaveWay as u32 => WAITS,
             Kind::Cut => CUT,
             Kind::ThreadExit | Kind::ProcessEnd => "ended",
             _ => "",

@@ -7,9 +7,10 @@
 use super::machine::{Xmm, X87};
 use super::regs::{Regs, GPRS, RSP};
 use super::stub::{Discriminator, Source};
+use reprise_abi::layout::USER_END;
 
 /// Most discriminators of a name.
-pub const MAX_DISCRIMINATORS: usize = 4;
+pub const MAX_DISCRIMINATORS: usize = 12;
 
 /// A short list of discriminators, most telling first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,12 @@ impl Discriminators {
     /// There are none: all visits look alike.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Only the first so many.
+    pub fn first(mut self, count: usize) -> Discriminators {
+        self.list[count.min(MAX_DISCRIMINATORS)..].fill(None);
+        self
     }
 
     /// Adds one at the end; false when there is no room.
@@ -67,13 +74,20 @@ pub struct Visit {
     pub x87: X87,
 }
 
+fn is_like_an_address(value: u64) -> bool {
+    (1 << 32..USER_END).contains(&value)
+}
+
 /// How well a value tells visits apart, given what it was and is; 0 when it doesn't.
 fn telling(before: u64, now: u64) -> u32 {
     let changed = before ^ now;
     let step = now.wrapping_sub(before) as i64;
     let small_step = step.unsigned_abs() <= 1 << 16;
+    let addresses = is_like_an_address(before) && is_like_an_address(now);
     if changed == 0 {
         0
+    } else if addresses && !small_step {
+        2 // two objects, to which the program comes back again and again
     } else if !small_step && changed.count_ones() >= 12 && before.min(now) >= 1 << 24 {
         5 // as good as random: hashes, generators
     } else if small_step && before.min(now) >= 1 << 12 {

@@ -9,19 +9,23 @@ use super::place::Form;
 use super::regs::{Regs, FLAGS, GPRS, NAMES};
 use super::stub::{Discriminator, Source};
 use super::walk::Plan;
+#[cfg(test)]
+use super::walk::CHANGING_PAGES;
 use core::fmt;
 use reprise_abi::layout::PAGE;
 
 /// Version of the bytes of a name.
 const VERSION: u8 = 1;
 /// Most bytes of a name.
-pub const MAX_NAME: usize = 2048;
+pub const MAX_NAME: usize = 2560;
 /// Bytes above the stack pointer that are hashed.
 pub const WINDOW: u64 = 4096;
 /// Words around the stack pointer that are kept: to say which differs, and to test them in a stub.
 pub const STACK_WORDS: usize = 64;
 /// Bytes below the stack pointer where these words begin (the red zone of the ABI).
 pub const RED_ZONE: u64 = 128;
+/// Most pages of a name.
+pub const MAX_PAGES: usize = 2 * GPRS;
 /// Bytes of code that are kept.
 pub const CODE_LEN: usize = 16;
 
@@ -72,8 +76,8 @@ pub struct Name {
     pub window_len: u32,
     /// Their hash.
     pub window_hash: u64,
-    /// The pages to which registers point, and their hashes.
-    pub pages: [PageHash; GPRS],
+    /// The pages to which registers point, and some of those in which words change from visit to visit, with their hashes.
+    pub pages: [PageHash; MAX_PAGES],
     /// How many of `pages` are used.
     pub page_count: u8,
     /// Hash of all writable memory; set by the caller.
@@ -125,7 +129,7 @@ impl Name {
             pointed_known: 0,
             window_len: 0,
             window_hash: 0,
-            pages: [PageHash::default(); GPRS],
+            pages: [PageHash::default(); MAX_PAGES],
             page_count: 0,
             memory_hash: 0,
             memory_bytes: 0,
@@ -143,6 +147,9 @@ impl Name {
         for r in 0..GPRS {
             name.look_where_it_points(r, machine, hash);
         }
+        for page in plan.pages {
+            name.add_page(page, machine, hash);
+        }
         name
     }
 
@@ -155,8 +162,12 @@ impl Name {
             self.pointed[r] = word;
             self.pointed_known |= 1 << r;
         }
-        let page = addr & !(PAGE - 1);
-        if self.pages().iter().any(|p| p.addr == page) {
+        self.add_page(addr & !(PAGE - 1), machine, hash);
+    }
+
+    fn add_page<M: Machine + ?Sized>(&mut self, page: u64, machine: &M, hash: Hash) {
+        let known = self.pages().iter().any(|p| p.addr == page);
+        if known || self.pages().len() == MAX_PAGES || machine.is_ours(page) {
             return;
         }
         let (len, hash) = hash_window(page, machine, hash);
@@ -166,7 +177,7 @@ impl Name {
         }
     }
 
-    /// The pages to which registers point.
+    /// The pages that are compared one by one.
     pub fn pages(&self) -> &[PageHash] {
         &self.pages[..self.page_count as usize]
     }
@@ -261,7 +272,7 @@ impl Name {
         let form = Form::from_u8(form).ok_or(BadName("unknown form of patch"))?;
         if flags & !3 != 0
             || discriminator_count as usize > MAX_DISCRIMINATORS
-            || page_count as usize > GPRS
+            || page_count as usize > MAX_PAGES
         {
             return Err(BadName("impossible count or flag"));
         }
@@ -299,7 +310,7 @@ impl Name {
         for _ in 0..discriminator_count {
             discriminators.push(r.discriminator()?);
         }
-        let mut pages = [PageHash::default(); GPRS];
+        let mut pages = [PageHash::default(); MAX_PAGES];
         for page in &mut pages[..page_count as usize] {
             let [addr, hash] = r.words()?;
             if addr % PAGE != 0 {
@@ -519,7 +530,7 @@ pub(super) mod tests {
             spin in any::<bool>(), rare in any::<bool>(), code in any::<[u8; 16]>(), len in any::<u8>(),
             list in proptest::collection::vec(discriminator(), 0..=MAX_DISCRIMINATORS),
             words in proptest::collection::vec(any::<u64>(), 64), known in any::<u64>(),
-            pointed in any::<[u64; 16]>(), pages in proptest::collection::vec(any::<(u64, u64)>(), 0..=16),
+            pointed in any::<[u64; 16]>(), pages in proptest::collection::vec(any::<(u64, u64)>(), 0..=MAX_PAGES),
         ) -> Name {
             let mut discriminators = Discriminators::default();
             for d in list {
@@ -532,7 +543,7 @@ pub(super) mod tests {
                 stack: std::array::from_fn(|i| if known >> i & 1 == 1 { words[i] } else { 0 }), stack_known: known,
                 pointed: std::array::from_fn(|i| if pointed_known >> i & 1 == 1 { pointed[i] } else { 0 }), pointed_known,
                 window_len: rest[6] as u32 % 4097, window_hash: rest[6],
-                pages: [PageHash::default(); 16], page_count: pages.len() as u8,
+                pages: [PageHash::default(); MAX_PAGES], page_count: pages.len() as u8,
                 memory_hash: rest[7], memory_bytes: rest[8], event: rest[0],
             };
             for (to, (addr, hash)) in name.pages.iter_mut().zip(pages) {
@@ -593,6 +604,7 @@ pub(super) mod tests {
             form: Form::Long,
             len: 5,
             discriminators,
+            pages: [0; CHANGING_PAGES],
             spin: true,
             rare: false,
         };

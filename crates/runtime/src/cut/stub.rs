@@ -25,7 +25,7 @@ use super::trace::{Trace, MAX_TRACE};
 mod looped;
 
 /// Most tests of a stub.
-pub const MAX_TESTS: usize = 32;
+pub const MAX_TESTS: usize = 48;
 /// Longest stub in bytes.
 pub const MAX_STUB: usize = 2048;
 

@@ -5,10 +5,14 @@
 //! can be dropped at any moment: when a fault or a gate comes instead of the trap, remove the breakpoint and forget it.
 //!
 //! ```text
-//! Spin ──▶ Forward ──▶ (Seek) ──▶ Period ──▶ Done
-//!                                   └─▶ Run ──▶ Done
+//! Spin ──▶ Forward ──▶ (Seek) ──▶ Period ──▶ Visits ──▶ Done
+//!                                   └─▶ Run ──▶┘ └─▶ Cycle ──▶ Done
 //!                                        └─ time-out ─▶ Forward ──▶ Done (rare)
 //! ```
+//!
+//! Two visits that differ in registers say little in a program like an interpreter, which comes to the same place many times in each round of
+//! the loop that it runs for somebody else: registers are the same again in the next round. So some visits are looked at, and where registers
+//! come back, all that is stored from then on until they come back once more: among that is what tells the rounds apart.
 
 use super::choose::{choose, Discriminators, Visit, WordSeen};
 use super::decode::{Condition, Flow, Insn, MAX_OPERAND};
@@ -17,12 +21,18 @@ use super::place::{classify, Form, Places};
 use super::regs::{Regs, RCX};
 use super::step::{next, Next};
 use super::stub::{Discriminator, Source};
-use reprise_abi::layout::USER_END;
+use reprise_abi::layout::{PAGE, USER_END};
 
 /// Most steps of each phase.
 pub const MAX_STEPS: u32 = 64;
+/// Visits at which the registers are looked at.
+const MAX_VISITS: u32 = 32;
+/// Most steps from one visit with the same registers to the next.
+const MAX_CYCLE: u32 = 2048;
 /// Most memory operands that are remembered.
 const MAX_TOUCHED: usize = 160;
+/// Most pages of a plan.
+pub const CHANGING_PAGES: usize = 16;
 /// Lowest address at which a stub could lie.
 const LOWEST: u64 = 0x1_0000;
 
@@ -64,6 +74,8 @@ pub struct Plan {
     pub len: u8,
     /// What tells this visit from others.
     pub discriminators: Discriminators,
+    /// Pages in which words changed since the visit before; 0: none.
+    pub pages: [u64; CHANGING_PAGES],
     /// The thread is spinning.
     pub spin: bool,
     /// No second visit was seen within the time-out.
@@ -82,6 +94,12 @@ enum Phase {
     Period,
     /// Running towards it.
     Run,
+    /// Looking whether the registers of the first visit come back; `left`: so many visits more.
+    Visits { left: u32 },
+    /// They have: stepping until they do again, and remembering what is stored.
+    Cycle,
+    /// That takes too long: running to the next visit, whichever it is.
+    Last,
 }
 
 /// Memory that instructions named, and its value before the first of them ran.
@@ -159,6 +177,23 @@ impl TouchedLog {
             })
         })
     }
+
+    /// The pages of words that are not what they were.
+    fn changing_pages<M: Machine + ?Sized>(&self, pc: u64, machine: &M) -> [u64; CHANGING_PAGES] {
+        let mut pages = [0; CHANGING_PAGES];
+        let mut len = 0;
+        for word in self.words(pc, machine).filter(|w| w.before != w.now) {
+            let (Source::Word(addr) | Source::Half(addr)) = word.source else {
+                continue;
+            };
+            let page = addr & !(PAGE - 1);
+            if len < CHANGING_PAGES && !pages[..len].contains(&page) {
+                pages[len] = page;
+                len += 1;
+            }
+        }
+        pages
+    }
 }
 
 fn look<M: Machine + ?Sized>(addr: u64, size: u32, machine: &M) -> Touched {
@@ -202,6 +237,8 @@ pub struct Walk {
     rare: bool,
     /// A place in front of a store that others may read is better than any other.
     seeks_stores: bool,
+    /// Many visits are looked at.
+    looks_closely: bool,
     /// Where [`Phase::Forward`] began.
     origin: u64,
     /// Best place seen: its rank and address.
@@ -264,6 +301,7 @@ impl Walk {
             spin: false,
             rare: false,
             seeks_stores: false,
+            looks_closely: false,
             origin: 0,
             best: None,
             first: Visit {
@@ -286,6 +324,11 @@ impl Walk {
         self.seeks_stores = true;
     }
 
+    /// Many visits are to be looked at, which costs some dozens of breakpoints, and sometimes some thousand.
+    pub fn look_closely(&mut self) {
+        self.looks_closely = true;
+    }
+
     /// The thread ran into the breakpoint; `regs.rip` is the breakpoint's address.
     pub fn on_trap<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
         if regs.rip != self.expected {
@@ -296,20 +339,57 @@ impl Walk {
             Phase::Spin { rounds } => self.spin_step(rounds, regs, machine),
             Phase::Forward => self.forward_step(regs, machine),
             Phase::Seek { pc } => self.seek_step(pc, regs, machine),
-            Phase::Period if regs.rip == self.first.regs.rip => self.done(regs, machine),
-            Phase::Period if self.steps >= MAX_STEPS => {
-                self.phase = Phase::Run;
-                self.expected = self.first.regs.rip;
-                Action::RunUntilTrapOrTimeout(self.expected)
+            Phase::Period if regs.rip == self.first.regs.rip => {
+                self.visit(MAX_VISITS, regs, machine)
             }
+            Phase::Period if self.steps >= MAX_STEPS => self.run(Phase::Run),
             Phase::Period => self.go(regs, machine),
-            Phase::Run => self.done(regs, machine),
+            Phase::Run => self.visit(MAX_VISITS, regs, machine),
+            Phase::Visits { left } if regs.rip == self.first.regs.rip => {
+                self.visit(left, regs, machine)
+            }
+            // One instruction behind a visit.
+            Phase::Visits { .. } => self.run(self.phase),
+            Phase::Cycle if regs.gpr == self.first.regs.gpr && regs.rip == self.first.regs.rip => {
+                self.done(regs, machine)
+            }
+            Phase::Cycle if self.steps >= MAX_CYCLE => match regs.rip == self.first.regs.rip {
+                true => self.done(regs, machine),
+                false => self.run(Phase::Last),
+            },
+            Phase::Cycle => self.go(regs, machine),
+            Phase::Last => self.done(regs, machine),
         }
+    }
+
+    /// Runs to the next visit.
+    fn run(&mut self, phase: Phase) -> Action {
+        self.phase = phase;
+        self.expected = self.first.regs.rip;
+        Action::RunUntilTrapOrTimeout(self.expected)
+    }
+
+    /// At the place again.
+    fn visit<M: Machine + ?Sized>(&mut self, left: u32, regs: &Regs, machine: &M) -> Action {
+        if !self.looks_closely {
+            return self.done(regs, machine);
+        }
+        if regs.gpr == self.first.regs.gpr {
+            self.touched.clear();
+            self.phase = Phase::Cycle;
+            self.steps = 0;
+            return self.go(regs, machine);
+        }
+        let Some(left) = left.checked_sub(1) else {
+            return self.done(regs, machine);
+        };
+        self.phase = Phase::Visits { left };
+        self.go(regs, machine)
     }
 
     /// The place wasn't visited again in time; the thread was stopped at `regs`.
     pub fn on_timeout<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
-        if self.phase != Phase::Run {
+        if !matches!(self.phase, Phase::Run | Phase::Visits { .. } | Phase::Last) {
             return Action::GiveUp(Reason::Strayed);
         }
         if machine.is_ours(regs.rip) {
@@ -431,6 +511,7 @@ impl Walk {
                 form,
                 len,
                 discriminators,
+                pages: self.touched.changing_pages(regs.rip, machine),
                 spin: self.spin,
                 rare: self.rare,
             }),
@@ -443,7 +524,10 @@ impl Walk {
         let Some(insn) = Insn::at(regs.rip, machine) else {
             return Action::ReachedGate;
         };
-        self.touched.note(&insn, regs, machine);
+        // What is only read is the same in each round.
+        if self.phase != Phase::Cycle || insn.stores() {
+            self.touched.note(&insn, regs, machine);
+        }
         match next(&insn, regs, machine) {
             Next::At(pc) if pc == regs.rip => self.branch_to_itself(&insn, regs, machine),
             // What can't be fetched is a fault to come.

@@ -100,24 +100,9 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
     tid
 }
 
-/// Record: whose maker runs on in the same memory begins when that has told the program this process's id where it wants to know it: the kernel tells it
-/// before the process can do anything, or end.
-fn wait_for_maker(t: &Block) {
-    let maker = process::entry().maker.load(Relaxed);
-    let lives = |p: &Process| {
-        p.kernel_pid.load(Relaxed) == maker && p.state.load(Relaxed) == process_state::LIVE
-    };
-    let go = &t.slot().go;
-    while go.swap(0, Acquire) == 0 && session().processes.iter().any(lives) {
-        crate::attended::sleep_on(go.as_ptr(), 0);
-    }
-}
-
 /// Record: the first thing that the first thread of a new process does.
 pub fn begin(t: &mut Block) {
-    if process::maker_runs_on() {
-        wait_for_maker(t);
-    }
+    clone::wait_for_maker(t);
     t.slot().state.store(slot_state::RUNNING, Relaxed);
     let tid = sys::call(nr::GETTID, &[]) as u32;
     let parent = sys::call(nr::GETPPID, &[]) as u64;

@@ -300,21 +300,29 @@ pub fn read(at: u64, len: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(at as *const u8, len) }.to_vec()
 }
 
-/// A timer that interrupts this thread once, `ms` milliseconds from now.
+thread_local! {
+    /// The thread's timer, whose end is a SIGALRM to it.
+    static TIMER: libc::timer_t = {
+        // SAFETY: a timer of this thread, as long as that lives.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = libc::SIGALRM;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer = std::mem::zeroed();
+            let made = libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer);
+            assert_eq!(made, 0);
+            timer
+        }
+    };
+}
+
+/// Sends SIGALRM to this thread so many milliseconds from now, instead of when that was said last; 0: not at all.
 pub fn arm_timer(ms: i64) {
-    // SAFETY: a timer of this thread, never deleted (tests make few).
+    // SAFETY: the thread's timer.
     unsafe {
-        let mut event: libc::sigevent = std::mem::zeroed();
-        event.sigev_notify = libc::SIGEV_THREAD_ID;
-        event.sigev_signo = libc::SIGALRM;
-        event.sigev_notify_thread_id = libc::gettid();
-        let mut timer = std::mem::zeroed();
-        assert_eq!(
-            libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer),
-            0
-        );
         let mut when: libc::itimerspec = std::mem::zeroed();
         when.it_value.tv_nsec = 1_000_000 * ms;
-        libc::timer_settime(timer, 0, &when, std::ptr::null_mut());
+        TIMER.with(|timer| libc::timer_settime(*timer, 0, &when, std::ptr::null_mut()));
     }
 }

@@ -107,6 +107,9 @@ pub fn record(live: &mut Live, scene: &Scene) -> Result<Recorded, Box<Action>> {
         let machine = frame.machine(None);
         let action = if frame.signal == libc::SIGTRAP {
             traps += 1;
+            if std::mem::take(&mut timed) {
+                arm_timer(0);
+            }
             if hit != Some(regs.rip - 1) {
                 // The end of the program.
                 frame.finish();
@@ -123,7 +126,8 @@ pub fn record(live: &mut Live, scene: &Scene) -> Result<Recorded, Box<Action>> {
                 Some(walk) => walk.on_trap(&regs, &machine),
                 None if regs.rip == spot && skip == 0 => {
                     traps = 0;
-                    let (begun, action) = Walk::begin(&regs, &machine);
+                    let (mut begun, action) = Walk::begin(&regs, &machine);
+                    begun.look_closely();
                     walk = Some(begun);
                     action
                 }
@@ -146,7 +150,8 @@ pub fn record(live: &mut Live, scene: &Scene) -> Result<Recorded, Box<Action>> {
             match &mut walk {
                 Some(walk) => walk.on_timeout(&regs, &machine),
                 None => {
-                    let (begun, action) = Walk::begin(&regs, &machine);
+                    let (mut begun, action) = Walk::begin(&regs, &machine);
+                    begun.look_closely();
                     walk = Some(begun);
                     action
                 }

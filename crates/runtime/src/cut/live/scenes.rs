@@ -106,6 +106,18 @@ program!(
     "jne 2b",
 );
 program!(
+    interpreted,
+    "2: mov ecx, 5",
+    "3: lea r8, [rcx + rcx * 2 + 0x12345678]",
+    "dec ecx",
+    "jnz 3b",
+    "add qword ptr [rbx + 1024], 1",
+    "mov r8, [rbx + 1024]",
+    "cmp r8, rdx",
+    "mov r8d, 0",
+    "jne 2b",
+);
+program!(
     rare,
     ".rept 150",
     "xor eax, 0x12345",
@@ -364,6 +376,13 @@ fn a_loop_that_counts_in_a_vector_is_no_spin() {
 fn outer_counter_in_memory_is_learnt() {
     let (_, replayed) = cut_and_replay(&scene(nested(), 50_000, 5, 900), None);
     assert!(replayed.false_matches <= 3, "{}", replayed.false_matches);
+}
+
+#[test]
+fn rounds_that_only_memory_tells_apart() {
+    // Five visits in each round; what is stored in between is nowhere near a register.
+    let (_, replayed) = cut_and_replay(&scene(interpreted(), 50_000, 5, 4_000), None);
+    assert!(replayed.false_matches <= 5, "{}", replayed.false_matches);
 }
 
 #[test]

@@ -194,6 +194,9 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     }
 }
 
+/// Most discriminators of a name while other threads run.
+const WHILE_OTHERS_RUN: usize = 4;
+
 fn log(t: &Block, uc: &Ucontext, plan: &Plan) {
     let mut name = Name::of(plan, &stopped(uc), hash_of);
     if alone() {
@@ -201,6 +204,9 @@ fn log(t: &Block, uc: &Ucontext, plan: &Plan) {
         name.memory_hash = memory.sum;
         name.memory_bytes = memory.bytes;
         session().counters.hashed.fetch_add(memory.bytes, Relaxed);
+    } else {
+        // Each word more may be one that another thread is just changing.
+        name.discriminators = name.discriminators.first(WHILE_OTHERS_RUN);
     }
     name.event = ring::event_number();
     let mut bytes = [0; MAX_NAME];

@@ -18,8 +18,10 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::event::{Kind, Tag};
 use reprise_abi::syscalls::nr;
 
-/// A walk waits this long for a place to be visited again, in nanoseconds.
+/// A walk waits this long for a place to be visited again, in nanoseconds, ...
 const PATIENCE: i64 = 1_000_000;
+/// ... and so long for several visits.
+const PATIENCE_IN_ALL: i64 = 4 * PATIENCE;
 
 /// 1 while a walk is under way.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
@@ -29,6 +31,7 @@ static CODE: Held<Code> = Held::new(Code {
     open: (0, 0),
     begun: 0,
     waiting_since: 0,
+    waited_since: 0,
 });
 
 /// What a walk has changed in the program's code.
@@ -41,6 +44,8 @@ struct Code {
     begun: i64,
     /// When the walk began to wait for its breakpoint; 0: it only steps.
     waiting_since: i64,
+    /// When it waited for the first time.
+    waited_since: i64,
 }
 
 impl Code {
@@ -101,6 +106,7 @@ fn end(t: &Block) {
     code.lift();
     code.close();
     code.waiting_since = 0;
+    code.waited_since = 0;
     *WALK.get() = None;
     t.slot().cut_waiting.store(0, Relaxed);
     ACTIVE.store(0, Relaxed);
@@ -146,7 +152,9 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
         },
     );
     if let Some(walk) = WALK.get() {
-        if code.waiting_since != 0 && now - code.waiting_since >= PATIENCE {
+        let in_vain = now - code.waiting_since >= PATIENCE
+            || now - code.waited_since >= PATIENCE_IN_ALL;
+        if code.waiting_since != 0 && in_vain {
             code.lift();
             let action = walk.on_timeout(&regs, &machine);
             act(t, uc, action);
@@ -161,6 +169,7 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
     }
     code.begun = now;
     let (mut walk, action) = Walk::begin(&regs, &machine);
+    walk.look_closely();
     if baton::chaos() && baton::random() % 4 != 0 {
         walk.seek_stores();
     }
@@ -208,6 +217,9 @@ fn act(t: &mut Block, uc: &mut Ucontext, action: Action) {
                 return end(t);
             }
             code.waiting_since = sys::monotonic().ns();
+            if code.waited_since == 0 {
+                code.waited_since = code.waiting_since;
+            }
             t.slot().cut_waiting.store(1, Relaxed);
         }
         Action::ReachedGate => {
