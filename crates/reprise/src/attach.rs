@@ -202,6 +202,8 @@ fn watch(
 ) -> Result<i32> {
     let end = end.with_context(|| format!("watch process {pid}"))?;
     let s = attendants.shared.session();
+    // Ctrl-C was typed; somebody is in the place of an agent that died.
+    let (mut asked, mut replaced) = (false, false);
     loop {
         let mut poll = libc::pollfd {
             fd: end.as_raw_fd(),
@@ -228,11 +230,15 @@ fn watch(
             return Ok(record::exit_status(status));
         }
         if INTERRUPTED.swap(false, SeqCst) {
-            if s.recording_lost.load(SeqCst) != 0 && Summary::read(dir).is_ok_and(|s| s.is_none()) {
+            let lost = s.recording_lost.load(SeqCst) != 0
+                && Summary::read(dir).is_ok_and(|s| s.is_none());
+            // Who asks twice finds the trace about to be closed.
+            if lost && (replaced || !asked) {
                 // The agent died, or has no room: there is nothing to be closed.
                 say!("nothing is recorded any more; process {pid} goes on");
                 return Ok(OWN_FAILURE);
             }
+            asked = true;
             // SAFETY: our own child, which has not been reaped.
             unsafe { libc::kill(agent, reprise_agent::stop::SIGNAL) };
         }
@@ -245,6 +251,9 @@ fn watch(
         // SAFETY: our own child.
         if unsafe { libc::waitpid(agent, &mut gone, libc::WNOHANG) } == agent {
             agent = attendants.replace()?;
+            replaced = true;
+            // Who had asked the one that died need not ask again.
+            INTERRUPTED.fetch_or(asked, SeqCst);
         }
     }
 }

@@ -26,8 +26,7 @@ pub fn start_agent(
     // SAFETY: plain call.
     let launcher = unsafe { libc::getpid() };
     let before = stop::listen();
-    // SAFETY: this process has one thread.
-    let pid = unsafe { libc::fork() };
+    let pid = fork_aside();
     if pid != 0 {
         before.restore();
     }
@@ -51,7 +50,6 @@ pub fn start_agent(
         }
         return Ok(pid);
     }
-    stand_aside();
     if args.unseen {
         streams::leave(&[2]);
     }
@@ -96,6 +94,23 @@ pub fn start_agent(
     unsafe { libc::_exit(status) }
 }
 
+/// Forks a child that works beside the program; what fork(2) returns. No signal reaches the child before it stands aside: until then it is in the
+/// group of whoever types Ctrl-C.
+fn fork_aside() -> i32 {
+    // SAFETY: plain calls; this process has one thread.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
+        let pid = libc::fork();
+        if pid == 0 {
+            stand_aside();
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        pid
+    }
+}
+
 /// A child that works beside the program: keyboard signals are for the program, a full disk or file limit is handled as an error.
 fn stand_aside() {
     signals::program_has_ended();
@@ -126,8 +141,9 @@ fn stand_aside() {
 /// Forks the one that keeps the trace short; its process id.
 pub fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<i32> {
     shared.session().hold.store(keep.most(0), SeqCst);
-    // SAFETY: plain calls; this process has one thread.
-    let (launcher, pid) = unsafe { (libc::getpid(), libc::fork()) };
+    // SAFETY: plain call.
+    let launcher = unsafe { libc::getpid() };
+    let pid = fork_aside();
     anyhow::ensure!(
         pid >= 0,
         "fork the flight recorder: {}",
@@ -137,7 +153,6 @@ pub fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<
         shared.session().follower_pid.store(pid as u64, SeqCst);
         return Ok(pid);
     }
-    stand_aside();
     let status = keep::follow(keep, dir, shared, launcher);
     // SAFETY: the child ends here, without running the parent's destructors.
     unsafe { libc::_exit(status) }

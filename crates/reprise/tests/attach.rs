@@ -298,7 +298,7 @@ fn a_process_that_is_killed_ends_its_trace() {
 
 #[test]
 fn only_the_last_stretch_is_kept() {
-    let mut subject = Subject::computing(4000);
+    let mut subject = Subject::computing(40_000);
     let dir = subject.attach(&["--keep", "4K"]);
     assert_eq!(subject.finish(), Some(0));
     closed(&dir);
@@ -411,7 +411,8 @@ fn others_who_write_to_its_memory_are_named() {
     assert_eq!(info.0["uncaptured"].as_array().map(Vec::len), Some(0));
 }
 
-/// Whoever is told that it is being recorded can end that at once, as it says: a signal ends the recording, and not only the command.
+/// Whoever is told that it is being recorded can end that at once, as it says: a signal ends the recording, and not only the command. So does
+/// one from the keyboard, which is for the whole group, and another one when it takes too long.
 #[test]
 fn it_can_be_ended_as_soon_as_it_is_told() {
     for n in 0..20 {
@@ -420,14 +421,18 @@ fn it_can_be_ended_as_soon_as_it_is_told() {
         let dir = subject.place.fresh("trace");
         let mut command = subject.place.reprise(["attach", "-o"]);
         command.arg(&dir).arg(subject.pid().to_string());
-        let mut attach = command.stderr(Stdio::piped()).spawn().expect("reprise");
+        command.process_group(0).stderr(Stdio::piped());
+        let mut attach = command.spawn().expect("reprise");
         let mut told = String::new();
         let mut messages = BufReader::new(attach.stderr.take().expect("a pipe"));
         messages.read_line(&mut told).expect("a message");
         assert!(told.contains("recording process"), "{told}");
         let signal = [libc::SIGINT, libc::SIGTERM][n % 2];
-        // SAFETY: a process that this test started, and has not waited for.
-        assert_eq!(unsafe { libc::kill(attach.id() as i32, signal) }, 0);
+        let to = attach.id() as i32 * [1, 1, -1][n % 3];
+        for _ in 0..1 + n % 4 / 3 {
+            // SAFETY: a process that this test started, and has not waited for.
+            assert_eq!(unsafe { libc::kill(to, signal) }, 0);
+        }
         assert_eq!(attach.wait().expect("its end").code(), Some(0));
         closed(&dir);
         subject.tell(b"..");
