@@ -51,7 +51,7 @@ fn go_on(tid: pid_t, request: u32, pace: Pace, is_done: impl Fn() -> bool) -> Re
         if is_done() {
             break;
         }
-        tracee::resume(tid, request, tracee::own_signal(status))?;
+        tracee::resume(tid, request, tracee::own_signal(tid, status))?;
         let next = match pace {
             // Whoever interrupts a step finds its trap later, or the program does.
             Pace::Steps => Some(tracee::wait(tid)?),
@@ -69,7 +69,7 @@ fn go_on(tid: pid_t, request: u32, pace: Pace, is_done: impl Fn() -> bool) -> Re
     if !libc::WIFSTOPPED(status) {
         return Err(LaunchError::Died(status));
     }
-    tracee::resume(tid, libc::PTRACE_DETACH, tracee::own_signal(status))
+    tracee::resume(tid, libc::PTRACE_DETACH, tracee::own_signal(tid, status))
 }
 
 /// The thread's next stop; `None` when it is to be stopped: it has done what it was to do, or takes long.

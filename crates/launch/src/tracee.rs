@@ -5,6 +5,9 @@ use libc::{c_void, pid_t, user_regs_struct};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+/// si_code of what the kernel itself raises, as for an `int3` (sigaction(2)).
+const SI_KERNEL: i32 = 0x80;
+
 /// A stopped process.
 pub(crate) struct Tracee {
     pub(crate) pid: pid_t,
@@ -116,16 +119,30 @@ pub(crate) fn run_to(pid: pid_t, request: u32, wanted: i32) -> Result<i32> {
         if !libc::WIFSTOPPED(status) || status >> 8 == wanted {
             return Ok(status);
         }
-        pass = own_signal(status);
+        pass = own_signal(pid, status);
     }
 }
 
 /// The signal that a stopped tracee is to get when it goes on; 0: it was stopped for the tracer, or is stopped as a whole.
-pub(crate) fn own_signal(status: i32) -> i32 {
+///
+/// A SIGTRAP of its own is one that an `int3` has raised, by which the runtime works, or that somebody sent; all others come of being traced
+/// (ptrace(2), "si_code").
+pub(crate) fn own_signal(pid: pid_t, status: i32) -> i32 {
     match libc::WSTOPSIG(status) {
-        libc::SIGTRAP | AT_CALL => 0,
-        signal if status >> 16 == 0 => signal,
-        _ => 0,
+        AT_CALL => 0,
+        _ if status >> 16 != 0 => 0,
+        libc::SIGTRAP => {
+            // SAFETY: a structure of integers, which is ours.
+            let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            let asked = ptrace(libc::PTRACE_GETSIGINFO, pid, 0, &raw mut info as u64);
+            let own = asked == 0 && (info.si_code == SI_KERNEL || info.si_code <= 0);
+            if own {
+                libc::SIGTRAP
+            } else {
+                0
+            }
+        }
+        signal => signal,
     }
 }
 

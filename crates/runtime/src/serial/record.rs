@@ -147,7 +147,7 @@ fn await_burial(c: &Call, r: i64) {
     const LOOKS: usize = 10_000;
     const PAUSE_NS: i64 = 100_000;
     const ESRCH: i64 = -3;
-    const SI_PID: u64 = 12;
+    const SI_PID: u64 = 16;
     let pid = match c.nr {
         nr::WAIT4 if r > 0 => r as u32,
         nr::WAITID if r == 0 && c.local[2] != 0 => {

@@ -94,6 +94,12 @@ pub fn unless_near<R>(pc: u64, f: impl FnOnce() -> R) -> Option<R> {
     (!is_near(pc)).then(f)
 }
 
+/// What `f` says while no patch is made or removed, and whether one lies near `pc`.
+pub fn look<R>(pc: u64, f: impl FnOnce() -> R) -> (R, bool) {
+    let _changing = lock();
+    (f(), is_near(pc))
+}
+
 /// Patches a place for the thread of slot `owner`. `None`: it can't be done, or another patch lies there (then `Some(None)`).
 pub fn make(
     owner: u32,
@@ -200,8 +206,8 @@ impl Patch {
     }
 }
 
-/// Does a patch lie on or near this code, or was one there a moment ago?
-pub fn is_near(pc: u64) -> bool {
+/// Does a patch lie on or near this code, or is one just being made or removed there?
+fn is_near(pc: u64) -> bool {
     let near = |p: &Patch| p.place.pc.abs_diff(pc) < 32;
     all().any(|(p, state)| state != GONE && near(p))
 }

@@ -101,8 +101,9 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
         let mut taken = false;
         let as_recorded = CodeAsRecorded::begin();
         // While another thread's patch lies there, the code looks otherwise.
-        let code = check_code(name, &machine);
-        let places = classify(name.regs.rip, &machine);
+        let pc = name.regs.rip;
+        let look = || (check_code(name, &machine), classify(pc, &machine));
+        let ((code, places), near) = patches::look(pc, look);
         // Whoever steps or sets breakpoints wants each instruction where it was.
         let fits = |p: &&Place| code.is_ok() && !(traces() && p.form == Form::Group);
         for place in places.iter().filter(fits) {
@@ -116,7 +117,7 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
                 None => {}
             }
         }
-        if !taken && !patches::is_near(name.regs.rip) {
+        if !taken && !near {
             return Err(code.err());
         }
         drop(as_recorded);
