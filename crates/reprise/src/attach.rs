@@ -230,8 +230,8 @@ fn watch(
             return Ok(record::exit_status(status));
         }
         if INTERRUPTED.swap(false, SeqCst) {
-            let lost = s.recording_lost.load(SeqCst) != 0
-                && Summary::read(dir).is_ok_and(|s| s.is_none());
+            let lost =
+                s.recording_lost.load(SeqCst) != 0 && Summary::read(dir).is_ok_and(|s| s.is_none());
             // Who asks twice finds the trace about to be closed.
             if lost && (replaced || !asked) {
                 // The agent died, or has no room: there is nothing to be closed.

@@ -152,8 +152,8 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
         },
     );
     if let Some(walk) = WALK.get() {
-        let in_vain = now - code.waiting_since >= PATIENCE
-            || now - code.waited_since >= PATIENCE_IN_ALL;
+        let in_vain =
+            now - code.waiting_since >= PATIENCE || now - code.waited_since >= PATIENCE_IN_ALL;
         if code.waiting_since != 0 && in_vain {
             code.lift();
             let action = walk.on_timeout(&regs, &machine);
