@@ -47,13 +47,15 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
 
 /// A core holds all that the program had in memory: only its owner may read it, whoever's file was there before.
 fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
-    let owner_only = Permissions::from_mode(0o600);
     let mut target = File::options()
         .write(true)
         .create(true)
         .truncate(true)
         .mode(0o600)
         .open(to)?;
-    target.set_permissions(owner_only)?;
+    // Not of a terminal, or a pipe.
+    if target.metadata()?.is_file() {
+        target.set_permissions(Permissions::from_mode(0o600))?;
+    }
     io::copy(&mut File::open(from)?, &mut target).map(drop)
 }
