@@ -5,7 +5,7 @@ use crate::debuggee::Debuggee;
 use crate::programs::Program;
 use crate::timeline::Timeline;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END};
-use reprise_trace::{ContentHash, FILES_DIR};
+use reprise_trace::{opened, ContentHash, FILES_DIR};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
@@ -96,8 +96,8 @@ impl Debuggee {
     /// When the trace has no such file.
     pub fn open_file(&self, name: &[u8]) -> Result<Open> {
         if let Some(hash) = self.kept(name) {
-            let path = self.dir.join(FILES_DIR).join(hash.to_string());
-            return File::open(path).map(Open::Kept);
+            let name = Path::new(FILES_DIR).join(hash.to_string());
+            return opened::open(&self.dir, name).map(Open::Kept);
         }
         let name = std::str::from_utf8(name).unwrap_or("");
         let mut parts = name.strip_prefix("/proc/").unwrap_or("").split('/');

@@ -4,9 +4,10 @@
 use crate::debuggee::Debuggee;
 use crate::files::normal;
 use object::{Object, ObjectSymbol, ReadCache};
-use reprise_trace::FILES_DIR;
+use reprise_trace::{opened, FILES_DIR};
 use std::fmt::Write;
 use std::fs::File;
+use std::path::Path;
 
 /// Something that is loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -229,8 +230,8 @@ impl Debuggee {
             true => self.executable(),
             false => loaded.name.clone(),
         };
-        let path = self.dir.join(FILES_DIR).join(self.kept(&name)?.to_string());
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let kept = Path::new(FILES_DIR).join(self.kept(&name)?.to_string());
+        let cache = ReadCache::new(opened::open(&self.dir, kept).ok()?);
         look(&object::File::parse(&cache).ok()?)
     }
 

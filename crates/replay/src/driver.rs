@@ -16,7 +16,9 @@ use reprise_abi::session::{
 };
 use reprise_launch::replay::Child;
 use reprise_launch::{memo, record, RuntimeImage, SharedSession};
-use reprise_trace::{LearnedCode, Manifest, Reader, Summary, Tail, BEGINNING_FILE, FILES_DIR};
+use reprise_trace::{
+    opened, LearnedCode, Manifest, Reader, Summary, Tail, BEGINNING_FILE, FILES_DIR,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -244,9 +246,9 @@ pub(crate) fn prepare(
     }
     crate::machine::check(&manifest)?;
     let reader = Reader::open(dir)?;
-    let runtime = dir.join(FILES_DIR).join(manifest.runtime_hash.to_string());
-    let runtime = std::fs::read(&runtime).map_err(|source| ReplayError::Io {
-        what: format!("read {}", runtime.display()),
+    let runtime = Path::new(FILES_DIR).join(manifest.runtime_hash.to_string());
+    let runtime = opened::read(dir, &runtime).map_err(|source| ReplayError::Io {
+        what: format!("read {}", dir.join(runtime).display()),
         source,
     })?;
     let image = RuntimeImage::load(&runtime)?;

@@ -6,7 +6,7 @@ use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
 use reprise_abi::stage::{StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT};
 use reprise_launch::replay::Plan;
-use reprise_trace::{Content, Image, ImageReader, Region, FILES_DIR};
+use reprise_trace::{opened, Content, Image, ImageReader, Region, FILES_DIR};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -93,8 +93,9 @@ pub(crate) fn prepare(
                 let fd = match known.get(hash) {
                     Some(fd) => *fd,
                     None => {
-                        let path = dir.join(FILES_DIR).join(hash.to_string());
-                        let f = File::open(&path).map_err(|source| ReplayError::Io {
+                        let name = Path::new(FILES_DIR).join(hash.to_string());
+                        let path = dir.join(&name);
+                        let f = opened::open(dir, name).map_err(|source| ReplayError::Io {
                             what: format!("open {}", path.display()),
                             source,
                         })?;

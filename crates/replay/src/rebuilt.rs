@@ -14,7 +14,7 @@ use reprise_abi::listing::{Listing, LISTING_BASE, LISTING_LEN};
 use reprise_abi::rebuilt::{MAX_MOVED, REBUILT_BASE};
 use reprise_abi::session::{region_flags, FLAG_LISTS, FLAG_REBUILT};
 use reprise_abi::stage::{StageOp, OP_COPY, OP_MAP, OP_PROTECT};
-use reprise_trace::{Content, ContentHash, Image, FILES_DIR};
+use reprise_trace::{opened, Content, ContentHash, Image, FILES_DIR};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
@@ -392,8 +392,9 @@ impl Rebuilt {
             return Ok(exchange);
         }
         self.instead_of.set(Some(hash));
-        let path = dir.join(FILES_DIR).join(hash.to_string());
-        let bytes = std::fs::read(&path).map_err(|source| ReplayError::Io {
+        let name = Path::new(FILES_DIR).join(hash.to_string());
+        let path = dir.join(&name);
+        let bytes = opened::read(dir, name).map_err(|source| ReplayError::Io {
             what: format!("read {}", path.display()),
             source,
         })?;

@@ -10,7 +10,7 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, Symb
 use reprise_abi::event::{Event, EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
-use reprise_trace::{Content, ContentHash, ImageReader, Reader, Result, FILES_DIR};
+use reprise_trace::{opened, Content, ContentHash, ImageReader, Reader, Result, FILES_DIR};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
@@ -47,7 +47,7 @@ enum Source {
 pub fn place(dir: &Path, event: u64, pc: u64) -> Option<String> {
     let mapped = mapped(dir, event, pc).ok()??;
     let named = match &mapped.source {
-        Source::File(hash) => in_file(&dir.join(FILES_DIR).join(hash.to_string()), &mapped),
+        Source::File(hash) => in_file(dir, *hash, &mapped),
         Source::Bytes(bytes) => in_object(bytes.as_slice(), &mapped),
     };
     Some(named.unwrap_or_else(|| format!("{}+{:#x}", mapped.name, mapped.offset)))
@@ -176,8 +176,9 @@ pub(crate) fn base_name(path: &[u8]) -> String {
         .collect()
 }
 
-fn in_file(path: &Path, mapped: &Mapped) -> Option<String> {
-    in_object(&ReadCache::new(File::open(path).ok()?), mapped)
+fn in_file(dir: &Path, hash: ContentHash, mapped: &Mapped) -> Option<String> {
+    let name = Path::new(FILES_DIR).join(hash.to_string());
+    in_object(&ReadCache::new(opened::open(dir, name).ok()?), mapped)
 }
 
 /// The best name that an object file has for a place in itself.
@@ -362,8 +363,7 @@ mod tests {
         let exe = std::env::current_exe().expect("this program");
         let (hash, _) = ContentHash::of_file(&File::open(&exe).expect("open")).expect("hash");
         std::fs::create_dir(dir.path().join(FILES_DIR)).expect("create");
-        std::os::unix::fs::symlink(&exe, dir.path().join(FILES_DIR).join(hash.to_string()))
-            .expect("link");
+        std::fs::copy(&exe, dir.path().join(FILES_DIR).join(hash.to_string())).expect("link");
         let (start, len, file_offset) = own_text();
         let region = |start, len, content, name: &str| Region {
             start,

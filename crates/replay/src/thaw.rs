@@ -17,7 +17,7 @@ use reprise_launch::inject::{Gate, ALL_SIGNALS, THREAD};
 use reprise_launch::kernel_state;
 use reprise_launch::{ptrace, Part, SavedSession, SharedSession};
 use reprise_trace::beginning::{COPIES, COPIES_END, COPY};
-use reprise_trace::{Content, ImageReader, Moment, Region, StoppedThread, FILES_DIR};
+use reprise_trace::{opened, Content, ImageReader, Moment, Region, StoppedThread, FILES_DIR};
 use std::collections::{hash_map::Entry, BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Error, Result};
@@ -59,7 +59,8 @@ impl Beginning {
                 let name = hash.to_string();
                 let path = dir.join(FILES_DIR).join(&name);
                 if let Entry::Vacant(new) = files.entry(name) {
-                    new.insert(File::open(&path).map_err(|source| ReplayError::Io {
+                    let name = Path::new(FILES_DIR).join(new.key());
+                    new.insert(opened::open(dir, name).map_err(|source| ReplayError::Io {
                         what: format!("open {}", path.display()),
                         source,
                     })?);

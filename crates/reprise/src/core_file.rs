@@ -7,6 +7,10 @@ use reprise_console::say;
 use reprise_debug::Place;
 use reprise_trace::Catalog;
 use std::ffi::OsString;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 
 /// Runs `core`.
 ///
@@ -33,10 +37,25 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
         anyhow::ensure!(status != 0, "gdb wrote no core file");
         return Ok(status);
     }
-    std::fs::copy(&written, &args.output)
+    copy_private(&written, &args.output)
         .with_context(|| format!("write {}", args.output.display()))?;
     if !args.quiet {
         say!("wrote {}", args.output.display());
     }
     Ok(0)
+}
+
+/// A core holds all that the program had in memory: only its owner may read it, whoever's file was there before.
+fn copy_private(from: &Path, to: &Path) -> io::Result<()> {
+    let mut target = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(to)?;
+    // Not of a terminal, or a pipe.
+    if target.metadata()?.is_file() {
+        target.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    io::copy(&mut File::open(from)?, &mut target).map(drop)
 }

@@ -128,10 +128,12 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
         cpu_features: features::present(&manifest.start.cpuid),
         cpu_level: features::level(&manifest.start.cpuid),
         format_version: manifest.format_version,
-        reprise_version: manifest.reprise_version,
+        reprise_version: human::tame(&manifest.reprise_version, 80),
         machine: format!(
             "{}, {} CPUs, Linux {}",
-            manifest.machine.cpu, manifest.machine.cpus, manifest.machine.kernel
+            human::tame(&manifest.machine.cpu, 80),
+            manifest.machine.cpus,
+            human::tame(&manifest.machine.kernel, 80)
         ),
     })
 }

@@ -201,6 +201,13 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
     };
     let (mut bad, mut cut_off) = (0, 0);
     let written = Written::of(&dir)?;
+    if let Some(path) = reprise_trace::opened::damaged_content(&dir)? {
+        say!(
+            "{} is not what its name says: the trace is damaged, or was changed",
+            path.display()
+        );
+        return Ok(125);
+    }
     for n in 1..=args.times {
         let o = play(&dir, &options)?;
         let why = complaint(&o).or_else(|| written.differs(&o));

@@ -71,7 +71,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// The stream from a byte on, at the same place.
 fn copy_events(from: &Path, to: &Path, mut at: u64) -> Result<()> {
-    let source = File::open(from.join(EVENTS_FILE))?;
+    let source = reprise_trace::opened::open(from, EVENTS_FILE)?;
     let target = File::options()
         .write(true)
         .create(true)

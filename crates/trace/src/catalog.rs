@@ -4,8 +4,8 @@
 //! directory `<program>-<n>`, mode 0700; `latest` is a symbolic link; `.store` has the contents ([`crate::store`]), `.unpacked` packed traces that were used.
 
 use crate::error::Context;
-use crate::store::{Collected, STORE_DIR};
-use crate::{pack, Manifest, Result, Store, Summary, TraceError};
+use crate::store::{Collected, STORE_DIR, TEMPORARY_PREFIX};
+use crate::{pack, ContentHash, Manifest, Result, Store, Summary, TraceError};
 use crate::{
     BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE,
 };
@@ -438,6 +438,11 @@ fn sizes(dir: &Path) -> (u64, u64) {
     (own, shared)
 }
 
+/// Is this the name of a content in a trace, or of one that was being written?
+fn is_content(name: &str) -> bool {
+    ContentHash::from_hex(name).is_some() || name.starts_with(TEMPORARY_PREFIX)
+}
+
 /// Removes the files that a trace has, and the directory when nothing else is in it. The manifest goes first, so that half a trace is none.
 fn remove_trace_files(dir: &Path) -> Result<()> {
     let remove = |path: &Path| match std::fs::remove_file(path) {
@@ -464,9 +469,13 @@ fn remove_trace_files(dir: &Path) -> Result<()> {
         }
     }
     let files = dir.join(FILES_DIR);
-    if files.is_dir() {
+    // A link to a directory is none of ours, and what is behind it even less.
+    if std::fs::symlink_metadata(&files).is_ok_and(|m| m.is_dir()) {
         for entry in std::fs::read_dir(&files).context("read", &files)?.flatten() {
-            remove(&entry.path())?;
+            let name = entry.file_name();
+            if name.to_str().is_some_and(is_content) {
+                remove(&entry.path())?;
+            }
         }
         std::fs::remove_dir(&files).context("remove", &files)?;
     }

@@ -453,8 +453,9 @@ impl ImageReader {
     /// # Errors
     /// As [`ImageReader::open`].
     pub fn open_nth(dir: &Path, n: u64) -> Result<ImageReader> {
-        let path = dir.join(image_name(n));
-        let file = match File::open(&path) {
+        let name = image_name(n);
+        let path = dir.join(&name);
+        let file = match crate::opened::open(dir, name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(TraceError::corrupt(
                     &path,
@@ -469,7 +470,7 @@ impl ImageReader {
 
     pub(crate) fn open_named(dir: &Path, name: &str) -> Result<ImageReader> {
         let path = dir.join(name);
-        let file = File::open(&path).context("open", &path)?;
+        let file = crate::opened::open(dir, name).context("open", &path)?;
         let len = file.metadata().context("read", &path)?.len();
         ImageReader::at(Arc::new(file), 0, len, path)
     }

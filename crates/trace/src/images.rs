@@ -104,7 +104,7 @@ impl ImageSet {
         let path = self.dir.join(IMAGES_FILE);
         let (file, places) = match &mut self.execs {
             Some(known) => known,
-            none => none.insert(find(&path)?),
+            none => none.insert(find(&self.dir, &path)?),
         };
         match (file, places.get(&n)) {
             (Some(file), Some((base, len))) => ImageReader::at(file.clone(), *base, *len, path),
@@ -116,9 +116,9 @@ impl ImageSet {
 
 type Found = (Option<Arc<File>>, HashMap<u64, (u64, u64)>);
 
-fn find(path: &Path) -> Result<Found> {
+fn find(dir: &Path, path: &Path) -> Result<Found> {
     let mut places = HashMap::new();
-    let file = match File::open(path) {
+    let file = match crate::opened::open(dir, IMAGES_FILE) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((None, places)),
         other => other.context("open", path)?,
     };

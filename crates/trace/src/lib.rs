@@ -58,6 +58,7 @@ pub mod images;
 pub mod known;
 pub mod learned;
 pub mod manifest;
+pub mod opened;
 pub mod pack;
 pub mod reader;
 pub mod stamps;

@@ -9,7 +9,7 @@ use crate::{FORMAT_VERSION, MANIFEST_FILE, SUMMARY_FILE};
 use reprise_abi::session::CpuidLeaf;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -173,7 +173,7 @@ impl Manifest {
     /// [`TraceError::NotATrace`] when there is none, [`TraceError::Newer`] when its format is newer than ours.
     pub fn read(dir: &Path) -> Result<Manifest> {
         let path = dir.join(MANIFEST_FILE);
-        let Some(json) = read_limited(&path)? else {
+        let Some(json) = read_limited(dir, MANIFEST_FILE)? else {
             std::fs::read_dir(dir).context("read", dir)?;
             return Err(TraceError::NotATrace {
                 path: dir.into(),
@@ -257,7 +257,7 @@ impl Summary {
 
     /// Reads that of the trace in `dir`; None when there is none, or only part of one (the recording did not end in order).
     pub fn read(dir: &Path) -> Result<Option<Summary>> {
-        let json = read_limited(&dir.join(SUMMARY_FILE))?;
+        let json = read_limited(dir, SUMMARY_FILE)?;
         Ok(json.and_then(|json| serde_json::from_slice(&json).ok()))
     }
 }
@@ -286,8 +286,9 @@ fn replace_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     std::fs::rename(&tmp, path).context("write", path)
 }
 
-fn read_limited(path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
+fn read_limited(dir: &Path, name: &str) -> Result<Option<Vec<u8>>> {
+    let path = &dir.join(name);
+    let file = match crate::opened::open(dir, name) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.context("open", path)?,
     };

@@ -159,7 +159,7 @@ fn append<W: Write>(
     out: &Path,
 ) -> Result<()> {
     let path = dir.join(name);
-    let mut file = File::open(&path).context("open", &path)?;
+    let mut file = crate::opened::open(dir, name).context("open", &path)?;
     let len = file.metadata().context("read", &path)?.len();
     let mut header = tar::Header::new_gnu();
     header.set_path(name).context("name", &path)?;

@@ -129,7 +129,7 @@ impl Reader {
     /// When there is none, it can't be read, or it is of another version. Damage is not an error here.
     pub fn open(dir: &Path) -> Result<Reader> {
         let path = dir.join(EVENTS_FILE);
-        let file = match File::open(&path) {
+        let file = match crate::opened::open(dir, EVENTS_FILE) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(TraceError::NotATrace {
                     path: dir.into(),

@@ -21,7 +21,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Name of the store in the trace root.
 pub const STORE_DIR: &str = ".store";
 const INDEX_DIR: &str = "index";
-const TEMPORARY_PREFIX: &str = "tmp.";
+/// How the name of a content begins while it is being written.
+pub(crate) const TEMPORARY_PREFIX: &str = "tmp.";
 
 /// A file changed less than this many seconds ago is not indexed: memory mapped and written, it could change without
 /// its times changing until the kernel writes its pages back (30 s, then every 5 s).
