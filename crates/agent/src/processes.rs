@@ -268,6 +268,8 @@ fn unborn(s: &Session, n: usize) -> u32 {
         return 0;
     }
     p.visible_pid.store(told, Release);
+    // By this number its maker waits for it, also when nobody has it any more.
+    p.told.store(told, Release);
     p.kernel_pid.store(real, Release);
     real
 }

@@ -62,7 +62,7 @@ pub(crate) fn place_in(file: &Path, offset: u64) -> Option<String> {
         source,
         offset,
     };
-    in_file(file, &mapped)
+    in_object(&ReadCache::new(File::open(file).ok()?), &mapped)
 }
 
 /// What is mapped at `pc` before event `event`.

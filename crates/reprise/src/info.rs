@@ -102,7 +102,7 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
         program: manifest.exe.to_string(),
         argv,
         cwd: manifest.cwd.to_string(),
-        engine: manifest.engine,
+        engine: human::tame(&manifest.engine, 40),
         started: manifest.started,
         complete,
         events: summary.events,

@@ -156,7 +156,9 @@ fn await_burial(c: &Call, r: i64) {
         _ => return,
     };
     let s = session();
+    // The agent buries under the lock: what it does to an entry is seen whole.
     let listed = || {
+        let _lists = baton::lock();
         let used = (s.processes_used.load(Acquire) as usize).min(s.processes.len());
         s.processes[..used].iter().enumerate().any(|(n, p)| {
             p.state.load(Acquire) == process_state::LIVE
