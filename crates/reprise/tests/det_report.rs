@@ -26,7 +26,11 @@ fn conflicting_writes_are_told_with_both_stacks_and_nothing_else() {
         assert!(said.contains(wanted), "{wanted}: {}", r.describe());
     }
     for ordered in ["mine", "neighbours", "locked", "handed"] {
-        assert!(!said.contains(ordered), "{ordered}: {}", r.describe());
+        assert!(
+            !said.contains(&format!(" at {ordered} (")),
+            "{ordered}: {}",
+            r.describe()
+        );
     }
     // The program knows nothing of it.
     let plain = once(&place, &guest, 0);

@@ -12,7 +12,7 @@ const BACK_AT_THE_BEGINNING: &str = "No more reverse-execution history";
 /// A long run that crashes in the end, the number of the event with which its kept stretch begins, and the number of all.
 fn kept(place: &Workplace, flags: &[&str], threads: u32) -> (Recording, u64, u64) {
     let threads = threads.to_string();
-    let guest = stretch(flags, &[&threads, "500", "crash"]).ends(Outcome::Signal(libc::SIGSEGV));
+    let guest = stretch(flags, &[&threads, "513", "crash"]).ends(Outcome::Signal(libc::SIGSEGV));
     // By `order` threads may be far apart where it begins: there is to be a signal behind that.
     let keep = if flags.is_empty() { "256K" } else { "768K" };
     let trace = place.record_with(&guest, &[flags, &["--keep", keep]].concat());

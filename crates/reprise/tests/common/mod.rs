@@ -1184,13 +1184,18 @@ pub fn system_program(name: &str) -> PathBuf {
     })
 }
 
-/// A port that nobody uses just now.
+/// A port of this machine on which nobody listens, below those that the kernel gives to whoever connects (ip(7), `ip_local_port_range`): none of the
+/// connections that other tests make meanwhile takes it.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let from = std::process::id().wrapping_mul(37);
+    (0..COUNT)
+        .map(|_| FIRST + from.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT)
+        .map(|port| port as u16)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .expect("a port")
-        .local_addr()
-        .expect("an address")
-        .port()
 }
 
 /// Connects to a server as soon as it listens.
