@@ -1210,7 +1210,12 @@ pub fn connect(server: &mut Running, port: u16) -> TcpStream {
             return stream;
         }
         if let Some(status) = server.child.try_wait().expect("wait") {
-            panic!("{} ended with {status} before it listened", server.command);
+            let said = server.stderr.recv_timeout(hang_limit()).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said);
+            panic!(
+                "{} ended with {status} before it listened: {said}",
+                server.command
+            );
         }
         assert!(
             asked.elapsed() < hang_limit(),
