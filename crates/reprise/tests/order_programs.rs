@@ -198,34 +198,6 @@ fn served(place: &Workplace, guest: &Guest, port: u16, load: &impl Fn(u16)) -> R
     Recording { run, dir }
 }
 
-/// Debian's varnish, in two processes, with a hundred threads and jemalloc, answers by itself. Some of its threads look at flags by plain loads.
-#[test]
-fn varnish_with_jemalloc() {
-    const VCL: &str =
-        "vcl 4.1; backend default none; sub vcl_recv { return (synth(200, \"OK\")); }";
-    let place = Workplace::new();
-    let vcl = place.fresh("vcl");
-    std::fs::write(&vcl, VCL).expect("a configuration");
-    let port = free_port();
-    let address = format!("127.0.0.1:{port}");
-    // Without its jail: the workplace need not be open to other users.
-    let guest = Guest::program(system_program("varnishd"))
-        .args(["-j", "none", "-F", "-a", &address, "-n"])
-        .args([place.fresh_dir("data").as_os_str()])
-        .args([OsStr::new("-f"), vcl.as_os_str()])
-        // By a signal to both its processes: 0, or 64 when the child was the first to hear of it.
-        .ends(Outcome::Any);
-    let load = |port: u16| {
-        for i in 0..5 {
-            let url = format!("http://127.0.0.1:{port}/{i}");
-            let args = ["-s", "-S", "-f", "-o", "/dev/null", &url];
-            let got = run(Command::new(system_program("curl")).args(args), None);
-            assert!(got.status.success(), "{}", got.describe());
-        }
-    };
-    learns(&place, || served(&place, &guest, port, &load), &guest);
-}
-
 /// Eight clients of memcached at the same time. None asks for `stats`: for them memcached 1.6 counts the other threads' free buffers by plain loads,
 /// while those take and return some (`threadlocal_stats_aggregate`), which is a race.
 fn memcached_load(port: u16) {
