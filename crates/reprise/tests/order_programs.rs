@@ -8,7 +8,7 @@ mod common;
 use common::redis::redis;
 use common::{
     assert_same, connect, free_port, full, hang_limit, knob, memcached, run, system_program, top,
-    Guest, Outcome, Recording, Run, Running, Workplace, REPRISE,
+    Guest, Recording, Run, Running, Workplace, REPRISE,
 };
 use std::ffi::OsStr;
 use std::fmt::Write as _;
