@@ -363,7 +363,7 @@ mod tests {
         let exe = std::env::current_exe().expect("this program");
         let (hash, _) = ContentHash::of_file(&File::open(&exe).expect("open")).expect("hash");
         std::fs::create_dir(dir.path().join(FILES_DIR)).expect("create");
-        std::fs::copy(&exe, dir.path().join(FILES_DIR).join(hash.to_string())).expect("link");
+        std::fs::copy(&exe, dir.path().join(FILES_DIR).join(hash.to_string())).expect("a copy");
         let (start, len, file_offset) = own_text();
         let region = |start, len, content, name: &str| Region {
             start,
