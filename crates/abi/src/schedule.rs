@@ -77,6 +77,15 @@ impl<'a> Lists<'a> {
         s.ready_count.fetch_add(1, Relaxed);
     }
 
+    /// The slot of the ready queue that has `skip` others before it.
+    pub fn ready_at(&self, skip: u32) -> Option<u32> {
+        let mut i = self.0.ready_head.load(Relaxed);
+        for _ in 0..skip {
+            i = self.slot(i.checked_sub(1)?).next_ready.load(Relaxed);
+        }
+        i.checked_sub(1)
+    }
+
     /// Takes a slot out of the ready queue: the first behind `skip` others.
     pub fn pop_ready(&self, skip: u32) -> Option<u32> {
         let s = self.0;

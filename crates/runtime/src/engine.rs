@@ -72,6 +72,10 @@ pub trait Engine {
     fn cut(t: &mut Block, uc: &mut Ucontext);
     /// A timer of the engine's own is over; the thread may be anywhere.
     fn timer(_t: &mut Block, _uc: &mut Ucontext) {}
+    /// The thread stepped, by the trap flag; true when the engine wanted it to.
+    fn stepped(_t: &mut Block, _uc: &mut Ucontext) -> bool {
+        false
+    }
     /// A synchronous signal; true when it was due to the engine's own changes to the code, and is dealt with.
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool;
 }

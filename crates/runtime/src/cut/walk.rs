@@ -8,6 +8,8 @@
 //! Spin ──▶ Forward ──▶ (Seek) ──▶ Period ──▶ Visits ──▶ Done
 //!                                   └─▶ Run ──▶┘ └─▶ Cycle ──▶ Done
 //!                                        └─ time-out ─▶ Forward ──▶ Done (rare)
+//!
+//! Behind ──▶ Done            Return ──▶ Done
 //! ```
 //!
 //! Two visits that differ in registers say little in a program like an interpreter, which comes to the same place many times in each round of
@@ -29,6 +31,10 @@ pub const MAX_STEPS: u32 = 64;
 const MAX_VISITS: u32 = 32;
 /// Most steps from one visit with the same registers to the next.
 const MAX_CYCLE: u32 = 2048;
+/// Most steps behind an event.
+const MAX_BEHIND: u32 = 1500;
+/// Most accesses that a walk remembers: its last ones.
+pub const MAX_SEEN: usize = 16;
 /// Most memory operands that are remembered.
 const MAX_TOUCHED: usize = 160;
 /// Most pages of a plan.
@@ -100,6 +106,54 @@ enum Phase {
     Cycle,
     /// That takes too long: running to the next visit, whichever it is.
     Last,
+    /// Stepping since the last event, over so many instructions that others may have to do with.
+    Behind { left: u32 },
+    /// Running since the last event, to a place that is known.
+    Return,
+}
+
+/// An access to memory that others may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Of the instruction.
+    pub pc: u64,
+    pub addr: u64,
+    pub stores: bool,
+}
+
+impl Seen {
+    pub const NONE: Seen = Seen {
+        pc: 0,
+        addr: 0,
+        stores: false,
+    };
+}
+
+/// Which instructions a slice may end in front of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A store to memory that others may read.
+    Store,
+    /// That, or a load from there.
+    Any,
+    /// Each instruction.
+    None,
+}
+
+/// The places that were visited since the last event. Some that were not may be taken for some that were.
+#[derive(Default)]
+struct Visited([u64; 32]);
+
+impl Visited {
+    /// Is this the first visit?
+    fn first(&mut self, pc: u64) -> bool {
+        let bit = pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53;
+        let word = &mut self.0[bit as usize / 64];
+        let mask = 1 << (bit % 64);
+        let before = *word;
+        *word |= mask;
+        before & mask == 0
+    }
 }
 
 /// Memory that instructions named, and its value before the first of them ran.
@@ -235,8 +289,14 @@ pub struct Walk {
     touched: TouchedLog,
     spin: bool,
     rare: bool,
-    /// A place in front of a store that others may read is better than any other.
-    seeks_stores: bool,
+    /// So many accesses are left until one is better than any other place.
+    seeks: Option<u32>,
+    /// What is sought, there and in [`Phase::Behind`].
+    access: Access,
+    /// In [`Phase::Behind`].
+    visited: Visited,
+    /// The last accesses that were passed by on the way, and how many they were.
+    seen: ([Seen; MAX_SEEN], usize),
     /// Many visits are looked at.
     looks_closely: bool,
     /// Where [`Phase::Forward`] began.
@@ -265,15 +325,18 @@ fn rank(places: &Places) -> Option<(u32, Form, u8)> {
         .min_by_key(|r| r.0)
 }
 
-/// Does the instruction at which the thread is store to memory that is not near its stack pointer?
-fn is_seen_by_others<M: Machine + ?Sized>(regs: &Regs, machine: &M) -> bool {
+/// The access that the thread is in front of. What is near its stack pointer is its own.
+fn access_at<M: Machine + ?Sized>(regs: &Regs, machine: &M) -> Option<Seen> {
     const OWN: u64 = 1 << 16;
-    let Some(insn) = Insn::at(regs.rip, machine).filter(Insn::stores) else {
-        return false;
-    };
+    let insn = Insn::at(regs.rip, machine)?;
     let operands = insn.operands(regs);
     let mut list = operands.list().iter();
-    list.any(|o| o.addr.abs_diff(regs.rsp()) > OWN)
+    let others = list.find(|o| o.addr.abs_diff(regs.rsp()) > OWN)?;
+    Some(Seen {
+        pc: regs.rip,
+        addr: others.addr,
+        stores: insn.stores(),
+    })
 }
 
 impl Walk {
@@ -300,7 +363,10 @@ impl Walk {
             },
             spin: false,
             rare: false,
-            seeks_stores: false,
+            seeks: None,
+            access: Access::Store,
+            visited: Visited::default(),
+            seen: ([Seen::NONE; MAX_SEEN], 0),
             looks_closely: false,
             origin: 0,
             best: None,
@@ -318,10 +384,61 @@ impl Walk {
         (walk, action)
     }
 
-    /// The slice is to end in front of a store that others may read, if there is one near: what the thread has loaded before is old then, and what
-    /// others store meanwhile is lost, in programs that count on neither happening.
-    pub fn seek_stores(&mut self) {
-        self.seeks_stores = true;
+    /// Begins right behind an event, at the next instruction of the thread that stands in it. All that the thread executes is seen, so a place that it
+    /// comes to for the first time needs nothing that tells its visits apart, and even a window of a few instructions between two gates is hit. The walk ends
+    /// at such a place, in front of the access that has `skip` before it.
+    pub fn behind<M: Machine + ?Sized>(
+        skip: u32,
+        access: Access,
+        regs: &Regs,
+        machine: &M,
+    ) -> (Walk, Action) {
+        let (mut walk, action) = Walk::begin(regs, machine);
+        walk.touched.clear();
+        walk.phase = Phase::Behind { left: skip };
+        walk.access = access;
+        walk.visited.first(regs.rip);
+        (walk, action)
+    }
+
+    /// Begins there, too, and ends where the thread comes to this place first.
+    pub fn back_to<M: Machine + ?Sized>(pc: u64, regs: &Regs, machine: &M) -> (Walk, Action) {
+        let (mut walk, _) = Walk::begin(regs, machine);
+        walk.touched.clear();
+        walk.phase = Phase::Return;
+        walk.expected = pc;
+        let action = match pc == regs.rip || machine.is_ours(pc) {
+            true => Action::GiveUp(Reason::NoPlace),
+            false => Action::RunUntilTrapOrTimeout(pc),
+        };
+        (walk, action)
+    }
+
+    /// The slice is to end in front of such an access, if there is one near: what the thread has loaded before is old then, and what others store
+    /// meanwhile is lost, in programs that count on neither happening. So many of them are passed by before.
+    pub fn seek(&mut self, skip: u32, access: Access) {
+        self.seeks = Some(skip);
+        self.access = access;
+    }
+
+    /// The last accesses that the walk has come to, in no order.
+    pub fn seen(&self) -> &[Seen] {
+        &self.seen.0[..self.seen.1.min(MAX_SEEN)]
+    }
+
+    /// Is the thread in front of an access that is sought?
+    fn is_sought<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> bool {
+        let access = access_at(regs, machine);
+        if let Some(access) = access {
+            let (list, count) = &mut self.seen;
+            list[*count % MAX_SEEN] = access;
+            *count += 1;
+        }
+        match self.access {
+            Access::Store => access.is_some_and(|a| a.stores),
+            Access::Any => access.is_some(),
+            Access::None => true,
+        }
     }
 
     /// Many visits are to be looked at, which costs some dozens of breakpoints, and sometimes some thousand.
@@ -359,7 +476,27 @@ impl Walk {
             },
             Phase::Cycle => self.go(regs, machine),
             Phase::Last => self.done(regs, machine),
+            Phase::Behind { left } => self.behind_step(left, regs, machine),
+            Phase::Return => self.finish(regs, Discriminators::default(), machine),
         }
+    }
+
+    fn behind_step<M: Machine + ?Sized>(&mut self, left: u32, regs: &Regs, machine: &M) -> Action {
+        let first = self.visited.first(regs.rip);
+        if self.is_sought(regs, machine) {
+            let suits = |(_, form, _)| form != Form::Breakpoint;
+            if left == 0 && first && rank(&classify(regs.rip, machine)).is_some_and(suits) {
+                return self.finish(regs, Discriminators::default(), machine);
+            }
+            self.phase = Phase::Behind {
+                left: left.saturating_sub(1),
+            };
+        }
+        if self.steps < MAX_BEHIND {
+            return self.go(regs, machine);
+        }
+        // Too far: a place in the midst of what the thread does here.
+        self.forward(regs, machine)
     }
 
     /// Runs to the next visit.
@@ -429,9 +566,14 @@ impl Walk {
     fn forward_step<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
         let here = rank(&classify(regs.rip, machine));
         if let Some((rank, form, _)) = here {
-            let wanted = match self.seeks_stores {
-                true => form != Form::Breakpoint && is_seen_by_others(regs, machine),
-                false => rank == 0,
+            let seeks = self.seeks;
+            let wanted = match seeks {
+                Some(left) if self.is_sought(regs, machine) => {
+                    self.seeks = Some(left.saturating_sub(1));
+                    left == 0 && form != Form::Breakpoint
+                }
+                Some(_) => false,
+                None => rank == 0,
             };
             if wanted {
                 return self.arrive(regs, machine);
@@ -441,7 +583,11 @@ impl Walk {
             }
         }
         let around = self.steps > 0 && regs.rip == self.origin;
-        if !around && self.steps < MAX_STEPS {
+        let most = match self.seeks {
+            Some(_) => MAX_BEHIND,
+            None => MAX_STEPS,
+        };
+        if !around && self.steps < most {
             return self.go(regs, machine);
         }
         match self.best {
@@ -524,9 +670,11 @@ impl Walk {
         let Some(insn) = Insn::at(regs.rip, machine) else {
             return Action::ReachedGate;
         };
-        // What is only read is the same in each round.
-        if self.phase != Phase::Cycle || insn.stores() {
-            self.touched.note(&insn, regs, machine);
+        match self.phase {
+            Phase::Behind { .. } | Phase::Return => (),
+            // What is only read is the same in each round.
+            Phase::Cycle if !insn.stores() => (),
+            _ => self.touched.note(&insn, regs, machine),
         }
         match next(&insn, regs, machine) {
             Next::At(pc) if pc == regs.rip => self.branch_to_itself(&insn, regs, machine),

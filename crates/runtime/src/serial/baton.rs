@@ -107,7 +107,12 @@ impl Locked {
     fn pass(self) {
         let count = session().ready_count.load(Relaxed) as u64;
         let skip = if chaos() && count > 1 {
-            (random() % count) as u32
+            let drawn = (random() % count) as u32;
+            let held = lists().ready_at(drawn).is_some_and(chaos::is_held_back);
+            match held {
+                true => (drawn + 1) % count as u32,
+                false => drawn,
+            }
         } else {
             0
         };

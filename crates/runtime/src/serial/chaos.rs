@@ -5,27 +5,49 @@
 //! long ones, and now and then there is a burst of short ones, in which several threads come to the middle of what they do. After some gates it ends at once.
 //! What that costs doesn't count; a cut that is dear in itself only makes room for some progress.
 //!
+//! A window between two gates may be shorter than any timer. So some gates, and some cuts, are left stepping, and the slice ends in front of one of the next
+//! accesses to memory that others may use ([`Walk::behind`](crate::cut::walk::Walk::behind)).
+//!
+//! One thread at a time may be held back: the others have their turns several times before it. Without that, two threads always take turns one by one.
+//!
 //! The timers are the program's process's own (timer_create(2)), and take ids that it would have got; what it gets is recorded.
 
 use super::baton;
+use super::cut::Held;
+use crate::cut::walk::{Access, Seen};
 use crate::signal::state::Siginfo;
 use crate::sys;
-use crate::thread::{session, Block};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::thread::{session, slot, Block};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
 /// The shortest distance, in nanoseconds.
 const SHORTEST: u64 = 20_000;
-/// Distances are up to so many times twice as long: 5 ms.
-const DOUBLINGS: u64 = 9;
+/// Distances are up to so many times twice as long: 1.3 ms.
+const DOUBLINGS: u64 = 6;
 /// In a burst, so many times.
-const DOUBLINGS_IN_BURST: u64 = 3;
-/// A distance begins a burst once in so many times, ...
-const BURST_ONCE_IN: u64 = 8;
-/// ... of at most so many.
-const BURST: u64 = 32;
+const DOUBLINGS_IN_BURST: u64 = 2;
+/// A distance begins a burst once in so many times, and the more seldom the longer the program runs already, ...
+const BURST_ONCE_IN: u64 = 3;
+const SELDOM_AFTER: u64 = 32;
+const BURST_AT_LEAST_ONCE_IN: u64 = 24;
+/// ... of one slice, or twice as many, ..., up to so many times twice as many.
+const BURST_DOUBLINGS: u64 = 8;
+/// Each run begins with a burst of so many, or half as many, ...: there are programs that last no longer.
+const FIRST_BURST: u32 = 256;
 /// Right behind a gate, the longest distance.
 const BEHIND_GATE: u64 = 8_000;
+/// A gate is left stepping once in so many times, ...
+const STEPS_ONCE_IN: u64 = 6;
+/// ... and a cut in two of so many.
+const WALKS_ON: u64 = 3;
+/// A thread that loses its turn is held back once in so many times, ...
+const HELD_ONCE_IN: u64 = 10;
+/// ... for one turn of others, or twice as many, ..., up to so many times twice as many.
+const TURNS_DOUBLINGS: u64 = 6;
+/// A thread that was just made is waited for so long, in nanoseconds.
+const BIRTH: i64 = 5_000_000;
 /// A cut that takes longer than this is dear: the next is so long after it.
 const DEAR: u64 = 2_000_000;
 
@@ -39,6 +61,19 @@ const SI_TIMER: i32 = -2;
 
 /// Slices that are left of a burst.
 static LEFT_OF_BURST: AtomicU32 = AtomicU32::new(0);
+/// Distances that were drawn outside of bursts.
+static DRAWN: AtomicU32 = AtomicU32::new(0);
+
+/// The thread that is held back: its slot plus 1 (0: nobody), and for how many turns.
+static HELD: AtomicU32 = AtomicU32::new(0);
+static TURNS_LEFT: AtomicU32 = AtomicU32::new(0);
+
+/// Places in front of accesses to memory that others may use, and to such that others were seen to use, too; 0: none.
+static KNOWN: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+static SHARED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+/// Accesses that were seen lately, by their addresses, and whose they were.
+static LATELY: Held<[(u32, Seen); LATELY_LEN]> = Held::new([(0, Seen::NONE); LATELY_LEN]);
+const LATELY_LEN: usize = 256;
 
 /// A thread's timer: its id plus 1; 0 before it has one.
 #[derive(Default)]
@@ -103,8 +138,12 @@ fn distance() -> u64 {
         LEFT_OF_BURST.store(left - 1, Relaxed);
         r % DOUBLINGS_IN_BURST
     } else {
-        if (r >> 8) % BURST_ONCE_IN == 0 {
-            LEFT_OF_BURST.store((r >> 16) as u32 % BURST as u32, Relaxed);
+        let drawn = DRAWN.fetch_add(1, Relaxed) as u64;
+        let once_in = (BURST_ONCE_IN + drawn / SELDOM_AFTER).min(BURST_AT_LEAST_ONCE_IN);
+        if drawn == 0 {
+            LEFT_OF_BURST.store(FIRST_BURST >> ((r >> 8) % 4), Relaxed);
+        } else if (r >> 8) % once_in == 0 {
+            LEFT_OF_BURST.store(1 << ((r >> 16) % BURST_DOUBLINGS), Relaxed);
         }
         r % DOUBLINGS
     };
@@ -131,6 +170,107 @@ pub fn begin_slice(t: &Block) {
 pub fn behind_gate(t: &Block) {
     let r = baton::random();
     t.cut.timer.set(1 + r % BEHIND_GATE);
+}
+
+/// How many accesses a walk passes by, and which. Few are as likely as many.
+pub fn accesses() -> (u32, Access) {
+    const DOUBLINGS: u64 = 7;
+    let r = baton::random();
+    let most = 1 << (r % DOUBLINGS);
+    let access = match (r >> 40) % 8 {
+        0..=3 => Access::Store,
+        4..=6 => Access::Any,
+        _ => Access::None,
+    };
+    ((r >> 8) as u32 % most, access)
+}
+
+/// The thread of this slot came by these accesses.
+pub fn remember(slot: u32, seen: &[Seen]) {
+    let lately = LATELY.get();
+    let know = |places: &[AtomicU64], pc: u64| {
+        if places.iter().all(|p| p.load(Relaxed) != pc) {
+            places[baton::random() as usize % places.len()].store(pc, Relaxed);
+        }
+    };
+    for access in seen {
+        let hash = access.addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let before = &mut lately[hash as usize % LATELY_LEN];
+        let (who, other) = *before;
+        let shared = other.addr == access.addr && who != slot && (other.stores || access.stores);
+        if shared {
+            know(&SHARED, other.pc);
+            know(&SHARED, access.pc);
+        } else {
+            know(&KNOWN, access.pc);
+        }
+        *before = (slot, *access);
+    }
+}
+
+/// A walk that is to run to a place that is known: which.
+pub fn known_place() -> Option<u64> {
+    let r = baton::random();
+    let list = match r % 5 {
+        0 => return None,
+        1 | 2 => &KNOWN,
+        _ => &SHARED,
+    };
+    let from = (r >> 8) as usize % list.len();
+    let known = list[from..].iter().chain(&list[..from]);
+    let mut known = known.map(|k| k.load(Relaxed));
+    known.find(|k| *k != 0)
+}
+
+/// Is the thread to leave this gate stepping?
+pub fn steps() -> bool {
+    baton::chaos() && !baton::alone() && baton::random() % STEPS_ONCE_IN == 0
+}
+
+/// Does a walk begin where a thread goes on behind a cut?
+pub fn walks_on() -> bool {
+    baton::chaos() && baton::random() % WALKS_ON != 0
+}
+
+/// The thread of this slot loses its turn, and may be held back.
+pub fn may_hold_back(slot: u32) {
+    if baton::chaos() && TURNS_LEFT.load(Relaxed) == 0 {
+        let r = baton::random();
+        if r % HELD_ONCE_IN == 0 {
+            HELD.store(slot + 1, Relaxed);
+            TURNS_LEFT.store(1 << ((r >> 8) % TURNS_DOUBLINGS), Relaxed);
+        }
+    }
+}
+
+/// Is this thread to wait for one more turn of others? Counts it.
+pub fn is_held_back(slot: u32) -> bool {
+    let left = TURNS_LEFT.load(Relaxed);
+    if left == 0 || HELD.load(Relaxed) != slot + 1 {
+        return false;
+    }
+    TURNS_LEFT.store(left - 1, Relaxed);
+    true
+}
+
+/// Is the only thread that waits for its turn held back?
+pub fn holds_back_the_others() -> bool {
+    let held = HELD.load(Relaxed);
+    baton::chaos()
+        && held != 0
+        && session().ready_count.load(Relaxed) == 1
+        && slot(held - 1).state.load(Relaxed) == slot_state::READY
+        && is_held_back(held - 1)
+}
+
+/// A thread was made: it is waited for, so that it may have its turn before its maker goes on.
+pub fn await_birth(t: &mut Block, born: u32) {
+    let until = sys::monotonic().ns() + BIRTH;
+    let waits = || slot(born).state.load(Relaxed) != slot_state::READY;
+    while waits() && sys::monotonic().ns() < until {
+        sys::call(nr::SCHED_YIELD, &[]);
+    }
+    t.cut.gives_way = baton::random() % 2 == 0;
 }
 
 /// The thread is about to wait: nothing is to interrupt that.

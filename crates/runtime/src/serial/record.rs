@@ -369,6 +369,7 @@ impl Record {
     /// Lets others run, if anybody waits. What the thread was interrupted in may be a critical section: see [`futex`].
     pub fn interrupt(t: &mut Block) {
         t.cut.interrupted = !core::mem::take(&mut t.cut.gives_way);
+        chaos::may_hold_back(t.slot);
         Self::yield_baton(t);
     }
 
@@ -614,12 +615,19 @@ impl Engine for Record {
                 Self::yield_baton(t);
             } else if t.cut.gives_way
                 || s.slice_over.load(Relaxed) != 0
-                || (baton::chaos() && baton::random() % 4 == 0)
+                || (baton::chaos() && baton::random() % 4 == 0 && !chaos::holds_back_the_others())
             {
                 Self::interrupt(t);
             } else if baton::chaos() && baton::random() % 8 == 0 {
                 chaos::behind_gate(t);
             }
+        }
+        if s.ready_count.load(Relaxed) != 0
+            && chaos::steps()
+            && frame.rflags & kernel::TRAP_FLAG == 0
+        {
+            frame.rflags |= kernel::TRAP_FLAG;
+            t.cut.steps = true;
         }
         events::log_lost();
         if s.stop_program.load(Relaxed) != 0 {
@@ -674,6 +682,9 @@ impl Engine for Record {
             .store(tid as u32, Relaxed);
         clone::publish_tid(wish, tid as u32);
         events::call_with(t, c, tid, slot << SLOT_SHIFT, 0, &[]);
+        if baton::chaos() {
+            chaos::await_birth(t, slot);
+        }
         chaos::begin_slice(t);
         tid
     }
@@ -836,6 +847,10 @@ impl Engine for Record {
 
     fn timer(t: &mut Block, uc: &mut Ucontext) {
         cut::record::ask_by_timer(t, uc);
+    }
+
+    fn stepped(t: &mut Block, uc: &mut Ucontext) -> bool {
+        cut::record::stepped(t, uc)
     }
 
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {

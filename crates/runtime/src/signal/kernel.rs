@@ -189,13 +189,18 @@ fn dispatch(info: &Siginfo, uc: &mut Ucontext) {
 
 /// A program that set the trap flag came into the runtime with it, by a call, or leaves it so: its calls are one instruction to it. The
 /// flag is back when it goes on.
-fn step_over_runtime(t: &mut Block, c: &mut SigContext) -> bool {
-    if c.rip == rt_leaves_stepping as *const () as u64 {
+fn step_over_runtime(t: &mut Block, uc: &mut Ucontext) -> bool {
+    let c = &mut uc.mc;
+    let leaves = c.rip == rt_leaves_stepping as *const () as u64;
+    if leaves {
         // SAFETY: the gate's frame, of which only the program's next instruction is left on the gate stack.
         c.rip = unsafe { *(c.rsp as *const u64) };
         c.rsp = t.program_sp;
+    }
+    if with_engine!(E => E::stepped(t, uc)) || leaves {
         return true;
     }
+    let c = &mut uc.mc;
     if !in_runtime(c.rip) && !crate::patch::is_stub(c.rip) {
         return false;
     }
@@ -205,11 +210,11 @@ fn step_over_runtime(t: &mut Block, c: &mut SigContext) -> bool {
 }
 
 fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
-    let c = &mut uc.mc;
     let mut hooked = false;
-    if signal == SIGTRAP && info.code() == TRAP_TRACE && step_over_runtime(t, c) {
+    if signal == SIGTRAP && info.code() == TRAP_TRACE && step_over_runtime(t, uc) {
         return;
     }
+    let c = &mut uc.mc;
     if in_runtime(c.rip) {
         if t.guard_sp != 0 && (signal == SIGSEGV || signal == SIGBUS) {
             c.rsp = t.guard_sp;

@@ -30,6 +30,8 @@ pub struct CutState {
     pub gives_way: bool,
     /// Under chaos, what ends its slices (record).
     pub timer: Timer,
+    /// Under chaos, the thread leaves a gate with the trap flag, and a walk begins at the program's next instruction (record).
+    pub steps: bool,
 }
 
 /// Most bytes of vector state that a name can stand for. Larger states (tile registers) are masked out of the program.
@@ -43,17 +45,17 @@ unsafe impl Sync for FpImage {}
 static FP_IMAGE: FpImage = FpImage(UnsafeCell::new([0; FP_LEN]));
 
 /// A value that only the holder of the baton touches.
-struct Held<T>(UnsafeCell<T>);
+pub(super) struct Held<T>(UnsafeCell<T>);
 // SAFETY: there is one holder, and it never keeps a reference across a hand-off.
 unsafe impl<T> Sync for Held<T> {}
 
 impl<T> Held<T> {
-    const fn new(value: T) -> Held<T> {
+    pub(super) const fn new(value: T) -> Held<T> {
         Held(UnsafeCell::new(value))
     }
 
     #[allow(clippy::mut_from_ref)]
-    fn get(&self) -> &mut T {
+    pub(super) fn get(&self) -> &mut T {
         // SAFETY: see above.
         unsafe { &mut *self.0.get() }
     }

@@ -107,10 +107,54 @@ fn end(t: &Block) {
     code.close();
     code.waiting_since = 0;
     code.waited_since = 0;
-    *WALK.get() = None;
+    if let Some(walk) = WALK.get().take() {
+        chaos::remember(t.slot, walk.seen());
+    }
     t.slot().cut_waiting.store(0, Relaxed);
     ACTIVE.store(0, Relaxed);
     chaos::begin_slice(t);
+}
+
+/// Under chaos, the thread steps: true when it does so for us. Where it comes out of what is ours, a walk begins.
+pub fn stepped(t: &mut Block, uc: &mut Ucontext) -> bool {
+    if !t.cut.steps {
+        return false;
+    }
+    let ours = is_ours(uc.mc.rip);
+    if ours && !kernel::in_runtime(uc.mc.rip) {
+        return true;
+    }
+    t.cut.steps = false;
+    uc.mc.rflags &= !kernel::TRAP_FLAG;
+    if !ours {
+        walk_behind_event(t, uc);
+    }
+    true
+}
+
+/// The thread's last event is right behind it: the next cut may come within a few instructions.
+fn walk_behind_event(t: &mut Block, uc: &mut Ucontext) {
+    let s = session();
+    let busy = ACTIVE.load(Relaxed) != 0 || s.baton.load(Relaxed) != t.slot + 1;
+    if busy || crate::ptrace::holds(t) || s.xsave_size as usize > FP_LEN {
+        return;
+    }
+    let machine = Stopped {
+        fpstate: uc.mc.fpstate,
+        under: None,
+    };
+    CODE.get().begun = sys::monotonic().ns();
+    let regs = registers(t, &uc.mc);
+    let (walk, action) = match chaos::known_place() {
+        Some(pc) => Walk::back_to(pc, &regs, &machine),
+        None => {
+            let (skip, access) = chaos::accesses();
+            Walk::behind(skip, access, &regs, &machine)
+        }
+    };
+    *WALK.get() = Some(walk);
+    ACTIVE.store(1, Relaxed);
+    act(t, uc, action);
 }
 
 /// Under chaos, the thread's timer is over.
@@ -118,6 +162,9 @@ pub fn ask_by_timer(t: &mut Block, uc: &mut Ucontext) {
     let s = session();
     if s.baton.load(Relaxed) != t.slot + 1 {
         return;
+    }
+    if chaos::holds_back_the_others() {
+        return chaos::begin_slice(t);
     }
     let generation = s.baton_generation.load(Relaxed);
     t.slot().cut_generation.store(generation, Relaxed);
@@ -171,7 +218,8 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
     let (mut walk, action) = Walk::begin(&regs, &machine);
     walk.look_closely();
     if baton::chaos() && baton::random() % 4 != 0 {
-        walk.seek_stores();
+        let (skip, access) = chaos::accesses();
+        walk.seek(skip, access);
     }
     *WALK.get() = Some(walk);
     ACTIVE.store(1, Relaxed);
@@ -266,6 +314,9 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     t.traced.in_code = false;
     // What it stands at may be elsewhere now.
     uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
+    if chaos::walks_on() && s.ready_count.load(Relaxed) != 0 {
+        walk_behind_event(t, uc);
+    }
 }
 
 fn log(t: &Block, uc: &Ucontext, plan: &Plan) {
