@@ -101,6 +101,7 @@ fn threads() {
         "sections_at_once",
         "thread_keys",
         "thread_stacks",
+        "whole_results",
     ]);
     rows.extend([
         ("append_races", &["4", "100"][..], FINE),

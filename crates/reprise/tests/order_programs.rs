@@ -5,10 +5,11 @@
 
 mod common;
 
+use common::order::{learns, ORDER};
 use common::redis::redis;
 use common::{
     assert_same, connect, free_port, full, hang_limit, knob, memcached, run, system_program, top,
-    Guest, Recording, Run, Running, Workplace, REPRISE,
+    Guest, Outcome, Recording, Running, Workplace, REPRISE,
 };
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -18,8 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 use std::thread;
-
-const ORDER: [&str; 2] = ["--engine", "order"];
 
 /// Recordings of each program.
 fn recordings() -> u64 {
@@ -115,11 +114,6 @@ print(seen)
     check(&Guest::program(system_program("python3")).args(["-c", SCRIPT]));
 }
 
-/// Rounds of learning, at most.
-const MOST_ROUNDS: u32 = 20;
-/// So many recordings one after the other that are replayed exactly show that nothing is left to be learned.
-const EXACT_ROUNDS: u32 = 4;
-
 /// GNU sort looks at its merge nodes by plain loads while other threads store there. A replay that leaves its path learns where; what is recorded
 /// after that is exact.
 #[test]
@@ -137,37 +131,6 @@ fn sort_with_four_threads_learns_its_race() {
         .args([&input])
         .env("LC_ALL", "C");
     learns(&place, || place.record_with(&guest, &ORDER), &guest);
-}
-
-/// Recordings, and replays that learn, until nothing is left to be learned.
-fn learns(place: &Workplace, mut record: impl FnMut() -> Recording, guest: &Guest) {
-    let mut exact_rounds = 0;
-    for _ in 0..MOST_ROUNDS {
-        let recording = record();
-        assert!(
-            guest.outcome.fits(recording.run.status),
-            "{}",
-            recording.run.describe()
-        );
-        let replays = [(); 2].map(|()| place.replay_with(&recording.dir, &["--learn"]));
-        let _ = std::fs::remove_dir_all(&recording.dir);
-        let keeps_its_path = |r: &&Run| r.status == recording.run.status;
-        // What a replay that keeps its path says is right.
-        for replay in replays.iter().filter(keeps_its_path) {
-            assert_same(&recording.run, replay);
-        }
-        if let Some(first) = replays.iter().find(|r| !keeps_its_path(r)) {
-            let taught = replays.iter().any(|r| r.said().contains("learned: "));
-            assert!(taught, "nothing was learned: {}", first.describe());
-            exact_rounds = 0;
-            continue;
-        }
-        exact_rounds += 1;
-        if exact_rounds == EXACT_ROUNDS {
-            return;
-        }
-    }
-    panic!("after {MOST_ROUNDS} rounds of learning replays still differ");
 }
 
 /// Records a server under a load, ends it by SIGTERM, replays it.
@@ -196,6 +159,34 @@ fn served(place: &Workplace, guest: &Guest, port: u16, load: &impl Fn(u16)) -> R
     unsafe { libc::kill(server.pid(), libc::SIGTERM) };
     let run = server.finish();
     Recording { run, dir }
+}
+
+/// Debian's varnish, in two processes, with a hundred threads and jemalloc, answers by itself. Some of its threads look at flags by plain loads.
+#[test]
+fn varnish_with_jemalloc() {
+    const VCL: &str =
+        "vcl 4.1; backend default none; sub vcl_recv { return (synth(200, \"OK\")); }";
+    let place = Workplace::new();
+    let vcl = place.fresh("vcl");
+    std::fs::write(&vcl, VCL).expect("a configuration");
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    // Without its jail: the workplace need not be open to other users.
+    let guest = Guest::program(system_program("varnishd"))
+        .args(["-j", "none", "-F", "-a", &address, "-n"])
+        .args([place.fresh_dir("data").as_os_str()])
+        .args([OsStr::new("-f"), vcl.as_os_str()])
+        // By a signal to both its processes: 0, or 64 when the child was the first to hear of it.
+        .ends(Outcome::Any);
+    let load = |port: u16| {
+        for i in 0..5 {
+            let url = format!("http://127.0.0.1:{port}/{i}");
+            let args = ["-s", "-S", "-f", "-o", "/dev/null", &url];
+            let got = run(Command::new(system_program("curl")).args(args), None);
+            assert!(got.status.success(), "{}", got.describe());
+        }
+    };
+    learns(&place, || served(&place, &guest, port, &load), &guest);
 }
 
 /// Eight clients of memcached at the same time. None asks for `stats`: for them memcached 1.6 counts the other threads' free buffers by plain loads,

@@ -7,7 +7,7 @@
 
 use crate::capture::Call;
 use crate::guard;
-use crate::memory::map;
+use crate::memory;
 use crate::sys;
 use reprise_abi::syscalls::nr;
 
@@ -87,7 +87,7 @@ pub fn is_exceeded_by(more: u64) -> bool {
     if more == 0 || soft == INFINITY || soft < OURS {
         return false;
     }
-    let all: u64 = map().regions().iter().map(|r| r.end - r.start).sum();
+    let all: u64 = memory::each().map(|r| r.end - r.start).sum();
     all.saturating_add(more) > for_program(soft)
 }
 

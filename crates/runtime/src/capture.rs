@@ -51,6 +51,25 @@ pub struct Output {
     pub len: usize,
 }
 
+/// What a call wrote, found out once: looked at again it may be something else, where other threads change what is mapped.
+pub struct Outputs {
+    first: [Output; FEW],
+    count: usize,
+}
+
+/// So many outputs are remembered; nearly every call has fewer.
+const FEW: usize = 8;
+
+impl Outputs {
+    /// Calls `f` with each; `c` and `result` as at first.
+    pub fn each(&self, c: &Call, result: i64, mut f: impl FnMut(Output)) {
+        match self.first.get(..self.count) {
+            Some(all) => all.iter().copied().for_each(f),
+            None => c.outputs(result, &mut f),
+        }
+    }
+}
+
 /// A msghdr of the kernel.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -390,6 +409,26 @@ impl Call {
                 _ => {}
             }
         }
+    }
+
+    /// The same, to be gone through several times.
+    pub fn outputs_once(&self, result: i64) -> Outputs {
+        let none = Output {
+            address: 0,
+            local: 0,
+            len: 0,
+        };
+        let mut all = Outputs {
+            first: [none; FEW],
+            count: 0,
+        };
+        self.outputs(result, |o| {
+            if let Some(place) = all.first.get_mut(all.count) {
+                *place = o;
+            }
+            all.count += 1;
+        });
+        all
     }
 
     /// Replaces the program's buffers by scratch memory. On failure the errno that the program shall see.

@@ -5,7 +5,7 @@
 use crate::elf::Module;
 use crate::guard;
 use crate::guard::Program;
-use crate::memory::{map, Region};
+use crate::memory::{self, Region};
 
 /// What a common entry of C code begins with: its length, that it is one, version 1, "zR", code by 1, data by -8, the return address is column
 /// 16, one byte of augmentation, addresses relative to their own places in 32 bits.
@@ -22,9 +22,9 @@ const MAX_ENTRY: u32 = 1 << 16;
 /// Calls `function` with beginning and end of each function of the module that lies in `code`.
 pub fn each(module: &Module, code: &Region, mut function: impl FnMut(u64, u64)) {
     let holds =
-        |r: &&Region| !r.is_executable() && !r.is_writable() && module.holds(&Program, r.start);
-    for r in map().regions().iter().filter(holds) {
-        if let Some(first) = first_common(r) {
+        |r: &Region| !r.is_executable() && !r.is_writable() && module.holds(&Program, r.start);
+    for r in memory::each().filter(holds) {
+        if let Some(first) = first_common(&r) {
             follow(first, r.end, code, &mut function);
         }
     }

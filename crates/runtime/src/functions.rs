@@ -6,7 +6,7 @@
 use crate::cut::machine::Memory;
 use crate::elf;
 use crate::guard::Program;
-use crate::memory::{map, Region};
+use crate::memory::{self, Region};
 
 /// Mappings that lie between the beginning of a module and its code, at most.
 const MAX_BEFORE: usize = 8;
@@ -37,11 +37,9 @@ pub fn module_around(code: &Region) -> Option<elf::Module> {
 
 /// Where the mapping, and those before it, begin: the nearest first.
 fn before(code: &Region) -> impl Iterator<Item = u64> {
-    let list = map().regions();
-    let i = list.iter().position(|r| r.start == code.start);
-    let last = i.map_or(0, |i| i + 1);
-    let first = last.saturating_sub(MAX_BEFORE + 1);
-    list[first..last].iter().rev().map(|r| r.start)
+    memory::down_from(code)
+        .take(MAX_BEFORE + 1)
+        .map(|r| r.start)
 }
 
 impl<M: Memory> Functions<M> {

@@ -42,7 +42,8 @@ const MADV_GUARD_REMOVE: u64 = 103;
 const MAX_REGIONS: usize = 66_000;
 
 struct Shared(UnsafeCell<Map>);
-// SAFETY: changed only by the holder of the baton; under `none`, by calls that the program itself may not race.
+// SAFETY: changed only by the holder of the baton, under `order` by that of the lock of the address space, while others may look ([`Map`]); under `none`, by
+// calls that the program itself may not race.
 unsafe impl Sync for Shared {}
 // SAFETY: empty until `start`.
 static MAP: Shared = Shared(UnsafeCell::new(unsafe {
@@ -75,8 +76,19 @@ pub fn map() -> &'static mut Map {
 pub fn each() -> impl Iterator<Item = Region> {
     let mut at = 0;
     core::iter::from_fn(move || {
-        let r = map().regions().iter().find(|r| r.start >= at).copied()?;
+        let r = map().after(at)?;
         at = r.end;
+        Some(r)
+    })
+}
+
+/// This mapping and those below it, down to the lowest. None, if it isn't there any more. The map may change meanwhile.
+pub fn down_from(r: &Region) -> impl Iterator<Item = Region> {
+    let same = |now: &Region| now.start == r.start;
+    let mut next = map().at(r.start).filter(same);
+    core::iter::from_fn(move || {
+        let r = next?;
+        next = map().before(r.start);
         Some(r)
     })
 }
@@ -225,7 +237,7 @@ pub fn after_fork() {
 /// Does the program have memory that it can write to, and that others may have mapped, too?
 pub fn is_shared_with_others() -> bool {
     let shared = |r: &Region| r.flags & region_flags::SHARED != 0 && r.prot & PROT_WRITE != 0;
-    map().regions().iter().any(shared)
+    each().any(|r| shared(&r))
 }
 
 /// Is none of this memory mapped shared?
@@ -335,7 +347,7 @@ pub fn perform(c: &Call) -> Done {
 fn mapped_in(start: u64, len: u64) -> u64 {
     let end = start.saturating_add(up(len));
     let inside = |r: &Region| r.end.min(end).saturating_sub(r.start.max(start));
-    map().regions().iter().map(inside).sum()
+    each().map(|r| inside(&r)).sum()
 }
 
 /// How much more memory there is after mremap(2) with these arguments.

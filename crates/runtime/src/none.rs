@@ -55,7 +55,10 @@ impl Engine for None {
                 crate::serial::record::add_pending(t, c);
             }
             if r != -4 && r != -512 {
-                return r;
+                return match crate::det::runs() {
+                    true => crate::det::whole::rest(c, r),
+                    false => r,
+                };
             }
             let Some(s) = t.pending.first(t.mask) else {
                 t.slot().signal_pending.store(0, Relaxed);

@@ -1,6 +1,11 @@
 //! The runtime's list of the program's mappings: what is where, with which protection, and from which file.
+//!
+//! Whoever changes it has the baton, or the lock of the address space. Under `order` others look at it meanwhile: a change is counted when it begins and
+//! when it ends, and a look that saw one under way, or over, is taken once more.
 
+use core::sync::atomic::{fence, AtomicU32, Ordering::*};
 use reprise_abi::session::region_flags;
+use reprise_abi::syscalls::nr;
 
 /// A stretch of the program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -64,7 +69,12 @@ pub struct Map {
     capacity: usize,
     /// All shared regions that there ever were lie between these two.
     shared: (u64, u64),
+    /// Changes that were begun, and that were ended: odd while one is under way.
+    changes: AtomicU32,
 }
+
+/// So often a look waits for the end of a change. Who changes the map waits for nobody: this is passed only where it has ended in the midst of it.
+const PATIENCE: u32 = 100_000;
 
 impl Map {
     /// A map over `capacity` regions at `list`.
@@ -77,10 +87,37 @@ impl Map {
             len: 0,
             capacity,
             shared: (u64::MAX, 0),
+            changes: AtomicU32::new(0),
         }
     }
 
-    /// All regions.
+    /// Makes a change.
+    fn changing<R>(&mut self, change: impl FnOnce(&mut Map) -> R) -> R {
+        let before = self.changes.load(Relaxed);
+        self.changes.store(before | 1, Relaxed);
+        fence(Release);
+        let r = change(self);
+        self.changes.store((before | 1).wrapping_add(1), Release);
+        r
+    }
+
+    /// Looks at the map as it is between changes.
+    #[inline]
+    fn look<R>(&self, look: impl Fn(&Map) -> R) -> R {
+        let mut tries = 0;
+        loop {
+            let before = self.changes.load(Acquire);
+            let r = look(self);
+            fence(Acquire);
+            if (before & 1 == 0 && self.changes.load(Relaxed) == before) || tries == PATIENCE {
+                return r;
+            }
+            tries += 1;
+            crate::sys::call(nr::SCHED_YIELD, &[]);
+        }
+    }
+
+    /// All regions, for who keeps others from changing them; others take one after the other ([`Map::after`]).
     pub fn regions(&self) -> &[Region] {
         if self.len == 0 {
             return &[];
@@ -121,6 +158,10 @@ impl Map {
 
     /// Forgets `start..end`.
     pub fn remove(&mut self, start: u64, end: u64) {
+        self.changing(|m| m.remove_now(start, end));
+    }
+
+    fn remove_now(&mut self, start: u64, end: u64) {
         if self.len == 0 || start >= end {
             return;
         }
@@ -139,13 +180,17 @@ impl Map {
 
     /// Puts a region in place of whatever was there; joins equal neighbours.
     pub fn insert(&mut self, r: Region) {
+        self.changing(|m| m.insert_now(r));
+    }
+
+    fn insert_now(&mut self, r: Region) {
         if r.start >= r.end {
             return;
         }
         if r.flags & region_flags::SHARED != 0 {
             self.shared = (self.shared.0.min(r.start), self.shared.1.max(r.end));
         }
-        self.remove(r.start, r.end);
+        self.remove_now(r.start, r.end);
         let i = self.find(r.start);
         self.insert_at(i, r);
         self.join(i);
@@ -199,7 +244,11 @@ impl Map {
     }
 
     /// Changes all that is in `start..end`.
-    fn change(&mut self, start: u64, end: u64, mut f: impl FnMut(&mut Region)) {
+    fn change(&mut self, start: u64, end: u64, f: impl FnMut(&mut Region)) {
+        self.changing(|m| m.change_now(start, end, f));
+    }
+
+    fn change_now(&mut self, start: u64, end: u64, mut f: impl FnMut(&mut Region)) {
         if self.len == 0 || start >= end {
             return;
         }
@@ -219,6 +268,10 @@ impl Map {
 
     /// Says which file is mapped at `start..end`.
     pub fn set_file(&mut self, start: u64, end: u64, file: u32) {
+        self.changing(|m| m.set_file_now(start, end, file));
+    }
+
+    fn set_file_now(&mut self, start: u64, end: u64, file: u32) {
         let (i, j) = (
             self.find(start),
             self.regions().partition_point(|r| r.start < end),
@@ -233,7 +286,7 @@ impl Map {
 
     /// Is a part of this file mapped?
     pub fn has_file(&self, file: u32) -> bool {
-        file != 0 && self.regions().iter().any(|r| r.file == file)
+        file != 0 && self.look(|m| m.regions().iter().any(|r| r.file == file))
     }
 
     /// Is this between shared mappings? For a look while others may change the map.
@@ -248,21 +301,30 @@ impl Map {
         if end <= self.shared.0 || start >= self.shared.1 {
             return false;
         }
-        let touched = self.regions()[self.find(start)..].iter();
-        touched
-            .take_while(|r| r.start < end)
-            .any(|r| r.flags & region_flags::SHARED != 0)
+        self.look(|m| {
+            let touched = m.regions().iter().skip(m.find(start));
+            touched
+                .take_while(|r| r.start < end)
+                .any(|r| r.flags & region_flags::SHARED != 0)
+        })
     }
 
     /// The region that holds `address`.
     pub fn at(&self, address: u64) -> Option<Region> {
-        let r = *self.regions().get(self.find(address))?;
-        (r.start <= address).then_some(r)
+        self.after(address).filter(|r| r.start <= address)
     }
 
     /// The first region that ends after `address`.
     pub fn after(&self, address: u64) -> Option<Region> {
-        self.regions().get(self.find(address)).copied()
+        self.look(|m| m.regions().get(m.find(address)).copied())
+    }
+
+    /// The last region that begins before `address`.
+    pub fn before(&self, address: u64) -> Option<Region> {
+        self.look(|m| {
+            let i = m.regions().partition_point(|r| r.start < address);
+            m.regions().get(i.checked_sub(1)?).copied()
+        })
     }
 
     /// What is mapped at `address`, from there on.
@@ -309,6 +371,45 @@ mod tests {
         assert_eq!(m.regions(), [region(0, 100, 1)]);
         assert_eq!(m.at(99), Some(region(0, 100, 1)));
         assert_eq!(m.at(100), None);
+    }
+
+    #[test]
+    fn who_looks_meanwhile_sees_no_half_of_a_change() {
+        use std::sync::atomic::AtomicBool;
+        struct Everybodys(core::cell::UnsafeCell<Map>);
+        // SAFETY: one thread changes it.
+        unsafe impl Sync for Everybodys {}
+        let mut v = Vec::new();
+        let map = Everybodys(core::cell::UnsafeCell::new(fresh(&mut v)));
+        let map = &map;
+        let stays = region(1000, 1010, 3);
+        // SAFETY: as above.
+        let change = unsafe { &mut *map.0.get() };
+        change.insert(stays);
+        let over = &AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let looks = move || {
+                let mut looks = 0u64;
+                while !over.load(Relaxed) || looks < 1000 {
+                    // SAFETY: looking is what is tried here.
+                    let m = unsafe { &*map.0.get() };
+                    assert_eq!(m.at(1005), Some(stays));
+                    assert_eq!(m.before(1005), Some(stays));
+                    assert!(m.at(500).is_none_or(|r| r == region(500, 501, 1)));
+                    looks += 1;
+                }
+            };
+            let all = [s.spawn(looks), s.spawn(looks)];
+            for _ in 0..200_000 {
+                for low in [100, 300, 500] {
+                    change.insert(region(low, low + 1, 1));
+                }
+                change.remove(0, 900);
+            }
+            over.store(true, Relaxed);
+            all.into_iter()
+                .for_each(|t| t.join().expect("what is there"));
+        });
     }
 
     #[test]

@@ -265,7 +265,7 @@ fn here(key: FutexKey) -> Option<u64> {
     if key.space == process::space() {
         return Some(key.address);
     }
-    let holds = |r: &&crate::regions::Region| {
+    let holds = |r: &crate::regions::Region| {
         let wanted = region_flags::SHARED;
         let len = r.end - r.start;
         r.flags & wanted != 0
@@ -273,7 +273,7 @@ fn here(key: FutexKey) -> Option<u64> {
             && r.space == key.space
             && (r.offset..r.offset.saturating_add(len)).contains(&key.address)
     };
-    let r = memory::map().regions().iter().find(holds)?;
+    let r = memory::each().find(holds)?;
     Some(r.start + (key.address - r.offset))
 }
 

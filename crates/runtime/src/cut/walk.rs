@@ -117,11 +117,14 @@ enum Phase {
 pub struct Seen {
     /// Of the instruction.
     pub pc: u64,
+    /// What it names.
     pub addr: u64,
+    /// Does it store there?
     pub stores: bool,
 }
 
 impl Seen {
+    /// In the place of one.
     pub const NONE: Seen = Seen {
         pc: 0,
         addr: 0,

@@ -36,6 +36,7 @@ pub mod touch;
 pub mod tried;
 pub mod turns;
 pub mod wait;
+pub mod whole;
 
 use crate::capture::Call;
 use crate::clone::Wish;

@@ -207,11 +207,8 @@ fn hook(module: &Module) -> Option<()> {
 
 /// The module that a mapping of data belongs to.
 fn around(data: &Region) -> Option<Module> {
-    let list = map().regions();
-    let i = list.iter().position(|r| r.start == data.start)?;
-    list[i.saturating_sub(MAX_BEFORE)..=i]
-        .iter()
-        .rev()
+    memory::down_from(data)
+        .take(MAX_BEFORE + 1)
         .filter(|r| r.flags & region_flags::FILE != 0)
         .filter_map(|r| Module::at(&Program, r.start))
         .find(|m| m.holds(&Program, data.start))

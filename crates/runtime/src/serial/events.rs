@@ -1,6 +1,6 @@
 //! Writing events: what the recording half of `serial` says, byte by byte.
 
-use crate::capture::{Call, Output};
+use crate::capture::Call;
 use crate::guard;
 use crate::mapped::Note;
 use crate::ring::Writer;
@@ -106,7 +106,8 @@ pub fn call_noted(
             sections += section_len(len);
         }
     }
-    c.outputs(result, |o: Output| sections += section_len(o.len));
+    let outputs = c.outputs_once(result);
+    outputs.each(c, result, |o| sections += section_len(o.len));
     let mut flags = flags;
     if let Some(n) = note {
         sections += section_len(n.section_bytes());
@@ -119,7 +120,7 @@ pub fn call_noted(
             w.put_section(tag, address, address, len);
         }
     }
-    c.outputs(result, |o: Output| {
+    outputs.each(c, result, |o| {
         w.put_section(Tag::Output as u32, o.address, o.local, o.len)
     });
     if let Some(n) = note {
