@@ -5,7 +5,7 @@
 #   scripts/build-guests.sh [--jobs N] [NAME...]     all guests, or those whose source has one of the names
 set -eu
 cd "$(dirname "$0")/../tests/guests"
-mkdir -p bin bin/chaos bin/java bin/kernels bin/libraries bin/servers
+mkdir -p bin bin/chaos bin/hostile bin/java bin/kernels bin/libraries bin/servers
 
 jobs=2
 if [ "${1:-}" = --jobs ]; then
@@ -80,6 +80,13 @@ for source in chaos/*.c; do
     wanted "$name" "$@" || continue
     [ chaos/fault.h -nt "bin/chaos/$name" ] && rm -f "bin/chaos/$name"
     add "chaos/$name" "$source" "gcc $usual $source -o bin/chaos/$name"
+done
+
+# Programs that attack their recorder.
+for source in hostile/*.c; do
+    name=$(basename "$source" .c)
+    wanted "$name" "$@" || continue
+    add "hostile/$name" "$source" "gcc $usual $source -o bin/hostile/$name"
 done
 
 for source in *.cpp; do

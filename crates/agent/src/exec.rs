@@ -1,5 +1,6 @@
 //! Execs inside the session: the runtime is put into what a process becomes, before its first instruction.
 
+use crate::members::Members;
 use crate::processes;
 use crate::requests::done;
 use reprise_abi::layout::MAX_SLOTS;
@@ -17,6 +18,7 @@ pub type Keep<'a> = dyn FnMut(&Stopped, &mut SharedSession, u64, usize) -> Resul
 /// Serves the open request for an exec, if there is one; the process, when it had to be ended.
 pub fn serve(
     shared: &mut SharedSession,
+    members: &Members,
     image: &RuntimeImage,
     keep: &mut Keep,
     warnings: &mut Vec<String>,
@@ -26,6 +28,18 @@ pub fn serve(
         return None;
     }
     let [tid, pid, slot] = [0, 1, 2].map(|i| q.args[i].load(Relaxed));
+    let fits = |word: u64| u32::try_from(word).ok();
+    let ids = fits(pid).zip(fits(tid));
+    let asks = ids.is_some_and(|(pid, tid)| members.asks(shared, pid, tid));
+    if !asks || slot as usize >= MAX_SLOTS {
+        let why = "a request to follow an exec named a thread that had not asked for it: the program has damaged the session's memory";
+        if !warnings.iter().any(|w| w == why) {
+            warnings.push(why.into());
+        }
+        q.status.store(libc::EPERM as u32, Relaxed);
+        done(shared);
+        return None;
+    }
     // Tracer and program on one processor: a stop costs twenty times less there.
     let _here = Beside::process(pid as i32);
     let watched = watch(pid as i32, tid as i32, slot as usize);

@@ -1,6 +1,8 @@
 //! Signals that came while their thread was in the runtime, after it had looked for them the last time (`order`): the thread is asked to look
 //! again, for it may compute for long before it comes back.
 
+use crate::members::Members;
+use crate::slices;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::slot_state;
 use reprise_launch::SharedSession;
@@ -9,8 +11,6 @@ use std::time::{Duration, Instant};
 
 /// A thread in a gate gets so much time to come to its end.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// The signal that asks.
-const SIGCUT: i32 = 16;
 
 /// What the agent knows of them.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Late {
     }
 
     /// Looks once.
-    pub fn look(&mut self, shared: &SharedSession) {
+    pub fn look(&mut self, shared: &SharedSession, members: &Members) {
         let s = shared.session();
         if s.slice_over.load(Relaxed) != 0 && s.slice_over.swap(0, SeqCst) != 0 {
             self.since.get_or_insert_with(Instant::now);
@@ -43,11 +43,7 @@ impl Late {
                 continue;
             }
             self.since = Some(Instant::now());
-            let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
-            if tid != 0 {
-                // SAFETY: a signal to the program's own thread; its runtime handles it.
-                unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT) };
-            }
+            slices::interrupt(shared, slot, members);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The agent: its own process beside the program, so that the program's death, of any kind, loses nothing that was in the ring.
 //!
 //! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
-//! processes become by exec ([`mod@exec`], [`image`]), notices their deaths ([`processes`]), sees to it that no thread keeps
+//! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
@@ -12,6 +12,7 @@ pub mod hold;
 pub mod image;
 pub mod kept;
 pub mod late;
+pub mod members;
 pub mod merge;
 pub mod namespaces;
 pub mod native;
@@ -32,6 +33,7 @@ use drain::Drain;
 use hold::Hold;
 use kept::Keeper;
 use late::Late;
+use members::Members;
 use merge::{Merge, Sink};
 use native::NativeCpuid;
 pub use outsiders::Outsiders;
@@ -118,6 +120,7 @@ impl Agent {
         let mut late = Late::default();
         processes::tell_of_life(&self.shared.session().agent_life);
         let mut processes = Processes::new(self.launcher);
+        let members = Members::default();
         let mut owners = StoppedOwners::new();
         let mut keeper = Keeper::new(self.store.clone(), self.dir.clone());
         let mut images = Images::new(&self.dir);
@@ -129,7 +132,7 @@ impl Agent {
             // Asked before draining: what was done before that is in the rings by then.
             let stops = (stop::is_wanted() || drain.census.stops()) && full.is_none();
             // Asked before draining: what the program wrote before its end is in the ring by then.
-            owners.look(&self.shared);
+            owners.look(&self.shared, &members);
             let lost = full.is_some();
             let mut buried = Ok(());
             let mut sink = Sink {
@@ -137,7 +140,7 @@ impl Agent {
                 census: &mut drain.census,
                 discard: lost,
             };
-            processes.look_again(&self.shared, &mut |shared, n, status| {
+            processes.look_again(&self.shared, &members, &mut |shared, n, status| {
                 let done = merge.bury(shared, &mut sink, n, status);
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
@@ -188,6 +191,7 @@ impl Agent {
             };
             let mut unkept = requests::answer(
                 &self.shared,
+                &members,
                 &mut keeper,
                 &mut handed,
                 &mut outsiders,
@@ -212,7 +216,13 @@ impl Agent {
                 }
                 kept
             };
-            let ended = exec::serve(&mut self.shared, &self.image, &mut keep, &mut self.warnings);
+            let ended = exec::serve(
+                &mut self.shared,
+                &members,
+                &self.image,
+                &mut keep,
+                &mut self.warnings,
+            );
             self.uncaptured.extend(ended);
             if full.is_none() && place.is_lost() {
                 unkept = Some(place.loss());
@@ -227,15 +237,15 @@ impl Agent {
             outsiders.look_again(&self.shared);
             if full.is_some() {
                 match self.on_full {
-                    OnFull::Stop => processes.end_all(&self.shared),
+                    OnFull::Stop => processes.end_all(&self.shared, &members),
                     OnFull::Continue => {
                         go_on_unseen(&self.shared, &mut processes, &mut drain.census)
                     }
                 }
             }
             match self.shared.order() {
-                None => slices.look(&self.shared),
-                Some(_) => late.look(&self.shared),
+                None => slices.look(&self.shared, &members),
+                Some(_) => late.look(&self.shared, &members),
             }
             if let Some((status, reason)) = end {
                 break (Some(status), reason);
@@ -463,20 +473,27 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
     let mut warnings = Vec::new();
     processes::tell_of_life(&shared.session().agent_life);
     let mut processes = Processes::new(launcher);
+    let members = Members::default();
     let mut owners = StoppedOwners::new();
     let mut slices = Slices::new();
     let mut late = Late::default();
     let mut told = Told::default();
     loop {
-        owners.look(&shared);
-        processes.look(&shared, &mut |shared, n, _| {
+        owners.look(&shared, &members);
+        processes.look(&shared, &members, &mut |shared, n, _| {
             merge::open_shards_of(shared, n)
         });
         requests::refuse(&shared);
-        exec::serve(&mut shared, image, &mut |_, _, _, _| Ok(()), &mut warnings);
+        exec::serve(
+            &mut shared,
+            &members,
+            image,
+            &mut |_, _, _, _| Ok(()),
+            &mut warnings,
+        );
         match shared.order() {
-            Some(_) => late.look(&shared),
-            None if shared.session().engine == ENGINE_SERIAL => slices.look(&shared),
+            Some(_) => late.look(&shared, &members),
+            None if shared.session().engine == ENGINE_SERIAL => slices.look(&shared, &members),
             None => {}
         }
         namespaces::answer(&shared);

@@ -1,5 +1,6 @@
 //! The processes of the session, seen from outside: who is dead, whatever the cause, gets out of the way of the others.
 
+use crate::members::{self, is_dead, open, Members};
 use crate::namespaces;
 use crate::spare;
 use reprise_abi::layout::MAX_SLOTS;
@@ -8,7 +9,7 @@ use reprise_abi::session::{
     process_state, slot_state, Process, Session, BATON_FREE, MAX_PROCESSES,
 };
 use reprise_launch::{futex, SharedSession};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -44,16 +45,16 @@ impl Processes {
     }
 
     /// Looks, unless that was a moment ago and nothing hurries.
-    pub fn look_again(&mut self, shared: &SharedSession, last: &mut Last) {
+    pub fn look_again(&mut self, shared: &SharedSession, members: &Members, last: &mut Last) {
         let hurry = shared.session().wait_status.load(Relaxed) != 0;
         if hurry || self.looked.is_none_or(|t| t.elapsed() > LOOK_EVERY) {
-            self.look(shared, last);
+            self.look(shared, members, last);
             self.looked = Some(Instant::now());
         }
     }
 
     /// Looks once: buries the dead.
-    pub fn look(&mut self, shared: &SharedSession, last: &mut Last) {
+    pub fn look(&mut self, shared: &SharedSession, members: &Members, last: &mut Last) {
         let s = shared.session();
         // SAFETY: plain call.
         let orphaned = unsafe { libc::getppid() } != self.launcher;
@@ -81,7 +82,9 @@ impl Processes {
                 self.known[n] = open(pid).map(|fd| (pid, fd));
             }
             let fd = self.known[n].as_ref();
-            if !fd.map_or_else(|| is_gone(pid), |(_, fd)| is_dead(fd)) {
+            let gone = fd.map_or_else(|| is_gone(pid), |(_, fd)| is_dead(fd));
+            // Looked at while what it has mapped can be seen. Whom the program only says that it is is no process of it.
+            if !gone && (seen || !members.is_foreign(shared, pid)) {
                 continue;
             }
             free_lock(s, n, None);
@@ -141,30 +144,13 @@ impl Processes {
     }
 
     /// Ends them all: the recording is over, and they were to end with it.
-    pub fn end_all(&self, shared: &SharedSession) {
-        for (n, p) in shared.session().processes.iter().enumerate() {
+    pub fn end_all(&self, shared: &SharedSession, members: &Members) {
+        for p in &shared.session().processes {
             let pid = p.kernel_pid.load(Relaxed);
             if p.state.load(Relaxed) != process_state::LIVE || pid == 0 {
                 continue;
             }
-            let known = self.known.get(n).and_then(Option::as_ref);
-            let fd = known.filter(|(known, _)| *known == pid).map(|(_, fd)| fd);
-            match fd {
-                // Its id may be another's by now.
-                // SAFETY: plain calls.
-                Some(fd) => unsafe {
-                    libc::syscall(
-                        libc::SYS_pidfd_send_signal,
-                        fd.as_raw_fd(),
-                        libc::SIGKILL,
-                        std::ptr::null::<libc::siginfo_t>(),
-                        0,
-                    );
-                },
-                None => unsafe {
-                    libc::kill(pid as i32, libc::SIGKILL);
-                },
-            }
+            members.kill(shared, pid);
         }
     }
 }
@@ -172,19 +158,6 @@ impl Processes {
 /// How many entries of the session's table processes ever had.
 fn used(s: &Session) -> usize {
     (s.processes_used.load(Acquire) as usize).min(MAX_PROCESSES)
-}
-
-/// Descriptors that are left for other work: an exec takes most.
-const SPARED: u64 = 10;
-
-/// A descriptor that tells of a process's death, where there are enough of them.
-fn open(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: a new descriptor, owned from here on.
-    let fd = unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?
-    };
-    (fd.as_raw_fd() as u64 + SPARED < reprise_launch::limits::descriptors()).then_some(fd)
 }
 
 /// Is a process not there any more, or only as a zombie?
@@ -238,16 +211,6 @@ fn child_of(s: &Session, n: usize) -> Option<u32> {
     told.filter(|told| *told != 0)
 }
 
-fn is_dead(fd: &OwnedFd) -> bool {
-    let mut p = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one descriptor of ours.
-    unsafe { libc::poll(&mut p, 1, 0) > 0 }
-}
-
 /// An id that no process has (the kernel's limit is lower).
 const NOBODY: u32 = 0x3fff_ffff;
 
@@ -276,9 +239,7 @@ fn unborn(s: &Session, n: usize) -> u32 {
 
 /// Wait status of a process that is dead and not reaped yet (proc_pid_stat(5), field 52).
 fn wait_status(pid: u32) -> Option<i32> {
-    let stat = spare::read(&format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split_whitespace().nth(52 - 3)?.parse().ok()
+    members::field(&format!("/proc/{pid}/stat"), 52).map(|status| status as i32)
 }
 
 /// What the kernel reads when this process dies (set_robust_list(2)): the list's head, whose third word is the lock that the agent has or is taking,

@@ -1,6 +1,7 @@
 //! Requests of the runtime that are answered before the program goes on.
 
 use crate::kept::Keeper;
+use crate::members::Members;
 use crate::native::NativeCpuid;
 use crate::outsiders::Outsiders;
 use reprise_abi::session::{file_identity, request, WINDOW_LEN, WINDOW_OFFSET};
@@ -90,6 +91,7 @@ impl Unkept {
 /// Answers the open request for a file, if there is one. `handed`: what came of a file in parts. When nothing more can be kept it says why.
 pub fn answer(
     shared: &SharedSession,
+    members: &Members,
     keeper: &mut Keeper,
     handed: &mut Vec<u8>,
     outsiders: &mut Outsiders,
@@ -110,7 +112,12 @@ pub fn answer(
     }
     let (fd, pid) = (q.args[0].load(Relaxed) as i32, q.args[1].load(Relaxed));
     let path = format!("/proc/{pid}/fd/{fd}");
-    let file = File::open(&path);
+    // Somebody else's file is nobody's to ask for.
+    let known = u32::try_from(pid).is_ok_and(|pid| members.has(shared, pid));
+    let file = match known {
+        true => File::open(&path),
+        false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+    };
     if file.as_ref().err().map(std::io::Error::kind) == Some(std::io::ErrorKind::PermissionDenied) {
         // The program hands it over.
         q.status.store(libc::EACCES as u32, Relaxed);

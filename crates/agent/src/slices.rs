@@ -5,6 +5,7 @@
 //!
 //! Chaos is the runtime's own business; what is here are its limits.
 
+use crate::members::Members;
 use crate::processes::{lock, wake_holder};
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state, Session, Slot, BATON_FREE};
@@ -61,7 +62,7 @@ impl Slices {
     }
 
     /// Looks once.
-    pub fn look(&mut self, shared: &SharedSession) {
+    pub fn look(&mut self, shared: &SharedSession, members: &Members) {
         let s = shared.session();
         let holder = s.baton.load(Acquire);
         let generation = s.baton_generation.load(Acquire);
@@ -122,7 +123,7 @@ impl Slices {
             }
             self.last_cut = Instant::now();
             slot.cut_generation.store(generation, Relaxed);
-            interrupt(slot);
+            interrupt(shared, slot, members);
         }
     }
 
@@ -158,19 +159,18 @@ impl Default for Slices {
 }
 
 /// Asks the holder of the baton to give it up as soon as it runs.
-pub(crate) fn ask_for_cut(s: &Session, slot: &Slot) {
+pub(crate) fn ask_for_cut(shared: &SharedSession, slot: &Slot, members: &Members) {
+    let s = shared.session();
     s.slice_over.store(1, Relaxed);
     let generation = s.baton_generation.load(Acquire);
     slot.cut_generation.store(generation, Relaxed);
-    interrupt(slot);
+    interrupt(shared, slot, members);
 }
 
-fn interrupt(slot: &Slot) {
+/// A signal to the slot's thread, whose runtime handles it.
+pub(crate) fn interrupt(shared: &SharedSession, slot: &Slot, members: &Members) {
     let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
-    // SAFETY: a signal to the program's own thread; its runtime handles it.
-    unsafe {
-        libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT);
-    }
+    members.signal(shared, pid, tid, SIGCUT);
 }
 
 /// The state of the slot's thread: `R` runs or could, `T` is stopped, as by SIGSTOP (proc_pid_stat(5)).

@@ -5,6 +5,7 @@
 //! output, or a shard (both of `order`). It then runs on until it has given that back, and is stopped again. The holder of the baton is asked
 //! for a cut meanwhile ([`slices`]), so it runs a few instructions of the program at most.
 
+use crate::members::Members;
 use crate::slices;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, Shard};
@@ -116,14 +117,14 @@ impl StoppedOwners {
     }
 
     /// Looks once.
-    pub fn look(&mut self, shared: &SharedSession) {
+    pub fn look(&mut self, shared: &SharedSession, members: &Members) {
         for (thing, seen) in Thing::ALL.into_iter().zip(&mut self.seen) {
             let owner = thing.owner(shared);
             if owner == 0 || owner != seen.0 {
                 *seen = (owner, Instant::now());
             } else if seen.1.elapsed() > PATIENCE {
                 seen.1 = Instant::now();
-                take_back(shared, thing, owner);
+                take_back(shared, members, thing, owner);
             }
         }
     }
@@ -136,13 +137,14 @@ impl Default for StoppedOwners {
 }
 
 /// If the owner is stopped: lets it go on until it owns no more, or waits for the agent.
-fn take_back(shared: &SharedSession, thing: Thing, owner: u32) {
+fn take_back(shared: &SharedSession, members: &Members, thing: Thing, owner: u32) {
     let s = shared.session();
     let Some(slot) = thing.slot(s, owner) else {
         return;
     };
-    let tid = slot.kernel_tid.load(Relaxed);
-    if slices::state_of(slot) != Some('T') {
+    // Copied once: they are looked up, and then they are used.
+    let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
+    if slices::state_of(slot) != Some('T') || !members.has_thread(shared, pid, tid) {
         return;
     }
     let is_done = || {
@@ -150,7 +152,7 @@ fn take_back(shared: &SharedSession, thing: Thing, owner: u32) {
         thing.owner(shared) != owner || asks
     };
     if thing == Thing::Baton {
-        slices::ask_for_cut(s, slot);
+        slices::ask_for_cut(shared, slot, members);
     }
     // Under `serial` the lock is held for a few instructions, and the thread must not come to run the program with the baton that it
     // got there. All else may take long.

@@ -8,6 +8,7 @@ use reprise_abi::order::{ring_offset, slots_with, OrderHead, ORDER_TOTAL};
 use reprise_abi::races::Races;
 use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt as _;
 
 /// Offset of the ring in the memfd.
 pub const RING_OFFSET: u64 = (SESSION_TOTAL as u64).next_multiple_of(4096);
@@ -212,6 +213,22 @@ impl SharedSession {
     pub fn races(&self) -> &Races {
         // SAFETY: as large as the ring at most, and mapped for as long as self lives; every bit pattern is one.
         unsafe { &*(self.ring as *const Races) }
+    }
+
+    /// Has this thread's process the session's memory mapped? Nobody can put it into a foreign one.
+    ///
+    /// # Errors
+    /// When what it has mapped can't be seen.
+    pub fn is_mapped_by(&self, pid: u32, tid: u32) -> std::io::Result<bool> {
+        let memory = std::fs::File::from(self.fd.try_clone()?).metadata()?;
+        let (major, minor) = (libc::major(memory.dev()), libc::minor(memory.dev()));
+        let (device, inode) = (format!("{major:02x}:{minor:02x}"), memory.ino().to_string());
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/maps"))?;
+        // proc_pid_maps(5): addresses, permissions, offset, device, inode.
+        Ok(maps.lines().any(|line| {
+            let mut words = line.split_ascii_whitespace().skip(3);
+            words.next() == Some(&device) && words.next() == Some(&inode)
+        }))
     }
 
     /// The memfd.

@@ -3,7 +3,6 @@
 use crate::SharedSession;
 use reprise_abi::session::{slot_state, ENGINE_DET};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Ends all threads of the process that the kernel knows as `program`, but for the first one, which is that process.
@@ -33,14 +32,7 @@ fn end(shared: &SharedSession, pid: i32) {
         }
         OwnedFd::from_raw_fd(fd)
     };
-    let memory = std::fs::metadata(format!("/proc/self/fd/{}", shared.fd())).map(|m| m.ino());
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let has_it = |inode: u64| {
-        let inode = inode.to_string();
-        maps.lines()
-            .any(|line| line.split_whitespace().nth(4) == Some(&inode) && line.contains("memfd:"))
-    };
-    if memory.is_ok_and(has_it) {
+    if shared.is_mapped_by(pid as u32, pid as u32).unwrap_or(false) {
         let info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: whoever was looked at gets it, or nobody.
         unsafe {

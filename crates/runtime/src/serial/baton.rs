@@ -13,7 +13,7 @@ use crate::thread::{current, session, slot, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::schedule::{owner, FutexKey, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{
-    futex_wait, process_state, slot_state, Slot, BATON_FREE, FLAG_CHAOS, MODE_REPLAY,
+    futex_wait, process_state, slot_state, Slot, BATON_FREE, FLAG_CHAOS, MODE_RECORD, MODE_REPLAY,
 };
 use reprise_abi::syscalls::nr;
 
@@ -267,10 +267,20 @@ pub fn only_thread(t: &Block) {
     drop(l);
 }
 
-/// A thread of a process that has ended already: it only waits for the kernel to take it.
+/// A thread of a process that has ended already: it only waits for the kernel to take it. Where it doesn't, the agent has buried a process that lives,
+/// because the program wrote something untrue into the session: nobody would ever end it.
 pub fn wait_for_end() -> ! {
+    const LOOKS: u32 = 50;
+    let mut looks = 0;
     loop {
-        sys::call(nr::PAUSE, &[]);
+        let limit = sys::Timespec::from_ns(100_000_000);
+        sys::call(nr::NANOSLEEP, &[&limit as *const sys::Timespec as u64, 0]);
+        let state = crate::process::entry().state.load(Relaxed);
+        let buried = matches!(state, process_state::LOST | process_state::FREE);
+        looks = if buried { looks + 1 } else { 0 };
+        if looks > LOOKS && session().mode == MODE_RECORD {
+            sys::exit_group(125);
+        }
     }
 }
 

@@ -1,0 +1,228 @@
+//! Who belongs to the session, as the kernel tells it. The ids in shared memory are the program's to write: it could name anybody there, and an agent
+//! with more rights than it would signal, seize or read whom it names.
+//!
+//! A process belongs to the session when it has the session's memory mapped, which nobody gets into a foreign one. It is looked for once, when an id
+//! comes up first; from then on a descriptor (pidfd_open(2)) says whether it is still the same process. What a process has mapped can't be seen when it
+//! said so (PR_SET_DUMPABLE), except by root: to an agent without privileges a child of one that belongs to the session belongs there, too.
+
+use crate::spare;
+use reprise_abi::layout::SESSION_BASE;
+use reprise_abi::session::Session;
+use reprise_abi::syscalls::nr;
+use reprise_launch::SharedSession;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Descriptors that are left for other work: an exec takes most.
+const SPARED: u64 = 10;
+/// Who asks for something sleeps at once, but may have to wait for a processor before.
+const FALLS_ASLEEP: Duration = Duration::from_secs(2);
+
+/// The processes that are known to belong to the session.
+#[derive(Default)]
+pub struct Members {
+    known: RefCell<HashMap<u32, Member>>,
+}
+
+/// A process, and how to tell that it still is the same one.
+struct Member {
+    /// Where there are enough descriptors.
+    fd: Option<OwnedFd>,
+    /// When it began, in the kernel's ticks (proc_pid_stat(5), field 22).
+    began: u64,
+}
+
+impl Members {
+    /// Is this a process of the session, alive or not reaped yet?
+    pub fn has(&self, shared: &SharedSession, pid: u32) -> bool {
+        self.has_thread(shared, pid, pid)
+    }
+
+    /// Is this a thread of a process of the session?
+    pub fn has_thread(&self, shared: &SharedSession, pid: u32, tid: u32) -> bool {
+        if pid == 0 || tid == 0 {
+            return false;
+        }
+        if !self.is_known(pid) {
+            match self.meet(shared, pid, tid) {
+                Some(member) => self.known.borrow_mut().insert(pid, member),
+                None => return false,
+            };
+        }
+        pid == tid || began(&format!("/proc/{pid}/task/{tid}/stat")).is_some()
+    }
+
+    /// Is it certain that this process, which there is, does not belong to the session?
+    pub fn is_foreign(&self, shared: &SharedSession, pid: u32) -> bool {
+        !self.has(shared, pid) && matches!(shared.is_mapped_by(pid, pid), Ok(false))
+    }
+
+    fn is_known(&self, pid: u32) -> bool {
+        let mut known = self.known.borrow_mut();
+        let same = known.get(&pid).is_some_and(|m| m.is_same(pid));
+        if !same {
+            known.remove(&pid);
+        }
+        same
+    }
+
+    /// Ends a process, if it is one of the session.
+    pub fn kill(&self, shared: &SharedSession, pid: u32) {
+        if !self.has(shared, pid) {
+            return;
+        }
+        let known = self.known.borrow();
+        match known.get(&pid).and_then(|m| m.fd.as_ref()) {
+            // SAFETY: plain calls.
+            Some(fd) => unsafe {
+                libc::syscall(
+                    libc::SYS_pidfd_send_signal,
+                    fd.as_raw_fd(),
+                    libc::SIGKILL,
+                    std::ptr::null::<libc::siginfo_t>(),
+                    0,
+                );
+            },
+            None => unsafe {
+                libc::kill(pid as i32, libc::SIGKILL);
+            },
+        }
+    }
+
+    /// Sends a signal to a thread, if it is one of the session.
+    pub fn signal(&self, shared: &SharedSession, pid: u32, tid: u32, signal: i32) {
+        // The call itself says whether the process has such a thread.
+        let known = pid != 0 && (self.has(shared, pid) || self.has_thread(shared, pid, tid));
+        if known && tid != 0 {
+            // SAFETY: plain call.
+            unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, signal) };
+        }
+    }
+
+    /// Is the thread one of the session's that waits for the answer to a request? What only its own thread may ask for is not done to others.
+    pub fn asks(&self, shared: &SharedSession, pid: u32, tid: u32) -> bool {
+        let kind = SESSION_BASE + (std::mem::offset_of!(Session, request)) as u64;
+        let kind = kind + std::mem::offset_of!(reprise_abi::session::RequestBox, kind) as u64;
+        let waits = format!("{} {kind:#x} ", nr::FUTEX);
+        let begun = Instant::now();
+        while self.has_thread(shared, pid, tid) {
+            match spare::read(&format!("/proc/{pid}/task/{tid}/syscall")) {
+                Ok(call) if call.starts_with(&waits) => return true,
+                // A kernel without this file, and one that doesn't show it.
+                Err(_) => return true,
+                Ok(_) if begun.elapsed() > FALLS_ASLEEP => return false,
+                Ok(_) => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+        false
+    }
+
+    /// Looks at a process whose id was named.
+    fn meet(&self, shared: &SharedSession, pid: u32, tid: u32) -> Option<Member> {
+        let member = Member {
+            began: began(&format!("/proc/{pid}/stat"))?,
+            fd: open(pid),
+        };
+        let has_it = match shared.is_mapped_by(pid, tid) {
+            Ok(has_it) => has_it,
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                let parent = field(&format!("/proc/{pid}/stat"), 4)?;
+                self.is_known(parent as u32)
+            }
+            Err(_) => false,
+        };
+        // What was looked at has to be what the descriptor is for.
+        (has_it && member.is_same(pid)).then_some(member)
+    }
+}
+
+impl Member {
+    fn is_same(&self, pid: u32) -> bool {
+        match &self.fd {
+            Some(fd) if !is_dead(fd) => true,
+            // A zombie keeps its id, too.
+            _ => began(&format!("/proc/{pid}/stat")) == Some(self.began),
+        }
+    }
+}
+
+/// When a process or thread began.
+fn began(stat: &str) -> Option<u64> {
+    field(stat, 22)
+}
+
+/// A field of such a file, from the fourth on (proc_pid_stat(5)).
+pub(crate) fn field(stat: &str, number: usize) -> Option<u64> {
+    let stat = spare::read(stat).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
+/// A descriptor that tells of a process's death, where there are enough of them.
+pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: a new descriptor, owned from here on.
+    let fd = unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?
+    };
+    (fd.as_raw_fd() as u64 + SPARED < reprise_launch::limits::descriptors()).then_some(fd)
+}
+
+pub(crate) fn is_dead(fd: &OwnedFd) -> bool {
+    let mut p = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor of ours.
+    unsafe { libc::poll(&mut p, 1, 0) > 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_has_the_sessions_memory_is_a_member() {
+        let shared = SharedSession::create().expect("a session");
+        let members = Members::default();
+        let me = std::process::id();
+        // SAFETY: plain calls.
+        let (tid, parent) = unsafe { (libc::gettid() as u32, libc::getppid() as u32) };
+        assert!(members.has(&shared, me));
+        assert!(members.has_thread(&shared, me, tid));
+        assert!(!members.has_thread(&shared, me, 1));
+        for nobody in [parent, 0, 1, u32::MAX, 0x3fff_ffff] {
+            assert!(!members.has(&shared, nobody), "{nobody}");
+        }
+        // Of another session it is none.
+        let other = SharedSession::create().expect("a session");
+        drop(shared);
+        assert!(!Members::default().has_thread(&other, parent, parent));
+    }
+
+    #[test]
+    fn a_member_that_is_gone_is_none() {
+        let mut sleep = std::process::Command::new("sleep");
+        let mut child = sleep.arg("60").spawn().expect("a child");
+        let pid = child.id();
+        let (shared, members) = (
+            SharedSession::create().expect("a session"),
+            Members::default(),
+        );
+        assert!(!members.has(&shared, pid));
+        let began = began(&format!("/proc/{pid}/stat")).expect("its beginning");
+        let member = Member {
+            fd: open(pid),
+            began,
+        };
+        members.known.borrow_mut().insert(pid, member);
+        assert!(members.has(&shared, pid));
+        members.kill(&shared, pid);
+        let status = child.wait().expect("its end");
+        assert!(!status.success());
+        assert!(!members.has(&shared, pid));
+    }
+}
