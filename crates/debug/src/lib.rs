@@ -51,6 +51,7 @@ mod objects;
 mod own;
 mod packets;
 mod panics;
+mod peer;
 pub mod programs;
 pub mod registers;
 pub mod rest;

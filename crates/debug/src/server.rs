@@ -4,6 +4,7 @@ use crate::control::Stop;
 use crate::debuggee::Debuggee;
 use crate::files::lay_out;
 use crate::moving::Line;
+use crate::peer;
 use crate::target::Session;
 use crate::timeline::Timeline;
 use crate::wire::{Heard, Wire};
@@ -13,7 +14,7 @@ use gdbstub::stub::state_machine::GdbStubStateMachine;
 use gdbstub::stub::{GdbStub, GdbStubError, MultiThreadStopReason};
 use reprise_console::say;
 use reprise_replay::Output;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,7 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
                 TcpListener::bind(("127.0.0.1", *port)).map_err(os("listen on the port"))?;
             let port = listener.local_addr().map_or(*port, |a| a.port());
             say!("waiting for a debugger: target remote localhost:{port}");
-            let (stream, _) = listener.accept().map_err(os("wait for a debugger"))?;
+            let stream = accept(&listener).map_err(os("wait for a debugger"))?;
             let _ = stream.set_nodelay(true);
             talk(stream, session)
         }
@@ -89,6 +90,21 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
             let listener = listen(path).map_err(os("make a socket for gdb"))?;
             let (stream, _) = listener.accept().map_err(os("wait for gdb"))?;
             talk(stream, session)
+        }
+    }
+}
+
+/// The first connection of somebody who may debug.
+fn accept(listener: &TcpListener) -> std::io::Result<TcpStream> {
+    loop {
+        let (stream, _) = listener.accept()?;
+        let user = peer::user(&stream);
+        if peer::may_debug(user) {
+            return Ok(stream);
+        }
+        match user {
+            Some(user) => say!("a debugger of user {user} was turned away"),
+            None => say!("a debugger was turned away: whose it is can't be known"),
         }
     }
 }

@@ -431,7 +431,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "PLACE", value_parser = parse_place, requires = "debug")]
     pub at: Option<At>,
 
-    /// With -d: start no gdb, but wait for one (or another debugger that speaks its remote protocol) on this port of this machine; 0: any
+    /// With -d: start no gdb, but wait for one (or another debugger that speaks its remote protocol) on this port of this machine, as the same user or root; 0: any
     #[arg(long, value_name = "PORT", requires = "debug")]
     pub gdb_port: Option<u16>,
 

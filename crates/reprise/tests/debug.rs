@@ -4,8 +4,9 @@ mod common;
 
 use common::debugging::recorded;
 use common::gdb::{assert_said, said, session};
-use common::{Guest, Outcome, Workplace};
+use common::{run, Guest, Outcome, Workplace};
 use std::path::Path;
+use std::process::Command;
 
 guests! { debugged, debugged_conditions, debugged_cpp }
 
@@ -66,6 +67,39 @@ fn a_server_outlives_nonsense_and_ends_with_its_connection() {
         stream.read_exact(&mut byte).expect("an answer");
         said.push(byte[0]);
     }
+    drop(stream);
+    let status = server.wait().expect("its end");
+    assert!(status.success(), "{status}");
+}
+
+/// What a user without rights connects to a port is not read, also when he has gone before anybody looks.
+#[test]
+fn a_server_turns_others_away() {
+    // SAFETY: plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        return common::skip("only root can be somebody else");
+    }
+    let place = Workplace::new();
+    let trace = recorded(&place, None, &[]);
+    let (mut server, port) = server(&place, &trace.dir);
+    for stays in ["cat <&3", ":"] {
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo '$k#6b' >&3; {stays}");
+        let args = [
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "bash",
+            "-c",
+        ];
+        let mut other = Command::new("setpriv");
+        let other = run(other.args(args).arg(script), None);
+        assert_eq!(other.text(), "", "{}", other.describe());
+    }
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    let mut answer = [0; 16];
+    std::io::Write::write_all(&mut stream, b"$qSupported#37").expect("sent");
+    let n = std::io::Read::read(&mut stream, &mut answer).expect("an answer");
+    assert!(n > 0, "the server lives");
     drop(stream);
     let status = server.wait().expect("its end");
     assert!(status.success(), "{status}");
