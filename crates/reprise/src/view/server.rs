@@ -6,17 +6,17 @@ use super::tiles::Tiles;
 use anyhow::Context;
 use reprise_console::say;
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most bytes of a request.
 const MAX_REQUEST: u64 = 16 << 10;
-/// Most connections at a time.
-const MAX_CONNECTIONS: usize = 64;
-/// How long a peer may take to say or take something, once it has begun.
+/// Most connections at a time that have said nothing yet. When there is one more the oldest is given up: who only connects keeps nobody out.
+const MAX_SILENT: usize = 64;
+/// How long a peer may take to say what it wants, once it has begun, and for each part of the answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long it may take to begin. Browsers connect before they need it, and take it for a failure when such a connection is closed at the
 /// moment of its first use; Chromium gives them up itself after 10 s, if it is not held up.
@@ -31,7 +31,24 @@ pub struct Server {
     address: SocketAddr,
     secret: String,
     tiles: Mutex<Tiles>,
-    busy: AtomicUsize,
+    silent: Mutex<VecDeque<Arc<TcpStream>>>,
+}
+
+/// What a peer says until its time is over.
+struct Limited<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Read for Limited<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
+    }
 }
 
 /// What is answered.
@@ -73,7 +90,7 @@ impl Server {
             address,
             secret: secret()?,
             tiles: Mutex::new(tiles),
-            busy: AtomicUsize::new(0),
+            silent: Mutex::default(),
         })
     }
 
@@ -91,31 +108,40 @@ impl Server {
                 std::thread::yield_now();
                 continue;
             };
-            if server.busy.fetch_add(1, SeqCst) >= MAX_CONNECTIONS {
-                // Nobody waits for this one.
-                let _ = stream.set_nonblocking(true);
-                let _ = reply(&stream, &Answer::refusal("503 Service Unavailable"), false);
-                server.busy.fetch_sub(1, SeqCst);
-                continue;
-            }
+            let stream = Arc::new(stream);
+            server.is_silent(&stream);
             let own = Arc::clone(&server);
-            let started = std::thread::Builder::new().spawn(move || {
-                // Who goes away in the middle is nobody's trouble.
-                let _ = own.converse(&stream);
-                own.busy.fetch_sub(1, SeqCst);
-            });
-            if started.is_err() {
-                server.busy.fetch_sub(1, SeqCst);
+            // Who goes away in the middle is nobody's trouble; nor is who finds no thread left.
+            let _ = std::thread::Builder::new().spawn(move || own.converse(&stream));
+        }
+    }
+
+    /// A connection that has said nothing yet.
+    fn is_silent(&self, stream: &Arc<TcpStream>) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.push_back(Arc::clone(stream));
+        if silent.len() > MAX_SILENT {
+            if let Some(oldest) = silent.pop_front() {
+                let _ = oldest.shutdown(Shutdown::Both);
             }
         }
     }
 
-    fn converse(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(LONG_PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.peek(&mut [0])?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let mut lines = BufReader::new(stream.take(MAX_REQUEST));
+    /// It has said something, or has gone.
+    fn is_silent_no_more(&self, stream: &Arc<TcpStream>) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.retain(|s| !Arc::ptr_eq(s, stream));
+    }
+
+    fn converse(&self, stream: &Arc<TcpStream>) -> io::Result<()> {
+        let spoke = stream
+            .set_read_timeout(Some(LONG_PATIENCE))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .and_then(|()| stream.peek(&mut [0]));
+        self.is_silent_no_more(stream);
+        spoke?;
+        let until = Instant::now() + PATIENCE;
+        let mut lines = BufReader::new(Limited { stream, until }.take(MAX_REQUEST));
         let mut head = Vec::new();
         loop {
             let before = head.len();
@@ -156,14 +182,21 @@ impl Server {
         if method != "GET" && !only_head {
             return (Answer::refusal("405 Method Not Allowed"), false);
         }
-        let host = lines.find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("host").then(|| value.trim())
-        });
+        let fields: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
+        let field = |wanted: &str| {
+            let mut named = fields.iter().filter(|f| f.0.eq_ignore_ascii_case(wanted));
+            named.next().map(|f| f.1.trim())
+        };
         let port = self.address.port();
         let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         // With another name the request is another site's, led here by its name server.
-        if !host.is_some_and(|h| own.iter().any(|o| o == h)) {
+        let for_us = field("host").is_some_and(|h| own.iter().any(|o| o == h));
+        // Another site's page asks.
+        let by_us = field("origin").is_none_or(|origin| {
+            let site = origin.strip_prefix("http://");
+            own.iter().any(|o| Some(o.as_str()) == site)
+        });
+        if !for_us || !by_us {
             return (Answer::refusal("403 Forbidden"), only_head);
         }
         let path = target.split(['?', '#']).next().unwrap_or("");
