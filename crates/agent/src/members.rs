@@ -6,12 +6,13 @@
 //! said so (PR_SET_DUMPABLE), except by root: to an agent without privileges a child of one that belongs to the session belongs there, too.
 
 use crate::spare;
-use reprise_abi::layout::SESSION_BASE;
-use reprise_abi::session::Session;
+use reprise_abi::layout::{IMAGE_BASE, SESSION_BASE};
+use reprise_abi::session::{RequestBox, Session};
 use reprise_abi::syscalls::nr;
 use reprise_launch::SharedSession;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -103,13 +104,23 @@ impl Members {
 
     /// Is the thread one of the session's that waits for the answer to a request? What only its own thread may ask for is not done to others.
     pub fn asks(&self, shared: &SharedSession, pid: u32, tid: u32) -> bool {
-        let kind = SESSION_BASE + (std::mem::offset_of!(Session, request)) as u64;
-        let kind = kind + std::mem::offset_of!(reprise_abi::session::RequestBox, kind) as u64;
-        let waits = format!("{} {kind:#x} ", nr::FUTEX);
+        let kind = offset_of!(Session, request) + offset_of!(RequestBox, kind);
+        // It may have been stopped while it woke the agent, looked at the clock, or at whether there still is an agent.
+        let futex = |at: usize| format!("{} {:#x} ", nr::FUTEX, SESSION_BASE + at as u64);
+        let calls = [
+            futex(kind),
+            futex(offset_of!(Session, agent_asleep)),
+            format!("{} 0x1 ", nr::CLOCK_GETTIME),
+            format!("{} {:#x} 0x0 ", nr::KILL, std::process::id()),
+        ];
+        let asks = |call: &str| {
+            let known = calls.iter().any(|known| call.starts_with(known));
+            known || stands_in_runtime(call)
+        };
         let begun = Instant::now();
         while self.has_thread(shared, pid, tid) {
             match spare::read(&format!("/proc/{pid}/task/{tid}/syscall")) {
-                Ok(call) if call.starts_with(&waits) => return true,
+                Ok(call) if asks(&call) => return true,
                 // A kernel without this file, and one that doesn't show it.
                 Err(_) => return true,
                 Ok(_) if begun.elapsed() > FALLS_ASLEEP => return false,
@@ -146,6 +157,15 @@ impl Member {
             _ => began(&format!("/proc/{pid}/stat")) == Some(self.began),
         }
     }
+}
+
+/// Was the thread stopped in the runtime, on its way to sleep? (proc_pid_syscall(5): -1, stack pointer, program counter.)
+fn stands_in_runtime(call: &str) -> bool {
+    let pc = call
+        .strip_prefix("-1 ")
+        .and_then(|rest| rest.split_whitespace().nth(1));
+    let pc = pc.and_then(|pc| u64::from_str_radix(pc.strip_prefix("0x")?, 16).ok());
+    pc.is_some_and(|pc| (IMAGE_BASE..SESSION_BASE).contains(&pc))
 }
 
 /// When a process or thread began.
@@ -204,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn who_was_stopped_on_the_way_to_sleep() {
+        assert!(stands_in_runtime("-1 0x55010003f918 0x5500000c4de6\n"));
+        for other in [
+            "running\n",
+            "-1 0x55010003f918 0x7ffff7dd6000\n",
+            "202 0x0 0x0\n",
+            "-1",
+            "",
+        ] {
+            assert!(!stands_in_runtime(other), "{other}");
+        }
+    }
+
+    #[test]
     fn a_member_that_is_gone_is_none() {
         let mut sleep = std::process::Command::new("sleep");
         let mut child = sleep.arg("60").spawn().expect("a child");
@@ -212,7 +246,7 @@ mod tests {
             SharedSession::create().expect("a session"),
             Members::default(),
         );
-        assert!(!members.has(&shared, pid));
+        assert!(!members.has(&shared, pid) && members.is_foreign(&shared, pid));
         let began = began(&format!("/proc/{pid}/stat")).expect("its beginning");
         let member = Member {
             fd: open(pid),
@@ -221,6 +255,9 @@ mod tests {
         members.known.borrow_mut().insert(pid, member);
         assert!(members.has(&shared, pid));
         members.kill(&shared, pid);
+        // Dead and not reaped: nobody can say any more.
+        while !is_dead(&open(pid).expect("a descriptor")) {}
+        assert!(!Members::default().is_foreign(&shared, pid));
         let status = child.wait().expect("its end");
         assert!(!status.success());
         assert!(!members.has(&shared, pid));

@@ -224,6 +224,10 @@ impl SharedSession {
         let (major, minor) = (libc::major(memory.dev()), libc::minor(memory.dev()));
         let (device, inode) = (format!("{major:02x}:{minor:02x}"), memory.ino().to_string());
         let maps = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/maps"))?;
+        // A thread that has ended has nothing mapped any more, whatever its process has.
+        if maps.is_empty() {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
         // proc_pid_maps(5): addresses, permissions, offset, device, inode.
         Ok(maps.lines().any(|line| {
             let mut words = line.split_ascii_whitespace().skip(3);
