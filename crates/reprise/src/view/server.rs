@@ -109,7 +109,7 @@ impl Server {
                 continue;
             };
             let stream = Arc::new(stream);
-            server.is_silent(&stream);
+            server.has_connected(&stream);
             let own = Arc::clone(&server);
             // Who goes away in the middle is nobody's trouble; nor is who finds no thread left.
             let _ = std::thread::Builder::new().spawn(move || own.converse(&stream));
@@ -117,7 +117,7 @@ impl Server {
     }
 
     /// A connection that has said nothing yet.
-    fn is_silent(&self, stream: &Arc<TcpStream>) {
+    fn has_connected(&self, stream: &Arc<TcpStream>) {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.push_back(Arc::clone(stream));
         if silent.len() > MAX_SILENT {
@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// It has said something, or has gone.
-    fn is_silent_no_more(&self, stream: &Arc<TcpStream>) {
+    fn has_spoken(&self, stream: &Arc<TcpStream>) {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.retain(|s| !Arc::ptr_eq(s, stream));
     }
@@ -138,7 +138,7 @@ impl Server {
             .set_read_timeout(Some(LONG_PATIENCE))
             .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
             .and_then(|()| stream.peek(&mut [0]));
-        self.is_silent_no_more(stream);
+        self.has_spoken(stream);
         spoke?;
         let until = Instant::now() + PATIENCE;
         let mut lines = BufReader::new(Limited { stream, until }.take(MAX_REQUEST));
