@@ -139,8 +139,8 @@ pub enum Access {
     Store,
     /// That, or a load from there.
     Any,
-    /// Each instruction.
-    None,
+    /// No access: any instruction.
+    EachInstruction,
 }
 
 /// The places that were visited since the last event. Some that were not may be taken for some that were.
@@ -440,7 +440,7 @@ impl Walk {
         match self.access {
             Access::Store => access.is_some_and(|a| a.stores),
             Access::Any => access.is_some(),
-            Access::None => true,
+            Access::EachInstruction => true,
         }
     }
 

@@ -180,7 +180,7 @@ pub fn accesses() -> (u32, Access) {
     let access = match (r >> 40) % 8 {
         0..=3 => Access::Store,
         4..=6 => Access::Any,
-        _ => Access::None,
+        _ => Access::EachInstruction,
     };
     ((r >> 8) as u32 % most, access)
 }
