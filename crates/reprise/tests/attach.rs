@@ -129,7 +129,7 @@ impl Subject {
         self.lines
             .read_to_string(&mut self.said)
             .expect("its output");
-        self.child.wait().expect("its status").code()
+        common::ended(&mut self.child).code()
     }
 
     /// What it said since `from` is what a replay of the trace says.
@@ -433,7 +433,7 @@ fn it_can_be_ended_as_soon_as_it_is_told() {
             // SAFETY: a process that this test started, and has not waited for.
             assert_eq!(unsafe { libc::kill(to, signal) }, 0);
         }
-        assert_eq!(attach.wait().expect("its end").code(), Some(0));
+        assert_eq!(common::ended(&mut attach).code(), Some(0));
         closed(&dir);
         subject.tell(b"..");
         assert_eq!(subject.finish(), Some(7), "{}", &subject.said[from..]);

@@ -106,7 +106,7 @@ impl Waiting {
 
     fn end(mut self) {
         drop(self.0.stdin.take());
-        let status = self.0.wait().expect("its end");
+        let status = common::ended(&mut self.0);
         assert!(status.success(), "{status}");
     }
 }

@@ -456,7 +456,7 @@ fn a_way_back_is_interrupted_and_leads_home() {
     );
     prompt.tell("when\nquit\n");
     prompt.hear(&["Detaching", "Ending remote"]);
-    let status = prompt.gdb.wait().expect("its end");
+    let status = common::ended(&mut prompt.gdb);
     assert!(status.success(), "{status}: {}", prompt.said);
     let text = &prompt.said;
     assert!(text.contains("received signal SIGINT"), "{text}");

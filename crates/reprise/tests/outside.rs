@@ -65,7 +65,7 @@ fn memory_shared_with_a_process_that_is_not_recorded() {
         assert_eq!(first, "ready\n");
         let with = record();
         drop(outside.stdin.take());
-        assert!(outside.wait().expect("its end").success());
+        assert!(common::ended(&mut outside).success());
         assert_eq!(with, ("42 is there\n".into(), true), "{kind}");
         // Alone, there is nothing to warn of.
         assert!(!record().1, "{kind}");

@@ -58,7 +58,7 @@ impl Recording {
 
     /// The command ends; what it said of its own.
     fn end(&mut self) -> (ExitStatus, String) {
-        let status = self.child.wait().expect("its end");
+        let status = common::ended(&mut self.child);
         let said = std::fs::read_to_string(self.place.path().join("said"));
         (status, said.expect("its messages"))
     }
@@ -237,7 +237,7 @@ fn told_to_end_while_it_waits(signal: i32) {
         let n = errors.read_line(&mut said).expect("its messages");
         assert!(n > 0, "{said}");
     }
-    let status = recording.child.wait().expect("its end");
+    let status = common::ended(&mut recording.child);
     assert_eq!(status.code(), Some(7), "{said}");
     assert!(said.contains("goes on unrecorded"), "{said}");
     recording.assert_replays(&format!("{DONE}\n"), 7);
@@ -288,7 +288,7 @@ fn many_replays_end_by_one_signal() {
         assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
         let mut rest = String::new();
         lines.read_to_string(&mut rest).expect("its output");
-        let status = child.wait().expect("its end");
+        let status = common::ended(&mut child);
         let by = status.signal().or(status.code().map(|c| c - 128));
         assert_eq!(by, Some(signal), "{status}: {line}{rest}");
         assert!(!rest.contains("DIFFERENT"), "{rest}");

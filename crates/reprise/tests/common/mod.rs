@@ -8,7 +8,7 @@
 //! - `REPRISE_TEST_RECORDINGS`, `REPRISE_TEST_REPLAYS`: how often each guest is recorded, and each recording replayed (2 and 2).
 //! - `REPRISE_TEST_FULL=1`: real programs with the sizes and counts of the long test (`scripts/stress.sh`).
 //! - `REPRISE_TEST_DET_RACEY`: how often racing programs are run under `reprise run` (24).
-//! - `REPRISE_TEST_HANG_SECONDS`: the limit for one run (120).
+//! - `REPRISE_TEST_HANG_SECONDS`: the limit for one run (120); a whole test has five times that, a long one twenty times (`watchdog.rs`).
 //! - `REPRISE_TEST_STRICT=1`: tests that can't run here fail instead of being skipped.
 //! - `REPRISE_TEST_JOURNAL`: a file to which each test adds what it did (see `journal.rs`); `scripts/test.sh` sets it, and says it all in the end.
 //! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
@@ -26,6 +26,7 @@ pub mod leftovers;
 pub mod order;
 pub mod redis;
 pub mod tampered;
+pub mod watchdog;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -179,6 +180,7 @@ pub struct Workplace {
     dir: Option<tempfile::TempDir>,
     next: AtomicU32,
     tries: journal::Tries,
+    _watched: watchdog::Watched,
 }
 
 impl Workplace {
@@ -193,6 +195,7 @@ impl Workplace {
             dir: Some(dir),
             next: AtomicU32::new(0),
             tries: journal::Tries::begin(),
+            _watched: watchdog::Watched::begin(),
         }
     }
 
@@ -806,6 +809,27 @@ impl Running {
     }
 }
 
+/// Waits for the end of a process that a test started without more ado.
+///
+/// # Panics
+/// When it hangs: it is killed.
+pub fn ended(child: &mut Child) -> ExitStatus {
+    drop(child.stdin.take());
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            return status;
+        }
+        if begun.elapsed() > hang_limit() {
+            let picture = picture(&[child.id() as i32]);
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("HANG: no end within {:?}\n{picture}", hang_limit());
+        }
+        thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
 fn describe_command(command: &Command) -> String {
     let mut text = command.get_program().to_string_lossy().into_owned();
     for a in command.get_args() {
@@ -829,6 +853,11 @@ fn split_notes(stderr: &[u8]) -> (Vec<u8>, String) {
 
 /// Processes of a process group that are alive (not zombies).
 pub fn group_members(group: i32) -> Vec<i32> {
+    living(|_, its| its == group)
+}
+
+/// Processes that are alive (not zombies), of which parent and group are wanted.
+fn living(wanted: impl Fn(i32, i32) -> bool) -> Vec<i32> {
     let mut members = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
         let Some(pid) = entry
@@ -846,21 +875,18 @@ pub fn group_members(group: i32) -> Vec<i32> {
             continue;
         };
         let fields: Vec<&str> = rest.split(' ').collect();
-        if fields.len() > 2
-            && fields[2].parse() == Ok(group)
-            && fields[0] != "Z"
-            && fields[0] != "X"
-        {
+        let number = |n: usize| fields.get(n).and_then(|f| f.parse().ok()).unwrap_or(-1);
+        if wanted(number(1), number(2)) && !matches!(fields[0], "Z" | "X") {
             members.push(pid);
         }
     }
     members
 }
 
-/// What the threads of a process group are doing, for the message about a hang.
-fn picture(group: i32) -> String {
+/// What the threads of processes are doing, for the message about a hang.
+fn picture(processes: &[i32]) -> String {
     let mut text = String::new();
-    for pid in group_members(group) {
+    for pid in processes {
         for task in std::fs::read_dir(format!("/proc/{pid}/task"))
             .into_iter()
             .flatten()
@@ -899,7 +925,7 @@ fn give_up(
     limit: Duration,
     stderr: &mpsc::Receiver<Vec<u8>>,
 ) -> ! {
-    let picture = picture(group);
+    let picture = picture(&group_members(group));
     // SAFETY: sends a signal, nothing else.
     unsafe { libc::kill(-group, libc::SIGKILL) };
     let said = stderr
