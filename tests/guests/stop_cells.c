@@ -77,8 +77,9 @@ static void stand_by(void) {
     if (place == SIBLING) {
         pid_t tid;
         expect(read(told[0], &tid, sizeof tid) == sizeof tid);
-        // What stops or ends this process keeps it from telling its parent; and what its parent is told may end it before the signal is sent.
-        bool first = disposition == DEFAULT;
+        // What stops or ends this process keeps it from telling its parent; and what its parent is told may end the other thread before the signal
+        // is sent.
+        bool first = disposition == DEFAULT && the_signal != SIGCONT && the_signal != SIGCHLD;
         if (first) must(write(ready[1], &tid, sizeof tid));
         send_it(tid);
         if (!first) must(write(ready[1], &tid, sizeof tid));

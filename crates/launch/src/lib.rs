@@ -19,6 +19,7 @@
 
 pub mod attach;
 mod auxv;
+pub mod confine;
 pub mod cpu;
 pub mod error;
 pub mod exec;

@@ -1,5 +1,6 @@
 //! Replay never execs the program: a forked child maps the runtime, jumps into it, and becomes the recorded process.
 
+use crate::confine::Confinement;
 use crate::error::{os, LaunchError, Result};
 use crate::runtime::RuntimeImage;
 use crate::shared::{SharedSession, ORDER_MEMORY, ORDER_OFFSET, RING_OFFSET};
@@ -88,6 +89,28 @@ pub struct Child {
     pub traced: Option<i32>,
 }
 
+/// The box that the child goes into before it runs anything of the trace.
+pub struct Confined<'a> {
+    /// What it may do there.
+    pub confinement: &'a Confinement,
+    /// To whom the kernel's questions about it go.
+    pub socket: OwnedFd,
+    /// Descriptors that it keeps beside those of the plan.
+    pub keep: Vec<RawFd>,
+}
+
+impl Confined<'_> {
+    /// All descriptors that stay open, ascending.
+    fn keep(&self, plan: &Plan) -> Vec<RawFd> {
+        let of_plan = plan.ops.iter().map(|op| op.fd).filter(|fd| *fd > 2);
+        let mut all: Vec<RawFd> = of_plan.chain(self.keep.iter().copied()).collect();
+        all.push(plan.files);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
 /// Forks the child that becomes the recorded program.
 ///
 /// # Errors
@@ -97,10 +120,14 @@ pub fn start(
     image: &RuntimeImage,
     plan: &Plan,
     child: Child,
+    confined: Option<Confined<'_>>,
 ) -> Result<pid_t> {
     let (stage, len) = plan.seal()?;
     let (wait, go) = pipe()?;
-    // SAFETY: the driver has one thread; the child makes only system calls.
+    let keep = confined.as_ref().map_or(Vec::new(), |c| c.keep(plan));
+    // Of what is about to happen in the child, this takes a lock of the C library's.
+    let registered = registered_sequences();
+    // SAFETY: the child makes only system calls.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(os("fork"));
@@ -121,7 +148,15 @@ pub fn start(
         for (from, to) in child.output.iter().flatten().zip([1, 2]) {
             libc::dup2(*from, to);
         }
-        become_program(shared, image, stage.as_raw_fd(), len, child.cpu, child.slot)
+        let block = map_program(shared, image, (stage.as_raw_fd(), len), &child);
+        if let Some((area, length)) = registered {
+            libc::syscall(libc::SYS_rseq, area, length, UNREGISTER, SIGNATURE);
+        }
+        libc::syscall(libc::SYS_set_robust_list, 0, 24);
+        if let Some(c) = &confined {
+            c.confinement.enter(c.socket.as_raw_fd(), &keep);
+        }
+        std::arch::asm!("jmp {}", in(reg) image.start_replay, in("rdi") block, options(noreturn));
     }
 }
 
@@ -136,15 +171,13 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Maps everything at its place and jumps.
-unsafe fn become_program(
+/// Maps everything at its place; the address of the first thread's block.
+unsafe fn map_program(
     shared: &SharedSession,
     image: &RuntimeImage,
-    stage: RawFd,
-    len: u64,
-    cpu: Option<usize>,
-    slot: usize,
-) -> ! {
+    (stage, len): (RawFd, u64),
+    child: &Child,
+) -> u64 {
     // SAFETY: maps only at fixed addresses inside the reservation, which this program does not use.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -207,7 +240,7 @@ unsafe fn become_program(
                 ORDER_OFFSET,
             );
         }
-        let block = BLOCKS_BASE + slot as u64 * BLOCK_STRIDE;
+        let block = BLOCKS_BASE + child.slot as u64 * BLOCK_STRIDE;
         map(
             block,
             BLOCK_STRIDE,
@@ -229,36 +262,29 @@ unsafe fn become_program(
         libc::getrlimit(libc::RLIMIT_STACK, &mut l);
         l.rlim_cur = limit.min(l.rlim_max);
         libc::setrlimit(libc::RLIMIT_STACK, &l);
-        if let Some(cpu) = cpu {
+        if let Some(cpu) = child.cpu {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(cpu, &mut set);
             libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set);
         }
-        leave_rseq();
-        libc::syscall(libc::SYS_set_robust_list, 0, 24);
-        std::arch::asm!("jmp {}", in(reg) image.start_replay, in("rdi") block, options(noreturn));
+        block
     }
 }
 
-/// The C library registered restartable sequences in memory that is about to go; the kernel must forget it.
-unsafe fn leave_rseq() {
-    const UNREGISTER: i32 = 1;
-    const SIGNATURE: u32 = 0x5305_3053;
+const UNREGISTER: i32 = 1;
+const SIGNATURE: u32 = 0x5305_3053;
+
+/// The C library registered restartable sequences in memory that is about to go, and the kernel must forget it: where, and how many bytes.
+fn registered_sequences() -> Option<(usize, u32)> {
     // SAFETY: glibc 2.35 and later export where they registered; other C libraries don't register.
     unsafe {
         let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) as *const isize;
         let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) as *const u32;
         if offset.is_null() || size.is_null() || *size == 0 {
-            return;
+            return None;
         }
         let thread: usize;
         std::arch::asm!("mov {}, fs:[0]", out(reg) thread);
-        libc::syscall(
-            libc::SYS_rseq,
-            thread.wrapping_add_signed(*offset),
-            32,
-            UNREGISTER,
-            SIGNATURE,
-        );
+        Some((thread.wrapping_add_signed(*offset), 32))
     }
 }

@@ -62,6 +62,8 @@ pub struct Outcome {
     pub halted: Option<Halt>,
     /// Set when it left the recorded path.
     pub divergence: Option<Divergence>,
+    /// What replayed processes wanted to do that no replay does, and that they were refused.
+    pub refused: Vec<String>,
     /// A message of the runtime (its number and argument), 0 for none.
     pub message: (u32, u64),
     /// State hashes compared, and bytes hashed for them.
@@ -173,6 +175,7 @@ fn replay_one(
         status,
         stopped: matches!(Summary::read(dir), Ok(Some(s)) if s.stopped),
         itself: false,
+        refused: tree.take_refused(),
         halted,
         functions: named(dir, when, &s.divergence.functions),
         raced: named(dir, when, &s.raced),

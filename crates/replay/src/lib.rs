@@ -18,6 +18,7 @@ pub mod report;
 pub mod rings;
 mod stacks;
 pub mod standstill;
+mod supervisor;
 pub mod symbols;
 mod thaw;
 mod tree;

@@ -21,7 +21,7 @@ use reprise_trace::{opened, Content, ImageReader, Moment, Region, StoppedThread,
 use std::collections::{hash_map::Entry, BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Error, Result};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
@@ -73,6 +73,12 @@ impl Beginning {
             files,
             copies,
         }))
+    }
+
+    /// The descriptors of its files, which the process needs.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let all = self.files.values().chain(self.copies.values());
+        all.map(AsRawFd::as_raw_fd).collect()
     }
 
     /// Makes a replay that waits for its first event what the trace begins with, still stopped. `None`: it does not wait yet.

@@ -12,15 +12,17 @@ use crate::children;
 use crate::feed::Distribution;
 use crate::lives::Lives;
 use crate::rebuilt::{Exchange, Rebuilt};
+use crate::supervisor::{self, Supervisor};
 use crate::thaw::Beginning;
 use crate::{plan, ReplayError};
 use libc::pid_t;
 use reprise_abi::event::EventHeader;
 use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END, RING_SIZE};
 use reprise_abi::session::{
-    process_state, request, slot_state, InitialRegion, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
+    process_state, request, slot_state, InitialRegion, Session, ENGINE_DET, MAX_INITIAL_REGIONS,
+    MAX_PROCESSES,
 };
-use reprise_launch::replay::{self as launch, Child};
+use reprise_launch::replay::{self as launch, Child, Confined};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
 use std::collections::{btree_map::Entry, BTreeMap, HashSet, VecDeque};
@@ -92,6 +94,8 @@ pub(crate) struct Tree {
     pub became: Option<pid_t>,
     /// Where the trace begins, until the replay is there.
     beginning: Option<Beginning>,
+    /// Of the box that all processes are in; none where the user wants that.
+    supervisor: Option<Supervisor>,
 }
 
 /// The word on which the driver sleeps, for the handler of SIGCHLD.
@@ -160,6 +164,7 @@ impl Tree {
             follows: None,
             became: None,
             beginning: None,
+            supervisor: None,
         }
     }
 
@@ -200,6 +205,7 @@ impl Tree {
     /// Makes the first process. It gets no event when the trace begins later.
     pub fn begin(&mut self, only: Option<u32>) -> Result<pid_t, ReplayError> {
         self.only = only;
+        self.supervisor = Supervisor::start(&self.dir)?;
         self.beginning = Beginning::open(&self.dir)?;
         if self.beginning.is_some() {
             self.feed.limit = 0;
@@ -308,6 +314,9 @@ impl Tree {
                 }
             }
             self.rest(moved);
+            if !moved {
+                self.end_strays();
+            }
         }
         damage
     }
@@ -630,7 +639,20 @@ impl Tree {
         };
         let prepared = plan::prepare(&self.dir, image.image(), bytes, exchange)?;
         let child = Child { slot, ..self.child };
-        let pid = launch::start(&self.shared, &self.image, &prepared.plan, child)?;
+        let confined = self
+            .supervisor
+            .as_ref()
+            .map(Supervisor::admit)
+            .transpose()?;
+        let confined = confined.map(|(confinement, socket)| Confined {
+            confinement,
+            socket,
+            keep: self
+                .beginning
+                .as_ref()
+                .map_or(Vec::new(), Beginning::descriptors),
+        });
+        let pid = launch::start(&self.shared, &self.image, &prepared.plan, child, confined)?;
         self.made.insert(pid);
         Ok(pid)
     }
@@ -653,9 +675,43 @@ impl Tree {
             }
         };
         let fd = copy.as_raw_fd();
+        self.lend_copies()?;
         word.store(fd as u32 + 1, Release);
         s.copies_made.fetch_add(1, Release);
         Ok(fd as u64)
+    }
+
+    /// All processes may open the copies of shared files.
+    fn lend_copies(&self) -> Result<(), ReplayError> {
+        let Some(supervisor) = &self.supervisor else {
+            return Ok(());
+        };
+        let lent = self.copies.values().try_for_each(|f| supervisor.lend(f));
+        lent.map_err(|source| ReplayError::Io {
+            what: "give away the copy of a mapped file".into(),
+            source,
+        })
+    }
+
+    /// Everybody has ended who was recorded: whoever is left was made behind the recording's back.
+    fn end_strays(&self) {
+        let s = self.shared.session();
+        let Some(supervisor) = self.supervisor.as_ref().filter(|_| s.engine != ENGINE_DET) else {
+            return;
+        };
+        if !self.is_over() || self.has_former() {
+            return;
+        }
+        for pid in supervisor::strays().filter(|pid| self.pids().all(|known| known != *pid)) {
+            supervisor.note("a process that is not in the recording".into());
+            children::signal(pid, libc::SIGKILL);
+        }
+    }
+
+    /// What replayed processes wanted to do that no replay does.
+    pub fn take_refused(&self) -> Vec<String> {
+        let supervisor = self.supervisor.as_ref();
+        supervisor.map_or(Vec::new(), Supervisor::take_refused)
     }
 }
 

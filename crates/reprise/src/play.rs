@@ -20,14 +20,27 @@ const CUT_OFF: i32 = 65;
 
 /// Whether a replay was all that there is of a recording that ends before its program did: killed, out of disk, or copied in part.
 fn is_cut_off(o: &Outcome) -> bool {
-    let exact = o.divergence.is_none() && o.halted.is_none();
+    let exact = o.divergence.is_none() && o.halted.is_none() && o.refused.is_empty();
     let damaged = matches!(o.tail, Tail::Damaged { .. });
     let stopped = o.stopped && o.tail == Tail::Complete;
     exact && o.message.0 == TRACE_ENDED && !damaged && !stopped
 }
 
-/// What there is to say about the end of a replay that was not the recording's own.
+/// What there is to say about a replay that was not the recording's own.
 pub(crate) fn complaint(o: &Outcome) -> Option<String> {
+    let end = about_end(o);
+    if o.refused.is_empty() {
+        return end;
+    }
+    let refused = format!(
+        "this trace wants to do what no replay does, and was refused: {}",
+        o.refused.join(", ")
+    );
+    Some(end.map_or(refused.clone(), |end| format!("{end}\n{refused}")))
+}
+
+/// What there is to say about the end of a replay that was not the recording's own.
+fn about_end(o: &Outcome) -> Option<String> {
     if let Some(d) = &o.divergence {
         return Some(format!("the replay diverged from the recording\n{d}"));
     }

@@ -3,11 +3,17 @@
 
 mod common;
 
+use common::gdb::session;
 use common::{run, Guest, Recording, Workplace};
-use reprise_abi::layout::SESSION_BASE;
+use reprise_abi::layout::{IMAGE_BASE, SESSION_BASE};
 use reprise_abi::session::{Process, RequestBox, Session, Slot};
+use reprise_launch::runtime::{RuntimeImage, EMBEDDED};
+use std::io::{BufRead, BufReader};
 use std::mem::offset_of;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 /// A process that has nothing to do with any recording.
 struct Outsider(Child);
@@ -116,4 +122,262 @@ fn nobody_else_is_ended_with_a_full_trace() {
         let said = r.run.describe();
         assert!(!r.run.text().contains("not ended"), "{said}");
     }
+}
+
+/// What a program tries that goes around its recorder (`tests/guests/hostile/escapes.c`): natively it may, so it is recorded; a replay of the trace,
+/// with the rights of whoever replays it, may not.
+struct Escape {
+    attack: &'static str,
+    /// What it says when it worked.
+    says: &'static [&'static str],
+    /// What a replay refuses.
+    refused: &'static [&'static str],
+}
+
+const ESCAPES: [Escape; 8] = [
+    Escape {
+        attack: "write",
+        says: &["a file"],
+        refused: &["openat of "],
+    },
+    Escape {
+        attack: "read",
+        says: &["a secret"],
+        refused: &["openat of /etc/passwd"],
+    },
+    Escape {
+        attack: "connect",
+        says: &["a connection"],
+        refused: &["socket"],
+    },
+    Escape {
+        attack: "signal",
+        says: &["a signal", "a signal to a thread"],
+        refused: &["kill", "tgkill"],
+    },
+    Escape {
+        attack: "parent",
+        says: &["its parent's memory", "a signal to its parent"],
+        refused: &["/mem", "/fd/0", "process_vm_readv", "kill"],
+    },
+    Escape {
+        attack: "output",
+        says: &["another descriptor of the output"],
+        refused: &["mmap", "ftruncate", "lseek", "dup3"],
+    },
+    Escape {
+        attack: "exec",
+        says: &[],
+        refused: &["execve"],
+    },
+    Escape {
+        attack: "fork",
+        says: &[],
+        refused: &["a process that is not in the recording"],
+    },
+];
+
+/// The world outside, which notices what reaches it.
+struct World {
+    place: Workplace,
+    listener: TcpListener,
+    /// Writes a line for each signal that it gets.
+    outsider: Child,
+    heard: BufReader<ChildStdout>,
+}
+
+impl World {
+    fn new() -> World {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a setting");
+        let script = "import signal
+signals = {signal.SIGUSR1: 'signal', signal.SIGUSR2: 'asked'}
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+print('ready', flush=True)
+while True:
+    print(signals[signal.sigwait(signals)], flush=True)";
+        let mut outsider = Command::new("python3");
+        let outsider = outsider.args(["-c", script]).stdin(Stdio::null());
+        let mut outsider = outsider.stdout(Stdio::piped()).spawn().expect("python3");
+        let heard = outsider.stdout.take().expect("a pipe");
+        let mut world = World {
+            place: Workplace::new(),
+            listener,
+            outsider,
+            heard: BufReader::new(heard),
+        };
+        assert_eq!(world.line(), "ready\n");
+        world
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.heard.read_line(&mut line).expect("a line");
+        line
+    }
+
+    fn file(&self) -> PathBuf {
+        self.place.path().join("escaped")
+    }
+
+    fn target(&self, attack: &str) -> String {
+        match attack {
+            "read" => "/etc/passwd".into(),
+            "connect" => self
+                .listener
+                .local_addr()
+                .expect("its port")
+                .port()
+                .to_string(),
+            "signal" => self.outsider.id().to_string(),
+            // So many seconds would a process stay.
+            "fork" => "2".into(),
+            _ => self.file().display().to_string(),
+        }
+    }
+
+    /// Has anything been reached since the last time?
+    fn was_reached(&mut self) -> bool {
+        let connected = self.listener.accept().is_ok();
+        let written = std::fs::remove_file(self.file()).is_ok();
+        // SAFETY: a process that this test started, and has not waited for.
+        unsafe { libc::kill(self.outsider.id() as i32, libc::SIGUSR2) };
+        let mut signalled = false;
+        while self.line() != "asked\n" {
+            signalled = true;
+        }
+        connected || written || signalled
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.outsider.kill();
+        let _ = self.outsider.wait();
+    }
+}
+
+/// Where the runtime's text lies in the program: first byte, and how many.
+fn text() -> [String; 2] {
+    let image = RuntimeImage::load(EMBEDDED).expect("the runtime");
+    let text = image
+        .segments
+        .iter()
+        .find(|s| s.prot & libc::PROT_EXEC != 0);
+    let text = text.expect("its text");
+    [IMAGE_BASE + text.offset, text.len].map(|n| n.to_string())
+}
+
+fn escape(world: &World, attack: &str, flags: &[&str]) -> Recording {
+    let mut args = vec![attack.to_string()];
+    args.extend(text());
+    args.push(world.target(attack));
+    let guest = Guest::new("hostile/escapes").args(args);
+    world.place.record_with(&guest, flags)
+}
+
+/// Processes that replay this trace.
+fn replaying(dir: &Path) -> Vec<String> {
+    let dir = dir.to_str().expect("a path");
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = all.filter_map(|p| std::fs::read_to_string(p.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(dir)).collect()
+}
+
+#[test]
+fn a_replay_reaches_nothing() {
+    for engine in ENGINES {
+        for e in &ESCAPES {
+            let mut world = World::new();
+            let r = escape(&world, e.attack, &["--engine", engine]);
+            let what = format!("{} {engine}: {}", e.attack, r.run.describe());
+            for said in e.says {
+                let said = format!("ESCAPED: {said}\n");
+                assert!(r.run.text().contains(&said), "{what}");
+            }
+            // While it is recorded, it does what it could do anyway.
+            if ["write", "connect", "signal", "exec"].contains(&e.attack) {
+                let begun = Instant::now();
+                while !world.was_reached() {
+                    assert!(begun.elapsed() < common::hang_limit(), "{what}");
+                }
+            }
+            let replay = world.place.replay(&r.dir);
+            assert!(
+                !replay.text().contains("ESCAPED"),
+                "{what} {}",
+                replay.describe()
+            );
+            let verified = world.place.verify(&r.dir);
+            assert_eq!(verified.status.code(), Some(125), "{}", verified.describe());
+            for refused in e.refused {
+                let (all, said) = (verified.text(), verified.describe());
+                let (_, list) = all.split_once("was refused: ").expect(&said);
+                assert!(list.contains(refused), "{said}");
+            }
+            let debugged = session(&world.place, &r.dir, &[], &["continue"]);
+            assert!(
+                !debugged.text().contains("ESCAPED"),
+                "{what} {}",
+                debugged.describe()
+            );
+            assert!(!world.was_reached(), "{what}");
+            assert_eq!(replaying(&r.dir), [""; 0], "{what}");
+        }
+    }
+}
+
+/// It is the box that keeps them in.
+#[test]
+fn without_the_box_a_replay_reaches_what_its_user_can() {
+    let mut world = World::new();
+    let r = escape(&world, "write", &[]);
+    assert!(world.was_reached());
+    let mut command = world.place.reprise(["replay"]);
+    let replay = run(command.arg(&r.dir).env("REPRISE_UNCONFINED", "1"), None);
+    assert!(world.was_reached(), "{}", replay.describe());
+}
+
+/// What an ordinary user replays can't do what he could.
+#[test]
+fn an_ordinary_users_replay_reaches_nothing() {
+    // SAFETY: plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        return common::skip("only root can become somebody else");
+    }
+    let mut world = World::new();
+    let shared = world.place.fresh_dir("shared");
+    let tool = shared.join("reprise");
+    std::fs::copy(common::REPRISE, &tool).expect("a copy of the command");
+    let r = escape(&world, "write", &[]);
+    assert!(world.was_reached());
+    let moved = shared.join("trace");
+    std::fs::rename(&r.dir, &moved).expect("to move the trace");
+    run(
+        Command::new("chown")
+            .args(["-R", "65534:65534"])
+            .arg(&shared),
+        None,
+    );
+    let modes = [world.place.path(), &shared];
+    run(Command::new("chmod").arg("777").args(modes), None);
+    let replay = |confined: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command
+            .arg(&tool)
+            .arg("replay")
+            .arg(&moved)
+            .current_dir(&shared);
+        command
+            .env("REPRISE_UNCONFINED", confined)
+            .env("REPRISE_TRACE_DIR", &shared);
+        run(&mut command, None)
+    };
+    let said = replay("0").describe();
+    assert!(said.contains("was refused: openat of "), "{said}");
+    assert!(!world.was_reached(), "{said}");
+    // He could.
+    let said = replay("1").describe();
+    assert!(world.was_reached(), "{said}");
 }

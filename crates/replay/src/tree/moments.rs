@@ -116,6 +116,7 @@ impl Tree {
             };
             known = Some(stopped.gate);
             self.copies = beginning.copies;
+            self.lend_copies()?;
             if let (Some(_), Some(distribution)) = (self.shared.order(), distribution.as_mut()) {
                 let first = self.goes_on_first(&beginning.moment, reader)?;
                 self.take_turns(first, paced);

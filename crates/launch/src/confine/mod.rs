@@ -1,0 +1,180 @@
+//! The box in which a replayed process runs. A trace is somebody's code: its runtime, its program, and whatever that jumps to. Before the first
+//! instruction of any of it the process gives up, for good, all that a replay does not need:
+//!
+//! - new rights by exec (PR_SET_NO_NEW_PRIVS),
+//! - the file system and the network (landlock(7), where the kernel has it),
+//! - system calls: those that reach nothing but the process itself are made; of the others the kernel asks the driver (seccomp_unotify(2)), which opens the
+//!   trace's files in the process's place, lets forks and signals among the replayed pass, and refuses the rest; `filter.rs` has the list,
+//! - descriptors that the driver has open for itself.
+//!
+//! What is left to it: computing, memory, its own threads, and what is written to its standard output and error, which are the driver's own, so that
+//! both streams keep their order.
+
+mod filter;
+
+use crate::error::{os, LaunchError, Result};
+use landlock::{
+    Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope, ABI,
+};
+use seccompiler::BpfProgram;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// What is prepared once, and entered by each process that is made.
+pub struct Confinement {
+    filter: BpfProgram,
+    /// No right to anything; `None` where the kernel has no Landlock.
+    domain: Option<OwnedFd>,
+}
+
+impl Confinement {
+    /// Prepares it.
+    ///
+    /// # Errors
+    /// [`LaunchError::Unsupported`] where the kernel asks nobody about system calls (Linux before 5.9, some sandboxes).
+    pub fn new() -> Result<Confinement> {
+        let action: u32 = libc::SECCOMP_RET_USER_NOTIF;
+        // SAFETY: the kernel reads the word.
+        let known = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_GET_ACTION_AVAIL,
+                0,
+                &action,
+            )
+        };
+        if known != 0 {
+            return Err(LaunchError::Unsupported(format!(
+                "replayed programs can't be confined here: seccomp(2) does not know SECCOMP_RET_USER_NOTIF ({})",
+                std::io::Error::last_os_error()
+            )));
+        }
+        Ok(Confinement {
+            filter: filter::program()?,
+            domain: domain(),
+        })
+    }
+
+    /// Confines the calling thread, the only one of its process, for good; the descriptor by which the kernel asks about its calls goes over `socket`,
+    /// and of all descriptors from 3 on those in `keep` (ascending) stay open. Ends the process where that can't be done.
+    ///
+    /// # Safety
+    /// To be called in a forked child: it makes system calls only.
+    pub(crate) unsafe fn enter(&self, socket: RawFd, keep: &[RawFd]) {
+        // SAFETY: plain calls; the kernel copies the filter.
+        unsafe {
+            let limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            libc::setrlimit(libc::RLIMIT_CORE, &limit);
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+                give_up(b"no_new_privs");
+            }
+            if let Some(domain) = &self.domain {
+                if libc::syscall(libc::SYS_landlock_restrict_self, domain.as_raw_fd(), 0) != 0 {
+                    give_up(b"landlock");
+                }
+            }
+            let program = libc::sock_fprog {
+                len: self.filter.len() as u16,
+                filter: self.filter.as_ptr() as *mut libc::sock_filter,
+            };
+            let listener = install(&program);
+            if listener < 0 {
+                give_up(b"seccomp");
+            }
+            if !send(socket, listener) {
+                give_up(b"the driver");
+            }
+            let mut next = 3u32;
+            for fd in keep.iter().map(|fd| *fd as u32) {
+                if fd > next {
+                    libc::syscall(libc::SYS_close_range, next, fd - 1, 0);
+                }
+                next = next.max(fd + 1);
+            }
+            libc::syscall(libc::SYS_close_range, next, u32::MAX, 0);
+        }
+    }
+}
+
+/// A Landlock domain that has all rights taken away, as far as this kernel knows them.
+fn domain() -> Option<OwnedFd> {
+    let all = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let all = all.handle_access(AccessFs::from_all(ABI::V5)).ok()?;
+    let all = all.handle_access(AccessNet::from_all(ABI::V5)).ok()?;
+    let all = all.scope(Scope::AbstractUnixSocket).ok()?;
+    all.create().ok()?.into()
+}
+
+/// Installs the filter: its listener. Who has been heard is not woken by signals before the answer is there, from Linux 5.19 on.
+unsafe fn install(program: &libc::sock_fprog) -> RawFd {
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    for more in [libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, 0] {
+        // SAFETY: the kernel copies the filter.
+        let listener = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags | more,
+                program,
+            )
+        };
+        if listener >= 0 {
+            return listener as RawFd;
+        }
+    }
+    -1
+}
+
+/// Sends a descriptor (unix(7), SCM_RIGHTS) with one byte.
+unsafe fn send(socket: RawFd, fd: RawFd) -> bool {
+    /// As the kernel wants it to be aligned.
+    #[repr(C, align(8))]
+    struct Control([u8; 24]);
+    let mut byte = 0u8;
+    let mut control = Control([0; 24]);
+    let mut io = libc::iovec {
+        iov_base: (&raw mut byte).cast(),
+        iov_len: 1,
+    };
+    // SAFETY: all of it lives until the call is over; the control buffer has room for one descriptor.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut io;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = libc::CMSG_SPACE(4) as usize;
+        let head = libc::CMSG_FIRSTHDR(&message);
+        (*head).cmsg_level = libc::SOL_SOCKET;
+        (*head).cmsg_type = libc::SCM_RIGHTS;
+        (*head).cmsg_len = libc::CMSG_LEN(4) as usize;
+        libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
+        libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) == 1
+    }
+}
+
+/// Nothing of the trace runs outside of the box.
+unsafe fn give_up(what: &[u8]) -> ! {
+    // SAFETY: plain calls.
+    unsafe {
+        for part in [
+            b"reprise: can't confine the replayed program (" as &[u8],
+            what,
+            b"); REPRISE_UNCONFINED=1 replays traces that you trust without\n",
+        ] {
+            libc::write(2, part.as_ptr().cast(), part.len());
+        }
+        libc::_exit(125)
+    }
+}
+
+/// A pair of connected sockets: one end for the child, one for the driver.
+///
+/// # Errors
+/// When descriptors are short.
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    let pair = std::os::unix::net::UnixStream::pair();
+    let (a, b) = pair.map_err(|_| os("make a pair of sockets"))?;
+    Ok((a.into(), b.into()))
+}
