@@ -125,6 +125,7 @@ pub fn start(
     let (stage, len) = plan.seal()?;
     let (wait, go) = pipe()?;
     let keep = confined.as_ref().map_or(Vec::new(), |c| c.keep(plan));
+    let filter = confined.as_ref().map(|c| c.confinement.filter(plan.files));
     // Of what is about to happen in the child, this takes a lock of the C library's.
     let registered = registered_sequences();
     // SAFETY: the child makes only system calls.
@@ -153,8 +154,8 @@ pub fn start(
             libc::syscall(libc::SYS_rseq, area, length, UNREGISTER, SIGNATURE);
         }
         libc::syscall(libc::SYS_set_robust_list, 0, 24);
-        if let Some(c) = &confined {
-            c.confinement.enter(c.socket.as_raw_fd(), &keep);
+        if let (Some(c), Some(filter)) = (&confined, &filter) {
+            c.confinement.enter(filter, c.socket.as_raw_fd(), &keep);
         }
         std::arch::asm!("jmp {}", in(reg) image.start_replay, in("rdi") block, options(noreturn));
     }

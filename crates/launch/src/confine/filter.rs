@@ -1,11 +1,10 @@
 //! Which system calls a replayed process makes (seccomp(2)). Those that aren't here are the driver's to decide.
 
-use crate::error::{LaunchError, Result};
+//!
+//! The kernel runs the filter for each number once when it is installed, to know those that always pass (`seccomp_cache_prepare`, kernel/seccomp.c), and
+//! compiles it. So it is a tree over the numbers: a list, as seccompiler makes it, took 4 ms to install.
+
 use libc::*;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpArgLen::Qword, SeccompCmpOp,
-    SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
-};
 use std::collections::BTreeMap;
 
 /// Calls that reach nothing but the process: its memory, its own signals, clocks, and descriptors that it was given or made of memory.
@@ -106,7 +105,7 @@ const ON_OTHERS: &[(c_long, u8)] = &[
 ];
 
 /// Of ioctl(2): what looks through the process's own pages (include/uapi/linux/fs.h, PAGEMAP_SCAN).
-const PAGEMAP_SCAN: u64 = 0xc060_6610;
+const PAGEMAP_SCAN: u32 = 0xc060_6610;
 
 /// What prctl(2) may set and tell: faulting clocks and the dispatch of system calls, whose range is the thread's own.
 const SETTINGS: &[c_int] = &[
@@ -118,8 +117,8 @@ const SETTINGS: &[c_int] = &[
     40, // PR_GET_TID_ADDRESS
 ];
 
-/// Flags of clone(2) that must not be there where a thread is made: namespaces, and what a tracer would not be told.
-const NO_THREADS: c_int = CLONE_NEWNS
+/// Flags of clone(2) that must not be there: namespaces, and what a tracer would not be told.
+const OUTSIDE: c_int = CLONE_NEWNS
     | CLONE_NEWCGROUP
     | CLONE_NEWUTS
     | CLONE_NEWIPC
@@ -128,91 +127,236 @@ const NO_THREADS: c_int = CLONE_NEWNS
     | CLONE_NEWNET
     | CLONE_UNTRACED;
 
-/// The filter, as the kernel takes it.
-pub(super) fn program() -> Result<BpfProgram> {
-    let unusable =
-        |e: seccompiler::BackendError| LaunchError::Unsupported(format!("no filter: {e}"));
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for nr in OWN {
-        rules.insert(*nr, Vec::new());
+/// What an argument, its lower 32 bits, must be.
+#[derive(Clone, Copy)]
+enum Is {
+    Equal(u32),
+    Not(u32),
+    Above(u32),
+    /// Of the bits of the first, exactly those of the second.
+    Masked(u32, u32),
+}
+
+/// Conditions on arguments, by their numbers; all hold.
+type Case = Vec<(u8, Is)>;
+
+/// Calls that pass in one of some cases; always, where there is none. `files`: descriptor of the directory out of which files may be opened for reading,
+/// where Landlock sees to it that the way does not lead out of it.
+fn calls(files: Option<c_int>) -> BTreeMap<u32, Vec<Case>> {
+    let mut calls: BTreeMap<u32, Vec<Case>> = BTreeMap::new();
+    for number in OWN {
+        calls.insert(*number as u32, Vec::new());
     }
-    // Each of these: one of the conditions, all of whose parts hold.
-    let mut when = |nr: c_long, parts: &[(u8, bool, SeccompCmpOp, u64)]| {
-        let conditions = parts.iter().map(|(arg, whole, how, value)| {
-            let len = if *whole { Qword } else { Dword };
-            SeccompCondition::new(*arg, len, how.clone(), *value)
-        });
-        let conditions = conditions.collect::<std::result::Result<_, _>>();
-        let rule = SeccompRule::new(conditions.map_err(unusable)?).map_err(unusable)?;
-        rules.entry(nr).or_default().push(rule);
-        Ok::<(), LaunchError>(())
+    let mut when = |number: c_long, case: &[(u8, Is)]| {
+        calls.entry(number as u32).or_default().push(case.into());
     };
-    use SeccompCmpOp::{Eq, Gt, MaskedEq, Ne};
-    for (nr, arg) in ON_OTHERS {
-        when(*nr, &[(*arg, false, Gt, 2)])?;
+    for (number, arg) in ON_OTHERS {
+        when(*number, &[(*arg, Is::Above(2))]);
     }
-    // No memory of what the driver's streams are.
-    when(
-        SYS_mmap,
-        &[
-            (4, false, Ne, 0),
-            (4, false, Ne, STDOUT_FILENO as u64),
-            (4, false, Ne, STDERR_FILENO as u64),
-        ],
-    )?;
-    // With MAP_ANONYMOUS no descriptor counts.
-    let anonymous = MAP_ANONYMOUS as u64;
-    when(SYS_mmap, &[(3, false, MaskedEq(anonymous), anonymous)])?;
+    // No memory of what the driver's streams are. With MAP_ANONYMOUS no descriptor counts.
+    let anonymous = MAP_ANONYMOUS as u32;
+    when(SYS_mmap, &[(3, Is::Masked(anonymous, anonymous))]);
+    let others = [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO].map(|fd| (4, Is::Not(fd as u32)));
+    when(SYS_mmap, &others);
     when(
         SYS_ioctl,
-        &[(0, false, Gt, 2), (1, false, Eq, PAGEMAP_SCAN)],
-    )?;
+        &[(0, Is::Above(2)), (1, Is::Equal(PAGEMAP_SCAN))],
+    );
     for which in SETTINGS {
-        when(SYS_prctl, &[(0, false, Eq, *which as u64)])?;
+        when(SYS_prctl, &[(0, Is::Equal(*which as u32))]);
     }
     // It dies with its parent; nothing takes that back.
-    let death = (0, false, Eq, PR_SET_PDEATHSIG as u64);
-    when(SYS_prctl, &[death, (1, true, Eq, SIGKILL as u64)])?;
+    let death = (0, Is::Equal(PR_SET_PDEATHSIG as u32));
+    when(SYS_prctl, &[death, (1, Is::Equal(SIGKILL as u32))]);
     // Its own limits and processors.
-    when(SYS_prlimit64, &[(0, false, Eq, 0)])?;
-    when(SYS_sched_setaffinity, &[(0, false, Eq, 0)])?;
+    when(SYS_prlimit64, &[(0, Is::Equal(0))]);
+    when(SYS_sched_setaffinity, &[(0, Is::Equal(0))]);
     // Is somebody there? It is told nothing else.
-    when(SYS_kill, &[(1, false, Eq, 0)])?;
-    let (all, thread) = ((CLONE_THREAD | NO_THREADS) as u32, CLONE_THREAD as u32);
-    when(SYS_clone, &[(0, true, MaskedEq(all.into()), thread.into())])?;
-    // seccompiler has no action that asks; what it puts there is exchanged below.
-    const ASK: u32 = 0x7eed;
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Trace(ASK),
-        SeccompAction::Allow,
-        TargetArch::x86_64,
-    );
-    let mut program: BpfProgram = filter.and_then(BpfProgram::try_from).map_err(unusable)?;
-    for step in &mut program {
-        if step.code == (BPF_RET | BPF_K) as u16 && step.k == SECCOMP_RET_TRACE | ASK {
-            step.k = SECCOMP_RET_USER_NOTIF;
+    when(SYS_kill, &[(1, Is::Equal(0))]);
+    // Threads, and forks: they are in the box as well. The flags of clone3(2) lie in memory, where others could change them.
+    when(SYS_clone, &[(0, Is::Masked(OUTSIDE as u32, 0))]);
+    if let Some(files) = files {
+        let readable = (2, Is::Equal(O_CLOEXEC as u32));
+        when(SYS_openat, &[(0, Is::Equal(files as u32)), readable]);
+    }
+    calls
+}
+
+fn step(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    }
+}
+
+fn load(offset: u32) -> sock_filter {
+    step(BPF_LD | BPF_W | BPF_ABS, offset, 0, 0)
+}
+
+fn end(action: u32) -> sock_filter {
+    step(BPF_RET | BPF_K, action, 0, 0)
+}
+
+/// The filter, as the kernel takes it.
+pub(super) fn program(files: Option<c_int>) -> Vec<sock_filter> {
+    // struct seccomp_data: number, architecture, address, arguments.
+    const ARCHITECTURE: u32 = 4;
+    const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+    let mut program = vec![
+        load(ARCHITECTURE),
+        step(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+        end(SECCOMP_RET_KILL_PROCESS),
+        load(0),
+    ];
+    // Where the numbers begin that are treated alike: each call, and what lies between them. Neighbours that always pass are one.
+    let calls = calls(files);
+    let mut ranges: Vec<(u32, Option<&[Case]>)> = vec![(0, None)];
+    for (number, cases) in &calls {
+        match ranges.last_mut() {
+            Some(last) if last.0 == *number => last.1 = Some(cases),
+            Some((_, Some(before))) if before.is_empty() && cases.is_empty() => {
+                if !calls.contains_key(&(number - 1)) {
+                    ranges.push((*number, Some(cases)));
+                }
+            }
+            _ => ranges.push((*number, Some(cases))),
+        }
+        if !calls.contains_key(&(number + 1)) {
+            ranges.push((number + 1, None));
         }
     }
-    Ok(program)
+    program.extend(tree(&ranges));
+    program
+}
+
+/// Looks for the range that the number is in, by halves.
+fn tree(ranges: &[(u32, Option<&[Case]>)]) -> Vec<sock_filter> {
+    if let [(_, cases)] = ranges {
+        return leaf(*cases);
+    }
+    let (low, high) = ranges.split_at(ranges.len() / 2);
+    let (mut low, high_steps) = (tree(low), tree(high));
+    let mut steps = vec![
+        step(BPF_JMP | BPF_JGE | BPF_K, high[0].0, 0, 1),
+        step(BPF_JMP | BPF_JA, low.len() as u32, 0, 0),
+    ];
+    steps.append(&mut low);
+    steps.extend(high_steps);
+    steps
+}
+
+/// What becomes of a call in these cases.
+fn leaf(cases: Option<&[Case]>) -> Vec<sock_filter> {
+    const ASK: u32 = SECCOMP_RET_USER_NOTIF;
+    let Some(cases) = cases else {
+        return vec![end(ASK)];
+    };
+    if cases.is_empty() {
+        return vec![end(SECCOMP_RET_ALLOW)];
+    }
+    let mut steps = Vec::new();
+    for case in cases {
+        let mut passes = vec![end(SECCOMP_RET_ALLOW)];
+        // From the last condition to the first: each knows how far it is to the next case.
+        for (arg, is) in case.iter().rev() {
+            let far = passes.len() as u8;
+            let mut test = vec![load(16 + 8 * u32::from(*arg))];
+            let compare = |how: u32, k: u32, jt: u8, jf: u8| step(BPF_JMP | how | BPF_K, k, jt, jf);
+            match *is {
+                Is::Equal(k) => test.push(compare(BPF_JEQ, k, 0, far)),
+                Is::Not(k) => test.push(compare(BPF_JEQ, k, far, 0)),
+                Is::Above(k) => test.push(compare(BPF_JGT, k, 0, far)),
+                Is::Masked(mask, k) => {
+                    test.push(step(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0));
+                    test.push(compare(BPF_JEQ, k, 0, far));
+                }
+            }
+            test.append(&mut passes);
+            passes = test;
+        }
+        steps.append(&mut passes);
+    }
+    steps.push(end(ASK));
+    steps
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What the filter says to a call: classic BPF, as far as it is used here.
+    fn verdict(number: c_long, args: [u64; 6]) -> u32 {
+        let mut data = vec![number as u32, 0xc000_003e, 0, 0];
+        for a in args {
+            data.extend([a as u32, (a >> 32) as u32]);
+        }
+        let program = program(Some(7));
+        let (mut at, mut a) = (0, 0u32);
+        loop {
+            let s = program[at];
+            at += 1;
+            let code = u32::from(s.code);
+            let jump = |holds: bool| usize::from(if holds { s.jt } else { s.jf });
+            match code {
+                _ if code == BPF_LD | BPF_W | BPF_ABS => a = data[s.k as usize / 4],
+                _ if code == BPF_RET | BPF_K => return s.k,
+                _ if code == BPF_JMP | BPF_JA => at += s.k as usize,
+                _ if code == BPF_JMP | BPF_JEQ | BPF_K => at += jump(a == s.k),
+                _ if code == BPF_JMP | BPF_JGT | BPF_K => at += jump(a > s.k),
+                _ if code == BPF_JMP | BPF_JGE | BPF_K => at += jump(a >= s.k),
+                _ if code == BPF_ALU | BPF_AND | BPF_K => a &= s.k,
+                _ => panic!("an unknown step {code:#x}"),
+            }
+        }
+    }
+
     #[test]
     fn who_is_not_listed_is_asked_about() {
-        let program = program().expect("a filter");
-        let ends = |k: u32| program.iter().filter(|s| s.code == 6 && s.k == k).count();
-        assert!(ends(SECCOMP_RET_USER_NOTIF) > 0 && ends(SECCOMP_RET_ALLOW) > 0);
-        assert_eq!(
-            program
-                .iter()
-                .filter(|s| s.k & 0xffff_0000 == SECCOMP_RET_TRACE)
-                .count(),
-            0
-        );
-        assert!(program.len() < 4096, "{}", program.len());
+        let known = calls(Some(7));
+        for number in 0..600 {
+            let asked = verdict(number, [u64::MAX; 6]) == SECCOMP_RET_USER_NOTIF;
+            match known.get(&(number as u32)) {
+                None => assert!(asked, "call {number}"),
+                Some(cases) if cases.is_empty() => assert!(!asked, "call {number}"),
+                Some(_) => {}
+            }
+        }
+        assert!(program(None).len() < BPF_MAXINSNS as usize);
+    }
+
+    #[test]
+    fn arguments_decide() {
+        let passes = |number, args: &[i64]| {
+            let mut all = [0; 6];
+            for (to, from) in all.iter_mut().zip(args) {
+                *to = *from as u64;
+            }
+            verdict(number, all) == SECCOMP_RET_ALLOW
+        };
+        for fd in 0..3 {
+            assert!(!passes(SYS_read, &[fd]) && !passes(SYS_sendfile, &[3, fd]));
+            assert!(!passes(SYS_mmap, &[0, 4096, 1, 1, fd]));
+            assert!(passes(
+                SYS_mmap,
+                &[0, 4096, 1, i64::from(MAP_ANONYMOUS), fd]
+            ));
+            assert!(passes(SYS_write, &[fd]));
+        }
+        assert!(passes(SYS_read, &[3]) && passes(SYS_mmap, &[0, 4096, 1, 1, 3]));
+        assert!(passes(SYS_kill, &[1, 0]) && !passes(SYS_kill, &[1, 9]));
+        let thread = i64::from(CLONE_THREAD | CLONE_VM | CLONE_SIGHAND);
+        assert!(passes(SYS_clone, &[thread]) && passes(SYS_clone, &[SIGCHLD.into()]));
+        assert!(!passes(SYS_clone, &[thread | i64::from(CLONE_NEWUSER)]));
+        assert!(!passes(SYS_clone, &[thread | i64::from(CLONE_UNTRACED)]));
+        let death = i64::from(PR_SET_PDEATHSIG);
+        assert!(passes(SYS_prctl, &[death, 9]) && !passes(SYS_prctl, &[death, 0]));
+        assert!(!passes(SYS_prctl, &[PR_SET_DUMPABLE.into(), 1]));
+        assert!(passes(SYS_openat, &[7, 0, O_CLOEXEC.into()]));
+        assert!(!passes(SYS_openat, &[7, 0, (O_CLOEXEC | O_RDWR).into()]));
+        assert!(!passes(SYS_openat, &[AT_FDCWD.into(), 0, O_CLOEXEC.into()]));
+        assert!(passes(SYS_prlimit64, &[0]) && !passes(SYS_prlimit64, &[1]));
+        assert!(passes(SYS_ioctl, &[5, PAGEMAP_SCAN.into()]) && !passes(SYS_ioctl, &[5, 1]));
     }
 }

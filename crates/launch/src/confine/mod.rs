@@ -2,9 +2,10 @@
 //! instruction of any of it the process gives up, for good, all that a replay does not need:
 //!
 //! - new rights by exec (PR_SET_NO_NEW_PRIVS),
-//! - the file system and the network (landlock(7), where the kernel has it),
-//! - system calls: those that reach nothing but the process itself are made; of the others the kernel asks the driver (seccomp_unotify(2)), which opens the
-//!   trace's files in the process's place, lets forks and signals among the replayed pass, and refuses the rest; `filter.rs` has the list,
+//! - the file system and the network (landlock(7), where the kernel has it), but for reading the trace's contents,
+//! - system calls: those that reach nothing but the process itself are made; of the others the kernel asks the driver (seccomp_unotify(2)), which opens
+//!   what else is needed in the process's place, lets signals among the replayed pass, and refuses the rest; `filter.rs` has the list. Without Landlock
+//!   the contents are among what is asked for,
 //! - descriptors that the driver has open for itself.
 //!
 //! What is left to it: computing, memory, its own threads, and what is written to its standard output and error, which are the driver's own, so that
@@ -14,24 +15,24 @@ mod filter;
 
 use crate::error::{os, LaunchError, Result};
 use landlock::{
-    Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope, ABI,
+    Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, Scope, ABI,
 };
-use seccompiler::BpfProgram;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
 /// What is prepared once, and entered by each process that is made.
 pub struct Confinement {
-    filter: BpfProgram,
-    /// No right to anything; `None` where the kernel has no Landlock.
+    /// No right to anything but to read the trace's contents; `None` where the kernel has no Landlock.
     domain: Option<OwnedFd>,
 }
 
 impl Confinement {
-    /// Prepares it.
+    /// Prepares it for a trace whose contents lie in `files`.
     ///
     /// # Errors
     /// [`LaunchError::Unsupported`] where the kernel asks nobody about system calls (Linux before 5.9, some sandboxes).
-    pub fn new() -> Result<Confinement> {
+    pub fn new(files: &Path) -> Result<Confinement> {
         let action: u32 = libc::SECCOMP_RET_USER_NOTIF;
         // SAFETY: the kernel reads the word.
         let known = unsafe {
@@ -49,9 +50,13 @@ impl Confinement {
             )));
         }
         Ok(Confinement {
-            filter: filter::program()?,
-            domain: domain(),
+            domain: domain(files),
         })
+    }
+
+    /// The filter for a process whose descriptor `files` is the directory of contents.
+    pub(crate) fn filter(&self, files: RawFd) -> Vec<libc::sock_filter> {
+        filter::program(self.domain.is_some().then_some(files))
     }
 
     /// Confines the calling thread, the only one of its process, for good; the descriptor by which the kernel asks about its calls goes over `socket`,
@@ -59,7 +64,7 @@ impl Confinement {
     ///
     /// # Safety
     /// To be called in a forked child: it makes system calls only.
-    pub(crate) unsafe fn enter(&self, socket: RawFd, keep: &[RawFd]) {
+    pub(crate) unsafe fn enter(&self, filter: &[libc::sock_filter], socket: RawFd, keep: &[RawFd]) {
         // SAFETY: plain calls; the kernel copies the filter.
         unsafe {
             let limit = libc::rlimit {
@@ -76,8 +81,8 @@ impl Confinement {
                 }
             }
             let program = libc::sock_fprog {
-                len: self.filter.len() as u16,
-                filter: self.filter.as_ptr() as *mut libc::sock_filter,
+                len: filter.len() as u16,
+                filter: filter.as_ptr() as *mut libc::sock_filter,
             };
             let listener = install(&program);
             if listener < 0 {
@@ -98,13 +103,14 @@ impl Confinement {
     }
 }
 
-/// A Landlock domain that has all rights taken away, as far as this kernel knows them.
-fn domain() -> Option<OwnedFd> {
+/// A Landlock domain that has all rights taken away, as far as this kernel knows them, but to read what is beneath `files`.
+fn domain(files: &Path) -> Option<OwnedFd> {
     let all = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
     let all = all.handle_access(AccessFs::from_all(ABI::V5)).ok()?;
     let all = all.handle_access(AccessNet::from_all(ABI::V5)).ok()?;
     let all = all.scope(Scope::AbstractUnixSocket).ok()?;
-    all.create().ok()?.into()
+    let contents = PathBeneath::new(PathFd::new(files).ok()?, AccessFs::ReadFile);
+    all.create().ok()?.add_rule(contents).ok()?.into()
 }
 
 /// Installs the filter: its listener. Who has been heard is not woken by signals before the answer is there, from Linux 5.19 on.
