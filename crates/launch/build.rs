@@ -51,6 +51,9 @@ fn main() {
         eprintln!("{message}");
         std::process::exit(1);
     }
+    let image = fs::read(out.join("runtime.elf")).expect("the image that was just built");
+    let fingerprint = blake3::hash(&image).to_hex();
+    fs::write(out.join("runtime.blake3"), fingerprint.as_str()).expect("OUT_DIR can be written");
 }
 
 /// The workspace's root, two directories above this crate.

@@ -29,6 +29,7 @@ mod hand;
 mod identity;
 pub mod inject;
 pub mod kernel_state;
+pub mod known;
 pub mod limits;
 pub mod memo;
 pub mod nested;

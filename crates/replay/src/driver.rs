@@ -15,9 +15,9 @@ use reprise_abi::session::{
     MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
-use reprise_launch::{memo, record, RuntimeImage, SharedSession};
+use reprise_launch::{known, memo, record, RuntimeImage, SharedSession};
 use reprise_trace::{
-    opened, LearnedCode, Manifest, Reader, Summary, Tail, BEGINNING_FILE, FILES_DIR,
+    opened, Catalog, LearnedCode, Manifest, Reader, Summary, Tail, BEGINNING_FILE, FILES_DIR,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
@@ -249,11 +249,22 @@ pub(crate) fn prepare(
     }
     crate::machine::check(&manifest)?;
     let reader = Reader::open(dir)?;
+    opened::check_contents(dir).map_err(|source| ReplayError::Io {
+        what: format!("use the contents in {}", dir.join(FILES_DIR).display()),
+        source,
+    })?;
     let runtime = Path::new(FILES_DIR).join(manifest.runtime_hash.to_string());
     let runtime = opened::read(dir, &runtime).map_err(|source| ReplayError::Io {
         what: format!("read {}", dir.join(runtime).display()),
         source,
     })?;
+    let list = Catalog::from_env().map(|c| c.root().join(known::FILE)).ok();
+    if let Err(fingerprint) = known::check(&runtime, list.as_deref()) {
+        return Err(ReplayError::Unsupported(format!(
+            "this trace brings along a runtime that no release of Reprise has, and that you never recorded with: code of whoever made the trace, which would run in the \
+             place of Reprise's own (BLAKE3 {fingerprint}); --trust-runtime replays it all the same, in its box"
+        )));
+    }
     let image = RuntimeImage::load(&runtime)?;
     let mut shared = SharedSession::create()?;
     if order {

@@ -8,7 +8,7 @@
 use crate::children;
 use crate::ReplayError;
 use libc::{pid_t, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
-use reprise_launch::confine::{self, Confinement};
+use reprise_launch::confine::{self, Confinement, Whose};
 use reprise_trace::{opened, ContentHash, FILES_DIR};
 use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
@@ -66,11 +66,11 @@ fn is_unwanted() -> bool {
 }
 
 impl Supervisor {
-    /// For a replay of the trace in `dir`; `None` where the user wants none.
+    /// For a replay of the trace in `dir` with such processes; `None` where the user wants none.
     ///
     /// # Errors
     /// When the kernel has no such thing, or descriptors or threads are short.
-    pub fn start(dir: &Path) -> Result<Option<Supervisor>, ReplayError> {
+    pub fn start(dir: &Path, whose: Whose) -> Result<Option<Supervisor>, ReplayError> {
         if is_unwanted() {
             return Ok(None);
         }
@@ -88,7 +88,7 @@ impl Supervisor {
             lent: Mutex::default(),
             refused: Mutex::default(),
         });
-        let confinement = Confinement::new(&dir.join(FILES_DIR)).map_err(|e| {
+        let confinement = Confinement::new(&dir.join(FILES_DIR), whose).map_err(|e| {
             ReplayError::Unsupported(format!(
                 "{e}; with REPRISE_UNCONFINED=1 it is replayed with all your rights: do that with traces that you trust"
             ))
@@ -151,34 +151,51 @@ pub(crate) fn strays() -> impl Iterator<Item = pid_t> {
     children::all().into_iter().filter(|pid| is_replayed(*pid))
 }
 
-/// Is this a process that we, or who descends from us, forked and that runs nothing else?
+/// Is this a process that we, or who descends from us, forked and that runs nothing else, or has ended?
 fn is_replayed(pid: pid_t) -> bool {
     let own = std::process::id() as pid_t;
     let program = |pid: pid_t| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
     let mut at = pid;
     for _ in 0..64 {
-        let Some((parent, confined)) = parent_of(at) else {
+        let Some(kin) = Kin::of(at) else {
             return false;
         };
-        if at == own || !confined || program(at) != program(own) {
+        if at == own || !kin.confined || !(kin.ended || program(at) == program(own)) {
             return false;
         }
-        if parent == own {
+        if kin.parent == own {
             return true;
         }
-        at = parent;
+        at = kin.parent;
     }
     false
 }
 
-/// Its parent, and whether its system calls are filtered (proc_pid_status(5)).
-fn parent_of(pid: pid_t) -> Option<(pid_t, bool)> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let field = |name: &str| {
-        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
-        line.trim().parse::<i32>().ok()
-    };
-    Some((field("PPid:")?, field("Seccomp:")? == 2))
+/// What proc_pid_status(5) says of a process.
+struct Kin {
+    parent: pid_t,
+    /// Its system calls are filtered.
+    confined: bool,
+    /// Nobody has waited for it yet.
+    ended: bool,
+}
+
+impl Kin {
+    /// `None`: there is no such process.
+    fn of(pid: pid_t) -> Option<Kin> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|l| l.strip_prefix(name))
+                .map(str::trim)
+        };
+        Some(Kin {
+            parent: field("PPid:")?.parse().ok()?,
+            confined: field("Seccomp:")? == "2",
+            ended: field("State:")?.starts_with(['Z', 'X']),
+        })
+    }
 }
 
 /// Runs `f` with all signals blocked: threads that it makes get none.
@@ -302,9 +319,14 @@ impl Common {
             | libc::SYS_tgkill
             | libc::SYS_rt_tgsigqueueinfo
             | libc::SYS_tkill
-                if a[0] as pid_t > 0 && is_replayed(a[0] as pid_t) =>
+                if a[0] as pid_t > 0 =>
             {
-                Answer::Go
+                match a[0] as pid_t {
+                    to if is_replayed(to) => Answer::Go,
+                    // It has just ended.
+                    to if Kin::of(to).is_none() => Answer::Error(libc::ESRCH),
+                    _ => self.refuse(question, None),
+                }
             }
             _ => self.refuse(question, None),
         }
@@ -314,11 +336,11 @@ impl Common {
     fn file(&self, listener: RawFd, question: &seccomp_notif) -> Option<Answer> {
         let path = path(question.pid as pid_t, question.data.args[1])?;
         let writes = question.data.args[2] as i32 & libc::O_ACCMODE != libc::O_RDONLY;
-        let own = |name: &str| Some(PathBuf::from(format!("/proc/{}/{name}", question.pid)));
+        let own = |name: &str| File::open(format!("/proc/{}/{name}", question.pid));
         let file = match path.as_slice() {
-            b"/proc/self/pagemap" if !writes => File::open(own("pagemap")?),
-            b"/proc/self/maps" if !writes => File::open(own("maps")?),
-            b"/proc/self/auxv" if !writes => File::open(own("auxv")?),
+            b"/proc/self/pagemap" | b"/proc/thread-self/pagemap" if !writes => own("pagemap"),
+            b"/proc/self/maps" if !writes => own("maps"),
+            b"/proc/self/auxv" if !writes => own("auxv"),
             path => match (self.lent_by(path), content(path)) {
                 (Some(lent), _) => lent,
                 (None, Some(hash)) if !writes => {

@@ -22,6 +22,7 @@ use reprise_abi::session::{
     process_state, request, slot_state, InitialRegion, Session, ENGINE_DET, MAX_INITIAL_REGIONS,
     MAX_PROCESSES,
 };
+use reprise_launch::confine::Whose;
 use reprise_launch::replay::{self as launch, Child, Confined};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
@@ -205,7 +206,11 @@ impl Tree {
     /// Makes the first process. It gets no event when the trace begins later.
     pub fn begin(&mut self, only: Option<u32>) -> Result<pid_t, ReplayError> {
         self.only = only;
-        self.supervisor = Supervisor::start(&self.dir)?;
+        let whose = match self.shared.session().engine {
+            ENGINE_DET => Whose::Threads,
+            _ => Whose::Processes,
+        };
+        self.supervisor = Supervisor::start(&self.dir, whose)?;
         self.beginning = Beginning::open(&self.dir)?;
         if self.beginning.is_some() {
             self.feed.limit = 0;

@@ -11,7 +11,7 @@ use reprise_agent::Outsiders;
 use reprise_console::say;
 use reprise_launch::attach::{self, Attached};
 use reprise_launch::runtime::EMBEDDED;
-use reprise_launch::{cpu, RuntimeImage, SharedSession};
+use reprise_launch::{cpu, known, RuntimeImage, SharedSession};
 use reprise_trace::{ByteString, Catalog, Census, Summary};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -147,6 +147,8 @@ fn begin(
     attached.put_in(shared, image)?;
     let store = catalog.store()?;
     let runtime_hash = store.keep_bytes_into(EMBEDDED, dir)?.hash;
+    // Without the list only a later version asks.
+    let _ = known::remember(&catalog.root().join(known::FILE));
     let mut keeper = Keeper::new(store, dir.into());
     reprise_agent::image::write_attached(attached, shared, &mut keeper)
         .map_err(anyhow::Error::msg)?;

@@ -34,6 +34,14 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+
+    /// Let a packed trace become SIZE when it is unpacked (default: four times what it is packed, at least 1G)
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    pub max_unpacked: Option<u64>,
+
+    /// Replay a trace also with a runtime that no release has: code of whoever made the trace, in the box in which all replays run
+    #[arg(long, global = true)]
+    pub trust_runtime: bool,
 }
 
 /// The commands.

@@ -49,7 +49,15 @@ fn main() {
     }
     std::panic::set_hook(Box::new(|panic| last_words(panic)));
     let status = match Cli::read() {
-        Ok(cli) => command(cli.command),
+        Ok(cli) => {
+            if let Some(bytes) = cli.max_unpacked {
+                reprise_trace::catalog::allow_unpacked(bytes);
+            }
+            if cli.trust_runtime {
+                reprise_launch::known::trust_all();
+            }
+            command(cli.command)
+        }
         Err(status) => status,
     };
     std::process::exit(status);

@@ -20,7 +20,7 @@ use reprise_launch::features::{self, Limit};
 use reprise_launch::orderable::{unfit, Unfit};
 use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
-use reprise_launch::{cpu, memo, RuntimeImage, SharedSession};
+use reprise_launch::{cpu, known, memo, RuntimeImage, SharedSession};
 use reprise_trace::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
@@ -404,6 +404,8 @@ fn open_trace(
 ) -> Result<Writer> {
     let store = catalog.store()?;
     let runtime_hash = store.keep_bytes_into(EMBEDDED, dir)?.hash;
+    // Without the list only a later version asks.
+    let _ = known::remember(&catalog.root().join(known::FILE));
     let mut keeper = Keeper::new(store, dir.into());
     reprise_agent::image::write(stopped, shared, &mut keeper).map_err(anyhow::Error::msg)?;
     let env = std::env::vars_os().map(|(mut k, v)| {

@@ -158,3 +158,142 @@ fn no_text_of_a_trace_commands_the_terminal() {
         clean(words[0], &out);
     }
 }
+
+/// Where the replayed process opens contents by itself, it would wait for a fifo.
+#[test]
+fn a_fifo_among_the_contents_keeps_nobody_waiting() {
+    let place = Workplace::new();
+    let dir = trace(&place);
+    // One that no image names: the program maps it later, if at all.
+    fifo(&dir.join("files").join("0".repeat(32)));
+    let replay = place.replay(&dir);
+    assert_eq!(
+        replay.status.code(),
+        Some(OWN_FAILURE),
+        "{}",
+        replay.describe()
+    );
+    assert!(
+        replay.notes.contains("is no regular file"),
+        "{}",
+        replay.describe()
+    );
+}
+
+#[test]
+fn a_packed_trace_becomes_as_large_as_it_may() {
+    let place = Workplace::new();
+    let dir = trace(&place);
+    let packed = place.fresh("packed.reprise");
+    let words = [OsStr::new("pack"), dir.as_os_str(), OsStr::new("-o")];
+    let pack = run(place.reprise(words).arg(&packed), None);
+    assert!(pack.status.success(), "{}", pack.describe());
+    let info = |flags: &[&str]| run(place.reprise(["info"]).arg(&packed).args(flags), None);
+    let refused = info(&["--max-unpacked", "100k"]);
+    assert_eq!(
+        refused.status.code(),
+        Some(OWN_FAILURE),
+        "{}",
+        refused.describe()
+    );
+    assert!(
+        refused.notes.contains("--max-unpacked"),
+        "{}",
+        refused.describe()
+    );
+    assert!(info(&["--max-unpacked", "100M"]).status.success());
+    assert!(info(&[]).status.success());
+}
+
+/// Code that writes a file, in the place of a runtime's first instructions in a replay: open(2), exit_group(2) of 0.
+fn another_runtime(path: &Path) -> Vec<u8> {
+    use object::{Object, ObjectSection, ObjectSymbol};
+    let mut image = reprise_launch::runtime::EMBEDDED.to_vec();
+    let file = object::File::parse(&*image).expect("an ELF file");
+    let mut symbols = file.symbols();
+    let start = symbols.find(|s| s.name() == Ok("rt_start_replay"));
+    let start = start.expect("its start").address();
+    let text = file
+        .sections()
+        .find(|s| s.address() <= start && start < s.address() + s.size());
+    let text = text.expect("its section");
+    let at = text.file_range().expect("in the file").0 + (start - text.address());
+    let mut code = vec![
+        0x48, 0x8d, 0x3d, 0x1d, 0, 0, 0, // lea path(%rip), %rdi
+        0xbe, 0x41, 0, 0, 0, // mov $O_CREAT | O_WRONLY, %esi
+        0xba, 0x80, 1, 0, 0, // mov $0600, %edx
+        0xb8, 2, 0, 0, 0, // mov $SYS_open, %eax
+        0x0f, 0x05, // syscall
+        0x31, 0xff, // xor %edi, %edi
+        0xb8, 231, 0, 0, 0, // mov $SYS_exit_group, %eax
+        0x0f, 0x05, // syscall
+        0x0f, 0x0b, 0x90, // ud2; nop
+    ];
+    code.extend(path.to_str().expect("text").bytes());
+    code.push(0);
+    image[at as usize..at as usize + code.len()].copy_from_slice(&code);
+    image
+}
+
+#[test]
+fn a_runtime_that_nobody_knows_runs_only_when_that_is_wanted_and_reaches_nothing() {
+    let place = Workplace::new();
+    let dir = trace(&place);
+    let target = place.path().join("written");
+    let manifest = std::fs::read_to_string(dir.join("manifest.json")).expect("its manifest");
+    let (_, name) = manifest
+        .split_once("\"runtime_hash\": \"")
+        .expect("its runtime");
+    let file = dir.join("files").join(&name[..32]);
+    std::fs::remove_file(&file).expect("the genuine one");
+    std::fs::write(&file, another_runtime(&target)).expect("another one");
+    for words in [
+        &["replay"][..],
+        &["verify", "-n", "1"],
+        &["backtrace"],
+        &["core"],
+    ] {
+        let core = place.fresh("core");
+        let command = |flags: &[&str]| {
+            let mut command = place.reprise(words);
+            command.arg(&dir).args(flags);
+            if words[0] == "core" {
+                command.arg("-o").arg(&core);
+            }
+            run(&mut command, None)
+        };
+        let refused = command(&[]);
+        assert_eq!(
+            refused.status.code(),
+            Some(OWN_FAILURE),
+            "{}",
+            refused.describe()
+        );
+        if words[0] != "verify" {
+            assert!(
+                refused.notes.contains("--trust-runtime"),
+                "{}",
+                refused.describe()
+            );
+        }
+        let said = command(&["--trust-runtime"]).describe();
+        assert!(!target.exists(), "{said}");
+        if words[0] == "replay" {
+            assert!(said.contains("was refused: open"), "{said}");
+        }
+    }
+    // It would have.
+    let mut command = place.reprise(["replay", "--trust-runtime"]);
+    let said = run(command.arg(&dir).env("REPRISE_UNCONFINED", "1"), None).describe();
+    assert!(target.exists(), "{said}");
+}
+
+/// Who records with today's Reprise replays it with tomorrow's.
+#[test]
+fn what_was_recorded_with_is_remembered() {
+    let place = Workplace::new();
+    trace(&place);
+    let list = std::fs::read_to_string(place.traces().join(".runtimes")).expect("the list");
+    let own = blake3::hash(reprise_launch::runtime::EMBEDDED).to_hex();
+    assert!(list.starts_with(own.as_str()), "{list}");
+}

@@ -62,18 +62,7 @@ fn open(hash: &[u8; 16]) -> i64 {
     }
     const O_CLOEXEC: u64 = 0o2000000;
     let directory = DIRECTORY.load(Relaxed) as u64;
-    open_for_sure(&[directory, name.as_ptr() as u64, O_CLOEXEC])
-}
-
-/// openat(2), also while signals come: the driver may be asked about it (seccomp_unotify(2)), and until it has heard, a signal of its own ends the call.
-fn open_for_sure(args: &[u64]) -> i64 {
-    const EINTR: i64 = -4;
-    loop {
-        let fd = sys::call(nr::OPENAT, args);
-        if fd != EINTR {
-            return fd;
-        }
-    }
+    sys::open_at(&[directory, name.as_ptr() as u64, O_CLOEXEC])
 }
 
 /// This process's descriptor of the writable copy of a file, if the file has one.
@@ -129,7 +118,7 @@ fn reach(fd: u64, number: u32) -> i64 {
     put(decimal(fd, &mut b));
     const AT_FDCWD: i64 = -100;
     let args = [AT_FDCWD as u64, path.as_ptr() as u64, O_RDWR_CLOEXEC];
-    let mine = open_for_sure(&args);
+    let mine = sys::open_at(&args);
     if mine >= 0 {
         COPY[number as usize].store(mine + 1, Relaxed);
     }

@@ -67,7 +67,7 @@ fn auxiliary(kind: u64) -> Option<u64> {
     const AT_FDCWD: i64 = -100;
     let mut words = [[0u64; 2]; MOST];
     let path = c"/proc/self/auxv".as_ptr() as u64;
-    let fd = sys::call(nr::OPENAT, &[AT_FDCWD as u64, path, 0, 0]);
+    let fd = sys::open_at(&[AT_FDCWD as u64, path, 0, 0]);
     if sys::is_error(fd) {
         return None;
     }

@@ -82,7 +82,7 @@ impl Scanner {
         const O_CLOEXEC: u64 = 0o2_000_000;
         const AT_FDCWD: u64 = -100i64 as u64;
         let path = c"/proc/thread-self/pagemap".as_ptr() as u64;
-        let fd = sys::call(nr::OPENAT, &[AT_FDCWD, path, O_CLOEXEC, 0]);
+        let fd = sys::open_at(&[AT_FDCWD, path, O_CLOEXEC, 0]);
         (!sys::is_error(fd)).then_some(Scanner { fd: fd as u64 })
     }
 

@@ -84,7 +84,7 @@ pub fn each_written(start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
 fn pagemap(start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
     const O_CLOEXEC: u64 = 0o2000000;
     let name = c"/proc/self/pagemap".as_ptr() as u64;
-    let fd = sys::call(nr::OPENAT, &[u64::MAX, name, O_CLOEXEC]);
+    let fd = sys::open_at(&[u64::MAX, name, O_CLOEXEC]);
     if fd < 0 {
         return false;
     }

@@ -27,6 +27,23 @@ pub fn call(n: u64, a: &[u64]) -> i64 {
     unsafe { syscall6(n, six) }
 }
 
+/// A call that no signal interrupts, but in a replay: there the driver may be asked about it (seccomp_unotify(2)), and until it has heard, a signal ends the
+/// call. So it is made again.
+pub fn call_undisturbed(n: u64, args: &[u64]) -> i64 {
+    const EINTR: i64 = -4;
+    loop {
+        let r = call(n, args);
+        if r != EINTR {
+            return r;
+        }
+    }
+}
+
+/// openat(2).
+pub fn open_at(args: &[u64]) -> i64 {
+    call_undisturbed(nr::OPENAT, args)
+}
+
 /// Anonymous private memory.
 pub const MAP_PRIVATE: u64 = 2;
 /// mmap flag.

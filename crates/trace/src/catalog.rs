@@ -15,6 +15,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Name of the link to the latest trace.
@@ -28,6 +29,14 @@ const MAX_NAME: usize = 64;
 const MAX_TRIES: u64 = 100_000;
 /// An unpacked trace that was not used for so long is removed.
 const UNPACKED_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// What [`allow_unpacked`] was told.
+static MAX_UNPACKED: OnceLock<u64> = OnceLock::new();
+
+/// From now on packed traces may become so many bytes, instead of [`pack::usual_limit`]. The first word counts.
+pub fn allow_unpacked(bytes: u64) {
+    let _ = MAX_UNPACKED.set(bytes);
+}
 
 /// The traces under one root.
 #[derive(Clone, Debug)]
@@ -295,7 +304,8 @@ impl Catalog {
         let dir = parent.join(key);
         make_dirs(&parent)?;
         if Manifest::read(&dir).is_err() {
-            match pack::unpack(file, &dir) {
+            let most = MAX_UNPACKED.get().copied();
+            match pack::unpack(file, &dir, most.unwrap_or(pack::usual_limit(m.len()))) {
                 // Someone else was faster.
                 Err(TraceError::Exists { .. }) => {}
                 other => other?,

@@ -57,6 +57,22 @@ pub fn read(dir: &Path, name: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Is there anything among the contents of the trace in `dir` that is no regular file? A process that opens contents by itself would wait for a fifo.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`], with the name of the first.
+pub fn check_contents(dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir.join(FILES_DIR))? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            let name = entry.file_name();
+            let what = format!("{} is no regular file", name.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+    }
+    Ok(())
+}
+
 /// The first content of the trace in `dir` that is not what its name says, if there is one: all are read.
 ///
 /// # Errors

@@ -59,18 +59,24 @@ pub fn pack(dir: &Path, out: &Path) -> Result<u64> {
     result
 }
 
-/// Unpacks the packed trace `packed` into the new directory `dir`, which appears whole or not at all.
+/// How many bytes a packed trace of this size may become when nobody says otherwise: four times as many, and a gigabyte in any case.
+pub fn usual_limit(packed: u64) -> u64 {
+    packed.saturating_mul(4).max(1 << 30)
+}
+
+/// Unpacks the packed trace `packed`, which may become `most` bytes, into the new directory `dir`, which appears whole or not at all.
 ///
 /// # Errors
-/// [`TraceError::Exists`] when there is something in `dir`; [`TraceError::Corrupt`] when the file is damaged or hostile.
-pub fn unpack(packed: &Path, dir: &Path) -> Result<()> {
+/// [`TraceError::Exists`] when there is something in `dir`; [`TraceError::Corrupt`] when the file is damaged or hostile; [`TraceError::Limit`] when it is
+/// larger.
+pub fn unpack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
     let temporary = beside(dir);
     DirBuilder::new()
         .mode(0o700)
         .create(&temporary)
         .context("create", &temporary)?;
     let result =
-        read_pack(packed, &temporary).and_then(|()| match std::fs::rename(&temporary, dir) {
+        read_pack(packed, &temporary, most).and_then(|()| match std::fs::rename(&temporary, dir) {
             Err(e)
                 if matches!(
                     e.raw_os_error(),
@@ -178,7 +184,8 @@ fn append<W: Write>(
     }
 }
 
-fn read_pack(packed: &Path, dir: &Path) -> Result<()> {
+fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
+    let most = most.min(MAX_UNPACKED);
     let corrupt = |why: String| TraceError::corrupt(packed, why);
     if !is_pack(packed)? {
         return Err(TraceError::NotATrace {
@@ -226,11 +233,11 @@ fn read_pack(packed: &Path, dir: &Path) -> Result<()> {
             return Err(corrupt("its manifest isn't first".into()));
         }
         files += 1;
-        if files > MAX_FILES || entry.size() > MAX_UNPACKED - bytes {
+        if files > MAX_FILES || entry.size() > most - bytes {
             return Err(TraceError::Limit {
-                what: "size of an unpacked trace",
-                found: bytes,
-                limit: MAX_UNPACKED,
+                what: "size of this trace, unpacked (--max-unpacked lets it be larger)",
+                found: bytes.saturating_add(entry.size()),
+                limit: most,
             });
         }
         bytes += entry.size();

@@ -334,7 +334,7 @@ fn no_entry_leads_out_of_its_directory() {
                 },
             )],
         );
-        let result = pack::unpack(&packed, &out);
+        let result = pack::unpack(&packed, &out, 1 << 30);
         assert!(
             matches!(result, Err(TraceError::Corrupt { .. })),
             "{name} {result:?}"
@@ -345,7 +345,7 @@ fn no_entry_leads_out_of_its_directory() {
         &packed,
         &[(&format!("files/{hex}"), EntryType::Regular, b"not x")],
     );
-    assert!(pack::unpack(&packed, &out)
+    assert!(pack::unpack(&packed, &out, 1 << 30)
         .unwrap_err()
         .to_string()
         .contains("hash"));
@@ -353,9 +353,14 @@ fn no_entry_leads_out_of_its_directory() {
         &packed,
         &[(&format!("files/{hex}"), EntryType::Regular, b"x")],
     );
-    pack::unpack(&packed, &out).unwrap();
     assert!(matches!(
-        pack::unpack(&packed, &out),
+        pack::unpack(&packed, &out, 100),
+        Err(TraceError::Limit { limit: 100, .. })
+    ));
+    assert_eq!(std::fs::read_dir(d.path()).unwrap().count(), 1);
+    pack::unpack(&packed, &out, 1 << 30).unwrap();
+    assert!(matches!(
+        pack::unpack(&packed, &out, 1 << 30),
         Err(TraceError::Exists { .. })
     ));
 }

@@ -263,7 +263,7 @@ proptest! {
         write_stream(&trace, &[event(0, &noise(3, 5000))], small_frames());
         pack::pack(&trace, &packed).unwrap();
         spoil_file(&packed, &spoils);
-        match pack::unpack(&packed, &out) {
+        match pack::unpack(&packed, &out, 1 << 30) {
             Ok(()) => {
                 for name in [reprise_trace::MANIFEST_FILE, EVENTS_FILE] {
                     prop_assert!(std::fs::read(out.join(name)).unwrap() == std::fs::read(trace.join(name)).unwrap());

@@ -140,9 +140,19 @@ enum Is {
 /// Conditions on arguments, by their numbers; all hold.
 type Case = Vec<(u8, Is)>;
 
-/// Calls that pass in one of some cases; always, where there is none. `files`: descriptor of the directory out of which files may be opened for reading,
-/// where Landlock sees to it that the way does not lead out of it.
-fn calls(files: Option<c_int>) -> BTreeMap<u32, Vec<Case>> {
+/// What Landlock sees to, so that the filter need not.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Guarded {
+    /// Descriptor of the directory out of which files may be opened for reading: the way does not lead out of it.
+    pub files: Option<c_int>,
+    /// By paths, only what is nobody else's in /proc can be read.
+    pub own_memory: bool,
+    /// Signals reach nobody else.
+    pub signals: bool,
+}
+
+/// Calls that pass in one of some cases; always, where there is none.
+fn calls(guarded: Guarded) -> BTreeMap<u32, Vec<Case>> {
     let mut calls: BTreeMap<u32, Vec<Case>> = BTreeMap::new();
     for number in OWN {
         calls.insert(*number as u32, Vec::new());
@@ -175,9 +185,21 @@ fn calls(files: Option<c_int>) -> BTreeMap<u32, Vec<Case>> {
     when(SYS_kill, &[(1, Is::Equal(0))]);
     // Threads, and forks: they are in the box as well. The flags of clone3(2) lie in memory, where others could change them.
     when(SYS_clone, &[(0, Is::Masked(OUTSIDE as u32, 0))]);
-    if let Some(files) = files {
+    let by_path = guarded.own_memory.then_some(AT_FDCWD);
+    for directory in guarded.files.into_iter().chain(by_path) {
         let readable = (2, Is::Equal(O_CLOEXEC as u32));
-        when(SYS_openat, &[(0, Is::Equal(files as u32)), readable]);
+        when(SYS_openat, &[(0, Is::Equal(directory as u32)), readable]);
+    }
+    if guarded.signals {
+        for number in [
+            SYS_kill,
+            SYS_tkill,
+            SYS_tgkill,
+            SYS_rt_sigqueueinfo,
+            SYS_rt_tgsigqueueinfo,
+        ] {
+            calls.insert(number as u32, Vec::new());
+        }
     }
     calls
 }
@@ -200,7 +222,7 @@ fn end(action: u32) -> sock_filter {
 }
 
 /// The filter, as the kernel takes it.
-pub(super) fn program(files: Option<c_int>) -> Vec<sock_filter> {
+pub(super) fn program(guarded: Guarded) -> Vec<sock_filter> {
     // struct seccomp_data: number, architecture, address, arguments.
     const ARCHITECTURE: u32 = 4;
     const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
@@ -211,7 +233,7 @@ pub(super) fn program(files: Option<c_int>) -> Vec<sock_filter> {
         load(0),
     ];
     // Where the numbers begin that are treated alike: each call, and what lies between them. Neighbours that always pass are one.
-    let calls = calls(files);
+    let calls = calls(guarded);
     let mut ranges: Vec<(u32, Option<&[Case]>)> = vec![(0, None)];
     for (number, cases) in &calls {
         match ranges.last_mut() {
@@ -286,13 +308,19 @@ fn leaf(cases: Option<&[Case]>) -> Vec<sock_filter> {
 mod tests {
     use super::*;
 
+    const LANDLOCKED: Guarded = Guarded {
+        files: Some(7),
+        own_memory: false,
+        signals: false,
+    };
+
     /// What the filter says to a call: classic BPF, as far as it is used here.
     fn verdict(number: c_long, args: [u64; 6]) -> u32 {
         let mut data = vec![number as u32, 0xc000_003e, 0, 0];
         for a in args {
             data.extend([a as u32, (a >> 32) as u32]);
         }
-        let program = program(Some(7));
+        let program = program(LANDLOCKED);
         let (mut at, mut a) = (0, 0u32);
         loop {
             let s = program[at];
@@ -314,7 +342,7 @@ mod tests {
 
     #[test]
     fn who_is_not_listed_is_asked_about() {
-        let known = calls(Some(7));
+        let known = calls(LANDLOCKED);
         for number in 0..600 {
             let asked = verdict(number, [u64::MAX; 6]) == SECCOMP_RET_USER_NOTIF;
             match known.get(&(number as u32)) {
@@ -323,7 +351,7 @@ mod tests {
                 Some(_) => {}
             }
         }
-        assert!(program(None).len() < BPF_MAXINSNS as usize);
+        assert!(program(Guarded::default()).len() < BPF_MAXINSNS as usize);
     }
 
     #[test]

@@ -25,6 +25,17 @@ use std::path::Path;
 pub struct Confinement {
     /// No right to anything but to read the trace's contents; `None` where the kernel has no Landlock.
     domain: Option<OwnedFd>,
+    whose: Whose,
+}
+
+/// What kind of processes are confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Each is a program's process.
+    Processes,
+    /// They are a program's threads (`det`): they signal each other all the time, look at their own memory in /proc, and can't wait for answers, which
+    /// signals end before they are heard. Landlock keeps their signals among themselves, and what is private of others in /proc from them.
+    Threads,
 }
 
 impl Confinement {
@@ -32,7 +43,7 @@ impl Confinement {
     ///
     /// # Errors
     /// [`LaunchError::Unsupported`] where the kernel asks nobody about system calls (Linux before 5.9, some sandboxes).
-    pub fn new(files: &Path) -> Result<Confinement> {
+    pub fn new(files: &Path, whose: Whose) -> Result<Confinement> {
         let action: u32 = libc::SECCOMP_RET_USER_NOTIF;
         // SAFETY: the kernel reads the word.
         let known = unsafe {
@@ -50,13 +61,18 @@ impl Confinement {
             )));
         }
         Ok(Confinement {
-            domain: domain(files),
+            domain: domain(files, whose),
+            whose,
         })
     }
 
     /// The filter for a process whose descriptor `files` is the directory of contents.
     pub(crate) fn filter(&self, files: RawFd) -> Vec<libc::sock_filter> {
-        filter::program(self.domain.is_some().then_some(files))
+        filter::program(filter::Guarded {
+            files: self.domain.is_some().then_some(files),
+            own_memory: self.domain.is_some() && self.whose == Whose::Threads,
+            signals: self.whose == Whose::Threads && keeps_signals(),
+        })
     }
 
     /// Confines the calling thread, the only one of its process, for good; the descriptor by which the kernel asks about its calls goes over `socket`,
@@ -104,13 +120,40 @@ impl Confinement {
 }
 
 /// A Landlock domain that has all rights taken away, as far as this kernel knows them, but to read what is beneath `files`.
-fn domain(files: &Path) -> Option<OwnedFd> {
+fn domain(files: &Path, whose: Whose) -> Option<OwnedFd> {
     let all = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
     let all = all.handle_access(AccessFs::from_all(ABI::V5)).ok()?;
     let all = all.handle_access(AccessNet::from_all(ABI::V5)).ok()?;
-    let all = all.scope(Scope::AbstractUnixSocket).ok()?;
-    let contents = PathBeneath::new(PathFd::new(files).ok()?, AccessFs::ReadFile);
-    all.create().ok()?.add_rule(contents).ok()?.into()
+    let mut all = all.scope(Scope::AbstractUnixSocket).ok()?;
+    let mut readable = vec![files];
+    if whose == Whose::Threads {
+        all = all.scope(Scope::Signal).ok()?;
+        readable.push(Path::new("/proc"));
+    }
+    let mut all = all.create().ok()?;
+    for path in readable {
+        let path = PathFd::new(path).ok()?;
+        all = all
+            .add_rule(PathBeneath::new(path, AccessFs::ReadFile))
+            .ok()?;
+    }
+    all.into()
+}
+
+/// Does Landlock keep signals inside of a domain (Linux 6.12)?
+fn keeps_signals() -> bool {
+    const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
+    let none = std::ptr::null::<u8>();
+    // SAFETY: with this flag it says its version, and nothing else.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            none,
+            0,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    };
+    version >= 6
 }
 
 /// Installs the filter: its listener. Who has been heard is not woken by signals before the answer is there, from Linux 5.19 on.

@@ -13,7 +13,7 @@ impl Maps {
     /// Opens it. Where that fails, it reads as empty.
     pub fn open() -> Maps {
         let path = c"/proc/self/maps".as_ptr() as u64;
-        Maps(sys::call(nr::OPENAT, &[AT_FDCWD, path, O_CLOEXEC, 0]))
+        Maps(sys::open_at(&[AT_FDCWD, path, O_CLOEXEC, 0]))
     }
 
     /// Reads on, as far as there is room at this address: how many bytes; 0 at the end.

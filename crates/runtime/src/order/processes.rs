@@ -182,7 +182,7 @@ pub fn make_again(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
             // The recorded kernel refused; nothing is in the trace of the new process.
             let p = process::entry_of(number);
             p.state.store(process_state::ENDING, Release);
-            sys::call(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
+            sys::call_undisturbed(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
             baton::retire_other(number);
         }
         Some(_) => {

@@ -40,7 +40,7 @@ pub fn create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
         Some(number) if sys::is_error(r) => {
             // The recorded kernel refused; nobody will ever call the new process.
             let p = process::entry_of(number);
-            sys::call(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
+            sys::call_undisturbed(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
             p.state.store(process_state::ENDING, Release);
         }
         Some(number) => name(number, r),
@@ -155,7 +155,7 @@ pub fn bury(t: &Block, h: EventHeader) {
         s.root_status.store(status as u32 + 1, Relaxed);
     }
     baton::retire_other(n as u32);
-    sys::call(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
+    sys::call_undisturbed(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
 }
 
 /// execve(2): fails as recorded, or ends this process, which goes on as another.

@@ -105,9 +105,9 @@ pub fn give_back_blocked(t: &mut Block) {
         let (signal, at) = (info.signal() as u64, &info as *const Siginfo as u64);
         if info.code() == SI_TKILL {
             let args = [pid, t.kernel_tid as u64, signal, at];
-            sys::call(nr::RT_TGSIGQUEUEINFO, &args);
+            sys::call_undisturbed(nr::RT_TGSIGQUEUEINFO, &args);
         } else {
-            sys::call(nr::RT_SIGQUEUEINFO, &[pid, signal, at]);
+            sys::call_undisturbed(nr::RT_SIGQUEUEINFO, &[pid, signal, at]);
         }
     }
 }
@@ -329,7 +329,7 @@ pub fn die_of(signal: u32) {
 pub fn send_self(signal: u32) {
     let pid = sys::call(nr::GETPID, &[]) as u64;
     let tid = sys::call(nr::GETTID, &[]) as u64;
-    sys::call(nr::TGKILL, &[pid, tid, signal as u64]);
+    sys::call_undisturbed(nr::TGKILL, &[pid, tid, signal as u64]);
 }
 
 /// Lets the kernel do by default what `signal` means, and lets it in.
