@@ -36,6 +36,7 @@ pub(crate) struct Supervisor {
 /// What driver and answering thread share.
 struct Common {
     dir: PathBuf,
+    whose: Whose,
     /// Wakes the thread.
     wake: OwnedFd,
     /// Ends of sockets over which listeners come.
@@ -81,6 +82,7 @@ impl Supervisor {
         let wake = eventfd(0, EventfdFlags::CLOEXEC);
         let common = Arc::new(Common {
             dir: dir.to_path_buf(),
+            whose,
             wake: wake
                 .map_err(Error::from)
                 .map_err(io("make a descriptor of events"))?,
@@ -328,6 +330,9 @@ impl Common {
                     _ => self.refuse(question, None),
                 }
             }
+            libc::SYS_prlimit64 if is_replayed(a[0] as pid_t) => Answer::Go,
+            // `det` asks what a path leads to before it is opened, also where the answer is the recording's.
+            libc::SYS_newfstatat if self.whose == Whose::Threads => Answer::Error(libc::ENOENT),
             _ => self.refuse(question, None),
         }
     }

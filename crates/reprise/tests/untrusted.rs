@@ -256,10 +256,10 @@ fn a_runtime_that_nobody_knows_runs_only_when_that_is_wanted_and_reaches_nothing
         let core = place.fresh("core");
         let command = |flags: &[&str]| {
             let mut command = place.reprise(words);
-            command.arg(&dir).args(flags);
             if words[0] == "core" {
-                command.arg("-o").arg(&core);
+                command.arg("end").arg("-o").arg(&core);
             }
+            command.arg(&dir).args(flags);
             run(&mut command, None)
         };
         let refused = command(&[]);

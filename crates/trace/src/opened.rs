@@ -66,7 +66,7 @@ pub fn check_contents(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         if !entry.file_type()?.is_file() {
             let name = entry.file_name();
-            let what = format!("{} is no regular file", name.display());
+            let what = format!("{} is no regular file", name.to_string_lossy());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
     }
