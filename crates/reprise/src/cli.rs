@@ -2,6 +2,7 @@
 
 mod pictures;
 
+use crate::environment::EnvArgs;
 use crate::exit::{one_line, OWN_FAILURE};
 use crate::keep::Keep;
 use crate::processes::ProcessName;
@@ -168,6 +169,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
 
+    /// What of its environment is told.
+    #[command(flatten)]
+    pub env: EnvArgs,
+
     /// Let the trace grow to SIZE at most (500M, 2G, ...)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_size: Option<u64>,
@@ -235,6 +240,7 @@ impl RecordArgs {
             until_failure: None,
             until: Until::AllExit,
             keep: None,
+            env: EnvArgs::default(),
             max_size: None,
             on_full: OnFull::Continue,
             cpu: CpuLevel::Native,
@@ -706,6 +712,10 @@ pub struct InfoArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+
+    /// List the program's environment, too
+    #[arg(long)]
+    pub env: bool,
 }
 
 /// What `rm` is told.

@@ -59,12 +59,19 @@ pub struct Info {
     cpu_features: Vec<&'static str>,
     /// The level of x86-64 that these make up, 1 to 4.
     cpu_level: u32,
+    /// The program's environment, when that is asked for: `NAME=value`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    env: Option<Vec<String>>,
 }
 
 /// `reprise info`
 pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
     let mut info = gather(&dir)?;
+    if args.env {
+        let env = Manifest::read(&dir)?.env;
+        info.env = Some(env.iter().map(ToString::to_string).collect());
+    }
     // A packed trace is unpacked where nobody looks for it: it keeps the name that the user gave.
     if let Some(file) = args.trace.as_deref().filter(|p| p.is_file()) {
         info.name = base_name(file);
@@ -127,6 +134,7 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
         chaos_seed: manifest.chaos_seed,
         cpu_features: features::present(&manifest.start.cpuid),
         cpu_level: features::level(&manifest.start.cpuid),
+        env: None,
         format_version: manifest.format_version,
         reprise_version: human::tame(&manifest.reprise_version, 80),
         machine: format!(
@@ -283,6 +291,14 @@ impl Info {
             let name = u.name.as_ref().map_or(String::new(), |n| format!(" ({n})"));
             let line = format!("{}{name}: {}", u.pid, u.why);
             text.push_str(&format!("\nuncaptured: {}\n", human::tame(&line, 200)));
+        }
+        if let Some(env) = &self.env {
+            text.push_str(
+                "\nenvironment (its memory, which the trace has as well, has all values)\n",
+            );
+            for entry in env {
+                text.push_str(&format!("  {}\n", human::tame(entry, 400)));
+            }
         }
         for warning in &self.warnings {
             text.push_str(&format!("\nwarning: {}\n", crate::exit::one_line(warning)));

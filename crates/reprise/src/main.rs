@@ -9,6 +9,7 @@ mod core_file;
 mod debug;
 mod doctor;
 mod dump;
+mod environment;
 mod exit;
 mod export;
 mod human;

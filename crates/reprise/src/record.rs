@@ -462,7 +462,7 @@ pub fn write_head(
         abi_version: VERSION,
         engine: args.engine.name().into(),
         argv: who.argv,
-        env: who.env,
+        env: args.env.cut(who.env),
         cwd: who.cwd,
         exe: who.exe,
         started: started.as_nanos() as u64,

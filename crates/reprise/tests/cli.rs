@@ -360,3 +360,43 @@ fn completions_and_manual_pages_are_made_from_the_commands() {
     ok(&place, &["man", "-o", dir.to_str().expect("a name")]);
     assert!(dir.join("reprise.1").is_file() && dir.join("reprise-record.1").is_file());
 }
+
+/// Values that look like secrets, or that the user names, are the program's; the manifest only names them.
+#[test]
+fn secrets_of_the_environment_are_not_told() {
+    let place = Workplace::new();
+    let mut guest = Guest::program(common::system_program("env"));
+    for (name, value) in [
+        ("GITHUB_TOKEN", "hunter2"),
+        ("MY_PLACE", "hideout"),
+        ("SEEN", "seen"),
+    ] {
+        guest.env.push((name.into(), value.into()));
+    }
+    let r = place.record_with(&guest, &["--env-deny", "MY_*,OTHER"]);
+    for value in ["hunter2", "hideout", "seen"] {
+        assert!(r.run.text().contains(value), "{}", r.run.describe());
+    }
+    assert_eq!(place.replay(&r.dir).text(), r.run.text());
+    let manifest = std::fs::read_to_string(r.dir.join("manifest.json")).expect("a manifest");
+    let dir = r.dir.to_str().expect("a path");
+    let told = [
+        manifest,
+        ok(&place, &["info", "--env", dir]),
+        ok(&place, &["info", "--env", "--json", dir]),
+    ];
+    for text in told {
+        assert!(
+            !text.contains("hunter2") && !text.contains("hideout"),
+            "{text}"
+        );
+        assert!(
+            text.contains("GITHUB_TOKEN=[cut]") && text.contains("SEEN=seen"),
+            "{text}"
+        );
+    }
+    assert!(!ok(&place, &["info", dir]).contains("SEEN"));
+    let allowed = place.record_with(&guest, &["--env-allow", "GITHUB_*"]);
+    let allowed = allowed.dir.to_str().expect("a path");
+    assert!(ok(&place, &["info", "--env", allowed]).contains("GITHUB_TOKEN=hunter2"));
+}
