@@ -1,6 +1,6 @@
 #!/bin/sh
 # The long tests (hours): every guest recorded 50 times, every real program in its full size 5 times with 5 replays each, racey recorded
-# 1,000 times, run 2,000 times by `reprise run`, something killed in the middle of 100 recordings, and a browser in its sandbox recorded 20 times. Each knob can be set from outside; see crates/reprise/tests/common.
+# 1,000 times, run 2,000 times by `reprise run`, something killed in the middle of 100 recordings, 20,000 traces changed at random, and a browser in its sandbox recorded 20 times. Each knob can be set from outside; see crates/reprise/tests/common.
 #
 #   scripts/stress.sh [ARGUMENTS OF cargo test...]    for example: scripts/stress.sh --test threads
 set -eu
@@ -12,8 +12,8 @@ export PATH
 scripts/build-guests.sh
 
 : "${REPRISE_TEST_FULL:=1}" "${REPRISE_TEST_RACEY:=1000}" "${REPRISE_TEST_KILLS:=100}" "${REPRISE_TEST_SCALE:=10}" "${REPRISE_TEST_DET_RACEY:=2000}"
-: "${REPRISE_TEST_BROWSERS:=20}"
+: "${REPRISE_TEST_BROWSERS:=20}" "${REPRISE_TEST_MUTATIONS:=20000}"
 : "${REPRISE_TEST_RECORDINGS:=50}" "${REPRISE_TEST_REPLAYS:=1}" "${REPRISE_TEST_HANG_SECONDS:=900}" "${REPRISE_TEST_KEEP:=1}"
-export REPRISE_TEST_BROWSERS REPRISE_TEST_FULL REPRISE_TEST_RACEY REPRISE_TEST_KILLS REPRISE_TEST_SCALE REPRISE_TEST_DET_RACEY
+export REPRISE_TEST_BROWSERS REPRISE_TEST_MUTATIONS REPRISE_TEST_FULL REPRISE_TEST_RACEY REPRISE_TEST_KILLS REPRISE_TEST_SCALE REPRISE_TEST_DET_RACEY
 export REPRISE_TEST_RECORDINGS REPRISE_TEST_REPLAYS REPRISE_TEST_HANG_SECONDS REPRISE_TEST_KEEP
 cargo test --release -p reprise --no-fail-fast "$@"
