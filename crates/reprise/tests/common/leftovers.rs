@@ -34,7 +34,7 @@ pub fn in_own_world(body: impl FnOnce(&Scene) + Send) {
 }
 
 /// What stays where traces are kept, and grows no further.
-const KEPT: [&str; 2] = [".store", ".found-in-code"];
+const KEPT: [&str; 3] = [".store", ".found-in-code", ".runtimes"];
 
 impl Scene {
     fn new() -> Scene {
@@ -103,7 +103,7 @@ impl Scene {
         assert!(!dir.exists(), "{} is still there", dir.display());
     }
 
-    /// With all traces removed, nothing is left where traces are kept, but the cache of what was found in code.
+    /// With all traces removed, nothing is left where traces are kept, but the cache of what was found in code, and the list of runtimes.
     fn assert_no_traces(&self) {
         let kept = entries(&self.place.traces());
         let store = self.place.traces().join(".store");
