@@ -95,12 +95,8 @@ impl Supervisor {
                 "{e}; with REPRISE_UNCONFINED=1 it is replayed with all your rights: do that with traces that you trust"
             ))
         })?;
-        let of_thread = Arc::downgrade(&common);
-        let answers = move || {
-            if let Some(common) = of_thread.upgrade() {
-                common.answer_all();
-            }
-        };
+        let of_thread = Arc::clone(&common);
+        let answers = move || of_thread.answer_all();
         let thread = without_signals(|| std::thread::Builder::new().spawn(answers));
         Ok(Some(Supervisor {
             confinement,
@@ -117,7 +113,7 @@ impl Supervisor {
         Ok((&self.confinement, its))
     }
 
-    /// Replayed processes may open the file `fd` of the driver's, for reading and writing.
+    /// Replayed processes may open this file of the driver's, by its descriptor, for reading and writing.
     pub fn lend(&self, file: &File) -> std::io::Result<()> {
         lock(&self.common.lent).insert(file.as_raw_fd(), file.try_clone()?);
         Ok(())

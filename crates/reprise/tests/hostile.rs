@@ -327,6 +327,28 @@ fn a_replay_reaches_nothing() {
     }
 }
 
+/// A terminal is an input that can be written to.
+#[test]
+fn a_replay_does_not_write_to_its_input() {
+    let world = World::new();
+    let r = escape(&world, "output", &[]);
+    for (confined, written) in [("0", 0), ("1", 1)] {
+        let path = world.file();
+        let mut how = std::fs::File::options();
+        how.read(true).write(true).create(true).truncate(true);
+        let input = how.open(&path).expect("a file");
+        let mut command = world.place.reprise(["replay"]);
+        command.arg(&r.dir).env("REPRISE_UNCONFINED", confined);
+        command
+            .stdin(input)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let ended = common::ended(&mut command.spawn().expect("a replay"));
+        let len = std::fs::metadata(&path).expect("the file").len();
+        assert_eq!(len, written, "{confined}: {ended}");
+    }
+}
+
 /// It is the box that keeps them in.
 #[test]
 fn without_the_box_a_replay_reaches_what_its_user_can() {

@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
         if (raw(SYS_ftruncate, 1, 0, 0, 0, 0) == 0) boast("an empty output");
         if (raw(SYS_lseek, 1, 0, SEEK_SET, 0, 0) >= 0) boast("another place in the output");
         if (raw(SYS_dup3, 1, 50, 0, 0, 0) >= 0) boast("another descriptor of the output");
+        // The input may be open for writing; what is recorded has none.
+        if (raw(SYS_write, 0, (long)&word, 1, 0, 0) == 1) boast("a byte in the input");
     } else if (!strcmp(attack, "exec") || !strcmp(attack, "fork")) {
         // A child that no recording has; it is nobody's but its parent's parent's, or the system's.
         for (int parents = 0; parents < 2; parents++) {

@@ -6,7 +6,7 @@
 //! - system calls: those that reach nothing but the process itself are made; of the others the kernel asks the driver (seccomp_unotify(2)), which opens
 //!   what else is needed in the process's place, lets signals among the replayed pass, and refuses the rest; `filter.rs` has the list. Without Landlock
 //!   the contents are among what is asked for,
-//! - descriptors that the driver has open for itself.
+//! - descriptors that the driver has open for itself, and its input.
 //!
 //! What is left to it: computing, memory, its own threads, and what is written to its standard output and error, which are the driver's own, so that
 //! both streams keep their order.
@@ -88,6 +88,11 @@ impl Confinement {
                 rlim_max: 0,
             };
             libc::setrlimit(libc::RLIMIT_CORE, &limit);
+            // Whatever the driver's input is, it may be open for writing, too.
+            let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            if nothing < 0 || libc::dup2(nothing, libc::STDIN_FILENO) != 0 {
+                give_up(b"/dev/null");
+            }
             if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
                 give_up(b"no_new_privs");
             }
