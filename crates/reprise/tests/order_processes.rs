@@ -140,7 +140,7 @@ fn what_processes_share() {
 #[test]
 fn races_in_shared_memory_are_told() {
     let place = Workplace::new();
-    let guest = Guest::new("processes_at_work").args(["2", "100000"]);
+    let guest = Guest::new("processes_at_work").args(["2", "20000000"]);
     let said = place.record_with(&guest, &ORDER).run.said();
     assert!(said.contains("plain loads and stores"), "{said}");
     if common::full() {
