@@ -2,6 +2,7 @@
 
 use crate::layout::MAX_SLOTS;
 use crate::order::OrderHead;
+use crate::waits::What;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Whose turn it is in a replay in total order.
@@ -104,9 +105,13 @@ impl TotalOrder {
 impl OrderHead {
     /// The member that comes after this slot, which may be itself, without those who wait in vain; `None`: all of them do.
     pub fn next_able(&self, slot: usize) -> Option<usize> {
-        self.total
-            .members_after(slot)
-            .find(|i| self.parked(*i).is_none())
+        self.total.members_after(slot).find(|i| self.is_able(*i))
+    }
+
+    /// May the thread of this slot have a use for the turn?
+    fn is_able(&self, slot: usize) -> bool {
+        self.parked(slot)
+            .is_none_or(|p| What::of(p.key).is_looked_for())
     }
 
     /// The turn of this slot's thread, if it has it, is over: whose turn it is now, by whom the word [`turn`](TotalOrder::turn) may be waited for.

@@ -11,6 +11,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 const STAMP: u64 = 1 << 62;
 /// A key of a word on which a hooked function sleeps: its address and this.
 const WORD: u64 = 1 << 61;
+/// A key of a word that the thread looks at again and again: its address and this.
+const VALUE: u64 = 1 << 59;
+/// A key of a thread that is to have done all that was recorded of it: its slot and this.
+const DONE: u64 = 1 << 58;
+/// A key of a thread that is to be gone: its slot and this.
+const GONE: u64 = 1 << 57;
 /// The key of a thread that waits for more events.
 pub const FEED: u64 = 1 << 60;
 /// The key of a thread that has done all that was recorded of it.
@@ -27,6 +33,13 @@ pub enum What {
     Object(u64),
     /// Another thread's leave to go on, at the word at this address.
     Word(u64),
+    /// That the word at this address has another value than [`Awaited::generation`], or that something else is so for which the thread looks again
+    /// and again.
+    Value(u64),
+    /// That the thread of this slot, whose birth [`Awaited::generation`] tells, has done all that was recorded of it.
+    Done(u32),
+    /// That this one is gone.
+    Gone(u32),
     /// More events.
     Feed,
     /// Nothing: it has done all that was recorded.
@@ -42,9 +55,17 @@ impl What {
             What::Shard(n) => !(n as u64),
             What::Object(at) => at,
             What::Word(at) => at | WORD,
+            What::Value(at) => at | VALUE,
+            What::Done(slot) => slot as u64 | DONE,
+            What::Gone(slot) => slot as u64 | GONE,
             What::Feed => FEED,
             What::Over => OVER,
         }
+    }
+
+    /// Is nobody told when that is so, and the thread has to look?
+    pub const fn is_looked_for(self) -> bool {
+        matches!(self, What::Value(_) | What::Done(_) | What::Gone(_))
     }
 
     /// What a key means.
@@ -55,6 +76,9 @@ impl What {
             k if k >> 32 == u32::MAX as u64 => What::Shard(!k as u32),
             k if k & STAMP != 0 => What::Stamp(k & !STAMP),
             k if k & WORD != 0 => What::Word(k & !WORD),
+            k if k & VALUE != 0 => What::Value(k & !VALUE),
+            k if k & DONE != 0 => What::Done(k as u32),
+            k if k & GONE != 0 => What::Gone(k as u32),
             k => What::Object(k),
         }
     }
@@ -63,10 +87,10 @@ impl What {
 /// What the thread of a slot waits for.
 #[repr(C, align(32))]
 pub struct Awaited {
-    /// Grows when a wait begins and when it ends: odd meanwhile.
+    /// Grows when a wait begins and when it ends: odd meanwhile. By two when a thread has looked in vain.
     pub count: AtomicU32,
     /// The generation that the thread has seen before it looked last. Of one that wants events: the low half of what the ring's head was; of
-    /// one that has done all: what [`closed`](crate::ring::RingControl::closed) was.
+    /// one that has done all: what [`closed`](crate::ring::RingControl::closed) was. Of the others see [`What`].
     pub generation: AtomicU32,
     /// See [`What::key`].
     pub key: AtomicU64,
@@ -100,6 +124,11 @@ impl Awaited {
         self.room.store(room, SeqCst);
         self.key.store(key, SeqCst);
         self.generation.store(generation, SeqCst);
+    }
+
+    /// It has looked once more.
+    pub fn looked(&self) {
+        self.count.fetch_add(2, SeqCst);
     }
 
     /// It ends.
@@ -143,7 +172,8 @@ impl OrderHead {
         (number, &self.rooms[number as usize].generation)
     }
 
-    /// How the thread of this slot waits, if it does, and in vain as far as it knows.
+    /// How the thread of this slot waits, if it does, and in vain as far as it knows. Whether it is so for one that waits for a value or for another
+    /// thread is to be asked of that.
     pub fn parked(&self, slot: usize) -> Option<Parked> {
         let (a, ring) = (&self.waits[slot], &self.rings[slot]);
         let count = a.count.load(SeqCst);
@@ -160,6 +190,7 @@ impl OrderHead {
                 ring.head.load(SeqCst) as u32 == p.generation && ring.closed.load(SeqCst) == 0
             }
             What::Over => ring.closed.load(SeqCst) == p.generation,
+            What::Value(_) | What::Done(_) | What::Gone(_) => true,
             _ => {
                 let room = a.room.load(SeqCst) as usize % WAITING_WORDS;
                 self.rooms[room].generation.load(SeqCst) == p.generation

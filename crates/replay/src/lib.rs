@@ -29,7 +29,7 @@ pub use live::{is_debuggable, Live};
 pub use output::Output;
 pub use report::Divergence;
 pub use rings::Rings;
-pub use tree::{Halt, TRACE_ENDED};
+pub use tree::{Halt, DEADLOCK, TRACE_ENDED};
 
 /// What can go wrong with a replay, apart from divergence.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +43,9 @@ pub enum ReplayError {
     /// The trace asks for something that this machine or version can't give.
     #[error("{0}")]
     Unsupported(String),
+    /// Nobody can ever go on in a replay of `order`.
+    #[error("{DEADLOCK}{0}")]
+    Stuck(Box<standstill::Standstill>),
     /// A file of the trace can't be opened.
     #[error("{what}: {source}")]
     Io {

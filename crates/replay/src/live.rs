@@ -351,7 +351,7 @@ impl Live {
             && head.total.unclaimed.load(SeqCst) != 0
             && head.total.count() == 0;
         let pace = self.session().pace();
-        nobody_goes_on || pace.is_over() && pace.held.load(SeqCst) != 0
+        nobody_goes_on || self.tree.waits_in_vain() || pace.is_over() && pace.held.load(SeqCst) != 0
     }
 
     /// How many events are to be fed.
@@ -463,6 +463,7 @@ impl Live {
         let others = copies[1..].iter().map(|(_, new)| *new).collect();
         self.tree.goes_on_as(self.process, *pid, others, &to.files);
         if let Some(o) = &mut self.order {
+            self.tree.something_was_done();
             let pace = self.tree.shared.session().pace();
             self.limit = pace.done.load(SeqCst);
             pace.limit.store(self.limit, SeqCst);

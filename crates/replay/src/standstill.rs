@@ -95,8 +95,8 @@ pub(crate) fn look(shared: &SharedSession, dir: &Path) -> Standstill {
 }
 
 fn waits_for_turn(head: &OrderHead, slot: usize) -> bool {
-    head.parked(slot)
-        .is_some_and(|p| !matches!(What::of(p.key), What::Feed | What::Over))
+    let for_what = head.parked(slot).map(|p| What::of(p.key));
+    for_what.is_some_and(|w| !matches!(w, What::Feed | What::Over) && !w.is_looked_for())
 }
 
 fn thread(shared: &SharedSession, head: &OrderHead, slot: usize, dir: &Path) -> Thread {
@@ -111,6 +111,11 @@ fn thread(shared: &SharedSession, head: &OrderHead, slot: usize, dir: &Path) -> 
         Some(What::Feed) => "waits for more events of the trace".into(),
         Some(What::Over) => "has done all that was recorded of it".into(),
         Some(What::Word(at)) => format!("waits until another thread lets it go on, at {at:#x}"),
+        Some(What::Value(at)) => format!("waits until the word at {at:#x} is another"),
+        Some(What::Done(other)) => {
+            format!("waits until thread {other} has done all that was recorded of it")
+        }
+        Some(What::Gone(other)) => format!("waits until thread {other} is gone"),
         Some(What::Stamp(n)) => format!(
             "waits for the turn of its call, number {n}, where {} is due",
             head.stamp.0.load(SeqCst)
@@ -162,7 +167,7 @@ fn next_entry(shared: &SharedSession, head: &OrderHead, slot: usize) -> Option<E
 }
 
 /// A word of a process's memory.
-fn read(pid: pid_t, address: u64) -> Option<u64> {
+pub(crate) fn read(pid: pid_t, address: u64) -> Option<u64> {
     let mut word = 0u64;
     let to = libc::iovec {
         iov_base: std::ptr::from_mut(&mut word).cast(),

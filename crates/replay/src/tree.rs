@@ -32,7 +32,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
-pub use stuck::Halt;
+pub use stuck::{Halt, DEADLOCK};
+
 use stuck::{Signals, Waiting};
 use total::Alone;
 
@@ -253,7 +254,14 @@ impl Tree {
         }
         self.serve()?;
         let moved = match distribution {
-            Some(distribution) => distribution.pump(&self.shared, reader)?,
+            Some(distribution) => {
+                let moved = distribution.pump(&self.shared, reader)?;
+                match moved || !self.stops.is_empty() {
+                    true => self.something_was_done(),
+                    false => self.fail_if_stuck(distribution)?,
+                }
+                moved
+            }
             None => self.feed.pump(&self.shared, reader).inspect_err(|_| {
                 self.feed.close(self.shared.session());
             })?,

@@ -5,9 +5,11 @@ use crate::printers;
 use crate::processes::{ProcessName, Processes};
 use crate::stretches;
 use anyhow::{Context, Result};
+use reprise_console::say;
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
-use reprise_debug::{serve, Place, Request};
+use reprise_debug::{serve, DebugError, Place, Request};
+use reprise_replay::ReplayError;
 use reprise_trace::{Catalog, Manifest};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -50,8 +52,14 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
         at,
         address,
     };
-    serve(&request)?;
-    Ok(0)
+    match serve(&request) {
+        // A report of many lines.
+        Err(left @ (DebugError::Diverged(_) | DebugError::Replay(ReplayError::Stuck(_)))) => {
+            say!("{left}");
+            Err(crate::exit::AlreadySaid.into())
+        }
+        served => Ok(served.map(|()| 0)?),
+    }
 }
 
 /// Which process of a trace is meant, in the order of their births. Where none is named, that is the first one; or, where it crashed or panicked

@@ -7,7 +7,7 @@ use anyhow::Result;
 use reprise_agent::counters::OUTPUT_BYTES;
 use reprise_console::{say, tell};
 use reprise_launch::memo;
-use reprise_replay::{replay as play, Halt, Options, Outcome, TRACE_ENDED};
+use reprise_replay::{replay as play, Halt, Options, Outcome, DEADLOCK, TRACE_ENDED};
 use reprise_trace::{learned, Catalog, Manifest, Summary, Tail, BEGINNING_FILE};
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn about_end(o: &Outcome) -> Option<String> {
     }
     match &o.halted {
         Some(Halt::Stuck(s)) => {
-            return Some(format!("the replay diverged from the recording\ndeadlock divergence: each thread waits for another one, and none can go on{s}"));
+            return Some(format!("{DEADLOCK}{s}"));
         }
         Some(Halt::Signal(_, s)) => return Some(format!("the replay was ended by a signal{s}")),
         Some(Halt::TimeLimit(limit, s)) => {

@@ -3,12 +3,16 @@
 
 mod common;
 
+use common::tampered::tampered;
 use common::{assert_same, Guest, Recording, Running, Workplace};
 use reprise_abi::event::{Event, Kind};
+use reprise_trace::stamps::stamps_of;
 use reprise_trace::Reader;
 use std::io::Read;
+use std::path::PathBuf;
 
 const ORDER: [&str; 2] = ["--engine", "order"];
+const SYS_GETUID: u32 = 102;
 const SYS_GETPPID: u32 = 110;
 const OWN_FAILURE: i32 = 125;
 
@@ -19,13 +23,13 @@ fn recorded(place: &Workplace, name: &str) -> Recording {
     recording
 }
 
-/// The number of an event in the middle of the guest's calls of getppid.
-fn among_calls(recording: &Recording) -> u64 {
+/// The number of an event in the middle of the guest's calls of this kind.
+fn among_calls(recording: &Recording, call: u32) -> u64 {
     let mut reader = Reader::open(&recording.dir).expect("the trace");
     let mut calls = Vec::new();
     while let Some(next) = reader.next().expect("an event") {
         let e = Event::parse(next.bytes).expect("an event");
-        if matches!(e.kind, Kind::Syscall | Kind::Enter) && e.header.detail == SYS_GETPPID {
+        if matches!(e.kind, Kind::Syscall | Kind::Enter) && e.header.detail == call {
             calls.push(next.number);
         }
     }
@@ -39,7 +43,7 @@ fn threads_that_all_wait() {
     let recording = recorded(&place, "other_mutex");
     let text = recording.run.text();
     let address = text.lines().next().expect("an address");
-    let tamper = format!("{address}@{}", among_calls(&recording));
+    let tamper = format!("{address}@{}", among_calls(&recording, SYS_GETPPID));
     for order in ["partial", "total"] {
         for _ in 0..3 {
             let flags = ["--order", order, "--tamper", &tamper];
@@ -75,6 +79,82 @@ fn threads_that_all_wait() {
             "{order}: {said}"
         );
     }
+}
+
+/// A trace in which event `late` says that others' calls come before it, more than were recorded, so that it never has its turn.
+fn never_due(place: &Workplace, recording: &Recording, late: u64) -> PathBuf {
+    tampered(place, &recording.dir, |number, bytes| {
+        if number == late {
+            let e = Event::parse(bytes).expect("an event");
+            let stamp = stamps_of(&e).next().expect("a stamp").to_le_bytes();
+            let at = bytes.windows(8).rposition(|word| word == stamp);
+            bytes[at.expect("the stamp")..][..8].copy_from_slice(&(1u64 << 40).to_le_bytes());
+        }
+        true
+    })
+}
+
+/// Whatever a thread waits for that another one is to do.
+#[test]
+fn threads_that_wait_for_one() {
+    for how in ["join", "end", "once", "shared", "slot"] {
+        let place = Workplace::new();
+        let guest = Guest::new("waits_for_thread").args([how]);
+        let recording = place.record_with(&guest, &ORDER);
+        assert!(
+            recording.run.status.success(),
+            "{}",
+            recording.run.describe()
+        );
+        for order in ["partial", "total"] {
+            let replay = place.replay_with(&recording.dir, &["--order", order]);
+            assert_same(&recording.run, &replay);
+        }
+        let late = among_calls(&recording, SYS_GETUID);
+        let changed = never_due(&place, &recording, late);
+        for words in [
+            &["replay"][..],
+            &["replay", "--order", "total"],
+            &["backtrace"],
+        ] {
+            let run = Running::start(place.reprise(words).arg(&changed), None)
+                .finish_within(common::hang_limit())
+                .unwrap_or_else(|| panic!("{how} {words:?}: no end"));
+            run.assert_own_failure(OWN_FAILURE);
+            let said = run.said();
+            assert!(
+                said.contains("deadlock divergence"),
+                "{how} {words:?}: {said}"
+            );
+        }
+    }
+}
+
+/// A debugger's way to the end stops where nobody can go on with the same words, and one to where nothing of that shows yet is as ever.
+#[test]
+fn a_debugger_is_told() {
+    let place = Workplace::new();
+    let recording = recorded(&place, "other_mutex");
+    let late = among_calls(&recording, SYS_GETPPID);
+    let changed = never_due(&place, &recording, late);
+    for at in [&[][..], &["--at", "end"]] {
+        let mut words = vec!["backtrace"];
+        words.extend(at);
+        let mut command = place.reprise(words);
+        let run = Running::start(command.arg(&changed), None)
+            .finish_within(common::hang_limit())
+            .expect("an end");
+        run.assert_own_failure(OWN_FAILURE);
+        let said = run.said();
+        for part in ["deadlock divergence", "waits for the turn of its call"] {
+            assert!(said.contains(part), "{at:?}: no {part:?} in\n{said}");
+        }
+    }
+    let before = (late / 2).to_string();
+    let mut command = place.reprise(["backtrace", "--at", &before]);
+    let run = Running::start(command.arg(&changed), None).finish();
+    assert!(run.status.success(), "{}", run.describe());
+    assert!(run.text().contains("main"), "{}", run.describe());
 }
 
 /// In total order nobody else ever runs while one thread looks at memory. That is no deadlock that could be seen, so somebody has to ask.

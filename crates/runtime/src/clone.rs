@@ -5,6 +5,7 @@ use crate::capture::Call;
 use crate::engine::{with_engine, Engine};
 use crate::guard;
 use crate::order::total;
+use crate::order::turns::Looks;
 use crate::process;
 use crate::signal::kernel;
 use crate::signal::state::{AltStack, Pending};
@@ -212,6 +213,7 @@ pub fn in_use_here(i: u32) -> Option<&'static AtomicU32> {
 /// Replay: waits until the last thread that had a slot is gone.
 pub fn wait_for_slot(i: u32) {
     let soon = || sys::Timespec::from_ns(sys::monotonic().ns() + 5_000_000);
+    let looks = crate::order::runs().then(Looks::new);
     // The driver frees the slots of a process that has ended. Threads that run freely may be late.
     loop {
         let state = slot(i).state.load(Acquire);
@@ -221,6 +223,9 @@ pub fn wait_for_slot(i: u32) {
         };
         if free {
             break;
+        }
+        if let Some(looks) = &looks {
+            looks.until_gone(i);
         }
         crate::ring::wake_agent();
         if total::runs() {

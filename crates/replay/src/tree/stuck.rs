@@ -1,13 +1,15 @@
 //! A replay of `order` in which nobody can ever go on, and one that somebody wants to see the end of.
 //!
 //! Threads that wait say so (`reprise_abi::waits`), so that it shows when all of them wait in vain: twice in a row, each in the same wait, with
-//! nothing done by the driver in between. No clock has a part in that. A thread that computes for ever waits for nothing; of such a replay, Ctrl-C and
+//! nothing done by the driver in between. Of those that look by themselves each must have looked once more meanwhile, and seen the same. No clock
+//! has a part in that. A thread that computes for ever waits for nothing; of such a replay, Ctrl-C and
 //! SIGTERM show where it is, and so does its end by `replay --time-limit`.
 
 use super::Tree;
 use crate::children;
-use crate::feed::Distribution;
+use crate::feed::{is_done, Distribution};
 use crate::standstill::{self, Standstill};
+use crate::ReplayError;
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::WAITING_WORDS;
@@ -75,28 +77,95 @@ impl Drop for Signals {
     }
 }
 
-/// All threads, as they waited when they were looked at last.
+/// What is said of a replay in which nobody can ever go on.
+pub const DEADLOCK: &str = "the replay diverged from the recording\ndeadlock divergence: each thread waits for another one, and none can go on";
+
+/// By so much the [count of waits](reprise_abi::waits::Awaited::count) has grown at least of a thread that has looked in vain, and began to look after
+/// it had been seen to wait: one that never ceases to wait counts two each time, and was seen in the middle of the first.
+const LOOKED_ANEW: u32 = 8;
+
+/// All threads, as they waited when that was seen first.
 #[derive(Default)]
-pub(super) struct Waiting(Option<Vec<(usize, Parked)>>);
+pub(super) struct Waiting {
+    all: Option<Vec<(usize, Parked)>>,
+    /// A later look has shown the same.
+    in_vain: bool,
+}
+
+impl Waiting {
+    /// This is how all wait now, if they do.
+    fn seen(&mut self, now: Option<Vec<(usize, Parked)>>) {
+        let before = self.all.take().zip(now.as_deref());
+        let (before, same) = match before {
+            Some((before, now)) if same_waits(&before, now) => {
+                let anew = before.iter().zip(now).all(has_looked_anew);
+                (Some(before), anew)
+            }
+            _ => (None, false),
+        };
+        self.in_vain = same;
+        self.all = before.or(now);
+    }
+}
+
+fn looks(p: &Parked) -> bool {
+    matches!(What::of(p.key), What::Value(_))
+}
+
+fn same_waits(before: &[(usize, Parked)], now: &[(usize, Parked)]) -> bool {
+    let same = |(before, now): (&(usize, Parked), &(usize, Parked))| {
+        before.0 == now.0
+            && before.1.key == now.1.key
+            && before.1.generation == now.1.generation
+            && (before.1.count == now.1.count || looks(&now.1))
+    };
+    before.len() == now.len() && before.iter().zip(now).all(same)
+}
+
+fn has_looked_anew((before, now): (&(usize, Parked), &(usize, Parked))) -> bool {
+    !looks(&now.1) || now.1.count.wrapping_sub(before.1.count) >= LOOKED_ANEW
+}
 
 impl Tree {
     /// The driver has done something: who waited may go on.
-    pub(super) fn something_was_done(&mut self) {
-        self.waiting.0 = None;
+    pub(crate) fn something_was_done(&mut self) {
+        self.waiting = Waiting::default();
+    }
+
+    /// Can nobody ever go on? To be called when the driver found nothing to do.
+    fn look_who_waits(&mut self, d: &Distribution) -> bool {
+        let now = self.all_wait(d);
+        self.waiting.seen(now);
+        self.waiting.in_vain
     }
 
     /// Ends a replay in which nobody can ever go on. To be called when the driver found nothing to do.
     pub(super) fn end_if_stuck(&mut self, d: &Distribution) {
-        let now = self.all_wait(d);
-        if now.is_some() && now == self.waiting.0 && !d.whole {
-            // What they wait for was done by a thread of which the trace, which was cut off, does not have that any more.
-            self.end_with_the_trace(d);
-        } else if now.is_some() && now == self.waiting.0 {
-            let found = standstill::look(&self.shared, &self.dir);
-            self.gather_functions(now.iter().flatten());
-            self.halt(Halt::Stuck(found));
+        if !self.look_who_waits(d) {
+            return;
         }
-        self.waiting.0 = now;
+        if !d.whole {
+            // What they wait for was done by a thread of which the trace, which was cut off, does not have that any more.
+            return self.end_with_the_trace(d);
+        }
+        let found = standstill::look(&self.shared, &self.dir);
+        self.gather_functions(self.waiting.all.iter().flatten());
+        self.halt(Halt::Stuck(found));
+    }
+
+    /// As [`Tree::end_if_stuck`] where somebody else drives the replay, who is to know of it. Where the trace was cut off, that is [its
+    /// end](Tree::waits_in_vain).
+    pub(super) fn fail_if_stuck(&mut self, d: &Distribution) -> Result<(), ReplayError> {
+        if !self.look_who_waits(d) || !d.whole {
+            return Ok(());
+        }
+        let found = standstill::look(&self.shared, &self.dir);
+        Err(ReplayError::Stuck(Box::new(found)))
+    }
+
+    /// Does each thread wait for what never comes?
+    pub(crate) fn waits_in_vain(&self) -> bool {
+        self.waiting.in_vain
     }
 
     /// Ends a replay that somebody wants to end, or that takes too long.
@@ -157,6 +226,29 @@ impl Tree {
         if self.failed || asked || !d.has_read_all() || s.flags & FLAG_RACES != 0 {
             return None;
         }
+        let used = s.slots_used.load(SeqCst) as usize;
+        let unused = [slot_state::FREE, slot_state::EXITING];
+        let mut all = Vec::new();
+        for i in 0..used.min(MAX_SLOTS) {
+            if unused.contains(&self.shared.slot(i).state.load(SeqCst)) {
+                continue;
+            }
+            let parked = head.parked(i)?;
+            let in_vain = match What::of(parked.key) {
+                What::Feed => d.is_empty(i),
+                What::Value(at) => self.has_value(i, at, parked.generation),
+                What::Done(other) => {
+                    self.is_there(other, parked.generation)
+                        && !is_done(&self.shared, other as usize)
+                }
+                What::Gone(other) => self.is_there(other, parked.generation),
+                _ => true,
+            };
+            if !in_vain {
+                return None;
+            }
+            all.push((i, parked));
+        }
         let changing = [
             process_state::ENDING,
             process_state::TAKEN,
@@ -166,21 +258,21 @@ impl Tree {
         if s.processes.iter().any(changes) || self.lives.any_former() {
             return None;
         }
-        let used = s.slots_used.load(SeqCst) as usize;
-        let unused = [slot_state::FREE, slot_state::EXITING];
-        let mut all = Vec::new();
-        for i in 0..used.min(MAX_SLOTS) {
-            if unused.contains(&self.shared.slot(i).state.load(SeqCst)) {
-                continue;
-            }
-            let parked = head.parked(i)?;
-            if What::of(parked.key) == What::Feed && !d.is_empty(i) {
-                return None;
-            }
-            all.push((i, parked));
-        }
         let over = |p: &Parked| matches!(What::of(p.key), What::Feed | What::Over);
         (!all.iter().all(|(_, p)| over(p))).then_some(all)
+    }
+
+    /// Has the word at this address this value, in the memory of the slot's thread?
+    fn has_value(&self, slot: usize, address: u64, value: u32) -> bool {
+        let pid = self.shared.slot(slot).kernel_pid.load(SeqCst);
+        standstill::read(pid as pid_t, address).is_some_and(|word| word as u32 == value)
+    }
+
+    /// Is the thread still in its slot that had it when this was its birth?
+    fn is_there(&self, slot: u32, born: u32) -> bool {
+        let slot = self.shared.slot((slot as usize).min(MAX_SLOTS - 1));
+        let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+        !gone.contains(&slot.state.load(SeqCst)) && slot.born.load(SeqCst) as u32 == born
     }
 
     /// Do all threads sleep, of all processes?

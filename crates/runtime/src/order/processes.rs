@@ -11,6 +11,7 @@
 
 use super::record::{self, draw, stamp, Record};
 use super::replay::{busy, expect, expect_exit, header, replay_call, same_arguments, Replay};
+use super::turns::Looks;
 use super::{copies, cut, listing, replay, ring_of, space, total, turns};
 use crate::capture::Call;
 use crate::clone::{self, Wish};
@@ -272,8 +273,10 @@ fn is_other(t: &Block, i: u32) -> bool {
 /// Replay: waits until the other threads of the process have done all that was recorded of them. Then they may go.
 fn await_others(t: &mut Block) {
     let (mine, ..) = ring_of(t.slot);
+    let looks = Looks::new();
     for i in 0..MAX_SLOTS as u32 {
         while is_other(t, i) && !is_done(i) {
+            looks.until_done(i);
             if total::runs() {
                 total::give_way(t);
             }

@@ -7,7 +7,7 @@
 use super::{head, total, Local};
 use crate::serial::report::add_functions;
 use crate::sys;
-use crate::thread::{current, session};
+use crate::thread::{current, session, slot};
 use core::mem::{offset_of, size_of, size_of_val};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::order::{OrderHead, WaitingRoom, MAX_VOID, ORDER_BASE};
@@ -111,6 +111,43 @@ impl Drop for Waits {
         for room in self.counted {
             room.waiting.fetch_sub(1, SeqCst);
         }
+    }
+}
+
+/// The calling thread looks again and again, of which nobody has to tell it, until this is dropped.
+pub struct Looks(&'static Awaited);
+
+impl Looks {
+    /// It begins to.
+    pub fn new() -> Looks {
+        let told = &head().waits[current().slot as usize];
+        told.begin();
+        Looks(told)
+    }
+
+    /// It is to find that this word has another value, and has looked in vain.
+    pub fn at(&self, word: &AtomicU32, value: u32) {
+        let key = What::Value(word.as_ptr() as u64).key();
+        self.0.sleeps(key, 0, value);
+        self.0.looked();
+    }
+
+    /// It is to find that the thread which has slot `i` now has done all that was recorded of it.
+    pub fn until_done(&self, i: u32) {
+        let born = slot(i).born.load(SeqCst);
+        self.0.sleeps(What::Done(i).key(), 0, born as u32);
+    }
+
+    /// It is to find that this one is gone.
+    pub fn until_gone(&self, i: u32) {
+        let born = slot(i).born.load(SeqCst);
+        self.0.sleeps(What::Gone(i).key(), 0, born as u32);
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -7,7 +7,7 @@ use crate::det::log;
 use crate::det::pure::{self, clock};
 use crate::det::wait::Word;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
-use crate::order::turns::{self, Waits};
+use crate::order::turns::{self, Looks, Waits};
 use crate::order::{self, total};
 use crate::sys::{self, Timespec};
 use crate::thread::{current, Block};
@@ -43,6 +43,8 @@ pub enum Wait {
 pub struct Deadline {
     realtime: bool,
     at: Timespec,
+    /// Then the thread only looks again.
+    looks: bool,
 }
 
 impl Deadline {
@@ -62,14 +64,16 @@ impl Deadline {
         Ok(Deadline {
             realtime: clock == REALTIME,
             at,
+            looks: false,
         })
     }
 
-    /// A millisecond from now.
+    /// A millisecond from now, for a thread that then looks again.
     pub fn soon() -> Deadline {
         Deadline {
             realtime: false,
             at: Timespec::from_ns(clock::monotonic() + 1_000_000),
+            looks: true,
         }
     }
 }
@@ -87,7 +91,7 @@ fn signal_waits(t: &mut Block) -> bool {
 
 /// Waits while the word has this value. `shared`: others than threads of this process may wake.
 ///
-/// In a replay who waits for a word of his own process, and for no certain time, says so: if all wait, that is the end.
+/// In a replay who waits for no certain time says so: if all wait, that is the end.
 pub fn wait(
     t: &mut Block,
     word: &AtomicU32,
@@ -135,8 +139,18 @@ fn in_kernel(
     if deadline.is_none() && crate::det::is_alone() && !others_may_wake() {
         crate::det::deadlock::report();
     }
-    let tells = !shared && deadline.is_none() && ENGINE.load(Relaxed) == ORDER_REPLAY;
-    let waits = tells.then(|| Waits::new(What::Word(word.as_ptr() as u64).key(), 0));
+    let tells = deadline.is_none_or(|d| d.looks) && ENGINE.load(Relaxed) == ORDER_REPLAY;
+    // Whoever wakes one of another process, or one that looks for more than the word, tells nobody.
+    let is_told = !shared && deadline.is_none();
+    let looks = (tells && !is_told).then(Looks::new);
+    if let Some(looks) = &looks {
+        if word.load(SeqCst) != value {
+            return Wait::Changed;
+        }
+        looks.at(word, value);
+    }
+    let soon = (looks.is_some() && deadline.is_none()).then(Deadline::soon);
+    let waits = (tells && is_told).then(|| Waits::new(What::Word(word.as_ptr() as u64).key(), 0));
     if let Some(w) = &waits {
         let generation = w.generation();
         if word.load(SeqCst) != value {
@@ -156,7 +170,7 @@ fn in_kernel(
         op |= FUTEX_PRIVATE;
     }
     let mut time = 0;
-    if let Some(d) = deadline {
+    if let Some(d) = deadline.or(soon.as_ref()) {
         time = &d.at as *const Timespec as u64;
         if d.realtime {
             op |= FUTEX_REALTIME;
@@ -175,7 +189,7 @@ fn in_kernel(
         let r = unsafe { rt_blocking(nr::FUTEX, &args, t.pending_word as *const u32) };
         total::begin_asleep();
         match r {
-            -110 => return Wait::TimedOut,
+            -110 if soon.is_none() => return Wait::TimedOut,
             -11 => return Wait::Changed,
             -4 | -512 if signal_waits(t) => return Wait::Signal,
             -512 => {}

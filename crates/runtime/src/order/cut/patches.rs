@@ -48,6 +48,8 @@ pub struct Patch {
 static LOCK: AtomicU32 = AtomicU32::new(0);
 static TABLE: AtomicU64 = AtomicU64::new(0);
 static MADE: AtomicU64 = AtomicU64::new(0);
+/// How many have been removed.
+pub static REMOVED: AtomicU32 = AtomicU32::new(0);
 
 struct Changing;
 
@@ -189,6 +191,7 @@ impl Patch {
             self.begins(i)
         });
         self.state.store(GONE, Release);
+        REMOVED.fetch_add(1, SeqCst);
     }
 
     /// Where the thread goes on after a visit that wasn't the one.

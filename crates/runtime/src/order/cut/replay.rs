@@ -9,6 +9,7 @@ use crate::cut::place::{classify, Form, Place, JUMP_LEN};
 use crate::cut::stub::Spot;
 use crate::debugger::{traces, CodeAsRecorded};
 use crate::order::replay::follow;
+use crate::order::turns::Looks;
 use crate::order::{space, total};
 use crate::ring::{self, Reader};
 use crate::serial::cut::replay::{allowed, find_room, lost};
@@ -19,7 +20,7 @@ use crate::signal::frame::Ucontext;
 use crate::signal::state::SIGTRAP;
 use crate::thread::{block_address, session, Block, STUB_CELL};
 use crate::{guard, memory};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use reprise_abi::event::{EventHeader, Tag};
 use reprise_abi::layout::USER_END;
 
@@ -92,7 +93,9 @@ pub fn plant(t: &mut Block, h: EventHeader) {
 }
 
 fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
+    let mut waits = None;
     loop {
+        let removed = patches::REMOVED.load(SeqCst);
         let machine = Stopped {
             fpstate: 0,
             under: None,
@@ -121,6 +124,9 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
             return Err(code.err());
         }
         drop(as_recorded);
+        waits
+            .get_or_insert_with(Looks::new)
+            .at(&patches::REMOVED, removed);
         total::let_others();
     }
 }
