@@ -8,6 +8,7 @@ use reprise_debug::Place;
 use reprise_trace::Catalog;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// What gdb is told to run.
 const SCRIPT: &str = include_str!("backtrace.py");
@@ -61,6 +62,7 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
         at,
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
+        limit: args.time_limit.map(Duration::from_secs),
     };
     let status = debug::with_gdb(&session)?;
     let Ok(bytes) = std::fs::read(&answer) else {

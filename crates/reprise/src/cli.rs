@@ -597,6 +597,10 @@ pub struct VerifyArgs {
     #[arg(long, value_enum, default_value_t = ReplayOrder::Partial)]
     pub order: ReplayOrder,
 
+    /// End a replay after so many seconds (default: never; one in which no thread can go on ends by itself, one that computes for ever does not)
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<u64>,
+
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
     pub tamper: Option<Tamper>,
@@ -668,6 +672,10 @@ pub struct BacktraceArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+
+    /// End a replay after so many seconds (default: never; one in which no thread can go on ends by itself, one that computes for ever does not)
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<u64>,
 }
 
 /// What `core` is told.
@@ -692,6 +700,10 @@ pub struct CoreArgs {
     /// Say nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
+
+    /// End a replay after so many seconds (default: never; one in which no thread can go on ends by itself, one that computes for ever does not)
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<u64>,
 }
 
 /// What `ls` is told.

@@ -11,6 +11,7 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// Runs `core`.
 ///
@@ -30,6 +31,7 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
         at,
         arguments: ["-nx".into(), "-batch".into(), "-ex".into(), generate].to_vec(),
         answer: Some(&room.path().join("answer")),
+        limit: args.time_limit.map(Duration::from_secs),
     };
     let status = debug::with_gdb(&session)?;
     if !written.exists() {

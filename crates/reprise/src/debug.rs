@@ -13,9 +13,10 @@ use reprise_replay::ReplayError;
 use reprise_trace::{Catalog, Manifest};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Has gdb find the scripts that show values of libraries as people write them.
 const AUTO_LOAD: &str = include_str!("auto_load.py");
@@ -43,6 +44,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
                 at,
                 arguments: args.gdb.clone(),
                 answer: None,
+                limit: None,
             })
         }
     };
@@ -111,6 +113,8 @@ pub struct Session<'a> {
     pub arguments: Vec<OsString>,
     /// A file for what a script has to tell; nothing else that is said is shown then.
     pub answer: Option<&'a Path>,
+    /// The longest time that it may take.
+    pub limit: Option<Duration>,
 }
 
 impl Session<'_> {
@@ -138,22 +142,49 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
     std::fs::write(&commands, COMMANDS).context("write commands for gdb")?;
     let scripts = rooms.path().join("auto-load.py");
     std::fs::write(&scripts, AUTO_LOAD).context("write a script for gdb")?;
+    let begun = Instant::now();
     let mut server = start_server(session, &socket)?;
     while !socket.exists() {
         if let Some(status) = server.try_wait().context("wait for the replay")? {
             return Ok(status.code().unwrap_or(crate::exit::OWN_FAILURE));
         }
+        if session.limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            return Err(took_too_long(&mut [&mut server], begun));
+        }
         std::thread::sleep(LOOK);
     }
     ignore_interrupts();
     let gdb = gdb([&commands, &scripts], &socket, session)
-        .status()
+        .spawn()
         .context("start gdb, which must be installed (or use replay -d --gdb-port)");
-    if gdb.is_err() {
+    let Ok(mut gdb) = gdb else {
         let _ = server.kill();
+        let _ = server.wait();
+        return Ok(gdb.map(|_| 0)?);
+    };
+    while let Some(limit) = session.limit {
+        if gdb.try_wait().context("wait for gdb")?.is_some() {
+            break;
+        }
+        if begun.elapsed() >= limit {
+            return Err(took_too_long(&mut [&mut gdb, &mut server], begun));
+        }
+        std::thread::sleep(LOOK);
     }
+    let status = gdb.wait().context("wait for gdb")?;
     let _ = server.wait();
-    Ok(gdb?.code().unwrap_or(crate::exit::OWN_FAILURE))
+    Ok(status.code().unwrap_or(crate::exit::OWN_FAILURE))
+}
+
+/// Ends a session that has come to its limit of time.
+fn took_too_long(all: &mut [&mut Child], begun: Instant) -> anyhow::Error {
+    for child in all {
+        // What it replays ends with it.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let seconds = begun.elapsed().as_secs();
+    anyhow::anyhow!("the replay was ended after {seconds} s, before it came to its place")
 }
 
 fn start_server(session: &Session, socket: &Path) -> Result<Child> {
@@ -166,6 +197,15 @@ fn start_server(session: &Session, socket: &Path) -> Result<Child> {
     command.arg(session.dir).stdin(Stdio::null());
     if session.answer.is_some() {
         command.stdout(Stdio::null());
+    }
+    // SAFETY: plain call in the child. Nobody else would end a server whose command was killed.
+    unsafe {
+        command.pre_exec(
+            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            },
+        );
     }
     command.spawn().context("start the replay")
 }
@@ -227,7 +267,6 @@ fn gdb(scripts: [&Path; 2], socket: &Path, session: &Session) -> Command {
         let [input, output, errors] = nothing;
         command.stdin(input).stdout(output).stderr(errors);
     }
-    use std::os::unix::process::CommandExt;
     // SAFETY: plain call in the child.
     unsafe {
         command.pre_exec(|| {

@@ -210,6 +210,7 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
         quiet: true,
         total: args.order == ReplayOrder::Total,
         tamper: args.tamper.map(|t| (t.address, t.event)),
+        limit: args.time_limit.map(Duration::from_secs),
         ..Options::default()
     };
     let (mut bad, mut cut_off) = (0, 0);

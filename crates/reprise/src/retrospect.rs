@@ -31,6 +31,7 @@ pub fn run(args: &ReplayArgs, what: &[String]) -> Result<i32> {
         at: Place::Start,
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
+        limit: None,
     };
     let status = debug::with_gdb(&session)?;
     let Ok(text) = std::fs::read(&answer) else {

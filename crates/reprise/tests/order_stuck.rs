@@ -9,7 +9,9 @@ use reprise_abi::event::{Event, Kind};
 use reprise_trace::stamps::stamps_of;
 use reprise_trace::Reader;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 const ORDER: [&str; 2] = ["--engine", "order"];
 const SYS_GETUID: u32 = 102;
@@ -202,4 +204,45 @@ fn a_limit_of_time_does_the_same() {
     // And one that ends in time knows nothing of it.
     let replay = place.replay_with(&recording.dir, &["--time-limit", "600"]);
     assert_same(&recording.run, &replay);
+}
+
+/// Nothing of a debugger's session stays, neither when it has come to its limit of time nor when its command was killed.
+#[test]
+fn a_session_ends_with_its_command() {
+    let place = Workplace::new();
+    let recording = recorded(&place, "spins_on_word");
+    let mut command = place.reprise(["backtrace", "--at", "end", "--time-limit", "2"]);
+    let run = Running::start(command.arg(&recording.dir), None).finish();
+    run.assert_own_failure(OWN_FAILURE);
+    assert!(run.said().contains("ended after 2 s"), "{}", run.describe());
+    assert_eq!(servers_of(&recording), 0);
+
+    let mut command = place.reprise(["backtrace", "--at", "end"]);
+    let running = Running::start(command.arg(&recording.dir), None);
+    until("there is a server", || servers_of(&recording) > 0);
+    // SAFETY: a child of ours that is not reaped yet.
+    unsafe { libc::kill(running.pid(), libc::SIGKILL) };
+    running.finish();
+    until("the server is gone", || servers_of(&recording) == 0);
+}
+
+/// How many processes have this trace as their last argument.
+fn servers_of(recording: &Recording) -> usize {
+    let dir = recording.dir.as_os_str().as_bytes();
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = all.filter_map(|p| std::fs::read(p.path().join("cmdline")).ok());
+    lines
+        .filter(|line| {
+            let mut words = line.split(|b| *b == 0);
+            words.any(|w| w == b"-d") && line.ends_with(&[dir, b"\0"].concat())
+        })
+        .count()
+}
+
+fn until(what: &str, so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < common::hang_limit(), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
