@@ -6,6 +6,7 @@
 //! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod counters;
+pub mod damage;
 pub mod drain;
 pub mod exec;
 pub mod hold;
@@ -29,6 +30,7 @@ pub mod strays;
 pub mod streams;
 pub mod told;
 
+use damage::Damage;
 use drain::Drain;
 use hold::Hold;
 use kept::Keeper;
@@ -118,6 +120,7 @@ impl Agent {
         let mut told = Told::default();
         let mut slices = Slices::new();
         let mut late = Late::default();
+        let mut damage = Damage::default();
         processes::tell_of_life(&self.shared.session().agent_life);
         let mut processes = Processes::new(self.launcher);
         let members = Members::default();
@@ -144,7 +147,7 @@ impl Agent {
                 let done = merge.bury(shared, &mut sink, n, status);
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
-            let end = self.ended(&processes);
+            let end = self.ended(&mut processes);
             let hold = hold::look(self.shared.session(), self.writer.stats().bytes_compressed);
             if hold == Hold::Failed && full.is_none() {
                 full = Some("its last stretch can't be kept any more".into());
@@ -235,6 +238,14 @@ impl Agent {
             strays.look(&self.shared);
             told.look(self.shared.session());
             outsiders.look_again(&self.shared);
+            if let Some(why) = damage
+                .look(&self.shared, &members)
+                .filter(|_| full.is_none())
+            {
+                full = Some(format!("the program damaged the session's memory ({why})"));
+                self.give_up();
+                processes.end_whoever_maps(&self.shared, &members);
+            }
             if full.is_some() {
                 match self.on_full {
                     OnFull::Stop => processes.end_all(&self.shared, &members),
@@ -366,9 +377,9 @@ impl Agent {
     }
 
     /// The program's wait status, when it and all that came of it are gone.
-    fn ended(&self, processes: &Processes) -> Option<(i32, EndReason)> {
+    fn ended(&self, processes: &mut Processes) -> Option<(i32, EndReason)> {
         let s = self.shared.session();
-        if processes.any(&self.shared) {
+        if processes.any(&self.shared) && !self.none_is_left(processes) {
             return None;
         }
         match s.wait_status.load(Acquire) {
@@ -377,10 +388,19 @@ impl Agent {
         }
         // SAFETY: plain calls.
         let orphan = unsafe { libc::getppid() } != self.launcher;
-        if orphan && !alive(s) {
+        if orphan && (!alive(s) || processes.none_for_long(&self.shared)) {
             return Some((0, EndReason::Unknown));
         }
         None
+    }
+
+    /// The first process has ended, and there is nobody else, whatever the session says. To be asked for as long as it names some.
+    fn none_is_left(&self, processes: &mut Processes) -> bool {
+        let s = self.shared.session();
+        // SAFETY: plain call.
+        let orphan = unsafe { libc::getppid() } != self.launcher;
+        let first_ended = s.wait_status.load(Acquire) != 0 || orphan;
+        first_ended && processes.none_for_long(&self.shared)
     }
 
     /// The trace is full: the program goes on unrecorded, or ends.
@@ -502,10 +522,11 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         s.ring.tail.store(s.ring.head.load(Acquire), Release);
         wake(&s.ring.producer_asleep);
         // SAFETY: plain call.
-        let over =
-            s.wait_status.load(Acquire) != 0 || unsafe { libc::getppid() } != launcher && !alive(s);
+        let orphan = unsafe { libc::getppid() } != launcher;
+        let over = s.wait_status.load(Acquire) != 0 || orphan && !alive(s);
         told.look(s);
-        if over && !processes.any(&shared) {
+        let none_named = over && !processes.any(&shared);
+        if none_named || (over || orphan) && processes.none_for_long(&shared) {
             return warnings;
         }
         doze(&shared, SHORT_SLEEP);

@@ -69,6 +69,31 @@ impl Members {
         same
     }
 
+    /// The processes that have the session's memory mapped, of all that there are, as far as that can be seen: a look at each of them.
+    pub fn who_map(shared: &SharedSession) -> Vec<u32> {
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let own = std::process::id();
+        pids.filter(|pid| *pid != own && Members::maps(shared, *pid) == Some(true))
+            .collect()
+    }
+
+    /// Has this process the session's memory mapped? `None`: that can't be seen. Its first thread may have ended before the others.
+    pub fn maps(shared: &SharedSession, pid: u32) -> Option<bool> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        let tasks = tasks.into_iter().flatten().flatten();
+        let tids = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for tid in tids {
+            match shared.is_mapped_by(pid, tid) {
+                Ok(maps) => return Some(maps),
+                Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return None,
+                // It has ended.
+                Err(_) => {}
+            }
+        }
+        Some(false)
+    }
+
     /// Ends a process, if it is one of the session.
     pub fn kill(&self, shared: &SharedSession, pid: u32) {
         if !self.has(shared, pid) {

@@ -18,6 +18,8 @@ pub struct Processes {
     /// By number: the kernel's id, and a descriptor that tells of its death.
     known: Vec<Option<(u32, OwnedFd)>>,
     looked: Option<Instant>,
+    /// When it was asked last who has the session's memory mapped, and how often in a row it was nobody.
+    missed: Option<(Instant, u32)>,
     launcher: i32,
     /// Those that ended when nothing was recorded any more, by the ids that the program knew.
     pub unrecorded: Vec<i64>,
@@ -28,6 +30,10 @@ pub struct Processes {
 /// What is to be done of a dead process, by its number and its wait status, before its slots are given to others.
 pub type Last<'a> = dyn FnMut(&SharedSession, usize, Option<i32>) + 'a;
 
+/// Between two questions to the kernel who has the session's memory mapped.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+/// So often nobody must have been found.
+const ENOUGH: u32 = 2;
 /// Between two looks while there is other work.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -38,6 +44,7 @@ impl Processes {
         Processes {
             known: Vec::new(),
             looked: None,
+            missed: None,
             launcher,
             unrecorded: Vec::new(),
             orphaned: Vec::new(),
@@ -141,6 +148,45 @@ impl Processes {
                 process_state::LIVE | process_state::ENDING
             )
         })
+    }
+
+    /// Has nobody had the session's memory mapped for some seconds, whatever the table says into which the program could write? Asks the kernel now and then.
+    pub fn none_for_long(&mut self, shared: &SharedSession) -> bool {
+        let last = self.missed.map(|(t, _)| t);
+        if last.is_some_and(|t| t.elapsed() < ASK_EVERY) {
+            return false;
+        }
+        // One that can't be looked at is believed to be there.
+        let may_be = |p: &Process| {
+            let pid = p.kernel_pid.load(Acquire);
+            let named = p.state.load(Acquire) != process_state::FREE && pid != 0;
+            named && Members::maps(shared, pid) != Some(false)
+        };
+        let s = shared.session();
+        let alive = s.processes[..used(s)].iter().any(may_be);
+        let before = self.missed.map_or(0, |(_, times)| times);
+        let times = match alive || last.is_none() || self.any_maps(shared) {
+            true => 0,
+            false => before + 1,
+        };
+        self.missed = Some((Instant::now(), times));
+        times >= ENOUGH
+    }
+
+    /// Does another process than the launcher have the session's memory mapped?
+    fn any_maps(&self, shared: &SharedSession) -> bool {
+        let launcher = self.launcher as u32;
+        Members::who_map(shared).iter().any(|pid| *pid != launcher)
+    }
+
+    /// Ends whoever has the session's memory mapped, whatever the table says.
+    pub fn end_whoever_maps(&self, shared: &SharedSession, members: &Members) {
+        let launcher = self.launcher as u32;
+        for pid in Members::who_map(shared) {
+            if pid != launcher {
+                members.kill(shared, pid);
+            }
+        }
     }
 
     /// Ends them all: the recording is over, and they were to end with it.

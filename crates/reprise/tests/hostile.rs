@@ -4,6 +4,7 @@
 mod common;
 
 use common::gdb::session;
+use common::outsider::Outsider;
 use common::{run, Guest, Recording, Workplace};
 use reprise_abi::layout::{IMAGE_BASE, SESSION_BASE};
 use reprise_abi::session::{Process, RequestBox, Session, Slot};
@@ -15,43 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-/// A process that has nothing to do with any recording.
-struct Outsider(Child);
-
-impl Outsider {
-    fn new() -> Outsider {
-        let mut command = Command::new("sleep");
-        let command = command.arg("600").stdin(Stdio::null());
-        Outsider(command.spawn().expect("an outsider"))
-    }
-
-    /// Does it sleep, as it did, traced by nobody?
-    fn assert_untouched(&mut self, by: &str) {
-        let ended = self.0.try_wait().expect("to be asked");
-        assert!(ended.is_none(), "{by}: the outsider has ended: {ended:?}");
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
-        let status = status.expect("the outsider's status");
-        for line in [
-            "State:\tS (sleeping)",
-            "TracerPid:\t0",
-            "SigPnd:\t0000000000000000",
-        ] {
-            assert!(status.lines().any(|l| l == line), "{by}: {status}");
-        }
-    }
-}
-
-impl Drop for Outsider {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A recording of the attack.
 fn attacked(place: &Workplace, attack: &str, flags: &[&str]) -> Recording {
     let mut outsider = Outsider::new();
-    let mut args = vec![attack.to_string(), outsider.0.id().to_string()];
+    let mut args = vec![attack.to_string(), outsider.id().to_string()];
     let words = [
         SESSION_BASE as usize,
         offset_of!(Session, request),

@@ -1,0 +1,113 @@
+//! A program that has written over the words by which its threads take turns: nobody would ever go on. The agent sees it by words that no recording has,
+//! and that stay; such a recording ends there, and its program with it.
+
+use crate::members::Members;
+use libc::pid_t;
+use reprise_abi::layout::{MAX_SLOTS, SESSION_BASE};
+use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
+use reprise_abi::session::{slot_state, Session, Slot, BATON_FREE};
+use reprise_abi::syscalls::nr;
+use reprise_launch::SharedSession;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// How often is looked.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// So many looks in a row must see the same: a second in which nothing else happened.
+const ENOUGH: u32 = 5;
+/// All words of a slot's state.
+const STATES: [u32; 8] = [
+    slot_state::FREE,
+    slot_state::RUNNING,
+    slot_state::READY,
+    slot_state::IN_CALL,
+    slot_state::BLOCKED,
+    slot_state::FUTEX,
+    slot_state::EXITING,
+    slot_state::LEFT,
+];
+
+/// What was seen, and how often.
+#[derive(Default)]
+pub struct Damage {
+    looked: Option<Instant>,
+    /// What is wrong, with the lock's word and the count of turns.
+    seen: Option<(&'static str, u32, u64)>,
+    times: u32,
+}
+
+impl Damage {
+    /// What is damaged, when that is certain.
+    pub fn look(&mut self, shared: &SharedSession, members: &Members) -> Option<&'static str> {
+        if self.looked.is_some_and(|t| t.elapsed() < LOOK_EVERY) {
+            return None;
+        }
+        self.looked = Some(Instant::now());
+        let s = shared.session();
+        let lock = s.schedule_lock.load(SeqCst);
+        let turns = s.baton_generation.load(SeqCst);
+        let now = wrong(shared, members, lock & !WAITERS).map(|what| (what, lock, turns));
+        self.times = match now.is_some() && now == self.seen {
+            true => self.times + 1,
+            false => 1,
+        };
+        self.seen = now;
+        now.filter(|_| self.times >= ENOUGH).map(|(what, ..)| what)
+    }
+}
+
+/// What no healthy recording shows for long.
+fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<&'static str> {
+    let s = shared.session();
+    if lock & OWNER_DIED != 0 {
+        // Whoever wants it next frees it.
+        return None;
+    }
+    if lock != 0 {
+        let holder = owner_of(lock).map(|(_, slot)| shared.slot(slot as usize % MAX_SLOTS));
+        let lives = holder.is_some_and(|slot| lives(shared, members, slot));
+        // While somebody has it, the other words may be anything.
+        return (!lives).then_some("a lock that nobody has");
+    }
+    let used = s.slots_used.load(SeqCst) as usize;
+    if used > MAX_SLOTS {
+        return Some("an impossible number of threads");
+    }
+    if shared.order().is_some() {
+        // Nobody takes turns there.
+        return None;
+    }
+    let slots = || (0..used).map(|i| shared.slot(i));
+    if slots().any(|slot| !STATES.contains(&slot.state.load(SeqCst))) {
+        return Some("an impossible state of a thread");
+    }
+    match s.baton.load(SeqCst) {
+        BATON_FREE => slots()
+            .any(|slot| slot.state.load(SeqCst) == slot_state::READY && sleeps(slot))
+            .then_some("a thread whose turn never comes"),
+        n if n as usize > used => Some("an impossible thread's turn"),
+        n => {
+            let state = shared.slot(n as usize - 1).state.load(SeqCst);
+            (state == slot_state::FREE).then_some("the turn of a thread that there is not")
+        }
+    }
+}
+
+/// Is the slot's thread one that there is?
+fn lives(shared: &SharedSession, members: &Members, slot: &Slot) -> bool {
+    let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst));
+    members.has_thread(shared, ids[0], ids[1])
+}
+
+/// Does the slot's thread sleep until a word of the session changes?
+fn sleeps(slot: &Slot) -> bool {
+    let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst) as pid_t);
+    let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", ids[0], ids[1]));
+    let call = call.unwrap_or_default();
+    let mut words = call.split_ascii_whitespace();
+    let is_futex = words.next() == Some(&nr::FUTEX.to_string());
+    let word = words.next().and_then(|w| w.strip_prefix("0x"));
+    let word = word.and_then(|w| u64::from_str_radix(w, 16).ok());
+    let end = Session::slot_address(SESSION_BASE as usize, MAX_SLOTS - 1) as u64;
+    is_futex && word.is_some_and(|w| (SESSION_BASE..end).contains(&w))
+}
