@@ -58,7 +58,7 @@ failed=
 for target in $targets; do
     mkdir -p "$work/corpus/$target"
     echo "----- $target: $seconds seconds -----"
-    "$bin/$target" "$work/corpus/$target" -max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+    "$bin/$target" "$work/corpus/$target" -max_total_time="$seconds" -max_len=65536 -len_control=10 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="$work/found/$target-" || failed="$failed $target"
 done
 [ -z "$failed" ] || { echo "found something:$failed; see $work/found" >&2; exit 1; }
