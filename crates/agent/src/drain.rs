@@ -98,7 +98,7 @@ impl Drain {
             let n = self.some(shared, writer, false)?;
             moved += n;
             let left = (self.gathered.len() - self.written) as u64;
-            if n == 0 || self.tail - left >= until {
+            if n == 0 || self.tail.wrapping_sub(left) >= until {
                 return Ok(moved);
             }
         }
@@ -150,25 +150,37 @@ impl Drain {
                 shared.session().recording_lost.store(1, SeqCst);
                 break;
             }
+            // What is thrown away goes in one step: of an index that the program made up it would be for ever in small ones.
+            if discard {
+                self.tail = head;
+                moved += there.min(RING_SIZE) as usize;
+                self.taken(shared);
+                break;
+            }
             let n = (there as usize).min(CHUNK);
             let from = shared.ring_bytes(self.tail, n);
-            if !discard {
-                let old = self.gathered.len();
-                self.gathered.reserve(n);
-                // SAFETY: `n` bytes of the double mapping; copied before they are looked at.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from, self.gathered.as_mut_ptr().add(old), n);
-                    self.gathered.set_len(old + n);
-                }
+            let old = self.gathered.len();
+            self.gathered.reserve(n);
+            // SAFETY: `n` bytes of the double mapping; copied before they are looked at.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from, self.gathered.as_mut_ptr().add(old), n);
+                self.gathered.set_len(old + n);
             }
-            self.tail += n as u64;
-            ring.tail.store(self.tail, Release);
-            if ring.producer_asleep.load(SeqCst) != 0 {
-                wake(&ring.producer_asleep);
-            }
+            // A position that the program chose may be the last there is.
+            self.tail = self.tail.wrapping_add(n as u64);
+            self.taken(shared);
             moved += n;
         }
         moved
+    }
+
+    /// The producer has the room again.
+    fn taken(&self, shared: &SharedSession) {
+        let ring = &shared.session().ring;
+        ring.tail.store(self.tail, Release);
+        if ring.producer_asleep.load(SeqCst) != 0 {
+            wake(&ring.producer_asleep);
+        }
     }
 
     /// Writes whole events, about a portion of them; their bytes.

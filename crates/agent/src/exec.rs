@@ -1,10 +1,11 @@
 //! Execs inside the session: the runtime is put into what a process becomes, before its first instruction.
 
+use crate::asked::Asked;
 use crate::members::Members;
 use crate::processes;
 use crate::requests::done;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::session::{request, Session, ENGINE_ORDER, MAX_PROCESSES};
+use reprise_abi::session::{Session, ENGINE_ORDER, MAX_PROCESSES};
 use reprise_launch::exec::{watch, Exec};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, orderable, LaunchError, RuntimeImage, SharedSession};
@@ -24,14 +25,11 @@ pub fn serve(
     warnings: &mut Vec<String>,
 ) -> Option<Uncaptured> {
     let q = &shared.session().request;
-    if q.kind.load(Acquire) != request::EXEC {
+    let Some(Asked::Exec { who, slot }) = Asked::open(shared) else {
         return None;
-    }
-    let [tid, pid, slot] = [0, 1, 2].map(|i| q.args[i].load(Relaxed));
-    let fits = |word: u64| u32::try_from(word).ok();
-    let ids = fits(pid).zip(fits(tid));
-    let asks = ids.is_some_and(|(pid, tid)| members.asks(shared, pid, tid));
-    if !asks || slot as usize >= MAX_SLOTS {
+    };
+    let asks = who.filter(|(pid, tid)| members.asks(shared, *pid, *tid));
+    let Some(((pid, tid), slot)) = asks.zip(slot) else {
         let why = "a request to follow an exec named a thread that had not asked for it: the program has damaged the session's memory";
         if !warnings.iter().any(|w| w == why) {
             warnings.push(why.into());
@@ -39,10 +37,10 @@ pub fn serve(
         q.status.store(libc::EPERM as u32, Relaxed);
         done(shared);
         return None;
-    }
+    };
     // Tracer and program on one processor: a stop costs twenty times less there.
     let _here = Beside::process(pid as i32);
-    let watched = watch(pid as i32, tid as i32, slot as usize);
+    let watched = watch(pid as i32, tid as i32, slot);
     let status = match &watched {
         Ok(_) => 0,
         Err(e) => {
@@ -68,7 +66,7 @@ pub fn serve(
             processes::became_another(shared.session(), slot as u32);
             warnings.extend(unfit(shared.session(), pid).filter(|w| !warnings.contains(w)));
             let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
-            if let Err(why) = keep(&stopped, shared, n, slot as usize) {
+            if let Err(why) = keep(&stopped, shared, n, slot) {
                 warnings.push(format!(
                     "the program that process {pid} became could not be kept: {why}"
                 ));
@@ -98,7 +96,7 @@ pub fn serve(
 
 /// What is to be said of the program that process `pid` has become, where threads are ordered by what libc's functions do: the first one would
 /// have been refused.
-fn unfit(s: &Session, pid: u64) -> Option<String> {
+fn unfit(s: &Session, pid: u32) -> Option<String> {
     if s.engine != ENGINE_ORDER {
         return None;
     }
@@ -112,9 +110,9 @@ fn unfit(s: &Session, pid: u64) -> Option<String> {
 }
 
 /// The id that the process of a slot has in the recording.
-fn visible_pid(shared: &SharedSession, slot: u64) -> i64 {
+fn visible_pid(shared: &SharedSession, slot: usize) -> i64 {
     let s = shared.session();
-    let slot = shared.slot((slot as usize).min(MAX_SLOTS - 1));
+    let slot = shared.slot(slot.min(MAX_SLOTS - 1));
     let process = slot.process.load(Relaxed) as usize;
     s.processes[process.min(MAX_PROCESSES - 1)]
         .visible_pid

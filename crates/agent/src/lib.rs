@@ -1,10 +1,11 @@
 //! The agent: its own process beside the program, so that the program's death, of any kind, loses nothing that was in the ring.
 //!
-//! It drains the ring into the trace ([`drain`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
+//! It drains the ring into the trace ([`drain`]), reads what is asked for ([`asked`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
+pub mod asked;
 pub mod counters;
 pub mod damage;
 pub mod drain;
@@ -30,6 +31,7 @@ pub mod strays;
 pub mod streams;
 pub mod told;
 
+use asked::Asked;
 use damage::Damage;
 use drain::Drain;
 use hold::Hold;
@@ -43,7 +45,7 @@ use place::Place;
 use processes::Processes;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
-use reprise_abi::session::{process_state, request, Process, Session, ENGINE_SERIAL};
+use reprise_abi::session::{process_state, Process, Session, ENGINE_SERIAL};
 use reprise_console::say;
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
@@ -153,7 +155,6 @@ impl Agent {
                 full = Some("its last stretch can't be kept any more".into());
                 self.give_up();
             }
-            let q = &self.shared.session().request;
             let waits = hold == Hold::Wait && end.is_none() && !stops;
             let drained = if self.shared.order().is_some() {
                 let mut sink = Sink {
@@ -169,8 +170,7 @@ impl Agent {
                     None => merge.some(&self.shared, &mut sink),
                 };
                 buried.and(taken)
-            } else if q.kind.load(Acquire) == request::FORGET_EVENT {
-                let next = q.args[0].load(Relaxed);
+            } else if let Some(Asked::ForgetEvent { next }) = Asked::open(&self.shared) {
                 let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
                 requests::done(&self.shared);
                 r

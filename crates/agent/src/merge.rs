@@ -11,7 +11,7 @@ use crate::wake;
 pub use dead::open_shards_of;
 use reprise_abi::event::{Event, Kind, ParseError};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{head_of_entries, Entry, OrderHead, ENTRY_LEN, MAX_VOID};
+use reprise_abi::order::{head_of_entries, slots_with, Entry, OrderHead, ENTRY_LEN, MAX_VOID};
 use reprise_abi::ring::RingControl;
 use reprise_abi::session::ENGINE_DET;
 use reprise_launch::SharedSession;
@@ -92,16 +92,16 @@ struct Piece {
 /// Is a quarter of some ring full, or does somebody wait for room?
 pub fn presses(shared: &SharedSession) -> bool {
     let used = (shared.session().slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
-    let pressed = |head: &OrderHead, ring: &RingControl| {
+    let pressed = |ring: &RingControl| {
         let there = ring
             .head
             .load(Relaxed)
             .wrapping_sub(ring.tail.load(Relaxed));
-        there > head.ring_size / 4 || ring.producer_asleep.load(Relaxed) != 0
+        there > shared.ring_size() / 4 || ring.producer_asleep.load(Relaxed) != 0
     };
     shared
         .order()
-        .is_some_and(|head| head.rings.iter().take(used).any(|r| pressed(head, r)))
+        .is_some_and(|head| head.rings.iter().take(used).any(pressed))
 }
 
 impl Merge {
@@ -209,7 +209,7 @@ impl Merge {
                 most = most.max(taken as u64);
             }
         }
-        let is_behind = most >= MUCH && most >= head.ring_size / 2;
+        let is_behind = most >= MUCH && most >= shared.ring_size() / 2;
         let hurries = is_behind || moved > 0 && self.pressure.is_there();
         sink.writer.hurry(hurries);
         let written = self.write(shared, sink, &due, drawn)?;
@@ -247,10 +247,15 @@ impl Merge {
         let Some(head) = shared.order().filter(|_| self.damage.is_none()) else {
             return 0;
         };
-        let (ring, size) = (&head.rings[slot], head.ring_size);
+        // Not what the head says of its rings, which the program can write.
+        let (ring, size) = (&head.rings[slot], shared.ring_size());
         let source = self.sources.entry(slot).or_default();
         let there = ring.head.load(SeqCst).wrapping_sub(source.tail);
         if there == 0 {
+            return 0;
+        }
+        if slot >= slots_with(size) {
+            self.fail(shared, "a slot that has no ring");
             return 0;
         }
         if there > size && !discard {
@@ -266,12 +271,12 @@ impl Merge {
                 &mut source.bytes,
             );
         }
-        source.tail += there;
+        source.tail = source.tail.wrapping_add(there);
         ring.tail.store(source.tail, Release);
         if ring.producer_asleep.load(SeqCst) != 0 {
             wake(&ring.producer_asleep);
         }
-        there as usize
+        there.min(size) as usize
     }
 
     /// Writes of these slots what has only stamps below `drawn`; how many pieces. What isn't whole stays.

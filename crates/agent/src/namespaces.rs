@@ -1,7 +1,8 @@
 //! Processes in pid namespaces of their own, found by the numbers that they have there (pid_namespaces(7)).
 
+use crate::asked::Asked;
 use crate::requests::done;
-use reprise_abi::session::{process_state, request, Session, MAX_PROCESSES};
+use reprise_abi::session::{process_state, Session, MAX_PROCESSES};
 use reprise_launch::SharedSession;
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,12 +12,16 @@ use std::sync::atomic::Ordering::*;
 pub fn answer(shared: &SharedSession) {
     let s = shared.session();
     let q = &s.request;
-    if q.kind.load(Acquire) != request::FIND {
+    let Some(Asked::Find {
+        process,
+        thread,
+        number,
+    }) = Asked::open(shared)
+    else {
         return;
-    }
-    let [pid, tid, n] = [0, 1, 2].map(|i| q.args[i].load(Relaxed) as u32);
-    let found = find(s, n as usize % MAX_PROCESSES, pid);
-    match found.and_then(|f| Some((f, find_thread(f.pid, tid)?))) {
+    };
+    let found = find(s, number, process);
+    match found.and_then(|f| Some((f, find_thread(f.pid, thread)?))) {
         Some((f, tid)) => {
             q.answer[0].store(f.pid.into(), Relaxed);
             q.answer[1].store(tid.into(), Relaxed);

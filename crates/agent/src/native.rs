@@ -11,9 +11,10 @@ const MAX_FILES: usize = 100;
 pub struct NativeCpuid(BTreeSet<String>);
 
 impl NativeCpuid {
-    /// A process has such a file mapped at this address.
-    pub fn found(&mut self, pid: u64, address: u64) {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    /// A process has such a file mapped at this address; `None` is one that may not be looked at.
+    pub fn found(&mut self, pid: Option<u32>, address: u64) {
+        let maps = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/maps")).ok());
+        let maps = maps.unwrap_or_default();
         let name = maps.lines().find_map(|line| name_at(line, address));
         let name = name.unwrap_or("a file whose name is not known");
         if self.0.len() < MAX_FILES {

@@ -1,10 +1,11 @@
 //! Requests of the runtime that are answered before the program goes on.
 
+use crate::asked::Asked;
 use crate::kept::Keeper;
 use crate::members::Members;
 use crate::native::NativeCpuid;
 use crate::outsiders::Outsiders;
-use reprise_abi::session::{file_identity, request, WINDOW_LEN, WINDOW_OFFSET};
+use reprise_abi::session::{file_identity, request, WINDOW_OFFSET};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::TraceError;
 use std::fs::File;
@@ -17,14 +18,14 @@ const MAX_HANDED: usize = 1 << 30;
 /// Takes a part of a file out of the window; after the last one the file is kept.
 fn take_part(
     shared: &SharedSession,
+    (len, first, identity): (usize, bool, u64),
     keeper: &mut Keeper,
     handed: &mut Vec<u8>,
     warnings: &mut Vec<String>,
 ) -> Option<String> {
     let mut lost = None;
     let q = &shared.session().request;
-    let len = (q.args[0].load(Relaxed) as usize).min(WINDOW_LEN);
-    if q.args[1].load(Relaxed) == 0 {
+    if first {
         handed.clear();
     }
     q.status.store(0, Relaxed);
@@ -51,7 +52,7 @@ fn take_part(
                 for (to, word) in q.answer.iter().zip([a, b, k.len]) {
                     to.store(word, Relaxed);
                 }
-                q.answer[3].store(q.args[2].load(Relaxed), Relaxed);
+                q.answer[3].store(identity, Relaxed);
             }
             Err(why) => {
                 lost = Some(format!("a mapped file could not be kept: {why}"));
@@ -99,24 +100,31 @@ pub fn answer(
     warnings: &mut Vec<String>,
 ) -> Option<String> {
     let q = &shared.session().request;
-    match q.kind.load(Acquire) {
-        request::NATIVE_CPUID => {
-            native.found(q.args[0].load(Relaxed), q.args[1].load(Relaxed));
+    // Somebody else's file is nobody's to ask for.
+    let member = |pid: Option<u32>| pid.filter(|pid| members.has(shared, *pid));
+    let (fd, pid, changing) = match Asked::open(shared)? {
+        Asked::NativeCpuid { process, address } => {
+            native.found(member(process), address);
             q.status.store(0, Relaxed);
             done(shared);
             return None;
         }
-        request::HAND_FILE => return take_part(shared, keeper, handed, warnings),
-        request::KEEP_FILE => {}
+        Asked::HandFile {
+            len,
+            first,
+            identity,
+        } => return take_part(shared, (len, first, identity), keeper, handed, warnings),
+        Asked::KeepFile {
+            descriptor,
+            process,
+            changing,
+        } => (descriptor, member(process), changing),
         _ => return None,
-    }
-    let (fd, pid) = (q.args[0].load(Relaxed) as i32, q.args[1].load(Relaxed));
-    let path = format!("/proc/{pid}/fd/{fd}");
-    // Somebody else's file is nobody's to ask for.
-    let known = u32::try_from(pid).is_ok_and(|pid| members.has(shared, pid));
-    let file = match known {
-        true => File::open(&path),
-        false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+    };
+    let path = format!("/proc/{}/fd/{fd}", pid.unwrap_or(0));
+    let file = match pid {
+        Some(_) => File::open(&path),
+        None => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
     };
     if file.as_ref().err().map(std::io::Error::kind) == Some(std::io::ErrorKind::PermissionDenied) {
         // The program hands it over.
@@ -126,7 +134,6 @@ pub fn answer(
     }
     let kept = file.map_err(Unkept::read).and_then(|f| {
         let name = std::fs::read_link(&path).unwrap_or_default();
-        let changing = q.args[2].load(Relaxed) != 0;
         let kept = if changing {
             keeper.keep_changing(&f, &name)
         } else {

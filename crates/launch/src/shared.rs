@@ -199,6 +199,11 @@ impl SharedSession {
         (!self.memo.is_null()).then(|| unsafe { &*(self.memo as *const Memo) })
     }
 
+    /// Bytes of a slot's ring, as they were asked for; 0 without the `order` engine. What the head says is the program's to write.
+    pub fn ring_size(&self) -> u64 {
+        self.ring_size
+    }
+
     /// The first byte of a slot's own ring.
     ///
     /// # Panics

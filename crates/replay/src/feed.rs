@@ -377,7 +377,8 @@ impl Queue {
         if self.bytes.is_empty() {
             return 0;
         }
-        let (ring, size) = (&head.rings[slot], head.ring_size);
+        // Not what the head says of its rings, which the replayed process can write.
+        let (ring, size) = (&head.rings[slot], shared.ring_size());
         let used = self.head.saturating_sub(ring.tail.load(Acquire));
         let room = size.saturating_sub(used) as usize;
         let gate = self.gates.front().map_or(u64::MAX, |g| g.at);

@@ -149,11 +149,13 @@ fn waits_behind(object: &str, next: Option<Entry>, made: Option<u64>) -> String 
 fn next_entry(shared: &SharedSession, head: &OrderHead, slot: usize) -> Option<Entry> {
     let ring = &head.rings[slot];
     let at = ring.position.load(SeqCst);
-    if at + ENTRY_LEN as u64 > ring.head.load(SeqCst) {
+    // Where entries are aligned, none lies across the ring's end.
+    let aligned = at % 8 == 0;
+    if !aligned || at.saturating_add(ENTRY_LEN as u64) > ring.head.load(SeqCst) {
         return None;
     }
     let word = |i: u64| {
-        let offset = ((at + i) % head.ring_size) as usize;
+        let offset = (at.wrapping_add(i) % shared.ring_size()) as usize;
         // SAFETY: inside the slot's ring; a word at a multiple of 8 never wraps.
         unsafe {
             shared

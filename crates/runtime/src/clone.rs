@@ -213,7 +213,7 @@ pub fn in_use_here(i: u32) -> Option<&'static AtomicU32> {
 /// Replay: waits until the last thread that had a slot is gone.
 pub fn wait_for_slot(i: u32) {
     let soon = || sys::Timespec::from_ns(sys::monotonic().ns() + 5_000_000);
-    let looks = crate::order::runs().then(Looks::new);
+    let looks = crate::order::runs().then(Looks::begin);
     // The driver frees the slots of a process that has ended. Threads that run freely may be late.
     loop {
         let state = slot(i).state.load(Acquire);

@@ -32,7 +32,7 @@ impl Merge {
             return self.bury_of_det(shared, sink, head, n, status);
         }
         let open = open_shards(shared, &slots);
-        publish_whole(head, &slots);
+        publish_whole(shared, head, &slots);
         self.pass(shared, sink, Look::Everywhere, false)?;
         let left = |slot: &usize| shared.slot(*slot).state.load(SeqCst) == slot_state::LEFT;
         let told = p.state.load(SeqCst) == process_state::ENDING
@@ -83,7 +83,7 @@ impl Merge {
             return Ok(());
         }
         let slots = slots_of(shared, n as u32);
-        publish_whole(head, &slots);
+        publish_whole(shared, head, &slots);
         self.pass(shared, sink, Look::Everywhere, false)?;
         if self.sources.values().any(|s| s.ended) {
             return Ok(());
@@ -114,7 +114,7 @@ impl Merge {
         }
         let open = open_shards(shared, &others);
         if let Some(head) = shared.order() {
-            publish_whole(head, &others);
+            publish_whole(shared, head, &others);
         }
         self.pass(shared, sink, Look::Everywhere, false)?;
         for (other, open) in others.into_iter().zip(open) {
@@ -229,7 +229,7 @@ fn open_shard_of(head: &OrderHead, slot: usize) -> [u64; 2] {
 /// Is it the thread that has a slot now which has come to write how its process ends, and not one that had the slot before?
 fn tells_its_end(shared: &SharedSession, slot: usize) -> bool {
     let slot = shared.slot(slot);
-    slot.told.load(SeqCst) == slot.born.load(SeqCst) + 1
+    slot.told.load(SeqCst) == slot.born.load(SeqCst).wrapping_add(1)
 }
 
 /// How many quiet operations of a thread are in no entry: `left` of [`MAX_QUIET`] could still be made, the entry with their number was to end at
@@ -264,10 +264,10 @@ fn push_quiet(
 }
 
 /// Whatever these threads, which were killed, had written as a whole when they could not say so any more can be read.
-fn publish_whole(head: &OrderHead, slots: &[usize]) {
+fn publish_whole(shared: &SharedSession, head: &OrderHead, slots: &[usize]) {
     for ring in slots.iter().map(|slot| &head.rings[*slot]) {
         let whole = ring.position.load(SeqCst);
-        if whole.wrapping_sub(ring.head.load(SeqCst)) <= head.ring_size {
+        if whole.wrapping_sub(ring.head.load(SeqCst)) <= shared.ring_size() {
             ring.head.store(whole, SeqCst);
         }
     }

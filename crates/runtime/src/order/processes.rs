@@ -273,7 +273,7 @@ fn is_other(t: &Block, i: u32) -> bool {
 /// Replay: waits until the other threads of the process have done all that was recorded of them. Then they may go.
 fn await_others(t: &mut Block) {
     let (mine, ..) = ring_of(t.slot);
-    let looks = Looks::new();
+    let looks = Looks::begin();
     for i in 0..MAX_SLOTS as u32 {
         while is_other(t, i) && !is_done(i) {
             looks.until_done(i);

@@ -119,7 +119,7 @@ pub struct Looks(&'static Awaited);
 
 impl Looks {
     /// It begins to.
-    pub fn new() -> Looks {
+    pub fn begin() -> Looks {
         let told = &head().waits[current().slot as usize];
         told.begin();
         Looks(told)

@@ -142,7 +142,7 @@ fn in_kernel(
     let tells = deadline.is_none_or(|d| d.looks) && ENGINE.load(Relaxed) == ORDER_REPLAY;
     // Whoever wakes one of another process, or one that looks for more than the word, tells nobody.
     let is_told = !shared && deadline.is_none();
-    let looks = (tells && !is_told).then(Looks::new);
+    let looks = (tells && !is_told).then(Looks::begin);
     if let Some(looks) = &looks {
         if word.load(SeqCst) != value {
             return Wait::Changed;

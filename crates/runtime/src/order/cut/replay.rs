@@ -125,7 +125,7 @@ fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
         }
         drop(as_recorded);
         waits
-            .get_or_insert_with(Looks::new)
+            .get_or_insert_with(Looks::begin)
             .at(&patches::REMOVED, removed);
         total::let_others();
     }
