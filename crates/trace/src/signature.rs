@@ -6,6 +6,7 @@
 
 use crate::error::Context;
 use crate::{Result, TraceError};
+use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -27,6 +28,10 @@ const MAX_TEXT: u64 = 16 << 10;
 const SIGNATURE_TEXT: usize = 88;
 /// How a secret key begins in base64 that no password protects: the algorithm, and none for the password.
 const WITHOUT_PASSWORD: &str = "RWQA";
+/// Bytes of a secret key, with all that stands around it.
+const SECRET_KEY: usize = 158;
+/// Bytes of its checksum, the last of them.
+const CHECKSUM: usize = 32;
 /// How a public key begins: the algorithm.
 const ED25519: &[u8] = b"Ed";
 
@@ -88,7 +93,10 @@ pub fn secret_key(
         .is_some_and(|line| line.starts_with(WITHOUT_PASSWORD));
     let boxed = SecretKeyBox::from(text.clone());
     let key = match is_open {
-        true => boxed.into_unencrypted_secret_key(),
+        true => match without_checksum(&text) {
+            Some(key) => Ok(key),
+            None => boxed.into_unencrypted_secret_key(),
+        },
         // Before anybody is asked for a password.
         false if !text.starts_with("untrusted comment:") => {
             return Err(bad("it is no secret key of minisign's".into()))
@@ -96,6 +104,14 @@ pub fn secret_key(
         false => boxed.into_secret_key(Some(ask().map_err(bad)?)),
     };
     key.map_err(|e| bad(e.to_string()))
+}
+
+/// A key without a password as `minisign -GW` writes it, which puts zeros in the place of the checksum.
+fn without_checksum(text: &str) -> Option<SecretKey> {
+    let bytes = Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()?;
+    let at = bytes.len().checked_sub(CHECKSUM)?;
+    let has_none = bytes.len() == SECRET_KEY && bytes[at..].iter().all(|b| *b == 0);
+    has_none.then(|| SecretKey::from_bytes(&bytes).ok())?
 }
 
 /// Signs the packed trace with this key; the signature's path.
@@ -285,6 +301,30 @@ mod tests {
             matches!(refused, TraceError::Signature { .. }),
             "{refused:?}"
         );
+    }
+
+    #[test]
+    fn a_key_without_a_checksum_is_taken_and_a_wrong_one_is_not() {
+        use ct_codecs::Encoder;
+        let t = tempfile::tempdir().unwrap();
+        let key = pair(t.path(), "ann");
+        let path = t.path().join("secret");
+        let mut bytes = key.to_bytes();
+        let mut read = |change: &dyn Fn(&mut [u8])| {
+            change(&mut bytes[SECRET_KEY - CHECKSUM..]);
+            let text = Base64::encode_to_string(&bytes).unwrap();
+            std::fs::write(&path, format!("untrusted comment: x\n{text}\n")).unwrap();
+            secret_key(&path, || panic!("it has no password"))
+        };
+        assert!(read(&|_| ()).is_ok());
+        assert!(read(&|sum| sum[0] ^= 1).is_err());
+        let packed = t.path().join("packed");
+        std::fs::write(&packed, "a trace").unwrap();
+        sign(&packed, &read(&|sum| sum.fill(0)).unwrap()).unwrap();
+        assert!(matches!(
+            signer(&packed, t.path()).unwrap(),
+            Some(Signer::Trusted { .. })
+        ));
     }
 
     #[test]
