@@ -107,6 +107,20 @@ pub enum Command {
     Man(ManArgs),
 }
 
+impl Command {
+    /// Whether it is to say who has signed a packed trace that it opens.
+    pub fn says_signer(&self) -> bool {
+        match self {
+            Command::Replay(args) => !args.quiet,
+            Command::Core(args) => !args.quiet,
+            Command::Export(args) => !args.quiet,
+            // It has a line of its own for that.
+            Command::Info(_) => false,
+            _ => true,
+        }
+    }
+}
+
 /// What a compiler is told.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
@@ -752,6 +766,19 @@ pub struct PackArgs {
     /// The file to make (default: NAME.reprise in this directory)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Sign it with this secret key of minisign's (`minisign -G` makes one, `minisign -GW` one without a password): the signature is a file beside it,
+    /// FILE.minisig. Who has the public key, as NAME.pub in `trusted-keys` beside their traces (or in $REPRISE_TRUSTED_KEYS), is told whose it is
+    #[arg(long, value_name = "SECRET KEY")]
+    pub sign: Option<PathBuf>,
+
+    /// Put X in the place of each byte of a value, wherever it stands: in the images of memory, in what was read and written, in files that were mapped, in
+    /// the manifest. NAME (or NAME*, *NAME, *NAME*) is a variable of the program's environment, whose value it is; =TEXT is a value itself, of at
+    /// least 4 bytes. May be given many times. Not found is a value that was read in several pieces, that stands in another encoding, or that
+    /// only hashes, registers or (`--engine order`) single words tell of. Hashes of all memory are left out. A replay of the pack goes the same
+    /// way as long as the program does not look at the value, and diverges else
+    #[arg(long, value_name = "NAME or =TEXT")]
+    pub redact: Vec<OsString>,
 
     /// Say nothing but errors
     #[arg(short, long)]

@@ -58,6 +58,9 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
         // A report of many lines.
         Err(left @ (DebugError::Diverged(_) | DebugError::Replay(ReplayError::Stuck(_)))) => {
             say!("{left}");
+            if let Some(why) = crate::play::about_redaction(&request.dir) {
+                say!("{why}");
+            }
             Err(crate::exit::AlreadySaid.into())
         }
         served => Ok(served.map(|()| 0)?),

@@ -7,7 +7,7 @@ use reprise_abi::event::{EndReason, Kind};
 use reprise_console::Output;
 use reprise_launch::features;
 use reprise_trace::{
-    beginning, Catalog, Census, Manifest, Reader, Summary, Tail, Uncaptured, FILES_DIR,
+    beginning, Catalog, Census, Manifest, Reader, Redaction, Summary, Tail, Uncaptured, FILES_DIR,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,6 +20,10 @@ use std::path::Path;
 pub struct Info {
     name: String,
     path: String,
+    /// Who has signed the packed trace, in words.
+    signed: Option<String>,
+    /// What was taken out of it by `pack --redact`.
+    redacted: Option<Redaction>,
     program: String,
     argv: Vec<String>,
     cwd: String,
@@ -66,7 +70,8 @@ pub struct Info {
 
 /// `reprise info`
 pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
-    let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let catalog = Catalog::from_env()?;
+    let dir = catalog.resolve(args.trace.as_deref())?;
     let mut info = gather(&dir)?;
     if args.env {
         let env = Manifest::read(&dir)?.env;
@@ -76,6 +81,7 @@ pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
     if let Some(file) = args.trace.as_deref().filter(|p| p.is_file()) {
         info.name = base_name(file);
         info.path = file.display().to_string();
+        info.signed = catalog.signer(file)?.map(|signer| signer.to_string());
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&info).context("can't write JSON")? + "\n",
@@ -106,6 +112,8 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
             .unwrap_or_else(|_| dir.into())
             .display()
             .to_string(),
+        signed: None,
+        redacted: manifest.redacted,
         program: manifest.exe.to_string(),
         argv,
         cwd: manifest.cwd.to_string(),
@@ -225,6 +233,14 @@ impl Info {
         let mut rows: Vec<Vec<String>> = Vec::new();
         let mut row = |name: &str, value: String| rows.push(vec![name.into(), value]);
         row("trace", self.path.clone());
+        if let Some(signed) = &self.signed {
+            row("", signed.clone());
+        }
+        if let Some(redacted) = self.redacted {
+            let (values, places) = (redacted.values, redacted.places);
+            let (values, places) = (human::count(values), human::count(places));
+            row("redacted", format!("{values} values, in {places} places"));
+        }
         row("command", human::tame(&human::command_line(words), 400));
         row("program", human::tame(&self.program, 400));
         row("directory", human::tame(&self.cwd, 400));

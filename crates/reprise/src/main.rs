@@ -57,6 +57,9 @@ fn main() {
             if cli.trust_runtime {
                 reprise_launch::known::trust_all();
             }
+            if cli.command.says_signer() {
+                reprise_trace::catalog::tell_signers(|signer| say!("{signer}"));
+            }
             command(cli.command)
         }
         Err(status) => status,

@@ -27,8 +27,11 @@ fn is_cut_off(o: &Outcome) -> bool {
 }
 
 /// What there is to say about a replay that was not the recording's own.
-pub(crate) fn complaint(o: &Outcome) -> Option<String> {
-    let end = about_end(o);
+pub(crate) fn complaint(dir: &Path, o: &Outcome) -> Option<String> {
+    let end = match (about_end(o), about_redaction(dir)) {
+        (Some(end), Some(why)) if left_path(o) => Some(format!("{end}\n{why}")),
+        (end, _) => end,
+    };
     if o.refused.is_empty() {
         return end;
     }
@@ -37,6 +40,18 @@ pub(crate) fn complaint(o: &Outcome) -> Option<String> {
         o.refused.join(", ")
     );
     Some(end.map_or(refused.clone(), |end| format!("{end}\n{refused}")))
+}
+
+/// Whether a replay went another way than the recording, or could not go on.
+fn left_path(o: &Outcome) -> bool {
+    o.divergence.is_some() || o.halted.is_some() || o.message.0 != TRACE_ENDED
+}
+
+/// Of a trace out of which values were taken: what that means for a replay.
+pub(crate) fn about_redaction(dir: &Path) -> Option<String> {
+    let redacted = Manifest::read(dir).ok()?.redacted?;
+    let values = redacted.values;
+    Some(format!("this trace was redacted ({values} values are X's): a program that looks at such a value goes another way, which may be why"))
 }
 
 /// What there is to say about the end of a replay that was not the recording's own.
@@ -115,7 +130,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
         ..Options::default()
     };
     let o = play(&dir, &options)?;
-    if let Some(why) = complaint(&o) {
+    if let Some(why) = complaint(&dir, &o) {
         say!("{why}");
         let left_path = o.divergence.is_some() || matches!(o.halted, Some(Halt::Stuck(_)));
         if let Some(program) = args.with.as_ref().filter(|_| left_path) {
@@ -224,7 +239,7 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
     }
     for n in 1..=args.times {
         let o = play(&dir, &options)?;
-        let why = complaint(&o).or_else(|| written.differs(&o));
+        let why = complaint(&dir, &o).or_else(|| written.differs(&o));
         if let Some(Halt::Signal(signal, _)) = o.halted {
             say!("{}", why.unwrap_or_default());
             return Ok(128 + signal);

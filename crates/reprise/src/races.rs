@@ -25,7 +25,7 @@ pub fn run(args: &RacesArgs) -> Result<i32> {
         );
     }
     // A race that was found is the likely cause of whatever came after it.
-    let left = complaint(&found.outcome).filter(|_| found.races.is_empty() || args.all);
+    let left = complaint(&dir, &found.outcome).filter(|_| found.races.is_empty() || args.all);
     if args.json {
         tell!("{}", json(&found, left.as_deref()))?;
     } else {

@@ -475,6 +475,7 @@ pub fn write_head(
         checksum_every: s.checksum_every,
         learned: learned_code(s),
         unhooked: s.unhooked,
+        redacted: None,
         start,
         runtime_hash,
     };

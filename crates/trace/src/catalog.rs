@@ -4,6 +4,7 @@
 //! directory `<program>-<n>`, mode 0700; `latest` is a symbolic link; `.store` has the contents ([`crate::store`]), `.unpacked` packed traces that were used.
 
 use crate::error::Context;
+use crate::signature::{self, Signer, TRUSTED_KEYS_DIR, TRUSTED_KEYS_VARIABLE};
 use crate::store::{Collected, STORE_DIR, TEMPORARY_PREFIX};
 use crate::{pack, ContentHash, Manifest, Result, Store, Summary, TraceError};
 use crate::{
@@ -15,7 +16,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{symlink, DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 /// Name of the link to the latest trace.
@@ -36,6 +37,14 @@ static MAX_UNPACKED: OnceLock<u64> = OnceLock::new();
 /// From now on packed traces may become so many bytes, instead of [`pack::usual_limit`]. The first word counts.
 pub fn allow_unpacked(bytes: u64) {
     let _ = MAX_UNPACKED.set(bytes);
+}
+
+/// What [`tell_signers`] was told.
+static TOLD_OF_SIGNERS: OnceLock<fn(&Signer)> = OnceLock::new();
+
+/// From now on `tell` hears who has signed a packed trace, when one is opened for the first time.
+pub fn tell_signers(tell: fn(&Signer)) {
+    let _ = TOLD_OF_SIGNERS.set(tell);
 }
 
 /// The traces under one root.
@@ -283,7 +292,17 @@ impl Catalog {
         })
     }
 
-    /// A directory with what is in the packed trace `file`, unpacked now or before.
+    /// Who has signed the packed trace `file`, if anybody has.
+    ///
+    /// # Errors
+    /// As [`signature::signer`].
+    pub fn signer(&self, file: &Path) -> Result<Option<Signer>> {
+        let keys = std::env::var_os(TRUSTED_KEYS_VARIABLE).filter(|v| !v.is_empty());
+        let keys = keys.map_or_else(|| self.root.join(TRUSTED_KEYS_DIR), PathBuf::from);
+        signature::signer(file, &keys)
+    }
+
+    /// A directory with what is in the packed trace `file`, unpacked now or before; its signature is checked in any case.
     fn unpacked(&self, file: &Path) -> Result<PathBuf> {
         if !pack::is_pack(file)? {
             return Err(TraceError::NotATrace {
@@ -292,16 +311,10 @@ impl Catalog {
             });
         }
         let m = std::fs::metadata(file).context("read", file)?;
-        let key = format!(
-            "{:x}-{:x}-{:x}-{}-{}",
-            m.dev(),
-            m.ino(),
-            m.len(),
-            m.ctime(),
-            m.ctime_nsec()
-        );
+        let key = unpacked_name(&m);
+        let signer = self.signer(file)?;
         let parent = self.root.join(UNPACKED_DIR);
-        let dir = parent.join(key);
+        let dir = parent.join(&key);
         make_dirs(&parent)?;
         if Manifest::read(&dir).is_err() {
             let most = MAX_UNPACKED.get().copied();
@@ -310,7 +323,19 @@ impl Catalog {
                 Err(TraceError::Exists { .. }) => {}
                 other => other?,
             }
+            let after = std::fs::metadata(file).context("read", file)?;
+            if unpacked_name(&after) != key {
+                remove_trace_files(&dir)?;
+                return Err(TraceError::corrupt(
+                    file,
+                    "it was changed while it was unpacked",
+                ));
+            }
             Manifest::read(&dir)?;
+        }
+        if let (Some(signer), Some(tell)) = (signer, TOLD_OF_SIGNERS.get()) {
+            static ONCE: Once = Once::new();
+            ONCE.call_once(|| tell(&signer));
         }
         // Says to `gc` that it was used.
         if let Ok(handle) = std::fs::File::open(&dir) {
@@ -326,7 +351,8 @@ impl Catalog {
         };
         let visible = entries
             .flatten()
-            .filter(|e| !e.file_name().as_bytes().starts_with(b"."));
+            .filter(|e| !e.file_name().as_bytes().starts_with(b"."))
+            .filter(|e| e.file_name() != TRUSTED_KEYS_DIR);
         // Metadata of the entry itself: a link is not a directory.
         let with_meta = visible.filter_map(|e| Some((e.metadata().ok()?, e.path())));
         Ok(with_meta.filter(|(m, _)| m.is_dir()).collect())
@@ -408,6 +434,18 @@ fn trace_name(program: &OsStr) -> String {
     } else {
         visible.into()
     }
+}
+
+/// The name under which a packed trace lies unpacked: another one as soon as the file is changed.
+fn unpacked_name(m: &Metadata) -> String {
+    format!(
+        "{:x}-{:x}-{:x}-{}-{}",
+        m.dev(),
+        m.ino(),
+        m.len(),
+        m.ctime(),
+        m.ctime_nsec()
+    )
 }
 
 fn describe(path: PathBuf) -> Entry {

@@ -149,6 +149,27 @@ pub enum TraceError {
         /// The store.
         store: PathBuf,
     },
+    /// A key that can't be used.
+    #[error("can't use {path}: {why}")]
+    Key {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A packed trace that is not what its signature says.
+    #[error("{packed} is not what its signature {path} says ({why}): don't use it, get a good copy of both")]
+    Signature {
+        /// The signature.
+        path: PathBuf,
+        /// The packed trace.
+        packed: PathBuf,
+        /// How one sees that.
+        why: String,
+    },
+    /// A trace out of which nothing, or not this, can be taken.
+    #[error("can't redact: {0}")]
+    Redaction(String),
     /// Only regular files have contents to keep.
     #[error("{path} is not a regular file; its contents can't be kept in a trace")]
     NotAFile {

@@ -93,6 +93,33 @@ impl ImageSet {
         }
     }
 
+    /// Their numbers, in order.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn numbers(&mut self) -> Result<Vec<u64>> {
+        let mut numbers = match self.found()? {
+            (Some(_), places) => places.keys().copied().collect(),
+            (None, _) => crate::redact::own_images(&self.dir)?,
+        };
+        numbers.push(0);
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Whether those of the execs are in one file.
+    pub(crate) fn are_together(&self) -> bool {
+        matches!(self.execs, Some((Some(_), _)))
+    }
+
+    fn found(&mut self) -> Result<&mut Found> {
+        let path = self.dir.join(IMAGES_FILE);
+        Ok(match &mut self.execs {
+            Some(known) => known,
+            none => none.insert(find(&self.dir, &path)?),
+        })
+    }
+
     /// Opens image `n`; 0 is the first program's.
     ///
     /// # Errors
@@ -102,10 +129,7 @@ impl ImageSet {
             return ImageReader::open(&self.dir);
         }
         let path = self.dir.join(IMAGES_FILE);
-        let (file, places) = match &mut self.execs {
-            Some(known) => known,
-            none => none.insert(find(&self.dir, &path)?),
-        };
+        let (file, places) = self.found()?;
         match (file, places.get(&n)) {
             (Some(file), Some((base, len))) => ImageReader::at(file.clone(), *base, *len, path),
             (None, _) => ImageReader::open_nth(&self.dir, n),

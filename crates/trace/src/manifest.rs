@@ -4,7 +4,9 @@
 //! without summary is one whose recording did not end in order (kill -9, power cut); its events are as good as any.
 
 use crate::error::Context;
-use crate::{ByteString, ContentHash, LearnedCode, Result, StreamStats, TraceError, Uncaptured};
+use crate::{
+    ByteString, ContentHash, LearnedCode, Redaction, Result, StreamStats, TraceError, Uncaptured,
+};
 use crate::{FORMAT_VERSION, MANIFEST_FILE, SUMMARY_FILE};
 use reprise_abi::session::CpuidLeaf;
 use serde::{Deserialize, Serialize};
@@ -64,6 +66,9 @@ pub struct Manifest {
     /// A test switch: classes of hooks that were left out ([`reprise_abi::hooks`]).
     #[serde(default)]
     pub unhooked: u64,
+    /// What was taken out of it afterwards ([`crate::redact`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<Redaction>,
     /// Content hash of the runtime that recorded; replay uses this one, `files/<hash>`.
     pub runtime_hash: ContentHash,
 }

@@ -80,6 +80,7 @@ pub fn manifest() -> Manifest {
         checksum_every: 0,
         learned: Vec::new(),
         unhooked: 0,
+        redacted: None,
         start: Start {
             entry: 0x7fff_f7fe_4540,
             cpuid: vec![
