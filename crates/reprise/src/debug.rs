@@ -160,10 +160,13 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
     let gdb = gdb([&commands, &scripts], &socket, session)
         .spawn()
         .context("start gdb, which must be installed (or use replay -d --gdb-port)");
-    let Ok(mut gdb) = gdb else {
-        let _ = server.kill();
-        let _ = server.wait();
-        return Ok(gdb.map(|_| 0)?);
+    let mut gdb = match gdb {
+        Ok(gdb) => gdb,
+        Err(e) => {
+            let _ = server.kill();
+            let _ = server.wait();
+            return Err(e);
+        }
     };
     while let Some(limit) = session.limit {
         if gdb.try_wait().context("wait for gdb")?.is_some() {
