@@ -1,7 +1,7 @@
 //! The agent: its own process beside the program, so that the program's death, of any kind, loses nothing that was in the ring.
 //!
 //! It drains the ring into the trace ([`drain`]), reads what is asked for ([`asked`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
-//! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]), sees to it that no thread keeps
+//! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]) and words out of which nobody gets ([`damage`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
