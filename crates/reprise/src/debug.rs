@@ -151,8 +151,8 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
         if let Some(status) = server.try_wait().context("wait for the replay")? {
             return Ok(status.code().unwrap_or(crate::exit::OWN_FAILURE));
         }
-        if session.limit.is_some_and(|limit| begun.elapsed() >= limit) {
-            return Err(took_too_long(&mut [&mut server], begun));
+        if let Some(limit) = session.limit.filter(|limit| begun.elapsed() >= *limit) {
+            return Err(took_too_long(&mut [&mut server], limit));
         }
         std::thread::sleep(LOOK);
     }
@@ -173,7 +173,7 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
             break;
         }
         if begun.elapsed() >= limit {
-            return Err(took_too_long(&mut [&mut gdb, &mut server], begun));
+            return Err(took_too_long(&mut [&mut gdb, &mut server], limit));
         }
         std::thread::sleep(LOOK);
     }
@@ -183,13 +183,13 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
 }
 
 /// Ends a session that has come to its limit of time.
-fn took_too_long(all: &mut [&mut Child], begun: Instant) -> anyhow::Error {
+fn took_too_long(all: &mut [&mut Child], limit: Duration) -> anyhow::Error {
     for child in all {
         // What it replays ends with it.
         let _ = child.kill();
         let _ = child.wait();
     }
-    let seconds = begun.elapsed().as_secs();
+    let seconds = limit.as_secs();
     anyhow::anyhow!("the replay was ended after {seconds} s, before it came to its place")
 }
 
