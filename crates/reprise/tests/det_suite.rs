@@ -114,6 +114,11 @@ fn threads() {
         ("plain_leaf", &["200"], FINE),
         ("racy_counter", &["4", "3000000"], FINE),
         ("racy_sum", &["4", "300"], FINE),
+        ("waits_for_thread", &["join"], FINE),
+        ("waits_for_thread", &["end"], FINE),
+        ("waits_for_thread", &["once"], FINE),
+        ("waits_for_thread", &["shared"], FINE),
+        ("waits_for_thread", &["slot"], FINE),
         // Who finds it out depends on whose heap it is.
         ("use_after_free", &[], Outcome::Any),
     ]);
