@@ -166,7 +166,18 @@ fn stop(pid: pid_t, tid: pid_t, options: i32) -> Result<Option<Gate>> {
     let memory = memory_of(tid)?;
     let in_runtime = (RESERVATION..RESERVATION_END).contains(&r.rip);
     let gate = Gate::of(&r, |at, into| memory.read_exact_at(into, at).is_ok());
-    Ok(gate.filter(|_| in_runtime && is_in_call(&r)))
+    Ok(gate.filter(|_| in_runtime && waits(&r)))
+}
+
+/// Was a thread of the runtime with these registers stopped where it waits for the driver or for another thread? One that is in any other call is about to
+/// go on, however long the kernel takes: what it has asked for, a descriptor of the driver's perhaps, means nothing in another process.
+fn waits(r: &libc::user_regs_struct) -> bool {
+    const WAITS: [i64; 3] = [
+        libc::SYS_futex,
+        libc::SYS_nanosleep,
+        libc::SYS_clock_nanosleep,
+    ];
+    is_in_call(r) && WAITS.contains(&(r.orig_rax as i64))
 }
 
 fn has_ended(pid: pid_t, tid: pid_t) -> bool {
@@ -474,3 +485,28 @@ impl MemoryReader {
 }
 
 const _: () = assert!(RING_BASE % PAGE == 0 && RING_SIZE % PAGE == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Registers of a thread that was stopped in this call, which it would make again.
+    fn stopped_in(call: i64) -> libc::user_regs_struct {
+        const ERESTARTSYS: i64 = 512;
+        // SAFETY: plain words.
+        let mut r: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        (r.orig_rax, r.rax) = (call as u64, -ERESTARTSYS as u64);
+        r
+    }
+
+    #[test]
+    fn only_who_waits_for_others_is_at_rest() {
+        assert!(waits(&stopped_in(libc::SYS_futex)));
+        assert!(waits(&stopped_in(libc::SYS_nanosleep)));
+        // A supervisor may keep it waiting, but its path has the driver's number in it.
+        assert!(!waits(&stopped_in(libc::SYS_openat)));
+        let mut computes = stopped_in(libc::SYS_futex);
+        computes.orig_rax = u64::MAX;
+        assert!(!waits(&computes));
+    }
+}

@@ -21,7 +21,7 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_micros(100);
 
 impl Tree {
-    /// Is there only this process, with no request open, and is it debugged?
+    /// Is there only this process, with no request open and no answer on its way, and is it debugged?
     pub fn is_one_at_rest(&self, process: usize) -> bool {
         self.is_alone(process)
             && self.shared.session().processes[process]
@@ -44,6 +44,8 @@ impl Tree {
             && self.made.len() <= 1
             && s.processes[process].state.load(SeqCst) == process_state::LIVE
             && s.request.kind.load(SeqCst) == request::NONE
+            // An answer is in this driver's words: its descriptors mean nothing to another one.
+            && s.request.taken.load(SeqCst) == 0
     }
 
     /// Has the kernel not ended yet what some process was before its exec?
@@ -61,7 +63,13 @@ impl Tree {
         mut distribution: Option<&mut Distribution>,
         whose: Whose,
     ) -> Result<usize, ReplayError> {
-        let lost = || ReplayError::Unsupported("the replay did not come to this process".into());
+        let lost = |why: &str| {
+            let begins = whose.begins;
+            let text = format!(
+                "the replay did not come to where this process begins, event {begins}: {why}"
+            );
+            ReplayError::Unsupported(text)
+        };
         self.feed_up_to(whose.begins);
         loop {
             let ring = &self.shared.session().ring;
@@ -70,16 +78,30 @@ impl Tree {
                 break;
             }
             if !self.turn(reader, distribution.as_deref_mut())? {
-                return Err(lost());
+                return Err(lost(&self.how_it_ended()));
             }
         }
         let is_it = |p: &Process| {
             p.state.load(SeqCst) == process_state::LIVE && p.birth.load(SeqCst) == whose.birth
         };
         let processes = &self.shared.session().processes;
-        let found = processes.iter().position(is_it).ok_or_else(lost)?;
+        let found = processes.iter().position(is_it);
+        let found = found.ok_or_else(|| lost("there is no such process"))?;
         processes[found].debugged.store(1, SeqCst);
         Ok(found)
+    }
+
+    /// Of a replay of which no process is left: how its first one ended.
+    fn how_it_ended(&self) -> String {
+        let events = self.shared.session().ring.events.load(SeqCst);
+        let how = match self.status {
+            Some(status) if libc::WIFSIGNALED(status) => {
+                format!("it was killed by signal {}", libc::WTERMSIG(status))
+            }
+            Some(status) => format!("it ended with status {}", libc::WEXITSTATUS(status)),
+            None => "it is gone".into(),
+        };
+        format!("{how}, at event {events}")
     }
 
     /// Goes to where the trace begins, when only its last stretch was kept: then all events are fed from there on. A place for calls in the
