@@ -64,6 +64,19 @@ impl<'a> Lists<'a> {
         self.0.slot((i as usize).min(MAX_SLOTS - 1))
     }
 
+    /// The slots of the queue that begins so (a slot plus 1), each with the one before it (likewise; 0: none). The program may have written over the
+    /// links: there are never more than there are slots.
+    fn queue(self, head: u32) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let (mut before, mut next) = (0, head);
+        let step = move || {
+            let i = next.checked_sub(1)?;
+            let was = core::mem::replace(&mut before, next);
+            next = self.slot(i).next_ready.load(Relaxed);
+            Some((was, i))
+        };
+        core::iter::from_fn(step).take(MAX_SLOTS)
+    }
+
     /// Puts a slot at the end of the ready queue.
     pub fn push_ready(&self, i: u32) {
         let s = self.0;
@@ -79,11 +92,8 @@ impl<'a> Lists<'a> {
 
     /// The slot of the ready queue that has `skip` others before it.
     pub fn ready_at(&self, skip: u32) -> Option<u32> {
-        let mut i = self.0.ready_head.load(Relaxed);
-        for _ in 0..skip {
-            i = self.slot(i.checked_sub(1)?).next_ready.load(Relaxed);
-        }
-        i.checked_sub(1)
+        let head = self.0.ready_head.load(Relaxed);
+        self.queue(head).nth(skip as usize).map(|(_, i)| i)
     }
 
     /// Takes a slot out of the ready queue: the first behind `skip` others.
@@ -92,13 +102,10 @@ impl<'a> Lists<'a> {
         if s.ready_count.load(Relaxed) == 0 {
             return None;
         }
-        let (mut before, mut i) = (0, s.ready_head.load(Relaxed));
-        for _ in 0..skip {
-            before = i;
-            i = self.slot(i.checked_sub(1)?).next_ready.load(Relaxed);
-        }
-        self.unlink_ready(before, i.checked_sub(1)?);
-        Some(i - 1)
+        let head = s.ready_head.load(Relaxed);
+        let (before, i) = self.queue(head).nth(skip as usize)?;
+        self.unlink_ready(before, i);
+        Some(i)
     }
 
     fn unlink_ready(&self, before: u32, i: u32) {
@@ -166,24 +173,30 @@ impl<'a> Lists<'a> {
     /// Takes the first slot that fits out of the queue of the futex `key`.
     pub fn futex_take(&self, key: FutexKey, fits: impl Fn(u32, &Slot) -> bool) -> Option<u32> {
         let (s, b) = (self.0, Self::bucket(key));
-        let (mut before, mut i) = (0, s.futex_head[b].load(Relaxed));
-        while i != 0 {
-            let one = self.slot(i - 1);
-            let next = one.next_ready.load(Relaxed);
-            if FutexKey::of(one) == key && fits(i - 1, one) {
-                match before {
-                    0 => s.futex_head[b].store(next, Relaxed),
-                    p => self.slot(p - 1).next_ready.store(next, Relaxed),
-                }
-                if next == 0 {
-                    s.futex_tail[b].store(before, Relaxed);
-                }
-                return Some(i - 1);
-            }
-            before = i;
-            i = next;
+        let is_it = |i: u32| {
+            let one = self.slot(i);
+            FutexKey::of(one) == key && fits(i, one)
+        };
+        let head = s.futex_head[b].load(Relaxed);
+        let (before, i) = self.queue(head).find(|(_, i)| is_it(*i))?;
+        let next = self.slot(i).next_ready.load(Relaxed);
+        match before {
+            0 => s.futex_head[b].store(next, Relaxed),
+            p => self.slot(p - 1).next_ready.store(next, Relaxed),
         }
-        None
+        if next == 0 {
+            s.futex_tail[b].store(before, Relaxed);
+        }
+        Some(i)
+    }
+
+    /// Is this slot in the queue of the futex on which it says that it waits? To be asked without the lock, too: then the answer may be
+    /// out of date.
+    pub fn is_queued(&self, i: u32) -> bool {
+        let one = self.slot(i);
+        let head = self.0.futex_head[Self::bucket(FutexKey::of(one))].load(Relaxed);
+        let waits = one.state.load(Relaxed) == slot_state::FUTEX;
+        waits && self.queue(head).any(|(_, k)| k == i)
     }
 
     /// Lets those that wait on a futex that is `concerned`, and in memory that processes share if the second argument says so, come and
@@ -252,13 +265,10 @@ impl<'a> Lists<'a> {
     }
 
     fn remove_ready(&self, wanted: u32) {
-        let (mut before, mut i) = (0, self.0.ready_head.load(Relaxed));
-        while i != 0 {
-            if i - 1 == wanted {
-                return self.unlink_ready(before, wanted);
-            }
-            before = i;
-            i = self.slot(i - 1).next_ready.load(Relaxed);
+        let head = self.0.ready_head.load(Relaxed);
+        let found = self.queue(head).find(|(_, i)| *i == wanted);
+        if let Some((before, _)) = found {
+            self.unlink_ready(before, wanted);
         }
     }
 

@@ -1,11 +1,13 @@
 //! The agent: its own process beside the program, so that the program's death, of any kind, loses nothing that was in the ring.
 //!
 //! It drains the ring into the trace ([`drain`]), reads what is asked for ([`asked`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
-//! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]) and words out of which nobody gets ([`damage`]), sees to it that no thread keeps
+//! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]), words out of which nobody gets ([`damage`]) and threads that nobody wakes any more
+//! ([`asleep`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`]).
 
 pub mod asked;
+pub mod asleep;
 pub mod counters;
 pub mod damage;
 pub mod drain;
@@ -32,6 +34,7 @@ pub mod streams;
 pub mod told;
 
 use asked::Asked;
+use asleep::Asleep;
 use damage::Damage;
 use drain::Drain;
 use hold::Hold;
@@ -123,6 +126,7 @@ impl Agent {
         let mut slices = Slices::new();
         let mut late = Late::default();
         let mut damage = Damage::default();
+        let mut asleep = Asleep::new(&self.shared);
         processes::tell_of_life(&self.shared.session().agent_life);
         let mut processes = Processes::new(self.launcher);
         let members = Members::default();
@@ -238,8 +242,11 @@ impl Agent {
             strays.look(&self.shared);
             told.look(self.shared.session());
             outsiders.look_again(&self.shared);
+            let idle = moved == 0 && !waits && !stops && full.is_none();
+            let stuck = asleep.look(&self.shared, idle);
             if let Some(why) = damage
                 .look(&self.shared, &members)
+                .or(stuck)
                 .filter(|_| full.is_none())
             {
                 full = Some(format!("the program damaged the session's memory ({why})"));

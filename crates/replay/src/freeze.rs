@@ -172,10 +172,12 @@ fn stop(pid: pid_t, tid: pid_t, options: i32) -> Result<Option<Gate>> {
 /// Was a thread of the runtime with these registers stopped where it waits for the driver or for another thread? One that is in any other call is about to
 /// go on, however long the kernel takes: what it has asked for, a descriptor of the driver's perhaps, means nothing in another process.
 fn waits(r: &libc::user_regs_struct) -> bool {
-    const WAITS: [i64; 3] = [
+    /// The last one is how one of the others goes on that was interrupted before.
+    const WAITS: [i64; 4] = [
         libc::SYS_futex,
         libc::SYS_nanosleep,
         libc::SYS_clock_nanosleep,
+        libc::SYS_restart_syscall,
     ];
     is_in_call(r) && WAITS.contains(&(r.orig_rax as i64))
 }
@@ -503,6 +505,7 @@ mod tests {
     fn only_who_waits_for_others_is_at_rest() {
         assert!(waits(&stopped_in(libc::SYS_futex)));
         assert!(waits(&stopped_in(libc::SYS_nanosleep)));
+        assert!(waits(&stopped_in(libc::SYS_restart_syscall)));
         // A supervisor may keep it waiting, but its path has the driver's number in it.
         assert!(!waits(&stopped_in(libc::SYS_openat)));
         let mut computes = stopped_in(libc::SYS_futex);

@@ -279,7 +279,8 @@ fn a_replay_reaches_nothing() {
             let verified = world.place.verify(&r.dir);
             assert_eq!(verified.status.code(), Some(125), "{}", verified.describe());
             for refused in e.refused {
-                let (all, said) = (verified.text(), verified.describe());
+                let all = verified.text();
+                let said = format!("{what} {}", verified.describe());
                 let (_, list) = all.split_once("was refused: ").expect(&said);
                 assert!(list.contains(refused), "{said}");
             }

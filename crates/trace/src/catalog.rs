@@ -7,9 +7,7 @@ use crate::error::Context;
 use crate::signature::{self, Signer, TRUSTED_KEYS_DIR, TRUSTED_KEYS_VARIABLE};
 use crate::store::{Collected, STORE_DIR, TEMPORARY_PREFIX};
 use crate::{pack, ContentHash, Manifest, Result, Store, Summary, TraceError};
-use crate::{
-    BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE,
-};
+use crate::{FILES_DIR, MANIFEST_FILE, NAMED_FILES};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -497,14 +495,7 @@ fn remove_trace_files(dir: &Path) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.context("remove", path),
     };
-    for name in [
-        MANIFEST_FILE,
-        SUMMARY_FILE,
-        IMAGE_FILE,
-        IMAGES_FILE,
-        BEGINNING_FILE,
-        EVENTS_FILE,
-    ] {
+    for name in NAMED_FILES {
         remove(&dir.join(name))?;
         remove(&dir.join(format!("{name}.tmp")))?;
     }

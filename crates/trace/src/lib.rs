@@ -104,5 +104,14 @@ pub const IMAGE_FILE: &str = "image";
 pub const IMAGES_FILE: &str = "images";
 /// Most programs that the processes of one trace can become by exec.
 pub const MAX_IMAGES: u64 = 1 << 20;
+/// The files with names of their own in a trace, the manifest first; each may be missing but that.
+pub const NAMED_FILES: [&str; 6] = [
+    MANIFEST_FILE,
+    SUMMARY_FILE,
+    IMAGE_FILE,
+    IMAGES_FILE,
+    BEGINNING_FILE,
+    EVENTS_FILE,
+];
 /// Name of the directory with file contents in a trace.
 pub const FILES_DIR: &str = "files";

@@ -1,14 +1,13 @@
 //! A whole trace in one file: a tar archive under zstd, which `zstd -d | tar x` opens too.
 //!
 //! The archive may come from anyone. Only plain files with exactly the names that a trace has are taken, so no name
-//! in it can lead anywhere else; contents are checked against their hashes.
+//! in it can lead anywhere else; contents are checked against their hashes. Its last entry has the BLAKE3 hash of every other one, in the form that `b3sum
+//! --check` reads: a trace's own hashes tell damage, but somebody can make two contents that have the same. (Packs from before that have no such entry.)
 
 use crate::error::Context;
 use crate::hash::{is_zero, Hasher, HASH_CHUNK};
 use crate::{ContentHash, Manifest, Result, TraceError};
-use crate::{
-    BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE,
-};
+use crate::{FILES_DIR, MANIFEST_FILE, NAMED_FILES};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -21,21 +20,63 @@ pub const MAX_FILES: usize = 1 << 20;
 /// Most bytes of a packed trace, unpacked.
 pub const MAX_UNPACKED: u64 = 1 << 42;
 
+/// Name of the last entry of a packed trace, which is no file of the trace.
+pub const SUMS_FILE: &str = "BLAKE3SUMS";
+
 /// What a packed trace begins with: a skippable zstd frame that says what it is.
-const MAGIC: &[u8; 24] = b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-1\r\n";
+const MAGIC: &[u8; 24] = b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-2\r\n";
+/// What one without [`SUMS_FILE`] began with.
+const OLD_MAGIC: &[u8; 24] = b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-1\r\n";
 const LEVEL: i32 = 3;
 /// Largest window taken when unpacking, as a power of two (level 3 uses 21).
 const MAX_WINDOW_LOG: u32 = 23;
 
 /// Whether `path` is a packed trace, by its first bytes.
 pub fn is_pack(path: &Path) -> Result<bool> {
+    Ok(kind(path)?.is_some())
+}
+
+/// Which one it is, if it is a packed trace.
+fn kind(path: &Path) -> Result<Option<Pack>> {
     let mut head = [0; MAGIC.len()];
     match File::open(path)
         .context("open", path)?
         .read_exact(&mut head)
     {
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        other => other.context("read", path).map(|()| head == *MAGIC),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        other => other.context("read", path).map(|()| match &head {
+            MAGIC => Some(Pack::WithSums),
+            OLD_MAGIC => Some(Pack::WithoutSums),
+            _ => None,
+        }),
+    }
+}
+
+/// The two kinds of packed traces that there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pack {
+    WithSums,
+    WithoutSums,
+}
+
+/// The hashes of a pack's entries, as they stand in [`SUMS_FILE`].
+#[derive(Default)]
+struct Sums(String);
+
+impl Sums {
+    fn add(&mut self, name: &str, sum: &blake3::Hash) {
+        self.0.extend([sum.to_hex().as_str(), "  ", name, "\n"]);
+    }
+}
+
+/// A reader that hashes what goes through it.
+struct Hashed<R>(R, blake3::Hasher);
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buf)?;
+        self.1.update(&buf[..n]);
+        Ok(n)
     }
 }
 
@@ -116,9 +157,14 @@ fn write_pack(dir: &Path, out: &Path) -> Result<u64> {
     let mut zstd = zstd::stream::write::Encoder::new(file, LEVEL).context("compress for", out)?;
     zstd.include_checksum(true).context("compress for", out)?;
     let mut archive = tar::Builder::new(zstd);
+    let mut sums = Sums::default();
     for name in names(dir)? {
-        append(&mut archive, dir, &name, out)?;
+        append(&mut archive, dir, &name, out, &mut sums)?;
     }
+    let sums = sums.0.as_bytes();
+    archive
+        .append(&header(SUMS_FILE, sums.len() as u64, out)?, sums)
+        .context("write", out)?;
     let file = archive
         .into_inner()
         .and_then(|zstd| zstd.finish())
@@ -131,15 +177,7 @@ fn write_pack(dir: &Path, out: &Path) -> Result<u64> {
 
 /// The files of the trace in `dir`, the manifest first.
 fn names(dir: &Path) -> Result<Vec<String>> {
-    let fixed = [
-        MANIFEST_FILE,
-        SUMMARY_FILE,
-        IMAGE_FILE,
-        IMAGES_FILE,
-        BEGINNING_FILE,
-        EVENTS_FILE,
-    ]
-    .map(String::from);
+    let fixed = NAMED_FILES.map(String::from);
     let mut names: Vec<String> = fixed.into_iter().filter(|n| dir.join(n).exists()).collect();
     let entries = std::fs::read_dir(dir).context("read", dir)?.flatten();
     let mut images: Vec<u64> = entries
@@ -158,23 +196,30 @@ fn names(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+fn header(name: &str, len: u64, path: &Path) -> Result<tar::Header> {
+    let mut header = tar::Header::new_gnu();
+    header.set_path(name).context("name", path)?;
+    header.set_size(len);
+    header.set_mode(0o600);
+    header.set_cksum();
+    Ok(header)
+}
+
 fn append<W: Write>(
     archive: &mut tar::Builder<W>,
     dir: &Path,
     name: &str,
     out: &Path,
+    sums: &mut Sums,
 ) -> Result<()> {
     let path = dir.join(name);
     let mut file = crate::opened::open(dir, name).context("open", &path)?;
     let len = file.metadata().context("read", &path)?.len();
-    let mut header = tar::Header::new_gnu();
-    header.set_path(name).context("name", &path)?;
-    header.set_size(len);
-    header.set_mode(0o600);
-    header.set_cksum();
+    let mut content = Hashed((&file).take(len), blake3::Hasher::new());
     archive
-        .append(&header, (&file).take(len))
+        .append(&header(name, len, &path)?, &mut content)
         .context("write", out)?;
+    sums.add(name, &content.1.finalize());
     match file.stream_position().context("read", &path)? == len {
         true => Ok(()),
         false => Err(TraceError::corrupt(
@@ -187,18 +232,19 @@ fn append<W: Write>(
 fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
     let most = most.min(MAX_UNPACKED);
     let corrupt = |why: String| TraceError::corrupt(packed, why);
-    if !is_pack(packed)? {
+    let Some(kind) = kind(packed)? else {
         return Err(TraceError::NotATrace {
             path: packed.into(),
             why: "it is no packed trace".into(),
         });
-    }
+    };
     let file = File::open(packed).context("open", packed)?;
     let mut zstd = zstd::stream::read::Decoder::new(file).context("decompress", packed)?;
     zstd.window_log_max(MAX_WINDOW_LOG)
         .context("decompress", packed)?;
     let mut archive = tar::Archive::new(zstd);
     let (mut files, mut bytes) = (0, 0u64);
+    let (mut sums, mut is_sealed) = (Sums::default(), false);
     // Raw: no extensions are interpreted. A trace needs none of them.
     for entry in archive
         .entries()
@@ -214,16 +260,23 @@ fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
             .and_then(|n| n.strip_prefix('/'))
             .and_then(ContentHash::from_hex);
         let plain = entry.header().entry_type() == tar::EntryType::Regular;
-        let fixed = [
-            MANIFEST_FILE,
-            SUMMARY_FILE,
-            IMAGE_FILE,
-            IMAGES_FILE,
-            BEGINNING_FILE,
-            EVENTS_FILE,
-        ]
-        .contains(&name.as_str())
-            || crate::image_number(&name).is_some();
+        if is_sealed {
+            return Err(corrupt(format!(
+                "it has an entry {name:?} behind its last one"
+            )));
+        }
+        if plain && name == SUMS_FILE && kind == Pack::WithSums {
+            let mut told = vec![0; sums.0.len()];
+            let same_size = entry.size() == told.len() as u64;
+            if !same_size || entry.read_exact(&mut told).is_err() || told != sums.0.as_bytes() {
+                return Err(corrupt(format!(
+                    "its contents are not those that its {SUMS_FILE} tells"
+                )));
+            }
+            is_sealed = true;
+            continue;
+        }
+        let fixed = NAMED_FILES.contains(&name.as_str()) || crate::image_number(&name).is_some();
         if !plain || !(fixed || hash.is_some()) {
             return Err(corrupt(format!(
                 "it has an entry {name:?} that no trace has"
@@ -241,7 +294,9 @@ fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
             });
         }
         bytes += entry.size();
-        let (found, len) = extract(&mut entry, packed, &dir.join(&name))?;
+        let mut content = Hashed(entry.by_ref(), blake3::Hasher::new());
+        let (found, len) = extract(&mut content, packed, &dir.join(&name))?;
+        sums.add(&name, &content.1.finalize());
         if len != entry.size() || hash.is_some_and(|h| !found.tells(len, h)) {
             return Err(corrupt(format!("{name} has a wrong length or hash")));
         }
@@ -251,6 +306,7 @@ fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
     }
     match files {
         0 => Err(corrupt("it is empty".into())),
+        _ if kind == Pack::WithSums && !is_sealed => Err(corrupt(format!("it has no {SUMS_FILE}"))),
         // The tar ends before its zstd frame does, whose checksum is to be seen.
         _ => drain(archive.into_inner()).map_err(|e| corrupt(e.to_string())),
     }

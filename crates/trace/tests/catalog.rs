@@ -7,7 +7,7 @@ use reprise_trace::catalog::{LATEST, UNPACKED_DIR};
 use reprise_trace::{pack, Catalog, Manifest, Reader, Summary, TraceError, WriterOptions};
 use reprise_trace::{FILES_DIR, FORMAT_VERSION, MANIFEST_FILE};
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -273,6 +273,86 @@ fn a_packed_trace_is_a_trace() {
     catalog.gc().unwrap();
     assert!(unpacked.exists(), "in use a moment ago");
     assert!(catalog.list().unwrap().is_empty());
+}
+
+/// The entries of a packed trace, with their contents.
+fn entries(packed: &Path) -> Vec<(String, Vec<u8>)> {
+    let zstd = zstd::stream::read::Decoder::new(std::fs::File::open(packed).unwrap()).unwrap();
+    let mut archive = tar::Archive::new(zstd);
+    let read = |e: std::io::Result<tar::Entry<_>>| {
+        let mut e = e.unwrap();
+        let (name, mut bytes) = (e.path().unwrap().display().to_string(), Vec::new());
+        e.read_to_end(&mut bytes).unwrap();
+        (name, bytes)
+    };
+    archive.entries().unwrap().map(read).collect()
+}
+
+/// Packs these entries, whatever they are, as a new reprise does.
+fn seal(path: &Path, entries: &[(String, Vec<u8>)]) {
+    let mut out = std::fs::File::create(path).unwrap();
+    out.write_all(b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-2\r\n")
+        .unwrap();
+    let mut archive = tar::Builder::new(zstd::stream::write::Encoder::new(out, 1).unwrap());
+    for (name, bytes) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_path(name).unwrap();
+        header.set_size(bytes.len() as u64);
+        header.set_cksum();
+        archive.append(&header, &bytes[..]).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap();
+}
+
+/// The last entry of a pack tells the strong hash of each other one: what has no hash of its own in the trace can't be changed either.
+#[test]
+fn a_pack_whose_contents_were_exchanged_is_refused() {
+    let (d, catalog) = catalog();
+    let trace = record(&catalog, "t");
+    let (packed, out) = (d.path().join("packed"), d.path().join("out"));
+    pack::pack(&trace, &packed).unwrap();
+    let good = entries(&packed);
+    let names: Vec<&str> = good.iter().map(|(name, _)| &name[..]).collect();
+    assert_eq!(names.first(), Some(&MANIFEST_FILE));
+    assert_eq!(names.last(), Some(&pack::SUMS_FILE));
+    let sums = String::from_utf8(good[good.len() - 1].1.clone()).unwrap();
+    let line = |(name, bytes): &(String, Vec<u8>)| {
+        let sum = blake3::hash(bytes).to_hex();
+        format!("{sum}  {name}\n")
+    };
+    let told: String = good[..good.len() - 1].iter().map(line).collect();
+    assert_eq!(sums, told);
+    // As it is, it is taken.
+    let again = d.path().join("again");
+    seal(&again, &good);
+    pack::unpack(&again, &out, 1 << 30).unwrap();
+    assert!(!out.join(pack::SUMS_FILE).exists());
+    let at = names
+        .iter()
+        .position(|n| *n == reprise_trace::EVENTS_FILE)
+        .unwrap();
+    let mut changed = good.clone();
+    changed[at].1[0] ^= 1;
+    let mut fewer = good.clone();
+    fewer.remove(at);
+    let unsealed = good[..good.len() - 1].to_vec();
+    let mut behind = good.clone();
+    behind.push(("summary.json".into(), b"{}".to_vec()));
+    let mut twice = good.clone();
+    twice.push(good[good.len() - 1].clone());
+    for (entries, why) in [
+        (changed, "its contents are not those"),
+        (fewer, "its contents are not those"),
+        (unsealed, "it has no BLAKE3SUMS"),
+        (behind, "behind its last one"),
+        (twice, "behind its last one"),
+    ] {
+        seal(&again, &entries);
+        let refused = pack::unpack(&again, &d.path().join("refused"), 1 << 30);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+        assert!(!d.path().join("refused").exists());
+    }
 }
 
 /// An archive with the magic of a pack and these entries after its manifest.

@@ -8,17 +8,18 @@ use reprise_trace::{
 use std::path::Path;
 
 /// What a pack begins with.
-const MAGIC: &[u8; 24] = b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-1\r\n";
+const MAGIC: &[u8; 24] = b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-2\r\n";
 /// What it may become.
 const MOST: u64 = 1 << 20;
 /// Names that a trace has, or that look like them.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     MANIFEST_FILE,
     SUMMARY_FILE,
     IMAGE_FILE,
     IMAGES_FILE,
     BEGINNING_FILE,
     EVENTS_FILE,
+    pack::SUMS_FILE,
     "image.1",
     "image.01",
     "image.1048577",

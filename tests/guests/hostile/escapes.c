@@ -15,7 +15,7 @@
 static const unsigned char *gadget;
 
 // A system call by that instruction, whoever runs.
-static long raw(long n, long a, long b, long c, long d, long e) {
+static long raw_once(long n, long a, long b, long c, long d, long e) {
     long result;
     register long r10 __asm__("r10") = d;
     register long r8 __asm__("r8") = e;
@@ -24,6 +24,14 @@ static long raw(long n, long a, long b, long c, long d, long e) {
                      : "=a"(result)
                      : [gadget] "r"(gadget), "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
                      : "rcx", "r11", "memory");
+    return result;
+}
+
+// As often as it takes: in a replay the driver is asked about it, and until it has heard a signal of its own ends the call (seccomp_unotify(2)).
+static long raw(long n, long a, long b, long c, long d, long e) {
+    long result;
+    do result = raw_once(n, a, b, c, d, e);
+    while (result == -EINTR);
     return result;
 }
 

@@ -1,0 +1,188 @@
+//! Recordings in which all threads sleep for good, because the program has written over the words by which they wake one another.
+//!
+//! A thread that waits in a call of the program's goes on when the kernel lets it. One that waits in the runtime goes on when another thread of the session,
+//! or the agent, changes a word. Where the kernel says that all threads of a session do the latter, look after look, and the agent has nothing to do for
+//! any of them, nobody is left who could change one. Such a recording ends there ([`crate::damage`] tells the same by the words themselves, sooner).
+//!
+//! One of these waits is the program's own: under `serial` the runtime keeps the queues of the program's futexes, and a program may wait in them for
+//! ever, for a signal perhaps. So a thread in one of those queues counts for nothing.
+
+use crate::members::Members;
+use reprise_abi::layout::SESSION_BASE;
+use reprise_abi::layout::{
+    ARENA_BASE, BLOCKS_BASE, IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION, RESERVATION_END,
+};
+use reprise_abi::schedule::Lists;
+use reprise_abi::session::{Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};
+use reprise_abi::syscalls::nr;
+use reprise_launch::SharedSession;
+use std::fs::{read_dir, read_to_string, File};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+/// How often is looked.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So many looks in a row must see the same.
+const ENOUGH: u32 = 10;
+/// The runtime's threads look again after a nap of at most that many seconds; a program's own nap as short as that is soon an event.
+const LONGEST_NAP: u64 = 1;
+
+/// What was seen, and how often.
+pub struct Asleep {
+    /// Are there waits of which that can be told? (Threads of `det` wait for one another in the runtime whatever they wait for.)
+    applies: bool,
+    looked: Instant,
+    /// How far each ring was.
+    written: u64,
+    times: u32,
+}
+
+/// A thread that sleeps in the runtime.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sleep {
+    /// Until a word changes.
+    Word(u64),
+    /// For a moment.
+    Nap,
+}
+
+impl Asleep {
+    /// For this session, whose program has not begun.
+    pub fn new(shared: &SharedSession) -> Asleep {
+        Asleep {
+            applies: shared.order().is_some() || shared.session().engine == ENGINE_SERIAL,
+            looked: Instant::now(),
+            written: 0,
+            times: 0,
+        }
+    }
+
+    /// Is it certain that nobody goes on any more? `idle`: the agent has done all that any thread could wait for.
+    pub fn look(&mut self, shared: &SharedSession, idle: bool) -> Option<&'static str> {
+        if !idle {
+            self.times = 0;
+        }
+        if !self.applies || self.looked.elapsed() < LOOK_EVERY {
+            return None;
+        }
+        self.looked = Instant::now();
+        let written = written(shared);
+        let all_sleep = idle && written == self.written && all_sleep(shared);
+        self.written = written;
+        self.times = if all_sleep { self.times + 1 } else { 0 };
+        (self.times >= ENOUGH).then_some("threads that nobody wakes")
+    }
+}
+
+/// The sum of all positions up to which events were written.
+fn written(shared: &SharedSession) -> u64 {
+    let s = shared.session();
+    let order = shared.order().map_or(&[][..], |head| &head.rings);
+    let all = order.iter().chain([&s.ring]);
+    all.fold(0, |sum, ring| sum.wrapping_add(ring.head.load(Relaxed)))
+}
+
+/// Does every thread of the session sleep in the runtime, and not all of them as the program wants it?
+fn all_sleep(shared: &SharedSession) -> bool {
+    let s = shared.session();
+    let table = s.processes.iter().take(MAX_PROCESSES);
+    let told = table.map(|p| p.kernel_pid.load(Relaxed));
+    // What the table says may be untrue, but mostly it is true, and says at once that there is somebody who does something else.
+    let mut told = told.filter(|pid| *pid != 0);
+    if told.any(|pid| sleeps_of(pid).is_none()) {
+        return false;
+    }
+    let mut all = Vec::new();
+    for pid in Members::who_map(shared) {
+        match sleeps_of(pid) {
+            Some(sleeps) => all.extend(sleeps),
+            None => return false,
+        }
+    }
+    all.iter().any(|sleep| !is_program_s(s, *sleep))
+}
+
+/// How the threads of a process sleep in the runtime; `None` when one of them does something else.
+fn sleeps_of(pid: u32) -> Option<Vec<Sleep>> {
+    let tasks = read_dir(format!("/proc/{pid}/task"));
+    let mut sleeps = Vec::new();
+    for task in tasks.into_iter().flatten().flatten() {
+        let file = |name: &str| read_to_string(task.path().join(name)).unwrap_or_default();
+        let stat = file("stat");
+        match stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next()) {
+            // It has ended.
+            None | Some('Z' | 'X') => {}
+            Some('S') => sleeps.push(sleep(pid, &file("syscall"))?),
+            Some(_) => return None,
+        }
+    }
+    Some(sleeps)
+}
+
+/// What a line of /proc/PID/task/TID/syscall (proc_pid_syscall(5)) says, if that is a sleep in the runtime.
+fn sleep(pid: u32, line: &str) -> Option<Sleep> {
+    let mut words = line.split_ascii_whitespace();
+    let call: u64 = words.next()?.parse().ok()?;
+    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok();
+    let words: Vec<u64> = words.map(hex).collect::<Option<_>>()?;
+    let [argument, .., pc] = words[..] else {
+        return None;
+    };
+    let is_ours = (RESERVATION..RESERVATION_END).contains(&argument)
+        && (IMAGE_BASE..IMAGE_BASE + IMAGE_MAX).contains(&pc);
+    let is_nap = match call {
+        _ if !is_ours => return None,
+        nr::FUTEX => false,
+        nr::NANOSLEEP => true,
+        // One of the two, which somebody has interrupted: what is on a stack is a time.
+        nr::RESTART_SYSCALL => (BLOCKS_BASE..ARENA_BASE).contains(&argument),
+        _ => return None,
+    };
+    match is_nap {
+        false => Some(Sleep::Word(argument)),
+        true => {
+            let mut seconds = [0; 8];
+            let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+            memory.read_exact_at(&mut seconds, argument).ok()?;
+            (u64::from_le_bytes(seconds) <= LONGEST_NAP).then_some(Sleep::Nap)
+        }
+    }
+}
+
+/// Does a thread sleep because the program waits on a futex of its own, and do those know it that would wake it?
+fn is_program_s(s: &Session, sleep: Sleep) -> bool {
+    let Sleep::Word(word) = sleep else {
+        return false;
+    };
+    let place = |i: usize| Session::slot_address(SESSION_BASE as usize, i);
+    let go = |i: usize| (place(i) + offset_of!(Slot, go)) as u64;
+    let slot = (0..MAX_SLOTS).find(|i| go(*i) == word);
+    slot.is_some_and(|i| Lists(s).is_queued(i as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(call: u64, argument: u64, pc: u64) -> String {
+        format!("{call} {argument:#x} 0x89 0x0 0x0 0x0 0xffffffff 0x7ffe0000 {pc:#x}\n")
+    }
+
+    #[test]
+    fn only_sleeps_of_the_runtime_count() {
+        let (ours, theirs) = (SESSION_BASE + 64, 0x7fff_0000_0000);
+        let (runtime, libc) = (IMAGE_BASE + 4096, 0x7ffff_7000_000);
+        let own = std::process::id();
+        assert!(sleep(own, &line(nr::FUTEX, ours, runtime)) == Some(Sleep::Word(ours)));
+        let again = sleep(own, &line(nr::RESTART_SYSCALL, ours, runtime));
+        assert!(again == Some(Sleep::Word(ours)));
+        assert!(sleep(own, &line(nr::FUTEX, theirs, runtime)).is_none());
+        assert!(sleep(own, &line(nr::FUTEX, ours, libc)).is_none());
+        assert!(sleep(own, &line(nr::READ, ours, runtime)).is_none());
+        // A page fault, and somebody who computes.
+        assert!(sleep(own, "-1 0x7ffe0000 0x55000000").is_none());
+        assert!(sleep(own, "running\n").is_none());
+    }
+}
