@@ -33,6 +33,7 @@ const LONGEST_NAP: u64 = 1;
 pub struct Asleep {
     /// Are there waits of which that can be told? (Threads of `det` wait for one another in the runtime whatever they wait for.)
     applies: bool,
+    launcher: u32,
     looked: Instant,
     /// How far each ring was.
     written: u64,
@@ -49,9 +50,10 @@ enum Sleep {
 }
 
 impl Asleep {
-    /// For this session, whose program has not begun.
-    pub fn new(shared: &SharedSession) -> Asleep {
+    /// For this session, whose program has not begun. The launcher has its memory mapped, too.
+    pub fn new(shared: &SharedSession, launcher: i32) -> Asleep {
         Asleep {
+            launcher: launcher as u32,
             applies: shared.order().is_some() || shared.session().engine == ENGINE_SERIAL,
             looked: Instant::now(),
             written: 0,
@@ -60,7 +62,12 @@ impl Asleep {
     }
 
     /// Is it certain that nobody goes on any more? `idle`: the agent has done all that any thread could wait for.
-    pub fn look(&mut self, shared: &SharedSession, idle: bool) -> Option<&'static str> {
+    pub fn look(
+        &mut self,
+        shared: &SharedSession,
+        members: &Members,
+        idle: bool,
+    ) -> Option<&'static str> {
         if !idle {
             self.times = 0;
         }
@@ -69,10 +76,33 @@ impl Asleep {
         }
         self.looked = Instant::now();
         let written = written(shared);
-        let all_sleep = idle && written == self.written && all_sleep(shared);
+        let all_sleep = idle && written == self.written && self.all_sleep(shared, members);
         self.written = written;
         self.times = if all_sleep { self.times + 1 } else { 0 };
         (self.times >= ENOUGH).then_some("threads that nobody wakes")
+    }
+
+    /// Does every thread of the session sleep in the runtime, and not all of them as the program wants it?
+    fn all_sleep(&self, shared: &SharedSession, members: &Members) -> bool {
+        let s = shared.session();
+        let table = s.processes.iter().take(MAX_PROCESSES);
+        let told = table.map(|p| p.kernel_pid.load(Relaxed));
+        // What the table says may be untrue, but mostly it is true, and says at once that there is somebody who does something else.
+        let mut told = told.filter(|pid| *pid != 0 && members.has(shared, *pid));
+        if told.any(|pid| sleeps_of(pid).is_none()) {
+            return false;
+        }
+        let mut all = Vec::new();
+        for pid in Members::who_map(shared)
+            .into_iter()
+            .filter(|pid| *pid != self.launcher)
+        {
+            match sleeps_of(pid) {
+                Some(sleeps) => all.extend(sleeps),
+                None => return false,
+            }
+        }
+        all.iter().any(|sleep| !is_program_s(s, *sleep))
     }
 }
 
@@ -82,26 +112,6 @@ fn written(shared: &SharedSession) -> u64 {
     let order = shared.order().map_or(&[][..], |head| &head.rings);
     let all = order.iter().chain([&s.ring]);
     all.fold(0, |sum, ring| sum.wrapping_add(ring.head.load(Relaxed)))
-}
-
-/// Does every thread of the session sleep in the runtime, and not all of them as the program wants it?
-fn all_sleep(shared: &SharedSession) -> bool {
-    let s = shared.session();
-    let table = s.processes.iter().take(MAX_PROCESSES);
-    let told = table.map(|p| p.kernel_pid.load(Relaxed));
-    // What the table says may be untrue, but mostly it is true, and says at once that there is somebody who does something else.
-    let mut told = told.filter(|pid| *pid != 0);
-    if told.any(|pid| sleeps_of(pid).is_none()) {
-        return false;
-    }
-    let mut all = Vec::new();
-    for pid in Members::who_map(shared) {
-        match sleeps_of(pid) {
-            Some(sleeps) => all.extend(sleeps),
-            None => return false,
-        }
-    }
-    all.iter().any(|sleep| !is_program_s(s, *sleep))
 }
 
 /// How the threads of a process sleep in the runtime; `None` when one of them does something else.

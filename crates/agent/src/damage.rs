@@ -87,8 +87,10 @@ fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<&'stati
             .then_some("a thread whose turn never comes"),
         n if n as usize > used => Some("an impossible thread's turn"),
         n => {
-            let state = shared.slot(n as usize - 1).state.load(SeqCst);
-            (state == slot_state::FREE).then_some("the turn of a thread that there is not")
+            let slot = shared.slot(n as usize - 1);
+            let is_there =
+                slot.state.load(SeqCst) != slot_state::FREE && lives(shared, members, slot);
+            (!is_there).then_some("the turn of a thread that there is not")
         }
     }
 }

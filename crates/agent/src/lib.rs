@@ -126,7 +126,7 @@ impl Agent {
         let mut slices = Slices::new();
         let mut late = Late::default();
         let mut damage = Damage::default();
-        let mut asleep = Asleep::new(&self.shared);
+        let mut asleep = Asleep::new(&self.shared, self.launcher);
         processes::tell_of_life(&self.shared.session().agent_life);
         let mut processes = Processes::new(self.launcher);
         let members = Members::default();
@@ -153,7 +153,7 @@ impl Agent {
                 let done = merge.bury(shared, &mut sink, n, status);
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
-            let end = self.ended(&mut processes);
+            let end = self.ended(&mut processes, &members);
             let hold = hold::look(self.shared.session(), self.writer.stats().bytes_compressed);
             if hold == Hold::Failed && full.is_none() {
                 full = Some("its last stretch can't be kept any more".into());
@@ -243,7 +243,7 @@ impl Agent {
             told.look(self.shared.session());
             outsiders.look_again(&self.shared);
             let idle = moved == 0 && !waits && !stops && full.is_none();
-            let stuck = asleep.look(&self.shared, idle);
+            let stuck = asleep.look(&self.shared, &members, idle);
             if let Some(why) = damage
                 .look(&self.shared, &members)
                 .or(stuck)
@@ -384,9 +384,9 @@ impl Agent {
     }
 
     /// The program's wait status, when it and all that came of it are gone.
-    fn ended(&self, processes: &mut Processes) -> Option<(i32, EndReason)> {
+    fn ended(&self, processes: &mut Processes, members: &Members) -> Option<(i32, EndReason)> {
         let s = self.shared.session();
-        if processes.any(&self.shared) && !self.none_is_left(processes) {
+        if processes.any(&self.shared) && !self.none_is_left(processes, members) {
             return None;
         }
         match s.wait_status.load(Acquire) {
@@ -395,19 +395,19 @@ impl Agent {
         }
         // SAFETY: plain calls.
         let orphan = unsafe { libc::getppid() } != self.launcher;
-        if orphan && (!alive(s) || processes.none_for_long(&self.shared)) {
+        if orphan && (!alive(s) || processes.none_for_long(&self.shared, members)) {
             return Some((0, EndReason::Unknown));
         }
         None
     }
 
     /// The first process has ended, and there is nobody else, whatever the session says. To be asked for as long as it names some.
-    fn none_is_left(&self, processes: &mut Processes) -> bool {
+    fn none_is_left(&self, processes: &mut Processes, members: &Members) -> bool {
         let s = self.shared.session();
         // SAFETY: plain call.
         let orphan = unsafe { libc::getppid() } != self.launcher;
         let first_ended = s.wait_status.load(Acquire) != 0 || orphan;
-        first_ended && processes.none_for_long(&self.shared)
+        first_ended && processes.none_for_long(&self.shared, members)
     }
 
     /// The trace is full: the program goes on unrecorded, or ends.
@@ -533,7 +533,7 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         let over = s.wait_status.load(Acquire) != 0 || orphan && !alive(s);
         told.look(s);
         let none_named = over && !processes.any(&shared);
-        if none_named || (over || orphan) && processes.none_for_long(&shared) {
+        if none_named || (over || orphan) && processes.none_for_long(&shared, &members) {
             return warnings;
         }
         doze(&shared, SHORT_SLEEP);
@@ -550,7 +550,9 @@ fn doze(shared: &SharedSession, time: Duration) {
         .head
         .load(SeqCst)
         .wrapping_sub(s.ring.tail.load(Relaxed));
-    if there <= RING_SIZE / 4 && s.request.kind.load(SeqCst) == 0 {
+    // (More than fits is what the program wrote there, and nothing to come for.)
+    let is_due = (RING_SIZE / 4 + 1..=RING_SIZE).contains(&there);
+    if !is_due && s.request.kind.load(SeqCst) == 0 {
         futex::wait(&s.agent_asleep, 1, time);
     }
     s.agent_asleep.store(0, SeqCst);

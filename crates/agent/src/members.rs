@@ -94,6 +94,15 @@ impl Members {
         Some(false)
     }
 
+    /// May this process have the session's memory mapped? One that can't be looked at may, if it is known to belong to the session, or is younger than the
+    /// agent: whoever was there before and is none of the session's, as the system's first process, can't have become one.
+    pub fn may_map(&self, shared: &SharedSession, pid: u32) -> bool {
+        Members::maps(shared, pid).unwrap_or_else(|| {
+            let age = |pid: u32| began(&format!("/proc/{pid}/stat"));
+            self.is_known(pid) || age(pid) >= age(std::process::id())
+        })
+    }
+
     /// Ends a process, if it is one of the session.
     pub fn kill(&self, shared: &SharedSession, pid: u32) {
         if !self.has(shared, pid) {

@@ -151,16 +151,15 @@ impl Processes {
     }
 
     /// Has nobody had the session's memory mapped for some seconds, whatever the table says into which the program could write? Asks the kernel now and then.
-    pub fn none_for_long(&mut self, shared: &SharedSession) -> bool {
+    pub fn none_for_long(&mut self, shared: &SharedSession, members: &Members) -> bool {
         let last = self.missed.map(|(t, _)| t);
         if last.is_some_and(|t| t.elapsed() < ASK_EVERY) {
             return false;
         }
-        // One that can't be looked at is believed to be there.
         let may_be = |p: &Process| {
             let pid = p.kernel_pid.load(Acquire);
             let named = p.state.load(Acquire) != process_state::FREE && pid != 0;
-            named && Members::maps(shared, pid) != Some(false)
+            named && members.may_map(shared, pid)
         };
         let s = shared.session();
         let alive = s.processes[..used(s)].iter().any(may_be);

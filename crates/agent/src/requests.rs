@@ -102,6 +102,12 @@ pub fn answer(
     let q = &shared.session().request;
     // Somebody else's file is nobody's to ask for.
     let member = |pid: Option<u32>| pid.filter(|pid| members.has(shared, *pid));
+    let kind = q.kind.load(Acquire);
+    if kind != request::NONE && Asked::of(kind, [0; 3]).is_none() {
+        // Nothing that the runtime asks for: whoever waits for the box is to have it.
+        q.status.store(libc::EINVAL as u32, Relaxed);
+        done(shared);
+    }
     let (fd, pid, changing) = match Asked::open(shared)? {
         Asked::NativeCpuid { process, address } => {
             native.found(member(process), address);

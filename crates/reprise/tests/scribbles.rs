@@ -170,8 +170,8 @@ fn processes_that_there_are_not() {
         (third + offset_of!(Process, state), process_state::LIVE),
         (offset_of!(Session, processes_used), 3),
     ];
-    // The second one is a thread of the kernel's; 0 is a process that does not know itself yet.
-    for pid in [0, 2, 0x7fff_fff0] {
+    // 0 is a process that does not know itself yet; the system's first one may be one that nobody can look at, and the second one is a thread of the kernel's.
+    for pid in [0, 1, 2, 0x7fff_fff0] {
         forged.push((third + offset_of!(Process, kernel_pid), pid));
         for engine in ["serial", "order"] {
             let said = overwritten(engine, &forged);

@@ -281,6 +281,7 @@ pub fn wait_for_end() -> ! {
         if looks > LOOKS && session().mode == MODE_RECORD {
             sys::exit_group(125);
         }
+        attended::or_end();
     }
 }
 
