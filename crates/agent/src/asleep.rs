@@ -4,6 +4,8 @@
 //! or the agent, changes a word. Where the kernel says that all threads of a session do the latter, look after look, and the agent has nothing to do for
 //! any of them, nobody is left who could change one. Such a recording ends there ([`crate::damage`] tells the same by the words themselves, sooner).
 //!
+//! A thread that only naps in the runtime waits for the end of its process. Where all threads of one do, nobody is left who would end it.
+//!
 //! One of these waits is the program's own: under `serial` the runtime keeps the queues of the program's futexes, and a program may wait in them for
 //! ever, for a signal perhaps. So a thread in one of those queues counts for nothing.
 
@@ -79,17 +81,24 @@ impl Asleep {
         let all_sleep = idle && written == self.written && self.all_sleep(shared, members);
         self.written = written;
         self.times = if all_sleep { self.times + 1 } else { 0 };
-        (self.times >= ENOUGH).then_some("threads that nobody wakes")
+        (self.times >= ENOUGH).then_some("threads that nobody wakes or ends")
     }
 
-    /// Does every thread of the session sleep in the runtime, and not all of them as the program wants it?
+    /// Does every thread of the session sleep in the runtime, and not all of them as the program wants it? Or nap all of a process?
     fn all_sleep(&self, shared: &SharedSession, members: &Members) -> bool {
         let s = shared.session();
         let table = s.processes.iter().take(MAX_PROCESSES);
         let told = table.map(|p| p.kernel_pid.load(Relaxed));
         // What the table says may be untrue, but mostly it is true, and says at once that there is somebody who does something else.
-        let mut told = told.filter(|pid| *pid != 0 && members.has(shared, *pid));
-        if told.any(|pid| sleeps_of(pid).is_none()) {
+        let told = told.filter(|pid| *pid != 0 && members.has(shared, *pid));
+        let mut do_all_sleep = true;
+        for pid in told {
+            match sleeps_of(pid) {
+                Some(sleeps) if nap(&sleeps) => return true,
+                sleeps => do_all_sleep &= sleeps.is_some(),
+            }
+        }
+        if !do_all_sleep {
             return false;
         }
         let mut all = Vec::new();
@@ -112,6 +121,10 @@ fn written(shared: &SharedSession) -> u64 {
     let order = shared.order().map_or(&[][..], |head| &head.rings);
     let all = order.iter().chain([&s.ring]);
     all.fold(0, |sum, ring| sum.wrapping_add(ring.head.load(Relaxed)))
+}
+
+fn nap(sleeps: &[Sleep]) -> bool {
+    !sleeps.is_empty() && sleeps.iter().all(|sleep| *sleep == Sleep::Nap)
 }
 
 /// How the threads of a process sleep in the runtime; `None` when one of them does something else.

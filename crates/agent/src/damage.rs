@@ -2,6 +2,7 @@
 //! and that stay; such a recording ends there, and its program with it.
 
 use crate::members::Members;
+use crate::slices::state_of;
 use libc::pid_t;
 use reprise_abi::layout::{MAX_SLOTS, SESSION_BASE};
 use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// So many looks in a row must see the same: a second in which nothing else happened.
 const ENOUGH: u32 = 5;
+/// As many where it is a thread that there is that does not go on.
+const MANY: u32 = 25;
 /// All words of a slot's state.
 const STATES: [u32; 8] = [
     slot_state::FREE,
@@ -27,12 +30,21 @@ const STATES: [u32; 8] = [
     slot_state::LEFT,
 ];
 
+/// Something that no healthy recording shows for long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Wrong {
+    what: &'static str,
+    /// The lock's word and the count of turns: the same as long as nobody has done anything.
+    words: [u64; 2],
+    /// How often it must be seen.
+    enough: u32,
+}
+
 /// What was seen, and how often.
 #[derive(Default)]
 pub struct Damage {
     looked: Option<Instant>,
-    /// What is wrong, with the lock's word and the count of turns.
-    seen: Option<(&'static str, u32, u64)>,
+    seen: Option<Wrong>,
     times: u32,
 }
 
@@ -46,13 +58,19 @@ impl Damage {
         let s = shared.session();
         let lock = s.schedule_lock.load(SeqCst);
         let turns = s.baton_generation.load(SeqCst);
-        let now = wrong(shared, members, lock & !WAITERS).map(|what| (what, lock, turns));
+        let now = wrong(shared, members, lock & !WAITERS).map(|what| Wrong {
+            what,
+            words: [lock.into(), turns],
+            enough: ENOUGH,
+        });
+        let now = now.or_else(|| wrong_shard(shared, members));
         self.times = match now.is_some() && now == self.seen {
             true => self.times + 1,
             false => 1,
         };
         self.seen = now;
-        now.filter(|_| self.times >= ENOUGH).map(|(what, ..)| what)
+        let certain = now.filter(|wrong| self.times >= wrong.enough);
+        certain.map(|wrong| wrong.what)
     }
 }
 
@@ -93,6 +111,26 @@ fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<&'stati
             (!is_there).then_some("the turn of a thread that there is not")
         }
     }
+}
+
+/// Of the shard for which somebody waits long, under `order`: has it been locked by nobody, or by a thread that has not given it back since? Each operation on it
+/// changes its word, and takes a few instructions of a thread that runs.
+fn wrong_shard(shared: &SharedSession, members: &Members) -> Option<Wrong> {
+    let head = shared.order()?;
+    let number = head.shard_wanted.load(SeqCst).checked_sub(1)?;
+    let (who, operation) = head.shards.get(number as usize)?.holder()?;
+    let slot = who.checked_sub(1).filter(|i| (*i as usize) < MAX_SLOTS);
+    let slot = slot.map(|i| shared.slot(i as usize));
+    let (what, enough) = match slot.filter(|slot| lives(shared, members, slot)) {
+        None => ("a lock that nobody has", ENOUGH),
+        Some(slot) if matches!(state_of(slot), Some('T' | 't')) => return None,
+        Some(_) => ("a lock that is not given back", MANY),
+    };
+    Some(Wrong {
+        what,
+        words: [number.into(), operation],
+        enough,
+    })
 }
 
 /// Is the slot's thread one that there is?

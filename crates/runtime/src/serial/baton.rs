@@ -277,11 +277,12 @@ pub fn wait_for_end() -> ! {
         sys::call(nr::NANOSLEEP, &[&limit as *const sys::Timespec as u64, 0]);
         let state = crate::process::entry().state.load(Relaxed);
         let buried = matches!(state, process_state::LOST | process_state::FREE);
-        looks = if buried { looks + 1 } else { 0 };
+        // The word by which that is told may be gone, too.
+        let alone = buried || !crate::namespace::agent_lives();
+        looks = if alone { looks + 1 } else { 0 };
         if looks > LOOKS && session().mode == MODE_RECORD {
             sys::exit_group(125);
         }
-        attended::or_end();
     }
 }
 
