@@ -18,6 +18,7 @@ use reprise_abi::schedule::Lists;
 use reprise_abi::session::{Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
 use reprise_launch::SharedSession;
+use std::collections::BTreeSet;
 use std::fs::{read_dir, read_to_string, File};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
@@ -90,7 +91,11 @@ impl Asleep {
         let table = s.processes.iter().take(MAX_PROCESSES);
         let told = table.map(|p| p.kernel_pid.load(Relaxed));
         // What the table says may be untrue, but mostly it is true, and says at once that there is somebody who does something else.
-        let told = told.filter(|pid| *pid != 0 && members.has(shared, *pid));
+        let mut told: BTreeSet<u32> = told
+            .filter(|pid| *pid != 0 && members.has(shared, *pid))
+            .collect();
+        let children: Vec<u32> = told.iter().flat_map(|pid| children(*pid)).collect();
+        told.extend(children.iter().filter(|pid| members.has(shared, **pid)));
         let mut do_all_sleep = true;
         for pid in told {
             match sleeps_of(pid) {
@@ -121,6 +126,18 @@ fn written(shared: &SharedSession) -> u64 {
     let order = shared.order().map_or(&[][..], |head| &head.rings);
     let all = order.iter().chain([&s.ring]);
     all.fold(0, |sum, ring| sum.wrapping_add(ring.head.load(Relaxed)))
+}
+
+/// The children of a process, as the kernel tells them where it does (proc_pid_children(5)).
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| read_to_string(task.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<u32> {
+        let words = list.split_ascii_whitespace();
+        words.filter_map(|n| n.parse().ok()).collect()
+    };
+    lists.flat_map(numbers).collect()
 }
 
 fn nap(sleeps: &[Sleep]) -> bool {
@@ -196,7 +213,7 @@ mod tests {
     #[test]
     fn only_sleeps_of_the_runtime_count() {
         let (ours, theirs) = (SESSION_BASE + 64, 0x7fff_0000_0000);
-        let (runtime, libc) = (IMAGE_BASE + 4096, 0x7ffff_7000_000);
+        let (runtime, libc) = (IMAGE_BASE + 4096, 0x7fff_f700_0000);
         let own = std::process::id();
         assert!(sleep(own, &line(nr::FUTEX, ours, runtime)) == Some(Sleep::Word(ours)));
         let again = sleep(own, &line(nr::RESTART_SYSCALL, ours, runtime));

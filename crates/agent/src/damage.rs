@@ -3,6 +3,7 @@
 
 use crate::members::Members;
 use crate::slices::state_of;
+use crate::stopped::Thing;
 use libc::pid_t;
 use reprise_abi::layout::{MAX_SLOTS, SESSION_BASE};
 use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
@@ -63,7 +64,8 @@ impl Damage {
             words: [lock.into(), turns],
             enough: ENOUGH,
         });
-        let now = now.or_else(|| wrong_shard(shared, members));
+        let now = now.or_else(|| kept_by_nobody(shared, members));
+        let now = now.or_else(|| kept_too_long(shared, members));
         self.times = match now.is_some() && now == self.seen {
             true => self.times + 1,
             false => 1,
@@ -113,23 +115,41 @@ fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<&'stati
     }
 }
 
-/// Of the shard for which somebody waits long, under `order`: has it been locked by nobody, or by a thread that has not given it back since? Each operation on it
-/// changes its word, and takes a few instructions of a thread that runs.
-fn wrong_shard(shared: &SharedSession, members: &Members) -> Option<Wrong> {
+/// Does one thread at a time have something, and is there no thread that has it?
+fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
+    /// The scheduler's lock and the baton are looked at by themselves.
+    const THINGS: [Thing; 5] = [
+        Thing::Requests,
+        Thing::Head,
+        Thing::Output,
+        Thing::Errors,
+        Thing::Shard,
+    ];
+    let kept = THINGS.into_iter().zip(0..).find_map(|(thing, number)| {
+        let owner = Some(thing.owner(shared)).filter(|owner| *owner != 0)?;
+        let slot = thing.slot(shared.session(), owner);
+        let is_there = slot.is_some_and(|slot| lives(shared, members, slot));
+        (!is_there).then_some([number, owner.into()])
+    });
+    kept.map(|words| Wrong {
+        what: "a lock that nobody has",
+        words,
+        enough: ENOUGH,
+    })
+}
+
+/// Of the shard for which somebody waits long, under `order`: has a thread that is not stopped not given it back since? Each operation on it changes its word,
+/// and takes a few instructions.
+fn kept_too_long(shared: &SharedSession, members: &Members) -> Option<Wrong> {
     let head = shared.order()?;
     let number = head.shard_wanted.load(SeqCst).checked_sub(1)?;
     let (who, operation) = head.shards.get(number as usize)?.holder()?;
-    let slot = who.checked_sub(1).filter(|i| (*i as usize) < MAX_SLOTS);
-    let slot = slot.map(|i| shared.slot(i as usize));
-    let (what, enough) = match slot.filter(|slot| lives(shared, members, slot)) {
-        None => ("a lock that nobody has", ENOUGH),
-        Some(slot) if matches!(state_of(slot), Some('T' | 't')) => return None,
-        Some(_) => ("a lock that is not given back", MANY),
-    };
-    Some(Wrong {
-        what,
+    let slot = Thing::Shard.slot(shared.session(), who)?;
+    let stands = matches!(state_of(slot), Some('T' | 't')) || !lives(shared, members, slot);
+    (!stands).then_some(Wrong {
+        what: "a lock that is not given back",
         words: [number.into(), operation],
-        enough,
+        enough: MANY,
     })
 }
 

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Something that one thread of the session has at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Thing {
+pub(crate) enum Thing {
     /// The scheduler's lock.
     Lock,
     /// The baton, in the hands of a thread that is in no call.
@@ -65,7 +65,7 @@ impl Thing {
     }
 
     /// Who has it: a thread id or a slot plus 1; 0: nobody.
-    fn owner(self, shared: &SharedSession) -> u32 {
+    pub(crate) fn owner(self, shared: &SharedSession) -> u32 {
         let word = self.word(shared).map_or(0, |word| word.load(Acquire));
         match shared.order().filter(|_| self == Thing::Shard && word != 0) {
             Some(head) => holder(head, word - 1),
@@ -74,7 +74,7 @@ impl Thing {
     }
 
     /// The slot of that owner.
-    fn slot(self, s: &Session, owner: u32) -> Option<&Slot> {
+    pub(crate) fn slot(self, s: &Session, owner: u32) -> Option<&Slot> {
         let i = match self {
             Thing::Lock => owner_of(owner)?.1,
             _ => owner.checked_sub(1)?,
