@@ -1,6 +1,6 @@
 //! The agent: its own process beside the program, so that the program's death, of any kind, loses nothing that was in the ring.
 //!
-//! It drains the ring into the trace ([`drain`]), reads what is asked for ([`asked`]), keeps files that the program maps ([`requests`], [`kept`]), puts the runtime into what
+//! It drains the ring into the trace ([`drain`]), reads what is asked for ([`asked`]), keeps files that the program maps ([`requests`], [`kept`]) with the program's rights ([`rights`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]), words out of which nobody gets ([`damage`]) and threads that nobody wakes any more
 //! ([`asleep`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
@@ -25,6 +25,7 @@ pub mod place;
 pub mod pressure;
 pub mod processes;
 pub mod requests;
+pub mod rights;
 pub mod slices;
 pub mod spare;
 pub mod stop;

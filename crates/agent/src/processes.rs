@@ -325,11 +325,16 @@ pub(crate) struct Locked<'a>(&'a Session);
 /// Takes the scheduler's lock; `None` when it can't be had for long.
 pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
     const TRIES: usize = 200;
+    /// What the lock was when it could not be had: who asks again meanwhile need not wait as long.
+    static KEPT: AtomicU32 = AtomicU32::new(0);
     let l = &s.schedule_lock;
+    let kept = KEPT.load(Relaxed);
+    let is_kept = kept != 0 && l.load(Relaxed) | WAITERS == kept;
+    let tries = if is_kept { 2 } else { TRIES };
     // SAFETY: plain call.
     let me = unsafe { libc::gettid() } as u32 | WAITERS;
     holds(Some(l));
-    for _ in 0..TRIES {
+    for _ in 0..tries {
         let v = l.load(Relaxed);
         if v == 0 || v & OWNER_DIED != 0 {
             if l.compare_exchange(v, me, Acquire, Relaxed).is_ok() {
@@ -349,6 +354,7 @@ pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
         futex::wait(l, v | WAITERS, Duration::from_millis(1));
     }
     holds(None);
+    KEPT.store(l.load(Relaxed) | WAITERS, Relaxed);
     None
 }
 

@@ -5,10 +5,10 @@ use crate::kept::Keeper;
 use crate::members::Members;
 use crate::native::NativeCpuid;
 use crate::outsiders::Outsiders;
+use crate::rights;
 use reprise_abi::session::{file_identity, request, WINDOW_OFFSET};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::TraceError;
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::*;
 
@@ -129,7 +129,7 @@ pub fn answer(
     };
     let path = format!("/proc/{}/fd/{fd}", pid.unwrap_or(0));
     let file = match pid {
-        Some(_) => File::open(&path),
+        Some(pid) => rights::open_descriptor(pid, fd),
         None => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
     };
     if file.as_ref().err().map(std::io::Error::kind) == Some(std::io::ErrorKind::PermissionDenied) {

@@ -66,6 +66,34 @@ fn no_file_of_somebody_else_is_read() {
     }
 }
 
+/// The agent reads what the program could read: as root it has dropped its privileges.
+#[test]
+fn no_file_is_read_that_the_program_could_not_read() {
+    const EACCES: i32 = libc::EACCES;
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let r = attacked(&place, "secret", &["--engine", engine]);
+        let said = r.run.describe();
+        let told = format!("asked for a secret: {EACCES}, 0\n");
+        assert!(r.run.text().contains(&told), "{said}");
+        if let Ok(secret) = std::fs::read("/etc/shadow") {
+            let name = reprise_trace::ContentHash::of(&secret).to_hex();
+            assert!(!r.dir.join("files").join(name).exists(), "{said}");
+        }
+    }
+}
+
+/// The agent waits for nobody who could write to a pipe.
+#[test]
+fn a_pipe_is_no_file_to_wait_for() {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let r = attacked(&place, "pipe", &["--engine", engine]);
+        let said = r.run.describe();
+        assert!(r.run.text().contains("asked for a pipe: "), "{said}");
+    }
+}
+
 /// The agent asks who has the baton for long to give it up: with a signal that would end anybody else.
 #[test]
 fn nobody_else_gets_the_agents_signals() {

@@ -34,6 +34,7 @@ static uint32_t ask(uint32_t kind, uint64_t a, uint64_t b, uint64_t c) {
     box->args[1] = b;
     box->args[2] = c;
     box->status = 4711;
+    box->answer[0] = 0;
     box->kind = kind;
     // Nobody is asked to hurry, and no call of the program's shows where it is.
     for (long i = 0; i < 20000000000 && box->kind != 0; i++) {
@@ -69,6 +70,20 @@ int main(int argc, char **argv) {
         say("asked to exec it: %u\n", ask(EXEC, 0xffffffffffff, (uint64_t)victim << 32 | 1, 1 << 20));
     } else if (!strcmp(attack, "file")) {
         say("asked for its file: %u\n", ask(KEEP_FILE, 0, victim, 0));
+    } else if (!strcmp(attack, "secret")) {
+        // A file that this program may name, and not read.
+        int fd = open("/etc/shadow", O_PATH);
+        expect(fd >= 0);
+        uint32_t status = ask(KEEP_FILE, fd, *word(slot + pid), 0);
+        say("asked for a secret: %u, %lx\n", status, (long)box->answer[0]);
+    } else if (!strcmp(attack, "pipe")) {
+        // Who opens it anew for reading waits for a writer.
+        char name[40];
+        snprintf(name, sizeof name, "/tmp/forged-pipe-%d", getpid());
+        must(mkfifo(name, 0600));
+        int fd = must(open(name, O_PATH));
+        must(unlink(name));
+        say("asked for a pipe: %u\n", ask(KEEP_FILE, fd, *word(slot + pid), 0));
     } else if (!strcmp(attack, "cut")) {
         pthread_t a = start(waits, NULL);
         sched_yield();
