@@ -91,9 +91,9 @@ impl Asleep {
         let table = s.processes.iter().take(MAX_PROCESSES);
         let told = table.map(|p| p.kernel_pid.load(Relaxed));
         // What the table says may be untrue, but mostly it is true, and says at once that there is somebody who does something else.
-        let mut told: BTreeSet<u32> = told
-            .filter(|pid| *pid != 0 && members.has(shared, *pid))
-            .collect();
+        // One that can't be looked at may do anything.
+        let may_be = |pid: u32| members.has(shared, pid) || members.may_map(shared, pid);
+        let mut told: BTreeSet<u32> = told.filter(|pid| *pid != 0 && may_be(*pid)).collect();
         let children: Vec<u32> = told.iter().flat_map(|pid| children(*pid)).collect();
         told.extend(children.iter().filter(|pid| members.has(shared, **pid)));
         let mut do_all_sleep = true;

@@ -156,7 +156,7 @@ fn kept_too_long(shared: &SharedSession, members: &Members) -> Option<Wrong> {
 /// Is the slot's thread one that there is?
 fn lives(shared: &SharedSession, members: &Members, slot: &Slot) -> bool {
     let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst));
-    members.has_thread(shared, ids[0], ids[1])
+    members.may_have_thread(shared, ids[0], ids[1])
 }
 
 /// Does the slot's thread sleep until a word of the session changes?

@@ -103,6 +103,13 @@ impl Members {
         })
     }
 
+    /// Is there such a thread, and [may its process](Members::may_map) be one of the session?
+    pub fn may_have_thread(&self, shared: &SharedSession, pid: u32, tid: u32) -> bool {
+        let is_there = || began(&format!("/proc/{pid}/task/{tid}/stat")).is_some();
+        self.has_thread(shared, pid, tid)
+            || pid != 0 && tid != 0 && is_there() && self.may_map(shared, pid)
+    }
+
     /// Ends a process, if it is one of the session.
     pub fn kill(&self, shared: &SharedSession, pid: u32) {
         if !self.has(shared, pid) {

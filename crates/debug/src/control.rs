@@ -546,7 +546,22 @@ impl Debuggee {
             ptrace::set_registers(tid, &r).map_err(os("step back onto a breakpoint"))?;
             return Ok(Some(Next::Stop(Stop::Breakpoint(slot))));
         }
+        if self.is_late_step(tid, &r) {
+            return Ok(Some(Next::On(0)));
+        }
         Ok(None)
+    }
+
+    /// Is it the trap of a step, and not of one that the program makes by itself? It came when nobody waited for it any more, and the program is never to see it.
+    /// Whose own trap flag was set before an instruction has it still, unless that was one that takes it away.
+    fn is_late_step(&self, tid: pid_t, r: &user_regs_struct) -> bool {
+        const STEP: i32 = 2;
+        const TRAP_FLAG: u64 = 1 << 8;
+        const POPF: u8 = 0x9d;
+        let of_step = ptrace::signal_info(tid).is_ok_and(|i| i.si_code == STEP);
+        let mut before = [0];
+        let known = self.read(r.rip.wrapping_sub(1), &mut before).is_ok();
+        of_step && r.eflags & TRAP_FLAG == 0 && known && before[0] != POPF
     }
 
     /// A signal of a breakpoint that is compiled into the code: `None` when it is another.
