@@ -10,9 +10,9 @@
 //! ever, for a signal perhaps. So a thread in one of those queues counts for nothing.
 
 use crate::members::Members;
-use reprise_abi::layout::SESSION_BASE;
 use reprise_abi::layout::{
     ARENA_BASE, BLOCKS_BASE, IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION, RESERVATION_END,
+    SESSION_BASE,
 };
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};

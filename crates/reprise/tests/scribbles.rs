@@ -182,13 +182,13 @@ fn processes_that_there_are_not() {
 }
 
 #[test]
-#[ignore = "about one in four does not end yet: newborn processes and threads that wait for words which are gone"]
+#[ignore = "about one in fifteen takes longer than the limit yet"]
 fn of_serial() {
     scribble("serial");
 }
 
 #[test]
-#[ignore = "about one in four does not end yet"]
+#[ignore = "about one in fifty takes longer than the limit yet"]
 fn of_order() {
     scribble("order");
 }
