@@ -10,6 +10,7 @@
 //! ever, for a signal perhaps. So a thread in one of those queues counts for nothing.
 
 use crate::members::Members;
+use crate::namespaces::children_of;
 use reprise_abi::layout::{
     ARENA_BASE, BLOCKS_BASE, IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION, RESERVATION_END,
     SESSION_BASE,
@@ -94,7 +95,7 @@ impl Asleep {
         // One that can't be looked at may do anything.
         let may_be = |pid: u32| members.has(shared, pid) || members.may_map(shared, pid);
         let mut told: BTreeSet<u32> = told.filter(|pid| *pid != 0 && may_be(*pid)).collect();
-        let children: Vec<u32> = told.iter().flat_map(|pid| children(*pid)).collect();
+        let children: Vec<u32> = told.iter().flat_map(|pid| children_of(*pid)).collect();
         told.extend(children.iter().filter(|pid| members.has(shared, **pid)));
         let mut do_all_sleep = true;
         for pid in told {
@@ -126,18 +127,6 @@ fn written(shared: &SharedSession) -> u64 {
     let order = shared.order().map_or(&[][..], |head| &head.rings);
     let all = order.iter().chain([&s.ring]);
     all.fold(0, |sum, ring| sum.wrapping_add(ring.head.load(Relaxed)))
-}
-
-/// The children of a process, as the kernel tells them where it does (proc_pid_children(5)).
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = read_dir(format!("/proc/{pid}/task"));
-    let tasks = tasks.into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| read_to_string(task.path().join("children")).ok());
-    let numbers = |list: String| -> Vec<u32> {
-        let words = list.split_ascii_whitespace();
-        words.filter_map(|n| n.parse().ok()).collect()
-    };
-    lists.flat_map(numbers).collect()
 }
 
 fn nap(sleeps: &[Sleep]) -> bool {

@@ -105,7 +105,7 @@ fn look_at(pid: u32, level: usize, told: u32) -> Option<(Found, u32)> {
 }
 
 /// The children of all threads of a process, zombies too.
-fn children_of(pid: u32) -> impl Iterator<Item = u32> {
+pub(crate) fn children_of(pid: u32) -> impl Iterator<Item = u32> {
     let tasks = numbers(Path::new(&format!("/proc/{pid}/task")));
     let lists = tasks.map(move |tid| format!("/proc/{pid}/task/{tid}/children"));
     let all: Vec<u32> = lists

@@ -39,6 +39,16 @@ fn attacked(place: &Workplace, attack: &str, flags: &[&str]) -> Recording {
 
 const ENGINES: [&str; 2] = ["serial", "order"];
 
+/// The attack asks the recorder for something, and says the answer; `look` sees what was recorded.
+fn asks(attack: &str, answer: &str, look: impl Fn(&Recording)) {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let r = attacked(&place, attack, &["--engine", engine]);
+        assert!(r.run.text().contains(answer), "{}", r.run.describe());
+        look(&r);
+    }
+}
+
 /// Requests for what only a thread of the program may ask for itself: refused, and said.
 #[test]
 fn nobody_is_seized_for_a_forged_exec() {
@@ -58,40 +68,26 @@ fn nobody_is_seized_for_a_forged_exec() {
 
 #[test]
 fn no_file_of_somebody_else_is_read() {
-    for engine in ENGINES {
-        let place = Workplace::new();
-        let r = attacked(&place, "file", &["--engine", engine]);
-        let said = r.run.describe();
-        assert!(r.run.text().contains("asked for its file: 5\n"), "{said}");
-    }
+    asks("file", "asked for its file: 5\n", |_| {});
 }
 
 /// The agent reads what the program could read: as root it has dropped its privileges.
 #[test]
 fn no_file_is_read_that_the_program_could_not_read() {
-    const EACCES: i32 = libc::EACCES;
-    for engine in ENGINES {
-        let place = Workplace::new();
-        let r = attacked(&place, "secret", &["--engine", engine]);
-        let said = r.run.describe();
-        let told = format!("asked for a secret: {EACCES}, 0\n");
-        assert!(r.run.text().contains(&told), "{said}");
+    let told = format!("asked for a secret: {}, 0\n", libc::EACCES);
+    asks("secret", &told, |r| {
         if let Ok(secret) = std::fs::read("/etc/shadow") {
             let name = reprise_trace::ContentHash::of(&secret).to_hex();
-            assert!(!r.dir.join("files").join(name).exists(), "{said}");
+            let kept = r.dir.join("files").join(name).exists();
+            assert!(!kept, "{}", r.run.describe());
         }
-    }
+    });
 }
 
-/// The agent waits for nobody who could write to a pipe.
+/// The agent waits for nobody who could write to a pipe: it answers that it can't keep one (EIO).
 #[test]
 fn a_pipe_is_no_file_to_wait_for() {
-    for engine in ENGINES {
-        let place = Workplace::new();
-        let r = attacked(&place, "pipe", &["--engine", engine]);
-        let said = r.run.describe();
-        assert!(r.run.text().contains("asked for a pipe: "), "{said}");
-    }
+    asks("pipe", "asked for a pipe: 5\n", |_| {});
 }
 
 /// The agent asks who has the baton for long to give it up: with a signal that would end anybody else.

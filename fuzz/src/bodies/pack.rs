@@ -2,8 +2,7 @@
 
 use super::bytes::Bytes;
 use reprise_trace::{
-    image_number, pack, ContentHash, Manifest, BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE,
-    IMAGE_FILE, MANIFEST_FILE, SUMMARY_FILE,
+    image_number, pack, ContentHash, Manifest, FILES_DIR, MANIFEST_FILE, NAMED_FILES,
 };
 use std::path::Path;
 
@@ -11,14 +10,8 @@ use std::path::Path;
 const MAGIC: &[u8; 24] = b"\x5b\x2a\x4d\x18\x10\x00\x00\x00reprise-pack-2\r\n";
 /// What it may become.
 const MOST: u64 = 1 << 20;
-/// Names that a trace has, or that look like them.
-const NAMES: [&str; 17] = [
-    MANIFEST_FILE,
-    SUMMARY_FILE,
-    IMAGE_FILE,
-    IMAGES_FILE,
-    BEGINNING_FILE,
-    EVENTS_FILE,
+/// Names that look like those of a trace's files.
+const LIKE_NAMES: [&str; 11] = [
     pack::SUMS_FILE,
     "image.1",
     "image.01",
@@ -95,7 +88,11 @@ fn archive(data: &mut Bytes) -> Vec<u8> {
         let name = match how & 7 {
             0 | 1 => hashed.as_bytes(),
             2 => data.take(100),
-            _ => NAMES[usize::from(data.u8()) % NAMES.len()].as_bytes(),
+            _ => {
+                let which = usize::from(data.u8()) % (NAMED_FILES.len() + LIKE_NAMES.len());
+                let mut all = NAMED_FILES.iter().chain(&LIKE_NAMES);
+                all.nth(which).map_or(&b""[..], |name| name.as_bytes())
+            }
         };
         let (mut kind, mut claimed) = (b'0', content.len() as u64);
         if how & 16 != 0 {
@@ -149,7 +146,7 @@ fn check(dir: &Path, inside: &str) -> u64 {
         }
         assert!(kind.is_file(), "{name} is no plain file");
         match inside {
-            "" => assert!(NAMES[..6].contains(&name.as_str()) || image_number(&name).is_some()),
+            "" => assert!(NAMED_FILES.contains(&name.as_str()) || image_number(&name).is_some()),
             _ => {
                 let hash = ContentHash::from_hex(&name).expect("a hash");
                 let content = std::fs::read(entry.path()).expect("a content");
