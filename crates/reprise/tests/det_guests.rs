@@ -65,6 +65,7 @@ tests! {
         signal_faults,
         signal_nested,
         signals_queued,
+        signal_kept,
         sleeps,
         time_values,
         timerfds,

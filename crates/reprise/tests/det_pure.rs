@@ -77,6 +77,7 @@ fn promises_are_kept() {
         "instructions",
         "clock_in_threads",
         "signals_queued",
+        "signal_kept",
         "signal_at_gate",
         "signal_waiting",
         "signals_to_threads",

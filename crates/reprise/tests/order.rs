@@ -70,6 +70,7 @@ fn signals_and_time() {
         "signal_faults",
         "signal_nested",
         "signals_queued",
+        "signal_kept",
         "sleeps",
         "time_values",
         "timerfds",

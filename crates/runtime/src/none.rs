@@ -60,8 +60,7 @@ impl Engine for None {
                     false => r,
                 };
             }
-            let Some(s) = t.pending.first(t.mask) else {
-                t.slot().signal_pending.store(0, Relaxed);
+            let Some(s) = kernel::first_waiting(t) else {
                 if crate::det::signals::is_called(t) {
                     return -4;
                 }
@@ -210,6 +209,7 @@ impl Engine for None {
             sys::exit_group(c.args[0] as i32);
         }
         kernel::block_all();
+        kernel::give_back_at_exit(t);
         crate::sync::count(t);
         // Whoever learns of the end sees where the slot stands.
         t.slot().state.store(slot_state::EXITING, Release);

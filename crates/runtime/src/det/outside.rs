@@ -151,8 +151,12 @@ pub fn undo() {
     TIMED.iter().for_each(|t| t.0.store(0, Relaxed));
 }
 
-/// Is this the id of one of the program's threads for the kernel?
+/// Is this the id of one of the program's threads for the kernel? Or of the program as it knows itself: what has waited in the runtime, and then
+/// in the kernel ([`kernel::give_back_blocked`]), names that.
 fn is_thread(pid: u32) -> bool {
+    if pid == process::visible_pid() {
+        return true;
+    }
     let used = session().slots_used.load(Relaxed);
     (0..used).any(|s| is_ours(s) && slot(s).kernel_tid.load(Relaxed) == pid)
 }

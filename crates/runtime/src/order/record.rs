@@ -417,6 +417,7 @@ impl Engine for Record {
         clock::thread_ends(t);
         crate::sync::malloc::thread_ends::<Self>(t);
         kernel::block_all();
+        kernel::give_back_at_exit(t);
         Self::computed(t, c, 0);
         super::announce_death::<Self>(t);
         let last = process::entry().live_threads.fetch_sub(1, SeqCst) == 1;

@@ -771,6 +771,7 @@ impl Engine for Record {
         events::call_with(t, c, 0, 0, 0, &[]);
         state::hash_at_exit(t, frame);
         kernel::block_all();
+        kernel::give_back_at_exit(t);
         let mut inherited = [0u64; MAX_INHERITED];
         let mut n = 0;
         robust::announce_death(

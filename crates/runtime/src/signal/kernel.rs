@@ -22,6 +22,8 @@ const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 pub const SI_KERNEL: i32 = 128;
 /// si_code of a trap after a single step.
 const TRAP_TRACE: i32 = 2;
+/// si_code of what tkill(2) and tgkill(2) send.
+const SI_TKILL: i32 = -6;
 /// TF.
 pub const TRAP_FLAG: u64 = 0x100;
 /// Our handlers block everything but what the running code itself can raise.
@@ -99,17 +101,50 @@ pub fn give_back_blocked(t: &mut Block) {
         return;
     }
     block_all();
-    const SI_TKILL: i32 = -6;
-    let pid = sys::call(nr::GETPID, &[]) as u64;
     while let Some(info) = t.pending.take(keep) {
-        let (signal, at) = (info.signal() as u64, &info as *const Siginfo as u64);
-        if info.code() == SI_TKILL {
-            let args = [pid, t.kernel_tid as u64, signal, at];
-            sys::call_undisturbed(nr::RT_TGSIGQUEUEINFO, &args);
-        } else {
-            sys::call_undisturbed(nr::RT_SIGQUEUEINFO, &[pid, signal, at]);
+        if !give_back(&info) {
+            // The kernel has no room for it (RLIMIT_SIGPENDING).
+            t.pending.push(info);
+            return;
         }
     }
+}
+
+/// The calling thread ends, with all signals blocked: what was sent to its process, and came to this thread first, is for the others.
+pub fn give_back_at_exit(t: &mut Block) {
+    while let Some(info) = t.pending.take(SYNCHRONOUS) {
+        if info.code() != SI_TKILL {
+            give_back(&info);
+        }
+    }
+}
+
+/// Sends a signal once more, to the calling thread or to its process, as it was sent.
+///
+/// To the process by the id of this thread: rt_sigqueueinfo(2) goes to the process of the thread that it names, and only who names
+/// itself, by the id that the kernel knows of the calling thread, may pass on what kill(2) or a timer has sent (kernel/signal.c,
+/// `do_rt_sigqueueinfo`).
+fn give_back(info: &Siginfo) -> bool {
+    let (signal, at) = (info.signal() as u64, info as *const Siginfo as u64);
+    let tid = sys::call(nr::GETTID, &[]) as u64;
+    let sent = if info.code() == SI_TKILL {
+        let pid = sys::call(nr::GETPID, &[]) as u64;
+        sys::call_undisturbed(nr::RT_TGSIGQUEUEINFO, &[pid, tid, signal, at])
+    } else {
+        sys::call_undisturbed(nr::RT_SIGQUEUEINFO, &[tid, signal, at])
+    };
+    !sys::is_error(sent)
+}
+
+/// The first signal that waits and that the program doesn't block. Without one the slot's `signal_pending` says so, too.
+pub fn first_waiting(t: &mut Block) -> Option<Siginfo> {
+    // The handler may come in between: it sets the word again.
+    t.slot().signal_pending.store(0, SeqCst);
+    let first = t.pending.first(t.mask);
+    if first.is_some() {
+        t.slot().signal_pending.store(1, SeqCst);
+    }
+    first
 }
 
 /// Blocks all that can be blocked; for stretches of the runtime that must not be interrupted.
@@ -162,7 +197,6 @@ extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
 
 /// SIGSTKFLT from the agent asks for a cut; from anybody else it is the program's business.
 fn is_from_agent(info: &Siginfo) -> bool {
-    const SI_TKILL: i32 = -6;
     // si_pid is the first word of the union.
     info.code() == SI_TKILL && crate::namespace::is_agent(info.words[2] as u32)
 }

@@ -9,6 +9,7 @@ use crate::det::wait::Word;
 use crate::engine::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::order::turns::{self, Looks, Waits};
 use crate::order::{self, total};
+use crate::signal::kernel::first_waiting;
 use crate::sys::{self, Timespec};
 use crate::thread::{current, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -76,17 +77,6 @@ impl Deadline {
             looks: true,
         }
     }
-}
-
-/// Is a signal waiting that the program doesn't block?
-fn signal_waits(t: &mut Block) -> bool {
-    // The handler may come in between: it sets the word again.
-    t.slot().signal_pending.store(0, SeqCst);
-    let waits = t.pending.first(t.mask).is_some();
-    if waits {
-        t.slot().signal_pending.store(1, SeqCst);
-    }
-    waits
 }
 
 /// Waits while the word has this value. `shared`: others than threads of this process may wake.
@@ -191,7 +181,7 @@ fn in_kernel(
         match r {
             -110 if soon.is_none() => return Wait::TimedOut,
             -11 => return Wait::Changed,
-            -4 | -512 if signal_waits(t) => return Wait::Signal,
+            -4 | -512 if first_waiting(t).is_some() => return Wait::Signal,
             -512 => {}
             // It was the engine's own signal: nobody has woken this thread.
             -4 if crate::det::spin::has_interrupted(t) => {}
