@@ -61,38 +61,40 @@ fn the_seed_changes_what_is_random() {
 }
 
 /// Guests that check what kernel and libc promise of time, signals and processes find it so.
-#[test]
-fn promises_are_kept() {
-    let place = Workplace::new();
-    let mut failures = Vec::new();
-    for name in [
-        "hello",
-        "time_values",
-        "sleeps",
-        "timerfds",
-        "timed_waits",
-        "timed_locks",
-        "det_time_limits",
-        "poll_states",
-        "instructions",
-        "clock_in_threads",
-        "signals_queued",
-        "signal_kept",
-        "signal_at_gate",
-        "signal_waiting",
-        "signals_to_threads",
-        "fork_wait",
-        "child_signals",
-        "pipes",
-        "thread_create",
-    ] {
-        let guest = Guest::new(name);
-        let r = once_with(&place, &guest, &["--pure", "--patience", "20"], 0);
-        if !r.status.success() {
-            failures.push(format!("{name}: {}", r.describe()));
-        }
+fn promises_are_kept(name: &str, args: &[&str]) {
+    let guest = Guest::new(name).args(args);
+    let r = once_with(
+        &Workplace::new(),
+        &guest,
+        &["--pure", "--patience", "20"],
+        0,
+    );
+    assert!(r.status.success(), "{}", r.describe());
+}
+
+tests! {
+    promises_are_kept;
+    promises {
+        hello,
+        time_values,
+        sleeps,
+        timerfds,
+        timed_waits,
+        timed_locks,
+        det_time_limits,
+        poll_states,
+        instructions,
+        clock_in_threads,
+        signals_queued,
+        signal_kept,
+        signal_at_gate,
+        signal_waiting,
+        signals_to_threads,
+        fork_wait,
+        child_signals,
+        pipes,
+        thread_create,
     }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// An interpreter that hashes by random numbers, and has threads.

@@ -5,119 +5,114 @@
 
 mod common;
 
-use common::order::{each, each_with, ORDER};
+use common::order::{check, ORDER};
 use common::{assert_same, check_times, run, Guest, Outcome, Workplace};
 
-#[test]
-fn calls() {
-    each(&[
-        "hello",
-        "bad_descriptors",
-        "bad_pointers",
-        "big_output",
-        "descriptors",
-        "environment",
-        "errno_results",
-        "eventfds",
-        "epoll_edges",
-        "poll_states",
-        "pipes",
-        "tcp_loopback",
-        "tcp_states",
-        "udp_loopback",
-        "unix_sockets",
-        "vectors",
-        "unknown_call",
-    ]);
-}
-
-#[test]
-fn files() {
-    each(&[
-        "directories",
-        "file_times",
-        "files_read_write",
-        "copies_between_files",
-        "sparse_files",
-        "splices",
-        "system_files",
-    ]);
-}
-
-#[test]
-fn memory() {
-    each(&[
-        "memory_anonymous",
-        "address_space_limit",
-        "address_space_room",
-        "locked_memory",
-        "memory_files",
-        "memory_file_writes",
-        "memory_mapped",
-        "protections",
-        "growing_stack",
-        "sysv_shm",
-        "message_queues",
-        "generated_code",
-    ]);
-}
-
-#[test]
-fn signals_and_time() {
-    each(&[
-        "signal_at_gate",
-        "signal_altstack",
-        "signal_faults",
-        "signal_nested",
-        "signals_queued",
-        "signal_kept",
-        "sleeps",
-        "time_values",
-        "timerfds",
-        "instructions",
-        "processor_number",
-        "randomness",
-    ]);
-}
-
-#[test]
-fn threads() {
-    each(&[
-        "thread_create",
-        "mutex_contention",
-        "condition_variables",
-        "rwlock_barrier_semaphore",
-        "timed_waits",
-        "thread_cancel",
-        "robust_mutex",
-        "main_ends_first",
-    ]);
-    each_with(&[("pi_mutex", &["500"]), ("waits_to_the_end", &["3"])]);
-}
-
-/// Guests that try every state of a primitive, with few threads and with more.
-#[test]
-fn synchronisation() {
-    each(&["sync_faults", "sync_signals", "sync_once"]);
-    each_with(&[
-        ("sync_mutex", &["2", "300"]),
-        ("sync_mutex", &["8", "60"]),
-        ("sync_cond", &["2", "100"]),
-        ("sync_cond", &["8", "40"]),
-        ("sync_sem", &["2", "100"]),
-        ("sync_sem", &["8", "40"]),
-        ("sync_barrier", &["2", "100"]),
-        ("sync_barrier", &["8", "40"]),
-        ("sync_rwlock", &["8", "60"]),
-        ("sync_static", &["2"]),
-        ("cpp_shared_pointers", &["200"]),
-    ]);
-}
-
-/// Handlers that run in the midst of code without gates: of timers, of other threads.
-#[test]
-fn arguments_that_are_not_read() {
-    each(&["order_junk"]);
+tests! {
+    check;
+    calls {
+        hello,
+        bad_descriptors,
+        bad_pointers,
+        big_output,
+        descriptors,
+        environment,
+        errno_results,
+        eventfds,
+        epoll_edges,
+        poll_states,
+        pipes,
+        tcp_loopback,
+        tcp_states,
+        udp_loopback,
+        unix_sockets,
+        vectors,
+        unknown_call,
+    }
+    files {
+        directories,
+        file_times,
+        files_read_write,
+        copies_between_files,
+        sparse_files,
+        splices,
+        system_files,
+    }
+    memory {
+        memory_anonymous,
+        address_space_limit,
+        address_space_room,
+        locked_memory,
+        memory_files,
+        memory_file_writes,
+        memory_mapped,
+        protections,
+        growing_stack,
+        sysv_shm,
+        message_queues,
+        generated_code,
+    }
+    signals_and_time {
+        signal_at_gate,
+        signal_altstack,
+        signal_faults,
+        signal_nested,
+        signals_queued,
+        signal_kept,
+        sleeps,
+        time_values,
+        timerfds,
+        instructions,
+        processor_number,
+        randomness,
+    }
+    threads {
+        thread_create,
+        mutex_contention,
+        condition_variables,
+        rwlock_barrier_semaphore,
+        timed_waits,
+        thread_cancel,
+        robust_mutex,
+        main_ends_first,
+        pi_mutex = "pi_mutex"["500"],
+        waits_to_the_end = "waits_to_the_end"["3"],
+    }
+    // Guests that try every state of a primitive, with few threads and with more.
+    synchronisation {
+        sync_faults,
+        sync_signals,
+        sync_once,
+        sync_mutex_2_300 = "sync_mutex"["2", "300"],
+        sync_mutex_8_60 = "sync_mutex"["8", "60"],
+        sync_cond_2_100 = "sync_cond"["2", "100"],
+        sync_cond_8_40 = "sync_cond"["8", "40"],
+        sync_sem_2_100 = "sync_sem"["2", "100"],
+        sync_sem_8_40 = "sync_sem"["8", "40"],
+        sync_barrier_2_100 = "sync_barrier"["2", "100"],
+        sync_barrier_8_40 = "sync_barrier"["8", "40"],
+        sync_rwlock = "sync_rwlock"["8", "60"],
+        sync_static = "sync_static"["2"],
+        cpp_shared_pointers = "cpp_shared_pointers"["200"],
+    }
+    // Handlers that run in the midst of code without gates: of timers, of other threads.
+    arguments_that_are_not_read {
+        order_junk,
+    }
+    signals_between_threads {
+        signal_fp_environment,
+        signal_interrupted_sleep,
+        signal_mask,
+        signal_restart,
+        signal_sigsys,
+        signal_stacks,
+        signal_timers,
+        signal_waiting,
+        signalfds,
+        signals_to_threads,
+        signal_between_threads = "signal_between_threads"["12"],
+        signal_alarm_in_calls = "signal_alarm_in_calls"["500"],
+    }
 }
 
 /// Threads for which reading the clock doesn't trap: until code comes of which nothing is known.
@@ -130,7 +125,7 @@ fn the_clock_in_threads() {
         dump.text().contains("int3 for a clock's reading"),
         "nothing was replaced"
     );
-    each(&["clock_in_threads"]);
+    check("clock_in_threads", &[]);
 }
 
 #[test]
@@ -157,26 +152,6 @@ fn signals_in_calls_that_leave_nothing_in_the_log() {
         let there = info.counter("signals_at_gates");
         assert!(there > 20, "{there} of 40");
     }
-}
-
-#[test]
-fn signals_between_threads() {
-    each(&[
-        "signal_fp_environment",
-        "signal_interrupted_sleep",
-        "signal_mask",
-        "signal_restart",
-        "signal_sigsys",
-        "signal_stacks",
-        "signal_timers",
-        "signal_waiting",
-        "signalfds",
-        "signals_to_threads",
-    ]);
-    each_with(&[
-        ("signal_between_threads", &["12"]),
-        ("signal_alarm_in_calls", &["500"]),
-    ]);
 }
 
 /// Many threads at once, and many one after the other, in both orders of a replay.
@@ -234,7 +209,7 @@ fn first_calls_of_functions() {
 /// Instructions that change memory in one step, in unmodified code: in each of their forms, and as libc has them inlined.
 #[test]
 fn locked_instructions() {
-    each(&["locked_forms"]);
+    check("locked_forms", &[]);
     let guest = Guest::new("locked_faults").ends(Outcome::Signal(libc::SIGSEGV));
     check_times(&guest, &ORDER, 1, 2);
 }

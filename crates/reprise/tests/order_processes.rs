@@ -2,28 +2,71 @@
 
 mod common;
 
-use common::order::{each, ORDER};
+use common::order::{check, ORDER};
 use common::tampered::tampered;
 use common::{assert_same, check_times, run, system_program};
 use common::{Guest, Outcome, Recording, Workplace};
 use reprise_abi::event::{Event, NO_SLOT};
 use reprise_trace::SUMMARY_FILE;
 
-#[test]
-fn forks() {
-    each(&[
-        "fork_wait",
-        "fork_tree",
-        "fork_chain",
-        "fork_deaths",
-        "fork_killed_at_once",
-        "crash_of_one",
-        "orphans",
-        "clone_by_syscall",
-        "clone_pidfd",
-        "daemon_service",
-        "signals_across_fork",
-    ]);
+tests! {
+    check;
+    forks {
+        fork_wait,
+        fork_tree,
+        fork_chain,
+        fork_deaths,
+        fork_killed_at_once,
+        crash_of_one,
+        orphans,
+        clone_by_syscall,
+        clone_pidfd,
+        daemon_service,
+        signals_across_fork,
+    }
+    waits_and_ends {
+        wait_forms,
+        child_signals,
+        subreaper,
+        parent_death_signal,
+        exit_ways,
+        pidfds,
+    }
+    // What other threads do at the moment of a fork is in the trace.
+    forks_while_threads_run {
+        fork_from_threads,
+        fork_with_threads,
+        atfork_handlers,
+    }
+    programs {
+        vfork_spawn,
+        vfork_failures,
+        spawn_attributes,
+        exec_again,
+        exec_errors,
+        exec_by_descriptor,
+        exec_kept_and_lost,
+        exit_at_new_site,
+    }
+    pipes_groups_and_terminals {
+        process_pipes,
+        append_races,
+        others_change_blocking,
+        job_control,
+        groups_and_sessions,
+        orphaned_group,
+        terminal_job_control,
+        signal_groups,
+        stopped_anywhere,
+    }
+    what_processes_share {
+        robust_between_processes,
+        robust_of_the_dead,
+        locks_between_processes,
+        atomics_between_processes,
+        semaphore_undo,
+        ipc_tables,
+    }
 }
 
 /// Who execs ends what others have just begun: a child of which nothing is recorded, for one, that has its turn when only the one who execs
@@ -53,18 +96,6 @@ fn children_of_which_nothing_is_known() {
     }
 }
 
-#[test]
-fn waits_and_ends() {
-    each(&[
-        "wait_forms",
-        "child_signals",
-        "subreaper",
-        "parent_death_signal",
-        "exit_ways",
-        "pidfds",
-    ]);
-}
-
 /// Who is joined is found by his thread pointer, which his vfork child has as well: libc never comes to look at his word before he has ended, which
 /// nobody would order.
 #[test]
@@ -88,53 +119,6 @@ fn a_join_beside_a_vfork_child() {
     }
 }
 
-/// What other threads do at the moment of a fork is in the trace.
-#[test]
-fn forks_while_threads_run() {
-    each(&["fork_from_threads", "fork_with_threads", "atfork_handlers"]);
-}
-
-#[test]
-fn programs() {
-    each(&[
-        "vfork_spawn",
-        "vfork_failures",
-        "spawn_attributes",
-        "exec_again",
-        "exec_errors",
-        "exec_by_descriptor",
-        "exec_kept_and_lost",
-        "exit_at_new_site",
-    ]);
-}
-
-#[test]
-fn pipes_groups_and_terminals() {
-    each(&[
-        "process_pipes",
-        "append_races",
-        "others_change_blocking",
-        "job_control",
-        "groups_and_sessions",
-        "orphaned_group",
-        "terminal_job_control",
-        "signal_groups",
-        "stopped_anywhere",
-    ]);
-}
-
-#[test]
-fn what_processes_share() {
-    each(&[
-        "robust_between_processes",
-        "robust_of_the_dead",
-        "locks_between_processes",
-        "atomics_between_processes",
-        "semaphore_undo",
-        "ipc_tables",
-    ]);
-}
-
 /// Shared memory that is changed by plain loads and stores, or by atomics at different addresses, or looked at by plain loads: that has no
 /// recorded order, and the recording says so. In full size it is tried how far that goes.
 #[test]
@@ -144,7 +128,7 @@ fn races_in_shared_memory_are_told() {
     let said = place.record_with(&guest, &ORDER).run.said();
     assert!(said.contains("plain loads and stores"), "{said}");
     if common::full() {
-        each(&[
+        for name in [
             // Plain races, on purpose.
             "fork_shared_memory",
             "processes_at_work",
@@ -156,7 +140,9 @@ fn races_in_shared_memory_are_told() {
             // Each process has the memory at an address of its own.
             "shared_files",
             "futex_between_processes",
-        ]);
+        ] {
+            check(name, &[]);
+        }
     }
 }
 
