@@ -8,6 +8,23 @@ static long make(unsigned long flags, int *fd) {
     return syscall(SYS_clone, flags | SIGCHLD, NULL, fd, NULL, 0);
 }
 
+static int ends(void *unused) {
+    (void)unused;
+    _exit(7);
+}
+
+static int becomes_true(void *unused) {
+    (void)unused;
+    execl("/bin/true", "true", NULL);
+    _exit(99);
+}
+
+static char *mapped(size_t bytes) {
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    expect(p != MAP_FAILED);
+    return p;
+}
+
 int main(void) {
     int fd = -1;
     pid_t pid = must(make(CLONE_PIDFD, &fd));
@@ -35,6 +52,27 @@ int main(void) {
     expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
     must(close(fd));
     say("killed by descriptor\n");
+
+    // The parent waits until its child has ended, or is another program: the descriptor is the kernel's own.
+    volatile int shared = -1;
+    for (int execs = 0; execs < 2; execs++) {
+        char *stack = mapped(65536);
+        pid = must(clone(execs ? becomes_true : ends, stack + 65536, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, NULL, (int *)&shared));
+        expect(shared == 3 && fcntl(shared, F_GETFD) == FD_CLOEXEC);
+        must(waitid((idtype_t)3 /* P_PIDFD */, shared, &info, WEXITED));
+        expect(info.si_pid == pid && info.si_status == (execs ? 0 : 7));
+        must(close(shared));
+        must(munmap(stack, 65536));
+    }
+    // Nobody has to wait for children that are ignored: it may be gone when its parent goes on, and its descriptor is there.
+    signal(SIGCHLD, SIG_IGN);
+    char *stack = mapped(65536);
+    must(clone(ends, stack + 65536, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, NULL, (int *)&shared));
+    p = (struct pollfd){.fd = shared, .events = POLLIN};
+    expect(must(poll(&p, 1, -1)) == 1 && p.revents & POLLIN);
+    signal(SIGCHLD, SIG_DFL);
+    must(close(shared));
+    say("waited for by descriptor\n");
 
     // No room, a bad place, flags that exclude each other: no child is made.
     struct rlimit limit;

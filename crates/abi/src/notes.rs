@@ -73,8 +73,6 @@ notes! {
     USERFAULTFD = 40: "the program wanted to serve its own page faults (userfaultfd), which is not recorded: it got ENOSYS";
     /// wrgsbase, swapped segments
     SEGMENT_LOST = 41: "the program changed the base of %gs by an instruction (wrgsbase), by which the recording lives: it was ended";
-    /// CLONE_PIDFD with CLONE_VFORK
-    VFORK_PIDFD = 21: "the program wanted a descriptor of a child for which it waits (CLONE_PIDFD with CLONE_VFORK), which is not recorded: it got EINVAL";
 }
 
 /// The sentences of these bits.

@@ -128,11 +128,6 @@ pub fn clone<E: Engine>(t: &mut Block, c: &Call, frame: &Frame) -> i64 {
         return E::computed(t, c, EINVAL);
     }
     if wish.makes_pidfd() {
-        // The child of vfork(2) may be gone when its parent can open it.
-        if wish.waits() {
-            crate::message::note(notes::VFORK_PIDFD);
-            return E::computed(t, c, EINVAL);
-        }
         if let Some(error) = no_room_for_descriptor(&wish) {
             return E::computed(t, c, error);
         }
@@ -314,6 +309,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         steps: false,
         start: Frame::default(),
         publish: 0,
+        child_descriptor: None,
         fs_base: 0,
         big_scratch: big,
         cut: Default::default(),
@@ -424,8 +420,19 @@ pub fn start_thread<E: Engine>(
     before();
     // A new memory is made without breakpoints: the debugger may not want its process.
     let code = (b.birth == BIRTH_FORK).then(crate::debugger::CodeAsRecorded::begin);
+    t.child_descriptor = None;
     let tid = match b.birth == BIRTH_FORK && crate::isolate::split::in_force() {
         true => crate::det::errand::make_process(b, wanted),
+        // Whoever waits for its child can't open it afterwards: it may have ended, and been waited for by others.
+        false if E::LIVE && wish.makes_pidfd() && wish.waits() => {
+            let (tid, fd) = make_process_with_descriptor(b, wanted);
+            if !sys::is_error(tid) {
+                t.child_descriptor = Some(fd);
+                // In a namespace of its own the child has found another number.
+                process::entry_of(process).told.store(tid as u32, Relaxed);
+            }
+            tid
+        }
         false => make_kernel_thread(b, wanted),
     };
     drop(code);
@@ -460,6 +467,19 @@ pub fn make_kernel_thread(b: &Block, flags: u64) -> i64 {
         *(top as *mut u64) = b.this;
         rt_clone(flags, top, told, alive, b.fs_base)
     }
+}
+
+/// As [`make_kernel_thread`], with a descriptor of the child. The kernel tells that where it would tell the child's id, which the child finds out itself.
+fn make_process_with_descriptor(b: &Block, flags: u64) -> (i64, u32) {
+    let fd = AtomicU32::new(0);
+    let top = b.gate_sp - 16;
+    let flags = flags & !CLONE_PARENT_SETTID | CLONE_PIDFD;
+    // SAFETY: the child runs on its own, new stack and block.
+    let tid = unsafe {
+        *(top as *mut u64) = b.this;
+        rt_clone(flags, top, fd.as_ptr() as u64, b.alive.as_ptr() as u64, b.fs_base)
+    };
+    (tid, fd.load(Relaxed))
 }
 
 impl Wish {
@@ -512,10 +532,13 @@ fn no_room_for_descriptor(wish: &Wish) -> Option<i64> {
     None
 }
 
-/// The descriptor of a new process that its parent wanted.
-pub fn open_pidfd(wish: &Wish, tid: u32) -> Option<u64> {
+/// The descriptor of the process that the calling thread has just made, if it wanted one.
+pub fn open_pidfd(t: &mut Block, wish: &Wish, tid: u32) -> Option<u64> {
     if !wish.makes_pidfd() {
         return None;
+    }
+    if let Some(fd) = t.child_descriptor.take() {
+        return Some(fd.into());
     }
     let fd = sys::call(nr::PIDFD_OPEN, &[tid as u64, 0]);
     (!sys::is_error(fd)).then_some(fd as u64)
@@ -550,6 +573,10 @@ fn forget_others(t: &Block) {
 pub extern "C" fn rt_thread_begin(block: u64) -> ! {
     adopt(block);
     let t = current();
+    let told = &t.slot().kernel_tid;
+    if told.load(Relaxed) == 0 {
+        told.store(t.kernel_tid, Relaxed);
+    }
     let birth = t.birth;
     t.birth = BIRTH_THREAD;
     crate::debugger::show_frame(t, &t.start);

@@ -187,7 +187,7 @@ impl Engine for None {
                 .store(process_state::FREE, Release);
         } else {
             clone::publish_tid(wish, tid as u32);
-            clone::publish_pidfd(wish, clone::open_pidfd(wish, tid as u32));
+            clone::publish_pidfd(wish, clone::open_pidfd(t, wish, tid as u32));
             if wish.shares_memory() && !wish.waits() {
                 crate::serial::baton::go(i);
             }

@@ -128,6 +128,8 @@ pub struct Block {
     pub start: Frame,
     /// Where a new process tells the program its thread id, 0: nowhere.
     pub publish: u64,
+    /// The descriptor that the kernel made with the last child, until the program is told of it.
+    pub child_descriptor: Option<u32>,
     /// Thread pointer of the program.
     pub fs_base: u64,
     /// Large scratch memory: address and bytes.

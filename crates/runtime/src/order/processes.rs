@@ -82,7 +82,7 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
         let p = process::entry_of(number);
         p.state.store(process_state::FREE, Release);
     } else {
-        let pidfd = clone::open_pidfd(wish, tid as u32);
+        let pidfd = clone::open_pidfd(t, wish, tid as u32);
         clone::publish_pidfd(wish, pidfd);
         told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
     }

@@ -724,7 +724,7 @@ impl Engine for Record {
             failed(process);
         } else {
             clone::publish_tid(wish, tid as u32);
-            let pidfd = clone::open_pidfd(wish, tid as u32);
+            let pidfd = clone::open_pidfd(t, wish, tid as u32);
             clone::publish_pidfd(wish, pidfd);
             told = pidfd.map(|fd| (Tag::Descriptor, fd, 0, 0));
         }
