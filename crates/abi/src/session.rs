@@ -178,7 +178,9 @@ pub struct Slot {
     /// Generation of the baton for which the agent asked for a cut.
     pub cut_generation: AtomicU64,
     /// 1 when the thread did nothing but wait at its last cut.
-    pub cut_spins: AtomicU64,
+    pub cut_spins: AtomicU32,
+    /// 1 when it came into the ready queue from a call, or because its time was over ([`crate::schedule::Lists::push_returned`]).
+    pub returned: AtomicU32,
     /// Number of the thread's process in [`Session::processes`].
     pub process: AtomicU32,
     /// `order`, record: how many quiet operations the thread may still make before it logs their number; it lies here, so that those of a
@@ -583,6 +585,8 @@ pub struct Session {
     pub live_threads: AtomicU32,
     /// Set by the agent: the holder's slice is over, hand on at the next gate.
     pub slice_over: AtomicU32,
+    /// 1 when the last that got the baton had come back from a call, and was preferred.
+    pub preferred: AtomicU32,
     /// One more than the highest slot ever used.
     pub slots_used: AtomicU32,
     /// Next futex ticket.

@@ -293,7 +293,7 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     s.counters
         .last_cut_ns
         .store((sys::monotonic().ns() - CODE.get().begun) as u64, Relaxed);
-    t.slot().cut_spins.store(plan.spin as u64, Relaxed);
+    t.slot().cut_spins.store(plan.spin.into(), Relaxed);
     t.spin.restart();
     if plan.spin {
         spin::found_waiting(t, plan);
