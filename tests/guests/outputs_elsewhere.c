@@ -4,6 +4,8 @@
 // run: sendfile threads
 // run: pseudo threads
 // run: copy
+// run: clone
+// run: clone threads
 // run: splice threads
 // run: tee
 // run: tee threads
@@ -22,6 +24,8 @@
 // run: child
 // run: vforked
 #include "guest.h"
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -74,6 +78,21 @@ static void from_pseudo_files(void) {
 }
 
 // No two runs say lines of one shape: not for the tests of all guests (it has no line above).
+// A clone where the file system can't make one, as a program tries it that then copies. The words say what it was told.
+static void by_clone(void) {
+    int fd = must(memfd_create("source", 0));
+    must(write(fd, "cloned?\n", 8));
+    struct file_clone_range range = {.src_fd = fd, .src_length = 8};
+    bool whole = ioctl(1, FICLONE, fd) == 0, told = errno == EOPNOTSUPP;
+    bool part = ioctl(1, FICLONERANGE, &range) == 0;
+    told = told && errno == EOPNOTSUPP;
+    expect(!whole && !part);
+    if (told) fprintf(stderr, "no clones\n");
+    must(lseek(fd, 0, SEEK_SET));
+    must(sendfile(1, fd, NULL, 8));
+    must(close(fd));
+}
+
 static void from_random_files(void) {
     whole("/proc/sys/kernel/random/uuid");
     int fd = must(open("/dev/urandom", O_RDONLY));
@@ -337,7 +356,7 @@ int main(int count, char **args) {
         const char *name;
         void (*run)(void);
     } ways[] = {
-        {"sendfile", by_sendfile}, {"pseudo", from_pseudo_files}, {"random", from_random_files}, {"copy", by_copy_file_range}, {"splice", by_splice}, {"tee", by_tee},
+        {"sendfile", by_sendfile}, {"pseudo", from_pseudo_files}, {"random", from_random_files}, {"copy", by_copy_file_range}, {"clone", by_clone}, {"splice", by_splice}, {"tee", by_tee},
         {"socket", from_socket}, {"partial", in_part}, {"failing", errors}, {"batches", by_batches}, {"passed", by_message},
         {"fetched", by_pidfd}, {"reopened", by_name}, {"high", by_high_number}, {"unshared", by_own_table},
         {"shared", by_shared_table}, {"child", by_child}, {"vforked", by_vfork},

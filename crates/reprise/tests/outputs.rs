@@ -76,6 +76,28 @@ fn an_output_that_is_a_file_is_written_again_under_order() {
     files_are_the_same("order");
 }
 
+/// Nobody sees the bytes of a file whose extents become an output's. So that is refused, in the words of a file system that can't do it: the kernel would
+/// say that the two are on different file systems.
+#[test]
+fn clones_of_files_to_outputs_are_refused() {
+    for engine in ["serial", "order"] {
+        let place = Workplace::new();
+        let [out, err, trace] = ["out", "err", "trace"].map(|n| place.path().join(n));
+        let mut command = Command::new(REPRISE);
+        place.settle(command.args(["record", "-q", "--engine", engine, "-o"]));
+        let status = command
+            .args([trace.as_os_str(), "--".as_ref()])
+            .arg(built("outputs_elsewhere"))
+            .arg("clone")
+            .stdout(File::create(&out).expect("a file"))
+            .stderr(File::create(&err).expect("a file"))
+            .status();
+        assert!(status.expect("reprise runs").success(), "{engine}");
+        let said = std::fs::read_to_string(&err).expect("what it said");
+        assert!(said.contains("no clones"), "{engine}: {said}");
+    }
+}
+
 /// A replay that loses a byte is not the same, and verify says how much it lost.
 #[test]
 fn verify_counts_what_is_written() {

@@ -477,7 +477,13 @@ fn make_process_with_descriptor(b: &Block, flags: u64) -> (i64, u32) {
     // SAFETY: the child runs on its own, new stack and block.
     let tid = unsafe {
         *(top as *mut u64) = b.this;
-        rt_clone(flags, top, fd.as_ptr() as u64, b.alive.as_ptr() as u64, b.fs_base)
+        rt_clone(
+            flags,
+            top,
+            fd.as_ptr() as u64,
+            b.alive.as_ptr() as u64,
+            b.fs_base,
+        )
     };
     (tid, fd.load(Relaxed))
 }

@@ -23,9 +23,10 @@ const O_APPEND: i64 = 0o2000;
 const RWF_APPEND: u64 = 0x10;
 const SEEK_CUR: u64 = 1;
 const F_GETFL: u64 = 3;
-/// Clones of files: all, or a range of it.
-const FICLONE: u64 = 0x4004_9409;
-const FICLONERANGE: u64 = 0x4020_940d;
+/// ioctl_ficlone(2): the whole content of another file becomes that of this one.
+pub const FICLONE: u64 = 0x4004_9409;
+/// The same of a part of it.
+pub const FICLONERANGE: u64 = 0x4020_940d;
 
 /// Descriptors whose file is remembered; for others the kernel is asked each time.
 const REMEMBERED: usize = 4096;

@@ -9,7 +9,7 @@ use super::led_to;
 use crate::asm::rt_blocking;
 use crate::capture::Call;
 use crate::guard;
-use crate::mapped::stat_of;
+use crate::mapped::{stat_of, FICLONE, FICLONERANGE};
 use crate::scratch::Scratch;
 use crate::sys;
 use crate::thread::{current, session};
@@ -210,10 +210,21 @@ impl<'a> Move<'a> {
 /// Makes a call that moves bytes to an output; `None` when this is none.
 #[inline]
 pub fn make(c: &Call) -> Option<i64> {
-    match is_move(c.nr) && session().mode == MODE_RECORD {
-        true => make_move(c),
-        false => None,
+    match session().mode == MODE_RECORD {
+        true if is_move(c.nr) => make_move(c),
+        true if c.nr == nr::IOCTL && matches!(c.args[1], FICLONE | FICLONERANGE) => {
+            refuse_clone(c.args[0])
+        }
+        _ => None,
     }
+}
+
+/// The extents of another file become an output's (ioctl_ficlone(2)): as many bytes as that has, which nobody has seen. The program is told that this file
+/// system can't do that, as most can't, and copies.
+#[cold]
+fn refuse_clone(output: u64) -> Option<i64> {
+    const EOPNOTSUPP: i64 = -95;
+    (led_to(&stat_of(output)?) != 0).then_some(EOPNOTSUPP)
 }
 
 #[cold]
