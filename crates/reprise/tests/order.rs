@@ -54,6 +54,8 @@ tests! {
     }
     signals_and_time {
         signal_at_gate,
+        signal_at_unlock,
+        signal_at_unlock_of_two = "signal_at_unlock"["2"],
         signal_altstack,
         signal_faults,
         signal_nested,

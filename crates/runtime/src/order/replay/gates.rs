@@ -29,6 +29,11 @@ use reprise_abi::event::{
 use reprise_abi::session::{divergence_kind as kinds, slot_state};
 use reprise_abi::syscalls::nr;
 
+/// A signal comes next, and not here: functions that count nothing, and leave by a short way, are to leave by the long one, which looks for it.
+fn look_again(t: &Block) {
+    t.slot().signal_pending.store(1, Relaxed);
+}
+
 impl Engine for Replay {
     const LIVE: bool = false;
     const IMMEDIATE: bool = false;
@@ -127,7 +132,7 @@ impl Engine for Replay {
                     let [calls, stamp, ..] = r.args();
                     // The same place, but another call. (What was rebuilt may call what it likes.)
                     if calls != unlogged::calls(t) && !rebuilt::on() {
-                        return;
+                        return look_again(t);
                     }
                     turns::take(stamp);
                     if races::on() {
@@ -136,6 +141,7 @@ impl Engine for Replay {
                     t.order.put_off = 0;
                     deliver(t, frame, FpState::Live, h);
                 }
+                Some(Kind::Signal) => return look_again(t),
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
                 Some(Kind::Hash) if !t.order.hook_ends && h.detail == state::AT_GATE => {
                     state::check(t, frame, &h)
