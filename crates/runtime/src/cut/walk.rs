@@ -10,6 +10,8 @@
 //!                                        └─ time-out ─▶ Forward ──▶ Done (rare)
 //!
 //! Behind ──▶ Done            Return ──▶ Done
+//!
+//! Forward, Behind ──▶ Leave ──▶ the same again
 //! ```
 //!
 //! Two visits that differ in registers say little in a program like an interpreter, which comes to the same place many times in each round of
@@ -110,6 +112,61 @@ enum Phase {
     Behind { left: u32 },
     /// Running since the last event, to a place that is known.
     Return,
+    /// Running out of a loop that has nothing to do with others: to where it is left. Then [`Phase::Behind`] with what is left there, or
+    /// [`Phase::Forward`].
+    Leave { behind: Option<u32> },
+}
+
+/// The loop that a walk goes round in. It is left at once when a whole round of it has nothing to do with others: most of a program's time passes in such
+/// loops, and what is sought lies behind them.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    /// The jump at its end, and where that leads.
+    back: u64,
+    head: u64,
+    /// Where the last conditional branch that can leave it would lead; 0: none does.
+    exit: u64,
+    /// Conditional branches in this round.
+    branches: u32,
+    /// It calls, or jumps to where a register says.
+    strays: bool,
+    /// There was an access to memory that others may use.
+    touches: bool,
+}
+
+impl Round {
+    /// The thread goes from this instruction `to` there: at the end of the second round, or of a later one, that is all alike, where the loop is
+    /// left. `only`: there must be no other way that leads out of it.
+    fn step(&mut self, insn: &Insn, to: u64, only: bool) -> Option<u64> {
+        let jumps = match insn.flow {
+            Flow::Branch(_, target) => {
+                let other = if to == target { insn.end() } else { target };
+                if !(self.head..=self.back).contains(&other) {
+                    self.exit = other;
+                }
+                self.branches += 1;
+                true
+            }
+            Flow::Jump(_) => true,
+            Flow::Next | Flow::Repeat => false,
+            _ => {
+                self.strays = true;
+                false
+            }
+        };
+        if !jumps || to > insn.pc {
+            return None;
+        }
+        let round = *self;
+        *self = Round {
+            back: insn.pc,
+            head: to,
+            ..Round::default()
+        };
+        let again = round.head == to && round.back == insn.pc && !round.touches;
+        let sure = !only || (round.branches == 1 && !round.strays);
+        (again && sure && round.exit != 0).then_some(round.exit)
+    }
 }
 
 /// An access to memory that others may use.
@@ -143,14 +200,16 @@ pub enum Access {
     EachInstruction,
 }
 
-/// The places that were visited since the last event. Some that were not may be taken for some that were.
+/// The states (instruction and general registers) in which the walk came to what is sought, since the last event. Some that were not may be taken for some
+/// that were.
 #[derive(Default)]
 struct Visited([u64; 32]);
 
 impl Visited {
-    /// Is this the first visit?
-    fn first(&mut self, pc: u64) -> bool {
-        let bit = pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53;
+    /// Is this the first visit in this state? A replay tells it from those before by the registers.
+    fn first(&mut self, regs: &Regs) -> bool {
+        let mix = |h: u64, v: &u64| (h.rotate_left(5) ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let bit = regs.gpr.iter().fold(mix(0, &regs.rip), mix) >> 53;
         let word = &mut self.0[bit as usize / 64];
         let mask = 1 << (bit % 64);
         let before = *word;
@@ -298,6 +357,8 @@ pub struct Walk {
     access: Access,
     /// In [`Phase::Behind`].
     visited: Visited,
+    /// There, and where something is sought.
+    round: Round,
     /// The last accesses that were passed by on the way, and how many they were.
     seen: ([Seen; MAX_SEEN], usize),
     /// Many visits are looked at.
@@ -369,6 +430,7 @@ impl Walk {
             seeks: None,
             access: Access::Store,
             visited: Visited::default(),
+            round: Round::default(),
             seen: ([Seen::NONE; MAX_SEEN], 0),
             looks_closely: false,
             origin: 0,
@@ -387,9 +449,9 @@ impl Walk {
         (walk, action)
     }
 
-    /// Begins right behind an event, at the next instruction of the thread that stands in it. All that the thread executes is seen, so a place that it
-    /// comes to for the first time needs nothing that tells its visits apart, and even a window of a few instructions between two gates is hit. The walk ends
-    /// at such a place, in front of the access that has `skip` before it.
+    /// Begins right behind an event, at the next instruction of the thread that stands in it. All that the thread executes is seen, but loops that have
+    /// nothing to do with others: so a place that it comes to with these registers for the first time needs nothing else that tells its visits apart, and
+    /// even a window of a few instructions between two gates is hit. The walk ends at such a place, in front of the access that has `skip` before it.
     pub fn behind<M: Machine + ?Sized>(
         skip: u32,
         access: Access,
@@ -400,7 +462,7 @@ impl Walk {
         walk.touched.clear();
         walk.phase = Phase::Behind { left: skip };
         walk.access = access;
-        walk.visited.first(regs.rip);
+        walk.visited.first(regs);
         (walk, action)
     }
 
@@ -424,6 +486,11 @@ impl Walk {
         self.access = access;
     }
 
+    /// The walk waits for what comes soon, if at all.
+    pub fn is_brief(&self) -> bool {
+        matches!(self.phase, Phase::Leave { .. } | Phase::Return)
+    }
+
     /// The last accesses that the walk has come to, in no order.
     pub fn seen(&self) -> &[Seen] {
         &self.seen.0[..self.seen.1.min(MAX_SEEN)]
@@ -436,6 +503,7 @@ impl Walk {
             let (list, count) = &mut self.seen;
             list[*count % MAX_SEEN] = access;
             *count += 1;
+            self.round.touches = true;
         }
         match self.access {
             Access::Store => access.is_some_and(|a| a.stores),
@@ -481,14 +549,22 @@ impl Walk {
             Phase::Last => self.done(regs, machine),
             Phase::Behind { left } => self.behind_step(left, regs, machine),
             Phase::Return => self.finish(regs, Discriminators::default(), machine),
+            Phase::Leave { behind: Some(left) } => {
+                self.phase = Phase::Behind { left };
+                self.behind_step(left, regs, machine)
+            }
+            Phase::Leave { behind: None } => {
+                self.phase = Phase::Forward;
+                self.forward_step(regs, machine)
+            }
         }
     }
 
     fn behind_step<M: Machine + ?Sized>(&mut self, left: u32, regs: &Regs, machine: &M) -> Action {
-        let first = self.visited.first(regs.rip);
         if self.is_sought(regs, machine) {
-            let suits = |(_, form, _)| form != Form::Breakpoint;
-            if left == 0 && first && rank(&classify(regs.rip, machine)).is_some_and(suits) {
+            let first = self.visited.first(regs);
+            // Even a breakpoint is cheap where a replay comes to it once: a locked instruction has no other form.
+            if left == 0 && first && rank(&classify(regs.rip, machine)).is_some() {
                 return self.finish(regs, Discriminators::default(), machine);
             }
             self.phase = Phase::Behind {
@@ -529,13 +605,19 @@ impl Walk {
 
     /// The place wasn't visited again in time; the thread was stopped at `regs`.
     pub fn on_timeout<M: Machine + ?Sized>(&mut self, regs: &Regs, machine: &M) -> Action {
-        if !matches!(self.phase, Phase::Run | Phase::Visits { .. } | Phase::Last) {
+        let leaves = matches!(self.phase, Phase::Leave { .. });
+        if !leaves && !matches!(self.phase, Phase::Run | Phase::Visits { .. } | Phase::Last) {
             return Action::GiveUp(Reason::Strayed);
         }
         if machine.is_ours(regs.rip) {
             return Action::ReachedGate;
         }
-        self.rare = true;
+        if leaves {
+            // A long loop: a place in its midst.
+            self.seeks = None;
+        } else {
+            self.rare = true;
+        }
         self.forward(regs, machine)
     }
 
@@ -585,7 +667,8 @@ impl Walk {
                 self.best = Some((rank, regs.rip));
             }
         }
-        let around = self.steps > 0 && regs.rip == self.origin;
+        let goes_on = self.seeks.is_some() && !self.spin;
+        let around = self.steps > 0 && regs.rip == self.origin && !goes_on;
         let most = match self.seeks {
             Some(_) => MAX_BEHIND,
             None => MAX_STEPS,
@@ -685,13 +768,34 @@ impl Walk {
             Next::At(pc) if machine.is_ours(pc) || !machine.read(pc, &mut [0]) => {
                 Action::ReachedGate
             }
-            Next::At(pc) => {
-                self.expected = pc;
-                Action::PlantInt3(pc)
-            }
+            Next::At(pc) => match self.leaves(&insn, pc) {
+                Some(exit) => {
+                    self.expected = exit;
+                    Action::RunUntilTrapOrTimeout(exit)
+                }
+                None => {
+                    self.expected = pc;
+                    Action::PlantInt3(pc)
+                }
+            },
             Next::Gate => Action::ReachedGate,
             Next::Unknown => Action::GiveUp(Reason::Odd),
         }
+    }
+
+    /// Is the thread in a loop that is better left than stepped? Where it ends. In [`Phase::Behind`] all that is executed must be known.
+    fn leaves(&mut self, insn: &Insn, to: u64) -> Option<u64> {
+        let behind = match self.phase {
+            Phase::Behind { left } => Some(left),
+            Phase::Forward if self.seeks.is_some() && !self.spin => None,
+            _ => return None,
+        };
+        if self.access == Access::EachInstruction {
+            return None;
+        }
+        let exit = self.round.step(insn, to, behind.is_some())?;
+        self.phase = Phase::Leave { behind };
+        Some(exit)
     }
 
     /// `jmp .` and its kin can't be stepped, but are places: nothing changes there, or only a counter.
@@ -717,5 +821,64 @@ impl Walk {
             _ => return Action::GiveUp(Reason::Odd),
         }
         self.finish(regs, discriminators, machine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cut::decode::decode;
+
+    /// The thread goes through these instructions; where a loop is left, if it is.
+    fn goes_round(way: &[(u64, &[u8])], only: bool) -> Option<u64> {
+        let mut round = Round::default();
+        let steps = way.windows(2).map(|w| (w[0], w[1].0));
+        let mut left = steps.map(|((pc, code), to)| round.step(&decode(pc, code)?, to, only));
+        left.find_map(|exit| exit)
+    }
+
+    /// inc rax; jz 0x1020; jmp 0x1000
+    const LEFT_AT_ITS_HEAD: [(u64, &[u8]); 3] = [
+        (0x1000, &[0x48, 0xff, 0xc0]),
+        (0x1003, &[0x74, 0x1b]),
+        (0x1005, &[0xeb, 0xf9]),
+    ];
+
+    #[test]
+    fn loops_are_left_after_two_rounds() {
+        let head = LEFT_AT_ITS_HEAD;
+        assert_eq!(goes_round(&head.repeat(2), true), None);
+        assert_eq!(goes_round(&head.repeat(3), true), Some(0x1020));
+        // dec rcx; jnz 0x1000
+        let end: [(u64, &[u8]); 2] = [(0x1000, &[0x48, 0xff, 0xc9]), (0x1003, &[0x75, 0xfb])];
+        assert_eq!(goes_round(&end.repeat(3), true), Some(0x1005));
+    }
+
+    #[test]
+    fn loops_with_several_ways_out_are_left_where_that_is_enough() {
+        // jz 0x1020; jz 0x1030; jmp 0x1000
+        let way: [(u64, &[u8]); 3] = [
+            (0x1000, &[0x74, 0x1e]),
+            (0x1002, &[0x74, 0x2c]),
+            (0x1004, &[0xeb, 0xfa]),
+        ];
+        assert_eq!(goes_round(&way.repeat(3), false), Some(0x1030));
+        assert_eq!(goes_round(&way.repeat(5), true), None);
+        // An endless one isn't left at all.
+        let endless: [(u64, &[u8]); 2] = [(0x1000, &[0x48, 0xff, 0xc0]), (0x1003, &[0xeb, 0xfb])];
+        assert_eq!(goes_round(&endless.repeat(5), false), None);
+    }
+
+    #[test]
+    fn what_touches_others_is_stepped() {
+        let mut round = Round::default();
+        for _ in 0..5 {
+            for (n, (pc, code)) in LEFT_AT_ITS_HEAD.iter().enumerate() {
+                let to = LEFT_AT_ITS_HEAD[(n + 1) % 3].0;
+                round.touches |= n == 0;
+                let insn = decode(*pc, code).unwrap();
+                assert_eq!(round.step(&insn, to, false), None);
+            }
+        }
     }
 }

@@ -10,11 +10,15 @@
 //!
 //! One thread at a time may be held back: the others have their turns several times before it. Without that, two threads always take turns one by one.
 //!
+//! Faults differ in what shows them. Some take several cuts in a row, each between two accesses: walk upon walk finds them. Some take one thread that is
+//! much slower than the others, and would be hidden by that. So the seed says in which manner a run is driven (`Manner`): of four seeds in a row, two walk
+//! densely, one is slow, and one does something of everything.
+//!
 //! The timers are the program's process's own (timer_create(2)), and take ids that it would have got; what it gets is recorded.
 
 use super::baton;
 use super::cut::Held;
-use crate::cut::walk::{Access, Seen};
+use crate::cut::walk::{Access, Seen, Walk};
 use crate::signal::state::Siginfo;
 use crate::sys;
 use crate::thread::{session, slot, Block};
@@ -38,18 +42,61 @@ const BURST_DOUBLINGS: u64 = 8;
 const FIRST_BURST: u32 = 256;
 /// Right behind a gate, the longest distance.
 const BEHIND_GATE: u64 = 8_000;
-/// A gate is left stepping once in so many times, ...
-const STEPS_ONCE_IN: u64 = 6;
-/// ... and a cut in two of so many.
-const WALKS_ON: u64 = 3;
-/// A thread that loses its turn is held back once in so many times, ...
-const HELD_ONCE_IN: u64 = 10;
-/// ... for one turn of others, or twice as many, ..., up to so many times twice as many.
-const TURNS_DOUBLINGS: u64 = 6;
 /// A thread that was just made is waited for so long, in nanoseconds.
 const BIRTH: i64 = 5_000_000;
 /// A cut that takes longer than this is dear: the next is so long after it.
 const DEAR: u64 = 2_000_000;
+/// So long a walk waits for what comes soon, if at all, in nanoseconds.
+pub const BRIEF: i64 = 150_000;
+/// A run walks densely as long as all cuts have taken no longer than this, in nanoseconds, and a part of the time since the first.
+const DENSE: u64 = 200_000_000;
+const DENSE_PART: u64 = 4;
+
+/// How a run is driven. Faults differ in what shows them, so it is the seed that says.
+struct Manner {
+    /// Slices are always as short as in bursts, whatever cuts cost, and no walk waits long; or never.
+    bursts: Option<bool>,
+    /// A gate is left stepping once in so many times.
+    steps_once_in: u64,
+    /// Where a thread goes on behind a cut, all but one of so many times a walk begins.
+    walks_all_but_one_in: u64,
+    /// Those of them that run to a place that is known: one in so many may.
+    known_once_in: u64,
+    /// A walk passes by one access at most, or two, ..., up to this many powers of two.
+    passes: u64,
+    /// A thread that loses its turn is held back once in so many times, ...
+    held_once_in: u64,
+    /// ... for one turn of others, or twice as many, ..., up to so many times twice as many.
+    turns_doublings: u64,
+}
+
+/// Something of everything.
+const MIXED: Manner = Manner {
+    bursts: None,
+    steps_once_in: 6,
+    walks_all_but_one_in: 3,
+    known_once_in: 1,
+    passes: 7,
+    held_once_in: 10,
+    turns_doublings: 6,
+};
+/// Walk upon walk: nearly each slice ends a few accesses behind the last. Finds what takes several cuts, each at its place.
+const DENSE_WALKS: Manner = Manner {
+    bursts: Some(true),
+    steps_once_in: 2,
+    walks_all_but_one_in: 40,
+    known_once_in: 6,
+    passes: 6,
+    held_once_in: 4,
+    turns_doublings: 4,
+};
+/// Long slices, and threads that wait long. Finds what takes a thread that is much slower than others.
+const SLOW: Manner = Manner {
+    bursts: Some(false),
+    held_once_in: 2,
+    turns_doublings: 10,
+    ..MIXED
+};
 
 /// What tells our timers' signals from others.
 const MARK: u64 = 0x7265_7072_6973_6563;
@@ -63,6 +110,10 @@ const SI_TIMER: i32 = -2;
 static LEFT_OF_BURST: AtomicU32 = AtomicU32::new(0);
 /// Distances that were drawn outside of bursts.
 static DRAWN: AtomicU32 = AtomicU32::new(0);
+
+/// What all cuts have taken, and when the first was, in nanoseconds.
+static PAID: AtomicU64 = AtomicU64::new(0);
+static FIRST: AtomicU64 = AtomicU64::new(0);
 
 /// The thread that is held back: its slot plus 1 (0: nobody), and for how many turns.
 static HELD: AtomicU32 = AtomicU32::new(0);
@@ -134,7 +185,11 @@ impl Timer {
 fn distance() -> u64 {
     let r = baton::random();
     let left = LEFT_OF_BURST.load(Relaxed);
-    let doublings = if left > 0 {
+    let bursts = manner().bursts;
+    let doublings = if let Some(short) = bursts {
+        let most = if short { DOUBLINGS_IN_BURST } else { DOUBLINGS };
+        r % most
+    } else if left > 0 {
         LEFT_OF_BURST.store(left - 1, Relaxed);
         r % DOUBLINGS_IN_BURST
     } else {
@@ -151,7 +206,7 @@ fn distance() -> u64 {
     let cost = session().counters.last_cut_ns.load(Relaxed);
     // Anywhere between this and twice as long.
     let drawn = drawn + drawn * (r >> 32 & 0xff) / 256;
-    if cost > DEAR {
+    if cost > DEAR && bursts != Some(true) {
         drawn.max(cost)
     } else {
         drawn
@@ -172,11 +227,47 @@ pub fn behind_gate(t: &Block) {
     t.cut.timer.set(1 + r % BEHIND_GATE);
 }
 
+/// A cut took so long.
+pub fn pay(ns: u64) {
+    if !baton::chaos() {
+        return;
+    }
+    if FIRST.load(Relaxed) == 0 {
+        FIRST.store(sys::monotonic().ns() as u64, Relaxed);
+    }
+    PAID.fetch_add(ns, Relaxed);
+}
+
+/// May more be paid for cuts?
+fn affordable() -> bool {
+    let paid = PAID.load(Relaxed);
+    let since = || sys::monotonic().ns() as u64 - FIRST.load(Relaxed);
+    paid < DENSE || paid - DENSE < since() / DENSE_PART
+}
+
+/// How this run is driven now.
+fn manner() -> &'static Manner {
+    match session().chaos_seed % 4 {
+        0 | 2 if affordable() => &DENSE_WALKS,
+        3 => &SLOW,
+        _ => &MIXED,
+    }
+}
+
+/// Does this walk wait briefly for its breakpoint? What it waits for may never come, and programs that are over soon have no time for that.
+pub fn is_brief(walk: &Walk) -> bool {
+    baton::chaos() && (walk.is_brief() || manner().bursts == Some(true))
+}
+
+/// It does now.
+pub fn wait_briefly(t: &Block) {
+    t.cut.timer.set(BRIEF as u64);
+}
+
 /// How many accesses a walk passes by, and which. Few are as likely as many.
 pub fn accesses() -> (u32, Access) {
-    const DOUBLINGS: u64 = 7;
     let r = baton::random();
-    let most = 1 << (r % DOUBLINGS);
+    let most = 1 << (r % manner().passes);
     let access = match (r >> 40) % 8 {
         0..=3 => Access::Store,
         4..=6 => Access::Any,
@@ -208,9 +299,22 @@ pub fn remember(slot: u32, seen: &[Seen]) {
     }
 }
 
+/// The thread didn't come by the breakpoint there: nothing that is worth to be run to.
+pub fn forget(breakpoint: Option<(u64, u8)>) {
+    let Some((pc, _)) = breakpoint else { return };
+    for place in KNOWN.iter().chain(&SHARED) {
+        if place.load(Relaxed) == pc {
+            place.store(0, Relaxed);
+        }
+    }
+}
+
 /// A walk that is to run to a place that is known: which.
 pub fn known_place() -> Option<u64> {
     let r = baton::random();
+    if (r >> 16) % manner().known_once_in != 0 {
+        return None;
+    }
     let list = match r % 5 {
         0 => return None,
         1 | 2 => &KNOWN,
@@ -224,21 +328,21 @@ pub fn known_place() -> Option<u64> {
 
 /// Is the thread to leave this gate stepping?
 pub fn steps() -> bool {
-    baton::chaos() && !baton::alone() && baton::random() % STEPS_ONCE_IN == 0
+    baton::chaos() && !baton::alone() && baton::random() % manner().steps_once_in == 0
 }
 
 /// Does a walk begin where a thread goes on behind a cut?
 pub fn walks_on() -> bool {
-    baton::chaos() && baton::random() % WALKS_ON != 0
+    baton::chaos() && baton::random() % manner().walks_all_but_one_in != 0
 }
 
 /// The thread of this slot loses its turn, and may be held back.
 pub fn may_hold_back(slot: u32) {
     if baton::chaos() && TURNS_LEFT.load(Relaxed) == 0 {
-        let r = baton::random();
-        if r % HELD_ONCE_IN == 0 {
+        let (r, manner) = (baton::random(), manner());
+        if r % manner.held_once_in == 0 {
             HELD.store(slot + 1, Relaxed);
-            TURNS_LEFT.store(1 << ((r >> 8) % TURNS_DOUBLINGS), Relaxed);
+            TURNS_LEFT.store(1 << ((r >> 8) % manner.turns_doublings), Relaxed);
         }
     }
 }

@@ -163,6 +163,9 @@ pub fn ask_by_timer(t: &mut Block, uc: &mut Ucontext) {
     if s.baton.load(Relaxed) != t.slot + 1 {
         return;
     }
+    if ACTIVE.load(Relaxed) != 0 {
+        return ask(t, uc);
+    }
     if chaos::holds_back_the_others() {
         return chaos::begin_slice(t);
     }
@@ -199,9 +202,14 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
         },
     );
     if let Some(walk) = WALK.get() {
+        let patience = match chaos::is_brief(walk) {
+            true => chaos::BRIEF,
+            false => PATIENCE,
+        };
         let in_vain =
-            now - code.waiting_since >= PATIENCE || now - code.waited_since >= PATIENCE_IN_ALL;
+            now - code.waiting_since >= patience || now - code.waited_since >= PATIENCE_IN_ALL;
         if code.waiting_since != 0 && in_vain {
+            chaos::forget(code.breakpoint);
             code.lift();
             let action = walk.on_timeout(&regs, &machine);
             act(t, uc, action);
@@ -269,6 +277,9 @@ fn act(t: &mut Block, uc: &mut Ucontext, action: Action) {
                 code.waited_since = code.waiting_since;
             }
             t.slot().cut_waiting.store(1, Relaxed);
+            if WALK.get().as_ref().is_some_and(chaos::is_brief) {
+                chaos::wait_briefly(t);
+            }
         }
         Action::ReachedGate => {
             end(t);
@@ -290,9 +301,9 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     }
     log(t, uc, plan);
     s.counters.cuts.fetch_add(1, Relaxed);
-    s.counters
-        .last_cut_ns
-        .store((sys::monotonic().ns() - CODE.get().begun) as u64, Relaxed);
+    let took = (sys::monotonic().ns() - CODE.get().begun) as u64;
+    s.counters.last_cut_ns.store(took, Relaxed);
+    chaos::pay(took);
     t.slot().cut_spins.store(plan.spin.into(), Relaxed);
     t.spin.restart();
     if plan.spin {
