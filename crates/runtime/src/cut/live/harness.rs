@@ -140,6 +140,8 @@ impl Machine for LiveMachine {
 }
 
 struct Run<'a> {
+    /// The kernel's id of the thread that runs it.
+    thread: i32,
     on_signal: &'a mut dyn FnMut(&mut Frame),
     start: (Regs, Xmm),
     home: Option<[u64; GREGS]>,
@@ -149,8 +151,10 @@ static RUN: AtomicPtr<Run<'static>> = AtomicPtr::new(std::ptr::null_mut());
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 extern "C" fn on_signal(signal: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: set by `Live::run` for as long as its code runs; nothing else of this process traps.
-    let Some(run) = (unsafe { RUN.load(Ordering::SeqCst).as_mut() }) else {
+    // SAFETY: set by `Live::run` for as long as its code runs; nothing else of this process traps. The timer of another test's thread may be over late.
+    let run = unsafe { RUN.load(Ordering::SeqCst).as_mut() };
+    // SAFETY: asks the kernel.
+    let Some(run) = run.filter(|run| run.thread == unsafe { libc::gettid() }) else {
         if signal == libc::SIGALRM {
             return;
         }
@@ -243,6 +247,8 @@ impl Live {
     /// Runs the code from `regs` on until the closure finishes it.
     pub fn run(&mut self, regs: &Regs, xmm: &Xmm, on_signal: &mut dyn FnMut(&mut Frame)) {
         let mut run = Run {
+            // SAFETY: asks the kernel.
+            thread: unsafe { libc::gettid() },
             on_signal,
             start: (*regs, *xmm),
             home: None,
