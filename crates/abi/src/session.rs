@@ -585,8 +585,6 @@ pub struct Session {
     pub live_threads: AtomicU32,
     /// Set by the agent: the holder's slice is over, hand on at the next gate.
     pub slice_over: AtomicU32,
-    /// 1 when the last that got the baton had come back from a call, and was preferred.
-    pub preferred: AtomicU32,
     /// One more than the highest slot ever used.
     pub slots_used: AtomicU32,
     /// Next futex ticket.
@@ -671,6 +669,8 @@ pub struct Session {
     pub outputs: [[AtomicU64; 3]; 2],
     /// Bytes that went to each of them: while recording by what descriptors lead to, in a replay as it wrote them again.
     pub output_bytes: [AtomicU64; 2],
+    /// 1 when the last that got the baton had come back from a call, and was preferred.
+    pub preferred: AtomicU32,
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?
