@@ -459,33 +459,26 @@ pub fn start_thread<E: Engine>(
 
 /// Makes the kernel's thread that begins on this block, in [`rt_thread_begin`]; its id or an error.
 pub fn make_kernel_thread(b: &Block, flags: u64) -> i64 {
-    // The child finds its block on its gate stack.
-    let top = b.gate_sp - 16;
-    let (told, alive) = (b.slot().kernel_tid.as_ptr() as u64, b.alive.as_ptr() as u64);
-    // SAFETY: the child runs on its own, new stack and block.
-    unsafe {
-        *(top as *mut u64) = b.this;
-        rt_clone(flags, top, told, alive, b.fs_base)
-    }
+    make_with(b, flags, &b.slot().kernel_tid)
 }
 
 /// As [`make_kernel_thread`], with a descriptor of the child. The kernel tells that where it would tell the child's id, which the child finds out itself.
 fn make_process_with_descriptor(b: &Block, flags: u64) -> (i64, u32) {
     let fd = AtomicU32::new(0);
-    let top = b.gate_sp - 16;
-    let flags = flags & !CLONE_PARENT_SETTID | CLONE_PIDFD;
-    // SAFETY: the child runs on its own, new stack and block.
-    let tid = unsafe {
-        *(top as *mut u64) = b.this;
-        rt_clone(
-            flags,
-            top,
-            fd.as_ptr() as u64,
-            b.alive.as_ptr() as u64,
-            b.fs_base,
-        )
-    };
+    let tid = make_with(b, flags & !CLONE_PARENT_SETTID | CLONE_PIDFD, &fd);
     (tid, fd.load(Relaxed))
+}
+
+/// clone(2), for a child that begins on this block. `told`: where the kernel tells the parent what it wants to know.
+fn make_with(b: &Block, flags: u64, told: &AtomicU32) -> i64 {
+    // The child finds its block on its gate stack.
+    let top = b.gate_sp - 16;
+    let (told, alive) = (told.as_ptr() as u64, b.alive.as_ptr() as u64);
+    // SAFETY: the child runs on its own, new stack and block.
+    unsafe {
+        *(top as *mut u64) = b.this;
+        rt_clone(flags, top, told, alive, b.fs_base)
+    }
 }
 
 impl Wish {
@@ -581,6 +574,7 @@ pub extern "C" fn rt_thread_begin(block: u64) -> ! {
     let t = current();
     let told = &t.slot().kernel_tid;
     if told.load(Relaxed) == 0 {
+        // Its parent was told of a descriptor instead ([`make_process_with_descriptor`]).
         told.store(t.kernel_tid, Relaxed);
     }
     let birth = t.birth;
