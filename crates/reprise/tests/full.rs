@@ -136,8 +136,10 @@ fn files_that_may_not_get_larger() {
     for policy in ["continue", "stop"] {
         let dir = place.fresh("trace");
         let name = dir.to_str().expect("a name");
+        // Who is ended for it finds out later, when it has long read them.
         let script = "ulimit -f 24000; exec \"$0\" record --on-full=$2 -o \"$1\" -- \
-                      sh -c 'dd if=/dev/urandom bs=64k count=640 2>&1 > /dev/null | wc -l; exit 4'";
+                      sh -c 'dd if=/dev/urandom bs=64k count=640 2>&1 > /dev/null | wc -l; \
+                      [ $0 = continue ] || sleep 60; exit 4' $2";
         let out = namespace(&place, script, &[name, policy]);
         assert_eq!(
             out.status.code() == Some(4),

@@ -76,7 +76,7 @@ matters! {
     conditions: first("cond", "3000"), ["cond"];
     barriers: first("barrier", "1000"), ["barrier"];
     once: first("once", "1000"), ["once"];
-    statics: Guest::new("sync_static").args(["2"]), ["static"];
+    statics: Guest::new("static_winners"), ["static"];
     allocations: first("malloc", "6000"), ["malloc"];
     cancellation: first("cancel", "40"), ["cancel"];
     thread_variables: Guest::new("thread_variables_of_libraries"), ["thread-local"];
