@@ -81,6 +81,7 @@ impl<'a> Lists<'a> {
     pub fn push_ready(&self, i: u32) {
         let s = self.0;
         self.slot(i).next_ready.store(0, Relaxed);
+        self.slot(i).returned.store(0, Relaxed);
         self.slot(i).state.store(slot_state::READY, Relaxed);
         match s.ready_tail.load(Relaxed) {
             0 => s.ready_head.store(i + 1, Relaxed),
@@ -88,6 +89,42 @@ impl<'a> Lists<'a> {
         }
         s.ready_tail.store(i + 1, Relaxed);
         s.ready_count.fetch_add(1, Relaxed);
+    }
+
+    /// Puts a slot into the ready queue whose thread comes back from a call, or whose time is over: behind others that do, in front of all others, which
+    /// compute, or have just been woken by somebody who does.
+    pub fn push_returned(&self, i: u32) {
+        let s = self.0;
+        let returned = |i: &u32| self.slot(*i).returned.load(Relaxed) != 0;
+        let head = s.ready_head.load(Relaxed);
+        let last = self.queue(head).map(|(_, i)| i).take_while(returned).last();
+        let next = match last {
+            Some(before) => self.slot(before).next_ready.swap(i + 1, Relaxed),
+            None => s.ready_head.swap(i + 1, Relaxed),
+        };
+        self.slot(i).next_ready.store(next, Relaxed);
+        self.slot(i).returned.store(1, Relaxed);
+        self.slot(i).state.store(slot_state::READY, Relaxed);
+        if next == 0 {
+            s.ready_tail.store(i + 1, Relaxed);
+        }
+        s.ready_count.fetch_add(1, Relaxed);
+    }
+
+    /// Who gets the baton next: how many are before it in the ready queue. Of two turns one is for those who have not come back from a call, if there
+    /// are any: else calls that are short would keep those who compute from ever going on.
+    pub fn next(&self) -> u32 {
+        let s = self.0;
+        let head = s.ready_head.load(Relaxed);
+        let returned = |i: u32| self.slot(i).returned.load(Relaxed) != 0;
+        let others = || self.queue(head).position(|(_, i)| !returned(i));
+        let skip = match s.preferred.load(Relaxed) {
+            0 => 0,
+            _ => others().unwrap_or(0) as u32,
+        };
+        let preferred = self.ready_at(skip).is_some_and(returned);
+        s.preferred.store(preferred.into(), Relaxed);
+        skip
     }
 
     /// The slot of the ready queue that has `skip` others before it.
@@ -359,5 +396,65 @@ impl<'a> Lists<'a> {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::SESSION_LEN;
+    use std::alloc::{alloc_zeroed, handle_alloc_error, Layout};
+    use std::vec::Vec;
+
+    /// A session in which nobody is, with its slots.
+    fn session() -> &'static Session {
+        let bytes = SESSION_LEN + MAX_SLOTS * size_of::<Slot>();
+        let layout = Layout::from_size_align(bytes, 4096).expect("a layout");
+        // SAFETY: zero is a value of all that is in a session.
+        let at = unsafe { alloc_zeroed(layout) };
+        if at.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: as many bytes as a session has, and they stay.
+        unsafe { &*at.cast::<Session>() }
+    }
+
+    fn order(l: &Lists) -> Vec<u32> {
+        core::iter::from_fn(|| l.hand_on(l.next())).collect()
+    }
+
+    #[test]
+    fn who_returns_is_before_those_who_compute() {
+        let l = Lists(session());
+        for i in [1, 2, 3] {
+            l.push_ready(i);
+        }
+        l.push_returned(7);
+        assert_eq!(order(&l), [7, 1, 2, 3]);
+    }
+
+    #[test]
+    fn who_computes_has_every_second_turn() {
+        let l = Lists(session());
+        l.push_returned(7);
+        for i in [1, 2] {
+            l.push_ready(i);
+        }
+        for i in [8, 9] {
+            l.push_returned(i);
+        }
+        assert_eq!(order(&l), [7, 1, 8, 2, 9]);
+    }
+
+    #[test]
+    fn an_end_of_the_queue_stays_the_end() {
+        let l = Lists(session());
+        l.push_returned(4);
+        l.push_returned(5);
+        l.push_ready(6);
+        assert_eq!(order(&l), [4, 6, 5]);
+        l.push_ready(2);
+        l.push_returned(3);
+        assert_eq!(order(&l), [3, 2]);
     }
 }

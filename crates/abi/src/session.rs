@@ -178,7 +178,9 @@ pub struct Slot {
     /// Generation of the baton for which the agent asked for a cut.
     pub cut_generation: AtomicU64,
     /// 1 when the thread did nothing but wait at its last cut.
-    pub cut_spins: AtomicU64,
+    pub cut_spins: AtomicU32,
+    /// 1 when it came into the ready queue from a call, or because its time was over ([`crate::schedule::Lists::push_returned`]).
+    pub returned: AtomicU32,
     /// Number of the thread's process in [`Session::processes`].
     pub process: AtomicU32,
     /// `order`, record: how many quiet operations the thread may still make before it logs their number; it lies here, so that those of a
@@ -667,6 +669,8 @@ pub struct Session {
     pub outputs: [[AtomicU64; 3]; 2],
     /// Bytes that went to each of them: while recording by what descriptors lead to, in a replay as it wrote them again.
     pub output_bytes: [AtomicU64; 2],
+    /// 1 when the last that got the baton had come back from a call, and was preferred.
+    pub preferred: AtomicU32,
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?

@@ -399,7 +399,7 @@ fn bury(s: &Session, n: usize, status: Option<i32>) {
     let held = Lists(s).bury(n as u32, status);
     // Those that wait for its robust futexes may be all there are.
     if held || s.baton.load(Relaxed) == BATON_FREE {
-        Lists(s).hand_on(0);
+        Lists(s).hand_on(Lists(s).next());
     }
     drop(l);
     // What it was using alone is free.

@@ -188,7 +188,7 @@ fn pass_over(s: &Session, holder: u32, slot: &Slot) {
         s.baton.load(Relaxed) == holder && slot.go.compare_exchange(1, 0, AcqRel, Relaxed).is_ok();
     if unclaimed {
         Lists(s).push_ready(holder - 1);
-        Lists(s).hand_on(0);
+        Lists(s).hand_on(Lists(s).next());
     }
     drop(l);
     if unclaimed {
@@ -209,7 +209,7 @@ fn take(s: &Session, holder: u32, slot: &Slot) {
             .is_ok();
     if takes {
         s.stolen_from.store(holder, Relaxed);
-        Lists(s).hand_on(0);
+        Lists(s).hand_on(Lists(s).next());
         s.counters.handoffs.fetch_sub(1, Relaxed);
         s.counters.stolen.fetch_add(1, Relaxed);
     }

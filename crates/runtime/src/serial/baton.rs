@@ -114,7 +114,7 @@ impl Locked {
                 false => drawn,
             }
         } else {
-            0
+            lists().next()
         };
         if let Some(i) = lists().hand_on(skip) {
             drop(self);
@@ -328,7 +328,7 @@ fn acquire_locked(l: Locked, i: u32) {
         // The agent sees to it that this doesn't take long.
         let waiting = &crate::process::entry().came_back;
         waiting.fetch_add(1, Relaxed);
-        lists().push_ready(i);
+        lists().push_returned(i);
         drop(l);
         wait_go(i);
         waiting.fetch_sub(1, Relaxed);
