@@ -112,12 +112,14 @@ impl<'a> Lists<'a> {
     }
 
     /// Who gets the baton next: how many are before it in the ready queue. Of two turns one is for those who have not come back from a call, if there
-    /// are any: else calls that are short would keep those who compute from ever going on.
+    /// are any: else calls that are short would keep those who compute from ever going on. Who hands it on is none of them: it would follow itself.
     pub fn next(&self) -> u32 {
         let s = self.0;
         let head = s.ready_head.load(Relaxed);
         let returned = |i: u32| self.slot(i).returned.load(Relaxed) != 0;
-        let others = || self.queue(head).position(|(_, i)| !returned(i));
+        let giver = s.baton.load(Relaxed);
+        let computes = |i: u32| !returned(i) && i + 1 != giver;
+        let others = || self.queue(head).position(|(_, i)| computes(i));
         let skip = match s.preferred.load(Relaxed) {
             0 => 0,
             _ => others().unwrap_or(0) as u32,
@@ -444,6 +446,17 @@ mod tests {
             l.push_returned(i);
         }
         assert_eq!(order(&l), [7, 1, 8, 2, 9]);
+    }
+
+    #[test]
+    fn nobody_follows_itself() {
+        let l = Lists(session());
+        l.push_returned(1);
+        assert_eq!(order(&l), [1]);
+        // It came back from a call, and is cut now, while another waits that came back, too.
+        l.push_returned(2);
+        l.push_ready(1);
+        assert_eq!(order(&l), [2, 1]);
     }
 
     #[test]
