@@ -123,14 +123,17 @@ impl Tree {
                     "the replay ended before its first instruction".into(),
                 ));
             }
-            let pid = self.shared.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
+            let s = self.shared.session();
             let ring = match self.shared.order() {
                 Some(head) => &head.rings[0],
-                None => &self.shared.session().ring,
+                None => &s.ring,
             };
-            let stopped = match ring.consumer_asleep.load(SeqCst) {
-                0 => None,
-                _ => beginning.thaw(pid, &mut self.shared, &self.dir)?,
+            let stopped = if ring.consumer_asleep.load(SeqCst) == 0 {
+                None
+            } else {
+                // It is there only since the process is.
+                let pid = s.processes[0].kernel_pid.load(SeqCst) as pid_t;
+                beginning.thaw(pid, &mut self.shared, &self.dir)?
             };
             let Some(stopped) = stopped else {
                 self.beginning = Some(beginning);

@@ -63,18 +63,27 @@ pub fn states(place: &Workplace, dir: &Path, at: &str, events: &[u64], least: u6
         .map(|e| {
             let when = format!("event {e} of ");
             let at = lines.find(|l| l.starts_with(&when));
-            assert!(at.is_some(), "event {e} was not come to: {text}");
+            assert!(
+                at.is_some(),
+                "event {e} was not come to: {}",
+                run.describe()
+            );
             lines.next().unwrap_or_default().to_string()
         })
         .collect();
     assert!(
         found.iter().all(|state| state.starts_with("memory ")),
-        "no states: {text}"
+        "no states: {}",
+        run.describe()
     );
     let mut kept = text
         .lines()
         .map(|l| l.strip_prefix("the debugger itself keeps "));
     let kept = kept.find_map(|l| l?.split(' ').next()?.parse::<u64>().ok());
-    assert!(kept.is_some_and(|n| n >= least), "no checkpoints: {text}");
+    assert!(
+        kept.is_some_and(|n| n >= least),
+        "no checkpoints: {}",
+        run.describe()
+    );
     found
 }
