@@ -27,7 +27,9 @@ pub enum Kind {
     /// A signal is delivered here. `detail`: number; `value`: pc; section [`Tag::Siginfo`]. Arguments under `order`: how many
     /// calls that leave nothing in the log the thread has made since it last left something there, and a stamp.
     Signal = 9,
-    /// A synchronous fault of the program. `detail`: signal number, `value`: pc; arguments: fault address, code.
+    /// A synchronous fault of the program. `detail`: signal number, `value`: pc; arguments: fault address, code, a hash of the thread's registers.
+    /// Under `order`, when another thread may have caused it: in the hash also words from the stack pointer on; processor time of the
+    /// thread; a stamp; `input_hash`: [`registers_hash`]; section [`Tag::State`] names the place, where that can be.
     Fault = 10,
     /// A slice ends in the middle of code; section [`Tag::State`] names the place.
     Cut = 11,
@@ -217,6 +219,12 @@ impl Tag {
             _ => return None,
         })
     }
+}
+
+/// Hash of the general registers rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15; never 0.
+pub fn registers_hash(general: &[u64; 16]) -> u64 {
+    let mix = |h: u64, r: &u64| (h.rotate_left(23) ^ r).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    general.iter().fold(1, mix) | 1
 }
 
 /// The first 32 bytes of every event.

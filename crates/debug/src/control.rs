@@ -10,6 +10,7 @@ use crate::breakpoints::{Watched, TRAP};
 use crate::debuggee::{Debuggee, General, Territory, Traced};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
+use reprise_abi::event::registers_hash;
 use std::time::{Duration, Instant};
 
 /// Why the replay stopped.
@@ -163,7 +164,11 @@ impl Debuggee {
         }
         let (fault, _) = self.next_fault(slot)?;
         let is_here = match self.territory(slot, r.rip) {
-            Territory::Program => fault.pc == r.rip,
+            // At other visits memory is protected that wasn't when it was recorded: the runtime lets them through.
+            Territory::Program => {
+                let registers = registers_hash(&General::of(r).r);
+                fault.pc == r.rip && [0, registers].contains(&fault.registers)
+            }
             // The program's instruction is elsewhere.
             Territory::Stub => true,
             // A hooked function was given a bad pointer.

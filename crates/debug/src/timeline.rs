@@ -33,6 +33,18 @@ pub struct Fault {
     pub pc: u64,
     /// The signal.
     pub signal: u32,
+    /// [`registers_hash`](reprise_abi::event::registers_hash) there; 0: not known.
+    pub registers: u64,
+}
+
+impl Fault {
+    fn of(h: &EventHeader) -> Fault {
+        Fault {
+            pc: h.value as u64,
+            signal: h.detail,
+            registers: h.input_hash,
+        }
+    }
 }
 
 /// A trace, looked through.
@@ -126,11 +138,7 @@ impl Timeline {
             }
             match kind {
                 Some(Kind::Fault) => {
-                    let fault = Fault {
-                        pc: h.value as u64,
-                        signal: h.detail,
-                    };
-                    t.faults.insert(number, fault);
+                    t.faults.insert(number, Fault::of(&h));
                 }
                 Some(Kind::Syscall | Kind::Exit) if h.value >= 0 => t.note_mapping(&e.parse()?),
                 Some(Kind::End) => t.signal = (h.value & 0x7f) as i32,
@@ -160,11 +168,7 @@ impl Timeline {
         let Some(place) = place else { return };
         match Kind::from_u8(h.kind) {
             Some(Kind::Fault) => {
-                let fault = Fault {
-                    pc: h.value as u64,
-                    signal: h.detail,
-                };
-                self.own_faults.insert(place, fault);
+                self.own_faults.insert(place, Fault::of(h));
                 last.insert(place.0, place);
             }
             Some(Kind::ProcessEnd) => self.fatal = last.remove(&place.0),

@@ -215,3 +215,34 @@ fn recordings_of_several_processes_are_refused() {
         said(&run)
     );
 }
+
+/// A page is looked at more often than it is protected: the debugger stops at the visit that faulted, and at no other.
+#[test]
+fn a_fault_by_another_thread_is_met_once() {
+    let place = Workplace::new();
+    let guest = Guest::new("faults_between_threads-O2").args(["2", "2"]);
+    let trace = place.record_with(&guest, &ORDER);
+    let commands = [
+        "break on_fault",
+        "continue",
+        "continue",
+        "continue",
+        "continue",
+        "reverse-continue",
+        "reverse-continue",
+    ];
+    let run = session(&place, &trace.dir, &[], &commands);
+    let text = said(&run);
+    let stops: Vec<bool> = text
+        .lines()
+        .filter_map(|l| match l {
+            l if l.contains("received signal SIGSEGV") => Some(true),
+            l if l.contains("hit Breakpoint 1, on_fault") => Some(false),
+            _ => None,
+        })
+        .collect();
+    // There and back: a fault of another thread may come before a handler begins, so that only their numbers are known.
+    let forward = &stops[..4.min(stops.len())];
+    assert_eq!(forward.iter().filter(|fault| **fault).count(), 2, "{text}");
+    assert!(stops.len() >= 5, "{text}");
+}

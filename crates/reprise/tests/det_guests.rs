@@ -113,6 +113,7 @@ tests! {
         sync_barrier_8 = "sync_barrier" ["8", "40"],
         sync_rwlock = "sync_rwlock" ["8", "60"],
         sync_static = "sync_static" ["2"],
+        static_winners,
         cpp_shared_pointers = "cpp_shared_pointers" ["200"],
     }
     signals_in_code {

@@ -334,7 +334,7 @@ fn a_lost_wake_up_of_the_programs_own_is_a_deadlock_that_is_shown() {
 #[test]
 fn all_guests_of_the_order_engine_are_here() {
     /// Not for this engine: why.
-    const ELSEWHERE: [(&str, &str); 5] = [
+    const ELSEWHERE: [(&str, &str); 6] = [
         (
             "fork_outlives",
             "its daemon's last word comes when it comes",
@@ -346,6 +346,10 @@ fn all_guests_of_the_order_engine_are_here() {
         ),
         ("exec_races", "other threads than the first can't exec"),
         ("terminal_job_control", "it wants a terminal"),
+        (
+            "faults_between_threads",
+            "its threads count while they look at memory that another one changes",
+        ),
     ];
     let tests = top().join("crates/reprise/tests");
     let text = |prefix: &str| -> String {

@@ -97,6 +97,12 @@ tests! {
         sync_static = "sync_static"["2"],
         cpp_shared_pointers = "cpp_shared_pointers"["200"],
     }
+    // One thread protects what another one looks at.
+    faults_of_others {
+        faults_between_threads = "faults_between_threads"["2", "20"],
+        faults_between_threads_o0 = "faults_between_threads-O0"["2", "20"],
+        faults_between_three_threads = "faults_between_threads-O2"["3", "6"],
+    }
     // Handlers that run in the midst of code without gates: of timers, of other threads.
     arguments_that_are_not_read {
         order_junk,

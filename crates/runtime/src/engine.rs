@@ -2,7 +2,7 @@
 
 use crate::capture::Call;
 use crate::clone::Wish;
-use crate::signal::frame::{SigContext, Ucontext};
+use crate::signal::frame::Ucontext;
 use crate::signal::state::Siginfo;
 use crate::thread::{Block, Frame};
 use reprise_abi::event::Instruction;
@@ -39,8 +39,9 @@ pub trait Engine {
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64);
     /// The end of a gate: the place where signals are delivered and slices end.
     fn signal_point(t: &mut Block, frame: &mut Frame);
-    /// A synchronous fault of the program, before anything is done about it.
-    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext);
+    /// A synchronous fault of the program, before anything is done about it. True: nothing is, the program makes the instruction again, which it `can`
+    /// unless something was done for it already.
+    fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool;
     /// The program is about to go on outside of a gate: in a handler, or after an emulated instruction.
     fn goes_on(t: &mut Block, uc: &mut Ucontext);
     /// Threads are where the kernel puts them, and the program may say where that is. (Elsewhere they share a processor, whatever it says.)

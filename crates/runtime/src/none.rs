@@ -6,7 +6,7 @@ use crate::capture::Call;
 use crate::clone::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::robust;
-use crate::signal::frame::{self, FpState, SigContext, Ucontext};
+use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, IGNORE, SA_RESTART};
 use crate::sys;
@@ -141,7 +141,9 @@ impl Engine for None {
         kernel::sync_mask(t);
     }
 
-    fn fault(_t: &mut Block, _info: &Siginfo, _mc: &SigContext) {}
+    fn fault(_t: &mut Block, _info: &Siginfo, _uc: &mut Ucontext, _can: bool) -> bool {
+        false
+    }
 
     fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
 

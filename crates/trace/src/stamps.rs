@@ -15,6 +15,7 @@ pub fn stamps_of<'a>(e: &'a Event<'a>) -> impl Iterator<Item = u64> + 'a {
         Kind::Signal | Kind::ThreadExit => 1,
         Kind::ProcessEnd if e.header.detail == ProcessEnd::Told as u32 => 1,
         Kind::ProcessStart => 2,
+        Kind::Fault => 4,
         Kind::Patch if e.header.detail & AMONG_THREADS != 0 => 2,
         _ => n,
     };

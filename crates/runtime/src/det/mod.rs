@@ -44,7 +44,7 @@ use crate::engine::{Engine, DET, ENGINE};
 use crate::isolate::commit::{self, Copies};
 use crate::isolate::{apart, owned, split};
 use crate::none::None as NoEngine;
-use crate::signal::frame::{SigContext, Ucontext};
+use crate::signal::frame::Ucontext;
 use crate::signal::state::Siginfo;
 use crate::sys;
 use crate::thread::{Block, Frame};
@@ -181,9 +181,9 @@ impl Engine for Det {
         }
     }
 
-    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
-        t.det.faulted = Some([mc.rip, info.address()]);
-        NoEngine::fault(t, info, mc)
+    fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
+        t.det.faulted = Some([uc.mc.rip, info.address()]);
+        NoEngine::fault(t, info, uc, can)
     }
 
     fn goes_on(t: &mut Block, uc: &mut Ucontext) {

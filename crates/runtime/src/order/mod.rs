@@ -10,6 +10,7 @@
 
 pub mod copies;
 pub mod cut;
+pub mod faults;
 pub mod known;
 pub mod listing;
 pub mod processes;
@@ -71,6 +72,12 @@ pub struct Local {
     pub cancels: AtomicU32,
     /// Record: the thread is the first of a process whose memory was copied while others were at work.
     pub copied: bool,
+    /// Record: the last stamp that it has drawn for a call.
+    pub last_stamp: u64,
+    /// Record: where it was when an access that had faulted was made again, and the next stamp then.
+    pub made_again: (u64, u64),
+    /// Replay: its way to a fault that is another thread's doing.
+    pub way: replay::faults::Way,
     /// What it knows of atomic words.
     pub known: known::Known,
     /// Replay that lists operations: the one that has begun, ...

@@ -5,8 +5,8 @@
 //! signals (DESIGN 5). Castor needs an order for each kind of object instead (Castor 3.4).
 
 use super::{
-    cut, head, log, log_quiet, name_of, name_of_run, processes, put_counted, quiet_so_far, shards,
-    space, state, streams, unlogged, Order, Runs,
+    cut, faults, head, log, log_quiet, name_of, name_of_run, processes, put_counted, quiet_so_far,
+    shards, space, state, streams, unlogged, Order, Runs,
 };
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
@@ -16,7 +16,7 @@ use crate::locked::learned;
 use crate::ring::Writer;
 use crate::serial::record::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
 use crate::serial::{baton, events};
-use crate::signal::frame::{self, FpState, SigContext, Ucontext};
+use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
 use crate::sys;
@@ -62,6 +62,7 @@ pub(super) fn stamp(t: &mut Block) {
     let s = draw_alive();
     t.order.stamps[t.order.stamped as usize] = s;
     t.order.stamped += 1;
+    t.order.last_stamp = s;
 }
 
 /// Writes [`Kind::Enter`] of a call.
@@ -278,6 +279,7 @@ impl Engine for Record {
             done.result
         };
         t.order.stamped = 0;
+        faults::changed(t, c, result);
         crate::cpuid::after_call::<Self>(t, c, result, content);
         crate::hook::after_call(t, c, result);
         if maps_shared(c, result) {
@@ -352,13 +354,8 @@ impl Engine for Record {
         }
     }
 
-    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
-        let args = [
-            info.address(),
-            info.code() as u64,
-            crate::serial::state::frame_hash(&mc.to_frame()),
-        ];
-        events::plain(Kind::Fault, t.slot, info.signal(), mc.rip as i64, &args);
+    fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
+        faults::log(t, info, &uc.mc, can)
     }
 
     fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}

@@ -9,7 +9,7 @@ use crate::clone::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::robust;
 use crate::scratch::Scratch;
-use crate::signal::frame::{self, FpState, SigContext, Ucontext};
+use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, DEFAULT, IGNORE, SA_RESTART};
 use crate::spin::{self, clock};
@@ -635,7 +635,8 @@ impl Engine for Record {
         }
     }
 
-    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+    fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, _can: bool) -> bool {
+        let mc = &uc.mc;
         cut::record::abandon(t);
         let args = [
             info.address(),
@@ -643,6 +644,7 @@ impl Engine for Record {
             super::state::frame_hash(&mc.to_frame()),
         ];
         events::plain(Kind::Fault, t.slot, info.signal(), mc.rip as i64, &args);
+        false
     }
 
     fn goes_on(t: &mut Block, uc: &mut Ucontext) {

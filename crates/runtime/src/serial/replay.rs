@@ -10,7 +10,7 @@ use crate::output;
 use crate::rebuilt;
 use crate::ring::{self, Reader};
 use crate::robust;
-use crate::signal::frame::{self, FpState, SigContext, Ucontext};
+use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::{Siginfo, ACTIONS, SIGSEGV};
 use crate::sys;
@@ -358,7 +358,8 @@ impl Engine for Replay {
         }
     }
 
-    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+    fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, _can: bool) -> bool {
+        let mc = &uc.mc;
         t.slot().last_pc.store(mc.rip, Relaxed);
         let args = [
             info.address(),
@@ -379,6 +380,7 @@ impl Engine for Replay {
             diverge(t, kinds::ARGUMENT, Some(&h), &actual);
         }
         r.finish();
+        false
     }
 
     fn goes_on(t: &mut Block, uc: &mut Ucontext) {

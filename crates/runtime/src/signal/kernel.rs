@@ -305,7 +305,11 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
 /// which might not touch the same memory once more: it may have changed something before it came to that.
 fn fault<E: Engine>(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, again: Option<u64>) {
     let signal = info.signal();
-    E::fault(t, info, &uc.mc);
+    // Of what is done in a stub a part may be done.
+    let can = again == Some(uc.mc.rip);
+    if E::fault(t, info, uc, can) {
+        return;
+    }
     let action = ACTIONS.get(signal);
     let blocked = t.mask & bit(signal) != 0;
     if action.handler == DEFAULT || action.handler == IGNORE || blocked {

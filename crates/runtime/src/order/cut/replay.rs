@@ -8,7 +8,7 @@ use crate::cut::name::{Name, MAX_NAME};
 use crate::cut::place::{classify, Form, Place, JUMP_LEN};
 use crate::cut::stub::Spot;
 use crate::debugger::{traces, CodeAsRecorded};
-use crate::order::replay::follow;
+use crate::order::replay::{faults, follow};
 use crate::order::turns::Looks;
 use crate::order::{space, total};
 use crate::ring::{self, Reader};
@@ -21,7 +21,7 @@ use crate::signal::state::SIGTRAP;
 use crate::thread::{block_address, session, Block, STUB_CELL};
 use crate::{guard, memory};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use reprise_abi::event::{EventHeader, Tag};
+use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::USER_END;
 
 /// Page protection.
@@ -57,8 +57,34 @@ pub fn plant(t: &mut Block, h: EventHeader) {
     if t.order.walks {
         return;
     }
+    let Some((name, args)) = name_in(h) else {
+        lost(t, 0, None)
+    };
+    if crate::rebuilt::on() {
+        lost(t, name.regs.rip, None);
+    }
+    let pc = name.regs.rip;
+    if let Err(difference) = look_for(t, name, args[0]) {
+        lost(t, pc, difference);
+    }
+}
+
+fn is_cut(h: &EventHeader) -> bool {
+    h.kind == Kind::Cut as u8
+}
+
+/// The next event is a fault: its place is patched. False: that can't be.
+pub fn plant_fault(t: &mut Block, h: EventHeader) -> bool {
+    match name_in(h).filter(|_| !crate::rebuilt::on()) {
+        Some((name, args)) => look_for(t, name, args[3]).is_ok(),
+        None => false,
+    }
+}
+
+/// The name of the place that an event tells, and its arguments.
+fn name_in(h: EventHeader) -> Option<(Name, [u64; 8])> {
     let mut r = Reader::begin(h);
-    let recorded = r.args()[0];
+    let args = r.args();
     let mut bytes = [0; MAX_NAME];
     let name = match r.section() {
         Some((_, len, tag)) if tag == Tag::State as u32 && len <= MAX_NAME => {
@@ -67,29 +93,26 @@ pub fn plant(t: &mut Block, h: EventHeader) {
         }
         _ => None,
     };
-    let Some(name) = name.filter(|n| !is_ours(n.regs.rip) && n.regs.rip < USER_END) else {
-        lost(t, 0, None)
+    let name = name.filter(|n| !is_ours(n.regs.rip) && n.regs.rip < USER_END)?;
+    Some((name, args))
+}
+
+/// The thread looks for a place, at which the recorded one had used up so much processor time.
+fn look_for(t: &mut Block, name: Name, recorded: u64) -> Result<(), Option<Difference>> {
+    let patch = arm(t, &name)?;
+    let sought = Sought {
+        name,
+        patch,
+        closest: None,
+        began: processor_time(),
+        recorded: recorded.min(1 << 50) as i64,
+        stops: 0,
     };
-    if crate::rebuilt::on() {
-        lost(t, name.regs.rip, None);
-    }
-    match arm(t, &name) {
-        Ok(patch) => {
-            let sought = Sought {
-                name,
-                patch,
-                closest: None,
-                began: processor_time(),
-                recorded: recorded.min(1 << 50) as i64,
-                stops: 0,
-            };
-            // SAFETY: the thread's own room, which nothing else uses while it doesn't look for a place.
-            unsafe { room::<Sought>(t).write(sought) };
-            t.order.walks = true;
-            t.slot().cut_waiting.store(1, Relaxed);
-        }
-        Err(difference) => lost(t, name.regs.rip, difference),
-    }
+    // SAFETY: the thread's own room, which nothing else uses while it doesn't look for a place.
+    unsafe { room::<Sought>(t).write(sought) };
+    t.order.walks = true;
+    t.slot().cut_waiting.store(1, Relaxed);
+    Ok(())
 }
 
 fn arm(t: &Block, name: &Name) -> Result<&'static Patch, Option<Difference>> {
@@ -156,10 +179,13 @@ pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
                 uc.mc.rip = copy;
             }
             Stop::Passed(patch) => {
+                let of_signal = ring::peek().is_some_and(|h| is_cut(&h));
                 let found = visit(t, uc, patch);
                 drop(code);
-                if found {
-                    follow(t, uc);
+                match found {
+                    true if of_signal => follow(t, uc),
+                    true => faults::is_found(t),
+                    false => {}
                 }
             }
         }
@@ -199,7 +225,7 @@ fn visit(t: &mut Block, uc: &mut Ucontext, patch: &'static Patch) -> bool {
     t.order.walks = false;
     t.slot().cut_waiting.store(0, Relaxed);
     uc.mc.rip = patch.place.pc;
-    if let Some(h) = ring::peek() {
+    if let Some(h) = ring::peek().filter(is_cut) {
         Reader::begin(h).finish();
     }
     session().counters.cuts.fetch_add(1, Relaxed);

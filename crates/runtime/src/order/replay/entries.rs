@@ -4,6 +4,7 @@
 //! [`Slot::quiet_left`](reprise_abi::session::Slot::quiet_left) is not 0. The thread asks for the last one before an event, since that may be a
 //! signal, which comes right behind it, and for all of them while races are looked for, or operations are listed ([`crate::order::listing`]).
 
+use super::faults;
 use super::life::exhausted;
 use crate::order::{cut, listing, trail};
 use crate::races;
@@ -152,9 +153,20 @@ pub fn settle(t: &mut Block) {
 
 /// After an operation: does a signal come now? Hooked functions look for it on their way out.
 pub(super) fn tell_of_signal(t: &mut Block) {
-    if signal_comes(t) {
+    if comes_in_code(t) {
         t.slot().signal_pending.store(1, Relaxed);
     }
+}
+
+/// Before the thread's next operation, does something come that is not up to its code alone: a signal, a cut, or a fault that is another thread's doing?
+#[inline]
+pub(super) fn comes_in_code(t: &mut Block) -> bool {
+    let comes = |h: EventHeader| is_signal(&h) || faults::has_stamp(&h);
+    !is_quiet(t) && event_is_next(t) && ring::peek().is_some_and(comes)
+}
+
+fn is_signal(h: &EventHeader) -> bool {
+    matches!(Kind::from_u8(h.kind), Some(Kind::Signal | Kind::Cut))
 }
 
 /// Does a signal, or a cut, come before the thread's next operation, quiet ones included?
@@ -165,14 +177,17 @@ pub(super) fn signal_comes(t: &mut Block) -> bool {
 
 /// The signal, or the cut, that comes before the thread's next operation or gate. Where the trace ends there is none.
 pub(super) fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
-    let comes = |h: &EventHeader| matches!(Kind::from_u8(h.kind), Some(Kind::Signal | Kind::Cut));
     match event_is_next(t) {
-        true => ring::peek().filter(comes),
+        true => ring::peek().filter(is_signal),
         false => None,
     }
 }
 
 /// Does the thread touch memory that isn't there before any other operation? Then it does in this one, and nothing is to be waited for.
 pub(super) fn faults_next(t: &mut Block) -> bool {
-    look(t).is_none() && ring::peek().is_some_and(|h| h.kind == Kind::Fault as u8)
+    let next = look(t).is_none() && ring::peek().is_some_and(|h| h.kind == Kind::Fault as u8);
+    if next {
+        faults::await_turn(t);
+    }
+    next
 }

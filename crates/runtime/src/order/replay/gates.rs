@@ -2,21 +2,22 @@
 
 use super::entries::{event_is_next, look};
 use super::events::{answer, attach, expect, plain, replay_call};
+use super::faults::{self, Met};
 use super::life::{busy, runs_now, stay_if_done, take_slot};
-use super::signals::plant_if_next;
+use super::signals::look_ahead;
 use super::Replay;
 use crate::asm::rt_exit_thread;
 use crate::capture::Call;
 use crate::clone::{self, Wish};
 use crate::engine::{Engine, RESTART};
+use crate::order::faults::arguments;
 use crate::order::{announce_death, cut, processes, space, state, total, turns, unlogged};
 use crate::races;
 use crate::rebuilt;
 use crate::ring::{self, Reader};
 use crate::serial::replay::{cannot_map, deliver, tamper, OfFile};
 use crate::serial::report::{diverge, Actual};
-use crate::serial::state::frame_hash;
-use crate::signal::frame::{FpState, SigContext, Ucontext};
+use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::signal::state::Siginfo;
 use crate::sys;
@@ -142,6 +143,7 @@ impl Engine for Replay {
                     deliver(t, frame, FpState::Live, h);
                 }
                 Some(Kind::Signal) => return look_again(t),
+                Some(Kind::Fault) => return faults::await_turn(t),
                 Some(Kind::Cut) => return cut::replay::plant(t, h),
                 Some(Kind::Hash) if !t.order.hook_ends && h.detail == state::AT_GATE => {
                     state::check(t, frame, &h)
@@ -155,13 +157,14 @@ impl Engine for Replay {
         stay_if_done(t);
     }
 
-    fn fault(t: &mut Block, info: &Siginfo, mc: &SigContext) {
+    fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
+        let met = faults::meet(t, info, uc, can);
+        if matches!(met, Met::Again) {
+            return true;
+        }
+        let mc = &uc.mc;
         t.slot().last_pc.store(mc.rip, Relaxed);
-        let args = [
-            info.address(),
-            info.code() as u64,
-            frame_hash(&mc.to_frame()),
-        ];
+        let args = arguments(info, mc);
         let actual = Actual {
             kind: Kind::Fault,
             detail: info.signal(),
@@ -178,11 +181,22 @@ impl Engine for Replay {
         if !rebuilt::same_code(h.value as u64, mc.rip) || !same_address || recorded[1] != args[1] {
             diverge(t, kinds::ARGUMENT, Some(&h), &actual);
         }
+        if faults::has_stamp(&h) && can && matches!(met, Met::Other) {
+            diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+        }
         r.finish();
+        if faults::has_stamp(&h) {
+            faults::came(t, recorded[4]);
+        }
+        false
+    }
+
+    fn stepped(t: &mut Block, uc: &mut Ucontext) -> bool {
+        faults::stepped(t, uc)
     }
 
     fn goes_on(t: &mut Block, _uc: &mut Ucontext) {
-        plant_if_next(t);
+        look_ahead(t);
         stay_if_done(t);
     }
 
@@ -229,7 +243,7 @@ impl Engine for Replay {
         }
         let stamp = plain(t, Kind::ThreadStart, Some(0)).1[0];
         turns::take(stamp);
-        plant_if_next(t);
+        look_ahead(t);
     }
 
     fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {

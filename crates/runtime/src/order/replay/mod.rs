@@ -3,6 +3,7 @@
 
 mod entries;
 mod events;
+pub mod faults;
 mod gates;
 mod life;
 mod objects;

@@ -2,11 +2,11 @@
 
 use super::entries::is_signal_next;
 use super::entries::{
-    arrive, consume, depart, due, faults_next, is_quiet, look, made, operation, settle,
-    signal_comes, tell_of_signal, unlike,
+    arrive, comes_in_code, consume, depart, due, faults_next, is_quiet, look, made, operation,
+    settle, signal_comes, tell_of_signal, unlike,
 };
 use super::life::{is_done, stay_if_done};
-use super::signals::plant_if_next;
+use super::signals::look_ahead;
 use super::Replay;
 use crate::debugger;
 use crate::locked::learned;
@@ -61,7 +61,7 @@ pub fn begin_operation(t: &mut Block, number: u32, address: Option<u64>) -> (u32
     if races::on() {
         races::shard(t, number);
     }
-    if is_last || signal_comes(t) {
+    if is_last || comes_in_code(t) {
         t.order.waits_itself = true;
         shard.room.waiting.fetch_add(1, SeqCst);
     }
@@ -97,7 +97,7 @@ pub fn end_operation(t: &mut Block, number: u32, next: u64) {
 /// After an operation in a stub, when nobody waits for it any more.
 pub fn after_operation(t: &mut Block) {
     if !is_quiet(t) {
-        plant_if_next(t);
+        look_ahead(t);
     }
     stay_if_done(t);
 }

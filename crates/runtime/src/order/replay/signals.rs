@@ -1,6 +1,7 @@
 //! Signals of a replay that come between a thread's operations, and in the middle of its code.
 
 use super::entries::is_signal_next;
+use super::faults;
 use crate::order::{cut, turns};
 use crate::ring::Reader;
 use crate::serial::replay::deliver;
@@ -10,10 +11,12 @@ use crate::thread::Block;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::Kind;
 
-/// When the next that the thread does is a cut, its place is looked for.
-pub(super) fn plant_if_next(t: &mut Block) {
-    if let Some(h) = is_signal_next(t).filter(|h| h.kind == Kind::Cut as u8) {
-        cut::replay::plant(t, h);
+/// The thread goes on in its code. When the next that it does is a cut, its place is looked for; when it is a fault, its turn is waited for.
+pub(super) fn look_ahead(t: &mut Block) {
+    match is_signal_next(t) {
+        Some(h) if h.kind == Kind::Cut as u8 => cut::replay::plant(t, h),
+        Some(_) => {}
+        None => faults::await_turn(t),
     }
 }
 
