@@ -19,7 +19,7 @@ guests! {
 
 // Signals, timers and events that are read.
 guests! {
-    signals_queued, signal_kept, signal_at_unlock, signal_flags, timerfds, eventfds, signalfds, inotify_events, inotify_masks, fanotify_events, pidfds,
+    signals_queued, signal_kept, signal_at_unlock, signal_in_wait, signal_flags, timerfds, eventfds, signalfds, inotify_events, inotify_masks, fanotify_events, pidfds,
     interval_timers, sleeps, processor_time, adjusted_clocks,
 }
 

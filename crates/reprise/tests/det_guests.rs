@@ -60,6 +60,7 @@ tests! {
     signals_and_time {
         signal_at_gate,
         signal_at_unlock,
+        signal_in_wait,
         signal_waiting,
         signals_to_threads,
         signal_altstack,

@@ -55,6 +55,7 @@ tests! {
     signals_and_time {
         signal_at_gate,
         signal_at_unlock,
+        signal_in_wait,
         signal_at_unlock_of_two = "signal_at_unlock"["2"],
         signal_altstack,
         signal_faults,

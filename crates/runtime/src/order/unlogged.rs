@@ -19,9 +19,6 @@ pub struct Unlogged {
     calls: u64,
 }
 
-/// No place in a log.
-const NOWHERE: (u64, u32) = (u64::MAX, 0);
-
 /// Where a thread's log is: place in the ring, and quiet operations to its next entry.
 pub fn place(t: &Block) -> (u64, u32) {
     let quiet = t.quiet_left().load(core::sync::atomic::Ordering::Relaxed);
@@ -47,7 +44,7 @@ pub fn leaves(t: &mut Block, returns: bool) {
     if u.at != now {
         (u.at, u.calls) = (now, 0);
     } else if returns {
-        u.calls += 1;
+        u.calls = u.calls.wrapping_add(1);
     }
 }
 
@@ -56,9 +53,10 @@ pub fn is_where_it_entered(t: &Block) -> bool {
     t.order.unlogged.at == place(t)
 }
 
-/// What the function is called for was done, and counted, on a short way before.
-pub fn was_counted(t: &mut Block) {
-    t.order.unlogged.at = NOWHERE;
+/// This call of a hooked function doesn't count, since it may be made on a short way, which doesn't come by here: whether it is depends on what waits.
+pub fn does_not_count(t: &mut Block) {
+    let u = &mut t.order.unlogged;
+    u.calls = u.calls.wrapping_sub(1);
 }
 
 /// Such calls since something was last logged or counted.

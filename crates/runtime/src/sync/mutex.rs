@@ -319,6 +319,12 @@ pub fn clocklock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// `pthread_mutex_unlock(mutex)`
 #[inline(always)]
 pub fn unlock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
+    // SAFETY: nothing of ours is held.
+    let m = unsafe { object::<Mutex>(f.rdi) };
+    // There is a short way for plain ones.
+    if m.kind.load(Relaxed) == 0 {
+        unlogged::does_not_count(t);
+    }
     Done::errno(give::<O>(t, f.rdi, true))
 }
 
@@ -331,7 +337,7 @@ pub fn entered<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 
 /// From there: a plain mutex was given back that others wait for.
 pub fn left<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-    unlogged::was_counted(t);
+    unlogged::does_not_count(t);
     wake(f.rdi as *const u32, 1, false);
     call_next::<O>(f.rdi, f.r8 >> SLOT_BITS);
     Done::value(0)
@@ -339,13 +345,13 @@ pub fn left<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 
 /// From there, in a replay: a plain mutex was given back, and somebody waits for a turn, perhaps for this one. The run of the mutex is in r8.
 pub fn called<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-    unlogged::was_counted(t);
+    unlogged::does_not_count(t);
     call_next::<O>(f.rdi, f.r8 >> SLOT_BITS);
     Done::value(0)
 }
 
 /// From there: all is done, but a signal waits.
 pub fn nothing<O: Order>(t: &mut Block, _f: &mut Frame) -> Done {
-    unlogged::was_counted(t);
+    unlogged::does_not_count(t);
     Done::value(0)
 }
