@@ -36,7 +36,7 @@ static void *looks(void *number) {
         rounds++;
         sum = sum * 31 + rounds;
     }
-    say("%d: %lu %lx\n", (int)me, rounds, sum);
+    say("%d: %lu %lu\n", (int)me, rounds, sum);
     return NULL;
 }
 

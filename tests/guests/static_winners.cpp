@@ -37,5 +37,5 @@ int main() {
         for (const auto &one : seen) expect(one[n] == seen[0][n]);
         order = mix(order * 31 + seen[0][n]);
     }
-    say("%016lx\n", (unsigned long)order);
+    say("%lu\n", (unsigned long)order);
 }

@@ -125,6 +125,7 @@ pub fn own_ring(t: &Block) -> u32 {
 /// In the copy of a memory that fork(2) made.
 pub fn after_fork() {
     space::after_fork();
+    replay::faults::after_fork();
     crate::clock::after_fork();
 }
 

@@ -16,7 +16,7 @@ use crate::ring::{self, Reader};
 use crate::signal::frame::{SigContext, Ucontext};
 use crate::signal::kernel::TRAP_FLAG;
 use crate::signal::state::Siginfo;
-use crate::thread::Block;
+use crate::thread::{session, Block};
 use crate::{memory, sys};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::event::{EventHeader, Kind};
@@ -86,6 +86,11 @@ fn leave_way(t: &Block) {
     }
 }
 
+/// In a new process: who was on its way is in the old one. What was bare is so here, too.
+pub fn after_fork() {
+    ON_ITS_WAY.store(0, SeqCst);
+}
+
 /// Gives memory the protection that the program wants. The lock of the address space is held.
 fn protect(start: u64, end: u64) {
     let mut at = start;
@@ -128,6 +133,7 @@ fn go_on_protected(t: &mut Block) {
 pub(super) fn meet(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> Met {
     let is_recorded = |h: &EventHeader| h.kind == Kind::Fault as u8 && !has_stamp(h);
     if !can
+        || session().slots_used.load(Relaxed) == 1
         || !is_of_others(info)
         || event_is_next(t) && ring::peek().is_some_and(|h| is_recorded(&h))
     {
