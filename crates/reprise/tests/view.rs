@@ -200,8 +200,9 @@ fn window(browser: &mut Browser, end: &str) -> f64 {
 #[test]
 fn the_page_shows_the_threads_and_a_click_an_event() {
     let place = Workplace::new();
-    let mut browser = Browser::start(&place);
     for engine in ["serial", "order"] {
+        // Its own: a page that still asks for something when its server ends says so later, to whoever is shown then.
+        let mut browser = Browser::start(&place);
         let guest = Guest::new("mutex_contention");
         let recording = recorded(&place, &guest, &["--engine", engine]);
         let view = View::start(&place, &recording.dir);
