@@ -151,7 +151,7 @@ pub fn settle(t: &mut Block) {
     event_is_next(t);
 }
 
-/// After an operation: does a signal come now? Hooked functions look for it on their way out.
+/// After an operation: does a signal come now, or a fault whose turn is to be waited for? Hooked functions look for it on their way out.
 pub(super) fn tell_of_signal(t: &mut Block) {
     if comes_in_code(t) {
         t.slot().signal_pending.store(1, Relaxed);
@@ -183,7 +183,8 @@ pub(super) fn is_signal_next(t: &mut Block) -> Option<EventHeader> {
     }
 }
 
-/// Does the thread touch memory that isn't there before any other operation? Then it does in this one, and nothing is to be waited for.
+/// Does the thread touch memory that isn't there before any other operation? Then it does in this one, for which nothing else is to be
+/// waited for than the turn of the fault, if it has one: that was waited for.
 pub(super) fn faults_next(t: &mut Block) -> bool {
     let next = look(t).is_none() && ring::peek().is_some_and(|h| h.kind == Kind::Fault as u8);
     if next {
