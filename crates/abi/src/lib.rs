@@ -7,6 +7,7 @@
 //! - [`pace`]: how far a replay goes that a debugger drives;
 //! - [`conflicts`]: what `run --det-report` leaves behind;
 //! - [`races`]: what a replay that looks for data races leaves behind;
+//! - [`engine`]: the table of engines, and what each can;
 //! - [`event`]: the vocabulary of events, as bytes;
 //! - [`spec`]: the language in which one system call is described;
 //! - [`syscalls`]: the table of all x86-64 system calls, with its sub-tables
@@ -22,6 +23,7 @@ pub mod attached;
 pub mod conflicts;
 pub mod coverage;
 pub mod det;
+pub mod engine;
 pub mod event;
 pub mod fcntl;
 pub mod filters;

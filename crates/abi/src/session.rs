@@ -19,15 +19,6 @@ pub const MODE_RECORD: u32 = 1;
 /// [`Session::mode`]: the program runs from a trace.
 pub const MODE_REPLAY: u32 = 2;
 
-/// [`Session::engine`]: capture everything, log nothing, order nothing.
-pub const ENGINE_NONE: u32 = 1;
-/// [`Session::engine`]: one thread at a time, exact.
-pub const ENGINE_SERIAL: u32 = 2;
-/// [`Session::engine`]: all threads at once, synchronisation ordered.
-pub const ENGINE_ORDER: u32 = 3;
-/// [`Session::engine`]: the same run every time.
-pub const ENGINE_DET: u32 = 4;
-
 /// [`Session::baton`]: nobody holds it.
 pub const BATON_FREE: u32 = 0;
 
@@ -483,7 +474,7 @@ pub struct Session {
     pub version: u32,
     /// [`MODE_RECORD`] or [`MODE_REPLAY`].
     pub mode: u32,
-    /// [`ENGINE_NONE`] or [`ENGINE_SERIAL`].
+    /// Number of the engine in [the table](crate::engine).
     pub engine: u32,
     /// Flags, see [`FLAG_ASLR`] and those after it.
     pub flags: u32,
@@ -729,6 +720,11 @@ const _: () = assert!(SESSION_LEN % 4096 == 0);
 const _: () = assert!(SESSION_TOTAL < 0x1000_0000);
 
 impl Session {
+    /// The engine of the session.
+    pub fn engine(&self) -> &'static crate::engine::Engine {
+        crate::engine::Engine::of(self.engine).unwrap_or(&crate::engine::NONE)
+    }
+
     /// Slot `i`, behind the head.
     ///
     /// # Panics

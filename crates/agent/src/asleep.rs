@@ -11,12 +11,13 @@
 
 use crate::members::Members;
 use crate::namespaces::children_of;
+use reprise_abi::engine::can;
 use reprise_abi::layout::{
     ARENA_BASE, BLOCKS_BASE, IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION, RESERVATION_END,
     SESSION_BASE,
 };
 use reprise_abi::schedule::Lists;
-use reprise_abi::session::{Session, Slot, ENGINE_SERIAL, MAX_PROCESSES};
+use reprise_abi::session::{Session, Slot, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
 use reprise_launch::SharedSession;
 use std::collections::BTreeSet;
@@ -58,7 +59,8 @@ impl Asleep {
     pub fn new(shared: &SharedSession, launcher: i32) -> Asleep {
         Asleep {
             launcher: launcher as u32,
-            applies: shared.order().is_some() || shared.session().engine == ENGINE_SERIAL,
+            applies: shared.order().is_some()
+                || shared.session().engine().can(can::RUN_ONE_AT_A_TIME),
             looked: Instant::now(),
             written: 0,
             times: 0,

@@ -4,8 +4,9 @@ use crate::asked::Asked;
 use crate::members::Members;
 use crate::processes;
 use crate::requests::done;
+use reprise_abi::engine::can;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::session::{Session, ENGINE_ORDER, MAX_PROCESSES};
+use reprise_abi::session::{Session, MAX_PROCESSES};
 use reprise_launch::exec::{watch, Exec};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, orderable, LaunchError, RuntimeImage, SharedSession};
@@ -97,7 +98,7 @@ pub fn serve(
 /// What is to be said of the program that process `pid` has become, where threads are ordered by what libc's functions do: the first one would
 /// have been refused.
 fn unfit(s: &Session, pid: u32) -> Option<String> {
-    if s.engine != ENGINE_ORDER {
+    if !s.engine().can(can::ORDER_SYNCHRONISATION) {
         return None;
     }
     let image = PathBuf::from(format!("/proc/{pid}/exe"));

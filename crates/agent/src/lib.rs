@@ -47,9 +47,10 @@ use native::NativeCpuid;
 pub use outsiders::Outsiders;
 use place::Place;
 use processes::Processes;
+use reprise_abi::engine::can;
 use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
-use reprise_abi::session::{process_state, Process, Session, ENGINE_SERIAL};
+use reprise_abi::session::{process_state, Process, Session};
 use reprise_console::say;
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
@@ -521,7 +522,9 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         );
         match shared.order() {
             Some(_) => late.look(&shared, &members),
-            None if shared.session().engine == ENGINE_SERIAL => slices.look(&shared, &members),
+            None if shared.session().engine().can(can::RUN_ONE_AT_A_TIME) => {
+                slices.look(&shared, &members)
+            }
             None => {}
         }
         namespaces::answer(&shared);

@@ -9,11 +9,11 @@ mod dead;
 use crate::pressure::Pressure;
 use crate::wake;
 pub use dead::open_shards_of;
+use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{Event, Kind, ParseError};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{head_of_entries, slots_with, Entry, OrderHead, ENTRY_LEN, MAX_VOID};
 use reprise_abi::ring::RingControl;
-use reprise_abi::session::ENGINE_DET;
 use reprise_launch::SharedSession;
 use reprise_trace::stamps::{stamps_of, Stamps};
 use reprise_trace::{Census, TraceError, Writer};
@@ -128,7 +128,7 @@ impl Merge {
 
     /// The stamps that were drawn, but that no event has. Of a recording that ends before its program does: up to the last that one has.
     pub fn void_stamps(&self, shared: &SharedSession) -> Vec<u64> {
-        if is_det(shared) {
+        if is_told(shared) {
             return Vec::new();
         }
         let drawn = match shared.session().recording_lost.load(SeqCst) {
@@ -188,7 +188,7 @@ impl Merge {
             return Ok(0);
         };
         // Under `det` no event has a stamp: a replay needs no order among threads.
-        let drawn = if last || is_det(shared) {
+        let drawn = if last || is_told(shared) {
             u64::MAX
         } else {
             head.stamp.0.load(SeqCst)
@@ -348,9 +348,9 @@ impl Default for Merge {
     }
 }
 
-/// Is it a recording by `det`?
-fn is_det(shared: &SharedSession) -> bool {
-    shared.session().engine == ENGINE_DET
+/// Is it a recording of what threads were told, each by itself?
+fn is_told(shared: &SharedSession) -> bool {
+    shared.session().engine().order == TraceOrder::Told
 }
 
 /// Appends `n` bytes of a ring from position `at` on.

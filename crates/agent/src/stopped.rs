@@ -7,10 +7,11 @@
 
 use crate::members::Members;
 use crate::slices;
+use reprise_abi::engine::can;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, Shard};
 use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
-use reprise_abi::session::{request, slot_state, Session, Slot, ENGINE_SERIAL};
+use reprise_abi::session::{request, slot_state, Session, Slot};
 use reprise_launch::stopped::{go_on_until, Pace};
 use reprise_launch::{futex, SharedSession};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -91,7 +92,9 @@ fn is_wanted(s: &Session, holder: u32) -> bool {
         .map(|i| s.slot(i as usize));
     let runs =
         |slot: &Slot| slot.state.load(Acquire) == slot_state::RUNNING && slot.go.load(Acquire) == 0;
-    s.engine == ENGINE_SERIAL && s.ready_count.load(Relaxed) != 0 && slot.is_some_and(runs)
+    s.engine().can(can::RUN_ONE_AT_A_TIME)
+        && s.ready_count.load(Relaxed) != 0
+        && slot.is_some_and(runs)
 }
 
 /// Slot plus 1 of the thread that has a shard; 0, and nobody waits for it any more, when there is none.
@@ -157,7 +160,7 @@ fn take_back(shared: &SharedSession, members: &Members, thing: Thing, owner: u32
     // Under `serial` the lock is held for a few instructions, and the thread must not come to run the program with the baton that it
     // got there. All else may take long.
     let pace = match thing {
-        Thing::Lock if s.engine == ENGINE_SERIAL => Pace::Steps,
+        Thing::Lock if s.engine().can(can::RUN_ONE_AT_A_TIME) => Pace::Steps,
         _ => Pace::Runs,
     };
     // Where ptrace is refused nothing can be done: the others wait until the thread goes on.

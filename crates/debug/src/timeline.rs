@@ -3,6 +3,7 @@
 
 use crate::programs::{Program, Programs};
 use crate::DebugError;
+use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{Event, EventHeader, Kind};
 use reprise_abi::syscalls::nr;
 use reprise_replay::Rings;
@@ -99,7 +100,7 @@ impl Timeline {
             rings = Rings::beginning(&moment);
             t.known = moment.known;
         }
-        t.is_order = manifest.engine == "order";
+        t.is_order = manifest.engine().order == TraceOrder::Stamps;
         let most = match t.is_order {
             true => MAX_EVENTS_OF_ORDER,
             false => MAX_EVENTS,

@@ -1,14 +1,15 @@
 //! The threads of a program under `det`, which are processes to the kernel: whoever started the program ends those that outlive it.
 
 use crate::SharedSession;
-use reprise_abi::session::{slot_state, ENGINE_DET};
+use reprise_abi::engine::can;
+use reprise_abi::session::slot_state;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Ends all threads of the process that the kernel knows as `program`, but for the first one, which is that process.
 pub fn end_all(shared: &SharedSession, program: u32) {
     let s = shared.session();
-    if s.engine != ENGINE_DET {
+    if !s.engine().can(can::SEPARATE_MEMORY) {
         return;
     }
     for slot in (0..s.slots_used.load(SeqCst) as usize).map(|i| shared.slot(i)) {

@@ -6,13 +6,13 @@ use crate::rebuilt::Rebuilt;
 use crate::report::{self, Divergence};
 use crate::tree::{set_start, Halt, Tree};
 use crate::{symbols, ReplayError};
+use reprise_abi::engine::{can, TraceOrder};
 use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, BY_ADDRESS, ENGINE_DET, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CPUID_FAULTING,
-    FLAG_CPUID_REPLACED, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID,
-    MODE_REPLAY, VERSION,
+    Session, BY_ADDRESS, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS, FLAG_LOCKED,
+    FLAG_LOGS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
 use reprise_launch::{known, memo, record, RuntimeImage, SharedSession};
@@ -136,15 +136,15 @@ fn replay_one(
         mut shared,
     } = prepare(dir, options, hunt.as_deref())?;
     if let Some(r) = &rebuilt {
-        if manifest.engine != "order" {
+        if !manifest.engine().can(can::FOLLOW_REBUILT) {
             return Err(ReplayError::Unsupported(format!("a rebuilt program replays recordings of --engine order, this one is of {}: there, the ends of threads' turns lie in the middle of the recorded program's code", manifest.engine)));
         }
         shared.session_mut().flags |= r.flag();
     }
     let quiet = options.quiet.then(silence).transpose()?;
-    let cpu = match manifest.engine != "serial" {
-        true => None,
-        false => processor(manifest.start.cpu),
+    let cpu = match manifest.engine().can(can::PIN) {
+        false => None,
+        true => processor(manifest.start.cpu),
     };
     let child = Child {
         cpu,
@@ -164,9 +164,9 @@ fn replay_one(
     let s = tree.shared.session();
     let c = &s.counters;
     let divergence = report::read(s).map(|d| Divergence {
-        event: match manifest.engine != "serial" {
-            true => event_of_thread(dir, &d),
-            false => d.event,
+        event: match manifest.engine().order {
+            TraceOrder::Slices => d.event,
+            _ => event_of_thread(dir, &d),
         },
         ..d
     });
@@ -223,18 +223,17 @@ pub(crate) fn prepare(
             manifest.abi_version
         )));
     }
-    let order = manifest.engine == "order";
-    if !order && hunt.is_some() {
+    let engine = manifest.engine();
+    if !engine.can(can::FIND_RACES) && hunt.is_some() {
         return Err(ReplayError::Unsupported(format!(
             "the engine of this trace, {}, does not record what orders the threads: record the program with --engine order",
             manifest.engine
         )));
     }
-    let det = manifest.engine == "det";
-    if det && (options.total || options.with.is_some()) {
+    if engine.order == TraceOrder::Told && (options.total || options.with.is_some()) {
         return Err(ReplayError::Unsupported("a recording by the engine det can be replayed and verified, not debugged, nor replayed in another way (--order, --with): there is one such run only".into()));
     }
-    if !order && !det && manifest.engine != "serial" {
+    if !engine.can(can::REPLAY) {
         return Err(ReplayError::Unsupported(format!(
             "the engine of this trace, {}, logs nothing that could be replayed",
             manifest.engine
@@ -244,7 +243,7 @@ pub(crate) fn prepare(
     if looks_at_all && dir.join(BEGINNING_FILE).exists() {
         return Err(ReplayError::Unsupported("only the last stretch of this run was kept: races are looked for, and rebuilt programs replayed, in whole recordings".into()));
     }
-    if order && hunt.is_some() && has_several_processes(dir)? {
+    if hunt.is_some() && has_several_processes(dir)? {
         return Err(ReplayError::Unsupported("races are looked for in recordings of one process that stays the program it is; this one has several: record without forks and execs what is to be looked at".into()));
     }
     crate::machine::check(&manifest)?;
@@ -267,14 +266,14 @@ pub(crate) fn prepare(
     }
     let image = RuntimeImage::load(&runtime)?;
     let mut shared = SharedSession::create()?;
-    if order {
+    if engine.order == TraceOrder::Stamps {
         shared.add_order(DEFAULT_RING)?;
         void_stamps(&shared, dir);
         if let Some(path) = options.memo.as_ref().filter(|_| options.with.is_none()) {
             memo::load(&shared, &image, path);
         }
     }
-    if det {
+    if engine.order == TraceOrder::Told {
         shared.add_order(DEFAULT_RING)?;
     }
     fill(&mut shared, &manifest, options)?;
@@ -366,16 +365,12 @@ fn void_stamps(shared: &SharedSession, dir: &Path) {
 fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(), ReplayError> {
     let s = shared.session_mut();
     s.mode = MODE_REPLAY;
-    s.engine = match m.engine.as_str() {
-        "order" => {
-            s.flags |= FLAG_HOOKS;
-            ENGINE_ORDER
-        }
-        "det" => {
-            s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_LOGS;
-            ENGINE_DET
-        }
-        _ => ENGINE_SERIAL,
+    let engine = m.engine();
+    s.engine = engine.number;
+    s.flags |= match engine.order {
+        TraceOrder::Stamps => FLAG_HOOKS,
+        TraceOrder::Told => FLAG_HOOKS | FLAG_LOCKED | FLAG_LOGS,
+        TraceOrder::Slices | TraceOrder::Nothing => 0,
     };
     set_start(s, &m.start);
     s.xsave_mask = m.start.xsave_mask;
@@ -402,7 +397,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
         // The trace says which instructions were replaced.
         (false, _) => 0,
     };
-    if s.engine == ENGINE_DET && s.flags & FLAG_CPUID_REPLACED != 0 {
+    if engine.order == TraceOrder::Told && s.flags & FLAG_CPUID_REPLACED != 0 {
         // It replaces them as a recording does: nothing of that is in the trace.
         s.flags &= !FLAG_CPUID_REPLACED;
     }

@@ -8,6 +8,7 @@ use crate::rings::Rings;
 use crate::tree::{Tree, Watch};
 use crate::{report, ReplayError};
 use libc::pid_t;
+use reprise_abi::engine::{can, TraceOrder};
 use reprise_abi::event::{EventHeader, Kind};
 use reprise_launch::replay::Child;
 use reprise_trace::{beginning, Known, Reader};
@@ -96,11 +97,11 @@ impl Follower {
             what: "open /dev/null".into(),
             source,
         })?;
-        let order = manifest.engine == "order";
+        let pins = manifest.engine().can(can::PIN);
         let child = Child {
-            cpu: match order {
-                true => None,
-                false => driver::other_processor(manifest.start.cpu),
+            cpu: match pins {
+                false => None,
+                true => driver::other_processor(manifest.start.cpu),
             },
             output: Some([nowhere.as_raw_fd(); 2]),
             ..Child::default()
@@ -116,7 +117,7 @@ impl Follower {
             at: [0; 2],
             begins_at: 0,
             known: Known::default(),
-            order: order.then(|| Order {
+            order: (manifest.engine().order == TraceOrder::Stamps).then(|| Order {
                 distribution: Distribution::new(false),
                 rings: Rings::default(),
                 positions: (Vec::new(), Instant::now()),

@@ -13,6 +13,7 @@ use crate::rings::Rings;
 use crate::tree::{Tree, Watch};
 use crate::ReplayError;
 use libc::pid_t;
+use reprise_abi::engine::{can, Engine, TraceOrder};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, MAX_VOID};
 use reprise_abi::session::{Session, Slot};
@@ -82,17 +83,17 @@ pub struct Live {
 
 /// Can this trace be debugged?
 pub fn is_debuggable(dir: &Path) -> bool {
-    let engine = Manifest::read(dir).map(|m| m.engine);
-    engine.is_ok_and(|engine| matches!(refusal(dir, &engine), Ok(None)))
+    let engine = Manifest::read(dir).map(|m| m.engine());
+    engine.is_ok_and(|engine| matches!(refusal(dir, engine), Ok(None)))
 }
 
 /// Why a trace by this engine can't be debugged.
-fn refusal(dir: &Path, engine: &str) -> Result<Option<&'static str>, ReplayError> {
+fn refusal(dir: &Path, engine: &Engine) -> Result<Option<&'static str>, ReplayError> {
     Ok(
-        if engine == "order" && driver::has_several_processes(dir)? {
+        if engine.can(can::ORDER_SYNCHRONISATION) && driver::has_several_processes(dir)? {
             Some("of recordings by the engine order those can be debugged that have one process, which stays the program it is; this one has several")
-        } else if engine == "det" {
-            Some("recordings by the engine det can't be debugged")
+        } else if !engine.can(can::BE_DEBUGGED) {
+            Some("recordings by this engine can't be debugged")
         } else {
             None
         },
@@ -121,7 +122,7 @@ impl Live {
             image,
             shared,
         } = driver::prepare(dir, &options, None)?;
-        if let Some(why) = refusal(dir, &manifest.engine)? {
+        if let Some(why) = refusal(dir, manifest.engine())? {
             return Err(ReplayError::Unsupported(why.into()));
         }
         let Some(landmarks) = image.landmarks else {
@@ -129,13 +130,13 @@ impl Live {
                 "this trace was recorded by a reprise that had no debugger: record the program again to debug it".into(),
             ));
         };
-        let mut order = match (manifest.engine.as_str(), landmarks.order) {
-            ("order", Some(landmarks)) => Some(Order {
+        let mut order = match (manifest.engine().order, landmarks.order) {
+            (TraceOrder::Stamps, Some(landmarks)) => Some(Order {
                 distribution: Distribution::new(true),
                 rings,
                 landmarks,
             }),
-            ("order", None) => return Err(ReplayError::Unsupported(
+            (TraceOrder::Stamps, None) => return Err(ReplayError::Unsupported(
                 "this trace was recorded by a reprise whose debugger knew only the engine serial: record the program again to debug it".into(),
             )),
             _ => None,

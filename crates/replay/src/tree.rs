@@ -16,11 +16,11 @@ use crate::supervisor::{self, Supervisor};
 use crate::thaw::Beginning;
 use crate::{plan, ReplayError};
 use libc::pid_t;
+use reprise_abi::engine::can;
 use reprise_abi::event::EventHeader;
 use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END, RING_SIZE};
 use reprise_abi::session::{
-    process_state, request, slot_state, InitialRegion, Session, ENGINE_DET, MAX_INITIAL_REGIONS,
-    MAX_PROCESSES,
+    process_state, request, slot_state, InitialRegion, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
 };
 use reprise_launch::confine::Whose;
 use reprise_launch::replay::{self as launch, Child, Confined};
@@ -207,9 +207,10 @@ impl Tree {
     /// Makes the first process. It gets no event when the trace begins later.
     pub fn begin(&mut self, only: Option<u32>) -> Result<pid_t, ReplayError> {
         self.only = only;
-        let whose = match self.shared.session().engine {
-            ENGINE_DET => Whose::Threads,
-            _ => Whose::Processes,
+        let threads = self.shared.session().engine().can(can::SEPARATE_MEMORY);
+        let whose = match threads {
+            true => Whose::Threads,
+            false => Whose::Processes,
         };
         self.supervisor = Supervisor::start(&self.dir, whose)?;
         self.beginning = Beginning::open(&self.dir)?;
@@ -713,7 +714,8 @@ impl Tree {
     /// Everybody has ended who was recorded: whoever is left was made behind the recording's back.
     fn end_strays(&self) {
         let s = self.shared.session();
-        let Some(supervisor) = self.supervisor.as_ref().filter(|_| s.engine != ENGINE_DET) else {
+        let threads_are_processes = s.engine().can(can::SEPARATE_MEMORY);
+        let Some(supervisor) = self.supervisor.as_ref().filter(|_| !threads_are_processes) else {
             return;
         };
         if !self.is_over() || self.has_former() {

@@ -1,7 +1,7 @@
 //! `attach`: a process that is running already is recorded from now on, with all its threads, until it ends, or until the recording is
 //! stopped: by `reprise stop`, or by the signal by which a user ends this command.
 
-use crate::cli::{AttachArgs, EngineName, RecordArgs, Until};
+use crate::cli::{AttachArgs, RecordArgs, Until};
 use crate::exit::OWN_FAILURE;
 use crate::record::{self, Program};
 use crate::recorder::{self, Attendants};
@@ -78,7 +78,7 @@ fn record(args: &AttachArgs, begun: impl FnOnce() -> Result<()>) -> Result<i32> 
         on_full: args.on_full,
         quiet: args.quiet,
         unseen: args.background,
-        ..RecordArgs::of(EngineName::Serial, argv)
+        ..RecordArgs::of(&reprise_abi::engine::SERIAL, argv)
     };
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;

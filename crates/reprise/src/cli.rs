@@ -6,9 +6,11 @@ use crate::environment::EnvArgs;
 use crate::exit::{one_line, OWN_FAILURE};
 use crate::keep::Keep;
 use crate::processes::ProcessName;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::det;
+use reprise_abi::engine::{self, Engine, ENGINES};
 use reprise_abi::event::Kind;
 use reprise_abi::hooks;
 use reprise_abi::order::{CRASH_RING, DEFAULT_RING, SMALL_RING};
@@ -142,8 +144,8 @@ pub struct RecordArgs {
     pub output: Option<PathBuf>,
 
     /// How to order threads; `none` captures everything and logs nothing
-    #[arg(long, value_enum, default_value_t = EngineName::Serial)]
-    pub engine: EngineName,
+    #[arg(long, value_parser = engines(), default_value = engine::SERIAL.name)]
+    pub engine: &'static Engine,
 
     /// With `order`: how much of each thread's events may wait for the agent
     #[arg(long, value_enum, default_value_t = Buffers::Default)]
@@ -242,7 +244,7 @@ pub struct RecordArgs {
 
 impl RecordArgs {
     /// A recording of this program, where nothing more is asked for.
-    pub fn of(engine: EngineName, command: Vec<OsString>) -> RecordArgs {
+    pub fn of(engine: &'static Engine, command: Vec<OsString>) -> RecordArgs {
         RecordArgs {
             output: None,
             engine,
@@ -368,29 +370,10 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// Engines that can be asked for.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EngineName {
-    /// One thread at a time: exact, data races included
-    Serial,
-    /// In the making: all threads and processes at once, on all processors; with glibc; exact up to the first data race
-    Order,
-    /// Capture everything, log nothing, order nothing: no trace is made
-    None,
-    /// In the making: all threads at once, with glibc; only inputs are recorded, and a replay is the same run once more (see `run`); one process
-    Det,
-}
-
-impl EngineName {
-    /// As the manifest names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineName::Serial => "serial",
-            EngineName::Order => "order",
-            EngineName::None => "none",
-            EngineName::Det => "det",
-        }
-    }
+/// The engines by their names, from the table.
+fn engines() -> impl TypedValueParser<Value = &'static Engine> {
+    let all = ENGINES.map(|e| PossibleValue::new(e.name).help(e.about));
+    PossibleValuesParser::new(all).map(|name| Engine::named(&name).unwrap_or(&engine::NONE))
 }
 
 /// How much of each thread's events may wait for the agent (Castor 3.6).
@@ -996,7 +979,7 @@ mod tests {
         let args = record(
             "record --engine none --chaos=0x2a --checksum=50 --keep-on=failure --until-failure 9 --max-size 2G --on-full=stop -- a",
         );
-        assert_eq!(args.engine, EngineName::None);
+        assert_eq!(args.engine, &engine::NONE);
         assert_eq!(args.chaos, Some(Some(42)));
         assert_eq!(args.checksum, Some(50));
         assert_eq!(args.keep_on, KeepOn::Failure);

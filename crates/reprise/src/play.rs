@@ -4,6 +4,7 @@ use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
+use reprise_abi::engine::can;
 use reprise_agent::counters::OUTPUT_BYTES;
 use reprise_console::{say, tell};
 use reprise_launch::memo;
@@ -299,7 +300,7 @@ impl Written {
                 false => Vec::new(),
             },
             // Elsewhere a thread can be ended between its event and its count.
-            is_exact: Manifest::read(dir)?.engine == "serial",
+            is_exact: Manifest::read(dir)?.engine().can(can::COUNT_OUTPUT),
         })
     }
 

@@ -3,15 +3,16 @@
 //! The launcher stays the program's parent, so that statuses and job control are what the user expects; the agent is
 //! forked beside it and outlives both if need be.
 
-use crate::cli::{CpuLevel, EngineName, KeepOn, RecordArgs};
+use crate::cli::{CpuLevel, KeepOn, RecordArgs};
 use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
 use crate::signals::{self, PassedOn};
 use anyhow::{Context, Result};
+use reprise_abi::engine::{can, TraceOrder};
 use reprise_abi::hooks;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, ENGINE_DET, ENGINE_NONE, ENGINE_ORDER, ENGINE_SERIAL, FLAG_CHAOS, FLAG_HOOKS,
-    FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
+    hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_WRITES,
+    MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -156,8 +157,7 @@ pub fn exit_status(status: i32) -> i32 {
 }
 
 fn one(args: &RecordArgs) -> Result<Run> {
-    let keeps = [EngineName::Serial, EngineName::Order];
-    if args.keep.is_some() && !keeps.contains(&args.engine) {
+    if args.keep.is_some() && !args.engine.can(can::BE_KEPT) {
         anyhow::bail!("--keep wants --engine serial or order");
     }
     cpu::suffices().map_err(anyhow::Error::msg)?;
@@ -170,7 +170,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
     }
     let catalog = Catalog::from_env()?;
     let memo_file = catalog.root().join(memo::FILE);
-    if args.engine == EngineName::Order {
+    if args.engine.order == TraceOrder::Stamps {
         let usual = args.buffers.bytes();
         shared.add_order(args.keep.map_or(usual, |keep| keep.ring(usual)))?;
         let unlearned = hooks::holds(shared.session().unhooked, hooks::LEARNED);
@@ -179,23 +179,23 @@ fn one(args: &RecordArgs) -> Result<Run> {
             shared.session().learned.add(f.code(), 0);
         }
     }
-    let recorded = args.engine != EngineName::None && args.det.is_none();
-    match (args.engine, recorded) {
-        (EngineName::Det, true) => {
+    let recorded = args.engine.can(can::REPLAY) && args.det.is_none();
+    match (args.engine.order, recorded) {
+        (TraceOrder::Told, true) => {
             shared.add_order(args.buffers.bytes())?;
             shared.session_mut().flags |= FLAG_LOGS;
         }
-        (EngineName::Det, false) => shared.add_memo()?,
+        (TraceOrder::Told, false) => shared.add_memo()?,
         _ => {}
     }
     let known = memo::load(&shared, &image, &memo_file);
     let command = launch::Command {
         argv: args.command.clone(),
-        pin: args.engine == EngineName::Serial,
+        pin: args.engine.can(can::PIN),
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
-    if args.engine == EngineName::Det {
+    if args.engine.can(can::REPEAT) {
         if let Some(why) = unfit(&program).filter(|why| *why != Unfit::Static) {
             anyhow::bail!(
                 "{}: it can't run the same way always: {why}",
@@ -203,7 +203,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
             );
         }
     }
-    if args.engine == EngineName::Order && !args.force {
+    if args.engine.can(can::ORDER_SYNCHRONISATION) && !args.force {
         if let Some(why) = unfit(&program) {
             anyhow::bail!(
                 "{}: --engine order can't record it: {why} (use --engine serial, or --force)",
@@ -255,19 +255,14 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     launch::set_processor(shared, &processor, trapping);
     let s = shared.session_mut();
     s.mode = MODE_RECORD;
-    s.engine = match args.engine {
-        EngineName::Serial => ENGINE_SERIAL,
-        EngineName::Order => ENGINE_ORDER,
-        EngineName::None => ENGINE_NONE,
-        EngineName::Det => ENGINE_DET,
-    };
-    if args.engine == EngineName::Det {
+    s.engine = args.engine.number;
+    if args.engine.can(can::SEPARATE_MEMORY) {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED;
     }
     if let Some(det) = &args.det {
         crate::run::configure(s, det);
     }
-    if args.engine == EngineName::Order {
+    if args.engine.can(can::ORDER_SYNCHRONISATION) {
         s.flags |= FLAG_HOOKS;
         s.unhooked = args.test_without.iter().fold(0, |set, class| set | class);
         if !hooks::holds(s.unhooked, hooks::LOCKED) {
@@ -460,7 +455,7 @@ pub fn write_head(
         format_version: FORMAT_VERSION,
         reprise_version: env!("CARGO_PKG_VERSION").into(),
         abi_version: VERSION,
-        engine: args.engine.name().into(),
+        engine: args.engine.name.into(),
         argv: who.argv,
         env: args.env.cut(who.env),
         cwd: who.cwd,

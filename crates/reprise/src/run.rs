@@ -1,6 +1,6 @@
 //! `reprise run`: the same run every time (DThreads). It is started as for a recording, but nothing is recorded.
 
-use crate::cli::{EngineName, RecordArgs, RunArgs};
+use crate::cli::{RecordArgs, RunArgs};
 use crate::record;
 use anyhow::Result;
 use reprise_abi::session::{Session, FLAG_PURE};
@@ -17,7 +17,7 @@ pub fn run(args: &RunArgs) -> Result<i32> {
     record::run(&RecordArgs {
         quiet: args.quiet,
         det: Some(args.clone()),
-        ..RecordArgs::of(EngineName::Det, args.command.clone())
+        ..RecordArgs::of(&reprise_abi::engine::DET, args.command.clone())
     })
 }
 

@@ -5,9 +5,9 @@
 //! "ordered" is the allocator under an order that takes a lock for each ordered operation, as an engine does.
 #![allow(clippy::print_stdout)]
 
+use reprise_runtime::engine::order::{Order, Runs, Unordered};
 use reprise_runtime::heap::registry::{Registry, REGISTRY_LEN};
 use reprise_runtime::heap::{api, Source, CHUNK};
-use reprise_runtime::order::{Order, Runs, Unordered};
 use reprise_runtime::thread::Block;
 use std::alloc::{alloc_zeroed, Layout};
 use std::cell::Cell;

@@ -16,8 +16,8 @@ fn panic(info: &core::panic::PanicInfo) -> ! {
     }
     let file = info.location().map_or("?", |l| l.file());
     let line = core::str::from_utf8(&line[at..]).unwrap_or("?");
-    reprise_runtime::sys::complain(&["reprise: ", file, ":", line, "\n"]);
-    reprise_runtime::panic::give_up("a check failed")
+    reprise_runtime::machine::sys::complain(&["reprise: ", file, ":", line, "\n"]);
+    reprise_runtime::thread::panic::give_up("a check failed")
 }
 
 /// memcpy(3), for the small structures that the compiler moves around: its own version starts three `rep`s each time.
@@ -27,7 +27,7 @@ fn panic(info: &core::panic::PanicInfo) -> ! {
 #[no_mangle]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     // SAFETY: as the caller says.
-    unsafe { reprise_runtime::guard::copy(to as u64, from as u64, len) };
+    unsafe { reprise_runtime::machine::guard::copy(to as u64, from as u64, len) };
     to
 }
 

@@ -1,25 +1,23 @@
 //! The walls inside of the runtime. Cargo keeps those between crates; inside of one, any module can name any other, and sooner or later does.
 //!
-//! `rooms.txt` lists the rooms from the ground up. What is found are [`Breach`]es: an import of a room further up, an engine that names another one, an
-//! engine that is named outside of its room and the crate's root. A path is found by its text, `crate::` or `super::` and what follows, in
-//! `use` lines and elsewhere; comments and strings are none.
+//! Each folder of the runtime's sources is a room; `rooms.txt` lists them from the ground up. What is found are [`Breach`]es: an import of a room
+//! further up, an engine that names another one, an engine that is named outside of its room and the crate's root. A path is found by its text,
+//! `crate::` or `super::` and what follows, in `use` lines and elsewhere; comments and strings are none.
 
 mod paths;
 mod text;
 
-pub use paths::modules_named;
+pub use paths::rooms_named;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-/// The last room of the list, whose modules are peers.
+/// The last room of the list, whose folders are peers.
 const ENGINES: &str = "engines";
 
-/// Which module belongs where.
+/// The rooms, from the ground up.
 pub struct Rooms {
     names: Vec<String>,
-    /// The place of each module's room in `names`.
-    of: BTreeMap<String, usize>,
 }
 
 /// A wall that has a hole.
@@ -27,69 +25,77 @@ pub struct Rooms {
 pub struct Breach {
     /// The file that reaches through it, from the crate's sources on.
     pub file: String,
-    /// The module of the crate's root that it reaches.
-    pub module: String,
+    /// The room that it reaches; of an engine, with its name.
+    pub reached: String,
 }
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} -> {}", self.file, self.module)
+        write!(f, "{} -> {}", self.file, self.reached)
     }
 }
 
 impl Rooms {
-    /// Reads a list of rooms.
+    /// Reads a list of rooms, one a line.
     ///
     /// # Panics
-    /// When a line has no colon, or a module is in two rooms.
+    /// When a room is named twice.
     pub fn parse(list: &str) -> Rooms {
-        let (mut names, mut of) = (Vec::new(), BTreeMap::new());
-        for line in list
-            .lines()
-            .filter(|l| !l.starts_with('#') && !l.is_empty())
-        {
-            let (room, modules) = line.split_once(':').expect("a room and its modules");
-            for module in modules.split_whitespace() {
-                let other = of.insert(module.to_string(), names.len());
-                assert!(other.is_none(), "{module} is in two rooms");
-            }
-            names.push(room.to_string());
+        let lines = list.lines().map(str::trim);
+        let mut names: Vec<String> = Vec::new();
+        for name in lines.filter(|l| !l.starts_with('#') && !l.is_empty()) {
+            assert!(!names.iter().any(|n| n == name), "{name} is named twice");
+            names.push(name.to_string());
         }
-        Rooms { names, of }
+        Rooms { names }
     }
 
-    /// The modules that are in a room.
-    pub fn modules(&self) -> BTreeSet<&str> {
-        self.of.keys().map(String::as_str).collect()
+    /// The rooms' names.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.names.iter().map(String::as_str).collect()
     }
 
-    /// May a file of module `from` name module `to`?
+    /// May a file of room `from` name room `to`? Both as [`room_of`] has them.
     pub fn allow(&self, from: &str, to: &str) -> bool {
-        let (Some(from_room), Some(to_room)) = (self.of.get(from), self.of.get(to)) else {
+        let (Some(from_level), Some(to_level)) = (self.level(from), self.level(to)) else {
             // The root and what it has in itself know everybody, and anybody may name what lies there.
             return true;
         };
-        let are_engines = self.names[*to_room] == ENGINES;
-        from == to || to_room < from_room || to_room == from_room && !are_engines
+        if self.names[to_level] == ENGINES {
+            return from == to || to == ENGINES && from_level == to_level;
+        }
+        to_level <= from_level
+    }
+
+    fn level(&self, room: &str) -> Option<usize> {
+        let outer = room.split("::").next().unwrap_or(room);
+        self.names.iter().position(|n| n == outer)
     }
 
     /// The breaches of one file, whose path is told from the crate's sources on.
     pub fn breaches(&self, file: &str, source: &str) -> BTreeSet<Breach> {
-        let module = module_of(file);
-        let named = modules_named(file, source);
-        let reached = named.into_iter().filter(|to| !self.allow(&module, to));
-        let breach = |to| Breach {
+        let room = room_of(file);
+        let named = rooms_named(file, source);
+        let reached = named.into_iter().filter(|to| !self.allow(&room, to));
+        let breach = |reached| Breach {
             file: file.to_string(),
-            module: to,
+            reached,
         };
         reached.map(breach).collect()
     }
 }
 
-/// The module of the crate's root in which a file is; the root's own files are in `lib`.
-pub fn module_of(file: &str) -> String {
-    let first = file.split('/').next().unwrap_or(file);
-    first.strip_suffix(".rs").unwrap_or(first).to_string()
+/// The room in which a file is, and of an engine's file its engine, too: `engines::serial`. The root's own files are in `lib`.
+pub fn room_of(file: &str) -> String {
+    let parts: Vec<&str> = file.split('/').collect();
+    match parts.as_slice() {
+        [ENGINES, engine, ..] if *engine != "mod.rs" => {
+            format!("{ENGINES}::{}", engine.trim_end_matches(".rs"))
+        }
+        [room, _, ..] => room.to_string(),
+        [file] => file.trim_end_matches(".rs").to_string(),
+        [] => String::new(),
+    }
 }
 
 /// All Rust files below a directory, by their paths from there on, with their texts.
@@ -117,7 +123,7 @@ pub fn sources(dir: &Path) -> std::io::Result<BTreeMap<String, String>> {
 mod tests {
     use super::*;
 
-    const LIST: &str = "# ground first\nmachine: sys guard\ngate: gate\nengines: serial order\n";
+    const LIST: &str = "# ground first\nmachine\ngate\nengines\n";
 
     fn found(file: &str, source: &str) -> Vec<String> {
         let all = Rooms::parse(LIST).breaches(file, source);
@@ -127,42 +133,51 @@ mod tests {
     #[test]
     fn an_arrow_that_runs_up_is_found() {
         assert_eq!(
-            found("sys.rs", "use crate::gate::Gate;"),
-            ["sys.rs -> gate"]
+            found("machine/sys.rs", "use crate::gate::Gate;"),
+            ["machine/sys.rs -> gate"]
         );
         assert_eq!(
-            found("guard/mod.rs", "fn f() { crate::gate::enter() }"),
-            ["guard/mod.rs -> gate"]
+            found("machine/guard/mod.rs", "fn f() { crate::gate::enter() }"),
+            ["machine/guard/mod.rs -> gate"]
         );
-        assert!(found("gate.rs", "use crate::sys::call;\nuse crate::guard;").is_empty());
-        assert!(found("sys.rs", "use crate::guard;").is_empty());
+        assert_eq!(
+            found("machine/sys.rs", "use super::super::gate;"),
+            ["machine/sys.rs -> gate"]
+        );
+        let down = "use crate::machine::sys::call;\nuse crate::machine;";
+        assert!(found("gate/mod.rs", down).is_empty());
+        assert!(found("machine/sys.rs", "use crate::machine::guard;").is_empty());
     }
 
     #[test]
     fn an_engine_that_names_another_is_found() {
-        assert_eq!(
-            found("order/record.rs", "use crate::serial::baton;"),
-            ["order/record.rs -> serial"]
-        );
-        assert!(found(
-            "order/record.rs",
-            "use crate::order::turns;\nuse crate::gate;"
-        )
-        .is_empty());
+        let breach = ["engines/order/record.rs -> engines::serial"];
+        for source in [
+            "use crate::engines::serial::baton;",
+            "use crate::engines::{order::turns, serial};",
+            "use super::super::serial;",
+        ] {
+            assert_eq!(found("engines/order/record.rs", source), breach, "{source}");
+        }
+        let own = "use crate::engines::order::turns;\nuse crate::gate;\nuse super::turns;";
+        assert!(found("engines/order/record.rs", own).is_empty());
     }
 
     #[test]
     fn an_engine_that_is_named_outside_is_found() {
         assert_eq!(
-            found("gate.rs", "match () { () => crate::order::enter() }"),
-            ["gate.rs -> order"]
+            found(
+                "gate/mod.rs",
+                "match () { () => crate::engines::order::enter() }"
+            ),
+            ["gate/mod.rs -> engines::order"]
         );
-        assert!(found("lib.rs", "use crate::{order, serial};").is_empty());
+        assert!(found("lib.rs", "use crate::engines::{order, serial};").is_empty());
     }
 
     #[test]
-    #[should_panic(expected = "is in two rooms")]
-    fn a_module_has_one_room() {
-        Rooms::parse("a: x\nb: x\n");
+    #[should_panic(expected = "is named twice")]
+    fn a_room_has_one_place() {
+        Rooms::parse("a\na\n");
     }
 }

@@ -1,30 +1,40 @@
-//! Which modules of the crate's root a file names.
+//! Which rooms a file names.
 
 use crate::text::code_of;
+use crate::ENGINES;
 use std::collections::BTreeSet;
 
-/// The modules that follow `crate::`, or as many `super::` as lead to the crate's root, in a file whose path is told from the sources on.
-pub fn modules_named(file: &str, source: &str) -> BTreeSet<String> {
+/// The rooms that follow `crate::`, or as many `super::` as lead to the crate's root, in a file whose path is told from the sources on; of the
+/// room of engines, with the engine's name: `engines::serial`.
+pub fn rooms_named(file: &str, source: &str) -> BTreeSet<String> {
     let code = code_of(source);
     let mut named = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
-        if is_word_before(&code, at) || code[..at].ends_with('$') {
-            continue;
+        if !is_word_before(&code, at) {
+            heads(&code[at + "crate::".len()..], "", &mut named);
         }
-        heads(&code[at + "crate::".len()..], &mut named);
     }
-    let up = "super::".repeat(depth(file));
-    if !up.is_empty() {
-        for (at, _) in code.match_indices(&up) {
-            let begins = !is_word_before(&code, at) && !code[..at].ends_with("super::");
-            if begins {
-                heads(&code[at + up.len()..], &mut named);
-            }
-        }
+    let depth = depth(file);
+    above(&code, depth, "", &mut named);
+    if file.starts_with("engines/") && depth > 1 {
+        above(&code, depth - 1, ENGINES, &mut named);
     }
     named.remove("super");
     named.remove("self");
     named
+}
+
+/// What follows exactly so many `super::`.
+fn above(code: &str, depth: usize, outer: &str, named: &mut BTreeSet<String>) {
+    let up = "super::".repeat(depth);
+    if up.is_empty() {
+        return;
+    }
+    for (at, _) in code.match_indices(&up) {
+        if !is_word_before(code, at) && !code[at + up.len()..].starts_with("super::") {
+            heads(&code[at + up.len()..], outer, named);
+        }
+    }
 }
 
 /// How many `super` lead from a file's module to the crate's root.
@@ -42,11 +52,11 @@ fn is_word_before(code: &str, at: usize) -> bool {
     before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
 }
 
-/// The first word of each path that begins here: one, or those of a group in braces.
-fn heads(rest: &str, named: &mut BTreeSet<String>) {
+/// The first word of each path that begins here: one, or those of a group in braces. Of a path into the engines' room, the engine, too.
+fn heads(rest: &str, outer: &str, named: &mut BTreeSet<String>) {
     let rest = rest.trim_start();
     let Some(group) = rest.strip_prefix('{') else {
-        named.extend(word(rest));
+        head(rest, outer, named);
         return;
     };
     let (mut depth, mut begins) = (0, true);
@@ -57,7 +67,7 @@ fn heads(rest: &str, named: &mut BTreeSet<String>) {
             '}' => depth -= 1,
             ',' if depth == 0 => begins = true,
             c if begins && !c.is_whitespace() => {
-                named.extend(word(&group[i..]));
+                head(&group[i..], outer, named);
                 begins = false;
             }
             _ => {}
@@ -65,7 +75,24 @@ fn heads(rest: &str, named: &mut BTreeSet<String>) {
     }
 }
 
-/// The module's name at the beginning of a path. What is no module has a capital letter or is a macro.
+/// The room at the beginning of one path.
+fn head(path: &str, outer: &str, named: &mut BTreeSet<String>) {
+    let Some(word) = word(path) else {
+        return;
+    };
+    let into = path[word.len()..].strip_prefix("::");
+    match into {
+        _ if !outer.is_empty() => {
+            named.insert(format!("{outer}::{word}"));
+        }
+        Some(inner) if word == ENGINES => heads(inner, ENGINES, named),
+        _ => {
+            named.insert(word);
+        }
+    }
+}
+
+/// The name of a module at the beginning of a path. What is no module has a capital letter.
 fn word(path: &str) -> Option<String> {
     let end = path.find(|c: char| !c.is_alphanumeric() && c != '_');
     let word = &path[..end.unwrap_or(path.len())];
@@ -78,7 +105,7 @@ mod tests {
     use super::*;
 
     fn named(file: &str, source: &str) -> Vec<String> {
-        modules_named(file, source).into_iter().collect()
+        rooms_named(file, source).into_iter().collect()
     }
 
     #[test]
@@ -99,12 +126,20 @@ mod tests {
             ["d"]
         );
         assert_eq!(named("a/mod.rs", "use super::b;"), ["b"]);
+        assert_eq!(
+            named("engines/a/c.rs", "use super::super::b::d;\nuse super::e;"),
+            ["engines::b"]
+        );
+        assert_eq!(
+            named("a.rs", "use crate::engines::{b, c::{d, e}};"),
+            ["engines::b", "engines::c"]
+        );
     }
 
     #[test]
     fn what_is_no_path_of_a_module_is_not() {
         assert!(named("a.rs", "// crate::b\nlet s = \"crate::c\";").is_empty());
-        assert!(named("a.rs", "use mycrate::b; $crate::c!();").is_empty());
+        assert!(named("a.rs", "use mycrate::b;").is_empty());
         assert!(named("a.rs", "use crate::Thing;").is_empty());
         assert!(named("lib.rs", "mod a;").is_empty());
     }

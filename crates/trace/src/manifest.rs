@@ -8,6 +8,7 @@ use crate::{
     ByteString, ContentHash, LearnedCode, Redaction, Result, StreamStats, TraceError, Uncaptured,
 };
 use crate::{FORMAT_VERSION, MANIFEST_FILE, SUMMARY_FILE};
+use reprise_abi::engine::{self, Engine};
 use reprise_abi::session::CpuidLeaf;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -167,6 +168,11 @@ struct VersionOnly {
 }
 
 impl Manifest {
+    /// The engine that made the recording; one that isn't known here can do nothing.
+    pub fn engine(&self) -> &'static Engine {
+        Engine::named(&self.engine).unwrap_or(&engine::NONE)
+    }
+
     /// Writes it into the trace.
     pub fn write(&self, dir: &Path) -> Result<()> {
         replace_json(&dir.join(MANIFEST_FILE), self)

@@ -28,7 +28,7 @@ impl Merge {
         };
         let p = &shared.session().processes[n];
         let slots = slots_of(shared, n as u32);
-        if super::is_det(shared) {
+        if super::is_told(shared) {
             return self.bury_of_det(shared, sink, head, n, status);
         }
         let open = open_shards(shared, &slots);

@@ -7,6 +7,7 @@
 use crate::dump::Line;
 use crate::human;
 use crate::timeline::{label, Flow, Mark, Place, Step, Timeline};
+use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{Event, Instruction, Kind, NO_SLOT};
 use reprise_trace::Manifest;
 use serde_json::{json, Value};
@@ -18,7 +19,6 @@ const MADE_UP: i64 = 1 << 22;
 /// The process that has the baton's track.
 const BATON: i64 = MADE_UP;
 /// The engine whose threads take turns.
-const SERIAL: &str = "serial";
 /// How a slice ends that is cut.
 const CUT: &str = "cut in the middle of code";
 /// How a slice ends in which nothing is done but to look at memory.
@@ -71,7 +71,7 @@ impl<W: Write> TraceEvents<W> {
             used: HashSet::from([BATON]),
             next_made_up: MADE_UP + 1,
             flows: 0,
-            baton: manifest.engine == SERIAL,
+            baton: manifest.engine().order == TraceOrder::Slices,
             holder: None,
             stopped: "",
             manifest: about,

@@ -6,7 +6,7 @@ use super::classes::{SMALL_MAX, TABLE_MAX};
 use super::own::Heap;
 use super::registry::PLACES;
 use super::{large, remote, Source, DOUBLE_FREE, INVALID_POINTER};
-use crate::order::Order;
+use crate::engine::order::Order;
 use crate::thread::Block;
 
 /// errno: there is no memory.

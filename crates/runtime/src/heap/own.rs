@@ -6,7 +6,7 @@ use super::chunk::{find_run, slab_of, slab_start, Chunk, Slab};
 use super::chunk::{ALL_FREE, FULL, HEAP_OFFSET, NEVER, PRISTINE, UNITS};
 use super::classes::{CARVED_TOGETHER, CLASS, CLASSES};
 use super::{large, remote, Source, CHUNK};
-use crate::order::Order;
+use crate::engine::order::Order;
 use crate::thread::Block;
 use core::mem::size_of;
 

@@ -13,7 +13,7 @@
 use super::chunk::{key, set_word, word, Slab};
 use super::own::Heap;
 use super::{Source, DOUBLE_FREE};
-use crate::order::Order;
+use crate::engine::order::Order;
 use crate::thread::Block;
 
 /// The most heaps that a thread collects blocks for at a time.

@@ -2,7 +2,7 @@
 
 use super::registry::{Place, Registry, REGISTRY_LEN};
 use super::{api, Source, CHUNK};
-use crate::order::{Order, Runs};
+use crate::engine::order::{Order, Runs};
 use crate::thread::Block;
 use std::alloc::{alloc_zeroed, Layout};
 use std::boxed::Box;

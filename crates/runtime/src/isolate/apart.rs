@@ -4,13 +4,13 @@
 //! The copy is made by the child, before anything else, while the thread that made it has its turn and waits: nobody changes the backing meanwhile.
 
 use super::layout::*;
+use super::phases::phases;
 use super::{split, views};
-use crate::det::{children, errand, outside, rest};
-use crate::guard;
+use crate::machine::guard;
+use crate::machine::sys::{self, *};
 use crate::memory;
-use crate::panic;
-use crate::scratch;
-use crate::sys::{self, *};
+use crate::memory::scratch;
+use crate::thread::panic;
 use crate::thread::{block_address, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::layout::*;
@@ -31,22 +31,21 @@ pub fn leave(t: &mut Block) {
         view(e);
     }
     views::start(VIEWS);
-    rest::copied().store(1, SeqCst);
-    sys::futex_wake(rest::copied().as_ptr(), 1);
+    phases().has_copied().store(1, SeqCst);
+    sys::futex_wake(phases().has_copied().as_ptr(), 1);
     for (at, len) in [(MIRROR, BACKING), (RESERVE, BACKING), (DET_BASE, DET_LEN)] {
         sys::call(nr::MUNMAP, &[at, len]);
     }
     split::undo();
-    outside::undo();
-    children::undo();
+    phases().left();
 }
 
 /// In the parent's turn: waits until the child `pid` has its copy, or has died.
 pub fn wait_for_copy(pid: u64) {
     const LOOK_NS: i64 = 10_000_000;
-    while rest::copied().load(SeqCst) == 0 && !has_ended(pid) {
+    while phases().has_copied().load(SeqCst) == 0 && !has_ended(pid) {
         let end = Timespec::from_ns(sys::monotonic().ns() + LOOK_NS);
-        sys::futex_wait(rest::copied().as_ptr(), 0, Some(&end));
+        sys::futex_wait(phases().has_copied().as_ptr(), 0, Some(&end));
     }
 }
 
@@ -56,7 +55,7 @@ fn has_ended(pid: u64) -> bool {
     const FLAGS: u64 = 1 | 4 | 0x0100_0000 | 0x4000_0000;
     let mut info = [0u64; 16];
     let to = info.as_mut_ptr() as u64;
-    let r = errand::by_first(nr::WAITID, &[P_PID, pid, to, FLAGS, 0, 0]);
+    let r = phases().call_by_first(nr::WAITID, &[P_PID, pid, to, FLAGS, 0, 0]);
     // SAFETY: words of ours, to which the kernel has written.
     r != 0 || unsafe { core::ptr::read_volatile(&info[0]) } != 0
 }

@@ -10,12 +10,13 @@
 //! copies. A copy begins with a page fault: while the thread has had none, the list is right, and nothing is scanned.
 
 use super::layout::*;
+use super::options::{self, count};
 use super::pages::*;
+use super::phases::{look, phases};
 use super::{conflicts, owned, scan, views};
-use crate::det::options::{self, count};
-use crate::det::{lead, token};
+use crate::machine::{guard, sys};
+use crate::thread::panic;
 use crate::thread::{session, Block, Frame};
-use crate::{guard, panic, sys};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::det::{COPIES, EARLY_LOOKS, OBJECTS, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
@@ -99,6 +100,27 @@ pub struct Copies {
     searched: i64,
 }
 
+/// What a thread keeps of its view, in its block.
+#[derive(Default)]
+pub struct OfThread {
+    /// Its copies of pages.
+    pub copies: Copies,
+    /// What it runs in writes to certain objects only.
+    pub narrow: bool,
+    /// It is a process of vfork(2), in the memory of the thread that made it.
+    pub apart: bool,
+}
+
+impl Block {
+    /// What is kept of the thread's view.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub fn view(&self) -> &mut OfThread {
+        // SAFETY: the area is this room's own; zeros are the default.
+        unsafe { self.view.get::<OfThread>() }
+    }
+}
+
 /// Page faults that the calling thread has had.
 fn faults() -> u64 {
     const RUSAGE_THREAD: u64 = 1;
@@ -124,7 +146,7 @@ fn places(slot: u32, second: bool) -> &'static mut [u32; LIST_MAX] {
 /// Brings the thread's list of its copies up to date.
 pub fn note(t: &mut Block) {
     let slot = t.slot;
-    let c = &mut t.det.copies;
+    let c = &mut t.view().copies;
     let now = faults();
     if now == c.faults && options::has(SCANS) {
         return;
@@ -164,7 +186,7 @@ pub fn note(t: &mut Block) {
         len += 1;
     };
     let began = sys::monotonic().ns();
-    lead::look(|| scan::each_copy(slot, each));
+    look(|| scan::each_copy(slot, each));
     old_places[n..old_len].iter().copied().for_each(let_go);
     c.len = len;
     c.second = !c.second;
@@ -173,7 +195,7 @@ pub fn note(t: &mut Block) {
     if c.searched > SEARCH_MAX_NS || options::disturbs() {
         c.searched = 0;
         // Whoever has the lead may map memory meanwhile, and the views behind that move in their table: one that was seen twice would lose its copies.
-        lead::look(|| forget_read(t));
+        look(|| forget_read(t));
     }
 }
 
@@ -186,7 +208,7 @@ const FORGET_LEAST: u64 = 64 * PAGE;
 /// Pages of the views that the thread has not written to are mapped again when it looks at them next. Its list is up to date, and nobody changes the table of
 /// views.
 fn forget_read(t: &Block) {
-    let copies = &t.det.copies;
+    let copies = &t.view().copies;
     let mut list = list(t.slot, copies.second)[..copies.len].iter().peekable();
     let forget = |start: u64, end: u64| {
         owned::each_other(t.slot, start, end, |start, end| {
@@ -211,12 +233,12 @@ fn forget_read(t: &Block) {
 /// First thing of a thread that was made in a phase: all copies are its maker's, with what that one has written in the phase. They are the thread's
 /// own now, and what it writes to them shows in comparison with their twins.
 pub fn inherit(t: &mut Block) {
-    let c = &mut t.det.copies;
+    let c = &mut t.view().copies;
     *c = Copies::default();
     c.faults = faults();
     let (list, places) = (list(t.slot, c.second), places(t.slot, c.second));
     let mut len = 0;
-    lead::look(|| {
+    look(|| {
         scan::each_copy(t.slot, &mut |address| {
             if len == LIST_MAX {
                 panic::give_up("det: more than 1 GiB was written before a thread was made");
@@ -253,12 +275,12 @@ pub fn prepare(t: &mut Block) {
             Some(_) => Some(e),
         }
     };
-    lead::look(|| each(t, look));
+    super::phases::look(|| each(t, look));
 }
 
 /// Calls `f` with the address of each copy that was noted or is the thread's own, and its bytes.
 pub fn each_listed(t: &Block, mut f: impl FnMut(u64, usize)) {
-    let copies = &t.det.copies;
+    let copies = &t.view().copies;
     for e in &list(t.slot, copies.second)[..copies.len] {
         f(e.address(), PAGE as usize);
     }
@@ -267,7 +289,7 @@ pub fn each_listed(t: &Block, mut f: impl FnMut(u64, usize)) {
 
 /// In its turn: commits what was noted. The thread sees others' commits of this round from then on.
 pub fn commit(t: &mut Block) {
-    let round = token::round();
+    let round = phases().round();
     conflicts::stands(t, round);
     let (slot, owns, mut ripe) = (t.slot, owned::is_time(), false);
     each(t, |e, offset| {
@@ -298,7 +320,7 @@ pub fn commit(t: &mut Block) {
 
 /// In its turn, when all is committed: ripe pages beside each other become the thread's own.
 fn own_ripe(t: &mut Block) {
-    let copies = &mut t.det.copies;
+    let copies = &mut t.view().copies;
     let (second, len) = (copies.second, copies.len);
     let (l, places) = (list(t.slot, second), places(t.slot, second));
     let (mut n, mut kept) = (0, 0);
@@ -318,7 +340,7 @@ fn own_ripe(t: &mut Block) {
             (kept, n) = (kept + 1, n + 1);
         }
     }
-    t.det.copies.len = kept;
+    t.view().copies.len = kept;
 }
 
 /// The pages on which there is something that a hooked function writes to: the objects that its arguments point to, and variables of libc's of the thread's own
@@ -331,7 +353,7 @@ const OBJECT_MAX: u64 = 128;
 impl Objects {
     /// Those of the function that the thread is in, if it has said that it writes to nothing else.
     fn of(t: &Block) -> Option<Objects> {
-        if !t.det.narrow || t.hooked == 0 || !options::has(OBJECTS) {
+        if !t.view().narrow || t.hooked == 0 || !options::has(OBJECTS) {
             return None;
         }
         // SAFETY: the frame is there for as long as the thread is in the function.
@@ -356,7 +378,7 @@ impl Objects {
 /// At the end of its turn: commits what was written in it.
 pub fn commit_again(t: &mut Block) {
     note(t);
-    let round = token::round();
+    let round = phases().round();
     conflicts::stands(t, round);
     let objects = Objects::of(t);
     each(t, |e, offset| {
@@ -378,7 +400,7 @@ pub fn commit_again(t: &mut Block) {
 /// In its turn, before it commits: what the page at this address, of which the thread may have a copy, is compared with is something else from `at` on, and
 /// so is the copy: the bytes at `from`.
 pub fn change_base(t: &Block, at: u64, from: u64, len: u64) {
-    let copies = &t.det.copies;
+    let copies = &t.view().copies;
     let list = &list(t.slot, copies.second)[..copies.len];
     let address = at & !(PAGE - 1);
     let Ok(n) = list.binary_search_by_key(&address, |e| e.address()) else {
@@ -401,7 +423,7 @@ pub fn refresh(t: &mut Block) {
             false => renew(Entry::new(e.address(), now, e.idle()), offset),
         }
     };
-    lead::look(|| each(t, renewed));
+    look(|| each(t, renewed));
 }
 
 /// A copy that is as the page was becomes as it is; `None`: it is dropped instead.
@@ -420,12 +442,12 @@ fn renew(e: Entry, offset: u64) -> Option<Entry> {
 /// Calls `f` with each page of the thread's list, and its offset in the backing; pages for which it has no answer are dropped.
 fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
     let (l, places) = (
-        list(t.slot, t.det.copies.second),
-        places(t.slot, t.det.copies.second),
+        list(t.slot, t.view().copies.second),
+        places(t.slot, t.view().copies.second),
     );
     let mut kept = 0;
     let mut drop = Run::default();
-    for n in 0..t.det.copies.len {
+    for n in 0..t.view().copies.len {
         let (e, place) = (l[n], places[n]);
         // What another has unmapped is gone, and something else may be there.
         if place_of(e.address()) != Some(place) {
@@ -444,7 +466,7 @@ fn each(t: &mut Block, mut f: impl FnMut(Entry, u64) -> Option<Entry>) {
         }
     }
     drop.end();
-    t.det.copies.len = kept;
+    t.view().copies.len = kept;
 }
 
 /// The calling thread has a copy of this page of the backing from now on.
@@ -459,7 +481,7 @@ fn let_go(place: u32) {
 
 /// The thread ends: nothing of what it has is to be compared with any more.
 pub fn end(t: &mut Block) {
-    let copies = core::mem::take(&mut t.det.copies);
+    let copies = core::mem::take(&mut t.view().copies);
     let places = &places(t.slot, copies.second)[..copies.len];
     places.iter().copied().for_each(let_go);
 }
@@ -467,7 +489,7 @@ pub fn end(t: &mut Block) {
 /// All copies are dropped.
 pub fn forget_all(t: &mut Block) {
     let mut drop = Run::default();
-    lead::look(|| scan::each_copy(t.slot, &mut |address| drop.add(address)));
+    look(|| scan::each_copy(t.slot, &mut |address| drop.add(address)));
     drop.end();
     end(t);
 }

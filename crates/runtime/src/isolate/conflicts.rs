@@ -6,10 +6,12 @@
 
 use super::layout::*;
 use super::maps::Maps;
-use crate::det::token::member;
+use super::phases::phases;
+use crate::machine::guard;
 use crate::signal::frame::Ucontext;
+use crate::thread::panic;
+use crate::thread::process;
 use crate::thread::{current, session, Block, Frame};
-use crate::{guard, panic, process};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::conflicts::{Conflict, Conflicts, Stand, CONFLICTS_BASE, MAX_MAPS};
 use reprise_abi::layout::PAGE;
@@ -106,11 +108,11 @@ pub fn stands(t: &Block, round: u32) {
     }
     let s = stand(t.slot);
     s.round.store(round, Relaxed);
-    s.thread.store(member(t.slot).index.load(Relaxed), Relaxed);
+    s.thread.store(phases().number_of(t.slot), Relaxed);
     let mut f = frame(t).unwrap_or_default();
     // A gate's frame is behind its instruction, as that of a caller is; all others are before theirs.
     f.rip += u64::from(f.rip != t.slot().last_pc.load(Relaxed));
-    crate::stand::keep(&f, &s.registers, &s.stack, &s.stack_len);
+    crate::memory::stand::keep(&f, &s.registers, &s.stack, &s.stack_len);
 }
 
 /// The program's registers, as far as its functions keep them.

@@ -12,19 +12,19 @@ pub const BACKING: u64 = 0x20_0000_0000;
 /// needs a descriptor of the backing, which the program could see or close.
 pub const RESERVE: u64 = MIRROR + BACKING;
 
-/// Where the arena ends ([`crate::scratch::arena`]).
+/// Where the arena ends ([`crate::memory::scratch::arena`]).
 pub const ARENA_END: u64 = DET_BASE;
 /// Shared memory of the engine: its state first.
 pub const DET_BASE: u64 = SHADOW_BASE;
 /// All of it.
 pub const DET_LEN: u64 = ORDER_BASE - SHADOW_BASE;
-/// What comes from outside ([`crate::det::rest`]).
+/// What comes from outside ([`crate::engines::det::rest`]).
 pub const REST_BASE: u64 = DET_BASE + (16 << 20);
-/// Signals to the process that wait ([`crate::det::shared_signals`]).
+/// Signals to the process that wait ([`crate::engines::det::shared_signals`]).
 pub const QUEUE_BASE: u64 = DET_BASE + (24 << 20);
 /// The table of views.
 pub const VIEWS: u64 = DET_BASE + (32 << 20);
-/// Images of streams ([`crate::det::streams`]), ...
+/// Images of streams ([`crate::engines::det::streams`]), ...
 pub const STREAMS: u64 = DET_BASE + (40 << 20);
 /// ... and their bytes.
 pub const STREAMS_LEN: u64 = PAGES - STREAMS;

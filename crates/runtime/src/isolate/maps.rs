@@ -1,6 +1,6 @@
 //! /proc/self/maps, as the kernel tells it. The descriptor is there for as long as it is read: as with [`super::scan`], while nobody makes others.
 
-use crate::sys;
+use crate::machine::sys;
 use reprise_abi::syscalls::nr;
 
 const AT_FDCWD: u64 = -100i64 as u64;

@@ -4,7 +4,7 @@
 //! private, copy-on-write **views** of it; the runtime also has it mapped shared, as the **mirror**. A thread's writes go to copies that the
 //! kernel makes silently. At a synchronisation point they are found by one PAGEMAP_SCAN (pages of a view that are not the file's are
 //! copies), compared with what they were, and the bytes that differ are written to the mirror: the **commit**. Pages that were not copied
-//! show commits of others at once, so commits are only made while no thread runs the program's code ([`crate::det::token`]).
+//! show commits of others at once, so commits are only made while no thread runs the program's code ([`crate::engines::det::token`]).
 //!
 //! Everything of the runtime's own that can be written is in memory that all thread-processes share, so that its tables are the same for all, as
 //! they are for threads ([`split`]).
@@ -14,8 +14,10 @@ pub mod commit;
 pub mod conflicts;
 pub mod layout;
 pub mod maps;
+pub mod options;
 pub mod owned;
 pub mod pages;
+pub mod phases;
 pub mod reuse;
 pub mod scan;
 pub mod split;

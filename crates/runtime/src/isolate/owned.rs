@@ -2,7 +2,7 @@
 //! the page: it is not compared, committed or made anew any more, and others have no access to it. When one of them wants it, the owner
 //! gives it back, which commits it as it was when the owner came to its synchronisation point.
 //!
-//! The paper's owner answers at once, with a signal. Here others' touch is a synchronisation point, at that instruction ([`crate::det::touch`]): what
+//! The paper's owner answers at once, with a signal. Here others' touch is a synchronisation point, at that instruction ([`crate::engines::det::touch`]): what
 //! the owner has written in the middle of a phase is nobody else's to see. So each page is given back once at most for each thread that
 //! wants it, and does not become anybody's own again.
 //!
@@ -11,16 +11,18 @@
 //!
 //! Which pages are owned follows from the program alone: from who has written them, and who has copies.
 
+use super::options::{self, count};
 use super::pages::{copy_to_backing, holders, page, place_of};
+use super::phases::phases;
 use super::{conflicts, scan, views};
-use crate::det::options::{self, count};
-use crate::det::{errand, space, token};
+use crate::machine::sys;
 use crate::memory::map;
 use crate::thread::{session, Block};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use reprise_abi::det::OWNERSHIP;
 use reprise_abi::layout::{MAX_SLOTS, PAGE};
+use reprise_abi::syscalls::nr;
 
 /// A page becomes a thread's own when it was the only one to commit it so many times in a row.
 const RIPE: u32 = 3;
@@ -141,7 +143,7 @@ pub fn makes_threads(slot: u32) {
 
 /// In a turn of the thread, which maps so many bytes: are they to be its own from birth?
 pub fn is_born_own(t: &Block, bytes: u64) -> bool {
-    let has_turn = t.det.in_turn && !t.det.leads;
+    let has_turn = phases().is_in_turn(t);
     let usual = CLAIMS[t.slot as usize].load(Relaxed) < WANTED && LEN.load(Relaxed) < MAX / 2;
     is_time() && has_turn && usual && bytes >= LEAST as u64 * PAGE
 }
@@ -182,7 +184,7 @@ pub fn take(t: &Block, start: u64, end: u64) -> bool {
     if !insert(t, start, end, false) {
         return false;
     }
-    space::tell_protection(t, start, end - start, PROT_NONE);
+    phases().tell_protection(t, start, end - start, PROT_NONE);
     true
 }
 
@@ -235,7 +237,7 @@ pub fn claim(t: &Block, start: u64, end: u64, why: Why) {
         let how = How::new(s.from_birth, why != Why::Dropped);
         match s.slot == t.slot {
             true => give_back(from, to, how),
-            false => errand::give_back(s.slot, from, to, how),
+            false => phases().give_back(s.slot, from, to, how),
         }
         cut(s, from, to);
         let history = if why == Why::Wanted {
@@ -251,9 +253,9 @@ pub fn claim(t: &Block, start: u64, end: u64, why: Why) {
             count(&session().counters.det_claimed);
         }
         if s.slot != t.slot {
-            space::protect(from, to - from, PROT_RW);
+            sys::call(nr::MPROTECT, &[from, to - from, PROT_RW]);
         }
-        space::tell_protection(t, from, to - from, PROT_RW);
+        phases().tell_protection(t, from, to - from, PROT_RW);
     }
 }
 
@@ -349,5 +351,5 @@ pub fn window(address: u64, times: u32) -> (u64, u64) {
 
 /// Is the ring such that pages are given away?
 pub fn is_time() -> bool {
-    is_wanted() && token::live() > 1
+    is_wanted() && phases().live() > 1
 }

@@ -1,11 +1,12 @@
 //! Pages of the backing (DThreads 4.2.2): their versions, their twins, and how the bytes that a thread has changed get there.
 
 use super::layout::*;
+use super::options::{self, count};
+use super::phases::phases;
 use super::{conflicts, views};
-use crate::det::options::{self, count};
-use crate::det::token;
+use crate::machine::guard;
+use crate::thread::panic;
 use crate::thread::session;
-use crate::{guard, panic};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
 use reprise_abi::det::TWINS as LAZY_TWINS;
@@ -60,7 +61,7 @@ pub(super) fn twin_at(number: u32) -> u64 {
 
 /// A new twin: a copy of the page at `from`.
 pub(super) fn make_twin(from: u64) -> u32 {
-    let twin = token::take_twin();
+    let twin = phases().take_twin();
     if twin >= TWINS_MAX.min(NUMBERS_MAX) {
         panic::give_up("det: too many pages were written between two synchronisation points");
     }

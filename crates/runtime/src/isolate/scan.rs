@@ -3,8 +3,8 @@
 
 use super::owned;
 use super::views::{self, Extent};
-use crate::page_scan::{Scanner, Which};
-use crate::panic;
+use crate::machine::page_scan::{Scanner, Which};
+use crate::thread::panic;
 
 /// Views that are no further apart are scanned at once: what lies between them costs less than another call. A page that is there costs 10 ns, written or not.
 const NEAR: u64 = 1 << 17;

@@ -4,16 +4,19 @@
 
 use super::layout::*;
 use super::maps::Maps;
+use super::options;
 use super::views;
-use crate::det::options;
-use crate::page_scan;
-use crate::panic;
-use crate::regions::Region;
-use crate::sys::{self, *};
+use crate::machine::guard;
+use crate::machine::page_scan;
+use crate::machine::sys::{self, *};
+use crate::memory::regions::Region;
+use crate::memory::{self, scratch};
+use crate::thread::blocks;
+use crate::thread::in_force;
+use crate::thread::panic;
 use crate::thread::{block_address, current, Block};
-use crate::{clone, guard, memory, scratch};
 use core::arch::asm;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::det::ISOLATION;
 use reprise_abi::layout::*;
 use reprise_abi::session::region_flags;
@@ -25,20 +28,14 @@ const MAYMOVE_FIXED: u64 = 3;
 /// Below the program's stack this much stays free, as the kernel keeps it.
 const STACK_GAP: u64 = 1 << 20;
 
-static DONE: AtomicBool = AtomicBool::new(false);
 /// What the runtime shares beside its blocks and the arena to come: first bytes and ends.
 static SHARED: [[AtomicU64; 2]; MAX_OWN] = [const { [const { AtomicU64::new(0) }; 2] }; MAX_OWN];
 /// Where the arena began that was still to come.
 static ARENA_AT: AtomicU64 = AtomicU64::new(0);
 
-/// Are threads processes by now?
-pub fn is_done() -> bool {
-    DONE.load(Relaxed)
-}
-
 /// Is the calling thread one of those? Not in a process of vfork(2), which runs in the memory of one of them.
 pub fn in_force() -> bool {
-    is_done() && !current().det.apart
+    in_force::threads_are_processes() && !current().view().apart
 }
 
 /// Calls `f` with each stretch of the runtime's memory that was made shared, but for blocks and what is in the arena since.
@@ -59,7 +56,7 @@ pub fn arena_at() -> u64 {
 
 /// In a process that has left the shared memory: it may split again.
 pub fn undo() {
-    DONE.store(false, Relaxed);
+    in_force::SPLIT.store(false, Relaxed);
     SHARED.iter().for_each(|s| s[1].store(0, Relaxed));
 }
 
@@ -67,7 +64,7 @@ pub fn undo() {
 pub fn split(t: &mut Block) {
     map_backing();
     share_own(t);
-    DONE.store(true, Relaxed);
+    in_force::SPLIT.store(true, Relaxed);
     grow_stack();
     views::each_to_convert(0, USER_END, &mut |r| {
         views::convert(r);
@@ -228,7 +225,7 @@ fn share_own(t: &mut Block) {
             must(sys::call(nr::MMAP, &args), start);
         }
     }
-    clone::all_blocks_are_mapped();
+    blocks::all_blocks_are_mapped();
 }
 
 /// The stretch in which the stack lies on which this runs: copied and replaced without a word being written to it in between.

@@ -2,10 +2,10 @@
 
 use super::layout::{BACKING, MIRROR, RESERVE};
 use super::{owned, reuse};
+use crate::machine::page_scan;
+use crate::machine::{guard, sys};
 use crate::memory::{map, Region};
-use crate::page_scan;
-use crate::panic;
-use crate::{guard, sys};
+use crate::thread::panic;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;

@@ -7,9 +7,9 @@
 
 use super::objects::Kind;
 use super::{detector, Detector, FIRST_CHANNEL, SIGNALS, SOCKETS};
-use crate::capture::Call;
-use crate::guard;
-use crate::sys;
+use crate::machine::guard;
+use crate::machine::sys;
+use crate::memory::capture::Call;
 use crate::thread::Block;
 use reprise_abi::syscalls::nr;
 

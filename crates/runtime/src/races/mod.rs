@@ -2,8 +2,8 @@
 //! be found afterwards; FastTrack).
 //!
 //! A program that `reprise cc --races` built calls a function of one instruction before each access to memory. In such a replay these functions
-//! lead here ([`watch`]); recording, and any other replay, they return at once. What orders threads is told by [`crate::sync`], through
-//! [`Order`](crate::order::Order), and by system calls ([`calls`]).
+//! lead here ([`watch`]); recording, and any other replay, they return at once. What orders threads is told by [`crate::sync::libc`], through
+//! [`Order`](crate::engine::order::Order), and by system calls ([`calls`]).
 //!
 //! The replay is in total order: one thread runs at a time, so nothing here needs a lock, every access has a number, and a second replay finds
 //! the same access at the same number. That is how the stack of the earlier access of a race is known: the second replay stops there.
@@ -22,11 +22,14 @@ pub mod pool;
 pub mod shadow;
 pub mod watch;
 
+use crate::log::ring;
+use crate::log::total;
+use crate::machine::{guard, sys};
 use crate::memory::map;
-use crate::order::{shards, total};
-use crate::scratch::shadow_arena;
-use crate::thread::{current, session, Block, Frame};
-use crate::{guard, panic, ring, sys};
+use crate::memory::scratch::shadow_arena;
+use crate::thread::panic;
+use crate::thread::shards;
+use crate::thread::{current, Block, Frame};
 use clock::Clock;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -34,7 +37,6 @@ use objects::{Change, Kind, Objects};
 use pool::Pool;
 use reprise_abi::layout::{MAX_SLOTS, PAGE};
 use reprise_abi::races::{how, Access, Races, MAX_RACES, RACES_BASE};
-use reprise_abi::session::FLAG_RACES;
 use shadow::{Past, Shadow, GRAIN};
 
 /// Most threads of a replay, ended ones included.
@@ -121,12 +123,6 @@ struct Detector {
 }
 
 static DETECTOR: AtomicU64 = AtomicU64::new(0);
-
-/// Does this replay look for races?
-#[inline(always)]
-pub fn on() -> bool {
-    session().flags & FLAG_RACES != 0
-}
 
 fn area() -> &'static Races {
     // SAFETY: mapped by the launcher, integers and atomics only.
@@ -373,7 +369,7 @@ impl Detector {
         let i = self.stop.0;
         let stop = &a.stops[i];
         self.tell_mine(&stop.access, t, f, me, (address, size, how));
-        crate::stand::keep(f, &stop.registers, &stop.stack, &stop.stack_len);
+        crate::memory::stand::keep(f, &stop.registers, &stop.stack, &stop.stack_len);
         stop.taken.store(1, Release);
         self.next_stop(i + 1);
         if self.stop.1 == 0 {
@@ -525,11 +521,11 @@ pub fn learns_of_ends(t: &Block) {
     detector().learns(t, Kind::Channel, ENDS);
 }
 
-/// The calling thread makes an operation on a word of this shard, in code that `reprise cc` did not build.
-pub fn shard(t: &Block, number: u32) {
+/// The calling thread makes an operation on a word of this shard, in code that `reprise cc` did not build; `in_libc`: in code of libc.
+pub fn shard(t: &Block, number: u32, in_libc: bool) {
     let mut d = detector();
     d.learns(t, Kind::Shard, number as u64);
-    if !crate::locked::is_in_libc(t.locked.resume) {
+    if !in_libc {
         d.lets_know(t, Kind::Shard, number as u64);
     }
 }
@@ -578,11 +574,9 @@ pub fn is_new(start: u64, end: u64) {
 }
 
 /// The calling thread has left the recorded path, as the session's report says: it stays where it is, and the others go on for a while.
-pub fn strays() -> ! {
+pub fn strays() {
     let mut d = detector();
     if area().wanted.load(Relaxed) != 0 {
         d.end = d.end.min(d.number.saturating_add(AFTERMATH));
     }
-    drop(d);
-    crate::order::replay::gives_up()
 }

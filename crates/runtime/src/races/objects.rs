@@ -7,8 +7,8 @@
 use super::clock::Clock;
 use super::pool::Pool;
 use super::shadow::GRAIN;
-use crate::panic;
-use crate::scratch::shadow_arena;
+use crate::memory::scratch::shadow_arena;
+use crate::thread::panic;
 
 /// Lists by the hash of the key.
 const HEADS: usize = 1 << 16;

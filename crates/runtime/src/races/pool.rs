@@ -1,7 +1,7 @@
 //! Memory of the detector: blocks of powers of two, in the runtime's own address space, where the program sees nothing of them.
 
-use crate::panic;
-use crate::scratch::shadow_arena;
+use crate::memory::scratch::shadow_arena;
+use crate::thread::panic;
 
 /// The smallest block is `1 << SMALLEST` bytes.
 const SMALLEST: u32 = 6;

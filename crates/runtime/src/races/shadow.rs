@@ -6,8 +6,8 @@
 
 use super::clock::Clock;
 use super::pool::Pool;
-use crate::panic;
-use crate::scratch::shadow_arena;
+use crate::memory::scratch::shadow_arena;
+use crate::thread::panic;
 use reprise_abi::layout::PAGE;
 use reprise_abi::races::how;
 

@@ -4,12 +4,13 @@
 //! Each of them has enough bytes that nothing else uses, so that the jump to the runtime needs no stub: the address space of the replay
 //! stays that of the recording. Nothing of what happens here shows in a register, in a flag, or below the program's stack pointer.
 
+use super::detector;
 use super::objects::Kind;
-use super::{detector, on};
-use crate::asm::push_registers;
-use crate::elf::{self, Exports};
-use crate::guard::{self, Program};
-use crate::patch;
+use crate::code::elf;
+use crate::code::elf::Exports;
+use crate::code::patch;
+use crate::machine::asm::push_registers;
+use crate::machine::guard::{self, Program};
 use crate::thread::{current, Block, Frame};
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -205,19 +206,9 @@ pub fn is_replaced(code: &[u8]) -> bool {
     code.starts_with(&[0xff, 0x25, 0, 0, 0, 0])
 }
 
-/// Does a function begin here that is made to be watched (`cc/races.c`)? Behind its code are traps.
-pub fn is_head(code: &[u8; 5]) -> bool {
-    matches!(
-        code,
-        [0xc3, 0xcc, 0xcc, 0xcc, 0xcc]
-            | [0x0f, 0xae, 0xf0, 0xc3, 0xcc]
-            | [0xeb, _, 0xcc, 0xcc, 0xcc]
-    )
-}
-
 /// Replaces what is watched in a module. `libc`: that module is libc.
 pub fn module(exports: &Exports, libc: bool) {
-    if !on() {
+    if !crate::thread::in_force::looks_for_races() {
         return;
     }
     if exports.find(&Program, BUILT_FOR_RACES).is_some() {

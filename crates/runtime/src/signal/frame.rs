@@ -1,11 +1,14 @@
 //! Signal frames on the program's stack, as the kernel would build them (arch/x86 `rt_sigframe`), but canonical: the same bytes in record and in replay.
 
-use super::state::{
+use crate::machine::guard;
+use crate::thread::signals::{
     bit, Action, AltStack, Siginfo, IGNORE, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIGSEGV,
     SS_AUTODISARM, SS_DISABLE, SS_ONSTACK,
 };
-use crate::guard;
 use crate::thread::{session, Block, Frame};
+
+/// The bits of MXCSR that every processor with SSE2 has, but for bit 17 of AMD's.
+pub const MXCSR_BITS: u32 = 0xffff;
 
 /// `struct sigcontext` for x86-64.
 #[repr(C)]
@@ -91,7 +94,7 @@ const LEGACY: u64 = 3;
 /// resolver leaves it on the stack. Every signal frame of the kernel's sets it for x87 and SSE, and signals of the kernel's come
 /// at other places in a replay: so these two are in use from the first instruction on, and in every handler. (Where all
 /// registers of SSE become zero, its use may end; what saves them then, other than the resolver, may see a signal that way. See
-/// [`crate::resolver`].)
+/// [`crate::code::resolver`].)
 #[repr(C, align(64))]
 struct InitialState([u8; 1024]);
 static INITIAL: InitialState = {
@@ -189,7 +192,7 @@ unsafe fn canonical_legacy(to: u64) {
         if core::ptr::read_unaligned((to + 2) as *const u16) & ERROR == 0 {
             core::ptr::write_bytes((to + 6) as *mut u8, 0, 18);
         }
-        core::ptr::write_unaligned((to + 28) as *mut u32, crate::resolver::MXCSR_BITS);
+        core::ptr::write_unaligned((to + 28) as *mut u32, MXCSR_BITS);
         for st in 0..8 {
             core::ptr::write_bytes((to + 32 + 16 * st + 10) as *mut u8, 0, 6);
         }
@@ -235,7 +238,7 @@ pub fn deliver(
     if push(t, frame, fp, info, action, fault) {
         return true;
     }
-    let handler = super::state::ACTIONS.get(SIGSEGV);
+    let handler = crate::thread::signals::ACTIONS.get(SIGSEGV);
     if info.signal() == SIGSEGV || handler.handler <= IGNORE || t.mask & bit(SIGSEGV) != 0 {
         return false;
     }
@@ -360,9 +363,9 @@ fn push(
     if action.flags & SA_NODEFER == 0 {
         t.mask |= bit(signal);
     }
-    t.mask &= !(bit(super::state::SIGKILL) | bit(super::state::SIGSTOP));
+    t.mask &= !(bit(crate::thread::signals::SIGKILL) | bit(crate::thread::signals::SIGSTOP));
     if action.flags & SA_RESETHAND != 0 {
-        super::state::ACTIONS.set(
+        crate::thread::signals::ACTIONS.set(
             signal,
             Action {
                 handler: 0,
@@ -427,7 +430,8 @@ pub fn restore(t: &mut Block, frame: &mut Frame) -> bool {
         rsp: m.rsp,
         rip: m.rip,
     };
-    t.mask = uc.mask & !(bit(super::state::SIGKILL) | bit(super::state::SIGSTOP));
+    t.mask =
+        uc.mask & !(bit(crate::thread::signals::SIGKILL) | bit(crate::thread::signals::SIGSTOP));
     if uc.stack.flags & SS_DISABLE != 0 {
         t.alt_stack = AltStack::DISABLED;
     } else {

@@ -1,41 +1,33 @@
-//! The handlers that the kernel knows. They redirect dispatched calls to the gate, emulate non-deterministic
-//! instructions, route faults, and queue asynchronous signals for the next gate.
+//! Signals and the kernel: which of them it calls the runtime for, what it blocks, what is given back to it, and how a process ends by one.
 
-use super::frame::{FpState, SigContext, Ucontext};
-use super::segment;
-use super::state::*;
-use crate::asm::*;
-use crate::det::touch;
-use crate::engine::{with_engine, Engine};
-use crate::instruction::{self, Stood};
-use crate::sys;
-use crate::thread::{current, Block};
-use core::sync::atomic::Ordering::*;
-use reprise_abi::layout::{IMAGE_BASE, RESERVATION, RESERVATION_END};
+use super::frame::{SigContext, Ucontext};
+use crate::machine::asm::*;
+use crate::machine::sys;
+use crate::thread::signals::*;
+use crate::thread::{in_force, Block};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::layout::{IMAGE_BASE, RESERVATION};
 use reprise_abi::syscalls::nr;
 
-/// si_code of a dispatched call.
-const SYS_USER_DISPATCH: i32 = 2;
-/// x86-64 as an audit architecture.
-const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 /// si_code of a fault whose address the kernel doesn't say (general protection).
 pub const SI_KERNEL: i32 = 128;
-/// si_code of a trap after a single step.
-const TRAP_TRACE: i32 = 2;
 /// si_code of what tkill(2) and tgkill(2) send.
-const SI_TKILL: i32 = -6;
+pub const SI_TKILL: i32 = -6;
 /// TF.
 pub const TRAP_FLAG: u64 = 0x100;
 /// Our handlers block everything but what the running code itself can raise.
-const HANDLER_MASK: u64 = !SYNCHRONOUS;
+pub const HANDLER_MASK: u64 = !SYNCHRONOUS;
+
+extern "C" {
+    /// The handler ([`crate::entry`]).
+    fn rt_on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext);
+}
+
+/// Signals that come to the handler whatever the program's mask is: the engine wants them.
+pub static WANTED: AtomicU64 = AtomicU64::new(0);
 
 /// Flags of a program's action by which the kernel decides whether a signal is sent, and what becomes of zombies.
 const OF_CHILDREN: u64 = SA_NOCLDSTOP | SA_NOCLDWAIT;
-
-/// Is this address in the runtime, or in code of it that was copied elsewhere?
-pub fn in_runtime(pc: u64) -> bool {
-    (RESERVATION..RESERVATION_END).contains(&pc) || crate::hook::fast::is_inside(pc)
-}
 
 /// Tells the kernel to call us for `signal`.
 ///
@@ -46,7 +38,7 @@ pub fn install(signal: u32, flags: u64) {
         flags |= SA_NODEFER;
     }
     let a = Action {
-        handler: on_signal as *const () as u64,
+        handler: rt_on_signal as *const () as u64,
         flags,
         restorer: rt_restorer as *const () as u64,
         mask: HANDLER_MASK,
@@ -80,7 +72,7 @@ pub fn install_all() {
 
 /// The mask that the kernel gets when the program wants `mask`.
 pub fn kernel_mask(t: &Block, mask: u64) -> u64 {
-    (mask & !crate::det::outside::wanted() | t.pending.set()) & !(SYNCHRONOUS | bit(SIGCUT))
+    (mask & !WANTED.load(Relaxed) | t.pending.set()) & !(SYNCHRONOUS | bit(SIGCUT))
 }
 
 /// Makes the kernel's mask agree with the program's.
@@ -161,193 +153,19 @@ pub fn block_everything() {
 
 /// All that can be blocked, but in replay what the driver sends.
 fn quiet_mask() -> u64 {
-    with_engine!(E => if E::LIVE { HANDLER_MASK } else { HANDLER_MASK & !bit(SIGCUT) })
-}
-
-extern "C" fn on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
-    // SAFETY: the kernel passes valid pointers into the frame on our signal stack.
-    let (info, uc) = unsafe { (&*info, &mut *uc) };
-    segment::check(signal);
-    let t = current();
-    let shows = with_engine!(E => !E::LIVE) || crate::isolate::conflicts::on();
-    if shows && !in_runtime(uc.mc.rip) {
-        crate::debugger::show_context(t, uc);
+    match in_force::takes_from_trace() {
+        false => HANDLER_MASK,
+        true => HANDLER_MASK & !bit(SIGCUT),
     }
-    if crate::det::spin::takes(t, signal, info, uc) || touch::takes(t, signal, info, uc) {
-        return;
-    }
-    if signal == SIGSYS && info.code() == SYS_USER_DISPATCH {
-        return dispatch(info, uc);
-    }
-    // Codes above 0 come from the kernel itself; SIGTRAP and its kin can also be sent by kill(2).
-    if bit(signal) & SYNCHRONOUS != 0 && info.code() > 0 {
-        return synchronous(t, signal, info, uc);
-    }
-    if signal == SIGCUT && crate::clock::takes(info) {
-        return;
-    }
-    if signal == SIGCUT && crate::serial::chaos::is_ours(info) {
-        return with_engine!(E => E::timer(t, uc));
-    }
-    if signal == SIGCUT && is_from_agent(info) {
-        return with_engine!(E => E::cut(t, uc));
-    }
-    asynchronous(t, info, uc)
-}
-
-/// SIGSTKFLT from the agent asks for a cut; from anybody else it is the program's business.
-fn is_from_agent(info: &Siginfo) -> bool {
-    // si_pid is the first word of the union.
-    info.code() == SI_TKILL && crate::namespace::is_agent(info.words[2] as u32)
-}
-
-/// A system call at a site that isn't rewritten: goes on in the hook, as a rewritten site does.
-fn dispatch(info: &Siginfo, uc: &mut Ucontext) {
-    // si_call_addr at 16, si_syscall at 24, si_arch at 28.
-    let arch = (info.words[3] >> 32) as u32;
-    let c = &mut uc.mc;
-    if arch != AUDIT_ARCH_X86_64 {
-        // int 0x80: the 32-bit table is not offered, as by a kernel that is built without it.
-        crate::message::note(reprise_abi::notes::CALL_OF_32_BITS);
-        c.rax = -38i64 as u64;
-        return;
-    }
-    crate::thread::session()
-        .counters
-        .dispatched
-        .fetch_add(1, Relaxed);
-    crate::patch::note_dispatch(c.rip, c.rax);
-    c.rcx = c.rip;
-    c.rip = rt_hook as *const () as u64;
-}
-
-/// A program that set the trap flag came into the runtime with it, by a call, or leaves it so: its calls are one instruction to it. The
-/// flag is back when it goes on.
-fn step_over_runtime(t: &mut Block, uc: &mut Ucontext) -> bool {
-    let c = &mut uc.mc;
-    let leaves = c.rip == rt_leaves_stepping as *const () as u64;
-    if leaves {
-        // SAFETY: the gate's frame, of which only the program's next instruction is left on the gate stack.
-        c.rip = unsafe { *(c.rsp as *const u64) };
-        c.rsp = t.program_sp;
-    }
-    if with_engine!(E => E::stepped(t, uc)) || leaves {
-        return true;
-    }
-    let c = &mut uc.mc;
-    if !in_runtime(c.rip) && !crate::patch::is_stub(c.rip) {
-        return false;
-    }
-    c.rflags &= !TRAP_FLAG;
-    t.steps = true;
-    true
-}
-
-fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
-    let mut hooked = false;
-    if signal == SIGTRAP && info.code() == TRAP_TRACE && step_over_runtime(t, uc) {
-        return;
-    }
-    let c = &mut uc.mc;
-    if in_runtime(c.rip) {
-        if t.guard_sp != 0 && (signal == SIGSEGV || signal == SIGBUS) {
-            c.rsp = t.guard_sp;
-            c.rip = rt_guard_fault as *const () as u64;
-            c.rflags &= !0x400;
-            return;
-        }
-        // A hooked function was given a bad pointer: the program faults, where it called the function.
-        hooked = (signal == SIGSEGV || signal == SIGBUS) && crate::hook::shim::fault(t, c);
-        if !hooked {
-            crate::panic::runtime_fault(signal, c.rip, info.address());
-        }
-    }
-    if signal == SIGTRAP && crate::locked::trapped(c) {
-        return;
-    }
-    let in_stub = crate::locked::fault(t, c);
-    if with_engine!(E => E::trap(t, signal, uc)) {
-        return;
-    }
-    if signal == SIGTRAP && info.code() == SI_KERNEL && crate::live_code::trapped(&mut uc.mc) {
-        return;
-    }
-    let emulated = match signal {
-        SIGSEGV if info.code() == SI_KERNEL => {
-            with_engine!(E => instruction::emulate::<E>(t, &mut uc.mc))
-        }
-        SIGTRAP if info.code() == SI_KERNEL => {
-            match with_engine!(E => instruction::emulate_replaced::<E>(t, &mut uc.mc)) {
-                Stood::ForNothing => false,
-                Stood::Made => true,
-                Stood::Faults => {
-                    // As the instruction itself would.
-                    const GENERAL_PROTECTION: u64 = 13;
-                    (uc.mc.trapno, uc.mc.err) = (GENERAL_PROTECTION, 0);
-                    let mut info = Siginfo::ZERO;
-                    info.words[0] = SIGSEGV as u64;
-                    info.words[1] = SI_KERNEL as u64;
-                    let at = Some(uc.mc.rip);
-                    return with_engine!(E => fault::<E>(t, &info, uc, at));
-                }
-            }
-        }
-        _ => false,
-    };
-    if emulated {
-        return with_engine!(E => E::goes_on(t, uc));
-    }
-    let again = (!hooked).then_some(in_stub.unwrap_or(uc.mc.rip));
-    with_engine!(E => fault::<E>(t, info, uc, again))
-}
-
-/// A fault of the program's own: delivered at once, at the instruction. `again`: where the instruction really is; `None` for a hooked function,
-/// which might not touch the same memory once more: it may have changed something before it came to that.
-fn fault<E: Engine>(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, again: Option<u64>) {
-    let signal = info.signal();
-    // Of what is done in a stub a part may be done.
-    let can = again == Some(uc.mc.rip);
-    if E::fault(t, info, uc, can) {
-        return;
-    }
-    let action = ACTIONS.get(signal);
-    let blocked = t.mask & bit(signal) != 0;
-    if action.handler == DEFAULT || action.handler == IGNORE || blocked {
-        E::process_dies(t, signal);
-        let Some(at) = again else { die_now(signal) };
-        // Nothing may come in between any more; the instruction alone is made again.
-        uc.mask = HANDLER_MASK;
-        uc.mc.rip = at;
-        return die_of(signal);
-    }
-    let mut frame = uc.mc.to_frame();
-    // What depends on the past of the thread or of a page is not shown: the address of some earlier fault, and whether the page
-    // was there.
-    const PAGE_FAULT: u64 = 14;
-    const PRESENT: u64 = 1;
-    let faults = match uc.mc.trapno {
-        PAGE_FAULT => [uc.mc.err & !PRESENT, PAGE_FAULT, uc.mc.cr2],
-        other => [uc.mc.err, other, 0],
-    };
-    if !super::frame::deliver(
-        t,
-        &mut frame,
-        FpState::Saved(uc.mc.fpstate),
-        info,
-        &action,
-        faults,
-    ) {
-        E::process_dies(t, SIGSEGV);
-        die_now(SIGSEGV);
-    }
-    enter_from_kernel(t, uc, &frame);
-    E::goes_on(t, uc);
 }
 
 /// Lets the kernel frame return into `frame`, with the program's mask and fresh vector registers.
 pub fn enter_from_kernel(t: &mut Block, uc: &mut Ucontext, frame: &crate::thread::Frame) {
     uc.mc.set_frame(frame);
-    uc.mask = with_engine!(E => if E::LIVE { kernel_mask(t, t.mask) } else { quiet_mask() });
+    uc.mask = match in_force::takes_from_trace() {
+        false => kernel_mask(t, t.mask),
+        true => quiet_mask(),
+    };
     // SAFETY: the frame is the kernel's own, on our signal stack.
     unsafe { super::frame::reset_saved_fp(uc.mc.fpstate) };
 }
@@ -385,47 +203,6 @@ pub fn die_now(signal: u32) -> ! {
     loop {
         send_self(signal);
     }
-}
-
-fn asynchronous(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) {
-    if crate::det::outside::takes(t, info) {
-        return;
-    }
-    let info = &crate::det::signals::received(info);
-    let signal = info.signal();
-    let c: &mut SigContext = &mut uc.mc;
-    let immediate = with_engine!(E => E::IMMEDIATE) && !crate::det::log::follows(t);
-    if immediate {
-        crate::hook::shim::step_out(t, c);
-    }
-    if immediate && !in_runtime(c.rip) && t.mask & bit(signal) == 0 {
-        let action = ACTIONS.get(signal);
-        let mut frame = c.to_frame();
-        if action.handler > IGNORE
-            && super::frame::deliver(
-                t,
-                &mut frame,
-                FpState::Saved(c.fpstate),
-                info,
-                &action,
-                [0; 3],
-            )
-        {
-            return enter_from_kernel(t, uc, &frame);
-        }
-    }
-    if bit(signal) & SYNCHRONOUS == 0 {
-        t.pending.push(*info);
-        // Until it is delivered the kernel keeps further ones.
-        uc.mask |= bit(signal);
-    } else if t.pending.set() & bit(signal) == 0 {
-        // Sent by somebody. The kernel can't keep further ones: it would end the process at the first fault of the runtime's own. Of
-        // these numbers only one can wait (signal(7)).
-        t.pending.push(*info);
-    }
-    t.slot().signal_pending.store(1, Release);
-    divert(c);
-    with_engine!(E => E::arrived(t, uc));
 }
 
 /// Is the thread about to make a call that waits, or has it just come back from there?

@@ -1,8 +1,6 @@
 //! Signals are virtualised: the kernel knows only the runtime's handlers, and the program's handlers get frames that the
 //! runtime builds, at gates or at named places, the same in record and in replay (DESIGN 3).
 
-pub mod calls;
 pub mod frame;
 pub mod kernel;
-mod segment;
-pub mod state;
+pub mod segment;

@@ -2,9 +2,9 @@
 //! without asking. A gate then takes something else for the block, and faults sooner or later; the handler that comes to that would fault in the same way, until
 //! the kernel ends the process without a word. So it looks, before it uses the block: it runs on the block's own stack, which says where the block is.
 
-use super::state::SIGSEGV;
-use crate::message;
-use crate::sys;
+use crate::machine::sys;
+use crate::thread::message;
+use crate::thread::signals::SIGSEGV;
 use core::arch::asm;
 use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, MAX_SLOTS};
 use reprise_abi::notes;
@@ -48,5 +48,7 @@ fn base(signal: u32) -> u64 {
 fn lost(block: u64) -> ! {
     sys::call(nr::ARCH_PRCTL, &[ARCH_SET_GS, block]);
     message::note(notes::SEGMENT_LOST);
-    crate::panic::give_up("the program changed the base of %gs by an instruction (wrgsbase)");
+    crate::thread::panic::give_up(
+        "the program changed the base of %gs by an instruction (wrgsbase)",
+    );
 }

@@ -1,10 +1,10 @@
 //! Several threads: blocks that others free, recorded and replayed; the ends of threads; forks.
 
 use super::{fill, has};
+use crate::engine::order::Unordered;
 use crate::heap::api;
 use crate::heap::remote::BATCH;
 use crate::heap::testing::{Log, Thread, World};
-use crate::order::Unordered;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,0 +1,216 @@
+//! The engines, in one table: what each is called, by which numbers the session and the runtime know it, and what it can. Whoever wants to know
+//! something of an engine asks for what it can, not for who it is.
+
+/// Numbers by which the runtime knows an engine in one of its roles.
+pub mod role {
+    /// Nothing is ordered or logged.
+    pub const NONE: u32 = 0;
+    /// `serial`, recording.
+    pub const SERIAL_RECORD: u32 = 1;
+    /// `serial`, replaying.
+    pub const SERIAL_REPLAY: u32 = 2;
+    /// `order`, recording.
+    pub const ORDER_RECORD: u32 = 3;
+    /// `order`, replaying.
+    pub const ORDER_REPLAY: u32 = 4;
+    /// `det`, whether it logs, follows a log, or neither.
+    pub const DET: u32 = 5;
+    /// How many there are.
+    pub const COUNT: usize = 6;
+}
+
+/// What an engine can: bits of [`Engine::can`].
+pub mod can {
+    /// Its traces can be replayed.
+    pub const REPLAY: u32 = 1 << 0;
+    /// Threads run on all processors, and the operations by which they synchronise have an order.
+    pub const ORDER_SYNCHRONISATION: u32 = 1 << 1;
+    /// One thread of the session runs at a time, and its slices are recorded.
+    pub const RUN_ONE_AT_A_TIME: u32 = 1 << 2;
+    /// Threads have private views of memory, and are processes to the kernel.
+    pub const SEPARATE_MEMORY: u32 = 1 << 3;
+    /// The same program with the same inputs runs the same way always.
+    pub const REPEAT: u32 = 1 << 4;
+    /// A recorded or replayed program stays on one processor.
+    pub const PIN: u32 = 1 << 5;
+    /// A debugger can be led through its recordings.
+    pub const BE_DEBUGGED: u32 = 1 << 6;
+    /// Only the last stretch of a recording can be kept (`record --keep`).
+    pub const BE_KEPT: u32 = 1 << 7;
+    /// It can begin with a program that runs already (`attach`).
+    pub const ATTACH: u32 = 1 << 8;
+    /// Functions that race can be learned, so that what their loads find is recorded (`replay --learn`).
+    pub const LEARN: u32 = 1 << 9;
+    /// Its recordings can be replayed by one thread at a time, in a total order.
+    pub const TOTAL_ORDER: u32 = 1 << 10;
+    /// Data races can be looked for in its recordings.
+    pub const FIND_RACES: u32 = 1 << 11;
+    /// Its recordings can be replayed with a rebuilt program.
+    pub const FOLLOW_REBUILT: u32 = 1 << 12;
+    /// Its recordings say of each byte that a process wrote whether it had written it when it ended.
+    pub const COUNT_OUTPUT: u32 = 1 << 13;
+}
+
+/// How the events of different threads are ordered in a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TraceOrder {
+    /// All in one sequence: who ran, and until where.
+    Slices,
+    /// A sequence a thread; stamps and objects' operations order them.
+    Stamps,
+    /// A sequence a thread, of what it was told: the engine orders all else in the same way again.
+    Told,
+    /// There is no trace.
+    Nothing,
+}
+
+/// How many event rings a recorded session has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rings {
+    /// One, which the holder of the baton uses.
+    One,
+    /// One a thread.
+    Each,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// As the command line and the manifest call it.
+    pub name: &'static str,
+    /// [`Session::engine`](crate::session::Session::engine).
+    pub number: u32,
+    /// The runtime's number while recording, ...
+    pub recorder: u32,
+    /// ... and while replaying.
+    pub replayer: u32,
+    /// How its traces are ordered.
+    pub order: TraceOrder,
+    /// Its rings.
+    pub rings: Rings,
+    /// What it can: bits of [`can`].
+    pub can: u32,
+    /// What it does, for the command line and documents.
+    pub about: &'static str,
+}
+
+/// `none`.
+pub const NONE: Engine = Engine {
+    name: "none",
+    number: 1,
+    recorder: role::NONE,
+    replayer: role::NONE,
+    order: TraceOrder::Nothing,
+    rings: Rings::One,
+    can: 0,
+    about: "Capture everything, log nothing, order nothing: no trace is made",
+};
+
+/// `serial`.
+pub const SERIAL: Engine = Engine {
+    name: "serial",
+    number: 2,
+    recorder: role::SERIAL_RECORD,
+    replayer: role::SERIAL_REPLAY,
+    order: TraceOrder::Slices,
+    rings: Rings::One,
+    can: can::REPLAY
+        | can::RUN_ONE_AT_A_TIME
+        | can::PIN
+        | can::BE_DEBUGGED
+        | can::BE_KEPT
+        | can::ATTACH
+        | can::COUNT_OUTPUT,
+    about: "One thread at a time: exact, data races included",
+};
+
+/// `order`.
+pub const ORDER: Engine = Engine {
+    name: "order",
+    number: 3,
+    recorder: role::ORDER_RECORD,
+    replayer: role::ORDER_REPLAY,
+    order: TraceOrder::Stamps,
+    rings: Rings::Each,
+    can: can::REPLAY
+        | can::ORDER_SYNCHRONISATION
+        | can::BE_DEBUGGED
+        | can::BE_KEPT
+        | can::LEARN
+        | can::TOTAL_ORDER
+        | can::FIND_RACES
+        | can::FOLLOW_REBUILT,
+    about: "In the making: all threads and processes at once, on all processors; with glibc; exact up to the first data race",
+};
+
+/// `det`.
+pub const DET: Engine = Engine {
+    name: "det",
+    number: 4,
+    recorder: role::DET,
+    replayer: role::DET,
+    order: TraceOrder::Told,
+    rings: Rings::Each,
+    can: can::REPLAY | can::SEPARATE_MEMORY | can::REPEAT,
+    about: "In the making: all threads at once, with glibc; only inputs are recorded, and a replay is the same run once more (see `run`); one process",
+};
+
+/// All of them.
+pub const ENGINES: [&Engine; 4] = [&NONE, &SERIAL, &ORDER, &DET];
+
+impl Engine {
+    /// Can it do all of this (bits of [`can`])?
+    pub const fn can(&self, what: u32) -> bool {
+        self.can & what == what
+    }
+
+    /// The one with this number in a session.
+    pub fn of(number: u32) -> Option<&'static Engine> {
+        ENGINES.into_iter().find(|e| e.number == number)
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<&'static Engine> {
+        ENGINES.into_iter().find(|e| e.name == name)
+    }
+}
+
+/// The roles of those engines that can do this, as bits.
+pub const fn roles_that_can(what: u32) -> u32 {
+    let (mut roles, mut i) = (0, 0);
+    while i < ENGINES.len() {
+        if ENGINES[i].can(what) {
+            roles |= 1 << ENGINES[i].recorder | 1 << ENGINES[i].replayer;
+        }
+        i += 1;
+    }
+    roles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_numbers_and_roles_are_unlike() {
+        for (i, a) in ENGINES.iter().enumerate() {
+            assert_eq!(Engine::of(a.number).map(|e| e.name), Some(a.name));
+            assert_eq!(Engine::named(a.name).map(|e| e.number), Some(a.number));
+            for b in &ENGINES[i + 1..] {
+                assert_ne!(a.name, b.name);
+                assert_ne!(a.number, b.number);
+                for role in [a.recorder, a.replayer] {
+                    assert!(role != b.recorder && role != b.replayer);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn roles_are_found_by_what_they_can() {
+        let order = 1 << role::ORDER_RECORD | 1 << role::ORDER_REPLAY;
+        assert_eq!(roles_that_can(can::ORDER_SYNCHRONISATION), order);
+        assert_eq!(roles_that_can(can::SEPARATE_MEMORY), 1 << role::DET);
+        assert_eq!(roles_that_can(can::REPLAY) & 1 << role::NONE, 0);
+    }
+}

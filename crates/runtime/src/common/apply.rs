@@ -1,0 +1,80 @@
+//! What a recorded event has for the program: its outputs are written, and what it says of files and descriptors is told.
+
+use crate::log::output;
+use crate::log::ring;
+use crate::log::ring::Reader;
+use crate::machine::{guard, sys};
+use crate::memory::of_file::OfFile;
+use crate::thread::{message, session};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::event::Tag;
+
+/// Writes an event's outputs to the program and skips the rest; what it says of a mapped file, where there is one.
+pub fn apply(r: Reader) -> OfFile {
+    apply_at(r, Some)
+}
+
+/// As [`apply`], where outputs go to the place that `place` says.
+pub fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfFile {
+    let mut file = OfFile::default();
+    while let Some((address, len, tag)) = r.section() {
+        match Tag::from_u32(tag) {
+            Some(Tag::Output) => match place(address) {
+                Some(at) => {
+                    r.to_program(at, len);
+                }
+                None => {
+                    file.lost = true;
+                    r.skip(len.div_ceil(8) * 8);
+                }
+            },
+            Some(Tag::File) => {
+                let mut hash = [0; 16];
+                r.to_buffer(len, &mut hash);
+                file.hash = Some(hash);
+            }
+            Some(Tag::Offset) => {
+                file.offset = address;
+                r.skip(len.div_ceil(8) * 8);
+            }
+            Some(Tag::Descriptor) => {
+                file.descriptor = Some(address);
+                r.skip(len.div_ceil(8) * 8);
+            }
+            Some(tag) if output::take_section(&mut r, address, len, tag) => {}
+            Some(Tag::Partly) => {
+                file.partly = address;
+                r.skip(len.div_ceil(8) * 8);
+            }
+            _ => r.skip(len.div_ceil(8) * 8),
+        }
+    }
+    r.finish();
+    file
+}
+
+/// A file that the recording mapped is not to be had.
+pub fn cannot_map(event: u64) -> ! {
+    session().message.store(message::CANNOT_MAP, Relaxed);
+    session().message_arg.store(event, Relaxed);
+    sys::exit_group(125)
+}
+
+/// A torn trace: everything that was recorded has been replayed.
+pub fn trace_ended() -> ! {
+    session().message.store(message::TRACE_ENDED, Relaxed);
+    sys::exit_group(125)
+}
+
+/// A test switch: flips one bit of the program's memory before one event, to prove that it is noticed.
+pub fn tamper() {
+    let s = session();
+    if s.tamper_event != 0 && ring::event_number() >= s.tamper_event {
+        static DONE: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
+        if !DONE.swap(true, Relaxed) {
+            if let Some(b) = guard::read::<u8>(s.tamper_address) {
+                guard::write(s.tamper_address, &(b ^ 1));
+            }
+        }
+    }
+}

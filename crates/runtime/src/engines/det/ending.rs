@@ -1,0 +1,173 @@
+//! The end of the program: all its thread-processes end as threads would, and whoever started it learns the right status.
+
+use super::deadlock::decimal;
+use super::token::{member, state};
+use crate::isolate::split;
+use crate::machine::sys;
+use crate::signal::kernel;
+use crate::thread::panic::hex;
+use crate::thread::process;
+use crate::thread::signals::SIGCUT;
+use crate::thread::{current, session, slot};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::names;
+use reprise_abi::syscalls::nr;
+
+const SIGKILL: u64 = 9;
+/// Wait status with which the program's last thread ended it, plus 1, for the first thread, which has ended before.
+static LAST_STATUS: AtomicU32 = AtomicU32::new(0);
+
+/// Is the calling thread the one whose process the program is to others?
+pub fn is_first() -> bool {
+    current().kernel_tid == process::kernel_pid()
+}
+
+/// Ends all others, but for the program's first process, which is to end with the right status.
+fn end_threads() {
+    end_those(&|s| slot(s).kernel_tid.load(Relaxed) != process::kernel_pid());
+}
+
+/// Ends all others.
+pub fn end_others() {
+    end_those(&|_| true);
+}
+
+fn end_those(which: &dyn Fn(u32) -> bool) {
+    if !split::in_force() {
+        return;
+    }
+    let me = current().slot;
+    let used = session().slots_used.load(Relaxed);
+    let ours =
+        |s: &u32| *s != me && slot(*s).process.load(Relaxed) == process::number() && which(*s);
+    for s in (0..used).filter(ours) {
+        let tid = slot(s).kernel_tid.load(Relaxed);
+        if tid != 0
+            && (member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid())
+        {
+            sys::call(nr::KILL, &[tid as u64, SIGKILL]);
+        }
+    }
+}
+
+/// Before the calling thread ends the program with this wait status.
+pub fn announce(status: u32) {
+    if !split::in_force() || is_first() {
+        return end_others();
+    }
+    // First, since the others' ends are told of, too.
+    tell_first(status);
+    end_threads();
+    let first = process::kernel_pid() as u64;
+    sys::call(nr::TGKILL, &[first, first, SIGCUT as u64]);
+}
+
+/// A signal has come, or the thread has looked around: was the program's first process told to end?
+pub fn is_told() -> bool {
+    LAST_STATUS.load(SeqCst) != 0 && split::in_force() && is_first()
+}
+
+/// It ends as it was told.
+pub fn end_as_told() -> ! {
+    end_with(LAST_STATUS.load(SeqCst) - 1)
+}
+
+/// The calling thread's process ends with this wait status. To the world only that of the first thread means something.
+fn end_with(status: u32) -> ! {
+    match status & 0x7f {
+        0 => sys::exit_group((status >> 8) as i32),
+        signal => kernel::die_now(signal),
+    }
+}
+
+/// Looks whether a thread that the calling one has made was killed: to the kernel it is a process, and ends alone. Natively, the whole program
+/// would have ended. Of those that ended by themselves the kernel forgets; they have no exit signal, so the program's own waits don't see them.
+pub fn look_after_threads() {
+    if is_told() {
+        end_as_told();
+    }
+    look_after_first();
+    const WNOHANG: u64 = 1;
+    const WCLONE: u64 = 0x8000_0000;
+    loop {
+        let mut status = 0u32;
+        let to = &mut status as *mut u32 as u64;
+        let pid = sys::call(nr::WAIT4, &[u64::MAX, to, WNOHANG | WCLONE, 0]);
+        if pid <= 0 {
+            return;
+        }
+        let used = session().slots_used.load(Relaxed);
+        let here = |s: &u32| slot(*s).kernel_tid.load(Relaxed) as i64 == pid;
+        let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
+        if let Some(s) = (0..used).find(here).filter(|s| lives(*s)) {
+            tell_of_death(s, status & 0x7f, None);
+            announce(status);
+            end_with(status);
+        }
+    }
+}
+
+/// Says which thread a signal has ended, and the program with it: natively the shell would say so, but to it the program is the first thread alone. `at`: which
+/// instruction has faulted, and on which address.
+pub fn tell_of_death(s: u32, signal: u32, at: Option<[u64; 2]>) {
+    if signal == 0 || !split::in_force() || LAST_STATUS.load(SeqCst) != 0 {
+        return;
+    }
+    let (mut n, mut a, mut b) = ([0; 10], [0; 18], [0; 18]);
+    let index = member(s).index.load(Relaxed);
+    sys::complain(&[
+        "reprise: thread ",
+        decimal(index, &mut n),
+        " was ended by ",
+        names::signal_name(signal).unwrap_or("a signal"),
+    ]);
+    if let Some([pc, address]) = at {
+        sys::complain(&[
+            ", at ",
+            hex(pc, &mut a),
+            ", for the address ",
+            hex(address, &mut b),
+        ]);
+    }
+    sys::complain(&["; the program ends with it\n"]);
+}
+
+/// Ends with the others, if the first thread was killed: nobody else tells a thread that waits, and whoever started the program knows.
+pub fn look_after_first() {
+    const ESRCH: i64 = -3;
+    if split::in_force()
+        && !is_first()
+        && sys::call(nr::KILL, &[process::kernel_pid() as u64, 0]) == ESRCH
+    {
+        sys::exit_group(1);
+    }
+}
+
+/// Ends the program with this wait status of an exit.
+pub fn end(status: u32) -> ! {
+    announce(status);
+    sys::exit_group((status >> 8) as i32)
+}
+
+/// The first thread has ended: its process stays until the last one has.
+///
+/// Signals to the process still come to it, for others, and so do [errands](super::errand).
+pub fn linger() -> ! {
+    let t = current();
+    t.mask = !0;
+    kernel::sync_mask(t);
+    loop {
+        match LAST_STATUS.load(SeqCst) {
+            0 => {
+                sys::futex_wait(LAST_STATUS.as_ptr(), 0, None);
+            }
+            _ => end_as_told(),
+        }
+    }
+}
+
+/// The last thread ends, or one that ends all. Who was the first to say so counts.
+pub fn tell_first(status: u32) {
+    let _ = LAST_STATUS.compare_exchange(0, status + 1, SeqCst, SeqCst);
+    sys::futex_wake(LAST_STATUS.as_ptr(), 1);
+}

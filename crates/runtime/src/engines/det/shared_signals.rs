@@ -1,0 +1,323 @@
+//! Signals to the process as a whole (kill(2), sigqueue(3); DThreads 4.3, "signals and sigwait"). Its threads are processes of their own, so the kernel
+//! doesn't know who else could take one: it is the sender who says so, in its turn, when nobody runs and no mask changes. The first thread gets it if it has it open
+//! or waits for it, else the first of the others, as they were made. When nobody does, it waits here, and whoever opens it or waits for it first takes it,
+//! in its turn.
+//!
+//! Signals from outside come to the first thread, and go the same way from there ([`outside`]).
+
+use super::clock::Moment;
+use super::token::{self, hearing, member, state, why};
+use super::wait::Word;
+use super::{log, outside, signals, wait};
+use crate::engine::waits::Wait;
+use crate::isolate::layout::QUEUE_BASE;
+use crate::machine::guard;
+use crate::machine::sys::{self, Timespec};
+use crate::memory::capture::Call;
+use crate::signal::kernel;
+use crate::thread::process;
+use crate::thread::signals::{bit, Siginfo, SIGKILL, SIGNALS, SIGSTOP};
+use crate::thread::{block_address, session, slot, Block, Frame};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::det::question;
+use reprise_abi::syscalls::nr;
+
+const EINTR: i64 = -4;
+const EFAULT: i64 = -14;
+const EAGAIN: i64 = -11;
+/// Most signals that wait.
+const MOST: usize = 1024;
+/// The first of those that wait as often as they were sent.
+const SIGRTMIN: u32 = 32;
+/// SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU: they are more to the kernel than signals.
+const JOB_CONTROL: u64 = bit(18) | bit(20) | bit(21) | bit(22);
+
+/// What all threads share; changed in turns.
+#[repr(C)]
+struct State {
+    len: AtomicU32,
+    _pad: AtomicU32,
+    list: [Waiting; MOST],
+}
+
+/// A signal that waits.
+#[repr(C)]
+struct Waiting {
+    info: [AtomicU64; 16],
+    /// For this slot's thread alone, plus 1; 0: for any.
+    only: AtomicU32,
+    _pad: AtomicU32,
+}
+
+impl Waiting {
+    fn info(&self) -> Siginfo {
+        let mut info = Siginfo::ZERO;
+        for (to, from) in info.words.iter_mut().zip(&self.info) {
+            *to = from.load(Relaxed);
+        }
+        info
+    }
+
+    fn set(&self, info: &Siginfo, only: u32) {
+        for (to, from) in self.info.iter().zip(&info.words) {
+            to.store(*from, Relaxed);
+        }
+        self.only.store(only, Relaxed);
+    }
+
+    fn is_for(&self, slot: u32) -> bool {
+        let only = self.only.load(Relaxed);
+        only == 0 || only == slot + 1
+    }
+}
+
+fn all() -> &'static State {
+    // SAFETY: mapped before there is a second thread; zero at first; only atomics.
+    unsafe { &*(QUEUE_BASE as *const State) }
+}
+
+fn list() -> &'static [Waiting] {
+    let s = all();
+    &s.list[..(s.len.load(Relaxed) as usize).min(MOST)]
+}
+
+/// Does no signal wait?
+pub fn is_empty() -> bool {
+    all().len.load(Relaxed) == 0
+}
+
+/// Is this kill(2) or rt_sigqueueinfo(2) for the process itself, of a signal that a thread is to take?
+pub fn is_for_us(c: &Call) -> bool {
+    let sends = matches!(c.nr, nr::KILL | nr::RT_SIGQUEUEINFO);
+    let signal = c.args[1];
+    let is_one = (1..=SIGNALS as u64).contains(&signal);
+    sends
+        && c.args[0] as u32 == process::visible_pid()
+        && is_one
+        && bit(signal as u32) & (bit(SIGKILL) | bit(SIGSTOP) | JOB_CONTROL) == 0
+}
+
+/// Has this thread the signal open, or does it wait for it? In a turn of another one, or in its own.
+pub fn takes(s: u32, signal: u32) -> bool {
+    let m = member(s);
+    if m.state.load(SeqCst) == state::NOBODY || m.hearing.load(SeqCst) != hearing::HEARS {
+        return false;
+    }
+    // SAFETY: blocks are shared, and their thread waits for the end of this turn.
+    let block = unsafe { &*(block_address(s) as *const Block) };
+    block.mask & bit(signal) == 0 || m.sigwait.load(SeqCst) & bit(signal) != 0
+}
+
+/// Sends a signal to the process, in a turn.
+pub fn send(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    let signal = c.args[1] as u32;
+    let info = match c.nr {
+        nr::KILL => Some(from_kill(signal)),
+        _ => guard::read::<Siginfo>(c.args[2]),
+    };
+    let Some(info) = info else {
+        return EFAULT;
+    };
+    let mut info = info;
+    info.words[0] = info.words[0] & !0xffff_ffff | u64::from(signal);
+    let taker = log::told(t, question::TAKER, |_| taker(signal).map_or(-1, i64::from));
+    let Ok(taker) = u32::try_from(taker) else {
+        t.det().signals_wait = true;
+        return put(&info, None);
+    };
+    if waits_for(taker, signal) {
+        return hand(taker, &info);
+    }
+    c.local[0] = slot(taker).kernel_tid.load(Relaxed).into();
+    signals::send(t, taker, signal, |t| log::ask::ask(t, c, frame))
+}
+
+/// Who takes a signal to the process, when nobody runs: the first that has it open or waits for it, as they were made.
+pub fn taker(signal: u32) -> Option<u32> {
+    let used = session().slots_used.load(Relaxed);
+    let of_us = |s: &u32| slot(*s).process.load(Relaxed) == process::number();
+    (0..used)
+        .filter(|s| of_us(s) && takes(*s, signal))
+        .min_by_key(|s| member(*s).index.load(Relaxed))
+}
+
+/// Does the thread of this slot wait for this signal, in sigtimedwait(2)?
+pub fn waits_for(s: u32, signal: u32) -> bool {
+    (1..=SIGNALS as u32).contains(&signal) && member(s).sigwait.load(SeqCst) & bit(signal) != 0
+}
+
+/// In a turn: a thread that waits for this signal gets it.
+fn hand(s: u32, info: &Siginfo) -> i64 {
+    let (m, r) = (member(s), put(info, Some(s)));
+    // It takes one.
+    m.sigwait.store(0, SeqCst);
+    if m.state.load(SeqCst) == state::WAITS {
+        token::recall(s, why::WOKEN);
+    }
+    r
+}
+
+/// In a turn: tgkill(2) or rt_tgsigqueueinfo(2) to a thread that waits for the signal.
+pub fn hand_over(s: u32, c: &Call) -> i64 {
+    const SI_TKILL: u64 = -6i32 as u32 as u64;
+    let signal = c.args[2] as u32;
+    let info = match c.nr {
+        nr::RT_TGSIGQUEUEINFO => guard::read::<Siginfo>(c.args[3]),
+        _ => {
+            let mut info = from_kill(signal);
+            info.words[1] = SI_TKILL;
+            Some(info)
+        }
+    };
+    match info {
+        Some(mut info) => {
+            info.words[0] = info.words[0] & !0xffff_ffff | u64::from(signal);
+            hand(s, &info)
+        }
+        None => EFAULT,
+    }
+}
+
+/// A call of the program's only thread: others may come, and what waited for somebody is for the one that is left. `None`: the call is one as all
+/// others.
+pub fn alone(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
+    take(t);
+    match c.nr {
+        _ if is_for_us(c) && !takes(t.slot, c.args[1] as u32) => Some(send(t, c, frame)),
+        nr::RT_SIGTIMEDWAIT => taken_at_once(t, c, frame),
+        _ => None,
+    }
+}
+
+/// What kill(2) tells.
+fn from_kill(signal: u32) -> Siginfo {
+    let mut info = Siginfo::ZERO;
+    info.words[0] = signal.into();
+    let uid = sys::call(nr::GETUID, &[]) as u64;
+    info.words[2] = u64::from(process::visible_pid()) | uid << 32;
+    info
+}
+
+/// A signal waits for somebody who takes it, or for the thread of this slot.
+pub fn put(info: &Siginfo, only: Option<u32>) -> i64 {
+    let (s, signal) = (all(), info.signal());
+    let only = only.map_or(0, |s| s + 1);
+    let is_alike = |w: &Waiting| w.info().signal() == signal && w.only.load(Relaxed) == only;
+    if signal < SIGRTMIN && list().iter().any(is_alike) {
+        return 0;
+    }
+    let Some(free) = s.list.get(s.len.load(Relaxed) as usize) else {
+        return EAGAIN;
+    };
+    free.set(info, only);
+    s.len.fetch_add(1, Relaxed);
+    0
+}
+
+/// Takes the first of the signals in `set` that have the lowest number.
+fn take_one(slot: u32, set: u64) -> Option<Siginfo> {
+    let for_me = list().iter().enumerate().filter(|(_, w)| w.is_for(slot));
+    let all_infos = for_me.map(|(n, w)| (n, w.info()));
+    let wanted = all_infos.filter(|(_, i)| set & bit(i.signal()) != 0);
+    let (n, info) = wanted.min_by_key(|(n, i)| (i.signal(), *n))?;
+    let left = list();
+    for k in n + 1..left.len() {
+        left[k - 1].set(&left[k].info(), left[k].only.load(Relaxed));
+    }
+    all().len.fetch_sub(1, Relaxed);
+    Some(info)
+}
+
+/// As [`take_one`], of what waits for the calling thread and what has come to it already.
+pub fn take_own(t: &mut Block, set: u64) -> Option<Siginfo> {
+    t.pending.take(!set).or_else(|| take_one(t.slot, set))
+}
+
+/// In the calling thread's turn, or when it is the only one: signals that it has open come to it, one of each at a time.
+pub fn take(t: &mut Block) {
+    if is_empty() || member(t.slot).hearing.load(SeqCst) != hearing::HEARS {
+        return;
+    }
+    let open = |t: &Block| !(t.mask | t.pending.set());
+    if !list()
+        .iter()
+        .any(|w| w.is_for(t.slot) && open(t) & bit(w.info().signal()) != 0)
+    {
+        return;
+    }
+    // No handler may come in between.
+    kernel::block_all();
+    while let Some(info) = take_one(t.slot, open(t)) {
+        // A replay's log says where it came.
+        if !log::replays() {
+            t.pending.push(info);
+        }
+    }
+    kernel::sync_mask(t);
+}
+
+/// rt_sigpending(2): the thread's own, and those of the process.
+pub fn pending(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    let r = log::ask::ask(t, c, frame);
+    let for_me = list().iter().filter(|w| w.is_for(t.slot));
+    let of_process = for_me.fold(0, |set, w| set | bit(w.info().signal()));
+    if let Some(own) = guard::read::<u64>(c.args[0]).filter(|_| r == 0) {
+        guard::write(c.args[0], &(own | of_process));
+    }
+    r
+}
+
+/// rt_sigtimedwait(2), in a turn: what is there already, of the thread's own and then of the process's; `None`: it has to wait.
+fn taken_at_once(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
+    let none = Timespec::from_ns(0);
+    let limit = c.local[2];
+    c.local[2] = &none as *const Timespec as u64;
+    let r = log::ask::ask(t, c, frame);
+    c.local[2] = limit;
+    if r != EAGAIN && r != EINTR {
+        return Some(r);
+    }
+    let set = guard::read::<u64>(c.args[0])?;
+    if let Some(info) = take_own(t, set) {
+        // The kernel may tell of the next one.
+        kernel::sync_mask(t);
+        if c.args[1] != 0 && !guard::write(c.args[1], &info) {
+            return Some(EFAULT);
+        }
+        return Some(info.signal().into());
+    }
+    let asks_only = guard::read::<[u64; 2]>(c.args[2]) == Some([0; 2]);
+    asks_only.then_some(EAGAIN)
+}
+
+/// rt_sigtimedwait(2), in a turn.
+pub fn wait(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+    if let Some(r) = taken_at_once(t, c, frame) {
+        return r;
+    }
+    let set = guard::read::<u64>(c.args[0]).unwrap_or(0);
+    let limit = guard::read::<Timespec>(c.args[2]).filter(|_| c.args[2] != 0);
+    let end = limit.map(|l| sys::monotonic().ns().saturating_add(l.ns()));
+    outside::wants(t, set);
+    let mut first = true;
+    loop {
+        member(t.slot).sigwait.store(set, SeqCst);
+        let waited = match (limit, end) {
+            (Some(l), _) if first => wait::wait_for(t, Word::NONE, l.ns() as u64),
+            (_, end) => {
+                let realtime = false;
+                wait::wait(t, Word::NONE, end.map(|ns| Moment { ns, realtime }))
+            }
+        };
+        first = false;
+        member(t.slot).sigwait.store(0, SeqCst);
+        if let Some(r) = taken_at_once(t, c, frame) {
+            return r;
+        }
+        match waited {
+            Wait::TimedOut => return EAGAIN,
+            _ if t.pending.first(t.mask).is_some() => return EINTR,
+            _ => {}
+        }
+    }
+}

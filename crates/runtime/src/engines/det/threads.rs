@@ -1,0 +1,217 @@
+//! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
+
+use super::{ending, errand, lead, log, newborn, outside, pure, signals, spin, token, turns, Det};
+use crate::engine::wish::Wish;
+use crate::gate::clone;
+use crate::gate::robust;
+use crate::isolate::{commit, owned, split};
+use crate::machine::guard;
+use crate::machine::sys;
+use crate::memory::capture::Call;
+use crate::sync::libc::malloc;
+use crate::sync::locked;
+use crate::thread::panic;
+use crate::thread::process;
+use crate::thread::{block_address, session, slot, Block, Frame};
+use core::arch::asm;
+use core::sync::atomic::Ordering::*;
+use reprise_abi::session::slot_state;
+use reprise_abi::syscalls::nr;
+
+const EAGAIN: i64 = -11;
+/// Of a program that others have become, too: those that are started are looked at before.
+const NO_LIBC: &str = "det: threads without a glibc whose functions can be found have no order (is the program linked statically, or written in Go?)";
+
+/// Makes a thread, in a turn: it runs from the next phase on; or in the [lead] of this phase, in which it begins then.
+pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
+    if !split::in_force() {
+        if !crate::sync::hook::has_libc() {
+            panic::give_up(NO_LIBC);
+        }
+        locked::before_processes();
+        split::split(t);
+        token::start(t.slot);
+        lead::start();
+    }
+    ending::look_after_threads();
+    turns::begin_creation(t);
+    owned::makes_threads(t.slot);
+    if owned::has_own(t.slot) {
+        // The new one begins with this one's memory, or with what is everybody's.
+        turns::in_earnest(t);
+        owned::claim_all(t, false);
+    }
+    let tid = make(t, wish, start);
+    turns::end_creation(t);
+    tid
+}
+
+fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
+    let again = log::replays().then(|| log::threads::recorded(t));
+    let (i, mut id) = match again {
+        Some(Err(e)) => return e,
+        Some(Ok((slot, tid))) => (slot, Some(tid)),
+        None => match clone::reserve_slot() {
+            Some(i) => (i, None),
+            None => return log::threads::made(t, 0, EAGAIN),
+        },
+    };
+    let process = t.slot_process();
+    let left = t.det().log.left;
+    let in_lead = t.det().leads;
+    // SAFETY: filled by the time it is enrolled, and nobody runs on it yet.
+    let block = || unsafe { &mut *(block_address(i) as *mut Block) };
+    let now = t.det().pure.clock.now();
+    let enrol = || match in_lead {
+        true => {
+            let block = block();
+            begins(block, now, left, &mut id);
+            block.det().inherits = true;
+            let told = block.det().told.iter_mut().zip(wish.told_by_parent());
+            told.for_each(|(to, address)| *to = address);
+            token::enrol_at_once(i);
+        }
+        false => {
+            begins(block(), now, left, &mut id);
+            token::enrol(i);
+        }
+    };
+    let tid = clone::start_thread::<Det>(t, wish, i, process, start, enrol);
+    if sys::is_error(tid) {
+        match in_lead {
+            true => token::retire_at_once(i),
+            false => token::retire(i),
+        }
+        return log::threads::made(t, i, tid);
+    }
+    log::threads::made(t, i, tid);
+    if let Some(id) = id.filter(|_| pure::on()) {
+        pure::ids::learn(id, tid as u32);
+    }
+    let visible = id.unwrap_or(tid as u32);
+    slot(i).visible_tid.store(visible, Relaxed);
+    clone::publish_tid(wish, visible);
+    visible.into()
+}
+
+/// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
+pub fn begin(t: &mut Block) {
+    newborn::begins(t);
+    owned::thread_begins(t.slot);
+    signals::hears(t);
+    if core::mem::take(&mut t.det().inherits) {
+        for address in t.det().told.iter().filter(|a| **a != 0) {
+            guard::write(*address, &own_id(t));
+        }
+        commit::inherit(t);
+    } else {
+        token::wait_for_phase(t.slot, token::member(t.slot).born.load(Relaxed));
+        commit::forget_all(t);
+    }
+    spin::phase_begins(t);
+}
+
+/// What a new thread has from its maker, whose time is `now`. `id`: the one by which the program knows it, if that isn't the kernel's.
+fn begins(block: &mut Block, now: u64, left: bool, id: &mut Option<u32>) {
+    *id = id.or(pure::ids::of_thread(now, block));
+    block.det().log.left = left;
+    if let Some(id) = *id {
+        block.slot().visible_tid.store(id, Relaxed);
+    }
+}
+
+/// The id of a thread that has just been made, which its maker may not have told of yet.
+fn own_id(t: &Block) -> u32 {
+    match pure::on() || log::replays() {
+        true => t.slot().visible_tid.load(Relaxed),
+        false => t.kernel_tid,
+    }
+}
+
+/// The program becomes another one, in its thread's turn: all other threads end first. Whether it will is asked before, as far as that can be.
+pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
+    use token::state::NOBODY;
+    const ENOSYS: i64 = -38;
+    const MAY_EXEC: u64 = 1;
+    if c.nr == nr::EXECVE {
+        let r = sys::call(nr::ACCESS, &[c.local[0], MAY_EXEC]);
+        if r != 0 {
+            return Err(r);
+        }
+    }
+    if !ending::is_first() {
+        let first = errand::first().filter(|s| token::member(*s).state.load(SeqCst) != NOBODY);
+        let Some(first) = first else {
+            sys::complain(&[
+                "reprise: det: the first thread has ended, and no other one can exec: it got ENOSYS\n",
+            ]);
+            return Err(ENOSYS);
+        };
+        turns::begin_anew(t);
+        turns::in_earnest(t);
+        owned::claim_all(t, true);
+        commit::commit_again(t);
+        errand::become_another(first, t, c);
+    }
+    turns::begin_anew(t);
+    ending::end_others();
+    Ok(())
+}
+
+/// A thread ends, in its turn.
+pub fn exit(t: &mut Block, status: u32) -> ! {
+    signals::hears_no_more(t);
+    crate::sync::libc::count(t);
+    turns::begin_anew(t);
+    if owned::has_own(t.slot) {
+        turns::within_earnest(t, |t| owned::claim_all(t, false));
+    }
+    if split::in_force() && t.det().in_turn && ending::is_first() {
+        turns::in_earnest(t);
+        outside::first_ends(t);
+    }
+    if pure::on() {
+        pure::leaves(t);
+    }
+    malloc::thread_ends::<turns::InOwnHeap>(t);
+    t.slot().state.store(slot_state::EXITING, Release);
+    let wake = |address, _, n| {
+        super::wait::wake(address, n);
+    };
+    robust::announce_death(t, robust::write_word, wake, |_| None);
+    session().live_threads.fetch_sub(1, Relaxed);
+    let last = process::entry().live_threads.fetch_sub(1, Relaxed) == 1;
+    if last {
+        log::ask::ends(t, status);
+    }
+    if !split::in_force() || (last && ending::is_first()) {
+        crate::thread::schedule::leave(t, crate::thread::schedule::Locked::next);
+        sys::exit_group((status >> 8) as i32);
+    }
+    if last {
+        ending::tell_first(status);
+    }
+    if t.det().in_turn {
+        commit::commit_again(t);
+        commit::end(t);
+        token::retire(t.slot);
+        token::pass(t.slot, token::state::NOBODY);
+    } else {
+        token::retire(t.slot);
+    }
+    if ending::is_first() {
+        ending::linger();
+    }
+    // SAFETY: from here on the block may be another thread's: nothing of it is touched any more.
+    unsafe {
+        asm!(
+            "mov dword ptr [{alive}], 0",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            alive = in(reg) t.alive.as_ptr(),
+            in("rax") nr::EXIT,
+            options(noreturn, nostack)
+        );
+    }
+}

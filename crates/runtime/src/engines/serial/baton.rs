@@ -1,0 +1,195 @@
+//! The baton: who may run. Session-wide, in shared memory, so that it works across processes.
+//!
+//! A hand-off completes when the receiver wakes; the log says who ran. The lock here is held for a few dozen
+//! instructions at a time and never while waiting (DESIGN 8, rule 1). The agent takes part: it takes the baton from
+//! a holder that stays inside one call ([`slot_state::IN_CALL`]).
+
+use super::chaos;
+use crate::gate::robust;
+use crate::machine::asm::rt_blocking;
+use crate::machine::sys;
+use crate::thread::attended;
+use crate::thread::schedule;
+use crate::thread::schedule::lock;
+use crate::thread::schedule::wait_for_end;
+use crate::thread::schedule::wait_go;
+use crate::thread::schedule::Locked;
+use crate::thread::{current, session, slot, Block};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::session::{slot_state, BATON_FREE, FLAG_CHAOS};
+use reprise_abi::syscalls::nr;
+
+/// Who waits on a futex of the program looks so often whether others can still wake it.
+const LOOK_NS: i64 = 5_000_000_000;
+
+/// Is this the only thread of the session?
+#[inline]
+pub fn alone() -> bool {
+    session().live_threads.load(Relaxed) == 1
+}
+
+/// Next number of chaos mode's generator (splitmix64).
+pub fn random() -> u64 {
+    let s = &session().chaos_state;
+    let mut z = s.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    s.store(z, Relaxed);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Is chaos mode on?
+#[inline]
+pub fn chaos() -> bool {
+    session().flags & FLAG_CHAOS != 0
+}
+
+/// Who is next: the first that waits, in chaos mode anyone.
+fn next(l: &Locked) -> u32 {
+    let count = session().ready_count.load(Relaxed) as u64;
+    if !chaos() || count <= 1 {
+        return l.next();
+    }
+    let drawn = (random() % count) as u32;
+    let held = l.ready_at(drawn).is_some_and(chaos::is_held_back);
+    match held {
+        true => (drawn + 1) % count as u32,
+        false => drawn,
+    }
+}
+
+/// Hands the baton on.
+fn pass(l: Locked) {
+    let skip = next(&l);
+    l.hand_on(skip);
+}
+
+/// The calling thread's process ends ([`schedule::leave`]).
+pub fn leave(t: &Block) {
+    schedule::leave(t, next);
+}
+
+/// The holder leaves: inside a call that may wait, or for good.
+pub fn release(i: u32, state: u32) {
+    chaos::end_slice(current());
+    robust::put_down(current());
+    let l = lock();
+    slot(i).state.store(state, Release);
+    pass(l);
+}
+
+/// Comes back for the baton and waits until it has it.
+pub fn acquire(i: u32) {
+    acquire_locked(lock(), i);
+}
+
+fn acquire_locked(l: Locked, i: u32) {
+    if !crate::thread::process::is_live() {
+        drop(l);
+        wait_for_end();
+    }
+    if session().baton.load(Relaxed) == BATON_FREE {
+        slot(i).state.store(slot_state::RUNNING, Relaxed);
+        l.set_holder(i + 1);
+        drop(l);
+    } else {
+        // The agent sees to it that this doesn't take long.
+        let waiting = &crate::thread::process::entry().came_back;
+        waiting.fetch_add(1, Relaxed);
+        l.push_returned(i);
+        drop(l);
+        wait_go(i);
+        waiting.fetch_sub(1, Relaxed);
+    }
+    robust::pick_up(current());
+    chaos::begin_slice(current());
+}
+
+/// The holder's call begins; from now on the agent may take the baton.
+#[inline]
+pub fn enter_call(i: u32) {
+    robust::put_down(current());
+    slot(i).state.store(slot_state::IN_CALL, Release);
+}
+
+/// The call is over; true when the baton is still here, false when it was taken.
+#[inline]
+pub fn leave_call(i: u32) -> bool {
+    let state = &slot(i).state;
+    let held = state
+        .compare_exchange(slot_state::IN_CALL, slot_state::RUNNING, AcqRel, Relaxed)
+        .is_ok();
+    if held {
+        robust::pick_up(current());
+    }
+    held
+}
+
+/// Goes to the end of the queue, if anybody waits; `before` runs when it is certain.
+pub fn step_back(i: u32, before: impl FnOnce()) -> bool {
+    if session().ready_count.load(Relaxed) == 0 {
+        return false;
+    }
+    // Nobody but the holder takes others out of the queue, so it stays non-empty.
+    before();
+    robust::put_down(current());
+    let l = lock();
+    l.push_ready(i);
+    pass(l);
+    wait_go(i);
+    robust::pick_up(current());
+    chaos::begin_slice(current());
+    true
+}
+
+/// How a wait on a futex ended.
+#[derive(PartialEq, Eq)]
+pub enum Wait {
+    /// Somebody woke it.
+    Woken,
+    /// The time is over.
+    TimedOut,
+    /// A signal for the program is there.
+    Interrupted,
+}
+
+/// Waits on a futex of the program (already queued by `l`), and returns with the baton. The caller has put down its robust futexes.
+pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -> Wait {
+    chaos::end_slice(current());
+    pass(l);
+    let me = slot(i);
+    // FUTEX_WAIT_BITSET, absolute; on CLOCK_REALTIME when so asked.
+    let op = 9 | if matches!(deadline, Some((_, true))) {
+        256
+    } else {
+        0
+    };
+    let mut look;
+    loop {
+        if me.go.swap(0, Acquire) != 0 {
+            chaos::begin_slice(current());
+            return Wait::Woken;
+        }
+        attended::or_end();
+        look = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_NS);
+        let limit = deadline.as_ref().map_or(&look, |(t, _)| t) as *const sys::Timespec as u64;
+        let args = [me.go.as_ptr() as u64, op, 0, limit, 0, u32::MAX as u64];
+        // SAFETY: the words belong to the session.
+        let r = unsafe { rt_blocking(nr::FUTEX, &args, me.signal_pending.as_ptr()) };
+        let why = match r {
+            -110 if deadline.is_some() => Wait::TimedOut,
+            -512 | -4 if me.signal_pending.load(Acquire) != 0 => Wait::Interrupted,
+            _ => continue,
+        };
+        let l = lock();
+        if l.futex_cancel(i) {
+            acquire_locked(l, i);
+            return why;
+        }
+        // Woken meanwhile: it is in the queue, or has the baton already.
+        drop(l);
+        wait_go(i);
+        chaos::begin_slice(current());
+        return Wait::Woken;
+    }
+}

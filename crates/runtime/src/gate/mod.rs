@@ -1,0 +1,28 @@
+//! What is done at a gate, whatever the engine: system calls that the runtime answers by itself, instructions whose results differ from run to run,
+//! the making of threads and processes, exec, filters. Where control comes in is in [`crate::entry`].
+
+pub mod attach;
+pub mod clock;
+pub mod clone;
+pub mod cpuid;
+pub mod diversion;
+pub mod exec;
+pub mod instruction;
+pub mod processor;
+pub mod ptrace;
+pub mod robust;
+pub mod seccomp;
+pub mod signals;
+
+use crate::machine::sys;
+use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
+use reprise_abi::syscalls::nr;
+
+/// Lets all system calls outside of the runtime's image trap.
+pub fn arm_dispatch() {
+    const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+    sys::call(
+        nr::PRCTL,
+        &[PR_SET_SYSCALL_USER_DISPATCH, 1, IMAGE_BASE, IMAGE_MAX, 0],
+    );
+}

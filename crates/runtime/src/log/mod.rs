@@ -1,0 +1,9 @@
+//! How an event gets out of the process while recording, and in while replaying; and what the program writes to the outputs that it started with.
+
+pub mod awaited;
+pub mod debugger;
+pub mod events;
+pub mod output;
+pub mod quiet;
+pub mod ring;
+pub mod total;

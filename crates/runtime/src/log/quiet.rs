@@ -1,0 +1,85 @@
+//! Quiet operations (Castor 3.4: what needs no entry of its own): a thread counts them, and whatever it logs next says how many there were.
+
+use crate::log::ring;
+use crate::thread::in_force;
+use crate::thread::rings::ring_of;
+use crate::thread::{current, Block};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN, MAX_QUIET};
+
+/// Before an event is written: the quiet operations up to it are counted.
+#[inline]
+pub fn before_event() {
+    if !in_force::records_synchronisation() {
+        return;
+    }
+    let t = current();
+    let quiet = quiet_so_far(t);
+    if quiet != 0 {
+        put_counted(
+            t,
+            Entry {
+                kind: EntryKind::Quiet,
+                quiet,
+                object: 0,
+                value: 0,
+            },
+        );
+    }
+}
+
+/// Record: the quiet operations since their number was logged last.
+#[inline(always)]
+pub fn quiet_so_far(t: &mut Block) -> u32 {
+    let word = t.quiet_left();
+    if !core::mem::replace(&mut t.logging.counts, true) {
+        word.store(MAX_QUIET, Relaxed);
+    }
+    MAX_QUIET - word.load(Relaxed)
+}
+
+/// Record: writes an entry that has the number of [`quiet_so_far`]. A thread may be killed between any two of these steps, and the agent must
+/// count its quiet operations neither twice nor not at all.
+#[inline(always)]
+pub fn put_counted(t: &mut Block, e: Entry) {
+    if e.quiet == 0 {
+        return ring::put_entry(e.to_words());
+    }
+    let ends = &ring_of(t.slot).0.counted_end;
+    ends.store(ring::position() + ENTRY_LEN as u64, Release);
+    ring::put_entry(e.to_words());
+    t.quiet_left().store(MAX_QUIET, Release);
+    ends.store(0, Release);
+}
+
+/// Record: writes an entry, with the quiet operations before it.
+#[inline]
+pub fn log_entry(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
+    let quiet = quiet_so_far(t);
+    let e = Entry {
+        kind,
+        quiet,
+        object,
+        value,
+    };
+    put_counted(t, e);
+}
+
+/// Record: an operation that needs no entry.
+#[inline(always)]
+pub fn log_quiet(t: &mut Block) {
+    let word = t.quiet_left();
+    if word.load(Relaxed) == 0 {
+        // None was counted yet, or the assembly has counted the last one.
+        if t.logging.counts {
+            log_entry(t, EntryKind::Quiet, 0, 0);
+        } else {
+            quiet_so_far(t);
+        }
+    }
+    let left = word.load(Relaxed) - 1;
+    word.store(left, Relaxed);
+    if left == 0 {
+        log_entry(t, EntryKind::Quiet, 0, 0);
+    }
+}

@@ -1,0 +1,44 @@
+//! The program's registers at a gate.
+
+use crate::machine::hash;
+
+/// The program's registers at a gate, in the order in which the hook pushes them.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Frame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rax: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub rip: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Frame>() == 144);
+
+impl Frame {
+    /// The arguments of the system call at this gate.
+    #[inline(always)]
+    pub fn args(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+}
+
+/// Hash of the general registers.
+pub fn frame_hash(f: &Frame) -> u64 {
+    // SAFETY: a frame is 18 plain words.
+    unsafe { hash::bytes(3, f as *const Frame as u64, core::mem::size_of::<Frame>()) }
+}

@@ -1,0 +1,13 @@
+//! The kernel and the processor, and nothing of ours: system calls as instructions, the program's memory read and written with care, hashes, ELF's
+//! structures.
+//!
+//! **Invariant:** nothing here knows a thread, a session or an engine.
+
+pub mod asm;
+pub mod frame;
+pub mod guard;
+pub mod hash;
+pub mod page_scan;
+pub mod present;
+pub mod processors;
+pub mod sys;

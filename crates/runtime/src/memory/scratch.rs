@@ -1,0 +1,152 @@
+//! Scratch memory of a thread: what the kernel reads and writes while the thread does not hold the baton (DESIGN 3).
+
+use crate::machine::guard;
+use crate::machine::sys;
+use crate::thread::{block_address, Block, SCRATCH, SCRATCH_LEN};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use reprise_abi::layout::{ARENA_BASE, SHADOW_BASE};
+use reprise_abi::order::ORDER_BASE;
+
+/// The most scratch memory one call can get, in bytes; larger transfers are made in part, as a short read or write.
+pub const MAX_SCRATCH: usize = 64 << 20;
+
+static ARENA_NEXT: AtomicU64 = AtomicU64::new(ARENA_BASE);
+
+static SHADOW_NEXT: AtomicU64 = AtomicU64::new(SHADOW_BASE);
+
+/// Takes address space for the runtime's own use; never given back.
+pub fn arena(len: u64) -> Option<u64> {
+    let looks_for_races = crate::thread::in_force::orders_synchronisation()
+        && crate::thread::in_force::looks_for_races();
+    let end = if looks_for_races || crate::thread::in_force::has_private_views() {
+        SHADOW_BASE
+    } else {
+        ORDER_BASE
+    };
+    piece(&ARENA_NEXT, end, len)
+}
+
+/// As [`arena`], for what only a replay that looks for races has.
+pub fn shadow_arena(len: u64) -> Option<u64> {
+    piece(&SHADOW_NEXT, ORDER_BASE, len)
+}
+
+fn piece(next: &AtomicU64, end: u64, len: u64) -> Option<u64> {
+    let len = (len + 4095) & !4095;
+    // A guard page stays unmapped behind every piece.
+    let at = next.fetch_add(len + 4096, Relaxed);
+    // Threads that are processes have one arena, mapped before they were made.
+    let mapped = || crate::thread::in_force::threads_are_processes() || sys::map_own(at, len);
+    (at + len < end && mapped()).then_some(at)
+}
+
+/// Where the next piece of the arena will be.
+pub fn arena_next() -> u64 {
+    ARENA_NEXT.load(Relaxed)
+}
+
+/// The smallest unit of transfers without a cache (O_DIRECT): buffers of such calls must lie at a multiple of it, or of a page.
+pub const SECTOR: usize = 512;
+
+/// Scratch memory for a buffer of `len` bytes, at most.
+pub fn room(len: usize) -> usize {
+    match len >= SECTOR {
+        true => len.saturating_add(4096 + 16),
+        false => len + 16,
+    }
+}
+
+/// The next place from `at` on for `len` bytes: aligned as the program's own at `like`, so that O_DIRECT is answered as it would be there.
+fn aligned(at: u64, len: usize, like: u64) -> u64 {
+    if len < SECTOR {
+        return at;
+    }
+    let unit = if like % 4096 == 0 {
+        4096
+    } else {
+        SECTOR as u64
+    };
+    at + (like.wrapping_sub(at) & (unit - 1))
+}
+
+/// A bump allocator over a thread's scratch memory, for one call.
+pub struct Scratch {
+    next: u64,
+    end: u64,
+}
+
+impl Scratch {
+    /// Scratch memory for a call that needs `want` bytes (less may be given: see [`MAX_SCRATCH`]).
+    pub fn new(t: &mut Block, want: usize) -> Scratch {
+        let own = block_address(t.slot) + SCRATCH;
+        if want as u64 + 64 <= SCRATCH_LEN {
+            return Scratch {
+                next: own,
+                end: own + SCRATCH_LEN,
+            };
+        }
+        Scratch::large(t, want).unwrap_or(Scratch {
+            next: own,
+            end: own + SCRATCH_LEN,
+        })
+    }
+
+    /// Scratch memory beside what every thread has; `None` when there is no more.
+    pub fn large(t: &mut Block, want: usize) -> Option<Scratch> {
+        let want = want.min(MAX_SCRATCH) as u64 + 4096;
+        if t.big_scratch.1 < want {
+            let len = want.next_power_of_two();
+            if let Some(at) = arena(len) {
+                if t.big_scratch.1 != 0 {
+                    sys::call(
+                        reprise_abi::syscalls::nr::MUNMAP,
+                        &[t.big_scratch.0, t.big_scratch.1],
+                    );
+                }
+                t.big_scratch = (at, len);
+            }
+        }
+        (t.big_scratch.1 != 0).then_some(Scratch {
+            next: t.big_scratch.0,
+            end: t.big_scratch.0 + t.big_scratch.1,
+        })
+    }
+
+    /// Takes exactly `len` bytes, for what the program has at `like`.
+    pub fn take(&mut self, len: usize, like: u64) -> Option<u64> {
+        let at = aligned(self.next, len, like);
+        let len = (len as u64 + 15) & !15;
+        if len > self.end.saturating_sub(at) {
+            return None;
+        }
+        self.next = at + len;
+        Some(at)
+    }
+
+    /// Takes `len` bytes or as many as there are.
+    pub fn take_most(&mut self, len: usize, like: u64) -> Option<(u64, usize)> {
+        let at = aligned(self.next, len, like);
+        let n = len.min(self.end.saturating_sub(at) as usize & !15);
+        if n == 0 && len > 0 {
+            return None;
+        }
+        self.next = at + ((n as u64 + 15) & !15);
+        Some((at, n))
+    }
+
+    /// Copies program memory in; on failure the errno as a negative number.
+    pub fn copy_in(&mut self, from: u64, len: usize) -> Result<u64, i64> {
+        let at = self.take(len, from).ok_or(-12i64)?;
+        // SAFETY: scratch is ours; the program's side is guarded.
+        guard::guarded(|| unsafe { guard::copy(at, from, len) }).ok_or(-14i64)?;
+        Ok(at)
+    }
+
+    /// Copies in `len` bytes or as many as there is room for.
+    pub fn copy_in_most(&mut self, from: u64, len: usize) -> Result<(u64, usize), i64> {
+        let (at, len) = self.take_most(len, from).ok_or(-12i64)?;
+        // SAFETY: as above.
+        guard::guarded(|| unsafe { guard::copy(at, from, len) }).ok_or(-14i64)?;
+        Ok((at, len))
+    }
+}

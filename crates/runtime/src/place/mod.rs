@@ -1,0 +1,38 @@
+//! Cuts: a slice of the `serial` engine that ends in the middle of code, and the name of the place where it ends (DESIGN 5).
+//!
+//! There is no instruction counter, so the state names the place. What is here is pure logic over registers and
+//! memory, without system calls; the caller plants breakpoints, handles signals and maps stubs.
+//!
+//! Record: [`walk::Walk`] takes an interrupted thread to a place that can be patched and says how visits of that place
+//! differ; [`name::Name`] is what is logged. Replay: [`patchable::classify`] says how to patch the place,
+//! [`stub::Stub`] is the machine code that lets visits pass that can't be the one, [`check`] judges the others.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`regs`] | the registers of a thread |
+//! | [`machine`] | what is read of a stopped thread |
+//! | [`decode`] | one instruction |
+//! | [`step`] | where a thread goes next |
+//! | [`patchable`] | can this instruction be patched, and where may its stub lie |
+//! | [`stub`] | the stub's machine code |
+//! | [`trace`] | the loop that a place lies in |
+//! | [`choose`] | which words tell two visits apart |
+//! | [`walk`] | record: from the interrupt to the place |
+//! | [`name`] | the name of a state, as bytes and as text |
+//! | [`check`] | replay: is this the named state |
+
+pub mod arena;
+pub mod check;
+pub mod choose;
+pub mod decode;
+pub mod machine;
+pub mod name;
+pub mod patchable;
+pub mod regs;
+pub mod step;
+pub mod stub;
+pub mod trace;
+pub mod walk;
+
+#[cfg(test)]
+mod live;

@@ -1,0 +1,77 @@
+//! Which engine is in force in this process, and in which of its roles: what a room below the engines may ask of it is what it *can*, not who it is.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+pub use reprise_abi::engine::role::*;
+use reprise_abi::engine::{can, roles_that_can};
+
+/// The role in force: set once at start; and by a debugger that makes a diversion.
+#[export_name = "rt_engine"]
+pub static ENGINE: AtomicU32 = AtomicU32::new(0);
+#[inline(always)]
+fn role() -> u32 {
+    ENGINE.load(Relaxed)
+}
+
+/// Is the role in force one of these?
+#[inline(always)]
+fn can_one_of(roles: u32) -> bool {
+    roles >> role() & 1 != 0
+}
+
+/// Threads run freely, on all processors, and the operations by which they synchronise have an order.
+#[inline(always)]
+pub fn orders_synchronisation() -> bool {
+    can_one_of(const { roles_that_can(can::ORDER_SYNCHRONISATION) })
+}
+
+/// The same, while recording.
+#[inline(always)]
+pub fn records_synchronisation() -> bool {
+    role() == ORDER_RECORD
+}
+
+/// Each thread has private views of memory, and shows the others what it wrote at commits.
+#[inline(always)]
+pub fn has_private_views() -> bool {
+    can_one_of(const { roles_that_can(can::SEPARATE_MEMORY) })
+}
+
+/// Gates take results from a trace, and the kernel is not asked.
+#[inline(always)]
+pub fn takes_from_trace() -> bool {
+    matches!(role(), SERIAL_REPLAY | ORDER_REPLAY)
+}
+
+/// One thread runs at a time, and its slices are recorded.
+#[inline(always)]
+pub fn records_slices() -> bool {
+    role() == SERIAL_RECORD
+}
+
+/// Nothing is ordered or logged.
+#[inline(always)]
+pub fn is_none() -> bool {
+    role() == NONE
+}
+
+/// Whoever gives threads private views has made processes of them.
+pub static SPLIT: AtomicBool = AtomicBool::new(false);
+
+/// Are the program's threads processes to the kernel by now?
+#[inline(always)]
+pub fn threads_are_processes() -> bool {
+    SPLIT.load(Relaxed)
+}
+
+/// A replay that looks for races.
+#[inline(always)]
+pub fn looks_for_races() -> bool {
+    crate::thread::session().flags & reprise_abi::session::FLAG_RACES != 0
+}
+
+/// A replay in which all operations are asked for, one by one, since they are listed.
+#[inline(always)]
+pub fn lists_operations() -> bool {
+    use reprise_abi::session::{FLAG_LISTS, FLAG_REBUILT};
+    crate::thread::session().flags & (FLAG_LISTS | FLAG_REBUILT) != 0
+}

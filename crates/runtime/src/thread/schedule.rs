@@ -1,0 +1,282 @@
+//! The scheduler's lists in shared memory, for all processes of a session: who is ready, who waits on which futex, and whose process has ended
+//! ([`reprise_abi::schedule`]). Also how one thread is told by another to begin or to go on.
+//!
+//! The lock is held for a few dozen instructions at a time and never while waiting (DESIGN 8, rule 1).
+
+use crate::machine::sys;
+use crate::thread::attended;
+use crate::thread::{current, session, slot, Block};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::schedule::{owner, FutexKey, Lists, OWNER_DIED, WAITERS};
+use reprise_abi::session::{futex_wait, process_state, slot_state, Slot, MODE_RECORD, MODE_REPLAY};
+use reprise_abi::syscalls::nr;
+
+/// Guards the scheduler's lists.
+pub struct Locked(());
+
+/// The lists, as everybody who holds the lock sees them.
+fn lists() -> Lists<'static> {
+    Lists(session())
+}
+
+/// Takes the scheduler's lock. It says who has it: should this thread be killed with it, the agent sees to it that the next one is told.
+pub fn lock() -> Locked {
+    let l = &session().schedule_lock;
+    let t = current();
+    let me = owner(t.number, t.slot);
+    if l.compare_exchange(0, me, Acquire, Relaxed).is_err() {
+        lock_slowly(l, me);
+    }
+    Locked(())
+}
+
+#[cold]
+fn lock_slowly(l: &AtomicU32, me: u32) {
+    loop {
+        let v = l.load(Relaxed);
+        if v == 0 || v & OWNER_DIED != 0 {
+            // Who has slept must assume that others still do.
+            if l.compare_exchange(v, me | WAITERS, Acquire, Relaxed)
+                .is_ok()
+            {
+                if v & OWNER_DIED != 0 {
+                    lists().repair();
+                }
+                return;
+            }
+            continue;
+        }
+        if v & WAITERS == 0
+            && l.compare_exchange(v, v | WAITERS, Relaxed, Relaxed)
+                .is_err()
+        {
+            continue;
+        }
+        let t = sys::Timespec::from_ns(sys::monotonic().ns() + 10_000_000);
+        sys::futex_wait(l.as_ptr(), v | WAITERS, Some(&t));
+        attended::or_end();
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let l = &session().schedule_lock;
+        if l.swap(0, Release) & WAITERS != 0 {
+            sys::futex_wake(l.as_ptr(), 1);
+        }
+    }
+}
+
+impl Locked {
+    /// The baton is this slot's, plus 1; 0: nobody's.
+    pub fn set_holder(&self, holder: u32) {
+        lists().set_holder(holder);
+    }
+
+    /// Which of those that are ready is to go on next.
+    pub fn next(&self) -> u32 {
+        lists().next()
+    }
+
+    /// The slot that is so far from the front of the queue of those that are ready.
+    pub fn ready_at(&self, place: u32) -> Option<u32> {
+        lists().ready_at(place)
+    }
+
+    /// Puts a slot at the end of that queue.
+    pub fn push_ready(&self, i: u32) {
+        lists().push_ready(i);
+    }
+
+    /// Puts a slot before those that compute: it comes back from a call.
+    pub fn push_returned(&self, i: u32) {
+        lists().push_returned(i);
+    }
+
+    /// Hands the baton to the slot that is so far from the front of the queue, or to nobody.
+    pub fn hand_on(self, skip: u32) {
+        if let Some(i) = lists().hand_on(skip) {
+            drop(self);
+            // It may have run, and come back, before this thread gets here: it is only woken, not told once more.
+            sys::futex_wake(slot(i).go.as_ptr(), 1);
+        }
+    }
+
+    /// Puts a slot at the end of the queue of a futex.
+    pub fn futex_insert(&self, i: u32, key: FutexKey, bitset: u32) {
+        lists().futex_insert(i, key, bitset);
+        if key.space != crate::thread::process::space() {
+            let notes = &slot(i).futex_notes;
+            notes.store(futex_wait::SHARED, Relaxed);
+        }
+    }
+
+    /// The robust futexes of the calling thread's process, which ends, are to be marked.
+    pub fn fall_due(&self, t: &Block) {
+        lists().fall_due(t.slot_process());
+    }
+
+    /// Lets those that wait on the futex come and look at it again.
+    pub fn look_again(&self, key: FutexKey) {
+        lists().look_again(|k, shared| shared && k == key);
+    }
+
+    /// Wakes up to `n` that wait on the futex, each after a `look` at it; how many it were.
+    pub fn futex_wake(
+        &self,
+        key: FutexKey,
+        bitset: u32,
+        n: u32,
+        mut look: impl FnMut(&Slot),
+    ) -> u32 {
+        let fits = |_: u32, s: &Slot| s.futex_bitset.load(Relaxed) & bitset != 0;
+        let mut woken = 0;
+        while woken < n {
+            let Some(i) = lists().futex_take(key, fits) else {
+                break;
+            };
+            look(slot(i));
+            lists().push_ready(i);
+            woken += 1;
+        }
+        woken
+    }
+
+    /// Wakes the first that waits on the futex.
+    pub fn futex_wake_one(&self, key: FutexKey) -> Option<u32> {
+        let i = lists().futex_take(key, |_, _| true)?;
+        lists().push_ready(i);
+        Some(i)
+    }
+
+    /// Lets up to `n` that wait on `from` wait on `to` instead.
+    pub fn futex_requeue(&self, from: FutexKey, to: FutexKey, n: u32) -> u32 {
+        let mut moved = 0;
+        while moved < n {
+            let Some(i) = lists().futex_take(from, |_, _| true) else {
+                break;
+            };
+            self.futex_insert(i, to, slot(i).futex_bitset.load(Relaxed));
+            moved += 1;
+        }
+        moved
+    }
+
+    /// Takes one slot out of its queue because its wait ended by itself; false when it was woken meanwhile.
+    pub fn futex_cancel(&self, i: u32) -> bool {
+        let s = slot(i);
+        if s.state.load(Relaxed) != slot_state::FUTEX {
+            return false;
+        }
+        let key = FutexKey {
+            space: s.futex_space.load(Relaxed),
+            address: s.futex_address.load(Relaxed),
+        };
+        lists().futex_take(key, |k, _| k == i).is_some()
+    }
+}
+
+/// The calling thread's process ends: its other threads are out of every list, and the baton goes on. `next` says who is next. The
+/// caller must end the process now, and touch nothing of the session any more.
+pub fn leave(t: &Block, next: impl FnOnce(&Locked) -> u32) {
+    let (s, p) = (session(), crate::thread::process::entry());
+    let l = lock();
+    let others = lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
+    let mine = if others == 0 {
+        slot_state::FREE
+    } else {
+        slot_state::LEFT
+    };
+    s.live_threads
+        .fetch_sub(p.live_threads.swap(0, Relaxed), Relaxed);
+    p.state.store(process_state::ENDING, Release);
+    t.slot().state.store(mine, Release);
+    crate::thread::process::leaves_memory(true);
+    let skip = next(&l);
+    l.hand_on(skip);
+}
+
+/// Replay: the calling thread's process ends. The state of its own slot from now on.
+pub fn retire(t: &Block) -> u32 {
+    let (s, p) = (session(), crate::thread::process::entry());
+    let l = lock();
+    let others = lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
+    s.live_threads
+        .fetch_sub(p.live_threads.swap(0, Relaxed), Relaxed);
+    p.state.store(process_state::ENDING, Release);
+    crate::thread::process::leaves_memory(true);
+    drop(l);
+    if others == 0 {
+        slot_state::FREE
+    } else {
+        slot_state::LEFT
+    }
+}
+
+/// Replay: another process is to be killed.
+pub fn retire_other(n: u32) {
+    let (s, p) = (session(), crate::thread::process::entry_of(n));
+    let l = lock();
+    lists().forget(n, None, slot_state::LEFT);
+    s.live_threads
+        .fetch_sub(p.live_threads.swap(0, Relaxed), Relaxed);
+    p.state.store(process_state::ENDING, Release);
+    drop(l);
+}
+
+/// Replay: the other threads of the calling thread's process end.
+pub fn retire_threads(t: &Block) {
+    let p = crate::thread::process::entry();
+    let l = lock();
+    lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
+    let gone = p.live_threads.swap(1, Relaxed) - 1;
+    session().live_threads.fetch_sub(gone, Relaxed);
+    drop(l);
+}
+
+/// The calling thread is the only one of its process: exec has ended the others.
+pub fn only_thread(t: &Block) {
+    let p = crate::thread::process::entry();
+    let l = lock();
+    if session().mode != MODE_REPLAY {
+        lists().forget(t.slot_process(), Some(t.slot), slot_state::FREE);
+    }
+    p.came_back.store(0, Relaxed);
+    let gone = p.live_threads.swap(1, Relaxed) - 1;
+    session().live_threads.fetch_sub(gone, Relaxed);
+    drop(l);
+}
+
+/// A thread of a process that has ended already: it only waits for the kernel to take it. Where it doesn't, the agent has buried a process that lives,
+/// because the program wrote something untrue into the session: nobody would ever end it.
+pub fn wait_for_end() -> ! {
+    const LOOKS: u32 = 50;
+    let mut looks = 0;
+    loop {
+        let limit = sys::Timespec::from_ns(100_000_000);
+        sys::call(nr::NANOSLEEP, &[&limit as *const sys::Timespec as u64, 0]);
+        let state = crate::thread::process::entry().state.load(Relaxed);
+        let buried = matches!(state, process_state::LOST | process_state::FREE);
+        // The word by which that is told may be gone, too.
+        let alone = buried || !crate::thread::namespace::agent_lives();
+        looks = if alone { looks + 1 } else { 0 };
+        if looks > LOOKS && session().mode == MODE_RECORD {
+            sys::exit_group(125);
+        }
+    }
+}
+
+/// Lets the thread of slot `i` go on.
+pub fn go(i: u32) {
+    let g = &slot(i).go;
+    g.store(1, Release);
+    sys::futex_wake(g.as_ptr(), 1);
+}
+
+/// Sleeps until [`go`] is called for this slot.
+pub fn wait_go(i: u32) {
+    let g = &slot(i).go;
+    while g.swap(0, Acquire) == 0 {
+        attended::sleep_on(g.as_ptr(), 0);
+    }
+}
