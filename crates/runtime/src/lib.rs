@@ -10,21 +10,23 @@
 //! | room | subject |
 //! |---|---|
 //! | [`machine`] | kernel and processor |
-//! | [`thread`] | who runs: threads, processes, what they say to the agent |
-//! | [`log`] | how an event gets out, or in |
-//! | [`memory`] | the program's address space |
-//! | [`code`] | the program's instructions |
-//! | [`place`] | an instruction that is named by the state in which it is reached |
+//! | [`thread`] | who runs: threads, processes, which engine is in force |
 //! | [`signal`] | which signal, when |
+//! | [`memory`] | the program's address space, and what a call reads and writes of it |
+//! | [`log`] | how an event gets out, or in |
+//! | [`place`] | an instruction that is named by the state in which it is reached |
+//! | [`code`] | the program's instructions |
+//! | [`races`] | who looks for races |
 //! | [`engine`] | the seam between gates and engines |
+//! | [`heap`] | the allocator of engines that order what it does |
 //! | [`gate`] | what is done at a gate, whatever the engine |
 //! | [`sync`] | gates of synchronisation |
-//! | [`heap`] | the allocator of recordings and runs that order it |
 //! | [`isolate`] | private memory: threads as processes, and commits |
-//! | [`races`] | who looks for races |
 //! | [`common`] | what several engines have in common |
 //! | [`entry`] | where control comes in |
 //! | [`engines`] | none, serial, order, det |
+//!
+//! What knows them all is the crate's root: [`dispatch`] runs an expression with the engine in force as a type.
 #![cfg_attr(not(test), no_std)]
 // Linux x86-64 only: addresses, registers and words are 64 bits wide.
 #![allow(clippy::missing_safety_doc)]

@@ -1,9 +1,10 @@
-//! The walls inside of the runtime. Cargo keeps those between crates; inside of one, any module can name any other, and sooner or later does.
+//! The walls inside of the runtime, and what the documents name. Cargo keeps those between crates; inside of one, any module can name any other, and sooner or later does.
 //!
 //! Each folder of the runtime's sources is a room; `rooms.txt` lists them from the ground up. What is found are [`Breach`]es: an import of a room
 //! further up, an engine that names another one, an engine that is named outside of its room and the crate's root. A path is found by its text,
 //! `crate::` or `super::` and what follows, in `use` lines and elsewhere; comments and strings are none.
 
+pub mod documents;
 mod paths;
 mod text;
 

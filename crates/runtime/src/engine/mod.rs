@@ -15,7 +15,9 @@ use reprise_abi::event::Instruction;
 /// The result of a call that is to be made again by the program's own instruction, after a handler ran.
 pub const RESTART: i64 = i64::MIN;
 
-/// An engine: statically dispatched, one for each of none, serial recording, serial replay.
+/// An engine in one of its roles, statically dispatched ([`crate::dispatch`]).
+///
+/// What has a body here is what an engine does that has nothing to say about it.
 pub trait Engine {
     /// The kernel acts for real: false in replay.
     const LIVE: bool;

@@ -1,6 +1,6 @@
 //! Threads for which rdtsc does not trap (`order`). To switch between a thread for which it does and one for which it doesn't, as between a
 //! server's and the idle one, the kernel writes a control register: under a hypervisor that is an exit of its own, twice a switch, and a
-//! server that sleeps between requests loses a seventh of its time by it (ARCHITECTURE, "Instructions that trap").
+//! server that sleeps between requests loses a seventh of its time by it (docs/internals/gates.md).
 //!
 //! So all code is looked through when it is mapped. Where each place that has the bytes of rdtsc or rdtscp either is one or is proven to be
 //! none ([`seek`]), those that are one are replaced by `int3` when the process makes its first thread; nothing needs to trap any more then,

@@ -1,4 +1,4 @@
-//! Cuts: a slice of the `serial` engine that ends in the middle of code, and the name of the place where it ends (DESIGN 5).
+//! Places: an instruction in the middle of code, where a slice ends or a signal came, named by the state in which the thread reached it.
 //!
 //! There is no instruction counter, so the state names the place. What is here is pure logic over registers and
 //! memory, without system calls; the caller plants breakpoints, handles signals and maps stubs.
