@@ -18,7 +18,13 @@ const IMAGE: &str = "reprise-runtime-image";
 const QUICKLY: &str = "REPRISE_QUICK_IMAGE";
 
 /// What the image is made of, from the workspace's root: a change in any of it builds it again.
-const SOURCES: [&str; 4] = ["crates/runtime", "crates/abi", "Cargo.toml", "Cargo.lock"];
+const SOURCES: [&str; 5] = [
+    "crates/runtime",
+    "crates/place",
+    "crates/abi",
+    "Cargo.toml",
+    "Cargo.lock",
+];
 
 /// What the outer cargo, rustc or clippy set for this build and the image's must not inherit:
 /// flags and wrappers of the host, and the profile's overrides.

@@ -4,6 +4,10 @@
 
 use reprise_runtime as _;
 
+/// The runtime's heap, where there is no other.
+#[global_allocator]
+static ARENA: reprise_place::arena::Arena = reprise_place::arena::Arena::new();
+
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     let mut line = [0u8; 12];

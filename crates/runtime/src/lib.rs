@@ -14,7 +14,6 @@
 //! | [`signal`] | which signal, when |
 //! | [`memory`] | the program's address space, and what a call reads and writes of it |
 //! | [`log`] | how an event gets out, or in |
-//! | [`place`] | an instruction that is named by the state in which it is reached |
 //! | [`code`] | the program's instructions |
 //! | [`races`] | who looks for races |
 //! | [`engine`] | the seam between gates and engines |
@@ -46,7 +45,6 @@ pub mod isolate;
 pub mod log;
 pub mod machine;
 pub mod memory;
-pub mod place;
 pub mod races;
 pub mod signal;
 pub mod sync;

@@ -21,7 +21,10 @@ fn imports_run_one_way() {
         .flat_map(|(file, source)| rooms.breaches(file, source))
         .map(|b| b.to_string())
         .collect();
-    assert!(found.is_empty(), "imports that no room may have: {found:#?}");
+    assert!(
+        found.is_empty(),
+        "imports that no room may have: {found:#?}"
+    );
 }
 
 #[test]

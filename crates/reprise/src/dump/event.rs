@@ -8,7 +8,7 @@ use reprise_abi::event::{
 };
 use reprise_abi::names::signal_name;
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
-use reprise_runtime::place::name::Name;
+use reprise_place::name::Name;
 use serde_json::{json, Map, Value};
 
 /// Names of the [forms of a patch](patch_form), from the first on.

@@ -6,7 +6,7 @@
 use crate::code::elf;
 use crate::machine::guard::Program;
 use crate::memory::{self, Region};
-use crate::place::machine::Memory;
+use reprise_place::machine::Memory;
 
 /// Mappings that lie between the beginning of a module and its code, at most.
 const MAX_BEFORE: usize = 8;

@@ -7,10 +7,10 @@
 use crate::code::patch::{self, PROT_RWX};
 use crate::machine::guard;
 use crate::machine::sys;
-use crate::place::patchable::INT3;
 use crate::signal::frame::SigContext;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::syscalls::nr;
+use reprise_place::patchable::INT3;
 
 /// Most bytes that are changed at once.
 const LONGEST: usize = 16;

@@ -11,12 +11,12 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory;
 use crate::memory::pages_of;
-use crate::place::patchable::INT3;
 use crate::thread::session;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{compiler_fence, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
+use reprise_place::patchable::INT3;
 
 /// A site is rewritten when it has been dispatched this many times.
 const HOT: u32 = 4;

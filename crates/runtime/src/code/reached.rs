@@ -7,9 +7,9 @@ use crate::code::seek;
 use crate::machine::guard::Program;
 use crate::machine::sys::{self, *};
 use crate::memory::Region;
-use crate::place::decode::Flow;
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
+use reprise_place::decode::Flow;
 
 /// Most instructions that are followed in one mapping: some 50 ms.
 const MAX_STEPS: usize = 1 << 19;

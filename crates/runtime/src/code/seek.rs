@@ -3,7 +3,7 @@
 
 use crate::code::functions::Functions;
 use crate::machine::guard;
-use crate::place::decode::{decode, Insn, MAX_INSN};
+use reprise_place::decode::{decode, Insn, MAX_INSN};
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;

@@ -5,14 +5,14 @@ use crate::log::ring;
 use crate::machine::sys;
 use crate::memory;
 use crate::memory::pages_of;
-use crate::place::check::{Difference, Tests, What};
-use crate::place::patchable::Place;
-use crate::place::stub::{Discriminator, Source, MAX_STUB};
 use crate::thread::Block;
 use reprise_abi::event::Kind;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::{divergence_kind as kinds, region_flags};
 use reprise_abi::syscalls::nr;
+use reprise_place::check::{Difference, Tests, What};
+use reprise_place::patchable::Place;
+use reprise_place::stub::{Discriminator, Source, MAX_STUB};
 
 /// Processor time in which a place must be found, in nanoseconds: as much as this, ...
 const PATIENCE: i64 = 500_000_000;

@@ -1,13 +1,13 @@
-//! A thread that a signal stopped, as the logic of places sees it ([`crate::place`]).
+//! A thread that a signal stopped, as the logic of places sees it ([`reprise_place`]).
 
 use crate::machine::{guard, hash, sys};
-use crate::place::machine::{Machine, Memory, Xmm, X87};
-use crate::place::patchable::JUMP_LEN;
-use crate::place::regs::Regs;
 use crate::signal::frame::{save_fp, FpState, SigContext};
 use crate::thread::{block_address, current, session, Block, VECTORS, VECTORS_LEN};
 use core::cell::UnsafeCell;
 use reprise_abi::syscalls::nr;
+use reprise_place::machine::{Machine, Memory, Xmm, X87};
+use reprise_place::patchable::JUMP_LEN;
+use reprise_place::regs::Regs;
 
 /// Most bytes of vector state that a name can stand for. Larger states (tile registers) are masked out of the program.
 pub const FP_LEN: usize = 16 << 10;

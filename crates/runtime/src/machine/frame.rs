@@ -1,6 +1,7 @@
 //! The program's registers at a gate.
 
 use crate::machine::hash;
+use reprise_place::regs::Regs;
 
 /// The program's registers at a gate, in the order in which the hook pushes them.
 #[repr(C)]
@@ -41,4 +42,18 @@ impl Frame {
 pub fn frame_hash(f: &Frame) -> u64 {
     // SAFETY: a frame is 18 plain words.
     unsafe { hash::bytes(3, f as *const Frame as u64, core::mem::size_of::<Frame>()) }
+}
+
+/// From a gate's frame. Before it came there the gate has put rax elsewhere.
+pub fn regs_of(f: &Frame, rax: u64, fs_base: u64) -> Regs {
+    Regs {
+        gpr: [
+            rax, f.rcx, f.rdx, f.rbx, f.rsp, f.rbp, f.rsi, f.rdi, f.r8, f.r9, f.r10, f.r11, f.r12,
+            f.r13, f.r14, f.r15,
+        ],
+        rip: f.rip,
+        rflags: f.rflags,
+        fs_base,
+        gs_base: 0,
+    }
 }

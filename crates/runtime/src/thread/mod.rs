@@ -42,7 +42,7 @@ pub const WALK_LEN: u64 = 0x5000;
 pub const VECTORS: u64 = WALK + WALK_LEN;
 /// Its bytes.
 pub const VECTORS_LEN: u64 = 0x4000;
-/// Offset of what stubs of places keep for the thread: see [`crate::place::stub`].
+/// Offset of what stubs of places keep for the thread: see [`reprise_place::stub`].
 pub const STUB_CELL: u64 = VECTORS + VECTORS_LEN;
 /// Its bytes.
 pub const STUB_CELL_LEN: u64 = 0x1000;

@@ -8,9 +8,9 @@
 use super::{io_turns, stdio};
 use crate::machine::guard::{self, Program};
 use crate::memory::map;
-use crate::place::decode::{Flow, Insn};
 use crate::sync::hook;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use reprise_place::decode::{Flow, Insn};
 
 /// Most instructions that are looked at.
 const STEPS: usize = 64;

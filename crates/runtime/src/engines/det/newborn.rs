@@ -6,7 +6,6 @@
 
 use super::token;
 use super::wait;
-use crate::place::regs::Regs;
 use crate::sync::locked;
 use crate::thread::{Block, Frame};
 
@@ -40,7 +39,7 @@ pub fn needs_no_turn(t: &mut Block, f: &Frame) -> bool {
     let Some((i, _)) = locked::next_of_libc(t.saved().resume) else {
         return false;
     };
-    let regs = Regs::from_frame(f, t.saved().rax, t.fs_base);
+    let regs = crate::machine::frame::regs_of(f, t.saved().rax, t.fs_base);
     let operands = i.operands(&regs);
     let [word, ..] = operands.list() else {
         return false;

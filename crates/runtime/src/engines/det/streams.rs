@@ -17,7 +17,6 @@ use crate::isolate::layout::{MIRROR, STREAMS, STREAMS_LEN};
 use crate::isolate::options;
 use crate::isolate::{commit, pages, views};
 use crate::machine::guard;
-use crate::place::regs::Regs;
 use crate::sync::libc::cancel;
 use crate::sync::locked;
 use crate::thread::panic;
@@ -207,7 +206,7 @@ enum What {
 /// What the locked instruction is, if it is more or less than others, before which the thread is. `f`: its registers, but for rax, which the stub has kept.
 fn look(t: &Block, f: &Frame) -> Option<What> {
     let (i, from) = locked::next_of_libc(t.saved().resume)?;
-    let regs = Regs::from_frame(f, t.saved().rax, t.fs_base);
+    let regs = crate::machine::frame::regs_of(f, t.saved().rax, t.fs_base);
     let lock = i.operands(&regs).list().first()?.addr;
     // Around each call that is a cancellation point.
     if cancel::is_own(t, lock) && i.bytes().windows(2).any(|b| b == CMPXCHG) {

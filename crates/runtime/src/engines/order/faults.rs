@@ -15,10 +15,6 @@ use crate::machine::{guard, hash, sys};
 use crate::memory;
 use crate::memory::capture::Call;
 use crate::memory::space;
-use crate::place::choose::Discriminators;
-use crate::place::name::{Name, MAX_NAME};
-use crate::place::patchable::classify;
-use crate::place::walk::{Plan, CHANGING_PAGES};
 use crate::signal::frame::SigContext;
 use crate::thread::rings::head;
 use crate::thread::signals::{Siginfo, SIGSEGV};
@@ -26,6 +22,10 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::event::{registers_hash, section_len, EventHeader, Kind, Tag};
 use reprise_abi::syscalls::nr;
+use reprise_place::choose::Discriminators;
+use reprise_place::name::{Name, MAX_NAME};
+use reprise_place::patchable::classify;
+use reprise_place::walk::{Plan, CHANGING_PAGES};
 
 /// `si_code`: nothing is mapped there (sigaction(2)), ...
 const MAPERR: i32 = 1;

@@ -6,7 +6,7 @@
 //! What that costs doesn't count; a cut that is dear in itself only makes room for some progress.
 //!
 //! A window between two gates may be shorter than any timer. So some gates, and some cuts, are left stepping, and the slice ends in front of one of the next
-//! accesses to memory that others may use ([`Walk::behind`](crate::place::walk::Walk::behind)).
+//! accesses to memory that others may use ([`Walk::behind`](reprise_place::walk::Walk::behind)).
 //!
 //! One thread at a time may be held back: the others have their turns several times before it. Without that, two threads always take turns one by one.
 //!
@@ -19,12 +19,12 @@
 use super::baton;
 use super::cut::Held;
 use crate::machine::sys;
-use crate::place::walk::{Access, Seen, Walk};
 use crate::thread::signals::Siginfo;
 use crate::thread::{session, slot, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
+use reprise_place::walk::{Access, Seen, Walk};
 
 /// The shortest distance, in nanoseconds.
 const SHORTEST: u64 = 20_000;

@@ -8,11 +8,11 @@ use crate::code::patch::{self, STUB};
 use crate::machine::guard::{self, Program};
 use crate::machine::sys;
 use crate::memory::map;
-use crate::place::decode::{Condition, Flow, Insn};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
+use reprise_place::decode::{Condition, Flow, Insn};
 
 /// Most hooks of one module.
 pub const MAX_HOOKS: usize = 64;
@@ -191,7 +191,7 @@ impl Drop for Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::decode::decode;
+    use reprise_place::decode::decode;
 
     #[test]
     fn short_functions_have_room_only_in_front_of_filler() {

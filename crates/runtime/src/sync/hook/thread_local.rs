@@ -19,11 +19,11 @@ use super::left_out;
 use crate::code::elf;
 use crate::code::elf::{Exports, Symbol};
 use crate::machine::guard::{self, Program};
-use crate::place::decode::{Flow, Insn};
 use crate::thread::session;
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::hooks;
+use reprise_place::decode::{Flow, Insn};
 
 /// Where the original can be called of what `__tls_get_addr` calls when it doesn't find a thread's copy at once.
 static LONG_WAY: AtomicU64 = AtomicU64::new(0);

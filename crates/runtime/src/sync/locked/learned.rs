@@ -10,11 +10,11 @@ use crate::code::functions::Functions;
 use crate::log::total;
 use crate::machine::guard::{self, Program};
 use crate::memory::map;
-use crate::place::decode::{Flow, Insn};
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::learned::Code;
 use reprise_abi::session::region_flags;
+use reprise_place::decode::{Flow, Insn};
 
 /// Bytes of stack that are searched for where functions return to.
 const STACK: u64 = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Where an instruction ends, by tables: a tenth of the time of a whole decoding ([`crate::place::decode`]), which is still asked about what the
+//! Where an instruction ends, by tables: a tenth of the time of a whole decoding ([`reprise_place::decode`]), which is still asked about what the
 //! tables leave open (Intel SDM 2, chapter 2 and appendix A; 64-bit mode).
 //!
 //! Bytes that are no instruction may have a length here: what looks for something in code decodes wherever it found it.
@@ -371,8 +371,8 @@ fn vector(code: &[u8; WINDOW], class: u8) -> Option<(usize, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::decode::decode;
     use proptest::prelude::*;
+    use reprise_place::decode::decode;
 
     /// What the tables say agrees with the decoder's opinion, where that is an instruction.
     fn agrees(code: &[u8; WINDOW]) {

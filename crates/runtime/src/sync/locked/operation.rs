@@ -1,7 +1,7 @@
 //! Which instructions change memory in one step: those with a LOCK prefix, and `xchg` with memory (Intel SDM 3A, 9.1.2). Beside them, plain loads and
 //! stores, which are as good as atomic ones.
 
-use crate::place::decode::Insn;
+use reprise_place::decode::Insn;
 
 /// Segment that an address counts from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,7 +222,7 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::decode::decode;
+    use reprise_place::decode::decode;
 
     fn of(code: &[u8]) -> Option<Operation> {
         let insn = decode(0x1000, code).unwrap();

@@ -7,7 +7,7 @@ use super::length::{Plain, Shape, WINDOW};
 use super::operation::Operation;
 use super::shared::{Waits, FUTEX};
 use super::units::Function;
-use crate::place::decode::{Insn, Place};
+use reprise_place::decode::{Insn, Place};
 
 const XCHG_BYTE: u8 = 0x86;
 const XCHG: u8 = 0x87;
@@ -205,9 +205,9 @@ impl Function<'_> {
 mod tests {
     use super::*;
     use crate::code::functions::Functions;
-    use crate::place::machine::Memory;
     use crate::sync::locked::thread_id::ThreadId;
     use crate::sync::locked::units::Work;
+    use reprise_place::machine::Memory;
     use std::collections::BTreeSet;
     use std::vec::Vec;
 

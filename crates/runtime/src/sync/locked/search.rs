@@ -12,12 +12,12 @@ use crate::code::seek::{self, Way};
 use crate::machine::guard;
 use crate::memory::scratch;
 use crate::memory::Region;
-use crate::place::decode::Flow;
 use crate::sync::hook::left_out;
 use crate::thread::session;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::hooks;
+use reprise_place::decode::Flow;
 
 /// Most units of one module.
 const MAX_UNITS: usize = 1 << 16;

@@ -7,7 +7,7 @@
 use super::shared::RSP;
 use crate::code::elf::Module;
 use crate::machine::guard::{self, Program};
-use crate::place::decode::{Insn, Place};
+use reprise_place::decode::{Insn, Place};
 
 /// How libc's code gets at the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

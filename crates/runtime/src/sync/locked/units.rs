@@ -12,8 +12,8 @@ use super::operation::{Operation, Segment};
 use super::shared::{Shared, MAX_WAITING};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
-use crate::place::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
 use core::mem::MaybeUninit;
+use reprise_place::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
 
 /// Bytes of a jump.
 pub const JUMP: u64 = 5;

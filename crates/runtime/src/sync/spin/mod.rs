@@ -21,7 +21,6 @@ use crate::log::events;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::{self, map, Region};
-use crate::place::walk::Plan;
 use crate::sync::hook;
 use crate::sync::locked::{self, units::Waits};
 use crate::thread::{session, Block};
@@ -29,6 +28,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use reprise_abi::event::Kind;
 use reprise_abi::session::FLAG_NO_PATCH;
 use reprise_abi::syscalls::nr;
+use reprise_place::walk::Plan;
 
 pub use gate::{gate, Looks};
 

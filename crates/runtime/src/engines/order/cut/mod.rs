@@ -1,5 +1,5 @@
 //! Asynchronous signals to a thread that computes: the place where its handler runs is named by the thread's state, as the ends of slices are
-//! under `serial` ([`crate::place`]), while all other threads run on.
+//! under `serial` ([`reprise_place`]), while all other threads run on.
 //!
 //! So nothing may be done to code that others run at the same time but what they can bear, and nothing may be compared but what is the thread's
 //! own: its registers, the words near its stack pointer, the words that its loop changes. When there was never another thread, all memory is.

@@ -10,11 +10,11 @@ use crate::log::total;
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::scratch::arena;
-use crate::place::patchable::{Form, Place, INT3, JUMP_LEN};
-use crate::place::stub::{Discriminator, Spot, Stub};
 use crate::thread::STUB_CELL;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::syscalls::nr;
+use reprise_place::patchable::{Form, Place, INT3, JUMP_LEN};
+use reprise_place::stub::{Discriminator, Spot, Stub};
 
 /// Patches that are known at a time; one is forgotten when so many others were made after it.
 const KNOWN: usize = 256;

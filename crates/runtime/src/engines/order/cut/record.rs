@@ -14,9 +14,6 @@ use crate::log::events;
 use crate::log::ring;
 use crate::machine::sys;
 use crate::memory;
-use crate::place::decode::Insn;
-use crate::place::name::{Name, MAX_NAME};
-use crate::place::walk::{Action, Plan, Walk};
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::thread::request;
@@ -24,6 +21,9 @@ use crate::thread::signals::SIGTRAP;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{Kind, Tag};
+use reprise_place::decode::Insn;
+use reprise_place::name::{Name, MAX_NAME};
+use reprise_place::walk::{Action, Plan, Walk};
 
 /// The trap flag.
 const TF: u64 = 0x100;

@@ -15,16 +15,16 @@ use crate::machine::guard;
 use crate::memory;
 use crate::memory::pages_of;
 use crate::memory::space;
-use crate::place::check::{check, check_code, check_memory, check_own, Difference, Tests};
-use crate::place::name::{Name, MAX_NAME};
-use crate::place::patchable::{classify, Form, Place, JUMP_LEN};
-use crate::place::stub::Spot;
 use crate::signal::frame::Ucontext;
 use crate::thread::signals::SIGTRAP;
 use crate::thread::{block_address, session, Block, STUB_CELL};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::USER_END;
+use reprise_place::check::{check, check_code, check_memory, check_own, Difference, Tests};
+use reprise_place::name::{Name, MAX_NAME};
+use reprise_place::patchable::{classify, Form, Place, JUMP_LEN};
+use reprise_place::stub::Spot;
 
 /// Page protection.
 const WRITE: u32 = 2;

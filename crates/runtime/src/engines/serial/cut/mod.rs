@@ -1,4 +1,4 @@
-//! Slices that end in the middle of code (DESIGN 5): the logic of [`crate::place`] applied to the program's threads.
+//! Slices that end in the middle of code (DESIGN 5): the logic of [`reprise_place`] applied to the program's threads.
 //!
 //! [`record`] takes the holder of the baton to a place that can be named and logs its name; [`replay`] finds the place again.
 //! All of it runs in handlers of signals, on the runtime's signal stack, and in gates. There is at most one walk and one

@@ -10,9 +10,6 @@ use crate::log::ring;
 use crate::machine::{guard, sys};
 use crate::memory;
 use crate::memory::pages_of;
-use crate::place::name::{Name, MAX_NAME};
-use crate::place::patchable::INT3;
-use crate::place::walk::{Action, Plan, Walk};
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::sync::{locked, spin};
@@ -21,6 +18,9 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::event::{Kind, Tag};
 use reprise_abi::syscalls::nr;
+use reprise_place::name::{Name, MAX_NAME};
+use reprise_place::patchable::INT3;
+use reprise_place::walk::{Action, Plan, Walk};
 
 /// A walk waits this long for a place to be visited again, in nanoseconds, ...
 const PATIENCE: i64 = 1_000_000;

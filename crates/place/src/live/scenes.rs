@@ -2,12 +2,12 @@
 
 use super::harness::{read, write, Live, CODE, DATA, STACK};
 use super::rehearse::{plain, record, replay, Interrupt, Recorded, Scene};
-use crate::place::check::{check_registers, What};
-use crate::place::name::Name;
-use crate::place::patchable::Form;
-use crate::place::regs::{Regs, FLAGS, RSP};
-use crate::place::stub::Source;
-use crate::place::walk::{Action, Reason};
+use crate::check::{check_registers, What};
+use crate::name::Name;
+use crate::patchable::Form;
+use crate::regs::{Regs, FLAGS, RSP};
+use crate::stub::Source;
+use crate::walk::{Action, Reason};
 use std::arch::global_asm;
 
 /// Defines a program and a function that returns its bytes. Data lies one page after its beginning.
@@ -494,21 +494,21 @@ fn differences_read_well() {
 
 #[test]
 fn a_walk_that_strays_gives_up() {
-    use crate::place::walk::Walk;
+    use crate::walk::Walk;
     let live = Live::new(&tiny());
     let regs = Regs {
         rip: CODE,
         ..Regs::default()
     };
     struct Code;
-    impl crate::place::machine::Memory for Code {
+    impl crate::machine::Memory for Code {
         fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
             buf.copy_from_slice(&read(addr, buf.len()));
             true
         }
     }
-    impl crate::place::machine::Machine for Code {
-        fn xmm(&self) -> crate::place::machine::Xmm {
+    impl crate::machine::Machine for Code {
+        fn xmm(&self) -> crate::machine::Xmm {
             [[0; 2]; 16]
         }
         fn extended(&self) -> u64 {

@@ -65,14 +65,9 @@ unsafe impl GlobalAlloc for Arena {
     unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
 }
 
-/// The runtime's heap, where there is no other.
-#[cfg(target_os = "none")]
-#[global_allocator]
-static ARENA: Arena = Arena::new();
-
 /// Builds the decoder's tables (under a millisecond), so that the first cut doesn't have to.
 pub fn warm_up() {
-    let _ = super::decode::decode(0, &[0x90]);
+    let _ = crate::decode::decode(0, &[0x90]);
 }
 
 #[cfg(test)]
@@ -138,13 +133,13 @@ mod tests {
         for byte in 0..=255u8 {
             let mut code = [0x11u8; 15];
             code[0] = byte;
-            let _ = crate::place::decode::decode(0x1000, &code);
+            let _ = crate::decode::decode(0x1000, &code);
             code[0] = 0x0f;
             code[1] = byte;
-            let _ = crate::place::decode::decode(0x1000, &code);
+            let _ = crate::decode::decode(0x1000, &code);
             code[..4].copy_from_slice(&[0x62, 0xf1, 0x7c, 0x48]);
             code[4] = byte;
-            let _ = crate::place::decode::decode(0x1000, &code);
+            let _ = crate::decode::decode(0x1000, &code);
         }
         assert_eq!(ALLOCATED.with(|a| a.get()) - before, 0);
     }

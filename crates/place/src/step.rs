@@ -39,9 +39,9 @@ pub fn next<M: Memory + ?Sized>(insn: &Insn, regs: &Regs, memory: &M) -> Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::decode::decode;
-    use crate::place::live::Child;
-    use crate::place::regs::{CF, OF, RCX, RSP, SF, ZF};
+    use crate::decode::decode;
+    use crate::live::Child;
+    use crate::regs::{CF, OF, RCX, RSP, SF, ZF};
 
     struct Flat(u64, Vec<u8>);
 

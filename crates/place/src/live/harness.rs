@@ -1,7 +1,7 @@
 //! Runs code in this process with registers of its own, and gives every trap, fault and time-out in it to a closure.
 
-use crate::place::machine::{Machine, Memory, Xmm};
-use crate::place::regs::{Regs, GREGS};
+use crate::machine::{Machine, Memory, Xmm};
+use crate::regs::{Regs, GREGS};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -177,7 +177,7 @@ extern "C" fn on_signal(signal: i32, _: *mut libc::siginfo_t, context: *mut libc
         }
         run.home = Some(*frame.gregs());
         let (regs, xmm) = run.start;
-        let kept = frame.regs().rflags & !crate::place::regs::FLAGS;
+        let kept = frame.regs().rflags & !crate::regs::FLAGS;
         frame.set(&Regs {
             rflags: regs.rflags | kept,
             ..regs

@@ -21,6 +21,11 @@
 //! | [`name`] | the name of a state, as bytes and as text |
 //! | [`check`] | replay: is this the named state |
 
+#![cfg_attr(not(test), no_std)]
+
+#[cfg(test)]
+extern crate std;
+
 pub mod arena;
 pub mod check;
 pub mod choose;

@@ -1,7 +1,5 @@
 //! The registers of a thread, as a name holds them.
 
-use crate::thread::Frame;
-
 /// Number of general registers.
 pub const GPRS: usize = 16;
 /// Index of rax in [`Regs::gpr`]: registers are numbered as the processor encodes them.
@@ -76,21 +74,6 @@ impl Regs {
             gs_base,
         }
     }
-
-    /// From a gate's frame. Before it came there the gate has put rax elsewhere.
-    pub fn from_frame(f: &Frame, rax: u64, fs_base: u64) -> Regs {
-        Regs {
-            gpr: [
-                rax, f.rcx, f.rdx, f.rbx, f.rsp, f.rbp, f.rsi, f.rdi, f.r8, f.r9, f.r10, f.r11,
-                f.r12, f.r13, f.r14, f.r15,
-            ],
-            rip: f.rip,
-            rflags: f.rflags,
-            fs_base,
-            gs_base: 0,
-        }
-    }
-
     /// Writes general registers, program counter and flags into the `gregs` of a signal frame.
     pub fn to_gregs(&self, gregs: &mut [u64; GREGS]) {
         for (value, at) in self.gpr.iter().zip(GREG_OF) {

@@ -1,9 +1,9 @@
 //! Walks through real programs, from wherever they happen to be.
 
 use super::Child;
-use crate::place::decode::{Flow, Insn};
-use crate::place::patchable::Form;
-use crate::place::walk::{Action, Walk};
+use crate::decode::{Flow, Insn};
+use crate::patchable::Form;
+use crate::walk::{Action, Walk};
 
 /// Steps after which a run for the next visit counts as timed out.
 const TIMEOUT_STEPS: u32 = 300;

@@ -1,16 +1,16 @@
 //! Records a cut of a program in memory, and replays it by a patch.
 
 use super::harness::{arm_timer, read, write, Frame, Live, CELL};
-use crate::place::check::{check, check_code, Difference, Tests};
-use crate::place::decode::Insn;
-use crate::place::machine::Xmm;
-use crate::place::name::{Name, MAX_NAME};
-use crate::place::patchable::{classify, Form, Place, INT3};
-use crate::place::regs::{Regs, RCX};
-use crate::place::step::{next, Next};
-use crate::place::stub::{Spot, Stub, MAX_STUB};
-use crate::place::trace::Trace;
-use crate::place::walk::{Action, Walk};
+use crate::check::{check, check_code, Difference, Tests};
+use crate::decode::Insn;
+use crate::machine::Xmm;
+use crate::name::{Name, MAX_NAME};
+use crate::patchable::{classify, Form, Place, INT3};
+use crate::regs::{Regs, RCX};
+use crate::step::{next, Next};
+use crate::stub::{Spot, Stub, MAX_STUB};
+use crate::trace::Trace;
+use crate::walk::{Action, Walk};
 use reprise_abi::layout::USER_END;
 
 /// FNV-1a.

@@ -66,9 +66,3 @@ pub trait Machine: Memory {
         (RESERVATION..RESERVATION_END).contains(&pc)
     }
 }
-
-impl Memory for crate::machine::guard::Program {
-    fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
-        crate::machine::guard::read_bytes(addr, buf)
-    }
-}

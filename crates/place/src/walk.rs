@@ -827,7 +827,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::decode::decode;
+    use crate::decode::decode;
 
     /// The thread goes through these instructions; where a loop is left, if it is.
     fn goes_round(way: &[(u64, &[u8])], only: bool) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! A real program, stepped by ptrace.
 
-use crate::place::machine::{Machine, Memory, Xmm};
-use crate::place::regs::Regs;
+use crate::machine::{Machine, Memory, Xmm};
+use crate::regs::Regs;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,10 +1,10 @@
 //! Whatever a stub compares, it changes nothing.
 
 use super::harness::{read, write, Frame, Live, CELL, CODE, DATA};
-use crate::place::machine::Xmm;
-use crate::place::patchable::classify;
-use crate::place::regs::{Regs, FLAGS};
-use crate::place::stub::{Discriminator, Source, Spot, Stub, MAX_STUB};
+use crate::machine::Xmm;
+use crate::patchable::classify;
+use crate::regs::{Regs, FLAGS};
+use crate::stub::{Discriminator, Source, Spot, Stub, MAX_STUB};
 use proptest::prelude::*;
 
 /// `nop dword ptr [rax+rax]` of five bytes, then the end.

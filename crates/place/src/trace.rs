@@ -145,8 +145,8 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::patchable::classify;
-    use crate::place::patchable::tests::Code;
+    use crate::patchable::classify;
+    use crate::patchable::tests::Code;
 
     const PC: u64 = 0x5555_5555_0000;
 
