@@ -21,7 +21,6 @@ extern crate std;
 
 pub mod attached;
 pub mod conflicts;
-pub mod coverage;
 pub mod det;
 pub mod engine;
 pub mod event;

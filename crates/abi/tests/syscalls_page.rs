@@ -3,9 +3,9 @@
 //! After a change of a table, `REPRISE_BLESS=1 cargo test -p reprise-abi` writes the page anew; without it the test fails when
 //! the page says something else than the tables.
 
-use crate::names::errno_name;
-use crate::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Size, SubCall};
-use crate::{fcntl, futex, ioctl, prctl, sockopt, syscalls};
+use reprise_abi::names::errno_name;
+use reprise_abi::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Size, SubCall};
+use reprise_abi::{fcntl, futex, ioctl, prctl, sockopt, syscalls};
 use core::fmt::{Display, Formatter, Result, Write};
 
 const HEAD: &str = "\
@@ -260,7 +260,7 @@ fn write_socket_options(out: &mut dyn Write) -> Result {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_markdown(out: &mut dyn Write) -> Result {
+fn write_markdown(out: &mut dyn Write) -> Result {
     out.write_str(HEAD)?;
     write_summary(out)?;
     write_calls(out)?;
@@ -298,23 +298,17 @@ pub fn write_markdown(out: &mut dyn Write) -> Result {
     write_socket_options(out)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::string::String;
-
-    #[test]
-    fn the_page_in_docs_is_what_the_tables_say() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SYSCALLS.md");
-        let mut page = String::new();
-        write_markdown(&mut page).expect("a String takes everything");
-        if std::env::var_os("REPRISE_BLESS").is_some() {
-            std::fs::write(path, &page).expect("docs/SYSCALLS.md can be written");
-        }
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            kept == page,
-            "docs/SYSCALLS.md is not what the tables say: write it anew with REPRISE_BLESS=1 cargo test -p reprise-abi"
-        );
+#[test]
+fn the_page_in_docs_is_what_the_tables_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SYSCALLS.md");
+    let mut page = String::new();
+    write_markdown(&mut page).expect("a String takes everything");
+    if std::env::var_os("REPRISE_BLESS").is_some() {
+        std::fs::write(path, &page).expect("docs/SYSCALLS.md can be written");
     }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        kept == page,
+        "docs/SYSCALLS.md is not what the tables say: write it anew with REPRISE_BLESS=1 cargo test -p reprise-abi"
+    );
 }
