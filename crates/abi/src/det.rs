@@ -33,7 +33,7 @@ pub const OPTIMISATIONS: [Optimisation; 12] = [
 
 /// The only thread of the ring has its turns at once, and commits when there is somebody to see it (single-threaded mode).
 pub const ALONE: Optimisation = number(0, "alone");
-/// A thread keeps its turn while it has a mutex, for some deeds at most (lock ownership).
+/// A thread keeps its turn while it has a mutex, for some operations at most (lock ownership).
 pub const KEPT_TURNS: Optimisation = number(1, "kept-turns");
 /// It keeps it for longer if it gives a mutex back and is about to take one again (bound on re-acquisition).
 pub const RETAKEN: Optimisation = number(2, "retaken");
@@ -47,7 +47,7 @@ pub const TWINS: Optimisation = number(5, "twins");
 pub const EARLY_LOOKS: Optimisation = number(6, "early-looks");
 /// At the end of a turn of a function that writes to its objects only, no other pages are looked at.
 pub const OBJECTS: Optimisation = number(7, "objects");
-/// Who makes threads goes on beside them, and without turns of its own for some deeds. Without it: in its turn, before them.
+/// Who makes threads goes on beside them, and without turns of its own for some operations. Without it: in its turn, before them.
 pub const LEAD: Optimisation = number(8, "lead");
 
 /// What a thread writes is its own until it synchronises. Without it the order in which threads synchronise is the same, and what races is not: the paper's "sync-only"
@@ -102,7 +102,7 @@ pub mod question {
     /// Does the descriptor lead out of the program?
     pub const OUTLET: u32 = 15;
     /// Of all: who came back into the ring?
-    pub const KNOCK: u32 = 32;
+    pub const NOTIFY: u32 = 32;
     /// Whose time was over while nobody could go on?
     pub const LATE: u32 = 33;
     /// Did something come while only one thread was in the ring?
@@ -126,7 +126,7 @@ pub mod question {
             WAITED => "wait ended",
             PASSED_OVER => "passed over",
             OUTLET => "leads out",
-            KNOCK => "came back",
+            NOTIFY => "came back",
             LATE => "its time was over",
             DISTURBED => "disturbed",
             _ => "unknown",

@@ -328,7 +328,7 @@ impl<'a> Lists<'a> {
     }
 
     /// A process that was found dead is out of the way: its slots are free, and nobody waits for it. True when it held the baton.
-    pub fn bury(&self, p: u32, status: Option<i32>) -> bool {
+    pub fn reap(&self, p: u32, status: Option<i32>) -> bool {
         let s = self.0;
         let dead = &s.processes[p as usize];
         let holder = s.baton.load(Relaxed);

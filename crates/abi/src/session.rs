@@ -377,7 +377,7 @@ pub struct Counters {
     pub det_renewed: AtomicU64,
     /// ... and twins that were left.
     pub det_twins: AtomicU64,
-    /// `det`: deeds of who had the lead of a phase.
+    /// `det`: operations of who had the lead of a phase.
     pub det_led: AtomicU64,
     /// ... and pages that were committed as a whole.
     pub det_whole: AtomicU64,

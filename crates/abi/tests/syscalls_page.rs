@@ -3,10 +3,10 @@
 //! After a change of a table, `REPRISE_BLESS=1 cargo test -p reprise-abi` writes the page anew; without it the test fails when
 //! the page says something else than the tables.
 
+use core::fmt::{Display, Formatter, Result, Write};
 use reprise_abi::names::errno_name;
 use reprise_abi::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Size, SubCall};
 use reprise_abi::{fcntl, futex, ioctl, prctl, sockopt, syscalls};
-use core::fmt::{Display, Formatter, Result, Write};
 
 const HEAD: &str = "\
 # System calls

@@ -152,7 +152,7 @@ impl Agent {
                 discard: lost,
             };
             processes.look_again(&self.shared, &members, &mut |shared, n, status| {
-                let done = merge.bury(shared, &mut sink, n, status);
+                let done = merge.reap(shared, &mut sink, n, status);
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
             let end = self.ended(&mut processes, &members);

@@ -115,7 +115,7 @@ impl Processes {
                 self.orphaned.extend(made_by_nobody(p));
             }
             last(shared, n, status);
-            bury(s, n, status);
+            reap(s, n, status);
             if shared.order().is_some() && p.state.load(Acquire) == process_state::LOST {
                 // Its end is in the trace already.
                 p.kernel_pid.store(0, Relaxed);
@@ -394,9 +394,9 @@ pub(crate) fn became_another(s: &Session, slot: u32) {
     }
 }
 
-fn bury(s: &Session, n: usize, status: Option<i32>) {
+fn reap(s: &Session, n: usize, status: Option<i32>) {
     let Some(l) = lock(s) else { return };
-    let held = Lists(s).bury(n as u32, status);
+    let held = Lists(s).reap(n as u32, status);
     // Those that wait for its robust futexes may be all there are.
     if held || s.baton.load(Relaxed) == BATON_FREE {
         Lists(s).hand_on(Lists(s).next());

@@ -239,7 +239,7 @@ impl Agent {
             5 if ordered => {
                 let (n, status) = (usize::from(data.u8()) % USED as usize, data.u8());
                 let status = (status > 0).then_some(i32::from(status));
-                drop(self.merge.bury(shared, &mut { merged }, n, status));
+                drop(self.merge.reap(shared, &mut { merged }, n, status));
             }
             6 if ordered => {
                 let slot = usize::from(data.u16());

@@ -16,7 +16,7 @@ impl Merge {
     ///
     /// # Errors
     /// When the trace is full.
-    pub fn bury(
+    pub fn reap(
         &mut self,
         shared: &SharedSession,
         sink: &mut Sink,
@@ -29,7 +29,7 @@ impl Merge {
         let p = &shared.session().processes[n];
         let slots = slots_of(shared, n as u32);
         if super::is_told(shared) {
-            return self.bury_of_det(shared, sink, head, n, status);
+            return self.reap_of_det(shared, sink, head, n, status);
         }
         let open = open_shards(shared, &slots);
         publish_whole(shared, head, &slots);
@@ -68,8 +68,8 @@ impl Merge {
         Ok(())
     }
 
-    /// As [`bury`](Self::bury), of a recording by `det`, in which there is one process: others are the world to it.
-    fn bury_of_det(
+    /// As [`reap`](Self::reap), of a recording by `det`, in which there is one process: others are the world to it.
+    fn reap_of_det(
         &mut self,
         shared: &SharedSession,
         sink: &mut Sink,

@@ -18,7 +18,7 @@ pub const ARENA_END: u64 = DET_BASE;
 pub const DET_BASE: u64 = SHADOW_BASE;
 /// All of it.
 pub const DET_LEN: u64 = ORDER_BASE - SHADOW_BASE;
-/// What comes from outside ([`crate::engines::det::rest`]).
+/// What comes from outside ([`crate::engines::det::idle`]).
 pub const REST_BASE: u64 = DET_BASE + (16 << 20);
 /// Signals to the process that wait ([`crate::engines::det::shared_signals`]).
 pub const QUEUE_BASE: u64 = DET_BASE + (24 << 20);

@@ -2,7 +2,7 @@
 //! the page: it is not compared, committed or made anew any more, and others have no access to it. When one of them wants it, the owner
 //! gives it back, which commits it as it was when the owner came to its synchronisation point.
 //!
-//! The paper's owner answers at once, with a signal. Here others' touch is a synchronisation point, at that instruction ([`crate::engines::det::touch`]): what
+//! The paper's owner answers at once, with a signal. Here others' touch is a synchronisation point, at that instruction ([`crate::engines::det::ownership_fault`]): what
 //! the owner has written in the middle of a phase is nobody else's to see. So each page is given back once at most for each thread that
 //! wants it, and does not become anybody's own again.
 //!

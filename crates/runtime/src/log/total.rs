@@ -73,7 +73,7 @@ pub fn leave(t: &Block) {
     leave_after(t, || ());
 }
 
-/// As [`leave`], after a last deed: the others see it done, and the slot may be somebody else's from then on.
+/// As [`leave`], after a last operation: the others see it done, and the slot may be somebody else's from then on.
 pub fn leave_after(t: &Block, last: impl FnOnce()) {
     if runs() {
         head().total.leave(t.slot as usize);

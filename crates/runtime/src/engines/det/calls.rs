@@ -6,14 +6,14 @@
 //! threads.
 
 use super::clock::{self as readings, Moment};
+use super::idle::{self, Limit};
 use super::io_turns;
 use super::log;
 use super::pure::{self, clock};
-use super::rest::{self, Limit};
 use super::wait::Word;
 use super::Det;
 use super::{children, one_process, outside, shared_signals, signal_descriptors, signals};
-use super::{token, tried, turns, wait};
+use super::{polled, token, turns, wait};
 use crate::common::plain;
 use crate::engine::waits::Wait;
 use crate::engine::RESTART;
@@ -113,7 +113,7 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     match c.blocking {
         Blocking::Never | Blocking::Rarely => {
-            io_turns::call(t, c, |t, c| match tried::opens_fifo(c) {
+            io_turns::call(t, c, |t, c| match polled::opens_fifo(c) {
                 true => beside(t, c, frame),
                 false => log::ask::ask(t, c, frame),
             })
@@ -266,7 +266,7 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if let Some(n) = time_of(c) {
         return polled_for_time(t, c, n, frame);
     }
-    if let Some(r) = tried::make(t, c, frame) {
+    if let Some(r) = polled::make(t, c, frame) {
         return r;
     }
     match c.nr {
@@ -413,7 +413,7 @@ pub fn idle() -> u64 {
     if !token::idles(true) {
         return 0;
     }
-    rest::idles();
+    idle::idles();
     IDLE_MS
 }
 

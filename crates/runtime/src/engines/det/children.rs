@@ -1,11 +1,11 @@
-//! The program's children, which any of its threads may wait for. To the kernel they are the first thread's ([`errand::make_process`]); only those that share a
+//! The program's children, which any of its threads may wait for. To the kernel they are the first thread's ([`proxy::make_process`]); only those that share a
 //! thread's memory for a while (vfork(2), posix_spawn(3)) are that thread's own.
 //!
 //! When a child ends is not the program's to say. A thread that waits for a child of another thread-process does as one that waits for its own: it lets
 //! others go on for some rounds, and then all wait for the child, until that takes too long ([`turns::outside_for_child`]).
 
 use super::calls::{idle, interrupted};
-use super::{ending, errand, token, turns};
+use super::{ending, proxy, token, turns};
 use crate::log::events;
 use crate::machine::sys::{self, Timespec};
 use crate::memory::capture::Call;
@@ -67,7 +67,7 @@ pub fn undo() {
 
 /// The slots of those that may have children.
 fn parents() -> impl Iterator<Item = u32> {
-    let first = errand::first();
+    let first = proxy::first();
     let used = session().slots_used.load(Relaxed);
     let is = move |s: &u32| {
         let (own, tid) = (
@@ -158,7 +158,7 @@ fn ask(t: &mut Block, c: &Call, options: usize) -> Option<i64> {
             if pid == 0 || maker != t.kernel_tid {
                 continue;
             }
-            let r = ask_one(t, c, options, errand::first()?, Some(pid));
+            let r = ask_one(t, c, options, proxy::first()?, Some(pid));
             if r == Some(ECHILD) {
                 forget(pid);
             }
@@ -208,7 +208,7 @@ fn ask_one(t: &mut Block, c: &Call, options: usize, s: u32, pid: Option<u32>) ->
     let r = match s == t.slot {
         // SAFETY: the program's own call, on scratch memory.
         true => unsafe { sys::syscall6(c.nr, c.local) },
-        false => errand::by(s, c.nr, &c.local),
+        false => proxy::by(s, c.nr, &c.local),
     };
     let told = match c.nr {
         nr::WAIT4 => r as u32 * (r > 0) as u32,

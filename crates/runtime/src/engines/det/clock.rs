@@ -1,9 +1,9 @@
 //! Time limits that the program computes from a clock: "5 ms from now" is a time of the clock that it has read just before.
 //!
 //! When exactly it was read differs from run to run, and so does the limit; but how long the program wants to wait does not. So each thread
-//! remembers its last reading of a clock, with the program's time ([`super::rest`]) at which it was made. A limit counts from there.
+//! remembers its last reading of a clock, with the program's time ([`super::idle`]) at which it was made. A limit counts from there.
 
-use super::rest;
+use super::idle;
 use crate::isolate::split;
 use crate::machine::guard;
 use crate::machine::sys::{self, Timespec};
@@ -67,7 +67,7 @@ pub fn was_read(t: &mut Block, c: &Call, result: i64) {
     };
     if let Some(ns) = ns {
         // It begins with the first thread.
-        let at = if split::in_force() { rest::now() } else { 0 };
+        let at = if split::in_force() { idle::now() } else { 0 };
         *t.det().clocks.of(realtime) = Reading { ns, at };
     }
 }
@@ -78,7 +78,7 @@ pub fn limit(t: &mut Block, end: Moment) {
     let read = *t.det().clocks.of(end.realtime);
     let wanted = end.ns.saturating_sub(read.ns);
     match read.ns != 0 && (0..FARTHEST_NS).contains(&wanted) {
-        true => rest::limit_at(t.slot, not_before, read.at.saturating_add(wanted as u64)),
-        false => rest::limit(t.slot, not_before),
+        true => idle::limit_at(t.slot, not_before, read.at.saturating_add(wanted as u64)),
+        false => idle::limit(t.slot, not_before),
     }
 }

@@ -151,7 +151,7 @@ pub fn end(status: u32) -> ! {
 
 /// The first thread has ended: its process stays until the last one has.
 ///
-/// Signals to the process still come to it, for others, and so do [errands](super::errand).
+/// Signals to the process still come to it, for others, and so do [proxy calls](super::proxy).
 pub fn linger() -> ! {
     let t = current();
     t.mask = !0;

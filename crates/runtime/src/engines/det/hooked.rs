@@ -3,7 +3,7 @@
 use super::clock::Moment;
 use super::pure::{self, clock};
 use super::wait::Word;
-use super::{deadlock, is_alone, log, outer, spin, turns};
+use super::{deadlock, is_alone, log, shared_word, spin, turns};
 use crate::engine::waits::{self, in_kernel, Deadline, Wait};
 use crate::thread::{current, Block};
 use core::sync::atomic::AtomicU32;
@@ -53,7 +53,7 @@ fn by_kernel(
     deadline: Option<&Deadline>,
     shared: bool,
 ) -> Wait {
-    let others_may_wake = || outer::is_shared(word.as_ptr() as u64);
+    let others_may_wake = || shared_word::is_shared(word.as_ptr() as u64);
     if deadline.is_none() && is_alone() && !others_may_wake() {
         deadlock::report();
     }

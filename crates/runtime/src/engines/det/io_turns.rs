@@ -4,14 +4,14 @@
 //! A thread that comes to such a place waits until nobody runs any more. Then those that wait there, a **batch**, have turns, in the ring's order, before any
 //! real turn; nobody commits anything; and when all have had theirs, they go on with the phase together ([`token`]). Others stay where they have arrived.
 //!
-//! Such places are writes to descriptors that lead out of the program ([`super::outlets`]), the locks of libc's streams ([`super::stdio`]), whose memory is made common by
+//! Such places are writes to descriptors that lead out of the program ([`super::output_descriptors`]), the locks of libc's streams ([`super::stdio`]), whose memory is made common by
 //! [`super::streams`], and the memory that a thread's heap gets: nobody else has a part in it yet.
 //!
 //! What turns out to be more than that, since it has to wait or others may read what is written, becomes a real turn
 //! ([`turns::in_earnest`]). So does the next one after [`MOST`] of them: who writes for ever would hold up all others. In a turn that is kept, or in the lead, all this is
-//! done there and then, and is no deed that counts, up to as many.
+//! done there and then, and is no operation that counts, up to as many.
 
-use super::outlets;
+use super::output_descriptors;
 use super::spin;
 use super::streams::{self, Held};
 use super::token::{self, state};
@@ -25,8 +25,8 @@ use reprise_abi::det::{ALONE, IO_TURNS};
 
 /// So many I/O turns a thread has between two real ones.
 const MOST: u32 = 64;
-/// So many deeds in a turn that is kept are as much as one of them: for a print it takes the stream's lock, writes, and gives the lock back.
-const DEEDS: u32 = 4;
+/// So many operations in a turn that is kept are as much as one of them: for a print it takes the stream's lock, writes, and gives the lock back.
+const OPERATIONS: u32 = 4;
 
 /// What a thread keeps of its I/O turns, in its block.
 #[derive(Default)]
@@ -35,12 +35,12 @@ pub struct Local {
     pub has: bool,
     /// ... and is the ring's only thread: nobody has to be waited for.
     pub alone: bool,
-    /// How many it has had since its last real turn, in deeds.
+    /// How many it has had since its last real turn, in operations.
     made: u32,
     /// In it, its heap gets memory.
     pub maps: bool,
     /// The locked instruction on a stream's lock that it is about to make.
-    pub deed: Option<streams::Deed>,
+    pub operation: Option<streams::Deed>,
     /// Streams whose locks it has.
     pub held: Held,
 }
@@ -59,7 +59,7 @@ pub fn begin(t: &mut Block) {
         t.det().in_turn = true;
         return;
     }
-    if !on() || t.det().io.made >= MOST * DEEDS {
+    if !on() || t.det().io.made >= MOST * OPERATIONS {
         return turns::begin(t);
     }
     if t.det().keeps != 0 {
@@ -71,7 +71,7 @@ pub fn begin(t: &mut Block) {
     }
     options::delay();
     count(&session().counters.det_io);
-    t.det().io.made += DEEDS;
+    t.det().io.made += OPERATIONS;
     t.det().io.alone = options::has(ALONE) && token::is_alone_in_ring(t.slot);
     if !t.det().io.alone {
         token::arrive_for_io(t.slot);
@@ -122,20 +122,20 @@ pub fn within<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
 
 /// A system call, in a turn: an I/O turn if it writes to a descriptor that leads out of the program, or is libc's, which asks what a stream's descriptor is.
 pub fn call<R>(t: &mut Block, c: &mut Call, f: impl FnOnce(&mut Block, &mut Call) -> R) -> R {
-    let writes = outlets::writes(c);
-    let asks = || !t.det().io.held.is_empty() && outlets::asks(c);
+    let writes = output_descriptors::writes(c);
+    let asks = || !t.det().io.held.is_empty() && output_descriptors::asks(c);
     if !on() || t.det().in_turn || !writes && !asks() {
         return turns::within(t, |t| f(t, c));
     }
     within(t, |t| {
-        if writes && t.det().in_turn && !outlets::lead_out(t, c.args[0]) {
+        if writes && t.det().in_turn && !output_descriptors::lead_out(t, c.args[0]) {
             be_ordinary(t);
         }
         f(t, c)
     })
 }
 
-/// The turn, or the deed, that has just begun is one like all others.
+/// The turn, or the operation, that has just begun is one like all others.
 fn be_ordinary(t: &mut Block) {
     if t.det().io.has {
         turns::in_earnest(t);

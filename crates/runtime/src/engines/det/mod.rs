@@ -10,21 +10,23 @@ pub mod clock;
 pub mod code;
 pub mod deadlock;
 pub mod ending;
-pub mod errand;
 pub mod hooked;
+pub mod idle;
 pub mod io_turns;
-pub mod lead;
 pub mod log;
-pub mod near;
-pub mod newborn;
+pub mod look_ahead;
+pub mod new_thread;
 pub mod one_process;
-pub mod outer;
-pub mod outlets;
+pub mod output_descriptors;
 pub mod outside;
+pub mod ownership_fault;
 pub mod phases;
+pub mod polled;
+pub mod proxy;
 pub mod pure;
-pub mod rest;
+pub mod retained;
 pub mod shared_signals;
+pub mod shared_word;
 pub mod signal_descriptors;
 pub mod signals;
 pub mod space;
@@ -33,8 +35,6 @@ pub mod stdio;
 pub mod streams;
 pub mod threads;
 pub mod token;
-pub mod touch;
-pub mod tried;
 pub mod turns;
 pub mod wait;
 pub mod whole;
@@ -64,14 +64,14 @@ use reprise_abi::syscalls::nr;
 pub struct Local {
     /// It is the thread's turn.
     pub in_turn: bool,
-    /// The program's code runs in the thread's turn, for so many deeds more; 0: it doesn't.
+    /// The program's code runs in the thread's turn, for so many operations more; 0: it doesn't.
     pub keeps: u32,
-    /// It has kept its turn since it gave back a mutex, being about to take the next one ([`near`]).
+    /// It has kept its turn since it gave back a mutex, being about to take the next one ([`look_ahead`]).
     pub is_near: bool,
-    /// It has the lead of this phase, in which the program's code runs ([`lead`]).
+    /// It has the lead of this phase, in which the program's code runs ([`retained`]).
     pub leads: bool,
     /// Whether it has just been made, and what it did first.
-    pub newborn: newborn::Newborn,
+    pub newborn: new_thread::Newborn,
     /// Made in another's lead: it begins with that one's view of memory, ...
     pub inherits: bool,
     /// ... in which it puts its id here.
@@ -87,7 +87,7 @@ pub struct Local {
     /// Whether it waits by looking at plain memory.
     pub look: spin::Look,
     /// What it has touched of others' own pages.
-    pub touch: touch::Touch,
+    pub touch: ownership_fault::Touch,
     /// Its last readings of clocks.
     pub clocks: clock::Readings,
     /// By which it is looked after when nobody else could.
@@ -187,13 +187,13 @@ impl Engine for Det {
     }
 
     fn is_hooked() {
-        outlets::note();
+        output_descriptors::note();
     }
 
     #[inline(always)]
     fn enters_gate(t: &mut Block, frame: &Frame) {
         if owned::any() {
-            touch::before_call(t, frame);
+            ownership_fault::before_call(t, frame);
         }
     }
 
@@ -202,7 +202,7 @@ impl Engine for Det {
     }
 
     fn makes_process(child: &Block, flags: u64) -> Option<i64> {
-        split::in_force().then(|| errand::make_process(child, flags))
+        split::in_force().then(|| proxy::make_process(child, flags))
     }
 
     fn leaves_parent(t: &mut Block) {
@@ -221,7 +221,8 @@ impl Engine for Det {
     }
 
     fn takes_signal(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) -> bool {
-        spin::takes(t, info.signal(), info, uc) || touch::takes(t, info.signal(), info, uc)
+        spin::takes(t, info.signal(), info, uc)
+            || ownership_fault::takes(t, info.signal(), info, uc)
     }
 
     fn passes_on(t: &mut Block, info: &Siginfo) -> bool {
@@ -399,7 +400,7 @@ impl Det {
                 ]);
                 return -38;
             }
-            rest::copied().store(0, SeqCst);
+            idle::copied().store(0, SeqCst);
             if wish.shares_memory() && !ending::is_first() {
                 children::has_own(t);
             }

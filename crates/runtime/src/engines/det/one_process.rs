@@ -1,7 +1,7 @@
 //! What belongs to the process as a whole, while to the kernel each thread is a process: who its parent is, its group and session are the first thread's; its
 //! limits are the same for all.
 
-use super::errand;
+use super::proxy;
 use super::token::{member, state};
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -30,9 +30,9 @@ pub fn make(t: &mut Block, c: &mut Call, make: impl FnOnce(&mut Block, &mut Call
         nr::PRLIMIT64 if is_own(c.args[0]) => c.args[2],
         nr::PRLIMIT64 => 0,
         // To the first thread the process is itself, whatever ids the program knows.
-        nr::GETPGID | nr::GETSID => return errand::by_first(c.nr, &[0; 6]),
-        nr::SETPGID => return errand::by_first(c.nr, &[0, c.local[1], 0, 0, 0, 0]),
-        _ => return errand::by_first(c.nr, &c.args),
+        nr::GETPGID | nr::GETSID => return proxy::by_first(c.nr, &[0; 6]),
+        nr::SETPGID => return proxy::by_first(c.nr, &[0, c.local[1], 0, 0, 0, 0]),
+        _ => return proxy::by_first(c.nr, &c.args),
     };
     if c.nr == nr::PRLIMIT64 && is_own(c.args[0]) {
         c.local[0] = 0;

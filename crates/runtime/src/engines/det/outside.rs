@@ -8,7 +8,7 @@
 //! A timer that signals a certain thread is the first thread's as well, and its signals are led on to that thread.
 
 use super::token::{self, hearing, member, state, why};
-use super::{ending, errand, log, rest, shared_signals, space, spin};
+use super::{ending, idle, log, proxy, shared_signals, space, spin};
 use crate::isolate::split;
 use crate::machine::guard;
 use crate::machine::sys;
@@ -47,7 +47,7 @@ struct Letter {
     info: [AtomicU64; 16],
 }
 
-static LETTERS: [Letter; INBOX] = [const {
+static POSTED: [Letter; INBOX] = [const {
     Letter {
         state: AtomicU32::new(FREE),
         only: AtomicU32::new(0),
@@ -103,7 +103,7 @@ pub fn wants(t: &Block, set: u64) {
     space::tell_wants(t);
     // When the first thread has ended its process waits for nothing else.
     let ended = |s: &u32| member(*s).state.load(SeqCst) == state::NOBODY;
-    if let Some(first) = errand::first().filter(ended) {
+    if let Some(first) = proxy::first().filter(ended) {
         spin::call(first);
     }
 }
@@ -139,7 +139,7 @@ pub fn undo() {
     FIRST_BLOCKS.store(0, Relaxed);
     OTHERS_OPEN.store(0, Relaxed);
     each(was, crate::gate::signals::tell_kernel);
-    LETTERS.iter().for_each(|l| l.state.store(FREE, Relaxed));
+    POSTED.iter().for_each(|l| l.state.store(FREE, Relaxed));
     TIMED.iter().for_each(|t| t.0.store(0, Relaxed));
 }
 
@@ -230,7 +230,7 @@ fn by_default(signal: u32) {
 /// Puts a signal into the inbox.
 fn post(info: &Siginfo, only: Option<u32>) {
     let take = |l: &&Letter| l.state.compare_exchange(FREE, BUSY, SeqCst, SeqCst).is_ok();
-    let Some(l) = LETTERS.iter().find(take) else {
+    let Some(l) = POSTED.iter().find(take) else {
         return;
     };
     l.only.store(only.map_or(0, |s| s + 1), Relaxed);
@@ -239,14 +239,14 @@ fn post(info: &Siginfo, only: Option<u32>) {
         to.store(*from, Relaxed);
     }
     l.state.store(FULL, SeqCst);
-    rest::knock_for_nobody();
+    idle::notify_for_nobody();
 }
 
 /// At the end of a round: gives what has come to those who take it; whether somebody comes back for it.
 pub fn distribute() -> bool {
     let mut any = false;
     loop {
-        let full = LETTERS.iter().filter(|l| l.state.load(SeqCst) == FULL);
+        let full = POSTED.iter().filter(|l| l.state.load(SeqCst) == FULL);
         let Some(l) = full.min_by_key(|l| l.number.load(Relaxed)) else {
             return any;
         };
@@ -321,9 +321,9 @@ pub fn timers(t: &mut Block, c: &Call) -> Option<i64> {
             if let Some(known) = timer(a[0] as u32) {
                 known.0.store(0, Relaxed);
             }
-            return Some(errand::by_first(c.nr, &a));
+            return Some(proxy::by_first(c.nr, &a));
         }
-        nr::ALARM | nr::TIMER_GETOVERRUN => return Some(errand::by_first(c.nr, &a)),
+        nr::ALARM | nr::TIMER_GETOVERRUN => return Some(proxy::by_first(c.nr, &a)),
         nr::TIMER_SETTIME => (a[2], a[3], [a[0], a[1], first, second, 0, 0]),
         nr::TIMER_GETTIME => (0, a[1], [a[0], second, 0, 0, 0, 0]),
         nr::SETITIMER if a[0] == ITIMER_REAL => (a[1], a[2], [a[0], first, second, 0, 0, 0]),
@@ -338,7 +338,7 @@ pub fn timers(t: &mut Block, c: &Call) -> Option<i64> {
     } else if c.nr == nr::TIMER_SETTIME {
         return Some(-22);
     }
-    let r = errand::by_first(c.nr, &args);
+    let r = proxy::by_first(c.nr, &args);
     // SAFETY: the kernel, or another thread-process, has written to it.
     let words = unsafe { core::ptr::read_volatile(second as *const [u64; 4]) };
     if r == 0 && output != 0 && !guard::write(output, &words) {
@@ -389,7 +389,7 @@ fn create_timer(t: &mut Block, a: [u64; 6]) -> i64 {
         wants(t, bit(signal as u32));
     }
     let given = if a[1] == 0 { 0 } else { event.as_ptr() as u64 };
-    let r = errand::by_first(
+    let r = proxy::by_first(
         nr::TIMER_CREATE,
         &[a[0], given, &mut id as *mut u32 as u64, 0, 0, 0],
     );

@@ -1,6 +1,6 @@
 //! What private views of memory ask of this engine ([`Phases`]).
 
-use super::{children, errand, lead, outside, rest, space, token};
+use super::{children, idle, outside, proxy, retained, space, token};
 use crate::isolate::owned::How;
 use crate::isolate::phases::Phases;
 use crate::thread::Block;
@@ -31,19 +31,19 @@ impl Phases for Ring {
     }
 
     fn looks(&self) -> bool {
-        lead::looks()
+        retained::looks()
     }
 
     fn has_looked(&self) {
-        lead::has_looked();
+        retained::has_looked();
     }
 
     fn give_back(&self, slot: u32, start: u64, end: u64, how: How) {
-        errand::give_back(slot, start, end, how);
+        proxy::give_back(slot, start, end, how);
     }
 
     fn call_by_first(&self, number: u64, args: &[u64; 6]) -> i64 {
-        errand::by_first(number, args)
+        proxy::by_first(number, args)
     }
 
     fn tell_protection(&self, t: &Block, at: u64, len: u64, prot: u64) {
@@ -51,7 +51,7 @@ impl Phases for Ring {
     }
 
     fn has_copied(&self) -> &'static AtomicU32 {
-        rest::copied()
+        idle::copied()
     }
 
     fn left(&self) {

@@ -3,7 +3,7 @@
 
 use super::token::{self, hearing, member, state, why};
 use super::wait::Word;
-use super::{ending, log, pure, rest, wait};
+use super::{ending, idle, log, pure, wait};
 use crate::engine::waits::Wait;
 use crate::isolate::split;
 use crate::machine::sys;
@@ -103,7 +103,7 @@ pub fn send(
         return r;
     }
     // Who waits in the kernel may take it there, without a handler.
-    let taken = || m.state.load(SeqCst) == state::OUTSIDE && rest::has_knocked(receiver);
+    let taken = || m.state.load(SeqCst) == state::OUTSIDE && idle::has_notified(receiver);
     let come = || m.signals.load(SeqCst) != before || taken();
     while !log::replays() && !come() && m.hearing.load(SeqCst) == hearing::HEARS {
         ending::look_after_threads();

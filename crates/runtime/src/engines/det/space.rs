@@ -141,7 +141,7 @@ fn tell(t: &Block, change: Change) {
 }
 
 /// Is the list of changes at a place where [`tell`] waits for all, or will it be after one more call? That needs a turn like all others': who is in a phase
-/// doesn't follow, and may wait for the end of a [deed](super::lead) itself.
+/// doesn't follow, and may wait for the end of a [operation](super::retained) itself.
 fn soon_all_must_follow() -> bool {
     /// More than one call makes.
     const SOME: u64 = 64;

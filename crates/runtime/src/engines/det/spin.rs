@@ -11,7 +11,7 @@
 //! so the program ends with a message when others have waited for `--patience` seconds; after 10 s it is said that they wait.
 
 use super::token::{self, child, member, state};
-use super::{ending, errand, log, outside, space, turns};
+use super::{ending, log, outside, proxy, space, turns};
 use crate::engine::Engine;
 use crate::isolate::{commit, split};
 use crate::machine::asm::push_registers;
@@ -429,7 +429,7 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
 
 /// Does what others ask of this thread, wherever it is.
 fn answer(t: &mut Block, uc: &mut Ucontext) {
-    errand::serve(t.slot);
+    proxy::serve(t.slot);
     // The kernel has let it go, and it is nowhere in the midst of anything.
     if member(t.slot).state.load(SeqCst) == state::OUTSIDE && kernel::is_at_call(&uc.mc) {
         space::follow(t.slot);
@@ -539,7 +539,7 @@ fn arrived(t: &mut Block, uc: &mut Ucontext, now: &State) {
 pub enum Way {
     /// It was in a cycle.
     Spun,
-    /// It has touched what is another thread's own ([`super::touch`]).
+    /// It has touched what is another thread's own ([`super::ownership_fault`]).
     Touched,
 }
 
@@ -580,7 +580,7 @@ global_asm!(
     LEAVES_PHASE rt_touched, {touched}
 "#,
     spun = sym turn,
-    touched = sym super::touch::turn,
+    touched = sym super::ownership_fault::turn,
 );
 
 extern "C" {

@@ -251,7 +251,7 @@ fn begin(t: &mut Block, s: Stream, held: bool, is_real: bool) {
             turns::in_earnest(t);
         }
     }
-    t.det().io.deed = Some(Deed {
+    t.det().io.operation = Some(Deed {
         stream: s,
         held,
         before: guard::read(s.lock).unwrap_or(0),
@@ -260,7 +260,7 @@ fn begin(t: &mut Block, s: Stream, held: bool, is_real: bool) {
 
 /// After a locked instruction, in its turn still.
 pub fn after(t: &mut Block) {
-    let Some(d) = t.det().io.deed.take() else {
+    let Some(d) = t.det().io.operation.take() else {
         return;
     };
     let now = guard::read::<u32>(d.stream.lock).unwrap_or(0);

@@ -1,6 +1,8 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{ending, errand, lead, log, newborn, outside, pure, signals, spin, token, turns, Det};
+use super::{
+    ending, log, new_thread, outside, proxy, pure, retained, signals, spin, token, turns, Det,
+};
 use crate::engine::wish::Wish;
 use crate::gate::clone;
 use crate::gate::robust;
@@ -31,7 +33,7 @@ pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
         locked::before_processes();
         split::split(t);
         token::start(t.slot);
-        lead::start();
+        retained::start();
     }
     ending::look_after_threads();
     turns::begin_creation(t);
@@ -96,7 +98,7 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 
 /// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
 pub fn begin(t: &mut Block) {
-    newborn::begins(t);
+    new_thread::begins(t);
     owned::thread_begins(t.slot);
     signals::hears(t);
     if core::mem::take(&mut t.det().inherits) {
@@ -140,7 +142,7 @@ pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
         }
     }
     if !ending::is_first() {
-        let first = errand::first().filter(|s| token::member(*s).state.load(SeqCst) != NOBODY);
+        let first = proxy::first().filter(|s| token::member(*s).state.load(SeqCst) != NOBODY);
         let Some(first) = first else {
             sys::complain(&[
                 "reprise: det: the first thread has ended, and no other one can exec: it got ENOSYS\n",
@@ -151,7 +153,7 @@ pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
         turns::in_earnest(t);
         owned::claim_all(t, true);
         commit::commit_again(t);
-        errand::become_another(first, t, c);
+        proxy::become_another(first, t, c);
     }
     turns::begin_anew(t);
     ending::end_others();

@@ -9,8 +9,8 @@
 //! Input and output that is no synchronisation has turns of its own within the phase ([`super::io_turns`]): when nobody runs any more, those that have come to
 //! such a place, a **batch**, have theirs, in the ring's order, and go on with the phase together.
 //!
-//! The ring is changed by the thread whose turn it is; in a phase by the one that has its lead ([`super::lead`]); by the last one to arrive before the
-//! first turn; and while it rests, by whoever ends that ([`super::rest`]).
+//! The ring is changed by the thread whose turn it is; in a phase by the one that has its lead ([`super::retained`]); by the last one to arrive before the
+//! first turn; and while it rests, by whoever ends that ([`super::idle`]).
 
 use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
 use crate::isolate::layout::DET_BASE;
@@ -95,11 +95,11 @@ pub struct Member {
     pub word: AtomicU64,
     /// Which wake-ups are for it (FUTEX_WAIT_BITSET).
     pub bits: AtomicU32,
-    /// What the word was, where others than the program's threads may change it ([`super::outer`]).
+    /// What the word was, where others than the program's threads may change it ([`super::shared_word`]).
     pub outer: AtomicU64,
     /// Its number among all waits: who came first is woken first.
     pub since: AtomicU64,
-    /// When it has waited long enough, in ns of the program's time ([`super::rest`]); 0: never.
+    /// When it has waited long enough, in ns of the program's time ([`super::idle`]); 0: never.
     pub deadline: AtomicU64,
     /// That in ns of the kernel's monotonic clock: no time limit runs out before.
     pub not_before: AtomicU64,
@@ -277,7 +277,7 @@ pub fn enrol(slot: u32) {
     join_ring(slot);
 }
 
-/// In a phase, of the thread that has its lead ([`super::lead`]): a new thread. It runs from now on.
+/// In a phase, of the thread that has its lead ([`super::retained`]): a new thread. It runs from now on.
 pub fn enrol_at_once(slot: u32) {
     enrol(slot);
     member(slot).born.store(round() - 1, Relaxed);
@@ -382,13 +382,13 @@ pub fn next() {
             return rouse(slot);
         }
         s.turn.store(0, SeqCst);
-        if super::rest::comes_back() {
+        if super::idle::comes_back() {
             continue;
         }
         if *ring().0 != 0 {
             return begin_phase();
         }
-        if s.live.load(SeqCst) == 0 || !super::rest::rest() {
+        if s.live.load(SeqCst) == 0 || !super::idle::rest() {
             return;
         }
     }
@@ -526,7 +526,7 @@ impl Watch {
         let (s, now) = (all(), sys::monotonic().ns());
         // What came after a batch is as good as a phase.
         let round = round().wrapping_add(batches());
-        let wanted = super::rest::waits_for_phase(slot);
+        let wanted = super::idle::waits_for_phase(slot);
         let runs = match wanted {
             true => s.running.load(SeqCst) != 0 || s.turn.load(SeqCst) != 0,
             // Several may wait for each other.
@@ -582,7 +582,7 @@ fn until(slot: u32, what: impl Fn() -> bool) {
             if !may_look_on(slot) {
                 break;
             }
-            super::errand::serve(slot);
+            super::proxy::serve(slot);
             // Others may want the processor.
             sys::call(nr::SCHED_YIELD, &[]);
         }
@@ -591,11 +591,11 @@ fn until(slot: u32, what: impl Fn() -> bool) {
     let mut watch = Watch::default();
     while !what() {
         super::space::follow(slot);
-        super::errand::serve(slot);
+        super::proxy::serve(slot);
         m.sleeping.store(1, SeqCst);
-        super::rest::look(slot);
+        super::idle::look(slot);
         if !what() && !super::space::is_behind(slot) {
-            let late = super::rest::late(slot).min(watch.until(slot));
+            let late = super::idle::late(slot).min(watch.until(slot));
             // A signal that came after the look has changed the word.
             sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&Timespec::from_ns(late)));
             super::ending::look_after_threads();

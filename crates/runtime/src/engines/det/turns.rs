@@ -1,14 +1,14 @@
 //! Synchronisation points: everything that threads do to each other is done in a turn ([`super::token`]), on memory as it is for all.
 
 use super::hooked;
+use super::idle;
 use super::io_turns;
-use super::lead;
 use super::log;
-use super::near;
-use super::newborn;
+use super::look_ahead;
+use super::new_thread;
 use super::outside;
 use super::pure::clock;
-use super::rest;
+use super::retained;
 use super::shared_signals;
 use super::streams;
 use super::token::{self, child, state};
@@ -29,10 +29,10 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use reprise_abi::det::{question, ALONE, KEPT_TURNS, RETAKEN};
 
 /// What a thread may do in a turn that it has kept since it made another, before the turn ends nevertheless: the other may be what it waits for.
-const SMALL_DEEDS: u32 = 32;
+const SMALL_OPERATIONS: u32 = 32;
 
 /// The same, where it is about to take a mutex again each time.
-const NEAR_DEEDS: u32 = 512;
+const NEAR_OPERATIONS: u32 = 512;
 
 /// So many rounds others go on while a thread waits for a child.
 const ROUNDS_FOR_CHILD: u64 = 16;
@@ -60,10 +60,10 @@ pub fn begin(t: &mut Block) {
     }
 }
 
-/// Another deed of a kept turn, or of the lead.
+/// Another operation of a kept turn, or of the lead.
 pub(super) fn go_on(t: &mut Block) {
     if t.det().leads {
-        lead::deed_begins();
+        retained::operation_begins();
         count(&session().counters.det_led);
     } else {
         count(&session().counters.det_kept);
@@ -90,35 +90,35 @@ pub fn begin_creation(t: &mut Block) {
 }
 
 /// After it: the thread has the [lead] of the next phase, or of this one for longer. Where there is no such thing the program goes on in this turn,
-/// for a few deeds more. So threads that are made one after the other begin together.
+/// for a few operations more. So threads that are made one after the other begin together.
 pub fn end_creation(t: &mut Block) {
     t.det().holds = 0;
     if t.det().leads {
-        t.det().keeps = SMALL_DEEDS;
+        t.det().keeps = SMALL_OPERATIONS;
         end(t);
-    } else if lead::is_wanted() {
+    } else if retained::is_wanted() {
         t.det().keeps = 0;
-        lead::take(t.slot);
+        retained::take(t.slot);
         end(t);
-        if lead::is(t.slot) {
+        if retained::is(t.slot) {
             t.det().leads = true;
-            t.det().keeps = SMALL_DEEDS;
+            t.det().keeps = SMALL_OPERATIONS;
         }
     } else {
         commit::commit_again(t);
         t.det().in_turn = false;
-        t.det().keeps = SMALL_DEEDS;
+        t.det().keeps = SMALL_OPERATIONS;
     }
 }
 
-/// In a turn, or a deed of the [lead], which becomes a turn like all others': they have come to the end of the phase then, and this is the first of the
+/// In a turn, or an operation of the [lead], which becomes a turn like all others': they have come to the end of the phase then, and this is the first of the
 /// turns that follow, so that memory is what it was. So does a turn for [input and output](io_turns).
 pub fn in_earnest(t: &mut Block) {
     if t.det().io.has {
         token::idles(false);
         begin_anyway(t);
     } else if t.det().leads && t.det().in_turn {
-        lead::deed_ends();
+        retained::operation_ends();
         leave_lead(t);
         take_turn(t);
     }
@@ -128,7 +128,7 @@ fn leave_lead(t: &mut Block) {
     if t.det().leads {
         t.det().leads = false;
         t.det().keeps = 0;
-        lead::end(t.slot);
+        retained::end(t.slot);
     }
 }
 
@@ -143,7 +143,7 @@ fn begin_anyway(t: &mut Block) {
         // What the program has written since its last commit is still to be committed.
         (t.det().begun_in, t.view().narrow) = (0, false);
         clock::meet(t);
-        newborn::has_turn(t);
+        new_thread::has_turn(t);
         return look_at_signals(t);
     }
     take_turn(t);
@@ -169,7 +169,7 @@ fn take_turn(t: &mut Block) {
     (t.det().begun_in, t.view().narrow) = (t.hooked, false);
     t.det().is_near = false;
     clock::meet(t);
-    newborn::has_turn(t);
+    new_thread::has_turn(t);
 }
 
 /// Ends the turn, if the calling thread has one and does not keep it: the next phase begins when all have had theirs.
@@ -184,13 +184,13 @@ pub fn end(t: &mut Block) {
         t.det().in_turn = false;
         (t.det().begun_in, t.view().narrow) = (0, false);
         if t.det().leads {
-            lead::deed_ends();
+            retained::operation_ends();
         }
         return;
     }
     t.det().holds = 0;
     clock::meet(t);
-    if options::has(ALONE) && token::is_alone_in_ring(t.slot) && rest::round_without_others() {
+    if options::has(ALONE) && token::is_alone_in_ring(t.slot) && idle::round_without_others() {
         t.det().in_turn = false;
         return;
     }
@@ -219,7 +219,7 @@ pub fn give_up(t: &mut Block) -> u32 {
 pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> Option<R> {
     leave_ring(t, state::OUTSIDE);
     let r = (!log::replays()).then(|| f(t));
-    rest::knock(t.slot);
+    idle::notify(t.slot);
     come_back(t);
     r
 }
@@ -231,7 +231,7 @@ pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> Option<R> {
 pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, bool)) -> Option<R> {
     let m = token::member(t.slot);
     m.since.store(token::wait_number(), Relaxed);
-    rest::limit_to_rounds(t.slot, ROUNDS_FOR_CHILD);
+    idle::limit_to_rounds(t.slot, ROUNDS_FOR_CHILD);
     leave_ring(t, state::OUTSIDE);
     m.child.store(child::IN_ORDER, SeqCst);
     let mut result = None;
@@ -241,7 +241,7 @@ pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, boo
         let in_order = token::child_has_come(t.slot);
         log::decide(t, question::PASSED_OVER, |_| !in_order);
         if !in_order || !over {
-            rest::knock(t.slot);
+            idle::notify(t.slot);
         }
     } else if log::decide(t, question::PASSED_OVER, |_| false) {
         // It had a turn, for which the others waited too long.
@@ -262,7 +262,7 @@ fn leave_ring(t: &mut Block, how: u32) {
     t.det().holds = 0;
     commit::commit_again(t);
     clock::meet(t);
-    rest::forget_knock(t.slot);
+    idle::forget_notice(t.slot);
     token::pass(t.slot, how);
 }
 
@@ -306,10 +306,10 @@ fn keeps_on(t: &mut Block) -> bool {
     if t.det().keeps <= 1 || !options::has(RETAKEN) {
         return false;
     }
-    let near = guard::read(t.program_sp).is_some_and(near::is_near);
+    let near = guard::read(t.program_sp).is_some_and(look_ahead::is_near);
     if near && !t.det().is_near {
         t.det().is_near = true;
-        t.det().keeps = NEAR_DEEDS;
+        t.det().keeps = NEAR_OPERATIONS;
     }
     near
 }
@@ -328,7 +328,7 @@ impl Order for InTurns {
             };
             debugger::show_frame(t, &t.shown);
         }
-        if !newborn::needs_no_turn(t, f) {
+        if !new_thread::needs_no_turn(t, f) {
             streams::before(t, f);
         }
     }
@@ -368,11 +368,11 @@ impl Order for InTurns {
     fn shows() -> bool {
         conflicts::on()
     }
-    /// The critical section belongs to the turn (DThreads 4.3, locks), up to a number of deeds.
+    /// The critical section belongs to the turn (DThreads 4.3, locks), up to a number of operations.
     #[inline(always)]
     fn locked(t: &mut Block, _object: &Runs) {
         if t.det().keeps == 0 && t.det().in_turn && options::has(KEPT_TURNS) {
-            t.det().keeps = SMALL_DEEDS;
+            t.det().keeps = SMALL_OPERATIONS;
             t.det().holds = 1;
         } else if t.det().holds != 0 {
             t.det().holds += 1;

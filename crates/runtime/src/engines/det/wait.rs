@@ -4,7 +4,7 @@
 use super::clock::{self as readings, Moment};
 use super::pure::{self, clock};
 use super::token::{self, member, state, why};
-use super::{log, outer, rest, turns};
+use super::{idle, log, shared_word, turns};
 use crate::engine::waits::Wait;
 use crate::machine::guard;
 use crate::machine::sys::Timespec;
@@ -49,7 +49,7 @@ impl Word {
 pub fn wait(t: &mut Block, word: Word, end: Option<Moment>) -> Wait {
     if let Some(end) = end {
         match pure::on() {
-            true => rest::limit(t.slot, clock::in_monotonic(end.ns, end.realtime)),
+            true => idle::limit(t.slot, clock::in_monotonic(end.ns, end.realtime)),
             false => readings::limit(t, end),
         }
     }
@@ -58,7 +58,7 @@ pub fn wait(t: &mut Block, word: Word, end: Option<Moment>) -> Wait {
 
 /// As [`wait`], for so many ns at most.
 pub fn wait_for(t: &mut Block, word: Word, ns: u64) -> Wait {
-    rest::limit_for(t.slot, ns);
+    idle::limit_for(t.slot, ns);
     limited(t, word)
 }
 
@@ -74,15 +74,15 @@ fn limited(t: &mut Block, word: Word) -> Wait {
     m.since.store(token::wait_number(), Relaxed);
     m.word.store(word.address, Relaxed);
     m.bits.store(word.bits, Relaxed);
-    outer::begins(m, &word);
+    shared_word::begins(m, &word);
     let why = turns::give_up(t);
-    let changed = outer::ends(m, &word);
+    let changed = shared_word::ends(m, &word);
     match why {
         why::TIMED_OUT => {
-            rest::wait_out(t.slot);
+            idle::wait_out(t.slot);
             Wait::TimedOut
         }
-        why::SIGNAL if changed && !rest::signal_waits(t) => Wait::Woken,
+        why::SIGNAL if changed && !idle::signal_waits(t) => Wait::Woken,
         why::SIGNAL => {
             log::is_due(t);
             Wait::Signal
@@ -110,7 +110,7 @@ pub fn wake(address: u64, n: u32) -> u32 {
 fn wake_some(address: u64, n: u32, bits: u32) -> u32 {
     for woken in 0..n {
         let Some(slot) = first(address, bits) else {
-            return woken + outer::wake(address, n - woken, bits);
+            return woken + shared_word::wake(address, n - woken, bits);
         };
         token::recall(slot, why::WOKEN);
     }

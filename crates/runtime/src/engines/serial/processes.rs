@@ -126,7 +126,7 @@ pub fn is_found_dead(h: &EventHeader) -> bool {
 }
 
 /// A process was killed in the recording: it ends here as well.
-pub fn bury(t: &Block, h: EventHeader) {
+pub fn reap(t: &Block, h: EventHeader) {
     let mut r = Reader::begin(h);
     let [pid, birth, ..] = r.args().map(|a| a as u32);
     r.finish();

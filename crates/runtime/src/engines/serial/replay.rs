@@ -44,7 +44,7 @@ pub struct Replay;
 pub fn next(t: &Block) -> EventHeader {
     loop {
         match ring::peek() {
-            Some(h) if processes::is_found_dead(&h) => processes::bury(t, h),
+            Some(h) if processes::is_found_dead(&h) => processes::reap(t, h),
             Some(h) if h.kind == Kind::Shared as u8 && h.slot as u32 == t.slot => loss::redo(h),
             Some(h) => {
                 if h.kind == Kind::End as u8 {
@@ -301,7 +301,7 @@ impl Engine for Replay {
                 finish(h.value as i32);
             }
             if processes::is_found_dead(&h) {
-                processes::bury(t, h);
+                processes::reap(t, h);
                 continue;
             }
             if h.slot as u32 != t.slot {

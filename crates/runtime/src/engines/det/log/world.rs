@@ -50,16 +50,16 @@ pub fn point() {
     }
 }
 
-/// Who has knocked comes back, at this point. Replay: who came.
+/// Who has notified comes back, at this point. Replay: who came.
 pub fn comes_back(slot: u32) {
     if super::records(current()) {
-        write(question::KNOCK, POINTS.load(SeqCst), slot);
+        write(question::NOTIFY, POINTS.load(SeqCst), slot);
     }
 }
 
 /// Replay: who comes back at this point next.
 pub fn next_to_come() -> Option<u32> {
-    read(question::KNOCK, POINTS.load(SeqCst))
+    read(question::NOTIFY, POINTS.load(SeqCst))
 }
 
 /// The time of this slot's thread is over, while nobody can go on.

@@ -1,6 +1,6 @@
 //! System calls under `--pure`: what would tell the program of time, chance and the kernel's ids is answered here, or said in the program's own terms.
 
-use super::super::{calls, io_turns, outlets, token};
+use super::super::{calls, io_turns, output_descriptors, token};
 use super::{clock, ids, random, sleep};
 use crate::isolate::split;
 use crate::machine::guard;
@@ -21,7 +21,7 @@ const PATH_ROOM: usize = 128;
 
 /// A system call whose result and outputs come from the kernel, as far as they do.
 pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    if !io_turns::on() || !outlets::writes(c) {
+    if !io_turns::on() || !output_descriptors::writes(c) {
         // What a thread prints takes no time.
         t.det().pure.clock.step();
     }

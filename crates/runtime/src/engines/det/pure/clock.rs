@@ -1,9 +1,9 @@
 //! The program's time under `--pure`, in ns since it began: every thread has its own, which goes on by a fixed step with every gate, and by what it sleeps. Where
-//! threads meet, in turns, they take the farthest one's time for theirs; a round takes 20 µs of it ([`crate::engines::det::rest`]). So what a thread reads in a
+//! threads meet, in turns, they take the farthest one's time for theirs; a round takes 20 µs of it ([`crate::engines::det::idle`]). So what a thread reads in a
 //! phase depends on its own past and on the rounds before, and on no other thread; and who learns something from another one reads no earlier time than
 //! that one did.
 
-use super::super::{rest, turns};
+use super::super::{idle, turns};
 use super::on;
 use crate::machine::sys;
 use crate::thread::{current, Block};
@@ -101,7 +101,7 @@ pub fn counter(t: &mut Block) -> u64 {
 #[inline(always)]
 pub fn meet(t: &mut Block) {
     if on() {
-        let now = rest::meet(t.det().pure.clock.now);
+        let now = idle::meet(t.det().pure.clock.now);
         t.det().pure.clock.now = now;
         t.det().pure.clock.reads = 0;
     }
@@ -111,7 +111,7 @@ pub fn meet(t: &mut Block) {
 #[inline(always)]
 pub fn phase_begins(t: &mut Block) {
     if on() {
-        t.det().pure.clock.pass(rest::now());
+        t.det().pure.clock.pass(idle::now());
     }
 }
 

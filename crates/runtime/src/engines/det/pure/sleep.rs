@@ -1,7 +1,7 @@
 //! Sleeps and time limits under `--pure`. The program's time jumps to their end when nobody else can go on and nothing outside is waited for: no child, no
 //! timer, no call that waits in the kernel. Else they take the kernel's time, too, since what comes from outside has to have its chance.
 
-use super::super::rest;
+use super::super::idle;
 use super::super::token::{self, state};
 use super::clock;
 use crate::common::plain;
@@ -72,7 +72,7 @@ pub fn nanosleep(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
         true => of_any_clock(ns),
         false => t.det().pure.clock.now().saturating_add(ns as u64),
     };
-    if !rest::signal_waits(t) && !outside_is_awaited() {
+    if !idle::signal_waits(t) && !outside_is_awaited() {
         t.det().pure.clock.pass(until);
         return 0;
     }
@@ -94,7 +94,7 @@ pub fn wait(t: &mut Block, word: &AtomicU32, value: u32, until: u64, shared: boo
     if word.load(SeqCst) != value {
         return Wait::Changed;
     }
-    if rest::signal_waits(t) {
+    if idle::signal_waits(t) {
         return Wait::Signal;
     }
     if shared || outside_is_awaited() {
@@ -102,7 +102,7 @@ pub fn wait(t: &mut Block, word: &AtomicU32, value: u32, until: u64, shared: boo
         match sys::futex_wait(word.as_ptr(), value, Some(&end)) {
             ETIMEDOUT => {}
             EAGAIN => return Wait::Changed,
-            _ if rest::signal_waits(t) => return Wait::Signal,
+            _ if idle::signal_waits(t) => return Wait::Signal,
             _ => return Wait::Woken,
         }
     }
@@ -135,7 +135,7 @@ pub fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> Option<i64> {
         return Some(EAGAIN);
     }
     let private = c.args[1] & PRIVATE != 0;
-    if private && !rest::signal_waits(t) && !outside_is_awaited() {
+    if private && !idle::signal_waits(t) && !outside_is_awaited() {
         t.det().pure.clock.pass(until);
         return Some(ETIMEDOUT);
     }

@@ -491,7 +491,7 @@ fn visit(t: &Block, uc: &mut Ucontext, sought: &mut Sought, pc: u64) -> bool {
 fn next_seen(t: &Block) -> Option<EventHeader> {
     loop {
         match ring::peek() {
-            Some(h) if processes::is_found_dead(&h) => processes::bury(t, h),
+            Some(h) if processes::is_found_dead(&h) => processes::reap(t, h),
             other => return other,
         }
     }

@@ -1,7 +1,7 @@
 //! What comes from outside of the program, and time: how threads that left the ring come back into it without another thread's doing.
 //!
-//! Who makes a call that waits in the kernel leaves the ring, and **knocks** when the call is over; so does a waiting thread to which a signal came. Knocks
-//! are heard at the end of a round. When the ring is empty it **rests**, and whoever knocks sets it going again. When the world answers is the world's
+//! Who makes a call that waits in the kernel leaves the ring, and **notifies** when the call is over; so does a waiting thread to which a signal came. Notices
+//! are heard at the end of a round. When the ring is empty it **rests**, and whoever notifies sets it going again. When the world answers is the world's
 //! business: a run depends on it as on all input.
 //!
 //! **The program's time** is counted in rounds, so that a time limit runs out in the same round always; when nobody else can go on, it jumps to the first
@@ -10,7 +10,7 @@
 
 use super::pure::{self, clock};
 use super::token::{self, member, state, why};
-use super::{deadlock, ending, log, outer};
+use super::{deadlock, ending, log, shared_word};
 use crate::isolate::layout::REST_BASE;
 use crate::machine::sys;
 use crate::thread::signals::{bit, ACTIONS, IGNORE, SIGNALS, SYNCHRONOUS};
@@ -29,16 +29,16 @@ const OF_LIBC: u64 = bit(32) | bit(33);
 struct State {
     /// The ring is empty, and nobody has set it going again.
     rests: AtomicU32,
-    /// Somebody has knocked.
-    knocked: AtomicU32,
+    /// Somebody has notified.
+    notified: AtomicU32,
     /// The program's time.
     now: AtomicU64,
     /// The first limit of a thread that waits, or an earlier time.
     first: AtomicU64,
     /// A child of fork(2) has its copy of the memory.
     copied: AtomicU32,
-    /// Who has knocked, by slot.
-    knocks: [AtomicU64; MAX_SLOTS / 64],
+    /// Who has notified, by slot.
+    notices: [AtomicU64; MAX_SLOTS / 64],
 }
 
 fn all() -> &'static State {
@@ -51,7 +51,7 @@ pub fn copied() -> &'static AtomicU32 {
     &all().copied
 }
 
-/// At the end of a round: those that have knocked, and those whose time is over, get turns; whether there are any.
+/// At the end of a round: those that have notified, and those whose time is over, get turns; whether there are any.
 pub fn comes_back() -> bool {
     let s = all();
     let mut any = false;
@@ -61,12 +61,12 @@ pub fn comes_back() -> bool {
             token::recall(slot, why::SIGNAL);
             any = true;
         }
-    } else if s.knocked.swap(0, SeqCst) != 0 {
+    } else if s.notified.swap(0, SeqCst) != 0 {
         // In the order in which they were made: which slot a thread has depends on when the kernel was done with the one before.
-        let knocked = s.knocks.each_ref().map(|word| word.swap(0, SeqCst));
+        let notified = s.notices.each_ref().map(|word| word.swap(0, SeqCst));
         let all = || {
             let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 != 0);
-            let words = knocked.iter().enumerate().filter(|(_, word)| **word != 0);
+            let words = notified.iter().enumerate().filter(|(_, word)| **word != 0);
             words.flat_map(move |(n, word)| bits(*word).map(move |bit| n as u32 * 64 + bit))
         };
         let index = |slot: u32| member(slot).index.load(Relaxed);
@@ -119,7 +119,7 @@ pub fn round_without_others() -> bool {
         false => ROUND_NS,
     };
     let now = s.now.load(Relaxed) + passed;
-    let disturbs = log::world::disturbs(|| s.knocked.load(SeqCst) != 0);
+    let disturbs = log::world::disturbs(|| s.notified.load(SeqCst) != 0);
     if disturbs || first != 0 && now >= first {
         return false;
     }
@@ -145,7 +145,7 @@ fn jump(slot: u32) {
     token::recall(slot, why::TIMED_OUT);
 }
 
-/// The ring is empty: it rests until somebody knocks, or until a time is over; or nothing will ever happen. True: it goes on already.
+/// The ring is empty: it rests until somebody notifies, or until a time is over; or nothing will ever happen. True: it goes on already.
 pub fn rest() -> bool {
     let s = all();
     let first = first_limited();
@@ -165,14 +165,14 @@ pub fn rest() -> bool {
         deadlock::report();
     }
     s.rests.store(1, SeqCst);
-    // Somebody may have knocked before that was to be seen.
-    s.knocked.load(SeqCst) != 0 && s.rests.swap(0, SeqCst) == 1
+    // Somebody may have notified before that was to be seen.
+    s.notified.load(SeqCst) != 0 && s.rests.swap(0, SeqCst) == 1
 }
 
 /// Can something from outside set the program going? A call of a thread that waits in the kernel, or a signal: a thread waits for any, or there is
 /// a handler for one.
 fn waits_for_the_world() -> bool {
-    let for_any = |slot: u32| member(slot).word.load(Relaxed) == 0 || outer::waits(slot);
+    let for_any = |slot: u32| member(slot).word.load(Relaxed) == 0 || shared_word::waits(slot);
     if token::all_in(state::OUTSIDE).next().is_some() || token::all_in(state::WAITS).any(for_any) {
         return true;
     }
@@ -182,36 +182,36 @@ fn waits_for_the_world() -> bool {
 }
 
 /// The thread of this slot, which left the ring, wants to be in it again.
-pub fn knock(slot: u32) {
+pub fn notify(slot: u32) {
     if log::replays() {
         // The log says who comes back.
         return;
     }
     let s = all();
-    s.knocks[slot as usize / 64].fetch_or(1 << (slot % 64), SeqCst);
-    s.knocked.store(1, SeqCst);
+    s.notices[slot as usize / 64].fetch_or(1 << (slot % 64), SeqCst);
+    s.notified.store(1, SeqCst);
     if s.rests.load(SeqCst) == 1 && s.rests.swap(0, SeqCst) == 1 {
         token::next();
     }
 }
 
 /// Something has come that is to be looked at when the round ends ([`super::outside`]).
-pub fn knock_for_nobody() {
+pub fn notify_for_nobody() {
     let s = all();
-    s.knocked.store(1, SeqCst);
+    s.notified.store(1, SeqCst);
     if s.rests.load(SeqCst) == 1 && s.rests.swap(0, SeqCst) == 1 {
         token::next();
     }
 }
 
-/// Has the thread of this slot knocked, and is not in the ring yet?
-pub fn has_knocked(slot: u32) -> bool {
-    all().knocks[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0
+/// Has the thread of this slot notified, and is not in the ring yet?
+pub fn has_notified(slot: u32) -> bool {
+    all().notices[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0
 }
 
-/// In a turn, before the thread leaves the ring: knocks that came too late mean nothing.
-pub fn forget_knock(slot: u32) {
-    all().knocks[slot as usize / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
+/// In a turn, before the thread leaves the ring: notifies that came too late mean nothing.
+pub fn forget_notice(slot: u32) {
+    all().notices[slot as usize / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
 }
 
 /// Does a signal wait that the thread doesn't block, or waits for?
@@ -229,8 +229,8 @@ pub fn look(slot: u32) {
     if !matches!(m.state.load(SeqCst), state::WAITS | state::OUTSIDE) || log::replays() {
         return;
     }
-    if signal_waits(current()) || outer::has_changed(m) {
-        return knock(slot);
+    if signal_waits(current()) || shared_word::has_changed(m) {
+        return notify(slot);
     }
     let over = || is_over(slot);
     let first = || m.deadline.load(Relaxed) != 0 && first_limited() == Some(slot);
@@ -251,7 +251,7 @@ pub fn waits_for_phase(slot: u32) -> bool {
     match m.state.load(SeqCst) {
         // A new thread waits for its first phase.
         state::ARRIVED | state::DONE | state::RUNS | state::AT_IO | state::IO_DONE => true,
-        state::WAITS | state::OUTSIDE => has_knocked(slot) || over(),
+        state::WAITS | state::OUTSIDE => has_notified(slot) || over(),
         _ => false,
     }
 }
@@ -264,8 +264,8 @@ pub fn late(slot: u32) -> i64 {
         at if limited && at > sys::monotonic().ns() => at,
         _ => i64::MAX / 2,
     };
-    match outer::waits(slot) {
-        true => end.min(sys::monotonic().ns() + outer::LOOK_NS),
+    match shared_word::waits(slot) {
+        true => end.min(sys::monotonic().ns() + shared_word::LOOK_NS),
         false => end,
     }
 }

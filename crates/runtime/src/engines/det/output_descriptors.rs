@@ -59,10 +59,10 @@ pub fn asks(c: &Call) -> bool {
 
 /// In a turn: does this descriptor lead out of the program?
 pub fn lead_out(t: &mut Block, fd: u64) -> bool {
-    log::told(t, question::OUTLET, |_| is_outlet(fd).into()) != 0
+    log::told(t, question::OUTLET, |_| is_output(fd).into()) != 0
 }
 
-fn is_outlet(fd: u64) -> bool {
+fn is_output(fd: u64) -> bool {
     const S_IFMT: u32 = 0o170000;
     const S_IFREG: u32 = 0o100000;
     let known = || PLACES.iter().map(|p| p.each_ref().map(|w| w.load(Relaxed)));

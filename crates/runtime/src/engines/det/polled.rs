@@ -3,7 +3,7 @@
 //! these are one owner's, as they should be.
 
 use super::calls::{idle, interrupted};
-use super::rest::Limit;
+use super::idle::Limit;
 use super::Det;
 use super::{log, token, turns};
 use crate::common::plain;

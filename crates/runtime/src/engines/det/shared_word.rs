@@ -1,7 +1,7 @@
 //! Words of memory that other processes may change: a semaphore of sem_open(3), a lock in a shared file, or in memory that a child has, too.
 //!
 //! A thread that waits on such a word is woken by its own program's threads as on any other word ([`super::wait`]), in the order that follows from the
-//! program. What others do is the world's business: the thread looks at the word now and then, and [knocks](super::rest::knock) when that
+//! program. What others do is the world's business: the thread looks at the word now and then, and [notifies](super::idle::notify) when that
 //! is no longer what it was. Those who wait in other processes are woken through the kernel.
 
 use super::token::{member, Member};
@@ -17,7 +17,7 @@ use reprise_abi::syscalls::nr;
 
 /// The longest time between two looks.
 pub const LOOK_NS: i64 = 500_000;
-/// In a [`Member::outer`] that holds a value.
+/// In a [`Member::shared_word`] that holds a value.
 const LOOKS: u64 = 1 << 32;
 const FUTEX_WAKE_BITSET: u64 = 10;
 

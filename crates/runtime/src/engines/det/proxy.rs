@@ -1,4 +1,4 @@
-//! Errands: system calls that one thread-process makes for another. To the kernel threads are processes, and what belongs to a process (its timers, its
+//! Proxy calls: system calls that one thread-process makes for another. To the kernel threads are processes, and what belongs to a process (its timers, its
 //! children, the program that it becomes) belongs to one of them: to the **first**, whose process the program is to others. Another thread that wants
 //! something of it asks, in its turn, and the first does it, wherever it waits: in the loop in which it waits for its turn, or in the handler of the signal
 //! that asks it. Stacks and scratch memory of the runtime are shared, so what the call's arguments point to is the same for both.

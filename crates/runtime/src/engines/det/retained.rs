@@ -1,11 +1,11 @@
 //! The lead: who makes threads goes on beside them (DThreads 4.3: creating a thread does not release the token).
 //!
-//! A thread that has made another has the **lead** of the next phase. What it does to others in it, up to a number of deeds, it does there and then: nobody
+//! A thread that has made another has the **lead** of the next phase. What it does to others in it, up to a number of operations, it does there and then: nobody
 //! else can, and it is the first of the ring, so that all this lies between the turns of the round before and those of its own. So threads that are made one after
 //! the other begin at once, while the one that makes them works, too. What it has written stays its own until its next turn; a thread that it makes meanwhile begins
 //! with its view of memory ([`commit::inherit`](crate::isolate::commit::inherit)).
 //!
-//! A deed that others have a part in, whether they wait for it or it waits for them, needs a turn like all others' ([`turns::in_earnest`](super::turns::in_earnest)).
+//! An operation that others have a part in, whether they wait for it or it waits for them, needs a turn like all others' ([`turns::in_earnest`](super::turns::in_earnest)).
 
 use super::token;
 use crate::isolate::conflicts;
@@ -17,9 +17,9 @@ use reprise_abi::syscalls::nr;
 
 /// The slot of who has the lead, plus 1; 0: nobody.
 static LEADER: AtomicU32 = AtomicU32::new(0);
-/// How many threads look at the table of views, or have a descriptor for it; [`DEED`]: the leader changes something.
+/// How many threads look at the table of views, or have a descriptor for it; [`OPERATION`]: the leader changes something.
 static LOOKING: AtomicU32 = AtomicU32::new(0);
-const DEED: u32 = 1 << 31;
+const OPERATION: u32 = 1 << 31;
 /// Rounds of looking before a thread gives others the processor.
 const SPINS: u32 = 200;
 
@@ -62,14 +62,18 @@ fn wait_until(mut what: impl FnMut() -> bool) {
     }
 }
 
-/// The leader begins a deed: nobody looks at what it may change.
-pub fn deed_begins() {
-    wait_until(|| LOOKING.compare_exchange(0, DEED, SeqCst, Relaxed).is_ok());
+/// The leader begins an operation: nobody looks at what it may change.
+pub fn operation_begins() {
+    wait_until(|| {
+        LOOKING
+            .compare_exchange(0, OPERATION, SeqCst, Relaxed)
+            .is_ok()
+    });
 }
 
 /// It has ended.
-pub fn deed_ends() {
-    LOOKING.fetch_and(!DEED, SeqCst);
+pub fn operation_ends() {
+    LOOKING.fetch_and(!OPERATION, SeqCst);
 }
 
 /// A thread looks at the table of views, or opens a descriptor for a moment, in a phase. True: the phase has a leader, and [`has_looked`] is to be
@@ -80,7 +84,7 @@ pub fn looks() -> bool {
     }
     wait_until(|| {
         let n = LOOKING.load(SeqCst);
-        n & DEED == 0 && LOOKING.compare_exchange(n, n + 1, SeqCst, Relaxed).is_ok()
+        n & OPERATION == 0 && LOOKING.compare_exchange(n, n + 1, SeqCst, Relaxed).is_ok()
     });
     true
 }
