@@ -51,7 +51,7 @@ pub enum Kind {
     /// one of all, or one that had not begun).
     ProcessEnd = 17,
     /// A process became another program. `value`: number of the memory image in the trace; arguments: process id; section
-    /// [`Tag::Path`] with its name.
+    /// [`Tag::Input`] with its name.
     Exec = 18,
     /// What the process's shared memory holds ([`Tag::Output`]), after another was killed that may have written to it unseen; or what
     /// the runtime wrote there for one that has ended (its robust futexes). Under `order`, with [`COPIED`] or more as `detail`: what a

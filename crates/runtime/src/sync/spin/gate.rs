@@ -190,6 +190,15 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_zeros_has_the_default() {
+        // SAFETY: what is looked at here is just that.
+        let l: Looks = unsafe { core::mem::zeroed() };
+        assert!(!l.clock.is_new());
+        assert_eq!((l.left, l.given, l.before), (0, 0, 0));
+        assert_eq!((l.patience, l.state), (0, 0));
+    }
+
+    #[test]
     fn after_a_cut_looks_are_counted_anew() {
         let mut l = Looks::default();
         l.begin(true);
