@@ -164,6 +164,12 @@ impl Engine {
         self.can & what == what
     }
 
+    /// The first of the table that can all of this.
+    pub fn that_can(what: u32) -> &'static Engine {
+        let mut all = ENGINES.into_iter();
+        all.find(|e| e.can(what)).unwrap_or(&NONE)
+    }
+
     /// The one with this number in a session.
     pub fn of(number: u32) -> Option<&'static Engine> {
         ENGINES.into_iter().find(|e| e.number == number)
@@ -211,6 +217,8 @@ mod tests {
         let order = 1 << role::ORDER_RECORD | 1 << role::ORDER_REPLAY;
         assert_eq!(roles_that_can(can::ORDER_SYNCHRONISATION), order);
         assert_eq!(roles_that_can(can::SEPARATE_MEMORY), 1 << role::DET);
+        assert_eq!(Engine::that_can(can::ATTACH), &SERIAL);
+        assert_eq!(Engine::that_can(can::REPEAT), &DET);
         assert_eq!(roles_that_can(can::REPLAY) & 1 << role::NONE, 0);
     }
 }

@@ -6,6 +6,7 @@ use crate::exit::OWN_FAILURE;
 use crate::record::{self, Program};
 use crate::recorder::{self, Attendants};
 use anyhow::{Context, Result};
+use reprise_abi::engine::{can, Engine};
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
 use reprise_console::say;
@@ -78,7 +79,7 @@ fn record(args: &AttachArgs, begun: impl FnOnce() -> Result<()>) -> Result<i32> 
         on_full: args.on_full,
         quiet: args.quiet,
         unseen: args.background,
-        ..RecordArgs::of(&reprise_abi::engine::SERIAL, argv)
+        ..RecordArgs::of(Engine::that_can(can::ATTACH), argv)
     };
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;

@@ -3,6 +3,7 @@
 use crate::cli::{RecordArgs, RunArgs};
 use crate::record;
 use anyhow::Result;
+use reprise_abi::engine::{can, Engine};
 use reprise_abi::session::{Session, FLAG_PURE};
 use reprise_console::{say, say_text};
 use reprise_launch::SharedSession;
@@ -17,7 +18,7 @@ pub fn run(args: &RunArgs) -> Result<i32> {
     record::run(&RecordArgs {
         quiet: args.quiet,
         det: Some(args.clone()),
-        ..RecordArgs::of(&reprise_abi::engine::DET, args.command.clone())
+        ..RecordArgs::of(Engine::that_can(can::REPEAT), args.command.clone())
     })
 }
 

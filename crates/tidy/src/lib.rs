@@ -99,6 +99,34 @@ pub fn room_of(file: &str) -> String {
     }
 }
 
+/// The numbers by which the runtime knows an engine in one of its roles.
+const ROLES: [&str; 5] = [
+    "SERIAL_RECORD",
+    "SERIAL_REPLAY",
+    "ORDER_RECORD",
+    "ORDER_REPLAY",
+    "DET",
+];
+const NAMES: [&str; 4] = ["none", "serial", "order", "det"];
+
+/// The engines that a file asks for by number, or compares a name with, instead of asking for what they can.
+pub fn engines_asked_for(source: &str) -> Vec<String> {
+    let code = text::code_of(source);
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut found: Vec<String> = words
+        .filter(|w| ROLES.contains(w))
+        .map(String::from)
+        .collect();
+    for name in NAMES {
+        for comparison in ["==", "!="] {
+            if source.contains(&format!("{comparison} \"{name}\"")) {
+                found.push(format!("{comparison} {name}"));
+            }
+        }
+    }
+    found
+}
+
 /// All Rust files below a directory, by their paths from there on, with their texts.
 ///
 /// # Errors
@@ -174,6 +202,15 @@ mod tests {
             ["gate/mod.rs -> engines::order"]
         );
         assert!(found("lib.rs", "use crate::engines::{order, serial};").is_empty());
+    }
+
+    #[test]
+    fn an_engine_that_is_asked_for_by_number_or_name_is_found() {
+        let number = "if ENGINE.load(Relaxed) == ORDER_REPLAY {} // DET";
+        assert_eq!(engines_asked_for(number), ["ORDER_REPLAY"]);
+        let name = "let order = manifest.engine == \"order\";";
+        assert_eq!(engines_asked_for(name), ["== order"]);
+        assert!(engines_asked_for("in_force::orders_synchronisation()").is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The walls of the runtime: there are no holes in them.
 
-use reprise_tidy::{room_of, sources, Rooms};
+use reprise_tidy::{engines_asked_for, room_of, sources, Rooms};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -39,4 +39,23 @@ fn every_folder_is_a_room_and_the_root_has_none_of_its_own() {
     }
     let listed: BTreeSet<String> = rooms.names().iter().map(|n| n.to_string()).collect();
     assert_eq!(listed, there);
+}
+
+#[test]
+fn nobody_asks_for_an_engine_but_its_room_and_the_root() {
+    // Who dispatches, and who says what the one in force can.
+    let may = |file: &str| {
+        matches!(file, "dispatch.rs" | "thread/in_force.rs") || file.starts_with("engines/")
+    };
+    let mut found = Vec::new();
+    for of in [
+        "runtime", "agent", "launch", "replay", "debug", "trace", "reprise",
+    ] {
+        let all = sources(&here(&format!("../{of}/src"))).expect("a crate's sources");
+        for (file, source) in all.iter().filter(|(f, _)| of != "runtime" || !may(f)) {
+            let asked = engines_asked_for(source).into_iter();
+            found.extend(asked.map(|engine| format!("{of}: {file}: {engine}")));
+        }
+    }
+    assert!(found.is_empty(), "ask for what an engine can: {found:#?}");
 }

@@ -22,10 +22,9 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::{self, Region};
-use crate::thread::in_force::{ENGINE, NONE};
+use crate::thread::in_force;
 use crate::thread::request;
 use crate::thread::{session, Block};
-use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::request as requests;
@@ -78,7 +77,7 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3], ours: b
         true => (What::Cpuid, search),
         false => (What::Foreign, search_foreign),
     };
-    let logged = E::LIVE && ENGINE.load(Relaxed) != NONE;
+    let logged = E::LIVE && !in_force::is_none();
     // Only the holder of the baton may use what the session's processes share.
     let found = match logged {
         true => searched::found(r, content, what, CPUID.len(), search),

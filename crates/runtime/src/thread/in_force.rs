@@ -7,6 +7,7 @@ use reprise_abi::engine::{can, roles_that_can};
 /// The role in force: set once at start; and by a debugger that makes a diversion.
 #[export_name = "rt_engine"]
 pub static ENGINE: AtomicU32 = AtomicU32::new(0);
+
 #[inline(always)]
 fn role() -> u32 {
     ENGINE.load(Relaxed)
@@ -30,6 +31,12 @@ pub fn records_synchronisation() -> bool {
     role() == ORDER_RECORD
 }
 
+/// The same, in a replay.
+#[inline(always)]
+pub fn replays_synchronisation() -> bool {
+    role() == ORDER_REPLAY
+}
+
 /// Each thread has private views of memory, and shows the others what it wrote at commits.
 #[inline(always)]
 pub fn has_private_views() -> bool {
@@ -40,12 +47,6 @@ pub fn has_private_views() -> bool {
 #[inline(always)]
 pub fn takes_from_trace() -> bool {
     matches!(role(), SERIAL_REPLAY | ORDER_REPLAY)
-}
-
-/// One thread runs at a time, and its slices are recorded.
-#[inline(always)]
-pub fn records_slices() -> bool {
-    role() == SERIAL_RECORD
 }
 
 /// Nothing is ordered or logged.

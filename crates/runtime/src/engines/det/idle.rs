@@ -209,7 +209,7 @@ pub fn has_notified(slot: u32) -> bool {
     all().notices[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0
 }
 
-/// In a turn, before the thread leaves the ring: notifies that came too late mean nothing.
+/// In a turn, before the thread leaves the ring: notices that came too late mean nothing.
 pub fn forget_notice(slot: u32) {
     all().notices[slot as usize / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
 }

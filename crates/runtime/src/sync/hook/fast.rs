@@ -14,7 +14,7 @@ use super::shim::{self, Function};
 use crate::code::patch;
 use crate::log::awaited;
 use crate::machine::guard;
-use crate::thread::in_force::{DET, ENGINE, ORDER_REPLAY};
+use crate::thread::in_force;
 use crate::thread::QUIET_BEHIND_PENDING;
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -283,12 +283,12 @@ fn at(code: Label) -> u64 {
 
 /// The short way that a function has.
 pub fn way_of(f: &Function) -> Option<usize> {
-    let replays = ENGINE.load(Relaxed) == ORDER_REPLAY;
+    let replays = in_force::replays_synchronisation();
     match f.name {
         // Every unlock is to be seen.
         _ if crate::thread::in_force::looks_for_races() => None,
         // Every operation is made in a turn.
-        _ if ENGINE.load(Relaxed) == DET => None,
+        _ if in_force::has_private_views() => None,
         b"pthread_mutex_lock" if replays => Some(RELOCK),
         b"pthread_mutex_lock" => Some(LOCK),
         b"pthread_mutex_unlock" if replays => Some(REUNLOCK),

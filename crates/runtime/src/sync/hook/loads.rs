@@ -8,11 +8,10 @@
 use super::shim::Function;
 use crate::signal::frame::SigContext;
 use crate::sync::known::{Known, FACTOR, PLACE_SHIFT, SIZE_SHIFT};
-use crate::thread::in_force::{ENGINE, ORDER_RECORD};
+use crate::thread::in_force;
 use crate::thread::{Block, QUIET_BEHIND_PENDING};
 use core::arch::global_asm;
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Relaxed;
 
 /// Where in a thread's block the words are that it knows.
 const KNOWN: usize = offset_of!(Block, known);
@@ -127,7 +126,7 @@ fn at(label: Label) -> u64 {
 /// The short way of a function, if it has one here.
 pub fn of(f: &Function) -> Option<u64> {
     let way = WAYS.iter().find(|w| w.name == f.name)?;
-    (ENGINE.load(Relaxed) == ORDER_RECORD).then(|| at(way.first))
+    in_force::records_synchronisation().then(|| at(way.first))
 }
 
 /// Is this where the program's word is read? The call is then as it was, but for r10 and r11, with the entry in rax.
