@@ -32,7 +32,7 @@ impl TotalOrder {
         self.members[slot / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
     }
 
-    /// Takes the turn from this slot's thread; false: it has none. Until [`TotalOrder::give_behind`] nobody has one.
+    /// Takes the turn from this slot's thread; false: it has none. Until `give_behind` nobody has one.
     pub fn take(&self, slot: usize) -> bool {
         self.turn[slot].swap(0, SeqCst) != 0
     }

@@ -35,7 +35,7 @@ pub fn write(
 /// Appends image `n`, of a program that a process became, to those of the trace.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn append(
     stopped: &Stopped,
     shared: &mut SharedSession,

@@ -143,7 +143,7 @@ pub trait Order {
         search(t, first)
     }
     /// Looks at the atomic word of `size` bytes at this address: in a replay, after the operations on it that the recorded look came after, and
-    /// with what it saw. A value that the thread knows already ([`Known`](known::Known)) needs no place among others' operations.
+    /// with what it saw. A value that the thread knows already (`sync::known`) needs no place among others' operations.
     #[inline(always)]
     fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
         look()

@@ -209,7 +209,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
 }
 
 /// Makes the kernel's thread for slot `i`, in a process of its own (number `process`) unless that is the caller's. It goes on in
-/// [`rt_thread_begin`]. `before` runs when only the kernel can still fail. Its kernel thread id or an error.
+/// `rt_thread_begin` ([`crate::entry`]). `before` runs when only the kernel can still fail. Its kernel thread id or an error.
 pub fn start_thread<E: Engine>(
     t: &mut Block,
     wish: &Wish,
@@ -340,7 +340,7 @@ pub fn start_thread<E: Engine>(
     tid
 }
 
-/// Makes the kernel's thread that begins on this block, in [`rt_thread_begin`]; its id or an error.
+/// Makes the kernel's thread that begins on this block, in `rt_thread_begin` ([`crate::entry`]); its id or an error.
 pub fn make_kernel_thread(b: &Block, flags: u64) -> i64 {
     make_with(b, flags, &b.slot().kernel_tid)
 }

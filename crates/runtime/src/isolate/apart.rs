@@ -1,5 +1,5 @@
 //! fork(2) from a program whose threads are processes: the child gets a memory of its own, a copy of what the program's is at that moment, and is
-//! a process with one thread, as before the [split](super::split).
+//! a process with one thread, as before the [split].
 //!
 //! The copy is made by the child, before anything else, while the thread that made it has its turn and waits: nobody changes the backing meanwhile.
 

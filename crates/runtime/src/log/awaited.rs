@@ -119,7 +119,7 @@ pub fn call(key: u64) {
     call_for(key, 0);
 }
 
-/// Operation `n` on the object was made: those who [wait for it](wait_for) look again, and may not find that it is the last one any more.
+/// Operation `n` on the object was made: those who wait for it look again, and may not find that it is the last one any more.
 #[inline]
 pub fn call_for(key: u64, n: u64) {
     let h = head();

@@ -1,4 +1,4 @@
-//! Shards: the order of short operations on words that have no room for a [`Runs`](super::Runs) of their own (FACTS, "CAS-seqlock shard").
+//! Shards: the order of short operations on words that have no room for a `Runs` of their own (FACTS, "CAS-seqlock shard").
 //!
 //! An operation is made while its shard is locked, so that its place among the others is known exactly. Castor takes the time stamp counter
 //! inside a transaction for that (Castor 3.3); on present processors such stamps can lie, and cost more than the lock.

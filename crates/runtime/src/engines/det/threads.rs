@@ -24,7 +24,7 @@ const EAGAIN: i64 = -11;
 /// Of a program that others have become, too: those that are started are looked at before.
 const NO_LIBC: &str = "det: threads without a glibc whose functions can be found have no order (is the program linked statically, or written in Go?)";
 
-/// Makes a thread, in a turn: it runs from the next phase on; or in the [lead] of this phase, in which it begins then.
+/// Makes a thread, in a turn: it runs from the next phase on; or in the [lead](super::retained) of this phase, in which it begins then.
 pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     if !split::in_force() {
         if !crate::sync::hook::has_libc() {

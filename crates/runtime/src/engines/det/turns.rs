@@ -37,7 +37,7 @@ const NEAR_OPERATIONS: u32 = 512;
 /// So many rounds others go on while a thread waits for a child.
 const ROUNDS_FOR_CHILD: u64 = 16;
 
-/// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has [kept](keep) goes on, and so does its [lead].
+/// Begins a turn of the calling thread, unless it has one, or is alone. A turn that it has kept goes on, and so does its [lead](super::retained).
 pub fn begin(t: &mut Block) {
     if t.det().in_turn {
         return;
@@ -89,7 +89,7 @@ pub fn begin_creation(t: &mut Block) {
     }
 }
 
-/// After it: the thread has the [lead] of the next phase, or of this one for longer. Where there is no such thing the program goes on in this turn,
+/// After it: the thread has the [lead](super::retained) of the next phase, or of this one for longer. Where there is no such thing the program goes on in this turn,
 /// for a few operations more. So threads that are made one after the other begin together.
 pub fn end_creation(t: &mut Block) {
     t.det().holds = 0;
@@ -111,7 +111,7 @@ pub fn end_creation(t: &mut Block) {
     }
 }
 
-/// In a turn, or an operation of the [lead], which becomes a turn like all others': they have come to the end of the phase then, and this is the first of the
+/// In a turn, or an operation of the [lead](super::retained), which becomes a turn like all others': they have come to the end of the phase then, and this is the first of the
 /// turns that follow, so that memory is what it was. So does a turn for [input and output](io_turns).
 pub fn in_earnest(t: &mut Block) {
     if t.det().io.has {
@@ -224,7 +224,7 @@ pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> Option<R> {
     r
 }
 
-/// As [`outside`], for a call that waits for a child of the program. When a child ends is not the program's to say; so the thread comes back after
+/// As [`outside()`], for a call that waits for a child of the program. When a child ends is not the program's to say; so the thread comes back after
 /// some rounds, or as soon as nobody else can go on, and if the child has not ended by then, all others wait for it. Should they have done so for too long
 /// ([`super::spin`]), the child may need one of them: then they go on, and the thread comes back when it comes. `f` says whether the call is over, and not
 /// just interrupted.

@@ -3,7 +3,7 @@
 //! An **object** is whatever threads synchronise by: a mutex, a semaphore, a word that atomic instructions change. The operations on one
 //! object have an order, and only that order is recorded: two objects have nothing to do with each other.
 //!
-//! Most operations on an object are made by the thread that made the one before. So an object keeps its [`Runs`]: how many operations there
+//! Most operations on an object are made by the thread that made the one before. So an object keeps its [`Runs`](crate::engine::order::Runs): how many operations there
 //! were, and who made the last. An operation is logged, as (object, number), only when another thread made the one before; all others
 //! are **quiet**, and merely counted by their thread. In a replay a thread makes as many quiet operations as were counted; for the next
 //! one it waits until the object's count says that its turn has come.

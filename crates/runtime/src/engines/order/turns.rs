@@ -37,7 +37,7 @@ pub fn wait(key: u64, due: impl FnMut() -> bool) {
     wait_for(key, 0, due);
 }
 
-/// As [`wait`], for the moment when so many operations on the object have been made: [`call_for`] will name their number.
+/// As [`wait`], for the moment when so many operations on the object have been made: [`call_for`](crate::log::awaited::call_for) will name their number.
 #[inline]
 pub fn wait_for(key: u64, n: u64, mut due: impl FnMut() -> bool) {
     if !due() {

@@ -1,7 +1,7 @@
 //! Calls whose memory is a few plain stretches, which most calls' is: looked at once, hashed at once, logged at once.
 //!
 //! [`Call`] can say everything about any call, and walks the table anew for each question. Here the answers are kept: what the kernel
-//! reads, what it can write, and whether others could touch it. The events are byte for byte those of [`super::events`].
+//! reads, what it can write, and whether others could touch it. The events are byte for byte those of [`crate::log::events`].
 
 use crate::log::ring;
 use crate::machine::{guard, hash, sys};
@@ -203,7 +203,7 @@ impl Parts {
         })
     }
 
-    /// Writes the event of a call whose result is out of no ordinary; false when [`super::events`] must.
+    /// Writes the event of a call whose result is out of no ordinary; false when [`crate::log::events`] must.
     pub fn log(&self, t: &Block, kind: Kind, c: &Call, result: i64, input_hash: u64) -> bool {
         if capture::writes_before_failing(c.nr, result) {
             return false;

@@ -1,5 +1,5 @@
 //! The synchronisation of libc, done by the runtime ([`crate::sync::hook`] leads the program's calls here): the same promises, on the same objects,
-//! ordered by an [`Order`].
+//! ordered by an [`Order`](crate::engine::order::Order).
 //!
 //! Objects lie in the program's memory, where static initialisers and functions that aren't hooked have glibc's layouts in mind: the words
 //! that those know keep their places, the others are ours. What an operation needs and finds no room for lies in a table ([`side`]).

@@ -1,7 +1,7 @@
 //! Threads that wait by looking at memory, under `serial`: they give way to whoever is ready, instead of using up their slice.
 //!
 //! Where a thread waits is known in two ways. `pause` says so by itself: when the first other thread is about to be made, or memory is mapped that
-//! other processes may write to, and when a library is mapped later, each `pause` of the program's files gets a [`gate`] in front of it, if it is proven
+//! other processes may write to, and when a library is mapped later, each `pause` of the program's files gets a [gate](mod@gate) in front of it, if it is proven
 //! to be an instruction (decoding from the beginning of a function arrives there). And where a slice ended at a thread in the same state as a moment
 //! before, a gate is put at that place, for the rest of the recording ([`found_waiting`]).
 //!
