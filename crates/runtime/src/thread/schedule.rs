@@ -178,7 +178,7 @@ impl Locked {
 
 /// The calling thread's process ends: its other threads are out of every list, and the baton goes on. `next` says who is next. The
 /// caller must end the process now, and touch nothing of the session any more.
-pub fn leave(t: &Block, next: impl FnOnce(&Locked) -> u32) {
+pub fn leave_to(t: &Block, next: impl FnOnce(&Locked) -> u32) {
     let (s, p) = (session(), crate::thread::process::entry());
     let l = lock();
     let others = lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
@@ -194,6 +194,11 @@ pub fn leave(t: &Block, next: impl FnOnce(&Locked) -> u32) {
     crate::thread::process::leaves_memory(true);
     let skip = next(&l);
     l.hand_on(skip);
+}
+
+/// As [`leave_to`], the first that waits.
+pub fn leave(t: &Block) {
+    leave_to(t, Locked::next);
 }
 
 /// Replay: the calling thread's process ends. The state of its own slot from now on.

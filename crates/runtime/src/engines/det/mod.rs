@@ -50,11 +50,10 @@ use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::signal::frame::Ucontext;
 use crate::thread::in_force;
-use crate::thread::in_force::{DET, ENGINE};
 use crate::thread::process;
 use crate::thread::signals::Siginfo;
 use crate::thread::{Block, Frame};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::SeqCst;
 use reprise_abi::event::Instruction;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
@@ -110,15 +109,9 @@ impl Block {
     }
 }
 
-/// Is this engine in force?
-#[inline(always)]
-pub fn runs() -> bool {
-    ENGINE.load(Relaxed) == DET
-}
-
 /// Is the calling thread the only one left of several?
 pub fn is_alone() -> bool {
-    runs() && split::in_force() && token::live() == 1
+    in_force::has_private_views() && split::in_force() && token::live() == 1
 }
 
 /// The engine.
@@ -369,7 +362,7 @@ impl Engine for Det {
         }
         log::ask::ends(t, (c.args[0] as u32 & 255) << 8);
         ending::announce((c.args[0] as u32 & 255) << 8);
-        crate::thread::schedule::leave(t, crate::thread::schedule::Locked::next);
+        crate::thread::schedule::leave(t);
         sys::exit_group(c.args[0] as i32)
     }
 

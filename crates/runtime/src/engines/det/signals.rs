@@ -124,12 +124,15 @@ pub fn pause(t: &mut Block) -> i64 {
 
 /// Is the call in the kernel that the thread makes to end, since a signal waits for it ([`super::outside`])?
 pub fn is_called(t: &Block) -> bool {
-    super::runs() && split::in_force() && member(t.slot).called.load(SeqCst) != 0
+    crate::thread::in_force::has_private_views()
+        && split::in_force()
+        && member(t.slot).called.load(SeqCst) != 0
 }
 
 /// A signal has come that has no handler: where the kernel doesn't do what it means, it is done here.
 pub fn die_by_default(signal: u32) {
-    if super::runs() && split::in_force() && ACTIONS.is_fatal(signal) {
+    if crate::thread::in_force::has_private_views() && split::in_force() && ACTIONS.is_fatal(signal)
+    {
         ending::tell_of_death(current().slot, signal, None);
         ending::announce(signal);
         kernel::die_now(signal);

@@ -246,7 +246,7 @@ fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
 /// Maps memory for the thread's own heap, by `f`, in one turn, which is no synchronisation: an [I/O turn](io_turns). The table of views is changed while all others wait, and
 /// they follow before they go on.
 pub fn with_new_memory<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
-    if !super::runs() || !io_turns::on() || !split::in_force() {
+    if !crate::thread::in_force::has_private_views() || !io_turns::on() || !split::in_force() {
         return f(t);
     }
     io_turns::within(t, |t| {

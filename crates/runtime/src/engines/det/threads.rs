@@ -187,7 +187,7 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
         log::ask::ends(t, status);
     }
     if !split::in_force() || (last && ending::is_first()) {
-        crate::thread::schedule::leave(t, crate::thread::schedule::Locked::next);
+        crate::thread::schedule::leave(t);
         sys::exit_group((status >> 8) as i32);
     }
     if last {

@@ -417,31 +417,6 @@ pub struct InOwnHeap;
 
 impl Order for InOwnHeap {
     const REPLAYS: bool = false;
-    fn wait(
-        t: &mut Block,
-        word: &AtomicU32,
-        value: u32,
-        deadline: Option<&Deadline>,
-        shared: bool,
-    ) -> Wait {
-        hooked::wait(t, word, value, deadline, shared)
-    }
-    fn wake(address: *const u32, n: u32, shared: bool) {
-        hooked::wake(address, n, shared);
-    }
-    #[inline(always)]
-    fn pause() {
-        hooked::pause();
-    }
-    fn now() -> i64 {
-        super::pure::clock::monotonic()
-    }
-    fn interrupted_by(t: &mut Block) -> Option<u32> {
-        hooked::interrupted_by(t)
-    }
-    fn sent_to_itself(t: &mut Block) {
-        super::log::is_due(t);
-    }
     #[inline(always)]
     fn ordered<R>(t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
         within(t, |t| {

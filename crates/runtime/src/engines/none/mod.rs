@@ -121,7 +121,7 @@ impl Engine for None {
         );
         session().live_threads.fetch_sub(1, Relaxed);
         if process::entry().live_threads.fetch_sub(1, Relaxed) == 1 {
-            crate::thread::schedule::leave(t, crate::thread::schedule::Locked::next);
+            crate::thread::schedule::leave(t);
             sys::exit_group(c.args[0] as i32);
         }
         // SAFETY: nothing of this thread is needed any more.
@@ -142,9 +142,7 @@ impl Engine for None {
         }
         kernel::block_all();
         crate::sync::libc::count(t);
-        crate::gate::exec::while_none_is_under_way(t, || {
-            crate::thread::schedule::leave(t, crate::thread::schedule::Locked::next)
-        });
+        crate::gate::exec::while_none_is_under_way(t, || crate::thread::schedule::leave(t));
         sys::exit_group(c.args[0] as i32)
     }
 

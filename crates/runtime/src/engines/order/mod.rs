@@ -26,9 +26,7 @@ use crate::engine::wish::Wish;
 use crate::gate::robust;
 use crate::log::awaited;
 use crate::machine::{guard, sys};
-use crate::thread::in_force::{ENGINE, ORDER_RECORD, ORDER_REPLAY};
 use crate::thread::Block;
-use core::sync::atomic::Ordering::*;
 
 /// What the engine keeps for a thread, in its block.
 #[derive(Default)]
@@ -80,12 +78,6 @@ impl Block {
         // SAFETY: the area is this room's own; filled when the block was made.
         unsafe { self.engine.get::<Local>() }
     }
-}
-
-/// Is this engine in force?
-#[inline(always)]
-pub fn runs() -> bool {
-    matches!(ENGINE.load(Relaxed), ORDER_RECORD | ORDER_REPLAY)
 }
 
 /// What an object is called in an entry: no two objects overlap, and none is smaller than 4 bytes.

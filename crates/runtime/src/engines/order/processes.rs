@@ -154,7 +154,7 @@ pub fn end(t: &mut Block, status: i32) {
         status as i64,
         &[pid, draw()],
     );
-    schedule::leave(t, schedule::Locked::next);
+    schedule::leave(t);
 }
 
 /// Record: execve(2).

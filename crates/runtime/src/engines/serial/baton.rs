@@ -64,9 +64,9 @@ fn pass(l: Locked) {
     l.hand_on(skip);
 }
 
-/// The calling thread's process ends ([`schedule::leave`]).
+/// The calling thread's process ends ([`schedule::leave_to`]).
 pub fn leave(t: &Block) {
-    schedule::leave(t, next);
+    schedule::leave_to(t, next);
 }
 
 /// The holder leaves: inside a call that may wait, or for good.

@@ -8,7 +8,6 @@ pub mod random;
 pub mod sleep;
 pub mod stack;
 
-use crate::engines::det;
 use crate::thread::process;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
@@ -26,7 +25,7 @@ pub struct Local {
 /// Was it asked for?
 #[inline(always)]
 pub fn on() -> bool {
-    session().flags & FLAG_PURE != 0 && det::runs()
+    session().flags & FLAG_PURE != 0 && crate::thread::in_force::has_private_views()
 }
 
 /// First thing a program does: the first of all, or what a process has become.
