@@ -4,15 +4,14 @@
 //! The copy is made by the child, before anything else, while the thread that made it has its turn and waits: nobody changes the backing meanwhile.
 
 use super::layout::*;
-use super::phases::phases;
-use super::{split, views};
+use super::{children, outside, proxy, split, views};
 use crate::machine::guard;
 use crate::machine::sys::{self, *};
 use crate::memory;
 use crate::memory::scratch;
 use crate::thread::panic;
 use crate::thread::{block_address, Block};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::*;
 use reprise_abi::syscalls::nr;
 
@@ -31,21 +30,33 @@ pub fn leave(t: &mut Block) {
         view(e);
     }
     views::start(VIEWS);
-    phases().has_copied().store(1, SeqCst);
-    sys::futex_wake(phases().has_copied().as_ptr(), 1);
+    has_copied().store(1, SeqCst);
+    sys::futex_wake(has_copied().as_ptr(), 1);
     for (at, len) in [(MIRROR, BACKING), (RESERVE, BACKING), (DET_BASE, DET_LEN)] {
         sys::call(nr::MUNMAP, &[at, len]);
     }
     split::undo();
-    phases().left();
+    outside::undo();
+    children::undo();
+}
+
+/// Set by a child when it has its copy of the memory.
+fn has_copied() -> &'static AtomicU32 {
+    // SAFETY: mapped by the split, and shared with the child until it has left; only an atomic.
+    unsafe { &*(COPIED as *const AtomicU32) }
+}
+
+/// In the parent's turn: a child is about to be made.
+pub fn begins() {
+    has_copied().store(0, SeqCst);
 }
 
 /// In the parent's turn: waits until the child `pid` has its copy, or has died.
 pub fn wait_for_copy(pid: u64) {
     const LOOK_NS: i64 = 10_000_000;
-    while phases().has_copied().load(SeqCst) == 0 && !has_ended(pid) {
+    while has_copied().load(SeqCst) == 0 && !has_ended(pid) {
         let end = Timespec::from_ns(sys::monotonic().ns() + LOOK_NS);
-        sys::futex_wait(phases().has_copied().as_ptr(), 0, Some(&end));
+        sys::futex_wait(has_copied().as_ptr(), 0, Some(&end));
     }
 }
 
@@ -55,7 +66,7 @@ fn has_ended(pid: u64) -> bool {
     const FLAGS: u64 = 1 | 4 | 0x0100_0000 | 0x4000_0000;
     let mut info = [0u64; 16];
     let to = info.as_mut_ptr() as u64;
-    let r = phases().call_by_first(nr::WAITID, &[P_PID, pid, to, FLAGS, 0, 0]);
+    let r = proxy::by_first(nr::WAITID, &[P_PID, pid, to, FLAGS, 0, 0]);
     // SAFETY: words of ours, to which the kernel has written.
     r != 0 || unsafe { core::ptr::read_volatile(&info[0]) } != 0
 }

@@ -109,6 +109,8 @@ pub struct OfThread {
     pub narrow: bool,
     /// It is a process of vfork(2), in the memory of the thread that made it.
     pub apart: bool,
+    /// A signal of the runtime's own came while it was in the runtime, perhaps in a call.
+    pub interrupted: bool,
 }
 
 impl Block {

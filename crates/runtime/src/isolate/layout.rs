@@ -18,15 +18,17 @@ pub const ARENA_END: u64 = DET_BASE;
 pub const DET_BASE: u64 = SHADOW_BASE;
 /// All of it.
 pub const DET_LEN: u64 = ORDER_BASE - SHADOW_BASE;
-/// What comes from outside ([`crate::engines::det::idle`]).
+/// More of it.
 pub const REST_BASE: u64 = DET_BASE + (16 << 20);
-/// Signals to the process that wait ([`crate::engines::det::shared_signals`]).
+/// Signals to the process that wait ([`super::shared_signals`]).
 pub const QUEUE_BASE: u64 = DET_BASE + (24 << 20);
+/// Whether a child of fork(2) has its copy of the memory ([`super::apart`]).
+pub const COPIED: u64 = QUEUE_BASE + (4 << 20);
 /// The table of views.
 pub const VIEWS: u64 = DET_BASE + (32 << 20);
-/// Images of streams ([`crate::engines::det::streams`]), ...
+/// What else the engine keeps, as images of streams, ...
 pub const STREAMS: u64 = DET_BASE + (40 << 20);
-/// ... and their bytes.
+/// ... and bytes of that.
 pub const STREAMS_LEN: u64 = PAGES - STREAMS;
 /// What is known of each page of the backing.
 pub const PAGES: u64 = DET_BASE + (64 << 20);

@@ -2,7 +2,7 @@
 //! the page: it is not compared, committed or made anew any more, and others have no access to it. When one of them wants it, the owner
 //! gives it back, which commits it as it was when the owner came to its synchronisation point.
 //!
-//! The paper's owner answers at once, with a signal. Here others' touch is a synchronisation point, at that instruction ([`crate::engines::det::ownership_fault`]): what
+//! The paper's owner answers at once, with a signal. Here others' touch is a synchronisation point, at that instruction (what [`lets`](super::phases::Phases::lets_own) pages be owned): what
 //! the owner has written in the middle of a phase is nobody else's to see. So each page is given back once at most for each thread that
 //! wants it, and does not become anybody's own again.
 //!
@@ -14,7 +14,7 @@
 use super::options::{self, count};
 use super::pages::{copy_to_backing, holders, page, place_of};
 use super::phases::phases;
-use super::{conflicts, scan, views};
+use super::{conflicts, proxy, scan, space, views};
 use crate::machine::sys;
 use crate::memory::map;
 use crate::thread::{session, Block};
@@ -184,7 +184,7 @@ pub fn take(t: &Block, start: u64, end: u64) -> bool {
     if !insert(t, start, end, false) {
         return false;
     }
-    phases().tell_protection(t, start, end - start, PROT_NONE);
+    space::tell_protection(t, start, end - start, PROT_NONE);
     true
 }
 
@@ -237,7 +237,7 @@ pub fn claim(t: &Block, start: u64, end: u64, why: Why) {
         let how = How::new(s.from_birth, why != Why::Dropped);
         match s.slot == t.slot {
             true => give_back(from, to, how),
-            false => phases().give_back(s.slot, from, to, how),
+            false => proxy::give_back(s.slot, from, to, how),
         }
         cut(s, from, to);
         let history = if why == Why::Wanted {
@@ -255,7 +255,7 @@ pub fn claim(t: &Block, start: u64, end: u64, why: Why) {
         if s.slot != t.slot {
             sys::call(nr::MPROTECT, &[from, to - from, PROT_RW]);
         }
-        phases().tell_protection(t, from, to - from, PROT_RW);
+        space::tell_protection(t, from, to - from, PROT_RW);
     }
 }
 
@@ -351,5 +351,5 @@ pub fn window(address: u64, times: u32) -> (u64, u64) {
 
 /// Is the ring such that pages are given away?
 pub fn is_time() -> bool {
-    is_wanted() && phases().live() > 1
+    is_wanted() && phases().lets_own() && phases().live() > 1
 }

@@ -1,11 +1,35 @@
-//! What private views of memory ask of whoever says when a thread shows what it wrote, and who is asked to do something in its own process.
+//! What private views of memory, and processes that look like one, ask of whoever says when a thread shows what it wrote.
+//!
+//! A **turn** is here whatever time a thread has in which nobody runs the program's code and nobody else changes what is shared. Who has one when, and in which
+//! order, is the policy's to say; no module of this room knows.
 
-use super::owned::How;
+use crate::memory::capture::Call;
 use crate::thread::{panic, Block};
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicU32;
 
-/// See the module. All that isn't said to be otherwise is asked in a turn: while nobody else changes what is shared.
+/// Where a thread is, as far as others have to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// There is none on this slot.
+    Gone,
+    /// It runs, or waits for a turn.
+    AtWork,
+    /// It waits for another thread, or for a signal: somebody has to [recall](Phases::recall) it.
+    Waits,
+    /// It makes a call that waits in the kernel.
+    InKernel,
+}
+
+/// Why a thread that waits goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// It has got what it waits for.
+    Woken,
+    /// A signal is to be delivered.
+    Signal,
+}
+
+/// See the module. All that isn't said to be otherwise is asked in a turn.
 pub trait Phases: Sync {
     /// Number of the round of commits.
     fn round(&self) -> u32;
@@ -17,20 +41,33 @@ pub trait Phases: Sync {
     fn number_of(&self, slot: u32) -> u32;
     /// Is the calling thread in a turn, and not one of several at work?
     fn is_in_turn(&self, t: &Block) -> bool;
+    /// May pages become a thread's own? Then others' faults on them are seen to.
+    fn lets_own(&self) -> bool;
     /// In a phase: the thread is about to look at the table of views, or to open a descriptor for a moment. True: [`Phases::has_looked`] is to be told.
     fn looks(&self) -> bool;
     /// It has looked.
     fn has_looked(&self);
-    /// Has the thread of this slot give back its own pages between these addresses.
-    fn give_back(&self, slot: u32, start: u64, end: u64, how: How);
-    /// Has the thread that is the program's process to others make this call.
-    fn call_by_first(&self, number: u64, args: &[u64; 6]) -> i64;
-    /// Others have this protection there from now on.
-    fn tell_protection(&self, t: &Block, at: u64, len: u64, prot: u64);
-    /// Set by a child of fork(2) when it has its copy of the memory.
-    fn has_copied(&self) -> &'static AtomicU32;
-    /// This process has left the memory of the threads: what was shared with them is of no use any more.
-    fn left(&self);
+
+    /// Where the thread of this slot is. At any time.
+    fn whereabouts(&self, slot: u32) -> Whereabouts;
+    /// A thread that waits for a turn, or for another thread, looks whether anything is asked of it
+    /// ([`serve`](super::proxy::serve), [`follow`](super::space::follow)).
+    fn rouse(&self, slot: u32);
+    /// A thread that [waits](Whereabouts::Waits) waits no more.
+    fn recall(&self, slot: u32, why: Why);
+
+    /// Are signals from outside passed on to the thread that takes them ([`super::outside`])? Else they stay with the one to which the kernel has given them.
+    /// At any time.
+    fn passes_signals_on(&self) -> bool;
+    /// One of them has come, and is to be [distributed](super::outside::distribute) when nobody runs. In a handler.
+    fn signal_has_come(&self);
+    /// Do signals to the process come to a thread as it takes them? Else something other says where they come.
+    fn delivers(&self) -> bool;
+
+    /// Has a call that shapes the address space made for the calling thread, and the map changed accordingly.
+    fn shape(&self, t: &mut Block, c: &mut Call) -> i64;
+    /// Has room found in the address space by `map`, which returns its address, or an error; and which takes the address that it has to be.
+    fn find_room(&self, t: &mut Block, map: &dyn Fn(Option<u64>) -> i64) -> i64;
 }
 
 struct Policy(UnsafeCell<Option<&'static dyn Phases>>);
@@ -51,6 +88,11 @@ pub fn phases() -> &'static dyn Phases {
         Some(policy) => policy,
         None => panic::give_up("private views without anybody who orders them"),
     }
+}
+
+/// Is there a thread on this slot that has not ended?
+pub fn lives(slot: u32) -> bool {
+    phases().whereabouts(slot) != Whereabouts::Gone
 }
 
 /// Looks at the table of views, or opens a descriptor for a moment, in a phase.

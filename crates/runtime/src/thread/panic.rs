@@ -25,6 +25,20 @@ pub fn give_up(why: &str) -> ! {
 /// Who tells other processes of the program that this one ends, if anybody does: a `fn()`.
 static TELLS: AtomicUsize = AtomicUsize::new(0);
 
+/// A number in decimal.
+pub fn decimal(mut n: u32, out: &mut [u8; 10]) -> &str {
+    let mut at = out.len();
+    loop {
+        at -= 1;
+        out[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    core::str::from_utf8(&out[at..]).unwrap_or("?")
+}
+
 /// From now on `tell` is called before the runtime ends the process.
 pub fn tell_before_end(tell: fn()) {
     TELLS.store(tell as usize, Relaxed);
@@ -53,4 +67,16 @@ pub fn runtime_fault(signal: u32, pc: u64, address: u64) -> ! {
     ]);
     tell_others();
     sys::exit_group(125)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for n in [0, 7, 10, 4_294_967_295] {
+            assert_eq!(decimal(n, &mut [0; 10]), std::format!("{n}"));
+        }
+    }
 }

@@ -12,12 +12,14 @@ use super::log;
 use super::pure::{self, clock};
 use super::wait::Word;
 use super::Det;
-use super::{children, one_process, outside, shared_signals, signal_descriptors, signals};
-use super::{polled, token, turns, wait};
+use super::{child_waits, polled, signal_calls, token, turns, wait};
 use crate::common::plain;
 use crate::engine::waits::Wait;
 use crate::engine::RESTART;
-use crate::isolate::split;
+use crate::isolate::members::member;
+use crate::isolate::{
+    children, one_process, outside, shared_signals, signal_descriptors, signals, split,
+};
 use crate::log::events;
 use crate::machine::guard;
 use crate::machine::sys::{self, Timespec};
@@ -72,7 +74,7 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
                     Some(s) if shared_signals::waits_for(s, signal) => {
                         shared_signals::hand_over(s, c)
                     }
-                    Some(s) => signals::send(t, s, signal, |t| log::ask::ask(t, c, frame)),
+                    Some(s) => signal_calls::send_to(t, s, signal, |t| log::ask::ask(t, c, frame)),
                     None => log::ask::ask(t, c, frame),
                 }
             })
@@ -86,7 +88,7 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
                 r
             })
         }
-        nr::RT_SIGPENDING => return turns::within(t, |t| shared_signals::pending(t, c, frame)),
+        nr::RT_SIGPENDING => return turns::within(t, |t| signal_calls::pending(t, c, frame)),
         _ => {}
     }
     if one_process::is_for_all(c) {
@@ -106,10 +108,10 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         });
     }
     if token::live() <= 1 {
-        return shared_signals::alone(t, c, frame).unwrap_or_else(|| log::ask::ask(t, c, frame));
+        return signal_calls::alone(t, c, frame).unwrap_or_else(|| log::ask::ask(t, c, frame));
     }
     if shared_signals::is_for_us(c) {
-        return turns::within_earnest(t, |t| shared_signals::send(t, c, frame));
+        return turns::within_earnest(t, |t| signal_calls::send(t, c, frame));
     }
     match c.blocking {
         Blocking::Never | Blocking::Rarely => {
@@ -270,16 +272,16 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         return r;
     }
     match c.nr {
-        nr::PAUSE | nr::RT_SIGSUSPEND => signals::pause(t),
+        nr::PAUSE | nr::RT_SIGSUSPEND => signal_calls::pause(t),
         nr::NANOSLEEP => sleep(t, c.args[0], c.args[1]),
         nr::CLOCK_NANOSLEEP if (c.args[0] as u32) < 2 || pure::on() => match c.args[1] {
             TIMER_ABSTIME => sleep_until(t, c.args[2], matches!(c.args[0], 0 | 8)),
             _ => sleep(t, c.args[2], c.args[3]),
         },
-        nr::RT_SIGTIMEDWAIT => shared_signals::wait(t, c, frame),
+        nr::RT_SIGTIMEDWAIT => signal_calls::wait(t, c, frame),
         nr::WAIT4 | nr::WAITID if !log::follows(t) && !children::are_own(t, c) => {
             turns::in_earnest(t);
-            children::wait(t, c)
+            child_waits::wait(t, c)
         }
         // Asks only.
         nr::WAIT4 if c.args[2] & WNOHANG != 0 => log::ask::ask(t, c, frame),
@@ -307,7 +309,7 @@ fn beside(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
         let Some(r) = r else {
             return log::ask::result(t, c, hash);
         };
-        if token::member(t.slot).called.swap(0, SeqCst) == 0 || r != EINTR {
+        if member(t.slot).called.swap(0, SeqCst) == 0 || r != EINTR {
             break r;
         }
         if t.pending.first(t.mask).is_some() {

@@ -1,28 +1,11 @@
 //! All threads wait for each other: said, with who waits for what, instead of hanging.
 
-use super::ending;
 use super::token::{self, member};
+use crate::isolate::ending;
 use crate::machine::sys;
-use crate::thread::panic::hex;
+use crate::thread::panic::{decimal, hex};
 use crate::thread::slot;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// Exit status of reprise's own failures.
-pub const STATUS: u32 = 125;
-
-/// A number in decimal.
-pub fn decimal(mut n: u32, out: &mut [u8; 10]) -> &str {
-    let mut at = out.len();
-    loop {
-        at -= 1;
-        out[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    core::str::from_utf8(&out[at..]).unwrap_or("?")
-}
 
 /// Says it, and ends the program.
 pub fn report() -> ! {
@@ -40,17 +23,5 @@ pub fn report() -> ! {
             ")\n",
         ]);
     }
-    ending::end(STATUS << 8)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers() {
-        for n in [0, 7, 10, 4_294_967_295] {
-            assert_eq!(decimal(n, &mut [0; 10]), std::format!("{n}"));
-        }
-    }
+    ending::end(ending::FAILED << 8)
 }

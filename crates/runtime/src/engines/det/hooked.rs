@@ -3,8 +3,9 @@
 use super::clock::Moment;
 use super::pure::{self, clock};
 use super::wait::Word;
-use super::{deadlock, is_alone, log, shared_word, spin, turns};
+use super::{deadlock, is_alone, log, shared_word, turns};
 use crate::engine::waits::{self, in_kernel, Deadline, Wait};
+use crate::isolate::call;
 use crate::thread::{current, Block};
 use core::sync::atomic::AtomicU32;
 use reprise_abi::det::question;
@@ -64,7 +65,7 @@ fn by_kernel(
         deadline,
         shared,
         || {},
-        spin::has_interrupted,
+        call::has_interrupted,
     )
 }
 

@@ -10,8 +10,9 @@
 
 use super::pure::{self, clock};
 use super::token::{self, member, state, why};
-use super::{deadlock, ending, log, shared_word};
+use super::{deadlock, log, shared_word};
 use crate::isolate::layout::REST_BASE;
+use crate::isolate::{ending, members, outside};
 use crate::machine::sys;
 use crate::thread::signals::{bit, ACTIONS, IGNORE, SIGNALS, SYNCHRONOUS};
 use crate::thread::{current, Block};
@@ -35,8 +36,6 @@ struct State {
     now: AtomicU64,
     /// The first limit of a thread that waits, or an earlier time.
     first: AtomicU64,
-    /// A child of fork(2) has its copy of the memory.
-    copied: AtomicU32,
     /// Who has notified, by slot.
     notices: [AtomicU64; MAX_SLOTS / 64],
 }
@@ -44,11 +43,6 @@ struct State {
 fn all() -> &'static State {
     // SAFETY: mapped before there is a second thread; zero at first; only atomics.
     unsafe { &*(REST_BASE as *const State) }
-}
-
-/// Set by a child of fork(2) when it has its copy of the memory ([`crate::isolate::apart`]).
-pub fn copied() -> &'static AtomicU32 {
-    &all().copied
 }
 
 /// At the end of a round: those that have notified, and those whose time is over, get turns; whether there are any.
@@ -83,7 +77,7 @@ pub fn comes_back() -> bool {
                 any = true;
             }
         }
-        any |= super::outside::distribute();
+        any |= outside::distribute();
     }
     if any || token::nobody_in_ring() {
         return any;
@@ -217,7 +211,7 @@ pub fn forget_notice(slot: u32) {
 /// Does a signal wait that the thread doesn't block, or waits for?
 pub fn signal_waits(t: &Block) -> bool {
     let waits_for = match crate::thread::in_force::threads_are_processes() {
-        true => member(t.slot).sigwait.load(Relaxed),
+        true => members::member(t.slot).sigwait.load(Relaxed),
         false => 0,
     };
     t.pending.first(t.mask & !waits_for).is_some()

@@ -4,24 +4,24 @@
 //! A thread that comes to such a place waits until nobody runs any more. Then those that wait there, a **batch**, have turns, in the ring's order, before any
 //! real turn; nobody commits anything; and when all have had theirs, they go on with the phase together ([`token`]). Others stay where they have arrived.
 //!
-//! Such places are writes to descriptors that lead out of the program ([`super::output_descriptors`]), the locks of libc's streams ([`super::stdio`]), whose memory is made common by
+//! Such places are writes to descriptors that lead out of the program ([`output_descriptors`]), the locks of libc's streams ([`super::stdio`]), whose memory is made common by
 //! [`super::streams`], and the memory that a thread's heap gets: nobody else has a part in it yet.
 //!
 //! What turns out to be more than that, since it has to wait or others may read what is written, becomes a real turn
 //! ([`turns::in_earnest`]). So does the next one after [`MOST`] of them: who writes for ever would hold up all others. In a turn that is kept, or in the lead, all this is
 //! done there and then, and is no operation that counts, up to as many.
 
-use super::output_descriptors;
+use super::log;
 use super::spin;
 use super::streams::{self, Held};
 use super::token::{self, state};
 use super::turns;
 use crate::isolate::options;
 use crate::isolate::options::count;
-use crate::isolate::split;
+use crate::isolate::{output_descriptors, split};
 use crate::memory::capture::Call;
 use crate::thread::{session, Block};
-use reprise_abi::det::{ALONE, IO_TURNS};
+use reprise_abi::det::{question, ALONE, IO_TURNS};
 
 /// So many I/O turns a thread has between two real ones.
 const MOST: u32 = 64;
@@ -128,11 +128,18 @@ pub fn call<R>(t: &mut Block, c: &mut Call, f: impl FnOnce(&mut Block, &mut Call
         return turns::within(t, |t| f(t, c));
     }
     within(t, |t| {
-        if writes && t.det().in_turn && !output_descriptors::lead_out(t, c.args[0]) {
+        if writes && t.det().in_turn && !leads_out(t, c.args[0]) {
             be_ordinary(t);
         }
         f(t, c)
     })
+}
+
+/// In a turn: does this descriptor lead out of the program?
+fn leads_out(t: &mut Block, fd: u64) -> bool {
+    log::told(t, question::OUTLET, |_| {
+        output_descriptors::lead_out(fd).into()
+    }) != 0
 }
 
 /// The turn, or the operation, that has just begun is one like all others.

@@ -4,32 +4,24 @@
 //! follows from the program alone ([`token`], [`turns`]): synchronisation ([`crate::sync::libc`], whose functions are made in turns as a whole; [`wait`]), locked
 //! instructions ([`crate::sync::locked`]), system calls ([`calls`]), calls that shape the address space ([`space`]).
 
+pub mod address_space;
 pub mod calls;
-pub mod children;
+pub mod child_waits;
 pub mod clock;
-pub mod code;
 pub mod deadlock;
-pub mod ending;
 pub mod hooked;
 pub mod idle;
 pub mod io_turns;
 pub mod log;
 pub mod look_ahead;
 pub mod new_thread;
-pub mod one_process;
-pub mod output_descriptors;
-pub mod outside;
 pub mod ownership_fault;
 pub mod phases;
 pub mod polled;
-pub mod proxy;
 pub mod pure;
 pub mod retained;
-pub mod shared_signals;
 pub mod shared_word;
-pub mod signal_descriptors;
-pub mod signals;
-pub mod space;
+pub mod signal_calls;
 pub mod spin;
 pub mod stdio;
 pub mod streams;
@@ -45,7 +37,10 @@ use crate::common::plain::{self, AsItIs};
 use crate::engine::wish::Wish;
 use crate::engine::Engine;
 use crate::isolate::commit::{self};
-use crate::isolate::{apart, owned, split};
+use crate::isolate::{
+    apart, call, children, ending, output_descriptors, outside, owned, proxy, shared_signals,
+    signals, space, split,
+};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::signal::frame::Ucontext;
@@ -53,7 +48,6 @@ use crate::thread::in_force;
 use crate::thread::process;
 use crate::thread::signals::Siginfo;
 use crate::thread::{Block, Frame};
-use core::sync::atomic::Ordering::SeqCst;
 use reprise_abi::event::Instruction;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
@@ -131,7 +125,7 @@ impl AsItIs for Det {
     }
 
     fn has_interrupted(t: &mut Block) -> bool {
-        spin::has_interrupted(t)
+        call::has_interrupted(t)
     }
 
     fn die_by_default(signal: u32) {
@@ -161,7 +155,7 @@ impl Engine for Det {
 
     #[inline(always)]
     fn with_new_memory<R>(t: &mut Block, map: impl FnOnce(&mut Block) -> R) -> R {
-        space::with_new_memory(t, map)
+        address_space::with_new_memory(t, map)
     }
 
     fn takes_over(first: bool) {
@@ -223,7 +217,11 @@ impl Engine for Det {
     }
 
     fn received(info: &Siginfo) -> Siginfo {
-        signals::received(info)
+        let mut info = *info;
+        if pure::on() {
+            pure::ids::in_signal(&mut info);
+        }
+        signals::received(&info)
     }
 
     fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
@@ -252,7 +250,7 @@ impl Engine for Det {
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
-        space::call(t, c)
+        address_space::call(t, c)
     }
 
     fn futex(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
@@ -393,7 +391,7 @@ impl Det {
                 ]);
                 return -38;
             }
-            idle::copied().store(0, SeqCst);
+            apart::begins();
             if wish.shares_memory() && !ending::is_first() {
                 children::has_own(t);
             }

@@ -1,12 +1,17 @@
-//! What private views of memory ask of this engine ([`Phases`]).
+//! What private views of memory, and processes that look like one, ask of this engine ([`Phases`]).
 
-use super::{children, idle, outside, proxy, retained, space, token};
-use crate::isolate::owned::How;
-use crate::isolate::phases::Phases;
+use super::token::{self, child, member, state, why};
+use super::{idle, log, retained};
+use crate::common::plain;
+use crate::isolate::phases::{Phases, Whereabouts, Why};
+use crate::machine::sys::is_error;
+use crate::memory::capture::Call;
 use crate::thread::Block;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::det::question;
+use reprise_abi::syscalls::nr;
 
-/// The ring, its token and its leader, as far as views of memory are concerned.
+/// The ring, its token and its leader, as far as others have to know.
 pub struct Ring;
 
 impl Phases for Ring {
@@ -23,11 +28,15 @@ impl Phases for Ring {
     }
 
     fn number_of(&self, slot: u32) -> u32 {
-        token::member(slot).index.load(Relaxed)
+        member(slot).index.load(Relaxed)
     }
 
     fn is_in_turn(&self, t: &Block) -> bool {
         t.det().in_turn && !t.det().leads
+    }
+
+    fn lets_own(&self) -> bool {
+        true
     }
 
     fn looks(&self) -> bool {
@@ -38,24 +47,57 @@ impl Phases for Ring {
         retained::has_looked();
     }
 
-    fn give_back(&self, slot: u32, start: u64, end: u64, how: How) {
-        proxy::give_back(slot, start, end, how);
+    fn whereabouts(&self, slot: u32) -> Whereabouts {
+        let m = member(slot);
+        match m.state.load(SeqCst) {
+            state::NOBODY => Whereabouts::Gone,
+            state::OUTSIDE => Whereabouts::InKernel,
+            // It has a turn, and waits for a child there.
+            _ if m.child.load(SeqCst) != child::NONE => Whereabouts::InKernel,
+            state::WAITS => Whereabouts::Waits,
+            _ => Whereabouts::AtWork,
+        }
     }
 
-    fn call_by_first(&self, number: u64, args: &[u64; 6]) -> i64 {
-        proxy::by_first(number, args)
+    fn rouse(&self, slot: u32) {
+        token::rouse(slot);
     }
 
-    fn tell_protection(&self, t: &Block, at: u64, len: u64, prot: u64) {
-        space::tell_protection(t, at, len, prot);
+    fn recall(&self, slot: u32, reason: Why) {
+        let reason = match reason {
+            Why::Woken => why::WOKEN,
+            Why::Signal => why::SIGNAL,
+        };
+        token::recall(slot, reason);
     }
 
-    fn has_copied(&self) -> &'static AtomicU32 {
-        idle::copied()
+    /// Who gets them is not in a log: there they come to the thread that the kernel chooses.
+    fn passes_signals_on(&self) -> bool {
+        !log::on()
     }
 
-    fn left(&self) {
-        outside::undo();
-        children::undo();
+    fn signal_has_come(&self) {
+        idle::notify_for_nobody();
+    }
+
+    /// A replay's log says where they came.
+    fn delivers(&self) -> bool {
+        !log::replays()
+    }
+
+    fn shape(&self, t: &mut Block, c: &mut Call) -> i64 {
+        match c.nr {
+            nr::SHMAT | nr::SHMDT if log::follows(t) => log::ask::attach(t, c),
+            nr::SHMAT | nr::SHMDT => plain::address_space::<super::Det>(t, c),
+            _ => log::ask::shape(t, c),
+        }
+    }
+
+    fn find_room(&self, t: &mut Block, map: &dyn Fn(Option<u64>) -> i64) -> i64 {
+        let to = log::told(t, question::ADDRESS, |_| map(None));
+        if log::replays() && !is_error(to) {
+            map(Some(to as u64));
+        }
+        to
     }
 }

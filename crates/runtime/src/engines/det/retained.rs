@@ -9,6 +9,7 @@
 
 use super::token;
 use crate::isolate::conflicts;
+use crate::isolate::ending;
 use crate::isolate::options;
 use crate::machine::sys;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -56,7 +57,7 @@ fn wait_until(mut what: impl FnMut() -> bool) {
         core::hint::spin_loop();
         n += 1;
         if n % SPINS == 0 {
-            super::ending::look_after_threads();
+            ending::look_after_threads();
             sys::call(nr::SCHED_YIELD, &[]);
         }
     }

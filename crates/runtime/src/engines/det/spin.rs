@@ -11,20 +11,19 @@
 //! so the program ends with a message when others have waited for `--patience` seconds; after 10 s it is said that they wait.
 
 use super::token::{self, child, member, state};
-use super::{ending, log, outside, proxy, space, turns};
+use super::{log, turns};
 use crate::engine::Engine;
-use crate::isolate::{commit, split};
+use crate::isolate::{call, commit, ending, split};
 use crate::machine::asm::push_registers;
 use crate::machine::sys;
 use crate::machine::{guard, hash};
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
-use crate::signal::kernel::WANTED;
 use crate::sync::in_runtime;
 use crate::thread::in_force::{DET, ENGINE};
-use crate::thread::panic::hex;
+use crate::thread::panic::{decimal, hex};
 use crate::thread::signals::{Siginfo, ACTIONS, IGNORE, SIGCUT, SIGTRAP};
-use crate::thread::{current, session, slot, Block, Frame};
+use crate::thread::{current, session, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use reprise_abi::syscalls::nr;
@@ -101,8 +100,6 @@ pub struct Look {
     /// When the steps began; and before when none begin again, in ns of the kernel's clock.
     began: i64,
     rests_until: i64,
-    /// A look came while the thread was in the runtime, perhaps in a call.
-    interrupted: bool,
     /// The program's rcx, where the way to [`rt_spun`] needs it.
     rcx: u64,
     seen: Seen,
@@ -224,17 +221,8 @@ fn ask_runners(steps: u32) {
     let computes = |s: &u32| *s != me && member(*s).child.load(SeqCst) == child::NONE;
     for s in token::running().filter(computes) {
         member(s).asked.store(steps, SeqCst);
-        call(s);
+        call::call(s);
     }
-}
-
-/// The thread of this slot looks, in a handler, whether anything is asked of it.
-pub fn call(s: u32) {
-    let tid = slot(s).kernel_tid.load(Relaxed) as u64;
-    let mut info = Siginfo::ZERO;
-    info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
-    let at = &info as *const Siginfo as u64;
-    sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
 }
 
 /// How long threads that could go on wait for one that waits for a child, in ns.
@@ -264,13 +252,8 @@ pub struct Tick {
     began: i64,
 }
 
-/// By this value the timer's signals are known, ...
+/// By this value the timer's signals are known.
 const TICK: u64 = 0x7265_7072_6974;
-/// ... and those that ask for steps by this one. Two may ask at once: the second signal then finds that nothing is asked any more, and still is
-/// none of the program's.
-const LOOK: u64 = 0x7265_706c_6f6f;
-/// si_code of a signal that carries a value.
-const SI_QUEUE: i32 = -1;
 
 fn arm(t: &mut Block, ns: i64) {
     const MONOTONIC: u64 = 1;
@@ -333,7 +316,7 @@ fn ticks(t: &mut Block) -> u32 {
 fn report() -> ! {
     sys::complain(&["reprise: threads wait for one that runs on and on without synchronising (--patience says how long they may):\n"]);
     name_runners();
-    ending::end(super::deadlock::STATUS << 8)
+    ending::end(ending::FAILED << 8)
 }
 
 /// How long threads wait for one that runs before that is said, in ns.
@@ -359,7 +342,7 @@ fn name_runners() {
         let (m, mut n, mut at) = (member(s), [0; 10], [0; 18]);
         sys::complain(&[
             "reprise:   thread ",
-            super::deadlock::decimal(m.index.load(Relaxed), &mut n),
+            decimal(m.index.load(Relaxed), &mut n),
             " was last seen at ",
             hex(m.seen_at.load(Relaxed), &mut at),
             "\n",
@@ -377,13 +360,13 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
             step(t, uc);
             return true;
         }
-        if signal == SIGCUT && info.code() == SI_QUEUE && info.words[3] == LOOK {
+        if call::is_one(info) {
             // It is being looked at already.
             member(t.slot).asked.store(0, SeqCst);
             if ending::is_told() {
                 ending::end_as_told();
             }
-            answer(t, uc);
+            call::answer(t, uc);
             return true;
         }
         leave(t, uc);
@@ -410,9 +393,9 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
             arm(t, SOON_NS);
         }
     }
-    let asked = info.code() == SI_QUEUE && info.words[3] == LOOK;
+    let asked = call::is_one(info);
     if asked {
-        answer(t, uc);
+        call::answer(t, uc);
     }
     let steps = match (timed, asked) {
         (true, _) => ticks(t),
@@ -420,38 +403,11 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         _ => return false,
     };
     if steps == 0 || !may_step(t, &uc.mc) {
-        t.det().look.interrupted = true;
+        call::note_interruption(t);
     } else if t.det().look.seen.again(token::round(), &state_of(&uc.mc)) || steps & UNSEEN != 0 {
         begin(t, uc, steps & !UNSEEN);
     }
     true
-}
-
-/// Does what others ask of this thread, wherever it is.
-fn answer(t: &mut Block, uc: &mut Ucontext) {
-    proxy::serve(t.slot);
-    // The kernel has let it go, and it is nowhere in the midst of anything.
-    if member(t.slot).state.load(SeqCst) == state::OUTSIDE && kernel::is_at_call(&uc.mc) {
-        space::follow(t.slot);
-    }
-    if member(t.slot).wants.load(Relaxed) != WANTED.load(Relaxed) {
-        outside::learn(t.slot, false);
-        uc.mask = kernel::kernel_mask(t, t.mask);
-    }
-    if member(t.slot).called.load(SeqCst) != 0 {
-        // A call that is about to be made is not made.
-        kernel::divert(&mut uc.mc);
-    }
-}
-
-/// A signal has come that is none of this thread's: a call that it has ended is made again.
-pub fn note_interruption(t: &mut Block) {
-    t.det().look.interrupted = true;
-}
-
-/// Was it a look that ended a call of the calling thread early? Then it is made again.
-pub fn has_interrupted(t: &mut Block) -> bool {
-    core::mem::take(&mut t.det().look.interrupted)
 }
 
 /// Is the thread in the program's code, in a phase?
@@ -483,6 +439,7 @@ fn begin(t: &mut Block, uc: &mut Ucontext, steps: u32) {
         seen: t.det().look.seen,
         ..Look::default()
     };
+    t.view().interrupted = false;
     uc.mc.rflags |= TF;
 }
 

@@ -1,12 +1,10 @@
 //! Threads as processes that share descriptors, but no memory (DThreads 4.1, 4.3: creation and exit).
 
-use super::{
-    ending, log, new_thread, outside, proxy, pure, retained, signals, spin, token, turns, Det,
-};
+use super::{log, new_thread, pure, retained, spin, token, turns, Det};
 use crate::engine::wish::Wish;
 use crate::gate::clone;
 use crate::gate::robust;
-use crate::isolate::{commit, owned, split};
+use crate::isolate::{commit, ending, outside, owned, proxy, signals, split};
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -15,7 +13,6 @@ use crate::sync::locked;
 use crate::thread::panic;
 use crate::thread::process;
 use crate::thread::{block_address, session, slot, Block, Frame};
-use core::arch::asm;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
@@ -204,16 +201,5 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
     if ending::is_first() {
         ending::linger();
     }
-    // SAFETY: from here on the block may be another thread's: nothing of it is touched any more.
-    unsafe {
-        asm!(
-            "mov dword ptr [{alive}], 0",
-            "xor edi, edi",
-            "syscall",
-            "ud2",
-            alive = in(reg) t.alive.as_ptr(),
-            in("rax") nr::EXIT,
-            options(noreturn, nostack)
-        );
-    }
+    ending::end_thread(t)
 }

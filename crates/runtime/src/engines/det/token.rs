@@ -14,6 +14,7 @@
 
 use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
 use crate::isolate::layout::DET_BASE;
+use crate::isolate::{ending, members, proxy, space};
 use crate::machine::processors::processors;
 use crate::machine::sys::{self, Timespec};
 use crate::thread::session;
@@ -72,16 +73,6 @@ pub mod child {
     pub const TAKEN: u32 = 3;
 }
 
-/// Whether signals come to a thread.
-pub mod hearing {
-    #![allow(missing_docs)]
-    pub const HEARS: u32 = 0;
-    /// It has just been made.
-    pub const NOT_YET: u32 = 1;
-    /// It ends.
-    pub const NO_MORE: u32 = 2;
-}
-
 /// One thread.
 #[repr(C, align(64))]
 pub struct Member {
@@ -89,8 +80,6 @@ pub struct Member {
     pub state: AtomicU32,
     /// It sleeps, on this word.
     sleeping: AtomicU32,
-    /// How many of the changes of the address space it has followed ([`super::space`]).
-    pub followed: AtomicU64,
     /// What it waits for: the address of a word, 0 nothing.
     pub word: AtomicU64,
     /// Which wake-ups are for it (FUTEX_WAIT_BITSET).
@@ -105,8 +94,6 @@ pub struct Member {
     pub not_before: AtomicU64,
     /// One of [`why`].
     pub why: AtomicU32,
-    /// One of [`hearing`].
-    pub hearing: AtomicU32,
     /// Signals that have come to it.
     pub signals: AtomicU32,
     /// The round in which it was made.
@@ -119,12 +106,6 @@ pub struct Member {
     pub index: AtomicU32,
     /// One of [`child`].
     pub child: AtomicU32,
-    /// Signals for one of which it waits (sigtimedwait(2)).
-    pub sigwait: AtomicU64,
-    /// Signals that it knows to be wanted ([`super::outside`]).
-    pub wants: AtomicU64,
-    /// Its call in the kernel is to end: a signal waits for it.
-    pub called: AtomicU32,
 }
 
 /// What all threads share.
@@ -249,7 +230,7 @@ pub fn start(slot: u32) {
     s.running.store(0, SeqCst);
     *ring().0 = 0;
     enrol(slot);
-    member(slot).hearing.store(hearing::HEARS, SeqCst);
+    members::first(slot);
     // It doesn't wait for its first phase.
     member(slot).born.store(0, SeqCst);
     s.running.store(1, SeqCst);
@@ -263,16 +244,10 @@ pub fn enrol(slot: u32) {
     m.word.store(0, Relaxed);
     m.sleeping.store(0, Relaxed);
     m.born.store(s.round.load(Relaxed), Relaxed);
-    m.followed.store(super::space::made(), Relaxed);
     m.deadline.store(0, Relaxed);
     m.asked.store(0, Relaxed);
-    m.sigwait.store(0, Relaxed);
-    // It has its maker's handlers, in the kernel too.
-    m.wants
-        .store(crate::signal::kernel::WANTED.load(Relaxed), Relaxed);
-    m.called.store(0, Relaxed);
     m.child.store(child::NONE, Relaxed);
-    m.hearing.store(hearing::NOT_YET, Relaxed);
+    members::begins(slot);
     m.state.store(state::RUNS, SeqCst);
     join_ring(slot);
 }
@@ -575,14 +550,14 @@ fn may_look_on(slot: u32) -> bool {
 fn until(slot: u32, what: impl Fn() -> bool) {
     for n in 1..=SPINS_IN_RING {
         if what() {
-            return super::space::follow(slot);
+            return space::follow(slot);
         }
         core::hint::spin_loop();
         if n % SPINS == 0 {
             if !may_look_on(slot) {
                 break;
             }
-            super::proxy::serve(slot);
+            proxy::serve(slot);
             // Others may want the processor.
             sys::call(nr::SCHED_YIELD, &[]);
         }
@@ -590,20 +565,20 @@ fn until(slot: u32, what: impl Fn() -> bool) {
     let m = member(slot);
     let mut watch = Watch::default();
     while !what() {
-        super::space::follow(slot);
-        super::proxy::serve(slot);
+        space::follow(slot);
+        proxy::serve(slot);
         m.sleeping.store(1, SeqCst);
         super::idle::look(slot);
-        if !what() && !super::space::is_behind(slot) {
+        if !what() && !space::is_behind(slot) {
             let late = super::idle::late(slot).min(watch.until(slot));
             // A signal that came after the look has changed the word.
             sys::futex_wait(m.sleeping.as_ptr(), 1, Some(&Timespec::from_ns(late)));
-            super::ending::look_after_threads();
+            ending::look_after_threads();
         }
         m.sleeping.store(0, SeqCst);
     }
     watch.end(slot);
-    super::space::follow(slot);
+    space::follow(slot);
 }
 
 /// A signal has come to the thread of this slot, in whose handler this is: it looks whether it has to wait still.

@@ -6,6 +6,7 @@ use super::pure::{self, clock};
 use super::token::{self, member, state, why};
 use super::{idle, log, shared_word, turns};
 use crate::engine::waits::Wait;
+use crate::isolate::shared_signals;
 use crate::machine::guard;
 use crate::machine::sys::Timespec;
 use crate::memory::capture::Call;
@@ -65,7 +66,7 @@ pub fn wait_for(t: &mut Block, word: Word, ns: u64) -> Wait {
 fn limited(t: &mut Block, word: Word) -> Wait {
     let m = member(t.slot);
     // In a turn that was kept nobody has looked for them.
-    super::shared_signals::take(t);
+    shared_signals::take(t);
     if log::signal_waits(t) {
         m.deadline.store(0, Relaxed);
         log::is_due(t);

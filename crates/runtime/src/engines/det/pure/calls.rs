@@ -1,8 +1,8 @@
 //! System calls under `--pure`: what would tell the program of time, chance and the kernel's ids is answered here, or said in the program's own terms.
 
-use super::super::{calls, io_turns, output_descriptors, token};
+use super::super::{calls, io_turns, token};
 use super::{clock, ids, random, sleep};
-use crate::isolate::split;
+use crate::isolate::{output_descriptors, split};
 use crate::machine::guard;
 use crate::machine::sys::Timespec;
 use crate::memory::capture::Call;
@@ -187,9 +187,7 @@ fn with_kernel_ids(path: &[u8], room: &mut [u8; PATH_ROOM]) -> bool {
         let id = number(part).filter(|id| ids::is_ours(*id));
         let mut digits = [0; 10];
         let bytes = match id {
-            Some(id) => {
-                crate::engines::det::deadlock::decimal(ids::kernel(id), &mut digits).as_bytes()
-            }
+            Some(id) => crate::thread::panic::decimal(ids::kernel(id), &mut digits).as_bytes(),
             None => part,
         };
         changed |= id.is_some();
@@ -309,7 +307,7 @@ fn link(path: u64, to: u64, room: u64, r: i64) -> i64 {
         return r;
     }
     let mut digits = [0; 10];
-    let id = crate::engines::det::deadlock::decimal(process::visible_pid(), &mut digits);
+    let id = crate::thread::panic::decimal(process::visible_pid(), &mut digits);
     let n = id.len().min(room as usize);
     guard::write_bytes(to, &id.as_bytes()[..n]);
     n as i64

@@ -1,21 +1,19 @@
 //! Calls that shape the address space (DThreads has none of them in threads; DESIGN 5): made by one thread, in its turn, and followed by all
 //! others before they go on, so that memory is mapped at the same places for all, at addresses that follow from the program.
 
-use super::token::{child, member, rouse, state};
-use super::Det;
-use super::{code, io_turns, log, outside, spin, turns};
-use crate::common::plain;
-use crate::isolate::views::{self, Extent};
-use crate::isolate::{commit, layout, owned, split};
+use super::call::call;
+use super::members::{member, slots};
+use super::phases::{phases, Whereabouts};
+use super::views::{self, Extent};
+use super::{code, commit, layout, outside, owned, split};
 use crate::machine::guard;
 use crate::machine::sys::{self, *};
 use crate::memory::capture::Call;
 use crate::memory::{self, map, Region};
 use crate::thread::panic;
-use crate::thread::{session, Block};
+use crate::thread::Block;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use reprise_abi::det::question;
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::syscalls::nr;
 
@@ -141,8 +139,8 @@ fn tell(t: &Block, change: Change) {
 }
 
 /// Is the list of changes at a place where [`tell`] waits for all, or will it be after one more call? That needs a turn like all others': who is in a phase
-/// doesn't follow, and may wait for the end of a [operation](super::retained) itself.
-fn soon_all_must_follow() -> bool {
+/// doesn't follow.
+pub fn soon_all_must_follow() -> bool {
     /// More than one call makes.
     const SOME: u64 = 64;
     let half = CHANGES as u64 / 2;
@@ -172,8 +170,7 @@ pub fn tell_wants(t: &Block) {
 /// In a turn: waits until all others, who wait for their turns or to be woken, have followed. Those who wait in the kernel are called from there; one that
 /// the kernel doesn't let go in time follows later.
 fn wait_for_all(t: &Block) {
-    let used = session().slots_used.load(Relaxed);
-    (0..used).filter(|s| *s != t.slot).for_each(wait_for);
+    slots().filter(|s| *s != t.slot).for_each(wait_for);
 }
 
 /// As [`wait_for_all`], for the thread of this slot.
@@ -184,17 +181,19 @@ pub fn wait_for(s: u32) {
         sec: 0,
         nsec: 50_000,
     };
-    let m = member(s);
     let late = sys::monotonic().ns() + IN_TIME_NS;
-    while is_behind(s) && m.state.load(SeqCst) != state::NOBODY {
-        if m.state.load(SeqCst) != state::OUTSIDE && m.child.load(SeqCst) == child::NONE {
-            rouse(s);
-            sys::call(nr::SCHED_YIELD, &[]);
-        } else if sys::monotonic().ns() < late {
-            spin::call(s);
-            sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
-        } else {
-            break;
+    while is_behind(s) {
+        match phases().whereabouts(s) {
+            Whereabouts::Gone => break,
+            Whereabouts::InKernel if sys::monotonic().ns() < late => {
+                call(s);
+                sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
+            }
+            Whereabouts::InKernel => break,
+            _ => {
+                phases().rouse(s);
+                sys::call(nr::SCHED_YIELD, &[]);
+            }
         }
     }
 }
@@ -203,34 +202,8 @@ fn up(n: u64) -> u64 {
     n.saturating_add(PAGE - 1) & !(PAGE - 1)
 }
 
-/// A call that shapes the address space.
-pub fn call(t: &mut Block, c: &mut Call) -> i64 {
-    if !split::in_force() {
-        return match log::follows(t) {
-            true => alone(t, c),
-            false => plain::address_space::<Det>(t, c),
-        };
-    }
-    turns::within(t, |t| {
-        let (owned, all) = owned_by_any(c);
-        // What a heap gets, or gives back of it at once, is nobody else's yet; and in an I/O turn nobody is in a phase.
-        let is_new = t.det().io.maps || is_new_memory(c);
-        if owned && t.det().leads || !is_new || !t.det().io.has && soon_all_must_follow() {
-            turns::in_earnest(t);
-        }
-        for [at, len] in all.into_iter().filter(|_| owned) {
-            let why = match c.nr {
-                nr::MUNMAP => owned::Why::Dropped,
-                _ => owned::Why::Returned,
-            };
-            owned::claim(t, at & !(PAGE - 1), at.saturating_add(up(len)), why);
-        }
-        change(t, c)
-    })
-}
-
 /// The memory that the call reshapes, and whether something of it is a thread's own.
-fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
+pub fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
     let a = c.args;
     let all = match c.nr {
         _ if !owned::any() => [[0; 2]; 2],
@@ -243,41 +216,19 @@ fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
     (all.into_iter().any(is_owned), all)
 }
 
-/// Maps memory for the thread's own heap, by `f`, in one turn, which is no synchronisation: an [I/O turn](io_turns). The table of views is changed while all others wait, and
-/// they follow before they go on.
-pub fn with_new_memory<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
-    if !crate::thread::in_force::has_private_views() || !io_turns::on() || !split::in_force() {
-        return f(t);
-    }
-    io_turns::within(t, |t| {
-        t.det().io.maps = true;
-        let r = f(t);
-        t.det().io.maps = false;
-        r
-    })
-}
-
-/// Before there are threads, of a program that is recorded.
-fn alone(t: &mut Block, c: &mut Call) -> i64 {
-    if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
-        return log::ask::attach(t, c);
-    }
-    let result = log::ask::shape(t, c);
-    crate::gate::cpuid::after_call::<Det>(t, c, result, [0; 2]);
-    crate::sync::hook::after_call(t, c, result);
-    result
-}
-
-/// shmat(2), shmdt(2) among threads.
-fn attach(t: &mut Block, c: &mut Call) -> i64 {
-    match log::follows(t) {
-        true => log::ask::attach(t, c),
-        false => plain::address_space::<Det>(t, c),
+/// In a turn: what of it is a thread's own, by [`owned_by_any`], is everybody's before the call reshapes it.
+pub fn claim(t: &mut Block, c: &Call, all: [[u64; 2]; 2]) {
+    for [at, len] in all {
+        let why = match c.nr {
+            nr::MUNMAP => owned::Why::Dropped,
+            _ => owned::Why::Returned,
+        };
+        owned::claim(t, at & !(PAGE - 1), at.saturating_add(up(len)), why);
     }
 }
 
 /// Does the call only make memory that nobody else can have a part in yet, as for a new thread's stack?
-fn is_new_memory(c: &Call) -> bool {
+pub fn is_new_memory(c: &Call) -> bool {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     match c.nr {
         nr::MMAP => c.args[3] & (flags | MAP_FIXED) == flags,
@@ -286,7 +237,8 @@ fn is_new_memory(c: &Call) -> bool {
     }
 }
 
-fn change(t: &mut Block, c: &mut Call) -> i64 {
+/// In a turn: a call that shapes the address space, of all threads.
+pub fn change(t: &mut Block, c: &mut Call) -> i64 {
     let a = c.args;
     match c.nr {
         nr::MMAP => map_memory(t, c),
@@ -303,7 +255,7 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             if a[0] % PAGE == 0 && a[1] != 0 && !memory::is_ours(a[0], up(a[1])) {
                 give_back(t, a[0], a[0].saturating_add(up(a[1])));
             }
-            let r = log::ask::shape(t, c);
+            let r = phases().shape(t, c);
             if !is_error(r) {
                 views::forget(a[0], a[0] + up(a[1]));
                 tell(t, Change::Unmap(a[0], up(a[1])));
@@ -311,7 +263,7 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             r
         }
         nr::MPROTECT => {
-            let r = log::ask::shape(t, c);
+            let r = phases().shape(t, c);
             if !is_error(r) {
                 let (start, end) = (a[0], a[0] + up(a[1]));
                 if a[2] != PROT_NONE {
@@ -322,7 +274,7 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             r
         }
         nr::SHMAT => {
-            let r = attach(t, c);
+            let r = phases().shape(t, c);
             if !is_error(r) {
                 tell(t, Change::Attach([a[0], r as u64, a[2] & SHM_RDONLY]));
                 // It may be removed afterwards.
@@ -331,13 +283,13 @@ fn change(t: &mut Block, c: &mut Call) -> i64 {
             r
         }
         nr::SHMDT => {
-            let r = attach(t, c);
+            let r = phases().shape(t, c);
             if !is_error(r) {
                 tell(t, Change::Detach(a[0]));
             }
             r
         }
-        _ => log::ask::shape(t, c),
+        _ => phases().shape(t, c),
     }
 }
 
@@ -373,7 +325,7 @@ fn is_plain(c: &Call) -> bool {
 fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
     const TYPE: u64 = 15;
     let a = c.args;
-    let r = log::ask::shape(t, c);
+    let r = phases().shape(t, c);
     if is_error(r) {
         return r;
     }
@@ -462,10 +414,10 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | if fixed { MAP_FIXED } else { 0 };
     let hint = if fixed { a[4] } else { 0 };
     let place = |hint, flags| sys::call(nr::MMAP, &[hint, new, 0, flags, u64::MAX, 0]);
-    let to = log::told(t, question::ADDRESS, |_| place(hint, flags));
-    if log::replays() && !is_error(to) {
-        place(to as u64, flags | MAP_FIXED);
-    }
+    let to = phases().find_room(t, &|known| match known {
+        None => place(hint, flags),
+        Some(at) => place(at, flags | MAP_FIXED),
+    });
     if is_error(to) {
         return to;
     }

@@ -2,7 +2,8 @@
 //! runtime ([`shared_signals`]). So while a thread looks at descriptors, in its turn, those that descriptors are for wait in the kernel, for that thread; what it has not
 //! read afterwards comes back.
 
-use super::{log, outside, shared_signals};
+use super::phases::phases;
+use super::{outside, shared_signals};
 use crate::machine::guard;
 use crate::machine::sys::{self, Timespec};
 use crate::signal::kernel;
@@ -24,7 +25,8 @@ pub fn made(t: &Block, mask: u64) {
 /// In a turn: looks at descriptors, by `f`.
 pub fn with<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
     let set = READ.load(Relaxed) & t.mask;
-    if log::replays() || set == 0 || shared_signals::is_empty() && t.pending.set() & set == 0 {
+    if !phases().delivers() || set == 0 || shared_signals::is_empty() && t.pending.set() & set == 0
+    {
         return f(t);
     }
     let mask = kernel::kernel_mask(t, t.mask) | set;

@@ -3,16 +3,15 @@
 //! something of it asks, in its turn, and the first does it, wherever it waits: in the loop in which it waits for its turn, or in the handler of the signal
 //! that asks it. Stacks and scratch memory of the runtime are shared, so what the call's arguments point to is the same for both.
 
-use super::ending;
-use super::space;
-use super::spin;
-use super::token;
+use super::call::call;
+use super::members::slots;
+use super::phases::phases;
+use super::{commit, ending, owned, space};
 use crate::gate::clone::make_kernel_thread;
-use crate::isolate::{commit, owned};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::thread::process;
-use crate::thread::{block_address, current, session, slot, Block};
+use crate::thread::{block_address, current, slot, Block};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::syscalls::{self, nr};
 
@@ -33,12 +32,7 @@ const GIVE_BACK: u64 = 3 << 32;
 
 /// The slot of the first thread.
 pub fn first() -> Option<u32> {
-    let used = session().slots_used.load(Relaxed);
-    let is = |s: &u32| {
-        slot(*s).kernel_tid.load(Relaxed) == process::kernel_pid()
-            && slot(*s).process.load(Relaxed) == process::number()
-    };
-    (0..used).find(is)
+    slots().find(|s| slot(*s).kernel_tid.load(Relaxed) == process::kernel_pid())
 }
 
 /// In a turn: has the first thread make this call, if it isn't the calling one.
@@ -102,7 +96,7 @@ fn become_now(args: [u64; 6]) -> ! {
     let c = Call::new(number, args, syscalls::lookup(number));
     crate::gate::exec::attempt(t, &c);
     sys::complain(&["reprise: det: the program can't become another one: its other threads have ended already\n"]);
-    ending::end(super::deadlock::STATUS << 8)
+    ending::end(ending::FAILED << 8)
 }
 
 /// In a turn: has the thread of this slot make a call.
@@ -113,8 +107,8 @@ fn ask(s: u32, number: u64, args: &[u64; 6]) -> i64 {
     }
     DONE.store(0, Relaxed);
     ASKED.store(s + 1, SeqCst);
-    spin::call(s);
-    token::rouse(s);
+    call(s);
+    phases().rouse(s);
     while DONE.load(SeqCst) == 0 {
         ending::look_after_threads();
         sys::call(nr::SCHED_YIELD, &[]);

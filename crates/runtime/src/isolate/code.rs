@@ -5,8 +5,8 @@
 //! it, before anybody can know an address in it. The stubs lie beside the code, in pages that become views as well: those, too, that were there before,
 //! since there may have been room left in them.
 
-use super::Det;
 use crate::code::patch;
+use crate::dispatch::with_engine;
 use crate::gate::cpuid;
 use crate::memory::capture::Call;
 use crate::memory::Region;
@@ -25,7 +25,7 @@ fn written() -> u64 {
 /// A call of this thread has mapped a file, in its turn: replaces what is to be replaced. Was anything written [beside](is_beside) the code?
 pub fn mapped(t: &mut Block, c: &Call, result: i64) -> bool {
     let before = written();
-    cpuid::after_call::<Det>(t, c, result, [0; 2]);
+    with_engine!(E => cpuid::after_call::<E>(t, c, result, [0; 2]));
     if let Some(module) = hook::after_call(t, c, result) {
         locked::module_of_processes(&module);
     }

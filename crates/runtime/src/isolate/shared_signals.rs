@@ -5,24 +5,19 @@
 //!
 //! Signals from outside come to the first thread, and go the same way from there ([`outside`]).
 
-use super::clock::Moment;
-use super::token::{self, hearing, member, state, why};
-use super::wait::Word;
-use super::{log, outside, signals, wait};
-use crate::engine::waits::Wait;
-use crate::isolate::layout::QUEUE_BASE;
+use super::layout::QUEUE_BASE;
+use super::members::{hearing, member, slots};
+use super::phases::{lives, phases, Whereabouts, Why};
 use crate::machine::guard;
-use crate::machine::sys::{self, Timespec};
+use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::signal::kernel;
 use crate::thread::process;
 use crate::thread::signals::{bit, Siginfo, SIGKILL, SIGNALS, SIGSTOP};
-use crate::thread::{block_address, session, slot, Block, Frame};
+use crate::thread::{block_address, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::det::question;
 use reprise_abi::syscalls::nr;
 
-const EINTR: i64 = -4;
 const EFAULT: i64 = -14;
 const EAGAIN: i64 = -11;
 /// Most signals that wait.
@@ -100,7 +95,7 @@ pub fn is_for_us(c: &Call) -> bool {
 /// Has this thread the signal open, or does it wait for it? In a turn of another one, or in its own.
 pub fn takes(s: u32, signal: u32) -> bool {
     let m = member(s);
-    if m.state.load(SeqCst) == state::NOBODY || m.hearing.load(SeqCst) != hearing::HEARS {
+    if !lives(s) || m.hearing.load(SeqCst) != hearing::HEARS {
         return false;
     }
     // SAFETY: blocks are shared, and their thread waits for the end of this turn.
@@ -108,37 +103,11 @@ pub fn takes(s: u32, signal: u32) -> bool {
     block.mask & bit(signal) == 0 || m.sigwait.load(SeqCst) & bit(signal) != 0
 }
 
-/// Sends a signal to the process, in a turn.
-pub fn send(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    let signal = c.args[1] as u32;
-    let info = match c.nr {
-        nr::KILL => Some(from_kill(signal)),
-        _ => guard::read::<Siginfo>(c.args[2]),
-    };
-    let Some(info) = info else {
-        return EFAULT;
-    };
-    let mut info = info;
-    info.words[0] = info.words[0] & !0xffff_ffff | u64::from(signal);
-    let taker = log::told(t, question::TAKER, |_| taker(signal).map_or(-1, i64::from));
-    let Ok(taker) = u32::try_from(taker) else {
-        t.det().signals_wait = true;
-        return put(&info, None);
-    };
-    if waits_for(taker, signal) {
-        return hand(taker, &info);
-    }
-    c.local[0] = slot(taker).kernel_tid.load(Relaxed).into();
-    signals::send(t, taker, signal, |t| log::ask::ask(t, c, frame))
-}
-
 /// Who takes a signal to the process, when nobody runs: the first that has it open or waits for it, as they were made.
 pub fn taker(signal: u32) -> Option<u32> {
-    let used = session().slots_used.load(Relaxed);
-    let of_us = |s: &u32| slot(*s).process.load(Relaxed) == process::number();
-    (0..used)
-        .filter(|s| of_us(s) && takes(*s, signal))
-        .min_by_key(|s| member(*s).index.load(Relaxed))
+    slots()
+        .filter(|s| takes(*s, signal))
+        .min_by_key(|s| phases().number_of(*s))
 }
 
 /// Does the thread of this slot wait for this signal, in sigtimedwait(2)?
@@ -147,12 +116,12 @@ pub fn waits_for(s: u32, signal: u32) -> bool {
 }
 
 /// In a turn: a thread that waits for this signal gets it.
-fn hand(s: u32, info: &Siginfo) -> i64 {
+pub fn hand(s: u32, info: &Siginfo) -> i64 {
     let (m, r) = (member(s), put(info, Some(s)));
     // It takes one.
     m.sigwait.store(0, SeqCst);
-    if m.state.load(SeqCst) == state::WAITS {
-        token::recall(s, why::WOKEN);
+    if phases().whereabouts(s) == Whereabouts::Waits {
+        phases().recall(s, Why::Woken);
     }
     r
 }
@@ -178,15 +147,15 @@ pub fn hand_over(s: u32, c: &Call) -> i64 {
     }
 }
 
-/// A call of the program's only thread: others may come, and what waited for somebody is for the one that is left. `None`: the call is one as all
-/// others.
-pub fn alone(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
-    take(t);
-    match c.nr {
-        _ if is_for_us(c) && !takes(t.slot, c.args[1] as u32) => Some(send(t, c, frame)),
-        nr::RT_SIGTIMEDWAIT => taken_at_once(t, c, frame),
-        _ => None,
-    }
+/// What the call ([`is_for_us`]) tells; `None`: it can't be read.
+pub fn told(c: &Call) -> Option<Siginfo> {
+    let signal = c.args[1] as u32;
+    let mut info = match c.nr {
+        nr::KILL => from_kill(signal),
+        _ => guard::read::<Siginfo>(c.args[2])?,
+    };
+    info.words[0] = info.words[0] & !0xffff_ffff | u64::from(signal);
+    Some(info)
 }
 
 /// What kill(2) tells.
@@ -248,76 +217,15 @@ pub fn take(t: &mut Block) {
     // No handler may come in between.
     kernel::block_all();
     while let Some(info) = take_one(t.slot, open(t)) {
-        // A replay's log says where it came.
-        if !log::replays() {
+        if phases().delivers() {
             t.pending.push(info);
         }
     }
     kernel::sync_mask(t);
 }
 
-/// rt_sigpending(2): the thread's own, and those of the process.
-pub fn pending(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    let r = log::ask::ask(t, c, frame);
-    let for_me = list().iter().filter(|w| w.is_for(t.slot));
-    let of_process = for_me.fold(0, |set, w| set | bit(w.info().signal()));
-    if let Some(own) = guard::read::<u64>(c.args[0]).filter(|_| r == 0) {
-        guard::write(c.args[0], &(own | of_process));
-    }
-    r
-}
-
-/// rt_sigtimedwait(2), in a turn: what is there already, of the thread's own and then of the process's; `None`: it has to wait.
-fn taken_at_once(t: &mut Block, c: &mut Call, frame: &Frame) -> Option<i64> {
-    let none = Timespec::from_ns(0);
-    let limit = c.local[2];
-    c.local[2] = &none as *const Timespec as u64;
-    let r = log::ask::ask(t, c, frame);
-    c.local[2] = limit;
-    if r != EAGAIN && r != EINTR {
-        return Some(r);
-    }
-    let set = guard::read::<u64>(c.args[0])?;
-    if let Some(info) = take_own(t, set) {
-        // The kernel may tell of the next one.
-        kernel::sync_mask(t);
-        if c.args[1] != 0 && !guard::write(c.args[1], &info) {
-            return Some(EFAULT);
-        }
-        return Some(info.signal().into());
-    }
-    let asks_only = guard::read::<[u64; 2]>(c.args[2]) == Some([0; 2]);
-    asks_only.then_some(EAGAIN)
-}
-
-/// rt_sigtimedwait(2), in a turn.
-pub fn wait(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    if let Some(r) = taken_at_once(t, c, frame) {
-        return r;
-    }
-    let set = guard::read::<u64>(c.args[0]).unwrap_or(0);
-    let limit = guard::read::<Timespec>(c.args[2]).filter(|_| c.args[2] != 0);
-    let end = limit.map(|l| sys::monotonic().ns().saturating_add(l.ns()));
-    outside::wants(t, set);
-    let mut first = true;
-    loop {
-        member(t.slot).sigwait.store(set, SeqCst);
-        let waited = match (limit, end) {
-            (Some(l), _) if first => wait::wait_for(t, Word::NONE, l.ns() as u64),
-            (_, end) => {
-                let realtime = false;
-                wait::wait(t, Word::NONE, end.map(|ns| Moment { ns, realtime }))
-            }
-        };
-        first = false;
-        member(t.slot).sigwait.store(0, SeqCst);
-        if let Some(r) = taken_at_once(t, c, frame) {
-            return r;
-        }
-        match waited {
-            Wait::TimedOut => return EAGAIN,
-            _ if t.pending.first(t.mask).is_some() => return EINTR,
-            _ => {}
-        }
-    }
+/// Signals that wait for this slot's thread, or for any.
+pub fn waiting(slot: u32) -> u64 {
+    let for_me = list().iter().filter(|w| w.is_for(slot));
+    for_me.fold(0, |set, w| set | bit(w.info().signal()))
 }

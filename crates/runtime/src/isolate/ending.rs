@@ -1,18 +1,21 @@
 //! The end of the program: all its thread-processes end as threads would, and whoever started it learns the right status.
 
-use super::deadlock::decimal;
-use super::token::{member, state};
-use crate::isolate::split;
+use super::members::slots;
+use super::phases::{lives, phases};
+use super::split;
 use crate::machine::sys;
 use crate::signal::kernel;
-use crate::thread::panic::hex;
+use crate::thread::panic::{decimal, hex};
 use crate::thread::process;
 use crate::thread::signals::SIGCUT;
-use crate::thread::{current, session, slot};
+use crate::thread::{current, session, slot, Block};
+use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::names;
 use reprise_abi::syscalls::nr;
 
+/// Exit status of reprise's own failures.
+pub const FAILED: u32 = 125;
 const SIGKILL: u64 = 9;
 /// Wait status with which the program's last thread ended it, plus 1, for the first thread, which has ended before.
 static LAST_STATUS: AtomicU32 = AtomicU32::new(0);
@@ -37,14 +40,9 @@ fn end_those(which: &dyn Fn(u32) -> bool) {
         return;
     }
     let me = current().slot;
-    let used = session().slots_used.load(Relaxed);
-    let ours =
-        |s: &u32| *s != me && slot(*s).process.load(Relaxed) == process::number() && which(*s);
-    for s in (0..used).filter(ours) {
+    for s in slots().filter(|s| *s != me && which(*s)) {
         let tid = slot(s).kernel_tid.load(Relaxed);
-        if tid != 0
-            && (member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid())
-        {
+        if tid != 0 && (lives(s) || tid == process::kernel_pid()) {
             sys::call(nr::KILL, &[tid as u64, SIGKILL]);
         }
     }
@@ -98,7 +96,6 @@ pub fn look_after_threads() {
         }
         let used = session().slots_used.load(Relaxed);
         let here = |s: &u32| slot(*s).kernel_tid.load(Relaxed) as i64 == pid;
-        let lives = |s: u32| member(s).state.load(SeqCst) != state::NOBODY;
         if let Some(s) = (0..used).find(here).filter(|s| lives(*s)) {
             tell_of_death(s, status & 0x7f, None);
             announce(status);
@@ -114,7 +111,7 @@ pub fn tell_of_death(s: u32, signal: u32, at: Option<[u64; 2]>) {
         return;
     }
     let (mut n, mut a, mut b) = ([0; 10], [0; 18], [0; 18]);
-    let index = member(s).index.load(Relaxed);
+    let index = phases().number_of(s);
     sys::complain(&[
         "reprise: thread ",
         decimal(index, &mut n),
@@ -163,6 +160,22 @@ pub fn linger() -> ! {
             }
             _ => end_as_told(),
         }
+    }
+}
+
+/// The calling thread ends alone, and its slot is free.
+pub fn end_thread(t: &Block) -> ! {
+    // SAFETY: from here on the block may be another thread's: nothing of it is touched any more.
+    unsafe {
+        asm!(
+            "mov dword ptr [{alive}], 0",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            alive = in(reg) t.alive.as_ptr(),
+            in("rax") nr::EXIT,
+            options(noreturn, nostack)
+        );
     }
 }
 

@@ -7,9 +7,10 @@
 //!
 //! A timer that signals a certain thread is the first thread's as well, and its signals are led on to that thread.
 
-use super::token::{self, hearing, member, state, why};
-use super::{ending, idle, log, proxy, shared_signals, space, spin};
-use crate::isolate::split;
+use super::call::{self, call};
+use super::members::{hearing, is_ours, member};
+use super::phases::{lives, phases, Whereabouts, Why};
+use super::{ending, proxy, shared_signals, space, split};
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -64,7 +65,7 @@ static TIMED: [(AtomicU64, AtomicU32); TIMERS] =
 pub fn note_mask(t: &Block) {
     /// Only libc itself blocks its own signals, for a moment.
     const ALL_FOR_A_MOMENT: u64 = bit(32) | bit(33);
-    if log::on() {
+    if !phases().passes_signals_on() {
         return;
     }
     let m = t.saved_mask.unwrap_or(t.mask) & t.mask;
@@ -94,22 +95,16 @@ pub fn first_ends(t: &Block) {
 /// In a turn: these signals are wanted from now on.
 pub fn wants(t: &Block, set: u64) {
     let new = set & !NEVER & !WANTED.load(Relaxed);
-    // Who gets them is not in a log: there they come to the thread that the kernel chooses.
-    if new == 0 || log::on() {
+    if new == 0 || !phases().passes_signals_on() {
         return;
     }
     WANTED.fetch_or(new, SeqCst);
     learn(t.slot, true);
     space::tell_wants(t);
     // When the first thread has ended its process waits for nothing else.
-    let ended = |s: &u32| member(*s).state.load(SeqCst) == state::NOBODY;
-    if let Some(first) = proxy::first().filter(ended) {
-        spin::call(first);
+    if let Some(first) = proxy::first().filter(|s| !lives(*s)) {
+        call(first);
     }
-}
-
-fn is_ours(s: u32) -> bool {
-    slot(s).process.load(Relaxed) == process::number()
 }
 
 /// The calling thread, of this slot, tells the kernel what is wanted. `opens`: it has a mask that can change now.
@@ -190,7 +185,7 @@ pub fn takes(t: &mut Block, info: &Siginfo) -> bool {
     let signal = info.signal();
     if !crate::thread::in_force::has_private_views()
         || !split::in_force()
-        || log::on()
+        || !phases().passes_signals_on()
         || NEVER & bit(signal) != 0
     {
         return false;
@@ -209,7 +204,7 @@ pub fn takes(t: &mut Block, info: &Siginfo) -> bool {
         return false;
     }
     // The kernel knows of no wait that this ends.
-    spin::note_interruption(t);
+    call::note_interruption(t);
     match whose {
         _ if mine => by_default(signal),
         For::Nobody => {}
@@ -239,7 +234,7 @@ fn post(info: &Siginfo, only: Option<u32>) {
         to.store(*from, Relaxed);
     }
     l.state.store(FULL, SeqCst);
-    idle::notify_for_nobody();
+    phases().signal_has_come();
 }
 
 /// At the end of a round: gives what has come to those who take it; whether somebody comes back for it.
@@ -262,8 +257,7 @@ pub fn distribute() -> bool {
 /// Gives a signal to a thread that takes it; whether that one comes back into the ring for it.
 fn give(info: &Siginfo, only: Option<u32>) -> bool {
     let signal = info.signal();
-    let gone = |s: &u32| member(*s).state.load(SeqCst) == state::NOBODY;
-    if only.as_ref().is_some_and(gone) {
+    if only.is_some_and(|s| !lives(s)) {
         return false;
     }
     let taker = match only {
@@ -286,15 +280,15 @@ fn give(info: &Siginfo, only: Option<u32>) -> bool {
         return false;
     }
     shared_signals::put(info, only);
-    match m.state.load(SeqCst) {
-        state::WAITS => {
+    match phases().whereabouts(s) {
+        Whereabouts::Waits => {
             m.sigwait.fetch_and(!bit(signal), SeqCst);
-            token::recall(s, why::SIGNAL);
+            phases().recall(s, Why::Signal);
             true
         }
-        state::OUTSIDE => {
+        Whereabouts::InKernel => {
             m.called.store(1, SeqCst);
-            spin::call(s);
+            call(s);
             false
         }
         // It takes it in its next turn.
@@ -367,10 +361,7 @@ fn create_timer(t: &mut Block, a: [u64; 6]) -> i64 {
         if how == SIGEV_THREAD_ID {
             let tid = event[2] as u32;
             let used = session().slots_used.load(Relaxed);
-            let is = |s: &u32| {
-                slot(*s).visible_tid.load(Relaxed) == tid
-                    && member(*s).state.load(SeqCst) != state::NOBODY
-            };
+            let is = |s: &u32| slot(*s).visible_tid.load(Relaxed) == tid && lives(*s);
             let Some(s) = (0..used).find(is) else {
                 return EINVAL;
             };

@@ -1,12 +1,13 @@
 //! What belongs to the process as a whole, while to the kernel each thread is a process: who its parent is, its group and session are the first thread's; its
 //! limits are the same for all.
 
+use super::members::slots;
+use super::phases::lives;
 use super::proxy;
-use super::token::{member, state};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::thread::process;
-use crate::thread::{session, slot, Block};
+use crate::thread::{slot, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::syscalls::nr;
 
@@ -44,13 +45,9 @@ pub fn make(t: &mut Block, c: &mut Call, make: impl FnOnce(&mut Block, &mut Call
     };
     let r = make(t, c);
     if r == 0 && limit != 0 {
-        let used = session().slots_used.load(Relaxed);
-        let ours = |s: &u32| *s != t.slot && slot(*s).process.load(Relaxed) == process::number();
-        for s in (0..used).filter(ours) {
+        for s in slots().filter(|s| *s != t.slot) {
             let tid = slot(s).kernel_tid.load(Relaxed);
-            let there =
-                member(s).state.load(SeqCst) != state::NOBODY || tid == process::kernel_pid();
-            if there && tid != 0 {
+            if tid != 0 && (lives(s) || tid == process::kernel_pid()) {
                 sys::call(nr::PRLIMIT64, &[tid.into(), which, limit, 0]);
             }
         }

@@ -1,17 +1,16 @@
 //! The program's children, which any of its threads may wait for. To the kernel they are the first thread's ([`proxy::make_process`]); only those that share a
 //! thread's memory for a while (vfork(2), posix_spawn(3)) are that thread's own.
 //!
-//! When a child ends is not the program's to say. A thread that waits for a child of another thread-process does as one that waits for its own: it lets
-//! others go on for some rounds, and then all wait for the child, until that takes too long ([`turns::outside_for_child`]).
+//! A thread that waits for a child of another thread-process can't do that in the kernel: it asks, again and again.
 
-use super::calls::{idle, interrupted};
-use super::{ending, proxy, token, turns};
+use super::members::slots;
+use super::phases::lives;
+use super::{ending, proxy};
 use crate::log::events;
-use crate::machine::sys::{self, Timespec};
+use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::scratch::Scratch;
-use crate::thread::process;
-use crate::thread::{session, slot, Block};
+use crate::thread::{slot, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::syscalls::nr;
@@ -22,8 +21,6 @@ const WNOHANG: u64 = 1;
 const WNOTHREAD: u64 = 0x2000_0000;
 /// Children of which it is known which thread has made them, at most.
 const MAX_CHILDREN: usize = 1024;
-/// How often a child is looked after while all wait for it, in ns.
-const LOOK_NS: i64 = 500_000;
 
 /// Who has made children of its own, by slot: its id for the kernel.
 static PARENTS: [AtomicU32; MAX_SLOTS] = [const { AtomicU32::new(0) }; MAX_SLOTS];
@@ -68,17 +65,14 @@ pub fn undo() {
 /// The slots of those that may have children.
 fn parents() -> impl Iterator<Item = u32> {
     let first = proxy::first();
-    let used = session().slots_used.load(Relaxed);
     let is = move |s: &u32| {
         let (own, tid) = (
             PARENTS[*s as usize].load(Relaxed),
             slot(*s).kernel_tid.load(Relaxed),
         );
-        let ours = slot(*s).process.load(Relaxed) == process::number();
-        let lives = token::member(*s).state.load(SeqCst) != token::state::NOBODY;
-        Some(*s) == first || ours && lives && own != 0 && own == tid
+        Some(*s) == first || lives(*s) && own != 0 && own == tid
     };
-    (0..used).filter(is)
+    slots().filter(is)
 }
 
 /// Are all children that this wait may be for the calling thread's own? Then it can wait in the kernel.
@@ -86,7 +80,7 @@ pub fn are_own(t: &Block, c: &Call) -> bool {
     // WNOHANG, WEXITED, WSTOPPED, WCONTINUED, WNOWAIT
     const ASK: u64 = 1 | 2 | 4 | 8 | 0x0100_0000;
     const P_PID: u64 = 1;
-    let options = c.args[if c.nr == nr::WAIT4 { 2 } else { 3 }];
+    let options = c.args[options_of(c)];
     if parents().all(|s| s == t.slot) && (options & WNOTHREAD == 0 || !others_have(t)) {
         return true;
     }
@@ -99,50 +93,23 @@ pub fn are_own(t: &Block, c: &Call) -> bool {
     one.is_some_and(|pid| sys::call(nr::WAITID, &[P_PID, pid, to, ASK, 0]) == 0)
 }
 
-/// wait4(2) or waitid(2), in a turn, for children that another thread-process may have.
-pub fn wait(t: &mut Block, c: &mut Call) -> i64 {
-    /// So many rounds others go on first.
-    const ROUNDS: u32 = 16;
-    let options = if c.nr == nr::WAIT4 { 2 } else { 3 };
-    if c.args[options] & WNOHANG != 0 {
-        return ask(t, c, options).unwrap_or(0);
-    }
-    // A child that has ended already is not told of before: when it did is not the program's to say.
-    for _ in 0..ROUNDS {
-        if t.pending.first(t.mask).is_some() {
-            return interrupted(t, c);
-        }
-        turns::give_way(t);
-    }
-    let begun = sys::monotonic().ns();
-    loop {
-        if let Some(r) = ask(t, c, options) {
-            token::idles(false);
-            return r;
-        }
-        if t.pending.first(t.mask).is_some() {
-            return interrupted(t, c);
-        }
-        if sys::monotonic().ns() - begun < super::spin::for_child() {
-            pause(LOOK_NS);
-            ending::look_after_threads();
-        } else {
-            // It may need another thread.
-            pause(idle() as i64 * 1_000_000);
-            turns::give_way(t);
-        }
+/// The number of the argument of wait4(2) or waitid(2) that has its options.
+fn options_of(c: &Call) -> usize {
+    if c.nr == nr::WAIT4 {
+        2
+    } else {
+        3
     }
 }
 
-fn pause(ns: i64) {
-    let time = Timespec::from_ns(ns);
-    if ns != 0 {
-        sys::call(nr::NANOSLEEP, &[&time as *const Timespec as u64, 0]);
-    }
+/// Does the call only ask, and never wait?
+pub fn only_asks(c: &Call) -> bool {
+    c.args[options_of(c)] & WNOHANG != 0
 }
 
-/// Asks all that may have children; `None`: there are such, but nothing is to be told of them.
-fn ask(t: &mut Block, c: &Call, options: usize) -> Option<i64> {
+/// In a turn: asks all that may have children of this wait4(2) or waitid(2); `None`: there are such, but nothing is to be told of them.
+pub fn ask(t: &mut Block, c: &Call) -> Option<i64> {
+    let options = options_of(c);
     let mut found = ECHILD;
     let mut tell = |r: Option<i64>| match r {
         None => {
