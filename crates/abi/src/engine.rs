@@ -90,6 +90,8 @@ pub struct Engine {
     pub rings: Rings,
     /// What it can: bits of [`can`].
     pub can: u32,
+    /// Users are not told of it, and only an image built for its test may have it.
+    pub is_hidden: bool,
     /// What it does, for the command line and documents.
     pub about: &'static str,
 }
@@ -103,6 +105,7 @@ pub const NONE: Engine = Engine {
     order: TraceOrder::Nothing,
     rings: Rings::One,
     can: 0,
+    is_hidden: false,
     about: "Capture everything, log nothing, order nothing: no trace is made",
 };
 
@@ -121,6 +124,7 @@ pub const SERIAL: Engine = Engine {
         | can::BE_KEPT
         | can::ATTACH
         | can::COUNT_OUTPUT,
+    is_hidden: false,
     about: "One thread at a time: exact, data races included",
 };
 
@@ -140,6 +144,7 @@ pub const ORDER: Engine = Engine {
         | can::TOTAL_ORDER
         | can::FIND_RACES
         | can::FOLLOW_REBUILT,
+    is_hidden: false,
     about: "In the making: all threads and processes at once, on all processors; with glibc; exact up to the first data race",
 };
 
@@ -152,6 +157,7 @@ pub const DET: Engine = Engine {
     order: TraceOrder::Told,
     rings: Rings::Each,
     can: can::REPLAY | can::SEPARATE_MEMORY | can::REPEAT,
+    is_hidden: false,
     about: "In the making: all threads at once, with glibc; only inputs are recorded, and a replay is the same run once more (see `run`); one process",
 };
 

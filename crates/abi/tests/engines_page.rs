@@ -1,7 +1,7 @@
 //! docs/ENGINES.md, written from the table of engines. After a change of the table, `REPRISE_BLESS=1 cargo test -p reprise-abi` writes the page anew;
 //! without it the test fails when the page says something else than the table.
 
-use reprise_abi::engine::{can, Rings, TraceOrder, ENGINES};
+use reprise_abi::engine::{can, Engine, Rings, TraceOrder, ENGINES};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -56,35 +56,51 @@ const ABILITIES: [(u32, &str); 14] = [
     ),
 ];
 
+/// Those that users are told of.
+fn shown() -> impl Iterator<Item = &'static Engine> {
+    ENGINES.into_iter().filter(|e| !e.is_hidden)
+}
+
+/// A line of the table.
+fn line(page: &mut String, what: &str, of: impl Fn(&Engine) -> String) {
+    let cells: Vec<String> = shown().map(of).collect();
+    let _ = writeln!(page, "| {what} | {} |", cells.join(" | "));
+}
+
 fn page() -> String {
     let mut page = String::from(HEAD);
-    for e in ENGINES {
+    for e in shown() {
         let _ = writeln!(page, "- `{}`: {}.", e.name, e.about);
     }
-    let names = ENGINES.map(|e| format!("`{}`", e.name)).join(" | ");
+    let names: Vec<String> = shown().map(|e| format!("`{}`", e.name)).collect();
     let _ = writeln!(
         page,
-        "\n| | {names} |\n|---|{}",
-        "---|".repeat(ENGINES.len())
+        "\n| | {} |\n|---|{}",
+        names.join(" | "),
+        "---|".repeat(names.len())
     );
     for (what, text) in ABILITIES {
-        let marks = ENGINES.map(|e| if e.can(what) { "yes" } else { "-" }.to_string());
-        let _ = writeln!(page, "| {text} | {} |", marks.join(" | "));
+        line(&mut page, text, |e| {
+            if e.can(what) { "yes" } else { "-" }.into()
+        });
     }
-    let orders = ENGINES.map(|e| match e.order {
-        TraceOrder::Slices => "one sequence of slices",
-        TraceOrder::Stamps => "stamps and operations on objects",
-        TraceOrder::Told => "what each thread was told",
-        TraceOrder::Nothing => "-",
+    line(&mut page, "order of the trace", |e| {
+        match e.order {
+            TraceOrder::Slices => "one sequence of slices",
+            TraceOrder::Stamps => "stamps and operations on objects",
+            TraceOrder::Told => "what each thread was told",
+            TraceOrder::Nothing => "-",
+        }
+        .into()
     });
-    let _ = writeln!(page, "| order of the trace | {} |", orders.join(" | "));
-    let rings = ENGINES.map(|e| match e.rings {
-        Rings::One => "one",
-        Rings::Each => "one a thread",
+    line(&mut page, "event rings", |e| {
+        match e.rings {
+            Rings::One => "one",
+            Rings::Each => "one a thread",
+        }
+        .into()
     });
-    let _ = writeln!(page, "| event rings | {} |", rings.join(" | "));
-    let numbers = ENGINES.map(|e| e.number.to_string());
-    let _ = writeln!(page, "| number in a session | {} |", numbers.join(" | "));
+    line(&mut page, "number in a session", |e| e.number.to_string());
     page
 }
 

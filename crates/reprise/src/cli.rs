@@ -229,6 +229,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub test_writes: bool,
 
+    /// A test switch, for engines without a log: the runtime's image, in the place of the one that is inside
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub test_runtime: Option<PathBuf>,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
@@ -267,6 +271,7 @@ impl RecordArgs {
             no_cpuid_trapping: false,
             forget_syscall: None,
             test_writes: false,
+            test_runtime: None,
             command,
             det: None,
             unseen: false,
@@ -372,7 +377,8 @@ pub struct RunArgs {
 
 /// The engines by their names, from the table.
 fn engines() -> impl TypedValueParser<Value = &'static Engine> {
-    let all = ENGINES.map(|e| PossibleValue::new(e.name).help(e.about));
+    let value = |e: &'static Engine| PossibleValue::new(e.name).help(e.about).hide(e.is_hidden);
+    let all = ENGINES.map(value);
     PossibleValuesParser::new(all).map(|name| Engine::named(&name).unwrap_or(&engine::NONE))
 }
 

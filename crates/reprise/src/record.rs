@@ -156,6 +156,18 @@ pub fn exit_status(status: i32) -> i32 {
     }
 }
 
+/// The runtime that is put into the program. A trace has the one that is inside of this binary.
+fn image(args: &RecordArgs) -> Result<RuntimeImage> {
+    let Some(file) = &args.test_runtime else {
+        return Ok(RuntimeImage::load(EMBEDDED)?);
+    };
+    if args.engine.can(can::REPLAY) {
+        anyhow::bail!("--test-runtime wants an engine without a log");
+    }
+    let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+    Ok(RuntimeImage::load(&bytes)?)
+}
+
 fn one(args: &RecordArgs) -> Result<Run> {
     if args.keep.is_some() && !args.engine.can(can::BE_KEPT) {
         anyhow::bail!("--keep wants --engine serial or order");
@@ -163,7 +175,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
     cpu::suffices().map_err(anyhow::Error::msg)?;
     reprise_launch::limits::suffice().map_err(anyhow::Error::msg)?;
     let mut shared = SharedSession::create()?;
-    let image = RuntimeImage::load(EMBEDDED)?;
+    let image = image(args)?;
     configure(&mut shared, args);
     if args.det.as_ref().is_some_and(|d| d.det_report) {
         shared.add_conflicts()?;

@@ -9,6 +9,12 @@ pub fn trap_of_replay(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
     crate::engines::serial::cut::replay::trap(t, signal, uc)
 }
 
+/// Has this image an engine for this role?
+pub fn has(role: u32) -> bool {
+    use crate::thread::in_force::{DET, NONE};
+    (NONE..=DET).contains(&role)
+}
+
 /// Runs an expression with the engine in force as a type.
 macro_rules! with_engine {
     ($e:ident => $body:expr) => {

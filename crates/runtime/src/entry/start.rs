@@ -148,6 +148,9 @@ fn take_over(i: u32) -> ! {
         MODE_REPLAY => engine.replayer,
         _ => engine.recorder,
     };
+    if !crate::dispatch::has(role) {
+        panic::give_up("this image has no such engine");
+    }
     ENGINE.store(role, Relaxed);
     start_first_block(i);
     let Some(block) = prepare_block(i) else {
