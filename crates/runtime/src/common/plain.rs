@@ -4,6 +4,7 @@ use crate::common::make::add_pending;
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::{clone, diversion};
+use crate::isolate::{call, signals};
 use crate::machine::asm::rt_blocking;
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -28,16 +29,6 @@ pub trait AsItIs {
     fn whole(_c: &Call, result: i64) -> i64 {
         result
     }
-    /// Is the call to end, since the engine has called the thread?
-    fn is_called(_t: &Block) -> bool {
-        false
-    }
-    /// Was it the engine that ended the call early? Then it is made again.
-    fn has_interrupted(_t: &mut Block) -> bool {
-        false
-    }
-    /// A signal has come that has no handler, and the kernel doesn't do what it means.
-    fn die_by_default(_signal: u32) {}
 }
 
 /// A wait on a futex that has a time limit ends for any handler (futex(2), signal(7)).
@@ -74,10 +65,10 @@ pub fn syscall<E: AsItIs>(t: &mut Block, c: &mut Call) -> i64 {
             return E::whole(c, r);
         }
         let Some(s) = kernel::first_waiting(t) else {
-            if E::is_called(t) {
+            if signals::is_called(t) {
                 return -4;
             }
-            if r == -512 || E::has_interrupted(t) {
+            if r == -512 || call::has_interrupted(t) {
                 continue;
             }
             return r;
@@ -115,7 +106,7 @@ pub fn address_space<E: Engine>(t: &mut Block, c: &mut Call) -> i64 {
 }
 
 /// The end of a gate: what has come meanwhile is delivered.
-pub fn signal_point<E: AsItIs>(t: &mut Block, frame: &mut Frame) {
+pub fn signal_point(t: &mut Block, frame: &mut Frame) {
     if t.slot().signal_pending.load(Relaxed) == 0 {
         return;
     }
@@ -123,7 +114,7 @@ pub fn signal_point<E: AsItIs>(t: &mut Block, frame: &mut Frame) {
     while let Some(info) = t.pending.take(t.mask) {
         let action = ACTIONS.get(info.signal());
         if action.handler <= IGNORE {
-            E::die_by_default(info.signal());
+            signals::die_by_default(info.signal());
             continue;
         }
         if !frame::deliver(t, frame, FpState::Live, &info, &action, [0; 3]) {
@@ -134,6 +125,25 @@ pub fn signal_point<E: AsItIs>(t: &mut Block, frame: &mut Frame) {
     let more = t.pending.first(t.mask).is_some();
     t.slot().signal_pending.store(more as u32, Release);
     kernel::sync_mask(t);
+}
+
+/// A new thread, made as the kernel makes it, or as a process of its own; `before` is told its slot when only the kernel can still fail. Its id, or an error;
+/// and its slot.
+pub fn thread_create<E: Engine>(
+    t: &mut Block,
+    wish: &Wish,
+    start: &Frame,
+    before: impl FnOnce(u32),
+) -> (i64, u32) {
+    let Some(i) = clone::reserve_slot() else {
+        return (-11, 0);
+    };
+    let tid = clone::start_thread::<E>(t, wish, i, t.slot_process(), start, || before(i));
+    if !sys::is_error(tid) {
+        slot(i).visible_tid.store(tid as u32, Relaxed);
+        clone::publish_tid(wish, tid as u32);
+    }
+    (tid, i)
 }
 
 /// A new process, made as the kernel makes it.

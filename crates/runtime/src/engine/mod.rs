@@ -41,16 +41,20 @@ pub trait Engine {
     /// A wait or wake on a word of the program.
     fn futex(t: &mut Block, c: &mut Call, frame: &Frame) -> i64;
     /// sched_yield(2).
-    fn sched_yield(t: &mut Block, c: &mut Call) -> i64;
+    fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
+        Self::syscall(t, c, &Frame::default())
+    }
     /// A non-deterministic instruction: its result in edx:eax, and ecx.
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64);
     /// The end of a gate: the place where signals are delivered and slices end.
     fn signal_point(t: &mut Block, frame: &mut Frame);
     /// A synchronous fault of the program, before anything is done about it. True: nothing is, the program makes the instruction again, which it `can`
     /// unless something was done for it already.
-    fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool;
+    fn fault(_t: &mut Block, _info: &Siginfo, _uc: &mut Ucontext, _can: bool) -> bool {
+        false
+    }
     /// The program is about to go on outside of a gate: in a handler, or after an emulated instruction.
-    fn goes_on(t: &mut Block, uc: &mut Ucontext);
+    fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
     /// Threads are where the kernel puts them, and the program may say where that is. (Elsewhere they share a processor, whatever it says.)
     const KERNEL_PLACES: bool = Self::IMMEDIATE;
     /// State of the slot of a thread that has not begun yet.
@@ -69,15 +73,15 @@ pub trait Engine {
     /// The calling thread wants to exec. The result is an errno: who succeeds does not come back.
     fn exec(t: &mut Block, c: &mut Call, frame: &Frame) -> i64;
     /// First thing the program does that a process has become.
-    fn image_start(t: &mut Block);
+    fn image_start(_t: &mut Block) {}
     /// The process is about to be ended by `signal`: what is to be said is said now.
-    fn process_dies(t: &mut Block, signal: u32);
+    fn process_dies(_t: &mut Block, _signal: u32) {}
     /// The whole process ends.
     fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> !;
     /// An asynchronous signal has come and waits for delivery; the thread may be anywhere.
     fn arrived(_t: &mut Block, _uc: &mut Ucontext) {}
     /// The agent asks the thread to leave its slice; the thread may be anywhere.
-    fn cut(t: &mut Block, uc: &mut Ucontext);
+    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
     /// A timer of the engine's own is over; the thread may be anywhere.
     fn timer(_t: &mut Block, _uc: &mut Ucontext) {}
     /// The thread stepped, by the trap flag; true when the engine wanted it to.
@@ -85,7 +89,9 @@ pub trait Engine {
         false
     }
     /// A synchronous signal; true when it was due to the engine's own changes to the code, and is dealt with.
-    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool;
+    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
+        false
+    }
 
     /// A thread's block is made: what the engine keeps of the thread is put into its area.
     fn fills(_block: &mut Block) {}

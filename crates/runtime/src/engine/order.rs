@@ -198,9 +198,13 @@ pub trait Order {
     #[inline(always)]
     fn made_load(_t: &mut Block) {}
     /// Before the instruction of a stub that takes a turn, where the stub has kept rax only, ...
-    fn begins_turn(_t: &mut Block, _f: &Frame) {}
+    fn begins_turn(t: &mut Block, _f: &Frame) {
+        Self::enters(t);
+    }
     /// ... and after it.
-    fn ends_turn(_t: &mut Block) {}
+    fn ends_turn(t: &mut Block) {
+        Self::leaves(t, true);
+    }
     /// The instruction of a stub has faulted, and is the program's again. `number`: that of the shard which it had locked, and has left.
     fn faulted_in_stub(_t: &mut Block, _number: Option<u32>) {}
     /// Waits while the word has this value. `shared`: others than threads of this process may wake.

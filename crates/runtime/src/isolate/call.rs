@@ -3,13 +3,13 @@
 
 use super::members::member;
 use super::phases::{phases, Whereabouts};
-use super::{outside, proxy, space};
-use crate::machine::sys;
+use super::{ending, outside, proxy, space, split};
+use crate::machine::sys::{self, Timespec};
 use crate::signal::frame::Ucontext;
 use crate::signal::kernel::{self, WANTED};
 use crate::thread::signals::{Siginfo, SIGCUT};
 use crate::thread::{slot, Block};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::syscalls::nr;
 
 /// By this value such a signal is known. Two may call at once: the second signal then finds that nothing is asked any more, and still is none of the program's.
@@ -31,6 +31,20 @@ pub fn is_one(info: &Siginfo) -> bool {
     info.signal() == SIGCUT && info.code() == SI_QUEUE && info.words[3] == LOOK
 }
 
+/// A signal, before anything else is done about it. True: it was one that calls, and is answered. Not for the program's first thread when another one has ended
+/// the program: it ends, too.
+pub fn takes(t: &mut Block, info: &Siginfo, uc: &mut Ucontext) -> bool {
+    if info.signal() == SIGCUT && ending::is_told() {
+        ending::end_as_told();
+    }
+    let calls = split::in_force() && is_one(info);
+    if calls {
+        answer(t, uc);
+        note_interruption(t);
+    }
+    calls
+}
+
 /// In its handler: does what others ask of this thread, wherever it is.
 pub fn answer(t: &mut Block, uc: &mut Ucontext) {
     proxy::serve(t.slot);
@@ -45,6 +59,25 @@ pub fn answer(t: &mut Block, uc: &mut Ucontext) {
     if member(t.slot).called.load(SeqCst) != 0 {
         // A call that is about to be made is not made.
         kernel::divert(&mut uc.mc);
+    }
+}
+
+/// How long a thread sleeps before it looks whether another one was killed.
+pub const LOOK_AROUND_NS: i64 = 200_000_000;
+
+/// Waits in the runtime until `what`, and does what others ask meanwhile. It looks again when the word `news` changes, and at the time `end` (CLOCK_MONOTONIC,
+/// ns).
+pub fn attend(slot: u32, news: &AtomicU32, end: i64, mut what: impl FnMut() -> bool) {
+    loop {
+        let seen = news.load(SeqCst);
+        space::follow(slot);
+        proxy::serve(slot);
+        if what() {
+            return space::follow(slot);
+        }
+        let look = end.min(sys::monotonic().ns() + LOOK_AROUND_NS);
+        sys::futex_wait(news.as_ptr(), seen, Some(&Timespec::from_ns(look)));
+        ending::look_after_threads();
     }
 }
 

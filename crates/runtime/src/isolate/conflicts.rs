@@ -6,7 +6,7 @@
 
 use super::layout::*;
 use super::maps::Maps;
-use super::phases::phases;
+use super::members::number_of;
 use crate::machine::guard;
 use crate::signal::frame::Ucontext;
 use crate::thread::panic;
@@ -108,7 +108,7 @@ pub fn stands(t: &Block, round: u32) {
     }
     let s = stand(t.slot);
     s.round.store(round, Relaxed);
-    s.thread.store(phases().number_of(t.slot), Relaxed);
+    s.thread.store(number_of(t.slot), Relaxed);
     let mut f = frame(t).unwrap_or_default();
     // A gate's frame is behind its instruction, as that of a caller is; all others are before theirs.
     f.rip += u64::from(f.rip != t.slot().last_pc.load(Relaxed));

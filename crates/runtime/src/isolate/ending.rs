@@ -1,8 +1,9 @@
 //! The end of the program: all its thread-processes end as threads would, and whoever started it learns the right status.
 
-use super::members::slots;
-use super::phases::{lives, phases};
+use super::members::{number_of, slots};
+use super::phases::lives;
 use super::split;
+use crate::gate::robust;
 use crate::machine::sys;
 use crate::signal::kernel;
 use crate::thread::panic::{decimal, hex};
@@ -12,6 +13,7 @@ use crate::thread::{current, session, slot, Block};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::names;
+use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
 /// Exit status of reprise's own failures.
@@ -111,7 +113,7 @@ pub fn tell_of_death(s: u32, signal: u32, at: Option<[u64; 2]>) {
         return;
     }
     let (mut n, mut a, mut b) = ([0; 10], [0; 18], [0; 18]);
-    let index = phases().number_of(s);
+    let index = number_of(s);
     sys::complain(&[
         "reprise: thread ",
         decimal(index, &mut n),
@@ -140,6 +142,13 @@ pub fn look_after_first() {
     }
 }
 
+/// Ends the program with this wait status of an exit, by the calling thread's own will.
+pub fn leave_program(t: &Block, status: u32) -> ! {
+    announce(status);
+    crate::thread::schedule::leave(t);
+    sys::exit_group((status >> 8) as i32)
+}
+
 /// Ends the program with this wait status of an exit.
 pub fn end(status: u32) -> ! {
     announce(status);
@@ -149,7 +158,7 @@ pub fn end(status: u32) -> ! {
 /// The first thread has ended: its process stays until the last one has.
 ///
 /// Signals to the process still come to it, for others, and so do [proxy calls](super::proxy).
-pub fn linger() -> ! {
+fn linger() -> ! {
     let t = current();
     t.mask = !0;
     kernel::sync_mask(t);
@@ -163,8 +172,40 @@ pub fn linger() -> ! {
     }
 }
 
-/// The calling thread ends alone, and its slot is free.
+/// In its turn: the calling thread ends with this status, and gives up what others may wait for, by `wake`. Of the last one `ends` is called, before whoever
+/// started the program is told. It comes back, unless the program ends with the thread.
+pub fn give_up_all(
+    t: &mut Block,
+    status: u32,
+    wake: impl Fn(u64, u32),
+    ends: impl FnOnce(&mut Block),
+) {
+    t.slot().state.store(slot_state::EXITING, Release);
+    robust::announce_death(t, robust::write_word, |at, _, n| wake(at, n), |_| None);
+    session().live_threads.fetch_sub(1, Relaxed);
+    let last = process::entry().live_threads.fetch_sub(1, Relaxed) == 1;
+    if last {
+        ends(t);
+    }
+    if !split::in_force() || (last && is_first()) {
+        crate::thread::schedule::leave(t);
+        sys::exit_group((status >> 8) as i32);
+    }
+    if last {
+        tell_first(status);
+    }
+}
+
+/// The calling thread, which has given up all, is no more; the first one [lingers](linger).
 pub fn end_thread(t: &Block) -> ! {
+    if is_first() {
+        linger();
+    }
+    leave_slot(t)
+}
+
+/// The slot is free.
+fn leave_slot(t: &Block) -> ! {
     // SAFETY: from here on the block may be another thread's: nothing of it is touched any more.
     unsafe {
         asm!(
@@ -180,7 +221,7 @@ pub fn end_thread(t: &Block) -> ! {
 }
 
 /// The last thread ends, or one that ends all. Who was the first to say so counts.
-pub fn tell_first(status: u32) {
+fn tell_first(status: u32) {
     let _ = LAST_STATUS.compare_exchange(0, status + 1, SeqCst, SeqCst);
     sys::futex_wake(LAST_STATUS.as_ptr(), 1);
 }

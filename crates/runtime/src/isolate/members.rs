@@ -3,6 +3,7 @@
 //!
 //! It is data of the image's, so all thread-processes share it.
 
+use super::owned;
 use crate::signal::kernel::WANTED;
 use crate::thread::process;
 use crate::thread::{session, slot};
@@ -32,7 +33,12 @@ pub struct Member {
     pub sigwait: AtomicU64,
     /// Signals that it knows to be wanted ([`super::outside`]).
     pub wants: AtomicU64,
+    /// Which thread of the program it is, by the order in which they were made.
+    number: AtomicU32,
 }
+
+/// Threads that there ever were.
+static MADE: AtomicU32 = AtomicU32::new(0);
 
 static MEMBERS: [Member; MAX_SLOTS] = [const {
     Member {
@@ -41,6 +47,7 @@ static MEMBERS: [Member; MAX_SLOTS] = [const {
         called: AtomicU32::new(0),
         sigwait: AtomicU64::new(0),
         wants: AtomicU64::new(0),
+        number: AtomicU32::new(0),
     }
 }; MAX_SLOTS];
 
@@ -51,7 +58,9 @@ pub fn member(slot: u32) -> &'static Member {
 
 /// In a turn: a thread is about to be made on this slot. It has its maker's address space, and its handlers, in the kernel too.
 pub fn begins(slot: u32) {
+    owned::thread_begins(slot);
     let m = member(slot);
+    m.number.store(MADE.fetch_add(1, Relaxed), Relaxed);
     m.followed.store(super::space::made(), Relaxed);
     m.sigwait.store(0, Relaxed);
     m.wants.store(WANTED.load(Relaxed), Relaxed);
@@ -59,10 +68,16 @@ pub fn begins(slot: u32) {
     m.hearing.store(hearing::NOT_YET, Relaxed);
 }
 
-/// The program's first thread, of this slot, is about to have others beside it.
-pub fn first(slot: u32) {
+/// The program's only thread, of this slot, is about to have others beside it.
+pub fn start(slot: u32) {
+    MADE.store(0, Relaxed);
     begins(slot);
     member(slot).hearing.store(hearing::HEARS, SeqCst);
+}
+
+/// Number of the thread of this slot, in the order in which they were made.
+pub fn number_of(slot: u32) -> u32 {
+    member(slot).number.load(Relaxed)
 }
 
 /// The slots of the program's threads, those that have ended included.

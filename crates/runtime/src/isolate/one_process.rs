@@ -14,7 +14,7 @@ use reprise_abi::syscalls::nr;
 /// Is this a call that is to be made for the process as a whole?
 pub fn is_for_all(c: &Call) -> bool {
     match c.nr {
-        nr::GETPPID | nr::GETPGRP | nr::SETSID | nr::SETRLIMIT | nr::PRLIMIT64 => true,
+        nr::GETPID | nr::GETPPID | nr::GETPGRP | nr::SETSID | nr::SETRLIMIT | nr::PRLIMIT64 => true,
         nr::GETPGID | nr::GETSID | nr::SETPGID => is_own(c.args[0]),
         _ => false,
     }
@@ -30,6 +30,7 @@ pub fn make(t: &mut Block, c: &mut Call, make: impl FnOnce(&mut Block, &mut Call
         nr::SETRLIMIT => c.args[1],
         nr::PRLIMIT64 if is_own(c.args[0]) => c.args[2],
         nr::PRLIMIT64 => 0,
+        nr::GETPID => return process::visible_pid().into(),
         // To the first thread the process is itself, whatever ids the program knows.
         nr::GETPGID | nr::GETSID => return proxy::by_first(c.nr, &[0; 6]),
         nr::SETPGID => return proxy::by_first(c.nr, &[0, c.local[1], 0, 0, 0, 0]),

@@ -9,8 +9,9 @@
 
 use super::call::{self, call};
 use super::members::{hearing, is_ours, member};
-use super::phases::{lives, phases, Whereabouts, Why};
+use super::phases::{lives, phases, Whereabouts};
 use super::{ending, proxy, shared_signals, space, split};
+use crate::engine::waits::Wait;
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -283,7 +284,7 @@ fn give(info: &Siginfo, only: Option<u32>) -> bool {
     match phases().whereabouts(s) {
         Whereabouts::Waits => {
             m.sigwait.fetch_and(!bit(signal), SeqCst);
-            phases().recall(s, Why::Signal);
+            phases().recall(s, Wait::Signal);
             true
         }
         Whereabouts::InKernel => {

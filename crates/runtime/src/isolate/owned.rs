@@ -131,7 +131,7 @@ pub fn each_own(slot: u32, mut f: impl FnMut(u64)) {
     }
 }
 
-/// A new thread, on this slot.
+/// In a turn: a new thread is about to be made, on this slot.
 pub fn thread_begins(slot: u32) {
     CLAIMS[slot as usize].store(0, Relaxed);
 }
@@ -143,7 +143,7 @@ pub fn makes_threads(slot: u32) {
 
 /// In a turn of the thread, which maps so many bytes: are they to be its own from birth?
 pub fn is_born_own(t: &Block, bytes: u64) -> bool {
-    let has_turn = phases().is_in_turn(t);
+    let has_turn = phases().bears_own(t);
     let usual = CLAIMS[t.slot as usize].load(Relaxed) < WANTED && LEN.load(Relaxed) < MAX / 2;
     is_time() && has_turn && usual && bytes >= LEAST as u64 * PAGE
 }
@@ -351,5 +351,5 @@ pub fn window(address: u64, times: u32) -> (u64, u64) {
 
 /// Is the ring such that pages are given away?
 pub fn is_time() -> bool {
-    is_wanted() && phases().lets_own() && phases().live() > 1
+    is_wanted() && phases().lets_own()
 }

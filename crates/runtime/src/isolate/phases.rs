@@ -3,9 +3,13 @@
 //! A **turn** is here whatever time a thread has in which nobody runs the program's code and nobody else changes what is shared. Who has one when, and in which
 //! order, is the policy's to say; no module of this room knows.
 
+use crate::engine::waits::Wait;
+use crate::machine::sys;
 use crate::memory::capture::Call;
+use crate::memory::{self, shm};
 use crate::thread::{panic, Block};
 use core::cell::UnsafeCell;
+use reprise_abi::syscalls::nr;
 
 /// Where a thread is, as far as others have to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,54 +24,58 @@ pub enum Whereabouts {
     InKernel,
 }
 
-/// Why a thread that waits goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// It has got what it waits for.
-    Woken,
-    /// A signal is to be delivered.
-    Signal,
-}
-
-/// See the module. All that isn't said to be otherwise is asked in a turn.
+/// See the module. All that isn't said to be otherwise is asked in a turn. What has a body here is what a policy does that has nothing to say about it.
 pub trait Phases: Sync {
-    /// Number of the round of commits.
+    /// Number of the round of commits: it grows when a phase begins ([`phase_begins`](super::pages::phase_begins)).
     fn round(&self) -> u32;
-    /// A number for a twin. At any time.
-    fn take_twin(&self) -> u32;
-    /// Threads of the program that have not ended.
-    fn live(&self) -> u32;
-    /// Number of the thread of this slot, in the order in which threads were made. At any time.
-    fn number_of(&self, slot: u32) -> u32;
-    /// Is the calling thread in a turn, and not one of several at work?
-    fn is_in_turn(&self, t: &Block) -> bool;
     /// May pages become a thread's own? Then others' faults on them are seen to.
-    fn lets_own(&self) -> bool;
+    fn lets_own(&self) -> bool {
+        false
+    }
+    /// Is what the thread maps its own from birth, if pages may be? Not while several are at work.
+    fn bears_own(&self, _t: &Block) -> bool {
+        false
+    }
     /// In a phase: the thread is about to look at the table of views, or to open a descriptor for a moment. True: [`Phases::has_looked`] is to be told.
-    fn looks(&self) -> bool;
+    fn looks(&self) -> bool {
+        false
+    }
     /// It has looked.
-    fn has_looked(&self);
+    fn has_looked(&self) {}
 
     /// Where the thread of this slot is. At any time.
     fn whereabouts(&self, slot: u32) -> Whereabouts;
     /// A thread that waits for a turn, or for another thread, looks whether anything is asked of it
     /// ([`serve`](super::proxy::serve), [`follow`](super::space::follow)).
     fn rouse(&self, slot: u32);
-    /// A thread that [waits](Whereabouts::Waits) waits no more.
-    fn recall(&self, slot: u32, why: Why);
+    /// A thread that [waits](Whereabouts::Waits) waits no more, and this is how its wait has ended.
+    fn recall(&self, slot: u32, how: Wait);
 
     /// Are signals from outside passed on to the thread that takes them ([`super::outside`])? Else they stay with the one to which the kernel has given them.
     /// At any time.
-    fn passes_signals_on(&self) -> bool;
+    fn passes_signals_on(&self) -> bool {
+        false
+    }
     /// One of them has come, and is to be [distributed](super::outside::distribute) when nobody runs. In a handler.
-    fn signal_has_come(&self);
+    fn signal_has_come(&self) {}
     /// Do signals to the process come to a thread as it takes them? Else something other says where they come.
-    fn delivers(&self) -> bool;
+    fn delivers(&self) -> bool {
+        true
+    }
 
     /// Has a call that shapes the address space made for the calling thread, and the map changed accordingly.
-    fn shape(&self, t: &mut Block, c: &mut Call) -> i64;
+    fn shape(&self, _t: &mut Block, c: &mut Call) -> i64 {
+        match c.nr {
+            nr::SHMAT => shm::attach(c).map_or_else(|e| e, |(r, _)| r),
+            // SAFETY: the program's own call.
+            nr::SHMDT => unsafe { sys::syscall6(c.nr, c.args) },
+            _ => memory::perform(c).result,
+        }
+    }
     /// Has room found in the address space by `map`, which returns its address, or an error; and which takes the address that it has to be.
-    fn find_room(&self, t: &mut Block, map: &dyn Fn(Option<u64>) -> i64) -> i64;
+    fn find_room(&self, _t: &mut Block, map: &dyn Fn(Option<u64>) -> i64) -> i64 {
+        map(None)
+    }
 }
 
 struct Policy(UnsafeCell<Option<&'static dyn Phases>>);

@@ -6,8 +6,9 @@
 //! Signals from outside come to the first thread, and go the same way from there ([`outside`]).
 
 use super::layout::QUEUE_BASE;
-use super::members::{hearing, member, slots};
-use super::phases::{lives, phases, Whereabouts, Why};
+use super::members::{hearing, member, number_of, slots};
+use super::phases::{lives, phases, Whereabouts};
+use crate::engine::waits::Wait;
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -107,7 +108,7 @@ pub fn takes(s: u32, signal: u32) -> bool {
 pub fn taker(signal: u32) -> Option<u32> {
     slots()
         .filter(|s| takes(*s, signal))
-        .min_by_key(|s| phases().number_of(*s))
+        .min_by_key(|s| number_of(*s))
 }
 
 /// Does the thread of this slot wait for this signal, in sigtimedwait(2)?
@@ -121,7 +122,7 @@ pub fn hand(s: u32, info: &Siginfo) -> i64 {
     // It takes one.
     m.sigwait.store(0, SeqCst);
     if phases().whereabouts(s) == Whereabouts::Waits {
-        phases().recall(s, Why::Woken);
+        phases().recall(s, Wait::Woken);
     }
     r
 }

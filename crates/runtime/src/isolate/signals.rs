@@ -27,8 +27,11 @@ pub fn hears_no_more(t: &Block) {
     kernel::block_all();
 }
 
-/// tgkill(2) to a thread of the program, which the kernel knows as a process: whose slot that is. In a turn.
+/// tgkill(2) or rt_tgsigqueueinfo(2) to a thread of the program, which the kernel knows as a process: whose slot that is. In a turn.
 pub fn address_thread(c: &mut Call) -> Option<u32> {
+    if !matches!(c.nr, nr::TGKILL | nr::RT_TGSIGQUEUEINFO) {
+        return None;
+    }
     let (group, tid) = (c.args[0] as u32, c.args[1]);
     let used = session().slots_used.load(Relaxed);
     let is = |s: &u32| slot(*s).visible_tid.load(Relaxed) == tid as u32 && lives(*s);

@@ -11,6 +11,7 @@ use crate::machine::page_scan;
 use crate::machine::sys::{self, *};
 use crate::memory::regions::Region;
 use crate::memory::{self, scratch};
+use crate::sync::{hook, locked};
 use crate::thread::blocks;
 use crate::thread::in_force;
 use crate::thread::panic;
@@ -60,8 +61,15 @@ pub fn undo() {
     SHARED.iter().for_each(|s| s[1].store(0, Relaxed));
 }
 
+/// Of a program that others have become, too: those that are started are looked at before.
+const NO_LIBC: &str = "det: threads without a glibc whose functions can be found have no order (is the program linked statically, or written in Go?)";
+
 /// Makes this process the first of several that share what they are.
 pub fn split(t: &mut Block) {
+    if !hook::has_libc() {
+        panic::give_up(NO_LIBC);
+    }
+    locked::before_processes();
     map_backing();
     share_own(t);
     in_force::SPLIT.store(true, Relaxed);

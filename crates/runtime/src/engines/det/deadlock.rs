@@ -2,6 +2,7 @@
 
 use super::token::{self, member};
 use crate::isolate::ending;
+use crate::isolate::members::number_of;
 use crate::machine::sys;
 use crate::thread::panic::{decimal, hex};
 use crate::thread::slot;
@@ -15,7 +16,7 @@ pub fn report() -> ! {
         let (mut a, mut b, mut n) = ([0; 18], [0; 18], [0; 10]);
         sys::complain(&[
             "reprise:   thread ",
-            decimal(m.index.load(Relaxed), &mut n),
+            decimal(number_of(s), &mut n),
             " waits for the object at ",
             hex(m.word.load(Relaxed), &mut a),
             " (its last system call was at ",

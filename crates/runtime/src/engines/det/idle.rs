@@ -63,7 +63,7 @@ pub fn comes_back() -> bool {
             let words = notified.iter().enumerate().filter(|(_, word)| **word != 0);
             words.flat_map(move |(n, word)| bits(*word).map(move |bit| n as u32 * 64 + bit))
         };
-        let index = |slot: u32| member(slot).index.load(Relaxed);
+        let index = members::number_of;
         let mut from = 0;
         while let Some(slot) = all()
             .filter(|s| index(*s) >= from)

@@ -38,8 +38,8 @@ use crate::engine::wish::Wish;
 use crate::engine::Engine;
 use crate::isolate::commit::{self};
 use crate::isolate::{
-    apart, call, children, ending, output_descriptors, outside, owned, proxy, shared_signals,
-    signals, space, split,
+    apart, children, ending, output_descriptors, outside, owned, proxy, shared_signals, signals,
+    space, split,
 };
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -118,18 +118,6 @@ impl AsItIs for Det {
 
     fn whole(c: &Call, result: i64) -> i64 {
         whole::rest(c, result)
-    }
-
-    fn is_called(t: &Block) -> bool {
-        signals::is_called(t)
-    }
-
-    fn has_interrupted(t: &mut Block) -> bool {
-        call::has_interrupted(t)
-    }
-
-    fn die_by_default(signal: u32) {
-        signals::die_by_default(signal);
     }
 }
 
@@ -282,7 +270,7 @@ impl Engine for Det {
     fn signal_point(t: &mut Block, frame: &mut Frame) {
         match log::follows(t) {
             true => log::signal_point(t, frame),
-            false => plain::signal_point::<Det>(t, frame),
+            false => plain::signal_point(t, frame),
         }
     }
 
@@ -359,21 +347,13 @@ impl Engine for Det {
             pure::leaves(t);
         }
         log::ask::ends(t, (c.args[0] as u32 & 255) << 8);
-        ending::announce((c.args[0] as u32 & 255) << 8);
-        crate::thread::schedule::leave(t);
-        sys::exit_group(c.args[0] as i32)
+        ending::leave_program(t, (c.args[0] as u32 & 255) << 8)
     }
 
     fn arrived(t: &mut Block, _uc: &mut Ucontext) {
         if split::in_force() {
             token::signalled(t.slot);
         }
-    }
-
-    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
-
-    fn trap(_t: &mut Block, _signal: u32, _uc: &mut Ucontext) -> bool {
-        false
     }
 }
 

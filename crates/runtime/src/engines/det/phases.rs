@@ -3,7 +3,8 @@
 use super::token::{self, child, member, state, why};
 use super::{idle, log, retained};
 use crate::common::plain;
-use crate::isolate::phases::{Phases, Whereabouts, Why};
+use crate::engine::waits::Wait;
+use crate::isolate::phases::{Phases, Whereabouts};
 use crate::machine::sys::is_error;
 use crate::memory::capture::Call;
 use crate::thread::Block;
@@ -19,24 +20,12 @@ impl Phases for Ring {
         token::round()
     }
 
-    fn take_twin(&self) -> u32 {
-        token::take_twin()
-    }
-
-    fn live(&self) -> u32 {
-        token::live()
-    }
-
-    fn number_of(&self, slot: u32) -> u32 {
-        member(slot).index.load(Relaxed)
-    }
-
-    fn is_in_turn(&self, t: &Block) -> bool {
-        t.det().in_turn && !t.det().leads
-    }
-
     fn lets_own(&self) -> bool {
-        true
+        token::live() > 1
+    }
+
+    fn bears_own(&self, t: &Block) -> bool {
+        t.det().in_turn && !t.det().leads
     }
 
     fn looks(&self) -> bool {
@@ -63,10 +52,11 @@ impl Phases for Ring {
         token::rouse(slot);
     }
 
-    fn recall(&self, slot: u32, reason: Why) {
-        let reason = match reason {
-            Why::Woken => why::WOKEN,
-            Why::Signal => why::SIGNAL,
+    fn recall(&self, slot: u32, how: Wait) {
+        let reason = match how {
+            Wait::Signal => why::SIGNAL,
+            Wait::TimedOut => why::TIMED_OUT,
+            _ => why::WOKEN,
         };
         token::recall(slot, reason);
     }

@@ -13,6 +13,7 @@
 use super::token::{self, child, member, state};
 use super::{log, turns};
 use crate::engine::Engine;
+use crate::isolate::members::number_of;
 use crate::isolate::{call, commit, ending, split};
 use crate::machine::asm::push_registers;
 use crate::machine::sys;
@@ -342,7 +343,7 @@ fn name_runners() {
         let (m, mut n, mut at) = (member(s), [0; 10], [0; 18]);
         sys::complain(&[
             "reprise:   thread ",
-            decimal(m.index.load(Relaxed), &mut n),
+            decimal(number_of(s), &mut n),
             " was last seen at ",
             hex(m.seen_at.load(Relaxed), &mut at),
             "\n",

@@ -3,31 +3,20 @@
 use super::{log, new_thread, pure, retained, spin, token, turns, Det};
 use crate::engine::wish::Wish;
 use crate::gate::clone;
-use crate::gate::robust;
 use crate::isolate::{commit, ending, outside, owned, proxy, signals, split};
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::sync::libc::malloc;
-use crate::sync::locked;
-use crate::thread::panic;
-use crate::thread::process;
-use crate::thread::{block_address, session, slot, Block, Frame};
+use crate::thread::{block_address, slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
-use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
 
 const EAGAIN: i64 = -11;
-/// Of a program that others have become, too: those that are started are looked at before.
-const NO_LIBC: &str = "det: threads without a glibc whose functions can be found have no order (is the program linked statically, or written in Go?)";
 
 /// Makes a thread, in a turn: it runs from the next phase on; or in the [lead](super::retained) of this phase, in which it begins then.
 pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     if !split::in_force() {
-        if !crate::sync::hook::has_libc() {
-            panic::give_up(NO_LIBC);
-        }
-        locked::before_processes();
         split::split(t);
         token::start(t.slot);
         retained::start();
@@ -96,7 +85,6 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 /// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
 pub fn begin(t: &mut Block) {
     new_thread::begins(t);
-    owned::thread_begins(t.slot);
     signals::hears(t);
     if core::mem::take(&mut t.det().inherits) {
         for address in t.det().told.iter().filter(|a| **a != 0) {
@@ -173,23 +161,10 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
         pure::leaves(t);
     }
     malloc::thread_ends::<turns::InOwnHeap>(t);
-    t.slot().state.store(slot_state::EXITING, Release);
-    let wake = |address, _, n| {
+    let wake = |address, n| {
         super::wait::wake(address, n);
     };
-    robust::announce_death(t, robust::write_word, wake, |_| None);
-    session().live_threads.fetch_sub(1, Relaxed);
-    let last = process::entry().live_threads.fetch_sub(1, Relaxed) == 1;
-    if last {
-        log::ask::ends(t, status);
-    }
-    if !split::in_force() || (last && ending::is_first()) {
-        crate::thread::schedule::leave(t);
-        sys::exit_group((status >> 8) as i32);
-    }
-    if last {
-        ending::tell_first(status);
-    }
+    ending::give_up_all(t, status, wake, |t| log::ask::ends(t, status));
     if t.det().in_turn {
         commit::commit_again(t);
         commit::end(t);
@@ -197,9 +172,6 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
         token::pass(t.slot, token::state::NOBODY);
     } else {
         token::retire(t.slot);
-    }
-    if ending::is_first() {
-        ending::linger();
     }
     ending::end_thread(t)
 }

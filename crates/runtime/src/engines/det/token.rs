@@ -13,8 +13,9 @@
 //! first turn; and while it rests, by whoever ends that ([`super::idle`]).
 
 use super::spin::{FIRST_LOOK_AT_ALL_NS, FIRST_LOOK_NS};
+use crate::isolate::call::LOOK_AROUND_NS;
 use crate::isolate::layout::DET_BASE;
-use crate::isolate::{ending, members, proxy, space};
+use crate::isolate::{ending, members, pages, proxy, space};
 use crate::machine::processors::processors;
 use crate::machine::sys::{self, Timespec};
 use crate::thread::session;
@@ -27,9 +28,6 @@ use reprise_abi::syscalls::nr;
 const SPINS: u32 = 2000;
 /// As many, of a thread of the ring, as long as each of them can have a processor: the others come to the end of their phases, too.
 const SPINS_IN_RING: u32 = 20_000;
-
-/// How long a thread sleeps before it looks whether another one was killed.
-const LOOK_AROUND_NS: i64 = 200_000_000;
 
 /// What a slot's thread is doing.
 pub mod state {
@@ -102,8 +100,6 @@ pub struct Member {
     pub asked: AtomicU32,
     /// Where it was when somebody looked after it.
     pub seen_at: AtomicU64,
-    /// Which thread of the program it is, by the order in which they were made.
-    pub index: AtomicU32,
     /// One of [`child`].
     pub child: AtomicU32,
 }
@@ -123,10 +119,6 @@ struct State {
     batches: AtomicU32,
     /// Threads of the program.
     live: AtomicU32,
-    /// Threads that there ever were.
-    made: AtomicU32,
-    /// Twins that were taken in this round.
-    twins: AtomicU32,
     /// Waits that there ever were.
     waits: AtomicU64,
     /// Turns in which a thread found that it still can't go on, since anybody could.
@@ -213,11 +205,6 @@ pub fn round() -> u32 {
     all().round.load(SeqCst)
 }
 
-/// A number for a twin.
-pub fn take_twin() -> u32 {
-    all().twins.fetch_add(1, Relaxed)
-}
-
 /// Threads of the program that have not ended.
 pub fn live() -> u32 {
     all().live.load(SeqCst)
@@ -229,8 +216,9 @@ pub fn start(slot: u32) {
     s.round.store(1, SeqCst);
     s.running.store(0, SeqCst);
     *ring().0 = 0;
+    pages::phase_begins();
     enrol(slot);
-    members::first(slot);
+    members::start(slot);
     // It doesn't wait for its first phase.
     member(slot).born.store(0, SeqCst);
     s.running.store(1, SeqCst);
@@ -240,7 +228,6 @@ pub fn start(slot: u32) {
 pub fn enrol(slot: u32) {
     let (s, m) = (all(), member(slot));
     s.live.fetch_add(1, SeqCst);
-    m.index.store(s.made.fetch_add(1, Relaxed), Relaxed);
     m.word.store(0, Relaxed);
     m.sleeping.store(0, Relaxed);
     m.born.store(s.round.load(Relaxed), Relaxed);
@@ -372,7 +359,7 @@ pub fn next() {
 fn begin_phase() {
     let s = all();
     let (len, _) = ring();
-    s.twins.store(0, Relaxed);
+    pages::phase_begins();
     s.watchers.iter().for_each(|w| w.store(0, Relaxed));
     s.running.store(*len as u32, SeqCst);
     // Who is told may have gone on, and arrived, before all are.

@@ -5,15 +5,14 @@ use crate::common::plain::{self, AsItIs};
 use crate::engine::wish::Wish;
 use crate::engine::Engine;
 use crate::gate::robust;
-use crate::gate::{clone, diversion, instruction};
+use crate::gate::{diversion, instruction};
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::signal::frame::Ucontext;
 use crate::signal::kernel;
 use crate::thread::process;
-use crate::thread::signals::Siginfo;
-use crate::thread::{session, slot, Block, Frame};
+use crate::thread::{session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::Instruction;
 use reprise_abi::session::{slot_state, MODE_REPLAY};
@@ -53,23 +52,13 @@ impl Engine for None {
         Self::syscall(t, c, frame)
     }
 
-    fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
-        Self::syscall(t, c, &Frame::default())
-    }
-
     fn instruction(_t: &mut Block, which: Instruction) -> (u64, u64) {
         instruction::read_clock(which)
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
-        plain::signal_point::<Self>(t, frame);
+        plain::signal_point(t, frame);
     }
-
-    fn fault(_t: &mut Block, _info: &Siginfo, _uc: &mut Ucontext, _can: bool) -> bool {
-        false
-    }
-
-    fn goes_on(_t: &mut Block, _uc: &mut Ucontext) {}
 
     const BORN: u32 = slot_state::BLOCKED;
 
@@ -77,14 +66,9 @@ impl Engine for None {
         if diversion::is_on() {
             return diversion::EAGAIN;
         }
-        let Some(i) = clone::reserve_slot() else {
-            return -11;
-        };
-        // The thread waits until everybody can know its id.
-        let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
+        let (tid, i) = plain::thread_create::<Self>(t, wish, start, |_| {});
         if !sys::is_error(tid) {
-            slot(i).visible_tid.store(tid as u32, Relaxed);
-            clone::publish_tid(wish, tid as u32);
+            // It waits until everybody can know its id.
             crate::thread::schedule::go(i);
         }
         tid
@@ -132,10 +116,6 @@ impl Engine for None {
         plain::exec(t, c)
     }
 
-    fn image_start(_t: &mut Block) {}
-
-    fn process_dies(_t: &mut Block, _signal: u32) {}
-
     fn process_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
         if diversion::is_on() {
             sys::exit_group(c.args[0] as i32);
@@ -145,8 +125,6 @@ impl Engine for None {
         crate::gate::exec::while_none_is_under_way(t, || crate::thread::schedule::leave(t));
         sys::exit_group(c.args[0] as i32)
     }
-
-    fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
 
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
         // What the replay has written into the code is still there.
