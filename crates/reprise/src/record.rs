@@ -197,7 +197,7 @@ fn one(args: &RecordArgs) -> Result<Run> {
             shared.add_order(args.buffers.bytes())?;
             shared.session_mut().flags |= FLAG_LOGS;
         }
-        (TraceOrder::Told, false) => shared.add_memo()?,
+        (_, false) if args.engine.can(can::SEPARATE_MEMORY) => shared.add_memo()?,
         _ => {}
     }
     let known = memo::load(&shared, &image, &memo_file);

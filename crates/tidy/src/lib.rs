@@ -99,25 +99,32 @@ pub fn room_of(file: &str) -> String {
     }
 }
 
-/// The numbers by which the runtime knows an engine in one of its roles.
-const ROLES: [&str; 5] = [
-    "SERIAL_RECORD",
-    "SERIAL_REPLAY",
-    "ORDER_RECORD",
-    "ORDER_REPLAY",
-    "DET",
-];
-const NAMES: [&str; 4] = ["none", "serial", "order", "det"];
+/// The table of engines, which says by which numbers and names they are known.
+const TABLE: &str = include_str!("../../abi/src/engine.rs");
+
+/// What stands in the table between each `before` and the next `after`.
+fn in_table<'a>(before: &'a str, after: &'a str) -> impl Iterator<Item = &'static str> + use<'a> {
+    let parts = TABLE.split(before).skip(1);
+    parts.filter_map(move |part| Some(part.split_once(after)?.0))
+}
+
+/// The numbers by which the runtime knows an engine in one of its roles; all but that of no engine, whose name has other meanings, too.
+fn roles() -> Vec<&'static str> {
+    let recorders = in_table("recorder: role::", ",");
+    let all = recorders.chain(in_table("replayer: role::", ","));
+    all.filter(|role| *role != "NONE").collect()
+}
 
 /// The engines that a file asks for by number, or compares a name with, instead of asking for what they can.
 pub fn engines_asked_for(source: &str) -> Vec<String> {
     let code = text::code_of(source);
+    let roles = roles();
     let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
     let mut found: Vec<String> = words
-        .filter(|w| ROLES.contains(w))
+        .filter(|w| roles.contains(w))
         .map(String::from)
         .collect();
-    for name in NAMES {
+    for name in in_table("name: \"", "\"") {
         for comparison in ["==", "!="] {
             if source.contains(&format!("{comparison} \"{name}\"")) {
                 found.push(format!("{comparison} {name}"));
@@ -211,6 +218,10 @@ mod tests {
         let name = "let order = manifest.engine == \"order\";";
         assert_eq!(engines_asked_for(name), ["== order"]);
         assert!(engines_asked_for("in_force::orders_synchronisation()").is_empty());
+        for (role, name) in [("SERIAL_RECORD", "serial"), ("DET", "det")] {
+            assert!(roles().contains(&role));
+            assert!(in_table("name: \"", "\"").any(|n| n == name));
+        }
     }
 
     #[test]

@@ -177,11 +177,14 @@ fn linger() -> ! {
 pub fn give_up_all(
     t: &mut Block,
     status: u32,
-    wake: impl Fn(u64, u32),
+    wake: impl Fn(u64, u32) -> u32,
     ends: impl FnOnce(&mut Block),
 ) {
     t.slot().state.store(slot_state::EXITING, Release);
-    robust::announce_death(t, robust::write_word, |at, _, n| wake(at, n), |_| None);
+    let wake = |address, _, n| {
+        wake(address, n);
+    };
+    robust::announce_death(t, robust::write_word, wake, |_| None);
     session().live_threads.fetch_sub(1, Relaxed);
     let last = process::entry().live_threads.fetch_sub(1, Relaxed) == 1;
     if last {

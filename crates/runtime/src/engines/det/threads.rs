@@ -161,10 +161,7 @@ pub fn exit(t: &mut Block, status: u32) -> ! {
         pure::leaves(t);
     }
     malloc::thread_ends::<turns::InOwnHeap>(t);
-    let wake = |address, n| {
-        super::wait::wake(address, n);
-    };
-    ending::give_up_all(t, status, wake, |t| log::ask::ends(t, status));
+    ending::give_up_all(t, status, super::wait::wake, |t| log::ask::ends(t, status));
     if t.det().in_turn {
         commit::commit_again(t);
         commit::end(t);
