@@ -15,8 +15,10 @@ pub mod role {
     pub const ORDER_REPLAY: u32 = 4;
     /// `det`, whether it logs, follows a log, or neither.
     pub const DET: u32 = 5;
+    /// `sketch`, in images that are built with the feature of that name.
+    pub const SKETCH: u32 = 6;
     /// How many there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 }
 
 /// What an engine can: bits of [`Engine::can`].
@@ -161,8 +163,21 @@ pub const DET: Engine = Engine {
     about: "In the making: all threads at once, with glibc; only inputs are recorded, and a replay is the same run once more (see `run`); one process",
 };
 
+/// `sketch`.
+pub const SKETCH: Engine = Engine {
+    name: "sketch",
+    number: 5,
+    recorder: role::SKETCH,
+    replayer: role::SKETCH,
+    order: TraceOrder::Nothing,
+    rings: Rings::One,
+    can: can::SEPARATE_MEMORY,
+    is_hidden: true,
+    about: "Private views of memory, committed in whatever order threads come to gates; no trace is made",
+};
+
 /// All of them.
-pub const ENGINES: [&Engine; 4] = [&NONE, &SERIAL, &ORDER, &DET];
+pub const ENGINES: [&Engine; 5] = [&NONE, &SERIAL, &ORDER, &DET, &SKETCH];
 
 impl Engine {
     /// Can it do all of this (bits of [`can`])?
@@ -222,7 +237,8 @@ mod tests {
     fn roles_are_found_by_what_they_can() {
         let order = 1 << role::ORDER_RECORD | 1 << role::ORDER_REPLAY;
         assert_eq!(roles_that_can(can::ORDER_SYNCHRONISATION), order);
-        assert_eq!(roles_that_can(can::SEPARATE_MEMORY), 1 << role::DET);
+        let separate = 1 << role::DET | 1 << role::SKETCH;
+        assert_eq!(roles_that_can(can::SEPARATE_MEMORY), separate);
         assert_eq!(Engine::that_can(can::ATTACH), &SERIAL);
         assert_eq!(Engine::that_can(can::REPEAT), &DET);
         assert_eq!(roles_that_can(can::REPLAY) & 1 << role::NONE, 0);

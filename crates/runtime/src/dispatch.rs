@@ -12,7 +12,8 @@ pub fn trap_of_replay(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
 /// Has this image an engine for this role?
 pub fn has(role: u32) -> bool {
     use crate::thread::in_force::{DET, NONE};
-    (NONE..=DET).contains(&role)
+    let is_sketch = role == crate::thread::in_force::SKETCH;
+    (NONE..=DET).contains(&role) || is_sketch && cfg!(feature = "sketch")
 }
 
 /// Runs an expression with the engine in force as a type.
@@ -37,6 +38,11 @@ macro_rules! with_engine {
             }
             $crate::thread::in_force::DET => {
                 type $e = $crate::engines::det::Det;
+                $body
+            }
+            #[cfg(feature = "sketch")]
+            $crate::thread::in_force::SKETCH => {
+                type $e = $crate::engines::sketch::Sketch;
                 $body
             }
             _ => {
@@ -64,6 +70,11 @@ macro_rules! with_order {
                 type $o = $crate::engines::det::turns::InTurns;
                 $body
             }
+            #[cfg(feature = "sketch")]
+            $crate::thread::in_force::SKETCH => {
+                type $o = $crate::engines::sketch::AtGates;
+                $body
+            }
             _ => {
                 type $o = $crate::engine::order::Unordered;
                 $body
@@ -76,12 +87,12 @@ pub(crate) use with_order;
 /// As [`with_order`], for the allocator.
 macro_rules! with_order_of_heaps {
     ($o:ident => $body:expr) => {
-        match $crate::thread::in_force::has_private_views() {
-            true => {
+        match $crate::thread::in_force::ENGINE.load(core::sync::atomic::Ordering::Relaxed) {
+            $crate::thread::in_force::DET => {
                 type $o = $crate::engines::det::turns::InOwnHeap;
                 $body
             }
-            false => $crate::dispatch::with_order!($o => $body),
+            _ => $crate::dispatch::with_order!($o => $body),
         }
     };
 }

@@ -23,7 +23,7 @@
 //! | [`isolate`] | private memory: threads as processes, and commits |
 //! | [`common`] | what several engines have in common |
 //! | [`entry`] | where control comes in |
-//! | [`engines`] | none, serial, order, det |
+//! | [`engines`] | none, serial, order, det; sketch for a test |
 //!
 //! What knows them all is the crate's root: [`dispatch`] runs an expression with the engine in force as a type.
 #![cfg_attr(not(test), no_std)]

@@ -6,3 +6,5 @@ pub mod det;
 pub mod none;
 pub mod order;
 pub mod serial;
+#[cfg(feature = "sketch")]
+pub mod sketch;
