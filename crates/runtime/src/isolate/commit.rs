@@ -196,7 +196,7 @@ pub fn note(t: &mut Block) {
     c.searched += sys::monotonic().ns() - began;
     if c.searched > SEARCH_MAX_NS || options::disturbs() {
         c.searched = 0;
-        // Whoever has the lead may map memory meanwhile, and the views behind that move in their table: one that was seen twice would lose its copies.
+        // Another may map memory meanwhile, and the views behind that move in their table: one that was seen twice would lose its copies.
         look(|| forget_read(t));
     }
 }

@@ -255,7 +255,7 @@ pub fn distribute() -> bool {
     }
 }
 
-/// Gives a signal to a thread that takes it; whether that one comes back into the ring for it.
+/// Gives a signal to a thread that takes it; whether that one waits no more for it.
 fn give(info: &Siginfo, only: Option<u32>) -> bool {
     let signal = info.signal();
     if only.is_some_and(|s| !lives(s)) {

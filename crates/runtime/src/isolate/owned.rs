@@ -349,7 +349,7 @@ pub fn window(address: u64, times: u32) -> (u64, u64) {
     (start, start + size)
 }
 
-/// Is the ring such that pages are given away?
+/// Are pages given away now?
 pub fn is_time() -> bool {
     is_wanted() && phases().lets_own()
 }
