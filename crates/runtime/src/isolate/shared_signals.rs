@@ -3,7 +3,7 @@
 //! or waits for it, else the first of the others, as they were made. When nobody does, it waits here, and whoever opens it or waits for it first takes it,
 //! in its turn.
 //!
-//! Signals from outside come to the first thread, and go the same way from there ([`outside`]).
+//! Signals from outside come to the first thread, and go the same way from there ([`super::outside`]).
 
 use super::layout::QUEUE_BASE;
 use super::members::{hearing, member, number_of, slots};
