@@ -177,7 +177,7 @@ fn what_prints_the_same_always_does_so_here() {
 #[test]
 fn what_a_thread_writes_is_its_own_until_it_comes_to_a_gate() {
     const ROUNDS: u64 = 300_000;
-    let guest = Guest::new("racy_counter").args(&["4", "300000"]);
+    let guest = Guest::new("racy_counter").args(["4", "300000"]);
     for _ in 0..5 {
         let r = sketched(&guest);
         let text = String::from_utf8_lossy(&r.stdout).to_string();
