@@ -85,6 +85,9 @@ impl Asleep {
         let all_sleep = idle && written == self.written && self.all_sleep(shared, members);
         self.written = written;
         self.times = if all_sleep { self.times + 1 } else { 0 };
+        if all_sleep {
+            tracing::debug!(times = self.times, "all threads sleep");
+        }
         (self.times >= ENOUGH).then_some("threads that nobody wakes or ends")
     }
 

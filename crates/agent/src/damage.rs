@@ -72,6 +72,13 @@ impl Damage {
         };
         self.seen = now;
         let certain = now.filter(|wrong| self.times >= wrong.enough);
+        match (now, certain) {
+            (_, Some(wrong)) => tracing::warn!(what = wrong.what, "words that make no sense"),
+            (Some(wrong), None) => {
+                tracing::debug!(what = wrong.what, times = self.times, "doubtful words");
+            }
+            (None, None) => {}
+        }
         certain.map(|wrong| wrong.what)
     }
 }

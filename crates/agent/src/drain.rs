@@ -205,6 +205,7 @@ impl Drain {
                     break Ok(());
                 }
                 Err(ParseError::Bad(why)) => {
+                    tracing::error!(why, "the ring makes no sense");
                     self.damage = Some(why);
                     shared.session().recording_lost.store(1, SeqCst);
                     break Ok(());

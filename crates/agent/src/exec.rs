@@ -67,6 +67,7 @@ pub fn serve(
             processes::became_another(shared.session(), slot as u32);
             warnings.extend(unfit(shared.session(), pid).filter(|w| !warnings.contains(w)));
             let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
+            tracing::debug!(pid, tid, slot, image = n, "became another program");
             if let Err(why) = keep(&stopped, shared, n, slot) {
                 warnings.push(format!(
                     "the program that process {pid} became could not be kept: {why}"
@@ -82,8 +83,11 @@ pub fn serve(
                 }
             }
         }
-        Exec::Failed => {}
-        Exec::Died => free_head(shared),
+        Exec::Failed => tracing::debug!(pid, tid, slot, "its exec failed"),
+        Exec::Died => {
+            tracing::debug!(pid, tid, slot, "died in its exec");
+            free_head(shared);
+        }
         Exec::Lost(e, name) => {
             warnings.push(format!(
                 "process {visible} was ended at its exec, which can't be recorded: {e}"

@@ -43,6 +43,8 @@ impl Late {
                 continue;
             }
             self.since = Some(Instant::now());
+            let tid = slot.kernel_tid.load(Relaxed);
+            tracing::debug!(tid, "a signal came too late");
             slices::interrupt(shared, slot, members);
         }
     }

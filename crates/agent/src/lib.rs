@@ -118,6 +118,7 @@ impl Agent {
     /// When the trace can't be written at all.
     pub fn run(mut self) -> Result<(), TraceError> {
         let begun = Instant::now();
+        tracing::info!(launcher = self.launcher, dir = ?self.dir, lazy = self.lazy, "begins");
         let mut handed = Vec::new();
         let known = self.census.all_known();
         let mut drain = Drain::new(std::mem::take(&mut self.census));
@@ -198,6 +199,9 @@ impl Agent {
                 }
                 Err(_) => 0,
             };
+            if moved > 0 {
+                tracing::trace!(moved, gathered = self.writer.gathered(), stops, "drained");
+            }
             let mut unkept = requests::answer(
                 &self.shared,
                 &members,
@@ -279,6 +283,7 @@ impl Agent {
             if self.writer.gathered() == 0 {
                 frame_begun = Instant::now();
             } else if frame_begun.elapsed() > FRAME_AGE {
+                tracing::trace!(gathered = self.writer.gathered(), "frame closed");
                 if let Err(e) = self.writer.flush_frame() {
                     full.get_or_insert(e.to_string());
                     self.give_up();
@@ -337,6 +342,15 @@ impl Agent {
             }
         }
         let stats = self.writer.finish()?;
+        tracing::info!(
+            ?status,
+            ?reason,
+            ended_early = full.as_deref(),
+            events = stats.events,
+            bytes = stats.bytes_raw,
+            written = stats.bytes_compressed,
+            "ends"
+        );
         let session = self.shared.session();
         let mut summary = Summary::of_stream(&stats);
         summary.duration_ns = begun.elapsed().as_nanos() as u64;
@@ -414,6 +428,7 @@ impl Agent {
 
     /// The trace is full: the program goes on unrecorded, or ends.
     fn give_up(&self) {
+        tracing::warn!(on_full = ?self.on_full, "nothing more is recorded");
         if self.on_full == OnFull::Stop {
             self.shared.session().stop_program.store(1, SeqCst);
         }

@@ -213,6 +213,9 @@ impl Merge {
         let hurries = is_behind || moved > 0 && self.pressure.is_there();
         sink.writer.hurry(hurries);
         let written = self.write(shared, sink, &due, drawn)?;
+        if moved + written > 0 {
+            tracing::trace!(due = due.len(), drawn, moved, written, "rings looked at");
+        }
         Ok(moved + written)
     }
 
@@ -337,6 +340,7 @@ impl Merge {
     }
 
     fn fail(&mut self, shared: &SharedSession, why: &'static str) {
+        tracing::error!(why, "a thread's ring makes no sense");
         self.damage = Some(why);
         shared.session().recording_lost.store(1, SeqCst);
     }

@@ -114,6 +114,7 @@ impl Processes {
             if state == process_state::ENDING && p.announced.load(Relaxed) == 0 {
                 self.orphaned.extend(made_by_nobody(p));
             }
+            tracing::debug!(n, pid, state, ?status, "found dead");
             last(shared, n, status);
             reap(s, n, status);
             if shared.order().is_some() && p.state.load(Acquire) == process_state::LOST {

@@ -157,6 +157,7 @@ pub fn answer(
     let mut lost = None;
     match kept {
         Ok(k) => {
+            tracing::debug!(pid, fd, hash = %k.hash, len = k.len, changing, "file kept");
             let [a, b] = k.hash.to_words();
             q.answer[0].store(a, Relaxed);
             q.answer[1].store(b, Relaxed);
@@ -165,6 +166,7 @@ pub fn answer(
         }
         Err(why) => {
             let name = std::fs::read_link(&path).unwrap_or_default();
+            tracing::debug!(pid, fd, ?name, "file not kept");
             let say = |why| format!("a mapped file could not be kept: {}: {why}", name.display());
             match why {
                 Unkept::File(why) => warnings.push(say(why)),

@@ -121,6 +121,8 @@ impl Slices {
             if at_once && !waiting {
                 self.advance = self.advance.saturating_sub(cost);
             }
+            let held = self.since.elapsed();
+            tracing::debug!(holder, ?held, at_once, waiting, signal, "asks for a cut");
             self.last_cut = Instant::now();
             slot.cut_generation.store(generation, Relaxed);
             interrupt(shared, slot, members);
@@ -192,6 +194,7 @@ fn pass_over(s: &Session, holder: u32, slot: &Slot) {
     }
     drop(l);
     if unclaimed {
+        tracing::debug!(holder, "passes over a stopped thread");
         wake_holder(s);
     }
 }
@@ -215,6 +218,7 @@ fn take(s: &Session, holder: u32, slot: &Slot) {
     }
     drop(l);
     if takes {
+        tracing::debug!(holder, "takes the baton from a call");
         wake_holder(s);
     }
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Something that one thread of the session has at a time.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Thing {
     /// The scheduler's lock.
     Lock,
@@ -163,6 +163,7 @@ fn take_back(shared: &SharedSession, members: &Members, thing: Thing, owner: u32
         Thing::Lock if s.engine().can(can::RUN_ONE_AT_A_TIME) => Pace::Steps,
         _ => Pace::Runs,
     };
+    tracing::debug!(?thing, owner, tid, "lets a stopped thread go on");
     // Where ptrace is refused nothing can be done: the others wait until the thread goes on.
     let _ = go_on_until(tid as i32, pace, is_done);
     // It may have been about to do this.

@@ -55,6 +55,7 @@ impl Strays {
         now.retain(|pid| !self.others.contains(&i64::from(*pid)));
         for pid in now.intersection(&self.suspects) {
             if let Some(stray) = meet(*pid) {
+                tracing::debug!(pid, name = ?stray.name, "a child that no slot knows");
                 self.found.entry(*pid).or_insert(stray);
             }
         }

@@ -11,6 +11,7 @@
 //! What a recorded program writes is not written from here.
 
 mod beginning;
+pub mod log;
 
 pub use beginning::{was_closed, was_sigpipe_ignored};
 

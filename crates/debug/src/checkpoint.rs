@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{Error, Result};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Most bytes of shared memory, other than the session's, that one checkpoint keeps.
 pub const MOST_SHARED: u64 = 256 << 20;
@@ -118,9 +119,16 @@ impl Debuggee {
             return Ok(None);
         }
         // What is compiled in is no part of the program.
+        let begun = Instant::now();
         let made = self
             .uncompile()
             .and_then(|()| self.with_all_stopped(Debuggee::copy_stopped));
+        tracing::debug!(
+            events = self.events(),
+            pid = made.as_ref().ok().and_then(Option::as_ref).map(|c| c.pid),
+            took = ?begun.elapsed(),
+            "checkpoint"
+        );
         match made {
             // It was killed meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -226,6 +234,12 @@ impl Debuggee {
         self.threads.clear();
         let copies = to.revive().map_err(os("make a copy of a checkpoint"))?;
         let pid = copies[0];
+        tracing::debug!(
+            pid,
+            of = to.pid,
+            events = to.events,
+            "goes back to a checkpoint"
+        );
         self.pid = pid;
         self.memory = memory_of(pid).map_err(os("open the replayed program's memory"))?;
         let pairs: Vec<(pid_t, pid_t)> = to.threads.iter().map(|t| t.tid).zip(copies).collect();

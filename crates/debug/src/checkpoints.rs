@@ -269,6 +269,11 @@ impl Checkpoints {
             }
             stays
         });
+        tracing::debug!(
+            left = self.spread.len(),
+            ?spacing,
+            "checkpoints thinned out"
+        );
     }
 
     /// How many events to feed next, after a portion took so long.

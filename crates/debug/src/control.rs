@@ -389,6 +389,7 @@ impl Debuggee {
         tid: pid_t,
         status: i32,
     ) -> Result<Next, DebugError> {
+        tracing::trace!(tid, status = format_args!("{status:#x}"), "stop");
         if !libc::WIFSTOPPED(status) {
             self.threads.remove(&tid);
             if run.interrupting == Some(tid) {

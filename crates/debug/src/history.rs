@@ -121,6 +121,7 @@ impl Session {
 
     /// Goes back as far as it must, and from there to the gate behind so many events.
     pub(crate) fn rewind(&mut self, events: u64) -> Result<&mut Debuggee, DebugError> {
+        tracing::debug!(to = events, "goes back");
         self.past = Past::default();
         self.debuggee()?.go_on_if_wanted()?;
         if !self.debuggee()?.return_to(events, Debuggee::run_unseen)? {
@@ -144,6 +145,7 @@ impl Session {
         let events = events.min(d.timeline.end).max(d.timeline.begins());
         if d.live.limit() <= events && d.events() < events {
             let begun = Instant::now();
+            tracing::debug!(from = d.events(), to = events, "goes forward");
             d.run_unseen(events)?;
             if d.events() < d.timeline.end {
                 d.mark_arrival(begun)?;

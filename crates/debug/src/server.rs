@@ -66,6 +66,7 @@ pub enum Address {
 /// When the trace can't be debugged, nobody can connect, or the replay leaves the recorded path.
 pub fn serve(request: &Request) -> Result<(), DebugError> {
     ignore_interrupts();
+    tracing::info!(dir = ?request.dir, birth = request.birth, "session");
     let timeline = Rc::new(Timeline::of(&request.dir, request.birth)?);
     let debuggee = Debuggee::start(&request.dir, timeline, Output::default())?;
     let mut session = Session::new(debuggee);
@@ -204,6 +205,7 @@ fn serve_connection<C: ConnectionExt<Error = std::io::Error>>(
                 Heard::Byte(byte) => gdb.incoming_data(session, byte)?,
                 Heard::Ours(packet) => {
                     let answer = session.answer(&packet)?;
+                    tracing::debug!(packet = ?packet.escape_ascii().to_string(), answer = answer.len(), "packet");
                     gdb.borrow_conn().answer(&answer)?;
                     gdb.into()
                 }

@@ -101,6 +101,7 @@ pub fn stop(pid: pid_t) -> Result<Attached> {
         return Err(unsupported("there is no such process"));
     }
     if let Some(why) = obstacle(pid) {
+        tracing::debug!(pid, why, "can't be attached to");
         return Err(unsupported(why));
     }
     let mut threads: Vec<Thread> = Vec::new();
@@ -108,6 +109,7 @@ pub fn stop(pid: pid_t) -> Result<Attached> {
     let mut leader = stopped.inspect_err(|_| threads.iter().for_each(Thread::let_go))?;
     // Whatever happens, it is not ended.
     leader.finished = true;
+    tracing::debug!(pid, threads = threads.len(), "process stopped");
     Ok(Attached {
         threads,
         leader,

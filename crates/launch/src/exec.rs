@@ -42,6 +42,7 @@ const PTRACE_O_SUSPEND_SECCOMP: i32 = 1 << 21;
 pub fn watch(pid: pid_t, tid: pid_t, slot: usize) -> Result<Watched> {
     let options = WATCHED;
     tracee::seize(tid, options)?;
+    tracing::debug!(pid, tid, slot, "watches a thread that is about to exec");
     Ok(Watched { pid, tid, slot })
 }
 
@@ -67,6 +68,7 @@ impl Watched {
     fn ended(&self, why: LaunchError) -> Exec {
         let killed = matches!(why, LaunchError::Died(_)) || tracee::is_dying(self.pid);
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid));
+        tracing::warn!(pid = self.pid, killed, why = ?why.to_string(), "ended at its exec");
         tracee::end(self.pid);
         match killed {
             true => Exec::Died,
@@ -78,6 +80,7 @@ impl Watched {
     fn to_exec(&self) -> Result<bool> {
         loop {
             let (who, status) = tracee::wait_any(&[self.pid, self.tid])?;
+            tracing::trace!(who, status = format_args!("{status:#x}"), "stop");
             if !libc::WIFSTOPPED(status) {
                 // A thread that isn't the first one vanishes when its exec succeeds; when it is killed, nobody is left to be waited for.
                 if who == self.pid {
@@ -122,6 +125,7 @@ fn put_runtime_in(
     // By path where that works: processes of another user, and those without /proc, are handed them.
     let reached = stopped.put_in(shared, image, Reach::Opens(ours))?;
     if reached.is_none() {
+        tracing::debug!(pid = stopped.pid, "is handed the descriptors");
         let fds = hand::over(stopped, ours)?;
         stopped.put_in(shared, image, Reach::Has(fds))?;
     }

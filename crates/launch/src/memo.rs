@@ -38,7 +38,11 @@ fn searched(shared: &SharedSession) -> impl Iterator<Item = &SearchedCode> {
 /// Fills a new session's memory with what is in the file. A file that can't be used is no error.
 pub fn load(shared: &SharedSession, image: &RuntimeImage, path: &Path) -> Loaded {
     let read = || fill(shared, image, &std::fs::read(path).ok()?);
-    read().unwrap_or_default()
+    let loaded = read();
+    let (used, found) = (loaded.is_some(), loaded.unwrap_or_default());
+    let (entries, searched) = (found.entries, found.searched);
+    tracing::debug!(used, entries, searched, "what was found in code before");
+    found
 }
 
 fn fill(shared: &SharedSession, image: &RuntimeImage, bytes: &[u8]) -> Option<Loaded> {

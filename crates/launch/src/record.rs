@@ -306,6 +306,7 @@ pub fn start(
             libc::_exit(126);
         }
     }
+    tracing::debug!(pid, pin = command.pin, cpu, "program forked");
     // SAFETY: our descriptors.
     unsafe { libc::close(pipe[1]) };
     let result = (|| {
@@ -351,6 +352,7 @@ pub fn start(
             });
         }
         let mut stopped = Stopped::begin(pid, 0)?;
+        tracing::debug!(pid, no_random = first[0] != 0, "stopped at its exec");
         crate::identity::note_loss(pid, shared);
         {
             let s = shared.session_mut();
@@ -446,6 +448,7 @@ impl Stopped {
         auxv::hide(&self.tracee, &self.entry, vdso, &mut calls)?;
         calls.add(libc::SYS_brk, [0; 6], TO_THIRD);
         let made = calls.make(&self.tracee, &self.entry)?;
+        tracing::debug!(pid = self.pid, mappings = mappings.len(), failed = ?made.failed, "runtime mapped");
         match made.failed {
             None => {}
             Some((n, _)) if n < opened => {
@@ -579,6 +582,7 @@ impl Stopped {
             return Err(if killed { LaunchError::Died(0) } else { e });
         }
         self.finished = true;
+        tracing::debug!(pid = self.pid, slot = self.slot, "let go");
         Ok(self.pid)
     }
 }

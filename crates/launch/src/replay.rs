@@ -139,6 +139,14 @@ pub fn start(
         }
         // The child goes on when the pipe is closed here.
         drop(go);
+        tracing::debug!(
+            pid,
+            slot = child.slot,
+            traced = child.traced.is_some(),
+            confined = confined.is_some(),
+            operations = plan.ops.len(),
+            "process made"
+        );
         return Ok(pid);
     }
     drop(go);

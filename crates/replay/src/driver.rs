@@ -171,6 +171,14 @@ fn replay_one(
         ..d
     });
     let when = divergence.as_ref().map_or(u64::MAX, |d| d.event);
+    tracing::info!(
+        status,
+        diverged_at = divergence.as_ref().map(|d| d.event),
+        halted = halted.is_some(),
+        hashes = c.hashes.load(Relaxed),
+        cuts = c.cuts.load(Relaxed),
+        "replay ends"
+    );
     Ok(Outcome {
         status,
         stopped: matches!(Summary::read(dir), Ok(Some(s)) if s.stopped),
@@ -285,6 +293,13 @@ pub(crate) fn prepare(
         shared.session_mut().flags |= FLAG_RACES;
         h.prepare(shared.races());
     }
+    tracing::info!(
+        engine = ?manifest.engine,
+        abi_version = manifest.abi_version,
+        runtime = %manifest.runtime_hash,
+        events = reader.len(),
+        "trace"
+    );
     Ok(Prepared {
         manifest,
         reader,

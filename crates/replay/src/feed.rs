@@ -188,6 +188,9 @@ impl Distribution {
         if self.closed {
             moved |= self.pass_voids(head);
         }
+        if moved {
+            tracing::trace!(waiting = self.waiting, closed = self.closed, "fed");
+        }
         Ok(moved)
     }
 

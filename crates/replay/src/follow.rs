@@ -208,6 +208,7 @@ impl Follower {
                     o.rings.forget_before(event);
                 }
                 self.begins_at = at_byte;
+                tracing::debug!(event, at_byte, "the trace begins further on");
                 return Ok(Came::There(at_byte));
             }
         }

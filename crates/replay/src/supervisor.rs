@@ -306,6 +306,7 @@ impl Common {
     fn judge(&self, listener: RawFd, question: &seccomp_notif) -> Answer {
         let (number, a) = (i64::from(question.data.nr), question.data.args);
         let asker = question.pid as pid_t;
+        tracing::trace!(pid = asker, number, "call asked for");
         match number {
             libc::SYS_openat => match self.file(listener, question) {
                 Some(answer) => answer,
@@ -386,6 +387,7 @@ impl Common {
             let path = String::from_utf8_lossy(&path).replace(char::is_control, "?");
             let _ = write!(what, " of {path}");
         }
+        tracing::warn!(pid = question.pid, ?what, "call refused");
         self.note(what);
         Answer::Error(libc::EPERM)
     }

@@ -428,6 +428,7 @@ impl Tree {
         });
         let expected =
             found.is_some_and(|n| s.processes[n].state.load(Acquire) == process_state::ENDING);
+        tracing::debug!(pid, status, process = found, expected, "process ended");
         if self.roots.contains(&pid) && self.status.is_none() {
             self.status = Some(status);
         }
@@ -549,9 +550,12 @@ impl Tree {
         let q = &self.shared.session().request;
         let kind = q.kind.load(Acquire);
         let args = [0, 1, 2].map(|i| q.args[i].load(Relaxed));
+        if kind == request::NONE {
+            return Ok(());
+        }
+        tracing::debug!(kind, ?args, "request");
         let mut answer = 0;
         match kind {
-            request::NONE => return Ok(()),
             request::BECOME => self.exec(args[0], args[1])?,
             request::SHARE_FILE => answer = self.share(args[0], args[1])?,
             _ => {}
@@ -672,6 +676,8 @@ impl Tree {
         });
         let pid = launch::start(&self.shared, &self.image, &prepared.plan, child, confined)?;
         self.made.insert(pid);
+        let confined = self.supervisor.is_some();
+        tracing::debug!(pid, slot, regions = len, confined, "process begins");
         Ok(pid)
     }
 
@@ -887,6 +893,7 @@ impl Feed {
         unsafe { std::ptr::copy_nonoverlapping(self.frame.as_ptr().add(self.at), to, n) };
         self.at += n;
         self.head += n as u64;
+        tracing::trace!(bytes = n, head = self.head, "fed");
         ring.head.store(self.head, SeqCst);
         if ring.consumer_asleep.swap(0, SeqCst) != 0 {
             wake(&ring.consumer_asleep);

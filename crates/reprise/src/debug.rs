@@ -5,6 +5,7 @@ use crate::printers;
 use crate::processes::{ProcessName, Processes};
 use crate::stretches;
 use anyhow::{Context, Result};
+use reprise_console::log::{self, Role};
 use reprise_console::say;
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
@@ -54,6 +55,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
         at,
         address,
     };
+    log::is(Role::Server);
     match serve(&request) {
         // A report of many lines.
         Err(left @ (DebugError::Diverged(_) | DebugError::Replay(ReplayError::Stuck(_)))) => {

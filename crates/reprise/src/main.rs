@@ -39,7 +39,7 @@ mod timeline;
 mod view;
 
 use cli::{Cli, Command};
-use reprise_console::{end_unread, say, Lost};
+use reprise_console::{end_unread, log, say, Lost};
 
 fn main() {
     if std::env::args_os()
@@ -49,6 +49,7 @@ fn main() {
         return racy::run();
     }
     std::panic::set_hook(Box::new(|panic| last_words(panic)));
+    log::begin();
     let status = match Cli::read() {
         Ok(cli) => {
             if let Some(bytes) = cli.max_unpacked {

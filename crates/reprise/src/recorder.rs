@@ -6,6 +6,7 @@ use crate::signals;
 use anyhow::{Context, Result};
 use reprise_abi::session::{process_state, Process, Session};
 use reprise_agent::{stop, streams, Agent, Outsiders};
+use reprise_console::log::{self, Role};
 use reprise_console::say;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, Summary, Writer};
@@ -50,6 +51,7 @@ pub fn start_agent(
         }
         return Ok(pid);
     }
+    log::is(Role::Agent);
     if args.unseen {
         streams::leave(&[2]);
     }
@@ -153,6 +155,7 @@ pub fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<
         shared.session().follower_pid.store(pid as u64, SeqCst);
         return Ok(pid);
     }
+    log::is(Role::Follower);
     let status = keep::follow(keep, dir, shared, launcher);
     // SAFETY: the child ends here, without running the parent's destructors.
     unsafe { libc::_exit(status) }

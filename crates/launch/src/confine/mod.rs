@@ -60,10 +60,9 @@ impl Confinement {
                 std::io::Error::last_os_error()
             )));
         }
-        Ok(Confinement {
-            domain: domain(files, whose),
-            whose,
-        })
+        let domain = domain(files, whose);
+        tracing::debug!(landlock = domain.is_some(), ?whose, "box");
+        Ok(Confinement { domain, whose })
     }
 
     /// The filter for a process whose descriptor `files` is the directory of contents.

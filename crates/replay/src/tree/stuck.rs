@@ -135,6 +135,9 @@ impl Tree {
     /// Can nobody ever go on? To be called when the driver found nothing to do.
     fn look_who_waits(&mut self, d: &Distribution) -> bool {
         let now = self.all_wait(d);
+        if let Some(all) = &now {
+            tracing::debug!(threads = all.len(), "all wait");
+        }
         self.waiting.seen(now);
         self.waiting.in_vain
     }
@@ -214,6 +217,12 @@ impl Tree {
     }
 
     fn halt(&mut self, halt: Halt) {
+        let why = match &halt {
+            Halt::Stuck(_) => "nobody can go on",
+            Halt::TimeLimit(..) => "it took too long",
+            Halt::Signal(..) => "somebody wants that",
+        };
+        tracing::warn!(why, "replay is ended");
         self.failed = true;
         self.halted = Some(halt);
         self.kill_all();

@@ -238,6 +238,7 @@ impl Workplace {
     pub fn settle(&self, command: &mut Command) {
         command
             .env_remove("RUST_BACKTRACE")
+            .env_remove("REPRISE_LOG")
             .env("REPRISE_TRACE_DIR", self.traces())
             .current_dir(self.fresh_dir("cwd"));
     }
