@@ -262,7 +262,7 @@ impl Insn {
         self.rip_disp.map(|_| self.inner.ip_rel_memory_address())
     }
 
-    /// How it names memory; `None` where a segment counts, or none is named.
+    /// How it names memory; `None` where a segment counts, or other registers than those of 64 bits, or none is named.
     pub fn place(&self) -> Option<Place> {
         let i = &self.inner;
         if !i.op_kinds().any(|k| k == OpKind::Memory) || i.segment_prefix() != Register::None {
@@ -270,6 +270,10 @@ impl Insn {
         }
         let number = |r: Register| r.is_gpr64().then(|| r.number() as u8);
         let fixed = self.rip_target().is_some();
+        let is_told = |r: Register| r == Register::None || r.is_gpr64();
+        if !(fixed || is_told(i.memory_base())) || !is_told(i.memory_index()) {
+            return None;
+        }
         Some(Place {
             base: if fixed { None } else { number(i.memory_base()) },
             index: number(i.memory_index()),

@@ -216,13 +216,14 @@ impl Plain {
         }
     }
 
-    /// The address of its memory operand, if that takes no register. `end`: the address behind the instruction.
+    /// The address of its memory operand, if that takes no register; or, with a REX prefix, what is added to an index, which is told from it only
+    /// by decoding. `end`: the address behind the instruction.
     #[inline(always)]
     pub fn fixed(&self, end: u64) -> Option<u64> {
         if self.address & 0xc7 == 5 {
             return Some(end.wrapping_add((self.address >> 8) as i32 as u64));
         }
-        (self.address & 0xffc7 == 0x2504).then_some((self.address >> 16) as i32 as u64)
+        (self.address & 0x3fc7 == 0x2504).then_some((self.address >> 16) as i32 as u64)
     }
 
     /// The instruction at the beginning of these bytes, if it is one with at most a REX prefix before an opcode of one byte, and doesn't
@@ -369,92 +370,4 @@ fn vector(code: &[u8; WINDOW], class: u8) -> Option<(usize, u8)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use reprise_place::decode::decode;
-
-    /// What the tables say agrees with the decoder's opinion, where that is an instruction.
-    fn agrees(code: &[u8; WINDOW]) {
-        let insn = decode(0x1000, &code[..15]);
-        if let (Some(plain), Some(insn)) = (Plain::of(code), insn) {
-            assert_eq!(plain.len, insn.bytes().len(), "{code:02x?}");
-            let changes = crate::sync::locked::operation::Operation::of(&insn).is_some();
-            assert!(!changes && insn.loads_constant().is_none(), "{code:02x?}");
-        }
-        let (Some(shape), Some(insn)) = (Shape::of(code), insn) else {
-            return;
-        };
-        assert_eq!(shape.len, insn.bytes().len(), "{code:02x?}");
-        assert_eq!(shape.locked, insn.is_locked(), "{code:02x?}");
-    }
-
-    #[test]
-    fn lengths_of_all_opcodes_with_all_operands() {
-        let prefixes: [&[u8]; 12] = [
-            &[],
-            &[0x66],
-            &[0xf2],
-            &[0xf3],
-            &[0xf0],
-            &[0x64],
-            &[0x48],
-            &[0x41],
-            &[0x66, 0x48],
-            &[0xf3, 0x4f],
-            &[0xf0, 0x44],
-            &[0x66, 0xf3, 0x2e, 0x47],
-        ];
-        let maps: [&[u8]; 12] = [
-            &[],
-            &[0x0f],
-            &[0x0f, 0x38],
-            &[0x0f, 0x3a],
-            &[0xc5, 0xf9],
-            &[0xc5, 0x7e],
-            &[0xc4, 0xe1, 0x79],
-            &[0xc4, 0x42, 0xfd],
-            &[0xc4, 0xe3, 0x7d],
-            &[0x62, 0xf1, 0x7d, 0x48],
-            &[0x62, 0xb2, 0xfd, 0x29],
-            &[0x62, 0xf3, 0x7d, 0xcf],
-        ];
-        for prefix in prefixes {
-            for map in maps {
-                for (opcode, modrm) in (0..=255).flat_map(|o| (0..=255).map(move |m| (o, m))) {
-                    for sib in [0x24, 0x25, 0x05, 0x90] {
-                        let mut code = [0x11; WINDOW];
-                        let head = [prefix, map, &[opcode, modrm, sib]].concat();
-                        code[..head.len()].copy_from_slice(&head);
-                        agrees(&code);
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn most_is_in_the_tables() {
-        let known: [(&[u8], usize); 6] = [
-            (&[0x48, 0x8b, 0x44, 0x24, 0x08], 5),
-            (&[0xf0, 0x0f, 0xb1, 0x15, 0, 0, 0, 0], 8),
-            (&[0xe8, 0, 0, 0, 0], 5),
-            (&[0xf7, 0x05, 0, 0, 0, 0, 1, 0, 0, 0], 10),
-            (&[0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8], 10),
-            (&[0xc4, 0xe3, 0x7d, 0x39, 0xc1, 0x01], 6),
-        ];
-        for (bytes, len) in known {
-            let mut code = [0; WINDOW];
-            code[..bytes.len()].copy_from_slice(bytes);
-            assert_eq!(Shape::of(&code).map(|s| s.len), Some(len), "{bytes:02x?}");
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200_000))]
-        #[test]
-        fn lengths_agree_with_the_decoder(code: [u8; WINDOW]) {
-            agrees(&code);
-        }
-    }
-}
+mod tests;

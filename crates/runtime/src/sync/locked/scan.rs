@@ -40,7 +40,7 @@ impl Shape {
     }
 
     /// The displacement of its memory operand, if there is one that is not 0.
-    fn displacement(&self, code: &[u8; WINDOW]) -> Option<i32> {
+    pub(super) fn displacement(&self, code: &[u8; WINDOW]) -> Option<i32> {
         let modrm = code[self.modrm];
         let at = self.modrm + 1 + (modrm & 7 == 4) as usize;
         match modrm & MODE {
@@ -50,14 +50,14 @@ impl Shape {
         }
     }
 
-    /// The address of its memory operand at `pc`, if that takes no register.
-    fn fixed(&self, pc: u64, code: &[u8; WINDOW]) -> Option<u64> {
+    /// The address of its memory operand at `pc`, if that takes no register (as [`Plain::fixed`] tells it).
+    pub(super) fn fixed(&self, pc: u64, code: &[u8; WINDOW]) -> Option<u64> {
         match (code[self.modrm] & 0xc7, code[(self.modrm + 1) % WINDOW]) {
             (5, _) => {
                 let d = Shape::word(code, self.modrm + 1) as i64 as u64;
                 Some((pc + self.len as u64).wrapping_add(d))
             }
-            (4, 0x25) => Some(Shape::word(code, self.modrm + 2) as i64 as u64),
+            (4, sib) if sib & 0x3f == 0x25 => Some(Shape::word(code, self.modrm + 2) as i64 as u64),
             _ => None,
         }
     }
