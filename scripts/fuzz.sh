@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 [ -d "$HOME/.cargo/bin" ] && PATH="$PATH:$HOME/.cargo/bin"
 export PATH
 targets=${1:-all} seconds=${2:-60}
-[ "$targets" = all ] && targets="manifest pack entries requests"
+[ "$targets" = all ] && targets="manifest pack entries requests elf expressions filters names packets"
 host=$(rustc -vV | sed -n 's/^host: //p')
 work=target/fuzz
 bin=$work/$host/release
@@ -51,6 +51,16 @@ cat >"$seeds/index" <<'END'
 "registers":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"vectors":[],"mask":0,"clears":0,"signal_stack":[0,0,0]}]}}
 END
 seed entries '\006' "$seeds/index"
+runtime=$(ls -t target/release/build/reprise-launch-*/out/runtime.elf | head -n 1)
+seed elf '\000' "$runtime"
+for way in '\001\001\000\020\000\000' '\002' '\003\000\020\000\000'; do
+    seed elf "$way" "$(command -v true)" "$(printf %.4s "${way#?}")"
+done
+# $rdi == 7 && *(short *)$rax < 3
+printf '\046\000\005\042\007\023\016\040\000\030\046\000\000\030\026\020\042\003\024\047\042\000\042\000\042\000\047' >"$seeds/condition"
+seed expressions '' "$seeds/condition"
+printf '%s' '$qSupported:swbreak+#00$Z0,401136,1;X3,220127X3,220027#00$qGetTLSAddr:p1.2,10,7f0000#00$qXfer:siginfo:read::0,100#00$?#3f' >"$seeds/said"
+seed packets '' "$seeds/said"
 
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 mkdir -p "$work/found"

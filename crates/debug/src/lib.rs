@@ -42,6 +42,8 @@ pub mod debuggee;
 pub mod diversion;
 pub mod expression;
 pub mod files;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzed;
 pub mod history;
 mod machine_code;
 pub mod monitor;

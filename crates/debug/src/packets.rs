@@ -34,14 +34,7 @@ impl Session {
 
     fn thread_local_at(&mut self, asked: &[u8]) -> Result<Option<Vec<u8>>, DebugError> {
         let d = self.debuggee()?;
-        let parts = || {
-            let text = std::str::from_utf8(asked).ok()?;
-            let mut parts = text.split(',');
-            let thread = thread(parts.next()?)?;
-            let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
-            Some((thread, number()?, number()?))
-        };
-        let Some((thread, offset, link_map)) = parts() else {
+        let Some((thread, offset, link_map)) = variable(asked) else {
             return Ok(None);
         };
         let slot = d.slots().find(|s| u64::from(d.visible(*s)) == thread);
@@ -74,6 +67,22 @@ impl Session {
         }
         Ok(Some(answer))
     }
+}
+
+/// `THREAD,OFFSET,LINK_MAP`.
+fn variable(asked: &[u8]) -> Option<(u64, u64, u64)> {
+    let text = std::str::from_utf8(asked).ok()?;
+    let mut parts = text.split(',');
+    let thread = thread(parts.next()?)?;
+    let mut number = || u64::from_str_radix(parts.next()?, 16).ok();
+    Some((thread, number()?, number()?))
+}
+
+/// Reads what a packet that [`is_ours`] asks.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn questions(body: &[u8]) {
+    body.strip_prefix(THREAD_LOCAL).and_then(variable);
+    body.strip_prefix(SIGNAL).and_then(two_numbers);
 }
 
 /// `OFFSET,LENGTH`, in hexadecimal.

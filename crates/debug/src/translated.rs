@@ -225,6 +225,9 @@ mod tests {
     use super::*;
     use crate::expression::tests::{registers, WORTH};
     use crate::machine_code::{saved_flags, FLAGS};
+    use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
     use reprise_abi::layout::PAGE;
 
     /// Runs a translated expression here: is it true?
@@ -285,6 +288,61 @@ mod tests {
             translated += 1;
         }
         assert!(translated > 11, "{translated}");
+    }
+
+    /// An expression of so many operations that read no memory; jumps lead forward.
+    fn some_expression() -> impl Strategy<Value = Vec<u8>> {
+        let plain = prop::sample::select(vec![
+            0x02u8, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0e, 0x0f, 0x10, 0x11,
+            0x12, 0x13, 0x14, 0x15, 0x28, 0x29, 0x2b, 0x33,
+        ]);
+        let bits = prop_oneof![Just(8u8), Just(16), Just(32), Just(64), 0..=66u8];
+        let operation = prop_oneof![
+            4 => plain.prop_map(|o| vec![o]),
+            4 => any::<u8>().prop_map(|n| vec![0x22, n]),
+            2 => any::<[u8; 8]>().prop_map(|n| [&[0x25][..], &n].concat()),
+            2 => prop_oneof![Just(0u8), Just(5)].prop_map(|r| vec![0x26, 0, r]),
+            2 => (prop_oneof![Just(0x16u8), Just(0x2a)], bits).prop_map(|(o, n)| vec![o, n]),
+            1 => (0..4u8).prop_map(|n| vec![0x32, n]),
+            1 => (prop_oneof![Just(0x20u8), Just(0x21)], 0..12u8).prop_map(|(o, n)| vec![o, 0, n]),
+        ];
+        prop::collection::vec(operation, 1..20).prop_map(|mut all| {
+            // Something to begin with, and an end.
+            all.splice(0..0, [vec![0x22, 1], vec![0x22, 200], vec![0x26, 0, 0]]);
+            all.push(vec![0x27]);
+            let mut bytes = Vec::new();
+            for mut one in all {
+                if matches!(one[0], 0x20 | 0x21) {
+                    one[2] = one[2].saturating_add(bytes.len() as u8);
+                }
+                bytes.extend(one);
+            }
+            bytes
+        })
+    }
+
+    #[test]
+    fn any_translation_decides_as_its_expression_does() {
+        const CASES: usize = 20_000;
+        let mut runner = TestRunner::deterministic();
+        let any = (some_expression(), any::<[u64; 2]>());
+        let (mut translated, mut valued) = (0, 0);
+        for _ in 0..CASES {
+            let (bytes, [rax, rdi]) = any.new_tree(&mut runner).expect("one").current();
+            let e = Expression::new(bytes).expect("short");
+            let mut g = registers();
+            (g.r[0], g.r[5]) = (rax, rdi);
+            if let Some(truth) = runs(&e, rax, rdi) {
+                let value = e.value(&g, |_, _| false);
+                // What has no value counts as true.
+                let wanted = value != Some(0);
+                assert_eq!(truth, wanted, "{:x?} {rax:#x} {rdi:#x}", e.bytes());
+                translated += 1;
+                valued += usize::from(value.is_some());
+            }
+        }
+        assert!(translated > CASES / 10, "{translated} are translated");
+        assert!(valued > CASES / 20, "{valued} have a value");
     }
 
     #[test]

@@ -124,6 +124,9 @@ impl RuntimeImage {
                 at,
                 data: Cow::Borrowed(data),
             });
+            if p.p_memsz(e) == 0 {
+                continue;
+            }
             let first = page(p.p_vaddr(e));
             let end = page(p.p_vaddr(e) + p.p_memsz(e) + 4095);
             let f = p.p_flags(e);
@@ -138,9 +141,10 @@ impl RuntimeImage {
                 }
             }
             match segments.last_mut() {
+                Some(last) if last.offset > first => return Err(bad("segments out of order")),
                 // Two segments in one page: the later one's protection must do for both.
                 Some(last) if last.offset + last.len > first => {
-                    last.len = end - last.offset;
+                    last.len = last.len.max(end - last.offset);
                     last.prot |= prot;
                 }
                 _ => segments.push(Segment {
@@ -316,5 +320,36 @@ mod tests {
     fn damaged_images_are_refused() {
         assert!(RuntimeImage::load(&[]).is_err());
         assert!(RuntimeImage::load(&EMBEDDED[..1000]).is_err());
+    }
+
+    /// Offsets of the headers of segments that are loaded.
+    fn loaded(file: &[u8]) -> Vec<usize> {
+        let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("a word"));
+        let all = (0..(word(56) & 0xffff) as usize).map(|i| word(32) as usize + 56 * i);
+        all.filter(|h| word(*h) as u32 == elf::PT_LOAD).collect()
+    }
+
+    #[test]
+    fn segments_lie_one_behind_the_other() {
+        let mut file = EMBEDDED.to_vec();
+        let headers = loaded(&file);
+        let (first, last) = (headers[0], headers[headers.len() - 1]);
+        for at in 0..56 {
+            file.swap(first + at, last + at);
+        }
+        let refused = RuntimeImage::load(&file).err().map(|e| e.to_string());
+        assert!(refused.is_some_and(|why| why.contains("out of order")));
+    }
+
+    #[test]
+    fn a_segment_without_bytes_is_none() {
+        let mut file = EMBEDDED.to_vec();
+        let headers = loaded(&file);
+        let all = RuntimeImage::load(&file).expect("loads").segments.len();
+        // Its length in memory.
+        file[headers[0] + 40..headers[0] + 48].fill(0);
+        let image = RuntimeImage::load(&file).expect("loads");
+        assert_eq!(image.segments.len(), all - 1);
+        assert!(image.segments.iter().all(|s| s.len > 0));
     }
 }

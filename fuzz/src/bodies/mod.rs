@@ -1,14 +1,20 @@
-//! What the fuzz targets do with their bytes: one function for each. Here and not in `fuzz_targets/`, because `crates/agent/tests/fuzz_targets.rs`
+//! What the fuzz targets do with their bytes: one function for each. Here and not in `fuzz_targets/`, because `crates/debug/tests/fuzz_targets.rs`
 //! compiles and runs the same text without a fuzzer, so that it doesn't rot.
 
 mod bytes;
+mod elf;
 mod entries;
+mod filters;
 mod manifest;
+mod names;
 mod pack;
 mod requests;
 
+pub use elf::elf;
 pub use entries::entries;
+pub use filters::filters;
 pub use manifest::manifest;
+pub use names::names;
 pub use pack::pack;
 pub use requests::requests;
 

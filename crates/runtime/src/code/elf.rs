@@ -14,10 +14,14 @@ pub const EH_FRAME: u32 = 0x6474_e550;
 
 /// Bytes of a program header.
 const PHENTSIZE: u64 = 56;
+/// Most program headers that are looked at: as many as the kernel runs a program with (`load_elf_phdrs` in fs/binfmt_elf.c).
+const MAX_HEADERS: u64 = 65536 / PHENTSIZE;
 /// Most entries of a dynamic table that are looked at.
 const MAX_DYNAMIC: u64 = 256;
 /// Longest chain of a hash table that is followed.
 const MAX_CHAIN: u32 = 4096;
+/// Symbols in a bucket of a hash table, at most, where all are followed. Linkers make chains of two or three.
+const AVERAGE_CHAIN: u64 = 16;
 /// Most notes of a segment that are looked at.
 const MAX_NOTES: usize = 16;
 /// Bytes of a symbol.
@@ -45,7 +49,7 @@ impl Module {
             base: 0,
             header: at,
             headers: at.wrapping_add(memory.word(at + 32)?),
-            count: memory.half(at + 56)? as u64 & 0xffff,
+            count: (memory.half(at + 56)? as u64 & 0xffff).min(MAX_HEADERS),
         };
         let (lowest, _) = module.segment(memory, LOAD)?;
         Some(Module {
@@ -258,7 +262,8 @@ impl Exports {
         Some(())
     }
 
-    /// Calls `found` for the address of every function that the module exports, up to `most` symbols.
+    /// Calls `found` for the address of every function that the module exports, as far as `most` buckets go, and [`AVERAGE_CHAIN`] times as
+    /// many symbols.
     pub fn each_function<M: Memory + ?Sized>(
         &self,
         memory: &M,
@@ -269,12 +274,15 @@ impl Exports {
             [0, 4, 8].map(|o| memory.half(self.hash + o).unwrap_or_default());
         let table = self.hash + 16 + bloom as u64 * 8;
         let chains = table + buckets as u64 * 4;
+        // Chains may lead through the same symbols again and again.
+        let mut left = most.saturating_mul(AVERAGE_CHAIN);
         for bucket in 0..(buckets as u64).min(most) {
             let start = memory.half(table + bucket * 4)?;
             if start < first {
                 continue;
             }
             for i in start..start.saturating_add(MAX_CHAIN) {
+                left = left.checked_sub(1)?;
                 let at = self.symbols.wrapping_add(i as u64 * SYMENT);
                 let [info, _, section, section_high] = memory.half(at + 4)?.to_le_bytes();
                 if info & 15 == FUNC && (section, section_high) != (0, 0) {
@@ -408,6 +416,47 @@ mod tests {
         // An indirect function is told from others.
         assert_ne!(exports.find(&memory, b"memcpy").unwrap().kind, FUNC);
         assert_eq!(exports.find(&memory, b"no_such_function"), None);
+    }
+
+    #[test]
+    fn headers_without_number() {
+        let mut memory = libc();
+        memory.bytes[56..58].fill(0xff);
+        let module = Module::at(&memory, memory.base).expect("is one");
+        assert_eq!(module.count, MAX_HEADERS);
+    }
+
+    /// How often the functions are looked at of a table in which each chain leads through all symbols and has no end.
+    #[test]
+    fn chains_that_lead_through_the_same_symbols() {
+        struct Counted(Mapped, core::cell::Cell<u64>);
+        impl Memory for Counted {
+            fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+                self.1.set(self.1.get() + 1);
+                self.0.read(addr, buf)
+            }
+        }
+        const BUCKETS: u32 = 1000;
+        const AT: u64 = 0x1000;
+        // Buckets, first symbol, words of the filter, its shift; each bucket begins with symbol 1. No link of a chain has an end; symbols are zeros.
+        let mut table: Vec<u32> = std::vec![BUCKETS, 1, 0, 0];
+        table.resize(table.len() + BUCKETS as usize, 1);
+        let mut bytes: Vec<u8> = table.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let symbols = bytes.len() as u64 + 4 * u64::from(MAX_CHAIN);
+        bytes.resize((symbols + SYMENT * u64::from(MAX_CHAIN + 1)) as usize, 0);
+        let memory = Counted(Mapped { base: AT, bytes }, Default::default());
+        let exports = Exports {
+            base: 0,
+            strings: AT,
+            symbols: AT + symbols,
+            soname: None,
+            hash: AT,
+            versions: None,
+        };
+        let most = 100;
+        assert_eq!(exports.each_function(&memory, most, |_| ()), None);
+        let reads = memory.1.get();
+        assert!(reads < 4 * most * AVERAGE_CHAIN, "{reads} reads");
     }
 
     #[test]
