@@ -21,7 +21,7 @@ use reprise_abi::session::{
 };
 use reprise_console::{was_closed, was_sigpipe_ignored};
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -220,6 +220,81 @@ pub(crate) fn choose_cpu(mask: &[u64; 16]) -> usize {
     all[std::process::id() as usize % all.len()]
 }
 
+/// Strings as execve(2) wants them.
+struct Strings {
+    pointers: Vec<*const libc::c_char>,
+    _owned: Vec<CString>,
+}
+
+impl Strings {
+    fn of(owned: Vec<CString>) -> Strings {
+        let end = std::ptr::null();
+        Strings {
+            pointers: owned.iter().map(|s| s.as_ptr()).chain([end]).collect(),
+            _owned: owned,
+        }
+    }
+}
+
+/// What execve(2) is given. It is made before the fork: a child may not allocate.
+struct Exec {
+    path: CString,
+    argv: Strings,
+    env: Strings,
+}
+
+impl Exec {
+    /// Of a command, in this environment.
+    fn of(
+        command: &Command,
+        environment: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Result<Exec> {
+        let program = find_program(&command.argv[0])?;
+        let argv = command.argv.iter().map(|a| c_string(a));
+        let env = environment.map(|(name, value)| {
+            let mut both = name;
+            both.push("=");
+            both.push(value);
+            CString::new(both.into_vec())
+                .map_err(|_| LaunchError::Unsupported("a NUL byte in the environment".into()))
+        });
+        Ok(Exec {
+            path: c_string(program.as_os_str())?,
+            argv: Strings::of(argv.collect::<Result<_>>()?),
+            env: Strings::of(env.collect::<Result<_>>()?),
+        })
+    }
+}
+
+/// What a child says of itself before its exec, and once more if that fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Word {
+    /// Its addresses are not chosen at random.
+    no_random: bool,
+    /// What went wrong: an errno, negative before the child was traced; or 0.
+    error: i32,
+}
+
+impl Word {
+    /// Says it. Safe after a fork.
+    fn say(self, to: RawFd) {
+        let message = [self.no_random as i32, self.error];
+        // SAFETY: the bytes are there. Nobody is left to be told when it fails.
+        unsafe { libc::write(to, message.as_ptr().cast(), 8) };
+    }
+
+    /// The next one; `None` when the child has said all, or is gone.
+    fn hear(from: RawFd) -> Option<Word> {
+        let mut message = [0i32; 2];
+        // SAFETY: the buffer is ours.
+        let n = unsafe { libc::read(from, message.as_mut_ptr().cast(), 8) };
+        (n == 8).then_some(Word {
+            no_random: message[0] != 0,
+            error: message[1],
+        })
+    }
+}
+
 /// Starts the program and stops it at its exec, with nothing of it run yet.
 ///
 /// # Errors
@@ -229,29 +304,7 @@ pub fn start(
     shared: &mut SharedSession,
     image: &RuntimeImage,
 ) -> Result<Stopped> {
-    let program = find_program(&command.argv[0])?;
-    let path = c_string(program.as_os_str())?;
-    let argv: Vec<CString> = command
-        .argv
-        .iter()
-        .map(|a| c_string(a))
-        .collect::<Result<_>>()?;
-    let env: Vec<CString> = std::env::vars_os()
-        .map(|(k, v)| {
-            let mut s = k;
-            s.push("=");
-            s.push(v);
-            CString::new(s.into_vec())
-                .map_err(|_| LaunchError::Unsupported("a NUL byte in the environment".into()))
-        })
-        .collect::<Result<_>>()?;
-    let pointers = |v: &[CString]| {
-        v.iter()
-            .map(|s| s.as_ptr())
-            .chain([std::ptr::null()])
-            .collect::<Vec<_>>()
-    };
-    let (argv_p, env_p) = (pointers(&argv), pointers(&env));
+    let exec = Exec::of(command, std::env::vars_os())?;
     let (ignored, blocked) = inherited_signals();
     {
         let s = shared.session_mut();
@@ -260,115 +313,37 @@ pub fn start(
     }
     let mask = affinity_of(0);
     let cpu = choose_cpu(&mask);
-    let mut pipe = [0 as RawFd; 2];
-    // SAFETY: fills two descriptors.
-    if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(os("make a pipe"));
-    }
+    let pin = command.pin.then_some(cpu);
+    let (hears, says) = pipe()?;
+    let ours = [image.fd(), shared.fd()];
     // SAFETY: the launcher has one thread; the child only makes calls that are safe after fork.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
         return Err(os("fork"));
     }
     if pid == 0 {
-        // SAFETY: see above; ends in exec or _exit.
-        unsafe {
-            if command.pin {
-                pin_to(0, cpu);
-            }
-            let persona = libc::personality(0xffff_ffff);
-            let no_random = persona >= 0
-                && libc::personality(
-                    persona as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong,
-                ) >= 0;
-            for fd in [image.fd(), shared.fd()] {
-                libc::fcntl(fd, libc::F_SETFD, 0);
-            }
-            if !was_sigpipe_ignored() {
-                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            }
-            for stream in (0..3).filter(|stream| was_closed(*stream)) {
-                libc::close(stream);
-            }
-            limits::give_back();
-            let told = |errno: i32| {
-                let message = [no_random as i32, errno];
-                libc::write(pipe[1], message.as_ptr() as *const libc::c_void, 8);
-            };
-            if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
-                told(-*libc::__errno_location());
-                libc::_exit(125);
-            }
-            told(0);
-            libc::raise(libc::SIGSTOP);
-            libc::execve(path.as_ptr(), argv_p.as_ptr(), env_p.as_ptr());
-            told(*libc::__errno_location());
-            libc::_exit(126);
-        }
+        // SAFETY: the child of a process with one thread.
+        unsafe { become_program(&exec, pin, ours, says.as_raw_fd()) }
     }
     tracing::debug!(pid, pin = command.pin, cpu, "program forked");
-    // SAFETY: our descriptors.
-    unsafe { libc::close(pipe[1]) };
-    let result = (|| {
-        let read = || -> Option<[i32; 2]> {
-            let mut m = [0i32; 2];
-            // SAFETY: the buffer is ours.
-            (unsafe { libc::read(pipe[0], m.as_mut_ptr() as *mut libc::c_void, 8) } == 8)
-                .then_some(m)
-        };
-        let first = read().ok_or(LaunchError::Died(0))?;
-        if first[1] != 0 {
-            let e = std::io::Error::from_raw_os_error(-first[1]);
-            return Err(LaunchError::Unsupported(format!(
-                "ptrace is refused ({e}): reprise needs it for a moment at exec; run `reprise doctor`"
-            )));
-        }
-        let status = tracee::wait(pid)?;
-        if !libc::WIFSTOPPED(status) {
-            return Err(LaunchError::Died(status));
-        }
-        // Tracer and program on one processor: a stop costs twenty times less there.
-        if command.pin {
-            pin_to(0, cpu);
-        }
-        tracee::set_options(
-            pid,
-            libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL,
-        )?;
-        tracee::resume(pid, libc::PTRACE_CONT, 0)?;
-        let status = tracee::wait(pid)?;
-        if status >> 8 != (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
-            let why = read().map_or(0, |m| m[1]);
-            let e = std::io::Error::from_raw_os_error(why);
-            return Err(match why {
-                libc::ENOENT => LaunchError::CannotRun {
-                    program: command.argv[0].to_string_lossy().into_owned(),
-                    why: "its interpreter is missing".into(),
-                },
-                _ => LaunchError::CannotRun {
-                    program: command.argv[0].to_string_lossy().into_owned(),
-                    why: e.to_string(),
-                },
-            });
-        }
+    drop(says);
+    let came = come_to_exec(pid, &command.argv[0], pin, &hears);
+    let result = came.and_then(|no_random| {
         let mut stopped = Stopped::begin(pid, 0)?;
-        tracing::debug!(pid, no_random = first[0] != 0, "stopped at its exec");
+        tracing::debug!(pid, no_random, "stopped at its exec");
         crate::identity::note_loss(pid, shared);
         {
             let s = shared.session_mut();
-            if first[0] == 0 {
+            if !no_random {
                 s.flags |= FLAG_ASLR;
             }
             s.affinity = mask;
             s.affinity_len = affinity_len();
             s.cpu = cpu as u64;
         }
-        let reach = Reach::Has([image.fd(), shared.fd()]);
-        stopped.put_in(shared, image, reach)?;
+        stopped.put_in(shared, image, Reach::Has(ours))?;
         Ok(stopped)
-    })();
-    // SAFETY: our descriptor.
-    unsafe { libc::close(pipe[0]) };
+    });
     if result.is_err() {
         // SAFETY: our own child, still unreaped.
         unsafe {
@@ -376,16 +351,107 @@ pub fn start(
             libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG);
         }
     }
-    // The launcher itself runs anywhere.
+    run_anywhere(&mask);
+    result
+}
+
+/// In the child: becomes the program, as if whoever started the launcher had started it; traced by the launcher, and with the two descriptors by which the
+/// runtime comes in.
+///
+/// # Safety
+/// To be called in a forked child: it makes system calls only.
+unsafe fn become_program(exec: &Exec, pin: Option<usize>, ours: [RawFd; 2], says: RawFd) -> ! {
+    // SAFETY: plain calls on what was made before the fork; ends in exec or _exit.
+    unsafe {
+        if let Some(cpu) = pin {
+            pin_to(0, cpu);
+        }
+        let persona = libc::personality(0xffff_ffff);
+        let fixed = persona as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
+        let no_random = persona >= 0 && libc::personality(fixed) >= 0;
+        for fd in ours {
+            libc::fcntl(fd, libc::F_SETFD, 0);
+        }
+        if !was_sigpipe_ignored() {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        for stream in (0..3).filter(|stream| was_closed(*stream)) {
+            libc::close(stream);
+        }
+        limits::give_back();
+        let say = |error: i32| Word { no_random, error }.say(says);
+        if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+            say(-*libc::__errno_location());
+            libc::_exit(125);
+        }
+        say(0);
+        libc::raise(libc::SIGSTOP);
+        let (argv, env) = (&exec.argv.pointers, &exec.env.pointers);
+        libc::execve(exec.path.as_ptr(), argv.as_ptr(), env.as_ptr());
+        say(*libc::__errno_location());
+        libc::_exit(126);
+    }
+}
+
+/// Lets the child come to the event of its exec. Are its addresses not chosen at random?
+fn come_to_exec(pid: pid_t, program: &OsStr, pin: Option<usize>, hears: &OwnedFd) -> Result<bool> {
+    let first = Word::hear(hears.as_raw_fd()).ok_or(LaunchError::Died(0))?;
+    if first.error != 0 {
+        let e = std::io::Error::from_raw_os_error(-first.error);
+        return Err(LaunchError::Unsupported(format!(
+            "ptrace is refused ({e}): reprise needs it for a moment at exec; run `reprise doctor`"
+        )));
+    }
+    let status = tracee::wait(pid)?;
+    if !libc::WIFSTOPPED(status) {
+        return Err(LaunchError::Died(status));
+    }
+    // Tracer and program on one processor: a stop costs twenty times less there.
+    if let Some(cpu) = pin {
+        pin_to(0, cpu);
+    }
+    tracee::set_options(
+        pid,
+        libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL,
+    )?;
+    tracee::resume(pid, libc::PTRACE_CONT, 0)?;
+    let status = tracee::wait(pid)?;
+    if status >> 8 != (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
+        let error = Word::hear(hears.as_raw_fd()).map_or(0, |word| word.error);
+        return Err(exec_failed(program, error));
+    }
+    Ok(first.no_random)
+}
+
+/// Why a program that is there could not be run.
+fn exec_failed(program: &OsStr, errno: i32) -> LaunchError {
+    LaunchError::CannotRun {
+        program: program.to_string_lossy().into_owned(),
+        why: match errno {
+            libc::ENOENT => "its interpreter is missing".into(),
+            _ => std::io::Error::from_raw_os_error(errno).to_string(),
+        },
+    }
+}
+
+/// A pipe that no exec keeps: the end that reads, and the one that writes.
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: two new descriptors, owned from here on.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return Err(os("make a pipe"));
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+/// The launcher itself runs on all processors that it had.
+fn run_anywhere(mask: &[u64; 16]) {
     // SAFETY: a mask of ours.
     unsafe {
-        libc::sched_setaffinity(
-            0,
-            std::mem::size_of_val(&mask),
-            mask.as_ptr() as *const libc::cpu_set_t,
-        )
-    };
-    result
+        libc::sched_setaffinity(0, std::mem::size_of_val(mask), mask.as_ptr().cast());
+    }
 }
 
 impl Stopped {
@@ -697,6 +763,65 @@ pub fn cpuid_faulting() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn command(argv: &[&str]) -> Command {
+        Command {
+            argv: argv.iter().map(OsString::from).collect(),
+            pin: false,
+        }
+    }
+
+    #[test]
+    fn an_exec_has_all_strings_and_ends() {
+        let environment = [("A", "1"), ("EMPTY", "")].map(|(n, v)| (n.into(), v.into()));
+        let exec = Exec::of(&command(&["/bin/sh", "-c", ""]), environment.into_iter());
+        let exec = exec.expect("there is a shell");
+        let of = |s: &Strings| -> Vec<String> {
+            let (end, all) = s.pointers.split_last().expect("an end");
+            assert!(end.is_null());
+            // SAFETY: strings that the same structure owns.
+            let text = |p: &*const libc::c_char| unsafe { std::ffi::CStr::from_ptr(*p) };
+            all.iter()
+                .map(|p| text(p).to_string_lossy().into())
+                .collect()
+        };
+        assert_eq!(exec.path.as_bytes(), b"/bin/sh");
+        assert_eq!(of(&exec.argv), ["/bin/sh", "-c", ""]);
+        assert_eq!(of(&exec.env), ["A=1", "EMPTY="]);
+    }
+
+    #[test]
+    fn a_string_that_no_program_can_get_is_told() {
+        let none = std::iter::empty;
+        let bad = Exec::of(&command(&["/bin/sh", "a\0b"]), none()).err();
+        assert!(bad.is_some_and(|e| e.to_string().contains("NUL byte in an argument")));
+        let environment = [(OsString::from("A"), OsString::from("a\0b"))];
+        let bad = Exec::of(&command(&["/bin/sh"]), environment.into_iter()).err();
+        assert!(bad.is_some_and(|e| e.to_string().contains("NUL byte in the environment")));
+        let missing = Exec::of(&command(&["/no/such/program"]), none()).err();
+        assert!(matches!(missing, Some(LaunchError::NotFound { .. })));
+    }
+
+    #[test]
+    fn what_a_child_says_is_heard_until_it_is_gone() {
+        let (hears, says) = pipe().expect("a pipe");
+        let words = [(true, 0), (false, -libc::EPERM), (true, libc::ENOEXEC)];
+        let words = words.map(|(no_random, error)| Word { no_random, error });
+        words.iter().for_each(|w| w.say(says.as_raw_fd()));
+        drop(says);
+        for word in words {
+            assert_eq!(Word::hear(hears.as_raw_fd()), Some(word));
+        }
+        assert_eq!(Word::hear(hears.as_raw_fd()), None);
+    }
+
+    #[test]
+    fn an_exec_that_fails_is_told_with_its_reason() {
+        let why = |errno| exec_failed("./script".as_ref(), errno).to_string();
+        assert!(why(libc::ENOENT).contains("its interpreter is missing"));
+        assert!(why(libc::EACCES).contains("Permission denied"));
+        assert!(why(libc::ENOENT).contains("./script"));
+    }
 
     #[test]
     fn mappings_with_spaces_in_their_names() {

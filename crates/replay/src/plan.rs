@@ -6,10 +6,10 @@ use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
 use reprise_abi::stage::{StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT};
 use reprise_launch::replay::Plan;
-use reprise_trace::{opened, Content, Image, ImageReader, Region, FILES_DIR};
+use reprise_trace::{opened, Content, ContentHash, Image, ImageReader, Region, FILES_DIR};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::path::Path;
 
 const MAP_SHARED: u32 = 1;
@@ -54,118 +54,21 @@ pub(crate) fn prepare(
     exchange: Option<Exchange>,
 ) -> Result<Prepared, ReplayError> {
     let exchange = exchange.unwrap_or_default();
-    let mut ops = Vec::new();
-    let mut files: Vec<File> = Vec::new();
-    let mut known = HashMap::new();
-    for r in &image.regions {
-        if exchange.was.contains(&r.start) {
-            continue;
-        }
-        let anonymous = |flags: u32, prot: u32| StageOp {
-            kind: OP_MAP,
-            prot,
-            flags: match r.flags & region_flags::SHARED {
-                0 => MAP_PRIVATE,
-                _ => MAP_SHARED,
-            } | MAP_ANONYMOUS
-                | MAP_NORESERVE
-                | flags,
-            fd: -1,
-            addr: r.start,
-            len: r.len,
-            offset: 0,
-        };
-        let stack = if r.flags & region_flags::STACK != 0 {
-            MAP_GROWSDOWN
-        } else {
-            0
-        };
-        let runs = r.content.runs();
-        let first_prot = if runs.is_empty() {
-            r.prot
-        } else {
-            r.prot | PROT_RW
-        };
-        match &r.content {
-            Content::File {
-                hash, file_offset, ..
-            } => {
-                let fd = match known.get(hash) {
-                    Some(fd) => *fd,
-                    None => {
-                        let name = Path::new(FILES_DIR).join(hash.to_string());
-                        let path = dir.join(&name);
-                        let f = opened::open(dir, name).map_err(|source| ReplayError::Io {
-                            what: format!("open {}", path.display()),
-                            source,
-                        })?;
-                        let fd = f.as_raw_fd();
-                        known.insert(*hash, fd);
-                        files.push(f);
-                        fd
-                    }
-                };
-                check_length(fd, &files, r, *file_offset)?;
-                ops.push(StageOp {
-                    kind: OP_MAP,
-                    prot: first_prot,
-                    flags: MAP_PRIVATE,
-                    fd,
-                    addr: r.start,
-                    len: r.len,
-                    offset: *file_offset,
-                });
-            }
-            _ => ops.push(anonymous(stack, first_prot)),
-        }
-        for run in runs {
-            ops.push(StageOp {
-                kind: OP_COPY,
-                addr: run.address,
-                len: run.len,
-                offset: run.blob_offset,
-                ..Default::default()
-            });
-        }
-        if first_prot != r.prot {
-            ops.push(StageOp {
-                kind: OP_PROTECT,
-                prot: r.prot,
-                addr: r.start,
-                len: r.len,
-                ..Default::default()
-            });
+    let mut steps = Steps::default();
+    for region in &image.regions {
+        if !exchange.was.contains(&region.start) {
+            steps.region(dir, region)?;
         }
     }
-    let runs = image.regions.iter().flat_map(|r| r.content.runs());
-    for (run, (at, value)) in runs.flat_map(|r| exchange.words.iter().map(move |w| (r, w))) {
-        if (run.address..run.address + run.len).contains(at) {
-            let i = (run.blob_offset + (at - run.address)) as usize;
-            bytes[i..i + 8].copy_from_slice(&value.to_le_bytes());
-        }
-    }
-    let own = bytes.len() as u64;
-    ops.extend(exchange.ops.iter().map(|op| match op.kind {
-        OP_COPY => StageOp {
-            offset: own + op.offset,
-            ..*op
-        },
-        _ => *op,
-    }));
+    write_words(image, &exchange.words, &mut bytes);
+    steps.exchange(&exchange.ops, bytes.len() as u64);
     bytes.extend(exchange.bytes);
+    let Steps {
+        mut ops, mut files, ..
+    } = steps;
     files.extend(exchange.files);
-    for f in &files {
-        ops.push(StageOp {
-            kind: OP_CLOSE,
-            fd: f.as_raw_fd(),
-            ..Default::default()
-        });
-    }
-    let path = dir.join(FILES_DIR);
-    let directory = File::open(&path).map_err(|source| ReplayError::Io {
-        what: format!("open {}", path.display()),
-        source,
-    })?;
+    ops.extend(files.iter().map(close));
+    let directory = open_directory(dir)?;
     let plan = Plan {
         ops,
         bytes,
@@ -174,6 +77,149 @@ pub(crate) fn prepare(
     // Kept open until the child has its copy.
     files.push(directory);
     Ok(Prepared { plan, files })
+}
+
+/// A plan in the making.
+#[derive(Default)]
+struct Steps {
+    ops: Vec<StageOp>,
+    /// The files that it names, ...
+    files: Vec<File>,
+    /// ... each once.
+    known: HashMap<ContentHash, RawFd>,
+}
+
+impl Steps {
+    /// A region is mapped, what was changed of it is copied there, and it gets its rights.
+    fn region(&mut self, dir: &Path, r: &Region) -> Result<(), ReplayError> {
+        let runs = r.content.runs();
+        let first_prot = match runs.is_empty() {
+            true => r.prot,
+            false => r.prot | PROT_RW,
+        };
+        let map = match &r.content {
+            Content::File {
+                hash, file_offset, ..
+            } => self.map_file(dir, r, (*hash, *file_offset))?,
+            _ => map_anonymous(r),
+        };
+        self.ops.push(StageOp {
+            prot: first_prot,
+            ..map
+        });
+        self.ops.extend(runs.iter().map(|run| StageOp {
+            kind: OP_COPY,
+            addr: run.address,
+            len: run.len,
+            offset: run.blob_offset,
+            ..Default::default()
+        }));
+        if first_prot != r.prot {
+            self.ops.push(StageOp {
+                kind: OP_PROTECT,
+                prot: r.prot,
+                addr: r.start,
+                len: r.len,
+                ..Default::default()
+            });
+        }
+        Ok(())
+    }
+
+    fn map_file(
+        &mut self,
+        dir: &Path,
+        r: &Region,
+        (hash, offset): (ContentHash, u64),
+    ) -> Result<StageOp, ReplayError> {
+        let fd = self.open(dir, hash)?;
+        check_length(fd, &self.files, r, offset)?;
+        Ok(StageOp {
+            kind: OP_MAP,
+            flags: MAP_PRIVATE,
+            fd,
+            addr: r.start,
+            len: r.len,
+            offset,
+            ..Default::default()
+        })
+    }
+
+    /// The descriptor of a content of the trace.
+    fn open(&mut self, dir: &Path, hash: ContentHash) -> Result<RawFd, ReplayError> {
+        if let Some(fd) = self.known.get(&hash) {
+            return Ok(*fd);
+        }
+        let name = Path::new(FILES_DIR).join(hash.to_string());
+        let path = dir.join(&name);
+        let file = opened::open(dir, name).map_err(|source| ReplayError::Io {
+            what: format!("open {}", path.display()),
+            source,
+        })?;
+        let fd = file.as_raw_fd();
+        self.known.insert(hash, fd);
+        self.files.push(file);
+        Ok(fd)
+    }
+
+    /// What a rebuilt program has in the place of regions; its bytes come behind as many of the image.
+    fn exchange(&mut self, ops: &[StageOp], own: u64) {
+        self.ops.extend(ops.iter().map(|op| match op.kind {
+            OP_COPY => StageOp {
+                offset: own + op.offset,
+                ..*op
+            },
+            _ => *op,
+        }));
+    }
+}
+
+/// The mapping of a region without a file.
+fn map_anonymous(r: &Region) -> StageOp {
+    let shared = match r.flags & region_flags::SHARED {
+        0 => MAP_PRIVATE,
+        _ => MAP_SHARED,
+    };
+    let stack = match r.flags & region_flags::STACK {
+        0 => 0,
+        _ => MAP_GROWSDOWN,
+    };
+    StageOp {
+        kind: OP_MAP,
+        flags: shared | MAP_ANONYMOUS | MAP_NORESERVE | stack,
+        fd: -1,
+        addr: r.start,
+        len: r.len,
+        ..Default::default()
+    }
+}
+
+/// Puts words at their addresses, where the image has bytes of its own there.
+fn write_words(image: &Image, words: &[(u64, u64)], bytes: &mut [u8]) {
+    let runs = image.regions.iter().flat_map(|r| r.content.runs());
+    for (run, (at, value)) in runs.flat_map(|r| words.iter().map(move |w| (r, w))) {
+        if (run.address..run.address + run.len).contains(at) {
+            let i = (run.blob_offset + (at - run.address)) as usize;
+            bytes[i..i + 8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+fn close(file: &File) -> StageOp {
+    StageOp {
+        kind: OP_CLOSE,
+        fd: file.as_raw_fd(),
+        ..Default::default()
+    }
+}
+
+/// The directory of a trace's contents.
+fn open_directory(dir: &Path) -> Result<File, ReplayError> {
+    let path = dir.join(FILES_DIR);
+    File::open(&path).map_err(|source| ReplayError::Io {
+        what: format!("open {}", path.display()),
+        source,
+    })
 }
 
 /// Pages of a file that lie behind its end can't be changed: a process that tried would be killed.
@@ -207,5 +253,182 @@ impl Prepared {
         for f in self.files {
             let _ = f.into_raw_fd();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reprise_trace::Run;
+
+    const READ: u32 = 1;
+    const FILE_LEN: usize = 2 * PAGE as usize;
+
+    /// A trace with one content, of two pages.
+    fn trace() -> (tempfile::TempDir, ContentHash) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let content = vec![7; FILE_LEN];
+        let hash = ContentHash::of(&content);
+        let files = dir.path().join(FILES_DIR);
+        std::fs::create_dir(&files).expect("a directory");
+        std::fs::write(files.join(hash.to_string()), content).expect("a content");
+        (dir, hash)
+    }
+
+    fn region(start: u64, pages: u64, content: Content) -> Region {
+        Region {
+            start,
+            len: pages * PAGE,
+            prot: READ,
+            flags: 0,
+            content,
+            name: "somewhere".into(),
+        }
+    }
+
+    fn run(address: u64, blob_offset: u64) -> Run {
+        Run {
+            address,
+            len: PAGE,
+            blob_offset,
+        }
+    }
+
+    fn plan(dir: &Path, regions: Vec<Region>, exchange: Exchange) -> Result<Prepared, ReplayError> {
+        let bytes = vec![0; 2 * PAGE as usize];
+        prepare(dir, &Image { regions }, bytes, Some(exchange))
+    }
+
+    fn kinds(plan: &Plan) -> Vec<u32> {
+        plan.ops.iter().map(|op| op.kind).collect()
+    }
+
+    #[test]
+    fn what_was_changed_is_copied_before_the_region_gets_its_rights() {
+        let (dir, _) = trace();
+        let runs = vec![run(0x11000, 0), run(0x13000, PAGE)];
+        let regions = vec![
+            region(0x10000, 4, Content::Bytes { runs }),
+            region(0x20000, 1, Content::Zero),
+        ];
+        let p = plan(dir.path(), regions, Exchange::default()).expect("a plan");
+        assert_eq!(
+            kinds(&p.plan),
+            [OP_MAP, OP_COPY, OP_COPY, OP_PROTECT, OP_MAP]
+        );
+        let ops = &p.plan.ops;
+        assert_eq!((ops[0].prot, ops[3].prot), (READ | PROT_RW, READ));
+        assert_eq!(
+            (ops[2].addr, ops[2].len, ops[2].offset),
+            (0x13000, PAGE, PAGE)
+        );
+        // Nothing was changed there.
+        assert_eq!((ops[4].prot, ops[4].fd), (READ, -1));
+        // The directory of contents alone is open.
+        assert_eq!(p.files.len(), 1);
+    }
+
+    #[test]
+    fn flags_say_what_memory_it_is() {
+        let of = |flags| {
+            map_anonymous(&Region {
+                flags,
+                ..region(0x10000, 1, Content::Zero)
+            })
+            .flags
+        };
+        let always = MAP_ANONYMOUS | MAP_NORESERVE;
+        assert_eq!(of(0), always | MAP_PRIVATE);
+        assert_eq!(of(region_flags::SHARED), always | MAP_SHARED);
+        assert_eq!(
+            of(region_flags::STACK),
+            always | MAP_PRIVATE | MAP_GROWSDOWN
+        );
+    }
+
+    #[test]
+    fn a_file_is_opened_once_and_closed_in_the_end() {
+        let (dir, hash) = trace();
+        let of = |file_offset| Content::File {
+            hash,
+            file_offset,
+            runs: Vec::new(),
+        };
+        let regions = vec![region(0x10000, 1, of(0)), region(0x20000, 1, of(PAGE))];
+        let p = plan(dir.path(), regions, Exchange::default()).expect("a plan");
+        assert_eq!(kinds(&p.plan), [OP_MAP, OP_MAP, OP_CLOSE]);
+        let [a, b, closes] = p.plan.ops[..] else {
+            panic!("three steps");
+        };
+        assert!(a.fd == b.fd && b.fd == closes.fd && a.fd == p.files[0].as_raw_fd());
+        assert_eq!((a.offset, b.offset, b.flags), (0, PAGE, MAP_PRIVATE));
+        assert_eq!(p.files.len(), 2);
+        assert_eq!(p.plan.files, p.files[1].as_raw_fd());
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_than_what_was_changed_of_it_is_refused() {
+        let (dir, hash) = trace();
+        let content = Content::File {
+            hash,
+            file_offset: 0,
+            runs: vec![run(0x10000 + FILE_LEN as u64, 0)],
+        };
+        let refused = plan(
+            dir.path(),
+            vec![region(0x10000, 4, content)],
+            Exchange::default(),
+        );
+        let why = refused.err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains("somewhere is shorter than it was"), "{why}");
+        let missing = Content::File {
+            hash: ContentHash::of(b"another"),
+            file_offset: 0,
+            runs: Vec::new(),
+        };
+        let refused = plan(
+            dir.path(),
+            vec![region(0x10000, 1, missing)],
+            Exchange::default(),
+        );
+        assert!(matches!(refused, Err(ReplayError::Io { .. })));
+    }
+
+    #[test]
+    fn a_rebuilt_program_takes_the_place_of_regions() {
+        let (dir, _) = trace();
+        let runs = vec![run(0x20000, PAGE)];
+        let regions = vec![
+            region(0x10000, 1, Content::Zero),
+            region(0x20000, 1, Content::Bytes { runs }),
+        ];
+        let copy = StageOp {
+            kind: OP_COPY,
+            addr: 0x10000,
+            len: 3,
+            offset: 1,
+            ..Default::default()
+        };
+        let exchange = Exchange {
+            was: 0x10000..0x11000,
+            ops: vec![copy],
+            bytes: vec![1, 2, 3, 4],
+            words: vec![(0x20008, 0x0102_0304_0506_0708), (0x30000, 1)],
+            ..Exchange::default()
+        };
+        let p = plan(dir.path(), regions, exchange).expect("a plan");
+        assert_eq!(kinds(&p.plan), [OP_MAP, OP_COPY, OP_PROTECT, OP_COPY]);
+        assert_eq!(p.plan.ops[0].addr, 0x20000);
+        let own = 2 * PAGE;
+        // Its bytes come behind those of the image.
+        assert_eq!(p.plan.ops[3].offset, own + 1);
+        assert_eq!(p.plan.bytes[own as usize..], [1, 2, 3, 4]);
+        // A word of memory that the image has bytes of.
+        let at = PAGE as usize + 8;
+        assert_eq!(
+            p.plan.bytes[at..at + 8],
+            0x0102_0304_0506_0708u64.to_le_bytes()
+        );
+        assert!(p.plan.bytes[..at].iter().all(|b| *b == 0));
     }
 }
