@@ -312,33 +312,14 @@ impl Agent {
         };
         if full.is_none() && damage.is_none() && !stopped {
             for (who, status) in processes::lost(&self.shared) {
-                let h = EventHeader {
-                    len: HEADER_LEN as u32 + 16,
-                    kind: Kind::ProcessEnd as u8,
-                    nargs: 2,
-                    slot: NO_SLOT,
-                    detail: ProcessEnd::Found as u32,
-                    value: status,
-                    ..Default::default()
-                };
-                let mut bytes = h.to_bytes().to_vec();
-                for word in who {
-                    bytes.extend_from_slice(&u64::from(word).to_le_bytes());
-                }
+                let bytes = found_dead(who, status);
                 self.writer.push(&bytes)?;
                 if let Ok(event) = Event::parse(&bytes) {
                     drain.census.follow(&event);
                 }
             }
-            let h = EventHeader {
-                len: HEADER_LEN as u32,
-                kind: Kind::End as u8,
-                detail: reason as u32,
-                value: status.unwrap_or(0) as i64,
-                ..Default::default()
-            };
             if reason == EndReason::Ended {
-                self.writer.push(&h.to_bytes())?;
+                self.writer.push(&end(reason, status))?;
             }
         }
         let stats = self.writer.finish()?;
@@ -451,6 +432,36 @@ impl Agent {
         let time = if busy { SHORT_SLEEP } else { LONG_SLEEP };
         doze(&self.shared, time);
     }
+}
+
+/// The event of a process of which nobody said that it ended: its id and its birth, and its status.
+fn found_dead(who: [u32; 2], status: i64) -> Vec<u8> {
+    let header = EventHeader {
+        len: HEADER_LEN as u32 + 16,
+        kind: Kind::ProcessEnd as u8,
+        nargs: 2,
+        slot: NO_SLOT,
+        detail: ProcessEnd::Found as u32,
+        value: status,
+        ..Default::default()
+    };
+    let mut bytes = header.to_bytes().to_vec();
+    for word in who {
+        bytes.extend_from_slice(&u64::from(word).to_le_bytes());
+    }
+    bytes
+}
+
+/// The last event of a trace.
+fn end(reason: EndReason, status: Option<i32>) -> [u8; HEADER_LEN] {
+    let header = EventHeader {
+        len: HEADER_LEN as u32,
+        kind: Kind::End as u8,
+        detail: reason as u32,
+        value: status.unwrap_or(0).into(),
+        ..Default::default()
+    };
+    header.to_bytes()
 }
 
 /// Processes that are named when a recording ends before them.
@@ -586,5 +597,31 @@ fn alive(s: &Session) -> bool {
 pub(crate) fn wake(word: &std::sync::atomic::AtomicU32) {
     if word.swap(0, SeqCst) != 0 {
         futex::wake(word, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_the_agents_own_are_whole() {
+        let bytes = found_dead([3, 4711], -9);
+        let event = Event::parse(&bytes).expect("an event");
+        assert_eq!(event.bytes(), bytes);
+        assert_eq!(event.header.kind, Kind::ProcessEnd as u8);
+        assert_eq!(event.header.slot, NO_SLOT);
+        assert_eq!(event.header.detail, ProcessEnd::Found as u32);
+        assert_eq!(event.header.value, -9);
+        assert_eq!([event.arg(0), event.arg(1)], [3, 4711]);
+
+        for (status, value) in [(Some(0x300), 0x300), (None, 0)] {
+            let bytes = end(EndReason::Ended, status);
+            let event = Event::parse(&bytes).expect("an event");
+            assert_eq!(event.bytes(), bytes);
+            assert_eq!(event.header.kind, Kind::End as u8);
+            assert_eq!(event.header.detail, EndReason::Ended as u32);
+            assert_eq!(event.header.value, value);
+        }
     }
 }
