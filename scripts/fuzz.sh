@@ -54,7 +54,7 @@ seed entries '\006' "$seeds/index"
 runtime=$(ls -t target/release/build/reprise-launch-*/out/runtime.elf | head -n 1)
 seed elf '\000' "$runtime"
 for way in '\001\001\000\020\000\000' '\002' '\003\000\020\000\000'; do
-    seed elf "$way" "$(command -v true)" "$(printf %.4s "${way#?}")"
+    seed elf "$way" /bin/true "$(printf %.3s "${way#?}")"
 done
 # $rdi == 7 && *(short *)$rax < 3
 printf '\046\000\005\042\007\023\016\040\000\030\046\000\000\030\026\020\042\003\024\047\042\000\042\000\042\000\047' >"$seeds/condition"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# All tests, from a fresh clone: installs what is missing, builds the guests and Reprise, checks format and lints, runs every test.
+# All tests, from a fresh clone: installs what is missing, builds the guests and Reprise, checks format, lints and the documentation of the code,
+# runs every test.
 #
 #   scripts/test.sh [ARGUMENTS OF cargo test...]      for example: scripts/test.sh --test signals
 #
@@ -14,6 +15,7 @@ export PATH
 scripts/build-guests.sh
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --release -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --release
 cargo build --workspace --release
 
 # What each test did, for the report below.

@@ -122,11 +122,8 @@ fn filters_that_are_nearly_right() {
 /// The linker that all programs begin with.
 fn linker() -> Vec<u8> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-    let paths = maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..]));
-    let path = paths
-        .filter(|p| p.contains("/ld-linux"))
-        .last()
-        .expect("a linker");
+    let mut paths = maps.lines().filter_map(|l| l.find('/').map(|at| &l[at..]));
+    let path = paths.find(|p| p.contains("/ld-linux")).expect("a linker");
     std::fs::read(path).expect("its file")
 }
 

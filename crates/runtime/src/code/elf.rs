@@ -48,8 +48,8 @@ impl Module {
         let module = Module {
             base: 0,
             header: at,
-            headers: at.wrapping_add(memory.word(at + 32)?),
-            count: (memory.half(at + 56)? as u64 & 0xffff).min(MAX_HEADERS),
+            headers: at.wrapping_add(memory.word(at.wrapping_add(32))?),
+            count: (memory.half(at.wrapping_add(56))? as u64 & 0xffff).min(MAX_HEADERS),
         };
         let (lowest, _) = module.segment(memory, LOAD)?;
         Some(Module {
@@ -75,9 +75,10 @@ impl Module {
     pub fn dynamic<M: Memory + ?Sized>(&self, memory: &M, tag: u64) -> Option<u64> {
         let (at, _) = self.segment(memory, DYNAMIC)?;
         for i in 0..MAX_DYNAMIC {
-            match memory.word(at + 16 * i)? {
+            let entry = at.wrapping_add(16 * i);
+            match memory.word(entry)? {
                 0 => return None,
-                t if t == tag => return memory.word(at + 16 * i + 8),
+                t if t == tag => return memory.word(entry.wrapping_add(8)),
                 _ => {}
             }
         }
@@ -103,7 +104,12 @@ impl Module {
             .map(|i| self.headers.wrapping_add(i * PHENTSIZE))
             .filter(move |h| memory.half(*h) == Some(kind))
             // p_vaddr at 16, p_memsz at 40.
-            .filter_map(move |h| Some((memory.word(h + 16)?, memory.word(h + 40)?)))
+            .filter_map(move |h| {
+                Some((
+                    memory.word(h.wrapping_add(16))?,
+                    memory.word(h.wrapping_add(40))?,
+                ))
+            })
             .map(|(v, len)| (self.base.wrapping_add(v), len))
     }
 
@@ -120,17 +126,17 @@ impl Module {
         self.segments(memory, NOTE).find_map(|(start, len)| {
             let mut at = start;
             for _ in 0..MAX_NOTES {
-                if at.wrapping_add(24) > start.saturating_add(len) {
+                if at.saturating_add(24) > start.saturating_add(len) {
                     break;
                 }
                 // Lengths of name and content, kind; the name.
                 let [name_len, content_len, kind, name] =
-                    [0, 4, 8, 12].map(|o| memory.half(at + o).unwrap_or_default());
+                    [0, 4, 8, 12].map(|o| memory.half(at.wrapping_add(o)).unwrap_or_default());
                 if (name_len, kind, name) == (4, BUILD_ID, gnu) && content_len >= 8 {
-                    return memory.word(at + 16);
+                    return memory.word(at.wrapping_add(16));
                 }
                 let padded = |n: u32| (n as u64).next_multiple_of(4);
-                at += 12 + padded(name_len) + padded(content_len);
+                at = at.wrapping_add(12 + padded(name_len) + padded(content_len));
             }
             None
         })
@@ -153,8 +159,9 @@ impl Module {
         let (at, _) = self.segment(memory, DYNAMIC)?;
         let [mut strings, mut symbols, mut soname, mut hash, mut versions] = [None; 5];
         for i in 0..MAX_DYNAMIC {
-            let value = memory.word(at + 16 * i + 8)?;
-            match memory.word(at + 16 * i)? {
+            let entry = at.wrapping_add(16 * i);
+            let value = memory.word(entry.wrapping_add(8))?;
+            match memory.word(entry)? {
                 NULL => break,
                 STRTAB => strings = Some(value),
                 SYMTAB => symbols = Some(value),
@@ -236,19 +243,19 @@ impl Exports {
         mut found: impl FnMut(Symbol),
     ) -> Option<()> {
         let [buckets, first, bloom] =
-            [0, 4, 8].map(|o| memory.half(self.hash + o).unwrap_or_default());
+            [0, 4, 8].map(|o| memory.half(self.hash.wrapping_add(o)).unwrap_or_default());
         if buckets == 0 {
             return None;
         }
         let wanted = gnu_hash(name);
-        let table = self.hash + 16 + bloom as u64 * 8;
-        let chains = table + buckets as u64 * 4;
-        let start = memory.half(table + (wanted % buckets) as u64 * 4)?;
+        let table = self.hash.wrapping_add(16 + bloom as u64 * 8);
+        let chains = table.wrapping_add(buckets as u64 * 4);
+        let start = memory.half(table.wrapping_add((wanted % buckets) as u64 * 4))?;
         if start < first {
             return None;
         }
         for i in start..start.saturating_add(MAX_CHAIN) {
-            let hash = memory.half(chains + (i - first) as u64 * 4)?;
+            let hash = memory.half(chains.wrapping_add((i - first) as u64 * 4))?;
             if hash | 1 == wanted | 1 {
                 if let Some(s) = self.symbol(memory, i as u64, name) {
                     found(s);
@@ -271,24 +278,25 @@ impl Exports {
         mut found: impl FnMut(u64),
     ) -> Option<()> {
         let [buckets, first, bloom] =
-            [0, 4, 8].map(|o| memory.half(self.hash + o).unwrap_or_default());
-        let table = self.hash + 16 + bloom as u64 * 8;
-        let chains = table + buckets as u64 * 4;
+            [0, 4, 8].map(|o| memory.half(self.hash.wrapping_add(o)).unwrap_or_default());
+        let table = self.hash.wrapping_add(16 + bloom as u64 * 8);
+        let chains = table.wrapping_add(buckets as u64 * 4);
         // Chains may lead through the same symbols again and again.
         let mut left = most.saturating_mul(AVERAGE_CHAIN);
         for bucket in 0..(buckets as u64).min(most) {
-            let start = memory.half(table + bucket * 4)?;
+            let start = memory.half(table.wrapping_add(bucket * 4))?;
             if start < first {
                 continue;
             }
             for i in start..start.saturating_add(MAX_CHAIN) {
                 left = left.checked_sub(1)?;
                 let at = self.symbols.wrapping_add(i as u64 * SYMENT);
-                let [info, _, section, section_high] = memory.half(at + 4)?.to_le_bytes();
+                let [info, _, section, section_high] =
+                    memory.half(at.wrapping_add(4))?.to_le_bytes();
                 if info & 15 == FUNC && (section, section_high) != (0, 0) {
-                    found(self.base.wrapping_add(memory.word(at + 8)?));
+                    found(self.base.wrapping_add(memory.word(at.wrapping_add(8))?));
                 }
-                if memory.half(chains + (i - first) as u64 * 4)? & 1 != 0 {
+                if memory.half(chains.wrapping_add((i - first) as u64 * 4))? & 1 != 0 {
                     break;
                 }
             }
@@ -312,7 +320,7 @@ impl Exports {
         let at = self.symbols.wrapping_add(i * SYMENT);
         // st_name, st_info, st_other, st_shndx, st_value, st_size.
         let name_at = memory.half(at)?;
-        let [info, _, section, section_high] = memory.half(at + 4)?.to_le_bytes();
+        let [info, _, section, section_high] = memory.half(at.wrapping_add(4))?.to_le_bytes();
         if (section, section_high) == (0, 0) || !self.is_named(memory, name_at as u64, name) {
             return None;
         }
@@ -325,8 +333,8 @@ impl Exports {
             None => false,
         };
         Some(Symbol {
-            address: self.base.wrapping_add(memory.word(at + 8)?),
-            size: memory.word(at + 16)?,
+            address: self.base.wrapping_add(memory.word(at.wrapping_add(8))?),
+            size: memory.word(at.wrapping_add(16))?,
             kind: info & 15,
             default: !hidden,
         })

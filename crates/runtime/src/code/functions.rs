@@ -90,7 +90,8 @@ impl<M: Memory> Functions<M> {
 
     /// The function that `pc` lies in: its end.
     pub fn end_of(&self, pc: u64) -> Option<u64> {
-        self.extent_of(pc).map(|(start, len)| start + len)
+        self.extent_of(pc)
+            .map(|(start, len)| start.wrapping_add(len))
     }
 
     fn extent_of(&self, pc: u64) -> Option<(u64, u64)> {
@@ -104,6 +105,7 @@ impl<M: Memory> Functions<M> {
             }
         }
         let (start, len) = self.function(low)?;
-        (start..start + len).contains(&pc).then_some((start, len))
+        let is_inside = pc.checked_sub(start).is_some_and(|from| from < len);
+        is_inside.then_some((start, len))
     }
 }
