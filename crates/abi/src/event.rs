@@ -198,6 +198,8 @@ pub enum Tag {
     Stream = 11,
     /// A call that failed has changed memory nevertheless: `address` says how much, in the runtime's words; there are no bytes.
     Partly = 12,
+    /// Memory that the kernel wrote, as [`Tag::Output`], of which a copy of the file is in the trace: a [`Reference`](crate::inputs::Reference).
+    Reference = 13,
 }
 
 impl Tag {
@@ -216,6 +218,7 @@ impl Tag {
             10 => Tag::Sent,
             11 => Tag::Stream,
             12 => Tag::Partly,
+            13 => Tag::Reference,
             _ => return None,
         })
     }

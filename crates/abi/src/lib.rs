@@ -4,6 +4,7 @@
 //! - [`session`]: the shared memory between the runtime and its agent or replay driver;
 //! - [`ring`]: the byte ring in it, through which events flow;
 //! - [`schedule`]: the lists in it that say who runs and who waits; [`owed`]: what is to be done for the dead;
+//! - [`inputs`]: the files of which a recording keeps copies, to refer to them; [`hash`]: of memory, and of what was read;
 //! - [`pace`]: how far a replay goes that a debugger drives;
 //! - [`conflicts`]: what `run --det-report` leaves behind;
 //! - [`races`]: what a replay that looks for data races leaves behind;
@@ -27,7 +28,9 @@ pub mod event;
 pub mod fcntl;
 pub mod filters;
 pub mod futex;
+pub mod hash;
 pub mod hooks;
+pub mod inputs;
 pub mod ioctl;
 pub mod layout;
 pub mod learned;

@@ -275,6 +275,11 @@ pub mod request {
     pub const FORGET_EVENT: u32 = 17;
     /// Process `args[0]` has mapped a file at `args[1]` in which there may be a cpuid that stays as it is: the trace is to name the file.
     pub const NATIVE_CPUID: u32 = 18;
+    /// Descriptor `args[0]` of process `args[1]` is read, and may be referred to ([`crate::inputs`]). Answer: the row plus 1; status `EAGAIN`: not
+    /// yet, `EINVAL`: never.
+    pub const REFER: u32 = 19;
+    /// The file of row `args[0]` of the inputs is about to be changed: answered when all that was promised of it is kept.
+    pub const SETTLE: u32 = 20;
     /// Which thread is that which calls itself thread `args[1]` of process `args[0]`, in a pid namespace of its own? It is of the session's
     /// process number `args[2]`. Answer: its process id and its thread id, as the agent sees them, and how many namespaces it is
     /// further inside than the agent.
@@ -713,8 +718,8 @@ pub const SESSION_LEN: usize = core::mem::size_of::<Session>();
 pub const WINDOW_OFFSET: usize = crate::filters::FILTERS_OFFSET + crate::filters::FILTERS_LEN;
 /// Bytes of the window.
 pub const WINDOW_LEN: usize = 1 << 20;
-/// Bytes of the session with all slots, the filters, the window and the futexes that are owed.
-pub const SESSION_TOTAL: usize = crate::owed::OWED_OFFSET + crate::owed::OWED_LEN;
+/// Bytes of the session with all slots, the filters, the window, the futexes that are owed and the table of inputs.
+pub const SESSION_TOTAL: usize = crate::inputs::INPUTS_OFFSET + crate::inputs::INPUTS_LEN;
 
 const _: () = assert!(SESSION_LEN % 4096 == 0);
 const _: () = assert!(SESSION_TOTAL < 0x1000_0000);

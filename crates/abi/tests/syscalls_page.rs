@@ -4,6 +4,7 @@
 //! the page says something else than the tables.
 
 use core::fmt::{Display, Formatter, Result, Write};
+use reprise_abi::inputs::can_refer;
 use reprise_abi::names::errno_name;
 use reprise_abi::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Size, SubCall};
 use reprise_abi::{fcntl, futex, ioctl, prctl, sockopt, syscalls};
@@ -20,7 +21,7 @@ all the same: Reprise then watches which memory the kernel writes.
 fails; `wrote` is how much of the room is really filled. `[len]` is the 32-bit number to which `len` points, `bits n` and
 `pages n` are the bytes of a set of n bits and of one byte for each of n bytes' pages. `unknown` memory is watched.
 
-**Replay**: *emulate*: result and memory come from the trace. *re-execute*: made again, since it shapes the address space.
+**Replay**: *emulate*: result and memory come from the trace; *by reference*: what is read of a file, from a copy of the file. *re-execute*: made again, since it shapes the address space.
 *special*: the runtime has its own code for it. *refuse*: the program gets this error, and falls back as on a kernel without
 the call; nothing is done.
 
@@ -92,17 +93,18 @@ impl Display for Memory<'_> {
 }
 
 /// The last columns of a row, which are the same in all tables.
-struct Classes<'a>(Ret, Replay, Blocking, Restart, &'a [&'a str]);
+struct Classes<'a>(Ret, Replay, bool, Blocking, Restart, &'a [&'a str]);
 
 impl Display for Classes<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Classes(ret, replay, blocking, restart, names) = *self;
+        let Classes(ret, replay, refers, blocking, restart, names) = *self;
         f.write_str(match ret {
             Ret::Int => "number",
             Ret::Ptr => "address",
             Ret::Fd => "descriptor",
         })?;
         match replay {
+            Replay::Emulate if refers => f.write_str(" | emulate, by reference | ")?,
             Replay::Emulate => f.write_str(" | emulate | ")?,
             Replay::Reexecute => f.write_str(" | re-execute | ")?,
             Replay::Special => f.write_str(" | special | ")?,
@@ -170,7 +172,14 @@ fn write_calls(out: &mut dyn Write) -> Result {
         writeln!(
             out,
             ")` | {}",
-            Classes(call.ret, call.replay, call.blocking, call.restart, &names)
+            Classes(
+                call.ret,
+                call.replay,
+                can_refer(call.nr.into()),
+                call.blocking,
+                call.restart,
+                &names
+            )
         )?;
     }
     Ok(())
@@ -198,6 +207,7 @@ fn write_commands(
             Classes(
                 entry.ret,
                 entry.replay,
+                false,
                 entry.blocking,
                 entry.restart,
                 names

@@ -28,6 +28,18 @@ pub enum Asked {
         /// What tells the file from others; of meaning when that was all.
         identity: u64,
     },
+    /// [`request::REFER`]
+    Refer {
+        /// The descriptor, ...
+        descriptor: i32,
+        /// ... and whose it is.
+        process: Option<u32>,
+    },
+    /// [`request::SETTLE`]
+    Settle {
+        /// The row of the table of inputs.
+        row: usize,
+    },
     /// [`request::EXEC`]
     Exec {
         /// The process and its thread.
@@ -79,6 +91,13 @@ impl Asked {
                 len: (args[0] as usize).min(WINDOW_LEN),
                 first: args[1] == 0,
                 identity: args[2],
+            },
+            request::REFER => Asked::Refer {
+                descriptor: args[0] as i32,
+                process: id(args[1]),
+            },
+            request::SETTLE => Asked::Settle {
+                row: args[0] as usize,
             },
             request::EXEC => Asked::Exec {
                 who: id(args[1]).zip(id(args[0])),

@@ -1,6 +1,7 @@
 //! From the ring to the trace. The ring is the program's memory too, so nothing in it is believed: the index is kept privately, and
 //! every event is copied, then checked, then written.
 
+use crate::inputs::Inputs;
 use crate::wake;
 use reprise_abi::event::{Event, ParseError};
 use reprise_abi::layout::RING_SIZE;
@@ -29,13 +30,16 @@ pub struct Drain {
     damage: Option<&'static str>,
     /// Who is in what was written.
     pub census: Census,
+    /// What it refers to.
+    pub inputs: Inputs,
 }
 
 impl Drain {
     /// At the beginning of a recording, with a census of its first process.
-    pub fn new(census: Census) -> Drain {
+    pub fn new(census: Census, inputs: Inputs) -> Drain {
         Drain {
             census,
+            inputs,
             tail: 0,
             gathered: Vec::new(),
             written: 0,
@@ -194,7 +198,11 @@ impl Drain {
             match Event::parse(&self.gathered[at..]) {
                 Ok(e) => {
                     let len = e.bytes().len();
-                    if let Err(e) = writer.push(&self.gathered[at..at + len]) {
+                    let pushed = self
+                        .inputs
+                        .keep(shared, &e, writer.next_event())
+                        .and_then(|changed| writer.push(changed.as_deref().unwrap_or(e.bytes())));
+                    if let Err(e) = pushed {
                         break Err(e);
                     }
                     self.census.follow(&e);

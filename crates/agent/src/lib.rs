@@ -14,6 +14,7 @@ pub mod drain;
 pub mod exec;
 pub mod hold;
 pub mod image;
+pub mod inputs;
 pub mod kept;
 pub mod late;
 pub mod members;
@@ -33,12 +34,14 @@ pub mod stopped;
 pub mod strays;
 pub mod streams;
 pub mod told;
+pub mod writers;
 
 use asked::Asked;
 use asleep::Asleep;
 use damage::Damage;
 use drain::Drain;
 use hold::Hold;
+use inputs::Inputs;
 use kept::Keeper;
 use late::Late;
 use members::Members;
@@ -96,6 +99,8 @@ pub struct Agent {
     pub on_full: OnFull,
     /// Under `order`, nothing is taken before it has to be (Castor 3.6, crash recording).
     pub lazy: bool,
+    /// Of the recording only the last stretch is kept.
+    pub keeps_stretch: bool,
     /// What is put into programs.
     pub image: RuntimeImage,
     /// The launcher's process id.
@@ -121,7 +126,8 @@ impl Agent {
         tracing::info!(launcher = self.launcher, dir = ?self.dir, lazy = self.lazy, "begins");
         let mut handed = Vec::new();
         let known = self.census.all_known();
-        let mut drain = Drain::new(std::mem::take(&mut self.census));
+        let inputs = Inputs::new(self.store.clone(), self.dir.clone());
+        let mut drain = Drain::new(std::mem::take(&mut self.census), inputs);
         let mut merge = Merge::new();
         let mut outsiders = std::mem::take(&mut self.outsiders);
         let mut strays = Strays::new(known);
@@ -150,6 +156,7 @@ impl Agent {
             let mut sink = Sink {
                 writer: &mut self.writer,
                 census: &mut drain.census,
+                inputs: &mut drain.inputs,
                 discard: lost,
             };
             processes.look_again(&self.shared, &members, &mut |shared, n, status| {
@@ -167,13 +174,19 @@ impl Agent {
                 let mut sink = Sink {
                     writer: &mut self.writer,
                     census: &mut drain.census,
+                    inputs: &mut drain.inputs,
                     discard: lost,
                 };
                 let taken = match end {
                     _ if waits => Ok(0),
                     Some(_) => merge.all(&self.shared, &mut sink),
                     None if stops => merge.by_now(&self.shared, &mut sink),
-                    None if self.lazy && !merge::presses(&self.shared) => Ok(0),
+                    None if self.lazy
+                        && !sink.inputs.is_waited_for()
+                        && !merge::presses(&self.shared) =>
+                    {
+                        Ok(0)
+                    }
                     None => merge.some(&self.shared, &mut sink),
                 };
                 buried.and(taken)
@@ -202,6 +215,7 @@ impl Agent {
             if moved > 0 {
                 tracing::trace!(moved, gathered = self.writer.gathered(), stops, "drained");
             }
+            drain.inputs.answer(&self.shared, &members);
             let mut unkept = requests::answer(
                 &self.shared,
                 &members,
@@ -211,11 +225,12 @@ impl Agent {
                 &mut native,
                 &mut self.warnings,
             );
-            let (writer, census) = (&mut self.writer, &mut drain.census);
+            let (writer, census, inputs) = (&mut self.writer, &mut drain.census, &mut drain.inputs);
             let mut keep = |stopped: &Stopped, shared: &mut SharedSession, n: u64, slot: usize| {
                 let mut sink = Sink {
                     writer: &mut *writer,
                     census: &mut *census,
+                    inputs: &mut *inputs,
                     discard: lost,
                 };
                 merge
@@ -248,6 +263,10 @@ impl Agent {
             strays.look(&self.shared);
             told.look(self.shared.session());
             outsiders.look_again(&self.shared);
+            drain.inputs.look(&self.shared, moved > 0);
+            if self.keeps_stretch {
+                drain.inputs.forget();
+            }
             let idle = moved == 0 && !waits && !stops && full.is_none();
             let stuck = asleep.look(&self.shared, &members, idle);
             if let Some(why) = damage
@@ -291,7 +310,7 @@ impl Agent {
                 frame_begun = Instant::now();
             }
             if moved < WORTHWHILE {
-                self.sleep(late.waits());
+                self.sleep(late.waits() || drain.inputs.is_waited_for());
             }
         };
         if let Some(why) = &full {
@@ -353,6 +372,8 @@ impl Agent {
         self.warnings.extend(notes.map(String::from));
         outsiders.look(&self.shared);
         self.warnings.append(&mut outsiders.warnings);
+        summary.inputs = drain.inputs.finish();
+        self.warnings.append(&mut drain.inputs.warnings);
         summary.warnings = self.warnings;
         summary.native_cpuid = native.into_names();
         for pid in processes.orphaned {

@@ -6,6 +6,7 @@
 
 mod dead;
 
+use crate::inputs::Inputs;
 use crate::pressure::Pressure;
 use crate::wake;
 pub use dead::open_shards_of;
@@ -47,6 +48,8 @@ pub struct Sink<'a> {
     pub writer: &'a mut Writer,
     /// Who is in it.
     pub census: &'a mut Census,
+    /// What it refers to.
+    pub inputs: &'a mut Inputs,
     /// Nothing is written any more.
     pub discard: bool,
 }
@@ -321,7 +324,8 @@ impl Merge {
             source.ended = e.kind == Kind::ProcessEnd;
             self.stamps.note(&e);
             sink.census.follow(&e);
-            sink.writer.push(e.bytes())?;
+            let changed = sink.inputs.keep(shared, &e, sink.writer.next_event())?;
+            sink.writer.push(changed.as_deref().unwrap_or(e.bytes()))?;
         }
         for slot in slots {
             let Some(source) = self.sources.get_mut(slot) else {

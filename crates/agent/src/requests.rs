@@ -187,7 +187,12 @@ pub fn refuse(shared: &SharedSession) {
     let q = &shared.session().request;
     if matches!(
         q.kind.load(Acquire),
-        request::KEEP_FILE | request::HAND_FILE | request::FORGET_EVENT | request::NATIVE_CPUID
+        request::KEEP_FILE
+            | request::HAND_FILE
+            | request::FORGET_EVENT
+            | request::NATIVE_CPUID
+            | request::REFER
+            | request::SETTLE
     ) {
         q.status.store(libc::EIO as u32, Relaxed);
         for a in &q.answer {

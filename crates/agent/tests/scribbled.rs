@@ -3,10 +3,11 @@
 use reprise_abi::order::{slots_with, OrderHead, CRASH_RING};
 use reprise_agent::asked::Asked;
 use reprise_agent::drain::Drain;
+use reprise_agent::inputs::Inputs;
 use reprise_agent::merge::{Merge, Sink};
 use reprise_launch::shared::ORDER_OFFSET;
 use reprise_launch::SharedSession;
-use reprise_trace::{Census, Writer};
+use reprise_trace::{Census, Store, Writer};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
@@ -21,9 +22,11 @@ fn damage(scribble: impl FnOnce(&SharedSession, &OrderHead)) -> Option<&'static 
     let dir = tempfile::tempdir().expect("a directory");
     let mut writer = Writer::create(dir.path()).expect("a stream");
     let mut merge = Merge::new();
+    let store = Store::open(dir.path()).expect("a store");
     let mut sink = Sink {
         writer: &mut writer,
         census: &mut Census::new(1),
+        inputs: &mut Inputs::new(store, dir.path().into()),
         discard: false,
     };
     merge.all(&shared, &mut sink).expect("room in the trace");
@@ -61,7 +64,9 @@ fn what_is_thrown_away_takes_no_time() {
     let shared = SharedSession::create().expect("a session");
     let dir = tempfile::tempdir().expect("a directory");
     let mut writer = Writer::create(dir.path()).expect("a stream");
-    let mut drain = Drain::new(Census::new(1));
+    let store = Store::open(dir.path()).expect("a store");
+    let inputs = Inputs::new(store, dir.path().into());
+    let mut drain = Drain::new(Census::new(1), inputs);
     let ring = &shared.session().ring;
     ring.head.store(u64::MAX, SeqCst);
     drain
@@ -81,11 +86,16 @@ fn words_of_a_request_fit_what_they_are_for() {
             Some(Asked::HandFile { len, .. }) => assert_eq!(len, WINDOW_LEN),
             Some(Asked::Exec { who, slot }) => assert!(who.is_none() && slot.is_none()),
             Some(Asked::Find { number, .. }) => assert!(number < MAX_PROCESSES),
-            Some(Asked::KeepFile { process, .. } | Asked::NativeCpuid { process, .. }) => {
+            Some(
+                Asked::KeepFile { process, .. }
+                | Asked::NativeCpuid { process, .. }
+                | Asked::Refer { process, .. },
+            ) => {
                 assert_eq!(process, None);
             }
             Some(Asked::ForgetEvent { .. }) => assert_eq!(kind, request::FORGET_EVENT),
-            None => {}
+            // Looked up in the table when it is answered.
+            Some(Asked::Settle { .. }) | None => {}
         }
     }
     let exec = Asked::of(request::EXEC, [7, 6, MAX_SLOTS as u64 - 1]);

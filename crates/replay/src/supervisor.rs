@@ -9,7 +9,7 @@ use crate::children;
 use crate::ReplayError;
 use libc::{pid_t, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use reprise_launch::confine::{self, Confinement, Whose};
-use reprise_trace::{opened, ContentHash, FILES_DIR};
+use reprise_trace::{inputs, opened, ContentHash, FILES_DIR};
 use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -345,8 +345,8 @@ impl Common {
             b"/proc/self/auxv" if !writes => own("auxv"),
             path => match (self.lent_by(path), content(path)) {
                 (Some(lent), _) => lent,
-                (None, Some(hash)) if !writes => {
-                    opened::open(&self.dir, Path::new(FILES_DIR).join(hash.to_string()))
+                (None, Some(name)) if !writes => {
+                    opened::open(&self.dir, Path::new(FILES_DIR).join(name))
                 }
                 _ => return None,
             },
@@ -393,9 +393,11 @@ impl Common {
     }
 }
 
-/// The content that is asked for by its name.
-fn content(path: &[u8]) -> Option<ContentHash> {
-    ContentHash::from_hex(std::str::from_utf8(path).ok()?)
+/// The name of the content that is asked for: a hash, or the copy of a file that was read.
+fn content(path: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(path).ok()?;
+    let known = ContentHash::from_hex(name).is_some() || inputs::number(name).is_some();
+    known.then_some(name)
 }
 
 /// The string at an address in the asker's memory, if it ends.

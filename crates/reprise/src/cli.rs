@@ -189,6 +189,12 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub env: EnvArgs,
 
+    /// How what the program reads of files gets into the trace: by reference to a copy of the file, of which only what was read is kept, or as it is read
+    ///
+    /// Files that somebody writes, or whose file system can't tell when they change, are always recorded as they are read.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Inputs::Reference)]
+    pub inputs: Inputs,
+
     /// Let the trace grow to SIZE at most (500M, 2G, ...)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_size: Option<u64>,
@@ -261,6 +267,7 @@ impl RecordArgs {
             until: Until::AllExit,
             keep: None,
             env: EnvArgs::default(),
+            inputs: Inputs::Reference,
             max_size: None,
             on_full: OnFull::Continue,
             cpu: CpuLevel::Native,
@@ -413,6 +420,15 @@ pub enum CpuLevel {
     Baseline,
     /// x86-64-v3: AVX2, BMI, FMA; no AVX-512
     V3,
+}
+
+/// How what is read of files gets into a trace.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inputs {
+    /// By reference to a copy of the file
+    Reference,
+    /// As it is read
+    Copy,
 }
 
 /// Which traces are kept.

@@ -41,7 +41,7 @@ fn dump(
 ) -> anyhow::Result<()> {
     let mut reader = Reader::open(dir)?;
     let (from, to) = (args.from.unwrap_or(0), args.to.unwrap_or(u64::MAX));
-    let mut narrator = Narrator::new(manifest.pid, args.string_limit);
+    let mut narrator = Narrator::of(dir, manifest.pid, args.string_limit);
     let mut processes = Processes::new(manifest);
     // Where several processes had one id, an event tells which is meant.
     let only = match args.pid {

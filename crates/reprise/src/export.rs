@@ -82,7 +82,7 @@ fn to_file(dir: &Path, args: &ExportArgs, file: &Path, handle: File) -> anyhow::
 fn export(dir: &Path, args: &ExportArgs, out: impl Write) -> anyhow::Result<Counts> {
     let manifest = Manifest::read(dir)?;
     let mut reader = Reader::open(dir)?;
-    let mut narrator = Narrator::new(manifest.pid, args.string_limit);
+    let mut narrator = Narrator::of(dir, manifest.pid, args.string_limit);
     let mut timeline = Timeline::new(&manifest);
     let mut page = TraceEvents::begin(out, &manifest)?;
     let mut damage = None;

@@ -6,6 +6,7 @@ use anyhow::Context;
 use reprise_abi::event::{EndReason, Kind};
 use reprise_console::Output;
 use reprise_launch::features;
+use reprise_trace::manifest::InputFile;
 use reprise_trace::{
     beginning, Catalog, Census, Manifest, Reader, Redaction, Summary, Tail, Uncaptured, FILES_DIR,
 };
@@ -51,6 +52,8 @@ pub struct Info {
     uncaptured: Vec<Uncaptured>,
     /// Files in which cpuid may have answered as the processor does.
     native_cpuid: Vec<String>,
+    /// Files to whose copies events refer.
+    inputs: Vec<InputFile>,
     chaos_seed: Option<u64>,
     /// Threads that ran, all in all.
     threads: u64,
@@ -139,6 +142,7 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
         warnings,
         uncaptured: summary.uncaptured,
         native_cpuid: summary.native_cpuid,
+        inputs: summary.inputs,
         chaos_seed: manifest.chaos_seed,
         cpu_features: features::present(&manifest.start.cpuid),
         cpu_level: features::level(&manifest.start.cpuid),
@@ -296,6 +300,19 @@ impl Info {
             if !rows.is_empty() {
                 text.push_str(&format!("\n{title}\n{}", human::table(&rows, &[1])));
             }
+        }
+        for input in &self.inputs {
+            let kept = match input.bytes_kept {
+                0 => "which was there already".into(),
+                bytes => human::size(bytes),
+            };
+            text.push_str(&format!(
+                "\ninput {}: {}: {} reads of {} refer to a copy ({kept})\n",
+                input.number,
+                human::tame(&input.name.to_string(), 400),
+                human::count(input.references),
+                human::size(input.bytes_referred),
+            ));
         }
         for file in &self.native_cpuid {
             text.push_str(&format!(

@@ -102,6 +102,10 @@ fn about_end(o: &Outcome) -> Option<String> {
         8 => Some(
             "no thread can go on, since each waits for another one: a data race made this another run (--engine serial records races, too)".into(),
         ),
+        9 => Some(format!(
+            "{}: the trace does not have what the program read of it, or it is damaged",
+            reprise_trace::inputs::name(o.message.1)
+        )),
         _ => None,
     }
 }

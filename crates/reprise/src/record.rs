@@ -3,12 +3,13 @@
 //! The launcher stays the program's parent, so that statuses and job control are what the user expects; the agent is
 //! forked beside it and outlives both if need be.
 
-use crate::cli::{CpuLevel, KeepOn, RecordArgs};
+use crate::cli::{Buffers, CpuLevel, Inputs, KeepOn, RecordArgs};
 use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
 use crate::signals::{self, PassedOn};
 use anyhow::{Context, Result};
 use reprise_abi::engine::{can, TraceOrder};
 use reprise_abi::hooks;
+use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
     hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_WRITES,
@@ -281,6 +282,11 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
             s.flags |= FLAG_LOCKED;
         }
     }
+    // Where nothing is taken out of the rings until it has to be, files would be copied long after they were read.
+    let promptly = args.buffers != Buffers::Crash;
+    let logs = args.engine.can(can::REPLAY) && args.det.is_none();
+    let by_reference = args.inputs == Inputs::Reference && promptly && logs;
+    inputs(s).copies.store(u32::from(!by_reference), Relaxed);
     if args.no_patch {
         s.flags |= FLAG_NO_PATCH;
     }

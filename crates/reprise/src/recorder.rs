@@ -76,6 +76,7 @@ pub fn start_agent(
                 dir: dir.to_path_buf(),
                 on_full,
                 lazy: args.buffers == Buffers::Crash,
+                keeps_stretch: args.keep.is_some(),
                 image,
                 launcher,
                 census,

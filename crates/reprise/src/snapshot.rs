@@ -4,6 +4,7 @@ use crate::cli::SnapshotArgs;
 use crate::recordings::Recording;
 use anyhow::{Context, Result};
 use reprise_console::tell;
+use reprise_trace::inputs;
 use reprise_trace::{
     Catalog, BEGINNING_FILE, EVENTS_FILE, FILES_DIR, IMAGES_FILE, IMAGE_FILE, MANIFEST_FILE,
 };
@@ -63,7 +64,12 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         let at = reprise_trace::beginning::open(to)?.map_or(0, |(_, moment)| moment.at_byte);
         copy_events(from, to, at)?;
         if identity(&begins)? == before {
-            return copy_rest(from, to);
+            copy_rest(from, to)?;
+            // Else something may have been forgotten meanwhile that the copy needs.
+            if identity(&begins)? == before {
+                return Ok(());
+            }
+            std::fs::remove_dir_all(to.join(FILES_DIR))?;
         }
     }
     anyhow::bail!("it forgets faster than it can be copied")
@@ -96,6 +102,15 @@ fn copy_rest(from: &Path, to: &Path) -> Result<()> {
     for entry in std::fs::read_dir(from.join(FILES_DIR))? {
         let entry = entry?;
         let target = files.join(entry.file_name());
+        let name = entry.file_name();
+        if name
+            .to_str()
+            .is_some_and(|name| inputs::number(name).is_some())
+        {
+            // The recording goes on with it, and forgets of it.
+            inputs::duplicate(&entry.path(), &target)?;
+            continue;
+        }
         if std::fs::hard_link(entry.path(), &target).is_err() {
             std::fs::copy(entry.path(), &target)?;
         }

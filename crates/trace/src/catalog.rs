@@ -486,7 +486,9 @@ fn sizes(dir: &Path) -> (u64, u64) {
 
 /// Is this the name of a content in a trace, or of one that was being written?
 fn is_content(name: &str) -> bool {
-    ContentHash::from_hex(name).is_some() || name.starts_with(TEMPORARY_PREFIX)
+    ContentHash::from_hex(name).is_some()
+        || crate::inputs::number(name).is_some()
+        || name.starts_with(TEMPORARY_PREFIX)
 }
 
 /// Removes the files that a trace has, and the directory when nothing else is in it. The manifest goes first, so that half a trace is none.

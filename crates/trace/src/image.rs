@@ -9,7 +9,7 @@ use crate::beginning::Moment;
 use crate::codec::{Packer, Unpacker};
 use crate::error::Context;
 use crate::stream::{u32_at, u64_at};
-use crate::{ByteString, ContentHash, Result, Start, TraceError, FORMAT_VERSION, IMAGE_FILE};
+use crate::{ByteString, ContentHash, Result, Start, TraceError, IMAGE_FILE, PARTS_VERSION};
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::session::region_flags;
 use serde::{Deserialize, Serialize};
@@ -241,7 +241,7 @@ impl ImageWriter {
             },
         };
         let mut head = FIRST_MAGIC.to_le_bytes().to_vec();
-        head.extend_from_slice(&u64::from(FORMAT_VERSION).to_le_bytes());
+        head.extend_from_slice(&u64::from(PARTS_VERSION).to_le_bytes());
         assert_eq!(head.len() as u64, HEAD_LEN);
         writer.append(&head)?;
         Ok(writer)
@@ -603,12 +603,12 @@ fn read_index(
         return Err(corrupt("it is no image"));
     }
     match u32_at(&head, 8) {
-        FORMAT_VERSION => {}
-        found if found > FORMAT_VERSION => {
+        PARTS_VERSION => {}
+        found if found > PARTS_VERSION => {
             return Err(TraceError::Newer {
                 path: path.into(),
                 found,
-                ours: FORMAT_VERSION,
+                ours: PARTS_VERSION,
                 by: None,
             })
         }

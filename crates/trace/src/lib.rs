@@ -55,11 +55,14 @@ mod extents;
 pub mod hash;
 pub mod image;
 pub mod images;
+pub mod inputs;
 pub mod known;
 pub mod learned;
 pub mod manifest;
 pub mod opened;
 pub mod pack;
+mod packed_input;
+pub mod ranges;
 pub mod reader;
 pub mod redact;
 pub mod signature;
@@ -76,19 +79,24 @@ pub use error::{Result, TraceError};
 pub use hash::ContentHash;
 pub use image::{image_name, image_number, Content, Image, ImageReader, ImageWriter, Region, Run};
 pub use images::{ImageSet, Images};
+pub use inputs::Inputs;
 pub use known::Known;
 pub use learned::LearnedCode;
 pub use manifest::{Machine, Manifest, Start, Summary};
+pub use ranges::Ranges;
 pub use reader::{EventRef, RawFrame, Reader, Tail};
 pub use redact::Redaction;
 pub use signature::Signer;
 pub use stamps::Stamps;
-pub use store::{settled, Kept, Store};
+pub use store::{reflink, settled, Kept, Store};
 pub use stream::StreamStats;
 pub use writer::{Writer, WriterOptions};
 
-/// Version of everything in a trace directory. A trace of a newer version is refused, by name.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of what a trace directory has as a whole. A trace of a newer version is refused, by name. 2: events may refer to copies of files
+/// ([`inputs`]).
+pub const FORMAT_VERSION: u32 = 2;
+/// Version of the event stream's frames, and of images.
+const PARTS_VERSION: u32 = 1;
 
 /// Name of the manifest in a trace.
 pub const MANIFEST_FILE: &str = "manifest.json";

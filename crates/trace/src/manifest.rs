@@ -159,6 +159,24 @@ pub struct Summary {
     /// Files in which there may be a cpuid that answered as the processor does: it could not trap, and the code was not proven to be code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub native_cpuid: Vec<String>,
+    /// Files to whose copies events refer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputFile>,
+}
+
+/// A file to whose copy events refer ([`crate::inputs`]).
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct InputFile {
+    /// Its number.
+    pub number: u64,
+    /// Its name when it was read.
+    pub name: ByteString,
+    /// How many calls read of it.
+    pub references: u64,
+    /// The bytes that these read.
+    pub bytes_referred: u64,
+    /// The bytes that were copied for it; 0 where the store had them, or the copy shares the file's blocks.
+    pub bytes_kept: u64,
 }
 
 #[derive(Deserialize)]

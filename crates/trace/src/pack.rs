@@ -6,7 +6,9 @@
 
 use crate::error::Context;
 use crate::hash::{is_zero, Hasher, HASH_CHUNK};
-use crate::{ContentHash, Manifest, Result, TraceError};
+use crate::packed_input::{self, PackedInput};
+use crate::ranges::Ranges;
+use crate::{inputs, ContentHash, Manifest, Result, TraceError};
 use crate::{FILES_DIR, MANIFEST_FILE, NAMED_FILES};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
@@ -161,6 +163,11 @@ fn write_pack(dir: &Path, out: &Path) -> Result<u64> {
     for name in names(dir)? {
         append(&mut archive, dir, &name, out, &mut sums)?;
     }
+    if !inputs::all(dir).is_empty() {
+        for (number, ranges) in inputs::referred(dir)? {
+            append_input(&mut archive, dir, (number, &ranges), out, &mut sums)?;
+        }
+    }
     let sums = sums.0.as_bytes();
     archive
         .append(&header(SUMS_FILE, sums.len() as u64, out)?, sums)
@@ -229,6 +236,32 @@ fn append<W: Write>(
     }
 }
 
+/// Adds what events refer to of a copy.
+fn append_input<W: Write>(
+    archive: &mut tar::Builder<W>,
+    dir: &Path,
+    (number, ranges): (u64, &Ranges),
+    out: &Path,
+    sums: &mut Sums,
+) -> Result<()> {
+    let name = format!("{FILES_DIR}/{}", inputs::name(number));
+    let path = dir.join(&name);
+    let input = PackedInput::open(dir, number, ranges).context("open", &path)?;
+    let len = input.len();
+    let mut content = Hashed(input.take(len), blake3::Hasher::new());
+    archive
+        .append(&header(&name, len, &path)?, &mut content)
+        .context("write", out)?;
+    sums.add(&name, &content.1.finalize());
+    match content.0.limit() {
+        0 => Ok(()),
+        _ => Err(TraceError::corrupt(
+            &path,
+            "it is shorter than what was read of it",
+        )),
+    }
+}
+
 fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
     let most = most.min(MAX_UNPACKED);
     let corrupt = |why: String| TraceError::corrupt(packed, why);
@@ -277,7 +310,11 @@ fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
             continue;
         }
         let fixed = NAMED_FILES.contains(&name.as_str()) || crate::image_number(&name).is_some();
-        if !plain || !(fixed || hash.is_some()) {
+        let input = name
+            .strip_prefix(FILES_DIR)
+            .and_then(|n| n.strip_prefix('/'))
+            .and_then(inputs::number);
+        if !plain || !(fixed || hash.is_some() || input.is_some()) {
             return Err(corrupt(format!(
                 "it has an entry {name:?} that no trace has"
             )));
@@ -295,6 +332,12 @@ fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
         }
         bytes += entry.size();
         let mut content = Hashed(entry.by_ref(), blake3::Hasher::new());
+        if input.is_some() {
+            let unpacked = packed_input::unpack(&mut content, &dir.join(&name));
+            unpacked.map_err(|e| corrupt(format!("{name}: {e}")))?;
+            sums.add(&name, &content.1.finalize());
+            continue;
+        }
         let (found, len) = extract(&mut content, packed, &dir.join(&name))?;
         sums.add(&name, &content.1.finalize());
         if len != entry.size() || hash.is_some_and(|h| !found.tells(len, h)) {

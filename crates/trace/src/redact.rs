@@ -12,7 +12,7 @@ use crate::error::Context;
 use crate::hash::each_block;
 use crate::{
     image_name, image_number, ByteString, ContentHash, ImageReader, ImageSet, ImageWriter, Images,
-    Manifest, Reader, Result, Summary, Tail, TraceError, Writer, BEGINNING_FILE, FILES_DIR,
+    Inputs, Manifest, Reader, Result, Summary, Tail, TraceError, Writer, BEGINNING_FILE, FILES_DIR,
 };
 use memchr::memmem::Finder;
 use reprise_abi::event::{Event, Kind, Tag, HEADER_LEN, SECTION_LEN};
@@ -306,6 +306,7 @@ pub fn redact(dir: &Path, values: &Values, into: &Path) -> Result<Redaction> {
         summary.bytes_raw = counted.bytes_raw;
         summary.bytes_compressed = counted.bytes_compressed;
         summary.events_by_kind = counted.events_by_kind;
+        summary.inputs.clear();
         let texts = summary.warnings.iter_mut().chain(&mut summary.native_cpuid);
         let texts = texts.chain([&mut summary.end_reason]);
         let others = summary
@@ -487,13 +488,19 @@ fn events(
         ));
     }
     let mut writer = Writer::create(into)?;
+    // What was read of files is in the events of the copy: what is taken out of it would not fit the hashes.
+    let mut inputs = Inputs::of(dir);
     while let Some(event) = reader.next()? {
         let parsed = event.parse()?;
         if parsed.kind == Kind::Hash {
             continue;
         }
-        let mut bytes = event.bytes.to_vec();
-        for (tag, place) in sections(&parsed) {
+        let expanded = inputs.expand(&parsed, u64::MAX)?;
+        let mut bytes = expanded.unwrap_or_else(|| event.bytes.to_vec());
+        let parsed = Event::parse(&bytes);
+        let places_of = parsed.map(|e| sections(&e));
+        let places_of = places_of.map_err(|_| TraceError::BadEvent("what it refers to"))?;
+        for (tag, place) in places_of {
             let section = &mut bytes[place];
             match tag {
                 Tag::Entries => {}

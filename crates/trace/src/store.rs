@@ -10,10 +10,12 @@
 use crate::error::Context;
 use crate::hash::{each_block, is_zero, Hasher};
 use crate::{ContentHash, Result, TraceError, FILES_DIR};
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{symlink, DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{
+    symlink, DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,6 +23,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Name of the store in the trace root.
 pub const STORE_DIR: &str = ".store";
 const INDEX_DIR: &str = "index";
+/// Directory of whole copies of files that were read, by what tells a version of a file: nobody has hashed them.
+const INPUTS_DIR: &str = "inputs";
 /// How the name of a content begins while it is being written.
 pub(crate) const TEMPORARY_PREFIX: &str = "tmp.";
 
@@ -59,13 +63,14 @@ impl Store {
     /// Opens the store of the trace root `root`, making it where there is none.
     pub fn open(root: &Path) -> Result<Store> {
         let dir = root.join(STORE_DIR);
-        let index = dir.join(INDEX_DIR);
-        if !index.is_dir() {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&index)
-                .context("create", &index)?;
+        for part in [INDEX_DIR, INPUTS_DIR].map(|name| dir.join(name)) {
+            if !part.is_dir() {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(&part)
+                    .context("create", &part)?;
+            }
         }
         Ok(Store { dir })
     }
@@ -127,6 +132,44 @@ impl Store {
         Ok(kept)
     }
 
+    /// Makes `target` a copy of the whole file of which `meta` tells the version, if there is one already; false when there is none.
+    ///
+    /// # Errors
+    /// When the store can't be used.
+    pub fn known_input_into(&self, meta: &Metadata, target: &Path) -> Result<bool> {
+        if !settled(meta) {
+            return Ok(false);
+        }
+        let _lock = self.lock(libc::LOCK_SH)?;
+        let key = index_key(meta);
+        if let Some(hash) = hash_of_link(&self.dir.join(INDEX_DIR).join(&key)) {
+            let len = meta.len();
+            if self.has(Kept { hash, len }) {
+                return self.link_into(hash, target).map(|()| true);
+            }
+        }
+        let whole = self.dir.join(INPUTS_DIR).join(key);
+        let same =
+            std::fs::symlink_metadata(&whole).is_ok_and(|m| m.is_file() && m.len() == meta.len());
+        Ok(same && std::fs::hard_link(whole, target).is_ok())
+    }
+
+    /// Lets later recordings have `copy`, which is whole, of the file of which `meta` tells the version. Only a shortcut: that it can't be made
+    /// is no failure. It must not be changed any more.
+    ///
+    /// # Errors
+    /// When the store can't be used.
+    pub fn offer_input(&self, meta: &Metadata, copy: &Path) -> Result<()> {
+        if !settled(meta) {
+            return Ok(());
+        }
+        let _lock = self.lock(libc::LOCK_SH)?;
+        let whole = self.dir.join(INPUTS_DIR).join(index_key(meta));
+        let _ = std::fs::set_permissions(copy, Permissions::from_mode(0o400));
+        let _ = std::fs::hard_link(copy, whole);
+        Ok(())
+    }
+
     /// Makes `target` a hard link to a content, or a copy where links can't be.
     ///
     /// # Errors
@@ -174,16 +217,20 @@ impl Store {
             other => other?,
         };
         let mut collected = Collected::default();
-        for entry in std::fs::read_dir(&self.dir).context("read", &self.dir)? {
-            let entry = entry.context("read", &self.dir)?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            let meta = entry.metadata().context("read", &entry.path())?;
-            let unlinked = ContentHash::from_hex(name).is_some() && meta.nlink() == 1;
-            if meta.is_file() && (unlinked || name.starts_with(TEMPORARY_PREFIX)) {
-                std::fs::remove_file(entry.path()).context("remove", &entry.path())?;
-                collected.files += 1;
-                collected.bytes += meta.len();
+        let inputs = self.dir.join(INPUTS_DIR);
+        for dir in [&self.dir, &inputs] {
+            for entry in std::fs::read_dir(dir).context("read", dir)? {
+                let entry = entry.context("read", dir)?;
+                let name = entry.file_name();
+                let Some(name) = name.to_str() else { continue };
+                let meta = entry.metadata().context("read", &entry.path())?;
+                let is_content = *dir == inputs || ContentHash::from_hex(name).is_some();
+                let unlinked = is_content && meta.nlink() == 1;
+                if meta.is_file() && (unlinked || name.starts_with(TEMPORARY_PREFIX)) {
+                    std::fs::remove_file(entry.path()).context("remove", &entry.path())?;
+                    collected.files += 1;
+                    collected.bytes += meta.len();
+                }
             }
         }
         self.prune_index()?;
@@ -330,7 +377,10 @@ pub fn settled(meta: &Metadata) -> bool {
 }
 
 /// Makes `to` share the bytes of `from`, where the file system can.
-fn reflink(from: &File, to: &File) -> io::Result<()> {
+///
+/// # Errors
+/// As ioctl_ficlone(2).
+pub fn reflink(from: &File, to: &File) -> io::Result<()> {
     // SAFETY: FICLONE takes a descriptor as its argument.
     match unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } {
         0 => Ok(()),

@@ -29,7 +29,7 @@ pub const MAX_FRAME_COMPRESSED: usize = MAX_FRAME_RAW + MAX_FRAME_RAW / 128 + 10
 pub const MAX_FRAMES: usize = 0x800_0000 / 2;
 
 /// Version of the stream.
-pub const STREAM_VERSION: u32 = crate::FORMAT_VERSION;
+pub const STREAM_VERSION: u32 = crate::PARTS_VERSION;
 
 /// Magic of the skippable frames that hold our headers.
 pub const HEADER_MAGIC: u32 = 0x184D_2A5A;

@@ -40,7 +40,10 @@ impl Place {
         let names = std::fs::read_dir(self.root.join(STORE_DIR))
             .unwrap()
             .flatten();
-        names.filter(|e| e.file_name() != "index").count()
+        let made = ["index", "inputs"];
+        names
+            .filter(|e| !made.iter().any(|n| e.file_name() == *n))
+            .count()
     }
 
     fn index(&self) -> usize {

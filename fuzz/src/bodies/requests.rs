@@ -10,6 +10,7 @@ use reprise_abi::session::{
 };
 use reprise_agent::asked::Asked;
 use reprise_agent::drain::Drain;
+use reprise_agent::inputs::Inputs;
 use reprise_agent::kept::Keeper;
 use reprise_agent::members::Members;
 use reprise_agent::merge::{presses, Merge, Sink};
@@ -41,9 +42,10 @@ pub fn requests(data: &[u8]) {
     let (trace, store) = (scratch.path().join("trace"), scratch.path().join("store"));
     std::fs::create_dir(&trace).expect("a directory");
     let mut writer = Writer::create(&trace).expect("a stream");
+    let store = Store::open(&store).expect("a store");
     let mut agent = Agent {
-        keeper: Keeper::new(Store::open(&store).expect("a store"), trace.clone()),
-        drain: Drain::new(Census::new(1)),
+        keeper: Keeper::new(store.clone(), trace.clone()),
+        drain: Drain::new(Census::new(1), Inputs::new(store, trace.clone())),
         merge: Merge::new(),
         census: Census::new(1),
         members: Members::default(),
@@ -81,7 +83,7 @@ fn pure(kind: u32, args: [u64; 3]) {
         Some(Asked::Find { number, .. }) => assert!(number < MAX_PROCESSES),
         Some(Asked::KeepFile { process, .. }) => assert!(process.is_none_or(|p| id(p, args[1]))),
         Some(Asked::NativeCpuid { process, .. }) => assert!(process.is_none_or(|p| id(p, args[0]))),
-        Some(Asked::ForgetEvent { .. }) | None => {}
+        Some(Asked::ForgetEvent { .. } | Asked::Refer { .. } | Asked::Settle { .. }) | None => {}
     }
 }
 
@@ -227,27 +229,34 @@ impl Agent {
         if what % 8 == 7 || what % 8 > 4 && !ordered {
             return self.answer(shared, ordered, discard, writer);
         }
+        if !ordered {
+            match what % 8 {
+                0 | 1 => drop(self.drain.all(shared, writer, discard)),
+                2 | 3 => drop(self.drain.some(shared, writer, discard)),
+                _ => drop(self.drain.by_now(shared, writer)),
+            }
+            presses(shared);
+            return;
+        }
         let merged = Sink {
             writer,
             census: &mut self.census,
+            inputs: &mut self.drain.inputs,
             discard,
         };
         match what % 8 {
-            0 | 1 if ordered => drop(self.merge.all(shared, &mut { merged })),
-            2 | 3 if ordered => drop(self.merge.some(shared, &mut { merged })),
-            4 if ordered => drop(self.merge.by_now(shared, &mut { merged })),
-            5 if ordered => {
+            0 | 1 => drop(self.merge.all(shared, &mut { merged })),
+            2 | 3 => drop(self.merge.some(shared, &mut { merged })),
+            4 => drop(self.merge.by_now(shared, &mut { merged })),
+            5 => {
                 let (n, status) = (usize::from(data.u8()) % USED as usize, data.u8());
                 let status = (status > 0).then_some(i32::from(status));
                 drop(self.merge.reap(shared, &mut { merged }, n, status));
             }
-            6 if ordered => {
+            _ => {
                 let slot = usize::from(data.u16());
                 drop(self.merge.others_gone(shared, &mut { merged }, slot));
             }
-            0 | 1 => drop(self.drain.all(shared, merged.writer, discard)),
-            2 | 3 => drop(self.drain.some(shared, merged.writer, discard)),
-            _ => drop(self.drain.by_now(shared, merged.writer)),
         }
         presses(shared);
     }
@@ -255,13 +264,18 @@ impl Agent {
     fn answer(&mut self, shared: &SharedSession, ordered: bool, lost: bool, writer: &mut Writer) {
         match Asked::open(shared) {
             // No file of the fuzzer's own.
-            Some(Asked::KeepFile { process, .. }) if process == Some(std::process::id()) => return,
+            Some(Asked::KeepFile { process, .. } | Asked::Refer { process, .. })
+                if process == Some(std::process::id()) =>
+            {
+                return
+            }
             Some(Asked::ForgetEvent { next }) if !ordered => {
                 drop(self.drain.forget_event(shared, writer, lost, next));
                 return;
             }
             _ => {}
         }
+        self.drain.inputs.answer(shared, &self.members);
         let _ = answers::answer(
             shared,
             &self.members,

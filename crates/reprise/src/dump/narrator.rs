@@ -6,9 +6,12 @@ use super::event::{self, fields, Said};
 use super::text;
 use reprise_abi::event::{Event, Kind, Section, Tag};
 use reprise_abi::event::{FLAG_RESTARTED, FLAG_STOLEN, FLAG_TRACKED, NO_SLOT};
+use reprise_abi::inputs::Reference;
 use reprise_abi::syscalls::nr;
+use reprise_trace::Inputs;
 use serde_json::{json, Map, Value};
 use std::collections::HashMap;
+use std::path::Path;
 
 /// Wide enough for the numbers of most traces.
 const NUMBER_WIDTH: usize = 7;
@@ -30,6 +33,8 @@ pub struct Narrator {
     entered: HashMap<u16, Entered>,
     /// Most bytes of a buffer that are shown.
     limit: usize,
+    /// What events refer to, where it is to be had.
+    inputs: Option<Inputs>,
 }
 
 /// An event in words.
@@ -82,6 +87,15 @@ impl Narrator {
             tids: HashMap::from([(0, i64::from(pid))]),
             entered: HashMap::new(),
             limit,
+            inputs: None,
+        }
+    }
+
+    /// Of the trace in `dir`: what its events refer to is shown, too.
+    pub fn of(dir: &Path, pid: i32, limit: usize) -> Narrator {
+        Narrator {
+            inputs: Some(Inputs::of(dir)),
+            ..Narrator::new(pid, limit)
         }
     }
 
@@ -122,9 +136,23 @@ impl Narrator {
     /// Puts an event into words.
     pub fn tell(&mut self, number: u64, event: &Event) -> Line {
         let slot = event.header.slot;
-        let said = self.say(event);
+        // One more than is shown, so that it shows that there is more.
+        let most = self.limit as u64 + 1;
+        // What isn't there, or is damaged, is a replay's to complain of.
+        let with_bytes = self
+            .inputs
+            .as_mut()
+            .and_then(|i| i.expand(event, most).ok()?);
+        let shown = with_bytes
+            .as_ref()
+            .and_then(|bytes| Event::parse(bytes).ok());
+        let (text, mut fields) = self.say(shown.as_ref().unwrap_or(event));
+        if let Some(shown) = &shown {
+            let both = event.sections().zip(shown.sections());
+            let sections: Vec<Value> = both.map(|(s, shown)| self.reference(&s, &shown)).collect();
+            fields.insert("sections".into(), sections.into());
+        }
         self.follow(event);
-        let (text, fields) = said;
         Line {
             number,
             slot,
@@ -282,6 +310,23 @@ impl Narrator {
         json
     }
 
+    /// A section that is shown as `shown`, since it refers to a copy, or as itself.
+    fn reference(&self, section: &Section, shown: &Section) -> Value {
+        let mut json = self.section(shown);
+        let reference = Reference::parse(section.bytes).filter(|_| section.tag == Tag::Reference);
+        if let (Some(r), Some(json)) = (reference, json.as_object_mut()) {
+            json.insert("tag".into(), "reference".into());
+            json.insert("len".into(), r.len.into());
+            json.insert("input".into(), r.file().into());
+            json.insert("offset".into(), r.offset.into());
+            json.insert("hash".into(), format!("{:016x}", r.hash).into());
+            if r.is_inexact() {
+                json.insert("inexact".into(), true.into());
+            }
+        }
+        json
+    }
+
     fn section(&self, section: &Section) -> Value {
         let tag = match section.tag {
             Tag::Output => "output",
@@ -296,6 +341,7 @@ impl Narrator {
             Tag::Entries => "entries",
             Tag::Sent => "sent",
             Tag::Stream => "stream",
+            Tag::Reference => "reference",
         };
         let shown = &section.bytes[..section.bytes.len().min(self.limit)];
         json!({

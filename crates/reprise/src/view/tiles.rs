@@ -6,7 +6,7 @@ use crate::dump::Narrator;
 use reprise_trace::{Manifest, Reader};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bins of a tile.
 pub const BINS: u64 = 1024;
@@ -36,6 +36,7 @@ pub struct Tiles {
     pub index: Index,
     manifest: Manifest,
     reader: Reader,
+    dir: PathBuf,
     /// Most bytes of a buffer that are shown.
     limit: usize,
 }
@@ -51,6 +52,7 @@ impl Tiles {
             index: Index::read(dir, &manifest)?,
             manifest,
             reader: Reader::open(dir)?,
+            dir: dir.into(),
             limit,
         })
     }
@@ -202,7 +204,7 @@ impl Tiles {
 
     /// Who knows the calls that threads are in at event `from`, and that end before `to`.
     fn narrator_at(&mut self, from: u64, to: u64) -> anyhow::Result<Narrator> {
-        let mut narrator = Narrator::new(self.manifest.pid, self.limit);
+        let mut narrator = Narrator::of(&self.dir, self.manifest.pid, self.limit);
         let mut begun: Vec<u64> = Vec::new();
         for event in from..to {
             let owner = self.index.owner(event);

@@ -296,6 +296,23 @@ pub fn a_long_run_stays_small(flags: &[&str]) {
 }
 
 /// What is saved while the program runs on is a part of the run, and the run goes on.
+pub fn what_was_read_long_ago_is_forgotten(flags: &[&str]) {
+    let place = Workplace::new();
+    let files = place.fresh_dir("files");
+    let guest = Guest::new("reads_new_versions").args([files.as_os_str(), "300".as_ref()]);
+    let mut all = flags.to_vec();
+    all.extend(["--keep", "3M"]);
+    let whole = place.record_with(&guest, &all);
+    let lines = assert_end_of(&place, &whole, flags);
+    assert!(lines < 250, "{lines} of 300 lines");
+    let copies = reprise_trace::inputs::all(&whole.dir);
+    assert!(
+        copies.iter().all(|n| *n > 3),
+        "the first are there: {copies:?}"
+    );
+    assert!(copies.len() > 1, "{copies:?}");
+}
+
 pub fn snapshots_while_it_runs(flags: &[&str]) {
     let mut endless = Endless::start(flags, "128K");
     for part in 1..=3 {

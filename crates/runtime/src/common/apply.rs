@@ -4,10 +4,12 @@ use crate::log::output;
 use crate::log::ring;
 use crate::log::ring::Reader;
 use crate::machine::{guard, sys};
+use crate::memory::input_files;
 use crate::memory::of_file::OfFile;
 use crate::thread::{message, session};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::Tag;
+use reprise_abi::inputs::{Reference, REFERENCE_LEN};
 
 /// Writes an event's outputs to the program and skips the rest; what it says of a mapped file, where there is one.
 pub fn apply(r: Reader) -> OfFile {
@@ -28,6 +30,19 @@ pub fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfFile {
                     r.skip(len.div_ceil(8) * 8);
                 }
             },
+            Some(Tag::Reference) => {
+                let mut bytes = [0; REFERENCE_LEN];
+                r.to_buffer(len, &mut bytes);
+                match (Reference::parse(&bytes), place(address)) {
+                    (Some(part), Some(at)) => {
+                        if !input_files::read(&part, at) {
+                            no_input(part.file());
+                        }
+                    }
+                    (None, _) => no_input(0),
+                    (_, None) => file.lost = true,
+                }
+            }
             Some(Tag::File) => {
                 let mut hash = [0; 16];
                 r.to_buffer(len, &mut hash);
@@ -57,6 +72,13 @@ pub fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfFile {
 pub fn cannot_map(event: u64) -> ! {
     session().message.store(message::CANNOT_MAP, Relaxed);
     session().message_arg.store(event, Relaxed);
+    sys::exit_group(125)
+}
+
+/// The trace does not have what was read of a file, or has something else.
+pub fn no_input(number: u64) -> ! {
+    session().message.store(message::NO_INPUT, Relaxed);
+    session().message_arg.store(number, Relaxed);
     sys::exit_group(125)
 }
 

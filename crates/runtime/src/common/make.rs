@@ -1,5 +1,6 @@
 //! Making a call while recording: until its result is one that the program may see.
 
+use crate::log::inputs;
 use crate::log::output;
 use crate::machine::asm::rt_blocking;
 use crate::machine::{guard, sys};
@@ -108,7 +109,9 @@ pub fn make(t: &mut Block, c: &Call) -> i64 {
     if let Some(r) = output::moved::make(c) {
         return r;
     }
+    inputs::before(t, c);
     // SAFETY: as above; the pending word belongs to the session.
     let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
+    inputs::after(t, c, r);
     memory_file::opened(c, r)
 }

@@ -189,6 +189,7 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         known: Area::new(),
         view: Area::new(),
         noted: Area::new(),
+        reads: Area::new(),
         hook_ends: false,
         cancels: AtomicU32::new(0),
         logging: Default::default(),

@@ -1,5 +1,6 @@
 //! Writing events: what the recording half of `serial` says, byte by byte.
 
+use crate::log::inputs::Referred;
 use crate::log::ring::Writer;
 use crate::machine::guard;
 use crate::memory::capture::Call;
@@ -103,7 +104,17 @@ pub fn call_noted(
         }
     }
     let outputs = c.outputs_once(result);
-    outputs.each(c, result, |o| sections += section_len(o.len));
+    let (mut bytes, mut parts, mut in_bytes) = (0, 0, 0);
+    outputs.each(c, result, |o| {
+        bytes += o.len;
+        parts += 1;
+        in_bytes += section_len(o.len);
+    });
+    let mut referred = Referred::of(t, result, bytes);
+    sections += match &referred {
+        Some(_) => parts * section_len(Referred::LEN),
+        None => in_bytes,
+    };
     let mut flags = flags;
     if let Some(n) = note {
         sections += section_len(n.section_bytes());
@@ -116,8 +127,13 @@ pub fn call_noted(
             w.put_section(tag, address, address, len);
         }
     }
-    outputs.each(c, result, |o| {
-        w.put_section(Tag::Output as u32, o.address, o.local, o.len)
+    outputs.each(c, result, |o| match &mut referred {
+        Some(referred) => {
+            let words = referred.next(o.local, o.len);
+            let (tag, from) = (Tag::Reference as u32, words.as_ptr() as u64);
+            w.put_section(tag, o.address, from, Referred::LEN);
+        }
+        None => w.put_section(Tag::Output as u32, o.address, o.local, o.len),
     });
     if let Some(n) = note {
         w.put_section(

@@ -6,8 +6,9 @@
 pub mod asm;
 pub mod frame;
 pub mod guard;
-pub mod hash;
 pub mod page_scan;
 pub mod present;
 pub mod processors;
 pub mod sys;
+
+pub use reprise_abi::hash;

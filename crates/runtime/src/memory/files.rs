@@ -65,6 +65,19 @@ fn open(hash: &[u8; 16]) -> i64 {
     sys::open_at(&[directory, name.as_ptr() as u64, O_CLOEXEC])
 }
 
+/// Opens the copy of an input by its number ([`crate::memory::input_files`]).
+pub fn open_input(number: u64) -> i64 {
+    const O_CLOEXEC: u64 = 0o2000000;
+    let mut name = [0u8; 32];
+    let mut digits = [0; 20];
+    let digits = decimal(number, &mut digits);
+    let prefix = reprise_abi::inputs::FILE_PREFIX.as_bytes();
+    name[..prefix.len()].copy_from_slice(prefix);
+    name[prefix.len()..prefix.len() + digits.len()].copy_from_slice(digits);
+    let directory = DIRECTORY.load(Relaxed) as u64;
+    sys::open_at(&[directory, name.as_ptr() as u64, O_CLOEXEC])
+}
+
 /// This process's descriptor of the writable copy of a file, if the file has one.
 fn copy_of(number: u32) -> Option<u64> {
     let i = number as usize;

@@ -75,6 +75,14 @@ impl KeptFile {
     }
 }
 
+/// What tells a version of a file.
+pub type Stamp = [u64; FILE_STAMP];
+
+/// That of a file of which fstat(2) says this.
+pub fn stamp_of(stat: &[u64; 18]) -> Stamp {
+    STAMPED.map(|i| stat[i])
+}
+
 /// Places in `struct stat`: what [`FILE_STAMP`] words are taken from.
 const STAMPED: [usize; FILE_STAMP] = [0, 1, SIZE, 11, 12, 13, 14];
 /// Place of the length in `struct stat`.

@@ -5,6 +5,7 @@ pub mod capture;
 pub mod files;
 pub mod futex;
 pub mod identity;
+pub mod input_files;
 pub mod kept;
 pub mod limits;
 pub mod lock_memory;

@@ -18,6 +18,8 @@ pub const CANNOT_START_THREAD: u32 = 6;
 pub const GAVE_UP: u32 = 7;
 /// Replay in total order: no thread can go on, since each waits for another one.
 pub const ALL_THREADS_WAIT: u32 = 8;
+/// Replay: the trace has no copy of a file that was read, or not the bytes that were.
+pub const NO_INPUT: u32 = 9;
 /// The program wanted to map a device.
 pub const DEVICE_NOT_MAPPED: u32 = 20;
 

@@ -134,6 +134,8 @@ pub struct Block {
     pub view: Area<8>,
     /// What is known of the outputs of the call that it makes.
     pub noted: Area<32>,
+    /// What it has promised of a file that it reads.
+    pub reads: Area<8>,
     /// A hooked function ends, and looks for signals.
     pub hook_ends: bool,
     /// Another thread has sent it the signal that cancels it, or is about to.

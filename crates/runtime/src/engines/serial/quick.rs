@@ -5,6 +5,7 @@
 //! The events are byte for byte those of the long road ([`super::record`]), which takes over where anything is out of the ordinary.
 
 use super::baton;
+use crate::log::inputs;
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::log::ring;
@@ -158,12 +159,16 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     if shape.buffer() == Buffer::Out && args[shape.len()] > capture::MAX_DIRECT {
         return Made::Not;
     }
+    if inputs::concerns(number, args[0], args[shape.len()]) {
+        return Made::Not;
+    }
     let result = match shape.0 & WAITS {
         // SAFETY: the program's own call, with its own arguments.
         0 => unsafe { sys::syscall6(number, args) },
         // SAFETY: as above; the pending word belongs to the session.
         _ => unsafe { rt_blocking(number, &args, t.slot().signal_pending.as_ptr()) },
     };
+    inputs::count(number, args[0], result);
     // Interrupted, not made, or a bad pointer: what that means is for the long road to say.
     // So is a write of which more is to be said than that, and a read that may have written more than it says.
     let written = match mapped::is_write(number) {

@@ -15,6 +15,7 @@ use crate::engine::{Engine, RESTART};
 use crate::gate::robust;
 use crate::gate::{clone, instruction};
 use crate::log::events;
+use crate::log::inputs;
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::machine::asm::rt_exit_thread;
@@ -148,7 +149,7 @@ impl Record {
         waits::learn(c, r, mistaken);
         let note = mapped::look(c, r, kind == Kind::Exit);
         output::look(t, c, r);
-        let plain = note.is_none() && t.noted().is_empty();
+        let plain = note.is_none() && t.noted().is_empty() && !inputs::is_referred(t);
         if plain && parts.is_some_and(|p| p.log(t, kind, c, r, hash)) {
             t.noted().is_logged();
             return;

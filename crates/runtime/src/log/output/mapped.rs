@@ -4,6 +4,7 @@
 //! recording notes which of them wrote to a mapped file, and replay does the write again on its own copy of it
 //! ([`crate::memory::files`]): from the program's memory where the bytes came from there, else by the file's content afterwards.
 
+use crate::log::inputs;
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory;
@@ -140,6 +141,7 @@ fn ask(fd: u64, kept: Option<&AtomicU16>) -> u16 {
 }
 
 fn forget(first: u64, last: u64) {
+    inputs::forget(first, last);
     let end = (last as u32 as usize).min(REMEMBERED - 1);
     for f in FILE.iter().take(end + 1).skip(first as u32 as usize) {
         f.store(UNKNOWN, Relaxed);

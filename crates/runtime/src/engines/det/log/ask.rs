@@ -9,6 +9,7 @@ use crate::engine::{Engine, RESTART};
 use crate::engines::det::Det;
 use crate::gate::instruction;
 use crate::log::events;
+use crate::log::inputs;
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::log::ring::{self, Reader};
@@ -56,7 +57,9 @@ pub fn ask(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
         return result(t, c, hash);
     }
     c.shorten();
+    inputs::before(t, c);
     let r = plain::syscall::<Det>(t, c);
+    inputs::after(t, c, r);
     note(t, c, r, hash);
     r
 }

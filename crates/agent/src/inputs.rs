@@ -1,0 +1,674 @@
+//! Copies of the files that the program reads, so that events can refer to them ([`reprise_abi::inputs`]).
+//!
+//! Before an event with a reference gets into the trace, the range that it names is in the copy, and hashes as what the program has: an agent that is
+//! killed loses what it has not written, as ever, and no reference without its bytes. What is copied is hashed on the way, in pieces that stay in the processor's
+//! cache; of a file that the store has already, or whose blocks the copy can share (ioctl_ficlone(2)), only the hash is taken.
+//!
+//! **Invariant:** a copy's bytes are never changed once an event that refers to them is written.
+//!
+//! The hash decides. When it is another, somebody has changed the file after the program read it (or the program's own threads wrote into the buffer): the event
+//! says so ([`INEXACT`]), the user is told, and nothing of that file is referred to any more.
+
+use crate::asked::Asked;
+use crate::members::Members;
+use crate::requests;
+use crate::rights;
+use crate::writers::{self, Lease};
+use memmap2::Mmap;
+use reprise_abi::event::{Event, Kind, Tag};
+use reprise_abi::inputs::{
+    can_refer, hash_of, input_state, inputs, Input, PieceHash, Reference, INEXACT, MAX_INPUTS,
+    PIECE, UNKNOWN_HASH,
+};
+use reprise_abi::session::FILE_STAMP;
+use reprise_launch::SharedSession;
+use reprise_trace::manifest::InputFile;
+use reprise_trace::{
+    beginning, inputs as copies, Ranges, Store, TraceError, BEGINNING_FILE, FILES_DIR,
+};
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// File systems whose times and content can be relied on, by their magic numbers (statfs(2)): ext4, xfs, btrfs, f2fs, zfs, bcachefs, tmpfs, ramfs, overlayfs,
+/// squashfs, erofs, iso9660. Over a network, or in user space, nobody knows when a file changes.
+const TRUSTED: [u64; 12] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0x7371_7368,
+    0xe0f5_e1e2,
+    0x9660,
+];
+/// The longest tick of a clock that stamps files (100 Hz), twice; and where times are whole seconds.
+const TICK: Duration = Duration::from_millis(20);
+const LONG_TICK: Duration = Duration::from_secs(2);
+/// Whoever wants to change a file waits no longer than this for references that never come, since their threads were killed: while nothing else comes
+/// either, ...
+const PATIENCE: Duration = Duration::from_millis(500);
+/// ... and in any case.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Bytes of a file that are forgotten together.
+const STRETCH: u64 = 4 << 20;
+/// Between two looks whether there is something to forget.
+const FORGET_EVERY: Duration = Duration::from_millis(500);
+/// Between two looks at leases.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// A copy that lacks no more than so many bytes is completed in the end, for later recordings.
+const MOST_FILLED: u64 = 1 << 20;
+/// Files of which the summary tells.
+const MOST_TOLD: usize = 1000;
+
+/// Where in a stamp the file's length is.
+const LEN: usize = 2;
+
+/// A version of a file, in a row of the session's table.
+struct Row {
+    number: u64,
+    stamp: [u64; FILE_STAMP],
+    source: File,
+    lease: Lease,
+    /// Since when somebody waits for it.
+    wanted: Option<Wait>,
+    name: PathBuf,
+    copy: Copy,
+    /// References that were handled, as the table counts what was promised.
+    handled: u64,
+    references: u64,
+    bytes_referred: u64,
+    last_used: u64,
+    /// The last event that refers to each [`STRETCH`] of the file, by its number.
+    last_events: BTreeMap<u64, u64>,
+}
+
+/// A wait for what was promised of a file.
+#[derive(Clone, Copy)]
+struct Wait {
+    begun: Instant,
+    /// When the agent wrote something last.
+    moved: Instant,
+}
+
+impl Wait {
+    fn begin() -> Wait {
+        let now = Instant::now();
+        Wait {
+            begun: now,
+            moved: now,
+        }
+    }
+
+    /// The agent has looked at the rings again.
+    fn look(&mut self, moved: bool) {
+        if moved {
+            self.moved = Instant::now();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.moved.elapsed() > PATIENCE || self.begun.elapsed() > LONGEST
+    }
+}
+
+/// Where the bytes are.
+enum Copy {
+    /// The store had them all, or the copy shares the file's blocks.
+    Whole(Mmap),
+    /// What was read is copied.
+    Growing {
+        /// The copy.
+        file: File,
+        /// What of it there is.
+        have: Ranges,
+    },
+}
+
+impl Copy {
+    fn whole(file: &File) -> std::io::Result<Copy> {
+        // SAFETY: contents never change, and become no shorter: nobody but this program's user can write there, and it does not.
+        unsafe { Mmap::map(file) }.map(Copy::Whole)
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Copy::Whole(_) => 0,
+            Copy::Growing { have, .. } => have.bytes(),
+        }
+    }
+}
+
+/// Keeps what events refer to.
+pub struct Inputs {
+    dir: PathBuf,
+    store: Store,
+    rows: Vec<Option<Row>>,
+    /// How many copies there were.
+    count: u64,
+    /// Clock of `last_used`.
+    uses: u64,
+    piece: Vec<u8>,
+    /// When leases were looked at last, and whether somebody waits for one.
+    looked: Instant,
+    is_wanted: bool,
+    /// The row that somebody is about to change, and since when he waits.
+    settling: Option<(usize, Wait)>,
+    /// Of copies to which nothing more will refer: their numbers, and the last events that do.
+    ended: Vec<(u64, u64)>,
+    /// Of the flight recorder: which file its beginning was when it was looked at last, and when that was.
+    beginning: Option<u64>,
+    forgot: Instant,
+    /// What the summary tells.
+    files: Vec<InputFile>,
+    /// Sentences for the user.
+    pub warnings: Vec<String>,
+}
+
+impl Row {
+    /// Is all of the file in the copy, as it was? A beginning that was logged by its bytes, and other gaps, are filled when they are small.
+    fn is_wholly_copied(&mut self) -> bool {
+        let Copy::Growing { file, have } = &self.copy else {
+            return false;
+        };
+        let len = self.stamp[LEN];
+        if len.saturating_sub(have.bytes()) > MOST_FILLED.max(len / 16) {
+            return false;
+        }
+        let mut piece = vec![0; PIECE];
+        for (gap, _) in have.cut(0..len).into_iter().filter(|(_, there)| !there) {
+            for at in gap.clone().step_by(PIECE) {
+                let bytes = &mut piece[..(gap.end - at).min(PIECE as u64) as usize];
+                let copied = self.source.read_exact_at(bytes, at);
+                if copied.and_then(|()| file.write_all_at(bytes, at)).is_err() {
+                    return false;
+                }
+            }
+        }
+        // Nothing of it was changed while it was copied.
+        self.source
+            .metadata()
+            .is_ok_and(|meta| stamp(&meta) == self.stamp)
+    }
+}
+
+fn stamp(meta: &Metadata) -> [u64; FILE_STAMP] {
+    [
+        meta.dev(),
+        meta.ino(),
+        meta.len(),
+        meta.mtime() as u64,
+        meta.mtime_nsec() as u64,
+        meta.ctime() as u64,
+        meta.ctime_nsec() as u64,
+    ]
+}
+
+impl Inputs {
+    /// For the trace in `dir`.
+    pub fn new(store: Store, dir: PathBuf) -> Inputs {
+        writers::ignore_signals();
+        Inputs {
+            dir,
+            store,
+            rows: (0..MAX_INPUTS).map(|_| None).collect(),
+            count: 0,
+            uses: 0,
+            piece: Vec::new(),
+            looked: Instant::now(),
+            is_wanted: false,
+            settling: None,
+            ended: Vec::new(),
+            beginning: None,
+            forgot: Instant::now(),
+            files: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Answers the open request, if it is about files that are read.
+    pub fn answer(&mut self, shared: &SharedSession, members: &Members) {
+        let q = &shared.session().request;
+        match Asked::open(shared) {
+            Some(Asked::Refer {
+                descriptor,
+                process,
+            }) => {
+                // Somebody else's file is nobody's to ask for.
+                let pid = process.filter(|pid| members.has(shared, *pid));
+                let row = pid.ok_or(libc::EINVAL);
+                let row = row.and_then(|pid| self.refer(shared, pid, descriptor));
+                q.answer[0].store(row.map_or(0, |row| row as u64 + 1), Relaxed);
+                q.status.store(row.err().unwrap_or(0) as u32, Relaxed);
+                requests::done(shared);
+            }
+            // Else it stays open, and what is in the rings is written meanwhile.
+            Some(Asked::Settle { row }) if self.settle(shared, row) => {
+                q.status.store(0, Relaxed);
+                requests::done(shared);
+            }
+            _ => {}
+        }
+    }
+
+    /// May the file behind this descriptor be referred to? Its row, or the errno that says not now (`EAGAIN`) or never (`EINVAL`).
+    ///
+    /// # Errors
+    /// These.
+    fn refer(&mut self, shared: &SharedSession, pid: u32, fd: i32) -> Result<usize, i32> {
+        let source = rights::open_descriptor(pid, fd).map_err(|_| libc::EINVAL)?;
+        let meta = source.metadata().map_err(|_| libc::EINVAL)?;
+        let kind = rustix::fs::fstatfs(&source).map_err(|_| libc::EINVAL)?;
+        if !meta.is_file() || !TRUSTED.contains(&(kind.f_type as u64)) {
+            return Err(libc::EINVAL);
+        }
+        if is_young(&meta) {
+            return Err(libc::EAGAIN);
+        }
+        let wanted = stamp(&meta);
+        let table = inputs(shared.session());
+        let known = self
+            .rows
+            .iter()
+            .position(|row| row.as_ref().is_some_and(|row| row.stamp == wanted));
+        if let Some(row) = known {
+            return match table.files[row].state.load(SeqCst) {
+                input_state::OPEN => Ok(row),
+                _ => Err(libc::EAGAIN),
+            };
+        }
+        let row = self.free_row(shared).ok_or(libc::EAGAIN)?;
+        let lease = Lease::take(shared.session(), &source, &meta).ok_or(libc::EAGAIN)?;
+        // It may have been changed just before.
+        if source.metadata().map_or(true, |now| stamp(&now) != wanted) {
+            return Err(libc::EAGAIN);
+        }
+        let number = self.count + 1;
+        let copy = self
+            .begin(number, &source, &meta)
+            .map_err(|_| libc::EAGAIN)?;
+        self.count = number;
+        let name = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+        self.rows[row] = Some(Row {
+            number,
+            stamp: wanted,
+            source,
+            lease,
+            wanted: None,
+            name,
+            copy,
+            // Who comes too late for the file that was in the row before may still be about to take his promise back.
+            handled: table.files[row].promised.load(SeqCst),
+            references: 0,
+            bytes_referred: 0,
+            last_used: self.uses,
+            last_events: BTreeMap::new(),
+        });
+        let it = &table.files[row];
+        for (to, word) in it.stamp.iter().zip(wanted) {
+            to.store(word, Relaxed);
+        }
+        it.number.store(number as u32, Relaxed);
+        it.state.store(input_state::OPEN, SeqCst);
+        table.used.fetch_max(row as u32 + 1, SeqCst);
+        Ok(row)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(FILES_DIR).join(copies::name(number))
+    }
+
+    /// Begins the copy of a file: the one that the store has, one that shares its blocks, or an empty one.
+    fn begin(&self, number: u64, source: &File, meta: &Metadata) -> Result<Copy, TraceError> {
+        let path = self.path(number);
+        let io = |action| {
+            let path = &path;
+            move |e| TraceError::io(action, path, e)
+        };
+        if self.store.known_input_into(meta, &path)? {
+            let file = File::open(&path).map_err(io("open"))?;
+            return Copy::whole(&file).map_err(io("map"));
+        }
+        let mut options = File::options();
+        let create = options.read(true).write(true).create_new(true).mode(0o600);
+        let file = create.open(&path).map_err(io("create"))?;
+        if reprise_trace::reflink(source, &file).is_ok() {
+            return Copy::whole(&file).map_err(io("map"));
+        }
+        // So that no read of it is short.
+        file.set_len(meta.len()).map_err(io("write"))?;
+        Ok(Copy::Growing {
+            file,
+            have: Ranges::default(),
+        })
+    }
+
+    /// A row for another file: one that nobody uses, or the one that was not used for longest.
+    fn free_row(&mut self, shared: &SharedSession) -> Option<usize> {
+        let table = inputs(shared.session());
+        if let Some(free) = self.rows.iter().position(Option::is_none) {
+            return Some(free);
+        }
+        let all = self.rows.iter().enumerate();
+        let oldest = all.min_by_key(|(_, row)| row.as_ref().map_or(0, |row| row.last_used));
+        let (row, _) = oldest?;
+        table.files[row].state.store(input_state::CLOSED, SeqCst);
+        // Who has promised meanwhile is waited for by whoever asks next.
+        self.is_settled(&table.files[row], row).then(|| {
+            self.end(row);
+            row
+        })
+    }
+
+    fn is_settled(&self, it: &Input, row: usize) -> bool {
+        let promised = it.promised.load(SeqCst);
+        // The program can write any number there.
+        self.rows[row]
+            .as_ref()
+            .is_none_or(|row| row.handled >= promised)
+    }
+
+    /// A row's file is referred to no more.
+    fn end(&mut self, row: usize) {
+        let Some(mut row) = self.rows[row].take() else {
+            return;
+        };
+        let path = self.path(row.number);
+        if row.references == 0 {
+            let _ = std::fs::remove_file(path);
+            return;
+        }
+        let kept = row.copy.bytes();
+        let last = row.last_events.values().max().copied();
+        self.ended.push((row.number, last.unwrap_or(0)));
+        if row.is_wholly_copied() {
+            if let Ok(meta) = row.source.metadata() {
+                let _ = self.store.offer_input(&meta, &path);
+            }
+        }
+        if self.files.len() < MOST_TOLD {
+            self.files.push(InputFile {
+                number: row.number,
+                name: row.name.as_os_str().into(),
+                references: row.references,
+                bytes_referred: row.bytes_referred,
+                bytes_kept: kept,
+            });
+        }
+    }
+
+    /// All files, at the end of the recording.
+    pub fn finish(&mut self) -> Vec<InputFile> {
+        for row in 0..self.rows.len() {
+            self.end(row);
+        }
+        std::mem::take(&mut self.files)
+    }
+
+    /// The file of this row is about to be changed: true as soon as all that was promised of it is kept.
+    fn settle(&mut self, shared: &SharedSession, row: usize) -> bool {
+        let Some(it) = inputs(shared.session()).files.get(row) else {
+            return true;
+        };
+        it.state.store(input_state::CLOSED, SeqCst);
+        let wait = match self.settling {
+            Some((settling, wait)) if settling == row => wait,
+            _ => Wait::begin(),
+        };
+        let lost = shared.session().recording_lost.load(SeqCst) != 0;
+        let done = lost || self.is_settled(it, row) || wait.is_over();
+        self.settling = (!done).then_some((row, wait));
+        if let (true, Some(row)) = (done, &mut self.rows[row]) {
+            row.lease.give_back(&row.source);
+        }
+        done
+    }
+
+    /// Looks whether somebody outside waits to write one of the files. He may as soon as all that was promised of it is kept.
+    /// `moved`: something was taken out of the rings, or written, since the last look.
+    pub fn look(&mut self, shared: &SharedSession, moved: bool) {
+        if let Some((_, wait)) = &mut self.settling {
+            wait.look(moved);
+        }
+        let waits = self.rows.iter_mut().flatten();
+        let waits = waits.filter_map(|row| row.wanted.as_mut());
+        waits.for_each(|wait| wait.look(moved));
+        if self.count == 0 || self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        let table = inputs(shared.session());
+        self.is_wanted = false;
+        for (n, it) in table.files.iter().enumerate() {
+            let closed = it.state.load(SeqCst) == input_state::CLOSED;
+            let is_due = |row: &&mut Row| closed || row.lease.is_wanted(&row.source);
+            let Some(row) = self.rows[n].as_mut().filter(is_due) else {
+                continue;
+            };
+            it.state.store(input_state::CLOSED, SeqCst);
+            let wait = *row.wanted.get_or_insert_with(Wait::begin);
+            if row.handled >= it.promised.load(SeqCst) {
+                // With the row goes the lease.
+                self.end(n);
+            } else if wait.is_over() {
+                row.lease.give_back(&row.source);
+            } else {
+                self.is_wanted = true;
+            }
+        }
+    }
+
+    /// Of a recording of which only the last stretch is kept: what only forgotten events refer to is forgotten, too.
+    pub fn forget(&mut self) {
+        if self.count == 0 || self.forgot.elapsed() < FORGET_EVERY {
+            return;
+        }
+        self.forgot = Instant::now();
+        let now = std::fs::metadata(self.dir.join(BEGINNING_FILE)).map(|m| m.ino());
+        let now = now.ok();
+        if now == self.beginning {
+            return;
+        }
+        // (One that can't be read now is looked at again.)
+        if let Ok(Some((_, moment))) = beginning::open(&self.dir) {
+            self.beginning = now;
+            self.forget_before(moment.event);
+        }
+    }
+
+    fn forget_before(&mut self, event: u64) {
+        for row in self.rows.iter_mut().flatten() {
+            let Copy::Growing { file, have } = &mut row.copy else {
+                continue;
+            };
+            row.last_events.retain(|stretch, last| {
+                let range = stretch * STRETCH..(stretch + 1) * STRETCH;
+                let old = *last < event;
+                if old && copies::punch(file, range.clone()).is_ok() {
+                    have.remove(range);
+                }
+                !old
+            });
+        }
+        let (old, young) = self.ended.iter().partition(|(_, last)| *last < event);
+        self.ended = young;
+        let old: Vec<(u64, u64)> = old;
+        for (number, _) in old {
+            let _ = std::fs::remove_file(self.path(number));
+        }
+    }
+
+    /// Does somebody wait until what is in the rings is kept?
+    pub fn is_waited_for(&self) -> bool {
+        self.settling.is_some() || self.is_wanted
+    }
+
+    /// Before this event gets into the trace, as `number`: what it refers to is copied. Returns the event as it is to be written, where it has to be another.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn keep(
+        &mut self,
+        shared: &SharedSession,
+        event: &Event,
+        number: u64,
+    ) -> Result<Option<Vec<u8>>, TraceError> {
+        if !may_refer(event) {
+            return Ok(None);
+        }
+        let (mut changed, mut any) = (None, None);
+        for section in event.sections().filter(|s| s.tag == Tag::Reference) {
+            // What is no reference is none of ours: a replay finds that out.
+            let Some(r) = Reference::parse(section.bytes) else {
+                continue;
+            };
+            let same = |row: &Option<Row>| row.as_ref().is_some_and(|row| row.number == r.number);
+            let Some(row) = self.rows.iter().position(same) else {
+                // Nobody was told of this number, or its thread was believed dead.
+                mark_inexact(&mut changed, event, section.bytes, &r);
+                continue;
+            };
+            any = Some(row);
+            if let (Some(row), true) = (&mut self.rows[row], r.len > 0) {
+                for stretch in r.offset / STRETCH..=(r.offset + r.len - 1) / STRETCH {
+                    row.last_events.insert(stretch, number);
+                }
+            }
+            if !self.copy(row, &r)? {
+                self.is_inexact(shared, row);
+                mark_inexact(&mut changed, event, section.bytes, &r);
+            }
+        }
+        // A call with several buffers has promised once.
+        if let Some(row) = any {
+            self.uses += 1;
+            let uses = self.uses;
+            let table = inputs(shared.session());
+            if let Some(it) = &mut self.rows[row] {
+                it.handled += 1;
+                it.references += 1;
+                it.last_used = uses;
+                // Its next reader asks about what it is now.
+                let same = it
+                    .source
+                    .metadata()
+                    .is_ok_and(|meta| stamp(&meta) == it.stamp);
+                if !same {
+                    table.files[row].state.store(input_state::CLOSED, SeqCst);
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Copies what is not there yet; is it what the program has read?
+    fn copy(&mut self, row: usize, r: &Reference) -> Result<bool, TraceError> {
+        let path = self.path(r.number);
+        let piece = &mut self.piece;
+        piece.resize(PIECE, 0);
+        let Some(row) = &mut self.rows[row] else {
+            return Ok(false);
+        };
+        // No read goes beyond the file's end; a program may say so.
+        if r.offset + r.len > row.stamp[LEN] {
+            return Ok(false);
+        }
+        row.bytes_referred += r.len;
+        let is_right = |hash: u64| r.hash == UNKNOWN_HASH || hash == r.hash;
+        let (file, have) = match &mut row.copy {
+            Copy::Whole(map) => {
+                let range = r.offset as usize..(r.offset + r.len) as usize;
+                return Ok(map.get(range).is_some_and(|bytes| is_right(hash_of(bytes))));
+            }
+            Copy::Growing { file, have } => (file, have),
+        };
+        let (mut hash, mut new) = (PieceHash::new(), Vec::new());
+        let mut at = r.offset;
+        while at < r.offset + r.len {
+            let len = (r.offset + r.len - at).min(PIECE as u64);
+            for (part, there) in have.cut(at..at + len) {
+                let to = (part.start - at) as usize..(part.end - at) as usize;
+                let from = if there { &*file } else { &row.source };
+                fill(from, &mut piece[to.clone()], part.start);
+                if !there {
+                    let written = file.write_all_at(&piece[to], part.start);
+                    written.map_err(|e| TraceError::io("write", &path, e))?;
+                    new.push(part);
+                }
+            }
+            // SAFETY: so many bytes are in `piece`.
+            unsafe { hash.add(piece.as_ptr() as u64, len as usize) };
+            at += len;
+        }
+        let right = is_right(hash.finish());
+        if right {
+            new.into_iter().for_each(|part| have.add(part));
+        }
+        Ok(right)
+    }
+
+    /// What the program read is not to be had any more.
+    fn is_inexact(&mut self, shared: &SharedSession, row: usize) {
+        inputs(shared.session()).files[row]
+            .state
+            .store(input_state::CLOSED, SeqCst);
+        if let Some(row) = &self.rows[row] {
+            let name = row.name.display();
+            let warning = format!(
+                "{name} was changed by somebody who is not recorded, right after the program had read it: from there on a replay may not be what happened (--inputs copy records what is read as it is read)"
+            );
+            if !self.warnings.contains(&warning) {
+                reprise_console::say!("{warning}");
+                self.warnings.push(warning);
+            }
+        }
+    }
+}
+
+/// The event says of a reference, whose words are `words`, that its copy is not what was read.
+fn mark_inexact(changed: &mut Option<Vec<u8>>, event: &Event, words: &[u8], r: &Reference) {
+    let bytes = changed.get_or_insert_with(|| event.bytes().to_vec());
+    let at = words.as_ptr() as usize - event.bytes().as_ptr() as usize;
+    bytes[at..at + 8].copy_from_slice(&(r.number | INEXACT).to_le_bytes());
+}
+
+/// Reads all of `to`; zeros where the file is shorter than it was, or can't be read.
+fn fill(from: &File, to: &mut [u8], mut at: u64) {
+    let mut done = 0;
+    while done < to.len() {
+        match from.read_at(&mut to[done..], at) {
+            Ok(n @ 1..) => {
+                done += n;
+                at += n as u64;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            _ => {
+                to[done..].fill(0);
+                return;
+            }
+        }
+    }
+}
+
+/// Was the file changed within a tick of its file system's clock? Then it may change again, and its times would not tell.
+fn is_young(meta: &Metadata) -> bool {
+    let tick = match meta.ctime_nsec() {
+        0 => LONG_TICK,
+        _ => TICK,
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let changed = Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec() as u32);
+    now.is_ok_and(|now| now < changed + tick)
+}
+
+/// Is this the end of a call that reads?
+fn may_refer(event: &Event) -> bool {
+    matches!(event.kind, Kind::Syscall | Kind::Exit) && can_refer(event.header.detail.into())
+}

@@ -1,0 +1,337 @@
+//! What a program reads of files is recorded as places in a copy of the file: every replay is exact, whatever becomes of the file.
+
+mod common;
+
+use common::{assert_same, check_times, knob, Guest, Info, Numbers, Workplace};
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+const ENGINES: [&str; 3] = ["serial", "order", "det"];
+/// Longer than a tick of a file system's clock, after which a file counts as settled.
+const TICK: Duration = Duration::from_millis(30);
+
+/// Bytes that don't repeat.
+fn content(len: usize, seed: u64) -> Vec<u8> {
+    let mut numbers = Numbers(seed);
+    (0..len).map(|_| numbers.below(256) as u8).collect()
+}
+
+/// A file that can be referred to.
+fn settled(place: &Workplace, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = place.path().join(name);
+    std::fs::write(&path, bytes).expect("a file");
+    std::thread::sleep(TICK);
+    path
+}
+
+/// How many bytes were referred to.
+fn referred(info: &Info) -> u64 {
+    let inputs = info.0["inputs"].as_array().expect("inputs");
+    inputs
+        .iter()
+        .filter_map(|i| i["bytes_referred"].as_u64())
+        .sum()
+}
+
+fn on_disk(dir: &Path, name: &str) -> u64 {
+    let meta = dir.join(name).metadata();
+    meta.map_or(0, |meta| meta.blocks() * 512)
+}
+
+#[test]
+fn the_ways_to_read() {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let bytes = content(2_000_000, 1);
+        let path = settled(&place, "file", &bytes);
+        // `det` records one process.
+        let mut variants = vec![vec![path.as_os_str().to_owned(), "threads".into()]];
+        if engine != "det" {
+            variants.push(vec![path.as_os_str().to_owned()]);
+        }
+        for args in variants {
+            std::fs::write(&path, &bytes).expect("a file");
+            std::thread::sleep(TICK);
+            let alone = args.len() == 1;
+            let guest = Guest::new("reads_of_files").args(args);
+            let native = guest.native(&place);
+            let recording = place.record_with(&guest, &["--engine", engine]);
+            if alone {
+                assert_eq!(native.stdout, recording.run.stdout, "{engine}");
+            }
+            let info = place.info(&recording.dir);
+            assert!(
+                referred(&info) > 10_000_000,
+                "{engine}: {}",
+                info.0["inputs"]
+            );
+            // A replay knows nothing of the file.
+            std::fs::write(&path, b"something else").expect("a file");
+            for _ in 0..2 {
+                assert_same(&recording.run, &place.replay(&recording.dir));
+            }
+            let verified = place.verify(&recording.dir);
+            assert!(
+                verified.status.success(),
+                "{engine}: {}",
+                verified.describe()
+            );
+        }
+    }
+}
+
+#[test]
+fn as_it_is_read_where_that_is_asked_for() {
+    let place = Workplace::new();
+    let path = settled(&place, "file", &content(2_000_000, 2));
+    let guest = Guest::new("reads_of_files").args([path.as_os_str()]);
+    let recording = place.record_with(&guest, &["--inputs", "copy"]);
+    let info = place.info(&recording.dir);
+    assert!(
+        info.0["inputs"].as_array().is_some_and(Vec::is_empty),
+        "{}",
+        info.0
+    );
+    std::fs::remove_file(&path).expect("remove");
+    assert_same(&recording.run, &place.replay(&recording.dir));
+}
+
+/// Whoever is recorded waits until what was read is kept before he changes it.
+#[test]
+fn what_was_read_is_changed_by_the_program_itself() {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let path = place.path().join("file");
+        let mut guest = Guest::new("rewrites_what_it_read").args([path.as_os_str(), "14".as_ref()]);
+        if engine == "det" {
+            guest = guest.args(["alone"]);
+        }
+        let recording = place.record_with(&guest, &["--engine", engine]);
+        let info = place.info(&recording.dir);
+        assert!(
+            referred(&info) > 5_000_000,
+            "{engine}: {}",
+            info.0["inputs"]
+        );
+        assert_eq!(info.0["warnings"], serde_json::json!([]), "{engine}");
+        for _ in 0..2 {
+            assert_same(&recording.run, &place.replay(&recording.dir));
+        }
+    }
+}
+
+/// What somebody who is not recorded does to a file.
+fn meddle(path: &Path, numbers: &mut Numbers) -> std::io::Result<()> {
+    let some = |numbers: &mut Numbers, most: u64| {
+        let len = 1 + numbers.below(most) as usize;
+        content(len, numbers.below(u64::MAX))
+    };
+    let open = || OpenOptions::new().read(true).write(true).open(path);
+    match numbers.below(8) {
+        0 => open()?.write_all_at(&some(numbers, 200_000), numbers.below(2_000_000)),
+        1 => {
+            let file = open()?;
+            file.write_all_at(&some(numbers, 5000), file.metadata()?.len())
+        }
+        2 => open()?.set_len(500_000 + numbers.below(2_000_000)),
+        3 => {
+            let other = path.with_extension("new");
+            std::fs::write(&other, content(1_500_000, numbers.below(u64::MAX)))?;
+            std::fs::rename(other, path)
+        }
+        4 => {
+            let file = open()?;
+            let len = file.metadata()?.len() as usize;
+            // SAFETY: a mapping of a file of this test's, which nobody else makes shorter.
+            unsafe {
+                let protection = libc::PROT_READ | libc::PROT_WRITE;
+                let fd = file.as_raw_fd();
+                let at = libc::mmap(
+                    std::ptr::null_mut(),
+                    len,
+                    protection,
+                    libc::MAP_SHARED,
+                    fd,
+                    0,
+                );
+                assert_ne!(at, libc::MAP_FAILED);
+                let bytes = some(numbers, 100_000.min(len as u64 / 2));
+                let to = at.cast::<u8>().add(numbers.below(len as u64 / 2) as usize);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+                libc::munmap(at, len);
+            }
+            Ok(())
+        }
+        5 => {
+            let file = open()?;
+            let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: integers only.
+            unsafe {
+                libc::fallocate(
+                    file.as_raw_fd(),
+                    how,
+                    numbers.below(400_000) as i64,
+                    100_000,
+                )
+            };
+            Ok(())
+        }
+        6 => File::open(path)?.set_modified(std::time::SystemTime::now()),
+        _ => std::fs::set_permissions(path, std::fs::metadata(path)?.permissions()),
+    }
+}
+
+/// Somebody who is not recorded changes the file at random while it is read, in every way there is. Each replay is exact: the kernel makes him wait until what was
+/// read is kept. (Where it can't, the recording says so.)
+#[test]
+fn others_change_what_is_read() {
+    let times = match common::full() {
+        true => 500,
+        false => 6,
+    };
+    let (mut exact, mut told) = (0, 0);
+    for seed in 0..knob("REPRISE_TEST_MEDDLED", times) {
+        for engine in &ENGINES[..2] {
+            let place = Workplace::new();
+            let path = settled(&place, "file", &content(1_500_000, seed));
+            let guest = Guest::new("reads_again").args([path.as_os_str(), "80".as_ref()]);
+            let over = AtomicBool::new(false);
+            let recording = std::thread::scope(|scope| {
+                let outsider = scope.spawn(|| {
+                    let mut numbers = Numbers(seed);
+                    let mut done = 0;
+                    while !over.load(SeqCst) {
+                        // What it replaces may be gone at that moment.
+                        let _ = meddle(&path, &mut numbers);
+                        done += 1;
+                        let pause = [0, 1000, 5000, 40_000, 80_000][numbers.below(5) as usize];
+                        std::thread::sleep(Duration::from_micros(pause));
+                    }
+                    done
+                });
+                let recording = place.record_with(&guest, &["--engine", engine]);
+                over.store(true, SeqCst);
+                assert!(outsider.join().expect("the outsider") > 0);
+                recording
+            });
+            let info = place.info(&recording.dir);
+            let warnings = info.0["warnings"].to_string();
+            let replayed = place.replay(&recording.dir);
+            match common::mismatch(&recording.run, &replayed) {
+                None => exact += 1,
+                Some(_) if warnings.contains("was changed by somebody") => told += 1,
+                Some(what) => panic!("{engine}, seed {seed}: {what}"),
+            }
+        }
+    }
+    assert!(
+        exact > 5 * told,
+        "{exact} replays are exact, {told} recordings say that they are not"
+    );
+}
+
+/// A copy that the store has is not made again.
+#[test]
+fn a_file_is_copied_once() {
+    let place = Workplace::new();
+    // A part of every system, whose times are old.
+    let program = common::system_program("gdb");
+    let len = program.metadata().expect("metadata").len();
+    assert!(len > 4_000_000);
+    let guest = Guest::new("reads_again").args([program.as_os_str(), "1".as_ref()]);
+    let kept: Vec<u64> = (0..2)
+        .map(|_| {
+            let recording = place.record(&guest);
+            assert_same(&recording.run, &place.replay(&recording.dir));
+            let info = place.info(&recording.dir);
+            assert!(referred(&info) > len - 300_000, "{}", info.0["inputs"]);
+            info.0["inputs"][0]["bytes_kept"]
+                .as_u64()
+                .expect("a number")
+        })
+        .collect();
+    assert!(kept[0] > len - 300_000);
+    assert_eq!(kept[1], 0);
+}
+
+/// Of a large file only what was read is kept, and packed.
+#[test]
+fn only_what_was_read_is_kept() {
+    let place = Workplace::new();
+    let path = place.path().join("file");
+    let file = File::create(&path).expect("a file");
+    file.set_len(50 << 30).expect("a long file");
+    let part = content(3_000_000, 4);
+    file.write_all_at(&part, 40 << 30).expect("write");
+    drop(file);
+    std::thread::sleep(TICK);
+    let script = format!(
+        "dd if={} bs=1M skip=40960 count=2 status=none | sha1sum",
+        path.display()
+    );
+    let guest = Guest::program("/bin/sh").args(["-c", &script]);
+    let recording = place.record(&guest);
+    std::fs::remove_file(&path).expect("remove");
+    assert_same(&recording.run, &place.replay(&recording.dir));
+    assert!(referred(&place.info(&recording.dir)) == 2 << 20);
+    let kept = on_disk(&recording.dir, "files/input.1");
+    assert!((2 << 20..3 << 20).contains(&kept), "{kept} bytes");
+    let pack = place.fresh("pack.reprise");
+    let packed = common::run(
+        &mut place.reprise([
+            "pack".as_ref(),
+            recording.dir.as_os_str(),
+            "-o".as_ref(),
+            pack.as_os_str(),
+        ]),
+        None,
+    );
+    assert!(packed.status.success(), "{}", packed.describe());
+    assert!(pack.metadata().expect("a pack").len() < 20 << 20);
+    assert_same(&recording.run, &place.replay(&pack));
+}
+
+/// A copy that is damaged, or gone, is no reason to guess.
+#[test]
+fn a_damaged_copy_is_found() {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let path = settled(&place, "file", &content(1_500_000, 5));
+        let guest = Guest::new("reads_again").args([path.as_os_str(), "2".as_ref()]);
+        let recording = place.record_with(&guest, &["--engine", engine]);
+        let copy = recording.dir.join("files/input.1");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&copy)
+            .expect("open");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 777_777).expect("read");
+        file.write_all_at(&[byte[0] ^ 1], 777_777).expect("write");
+        let replayed = place.replay(&recording.dir);
+        replayed.assert_own_failure(common::OWN_FAILURE);
+        assert!(
+            replayed.notes.contains("input.1"),
+            "{}",
+            replayed.describe()
+        );
+        std::fs::remove_file(&copy).expect("remove");
+        let replayed = place.replay(&recording.dir);
+        replayed.assert_own_failure(common::OWN_FAILURE);
+        assert!(
+            replayed.notes.contains("input.1"),
+            "{}",
+            replayed.describe()
+        );
+    }
+}
+
+/// The other switches that concern what is read.
+#[test]
+fn all_guests_of_files_by_bytes() {
+    check_times(&Guest::new("files_read_write"), &["--inputs", "copy"], 1, 1);
+}

@@ -1,0 +1,352 @@
+//! Record: reads of files whose bytes need not be logged, because the agent keeps a copy of the file ([`reprise_abi::inputs`]).
+//!
+//! Which files these are the agent says, when a descriptor has brought many bytes. From then on fstat(2) is asked before each read: who finds the row
+//! of just this version of the file *promises* to refer to it, reads, and looks whether the descriptor's position tells where the bytes came from.
+//! If not, or if the call did anything else than to fill the program's buffers from the file, the promise is taken back, and the bytes are logged.
+//!
+//! **Invariant:** whoever is about to open such a file for writing waits here first until all that was promised of it is kept. Others than
+//! the recorded programs don't: there the hash in the event tells.
+
+use crate::machine::guard;
+use crate::machine::sys;
+use crate::memory::capture::{self, Call};
+use crate::memory::{identity, kept};
+use crate::thread::{process, request, session, Block};
+use core::sync::atomic::{AtomicI32, AtomicU16, Ordering::*};
+use reprise_abi::inputs::{
+    can_refer, input_state, inputs, Input, Reference, MAX_INPUTS, PIECE, REFERENCE_LEN,
+    UNKNOWN_HASH,
+};
+use reprise_abi::session::{request as requests, MODE_RECORD};
+use reprise_abi::syscalls::nr;
+
+/// Shorter reads are logged by their bytes: to refer to them costs as much.
+const LEAST: u64 = 4096;
+/// So many KiB of a descriptor are logged by their bytes before the agent is asked: who reads little has nothing to do with all this.
+const BEFORE_ASKING: i32 = 128;
+/// Where counting begins once more, when the file can't be referred to now.
+const NOT_NOW: i32 = -4096;
+/// Descriptors that are followed; of others all is logged by its bytes.
+const FOLLOWED: usize = 4096;
+/// In [`READ`]: it will never be a file to refer to.
+const NEVER: i32 = i32::MIN;
+
+/// KiB that a descriptor has brought, counted up to [`BEFORE_ASKING`].
+static READ: [AtomicI32; FOLLOWED] = [const { AtomicI32::new(0) }; FOLLOWED];
+/// The row plus 1 in which its file was found last.
+static ROW: [AtomicU16; FOLLOWED] = [const { AtomicU16::new(0) }; FOLLOWED];
+
+/// What a thread has promised; zeros: nothing.
+#[derive(Clone, Copy, Default)]
+pub struct Promise {
+    /// The row plus 1.
+    row: u32,
+    /// The file's number in the trace.
+    number: u32,
+    /// Where the read begins.
+    offset: u64,
+    /// It is a read at the descriptor's position.
+    by_position: bool,
+    /// The read was made, and is as it should be.
+    holds: bool,
+}
+
+impl Block {
+    /// What the thread has promised of the read that it makes.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    fn promise(&self) -> &mut Promise {
+        // SAFETY: the area is this room's own, and the thread the calling one; zeros are a promise of nothing.
+        unsafe { self.reads.get::<Promise>() }
+    }
+}
+
+/// May this read be one to refer to, as far as can be told at once? `asked`: the bytes that it wants.
+#[inline]
+pub fn concerns(number: u64, fd: u64, asked: u64) -> bool {
+    asked >= LEAST
+        && matches!(number, nr::READ | nr::PREAD64)
+        && READ
+            .get(fd as u32 as usize)
+            .is_some_and(|read| is_due(read.load(Relaxed), asked))
+        && inputs(session()).copies.load(Relaxed) == 0
+}
+
+/// Is it time to ask about a descriptor that has brought so many KiB, and is to bring `asked` bytes? One that brings much at once is due at once.
+#[inline]
+fn is_due(so_far: i32, asked: u64) -> bool {
+    so_far >= BEFORE_ASKING || (so_far >= 0 && asked >> 10 >= BEFORE_ASKING as u64)
+}
+
+/// A read was logged by its bytes.
+#[inline]
+pub fn count(number: u64, fd: u64, bytes: i64) {
+    if bytes >= LEAST as i64 && can_refer(number) {
+        if let Some(read) = READ.get(fd as u32 as usize) {
+            let sum = read.load(Relaxed);
+            if sum != NEVER && sum < BEFORE_ASKING {
+                let more = (bytes >> 10).min(i32::MAX as i64) as i32;
+                read.store(sum.saturating_add(more).min(BEFORE_ASKING), Relaxed);
+            }
+        }
+    }
+}
+
+/// Descriptors have got another meaning, or none.
+pub fn forget(first: u64, last: u64) {
+    let end = (last as u32 as usize).min(FOLLOWED - 1);
+    let first = first as u32 as usize;
+    for read in READ.iter().take(end + 1).skip(first) {
+        read.store(0, Relaxed);
+    }
+}
+
+/// A call is about to be made.
+#[inline]
+pub fn before(t: &Block, c: &Call) {
+    match c.nr {
+        number if can_refer(number) => before_read(t, c),
+        nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT | nr::TRUNCATE => before_change(c),
+        _ => {}
+    }
+}
+
+fn before_read(t: &Block, c: &Call) {
+    take_back(t);
+    let fd = c.args[0];
+    let asked = match c.nr {
+        nr::READ | nr::PREAD64 => c.args[2],
+        _ => {
+            let mut sum = 0u64;
+            capture::iovecs(c.args[1], c.args[2], usize::MAX, &mut |_, len| {
+                sum += len as u64
+            });
+            sum
+        }
+    };
+    let s = session();
+    if asked < LEAST || s.mode != MODE_RECORD || s.recording_lost.load(Relaxed) != 0 {
+        return;
+    }
+    let Some(read) = READ.get(fd as u32 as usize) else {
+        return;
+    };
+    if is_due(read.load(Relaxed), asked) && inputs(session()).copies.load(Relaxed) == 0 {
+        promise(t, c, fd, read);
+    }
+}
+
+#[cold]
+fn promise(t: &Block, c: &Call, fd: u64, read: &AtomicI32) {
+    let stat = identity::stat_of(fd).filter(|stat| identity::identity(stat) != 0);
+    let Some(stat) = stat else {
+        read.store(NEVER, Relaxed);
+        return;
+    };
+    let stamp = kept::stamp_of(&stat);
+    let known = ROW.get(fd as u32 as usize);
+    let Some(row) = find(&stamp, known).or_else(|| ask(fd, read, &stamp)) else {
+        return;
+    };
+    if let Some(known) = known {
+        known.store(row as u16 + 1, Relaxed);
+    }
+    let it = &inputs(session()).files[row];
+    it.promised.fetch_add(1, SeqCst);
+    // Whoever closes it waits for those who promised before; and the row may be another file's by now.
+    if !is_open_version(it, &stamp) {
+        it.promised.fetch_sub(1, SeqCst);
+        return;
+    }
+    let by_position = match c.nr {
+        nr::READ | nr::READV => true,
+        nr::PREADV2 => c.args[3] == u64::MAX,
+        _ => false,
+    };
+    let offset = match by_position {
+        true => position(fd),
+        false => Some(c.args[3]).filter(|at| *at <= i64::MAX as u64),
+    };
+    // What flags of preadv2(2) do is not looked into.
+    let plain = c.nr != nr::PREADV2 || c.args[5] as u32 == 0;
+    let Some(offset) = offset.filter(|_| plain) else {
+        it.promised.fetch_sub(1, SeqCst);
+        return;
+    };
+    *t.promise() = Promise {
+        row: row as u32 + 1,
+        number: it.number.load(Relaxed),
+        offset,
+        by_position,
+        holds: false,
+    };
+}
+
+fn position(fd: u64) -> Option<u64> {
+    const SEEK_CUR: u64 = 1;
+    u64::try_from(sys::call(nr::LSEEK, &[fd, 0, SEEK_CUR])).ok()
+}
+
+fn is_open_version(it: &Input, stamp: &kept::Stamp) -> bool {
+    it.state.load(SeqCst) == input_state::OPEN
+        && it
+            .stamp
+            .iter()
+            .zip(stamp)
+            .all(|(w, s)| w.load(Relaxed) == *s)
+}
+
+/// The row of this version of a file.
+fn find(stamp: &kept::Stamp, known: Option<&AtomicU16>) -> Option<usize> {
+    let table = inputs(session());
+    let last = known.map_or(0, |k| k.load(Relaxed)) as usize;
+    if let Some(it) = last.checked_sub(1).and_then(|row| table.files.get(row)) {
+        if is_open_version(it, stamp) {
+            return Some(last - 1);
+        }
+    }
+    let used = (table.used.load(Acquire) as usize).min(MAX_INPUTS);
+    table.files[..used]
+        .iter()
+        .position(|it| is_open_version(it, stamp))
+}
+
+/// Asks the agent about a descriptor.
+fn ask(fd: u64, read: &AtomicI32, stamp: &kept::Stamp) -> Option<usize> {
+    const EINVAL: u32 = 22;
+    let args = [fd, process::kernel_pid() as u64];
+    let row = match request::ask(requests::REFER, &args) {
+        Some((0, answer)) => (answer[0] as usize).checked_sub(1),
+        Some((EINVAL, _)) | None => {
+            read.store(NEVER, Relaxed);
+            None
+        }
+        _ => None,
+    };
+    let row = row.filter(|row| {
+        let it = inputs(session()).files.get(*row);
+        it.is_some_and(|it| is_open_version(it, stamp))
+    });
+    if row.is_none() && read.load(Relaxed) != NEVER {
+        read.store(NOT_NOW, Relaxed);
+    }
+    row
+}
+
+/// The call has returned `r`.
+#[inline]
+pub fn after(t: &Block, c: &Call, r: i64) {
+    if t.promise().row != 0 {
+        after_read(t, c, r);
+    } else {
+        count(c.nr, c.args[0], r);
+    }
+}
+
+fn after_read(t: &Block, c: &Call, r: i64) {
+    let it = t.promise();
+    // The position says where the bytes came from only if nobody else has moved it.
+    let moved = || position(c.args[0]) == it.offset.checked_add(r as u64);
+    it.holds = r >= LEAST as i64 && (!it.by_position || moved());
+    if !it.holds {
+        take_back(t);
+    }
+}
+
+/// Is the call that was made one to refer to?
+#[inline]
+pub fn is_referred(t: &Block) -> bool {
+    t.promise().holds
+}
+
+/// A promise that isn't kept.
+#[inline]
+pub fn take_back(t: &Block) {
+    let it = core::mem::take(t.promise());
+    if let Some(row) = (it.row as usize).checked_sub(1) {
+        inputs(session()).files[row].promised.fetch_sub(1, SeqCst);
+    }
+}
+
+/// What the event of a read is to say in the place of its bytes.
+pub struct Referred {
+    number: u64,
+    offset: u64,
+}
+
+impl Referred {
+    /// Bytes of each section.
+    pub const LEN: usize = REFERENCE_LEN;
+
+    /// Of the call that the thread has made, whose outputs are `bytes` in all; the promise counts as kept. None where bytes are to be logged.
+    pub fn of(t: &Block, result: i64, bytes: usize) -> Option<Referred> {
+        let it = *t.promise();
+        if !it.holds || bytes as i64 != result {
+            take_back(t);
+            return None;
+        }
+        *t.promise() = Promise::default();
+        Some(Referred {
+            number: it.number as u64,
+            offset: it.offset,
+        })
+    }
+
+    /// The words for the next `len` bytes, which the program has at `local`.
+    pub fn next(&mut self, local: u64, len: usize) -> [u64; 4] {
+        let offset = self.offset;
+        self.offset += len as u64;
+        let sum = guard::guarded(|| {
+            let mut h = reprise_abi::inputs::PieceHash::new();
+            let mut done = 0;
+            while done < len {
+                let n = (len - done).min(PIECE);
+                // SAFETY: guarded.
+                unsafe { h.add(local + done as u64, n) };
+                done += n;
+            }
+            h.finish()
+        });
+        Reference {
+            number: self.number,
+            offset,
+            len: len as u64,
+            // Somebody unmapped it meanwhile: nobody will see what was there.
+            hash: sum.unwrap_or(UNKNOWN_HASH),
+        }
+        .words()
+    }
+}
+
+/// A file may be opened for writing, or lose its content: what was read of it is kept first.
+#[cold]
+fn before_change(c: &Call) {
+    const O_ACCMODE: u64 = 3;
+    const O_TRUNC: u64 = 0o1000;
+    const AT_FDCWD: u64 = -100i64 as u64;
+    if inputs(session()).used.load(Acquire) == 0 || session().mode != MODE_RECORD {
+        return;
+    }
+    let a = &c.local;
+    let (dir, path, flags) = match c.nr {
+        nr::OPEN => (AT_FDCWD, a[0], a[1]),
+        nr::OPENAT => (a[0], a[1], a[2]),
+        nr::OPENAT2 => (a[0], a[1], guard::read::<u64>(a[2]).unwrap_or(O_TRUNC)),
+        _ => (AT_FDCWD, a[0], O_TRUNC),
+    };
+    if flags & (O_ACCMODE | O_TRUNC) == 0 {
+        return;
+    }
+    let mut stat = [0u64; 18];
+    if sys::call(nr::NEWFSTATAT, &[dir, path, stat.as_mut_ptr() as u64, 0]) != 0 {
+        return;
+    }
+    let table = inputs(session());
+    let used = (table.used.load(Acquire) as usize).min(MAX_INPUTS);
+    for (row, it) in table.files[..used].iter().enumerate() {
+        let same = it.stamp[0].load(Relaxed) == stat[0] && it.stamp[1].load(Relaxed) == stat[1];
+        if same && it.state.load(SeqCst) == input_state::OPEN {
+            request::ask(requests::SETTLE, &[row as u64]);
+        }
+    }
+}
