@@ -24,6 +24,7 @@ pub mod machine;
 pub mod order;
 pub mod program;
 pub mod quiet;
+pub mod reads;
 pub mod report;
 pub mod reprise;
 pub mod rows;

@@ -3,7 +3,7 @@
 use crate::figure::{median, Figure, Row, Runs, Side, Unit};
 use crate::program::{installed, processors, Program, Sample};
 use crate::reprise::{own_failure, Reprise, Size};
-use crate::{input, load, program, trees};
+use crate::{input, load, program, reads, trees};
 use anyhow::{bail, Context, Result};
 use std::fs::read_to_string;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -46,7 +46,7 @@ pub struct Entry {
 }
 
 /// All rows, in the table's order.
-pub const ALL: [Entry; 14] = [
+pub const ALL: [Entry; 18] = [
     Entry {
         name: "dd",
         measure: dd,
@@ -54,6 +54,22 @@ pub const ALL: [Entry; 14] = [
     Entry {
         name: "python",
         measure: python,
+    },
+    Entry {
+        name: "wc",
+        measure: reads::wc,
+    },
+    Entry {
+        name: "cat",
+        measure: reads::cat,
+    },
+    Entry {
+        name: "sha1sum",
+        measure: reads::sha1sum,
+    },
+    Entry {
+        name: "read",
+        measure: reads::whole,
     },
     Entry {
         name: "memcached",

@@ -25,7 +25,7 @@ unsafe fn word(p: u64) -> u64 {
 /// Hash of `len` bytes at `address`, continuing from `seed`.
 ///
 /// # Safety
-/// The bytes must be readable, or the call made inside [`crate::machine::guard::guarded`].
+/// The bytes must be readable, or the caller survives that they are not (the runtime guards such accesses).
 pub unsafe fn bytes(seed: u64, address: u64, len: usize) -> u64 {
     let (mut a, mut b) = (seed ^ K[0] ^ len as u64, seed.rotate_left(32) ^ K[1]);
     let mut p = address;

@@ -198,10 +198,13 @@ impl Drain {
             match Event::parse(&self.gathered[at..]) {
                 Ok(e) => {
                     let len = e.bytes().len();
-                    let pushed = self
-                        .inputs
-                        .keep(shared, &e, writer.next_event())
-                        .and_then(|changed| writer.push(changed.as_deref().unwrap_or(e.bytes())));
+                    let pushed =
+                        self.inputs
+                            .keep(shared, &e, writer.next_event())
+                            .and_then(|changed| {
+                                writer.count_elsewhere(self.inputs.take_copied());
+                                writer.push(changed.as_deref().unwrap_or(e.bytes()))
+                            });
                     if let Err(e) = pushed {
                         break Err(e);
                     }

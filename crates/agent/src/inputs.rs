@@ -156,6 +156,8 @@ pub struct Inputs {
     /// Clock of `last_used`.
     uses: u64,
     piece: Vec<u8>,
+    /// Bytes that were copied since somebody asked.
+    copied: u64,
     /// When leases were looked at last, and whether somebody waits for one.
     looked: Instant,
     is_wanted: bool,
@@ -222,6 +224,7 @@ impl Inputs {
             count: 0,
             uses: 0,
             piece: Vec::new(),
+            copied: 0,
             looked: Instant::now(),
             is_wanted: false,
             settling: None,
@@ -444,6 +447,10 @@ impl Inputs {
             return;
         }
         self.looked = Instant::now();
+        if shared.session().recording_lost.load(SeqCst) != 0 {
+            // Nobody refers to anything any more.
+            (0..self.rows.len()).for_each(|row| self.end(row));
+        }
         let table = inputs(shared.session());
         self.is_wanted = false;
         for (n, it) in table.files.iter().enumerate() {
@@ -568,6 +575,11 @@ impl Inputs {
         Ok(changed)
     }
 
+    /// The bytes that were copied since this was asked last.
+    pub fn take_copied(&mut self) -> u64 {
+        std::mem::take(&mut self.copied)
+    }
+
     /// Copies what is not there yet; is it what the program has read?
     fn copy(&mut self, row: usize, r: &Reference) -> Result<bool, TraceError> {
         let path = self.path(r.number);
@@ -600,6 +612,7 @@ impl Inputs {
                 if !there {
                     let written = file.write_all_at(&piece[to], part.start);
                     written.map_err(|e| TraceError::io("write", &path, e))?;
+                    self.copied += part.end - part.start;
                     new.push(part);
                 }
             }

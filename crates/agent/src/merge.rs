@@ -325,6 +325,7 @@ impl Merge {
             self.stamps.note(&e);
             sink.census.follow(&e);
             let changed = sink.inputs.keep(shared, &e, sink.writer.next_event())?;
+            sink.writer.count_elsewhere(sink.inputs.take_copied());
             sink.writer.push(changed.as_deref().unwrap_or(e.bytes()))?;
         }
         for slot in slots {

@@ -295,6 +295,29 @@ fn only_what_was_read_is_kept() {
     assert_same(&recording.run, &place.replay(&pack));
 }
 
+/// The copies count where the trace's size is limited.
+#[test]
+fn copies_count_as_the_trace() {
+    for engine in &ENGINES[..2] {
+        let place = Workplace::new();
+        let path = settled(&place, "file", &content(6_000_000, 7));
+        let guest = Guest::new("reads_again").args([path.as_os_str(), "2".as_ref()]);
+        let recording = place.record_with(&guest, &["--engine", engine, "--max-size", "2M"]);
+        assert!(
+            recording.run.status.success(),
+            "{}",
+            recording.run.describe()
+        );
+        assert!(
+            recording.run.notes.contains("ends early"),
+            "{}",
+            recording.run.describe()
+        );
+        let kept = on_disk(&recording.dir, "files/input.1");
+        assert!((1 << 20..3 << 20).contains(&kept), "{kept} bytes");
+    }
+}
+
 /// A copy that is damaged, or gone, is no reason to guess.
 #[test]
 fn a_damaged_copy_is_found() {

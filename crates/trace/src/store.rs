@@ -376,15 +376,23 @@ pub fn settled(meta: &Metadata) -> bool {
     meta.ctime() < now - SETTLED_SECONDS
 }
 
-/// Makes `to` share the bytes of `from`, where the file system can.
+/// Makes `to` share the bytes of `from`, where the file system can. What shares only a beginning counts as failed: some versions of ZFS cut off what has
+/// not been written to disk, and report success (openzfs/zfs#15728).
 ///
 /// # Errors
 /// As ioctl_ficlone(2).
 pub fn reflink(from: &File, to: &File) -> io::Result<()> {
     // SAFETY: FICLONE takes a descriptor as its argument.
     match unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } {
-        0 => Ok(()),
+        0 => is_whole(from, to),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn is_whole(from: &File, to: &File) -> io::Result<()> {
+    match to.metadata()?.len() < from.metadata()?.len() {
+        false => Ok(()),
+        true => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -455,5 +463,23 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         // After publishing there is nothing under this name.
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_not_the_whole() {
+        let t = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &str| {
+            let path = t.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            File::open(path).unwrap()
+        };
+        let (whole, part) = (file("whole", "all of it"), file("part", "all"));
+        assert!(is_whole(&whole, &whole).is_ok());
+        assert!(is_whole(&whole, &part).is_err());
     }
 }

@@ -213,6 +213,16 @@ impl Writer {
         self.gathered.len()
     }
 
+    /// So many bytes of the trace were written elsewhere: they count as the stream's own where its size is limited.
+    pub fn count_elsewhere(&mut self, bytes: u64) {
+        if let Some(max) = &mut self.options.max_size {
+            *max = max.saturating_sub(bytes);
+            if self.position >= *max {
+                self.full = Some(FullReason::MaxSize);
+            }
+        }
+    }
+
     /// Why nothing more can be written, once that is so.
     pub fn full(&self) -> Option<FullReason> {
         self.full
