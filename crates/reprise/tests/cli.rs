@@ -284,7 +284,8 @@ fn damaged_traces_are_said_to_be_damaged() {
     let dir = place.traces().join("hello-0");
     let manifest = dir.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).expect("the manifest");
-    let newer = text.replace("\"format_version\": 1", "\"format_version\": 99");
+    let version = |n: u32| format!("\"format_version\": {n},");
+    let newer = text.replace(&version(reprise_trace::FORMAT_VERSION), &version(99));
     assert_ne!(text, newer);
     for (content, says) in [(newer.as_str(), "upgrade"), ("{", "damaged")] {
         std::fs::write(&manifest, content).expect("written");
