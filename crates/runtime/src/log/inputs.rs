@@ -4,8 +4,8 @@
 //! of just this version of the file *promises* to refer to it, reads, and looks whether the descriptor's position tells where the bytes came from.
 //! If not, or if the call did anything else than to fill the program's buffers from the file, the promise is taken back, and the bytes are logged.
 //!
-//! **Invariant:** whoever is about to open such a file for writing waits here first until all that was promised of it is kept. Others than
-//! the recorded programs don't: there the hash in the event tells.
+//! **Invariant:** whoever is about to open such a file for writing waits here first until all that was promised of it is kept. Others than the recorded programs
+//! wait for the agent's lease; where there can be none, the hash in the event tells.
 
 use crate::machine::guard;
 use crate::machine::sys;
@@ -78,7 +78,7 @@ fn is_due(so_far: i32, asked: u64) -> bool {
     so_far >= BEFORE_ASKING || (so_far >= 0 && asked >> 10 >= BEFORE_ASKING as u64)
 }
 
-/// A read was logged by its bytes.
+/// A read of a descriptor was made, and is logged by its bytes.
 #[inline]
 pub fn count(number: u64, fd: u64, bytes: i64) {
     if bytes >= LEAST as i64 && can_refer(number) {
