@@ -10,6 +10,7 @@
 //! says so ([`INEXACT`]), the user is told, and nothing of that file is referred to any more.
 
 use crate::asked::Asked;
+use crate::kept::{stamp, Stamp};
 use crate::members::Members;
 use crate::requests;
 use crate::rights;
@@ -20,7 +21,6 @@ use reprise_abi::inputs::{
     can_refer, hash_of, input_state, inputs, Input, PieceHash, Reference, INEXACT, MAX_INPUTS,
     PIECE, UNKNOWN_HASH,
 };
-use reprise_abi::session::FILE_STAMP;
 use reprise_launch::SharedSession;
 use reprise_trace::manifest::InputFile;
 use reprise_trace::{
@@ -74,7 +74,7 @@ const LEN: usize = 2;
 /// A version of a file, in a row of the session's table.
 struct Row {
     number: u64,
-    stamp: [u64; FILE_STAMP],
+    stamp: Stamp,
     source: File,
     lease: Lease,
     /// Since when somebody waits for it.
@@ -199,18 +199,6 @@ impl Row {
             .metadata()
             .is_ok_and(|meta| stamp(&meta) == self.stamp)
     }
-}
-
-fn stamp(meta: &Metadata) -> [u64; FILE_STAMP] {
-    [
-        meta.dev(),
-        meta.ino(),
-        meta.len(),
-        meta.mtime() as u64,
-        meta.mtime_nsec() as u64,
-        meta.ctime() as u64,
-        meta.ctime_nsec() as u64,
-    ]
 }
 
 impl Inputs {

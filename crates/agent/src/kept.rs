@@ -12,9 +12,10 @@ use std::sync::atomic::Ordering::*;
 use std::sync::Arc;
 
 /// What tells a file, and that it did not change; in the order of `KnownFile::stamp`.
-type Stamp = [u64; FILE_STAMP];
+pub(crate) type Stamp = [u64; FILE_STAMP];
 
-fn stamp(meta: &Metadata) -> Stamp {
+/// That of a file.
+pub(crate) fn stamp(meta: &Metadata) -> Stamp {
     [
         meta.dev(),
         meta.ino(),

@@ -193,7 +193,7 @@ fn others_change_what_is_read() {
         true => 500,
         false => 6,
     };
-    let (mut exact, mut told) = (0, 0);
+    let (mut exact, mut told, mut bytes) = (0, 0, 0);
     for seed in 0..knob("REPRISE_TEST_MEDDLED", times) {
         for engine in &ENGINES[..2] {
             let place = Workplace::new();
@@ -219,6 +219,7 @@ fn others_change_what_is_read() {
                 recording
             });
             let info = place.info(&recording.dir);
+            bytes += referred(&info);
             let warnings = info.0["warnings"].to_string();
             let replayed = place.replay(&recording.dir);
             match common::mismatch(&recording.run, &replayed) {
@@ -228,6 +229,7 @@ fn others_change_what_is_read() {
             }
         }
     }
+    assert!(bytes > 1_000_000, "{bytes} bytes were referred to");
     assert!(
         exact > 5 * told,
         "{exact} replays are exact, {told} recordings say that they are not"
@@ -353,8 +355,8 @@ fn a_damaged_copy_is_found() {
     }
 }
 
-/// The other switches that concern what is read.
+/// Files that the program itself writes, too.
 #[test]
-fn all_guests_of_files_by_bytes() {
+fn reads_and_writes_by_bytes() {
     check_times(&Guest::new("files_read_write"), &["--inputs", "copy"], 1, 1);
 }
