@@ -1,4 +1,5 @@
 // Reads a file from its beginning to its end, again and again, and says a sum each time. Usage: reads_again FILE ROUNDS
+// run: /bin/bash 3
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // Reads six files in turn, and puts a new version in the place of one now and then. Says a sum of each. Usage: reads_new_versions DIRECTORY ROUNDS
+// run: . 20
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 // Reads one file in all the ways there are: by position and by offset, into one buffer and into several, in large pieces and small ones, over and over,
 // from several descriptors, and from several processes or threads. Says a sum of each. Usage: reads_of_files FILE [threads]
+// run: /bin/bash
+// run: /bin/bash threads
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
 // Reads a file, and changes it right afterwards: in place, from its beginning, through a mapping, its length, its holes, by a file in its place, by a child. What
 // was read before each change, and after, is summed. Usage: rewrites_what_it_read FILE ROUNDS [alone]
+// run: file 14
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

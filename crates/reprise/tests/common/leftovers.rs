@@ -110,11 +110,15 @@ impl Scene {
         let contents = entries(&store);
         assert!(
             kept.iter().all(|name| KEPT.contains(&name.as_str()))
-                && contents.iter().all(|name| name == "index"),
+                && contents
+                    .iter()
+                    .all(|name| ["index", "inputs"].contains(&name.as_str())),
             "left of traces: {kept:?}, in the store: {contents:?}"
         );
-        let index = entries(&store.join("index"));
-        assert!(index.is_empty(), "left in the store's index: {index:?}");
+        for part in ["index", "inputs"] {
+            let left = entries(&store.join(part));
+            assert!(left.is_empty(), "left in the store's {part}: {left:?}");
+        }
     }
 }
 
