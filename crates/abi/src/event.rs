@@ -200,6 +200,8 @@ pub enum Tag {
     Partly = 12,
     /// Memory that the kernel wrote, as [`Tag::Output`], of which a copy of the file is in the trace: a [`Reference`](crate::inputs::Reference).
     Reference = 13,
+    /// As [`Tag::Sent`], of bytes of a file that are in a copy: a [reference](crate::inputs::Reference).
+    SentReference = 15,
 }
 
 impl Tag {
@@ -219,6 +221,7 @@ impl Tag {
             11 => Tag::Stream,
             12 => Tag::Partly,
             13 => Tag::Reference,
+            15 => Tag::SentReference,
             _ => return None,
         })
     }

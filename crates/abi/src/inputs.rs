@@ -5,9 +5,11 @@
 //! fstat(2) says, so that a file that changed is found in none. A thread *promises* a reference before it reads, and takes the promise back when it
 //! logs bytes: whoever is about to change a file waits until all that was promised of it is kept.
 
+use crate::event::Tag;
 use crate::hash;
 use crate::session::{Session, FILE_STAMP};
 use crate::syscalls::nr;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Most files that can be referred to at one time.
@@ -64,23 +66,45 @@ pub fn inputs(session: &Session) -> &Inputs {
     unsafe { &*(at as *const Inputs) }
 }
 
-/// Can the event of this call refer to a file? Calls that read from a descriptor into memory, and do nothing else.
+/// Can the event of this call refer to a file?
 #[inline]
 pub fn can_refer(number: u64) -> bool {
+    reads(number) || (moves(number) && number != nr::TEE)
+}
+
+/// Does this call read from a descriptor into memory, and do nothing else?
+#[inline]
+pub fn reads(number: u64) -> bool {
     matches!(
         number,
         nr::READ | nr::PREAD64 | nr::READV | nr::PREADV | nr::PREADV2
     )
 }
 
-/// Bytes of a reference in a section [`Tag::Reference`](crate::event::Tag::Reference), whose address is where the program has the bytes.
+/// Does the kernel move bytes from one descriptor to another by this call, past the program's memory?
+#[inline]
+pub fn moves(number: u64) -> bool {
+    matches!(
+        number,
+        nr::SENDFILE | nr::SPLICE | nr::TEE | nr::COPY_FILE_RANGE
+    )
+}
+
+/// Bytes of a reference in a section: [`Tag::Reference`], whose address is where the program has the bytes, or [`Tag::SentReference`].
 pub const REFERENCE_LEN: usize = 32;
 
-/// [`Reference::hash`]: nobody could say what the program had read there.
+/// [`Reference::hash`]: nobody could say what the program had read there. Where the program never had the bytes (sendfile(2)) the agent puts in what
+/// the copy hashes as.
 pub const UNKNOWN_HASH: u64 = 0;
 
 /// The bit of [`Reference::number`] that says that the copy is known not to be what the program read.
 pub const INEXACT: u64 = 1 << 63;
+
+/// Is a section with this tag a reference?
+#[inline]
+pub fn is_reference(tag: Tag) -> bool {
+    matches!(tag, Tag::Reference | Tag::SentReference)
+}
 
 /// A part of a file that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +115,7 @@ pub struct Reference {
     pub offset: u64,
     /// How many.
     pub len: u64,
-    /// [`hash_of`] these bytes, as the program has them.
+    /// [`hash_of`] these bytes, as the program has them; or [`UNKNOWN_HASH`].
     pub hash: u64,
 }
 
@@ -135,42 +159,73 @@ impl Reference {
     }
 }
 
-/// Bytes that are hashed at a time, so that whoever copies them can hash them on the way.
-pub const PIECE: usize = 256 << 10;
+/// A file's blocks: each is hashed by itself. Whoever knows their hashes needs none of the bytes.
+pub const BLOCK: u64 = 16 << 10;
 
-/// The hash of what was read: of one piece after the other; never [`UNKNOWN_HASH`].
-pub struct PieceHash(u64);
+/// Bytes that are best copied and hashed at a time: what was just copied is in the processor's cache. Some blocks.
+pub const PIECE: u64 = 16 * BLOCK;
 
-impl PieceHash {
-    /// Of nothing.
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> PieceHash {
-        PieceHash(0)
+/// The parts of `offset..end` that lie between multiples of `unit`.
+pub fn cut(offset: u64, end: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
+    let next = move |at: u64| (at / unit).saturating_add(1).saturating_mul(unit).min(end);
+    let mut at = offset;
+    core::iter::from_fn(move || {
+        let part = at..next(at);
+        at = part.end;
+        (part.start < part.end).then_some(part)
+    })
+}
+
+/// The hash of a range of a file: of the hashes of its blocks, the first and the last as far as they are in it. Never [`UNKNOWN_HASH`].
+pub struct RangeHash {
+    at: u64,
+    sum: u64,
+}
+
+impl RangeHash {
+    /// Of no bytes, at `offset` of the file.
+    pub fn new(offset: u64) -> RangeHash {
+        RangeHash { at: offset, sum: 0 }
     }
 
-    /// The next piece: of [`PIECE`] bytes, only the last may be shorter.
+    /// The next bytes. They end with a block, or are the last.
     ///
     /// # Safety
     /// The bytes must be readable, or the caller survives that they are not.
     #[inline]
     pub unsafe fn add(&mut self, address: u64, len: usize) {
-        // SAFETY: as the caller says.
-        self.0 = unsafe { hash::bytes(self.0, address, len) };
+        let begin = self.at;
+        for part in cut(begin, begin + len as u64, BLOCK) {
+            let (from, len) = (address + (part.start - begin), part.end - part.start);
+            // SAFETY: as the caller says.
+            self.add_block(unsafe { hash::bytes(0, from, len as usize) }, len);
+        }
+    }
+
+    /// The next block, or a part of it, `len` bytes that hash as `sum`.
+    #[inline]
+    pub fn add_block(&mut self, sum: u64, len: u64) {
+        self.sum = hash::words(self.sum, &[sum]);
+        self.at += len;
     }
 
     /// The hash.
     pub fn finish(self) -> u64 {
-        self.0.max(1)
+        self.sum.max(1)
     }
 }
 
-/// The hash of these bytes.
-pub fn hash_of(bytes: &[u8]) -> u64 {
-    let mut h = PieceHash::new();
-    for piece in bytes.chunks(PIECE) {
-        // SAFETY: a slice is readable.
-        unsafe { h.add(piece.as_ptr() as u64, piece.len()) };
-    }
+/// The hash of a block, or a part of it.
+pub fn block_hash(bytes: &[u8]) -> u64 {
+    // SAFETY: a slice is readable.
+    unsafe { hash::bytes(0, bytes.as_ptr() as u64, bytes.len()) }
+}
+
+/// The hash of these bytes, which are at `offset` of a file.
+pub fn hash_of(offset: u64, bytes: &[u8]) -> u64 {
+    let mut h = RangeHash::new(offset);
+    // SAFETY: a slice is readable.
+    unsafe { h.add(bytes.as_ptr() as u64, bytes.len()) };
     h.finish()
 }
 
@@ -204,16 +259,50 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_told_apart() {
-        let mut bytes = std::vec![7u8; 2 * PIECE + 100];
-        let whole = hash_of(&bytes);
-        assert_eq!(whole, hash_of(&bytes));
-        assert_ne!(whole, hash_of(&bytes[1..]));
-        for at in [0, PIECE - 1, PIECE, 2 * PIECE + 99] {
+    fn blocks_are_told_apart() {
+        const LEN: usize = 2 * BLOCK as usize + 100;
+        let mut bytes = std::vec![7u8; LEN];
+        let whole = hash_of(0, &bytes);
+        assert_eq!(whole, hash_of(0, &bytes));
+        assert_ne!(whole, hash_of(0, &bytes[1..]));
+        for at in [0, BLOCK as usize - 1, BLOCK as usize, LEN - 1] {
             bytes[at] ^= 1;
-            assert_ne!(whole, hash_of(&bytes), "byte {at}");
+            assert_ne!(whole, hash_of(0, &bytes), "byte {at}");
             bytes[at] ^= 1;
         }
-        assert_ne!(hash_of(&[]), UNKNOWN_HASH);
+        // Two blocks in the other order.
+        let other: std::vec::Vec<u8> = (0..LEN).map(|i| (i / BLOCK as usize) as u8).collect();
+        let (first, rest) = other.split_at(BLOCK as usize);
+        let (second, last) = rest.split_at(BLOCK as usize);
+        assert_ne!(
+            hash_of(0, &other),
+            hash_of(0, &[second, first, last].concat())
+        );
+        assert_ne!(hash_of(0, &[]), UNKNOWN_HASH);
+    }
+
+    #[test]
+    fn hashes_of_blocks_do_for_their_bytes() {
+        let bytes: std::vec::Vec<u8> = (0..100_000u32).map(|i| (i * i >> 3) as u8).collect();
+        for (offset, end) in [
+            (0, 100_000),
+            (5, 99_999),
+            (16_384, 32_768),
+            (20_000, 21_000),
+        ] {
+            let mut h = RangeHash::new(offset as u64);
+            for part in cut(offset as u64, end as u64, BLOCK) {
+                let bytes = &bytes[part.start as usize..part.end as usize];
+                h.add_block(block_hash(bytes), bytes.len() as u64);
+            }
+            assert_eq!(h.finish(), hash_of(offset as u64, &bytes[offset..end]));
+            let mut h = RangeHash::new(offset as u64);
+            for part in cut(offset as u64, end as u64, 2 * BLOCK) {
+                let bytes = &bytes[part.start as usize..part.end as usize];
+                // SAFETY: a slice is readable.
+                unsafe { h.add(bytes.as_ptr() as u64, bytes.len()) };
+            }
+            assert_eq!(h.finish(), hash_of(offset as u64, &bytes[offset..end]));
+        }
     }
 }

@@ -21,7 +21,7 @@ all the same: Reprise then watches which memory the kernel writes.
 fails; `wrote` is how much of the room is really filled. `[len]` is the 32-bit number to which `len` points, `bits n` and
 `pages n` are the bytes of a set of n bits and of one byte for each of n bytes' pages. `unknown` memory is watched.
 
-**Replay**: *emulate*: result and memory come from the trace; *by reference*: what is read of a file, from a copy of the file. *re-execute*: made again, since it shapes the address space.
+**Replay**: *emulate*: result and memory come from the trace; *by reference*: what is read of a file, or sent from it to an output, from a copy of the file. *re-execute*: made again, since it shapes the address space.
 *special*: the runtime has its own code for it. *refuse*: the program gets this error, and falls back as on a kernel without
 the call; nothing is done.
 

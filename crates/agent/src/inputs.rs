@@ -2,7 +2,8 @@
 //!
 //! Before an event with a reference gets into the trace, the range that it names is in the copy, and hashes as what the program has: an agent that is
 //! killed loses what it has not written, as ever, and no reference without its bytes. What is copied is hashed on the way, in pieces that stay in the processor's
-//! cache; of a file that the store has already, or whose blocks the copy can share (ioctl_ficlone(2)), only the hash is taken.
+//! cache; of a file that the store has already, or whose blocks the copy can share (ioctl_ficlone(2)), only the hash is taken, or was when the copy was made
+//! ([`Blocks`]).
 //!
 //! **Invariant:** a copy's bytes are never changed once an event that refers to them is written.
 //!
@@ -10,6 +11,7 @@
 //! says so ([`INEXACT`]), the user is told, and nothing of that file is referred to any more.
 
 use crate::asked::Asked;
+use crate::blocks::Blocks;
 use crate::kept::{stamp, Stamp};
 use crate::members::Members;
 use crate::requests;
@@ -18,8 +20,8 @@ use crate::writers::{self, Lease};
 use memmap2::Mmap;
 use reprise_abi::event::{Event, Kind, Tag};
 use reprise_abi::inputs::{
-    can_refer, hash_of, input_state, inputs, Input, PieceHash, Reference, INEXACT, MAX_INPUTS,
-    PIECE, UNKNOWN_HASH,
+    block_hash, can_refer, cut, input_state, inputs, is_reference, Input, RangeHash, Reference,
+    BLOCK, INEXACT, MAX_INPUTS, PIECE, UNKNOWN_HASH,
 };
 use reprise_launch::SharedSession;
 use reprise_trace::manifest::InputFile;
@@ -28,6 +30,7 @@ use reprise_trace::{
 };
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
@@ -63,7 +66,7 @@ const STRETCH: u64 = 4 << 20;
 const FORGET_EVERY: Duration = Duration::from_millis(500);
 /// Between two looks at leases.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// A copy that lacks no more than so many bytes is completed in the end, for later recordings.
+/// A copy that lacks no more than so many bytes (or a sixteenth) is completed in the end, for later recordings.
 const MOST_FILLED: u64 = 1 << 20;
 /// Files of which the summary tells.
 const MOST_TOLD: usize = 1000;
@@ -81,6 +84,7 @@ struct Row {
     wanted: Option<Wait>,
     name: PathBuf,
     copy: Copy,
+    blocks: Blocks,
     /// References that were handled, as the table counts what was promised.
     handled: u64,
     references: u64,
@@ -181,15 +185,18 @@ impl Row {
             return false;
         };
         let len = self.stamp[LEN];
-        if len.saturating_sub(have.bytes()) > MOST_FILLED.max(len / 16) {
+        if len.saturating_sub(have.bytes()) > most_filled(len) {
             return false;
         }
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; PIECE as usize];
         for (gap, _) in have.cut(0..len).into_iter().filter(|(_, there)| !there) {
-            for at in gap.clone().step_by(PIECE) {
-                let bytes = &mut piece[..(gap.end - at).min(PIECE as u64) as usize];
-                let copied = self.source.read_exact_at(bytes, at);
-                if copied.and_then(|()| file.write_all_at(bytes, at)).is_err() {
+            for part in cut(gap.start, gap.end, PIECE) {
+                let bytes = &mut piece[..(part.end - part.start) as usize];
+                let copied = self.source.read_exact_at(bytes, part.start);
+                if copied
+                    .and_then(|()| file.write_all_at(bytes, part.start))
+                    .is_err()
+                {
                     return false;
                 }
             }
@@ -199,6 +206,29 @@ impl Row {
             .metadata()
             .is_ok_and(|meta| stamp(&meta) == self.stamp)
     }
+
+    /// The hashes of all blocks of a copy that has all of the file; none where too many would have to be taken.
+    fn all_blocks(&mut self) -> Option<&[u64]> {
+        let Copy::Growing { file, .. } = &self.copy else {
+            return self.blocks.all();
+        };
+        let unknown = self.blocks.unknown();
+        if unknown.len() as u64 * BLOCK > most_filled(self.stamp[LEN]) {
+            return None;
+        }
+        let mut block = [0; BLOCK as usize];
+        for part in unknown {
+            let bytes = &mut block[..(part.end - part.start) as usize];
+            file.read_exact_at(bytes, part.start).ok()?;
+            self.blocks.hash(&part, bytes);
+        }
+        self.blocks.all()
+    }
+}
+
+/// Bytes that are copied or hashed in the end at most, of a file of `len`.
+fn most_filled(len: u64) -> u64 {
+    MOST_FILLED.max(len / 16)
 }
 
 impl Inputs {
@@ -282,9 +312,8 @@ impl Inputs {
             return Err(libc::EAGAIN);
         }
         let number = self.count + 1;
-        let copy = self
-            .begin(number, &source, &meta)
-            .map_err(|_| libc::EAGAIN)?;
+        let begun = self.begin(number, &source, &meta);
+        let (copy, blocks) = begun.map_err(|_| libc::EAGAIN)?;
         self.count = number;
         let name = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
         self.rows[row] = Some(Row {
@@ -295,6 +324,7 @@ impl Inputs {
             wanted: None,
             name,
             copy,
+            blocks,
             // Who comes too late for the file that was in the row before may still be about to take his promise back.
             handled: table.files[row].promised.load(SeqCst),
             references: 0,
@@ -317,28 +347,35 @@ impl Inputs {
     }
 
     /// Begins the copy of a file: the one that the store has, one that shares its blocks, or an empty one.
-    fn begin(&self, number: u64, source: &File, meta: &Metadata) -> Result<Copy, TraceError> {
+    fn begin(
+        &self,
+        number: u64,
+        source: &File,
+        meta: &Metadata,
+    ) -> Result<(Copy, Blocks), TraceError> {
         let path = self.path(number);
         let io = |action| {
             let path = &path;
             move |e| TraceError::io(action, path, e)
         };
+        let whole = |file: &File| {
+            let known = self.store.known_blocks(meta, Blocks::count(meta.len()));
+            let blocks = Blocks::of(meta.len(), known.unwrap_or_default());
+            Ok((Copy::whole(file).map_err(io("map"))?, blocks))
+        };
         if self.store.known_input_into(meta, &path)? {
-            let file = File::open(&path).map_err(io("open"))?;
-            return Copy::whole(&file).map_err(io("map"));
+            return whole(&File::open(&path).map_err(io("open"))?);
         }
         let mut options = File::options();
         let create = options.read(true).write(true).create_new(true).mode(0o600);
         let file = create.open(&path).map_err(io("create"))?;
         if reprise_trace::reflink(source, &file).is_ok() {
-            return Copy::whole(&file).map_err(io("map"));
+            return whole(&file);
         }
         // So that no read of it is short.
         file.set_len(meta.len()).map_err(io("write"))?;
-        Ok(Copy::Growing {
-            file,
-            have: Ranges::default(),
-        })
+        let have = Ranges::default();
+        Ok((Copy::Growing { file, have }, Blocks::new(meta.len())))
     }
 
     /// A row for another file: one that nobody uses, or the one that was not used for longest.
@@ -379,9 +416,14 @@ impl Inputs {
         let kept = row.copy.bytes();
         let last = row.last_events.values().max().copied();
         self.ended.push((row.number, last.unwrap_or(0)));
-        if row.is_wholly_copied() {
-            if let Ok(meta) = row.source.metadata() {
+        let copied = row.is_wholly_copied();
+        let whole = copied || matches!(row.copy, Copy::Whole(_));
+        if let (true, Ok(meta)) = (whole, row.source.metadata()) {
+            if copied {
                 let _ = self.store.offer_input(&meta, &path);
+            }
+            if let (true, Some(sums)) = (stamp(&meta) == row.stamp, row.all_blocks()) {
+                let _ = self.store.offer_blocks(&meta, sums);
             }
         }
         if self.files.len() < MOST_TOLD {
@@ -487,6 +529,7 @@ impl Inputs {
                 let range = stretch * STRETCH..(stretch + 1) * STRETCH;
                 let old = *last < event;
                 if old && copies::punch(file, range.clone()).is_ok() {
+                    row.blocks.forget(range.clone());
                     have.remove(range);
                 }
                 !old
@@ -519,7 +562,7 @@ impl Inputs {
             return Ok(None);
         }
         let (mut changed, mut any) = (None, None);
-        for section in event.sections().filter(|s| s.tag == Tag::Reference) {
+        for section in event.sections().filter(|s| is_reference(s.tag)) {
             // What is no reference is none of ours: a replay finds that out.
             let Some(r) = Reference::parse(section.bytes) else {
                 continue;
@@ -536,9 +579,20 @@ impl Inputs {
                     row.last_events.insert(stretch, number);
                 }
             }
-            if !self.copy(row, &r)? {
-                self.is_inexact(shared, row);
-                mark_inexact(&mut changed, event, section.bytes, &r);
+            // The program never had what it sent: the file is what it was, or nobody knows.
+            let sent = section.tag == Tag::SentReference;
+            match self
+                .copy(row, &r)?
+                .filter(|_| !sent || self.is_current(row))
+            {
+                Some(hash) if sent => {
+                    put_word(&mut changed, event, section.bytes, 3, hash);
+                }
+                Some(_) => {}
+                None => {
+                    self.is_inexact(shared, row);
+                    mark_inexact(&mut changed, event, section.bytes, &r);
+                }
             }
         }
         // A call with several buffers has promised once.
@@ -550,17 +604,22 @@ impl Inputs {
                 it.handled += 1;
                 it.references += 1;
                 it.last_used = uses;
-                // Its next reader asks about what it is now.
-                let same = it
-                    .source
-                    .metadata()
-                    .is_ok_and(|meta| stamp(&meta) == it.stamp);
-                if !same {
-                    table.files[row].state.store(input_state::CLOSED, SeqCst);
-                }
+            }
+            // Its next reader asks about what it is now.
+            if !self.is_current(row) {
+                table.files[row].state.store(input_state::CLOSED, SeqCst);
             }
         }
         Ok(changed)
+    }
+
+    /// Is the file of this row what it was?
+    fn is_current(&self, row: usize) -> bool {
+        let row = self.rows[row].as_ref();
+        row.is_some_and(|row| {
+            let now = row.source.metadata();
+            now.is_ok_and(|now| stamp(&now) == row.stamp)
+        })
     }
 
     /// The bytes that were copied since this was asked last.
@@ -568,49 +627,67 @@ impl Inputs {
         std::mem::take(&mut self.copied)
     }
 
-    /// Copies what is not there yet; is it what the program has read?
-    fn copy(&mut self, row: usize, r: &Reference) -> Result<bool, TraceError> {
+    /// Copies what is not there yet; what it hashes as, if that is what the program has read.
+    fn copy(&mut self, row: usize, r: &Reference) -> Result<Option<u64>, TraceError> {
         let path = self.path(r.number);
         let piece = &mut self.piece;
-        piece.resize(PIECE, 0);
+        piece.resize(PIECE as usize, 0);
         let Some(row) = &mut self.rows[row] else {
-            return Ok(false);
+            return Ok(None);
         };
         // No read goes beyond the file's end; a program may say so.
         if r.offset + r.len > row.stamp[LEN] {
-            return Ok(false);
+            return Ok(None);
         }
         row.bytes_referred += r.len;
-        let is_right = |hash: u64| r.hash == UNKNOWN_HASH || hash == r.hash;
+        let right = |hash: u64| (r.hash == UNKNOWN_HASH || hash == r.hash).then_some(hash);
+        let (mut hash, end) = (RangeHash::new(r.offset), r.offset + r.len);
         let (file, have) = match &mut row.copy {
             Copy::Whole(map) => {
-                let range = r.offset as usize..(r.offset + r.len) as usize;
-                return Ok(map.get(range).is_some_and(|bytes| is_right(hash_of(bytes))));
+                for part in cut(r.offset, end, BLOCK) {
+                    let bytes = map.get(part.start as usize..part.end as usize);
+                    let Some(bytes) = bytes else {
+                        return Ok(None);
+                    };
+                    hash.add_block(row.blocks.hash(&part, bytes), part.end - part.start);
+                }
+                return Ok(right(hash.finish()));
             }
             Copy::Growing { file, have } => (file, have),
         };
-        let (mut hash, mut new) = (PieceHash::new(), Vec::new());
-        let mut at = r.offset;
-        while at < r.offset + r.len {
-            let len = (r.offset + r.len - at).min(PIECE as u64);
-            for (part, there) in have.cut(at..at + len) {
-                let to = (part.start - at) as usize..(part.end - at) as usize;
-                let from = if there { &*file } else { &row.source };
-                fill(from, &mut piece[to.clone()], part.start);
-                if !there {
-                    let written = file.write_all_at(&piece[to], part.start);
-                    written.map_err(|e| TraceError::io("write", &path, e))?;
-                    self.copied += part.end - part.start;
-                    new.push(part);
+        let (mut new, mut sums) = (Vec::new(), Vec::new());
+        for whole in cut(r.offset, end, PIECE) {
+            let at = |part: &Range<u64>| {
+                (part.start - whole.start) as usize..(part.end - whole.start) as usize
+            };
+            // What is known was hashed when it was copied.
+            if !row.blocks.knows(whole.clone()) {
+                for (part, there) in have.cut(whole.clone()) {
+                    let from = if there { &*file } else { &row.source };
+                    fill(from, &mut piece[at(&part)], part.start);
+                    if !there {
+                        let written = file.write_all_at(&piece[at(&part)], part.start);
+                        written.map_err(|e| TraceError::io("write", &path, e))?;
+                        self.copied += part.end - part.start;
+                        new.push(part);
+                    }
                 }
             }
-            // SAFETY: so many bytes are in `piece`.
-            unsafe { hash.add(piece.as_ptr() as u64, len as usize) };
-            at += len;
+            for part in cut(whole.start, whole.end, BLOCK) {
+                let known = row.blocks.get(&part);
+                let sum = known.unwrap_or_else(|| block_hash(&piece[at(&part)]));
+                hash.add_block(sum, part.end - part.start);
+                if known.is_none() {
+                    sums.push((part, sum));
+                }
+            }
         }
-        let right = is_right(hash.finish());
-        if right {
+        let right = right(hash.finish());
+        if right.is_some() {
             new.into_iter().for_each(|part| have.add(part));
+            for (part, sum) in sums {
+                row.blocks.set(&part, sum);
+            }
         }
         Ok(right)
     }
@@ -635,9 +712,14 @@ impl Inputs {
 
 /// The event says of a reference, whose words are `words`, that its copy is not what was read.
 fn mark_inexact(changed: &mut Option<Vec<u8>>, event: &Event, words: &[u8], r: &Reference) {
+    put_word(changed, event, words, 0, r.number | INEXACT);
+}
+
+/// The event has another word in the reference whose words are `words`.
+fn put_word(changed: &mut Option<Vec<u8>>, event: &Event, words: &[u8], n: usize, word: u64) {
     let bytes = changed.get_or_insert_with(|| event.bytes().to_vec());
-    let at = words.as_ptr() as usize - event.bytes().as_ptr() as usize;
-    bytes[at..at + 8].copy_from_slice(&(r.number | INEXACT).to_le_bytes());
+    let at = words.as_ptr() as usize - event.bytes().as_ptr() as usize + 8 * n;
+    bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
 /// Reads all of `to`; zeros where the file is shorter than it was, or can't be read.
@@ -669,7 +751,7 @@ fn is_young(meta: &Metadata) -> bool {
     now.is_ok_and(|now| now < changed + tick)
 }
 
-/// Is this the end of a call that reads?
+/// Is this the end of a call that reads, or moves bytes?
 fn may_refer(event: &Event) -> bool {
     matches!(event.kind, Kind::Syscall | Kind::Exit) && can_refer(event.header.detail.into())
 }

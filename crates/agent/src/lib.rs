@@ -8,6 +8,7 @@
 
 pub mod asked;
 pub mod asleep;
+mod blocks;
 pub mod counters;
 pub mod damage;
 pub mod drain;

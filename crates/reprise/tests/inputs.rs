@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_same, check_times, knob, Guest, Info, Numbers, Workplace};
+use common::{assert_same, check_times, knob, run, Guest, Info, Numbers, Workplace};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -79,6 +79,65 @@ fn the_ways_to_read() {
                 verified.status.success(),
                 "{engine}: {}",
                 verified.describe()
+            );
+        }
+    }
+}
+
+/// What a program sends past its own memory is shown by a replay, from the copy.
+#[test]
+fn what_is_sent_to_an_output() {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let bytes = content(2_000_000, 3);
+        for to_file in [false, true] {
+            let path = settled(&place, "file", &bytes);
+            let guest = Guest::new("sends_a_file").args([path.as_os_str()]);
+            let dir = place.fresh("trace");
+            let mut command = place.record_command(&guest, &["--engine", engine], &dir);
+            let out = place.path().join("out");
+            let sent = match to_file {
+                false => run(&mut command, None).stdout,
+                true => {
+                    let file = File::create(&out).expect("a file");
+                    let status = command.stdout(file).status().expect("a recorder");
+                    assert!(status.success(), "{engine}: {status}");
+                    std::fs::read(&out).expect("what was sent")
+                }
+            };
+            // Half of what a pipe is sent goes by splice(2), and half of what a file is by copy_file_range(2).
+            assert!(sent.len() > 5_000_000, "{engine}: {}", sent.len());
+            let info = place.info(&dir);
+            assert!(
+                referred(&info) > sent.len() as u64 - 300_000,
+                "{engine}: {} of {}",
+                info.0["inputs"],
+                sent.len()
+            );
+            let events = on_disk(&dir, "events.zst");
+            assert!(events < 300_000, "{engine}: {events} bytes of events");
+            std::fs::write(&path, b"something else").expect("a file");
+            assert!(
+                place.replay(&dir).stdout == sent,
+                "{engine}: another output"
+            );
+            let packed = place.path().join("packed");
+            let mut pack = place.reprise(["pack".as_ref(), dir.as_os_str()]);
+            let pack = run(pack.arg("-o").arg(&packed), None);
+            assert!(pack.status.success(), "{engine}: {}", pack.describe());
+            assert!(place.replay(&packed).stdout == sent, "{engine}: packed");
+            std::fs::remove_file(&packed).expect("remove");
+            // Another content of the copy is noticed.
+            let copy = dir.join("files/input.1");
+            let mut other = std::fs::read(&copy).expect("a copy");
+            other[1_500_000] ^= 1;
+            std::fs::remove_file(&copy).expect("remove");
+            std::fs::write(&copy, other).expect("another");
+            let tampered = place.replay(&dir);
+            assert!(
+                !tampered.status.success(),
+                "{engine}: {}",
+                tampered.describe()
             );
         }
     }

@@ -6,7 +6,7 @@ use crate::hash::each_block;
 use crate::ranges::Ranges;
 use crate::{opened, Reader, Result, TraceError, FILES_DIR};
 use reprise_abi::event::{section_len, Event, Tag, HEADER_LEN, SECTION_LEN};
-use reprise_abi::inputs::{hash_of, Reference, FILE_PREFIX, UNKNOWN_HASH};
+use reprise_abi::inputs::{hash_of, is_reference, Reference, FILE_PREFIX, UNKNOWN_HASH};
 use rustix::fs::FallocateFlags;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -74,7 +74,7 @@ pub fn all(dir: &Path) -> Vec<u64> {
 
 /// The references of an event.
 pub fn references<'a>(event: &Event<'a>) -> impl Iterator<Item = Reference> + 'a {
-    let sections = event.sections().filter(|s| s.tag == Tag::Reference);
+    let sections = event.sections().filter(|s| is_reference(s.tag));
     sections.filter_map(|s| Reference::parse(s.bytes))
 }
 
@@ -133,7 +133,7 @@ impl Inputs {
         file.read_exact_at(&mut bytes, r.offset)
             .context("read", &path)?;
         let judged = wanted == r.len && r.hash != UNKNOWN_HASH && !r.is_inexact();
-        match judged && hash_of(&bytes) != r.hash {
+        match judged && hash_of(r.offset, &bytes) != r.hash {
             true => Err(TraceError::corrupt(
                 &path,
                 format!("it is not what was read at {}", r.offset),
@@ -147,7 +147,7 @@ impl Inputs {
     /// # Errors
     /// As [`Inputs::read`].
     pub fn expand(&mut self, event: &Event, most: u64) -> Result<Option<Vec<u8>>> {
-        if !event.sections().any(|s| s.tag == Tag::Reference) {
+        if !event.sections().any(|s| is_reference(s.tag)) {
             return Ok(None);
         }
         let head = HEADER_LEN + 8 * event.header.nargs as usize;
@@ -155,9 +155,10 @@ impl Inputs {
         for section in event.sections() {
             let read;
             let (tag, bytes) = match Reference::parse(section.bytes) {
-                Some(r) if section.tag == Tag::Reference => {
+                Some(r) if is_reference(section.tag) => {
                     read = self.read(&r, most)?;
-                    (Tag::Output, &read[..])
+                    let sent = section.tag == Tag::SentReference;
+                    (if sent { Tag::Sent } else { Tag::Output }, &read[..])
                 }
                 _ => (section.tag, section.bytes),
             };

@@ -9,6 +9,7 @@
 
 use crate::error::Context;
 use crate::hash::{each_block, is_zero, Hasher};
+use crate::kept_blocks;
 use crate::{ContentHash, Result, TraceError, FILES_DIR};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -170,6 +171,30 @@ impl Store {
         Ok(())
     }
 
+    /// The hashes of the blocks of a file, `count` of them, of which `meta` tells the version, if somebody has [offered](Store::offer_blocks) them.
+    pub fn known_blocks(&self, meta: &Metadata, count: u64) -> Option<Vec<u64>> {
+        let known = || kept_blocks::read(&self.blocks_path(meta), count);
+        settled(meta).then(known).flatten()
+    }
+
+    /// Lets later recordings know the hashes of all blocks of a file of which `meta` tells the version, and of which the store has a copy.
+    ///
+    /// # Errors
+    /// When the store can't be used.
+    pub fn offer_blocks(&self, meta: &Metadata, sums: &[u64]) -> Result<()> {
+        let path = self.blocks_path(meta);
+        if !settled(meta) || path.exists() {
+            return Ok(());
+        }
+        let _lock = self.lock(libc::LOCK_SH)?;
+        kept_blocks::write(&path, sums).context("write", &path)
+    }
+
+    fn blocks_path(&self, meta: &Metadata) -> PathBuf {
+        let name = index_key(meta) + kept_blocks::SUFFIX;
+        self.dir.join(INPUTS_DIR).join(name)
+    }
+
     /// Makes `target` a hard link to a content, or a copy where links can't be.
     ///
     /// # Errors
@@ -224,6 +249,9 @@ impl Store {
                 let name = entry.file_name();
                 let Some(name) = name.to_str() else { continue };
                 let meta = entry.metadata().context("read", &entry.path())?;
+                if name.ends_with(kept_blocks::SUFFIX) && !name.starts_with(TEMPORARY_PREFIX) {
+                    continue;
+                }
                 let is_content = *dir == inputs || ContentHash::from_hex(name).is_some();
                 let unlinked = is_content && meta.nlink() == 1;
                 if meta.is_file() && (unlinked || name.starts_with(TEMPORARY_PREFIX)) {
@@ -234,7 +262,28 @@ impl Store {
             }
         }
         self.prune_index()?;
+        self.prune_blocks()?;
         Ok(Some(collected))
+    }
+
+    /// Removes hashes of blocks of which there is no copy any more.
+    fn prune_blocks(&self) -> Result<()> {
+        let inputs = self.dir.join(INPUTS_DIR);
+        for entry in std::fs::read_dir(&inputs).context("read", &inputs)? {
+            let name = entry.context("read", &inputs)?.file_name();
+            let Some(key) = name
+                .to_str()
+                .and_then(|n| n.strip_suffix(kept_blocks::SUFFIX))
+            else {
+                continue;
+            };
+            let index = self.dir.join(INDEX_DIR).join(key);
+            if !inputs.join(key).exists() && hash_of_link(&index).is_none() {
+                let path = inputs.join(&name);
+                std::fs::remove_file(&path).context("remove", &path)?;
+            }
+        }
+        Ok(())
     }
 
     fn prune_index(&self) -> Result<()> {

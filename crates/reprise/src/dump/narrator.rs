@@ -6,7 +6,7 @@ use super::event::{self, fields, Said};
 use super::text;
 use reprise_abi::event::{Event, Kind, Section, Tag};
 use reprise_abi::event::{FLAG_RESTARTED, FLAG_STOLEN, FLAG_TRACKED, NO_SLOT};
-use reprise_abi::inputs::Reference;
+use reprise_abi::inputs::{is_reference, Reference};
 use reprise_abi::syscalls::nr;
 use reprise_trace::Inputs;
 use serde_json::{json, Map, Value};
@@ -313,9 +313,11 @@ impl Narrator {
     /// A section that is shown as `shown`, since it refers to a copy, or as itself.
     fn reference(&self, section: &Section, shown: &Section) -> Value {
         let mut json = self.section(shown);
-        let reference = Reference::parse(section.bytes).filter(|_| section.tag == Tag::Reference);
+        let reference = Reference::parse(section.bytes).filter(|_| is_reference(section.tag));
         if let (Some(r), Some(json)) = (reference, json.as_object_mut()) {
-            json.insert("tag".into(), "reference".into());
+            let sent = section.tag == Tag::SentReference;
+            let tag = if sent { "sent reference" } else { "reference" };
+            json.insert("tag".into(), tag.into());
             json.insert("len".into(), r.len.into());
             json.insert("input".into(), r.file().into());
             json.insert("offset".into(), r.offset.into());
@@ -342,6 +344,7 @@ impl Narrator {
             Tag::Sent => "sent",
             Tag::Stream => "stream",
             Tag::Reference => "reference",
+            Tag::SentReference => "sent reference",
         };
         let shown = &section.bytes[..section.bytes.len().min(self.limit)];
         json!({

@@ -43,6 +43,15 @@ pub fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfFile {
                     (_, None) => file.lost = true,
                 }
             }
+            Some(Tag::SentReference) => {
+                let mut bytes = [0; REFERENCE_LEN];
+                r.to_buffer(len, &mut bytes);
+                let part = Reference::parse(&bytes).unwrap_or_else(|| no_input(0));
+                let show = |at, n| output::show_sent(address, at, n);
+                if output::shows_sent() && !input_files::each_piece(&part, show) {
+                    no_input(part.file());
+                }
+            }
             Some(Tag::File) => {
                 let mut hash = [0; 16];
                 r.to_buffer(len, &mut hash);

@@ -14,7 +14,7 @@ use crate::memory::{identity, kept};
 use crate::thread::{process, request, session, Block};
 use core::sync::atomic::{AtomicI32, AtomicU16, Ordering::*};
 use reprise_abi::inputs::{
-    can_refer, input_state, inputs, Input, Reference, MAX_INPUTS, PIECE, REFERENCE_LEN,
+    can_refer, input_state, inputs, reads, Input, RangeHash, Reference, MAX_INPUTS, REFERENCE_LEN,
     UNKNOWN_HASH,
 };
 use reprise_abi::session::{request as requests, MODE_RECORD};
@@ -105,7 +105,7 @@ pub fn forget(first: u64, last: u64) {
 #[inline]
 pub fn before(t: &Block, c: &Call) {
     match c.nr {
-        number if can_refer(number) => before_read(t, c),
+        number if reads(number) => before_read(t, c),
         nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT | nr::TRUNCATE => before_change(c),
         _ => {}
     }
@@ -138,26 +138,13 @@ fn before_read(t: &Block, c: &Call) {
 
 #[cold]
 fn promise(t: &Block, c: &Call, fd: u64, read: &AtomicI32) {
-    let stat = identity::stat_of(fd).filter(|stat| identity::identity(stat) != 0);
-    let Some(stat) = stat else {
-        read.store(NEVER, Relaxed);
+    let Some(stat) = stat_of_input(fd, read) else {
         return;
     };
-    let stamp = kept::stamp_of(&stat);
-    let known = ROW.get(fd as u32 as usize);
-    let Some(row) = find(&stamp, known).or_else(|| ask(fd, read, &stamp)) else {
+    let Some(row) = promise_version(fd, read, &stat) else {
         return;
     };
-    if let Some(known) = known {
-        known.store(row as u16 + 1, Relaxed);
-    }
     let it = &inputs(session()).files[row];
-    it.promised.fetch_add(1, SeqCst);
-    // Whoever closes it waits for those who promised before; and the row may be another file's by now.
-    if !is_open_version(it, &stamp) {
-        it.promised.fetch_sub(1, SeqCst);
-        return;
-    }
     let by_position = match c.nr {
         nr::READ | nr::READV => true,
         nr::PREADV2 => c.args[3] == u64::MAX,
@@ -180,6 +167,88 @@ fn promise(t: &Block, c: &Call, fd: u64, read: &AtomicI32) {
         by_position,
         holds: false,
     };
+}
+
+fn stat_of_input(fd: u64, read: &AtomicI32) -> Option<[u64; 18]> {
+    let stat = identity::stat_of(fd).filter(|stat| identity::identity(stat) != 0);
+    if stat.is_none() {
+        read.store(NEVER, Relaxed);
+    }
+    stat
+}
+
+/// Promises a reference to the file as it is now: its row.
+fn promise_version(fd: u64, read: &AtomicI32, stat: &[u64; 18]) -> Option<usize> {
+    let stamp = kept::stamp_of(stat);
+    let known = ROW.get(fd as u32 as usize);
+    let row = find(&stamp, known).or_else(|| ask(fd, read, &stamp))?;
+    if let Some(known) = known {
+        known.store(row as u16 + 1, Relaxed);
+    }
+    let it = &inputs(session()).files[row];
+    it.promised.fetch_add(1, SeqCst);
+    // Whoever closes it waits for those who promised before; and the row may be another file's by now.
+    let same = is_open_version(it, &stamp);
+    if !same {
+        it.promised.fetch_sub(1, SeqCst);
+    }
+    same.then_some(row)
+}
+
+/// A promise of what a call moves from a file to an output, past the program's memory (sendfile(2)).
+pub struct Sent {
+    row: usize,
+    number: u64,
+    source: u64,
+    /// The descriptor's own position is where it begins.
+    by_position: bool,
+    offset: u64,
+}
+
+impl Sent {
+    /// Of `len` bytes that a call is about to move: where they begin, and whether that is the descriptor's own position. None where they are to be looked at.
+    pub fn promise(
+        source: u64,
+        stat: &[u64; 18],
+        (by_position, offset): (bool, u64),
+        len: u64,
+    ) -> Option<Sent> {
+        let s = session();
+        let read = READ.get(source as u32 as usize)?;
+        let is_due = len >= LEAST && is_due(read.load(Relaxed), len);
+        if !is_due || inputs(s).copies.load(Relaxed) != 0 || s.recording_lost.load(Relaxed) != 0 {
+            return None;
+        }
+        if identity::identity(stat) == 0 {
+            read.store(NEVER, Relaxed);
+            return None;
+        }
+        let row = promise_version(source, read, stat)?;
+        Some(Sent {
+            row,
+            number: inputs(s).files[row].number.load(Relaxed).into(),
+            source,
+            by_position,
+            offset,
+        })
+    }
+
+    /// The call has returned `r`: the reference that its event is to have. The agent says what the bytes hash as.
+    pub fn moved(self, r: i64) -> Option<Reference> {
+        let end = self.offset.checked_add(r as u64);
+        let holds = r > 0 && (!self.by_position || position(self.source) == end);
+        if !holds {
+            let it = &inputs(session()).files[self.row];
+            it.promised.fetch_sub(1, SeqCst);
+            return None;
+        }
+        Some(Reference {
+            number: self.number,
+            offset: self.offset,
+            len: r as u64,
+            hash: UNKNOWN_HASH,
+        })
+    }
 }
 
 fn position(fd: u64) -> Option<u64> {
@@ -297,14 +366,9 @@ impl Referred {
         let offset = self.offset;
         self.offset += len as u64;
         let sum = guard::guarded(|| {
-            let mut h = reprise_abi::inputs::PieceHash::new();
-            let mut done = 0;
-            while done < len {
-                let n = (len - done).min(PIECE);
-                // SAFETY: guarded.
-                unsafe { h.add(local + done as u64, n) };
-                done += n;
-            }
+            let mut h = RangeHash::new(offset);
+            // SAFETY: guarded.
+            unsafe { h.add(local, len) };
             h.finish()
         });
         Reference {

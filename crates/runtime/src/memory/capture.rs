@@ -7,6 +7,7 @@
 use crate::machine::guard;
 use crate::machine::hash;
 use crate::memory::scratch::{room, Scratch, MAX_SCRATCH, SECTOR};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::layout::USER_END;
 use reprise_abi::spec::{Blocking, Mem, Replay, Restart, Size, Syscall};
 use reprise_abi::syscalls;
@@ -107,6 +108,10 @@ const MAX_BUFFER: u64 = 0x7fff_f000;
 pub const FAULTED_INPUT: u64 = 0x0bad;
 /// Most bytes of an input that are shown to people.
 const PREVIEW: usize = 32;
+/// Inputs of so many bytes and more have previews only for a while, ...
+const LARGE_INPUT: usize = 4096;
+/// ... the first so many of each process.
+const LARGE_SHOWN: u32 = 1000;
 
 /// Whether people want to see the beginning of what this call reads.
 pub fn has_preview(number: u64) -> bool {
@@ -114,13 +119,12 @@ pub fn has_preview(number: u64) -> bool {
     matches!(number, nr::WRITE | nr::SENDTO | nr::CONNECT | nr::BIND)
 }
 
-/// How many bytes of an input of `len` bytes they see.
-pub fn preview_len(number: u64, len: usize) -> usize {
-    if has_preview(number) {
-        len.min(PREVIEW)
-    } else {
-        0
-    }
+/// How many bytes of an input of `len` bytes they see; none: it has no section of its own. Of a program that writes much they see only the first large ones: else
+/// most of its trace were these.
+pub fn preview_len(number: u64, len: usize) -> Option<usize> {
+    static LARGE: AtomicU32 = AtomicU32::new(0);
+    let large = len >= LARGE_INPUT && LARGE.fetch_add(1, Relaxed) >= LARGE_SHOWN;
+    (has_preview(number) && !large).then_some(len.min(PREVIEW))
 }
 
 /// The bytes that a length argument stands for, as in [`Size::Arg`].
@@ -301,10 +305,12 @@ impl Call {
                         n += 1;
                     }
                 }
+                // Where nothing can be read the section is noise; the result, EFAULT, says so.
                 Mem::In(s) if has_preview(self.nr) => {
-                    // Where nothing can be read the section is noise; the result, EFAULT, says so.
-                    out[n] = (Tag::Input as u32, p, preview_len(self.nr, self.size(s, 0)));
-                    n += 1;
+                    if let Some(len) = preview_len(self.nr, self.size(s, 0)) {
+                        out[n] = (Tag::Input as u32, p, len);
+                        n += 1;
+                    }
                 }
                 _ => {}
             }

@@ -5,9 +5,11 @@
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::files;
+use crate::memory::scratch::Scratch;
 use crate::signal::kernel;
+use crate::thread::current;
 use core::sync::atomic::{AtomicI32, Ordering::*};
-use reprise_abi::inputs::{PieceHash, Reference, PIECE, UNKNOWN_HASH};
+use reprise_abi::inputs::{cut, RangeHash, Reference, PIECE, UNKNOWN_HASH};
 use reprise_abi::syscalls::nr;
 
 /// Files that stay open, by their numbers.
@@ -48,30 +50,52 @@ fn read_undisturbed(r: &Reference, at: u64) -> bool {
     is_right
 }
 
-/// Piece by piece: what was just written is still in the processor's cache when it is hashed.
+/// Calls `f` with the parts of what was read, one after the other; false when the trace does not have it.
+pub fn each_piece(r: &Reference, f: impl FnMut(u64, u64)) -> bool {
+    let buffer =
+        Scratch::large(current(), PIECE as usize).and_then(|mut s| s.take(PIECE as usize, 0));
+    let Some(buffer) = buffer else {
+        return false;
+    };
+    kernel::block_everything();
+    let fd = u64::try_from(files::open_input(r.file()));
+    let done = fd.is_ok_and(|fd| {
+        let done = copy_pieces(fd, r, |_| buffer, f);
+        sys::call(nr::CLOSE, &[fd]);
+        done
+    });
+    kernel::block_all();
+    done
+}
+
 fn copy(fd: u64, r: &Reference, at: u64) -> bool {
-    let (mut hash, mut done) = (PieceHash::new(), 0);
-    while done < r.len {
-        let piece = (r.len - done).min(PIECE as u64);
+    copy_pieces(fd, r, |offset| at + (offset - r.offset), |_, _| {})
+}
+
+/// Piece by piece, each to where `place` says, and then to `f`: what was just written is still in the processor's cache when it is hashed.
+fn copy_pieces(
+    fd: u64,
+    r: &Reference,
+    place: impl Fn(u64) -> u64,
+    mut f: impl FnMut(u64, u64),
+) -> bool {
+    let mut hash = RangeHash::new(r.offset);
+    for piece in cut(r.offset, r.offset + r.len, PIECE) {
+        let (to, len) = (place(piece.start), piece.end - piece.start);
         let mut there = 0;
-        while there < piece {
-            let to = [
-                fd,
-                at + done + there,
-                piece - there,
-                r.offset + done + there,
-            ];
-            match sys::call(nr::PREAD64, &to) {
+        while there < len {
+            let args = [fd, to + there, len - there, piece.start + there];
+            match sys::call(nr::PREAD64, &args) {
                 n @ 1.. => there += n as u64,
                 _ if r.hash == UNKNOWN_HASH => return true,
                 _ => return false,
             }
         }
         // SAFETY: guarded.
-        if guard::guarded(|| unsafe { hash.add(at + done, piece as usize) }).is_none() {
+        if guard::guarded(|| unsafe { hash.add(to, len as usize) }).is_none() {
             return r.hash == UNKNOWN_HASH;
         }
-        done += piece;
+        f(to, len);
     }
     r.hash == UNKNOWN_HASH || r.is_inexact() || hash.finish() == r.hash
 }

@@ -26,7 +26,7 @@ struct Input {
     address: u64,
     len: usize,
     /// How much of it is shown to people, as what.
-    shown: usize,
+    shown: Option<usize>,
     tag: Tag,
 }
 
@@ -96,7 +96,7 @@ impl Parts {
                 Mem::Path => {
                     let len = guard::string_len(at, capture::MAX_PATH)?;
                     p.touches(at, len as u64 + 1);
-                    p.input(at, len, len, Tag::Path)?;
+                    p.input(at, len, Some(len), Tag::Path)?;
                 }
                 Mem::In(s) => {
                     let len = c.size(s, 0);
@@ -117,7 +117,7 @@ impl Parts {
                     if m.name != 0 {
                         let len = (m.name_len as usize).min(128);
                         p.touches(m.name, len as u64);
-                        p.input(m.name, len, 0, Tag::Input)?;
+                        p.input(m.name, len, None, Tag::Input)?;
                     }
                     p.list(m.iov, m.iov_len)?;
                     if m.control != 0 {
@@ -135,7 +135,7 @@ impl Parts {
         self.private = self.private && memory::is_private(at, len);
     }
 
-    fn input(&mut self, address: u64, len: usize, shown: usize, tag: Tag) -> Option<()> {
+    fn input(&mut self, address: u64, len: usize, shown: Option<usize>, tag: Tag) -> Option<()> {
         self.inputs.get_mut(self.ins)?.write(Input {
             address,
             len,
@@ -163,7 +163,7 @@ impl Parts {
             let len = capture::part_len(len);
             if len > 0 {
                 self.touches(base, len as u64);
-                self.input(base, len, 0, Tag::Input)?;
+                self.input(base, len, None, Tag::Input)?;
             }
         }
         Some(())
@@ -218,13 +218,13 @@ impl Parts {
             n += 1;
         };
         // As in `Call::previews`.
-        let shown = |i: &&Input| i.tag == Tag::Path || capture::has_preview(c.nr);
-        for i in self.inputs().filter(shown).take(MOST_SHOWN) {
+        let shown = self.inputs().filter_map(|i| Some((i, i.shown?)));
+        for (i, len) in shown.take(MOST_SHOWN) {
             put(Section {
                 tag: i.tag,
                 address: i.address,
                 from: i.address,
-                len: i.shown,
+                len,
             });
         }
         if !sys::is_error(result) {

@@ -80,7 +80,7 @@ impl Shape {
                 | nr::SHMCTL
                 | nr::PIDFD_GETFD
                 | nr::UNSHARE
-        ) || output::moved::is_move(number)
+        ) || reprise_abi::inputs::moves(number)
             || crate::gate::signals::replaces_mask(number)
             || crate::gate::signals::sends_signal(number)
             || (mapped::concerns(number) && !mapped::is_write(number));
@@ -198,14 +198,11 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     // What becomes a section, and how much of it; inputs are hashed as a whole.
     let (tag, shown) = match shape.buffer() {
         Buffer::In if at != 0 => (Tag::Input, capture::preview_len(number, room)),
-        Buffer::Out if at != 0 && result > 0 => (Tag::Output, room.min(result as usize)),
-        _ => (Tag::Output, 0),
+        Buffer::Out if at != 0 && result > 0 => (Tag::Output, Some(room.min(result as usize))),
+        _ => (Tag::Output, None),
     };
-    let section = match tag {
-        Tag::Input if !capture::has_preview(number) => 0,
-        Tag::Output if shown == 0 => 0,
-        _ => section_len(shown),
-    };
+    let section = shown.map_or(0, section_len);
+    let shown = shown.unwrap_or(0);
     let nargs = shape.nargs();
     let head = HEADER_LEN + 8 * nargs;
     let len = head + section;

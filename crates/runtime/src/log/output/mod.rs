@@ -20,6 +20,7 @@ use crate::thread::{current, session, Block};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{section_len, Tag};
+use reprise_abi::inputs::{moves, Reference, REFERENCE_LEN};
 use reprise_abi::session::{MODE_RECORD, MODE_REPLAY};
 use reprise_abi::spec::Mem;
 use reprise_abi::syscalls::nr;
@@ -33,6 +34,8 @@ const MOST_ADOPTED: usize = 16;
 pub struct Noted {
     /// Record: where the bytes are that the kernel moved to an output, and how many.
     moved: Cell<(u64, usize)>,
+    /// Record: a reference to them instead, when it isn't zeros.
+    referred: Cell<[u64; 4]>,
     /// Record: the output that the call wrote to, where a replay can't follow that.
     told: Cell<u64>,
     /// Record: how many bytes it wrote to which output.
@@ -78,9 +81,17 @@ impl Noted {
             return;
         }
         let stream = self.told.get();
-        if stream != 0 && moved::is_move(c.nr) {
-            let (at, len) = self.moved.get();
-            f(Tag::Sent, stream, at, len);
+        if stream != 0 && moves(c.nr) {
+            match self.referred.as_ptr() {
+                // SAFETY: the cell is the thread's own.
+                words if unsafe { (*words)[0] } != 0 => {
+                    f(Tag::SentReference, stream, words as u64, REFERENCE_LEN)
+                }
+                _ => {
+                    let (at, len) = self.moved.get();
+                    f(Tag::Sent, stream, at, len);
+                }
+            }
         } else if stream != 0 && result > 0 {
             each_written(c, result as u64, &mut |at, len| {
                 f(Tag::Sent, stream, at, len as usize)
@@ -91,6 +102,12 @@ impl Noted {
         }
     }
 
+    /// What the call moved to an output is in a copy.
+    pub fn refers(&self, reference: Option<Reference>) {
+        self.moved.set((0, 0));
+        self.referred.set(reference.map_or([0; 4], |r| r.words()));
+    }
+
     /// The event is written: what it says counts now.
     pub fn is_logged(&self) {
         let (stream, bytes) = self.count.take();
@@ -99,6 +116,7 @@ impl Noted {
         }
         if !self.is_empty() {
             self.moved.take();
+            self.referred.take();
             self.told.take();
             self.adopted.take();
         }
@@ -222,7 +240,7 @@ fn note_written(t: &Block, c: &Call, fd: u64, result: u64) {
         _ => result,
     };
     t.noted().count.set((stream, bytes));
-    if moved::is_move(c.nr) || !table::is_followed(fd) {
+    if moves(c.nr) || !table::is_followed(fd) {
         t.noted().told.set(stream as u64);
     }
 }
@@ -281,11 +299,8 @@ fn adopt(t: &Block, fd: u64, entry: u8) {
 pub fn take_section(r: &mut Reader, address: u64, len: usize, tag: Tag) -> bool {
     match tag {
         Tag::Sent => {
-            let stream = address.clamp(1, 2);
-            let t = current();
-            t.noted().shown.set(true);
-            if session().mode == MODE_REPLAY && is_shown() {
-                r.pieces(len, |at, n| count(stream as u8, write_all(stream, at, n)));
+            if shows_sent() {
+                r.pieces(len, |at, n| show_sent(address, at, n));
             } else {
                 r.skip(len.div_ceil(8) * 8);
             }
@@ -298,6 +313,18 @@ pub fn take_section(r: &mut Reader, address: u64, len: usize, tag: Tag) -> bool 
         }
         _ => false,
     }
+}
+
+/// Replay: what the event says was sent to an output is all that is shown of its call. Is it to be shown?
+pub fn shows_sent() -> bool {
+    current().noted().shown.set(true);
+    session().mode == MODE_REPLAY && is_shown()
+}
+
+/// Shows `len` bytes that were sent to `output`.
+pub fn show_sent(output: u64, at: u64, len: u64) {
+    let stream = output.clamp(1, 2);
+    count(stream as u8, write_all(stream, at, len));
 }
 
 /// In a diversion: writes what a call writes, if that goes to the output; the number of bytes.
@@ -376,7 +403,7 @@ pub fn follow(c: &Call, result: i64) {
         nr::SOCKET | nr::ACCEPT | nr::ACCEPT4 | nr::EPOLL_CREATE1 => set(result as u64, 0),
         _ => {
             // Bytes that the kernel moved are in the event, if they went to an output.
-            if shown || session().mode != MODE_REPLAY || moved::is_move(c.nr) {
+            if shown || session().mode != MODE_REPLAY || moves(c.nr) {
                 return;
             }
             let stream = written_by(c);

@@ -2,10 +2,12 @@
 //! copy_file_range(2)). They are looked at on their way, so that a replay can show them.
 //!
 //! First the source is looked at without taking anything: a file at its position, a pipe by tee(2), a socket by peeking. Then the program's
-//! own call is made, for no more bytes than were seen; it has all the errors, waits and short results that it has natively. What says something else each time it is
+//! own call is made, for no more bytes than were seen; it has all the errors, waits and short results that it has natively. A file that the agent keeps a copy of
+//! need not be looked at: the event refers to it ([`inputs`]). What says something else each time it is
 //! read (/proc, /dev/urandom) is read once and written. What can't be looked at is moved unseen: the count of the bytes tells on it.
 
 use super::led_to;
+use crate::log::inputs::{self, Sent};
 use crate::log::output::mapped::{FICLONE, FICLONERANGE};
 use crate::machine::asm::rt_blocking;
 use crate::machine::guard;
@@ -14,6 +16,7 @@ use crate::memory::capture::Call;
 use crate::memory::identity::stat_of;
 use crate::memory::scratch::Scratch;
 use crate::thread::{current, session};
+use reprise_abi::inputs::moves;
 use reprise_abi::session::MODE_RECORD;
 use reprise_abi::syscalls::nr;
 
@@ -41,15 +44,6 @@ const S_IFIFO: u64 = 0o010000;
 const S_IFCHR: u64 = 0o020000;
 const S_IFREG: u64 = 0o100000;
 const S_IFSOCK: u64 = 0o140000;
-
-/// Does the kernel move bytes by this call?
-#[inline]
-pub fn is_move(number: u64) -> bool {
-    matches!(
-        number,
-        nr::SENDFILE | nr::SPLICE | nr::TEE | nr::COPY_FILE_RANGE
-    )
-}
 
 /// Such a call.
 struct Move<'a> {
@@ -139,6 +133,14 @@ impl<'a> Move<'a> {
         if position < 0 || want == 0 {
             return self.unseen();
         }
+        if is_stable {
+            let at = (self.offset == 0, position as u64);
+            if let Some(sent) = Sent::promise(self.source, stat, at, want) {
+                let r = self.perform(want);
+                current().noted().refers(sent.moved(r));
+                return r;
+            }
+        }
         let Some(buffer) = buffer(want) else {
             return self.unseen();
         };
@@ -147,7 +149,9 @@ impl<'a> Move<'a> {
             return self.unseen();
         }
         if is_stable || self.out_offset || self.c.nr == nr::COPY_FILE_RANGE {
-            return noted(self.perform(n as u64), buffer);
+            let r = noted(self.perform(n as u64), buffer);
+            inputs::count(self.c.nr, self.source, r);
+            return r;
         }
         self.write(buffer, n as u64, position)
     }
@@ -212,7 +216,7 @@ impl<'a> Move<'a> {
 #[inline]
 pub fn make(c: &Call) -> Option<i64> {
     match session().mode == MODE_RECORD {
-        true if is_move(c.nr) => make_move(c),
+        true if moves(c.nr) => make_move(c),
         true if c.nr == nr::IOCTL && matches!(c.args[1], FICLONE | FICLONERANGE) => {
             refuse_clone(c.args[0])
         }
