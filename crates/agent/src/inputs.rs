@@ -123,6 +123,15 @@ impl Wait {
     }
 }
 
+/// A copy to which nothing more will refer.
+struct Ended {
+    number: u64,
+    /// Bytes that were copied, and are there.
+    bytes: u64,
+    /// The last event that refers to it.
+    last: u64,
+}
+
 /// Where the bytes are.
 enum Copy {
     /// The store had them all, or the copy shares the file's blocks.
@@ -160,15 +169,15 @@ pub struct Inputs {
     /// Clock of `last_used`.
     uses: u64,
     piece: Vec<u8>,
-    /// Bytes that were copied since somebody asked.
-    copied: u64,
+    /// Bytes that were copied since somebody asked, less those that were forgotten.
+    copied: i64,
     /// When leases were looked at last, and whether somebody waits for one.
     looked: Instant,
     is_wanted: bool,
     /// The row that somebody is about to change, and since when he waits.
     settling: Option<(usize, Wait)>,
-    /// Of copies to which nothing more will refer: their numbers, and the last events that do.
-    ended: Vec<(u64, u64)>,
+    /// Copies to which nothing more will refer.
+    ended: Vec<Ended>,
     /// Of the flight recorder: which file its beginning was when it was looked at last, and when that was.
     beginning: Option<u64>,
     forgot: Instant,
@@ -415,7 +424,11 @@ impl Inputs {
         }
         let kept = row.copy.bytes();
         let last = row.last_events.values().max().copied();
-        self.ended.push((row.number, last.unwrap_or(0)));
+        self.ended.push(Ended {
+            number: row.number,
+            bytes: kept,
+            last: last.unwrap_or(0),
+        });
         let copied = row.is_wholly_copied();
         let whole = copied || matches!(row.copy, Copy::Whole(_));
         if let (true, Ok(meta)) = (whole, row.source.metadata()) {
@@ -530,16 +543,20 @@ impl Inputs {
                 let old = *last < event;
                 if old && copies::punch(file, range.clone()).is_ok() {
                     row.blocks.forget(range.clone());
+                    let before = have.bytes();
                     have.remove(range);
+                    self.copied -= (before - have.bytes()) as i64;
                 }
                 !old
             });
         }
-        let (old, young) = self.ended.iter().partition(|(_, last)| *last < event);
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        let (old, young): (Vec<_>, _) = ended.partition(|it| it.last < event);
         self.ended = young;
-        let old: Vec<(u64, u64)> = old;
-        for (number, _) in old {
-            let _ = std::fs::remove_file(self.path(number));
+        for it in old {
+            if std::fs::remove_file(self.path(it.number)).is_ok() {
+                self.copied -= it.bytes as i64;
+            }
         }
     }
 
@@ -622,8 +639,8 @@ impl Inputs {
         })
     }
 
-    /// The bytes that were copied since this was asked last.
-    pub fn take_copied(&mut self) -> u64 {
+    /// The bytes that were copied since this was asked last, less those that were forgotten.
+    pub fn take_copied(&mut self) -> i64 {
         std::mem::take(&mut self.copied)
     }
 
@@ -668,7 +685,7 @@ impl Inputs {
                     if !there {
                         let written = file.write_all_at(&piece[at(&part)], part.start);
                         written.map_err(|e| TraceError::io("write", &path, e))?;
-                        self.copied += part.end - part.start;
+                        self.copied += (part.end - part.start) as i64;
                         new.push(part);
                     }
                 }

@@ -213,10 +213,10 @@ impl Writer {
         self.gathered.len()
     }
 
-    /// So many bytes of the trace were written elsewhere: they count as the stream's own where its size is limited.
-    pub fn count_elsewhere(&mut self, bytes: u64) {
+    /// So many bytes of the trace were written elsewhere (or given back there): they count as the stream's own where its size is limited.
+    pub fn count_elsewhere(&mut self, bytes: i64) {
         if let Some(max) = &mut self.options.max_size {
-            *max = max.saturating_sub(bytes);
+            *max = max.saturating_add_signed(-bytes);
             if self.position >= *max {
                 self.full = Some(FullReason::MaxSize);
             }
