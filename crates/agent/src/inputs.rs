@@ -516,7 +516,7 @@ impl Inputs {
     }
 
     /// Of a recording of which only the last stretch is kept: what only forgotten events refer to is forgotten, too.
-    pub fn forget(&mut self) {
+    pub fn forget(&mut self, shared: &SharedSession) {
         if self.count == 0 || self.forgot.elapsed() < FORGET_EVERY {
             return;
         }
@@ -529,26 +529,36 @@ impl Inputs {
         // (One that can't be read now is looked at again.)
         if let Ok(Some((_, moment))) = beginning::open(&self.dir) {
             self.beginning = now;
-            self.forget_before(moment.event);
+            self.forget_before(shared, moment.event);
         }
     }
 
-    fn forget_before(&mut self, event: u64) {
-        for row in self.rows.iter_mut().flatten() {
-            let Copy::Growing { file, have } = &mut row.copy else {
+    fn forget_before(&mut self, shared: &SharedSession, event: u64) {
+        let table = inputs(shared.session());
+        for n in 0..self.rows.len() {
+            let Some(row) = &mut self.rows[n] else {
                 continue;
             };
             row.last_events.retain(|stretch, last| {
                 let range = stretch * STRETCH..(stretch + 1) * STRETCH;
                 let old = *last < event;
-                if old && copies::punch(file, range.clone()).is_ok() {
-                    row.blocks.forget(range.clone());
-                    let before = have.bytes();
-                    have.remove(range);
-                    self.copied -= (before - have.bytes()) as i64;
+                if let (true, Copy::Growing { file, have }) = (old, &mut row.copy) {
+                    if copies::punch(file, range.clone()).is_ok() {
+                        row.blocks.forget(range.clone());
+                        let before = have.bytes();
+                        have.remove(range);
+                        self.copied -= (before - have.bytes()) as i64;
+                    }
                 }
                 !old
             });
+            if row.references > 0 && row.last_events.is_empty() {
+                table.files[n].state.store(input_state::CLOSED, SeqCst);
+                // Else it ends when what was promised meanwhile has come.
+                if self.is_settled(&table.files[n], n) {
+                    self.end(n);
+                }
+            }
         }
         let ended = std::mem::take(&mut self.ended).into_iter();
         let (old, young): (Vec<_>, _) = ended.partition(|it| it.last < event);

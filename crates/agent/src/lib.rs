@@ -266,7 +266,7 @@ impl Agent {
             outsiders.look_again(&self.shared);
             drain.inputs.look(&self.shared, moved > 0);
             if self.keeps_stretch {
-                drain.inputs.forget();
+                drain.inputs.forget(&self.shared);
             }
             let idle = moved == 0 && !waits && !stops && full.is_none();
             let stuck = asleep.look(&self.shared, &members, idle);
