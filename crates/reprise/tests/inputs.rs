@@ -2,45 +2,16 @@
 
 mod common;
 
-use common::{assert_same, check_times, knob, Guest, Info, Numbers, Workplace};
+use common::inputs::{content, on_disk, referred, settled, TICK};
+use common::{assert_same, check_times, knob, Guest, Numbers, Workplace};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 const ENGINES: [&str; 3] = ["serial", "order", "det"];
-/// Longer than a tick of a file system's clock, after which a file counts as settled.
-const TICK: Duration = Duration::from_millis(30);
-
-/// Bytes that don't repeat.
-fn content(len: usize, seed: u64) -> Vec<u8> {
-    let mut numbers = Numbers(seed);
-    (0..len).map(|_| numbers.below(256) as u8).collect()
-}
-
-/// A file that can be referred to.
-fn settled(place: &Workplace, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = place.path().join(name);
-    std::fs::write(&path, bytes).expect("a file");
-    std::thread::sleep(TICK);
-    path
-}
-
-/// How many bytes were referred to.
-fn referred(info: &Info) -> u64 {
-    let inputs = info.0["inputs"].as_array().expect("inputs");
-    inputs
-        .iter()
-        .filter_map(|i| i["bytes_referred"].as_u64())
-        .sum()
-}
-
-fn on_disk(dir: &Path, name: &str) -> u64 {
-    let meta = dir.join(name).metadata();
-    meta.map_or(0, |meta| meta.blocks() * 512)
-}
 
 #[test]
 fn the_ways_to_read() {
