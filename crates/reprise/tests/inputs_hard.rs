@@ -127,7 +127,7 @@ fn attached_to_while_it_reads() {
             replay.describe()
         );
         let rounds = replay.text().lines().count();
-        assert!(rounds > 20, "{}", replay.describe());
+        assert!(rounds >= 20, "{}", replay.describe());
         // The first one may have begun before; and each descriptor brings some bytes that are logged.
         let least = (rounds - 1) * 2 * SIZE - (threads as usize + 1) * (256 << 10);
         assert!(bytes >= least as u64, "{bytes} of {rounds} rounds");
