@@ -1,7 +1,7 @@
 //! What the tests of inputs by reference share: files to be read, and what recordings refer to.
 
 use super::{Info, Numbers, Workplace};
-use reprise_abi::inputs::UNKNOWN_HASH;
+use reprise_abi::inputs::{Reference, UNKNOWN_HASH};
 use reprise_trace::inputs::{references, Inputs};
 use reprise_trace::Reader;
 use std::os::unix::fs::MetadataExt;
@@ -40,25 +40,41 @@ pub fn on_disk(dir: &Path, name: &str) -> u64 {
     meta.map_or(0, |meta| meta.blocks() * 512)
 }
 
+/// Every reference of a trace, with the number of its event.
+fn each_reference(dir: &Path, mut seen: impl FnMut(u64, &Reference)) {
+    let mut reader = Reader::open(dir).expect("events");
+    while let Some(event) = reader.next().expect("an event") {
+        let number = event.number;
+        references(&event.parse().expect("an event")).for_each(|r| seen(number, &r));
+    }
+}
+
 /// How many bytes the events of a trace refer to, all of which are in its copies as they were read.
 ///
 /// # Panics
 /// When they aren't.
 pub fn assert_kept(dir: &Path) -> u64 {
     let (mut inputs, mut bytes) = (Inputs::of(dir), 0);
-    let mut reader = Reader::open(dir).expect("events");
-    while let Some(event) = reader.next().expect("an event") {
-        let number = event.number;
-        for r in references(&event.parse().expect("an event")) {
-            assert!(
-                !r.is_inexact() && r.hash != UNKNOWN_HASH,
-                "event {number}: {r:?}"
-            );
-            if let Err(why) = inputs.read(&r, u64::MAX) {
-                panic!("event {number}: {r:?}: {why}");
-            }
-            bytes += r.len;
+    each_reference(dir, |number, r| {
+        assert!(
+            !r.is_inexact() && r.hash != UNKNOWN_HASH,
+            "event {number}: {r:?}"
+        );
+        if let Err(why) = inputs.read(r, u64::MAX) {
+            panic!("event {number}: {r:?}: {why}");
         }
-    }
+        bytes += r.len;
+    });
     bytes
+}
+
+/// The first event of a trace that says that what was read is not to be had any more.
+pub fn first_inexact(dir: &Path) -> Option<u64> {
+    let mut first = None;
+    each_reference(dir, |number, r| {
+        if r.is_inexact() {
+            first.get_or_insert(number);
+        }
+    });
+    first
 }
