@@ -6,6 +6,7 @@ use crate::figure::{median, Figure, Row, Runs, Side, Unit};
 use crate::kernels;
 use crate::load;
 use crate::program::Program;
+use crate::reads;
 use crate::reprise::{own_failure, top};
 use crate::rows::{program_of, Bench, PACK_INPUT, SORT_INPUT};
 use crate::trees::{free_address, of_group, redis_rate, tool};
@@ -54,7 +55,8 @@ const OTHERS: [(&str, Measure); 7] = [
 
 /// Names of all rows, without the group's.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    OTHERS.iter().map(|(name, _)| *name).chain(kernels::names())
+    let others = OTHERS.iter().map(|(name, _)| *name);
+    others.chain(reads::kernels()).chain(kernels::names())
 }
 
 /// Measures one row.
@@ -62,8 +64,11 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// When there is none of that name, when it fails, or when its replay differs.
 pub fn measure(b: &Bench, name: &str, threads: usize) -> Result<Row> {
-    match OTHERS.iter().find(|(n, _)| *n == name) {
-        Some((_, measure)) => measure(b),
+    if let Some((_, measure)) = OTHERS.iter().find(|(n, _)| *n == name) {
+        return measure(b);
+    }
+    match reads::kernel(b, name, threads) {
+        Some(row) => row,
         None => kernels::measure(b, name, threads, SIZE),
     }
 }

@@ -261,7 +261,8 @@ const ORDER: &str = "
 ## With `--engine order`
 
 Threads run on all processors, natively and recorded. Kernels (tests/guests/kernels) run with 2 threads at their large size, some seconds, so that
-what every recording costs once (the first row) counts little; the bar of each follows from how often it synchronises. Servers are built
+what every recording costs once (the first row) counts little; the bar of each follows from how often it synchronises. Kernels of a file (tests/guests/of_a_file.c)
+read it by pread(2) from the page cache, after a recording that has made the copy to which events refer. Servers are built
 from Debian's sources by `reprise cc`; their clients have the same processors.
 
     cargo bench -p reprise-bench -- --only order --only events --bless    # this section anew; --quick: with one round a row, printed only

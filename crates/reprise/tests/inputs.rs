@@ -2,45 +2,12 @@
 
 mod common;
 
-use common::{assert_same, check_times, knob, run, Guest, Info, Numbers, Workplace};
+use common::inputs::{content, on_disk, referred, settled, TICK};
+use common::{assert_same, check_times, run, Guest, Workplace};
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::os::unix::fs::FileExt;
 
 const ENGINES: [&str; 3] = ["serial", "order", "det"];
-/// Longer than a tick of a file system's clock, after which a file counts as settled.
-const TICK: Duration = Duration::from_millis(30);
-
-/// Bytes that don't repeat.
-fn content(len: usize, seed: u64) -> Vec<u8> {
-    let mut numbers = Numbers(seed);
-    (0..len).map(|_| numbers.below(256) as u8).collect()
-}
-
-/// A file that can be referred to.
-fn settled(place: &Workplace, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = place.path().join(name);
-    std::fs::write(&path, bytes).expect("a file");
-    std::thread::sleep(TICK);
-    path
-}
-
-/// How many bytes were referred to.
-fn referred(info: &Info) -> u64 {
-    let inputs = info.0["inputs"].as_array().expect("inputs");
-    inputs
-        .iter()
-        .filter_map(|i| i["bytes_referred"].as_u64())
-        .sum()
-}
-
-fn on_disk(dir: &Path, name: &str) -> u64 {
-    let meta = dir.join(name).metadata();
-    meta.map_or(0, |meta| meta.blocks() * 512)
-}
 
 #[test]
 fn the_ways_to_read() {
@@ -181,118 +148,6 @@ fn what_was_read_is_changed_by_the_program_itself() {
             assert_same(&recording.run, &place.replay(&recording.dir));
         }
     }
-}
-
-/// What somebody who is not recorded does to a file.
-fn meddle(path: &Path, numbers: &mut Numbers) -> std::io::Result<()> {
-    let some = |numbers: &mut Numbers, most: u64| {
-        let len = 1 + numbers.below(most) as usize;
-        content(len, numbers.below(u64::MAX))
-    };
-    let open = || OpenOptions::new().read(true).write(true).open(path);
-    match numbers.below(8) {
-        0 => open()?.write_all_at(&some(numbers, 200_000), numbers.below(2_000_000)),
-        1 => {
-            let file = open()?;
-            file.write_all_at(&some(numbers, 5000), file.metadata()?.len())
-        }
-        2 => open()?.set_len(500_000 + numbers.below(2_000_000)),
-        3 => {
-            let other = path.with_extension("new");
-            std::fs::write(&other, content(1_500_000, numbers.below(u64::MAX)))?;
-            std::fs::rename(other, path)
-        }
-        4 => {
-            let file = open()?;
-            let len = file.metadata()?.len() as usize;
-            // SAFETY: a mapping of a file of this test's, which nobody else makes shorter.
-            unsafe {
-                let protection = libc::PROT_READ | libc::PROT_WRITE;
-                let fd = file.as_raw_fd();
-                let at = libc::mmap(
-                    std::ptr::null_mut(),
-                    len,
-                    protection,
-                    libc::MAP_SHARED,
-                    fd,
-                    0,
-                );
-                assert_ne!(at, libc::MAP_FAILED);
-                let bytes = some(numbers, 100_000.min(len as u64 / 2));
-                let to = at.cast::<u8>().add(numbers.below(len as u64 / 2) as usize);
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-                libc::munmap(at, len);
-            }
-            Ok(())
-        }
-        5 => {
-            let file = open()?;
-            let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            // SAFETY: integers only.
-            unsafe {
-                libc::fallocate(
-                    file.as_raw_fd(),
-                    how,
-                    numbers.below(400_000) as i64,
-                    100_000,
-                )
-            };
-            Ok(())
-        }
-        6 => File::open(path)?.set_modified(std::time::SystemTime::now()),
-        _ => std::fs::set_permissions(path, std::fs::metadata(path)?.permissions()),
-    }
-}
-
-/// Somebody who is not recorded changes the file at random while it is read, in every way there is. Each replay is exact: the kernel makes him wait until what was
-/// read is kept. (Where it can't, the recording says so.)
-#[test]
-fn others_change_what_is_read() {
-    let times = match common::full() {
-        true => 500,
-        false => 6,
-    };
-    let (mut exact, mut told, mut bytes) = (0, 0, 0);
-    for seed in 0..knob("REPRISE_TEST_MEDDLED", times) {
-        for engine in &ENGINES[..2] {
-            let place = Workplace::new();
-            let path = settled(&place, "file", &content(1_500_000, seed));
-            let guest = Guest::new("reads_again").args([path.as_os_str(), "80".as_ref()]);
-            let over = AtomicBool::new(false);
-            let recording = std::thread::scope(|scope| {
-                let outsider = scope.spawn(|| {
-                    let mut numbers = Numbers(seed);
-                    let mut done = 0;
-                    while !over.load(SeqCst) {
-                        // What it replaces may be gone at that moment.
-                        let _ = meddle(&path, &mut numbers);
-                        done += 1;
-                        let pause = [0, 1000, 5000, 40_000, 80_000][numbers.below(5) as usize];
-                        std::thread::sleep(Duration::from_micros(pause));
-                    }
-                    done
-                });
-                let recording = place.record_with(&guest, &["--engine", engine]);
-                over.store(true, SeqCst);
-                assert!(outsider.join().expect("the outsider") > 0);
-                recording
-            });
-            let info = place.info(&recording.dir);
-            bytes += referred(&info);
-            let warnings = info.0["warnings"].to_string();
-            let replayed = place.replay(&recording.dir);
-            match common::mismatch(&recording.run, &replayed) {
-                None => exact += 1,
-                Some(_) if warnings.contains("was changed by somebody") => told += 1,
-                Some(what) => panic!("{engine}, seed {seed}: {what}"),
-            }
-        }
-    }
-    assert!(bytes > 1_000_000, "{bytes} bytes were referred to");
-    assert!(
-        exact > 5 * told,
-        "{exact} replays are exact, {told} recordings say that they are not"
-    );
 }
 
 /// A copy that the store has is not made again.

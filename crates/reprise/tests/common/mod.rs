@@ -14,12 +14,14 @@
 //! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
 #![allow(dead_code, clippy::print_stderr)]
 
+pub mod attached;
 pub mod browser;
 pub mod debugging;
 pub mod debugging_calls;
 pub mod debugging_kept;
 pub mod det;
 pub mod gdb;
+pub mod inputs;
 pub mod journal;
 pub mod kept;
 pub mod leftovers;
