@@ -9,6 +9,8 @@
 //! The hash decides. When it is another, somebody has changed the file after the program read it (or the program's own threads wrote into the buffer): the event
 //! says so ([`INEXACT`]), the user is told, and nothing of that file is referred to any more.
 
+mod mapped;
+
 use crate::asked::Asked;
 use crate::kept::{stamp, Stamp};
 use crate::members::Members;
@@ -85,6 +87,8 @@ struct Row {
     handled: u64,
     references: u64,
     bytes_referred: u64,
+    /// Mappings show it.
+    mapped: bool,
     last_used: u64,
     /// The last event that refers to each [`STRETCH`] of the file, by its number.
     last_events: BTreeMap<u64, u64>,
@@ -165,6 +169,10 @@ pub struct Inputs {
     settling: Option<(usize, Wait)>,
     /// Of copies to which nothing more will refer: their numbers, and the last events that do.
     ended: Vec<(u64, u64)>,
+    /// Files that mappings may still show more of.
+    given_up: mapped::GivenUp,
+    /// May mappings refer to files?
+    maps: bool,
     /// Of the flight recorder: which file its beginning was when it was looked at last, and when that was.
     beginning: Option<u64>,
     forgot: Instant,
@@ -202,8 +210,8 @@ impl Row {
 }
 
 impl Inputs {
-    /// For the trace in `dir`.
-    pub fn new(store: Store, dir: PathBuf) -> Inputs {
+    /// For the trace in `dir`. `maps`: mappings may refer to files, too. Where the beginning is forgotten they may not: it would go on with their copies.
+    pub fn new(store: Store, dir: PathBuf, maps: bool) -> Inputs {
         writers::ignore_signals();
         Inputs {
             dir,
@@ -217,6 +225,8 @@ impl Inputs {
             is_wanted: false,
             settling: None,
             ended: Vec::new(),
+            given_up: mapped::GivenUp::default(),
+            maps,
             beginning: None,
             forgot: Instant::now(),
             files: Vec::new(),
@@ -231,11 +241,12 @@ impl Inputs {
             Some(Asked::Refer {
                 descriptor,
                 process,
+                for_mapping,
             }) => {
                 // Somebody else's file is nobody's to ask for.
                 let pid = process.filter(|pid| members.has(shared, *pid));
                 let row = pid.ok_or(libc::EINVAL);
-                let row = row.and_then(|pid| self.refer(shared, pid, descriptor));
+                let row = row.and_then(|pid| self.refer(shared, pid, descriptor, for_mapping));
                 q.answer[0].store(row.map_or(0, |row| row as u64 + 1), Relaxed);
                 q.status.store(row.err().unwrap_or(0) as u32, Relaxed);
                 requests::done(shared);
@@ -253,7 +264,13 @@ impl Inputs {
     ///
     /// # Errors
     /// These.
-    fn refer(&mut self, shared: &SharedSession, pid: u32, fd: i32) -> Result<usize, i32> {
+    fn refer(
+        &mut self,
+        shared: &SharedSession,
+        pid: u32,
+        fd: i32,
+        for_mapping: bool,
+    ) -> Result<usize, i32> {
         let source = rights::open_descriptor(pid, fd).map_err(|_| libc::EINVAL)?;
         let meta = source.metadata().map_err(|_| libc::EINVAL)?;
         let kind = rustix::fs::fstatfs(&source).map_err(|_| libc::EINVAL)?;
@@ -262,6 +279,10 @@ impl Inputs {
         }
         if is_young(&meta) {
             return Err(libc::EAGAIN);
+        }
+        // A content that is kept already costs a mapping nothing.
+        if for_mapping && (!self.maps || self.store.has_content_of(&meta)) {
+            return Err(libc::EINVAL);
         }
         let wanted = stamp(&meta);
         let table = inputs(shared.session());
@@ -277,6 +298,9 @@ impl Inputs {
         }
         let row = self.free_row(shared).ok_or(libc::EAGAIN)?;
         let lease = Lease::take(shared.session(), &source, &meta).ok_or(libc::EAGAIN)?;
+        if for_mapping && !lease.is_held() {
+            return Err(libc::EINVAL);
+        }
         // It may have been changed just before.
         if source.metadata().map_or(true, |now| stamp(&now) != wanted) {
             return Err(libc::EAGAIN);
@@ -287,6 +311,7 @@ impl Inputs {
             .map_err(|_| libc::EAGAIN)?;
         self.count = number;
         let name = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+        let mappable = self.maps && lease.is_held();
         self.rows[row] = Some(Row {
             number,
             stamp: wanted,
@@ -299,6 +324,7 @@ impl Inputs {
             handled: table.files[row].promised.load(SeqCst),
             references: 0,
             bytes_referred: 0,
+            mapped: false,
             last_used: self.uses,
             last_events: BTreeMap::new(),
         });
@@ -307,6 +333,7 @@ impl Inputs {
             to.store(word, Relaxed);
         }
         it.number.store(number as u32, Relaxed);
+        it.mappable.store(mappable.into(), Relaxed);
         it.state.store(input_state::OPEN, SeqCst);
         table.used.fetch_max(row as u32 + 1, SeqCst);
         Ok(row)
@@ -380,6 +407,10 @@ impl Inputs {
         let last = row.last_events.values().max().copied();
         self.ended.push((row.number, last.unwrap_or(0)));
         if row.is_wholly_copied() {
+            // Later recordings may have it: it stays as it is.
+            if let Copy::Growing { have, .. } = &mut row.copy {
+                have.add(0..row.stamp[LEN]);
+            }
             if let Ok(meta) = row.source.metadata() {
                 let _ = self.store.offer_input(&meta, &path);
             }
@@ -392,6 +423,9 @@ impl Inputs {
                 bytes_referred: row.bytes_referred,
                 bytes_kept: kept,
             });
+        }
+        if row.mapped {
+            self.given_up.add(row);
         }
     }
 
@@ -515,6 +549,9 @@ impl Inputs {
         event: &Event,
         number: u64,
     ) -> Result<Option<Vec<u8>>, TraceError> {
+        if mapped::may_map(event) {
+            return self.keep_mapped(shared, event);
+        }
         if !may_refer(event) {
             return Ok(None);
         }

@@ -303,7 +303,7 @@ impl Narrator {
         if h.input_hash != 0 {
             json.insert("input_hash".into(), format!("{:016x}", h.input_hash).into());
         }
-        let sections: Vec<Value> = event.sections().map(|s| self.section(&s)).collect();
+        let sections: Vec<Value> = event.sections().map(|s| self.reference(&s, &s)).collect();
         if !sections.is_empty() {
             json.insert("sections".into(), sections.into());
         }
@@ -313,13 +313,19 @@ impl Narrator {
     /// A section that is shown as `shown`, since it refers to a copy, or as itself.
     fn reference(&self, section: &Section, shown: &Section) -> Value {
         let mut json = self.section(shown);
-        let reference = Reference::parse(section.bytes).filter(|_| section.tag == Tag::Reference);
+        let reference = match section.tag {
+            Tag::Reference => Reference::parse(section.bytes),
+            Tag::Mapped => reprise_abi::mapped::parse(section.bytes),
+            _ => None,
+        };
         if let (Some(r), Some(json)) = (reference, json.as_object_mut()) {
-            json.insert("tag".into(), "reference".into());
             json.insert("len".into(), r.len.into());
             json.insert("input".into(), r.file().into());
             json.insert("offset".into(), r.offset.into());
-            json.insert("hash".into(), format!("{:016x}", r.hash).into());
+            if section.tag == Tag::Reference {
+                json.insert("tag".into(), "reference".into());
+                json.insert("hash".into(), format!("{:016x}", r.hash).into());
+            }
             if r.is_inexact() {
                 json.insert("inexact".into(), true.into());
             }
@@ -342,6 +348,7 @@ impl Narrator {
             Tag::Sent => "sent",
             Tag::Stream => "stream",
             Tag::Reference => "reference",
+            Tag::Mapped => "mapped",
         };
         let shown = &section.bytes[..section.bytes.len().min(self.limit)];
         json!({
