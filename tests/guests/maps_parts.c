@@ -1,8 +1,10 @@
 // Maps parts of a large file in all the ways there are, and says sums of what it finds: private and shared, at offsets, beyond the file's end,
 // with pages of its own, dropped and read again, moved, grown, and in a child. With `writes` it changes the file in the end, which mappings show.
-// Usage: maps_parts FILE [threads] [writes]
+// With `waits` it only maps all of the file, and looks at it as soon as there is a file FILE.go; it makes FILE.mapped before.
+// Usage: maps_parts FILE [threads|alone] [writes] | FILE waits
 // run: /bin/bash
 // run: /bin/bash threads
+// run: /bin/bash alone
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,7 +24,7 @@ enum { PAGE = 4096 };
 static const char *path;
 static size_t size;
 static sigjmp_buf back;
-static int threads, writes;
+static int threads, alone, writes, waits;
 
 static uint64_t sum(const unsigned char *p, size_t n) {
     uint64_t h = 1;
@@ -71,16 +73,34 @@ static void *thread(void *which) {
     return (void *)(uintptr_t)all;
 }
 
+static void wait_and_look(int fd) {
+    char name[4096];
+    unsigned char *all = map(fd, 0, size, PROT_READ, MAP_PRIVATE);
+    snprintf(name, sizeof name, "%s.mapped", path);
+    int told = open(name, O_WRONLY | O_CREAT, 0600);
+    if (told < 0) fail(name);
+    close(told);
+    snprintf(name, sizeof name, "%s.go", path);
+    while (access(name, F_OK) != 0) usleep(1000);
+    say("all", all, size);
+}
+
 int main(int argc, char **argv) {
     path = argv[1];
     for (int i = 2; i < argc; i++) {
         threads |= strcmp(argv[i], "threads") == 0;
+        alone |= strcmp(argv[i], "alone") == 0;
         writes |= strcmp(argv[i], "writes") == 0;
+        waits |= strcmp(argv[i], "waits") == 0;
     }
     struct stat st;
     if (stat(path, &st) != 0) fail(path);
     size = st.st_size;
     int fd = begin();
+    if (waits) {
+        wait_and_look(fd);
+        return 0;
+    }
 
     unsigned char *own = map(fd, part(1), 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
     say("private", own, 4 * PAGE);
@@ -138,7 +158,7 @@ int main(int argc, char **argv) {
             pthread_join(all[i], &result);
             printf("thread %llu\n", (unsigned long long)(uintptr_t)result);
         }
-    } else {
+    } else if (!alone) {
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
