@@ -9,7 +9,7 @@
 //! The hash decides. When it is another, somebody has changed the file after the program read it (or the program's own threads wrote into the buffer): the event
 //! says so ([`INEXACT`]), the user is told, and nothing of that file is referred to any more.
 
-mod mapped;
+pub(crate) mod mapped;
 
 use crate::asked::Asked;
 use crate::kept::{stamp, Stamp};
@@ -111,10 +111,14 @@ impl Wait {
         }
     }
 
-    /// The agent has looked at the rings again.
-    fn look(&mut self, moved: bool) {
+    /// The agent has looked at the rings again; or it `copies` what a mapping shows, which takes as long as it takes.
+    fn look(&mut self, moved: bool, copies: bool) {
+        let now = Instant::now();
         if moved {
-            self.moved = Instant::now();
+            self.moved = now;
+        }
+        if copies {
+            self.begun = now;
         }
     }
 
@@ -173,6 +177,8 @@ pub struct Inputs {
     given_up: mapped::GivenUp,
     /// May mappings refer to files?
     maps: bool,
+    /// What a mapping shows is being copied.
+    copying: bool,
     /// Of the flight recorder: which file its beginning was when it was looked at last, and when that was.
     beginning: Option<u64>,
     forgot: Instant,
@@ -227,6 +233,7 @@ impl Inputs {
             ended: Vec::new(),
             given_up: mapped::GivenUp::default(),
             maps,
+            copying: false,
             beginning: None,
             forgot: Instant::now(),
             files: Vec::new(),
@@ -460,11 +467,12 @@ impl Inputs {
     /// `moved`: something was taken out of the rings, or written, since the last look.
     pub fn look(&mut self, shared: &SharedSession, moved: bool) {
         if let Some((_, wait)) = &mut self.settling {
-            wait.look(moved);
+            wait.look(moved, self.copying);
         }
         let waits = self.rows.iter_mut().flatten();
         let waits = waits.filter_map(|row| row.wanted.as_mut());
-        waits.for_each(|wait| wait.look(moved));
+        let copies = self.copying;
+        waits.for_each(|wait| wait.look(moved, copies));
         if self.count == 0 || self.looked.elapsed() < LOOK_EVERY {
             return;
         }
@@ -549,9 +557,6 @@ impl Inputs {
         event: &Event,
         number: u64,
     ) -> Result<Option<Vec<u8>>, TraceError> {
-        if mapped::may_map(event) {
-            return self.keep_mapped(shared, event);
-        }
         if !may_refer(event) {
             return Ok(None);
         }

@@ -187,7 +187,9 @@ impl Debuggee {
             .iter()
             .filter(|(_, number)| inputs::name(**number) == base);
         let mut names = whole.map(|(n, _)| n).chain(parts.map(|(n, _)| n));
-        let found = names.next().map(|n| String::from_utf8_lossy(n).into_owned());
+        let found = names
+            .next()
+            .map(|n| String::from_utf8_lossy(n).into_owned());
         found.unwrap_or_else(|| match name.contains("reprise") {
             true => String::new(),
             false => name.into(),

@@ -243,7 +243,8 @@ fn others_wait() {
         std::fs::write(&path, &bytes).expect("a file");
         std::thread::sleep(TICK);
         let dir = place.fresh("trace");
-        let mut command = place.record_command(&guest(&path, &["waits"]), &["--engine", engine], &dir);
+        let mut command =
+            place.record_command(&guest(&path, &["waits"]), &["--engine", engine], &dir);
         let run = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !place.path().join("file.mapped").exists() {
@@ -251,7 +252,10 @@ fn others_wait() {
                 }
                 drop(OpenOptions::new().write(true).open(&path).expect("open"));
                 let copied = std::fs::read(dir.join("files/input.1")).expect("the copy");
-                assert!(copied == bytes, "{engine}: the file could be changed before");
+                assert!(
+                    copied == bytes,
+                    "{engine}: the file could be changed before"
+                );
                 std::fs::write(place.path().join("file.go"), "").expect("a file");
             });
             common::run(&mut command, None)

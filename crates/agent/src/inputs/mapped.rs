@@ -4,23 +4,26 @@
 //! mapped by reference, and whoever wants to change one waits for it. mremap(2) can make a mapping show more of a file that has been given up
 //! meanwhile: such files stay open, without a lease, and what is copied of them later is right as long as they are what they were.
 
-use super::{fill, mark_inexact, stamp, Copy, Inputs, Row, LEN, PIECE};
+use super::{fill, stamp, Copy, Inputs, Row, Stamp, LEN, PIECE};
 use reprise_abi::event::{Event, Kind, Tag};
-use reprise_abi::inputs::{input_state, inputs, Reference};
+use reprise_abi::inputs::{input_state, inputs, Reference, INEXACT};
 use reprise_abi::mapped;
 use reprise_abi::syscalls::nr;
 use reprise_launch::SharedSession;
 use reprise_trace::{inputs as copies, TraceError, FILES_DIR};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
 /// Most files that stay open although nothing more is referred to but by mappings that grow.
 const MOST_GIVEN_UP: usize = 64;
+/// Bytes that are copied before the agent looks for what else there is to do.
+const SLICE: u64 = 2 << 20;
 
 /// Can this event say what a mapping shows?
-pub(super) fn may_map(event: &Event) -> bool {
+fn may_map(event: &Event) -> bool {
     let call = u64::from(event.header.detail);
     event.kind == Kind::Syscall && matches!(call, nr::MMAP | nr::MREMAP)
 }
@@ -38,58 +41,113 @@ impl GivenUp {
         }
         self.0.push_back(row);
     }
+
+    fn of(&mut self, r: &Reference) -> Option<&mut Row> {
+        self.0.iter_mut().find(|row| row.number == r.file())
+    }
+}
+
+/// What becomes of an event.
+pub(crate) enum Keeping {
+    /// It can be written, as it is or as these bytes.
+    Done(Option<Vec<u8>>),
+    /// Not yet: what its mapping shows is copied up to somewhere. It is to be asked for again.
+    Later,
 }
 
 impl Inputs {
-    /// As [`Inputs::keep`], of a mapping.
-    pub(super) fn keep_mapped(
+    /// As [`Inputs::keep`], of any event. `in_slices`: others, who ask the agent for something, need not wait until a large file is copied.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub(crate) fn keep_next(
         &mut self,
         shared: &SharedSession,
         event: &Event,
-    ) -> Result<Option<Vec<u8>>, TraceError> {
-        let mut changed = None;
-        for section in event.sections().filter(|s| s.tag == Tag::Mapped) {
-            // What is none is none of ours: a replay finds that out.
-            let Some(r) = mapped::parse(section.bytes) else {
-                continue;
-            };
-            let same = |row: &Row| row.number == r.file();
-            let found = self
-                .rows
-                .iter()
-                .position(|row| row.as_ref().is_some_and(same));
-            let mut given_up = self.given_up.0.iter_mut();
-            let row = match found {
+        number: u64,
+        in_slices: bool,
+    ) -> Result<Keeping, TraceError> {
+        match may_map(event) {
+            true => self.keep_mapped(shared, event, in_slices),
+            false => self.keep(shared, event, number).map(Keeping::Done),
+        }
+    }
+
+    /// Is what an event refers to being copied, which is the next to be written?
+    pub(crate) fn is_copying(&self) -> bool {
+        self.copying
+    }
+
+    fn keep_mapped(
+        &mut self,
+        shared: &SharedSession,
+        event: &Event,
+        in_slices: bool,
+    ) -> Result<Keeping, TraceError> {
+        let sections = event.sections().filter(|s| s.tag == Tag::Mapped);
+        // What is none is none of ours: a replay finds that out.
+        let all: Vec<(&[u8], Reference)> = sections
+            .filter_map(|s| Some((s.bytes, mapped::parse(s.bytes)?)))
+            .collect();
+        let mut most = match in_slices {
+            true => SLICE,
+            false => u64::MAX,
+        };
+        let mut outcomes = Vec::new();
+        for (_, r) in &all {
+            let row = match self.row_of(r) {
                 Some(row) => self.rows[row].as_mut(),
-                None => given_up.find(|row| same(row)),
+                None => self.given_up.of(r),
             };
-            let copied = match row {
-                Some(row) => row.keep_range(&self.dir, &mut self.piece, &r)?,
-                None => None,
+            let len = row.as_ref().map_or(u64::MAX, |row| row.stamp[LEN]);
+            let done = match row {
+                Some(row) => row.keep_range(&self.dir, &mut self.piece, r, &mut most)?,
+                None => Copied::Changed,
             };
-            if let Some(copied) = copied {
-                self.copied += copied;
-            } else {
-                let name = found.and_then(|row| self.rows[row].as_ref());
-                let name = name.map(|row| row.name.display().to_string());
-                self.is_not_copied(name);
-                mark_inexact(&mut changed, event, section.bytes, &r);
+            self.copying = matches!(done, Copied::Partly(_));
+            match done {
+                Copied::All(bytes) | Copied::Partly(bytes) => self.copied += bytes,
+                Copied::Changed => {}
             }
-            let Some(row) = found else { continue };
+            if self.copying {
+                return Ok(Keeping::Later);
+            }
+            outcomes.push((!matches!(done, Copied::Changed), len));
+        }
+        let mut changed = None;
+        for ((words, r), (is_right, len)) in all.iter().zip(outcomes) {
+            let row = self.row_of(r);
+            if r.offset + r.len > len {
+                // A mapping that has grown shows the file as far as it goes.
+                let len = len.saturating_sub(r.offset);
+                set_word(&mut changed, event, words, 2, len);
+            }
+            if !is_right {
+                let row = row.and_then(|row| self.rows[row].as_ref());
+                self.is_not_copied(row.map(|row| row.name.display().to_string()));
+                set_word(&mut changed, event, words, 0, r.number | INEXACT);
+            }
+            let Some(row) = row else { continue };
             self.uses += 1;
             let uses = self.uses;
             if let Some(it) = &mut self.rows[row] {
                 it.handled += 1;
                 it.references += 1;
+                it.bytes_referred += r.len;
                 it.mapped = true;
                 it.last_used = uses;
-                if copied.is_none() {
+                if !is_right {
                     let table = inputs(shared.session());
                     table.files[row].state.store(input_state::CLOSED, SeqCst);
                 }
             }
         }
-        Ok(changed)
+        Ok(Keeping::Done(changed))
+    }
+
+    fn row_of(&self, r: &Reference) -> Option<usize> {
+        let is_its = |row: &Option<Row>| row.as_ref().is_some_and(|row| row.number == r.file());
+        self.rows.iter().position(is_its)
     }
 
     fn is_not_copied(&mut self, name: Option<String>) {
@@ -105,13 +163,7 @@ impl Inputs {
 }
 
 impl Row {
-    fn is_as_it_was(&self) -> bool {
-        self.source
-            .metadata()
-            .is_ok_and(|meta| stamp(&meta) == self.stamp)
-    }
-
-    /// Copies what is not there yet of a range, as far as the file goes: how many bytes that were; none when the file isn't any more what it was.
+    /// Copies what is not there yet of a range, as far as the file goes, and no more than `most` bytes.
     ///
     /// # Errors
     /// When there is no room.
@@ -120,47 +172,68 @@ impl Row {
         dir: &Path,
         piece: &mut Vec<u8>,
         r: &Reference,
-    ) -> Result<Option<u64>, TraceError> {
+        most: &mut u64,
+    ) -> Result<Copied, TraceError> {
         let range = r.offset..(r.offset + r.len).min(self.stamp[LEN]);
-        if range.start < range.end {
-            self.bytes_referred += range.end - range.start;
-        }
-        let as_before = self.is_as_it_was();
+        let (number, source, stamp) = (self.number, &self.source, &self.stamp);
         let Copy::Growing { file, have } = &mut self.copy else {
-            return Ok(Some(0));
+            return Ok(Copied::All(0));
         };
         let missing = match range.start < range.end {
             true => have.cut(range),
             false => Vec::new(),
         };
-        let missing: Vec<_> = missing.into_iter().filter(|(_, there)| !there).collect();
-        if missing.is_empty() {
-            return Ok(Some(0));
-        }
-        if !as_before {
-            return Ok(None);
-        }
-        piece.resize(PIECE, 0);
         let mut copied = 0;
-        for (part, _) in &missing {
-            for at in part.clone().step_by(PIECE) {
-                let bytes = &mut piece[..(part.end - at).min(PIECE as u64) as usize];
-                fill(&self.source, bytes, at);
+        for (part, _) in missing.into_iter().filter(|(_, there)| !there) {
+            if *most == 0 {
+                return Ok(Copied::Partly(copied));
+            }
+            if !is_version(source, stamp) {
+                return Ok(Copied::Changed);
+            }
+            let now = part.start..part.end.min(part.start.saturating_add(*most));
+            piece.resize(PIECE, 0);
+            for at in now.clone().step_by(PIECE) {
+                let bytes = &mut piece[..(now.end - at).min(PIECE as u64) as usize];
+                fill(source, bytes, at);
                 // Holes stay holes.
                 if bytes.iter().any(|b| *b != 0) {
                     let written = file.write_all_at(bytes, at);
-                    let path = dir.join(FILES_DIR).join(copies::name(self.number));
+                    let path = dir.join(FILES_DIR).join(copies::name(number));
                     written.map_err(|e| TraceError::io("write", &path, e))?;
                     copied += bytes.len() as u64;
                 }
             }
+            if !is_version(source, stamp) {
+                return Ok(Copied::Changed);
+            }
+            *most -= now.end - now.start;
+            have.add(now.clone());
+            if now.end < part.end {
+                return Ok(Copied::Partly(copied));
+            }
         }
-        if !self.is_as_it_was() {
-            return Ok(None);
-        }
-        if let Copy::Growing { have, .. } = &mut self.copy {
-            missing.into_iter().for_each(|(part, _)| have.add(part));
-        }
-        Ok(Some(copied))
+        Ok(Copied::All(copied))
     }
+}
+
+/// What was copied of a range, and how many bytes.
+enum Copied {
+    /// All.
+    All(u64),
+    /// As much as was wanted.
+    Partly(u64),
+    /// The file isn't any more what it was.
+    Changed,
+}
+
+/// The event has another word in the section with these `words`.
+fn set_word(changed: &mut Option<Vec<u8>>, event: &Event, words: &[u8], n: usize, value: u64) {
+    let bytes = changed.get_or_insert_with(|| event.bytes().to_vec());
+    let at = words.as_ptr() as usize - event.bytes().as_ptr() as usize + 8 * n;
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn is_version(file: &File, wanted: &Stamp) -> bool {
+    file.metadata().is_ok_and(|meta| stamp(&meta) == *wanted)
 }

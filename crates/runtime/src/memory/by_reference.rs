@@ -191,11 +191,13 @@ fn find(stamp: &Stamp) -> Option<usize> {
 
 /// Asks the agent for a row.
 fn ask(fd: u64, stamp: &Stamp) -> Option<usize> {
-    let (status, answer) =
-        request::ask(requests::REFER, &[fd, process::kernel_pid() as u64, 1])?;
-    let row = (answer[0] as usize).checked_sub(1).filter(|_| status == 0)?;
+    let (status, answer) = request::ask(requests::REFER, &[fd, process::kernel_pid() as u64, 1])?;
+    let row = (answer[0] as usize)
+        .checked_sub(1)
+        .filter(|_| status == 0)?;
     let it = inputs(session()).files.get(row);
-    it.is_some_and(|it| is_open_version(it, stamp)).then_some(row)
+    it.is_some_and(|it| is_open_version(it, stamp))
+        .then_some(row)
 }
 
 /// What mremap(2) makes a mapping show beyond what it showed.

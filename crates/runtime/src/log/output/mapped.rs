@@ -7,11 +7,11 @@
 use crate::log::inputs;
 use crate::machine::guard;
 use crate::machine::sys;
+use crate::memory::by_reference::{is_in_parts, may_be_mapped};
 use crate::memory::capture::Call;
 use crate::memory::files;
 use crate::memory::identity::{identity, stat_of};
 use crate::memory::kept;
-use crate::memory::by_reference::{is_in_parts, may_be_mapped};
 use crate::memory::of_file::Note;
 use crate::signal::kernel;
 use crate::thread::session;
