@@ -200,6 +200,9 @@ pub enum Tag {
     Partly = 12,
     /// Memory that the kernel wrote, as [`Tag::Output`], of which a copy of the file is in the trace: a [`Reference`](crate::inputs::Reference).
     Reference = 13,
+    /// What a mapping shows of a file of which the trace has no more than parts: a [`Reference`](crate::inputs::Reference) without a hash
+    /// ([`crate::mapped`]). `address` is the file's length; 0 where a mapping has grown.
+    Mapped = 14,
     /// As [`Tag::Sent`], of bytes of a file that are in a copy: a [reference](crate::inputs::Reference).
     SentReference = 15,
 }
@@ -221,6 +224,7 @@ impl Tag {
             11 => Tag::Stream,
             12 => Tag::Partly,
             13 => Tag::Reference,
+            14 => Tag::Mapped,
             15 => Tag::SentReference,
             _ => return None,
         })

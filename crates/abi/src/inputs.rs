@@ -36,6 +36,8 @@ pub struct Input {
     pub number: AtomicU32,
     /// References that threads have logged, or are about to.
     pub promised: AtomicU64,
+    /// Not 0: mappings may refer to it, too ([`crate::mapped`]).
+    pub mappable: AtomicU32,
 }
 
 /// The table.

@@ -35,6 +35,7 @@ pub mod ioctl;
 pub mod layout;
 pub mod learned;
 pub mod listing;
+pub mod mapped;
 pub mod memo;
 pub mod names;
 pub mod notes;

@@ -34,6 +34,8 @@ pub enum Asked {
         descriptor: i32,
         /// ... and whose it is.
         process: Option<u32>,
+        /// A mapping is to refer to the file.
+        for_mapping: bool,
     },
     /// [`request::SETTLE`]
     Settle {
@@ -95,6 +97,7 @@ impl Asked {
             request::REFER => Asked::Refer {
                 descriptor: args[0] as i32,
                 process: id(args[1]),
+                for_mapping: args[2] != 0,
             },
             request::SETTLE => Asked::Settle {
                 row: args[0] as usize,

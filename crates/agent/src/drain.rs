@@ -1,6 +1,7 @@
 //! From the ring to the trace. The ring is the program's memory too, so nothing in it is believed: the index is kept privately, and
 //! every event is copied, then checked, then written.
 
+use crate::inputs::mapped::Keeping;
 use crate::inputs::Inputs;
 use crate::wake;
 use reprise_abi::event::{Event, ParseError};
@@ -193,19 +194,20 @@ impl Drain {
         self.unfinished = false;
         let result = loop {
             if at - self.written >= PORTION {
-                break Ok(());
+                break Ok(0);
             }
             match Event::parse(&self.gathered[at..]) {
                 Ok(e) => {
                     let len = e.bytes().len();
-                    let pushed =
-                        self.inputs
-                            .keep(shared, &e, writer.next_event())
-                            .and_then(|changed| {
-                                writer.count_elsewhere(self.inputs.take_copied());
-                                writer.push(changed.as_deref().unwrap_or(e.bytes()))
-                            });
-                    if let Err(e) = pushed {
+                    let number = writer.next_event();
+                    let changed = match self.inputs.keep_next(shared, &e, number, true) {
+                        Ok(Keeping::Done(changed)) => changed,
+                        // It is asked for again: there is something to do until then.
+                        Ok(Keeping::Later) => break Ok(1),
+                        Err(e) => break Err(e),
+                    };
+                    writer.count_elsewhere(self.inputs.take_copied());
+                    if let Err(e) = writer.push(changed.as_deref().unwrap_or(e.bytes())) {
                         break Err(e);
                     }
                     self.census.follow(&e);
@@ -213,13 +215,13 @@ impl Drain {
                 }
                 Err(ParseError::Short(_)) => {
                     self.unfinished = at == self.written && at < self.gathered.len();
-                    break Ok(());
+                    break Ok(0);
                 }
                 Err(ParseError::Bad(why)) => {
                     tracing::error!(why, "the ring makes no sense");
                     self.damage = Some(why);
                     shared.session().recording_lost.store(1, SeqCst);
-                    break Ok(());
+                    break Ok(0);
                 }
             }
         };
@@ -233,6 +235,6 @@ impl Drain {
                 self.gathered.shrink_to(CHUNK);
             }
         }
-        result.map(|()| done)
+        result.map(|more| done + more)
     }
 }

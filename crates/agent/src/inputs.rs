@@ -10,6 +10,8 @@
 //! The hash decides. When it is another, somebody has changed the file after the program read it (or the program's own threads wrote into the buffer): the event
 //! says so ([`INEXACT`]), the user is told, and nothing of that file is referred to any more.
 
+pub(crate) mod mapped;
+
 use crate::asked::Asked;
 use crate::blocks::Blocks;
 use crate::kept::{stamp, Stamp};
@@ -89,6 +91,8 @@ struct Row {
     handled: u64,
     references: u64,
     bytes_referred: u64,
+    /// Mappings show it.
+    mapped: bool,
     last_used: u64,
     /// The last event that refers to each [`STRETCH`] of the file, by its number.
     last_events: BTreeMap<u64, u64>,
@@ -111,10 +115,14 @@ impl Wait {
         }
     }
 
-    /// The agent has looked at the rings again.
-    fn look(&mut self, moved: bool) {
+    /// The agent has looked at the rings again; or it `copies` what a mapping shows, which takes as long as it takes.
+    fn look(&mut self, moved: bool, copies: bool) {
+        let now = Instant::now();
         if moved {
-            self.moved = Instant::now();
+            self.moved = now;
+        }
+        if copies {
+            self.begun = now;
         }
     }
 
@@ -178,6 +186,12 @@ pub struct Inputs {
     settling: Option<(usize, Wait)>,
     /// Copies to which nothing more will refer.
     ended: Vec<Ended>,
+    /// Files that mappings may still show more of.
+    given_up: mapped::GivenUp,
+    /// May mappings refer to files?
+    maps: bool,
+    /// What a mapping shows is being copied.
+    copying: bool,
     /// Of the flight recorder: which file its beginning was when it was looked at last, and when that was.
     beginning: Option<u64>,
     forgot: Instant,
@@ -241,8 +255,8 @@ fn most_filled(len: u64) -> u64 {
 }
 
 impl Inputs {
-    /// For the trace in `dir`.
-    pub fn new(store: Store, dir: PathBuf) -> Inputs {
+    /// For the trace in `dir`. `maps`: mappings may refer to files, too. Where the beginning is forgotten they may not: it would go on with their copies.
+    pub fn new(store: Store, dir: PathBuf, maps: bool) -> Inputs {
         writers::ignore_signals();
         Inputs {
             dir,
@@ -256,6 +270,9 @@ impl Inputs {
             is_wanted: false,
             settling: None,
             ended: Vec::new(),
+            given_up: mapped::GivenUp::default(),
+            maps,
+            copying: false,
             beginning: None,
             forgot: Instant::now(),
             files: Vec::new(),
@@ -270,11 +287,12 @@ impl Inputs {
             Some(Asked::Refer {
                 descriptor,
                 process,
+                for_mapping,
             }) => {
                 // Somebody else's file is nobody's to ask for.
                 let pid = process.filter(|pid| members.has(shared, *pid));
                 let row = pid.ok_or(libc::EINVAL);
-                let row = row.and_then(|pid| self.refer(shared, pid, descriptor));
+                let row = row.and_then(|pid| self.refer(shared, pid, descriptor, for_mapping));
                 q.answer[0].store(row.map_or(0, |row| row as u64 + 1), Relaxed);
                 q.status.store(row.err().unwrap_or(0) as u32, Relaxed);
                 requests::done(shared);
@@ -292,7 +310,13 @@ impl Inputs {
     ///
     /// # Errors
     /// These.
-    fn refer(&mut self, shared: &SharedSession, pid: u32, fd: i32) -> Result<usize, i32> {
+    fn refer(
+        &mut self,
+        shared: &SharedSession,
+        pid: u32,
+        fd: i32,
+        for_mapping: bool,
+    ) -> Result<usize, i32> {
         let source = rights::open_descriptor(pid, fd).map_err(|_| libc::EINVAL)?;
         let meta = source.metadata().map_err(|_| libc::EINVAL)?;
         let kind = rustix::fs::fstatfs(&source).map_err(|_| libc::EINVAL)?;
@@ -301,6 +325,10 @@ impl Inputs {
         }
         if is_young(&meta) {
             return Err(libc::EAGAIN);
+        }
+        // A content that is kept already costs a mapping nothing.
+        if for_mapping && (!self.maps || self.store.has_content_of(&meta)) {
+            return Err(libc::EINVAL);
         }
         let wanted = stamp(&meta);
         let table = inputs(shared.session());
@@ -316,6 +344,9 @@ impl Inputs {
         }
         let row = self.free_row(shared).ok_or(libc::EAGAIN)?;
         let lease = Lease::take(shared.session(), &source, &meta).ok_or(libc::EAGAIN)?;
+        if for_mapping && !lease.is_held() {
+            return Err(libc::EINVAL);
+        }
         // It may have been changed just before.
         if source.metadata().map_or(true, |now| stamp(&now) != wanted) {
             return Err(libc::EAGAIN);
@@ -325,6 +356,7 @@ impl Inputs {
         let (copy, blocks) = begun.map_err(|_| libc::EAGAIN)?;
         self.count = number;
         let name = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+        let mappable = self.maps && lease.is_held();
         self.rows[row] = Some(Row {
             number,
             stamp: wanted,
@@ -338,6 +370,7 @@ impl Inputs {
             handled: table.files[row].promised.load(SeqCst),
             references: 0,
             bytes_referred: 0,
+            mapped: false,
             last_used: self.uses,
             last_events: BTreeMap::new(),
         });
@@ -346,6 +379,7 @@ impl Inputs {
             to.store(word, Relaxed);
         }
         it.number.store(number as u32, Relaxed);
+        it.mappable.store(mappable.into(), Relaxed);
         it.state.store(input_state::OPEN, SeqCst);
         table.used.fetch_max(row as u32 + 1, SeqCst);
         Ok(row)
@@ -431,6 +465,10 @@ impl Inputs {
         });
         let copied = row.is_wholly_copied();
         let whole = copied || matches!(row.copy, Copy::Whole(_));
+        if let (true, Copy::Growing { have, .. }) = (copied, &mut row.copy) {
+            // Later recordings may have it: it stays as it is.
+            have.add(0..row.stamp[LEN]);
+        }
         if let (true, Ok(meta)) = (whole, row.source.metadata()) {
             if copied {
                 let _ = self.store.offer_input(&meta, &path);
@@ -447,6 +485,9 @@ impl Inputs {
                 bytes_referred: row.bytes_referred,
                 bytes_kept: kept,
             });
+        }
+        if row.mapped {
+            self.given_up.add(row);
         }
     }
 
@@ -481,11 +522,12 @@ impl Inputs {
     /// `moved`: something was taken out of the rings, or written, since the last look.
     pub fn look(&mut self, shared: &SharedSession, moved: bool) {
         if let Some((_, wait)) = &mut self.settling {
-            wait.look(moved);
+            wait.look(moved, self.copying);
         }
         let waits = self.rows.iter_mut().flatten();
         let waits = waits.filter_map(|row| row.wanted.as_mut());
-        waits.for_each(|wait| wait.look(moved));
+        let copies = self.copying;
+        waits.for_each(|wait| wait.look(moved, copies));
         if self.count == 0 || self.looked.elapsed() < LOOK_EVERY {
             return;
         }
@@ -552,7 +594,7 @@ impl Inputs {
                 }
                 !old
             });
-            if row.references > 0 && row.last_events.is_empty() {
+            if row.references > 0 && row.last_events.is_empty() && !row.mapped {
                 table.files[n].state.store(input_state::CLOSED, SeqCst);
                 // Else it ends when what was promised meanwhile has come.
                 if self.is_settled(&table.files[n], n) {

@@ -127,7 +127,7 @@ impl Agent {
         tracing::info!(launcher = self.launcher, dir = ?self.dir, lazy = self.lazy, "begins");
         let mut handed = Vec::new();
         let known = self.census.all_known();
-        let inputs = Inputs::new(self.store.clone(), self.dir.clone());
+        let inputs = Inputs::new(self.store.clone(), self.dir.clone(), !self.keeps_stretch);
         let mut drain = Drain::new(std::mem::take(&mut self.census), inputs);
         let mut merge = Merge::new();
         let mut outsiders = std::mem::take(&mut self.outsiders);

@@ -6,6 +6,7 @@
 
 mod dead;
 
+use crate::inputs::mapped::Keeping;
 use crate::inputs::Inputs;
 use crate::pressure::Pressure;
 use crate::wake;
@@ -64,6 +65,8 @@ pub struct Merge {
     last_round: Instant,
     /// How many slots had news, when they were looked at last.
     news: u64,
+    /// What had only stamps below this one was written when rings were looked at last.
+    drawn: u64,
     stamps: Stamps,
     damage: Option<&'static str>,
     /// What is written next; kept for its room.
@@ -116,6 +119,7 @@ impl Merge {
             told: Default::default(),
             last_round: Instant::now(),
             news: 0,
+            drawn: 0,
             stamps: Stamps::default(),
             damage: None,
             pieces: Vec::new(),
@@ -146,11 +150,16 @@ impl Merge {
     /// # Errors
     /// When the trace is full.
     pub fn some(&mut self, shared: &SharedSession, sink: &mut Sink) -> Result<usize, TraceError> {
+        if sink.inputs.is_copying() && !sink.discard && self.damage.is_none() {
+            // Nothing is taken meanwhile: a thread whose ring is full waits.
+            let due = std::mem::take(&mut self.held);
+            return self.write(shared, sink, &due, self.drawn, true);
+        }
         let look = match self.last_round.elapsed() > ROUND {
             true => Look::Again,
             false => Look::Once,
         };
-        self.pass(shared, sink, look, false)
+        self.pass_in_slices(shared, sink, look, false, true)
     }
 
     /// As [`some`](Self::some), with all that was there when it was asked for.
@@ -187,6 +196,18 @@ impl Merge {
         look: Look,
         last: bool,
     ) -> Result<usize, TraceError> {
+        self.pass_in_slices(shared, sink, look, last, false)
+    }
+
+    /// As [`pass`](Self::pass). `in_slices`: what a mapping shows may be copied in several passes, and all that comes behind it waits.
+    fn pass_in_slices(
+        &mut self,
+        shared: &SharedSession,
+        sink: &mut Sink,
+        look: Look,
+        last: bool,
+        in_slices: bool,
+    ) -> Result<usize, TraceError> {
         let Some(head) = shared.order() else {
             return Ok(0);
         };
@@ -215,7 +236,8 @@ impl Merge {
         let is_behind = most >= MUCH && most >= shared.ring_size() / 2;
         let hurries = is_behind || moved > 0 && self.pressure.is_there();
         sink.writer.hurry(hurries);
-        let written = self.write(shared, sink, &due, drawn)?;
+        self.drawn = drawn;
+        let written = self.write(shared, sink, &due, drawn, in_slices)?;
         if moved + written > 0 {
             tracing::trace!(due = due.len(), drawn, moved, written, "rings looked at");
         }
@@ -292,6 +314,7 @@ impl Merge {
         sink: &mut Sink,
         slots: &BTreeSet<usize>,
         drawn: u64,
+        in_slices: bool,
     ) -> Result<usize, TraceError> {
         if sink.discard || self.damage.is_some() {
             return Ok(0);
@@ -312,8 +335,17 @@ impl Merge {
             let Some(source) = self.sources.get_mut(&p.slot) else {
                 continue;
             };
-            source.last = p.key;
             let bytes = &source.bytes[p.at.clone()];
+            let mut changed = None;
+            if let (false, Ok(e)) = (p.entries, Event::parse(bytes)) {
+                let number = sink.writer.next_event();
+                match sink.inputs.keep_next(shared, &e, number, in_slices)? {
+                    Keeping::Done(bytes) => changed = bytes,
+                    // It and all that comes behind it stays.
+                    Keeping::Later => break,
+                }
+            }
+            source.last = p.key;
             ends.insert(p.slot, p.at.end);
             if p.entries {
                 sink.writer
@@ -324,7 +356,6 @@ impl Merge {
             source.ended = e.kind == Kind::ProcessEnd;
             self.stamps.note(&e);
             sink.census.follow(&e);
-            let changed = sink.inputs.keep(shared, &e, sink.writer.next_event())?;
             sink.writer.count_elsewhere(sink.inputs.take_copied());
             sink.writer.push(changed.as_deref().unwrap_or(e.bytes()))?;
         }

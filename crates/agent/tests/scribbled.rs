@@ -26,7 +26,7 @@ fn damage(scribble: impl FnOnce(&SharedSession, &OrderHead)) -> Option<&'static 
     let mut sink = Sink {
         writer: &mut writer,
         census: &mut Census::new(1),
-        inputs: &mut Inputs::new(store, dir.path().into()),
+        inputs: &mut Inputs::new(store, dir.path().into(), true),
         discard: false,
     };
     merge.all(&shared, &mut sink).expect("room in the trace");
@@ -65,7 +65,7 @@ fn what_is_thrown_away_takes_no_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut writer = Writer::create(dir.path()).expect("a stream");
     let store = Store::open(dir.path()).expect("a store");
-    let inputs = Inputs::new(store, dir.path().into());
+    let inputs = Inputs::new(store, dir.path().into(), true);
     let mut drain = Drain::new(Census::new(1), inputs);
     let ring = &shared.session().ring;
     ring.head.store(u64::MAX, SeqCst);

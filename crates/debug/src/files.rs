@@ -5,7 +5,7 @@ use crate::debuggee::Debuggee;
 use crate::programs::Program;
 use crate::timeline::Timeline;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END};
-use reprise_trace::{opened, ContentHash, FILES_DIR};
+use reprise_trace::{inputs, opened, ContentHash, FILES_DIR};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
@@ -180,11 +180,16 @@ impl Debuggee {
     /// The name under which the program mapped a file of the trace.
     fn recorded_name(&self, name: &str) -> String {
         let base = name.rsplit('/').next().unwrap_or(name);
-        let known = self.timeline.known.files.iter();
-        let found = known
-            .filter(|(_, hash)| hash.to_string() == base)
-            .map(|(recorded, _)| String::from_utf8_lossy(recorded).into_owned())
-            .next();
+        let known = &self.timeline.known;
+        let whole = known.files.iter().filter(|(_, h)| h.to_string() == base);
+        let parts = known
+            .parts
+            .iter()
+            .filter(|(_, number)| inputs::name(**number) == base);
+        let mut names = whole.map(|(n, _)| n).chain(parts.map(|(n, _)| n));
+        let found = names
+            .next()
+            .map(|n| String::from_utf8_lossy(n).into_owned());
         found.unwrap_or_else(|| match name.contains("reprise") {
             true => String::new(),
             false => name.into(),

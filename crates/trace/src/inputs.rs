@@ -78,6 +78,12 @@ pub fn references<'a>(event: &Event<'a>) -> impl Iterator<Item = Reference> + 'a
     sections.filter_map(|s| Reference::parse(s.bytes))
 }
 
+/// What mappings show of copies, by an event.
+pub fn mapped<'a>(event: &Event<'a>) -> impl Iterator<Item = Reference> + 'a {
+    let sections = event.sections().filter(|s| s.tag == Tag::Mapped);
+    sections.filter_map(|s| reprise_abi::mapped::parse(s.bytes))
+}
+
 /// What the events of the trace in `dir` refer to: of each copy the ranges.
 ///
 /// # Errors
@@ -89,7 +95,7 @@ pub fn referred(dir: &Path) -> Result<BTreeMap<u64, Ranges>> {
         let Ok(event) = Event::parse(event.bytes) else {
             continue;
         };
-        for r in references(&event) {
+        for r in references(&event).chain(mapped(&event)) {
             let ranges = found.entry(r.file()).or_default();
             ranges.add(r.offset..r.offset + r.len);
         }

@@ -30,6 +30,8 @@ pub struct Rewritten {
 pub struct Known {
     /// Names of the files that were mapped, with what the trace keeps of them.
     pub files: BTreeMap<Vec<u8>, ContentHash>,
+    /// Names of files that were mapped in parts, with the numbers of the copies that have these.
+    pub parts: BTreeMap<Vec<u8>, u64>,
     /// Memory that a child gets differs from the parent's in more than what changes later (MADV_WIPEONFORK).
     pub forks_differ: bool,
     /// Code that was rewritten, in the order of the events.
@@ -43,6 +45,8 @@ pub struct Known {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     files: Vec<(ByteString, ContentHash)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<(ByteString, u64)>,
     forks_differ: bool,
     rewritten: Vec<Rewritten>,
     stub_pages: Vec<u64>,
@@ -53,6 +57,7 @@ impl From<Stored> for Known {
     fn from(s: Stored) -> Known {
         Known {
             files: s.files.into_iter().map(|(n, h)| (n.0, h)).collect(),
+            parts: s.parts.into_iter().map(|(n, p)| (n.0, p)).collect(),
             forks_differ: s.forks_differ,
             rewritten: s.rewritten,
             stub_pages: s.stub_pages.into_iter().collect(),
@@ -68,6 +73,11 @@ impl From<Known> for Stored {
                 .files
                 .into_iter()
                 .map(|(n, h)| (ByteString(n), h))
+                .collect(),
+            parts: k
+                .parts
+                .into_iter()
+                .map(|(n, p)| (ByteString(n), p))
                 .collect(),
             forks_differ: k.forks_differ,
             rewritten: k.rewritten,
@@ -116,6 +126,10 @@ impl Known {
                 let hash = hash.and_then(|s| s.bytes.try_into().ok()).map(ContentHash);
                 if let (Some(name), Some(hash)) = (self.names.get(&e.arg(4)), hash) {
                     self.files.insert(name.clone(), hash);
+                }
+                let part = crate::inputs::mapped(e).next();
+                if let (Some(name), Some(part)) = (self.names.get(&e.arg(4)), part) {
+                    self.parts.insert(name.clone(), part.file());
                 }
             }
             _ => {}

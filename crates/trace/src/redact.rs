@@ -18,7 +18,7 @@ use memchr::memmem::Finder;
 use reprise_abi::event::{Event, Kind, Tag, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::PAGE;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -490,11 +490,13 @@ fn events(
     let mut writer = Writer::create(into)?;
     // What was read of files is in the events of the copy: what is taken out of it would not fit the hashes.
     let mut inputs = Inputs::of(dir);
+    let mut mapped = BTreeSet::new();
     while let Some(event) = reader.next()? {
         let parsed = event.parse()?;
         if parsed.kind == Kind::Hash {
             continue;
         }
+        mapped.extend(crate::inputs::mapped(&parsed).map(|r| r.file()));
         let expanded = inputs.expand(&parsed, u64::MAX)?;
         let mut bytes = expanded.unwrap_or_else(|| event.bytes.to_vec());
         let parsed = Event::parse(&bytes);
@@ -515,7 +517,25 @@ fn events(
         }
         writer.push(&bytes)?;
     }
+    for number in mapped {
+        places += input(dir, values, number, into)?;
+    }
     Ok((writer.finish()?, places))
+}
+
+/// A copy that mappings show. It keeps its number: there is no hash of it.
+fn input(dir: &Path, values: &Values, number: u64, into: &Path) -> Result<u64> {
+    let name = Path::new(FILES_DIR).join(crate::inputs::name(number));
+    let (path, copy) = (dir.join(&name), into.join(&name));
+    let file = crate::opened::open(dir, &name).context("open", &path)?;
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let new = options.open(&copy).context("create", &copy)?;
+    let len = file.metadata().context("read", &path)?.len();
+    new.set_len(len).context("write", &copy)?;
+    file_without(&file, &path, values, &mut |at, bytes| {
+        new.write_all_at(bytes, at).context("write", &copy)
+    })
 }
 
 /// Where in an event its sections have their bytes.

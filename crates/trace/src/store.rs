@@ -133,6 +133,13 @@ impl Store {
         Ok(kept)
     }
 
+    /// Is the content of the file of which `meta` tells the version in the store?
+    pub fn has_content_of(&self, meta: &Metadata) -> bool {
+        let len = meta.len();
+        let hash = hash_of_link(&self.dir.join(INDEX_DIR).join(index_key(meta)));
+        settled(meta) && hash.is_some_and(|hash| self.has(Kept { hash, len }))
+    }
+
     /// Makes `target` a copy of the whole file of which `meta` tells the version, if there is one already; false when there is none.
     ///
     /// # Errors

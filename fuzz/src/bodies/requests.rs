@@ -45,7 +45,7 @@ pub fn requests(data: &[u8]) {
     let store = Store::open(&store).expect("a store");
     let mut agent = Agent {
         keeper: Keeper::new(store.clone(), trace.clone()),
-        drain: Drain::new(Census::new(1), Inputs::new(store, trace.clone())),
+        drain: Drain::new(Census::new(1), Inputs::new(store, trace.clone(), true)),
         merge: Merge::new(),
         census: Census::new(1),
         members: Members::default(),

@@ -93,6 +93,11 @@ impl<'a> Call<'a> {
             let hash = super::text::hex(&section.bytes[..section.bytes.len().min(8)]);
             text.push_str(&format!(" <file {hash}, {} bytes>", section.address));
         }
+        let mapped = self.sections.iter().filter(|s| s.tag == Tag::Mapped);
+        for r in mapped.filter_map(|s| reprise_abi::mapped::parse(s.bytes)) {
+            let (number, from, end) = (r.file(), r.offset, r.offset + r.len);
+            text.push_str(&format!(" <input {number}, {from} to {end}>"));
+        }
         if let Some(section) = self.sections.iter().find(|s| s.tag == Tag::Offset) {
             text.push_str(&format!(" <to a mapped file, at {}>", section.address));
         }

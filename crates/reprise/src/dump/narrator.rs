@@ -303,7 +303,7 @@ impl Narrator {
         if h.input_hash != 0 {
             json.insert("input_hash".into(), format!("{:016x}", h.input_hash).into());
         }
-        let sections: Vec<Value> = event.sections().map(|s| self.section(&s)).collect();
+        let sections: Vec<Value> = event.sections().map(|s| self.reference(&s, &s)).collect();
         if !sections.is_empty() {
             json.insert("sections".into(), sections.into());
         }
@@ -313,15 +313,20 @@ impl Narrator {
     /// A section that is shown as `shown`, since it refers to a copy, or as itself.
     fn reference(&self, section: &Section, shown: &Section) -> Value {
         let mut json = self.section(shown);
-        let reference = Reference::parse(section.bytes).filter(|_| is_reference(section.tag));
+        let reference = match section.tag {
+            Tag::Mapped => reprise_abi::mapped::parse(section.bytes),
+            tag if is_reference(tag) => Reference::parse(section.bytes),
+            _ => None,
+        };
         if let (Some(r), Some(json)) = (reference, json.as_object_mut()) {
-            let sent = section.tag == Tag::SentReference;
-            let tag = if sent { "sent reference" } else { "reference" };
-            json.insert("tag".into(), tag.into());
+            json.insert("tag".into(), tag_name(section.tag).into());
             json.insert("len".into(), r.len.into());
             json.insert("input".into(), r.file().into());
             json.insert("offset".into(), r.offset.into());
-            json.insert("hash".into(), format!("{:016x}", r.hash).into());
+            if section.tag == Tag::Reference {
+                json.insert("tag".into(), "reference".into());
+                json.insert("hash".into(), format!("{:016x}", r.hash).into());
+            }
             if r.is_inexact() {
                 json.insert("inexact".into(), true.into());
             }
@@ -330,29 +335,33 @@ impl Narrator {
     }
 
     fn section(&self, section: &Section) -> Value {
-        let tag = match section.tag {
-            Tag::Output => "output",
-            Tag::Input => "input",
-            Tag::Path => "path",
-            Tag::File => "file",
-            Tag::Siginfo => "siginfo",
-            Tag::State => "state",
-            Tag::Offset => "offset",
-            Tag::Descriptor => "descriptor",
-            Tag::Partly => "partly",
-            Tag::Entries => "entries",
-            Tag::Sent => "sent",
-            Tag::Stream => "stream",
-            Tag::Reference => "reference",
-            Tag::SentReference => "sent reference",
-        };
         let shown = &section.bytes[..section.bytes.len().min(self.limit)];
         json!({
-            "tag": tag,
+            "tag": tag_name(section.tag),
             "address": format!("{:#x}", section.address),
             "len": section.bytes.len(),
             "hex": text::hex(shown),
         })
+    }
+}
+
+fn tag_name(tag: Tag) -> &'static str {
+    match tag {
+        Tag::Output => "output",
+        Tag::Input => "input",
+        Tag::Path => "path",
+        Tag::File => "file",
+        Tag::Siginfo => "siginfo",
+        Tag::State => "state",
+        Tag::Offset => "offset",
+        Tag::Descriptor => "descriptor",
+        Tag::Partly => "partly",
+        Tag::Entries => "entries",
+        Tag::Sent => "sent",
+        Tag::Stream => "stream",
+        Tag::Reference => "reference",
+        Tag::Mapped => "mapped",
+        Tag::SentReference => "sent reference",
     }
 }
 

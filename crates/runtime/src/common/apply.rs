@@ -4,6 +4,7 @@ use crate::log::output;
 use crate::log::ring;
 use crate::log::ring::Reader;
 use crate::machine::{guard, sys};
+use crate::memory::files;
 use crate::memory::input_files;
 use crate::memory::of_file::OfFile;
 use crate::thread::{message, session};
@@ -56,6 +57,15 @@ pub fn apply_at(mut r: Reader, place: impl Fn(u64) -> Option<u64>) -> OfFile {
                 let mut hash = [0; 16];
                 r.to_buffer(len, &mut hash);
                 file.hash = Some(hash);
+            }
+            Some(Tag::Mapped) => {
+                let mut bytes = [0; REFERENCE_LEN];
+                r.to_buffer(len, &mut bytes);
+                let Some(part) = reprise_abi::mapped::parse(&bytes) else {
+                    no_input(0);
+                };
+                file.hash = Some(files::name_of_copy(part.file()));
+                file.len = address;
             }
             Some(Tag::Offset) => {
                 file.offset = address;

@@ -16,6 +16,7 @@ use crate::thread::request;
 use crate::thread::session;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::*};
 use reprise_abi::layout::PAGE;
+use reprise_abi::mapped;
 use reprise_abi::session::request as requests;
 use reprise_abi::session::{region_flags, MAX_SHARED_FILES};
 use reprise_abi::syscalls::nr;
@@ -53,8 +54,36 @@ fn set_content(number: u32, hash: &[u8; 16]) {
     }
 }
 
-/// Opens a file of the trace by its content hash.
+/// What stands for copy `number` of parts of a file where else a content's hash does.
+pub fn name_of_copy(number: u64) -> [u8; 16] {
+    let [a, b] = mapped::name_of(number);
+    ((b as u128) << 64 | a as u128).to_le_bytes()
+}
+
+/// The number of the copy of parts for which this stands, if it does.
+fn copy_in_parts(hash: &[u8; 16]) -> Option<u64> {
+    mapped::copy_of(words(hash))
+}
+
+/// Is a copy of parts as long as the file was? Of a content the hash tells.
+pub fn has_length(hash: &[u8; 16], len: u64) -> bool {
+    const SEEK_END: u64 = 2;
+    let Some(number) = copy_in_parts(hash) else {
+        return true;
+    };
+    let Ok(fd) = u64::try_from(open_input(number)) else {
+        return false;
+    };
+    let found = sys::call(nr::LSEEK, &[fd, 0, SEEK_END]);
+    sys::call(nr::CLOSE, &[fd]);
+    found == len as i64
+}
+
+/// Opens a file of the trace by its content hash, or a copy of parts by its name.
 fn open(hash: &[u8; 16]) -> i64 {
+    if let Some(number) = copy_in_parts(hash) {
+        return open_input(number);
+    }
     let mut name = [0u8; 33];
     for (i, b) in hash.iter().enumerate() {
         name[2 * i] = b"0123456789abcdef"[(b >> 4) as usize];
@@ -237,6 +266,14 @@ fn refill_undisturbed(to: u64, hash: &[u8; 16]) -> bool {
     true
 }
 
+/// The copy has this content from now on.
+pub fn renew(number: u32, to: u64, hash: &[u8; 16]) {
+    refill(to, hash);
+    if content(number).is_some_and(|c| copy_in_parts(&c).is_some()) {
+        set_content(number, hash);
+    }
+}
+
 /// The writable copy of a file that is mapped; it is made when there is none.
 pub fn copy(number: u32) -> Option<u64> {
     if let Some(fd) = copy_of(number) {
@@ -262,16 +299,21 @@ pub fn map(hash: &[u8; 16], number: u32, at: u64, args: &[u64; 6], flags: u64) -
     let map = |fd: i64| sys::call(nr::MMAP, &[at, args[1], args[2], flags, fd as u64, args[5]]);
     let live = memory::map().has_file(number);
     // Mappings that are there show the file as it is now, also when somebody else changed it.
-    let changed = live && content(number).is_some_and(|c| c != *hash);
+    let before = content(number);
+    let changed = live && before.is_some_and(|c| c != *hash);
+    // A copy that was made of parts has no more than these.
+    let becomes_whole = changed && before.is_some_and(|c| copy_in_parts(&c).is_some());
     set_content(number, hash);
     if let Some(fd) = copy_of(number) {
         // Nothing here shows it: others may have changed it while nobody of the session looked.
-        if !live {
+        if !live || becomes_whole {
             refill(fd, hash);
         }
         return map(fd as i64);
     }
-    if flags & MAP_SHARED != 0 || changed {
+    // Nobody writes to memory that shows a file of which there are parts only.
+    let shared = flags & MAP_SHARED != 0 && copy_in_parts(hash).is_none();
+    if shared || changed {
         let fd = make_copy(hash, number);
         return if fd < 0 { fd } else { map(fd) };
     }
@@ -284,7 +326,7 @@ pub fn map(hash: &[u8; 16], number: u32, at: u64, args: &[u64; 6], flags: u64) -
     r
 }
 
-/// The file's private mappings, which showed the trace's file, become mappings of the copy.
+/// The file's mappings that showed the trace's file become mappings of the copy: private ones, and those of copies of parts, which nobody can write to.
 fn turn_to_copy(number: u32, fd: u64) {
     if number == 0 {
         return;
@@ -292,10 +334,23 @@ fn turn_to_copy(number: u32, fd: u64) {
     let map = memory::map();
     for i in 0..map.regions().len() {
         let r = map.regions()[i];
-        if r.file == number && r.flags & region_flags::SHARED == 0 && !remap(&r, fd) {
+        let turned = match r.flags & (region_flags::SHARED | region_flags::FILE) {
+            _ if r.file != number => true,
+            region_flags::SHARED => true,
+            kind if kind & region_flags::SHARED != 0 => show(&r, fd),
+            _ => remap(&r, fd),
+        };
+        if !turned {
             crate::thread::panic::give_up("a mapping can't be turned to the copy of its file");
         }
     }
+}
+
+/// Maps `fd` in the place of a mapping to which nobody has written.
+fn show(r: &Region, fd: u64) -> bool {
+    let (len, flags) = (r.end - r.start, MAP_SHARED | MAP_FIXED | MAP_NORESERVE);
+    let args = [r.start, len, r.prot as u64, flags, fd, r.offset];
+    sys::call(nr::MMAP, &args) == r.start as i64
 }
 
 /// Maps `fd` in the place of a private mapping; pages that the program has written stay as they are.

@@ -86,10 +86,10 @@ pub fn stamp_of(stat: &[u64; 18]) -> Stamp {
 /// Places in `struct stat`: what [`FILE_STAMP`] words are taken from.
 const STAMPED: [usize; FILE_STAMP] = [0, 1, SIZE, 11, 12, 13, 14];
 /// Place of the length in `struct stat`.
-const SIZE: usize = 6;
+pub const SIZE: usize = 6;
 
 /// The content of a file that the trace holds already, by what the agent has said of it.
-fn known_content(stat: &[u64; 18]) -> Option<[u64; 2]> {
+pub fn known_content(stat: &[u64; 18]) -> Option<[u64; 2]> {
     let s = session();
     let len = (s.kept_len.load(Acquire) as usize).min(MAX_KNOWN_FILES);
     let same = |f: &&KnownFile| {

@@ -1,6 +1,7 @@
 //! The program's address space: its map as the runtime keeps it, the calls that shape it, and the hash of all that can be written.
 
 pub mod address_limit;
+pub mod by_reference;
 pub mod capture;
 pub mod files;
 pub mod futex;
@@ -296,12 +297,17 @@ pub struct Done {
     pub file: Option<u64>,
     /// What it has done although it failed, see [`partly`].
     pub partly: u64,
+    /// What a mapping of a file shows in addition.
+    grown: Option<by_reference::Growth>,
+    shown: Option<by_reference::Shown>,
 }
 
 impl Done {
-    /// The section of the call's event that says what it has done although it failed, if it has.
-    pub fn section(&self) -> Option<(Tag, u64, u64, usize)> {
-        (self.partly != 0).then_some((Tag::Partly, self.partly, 0, 0))
+    /// The section of the call's event that says what it has done although it failed, or what a mapping that has grown shows. The event has to be written.
+    pub fn section(&mut self) -> Option<(Tag, u64, u64, usize)> {
+        self.shown = self.grown.take().and_then(|grown| grown.shown());
+        let shown = self.shown.as_ref().map(by_reference::Shown::section);
+        shown.or((self.partly != 0).then_some((Tag::Partly, self.partly, 0, 0)))
     }
 }
 
@@ -312,14 +318,15 @@ pub fn perform(c: &Call) -> Done {
         result,
         file: None,
         partly: 0,
+        grown: None,
+        shown: None,
     };
     let failed = |result| {
         let partly = partly::of(c, result);
         partly::follow(c, partly, true);
         Done {
-            result,
-            file: None,
             partly,
+            ..only(result)
         }
     };
     match c.nr {
@@ -379,8 +386,12 @@ pub fn perform(c: &Call) -> Done {
             if is_error(r) {
                 return failed(r);
             }
+            let grown = match c.nr {
+                nr::MREMAP => by_reference::growth(&a),
+                _ => None,
+            };
             remember(c, r, true);
-            only(r)
+            Done { grown, ..only(r) }
         }
     }
 }
@@ -509,6 +520,7 @@ pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
                     let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
                     sys::call(nr::MMAP, &[at, a[1], a[2], flags, u64::MAX, 0])
                 }
+                Some(hash) if !crate::memory::files::has_length(&hash, file.len) => return false,
                 Some(hash) => crate::memory::files::map(&hash, number, at, &a, flags),
             };
             remember_map(at, &a, file.hash.is_some());

@@ -5,8 +5,10 @@ use reprise_abi::event::Tag;
 /// What an event says of a mapped file.
 #[derive(Default)]
 pub struct OfFile {
-    /// The content's hash.
+    /// The content's hash, or the name of a copy of parts ([`reprise_abi::mapped`]).
     pub hash: Option<[u8; 16]>,
+    /// How long the file is of which there is a copy of parts.
+    pub len: u64,
     /// Where the call wrote.
     pub offset: u64,
     /// The descriptor that the call told the program of.

@@ -23,7 +23,7 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::space;
-use crate::memory::{self, kept};
+use crate::memory::{self, by_reference};
 use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::thread::process;
@@ -297,19 +297,18 @@ impl Engine for Record {
             stamp(t);
             crate::common::segment::record(t, c)
         } else {
-            let done = memory::perform(c);
-            let kept = done.file.map(|fd| {
-                let kept = kept::keep_file(fd, c.args[3] & sys::MAP_SHARED != 0);
-                memory::remember_file(c, done.result, kept.number);
-                kept
+            let mut done = memory::perform(c);
+            let shown = done.file.map(|fd| {
+                let shown = by_reference::shown(c, fd);
+                memory::remember_file(c, done.result, shown.number);
+                shown
             });
             stamp(t);
-            match kept {
-                Some(kept) => {
-                    content = kept.words();
-                    let section = (Tag::File, kept.len, kept.hash.as_ptr() as u64, 16);
-                    let flags = kept.number << FILE_NUMBER_SHIFT;
-                    events::call_with(t, c, done.result, flags, 0, &[section]);
+            match shown {
+                Some(shown) => {
+                    content = shown.content;
+                    let flags = shown.number << FILE_NUMBER_SHIFT;
+                    events::call_with(t, c, done.result, flags, 0, &[shown.section()]);
                 }
                 None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
             }

@@ -23,7 +23,7 @@ use crate::machine::frame::frame_hash;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::scratch::Scratch;
-use crate::memory::{self, kept};
+use crate::memory::{self, by_reference};
 use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::sync::locked;
@@ -500,22 +500,15 @@ impl Engine for Record {
             robust::look_at_mapping(t);
             return r;
         }
-        let done = memory::perform(c);
+        let mut done = memory::perform(c);
         let mut content = [0; 2];
         match done.file {
             Some(fd) => {
-                let kept = kept::keep_file(fd, c.args[3] & sys::MAP_SHARED != 0);
-                memory::remember_file(c, done.result, kept.number);
-                content = kept.words();
-                let section = (Tag::File, kept.len, kept.hash.as_ptr() as u64, 16);
-                events::call_with(
-                    t,
-                    c,
-                    done.result,
-                    kept.number << FILE_NUMBER_SHIFT,
-                    0,
-                    &[section],
-                );
+                let shown = by_reference::shown(c, fd);
+                memory::remember_file(c, done.result, shown.number);
+                content = shown.content;
+                let flags = shown.number << FILE_NUMBER_SHIFT;
+                events::call_with(t, c, done.result, flags, 0, &[shown.section()]);
             }
             None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
         }

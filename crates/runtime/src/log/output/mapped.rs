@@ -7,7 +7,7 @@
 use crate::log::inputs;
 use crate::machine::guard;
 use crate::machine::sys;
-use crate::memory;
+use crate::memory::by_reference::{is_in_parts, may_be_mapped};
 use crate::memory::capture::Call;
 use crate::memory::files;
 use crate::memory::identity::{identity, stat_of};
@@ -228,12 +228,6 @@ fn look_at_path(c: &Call) -> Option<Note> {
     may_be_mapped(number).then(|| Note::shape(number))
 }
 
-/// Does a process of the session have this file mapped? Of others it is not known here.
-fn may_be_mapped(number: u32) -> bool {
-    let mine = crate::thread::process::entry().live_threads.load(Relaxed);
-    number != 0 && (memory::map().has_file(number) || session().live_threads.load(Relaxed) != mine)
-}
-
 impl Note {
     fn shape(number: u32) -> Note {
         Note {
@@ -252,7 +246,8 @@ fn note(c: &Call, r: i64, fd: u64, number: u32, change: Change, later: bool) -> 
     }
     let offset = match change {
         Change::Shape => return Some(Note::shape(number)),
-        Change::Bytes if !later => offset_of(c, r, fd),
+        // A replay's copy of a file has to be whole before anything is written to it.
+        Change::Bytes if !later && !is_in_parts(number) => offset_of(c, r, fd),
         _ => None,
     };
     Some(match offset {
@@ -298,7 +293,7 @@ pub fn redo(c: &Call, r: i64, number: u32, offset: u64, hash: Option<[u8; 16]>) 
     };
     let a = &c.args;
     if let Some(hash) = hash {
-        files::refill(fd, &hash);
+        files::renew(number, fd, &hash);
         return;
     }
     match c.nr {

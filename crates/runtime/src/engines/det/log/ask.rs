@@ -17,7 +17,7 @@ use crate::machine::sys::{self, is_error};
 use crate::memory::capture::Call;
 use crate::memory::futex::changed_word;
 use crate::memory::of_file::OfFile;
-use crate::memory::{self, kept, shm};
+use crate::memory::{self, by_reference, shm};
 use crate::signal::kernel;
 use crate::thread::process;
 use crate::thread::rings::ring_of;
@@ -197,14 +197,13 @@ pub fn shape(t: &mut Block, c: &Call) -> i64 {
         }
         return r;
     }
-    let done = memory::perform(c);
+    let mut done = memory::perform(c);
     match done.file {
         Some(fd) => {
-            let kept = kept::keep_file(fd, c.args[3] & crate::machine::sys::MAP_SHARED != 0);
-            memory::remember_file(c, done.result, kept.number);
-            let section = (Tag::File, kept.len, kept.hash.as_ptr() as u64, 16);
-            let flags = kept.number << FILE_NUMBER_SHIFT;
-            events::call_with(t, c, done.result, flags, 0, &[section]);
+            let shown = by_reference::shown(c, fd);
+            memory::remember_file(c, done.result, shown.number);
+            let flags = shown.number << FILE_NUMBER_SHIFT;
+            events::call_with(t, c, done.result, flags, 0, &[shown.section()]);
         }
         None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
     }
