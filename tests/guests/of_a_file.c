@@ -1,4 +1,5 @@
-// Kernels of Phoenix and PARSEC whose input is a file: threads read it in pieces by offset, TIMES times, and compute. What is said follows from the file alone.
+// Kernels of Phoenix and PARSEC whose input is a file: threads read it in pieces by offset, TIMES times, and compute: each its part, in dedup whoever comes. What
+// is said follows from the file alone.
 //   of_a_file histogram|linear_regression|string_match|reverse_index|dedup FILE [THREADS [TIMES]]
 // flags: -O2
 // run: histogram /bin/bash
@@ -19,6 +20,8 @@ struct kernel {
     const char *name;
     // Bytes that are read at a time.
     long piece;
+    // Pieces go to whoever comes.
+    bool queue;
     // `text` is a piece of `len` bytes; one byte before it and `behind` after it can be looked at.
     void (*take_in)(struct state *own, const unsigned char *text, long len, long behind, long number);
     // Takes what a thread has found into what all have.
@@ -27,7 +30,7 @@ struct kernel {
 
 static const struct kernel *kernel;
 static int fd;
-static long size, pieces, times, threads, next_piece;
+static long size, pieces, times, threads, handed_out;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t result;
 
@@ -238,11 +241,11 @@ static void merge_nothing(struct state *own) {
 }
 
 static const struct kernel kernels[] = {
-    {"histogram", 1 << 20, count_colours, merge_colours},
-    {"linear_regression", 1 << 20, add_points, merge_points},
-    {"string_match", 65536, match_words, merge_words},
-    {"reverse_index", 131072, find_links, merge_nothing},
-    {"dedup", 262144, take_parts, merge_nothing},
+    {"histogram", 1 << 20, false, count_colours, merge_colours},
+    {"linear_regression", 1 << 20, false, add_points, merge_points},
+    {"string_match", 65536, false, match_words, merge_words},
+    {"reverse_index", 131072, false, find_links, merge_nothing},
+    {"dedup", 262144, true, take_parts, merge_nothing},
 };
 
 // A piece of the file with what is around it; returns how many bytes there are from the piece's first one on.
@@ -257,25 +260,30 @@ static long read_piece(unsigned char *to, long number) {
     return n - before;
 }
 
-static long take(void) {
+// The piece that a thread reads as its i-th; -1 when there is none.
+static long piece_of(long thread, long i) {
+    if (!kernel->queue) {
+        long from = pieces * thread / threads, to = pieces * (thread + 1) / threads;
+        return i < (to - from) * times ? from + i % (to - from) : -1;
+    }
     ok(pthread_mutex_lock(&lock));
-    long piece = next_piece < pieces * times ? next_piece++ : -1;
+    long piece = handed_out < pieces * times ? handed_out++ % pieces : -1;
     ok(pthread_mutex_unlock(&lock));
     return piece;
 }
 
-static void *body(void *unused) {
-    (void)unused;
+static void *body(void *which) {
+    long thread = (intptr_t)which;
     struct state *own = (struct state *)aligned_alloc(64, sizeof *own);
     unsigned char *text = (unsigned char *)malloc(1 + kernel->piece + BEHIND);
     expect(own != NULL && text != NULL);
     memset(own, 0, sizeof *own);
     own->packed = (unsigned char *)malloc(2 * MOST_PART);
     expect(own->packed != NULL);
-    for (long piece; (piece = take()) >= 0;) {
-        long there = read_piece(text, piece % pieces);
+    for (long i = 0, piece; (piece = piece_of(thread, i)) >= 0; i++) {
+        long there = read_piece(text, piece);
         long len = there < kernel->piece ? there : kernel->piece;
-        kernel->take_in(own, text + 1, len, there - len, piece % pieces);
+        kernel->take_in(own, text + 1, len, there - len, piece);
     }
     ok(pthread_mutex_lock(&lock));
     kernel->merge(own);
@@ -314,7 +322,7 @@ int main(int argc, char **argv) {
     expect(threads >= 1 && threads <= MOST && times >= 1);
     size = st.st_size;
     pieces = (size + kernel->piece - 1) / kernel->piece;
-    for (long i = 0; i < threads; i++) all[i] = start(body, NULL);
+    for (long i = 0; i < threads; i++) all[i] = start(body, (void *)i);
     for (long i = 0; i < threads; i++) finish(all[i]);
     say("%s of %ld bytes, %ld times: %lu\n", kernel->name, size, times, result + shared());
 }
