@@ -28,7 +28,7 @@ fn content(len: u64, seed: u64) -> Vec<u8> {
 }
 
 fn part(n: u64) -> u64 {
-    LEN / 16 * n & !4095
+    (LEN / 16 * n) & !4095
 }
 
 /// A large file that has something where the guest looks, and that can be referred to.
