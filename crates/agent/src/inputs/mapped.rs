@@ -131,7 +131,7 @@ impl Inputs {
             if let Some(it) = &mut self.rows[row] {
                 it.handled += 1;
                 it.references += 1;
-                it.bytes_referred += r.len;
+                it.bytes_referred += r.len.min(len.saturating_sub(r.offset));
                 it.mapped = true;
                 it.last_used = uses;
                 if !is_right {
