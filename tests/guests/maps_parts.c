@@ -1,6 +1,6 @@
 // Maps parts of a large file in all the ways there are, and says sums of what it finds: private and shared, at offsets, beyond the file's end,
 // with pages of its own, dropped and read again, moved, grown, and in a child. With `writes` it changes the file in the end, which mappings show.
-// With `waits` it only maps all of the file, and looks at it as soon as there is a file FILE.go; it makes FILE.mapped before.
+// With `waits` it only maps half of the file, makes FILE.mapped, and looks at it, then at all, as soon as there is a file FILE.go.
 // Usage: maps_parts FILE [threads|alone] [writes] | FILE waits
 // run: /bin/bash
 // run: /bin/bash threads
@@ -75,13 +75,17 @@ static void *thread(void *which) {
 
 static void wait_and_look(int fd) {
     char name[4096];
-    unsigned char *all = map(fd, 0, size, PROT_READ, MAP_PRIVATE);
+    size_t half = size / 2 & ~(size_t)(PAGE - 1);
+    unsigned char *all = map(fd, 0, half, PROT_READ, MAP_PRIVATE);
     snprintf(name, sizeof name, "%s.mapped", path);
     int told = open(name, O_WRONLY | O_CREAT, 0600);
     if (told < 0) fail(name);
     close(told);
     snprintf(name, sizeof name, "%s.go", path);
     while (access(name, F_OK) != 0) usleep(1000);
+    say("half", all, half);
+    all = mremap(all, half, size, MREMAP_MAYMOVE);
+    if (all == MAP_FAILED) fail("mremap");
     say("all", all, size);
 }
 

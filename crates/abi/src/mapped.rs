@@ -2,8 +2,14 @@
 //! hash of the file's whole content. Nobody has read these bytes yet, so there is no hash of them.
 
 use crate::inputs::{Reference, REFERENCE_LEN};
+use crate::syscalls::nr;
 
-/// Files that are shorter are kept whole (`benches`: to keep 8 MiB costs 5 ms once, and the store has it from then on).
+/// Can the event of this call say what a mapping shows of a copy?
+pub fn can_map(number: u64) -> bool {
+    matches!(number, nr::MMAP | nr::MREMAP)
+}
+
+/// Files that are shorter are kept whole: that takes a few milliseconds once, and the store has them from then on.
 pub const LEAST_MAPPED: u64 = 8 << 20;
 
 /// How an ELF file begins: a debugger wants all of a program or a library, so they are kept whole.

@@ -5,6 +5,7 @@
 
 use core::fmt::{Display, Formatter, Result, Write};
 use reprise_abi::inputs::can_refer;
+use reprise_abi::mapped::can_map;
 use reprise_abi::names::errno_name;
 use reprise_abi::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Size, SubCall};
 use reprise_abi::{fcntl, futex, ioctl, prctl, sockopt, syscalls};
@@ -21,7 +22,7 @@ all the same: Reprise then watches which memory the kernel writes.
 fails; `wrote` is how much of the room is really filled. `[len]` is the 32-bit number to which `len` points, `bits n` and
 `pages n` are the bytes of a set of n bits and of one byte for each of n bytes' pages. `unknown` memory is watched.
 
-**Replay**: *emulate*: result and memory come from the trace; *by reference*: what is read of a file, or sent from it to an output, from a copy of the file. *re-execute*: made again, since it shapes the address space.
+**Replay**: *emulate*: result and memory come from the trace; *by reference*: what is read of a file, sent from it to an output, or mapped of a large one, from a copy of the file. *re-execute*: made again, since it shapes the address space.
 *special*: the runtime has its own code for it. *refuse*: the program gets this error, and falls back as on a kernel without
 the call; nothing is done.
 
@@ -107,6 +108,7 @@ impl Display for Classes<'_> {
             Replay::Emulate if refers => f.write_str(" | emulate, by reference | ")?,
             Replay::Emulate => f.write_str(" | emulate | ")?,
             Replay::Reexecute => f.write_str(" | re-execute | ")?,
+            Replay::Special if refers => f.write_str(" | special, by reference | ")?,
             Replay::Special => f.write_str(" | special | ")?,
             // A refused call never gets to where it would wait.
             Replay::Refuse(errno) => {
@@ -175,7 +177,7 @@ fn write_calls(out: &mut dyn Write) -> Result {
             Classes(
                 call.ret,
                 call.replay,
-                can_refer(call.nr.into()),
+                can_refer(call.nr.into()) || can_map(call.nr.into()),
                 call.blocking,
                 call.restart,
                 &names

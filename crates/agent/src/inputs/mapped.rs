@@ -8,7 +8,6 @@ use super::{fill, put_word, stamp, Copy, Inputs, Row, Stamp, LEN, PIECE};
 use reprise_abi::event::{Event, Kind, Tag};
 use reprise_abi::inputs::{cut, input_state, inputs, Reference, INEXACT};
 use reprise_abi::mapped;
-use reprise_abi::syscalls::nr;
 use reprise_launch::SharedSession;
 use reprise_trace::{inputs as copies, TraceError, FILES_DIR};
 use std::collections::VecDeque;
@@ -24,8 +23,7 @@ const SLICE: u64 = 2 << 20;
 
 /// Can this event say what a mapping shows?
 fn may_map(event: &Event) -> bool {
-    let call = u64::from(event.header.detail);
-    event.kind == Kind::Syscall && matches!(call, nr::MMAP | nr::MREMAP)
+    event.kind == Kind::Syscall && mapped::can_map(event.header.detail.into())
 }
 
 /// Files that were mapped, and are not referred to any more.
@@ -133,7 +131,7 @@ impl Inputs {
             if let Some(it) = &mut self.rows[row] {
                 it.handled += 1;
                 it.references += 1;
-                it.bytes_referred += r.len;
+                it.bytes_referred += r.len.min(len.saturating_sub(r.offset));
                 it.mapped = true;
                 it.last_used = uses;
                 if !is_right {

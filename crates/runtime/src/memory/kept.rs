@@ -131,7 +131,8 @@ fn keep(fd: u64, shared: bool, for_mapping: bool) -> KeptFile {
         // A replay has a copy of it, which shows what its writers left: what the trace has of it serves as a name only.
         let content = &s.file_contents[before];
         kept.set_hash([0, 1].map(|i| content[i].load(Relaxed)));
-        if kept.hash != [0; 16] {
+        let in_parts = reprise_abi::mapped::copy_of(kept.words()).is_some();
+        if kept.hash != [0; 16] && !in_parts {
             kept.len = stat[SIZE];
             kept.number = before as u32;
             return kept;
