@@ -49,7 +49,7 @@ pub fn whole(b: &Bench) -> Result<Row> {
         b,
         "read",
         "python3 reads 300 MB",
-        ["python3", "-c", script],
+        ["/usr/bin/python3", "-c", script],
         1.3,
     )
 }

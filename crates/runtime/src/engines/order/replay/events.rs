@@ -16,6 +16,7 @@ use crate::memory::{files, shm};
 use crate::races;
 use crate::thread::Block;
 use reprise_abi::event::{EventHeader, Kind, FILE_NUMBER_SHIFT};
+use reprise_abi::inputs::reads;
 use reprise_abi::session::divergence_kind as kinds;
 use reprise_abi::syscalls::used;
 
@@ -106,17 +107,25 @@ pub(in crate::engines::order) fn replay_call(
         let ends = args[c.nargs + stamps - 1];
         if stamps == 2 {
             turns::pass_stamp(begins);
-            begin_turn(ends);
         }
         (h, r, ends)
     } else {
         r.finish();
         turns::pass_stamp(begins);
-        let (h, r, ends) = expect_exit(t, actual);
-        begin_turn(ends);
-        (h, r, ends)
+        expect_exit(t, actual)
     };
-    let file = apply_at(r, |address| rebuilt::place(c, &args, address));
+    let apply = |r| apply_at(r, |address| rebuilt::place(c, &args, address));
+    let file = if ends == begins {
+        apply(r)
+    } else if refers(c, &h) {
+        // In the recording others went on while the kernel read the file.
+        let file = apply(r);
+        begin_turn(ends);
+        file
+    } else {
+        begin_turn(ends);
+        apply(r)
+    };
     if file.lost {
         diverge(t, kinds::ARGUMENT, Some(&h), &Actual::of_call(c, hash));
     }
@@ -126,6 +135,11 @@ pub(in crate::engines::order) fn replay_call(
     call_ends(t, c, h.value);
     turns::pass_stamp(ends);
     (h.value, h, file)
+}
+
+/// Is what the call read in a copy of a file? Then its event is shorter than that.
+fn refers(c: &Call, h: &EventHeader) -> bool {
+    reads(c.nr) && i64::from(h.len) < h.value
 }
 
 /// A call's result is there.
