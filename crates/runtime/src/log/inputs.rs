@@ -10,12 +10,11 @@
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::{self, Call};
-use crate::memory::{identity, kept};
-use crate::thread::{process, request, session, Block};
+use crate::memory::{identity, input_rows, kept};
+use crate::thread::{request, session, Block};
 use core::sync::atomic::{AtomicI32, AtomicU16, Ordering::*};
 use reprise_abi::inputs::{
-    can_refer, input_state, inputs, reads, Input, RangeHash, Reference, MAX_INPUTS, REFERENCE_LEN,
-    UNKNOWN_HASH,
+    can_refer, input_state, inputs, reads, RangeHash, Reference, REFERENCE_LEN, UNKNOWN_HASH,
 };
 use reprise_abi::session::{request as requests, MODE_RECORD};
 use reprise_abi::syscalls::nr;
@@ -157,7 +156,7 @@ fn promise(t: &Block, c: &Call, fd: u64, read: &AtomicI32) {
     // What flags of preadv2(2) do is not looked into.
     let plain = c.nr != nr::PREADV2 || c.args[5] as u32 == 0;
     let Some(offset) = offset.filter(|_| plain) else {
-        it.promised.fetch_sub(1, SeqCst);
+        input_rows::take_back(it);
         return;
     };
     *t.promise() = Promise {
@@ -186,13 +185,7 @@ fn promise_version(fd: u64, read: &AtomicI32, stat: &[u64; 18]) -> Option<usize>
         known.store(row as u16 + 1, Relaxed);
     }
     let it = &inputs(session()).files[row];
-    it.promised.fetch_add(1, SeqCst);
-    // Whoever closes it waits for those who promised before; and the row may be another file's by now.
-    let same = is_open_version(it, &stamp);
-    if !same {
-        it.promised.fetch_sub(1, SeqCst);
-    }
-    same.then_some(row)
+    input_rows::promise(it, |it| input_rows::is_open_version(it, &stamp)).then_some(row)
 }
 
 /// A promise of what a call moves from a file to an output, past the program's memory (sendfile(2)).
@@ -238,8 +231,7 @@ impl Sent {
         let end = self.offset.checked_add(r as u64);
         let holds = r > 0 && (!self.by_position || position(self.source) == end);
         if !holds {
-            let it = &inputs(session()).files[self.row];
-            it.promised.fetch_sub(1, SeqCst);
+            input_rows::take_back(&inputs(session()).files[self.row]);
             return None;
         }
         Some(Reference {
@@ -256,50 +248,26 @@ fn position(fd: u64) -> Option<u64> {
     u64::try_from(sys::call(nr::LSEEK, &[fd, 0, SEEK_CUR])).ok()
 }
 
-fn is_open_version(it: &Input, stamp: &kept::Stamp) -> bool {
-    it.state.load(SeqCst) == input_state::OPEN
-        && it
-            .stamp
-            .iter()
-            .zip(stamp)
-            .all(|(w, s)| w.load(Relaxed) == *s)
-}
-
 /// The row of this version of a file.
 fn find(stamp: &kept::Stamp, known: Option<&AtomicU16>) -> Option<usize> {
-    let table = inputs(session());
     let last = known.map_or(0, |k| k.load(Relaxed)) as usize;
-    if let Some(it) = last.checked_sub(1).and_then(|row| table.files.get(row)) {
-        if is_open_version(it, stamp) {
-            return Some(last - 1);
-        }
-    }
-    let used = (table.used.load(Acquire) as usize).min(MAX_INPUTS);
-    table.files[..used]
-        .iter()
-        .position(|it| is_open_version(it, stamp))
+    let is_it = |row: &usize| {
+        let it = inputs(session()).files.get(*row);
+        it.is_some_and(|it| input_rows::is_open_version(it, stamp))
+    };
+    let last = last.checked_sub(1).filter(is_it);
+    last.or_else(|| input_rows::find(stamp))
 }
 
 /// Asks the agent about a descriptor.
 fn ask(fd: u64, read: &AtomicI32, stamp: &kept::Stamp) -> Option<usize> {
     const EINVAL: u32 = 22;
-    let args = [fd, process::kernel_pid() as u64];
-    let row = match request::ask(requests::REFER, &args) {
-        Some((0, answer)) => (answer[0] as usize).checked_sub(1),
-        Some((EINVAL, _)) | None => {
-            read.store(NEVER, Relaxed);
-            None
-        }
-        _ => None,
-    };
-    let row = row.filter(|row| {
-        let it = inputs(session()).files.get(*row);
-        it.is_some_and(|it| is_open_version(it, stamp))
-    });
-    if row.is_none() && read.load(Relaxed) != NEVER {
-        read.store(NOT_NOW, Relaxed);
+    let row = input_rows::ask(fd, stamp, false);
+    if let Err(errno) = row {
+        let state = if errno == EINVAL { NEVER } else { NOT_NOW };
+        read.store(state, Relaxed);
     }
-    row
+    row.ok()
 }
 
 /// The call has returned `r`.
@@ -333,7 +301,7 @@ pub fn is_referred(t: &Block) -> bool {
 pub fn take_back(t: &Block) {
     let it = core::mem::take(t.promise());
     if let Some(row) = (it.row as usize).checked_sub(1) {
-        inputs(session()).files[row].promised.fetch_sub(1, SeqCst);
+        input_rows::take_back(&inputs(session()).files[row]);
     }
 }
 
@@ -405,9 +373,7 @@ fn before_change(c: &Call) {
     if sys::call(nr::NEWFSTATAT, &[dir, path, stat.as_mut_ptr() as u64, 0]) != 0 {
         return;
     }
-    let table = inputs(session());
-    let used = (table.used.load(Acquire) as usize).min(MAX_INPUTS);
-    for (row, it) in table.files[..used].iter().enumerate() {
+    for (row, it) in input_rows::all().iter().enumerate() {
         let same = it.stamp[0].load(Relaxed) == stat[0] && it.stamp[1].load(Relaxed) == stat[1];
         if same && it.state.load(SeqCst) == input_state::OPEN {
             request::ask(requests::SETTLE, &[row as u64]);

@@ -7,16 +7,14 @@
 
 use crate::machine::sys::{self, MAP_SHARED};
 use crate::memory::capture::Call;
-use crate::memory::kept::{self, KeptFile, Stamp};
-use crate::memory::{identity, map, up};
-use crate::thread::{process, request, session};
+use crate::memory::kept::{self, KeptFile};
+use crate::memory::{identity, input_rows, map, up};
+use crate::thread::{process, session};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::Tag;
-use reprise_abi::inputs::{
-    input_state, inputs, Input, Reference, MAX_INPUTS, REFERENCE_LEN, UNKNOWN_HASH,
-};
+use reprise_abi::inputs::{inputs, Input, Reference, REFERENCE_LEN, UNKNOWN_HASH};
 use reprise_abi::mapped::{copy_of, ended, name_of, ELF_MAGIC, LEAST_MAPPED};
-use reprise_abi::session::{region_flags, request as requests, MODE_RECORD};
+use reprise_abi::session::{region_flags, MODE_RECORD};
 use reprise_abi::syscalls::nr;
 
 const PROT_WRITE: u64 = 2;
@@ -109,31 +107,29 @@ fn by_reference(c: &Call, fd: u64) -> Option<Shown> {
         return None;
     }
     let stamp = kept::stamp_of(&stat);
-    let row = find(&stamp).or_else(|| ask(fd, &stamp))?;
+    let row = input_rows::find(&stamp).or_else(|| input_rows::ask(fd, &stamp, true).ok())?;
     let it = &inputs(s).files[row];
-    it.promised.fetch_add(1, SeqCst);
-    let mapped = promised(it, &stamp, before, identity).map(|number| {
-        let end = a[5].saturating_add(up(a[1])).min(len).max(a[5]);
-        let r = Reference {
-            number: it.number.load(Relaxed) as u64,
-            offset: a[5],
-            len: end - a[5],
-            hash: UNKNOWN_HASH,
-        };
-        Shown::range(number, len, &r)
-    });
-    if mapped.is_none() {
-        it.promised.fetch_sub(1, SeqCst);
-    }
-    mapped
-}
-
-/// The file's number in the session, when the row is still its version's, and replays can show it in this way.
-fn promised(it: &Input, stamp: &Stamp, before: u32, identity: u64) -> Option<u32> {
-    // Whoever closes it waits for those who promised before; and the row may be another file's by now.
-    if !is_open_version(it, stamp) || it.mappable.load(SeqCst) == 0 {
+    let is_right =
+        |it: &Input| input_rows::is_open_version(it, &stamp) && it.mappable.load(SeqCst) != 0;
+    if !input_rows::promise(it, is_right) {
         return None;
     }
+    let Some(number) = number_for(it, before, identity) else {
+        input_rows::take_back(it);
+        return None;
+    };
+    let end = a[5].saturating_add(up(a[1])).min(len).max(a[5]);
+    let r = Reference {
+        number: it.number.load(Relaxed) as u64,
+        offset: a[5],
+        len: end - a[5],
+        hash: UNKNOWN_HASH,
+    };
+    Some(Shown::range(number, len, &r))
+}
+
+/// The file's number in the session, when replays can show it in this way.
+fn number_for(it: &Input, before: u32, identity: u64) -> Option<u32> {
     let copy = name_of(it.number.load(Relaxed) as u64);
     if before != 0 && name(before) != Some(copy) && may_be_mapped(before) {
         return None;
@@ -175,31 +171,6 @@ fn begins_as_elf(fd: u64) -> bool {
     sys::call(nr::PREAD64, &args) != magic.len() as i64 || magic == ELF_MAGIC
 }
 
-fn is_open_version(it: &Input, stamp: &Stamp) -> bool {
-    let mut words = it.stamp.iter().zip(stamp);
-    it.state.load(SeqCst) == input_state::OPEN && words.all(|(w, s)| w.load(Relaxed) == *s)
-}
-
-fn rows() -> &'static [Input] {
-    let table = inputs(session());
-    &table.files[..(table.used.load(Acquire) as usize).min(MAX_INPUTS)]
-}
-
-fn find(stamp: &Stamp) -> Option<usize> {
-    rows().iter().position(|it| is_open_version(it, stamp))
-}
-
-/// Asks the agent for a row.
-fn ask(fd: u64, stamp: &Stamp) -> Option<usize> {
-    let (status, answer) = request::ask(requests::REFER, &[fd, process::kernel_pid() as u64, 1])?;
-    let row = (answer[0] as usize)
-        .checked_sub(1)
-        .filter(|_| status == 0)?;
-    let it = inputs(session()).files.get(row);
-    it.is_some_and(|it| is_open_version(it, stamp))
-        .then_some(row)
-}
-
 /// What mremap(2) makes a mapping show beyond what it showed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Growth {
@@ -228,15 +199,8 @@ impl Growth {
     pub fn shown(&self) -> Option<Shown> {
         let number = copy_of(name(self.file)?)?;
         let its = |it: &&Input| it.number.load(SeqCst) as u64 == number;
-        let row = rows().iter().find(its).filter(|it| {
-            it.promised.fetch_add(1, SeqCst);
-            // The row may be another file's by now.
-            let same = its(it);
-            if !same {
-                it.promised.fetch_sub(1, SeqCst);
-            }
-            same
-        });
+        let row = input_rows::all().iter().find(its);
+        let row = row.filter(|it| input_rows::promise(it, |it| its(&it)));
         let most = row.map_or(i64::MAX as u64, |it| it.stamp[LEN].load(Relaxed));
         let end = (self.offset.saturating_add(self.len)).min(most);
         let r = Reference {

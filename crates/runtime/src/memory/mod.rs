@@ -7,6 +7,7 @@ pub mod files;
 pub mod futex;
 pub mod identity;
 pub mod input_files;
+pub mod input_rows;
 pub mod kept;
 pub mod limits;
 pub mod lock_memory;
