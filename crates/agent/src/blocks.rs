@@ -73,6 +73,12 @@ impl Blocks {
         known.for_each(|sum| *sum = 0);
     }
 
+    /// How many blocks are not known.
+    pub fn count_unknown(&self) -> u64 {
+        let known = self.sums.iter().filter(|sum| **sum != 0).count();
+        Blocks::count(self.len).saturating_sub(known as u64)
+    }
+
     /// Blocks that are not known.
     pub fn unknown(&self) -> Vec<Range<u64>> {
         let all = cut(0, self.len, BLOCK);
@@ -104,6 +110,7 @@ mod tests {
         assert!(!blocks.knows(0..BLOCK - 1));
         assert!(!blocks.knows(BLOCK..BLOCK + 100));
         assert_eq!(blocks.unknown().len(), 3);
+        assert_eq!(blocks.count_unknown(), 3);
         assert_eq!(blocks.all(), None);
         for part in cut(0, 50_000, BLOCK) {
             hash(&mut blocks, part);

@@ -235,12 +235,11 @@ impl Row {
         let Copy::Growing { file, .. } = &self.copy else {
             return self.blocks.all();
         };
-        let unknown = self.blocks.unknown();
-        if unknown.len() as u64 * BLOCK > most_filled(self.stamp[LEN]) {
+        if self.blocks.count_unknown() * BLOCK > most_filled(self.stamp[LEN]) {
             return None;
         }
         let mut block = [0; BLOCK as usize];
-        for part in unknown {
+        for part in self.blocks.unknown() {
             let bytes = &mut block[..(part.end - part.start) as usize];
             file.read_exact_at(bytes, part.start).ok()?;
             self.blocks.hash(&part, bytes);
@@ -735,9 +734,8 @@ impl Inputs {
                     let from = if there { &*file } else { &row.source };
                     fill(from, &mut piece[at(&part)], part.start);
                     if !there {
-                        let written = file.write_all_at(&piece[at(&part)], part.start);
-                        written.map_err(|e| TraceError::io("write", &path, e))?;
-                        self.copied += (part.end - part.start) as i64;
+                        let put = put(file, &piece[at(&part)], part.start);
+                        self.copied += put.map_err(|e| TraceError::io("write", &path, e))? as i64;
                         new.push(part);
                     }
                 }
@@ -807,6 +805,14 @@ fn fill(from: &File, to: &mut [u8], mut at: u64) {
             }
         }
     }
+}
+
+/// Writes what isn't there yet of a copy; how much that was. Zeros are there: holes stay holes.
+fn put(copy: &File, bytes: &[u8], at: u64) -> std::io::Result<usize> {
+    if bytes.iter().all(|b| *b == 0) {
+        return Ok(0);
+    }
+    copy.write_all_at(bytes, at).map(|()| bytes.len())
 }
 
 /// Was the file changed within a tick of its file system's clock? Then it may change again, and its times would not tell.

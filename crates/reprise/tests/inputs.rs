@@ -175,6 +175,31 @@ fn a_file_is_copied_once() {
 }
 
 /// Of a large file only what was read is kept, and packed.
+/// What is a hole in the file is one in the copy, whether it was read or mapped, and nobody reads it.
+#[test]
+fn holes_cost_nothing() {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let path = place.path().join("sparse");
+        let file = File::create(&path).expect("a file");
+        file.set_len(1 << 40).expect("a hole");
+        file.write_all_at(&content(300_000, 4), 1 << 30)
+            .expect("some data");
+        drop(file);
+        std::thread::sleep(TICK);
+        let guest = Guest::new("reads_a_hole").args([path.as_os_str()]);
+        let native = guest.native(&place);
+        let recording = place.record_with(&guest, &["--engine", engine]);
+        assert_eq!(native.stdout, recording.run.stdout, "{engine}");
+        let info = place.info(&recording.dir);
+        assert!(referred(&info) > 1 << 40, "{engine}: {}", info.0["inputs"]);
+        let kept = on_disk(&recording.dir, "files/input.1");
+        assert!((200_000..1 << 20).contains(&kept), "{engine}: {kept} bytes");
+        std::fs::remove_file(&path).expect("remove");
+        assert_same(&recording.run, &place.replay(&recording.dir));
+    }
+}
+
 #[test]
 fn only_what_was_read_is_kept() {
     let place = Workplace::new();

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 /// Walks over the stretches of a file that may hold something else than zeros.
@@ -51,6 +52,23 @@ impl<'a> Extents<'a> {
     }
 }
 
+/// The first stretch in `range` that may hold something else than zeros; none: there is only a hole. Moves the file's position.
+///
+/// # Errors
+/// As lseek(2).
+pub fn first_data(file: &File, range: Range<u64>) -> io::Result<Option<Range<u64>>> {
+    let start = match seek(file, range.start, libc::SEEK_DATA) {
+        Ok(start) if start < range.end => start,
+        Ok(_) => return Ok(None),
+        Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+        // The file system knows no holes.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(Some(range)),
+        Err(e) => return Err(e),
+    };
+    let end = seek(file, start, libc::SEEK_HOLE)?;
+    Ok(Some(start..end.min(range.end)))
+}
+
 impl Drop for Extents<'_> {
     fn drop(&mut self) {
         let _ = seek(self.file, self.position as u64, libc::SEEK_SET);
@@ -62,5 +80,25 @@ fn seek(file: &File, at: u64, how: i32) -> io::Result<u64> {
     match unsafe { libc::lseek(file.as_raw_fd(), at as i64, how) } {
         -1 => Err(io::Error::last_os_error()),
         place => Ok(place as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn holes_are_passed_over() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(10 << 20).unwrap();
+        file.write_all_at(b"data", 5 << 20).unwrap();
+        let found = first_data(&file, 0..10 << 20).unwrap();
+        // Where the file system knows no holes it is all data.
+        assert!(found.is_some_and(|r| r.start <= 5 << 20 && r.end > 5 << 20));
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"data", 0).unwrap();
+        assert_eq!(first_data(&file, 2..4).unwrap(), Some(2..4));
+        assert_eq!(first_data(&file, 4..8).unwrap(), None);
     }
 }

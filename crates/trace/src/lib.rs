@@ -77,6 +77,7 @@ pub use bytes::ByteString;
 pub use catalog::{Catalog, Entry};
 pub use census::{Census, Uncaptured};
 pub use error::{Result, TraceError};
+pub use extents::first_data;
 pub use hash::ContentHash;
 pub use image::{image_name, image_number, Content, Image, ImageReader, ImageWriter, Region, Run};
 pub use images::{ImageSet, Images};

@@ -4,15 +4,14 @@
 //! mapped by reference, and whoever wants to change one waits for it. mremap(2) can make a mapping show more of a file that has been given up
 //! meanwhile: such files stay open, without a lease, and what is copied of them later is right as long as they are what they were.
 
-use super::{fill, put_word, stamp, Copy, Inputs, Row, Stamp, LEN, PIECE};
+use super::{fill, put, put_word, stamp, Copy, Inputs, Row, Stamp, LEN, PIECE};
 use reprise_abi::event::{Event, Kind, Tag};
 use reprise_abi::inputs::{cut, input_state, inputs, Reference, INEXACT};
 use reprise_abi::mapped;
 use reprise_launch::SharedSession;
-use reprise_trace::{inputs as copies, TraceError, FILES_DIR};
+use reprise_trace::{first_data, inputs as copies, TraceError, FILES_DIR};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
@@ -183,32 +182,34 @@ impl Row {
         };
         let mut copied = 0;
         for (part, _) in missing.into_iter().filter(|(_, there)| !there) {
-            if *most == 0 {
-                return Ok(Copied::Partly(copied));
-            }
-            if !is_version(source, stamp) {
-                return Ok(Copied::Changed);
-            }
-            let now = part.start..part.end.min(part.start.saturating_add(*most));
-            piece.resize(PIECE as usize, 0);
-            for part in cut(now.start, now.end, PIECE) {
-                let bytes = &mut piece[..(part.end - part.start) as usize];
-                fill(source, bytes, part.start);
-                // Holes stay holes.
-                if bytes.iter().any(|b| *b != 0) {
-                    let written = file.write_all_at(bytes, part.start);
-                    let path = dir.join(FILES_DIR).join(copies::name(number));
-                    written.map_err(|e| TraceError::io("write", &path, e))?;
-                    copied += bytes.len() as u64;
+            let mut at = part.start;
+            while at < part.end {
+                if *most == 0 {
+                    return Ok(Copied::Partly(copied));
                 }
-            }
-            if !is_version(source, stamp) {
-                return Ok(Copied::Changed);
-            }
-            *most -= now.end - now.start;
-            have.add(now.clone());
-            if now.end < part.end {
-                return Ok(Copied::Partly(copied));
+                if !is_version(source, stamp) {
+                    return Ok(Copied::Changed);
+                }
+                let data = match first_data(source, at..part.end) {
+                    Ok(Some(data)) => data,
+                    Ok(None) => part.end..part.end,
+                    Err(_) => at..part.end,
+                };
+                let now = data.start..data.end.min(data.start.saturating_add(*most));
+                piece.resize(PIECE as usize, 0);
+                for part in cut(now.start, now.end, PIECE) {
+                    let bytes = &mut piece[..(part.end - part.start) as usize];
+                    fill(source, bytes, part.start);
+                    let path = || dir.join(FILES_DIR).join(copies::name(number));
+                    let put = put(file, bytes, part.start);
+                    copied += put.map_err(|e| TraceError::io("write", &path(), e))? as u64;
+                }
+                if !is_version(source, stamp) {
+                    return Ok(Copied::Changed);
+                }
+                *most -= now.end - now.start;
+                have.add(at..now.end);
+                at = now.end;
             }
         }
         Ok(Copied::All(copied))
