@@ -169,7 +169,7 @@ impl Recorder<'_> {
         unsafe { libc::getppid() != self.launcher && libc::kill(agent, 0) != 0 }
     }
 
-    /// Bytes of the stream, of which the first ones may be forgotten.
+    /// Bytes of the stream, of which the first ones may be forgotten; at the end with the table behind it.
     fn len(&self) -> u64 {
         let events = self.dir.join(EVENTS_FILE);
         events.metadata().map_or(0, |m| m.len())
@@ -187,11 +187,11 @@ impl Recorder<'_> {
         }
     }
 
-    /// The byte from which on events are wanted.
-    fn wanted_from(&self) -> u64 {
+    /// The byte from which on events are wanted, of so many.
+    fn wanted_from(&self, end: u64) -> u64 {
         match self.keep {
             // Some more goes at a time: each beginning costs as much as the program has memory.
-            Keep::Size(size) => self.len().saturating_sub(size / 4 * 3),
+            Keep::Size(size) => end.saturating_sub(size / 4 * 3),
             Keep::Time(time) => match self.lengths.front() {
                 Some((t, len)) if t.elapsed() > time => *len,
                 _ => 0,
@@ -203,7 +203,7 @@ impl Recorder<'_> {
         match self.keep {
             Keep::Size(size) => self.len() - self.begins > size,
             Keep::Time(_) => {
-                let (kept, old) = (self.len() - self.begins, self.wanted_from());
+                let (kept, old) = (self.len() - self.begins, self.wanted_from(self.len()));
                 old > self.begins && old - self.begins > kept / 4
             }
         }
@@ -232,7 +232,8 @@ impl Recorder<'_> {
     /// Lets the trace begin later; false when it can't.
     fn trim(&mut self) -> Result<bool, ReplayError> {
         let mut reader = Reader::open(&self.dir)?;
-        let from = self.wanted_from();
+        // (What is behind the last frame is no event.)
+        let from = self.wanted_from(reader.end());
         // The first frame that is wanted, or the last that holds something that is; but there is always one.
         let mut frames: Vec<(u64, u64)> = reader.frames().collect();
         frames.pop();

@@ -14,6 +14,7 @@ sessions! { kept, &ORDER;
     beginnings_anywhere,
     what_children_do_not_get,
     a_long_run_stays_small,
+    as_much_as_is_wanted,
     what_was_read_long_ago_is_forgotten,
     snapshots_while_it_runs,
     the_agent_is_killed,

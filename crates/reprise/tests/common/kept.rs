@@ -2,7 +2,7 @@
 //! only, and `snapshot`.
 
 use super::leftovers::{agent_of, descendants};
-use super::{run, Guest, Outcome, Recording, Run, Running, Workplace};
+use super::{run, system_program, Guest, Outcome, Recording, Run, Running, Workplace};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -293,6 +293,29 @@ pub fn a_long_run_stays_small(flags: &[&str]) {
     );
     assert_end_of(&place, &whole, flags);
     place.keep();
+}
+
+/// At the end, too, there is as much as is wanted: the table behind many frames is no event.
+pub fn as_much_as_is_wanted(flags: &[&str]) {
+    let place = Workplace::new();
+    let script = "i=0; while [ $i -lt 4000 ]; do echo line $i; i=$((i+1)); done";
+    let guest = Guest::program(system_program("sh")).args(["-c", script]);
+    let mut all = flags.to_vec();
+    all.extend(["--keep", "4K"]);
+    let whole = place.record_with(&guest, &all);
+    let lines = assert_end_of(&place, &whole, flags);
+    let reader = reprise_trace::Reader::open(&whole.dir).expect("events");
+    let (_, first) = reader.frames().next().expect("a frame");
+    let (kept, table) = (reader.end() - first, recorded(&whole.dir) - reader.end());
+    assert!(
+        table > 3 * KIB,
+        "{table} bytes of the table: too few frames"
+    );
+    // A quarter goes at a time, and frames go whole.
+    assert!(
+        (2 * KIB..8 * KIB).contains(&kept),
+        "{kept} bytes, {lines} lines"
+    );
 }
 
 /// What is saved while the program runs on is a part of the run, and the run goes on.
