@@ -229,6 +229,9 @@ pub enum Stop {
 
 /// A thread ran into a breakpoint at `at`.
 pub fn stop(at: u64) -> Stop {
+    // What is in the code and what is known of it belong together only while nobody changes them: a patch that is removed between two looks would be
+    // taken for a breakpoint of the program's own.
+    let _changing = lock();
     let is_breakpoint = guard::read::<u8>(at) == Some(INT3);
     for (p, state) in all() {
         if p.stub.locate(at) == Some(Spot::Trap) {
