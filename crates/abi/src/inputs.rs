@@ -139,6 +139,11 @@ impl Reference {
 
     /// From the bytes of a section; none when they are none, or lead beyond all files.
     pub fn parse(bytes: &[u8]) -> Option<Reference> {
+        Reference::of_bytes(bytes).filter(|it| it.len <= crate::event::MAX_EVENT as u64)
+    }
+
+    /// As [`Reference::parse`], of any length that files have.
+    pub fn of_bytes(bytes: &[u8]) -> Option<Reference> {
         let bytes: &[u8; REFERENCE_LEN] = bytes.try_into().ok()?;
         let word = |i: usize| {
             let mut w = [0; 8];
@@ -147,7 +152,7 @@ impl Reference {
         };
         let it = Reference::of_words([word(0), word(1), word(2), word(3)]);
         let end = it.offset.checked_add(it.len)?;
-        (end <= i64::MAX as u64 && it.len <= crate::event::MAX_EVENT as u64).then_some(it)
+        (end <= i64::MAX as u64).then_some(it)
     }
 
     /// The number of the file's version.

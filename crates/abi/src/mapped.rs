@@ -1,7 +1,7 @@
 //! Mappings by reference: the event of mmap(2) of a large file says which range of which copy ([`crate::inputs`]) the mapping shows, in the place of the
 //! hash of the file's whole content. Nobody has read these bytes yet, so there is no hash of them.
 
-use crate::inputs::{Reference, REFERENCE_LEN};
+use crate::inputs::Reference;
 use crate::syscalls::nr;
 
 /// Can the event of this call say what a mapping shows of a copy?
@@ -37,16 +37,7 @@ pub fn ended(name: [u64; 2]) -> [u64; 2] {
 
 /// From the bytes of a section [`Tag::Mapped`](crate::event::Tag::Mapped); none when they are none, or lead beyond all files.
 pub fn parse(bytes: &[u8]) -> Option<Reference> {
-    let bytes: &[u8; REFERENCE_LEN] = bytes.try_into().ok()?;
-    let mut words = [0; REFERENCE_LEN / 8];
-    for (word, from) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        let mut w = [0; 8];
-        w.copy_from_slice(from);
-        *word = u64::from_le_bytes(w);
-    }
-    let it = Reference::of_words(words);
-    let end = it.offset.checked_add(it.len)?;
-    (end <= i64::MAX as u64 && it.file() != 0).then_some(it)
+    Reference::of_bytes(bytes).filter(|it| it.file() != 0)
 }
 
 #[cfg(test)]

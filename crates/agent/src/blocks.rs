@@ -4,7 +4,6 @@ use reprise_abi::inputs::{block_hash, cut, BLOCK};
 use std::ops::Range;
 
 /// Hashes of a file's blocks, as far as they are known.
-#[derive(Default)]
 pub struct Blocks {
     /// The file's length.
     len: u64,

@@ -225,9 +225,7 @@ impl Row {
             }
         }
         // Nothing of it was changed while it was copied.
-        self.source
-            .metadata()
-            .is_ok_and(|meta| stamp(&meta) == self.stamp)
+        is_version(&self.source, &self.stamp)
     }
 
     /// The hashes of all blocks of a copy that has all of the file; none where too many would have to be taken.
@@ -246,6 +244,11 @@ impl Row {
         }
         self.blocks.all()
     }
+}
+
+/// Is the file this version still?
+fn is_version(file: &File, wanted: &Stamp) -> bool {
+    file.metadata().is_ok_and(|meta| stamp(&meta) == *wanted)
 }
 
 /// Bytes that are copied or hashed in the end at most, of a file of `len`.
@@ -635,8 +638,7 @@ impl Inputs {
             let Some(r) = Reference::parse(section.bytes) else {
                 continue;
             };
-            let same = |row: &Option<Row>| row.as_ref().is_some_and(|row| row.number == r.number);
-            let Some(row) = self.rows.iter().position(same) else {
+            let Some(row) = self.row_of(&r) else {
                 // Nobody was told of this number, or its thread was believed dead.
                 mark_inexact(&mut changed, event, section.bytes, &r);
                 continue;
@@ -684,10 +686,7 @@ impl Inputs {
     /// Is the file of this row what it was?
     fn is_current(&self, row: usize) -> bool {
         let row = self.rows[row].as_ref();
-        row.is_some_and(|row| {
-            let now = row.source.metadata();
-            now.is_ok_and(|now| stamp(&now) == row.stamp)
-        })
+        row.is_some_and(|row| is_version(&row.source, &row.stamp))
     }
 
     /// The bytes that were copied since this was asked last, less those that were forgotten.
@@ -759,6 +758,20 @@ impl Inputs {
         Ok(right)
     }
 
+    /// The row of the file that is referred to.
+    fn row_of(&self, r: &Reference) -> Option<usize> {
+        let is_its = |row: &Option<Row>| row.as_ref().is_some_and(|row| row.number == r.file());
+        self.rows.iter().position(is_its)
+    }
+
+    /// Tells the user, once.
+    fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            reprise_console::say!("{warning}");
+            self.warnings.push(warning);
+        }
+    }
+
     /// What the program read is not to be had any more.
     fn is_inexact(&mut self, shared: &SharedSession, row: usize) {
         inputs(shared.session()).files[row]
@@ -769,10 +782,7 @@ impl Inputs {
             let warning = format!(
                 "{name} was changed by somebody who is not recorded, right after the program had read it: from there on a replay may not be what happened (--inputs copy records what is read as it is read)"
             );
-            if !self.warnings.contains(&warning) {
-                reprise_console::say!("{warning}");
-                self.warnings.push(warning);
-            }
+            self.warn(warning);
         }
     }
 }

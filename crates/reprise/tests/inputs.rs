@@ -72,7 +72,7 @@ fn what_is_sent_to_an_output() {
                     std::fs::read(&out).expect("what was sent")
                 }
             };
-            // Half of what a pipe is sent goes by splice(2), and half of what a file is by copy_file_range(2).
+            // A pipe takes what splice(2) brings, a file what copy_file_range(2) does, and each what sendfile(2) does.
             assert!(sent.len() > 5_000_000, "{engine}: {}", sent.len());
             let info = place.info(&dir);
             assert!(

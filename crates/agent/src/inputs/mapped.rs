@@ -4,14 +4,13 @@
 //! mapped by reference, and whoever wants to change one waits for it. mremap(2) can make a mapping show more of a file that has been given up
 //! meanwhile: such files stay open, without a lease, and what is copied of them later is right as long as they are what they were.
 
-use super::{fill, put, put_word, stamp, Copy, Inputs, Row, Stamp, LEN, PIECE};
+use super::{fill, is_version, mark_inexact, put, put_word, Copy, Inputs, Row, LEN, PIECE};
 use reprise_abi::event::{Event, Kind, Tag};
-use reprise_abi::inputs::{cut, input_state, inputs, Reference, INEXACT};
+use reprise_abi::inputs::{cut, input_state, inputs, Reference};
 use reprise_abi::mapped;
 use reprise_launch::SharedSession;
 use reprise_trace::{first_data, inputs as copies, TraceError, FILES_DIR};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
@@ -122,7 +121,7 @@ impl Inputs {
             if !is_right {
                 let row = row.and_then(|row| self.rows[row].as_ref());
                 self.is_not_copied(row.map(|row| row.name.display().to_string()));
-                put_word(&mut changed, event, words, 0, r.number | INEXACT);
+                mark_inexact(&mut changed, event, words, r);
             }
             let Some(row) = row else { continue };
             self.uses += 1;
@@ -142,20 +141,12 @@ impl Inputs {
         Ok(Keeping::Done(changed))
     }
 
-    fn row_of(&self, r: &Reference) -> Option<usize> {
-        let is_its = |row: &Option<Row>| row.as_ref().is_some_and(|row| row.number == r.file());
-        self.rows.iter().position(is_its)
-    }
-
     fn is_not_copied(&mut self, name: Option<String>) {
         let name = name.unwrap_or_else(|| "a file".into());
         let warning = format!(
             "{name} was changed right after the program had mapped it: from there on a replay may not be what happened (--inputs copy keeps what is mapped before the program goes on)"
         );
-        if !self.warnings.contains(&warning) {
-            reprise_console::say!("{warning}");
-            self.warnings.push(warning);
-        }
+        self.warn(warning);
     }
 }
 
@@ -224,8 +215,4 @@ enum Copied {
     Partly(u64),
     /// The file isn't any more what it was.
     Changed,
-}
-
-fn is_version(file: &File, wanted: &Stamp) -> bool {
-    file.metadata().is_ok_and(|meta| stamp(&meta) == *wanted)
 }
