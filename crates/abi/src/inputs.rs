@@ -205,7 +205,7 @@ impl RangeHash {
         for part in cut(begin, begin + len as u64, BLOCK) {
             let (from, len) = (address + (part.start - begin), part.end - part.start);
             // SAFETY: as the caller says.
-            self.add_block(unsafe { hash::bytes(0, from, len as usize) }, len);
+            self.add_block(unsafe { hash::long(from, len as usize) }, len);
         }
     }
 
@@ -225,7 +225,7 @@ impl RangeHash {
 /// The hash of a block, or a part of it.
 pub fn block_hash(bytes: &[u8]) -> u64 {
     // SAFETY: a slice is readable.
-    unsafe { hash::bytes(0, bytes.as_ptr() as u64, bytes.len()) }
+    unsafe { hash::long(bytes.as_ptr() as u64, bytes.len()) }
 }
 
 /// The hash of these bytes, which are at `offset` of a file.

@@ -23,6 +23,7 @@ use crate::sync::locked;
 use crate::sync::locked::enter;
 use crate::sync::locked::learned;
 use crate::thread::current;
+use crate::thread::rings::head;
 use crate::thread::shards;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::AtomicU32;
@@ -179,9 +180,13 @@ impl Order for Replay {
             return Wait::Woken;
         }
         let until = deadline.or(soon.as_ref());
+        // It needs no processor meanwhile: main waits so for those who compute.
+        let sleeping = &head().sleeping;
+        sleeping.fetch_add(1, Relaxed);
         let how = in_kernel(t, word, value, until, shared, total::begin_asleep, |_| {
             false
         });
+        sleeping.fetch_sub(1, Relaxed);
         match how {
             Wait::TimedOut if soon.is_some() => Wait::Woken,
             how => how,
