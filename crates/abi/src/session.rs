@@ -437,6 +437,8 @@ pub mod region_flags {
     pub const WIPED: u32 = 32;
     /// It is locked (mlock(2)).
     pub const LOCKED: u32 = 64;
+    /// Guard pages (MADV_GUARD_INSTALL): whoever touches them has a fault, whatever their protection.
+    pub const GUARDED: u32 = 128;
 }
 
 /// [`Session::flags`]: address space randomisation is on in this recording.

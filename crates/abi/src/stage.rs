@@ -13,6 +13,8 @@ pub const OP_COPY: u32 = 2;
 pub const OP_PROTECT: u32 = 3;
 /// Close `fd`.
 pub const OP_CLOSE: u32 = 4;
+/// madvise, MADV_GUARD_INSTALL: `addr`, `len`.
+pub const OP_GUARD: u32 = 5;
 
 /// The head of a plan.
 #[repr(C)]

@@ -10,6 +10,7 @@ use crate::exec::wants_64_bits;
 use crate::hand;
 use crate::inject::{to_go_on, ALL_SIGNALS};
 use crate::kernel_state::PR_GET_TID_ADDRESS;
+use crate::pages::Pages;
 use crate::ptrace;
 use crate::reach::Reach;
 use crate::record::{self, Mapping, Stopped};
@@ -349,6 +350,7 @@ impl Attached {
                 _ => !region_flags::FILE,
             };
         }
+        let own = with_guards(self.pid(), own)?;
         if own.len() + 1 > MAX_INITIAL_REGIONS {
             return Err(unsupported(format!(
                 "it has more than {MAX_INITIAL_REGIONS} mappings"
@@ -572,6 +574,30 @@ impl Drop for Attached {
 }
 
 /// Does what is mapped under this name change by itself?
+/// The mappings, guard pages as mappings of their own.
+fn with_guards(pid: pid_t, mappings: Vec<Mapping>) -> Result<Vec<Mapping>> {
+    let pages = Pages::of(pid).map_err(|source| LaunchError::Os {
+        what: "open /proc/PID/pagemap".into(),
+        source,
+    })?;
+    let in_parts = |m: Mapping| {
+        let parts = pages.parts(m.start..m.end).into_iter();
+        parts.map(move |(part, guarded)| Mapping {
+            start: part.start,
+            end: part.end,
+            flags: m.flags | if guarded { region_flags::GUARDED } else { 0 },
+            offset: m.offset
+                + if m.inode != 0 {
+                    part.start - m.start
+                } else {
+                    0
+                },
+            ..m.clone()
+        })
+    };
+    Ok(mappings.into_iter().flat_map(in_parts).collect())
+}
+
 fn is_device(name: &str) -> bool {
     let device = name.starts_with("/dev/")
         && !["/dev/zero", "/dev/shm/"]

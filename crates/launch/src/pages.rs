@@ -5,6 +5,7 @@ use reprise_abi::layout::PAGE;
 use std::fs::File;
 use std::io::Result;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 /// Bytes read at a time.
@@ -13,6 +14,8 @@ const CHUNK: usize = 1 << 20;
 const IN_MEMORY: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const FILE_OR_SHARED: u64 = 1 << 61;
+/// Whoever touches it has a fault (MADV_GUARD_INSTALL; Linux 6.15).
+const GUARD: u64 = 1 << 58;
 
 /// Which pages of a mapping are wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +34,30 @@ impl Wanted {
     fn holds(self, entry: u64) -> bool {
         let there = entry & (IN_MEMORY | SWAPPED) != 0;
         match self {
+            _ if entry & GUARD != 0 => false,
             Wanted::All | Wanted::Readable => true,
             Wanted::Present => there,
             Wanted::Changed => there && entry & FILE_OR_SHARED == 0,
         }
     }
+}
+
+/// `struct pm_scan_arg` (ioctl_pagemap_scan(2)).
+#[repr(C)]
+#[derive(Default)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
 }
 
 /// The memory of a process that does not run.
@@ -54,6 +76,68 @@ impl Pages {
             memory: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
         })
+    }
+
+    /// The guard pages between these addresses, in order; none where the kernel does not tell of them.
+    ///
+    /// They are asked for by PAGEMAP_SCAN (Linux 6.16 for guards), which skips what has no page tables.
+    pub fn guards(&self, of: Range<u64>) -> Vec<Range<u64>> {
+        const PAGEMAP_SCAN: u64 = 0xc060_6610;
+        const PAGE_IS_GUARD: u64 = 1 << 8;
+        const RANGES: usize = 256;
+        let mut all: Vec<Range<u64>> = Vec::new();
+        let mut at = of.start;
+        while at < of.end {
+            let mut found = [[0u64; 3]; RANGES];
+            let mut scan = ScanArgument {
+                size: size_of::<ScanArgument>() as u64,
+                start: at,
+                end: of.end,
+                vec: found.as_mut_ptr() as u64,
+                vec_len: RANGES as u64,
+                category_mask: PAGE_IS_GUARD,
+                return_mask: PAGE_IS_GUARD,
+                ..ScanArgument::default()
+            };
+            // SAFETY: the kernel writes as many ranges as there is room for, and the argument.
+            let n = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, &mut scan) };
+            let Some(found) = usize::try_from(n).ok().and_then(|n| found.get(..n)) else {
+                return all;
+            };
+            for [start, end, _] in found {
+                match all.last_mut().filter(|last| last.end == *start) {
+                    Some(last) => last.end = *end,
+                    None => all.push(*start..*end),
+                }
+            }
+            let next = if found.len() < RANGES {
+                of.end
+            } else {
+                scan.walk_end
+            };
+            if next <= at {
+                return all;
+            }
+            at = next;
+        }
+        all
+    }
+
+    /// `of` in parts, of which each is all guards, or has none.
+    pub fn parts(&self, of: Range<u64>) -> Vec<(Range<u64>, bool)> {
+        let mut all = Vec::new();
+        let mut at = of.start;
+        for guards in self.guards(of.clone()) {
+            if at < guards.start {
+                all.push((at..guards.start, false));
+            }
+            at = guards.end;
+            all.push((guards, true));
+        }
+        if at < of.end {
+            all.push((at..of.end, false));
+        }
+        all
     }
 
     /// Calls `f` with each stretch of wanted pages of `of`, in order.

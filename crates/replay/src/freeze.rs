@@ -269,7 +269,7 @@ pub(crate) fn freeze(
     };
     let below = |limit: u64, from: u64, image: &mut ImageWriter| {
         let there = all.iter().filter(|m| (from..limit).contains(&m.start));
-        there.into_iter().try_for_each(|m| reader.region(m, image))
+        there.into_iter().try_for_each(|m| reader.regions(m, image))
     };
     let saved = shared.save()?;
     below(SESSION_BASE, 0, &mut image)?;
@@ -420,11 +420,38 @@ struct MemoryReader {
 }
 
 impl MemoryReader {
-    /// A mapping, with what differs from the file that it shows or from zeros.
-    fn region(&self, m: &Mapping, image: &mut ImageWriter) -> std::result::Result<(), ReplayError> {
+    /// A mapping, with what differs from the file that it shows or from zeros; its guard pages are regions of their own.
+    fn regions(
+        &self,
+        m: &Mapping,
+        image: &mut ImageWriter,
+    ) -> std::result::Result<(), ReplayError> {
         if m.stays() {
             return Ok(());
         }
+        for (part, guarded) in self.pages.parts(m.start..m.end) {
+            let skipped = if m.inode != 0 {
+                part.start - m.start
+            } else {
+                0
+            };
+            let part = Mapping {
+                start: part.start,
+                end: part.end,
+                offset: m.offset + skipped,
+                ..m.clone()
+            };
+            self.region(&part, guarded, image)?;
+        }
+        Ok(())
+    }
+
+    fn region(
+        &self,
+        m: &Mapping,
+        guarded: bool,
+        image: &mut ImageWriter,
+    ) -> std::result::Result<(), ReplayError> {
         let path = Path::new(&m.name);
         let of_trace = path.parent() == Some(&self.files);
         let hash = path
@@ -461,14 +488,15 @@ impl MemoryReader {
                 | flag(is_file, region_flags::FILE)
                 | flag(m.grows_down, region_flags::STACK)
                 | flag(m.not_inherited, region_flags::NOT_INHERITED)
-                | flag(m.wiped, region_flags::WIPED),
+                | flag(m.wiped, region_flags::WIPED)
+                | flag(guarded, region_flags::GUARDED),
             content,
             name: match copy {
                 Some(number) => ByteString::from(&format!("{}{number}", beginning::COPY)),
                 None => ByteString::from(&m.name),
             },
         })?;
-        if m.shared && is_file {
+        if guarded || (m.shared && is_file) {
             return Ok(());
         }
         let wanted = match () {

@@ -4,7 +4,7 @@ use crate::rebuilt::Exchange;
 use crate::ReplayError;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
-use reprise_abi::stage::{StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT};
+use reprise_abi::stage::{StageOp, OP_CLOSE, OP_COPY, OP_GUARD, OP_MAP, OP_PROTECT};
 use reprise_launch::replay::Plan;
 use reprise_trace::{opened, Content, ContentHash, Image, ImageReader, Region, FILES_DIR};
 use std::collections::HashMap;
@@ -118,6 +118,14 @@ impl Steps {
             self.ops.push(StageOp {
                 kind: OP_PROTECT,
                 prot: r.prot,
+                addr: r.start,
+                len: r.len,
+                ..Default::default()
+            });
+        }
+        if r.flags & region_flags::GUARDED != 0 {
+            self.ops.push(StageOp {
+                kind: OP_GUARD,
                 addr: r.start,
                 len: r.len,
                 ..Default::default()

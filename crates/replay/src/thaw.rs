@@ -26,6 +26,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
+/// Of madvise(2), Linux 6.13; no libc has it yet.
+const MADV_GUARD_INSTALL: i32 = 102;
+
 /// Of the threads that are traced meanwhile.
 const OPTIONS: i32 =
     libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
@@ -169,6 +172,7 @@ impl Beginning {
             let advice = [
                 (region_flags::NOT_INHERITED, libc::MADV_DONTFORK),
                 (region_flags::WIPED, libc::MADV_WIPEONFORK),
+                (region_flags::GUARDED, MADV_GUARD_INSTALL),
             ];
             for (_, how) in advice.iter().filter(|(flag, _)| r.flags & flag != 0) {
                 call(libc::SYS_madvise, &[r.start, r.len, *how as u64])?;

@@ -71,6 +71,21 @@ fn a_debugger_shows_where_they_were_and_goes_back_there() {
     );
 }
 
+/// Nobody can read those, whatever their protection is.
+#[test]
+fn guard_pages_are_known() {
+    let mut command = Command::new(built("guard_pages"));
+    command.arg("stays");
+    let mut subject = Subject::start(command);
+    subject.read_to("there: write");
+    let from = subject.said.len();
+    let dir = subject.attach(&[]);
+    subject.tell(b"...");
+    assert_eq!(subject.finish(), Some(0), "{}", subject.said);
+    subject.assert_replays(&dir, from);
+    assert_eq!(subject.said.matches("3 -1 -1 3").count(), 4);
+}
+
 /// By whom the recording is ended: the program goes on.
 fn ends_early(end: impl FnOnce(&Subject, &Running)) {
     let mut subject = Subject::computing(1_000_000);

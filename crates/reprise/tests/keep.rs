@@ -12,6 +12,7 @@ sessions! { kept, &[];
     a_sleeper_holds_nobody_up,
     beginnings_anywhere,
     what_children_do_not_get,
+    guard_pages_stay,
     a_long_run_stays_small,
     as_much_as_is_wanted,
     what_was_read_long_ago_is_forgotten,

@@ -680,7 +680,8 @@ fn check_region(
                 | region_flags::STACK
                 | region_flags::VDSO
                 | region_flags::NOT_INHERITED
-                | region_flags::WIPED)
+                | region_flags::WIPED
+                | region_flags::GUARDED)
             != 0
     {
         return Err("a region has unknown flags");

@@ -187,6 +187,17 @@ pub fn beginnings_anywhere(flags: &[&str]) {
     place.keep();
 }
 
+/// Guard pages that were made long before are there at the beginning of what is kept.
+pub fn guard_pages_stay(flags: &[&str]) {
+    let place = Workplace::new();
+    let guest = Guest::new("guard_pages").args(["stays", "1000"]);
+    let whole = place.record_with(&guest, &[flags, &["--keep", "4K"]].concat());
+    assert!(whole.run.status.success(), "{}", whole.run.describe());
+    assert_end_of(&place, &whole, flags);
+    let replay = place.replay(&whole.dir);
+    assert!(replay.text().contains("3 -1 -1 3"), "{}", replay.describe());
+}
+
 /// What madvise(2) has said of forks long before holds for a child that is made at the end, and no checkpoint of the debugger's is spoiled by it.
 pub fn what_children_do_not_get(flags: &[&str]) {
     let place = Workplace::new();

@@ -20,7 +20,9 @@ use core::sync::atomic::Ordering::*;
 use reprise_abi::engine::{self, Engine};
 use reprise_abi::layout::*;
 use reprise_abi::session::{slot_state, MAGIC, MODE_REPLAY, VERSION};
-use reprise_abi::stage::{Stage, StageOp, OP_CLOSE, OP_COPY, OP_MAP, OP_PROTECT, STAGE_MAGIC};
+use reprise_abi::stage::{
+    Stage, StageOp, OP_CLOSE, OP_COPY, OP_GUARD, OP_MAP, OP_PROTECT, STAGE_MAGIC,
+};
 use reprise_abi::syscalls::nr;
 
 #[no_mangle]
@@ -82,6 +84,7 @@ fn build_address_space() {
                 0
             }
             OP_PROTECT => sys::call(nr::MPROTECT, &[op.addr, op.len, op.prot as u64]),
+            OP_GUARD => sys::call(nr::MADVISE, &[op.addr, op.len, memory::MADV_GUARD_INSTALL]),
             OP_CLOSE => {
                 sys::call(nr::CLOSE, &[op.fd as u64]);
                 0

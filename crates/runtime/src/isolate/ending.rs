@@ -106,9 +106,19 @@ pub fn look_after_threads() {
     }
 }
 
-/// Says which thread a signal has ended, and the program with it: natively the shell would say so, but to it the program is the first thread alone. `at`: which
-/// instruction has faulted, and on which address.
-pub fn tell_of_death(s: u32, signal: u32, at: Option<[u64; 2]>) {
+/// A signal that an instruction has raised (sigaction(2), `si_code`, `si_addr`).
+#[derive(Clone, Copy)]
+pub struct Fault {
+    /// What kind of fault or trap it is.
+    pub code: i32,
+    /// The instruction; of a trap, the next one.
+    pub at: u64,
+    /// The address on which it faulted.
+    pub address: u64,
+}
+
+/// Says which thread a signal has ended, and the program with it: natively the shell would say so, but to it the program is the first thread alone.
+pub fn tell_of_death(s: u32, signal: u32, fault: Option<Fault>) {
     if signal == 0 || !split::in_force() || LAST_STATUS.load(SeqCst) != 0 {
         return;
     }
@@ -120,12 +130,14 @@ pub fn tell_of_death(s: u32, signal: u32, at: Option<[u64; 2]>) {
         " was ended by ",
         names::signal_name(signal).unwrap_or("a signal"),
     ]);
-    if let Some([pc, address]) = at {
+    if let Some(f) = fault {
         sys::complain(&[
-            ", at ",
-            hex(pc, &mut a),
+            " (code ",
+            decimal(f.code as u32, &mut n),
+            "), at ",
+            hex(f.at, &mut a),
             ", for the address ",
-            hex(address, &mut b),
+            hex(f.address, &mut b),
         ]);
     }
     sys::complain(&["; the program ends with it\n"]);

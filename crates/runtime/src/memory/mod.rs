@@ -52,7 +52,8 @@ const MADV_WIPEONFORK: u64 = 18;
 const MADV_KEEPONFORK: u64 = 19;
 const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
-const MADV_GUARD_INSTALL: u64 = 102;
+/// madvise(2): the pages are guards from then on (Linux 6.13).
+pub const MADV_GUARD_INSTALL: u64 = 102;
 const MADV_GUARD_REMOVE: u64 = 103;
 
 /// Most mappings that the map can hold (the kernel's own default limit is 65,530).
@@ -178,7 +179,7 @@ pub fn is_writable(start: u64, len: u64) -> bool {
     let mut at = start;
     while at < end {
         match map().at(at) {
-            Some(r) if r.prot & PROT_WRITE != 0 => at = r.end,
+            Some(r) if r.is_writable() && !r.is_guarded() => at = r.end,
             Some(_) => return false,
             // The stack grows when it is touched.
             None => match map().after(at) {
@@ -498,6 +499,9 @@ pub(crate) fn changed(c: &Call, len: u64, live: bool) {
         }
         (nr::MADVISE, advice @ (MADV_DONTFORK | MADV_DOFORK)) => {
             map().set_inherited(start, end, advice == MADV_DOFORK);
+        }
+        (nr::MADVISE, advice @ (MADV_GUARD_INSTALL | MADV_GUARD_REMOVE)) => {
+            map().set_guarded(start, end, advice == MADV_GUARD_INSTALL);
         }
         _ => {}
     }

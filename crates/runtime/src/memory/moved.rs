@@ -36,12 +36,12 @@ fn pieces(start: u64, end: u64) -> impl Iterator<Item = Region> {
 pub fn follow(a: &[u64], to: u64) {
     let (from, old, new) = (a[0], up(a[1]), up(a[2]));
     if old == 0 {
-        // Shared memory, once more.
+        // Shared memory, once more. Guards belong to a mapping, not to what it shows.
         if let Some(was) = map().from(from) {
             map().insert(Region {
                 start: to,
                 end: to + new,
-                ..was
+                ..was.without_guards()
             });
         }
         return;
@@ -63,15 +63,22 @@ pub fn follow(a: &[u64], to: u64) {
         last = Some(place);
     }
     if let Some(last) = last.filter(|_| new > old) {
-        map().insert(Region {
+        let grown = Region {
             end: to + new,
-            ..last
+            ..last.without_guards()
+        };
+        map().insert(match last.is_guarded() {
+            true => grown.from(last.end),
+            false => grown,
         });
     }
     if to == from {
         map().remove(from + new, from + old.max(new));
     } else if a[3] & DONTUNMAP == 0 {
         map().remove(from, from + old);
+    } else {
+        // What was there has gone, guards too.
+        map().set_guarded(from, from + old, false);
     }
 }
 

@@ -50,8 +50,21 @@ impl Region {
         self.prot & PROT_WRITE != 0
     }
 
+    /// Are these guard pages?
+    pub fn is_guarded(&self) -> bool {
+        self.flags & region_flags::GUARDED != 0
+    }
+
+    /// The same, which are no guard pages.
+    pub fn without_guards(self) -> Region {
+        Region {
+            flags: self.flags & !region_flags::GUARDED,
+            ..self
+        }
+    }
+
     /// The part of it from `address` on.
-    fn from(self, address: u64) -> Region {
+    pub(super) fn from(self, address: u64) -> Region {
         let has_offsets = self.flags & region_flags::FILE != 0 || self.file != 0 || self.space != 0;
         let skipped = if has_offsets { address - self.start } else { 0 };
         Region {
@@ -232,6 +245,14 @@ impl Map {
         self.change(start, end, |r| match inherited {
             true => r.flags &= !region_flags::NOT_INHERITED,
             false => r.flags |= region_flags::NOT_INHERITED,
+        });
+    }
+
+    /// Says whether the pages of `start..end` are guards.
+    pub fn set_guarded(&mut self, start: u64, end: u64, guarded: bool) {
+        self.change(start, end, |r| match guarded {
+            true => r.flags |= region_flags::GUARDED,
+            false => r.flags &= !region_flags::GUARDED,
         });
     }
 

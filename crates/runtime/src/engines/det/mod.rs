@@ -38,8 +38,9 @@ use crate::engine::wish::Wish;
 use crate::engine::Engine;
 use crate::isolate::commit::{self};
 use crate::isolate::{
-    apart, children, ending, output_descriptors, outside, owned, proxy, shared_signals, signals,
-    space, split,
+    apart, children,
+    ending::{self, Fault},
+    output_descriptors, outside, owned, proxy, shared_signals, signals, space, split,
 };
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -89,8 +90,8 @@ pub struct Local {
     pub log: log::Local,
     /// Its time, and what is random to it ([`pure`]).
     pub pure: pure::Local,
-    /// The instruction that has faulted last, and the address for which it has, until it goes on.
-    pub faulted: Option<[u64; 2]>,
+    /// What the last instruction that faulted has raised, until it goes on.
+    pub faulted: Option<Fault>,
 }
 
 impl Block {
@@ -275,7 +276,11 @@ impl Engine for Det {
     }
 
     fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, _can: bool) -> bool {
-        t.det().faulted = Some([uc.mc.rip, info.address()]);
+        t.det().faulted = Some(Fault {
+            code: info.code(),
+            at: uc.mc.rip,
+            address: info.address(),
+        });
         false
     }
 

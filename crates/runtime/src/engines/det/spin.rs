@@ -64,8 +64,12 @@ const SOON_NS: i64 = 50_000;
 const TF: u64 = 0x100;
 /// What a step may leave in the flags that is no state of the program's: TF and RF.
 const FLAGS: u64 = !0x1_0100;
-/// si_code of a single step.
+/// si_code of a single step, ...
 const TRAP_TRACE: i32 = 2;
+/// ... and of a trap for which the processor gave no reason.
+const TRAP_BRKPT: i32 = 1;
+/// The instruction that traps by itself.
+const INT1: u8 = 0xf1;
 
 /// What a thread is doing that was looked after.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -357,7 +361,7 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         return false;
     }
     if t.det().look.stage != Stage::Off {
-        if signal == SIGTRAP && info.code() == TRAP_TRACE {
+        if is_step(signal, info, &uc.mc) {
             step(t, uc);
             return true;
         }
@@ -409,6 +413,17 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         begin(t, uc, steps & !UNSEEN);
     }
     true
+}
+
+/// Was it a step of a look? What the processor gives as its reason (DR6) may be lost on the way through a hypervisor; the kernel then takes the trap for
+/// that of the program's own int1 (arch/x86/kernel/traps.c, `exc_debug_user`), which can be looked for.
+fn is_step(signal: u32, info: &Siginfo, c: &SigContext) -> bool {
+    let is_int1 = || guard::read::<u8>(c.rip.wrapping_sub(1)) == Some(INT1);
+    match (signal, info.code()) {
+        (SIGTRAP, TRAP_TRACE) => true,
+        (SIGTRAP, TRAP_BRKPT) => c.rflags & TF != 0 && !is_int1(),
+        _ => false,
+    }
 }
 
 /// Is the thread in the program's code, in a phase?
