@@ -10,7 +10,7 @@
 #define REMOVE 103
 #define PAGES 8
 
-static sigjmp_buf out;
+static _Thread_local sigjmp_buf out;
 static volatile long faults;
 
 static void fault(int unused) {
@@ -82,8 +82,44 @@ static void move(void) {
     expect(status == 0);
 }
 
-static void *look_from_another(void *at) {
-    return (void *)(intptr_t)look(at);
+static char *of_both, *shared_by_both;
+static sem_t asked, answered;
+
+static void *looks(void *unused) {
+    for (int i = 0; i < 4; i++) {
+        ok(sem_wait(&asked));
+        say("another: %d %d, shared %d\n", look(of_both), look(of_both + PAGE), look(shared_by_both + PAGE));
+        read_into("another", of_both + PAGE);
+        ok(sem_post(&answered));
+    }
+    return unused;
+}
+
+static void ask(void) {
+    ok(sem_post(&asked));
+    ok(sem_wait(&answered));
+}
+
+// They are there for all threads.
+static void beside_another(void) {
+    of_both = must((char *)mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    shared_by_both = must((char *)mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    memset(of_both, 1, PAGES * PAGE);
+    memset(shared_by_both, 2, PAGES * PAGE);
+    ok(sem_init(&asked, 0, 0));
+    ok(sem_init(&answered, 0, 0));
+    pthread_t thread = start(looks, NULL);
+    ask();
+    ok(madvise(of_both + PAGE, PAGE, INSTALL));
+    ok(madvise(shared_by_both + PAGE, PAGE, INSTALL));
+    ask();
+    of_both = must((char *)mremap(of_both, PAGES * PAGE, 2 * PAGES * PAGE, MREMAP_MAYMOVE));
+    ask();
+    ok(madvise(of_both, PAGES * PAGE, REMOVE));
+    ok(madvise(shared_by_both, PAGES * PAGE, REMOVE));
+    ask();
+    finish(thread);
+    say("at last: %d %d\n", look(of_both + PAGE), look(shared_by_both + PAGE));
 }
 
 int main(int argc, char **argv) {
@@ -109,6 +145,6 @@ int main(int argc, char **argv) {
     try("a file", (char *)mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
     try("a file's copy", (char *)mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0));
     move();
-    expect((intptr_t)finish(start(look_from_another, m + 2 * PAGE)) == -1);
+    beside_another();
     say("%ld faults\n", faults);
 }

@@ -40,3 +40,18 @@ fn reserved_address_space_needs_no_room() {
 fn what_is_written_beside_who_makes_threads_is_kept() {
     assert_same_always("det_made_beside_lookers", 6);
 }
+
+/// Guard pages are there for all threads, go with memory that moves, and leave nothing of what was there before.
+#[test]
+fn guard_pages_are_everybodys() {
+    let delays = |n| vec![format!("--delays={n}")];
+    let all = outputs_with(&Guest::new("guard_pages"), 5, delays);
+    assert_eq!(all.len(), 1, "{all:?}");
+    let said = String::from_utf8_lossy(all.first().expect("an output"));
+    assert_eq!(
+        said.matches("another: 1 -1, shared -1").count(),
+        2,
+        "{said}"
+    );
+    assert_eq!(said.matches("another: 1 0, shared 2").count(), 1, "{said}");
+}

@@ -9,12 +9,13 @@ use super::{code, commit, layout, outside, owned, split};
 use crate::machine::guard;
 use crate::machine::sys::{self, *};
 use crate::memory::capture::Call;
-use crate::memory::{self, map, Region};
+use crate::memory::{self, map, Region, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 use crate::thread::panic;
 use crate::thread::Block;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::layout::{PAGE, USER_END};
+use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
 
 /// Changes that are remembered: nobody is further behind.
@@ -47,6 +48,8 @@ enum Change {
     Unmap(u64, u64),
     Protect(u64, u64, u64),
     Discard(u64, u64),
+    /// address, bytes, advice of madvise(2): guard pages, or none any more
+    Guard(u64, u64, u64),
     /// The arguments of shmat(2), at its address.
     Attach([u64; 3]),
     Detach(u64),
@@ -111,6 +114,9 @@ fn apply(change: &Change) {
         }
         Change::Protect(at, len, prot) => protect(at, len, prot),
         Change::Discard(at, len) => views::drop_copies(at, len),
+        Change::Guard(at, len, advice) => {
+            sys::call(nr::MADVISE, &[at, len, advice]);
+        }
         Change::Attach([id, at, flags]) => {
             if sys::call(nr::SHMAT, &[id, at, flags]) != at as i64 {
                 panic::give_up("det: a shared segment can't be attached for all threads");
@@ -251,6 +257,13 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             0
         }
         nr::MADVISE if a[2] == MADV_FREE => EINVAL,
+        nr::MADVISE if matches!(a[2], MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) => {
+            let r = phases().shape(t, c);
+            if !is_error(r) {
+                guard_pages(t, a[0], up(a[1]), a[2]);
+            }
+            r
+        }
         nr::MUNMAP => {
             if a[0] % PAGE == 0 && a[1] != 0 && !memory::is_ours(a[0], up(a[1])) {
                 give_back(t, a[0], a[0].saturating_add(up(a[1])));
@@ -381,6 +394,34 @@ fn discard(t: &mut Block, start: u64, len: u64) {
     tell(t, Change::Discard(start, len));
 }
 
+/// The calling thread has guard pages there from now on, or has none: so have all. What was there of private memory is gone.
+fn guard_pages(t: &mut Block, start: u64, len: u64, advice: u64) {
+    let end = start.saturating_add(len);
+    let mut at = start;
+    while let Some(r) = map().after(at).filter(|r| r.start < end) {
+        let (from, to) = (r.start.max(start), r.end.min(end));
+        if advice == MADV_GUARD_INSTALL && r.flags & region_flags::SHARED == 0 {
+            discard(t, from, to - from);
+        }
+        tell(t, Change::Guard(from, to - from, advice));
+        at = r.end;
+    }
+}
+
+/// The mapping there, guard pages aside; `None` where it isn't one.
+fn mapping(start: u64, end: u64) -> Option<Region> {
+    let first = map().at(start)?.without_guards();
+    let mut at = first.end;
+    while at < end {
+        let next = map().at(at)?.without_guards();
+        if (next.prot, next.flags, next.file) != (first.prot, first.flags, first.file) {
+            return None;
+        }
+        at = next.end;
+    }
+    Some(first)
+}
+
 /// mremap(2): memory that grows gets a new place, and its content is copied there.
 fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     let (old, new) = (up(a[1]), up(a[2]));
@@ -388,7 +429,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
         return EINVAL;
     }
     let (start, end) = (a[0], a[0] + old);
-    let Some(r) = map().at(start).filter(|r| r.end >= end) else {
+    let Some(r) = mapping(start, end) else {
         return -14;
     };
     if new == old && a[3] & MREMAP_FIXED == 0 {
@@ -435,7 +476,6 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     views::each_part(start, start + moved, &mut copy);
     give_back(t, start, end);
     sys::call(nr::MUNMAP, &[start, old]);
-    map().remove(start, end);
     map().insert(Region {
         start: to,
         end: to + new,
@@ -444,7 +484,24 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     views::forget(start, end);
     tell(t, Change::View(to, new, offset, r.prot as u64));
     tell(t, Change::Unmap(start, old));
+    move_guards(t, start, start + moved, to);
+    map().remove(start, end);
     to as i64
+}
+
+/// Guard pages that the map has between `start` and `end` are there from `to` on, too.
+fn move_guards(t: &mut Block, start: u64, end: u64, to: u64) {
+    let mut at = start;
+    while let Some(r) = map().after(at).filter(|r| r.start < end) {
+        let (from, until) = (r.start.max(start), r.end.min(end));
+        if r.is_guarded() {
+            let (there, len) = (from - start + to, until - from);
+            sys::call(nr::MADVISE, &[there, len, MADV_GUARD_INSTALL]);
+            map().set_guarded(there, there + len, true);
+            tell(t, Change::Guard(there, len, MADV_GUARD_INSTALL));
+        }
+        at = r.end;
+    }
 }
 
 /// brk(2), which moves the end of the heap to `wanted`, if it can: `act` does it.

@@ -54,7 +54,8 @@ const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
 /// madvise(2): the pages are guards from then on (Linux 6.13).
 pub const MADV_GUARD_INSTALL: u64 = 102;
-const MADV_GUARD_REMOVE: u64 = 103;
+/// They are none any more.
+pub const MADV_GUARD_REMOVE: u64 = 103;
 
 /// Most mappings that the map can hold (the kernel's own default limit is 65,530).
 const MAX_REGIONS: usize = 66_000;
