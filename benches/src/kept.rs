@@ -94,6 +94,18 @@ fn document_path() -> PathBuf {
 mod tests {
     use super::*;
 
+    /// Nobody writes the document but what makes it of figures that were measured.
+    #[test]
+    fn the_document_is_what_the_figures_say() {
+        let kept = Kept::read().expect("figures");
+        assert!(!kept.measured.is_empty());
+        let text = read_to_string(document_path()).expect("the document");
+        assert!(
+            text == report::document(&kept),
+            "{DOCUMENT} is not what is made of {FIGURES}: cargo bench -p reprise-bench -- --render"
+        );
+    }
+
     #[test]
     fn another_machines_figures_are_not_mixed_with_ours() {
         let of = |name: &str| {
