@@ -5,6 +5,7 @@
 //! - [`ring`]: the byte ring in it, through which events flow;
 //! - [`schedule`]: the lists in it that say who runs and who waits; [`owed`]: what is to be done for the dead;
 //! - [`inputs`]: the files of which a recording keeps copies, to refer to them; [`hash`]: of memory, and of what was read;
+//! - [`pagemap`]: how the kernel is asked for pages;
 //! - [`pace`]: how far a replay goes that a debugger drives;
 //! - [`conflicts`]: what `run --det-report` leaves behind;
 //! - [`races`]: what a replay that looks for data races leaves behind;
@@ -42,6 +43,7 @@ pub mod notes;
 pub mod order;
 pub mod owed;
 pub mod pace;
+pub mod pagemap;
 pub mod prctl;
 pub mod races;
 pub mod rebuilt;

@@ -2,6 +2,7 @@
 
 use libc::pid_t;
 use reprise_abi::layout::PAGE;
+use reprise_abi::pagemap::{category, PageRange, ScanArgument, PAGEMAP_SCAN};
 use std::fs::File;
 use std::io::Result;
 use std::ops::Range;
@@ -42,24 +43,6 @@ impl Wanted {
     }
 }
 
-/// `struct pm_scan_arg` (ioctl_pagemap_scan(2)).
-#[repr(C)]
-#[derive(Default)]
-struct ScanArgument {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
 /// The memory of a process that does not run.
 pub struct Pages {
     memory: File,
@@ -82,21 +65,19 @@ impl Pages {
     ///
     /// They are asked for by PAGEMAP_SCAN (Linux 6.16 for guards), which skips what has no page tables.
     pub fn guards(&self, of: Range<u64>) -> Vec<Range<u64>> {
-        const PAGEMAP_SCAN: u64 = 0xc060_6610;
-        const PAGE_IS_GUARD: u64 = 1 << 8;
         const RANGES: usize = 256;
         let mut all: Vec<Range<u64>> = Vec::new();
         let mut at = of.start;
         while at < of.end {
-            let mut found = [[0u64; 3]; RANGES];
+            let mut found = [PageRange::default(); RANGES];
             let mut scan = ScanArgument {
                 size: size_of::<ScanArgument>() as u64,
                 start: at,
                 end: of.end,
                 vec: found.as_mut_ptr() as u64,
                 vec_len: RANGES as u64,
-                category_mask: PAGE_IS_GUARD,
-                return_mask: PAGE_IS_GUARD,
+                category_mask: category::GUARD,
+                return_mask: category::GUARD,
                 ..ScanArgument::default()
             };
             // SAFETY: the kernel writes as many ranges as there is room for, and the argument.
@@ -104,21 +85,16 @@ impl Pages {
             let Some(found) = usize::try_from(n).ok().and_then(|n| found.get(..n)) else {
                 return all;
             };
-            for [start, end, _] in found {
-                match all.last_mut().filter(|last| last.end == *start) {
-                    Some(last) => last.end = *end,
-                    None => all.push(*start..*end),
+            for r in found {
+                match all.last_mut().filter(|last| last.end == r.start) {
+                    Some(last) => last.end = r.end,
+                    None => all.push(r.start..r.end),
                 }
+                at = r.end;
             }
-            let next = if found.len() < RANGES {
-                of.end
-            } else {
-                scan.walk_end
-            };
-            if next <= at {
+            if found.len() < RANGES {
                 return all;
             }
-            at = next;
         }
         all
     }

@@ -9,6 +9,7 @@ use super::{code, commit, layout, outside, owned, split};
 use crate::machine::guard;
 use crate::machine::sys::{self, *};
 use crate::memory::capture::Call;
+use crate::memory::moved::pieces;
 use crate::memory::{self, map, Region, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 use crate::thread::panic;
 use crate::thread::Block;
@@ -396,30 +397,25 @@ fn discard(t: &mut Block, start: u64, len: u64) {
 
 /// The calling thread has guard pages there from now on, or has none: so have all. What was there of private memory is gone.
 fn guard_pages(t: &mut Block, start: u64, len: u64, advice: u64) {
-    let end = start.saturating_add(len);
-    let mut at = start;
-    while let Some(r) = map().after(at).filter(|r| r.start < end) {
-        let (from, to) = (r.start.max(start), r.end.min(end));
+    for r in pieces(start, start.saturating_add(len)) {
         if advice == MADV_GUARD_INSTALL && r.flags & region_flags::SHARED == 0 {
-            discard(t, from, to - from);
+            discard(t, r.start, r.end - r.start);
         }
-        tell(t, Change::Guard(from, to - from, advice));
-        at = r.end;
+        tell(t, Change::Guard(r.start, r.end - r.start, advice));
     }
 }
 
 /// The mapping there, guard pages aside; `None` where it isn't one.
 fn mapping(start: u64, end: u64) -> Option<Region> {
     let first = map().at(start)?.without_guards();
-    let mut at = first.end;
-    while at < end {
-        let next = map().at(at)?.without_guards();
-        if (next.prot, next.flags, next.file) != (first.prot, first.flags, first.file) {
+    let mut at = start;
+    for r in pieces(start, end).map(Region::without_guards) {
+        if r.start != at || (r.prot, r.flags, r.file) != (first.prot, first.flags, first.file) {
             return None;
         }
-        at = next.end;
+        at = r.end;
     }
-    Some(first)
+    (at == end).then_some(first)
 }
 
 /// mremap(2): memory that grows gets a new place, and its content is copied there.
@@ -491,16 +487,11 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
 
 /// Guard pages that the map has between `start` and `end` are there from `to` on, too.
 fn move_guards(t: &mut Block, start: u64, end: u64, to: u64) {
-    let mut at = start;
-    while let Some(r) = map().after(at).filter(|r| r.start < end) {
-        let (from, until) = (r.start.max(start), r.end.min(end));
-        if r.is_guarded() {
-            let (there, len) = (from - start + to, until - from);
-            sys::call(nr::MADVISE, &[there, len, MADV_GUARD_INSTALL]);
-            map().set_guarded(there, there + len, true);
-            tell(t, Change::Guard(there, len, MADV_GUARD_INSTALL));
-        }
-        at = r.end;
+    for r in pieces(start, end).filter(Region::is_guarded) {
+        let (there, len) = (r.start - start + to, r.end - r.start);
+        sys::call(nr::MADVISE, &[there, len, MADV_GUARD_INSTALL]);
+        map().set_guarded(there, there + len, true);
+        tell(t, Change::Guard(there, len, MADV_GUARD_INSTALL));
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::machine::sys;
 use reprise_abi::layout::PAGE;
+use reprise_abi::pagemap::{category, PageRange, ScanArgument, PAGEMAP_SCAN};
 use reprise_abi::syscalls::nr;
 
 /// Stretches of this many bytes or more are worth a scan.
@@ -12,41 +13,7 @@ pub const LARGE: u64 = 1 << 30;
 /// Ranges that one scan gives back. (Above 512, kernels up to 6.18 leave `walk_end` stale.)
 const RANGES: usize = 256;
 
-const PAGEMAP_SCAN: u64 = 0xc060_6610;
-/// PAGE_IS_FILE
-const FILE: u64 = 1 << 2;
-/// PAGE_IS_PRESENT | PAGE_IS_SWAPPED
-const HELD: u64 = 1 << 3 | 1 << 4;
-
-/// `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct ScanArgument {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct PageRange {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-const _: () = assert!(core::mem::size_of::<ScanArgument>() == 96);
-const _: () = assert!(core::mem::size_of::<PageRange>() == 24);
+const HELD: u64 = category::PRESENT | category::SWAPPED;
 
 /// Which of the pages that are in memory or on a swap device are meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +68,7 @@ impl Scanner {
 fn scan(fd: u64, which: Which, start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u64> {
     let not_of_files = match which {
         Which::Held => 0,
-        Which::Own => FILE,
+        Which::Own => category::FILE,
     };
     let mut ranges = [PageRange::default(); RANGES];
     let mut at = start;

@@ -15,8 +15,8 @@ const MAYMOVE: u64 = 1;
 const FIXED: u64 = 2;
 const DONTUNMAP: u64 = 4;
 
-/// The pieces of `start..end`.
-fn pieces(start: u64, end: u64) -> impl Iterator<Item = Region> {
+/// What the map has of `start..end`, in order.
+pub fn pieces(start: u64, end: u64) -> impl Iterator<Item = Region> {
     let mut at = start;
     core::iter::from_fn(move || {
         let r = map().after(at).filter(|r| r.start < end)?;
