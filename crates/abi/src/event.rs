@@ -143,6 +143,9 @@ pub enum Instruction {
     /// One at which a thread that waits by looking at memory has given way. The value: how many such instructions the thread has come to since
     /// the last of these events, or the last cut; the argument: where it is.
     GaveWay = 3,
+    /// The end of a hooked function, at which a slice ended or a signal was delivered. The value: how many such functions the thread has called since
+    /// the last of these events, or the last cut; the argument: where the program goes on.
+    HookEnded = 4,
 }
 
 /// Why a recording ended, as in [`Kind::End`].

@@ -385,6 +385,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
     s.flags |= match engine.order {
         TraceOrder::Stamps => FLAG_HOOKS,
         TraceOrder::Told => FLAG_HOOKS | FLAG_LOCKED | FLAG_LOGS,
+        TraceOrder::Slices if m.hooks => FLAG_HOOKS,
         TraceOrder::Slices | TraceOrder::Nothing => 0,
     };
     set_start(s, &m.start);

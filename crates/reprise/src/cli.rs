@@ -215,8 +215,8 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub no_patch: bool,
 
-    /// A test switch: replace libc's synchronisation by the runtime's own, and say how often it was used
-    #[arg(long, hide = true)]
+    /// With `serial`: replace libc's synchronisation and heap by the runtime's own, as `order` always does, and say how often they were used
+    #[arg(long, conflicts_with = "keep")]
     pub hooks: bool,
 
     /// A test switch, `order`: leave out a class of hooks, and what it orders unordered

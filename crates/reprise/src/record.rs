@@ -487,6 +487,7 @@ pub fn write_head(
         children: who.children,
         checksum_every: s.checksum_every,
         learned: learned_code(s),
+        hooks: args.hooks,
         unhooked: s.unhooked,
         redacted: None,
         start,

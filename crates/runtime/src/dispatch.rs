@@ -58,6 +58,14 @@ pub(crate) use with_engine;
 macro_rules! with_order {
     ($o:ident => $body:expr) => {
         match $crate::thread::in_force::ENGINE.load(core::sync::atomic::Ordering::Relaxed) {
+            $crate::thread::in_force::SERIAL_RECORD => {
+                type $o = $crate::engines::serial::record::Record;
+                $body
+            }
+            $crate::thread::in_force::SERIAL_REPLAY => {
+                type $o = $crate::engines::serial::replay::Replay;
+                $body
+            }
             $crate::thread::in_force::ORDER_RECORD => {
                 type $o = $crate::engines::order::record::Record;
                 $body

@@ -64,6 +64,9 @@ pub struct Manifest {
     /// `order`: code whose plain loads were recorded as values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<LearnedCode>,
+    /// `serial`: functions of libc were replaced by the runtime's own, as the other engines that order threads do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hooks: bool,
     /// A test switch: classes of hooks that were left out ([`reprise_abi::hooks`]).
     #[serde(default)]
     pub unhooked: u64,

@@ -161,6 +161,18 @@ pub(super) fn instruction(event: &Event) -> Said {
             json,
         );
     }
+    if name == Instruction::HookEnded as u32 {
+        let place = event.arg(0);
+        let json = fields([
+            ("instruction", "hook ended".into()),
+            ("value", value.into()),
+            ("place", address(place)),
+        ]);
+        return (
+            format!("stops at the end of hooked function {value}, before {place:#x}"),
+            json,
+        );
+    }
     let name = match name {
         n if n == Instruction::Rdtsc as u32 => "rdtsc",
         n if n == Instruction::Rdtscp as u32 => "rdtscp",

@@ -19,6 +19,7 @@ pub fn label(event: &Event) -> Cow<'static, str> {
         Kind::ThreadExit => "thread ends".into(),
         Kind::Instruction if detail == Instruction::Rdtscp as u32 => "rdtscp".into(),
         Kind::Instruction if detail == Instruction::GaveWay as u32 => "waits".into(),
+        Kind::Instruction if detail == Instruction::HookEnded as u32 => "stops".into(),
         Kind::Instruction => "rdtsc".into(),
         Kind::Signal => signal(),
         Kind::Fault => format!("fault {}", signal()).into(),

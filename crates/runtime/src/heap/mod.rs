@@ -1,4 +1,5 @@
-//! The deterministic allocator: what malloc and its family lead to under engines that let threads run freely (DESIGN 5).
+//! The deterministic allocator: what malloc and its family lead to under engines that let threads run freely, and under `serial` when
+//! that is to run what such an engine has run (DESIGN 5).
 //!
 //! glibc's reads some of its state without any lock, and shares arenas between threads: in a replay other addresses would come out. Here
 //! every thread has a heap of its own, and an address depends on three things only:

@@ -37,6 +37,12 @@ pub fn replays_synchronisation() -> bool {
     role() == ORDER_REPLAY
 }
 
+/// One thread of the session runs at a time: what it waits for, another one can only do when this one lets it run.
+#[inline(always)]
+pub fn runs_one_at_a_time() -> bool {
+    can_one_of(const { roles_that_can(can::RUN_ONE_AT_A_TIME) })
+}
+
 /// Each thread has private views of memory, and shows the others what it wrote at commits.
 #[inline(always)]
 pub fn has_private_views() -> bool {

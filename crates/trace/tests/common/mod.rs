@@ -79,6 +79,7 @@ pub fn manifest() -> Manifest {
         children: Vec::new(),
         checksum_every: 0,
         learned: Vec::new(),
+        hooks: false,
         unhooked: 0,
         redacted: None,
         start: Start {

@@ -190,7 +190,7 @@ pub fn hand_over(key: FutexKey, l: &schedule::Locked) -> u32 {
 }
 
 /// Wakes up to `n` that wait; how many it were. The calling thread gives way where that is due.
-fn wake(t: &mut Block, l: &schedule::Locked, key: FutexKey, bitset: u32, n: u32) -> u32 {
+pub fn wake(t: &mut Block, l: &schedule::Locked, key: FutexKey, bitset: u32, n: u32) -> u32 {
     let mut starves = false;
     let woken = l.futex_wake(key, bitset, n, |one| {
         starves |= one.futex_waits.load(Relaxed) >= PATIENCE;
@@ -223,16 +223,16 @@ pub fn mark_waiters(address: u64) {
     }
 }
 
-fn sleep(
+/// Says that the call waits, and hands the baton on; with the baton back, how the wait ended, and whether the thread has inherited the futex.
+pub fn wait(
     t: &mut Block,
     c: &Call,
     key: FutexKey,
     bitset: u32,
     end: Option<(Timespec, bool)>,
-) -> i64 {
+) -> (Wait, bool) {
     events::enter(t.slot, 0);
     robust::put_down(t);
-    let timed = end.is_some();
     count_wait(t.slot(), key);
     let mut inherited = false;
     let how = loop {
@@ -258,6 +258,18 @@ fn sleep(
         }
     };
     robust::pick_up(t);
+    (how, inherited)
+}
+
+fn sleep(
+    t: &mut Block,
+    c: &Call,
+    key: FutexKey,
+    bitset: u32,
+    end: Option<(Timespec, bool)>,
+) -> i64 {
+    let timed = end.is_some();
+    let (how, inherited) = wait(t, c, key, bitset, end);
     let mut flags = 0;
     let r = match how {
         Wait::Woken => 0,

@@ -6,6 +6,7 @@ pub mod baton;
 pub mod chaos;
 pub mod cut;
 pub mod futex;
+pub mod hooked;
 pub mod loss;
 pub mod parts;
 pub mod processes;

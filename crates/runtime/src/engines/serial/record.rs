@@ -1,7 +1,7 @@
 //! The recording half of `serial`.
 
 use super::parts::Parts;
-use super::{arrived, baton, chaos, cut, futex, loss, quick, waits, writes};
+use super::{arrived, baton, chaos, cut, futex, hooked, loss, quick, waits, writes};
 use crate::code::patch;
 use crate::common::make::add_pending;
 use crate::common::make::exit_status;
@@ -26,6 +26,7 @@ use crate::memory::scratch::Scratch;
 use crate::memory::{self, by_reference};
 use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
+use crate::sync::libc::malloc;
 use crate::sync::locked;
 use crate::sync::spin::{self, clock};
 use crate::thread::process;
@@ -47,7 +48,7 @@ pub struct Record;
 /// Most futexes with priority inheritance that one dying thread can leave to waiters.
 pub(crate) const MAX_INHERITED: usize = 64;
 /// Notes in the slot what the thread is doing, for the agent and for [`events::enter`].
-fn note(t: &Block, c: &Call, input_hash: u64) {
+pub(super) fn note(t: &Block, c: &Call, input_hash: u64) {
     let s = t.slot();
     s.call_nr.store(c.nr as u32, Relaxed);
     for (to, a) in s.call_args.iter().zip(c.args) {
@@ -269,6 +270,7 @@ impl Record {
 
     /// The process ends with this wait status: says so, and lets others run. Only the end itself may follow.
     fn end_process(t: &mut Block, status: i32) {
+        crate::sync::libc::count(t);
         robust::leave(t);
         let pid = process::visible_pid() as u64;
         events::plain(
@@ -446,6 +448,8 @@ impl Engine for Record {
     }
 
     fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
+        // A hooked function may make it, which is no gate.
+        cut::record::abandon(t);
         Self::look_for_clocks(t, frame);
         if !c.known || (session().forget_syscall == c.nr + 1 && !writes::are_tested()) {
             return Self::tracked(t, c);
@@ -494,6 +498,8 @@ impl Engine for Record {
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        // As above.
+        cut::record::abandon(t);
         if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
             let r = crate::common::segment::record(t, c);
             spin::after_call(t, c, r);
@@ -512,6 +518,8 @@ impl Engine for Record {
             }
             None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
         }
+        // Before other changes to the code, of which a replay learns by events.
+        crate::sync::hook::after_call(t, c, done.result);
         crate::gate::cpuid::after_call::<Self>(t, c, done.result, content);
         spin::after_call(t, c, done.result);
         robust::look_at_mapping(t);
@@ -548,6 +556,9 @@ impl Engine for Record {
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
+        if t.hook_ends && !hooked::is_gate(t, frame) {
+            return;
+        }
         if t.slot().signal_pending.load(Relaxed) != 0 {
             Self::deliver_pending(t, frame, FpState::Live);
         }
@@ -712,6 +723,8 @@ impl Engine for Record {
     }
 
     fn thread_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        malloc::thread_ends::<Self>(t);
+        crate::sync::libc::count(t);
         // The call first: a hash before it would belong to the gate before.
         events::call_with(t, c, 0, 0, 0, &[]);
         state::hash_at_exit(t, frame);

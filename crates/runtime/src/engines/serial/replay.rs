@@ -1,6 +1,6 @@
 //! The replaying half of `serial`: every gate takes its answer from the next event, and the events say who runs.
 
-use super::{cut, futex, loss, processes};
+use super::{cut, futex, hooked, loss, processes};
 use crate::code::patch;
 use crate::common::apply::apply;
 use crate::common::apply::cannot_map;
@@ -25,6 +25,7 @@ use crate::memory::of_file::OfFile;
 use crate::memory::{self, files, shm};
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
+use crate::sync::libc::malloc;
 use crate::thread::process;
 use crate::thread::schedule;
 use crate::thread::signals::Siginfo;
@@ -254,6 +255,7 @@ impl Engine for Replay {
         if !memory::redo(c, r, &file, h.flags >> FILE_NUMBER_SHIFT) {
             cannot_map(ring::event_number() - 1);
         }
+        crate::sync::hook::after_call(t, c, r);
         rewriting::replay_with_code::<Replay>(t);
         crate::gate::cpuid::after_call::<Self>(t, c, r, [0; 2]);
         r
@@ -294,6 +296,9 @@ impl Engine for Replay {
     }
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
+        if t.hook_ends && !hooked::was_gate(t, frame) {
+            return;
+        }
         loop {
             let Some(h) = ring::peek() else { return };
             // Killed by a signal that no handler saw: where it was then, after its last gate, left no trace.
@@ -399,6 +404,7 @@ impl Engine for Replay {
     }
 
     fn thread_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
+        malloc::thread_ends::<Self>(t);
         replay_call(t, c, 0, |_, _| {});
         check_hashes(t, frame);
         // Futexes that a waiter inherits come with the event.

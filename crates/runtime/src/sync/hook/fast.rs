@@ -289,6 +289,8 @@ pub fn way_of(f: &Function) -> Option<usize> {
         _ if crate::thread::in_force::looks_for_races() => None,
         // Every operation is made in a turn.
         _ if in_force::has_private_views() => None,
+        // Every call is counted, and slices may end at each.
+        _ if in_force::runs_one_at_a_time() => None,
         b"pthread_mutex_lock" if replays => Some(RELOCK),
         b"pthread_mutex_lock" => Some(LOCK),
         b"pthread_mutex_unlock" if replays => Some(REUNLOCK),

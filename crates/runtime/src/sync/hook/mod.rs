@@ -23,6 +23,7 @@ use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::{self, map, Region};
 use crate::sync::libc::malloc;
+use crate::thread::in_force;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use entry::{Hook, MAX_HOOKS};
@@ -167,8 +168,9 @@ fn hook(module: &Module) -> Option<()> {
     let mut list = [Hook::default(); MAX_HOOKS];
     let mut n = 0;
     // An allocator is replaced as a whole or not at all.
-    let addresses_matter = (crate::thread::in_force::orders_synchronisation()
-        || crate::thread::in_force::has_private_views())
+    let addresses_matter = (in_force::orders_synchronisation()
+        || in_force::has_private_views()
+        || in_force::runs_one_at_a_time())
         && are_of_glibc(functions);
     let allocation = match addresses_matter && malloc::prepare() {
         true => ALLOCATION,

@@ -20,6 +20,7 @@ use crate::engine::waits::{Deadline, Wait, REALTIME};
 use crate::log::awaited;
 use crate::races::objects::Kind;
 use crate::sync::hook::shim::Done;
+use crate::thread::in_force;
 use crate::thread::{Block, Frame};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -68,9 +69,9 @@ const WAITED_FOR: u32 = 2;
 /// How often a lock looks before it sleeps: about as long as going to sleep takes.
 const SPINS: u32 = 100;
 
-/// How often a thread looks whether a lock is free before it sleeps. In a turn nobody else can free it.
+/// How often a thread looks whether a lock is free before it sleeps. Where it runs alone, as in a turn, nobody else can free it.
 pub fn spins() -> u32 {
-    match crate::thread::in_force::has_private_views() {
+    match in_force::has_private_views() || in_force::runs_one_at_a_time() {
         true => 0,
         false => SPINS,
     }

@@ -8,6 +8,7 @@ pub mod record;
 pub mod replay;
 
 use crate::engines::serial::chaos::Timer;
+use crate::engines::serial::hooked::Hooks;
 use crate::machine::sys;
 use crate::memory;
 use crate::thread::Block;
@@ -28,6 +29,8 @@ pub struct CutState {
     pub timer: Timer,
     /// Under chaos, the thread leaves a gate with the trap flag, and a walk begins at the program's next instruction (record).
     pub steps: bool,
+    /// The hooked functions that it calls.
+    pub hooks: Hooks,
 }
 
 impl Block {

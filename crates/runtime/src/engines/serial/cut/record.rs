@@ -310,6 +310,7 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     chaos::pay(took);
     t.slot().cut_spins.store(plan.spin.into(), Relaxed);
     t.spin().restart();
+    t.cut().hooks.restart();
     if plan.spin {
         spin::found_waiting(t, plan);
     }

@@ -82,7 +82,8 @@ struct Patch {
 
 static SOUGHT: Held<Option<Sought>> = Held::new(None);
 
-/// Plants the place of the next cut, when the next event is one of this thread; or says when the thread gives way, when that is its next event.
+/// Plants the place of the next cut, when the next event is one of this thread; or says when the thread gives way, or is to come to the end of a hooked
+/// function, when that is its next event.
 pub fn plant_if_next(t: &mut Block) {
     let Some(h) = next_seen(t) else { return };
     if h.slot as u32 != t.slot {
@@ -90,6 +91,9 @@ pub fn plant_if_next(t: &mut Block) {
     }
     if h.kind == Kind::Instruction as u8 && h.detail == Instruction::GaveWay as u32 {
         return t.spin().expect(h.value);
+    }
+    if h.kind == Kind::Instruction as u8 && h.detail == Instruction::HookEnded as u32 {
+        return t.cut().hooks.expect(h.value);
     }
     if h.kind != Kind::Cut as u8 || SOUGHT.get().is_some() {
         return;
@@ -454,6 +458,7 @@ fn found(t: &mut Block, uc: &mut Ucontext, pc: u64) {
     }
     session().counters.cuts.fetch_add(1, Relaxed);
     t.spin().restart();
+    t.cut().hooks.restart();
     follow(t, uc);
 }
 
