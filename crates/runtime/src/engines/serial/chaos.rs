@@ -42,6 +42,8 @@ const BURST_DOUBLINGS: u64 = 8;
 const FIRST_BURST: u32 = 256;
 /// Right behind a gate, the longest distance.
 const BEHIND_GATE: u64 = 8_000;
+/// At the end of one hooked function in so many the slice ends.
+const HOOKS: u64 = 16;
 /// A thread that was just made is waited for so long, in nanoseconds.
 const BIRTH: i64 = 5_000_000;
 /// A cut that takes longer than this is dear: the next is so long after it.
@@ -225,6 +227,11 @@ pub fn begin_slice(t: &Block) {
 pub fn behind_gate(t: &Block) {
     let r = baton::random();
     t.cut().timer.set(1 + r % BEHIND_GATE);
+}
+
+/// The end of a hooked function, when others wait: does the slice end there? Of such ends there are many more than of gates.
+pub fn ends_slice_at_hook() -> bool {
+    baton::chaos() && baton::random() % HOOKS == 0 && !holds_back_the_others()
 }
 
 /// A cut took so long.

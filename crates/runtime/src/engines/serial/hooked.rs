@@ -15,6 +15,7 @@
 //! before or after it. Where they stand in the code a replay has them where the recording had them.
 
 use super::baton::{self, Wait as Slept};
+use super::chaos;
 use super::cut;
 use super::futex;
 use super::record::Record;
@@ -156,6 +157,13 @@ impl Order for Record {
     }
     #[inline(always)]
     fn leaves(t: &mut Block, _returns: bool) {
+        let s = session();
+        if s.ready_count.load(Relaxed) == 0 {
+            return;
+        }
+        if chaos::ends_slice_at_hook() {
+            s.slice_over.store(1, Relaxed);
+        }
         if is_over(t) {
             // As for a signal, the function takes the long way out.
             t.slot().signal_pending.store(1, Release);
