@@ -80,7 +80,6 @@ tests! {
         main_ends_first,
         mutex_starvation,
         detached_and_local,
-        exit_while_others,
         pi_mutex = "pi_mutex"["500"],
         waits_to_the_end = "waits_to_the_end"["3"],
         sites_among_threads = "sites_among_threads"["4", "12"],
@@ -90,8 +89,8 @@ tests! {
         loaded_libraries,
         thread_variables_of_libraries,
         locked_forms = "locked_forms"["2000"],
-        racy_counter,
-        racey,
+        racy_counter = "racy_counter"["4", "300000"],
+        racey = "racey"["4", "200000"],
     }
     // Guests that try every state of a primitive, with few threads and with more.
     synchronisation {
@@ -206,6 +205,20 @@ fn states_are_hashed() {
     for name in ["hello", "mutex_contention", "sync_cond", "memory_anonymous"] {
         let infos = check_times(&Guest::new(name), &flags, 1, 2);
         assert!(infos[0].kind("hash") > 3, "{name}: {}", infos[0].0);
+    }
+}
+
+/// The process ends while others wait in hooked functions.
+#[test]
+fn ends_while_others_wait() {
+    for (way, status) in [("main", 5), ("thread", 6), ("race", 7)] {
+        let guest = Guest::new("exit_while_others").args([way]);
+        assert_hooked(&check_times(
+            &guest.ends(Outcome::Exit(status)),
+            &HOOKS,
+            1,
+            2,
+        ));
     }
 }
 
