@@ -518,9 +518,8 @@ impl Engine for Record {
             }
             None => events::call_with(t, c, done.result, 0, 0, done.section().as_slice()),
         }
-        // Before other changes to the code, of which a replay learns by events.
-        crate::sync::hook::after_call(t, c, done.result);
         crate::gate::cpuid::after_call::<Self>(t, c, done.result, content);
+        crate::sync::hook::after_call(t, c, done.result);
         spin::after_call(t, c, done.result);
         robust::look_at_mapping(t);
         done.result

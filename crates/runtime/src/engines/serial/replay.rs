@@ -197,6 +197,11 @@ impl Engine for Replay {
         block.engine.put(cut::CutState::default());
     }
 
+    fn before_hooks(t: &mut Block) {
+        // What finds room for itself is to find the same as in the recording, which has replaced those by now.
+        rewriting::replay_with_code::<Self>(t);
+    }
+
     #[inline(always)]
     fn rewrites_again(t: &mut Block) {
         rewriting::replay::<Self>(t);
