@@ -44,6 +44,9 @@ const FIRST_BURST: u32 = 256;
 const BEHIND_GATE: u64 = 8_000;
 /// At the end of one hooked function in so many the slice ends.
 const HOOKS: u64 = 16;
+/// A thread is held back no longer than this, in nanoseconds: on a busy machine each turn of the others begins late, and all that they do may be
+/// to wait for the one that is held back.
+const HELD_AT_MOST: i64 = 100_000_000;
 /// A thread that was just made is waited for so long, in nanoseconds.
 const BIRTH: i64 = 5_000_000;
 /// A cut that takes longer than this is dear: the next is so long after it.
@@ -120,6 +123,8 @@ static FIRST: AtomicU64 = AtomicU64::new(0);
 /// The thread that is held back: its slot plus 1 (0: nobody), and for how many turns.
 static HELD: AtomicU32 = AtomicU32::new(0);
 static TURNS_LEFT: AtomicU32 = AtomicU32::new(0);
+/// When that began, in nanoseconds.
+static HELD_SINCE: AtomicU64 = AtomicU64::new(0);
 
 /// Places in front of accesses to memory that others may use, and to such that others were seen to use, too; 0: none.
 static KNOWN: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
@@ -349,6 +354,7 @@ pub fn may_hold_back(slot: u32) {
         let (r, manner) = (baton::random(), manner());
         if r % manner.held_once_in == 0 {
             HELD.store(slot + 1, Relaxed);
+            HELD_SINCE.store(sys::monotonic().ns() as u64, Relaxed);
             TURNS_LEFT.store(1 << ((r >> 8) % manner.turns_doublings), Relaxed);
         }
     }
@@ -358,6 +364,11 @@ pub fn may_hold_back(slot: u32) {
 pub fn is_held_back(slot: u32) -> bool {
     let left = TURNS_LEFT.load(Relaxed);
     if left == 0 || HELD.load(Relaxed) != slot + 1 {
+        return false;
+    }
+    let since = HELD_SINCE.load(Relaxed) as i64;
+    if sys::monotonic().ns() - since > HELD_AT_MOST {
+        TURNS_LEFT.store(0, Relaxed);
         return false;
     }
     TURNS_LEFT.store(left - 1, Relaxed);
