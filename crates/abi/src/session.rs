@@ -545,7 +545,8 @@ pub struct Session {
     pub brk_now: u64,
     /// Threads of a process that was [running already](crate::attached); 0: the program begins.
     pub attached: u32,
-    _pad5: u32,
+    /// A test switch, `order`: threads stand at random, by this seed, and go on; 0: they don't.
+    pub test_reenter: u32,
     /// `det`: of what random bytes are made (`run --seed`).
     pub det_seed: u64,
     /// Record: the agent's thread id, as it sees itself; the kernel marks it when the agent dies
@@ -669,6 +670,10 @@ pub struct Session {
     pub output_bytes: [AtomicU64; 2],
     /// 1 when the last that got the baton had come back from a call, and was preferred.
     pub preferred: AtomicU32,
+    /// Times that all threads of a process stood, ...
+    pub stood: AtomicU64,
+    /// ... and that not all of them came to stand in time.
+    pub stood_not: AtomicU64,
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?

@@ -42,6 +42,8 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("cuts", &c.cuts),
         ("signals_at_gates", &c.signals_at_gates),
         ("signals_in_code", &c.signals_in_code),
+        ("stood", &s.stood),
+        ("stood_not", &s.stood_not),
         ("stolen", &c.stolen),
         ("hashed", &c.hashed),
         ("hashes", &c.hashes),

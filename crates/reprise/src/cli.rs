@@ -235,6 +235,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub test_writes: bool,
 
+    /// A test switch, `order`: now and then all threads are taken out of the runtime and brought back into it, by this seed
+    #[arg(long, hide = true, value_name = "SEED")]
+    pub test_reenter: Option<u32>,
+
     /// A test switch, for engines without a log: the runtime's image, in the place of the one that is inside
     #[arg(long, hide = true, value_name = "FILE")]
     pub test_runtime: Option<PathBuf>,
@@ -278,6 +282,7 @@ impl RecordArgs {
             no_cpuid_trapping: false,
             forget_syscall: None,
             test_writes: false,
+            test_reenter: None,
             test_runtime: None,
             command,
             det: None,

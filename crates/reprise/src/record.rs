@@ -296,6 +296,7 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.test_writes {
         s.flags |= FLAG_TEST_WRITES;
     }
+    s.test_reenter = args.test_reenter.map_or(0, |seed| seed.max(1));
     if let Some(nr) = args.forget_syscall {
         s.forget_syscall = nr + 1;
     }

@@ -13,3 +13,4 @@ pub mod segment;
 pub mod start;
 pub mod state;
 pub mod stopped;
+pub mod time_left;

@@ -8,8 +8,9 @@ use crate::code::elf::Exports;
 use crate::engine::wish::Wish;
 use crate::memory::capture::Call;
 use crate::signal::frame::Ucontext;
+use crate::thread::area::Area;
 use crate::thread::signals::Siginfo;
-use crate::thread::{Block, Frame};
+use crate::thread::{Block, Frame, ENGINE_WORDS};
 use reprise_abi::event::Instruction;
 
 /// The result of a call that is to be made again by the program's own instruction, after a handler ran.
@@ -148,6 +149,15 @@ pub trait Engine {
     fn is_vacant(_i: u32, state: u32) -> bool {
         state != reprise_abi::session::slot_state::LEFT
     }
+
+    /// Threads can [stand](crate::gate::stand) under this engine.
+    const STANDS: bool = false;
+    /// Can the calling thread stand where it is, as far as the engine is concerned?
+    fn can_stand(_t: &Block) -> bool {
+        Self::STANDS
+    }
+    /// A thread that stood goes on, under this engine; `before`: what the engine in which it stood had kept of it.
+    fn resumed(_t: &mut Block, _before: &Area<ENGINE_WORDS>) {}
 
     /// Signals are delivered to this thread wherever they arrive.
     fn delivers_at_once(_t: &Block) -> bool {

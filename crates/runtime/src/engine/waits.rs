@@ -3,7 +3,7 @@
 use crate::machine::asm::rt_blocking;
 use crate::machine::sys::{self, Timespec};
 use crate::signal::kernel::first_waiting;
-use crate::thread::Block;
+use crate::thread::{standing, Block};
 use core::sync::atomic::AtomicU32;
 use reprise_abi::syscalls::nr;
 
@@ -29,7 +29,7 @@ pub enum Wait {
     Changed,
     /// It is too late.
     TimedOut,
-    /// A signal waits for delivery.
+    /// A signal waits for delivery, or the thread is to stand.
     Signal,
 }
 
@@ -113,6 +113,8 @@ pub fn in_kernel(
             -110 => return Wait::TimedOut,
             -11 => return Wait::Changed,
             -4 | -512 if first_waiting(t).is_some() => return Wait::Signal,
+            // The function is entered anew, when its thread has stood.
+            -4 | -512 if standing::wanted().is_some() => return Wait::Signal,
             -512 => {}
             -4 if unseen(t) => {}
             _ => return Wait::Woken,

@@ -9,6 +9,7 @@ use crate::gate::processor;
 use crate::gate::ptrace;
 use crate::gate::seccomp;
 use crate::gate::signals;
+use crate::gate::stand;
 use crate::memory;
 use crate::memory::capture::Call;
 use crate::memory::limits;
@@ -28,7 +29,18 @@ const EFAULT: i64 = -14;
 
 #[no_mangle]
 extern "C" fn rt_gate(frame: &mut Frame) {
-    with_engine!(E => gate::<E>(frame))
+    with_engine!(E => {
+        gate::<E>(frame);
+        stand::point::<E>(current(), frame);
+    })
+}
+
+/// A thread that stood in a call, of which only the end is missing in the log, is in it again: `frame` as at the gate.
+pub fn call_again(frame: &mut Frame) {
+    with_engine!(E => {
+        made::<E>(current(), frame);
+        stand::point::<E>(current(), frame);
+    })
 }
 
 /// One gate: the program's call is answered, then signals and slices get their turn.
@@ -76,6 +88,12 @@ fn gate<E: Engine>(frame: &mut Frame) {
         E::signal_point(t, frame);
         return leave(frame);
     }
+    made::<E>(t, frame);
+}
+
+/// The call is made, and the program answered.
+fn made<E: Engine>(t: &mut Block, frame: &mut Frame) {
+    let number = frame.rax as u32 as u64;
     let args = frame.args();
     let desc = syscalls::lookup(number);
     let mut c = Call::new(number, args, desc);

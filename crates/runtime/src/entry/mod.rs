@@ -2,6 +2,7 @@
 //! engine has to say to it is asked through [`crate::engine::Engine`].
 
 pub mod gate;
+pub mod reenter;
 pub mod signal;
 pub mod start;
 pub mod thread;

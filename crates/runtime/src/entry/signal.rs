@@ -43,6 +43,9 @@ extern "C" fn rt_on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext)
     if signal == SIGCUT && crate::gate::clock::takes(info) {
         return;
     }
+    if signal == SIGCUT && crate::thread::standing::tells(info) {
+        return with_engine!(E => crate::gate::stand::told::<E>(t, uc));
+    }
     if signal == SIGCUT && with_engine!(E => E::is_timer(info)) {
         return with_engine!(E => E::timer(t, uc));
     }

@@ -33,6 +33,7 @@ pub extern "C" fn rt_thread_begin(block: u64) -> ! {
     if birth == BIRTH_FORK {
         with_engine!(E => E::leaves_parent(t));
         crate::thread::process::after_fork(t, t.slot_process());
+        crate::thread::standing::after_fork();
         crate::memory::after_fork();
         crate::log::output::table::after_fork();
         forget_others(t);

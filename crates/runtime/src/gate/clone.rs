@@ -144,13 +144,24 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
     }
     crate::gate::ptrace::forget(i);
     slot(i).quiet_left.store(0, Relaxed);
+    let block = new_block(i);
+    // SAFETY: mapped above; nobody else has this slot.
+    unsafe {
+        let at = block_address(i) as *mut Block;
+        core::ptr::write(at, block);
+        Some(&mut *at)
+    }
+}
+
+/// The block of a new thread of slot `i`, which is mapped.
+pub fn new_block(i: u32) -> Block {
     let at = block_address(i);
     let big = {
-        // SAFETY: mapped above; zero or a former thread's.
+        // SAFETY: mapped; zero or a former thread's.
         let old = unsafe { &*(at as *const Block) };
         old.big_scratch
     };
-    let block = Block {
+    let mut block = Block {
         this: at,
         program_sp: 0,
         gate_sp: at + GATE_TOP,
@@ -196,17 +207,13 @@ pub fn prepare_block(i: u32) -> Option<&'static mut Block> {
         shown: Frame::default(),
         heap: 0,
         table: 0,
+        stands: AtomicU32::new(0),
+        entered: None,
     };
-    // SAFETY: nobody else has this slot.
-    unsafe {
-        core::ptr::write(at as *mut Block, block);
-    }
-    // SAFETY: as above.
-    let block = unsafe { &mut *(at as *mut Block) };
     block.traced.put(ptrace::Traced::default());
     block.noted.put(output::Noted::default());
-    with_engine!(E => E::fills(block));
-    Some(block)
+    with_engine!(E => E::fills(&mut block));
+    block
 }
 
 /// Makes the kernel's thread for slot `i`, in a process of its own (number `process`) unless that is the caller's. It goes on in

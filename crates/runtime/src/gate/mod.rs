@@ -13,6 +13,7 @@ pub mod ptrace;
 pub mod robust;
 pub mod seccomp;
 pub mod signals;
+pub mod stand;
 
 use crate::machine::sys;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};

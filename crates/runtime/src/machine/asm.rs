@@ -240,8 +240,19 @@ rt_start_attached:
     lea rsp, [rdi + {gate_top}]
     call rt_attached_thread
     ud2
+
+    // extern "C" fn rt_reenter(block) -> !: a thread that stood goes on, on a stack that holds nothing but room for its frame, as at a gate.
+    .hidden rt_reenter
+    .globl rt_reenter
+rt_reenter:
+    cld
+    xor ebp, ebp
+    lea rsp, [rdi + {gate_top} - {frame}]
+    call rt_reenters
+    ud2
 "#,
     gate_top = const GATE_TOP,
+    frame = const core::mem::size_of::<crate::machine::frame::Frame>(),
 );
 
 extern "C" {

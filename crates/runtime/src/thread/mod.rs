@@ -14,6 +14,7 @@ pub mod rings;
 pub mod schedule;
 pub mod shards;
 pub mod signals;
+pub mod standing;
 
 pub use crate::machine::asm::GATE_TOP;
 pub use crate::machine::frame::Frame;
@@ -52,9 +53,9 @@ pub const SCRATCH: u64 = STUB_CELL + STUB_CELL_LEN;
 pub const SCRATCH_LEN: u64 = BLOCK_STRIDE - SCRATCH;
 
 /// Words of a block for an engine.
-const ENGINE_WORDS: usize = 256;
+pub(crate) const ENGINE_WORDS: usize = 256;
 /// Words of a block for what is known of atomic words.
-const KNOWN_WORDS: usize = 512;
+pub(crate) const KNOWN_WORDS: usize = 512;
 
 /// Everything the runtime knows of one thread of this process.
 #[repr(C)]
@@ -148,6 +149,19 @@ pub struct Block {
     pub heap: u64,
     /// Which table of descriptors it has ([`crate::log::output::table`]).
     pub table: u64,
+    /// The request for which it stands ([`standing`]); 0: it runs.
+    pub stands: AtomicU32,
+    /// The call that it is in again, after it stood there.
+    pub entered: Option<Entered>,
+}
+
+/// A call whose beginning is logged, and whose end isn't.
+#[derive(Clone, Copy, Debug)]
+pub struct Entered {
+    /// Hash of its inputs.
+    pub hash: u64,
+    /// When it was first made, in nanoseconds of CLOCK_MONOTONIC; 0: that doesn't matter.
+    pub began: i64,
 }
 
 const _: () = {

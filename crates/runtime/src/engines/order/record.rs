@@ -7,12 +7,13 @@
 use super::{cut, faults, name_of, name_of_run, processes, state, streams, unlogged};
 use crate::code::patch;
 use crate::common::make::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
+use crate::common::time_left::TimeLeft;
 use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{in_kernel, Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::{clock, instruction};
+use crate::gate::{clock, instruction, stand};
 use crate::log::events;
 use crate::log::output;
 use crate::log::output::mapped;
@@ -26,12 +27,14 @@ use crate::memory::space;
 use crate::memory::{self, by_reference};
 use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
+use crate::thread::area::Area;
 use crate::thread::process;
 use crate::thread::rings::head;
 use crate::thread::schedule;
 use crate::thread::shards;
 use crate::thread::signals::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
-use crate::thread::{session, slot, Block, Frame};
+use crate::thread::standing;
+use crate::thread::{session, slot, Block, Entered, Frame, ENGINE_WORDS};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::AMONG_THREADS;
@@ -98,6 +101,17 @@ impl Record {
         t.logging.stamped = 0;
     }
 
+    /// As [`Record::enter`], unless the thread is in the call once more, after it stood there.
+    fn enter_once(t: &mut Block, c: &Call, hash: u64) -> Entered {
+        match t.entered.take() {
+            Some(entered) => entered,
+            None => {
+                Self::enter(t, c, hash);
+                Entered { hash, began: 0 }
+            }
+        }
+    }
+
     /// Makes the call and logs what came of it.
     fn perform(t: &mut Block, c: &mut Call, hash: u64) -> i64 {
         let prompt = c.known && matches!(c.blocking, Blocking::Never | Blocking::Rarely);
@@ -105,9 +119,16 @@ impl Record {
             stamp(t);
             Kind::Syscall
         } else {
-            Self::enter(t, c, hash);
             Kind::Exit
         };
+        let mut entered = Entered { hash, began: 0 };
+        let mut time = TimeLeft::default();
+        if !prompt {
+            entered = Self::enter_once(t, c, hash);
+            time = TimeLeft::of(c, entered.began);
+            entered.began = time.began;
+        }
+        let hash = entered.hash;
         let stream = output::written_by(c);
         // What is to be moved to an output is waited for while others may write there.
         let interrupted = loop {
@@ -116,20 +137,31 @@ impl Record {
                 o => break o,
             }
         };
-        let held = (stream != 0 && interrupted.is_none()).then(|| streams::hold(t, stream));
+        let mut held = None;
         let mut interrupted = interrupted;
         let outcome = loop {
             if let Some(o) = interrupted.take() {
                 break o;
             }
-            if let Some(None) = held {
-                break Outcome::Restart;
+            if stream != 0 && held.is_none() {
+                held = streams::hold(t, stream);
+                if held.is_none() && standing::wanted().is_none() {
+                    break Outcome::Restart;
+                }
             }
-            let r = make(t, c);
+            let r = match stream != 0 && held.is_none() {
+                true => NOT_MADE,
+                false => make(t, c),
+            };
             match outcome(t, c, r) {
-                Outcome::Again => continue,
+                Outcome::Again => {}
                 o => break o,
             }
+            if !prompt && standing::wanted().is_some() {
+                held = None;
+                stand::in_call::<Self>(t, entered);
+            }
+            time.again(c);
         };
         stamp(t);
         let result = match outcome {
@@ -257,6 +289,10 @@ impl Engine for Record {
         if !c.known || session().forget_syscall == c.nr + 1 {
             return Self::tracked(t, c);
         }
+        if t.entered.is_some() {
+            c.shorten();
+            return Self::perform(t, c, 0);
+        }
         let hash = c.input_hash();
         if let Some(signal) = crate::gate::signals::ends_us(t, c, process::visible_pid()) {
             // It will not come back: what it did is logged before.
@@ -335,13 +371,14 @@ impl Engine for Record {
         let Some(word) = crate::memory::futex::changed_word(c) else {
             return Self::perform(t, c, 0);
         };
-        Self::enter(t, c, 0);
+        Self::enter_once(t, c, 0);
         let outcome = loop {
             let r = make(t, c);
             match outcome(t, c, r) {
-                Outcome::Again => continue,
+                Outcome::Again => {}
                 o => break o,
             }
+            stand::in_call::<Self>(t, Entered { hash: 0, began: 0 });
         };
         stamp(t);
         let result = match outcome {
@@ -507,6 +544,24 @@ impl Engine for Record {
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
         cut::record::trap(t, signal, uc)
     }
+
+    const STANDS: bool = true;
+
+    fn can_stand(t: &Block) -> bool {
+        !t.order().walks && t.order().shard.0 == 0 && !crate::gate::ptrace::holds(t)
+    }
+
+    fn resumed(t: &mut Block, before: &Area<ENGINE_WORDS>) {
+        // SAFETY: what this engine has put there.
+        let before = unsafe { before.get::<super::Local>() };
+        let now = t.order();
+        now.unlogged = core::mem::take(&mut before.unlogged);
+        now.waits_since = before.waits_since;
+        now.since_hash = before.since_hash;
+        now.last_stamp = before.last_stamp;
+        now.made_again = before.made_again;
+        now.copied = before.copied;
+    }
 }
 
 /// Has this call mapped memory that other processes may write to, too?
@@ -588,6 +643,7 @@ impl Order for Record {
     #[inline(always)]
     fn leaves(t: &mut Block, returns: bool) {
         unlogged::leaves(t, returns);
+        standing::draws_at_hook(t);
     }
 
     #[inline(always)]

@@ -112,6 +112,7 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
         E::signal_point(t, f);
     });
     t.hook_ends = false;
+    with_engine!(E => crate::gate::stand::point::<E>(t, f));
 }
 
 /// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function. False: the

@@ -11,7 +11,7 @@
 //! others, who are counted above. Waits may end for no reason, as POSIX allows.
 //!
 //! A handler that interrupts a wait runs without the mutex, as it does natively; then the function is entered again, and goes on by taking
-//! the mutex.
+//! the mutex. One whose thread [stands](crate::gate::stand) is entered again, too, and waits on.
 
 use super::cancel;
 use super::error::*;
@@ -73,7 +73,8 @@ pub fn clockwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 
 fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
     let goes_on = f.r8 == mark(f.rdi);
-    if !goes_on && cancel::is_due(t) {
+    let waits_on = f.r8 == waiting(f.rdi);
+    if !goes_on && !waits_on && cancel::is_due(t) {
         return cancel::go(t, f);
     }
     if goes_on {
@@ -107,13 +108,19 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
             e => Done::errno(e),
         };
     }
-    c.users.fetch_add(USER, AcqRel);
-    let sequence = c.sequence.load(Acquire);
-    let e = give::<O>(t, f.rsi, false);
-    if e != 0 {
-        leave::<O>(c);
-        return Done::errno(e);
-    }
+    let sequence = match waits_on {
+        true => f.r9 as u32,
+        false => {
+            c.users.fetch_add(USER, AcqRel);
+            let sequence = c.sequence.load(Acquire);
+            let e = give::<O>(t, f.rsi, false);
+            if e != 0 {
+                leave::<O>(c);
+                return Done::errno(e);
+            }
+            sequence
+        }
+    };
     let slept = match deadline {
         Some(Err(_)) => Wait::TimedOut,
         Some(Ok(d)) => until_changed::<O>(t, c, sequence, Some(&d)),
@@ -123,6 +130,12 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
         Wait::TimedOut => ETIMEDOUT,
         _ => 0,
     };
+    if slept == Wait::Signal && O::interrupted_by(t).is_none() {
+        // It stands, and waits on after that: still one of those that a signal may reach.
+        f.r8 = waiting(f.rdi);
+        f.r9 = sequence.into();
+        return Done::by_frame();
+    }
     if slept == Wait::Signal && c.sequence.load(Relaxed) != sequence {
         // If the thread is cancelled now, a signal that it may have got is for somebody else.
         rouse::<O>(c, 1);
@@ -161,6 +174,11 @@ fn reacquire<O: Order>(t: &mut Block, f: &mut Frame, result: u32) -> Done {
         Ok(0) => Done::errno(result),
         Ok(e) | Err(Stop::Error(e)) => Done::errno(e),
     }
+}
+
+/// The mark of a wait on this condition that goes on waiting, for another sequence than that in r9.
+fn waiting(address: u64) -> u64 {
+    mark(address).rotate_left(1)
 }
 
 /// Handlers run first; then the function goes on by taking the mutex.

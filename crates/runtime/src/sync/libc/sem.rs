@@ -188,10 +188,13 @@ fn slow<O: Order>(t: &mut Block, s: &Sem, patience: Patience) -> Result<(), Stop
 
 /// A signal ended the wait: its handler says whether the wait goes on after it (signal(7): only without a time limit).
 fn interrupted<O: Order>(t: &mut Block, patience: Patience) -> Done {
-    let first = O::interrupted_by(t);
-    let restarts = first.is_none_or(|s| ACTIONS.get(s).flags & SA_RESTART != 0);
+    let Some(first) = O::interrupted_by(t) else {
+        // The thread only stands.
+        return Done::by_frame();
+    };
+    let restarts = ACTIONS.get(first).flags & SA_RESTART != 0;
     // After this one the function begins anew, to end.
-    let cancels = first.is_some_and(|s| s == cancel::SIGNAL) && cancel::is_enabled(t);
+    let cancels = first == cancel::SIGNAL && cancel::is_enabled(t);
     if O::REPLAYS || cancels || restarts && matches!(patience, Patience::Endless) {
         return Done::by_frame();
     }

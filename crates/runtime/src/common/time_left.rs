@@ -1,0 +1,150 @@
+//! Calls with a time limit that are made once more after a signal of the runtime's own: they wait no longer in all than the program has said.
+//!
+//! select(2), pselect6(2), ppoll(2) and recvmmsg(2) leave the rest of the time where the program has the limit, whatever ends them, so that making
+//! them again is enough. Limits that are points in time need nothing. The others say how long, and the kernel keeps that to itself.
+
+use crate::machine::guard;
+use crate::machine::sys::{self, Timespec};
+use crate::memory::capture::Call;
+use reprise_abi::syscalls::nr;
+
+/// How a call says how long it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// An int of milliseconds; negative: for ever.
+    Milliseconds(usize),
+    /// A pointer to a timespec; null: for ever.
+    Timespec(usize),
+}
+
+const MS: i64 = 1_000_000;
+
+fn limit(c: &Call) -> Option<Limit> {
+    const TIMER_ABSTIME: u64 = 1;
+    const FUTEX_WAIT: u64 = 0;
+    const FUTEX_COMMAND: u64 = 127;
+    Some(match c.nr {
+        nr::POLL => Limit::Milliseconds(2),
+        nr::EPOLL_WAIT | nr::EPOLL_PWAIT => Limit::Milliseconds(3),
+        nr::NANOSLEEP => Limit::Timespec(0),
+        nr::CLOCK_NANOSLEEP if c.args[1] & TIMER_ABSTIME == 0 => Limit::Timespec(2),
+        nr::RT_SIGTIMEDWAIT => Limit::Timespec(2),
+        nr::EPOLL_PWAIT2 | nr::SEMTIMEDOP => Limit::Timespec(3),
+        nr::FUTEX if c.args[1] & FUTEX_COMMAND == FUTEX_WAIT => Limit::Timespec(3),
+        nr::IO_GETEVENTS | nr::IO_PGETEVENTS => Limit::Timespec(4),
+        _ => return None,
+    })
+}
+
+/// Where a sleep says how much of it was left.
+fn rest_of_sleep(c: &Call) -> Option<u64> {
+    let at = match c.nr {
+        nr::NANOSLEEP => c.args[1],
+        nr::CLOCK_NANOSLEEP => c.args[3],
+        _ => 0,
+    };
+    (at != 0).then_some(at)
+}
+
+/// What is known of a call that may be made more than once.
+#[derive(Default)]
+pub struct TimeLeft {
+    /// When it was first made, in nanoseconds of CLOCK_MONOTONIC; 0: it needs nothing.
+    pub began: i64,
+    /// What the program has where a sleep says how much of it was left.
+    rest: Option<(u64, [u64; 2])>,
+    /// The limit of a call that is made again.
+    left: Timespec,
+}
+
+impl TimeLeft {
+    /// The call is about to be made; `began`: it was made first then, in another life of the thread, or 0.
+    pub fn of(c: &Call, began: i64) -> TimeLeft {
+        let waits = match limit(c) {
+            None => false,
+            Some(Limit::Milliseconds(i)) => c.args[i] as i32 > 0,
+            Some(Limit::Timespec(i)) => c.args[i] != 0,
+        };
+        if !waits {
+            return TimeLeft::default();
+        }
+        TimeLeft {
+            began: match began {
+                0 => sys::monotonic().ns(),
+                then => then,
+            },
+            rest: rest_of_sleep(c).and_then(|at| Some((at, guard::read(at)?))),
+            ..TimeLeft::default()
+        }
+    }
+
+    /// The call is about to be made once more. `self` has to stay where it is until it was.
+    pub fn again(&mut self, c: &mut Call) {
+        let (true, Some(limit)) = (self.began != 0, limit(c)) else {
+            return;
+        };
+        if let Some((at, was)) = self.rest {
+            guard::write(at, &was);
+        }
+        let gone = sys::monotonic().ns() - self.began;
+        match limit {
+            Limit::Milliseconds(i) => {
+                let left = (c.args[i] as i32 as i64 * MS - gone).max(0);
+                c.local[i] = ((left + MS - 1) / MS) as u64;
+            }
+            Limit::Timespec(i) => {
+                let Some(whole) = guard::read::<[i64; 2]>(c.args[i]) else {
+                    return;
+                };
+                let whole = Timespec {
+                    sec: whole[0],
+                    nsec: whole[1],
+                };
+                self.left = Timespec::from_ns((whole.ns() - gone).max(0));
+                c.local[i] = &self.left as *const Timespec as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reprise_abi::syscalls::lookup;
+
+    fn call(number: u64, args: [u64; 6]) -> Call {
+        Call::new(number, args, lookup(number))
+    }
+
+    #[test]
+    fn what_is_left_of_milliseconds_is_rounded_up() {
+        let mut c = call(nr::POLL, [0, 0, 1000, 0, 0, 0]);
+        let mut left = TimeLeft::of(&c, sys::monotonic().ns() - 400 * MS - 1);
+        left.again(&mut c);
+        assert!((590..=600).contains(&c.local[2]), "{}", c.local[2]);
+        // The limit is over.
+        let mut left = TimeLeft::of(&c, 1);
+        left.again(&mut c);
+        assert_eq!(c.local[2], 0);
+    }
+
+    #[test]
+    fn for_ever_stays_for_ever() {
+        let mut c = call(nr::EPOLL_WAIT, [0, 0, 1, u64::MAX, 0, 0]);
+        let mut left = TimeLeft::of(&c, 1);
+        left.again(&mut c);
+        assert_eq!((left.began, c.local[3]), (0, u64::MAX));
+    }
+
+    #[test]
+    fn points_in_time_and_limits_that_the_kernel_counts_down_are_left_alone() {
+        const ABSOLUTE: u64 = 1;
+        assert_eq!(
+            limit(&call(nr::CLOCK_NANOSLEEP, [0, ABSOLUTE, 1, 0, 0, 0])),
+            None
+        );
+        assert_eq!(limit(&call(nr::PPOLL, [0; 6])), None);
+        const WAIT_BITSET: u64 = 9 | 128;
+        assert_eq!(limit(&call(nr::FUTEX, [0, WAIT_BITSET, 0, 1, 0, 0])), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! A thread that [stands](crate::gate::stand) goes on: its block is made anew, nothing is left on the runtime's stack, and the engine that is in force
+//! takes it over.
+
+use crate::dispatch::with_engine;
+use crate::gate::clone::new_block;
+use crate::gate::stand;
+use crate::machine::asm::rt_leave_with;
+use crate::signal::{frame, kernel};
+use crate::thread::{block_address, Block, Frame, GATE_STACK};
+use core::mem::size_of;
+use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE};
+
+/// So many bytes below are overwritten under the test, so that nothing can be found there.
+const OVERWRITTEN: u64 = 16 << 10;
+
+#[no_mangle]
+extern "C" fn rt_reenters(block: u64) -> ! {
+    let i = ((block - BLOCKS_BASE) / BLOCK_STRIDE) as u32;
+    let mut form = stand::take_up(i);
+    if crate::thread::standing::is_tested() {
+        // What is above lies in use.
+        overwrite(block_address(i) + GATE_STACK);
+    }
+    let mut block = new_block(i);
+    with_engine!(E => stand::fill::<E>(&mut block, &mut form));
+    // Others may look at it at any time: what they look at is what it was.
+    // SAFETY: the calling thread's own.
+    let t = unsafe {
+        let at = block_address(i) as *mut Block;
+        core::ptr::write(at, block);
+        &mut *at
+    };
+    frame::reset_fpu();
+    frame::restore_vectors(stand::vectors(i));
+    // SAFETY: the room for it on the gate stack, above this function's frame.
+    let f = unsafe { &mut *((t.gate_sp - size_of::<Frame>() as u64) as *mut Frame) };
+    *f = form.frame;
+    kernel::sync_mask(t);
+    if t.entered.is_some() {
+        super::gate::call_again(f);
+    }
+    // SAFETY: the frame is on the gate stack, whose part below is free.
+    unsafe { rt_leave_with(f) }
+}
+
+fn overwrite(at: u64) {
+    // SAFETY: the lower part of the thread's own gate stack, far from what is in use.
+    unsafe { core::ptr::write_bytes(at as *mut u8, 0xdb, OVERWRITTEN as usize) };
+}

@@ -1,0 +1,315 @@
+//! Standing: a thread is taken out of the runtime, down to what the program can see of it and where its log is, so that it can go on from that,
+//! in this engine or in another one ([`crate::entry::reenter`]). Checkpoints, going back, forward recovery (DoublePlay 5.2.4) and a standby's takeover stand on it.
+//!
+//! A thread stands only where the program's registers say everything: at the end of a gate or of a hooked function, in the program's code, or in a
+//! call whose beginning is logged and whose end isn't. What it had on the runtime's stacks is gone then. Hooked functions that wait are entered
+//! anew, as after a signal's handler, with what they had come to in registers of the program's that no function has its arguments in.
+//!
+//! All threads of a process stand together. That is cooperative: who asks for it ([`standing`]) sends the others a signal of the runtime's own, and waits
+//! until each is at such a place; a thread that doesn't come there in time makes the request fail, and nothing has happened.
+
+use crate::code::patch;
+use crate::engine::Engine;
+use crate::machine::sys;
+use crate::signal::frame::{save_vectors, Ucontext};
+use crate::signal::kernel;
+use crate::sync::in_runtime;
+use crate::thread::area::Area;
+use crate::thread::blocks::{block_of, in_use_here};
+use crate::thread::logging::Logging;
+use crate::thread::signals::{AltStack, Pending};
+use crate::thread::{block_address, process, session, standing};
+use crate::thread::{Block, Entered, Frame};
+use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, WALK, WALK_LEN};
+use core::mem::size_of;
+use core::sync::atomic::Ordering::*;
+use reprise_abi::syscalls::nr;
+
+/// So long the others are waited for, in nanoseconds, ...
+const PATIENCE: i64 = 200_000_000;
+/// ... and so long until one is told once more.
+const TELL_AGAIN: i64 = 1_000_000;
+
+/// A thread that stands.
+#[repr(C, align(64))]
+pub struct Form {
+    /// Its general registers.
+    pub frame: Frame,
+    /// The call that it is in.
+    pub call: Option<Entered>,
+    /// Thread pointer, as all down to `steps` what the program has told the kernel.
+    pub fs_base: u64,
+    /// Signals that it has blocked.
+    pub mask: u64,
+    /// Its signal stack.
+    pub alt_stack: AltStack,
+    /// Where its id is cleared when it ends.
+    pub clear_tid: u64,
+    /// Its robust futexes.
+    pub robust_list: u64,
+    /// The processors that it wants to be on.
+    pub affinity: Option<[u64; 16]>,
+    /// It came into the runtime with the trap flag set.
+    pub steps: bool,
+    /// Signals that wait for a gate.
+    pub pending: Pending,
+    /// Which thread it is.
+    pub identity: Identity,
+    /// Where its log is.
+    pub log: Place,
+}
+
+/// Which thread of the session it is, and what is its own there.
+pub struct Identity {
+    /// The id by which objects know it.
+    pub tid: u32,
+    /// Number of its process.
+    pub number: u32,
+    /// What belongs to its process.
+    pub process: u64,
+    /// The kernel's id of it.
+    pub kernel_tid: u32,
+    /// Somebody cancels it.
+    pub cancels: u32,
+    /// Its heap.
+    pub heap: u64,
+    /// Its table of descriptors.
+    pub table: u64,
+    /// Its futexes are put down for others to mark.
+    pub robust_down: bool,
+    /// What is kept of it for one that has attached to it.
+    pub traced: Area<2>,
+}
+
+/// Where a thread's log is: what the next entry depends on.
+pub struct Place {
+    /// What the engine had kept of it.
+    pub engine: Area<ENGINE_WORDS>,
+    /// What it knows of atomic words.
+    pub known: Area<KNOWN_WORDS>,
+    /// What it has promised of a file that it reads.
+    pub reads: Area<8>,
+    /// What it keeps of its log.
+    pub logging: Logging,
+    /// Hooked functions called.
+    pub operations: u64,
+}
+
+const _: () = assert!(core::mem::size_of::<Form>() <= WALK_LEN as usize);
+
+/// The form of the thread of slot `i`, in memory that only a thread on a walk uses otherwise.
+fn form(i: u32) -> *mut Form {
+    (block_address(i) + WALK) as *mut Form
+}
+
+/// Moves what a thread is into its form.
+fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
+    // SAFETY: nobody reads these areas of the block any more: it is made anew.
+    let (engine, known, reads, traced) = unsafe {
+        (
+            core::ptr::read(&t.engine),
+            core::ptr::read(&t.known),
+            core::ptr::read(&t.reads),
+            core::ptr::read(&t.traced),
+        )
+    };
+    let f = Form {
+        frame: *frame,
+        call,
+        fs_base: t.fs_base,
+        // Who waits under another mask enters its call anew, and replaces its mask once more.
+        mask: t.saved_mask.unwrap_or(t.mask),
+        alt_stack: t.alt_stack,
+        clear_tid: t.clear_tid,
+        robust_list: t.robust_list,
+        affinity: t.affinity,
+        steps: t.steps,
+        pending: core::mem::replace(&mut t.pending, Pending::EMPTY),
+        identity: Identity {
+            tid: t.tid,
+            number: t.number,
+            process: t.process,
+            kernel_tid: t.kernel_tid,
+            cancels: t.cancels.load(Relaxed),
+            heap: t.heap,
+            table: t.table,
+            robust_down: t.robust_down,
+            traced,
+        },
+        log: Place {
+            engine,
+            known,
+            reads,
+            logging: core::mem::take(&mut t.logging),
+            operations: t.operations,
+        },
+    };
+    // SAFETY: the thread's own memory, which it doesn't use for a walk now.
+    unsafe { form(t.slot).write(f) };
+}
+
+/// The form of the thread that is about to go on; it is used up.
+pub fn take_up(i: u32) -> Form {
+    // SAFETY: written when the thread stood.
+    unsafe { core::ptr::read(form(i)) }
+}
+
+/// Where the vector registers of a thread that stands are.
+pub fn vectors(i: u32) -> u64 {
+    block_address(i) + VECTORS
+}
+
+extern "C" {
+    /// Leaves the runtime's stack as it is, and goes on from the form.
+    fn rt_reenter(block: u64) -> !;
+}
+
+/// The end of a gate or of a hooked function: the thread stands, if that is wanted, and goes on as if nothing had been.
+#[inline(always)]
+pub fn point<E: Engine>(t: &mut Block, frame: &Frame) {
+    if E::STANDS && (standing::wanted().is_some() || standing::is_tested()) {
+        look::<E>(t, frame);
+    }
+}
+
+#[cold]
+fn look<E: Engine>(t: &mut Block, frame: &Frame) {
+    if !can_stand::<E>(t) {
+        return;
+    }
+    match standing::wanted() {
+        Some(request) => stand(t, frame, None, request),
+        None if standing::is_due() => ask(t, frame),
+        None => {}
+    }
+}
+
+fn can_stand<E: Engine>(t: &Block) -> bool {
+    E::can_stand(t) && process::only_one_in_memory()
+}
+
+/// In a call whose beginning is logged, which has come to nothing so far: the thread stands, if that is wanted. Nothing of the runtime's is held.
+pub fn in_call<E: Engine>(t: &mut Block, call: Entered) {
+    if let (true, Some(request)) = (can_stand::<E>(t), standing::wanted()) {
+        // SAFETY: the gate's frame, which is the first thing on the gate stack.
+        let frame = unsafe { *((t.gate_sp - size_of::<Frame>() as u64) as *const Frame) };
+        stand(t, &frame, Some(call), request);
+    }
+}
+
+/// The runtime's signal has come: the thread stands right here, when it is in the program's code, or looks for a place.
+pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext) {
+    let Some(request) = standing::wanted() else {
+        return;
+    };
+    let pc = uc.mc.rip;
+    if in_runtime(pc) || patch::is_any_stub(pc) || !can_stand::<E>(t) {
+        t.slot().signal_pending.store(1, Release);
+        kernel::divert(&mut uc.mc);
+        return;
+    }
+    save_vectors(Some(uc.mc.fpstate), vectors(t.slot));
+    let frame = uc.mc.to_frame();
+    rest(t, &frame, None, request)
+}
+
+/// The thread stands until all go on.
+fn stand(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
+    // What comes from now on waits in the kernel.
+    kernel::block_all();
+    save_vectors(None, vectors(t.slot));
+    rest(t, frame, call, request)
+}
+
+fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
+    take_down(t, frame, call);
+    t.stands.store(request, Release);
+    standing::await_release(request);
+    // SAFETY: the form says all that the thread needs.
+    unsafe { rt_reenter(t.this) }
+}
+
+/// The test: all threads stand, this one with them, and all go on.
+fn ask(t: &mut Block, frame: &Frame) {
+    let Some(request) = standing::ask() else {
+        return;
+    };
+    kernel::block_all();
+    save_vectors(None, vectors(t.slot));
+    take_down(t, frame, None);
+    let all = await_others(t, request);
+    let s = session();
+    match all {
+        true => s.stood.fetch_add(1, Relaxed),
+        false => s.stood_not.fetch_add(1, Relaxed),
+    };
+    standing::release();
+    // SAFETY: the form says all that the thread needs.
+    unsafe { rt_reenter(t.this) }
+}
+
+/// Waits until all others stand; false: not all of them came in time.
+fn await_others(t: &Block, request: u32) -> bool {
+    let begun = sys::monotonic().ns();
+    let mut told = begun - TELL_AGAIN;
+    loop {
+        let now = sys::monotonic().ns();
+        let tells = now - told >= TELL_AGAIN;
+        let mut missing = 0;
+        for i in (0..session().slots_used.load(Acquire)).filter(|i| *i != t.slot) {
+            if in_use_here(i).is_none() {
+                continue;
+            }
+            let other = block_of(i);
+            if other.number != t.number || other.stands.load(Acquire) == request {
+                continue;
+            }
+            missing += 1;
+            if tells && other.kernel_tid != 0 {
+                standing::tell(other.kernel_tid);
+            }
+        }
+        if missing == 0 {
+            return true;
+        }
+        if now - begun > PATIENCE {
+            return false;
+        }
+        if tells {
+            told = now;
+        }
+        sys::call(nr::SCHED_YIELD, &[]);
+    }
+}
+
+/// Fills a new block from a form.
+pub fn fill<E: Engine>(t: &mut Block, f: &mut Form) {
+    t.fs_base = f.fs_base;
+    t.mask = f.mask;
+    t.alt_stack = f.alt_stack;
+    t.clear_tid = f.clear_tid;
+    t.robust_list = f.robust_list;
+    t.affinity = f.affinity;
+    t.steps = f.steps;
+    t.pending = core::mem::replace(&mut f.pending, Pending::EMPTY);
+    t.alive.store(1, Relaxed);
+    let who = &f.identity;
+    t.tid = who.tid;
+    t.number = who.number;
+    t.process = who.process;
+    t.kernel_tid = who.kernel_tid;
+    t.cancels.store(who.cancels, Relaxed);
+    t.heap = who.heap;
+    t.table = who.table;
+    t.robust_down = who.robust_down;
+    t.operations = f.log.operations;
+    t.logging = core::mem::take(&mut f.log.logging);
+    // SAFETY: moved, not copied: the form is used up.
+    unsafe {
+        t.traced = core::ptr::read(&f.identity.traced);
+        t.known = core::ptr::read(&f.log.known);
+        t.reads = core::ptr::read(&f.log.reads);
+    }
+    t.entered = f.call;
+    E::resumed(t, &f.log.engine);
+}

@@ -1,0 +1,98 @@
+//! Are all threads of this process to stand ([`crate::gate::stand`])? One thread asks for it at a time.
+
+use crate::machine::sys;
+use crate::thread::signals::{Siginfo, SIGCUT};
+use crate::thread::{session, Block};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::syscalls::nr;
+
+/// `si_code` of the signal that tells a thread of it.
+const STAND: i32 = -4712;
+
+/// The number of the request that is open; 0: none is (a futex).
+static OPEN: AtomicU32 = AtomicU32::new(0);
+/// Requests so far.
+static REQUESTS: AtomicU32 = AtomicU32::new(0);
+
+/// The number of the open request.
+#[inline(always)]
+pub fn wanted() -> Option<u32> {
+    match OPEN.load(Acquire) {
+        0 => None,
+        n => Some(n),
+    }
+}
+
+/// Opens a request, unless one is open already; its number.
+pub fn ask() -> Option<u32> {
+    let n = REQUESTS.fetch_add(1, Relaxed) | 1 << 31;
+    OPEN.compare_exchange(0, n, AcqRel, Relaxed).ok().map(|_| n)
+}
+
+/// All go on.
+pub fn release() {
+    OPEN.store(0, Release);
+    sys::futex_wake_all(OPEN.as_ptr());
+}
+
+/// Waits until that request is over.
+pub fn await_release(request: u32) {
+    while OPEN.load(Acquire) == request {
+        sys::futex_wait(OPEN.as_ptr(), request, None);
+    }
+}
+
+/// Tells the thread with this id: wherever it is, it is to look whether it is to stand.
+pub fn tell(tid: u32) {
+    let pid = sys::call(nr::GETPID, &[]) as u64;
+    let mut info = Siginfo::ZERO;
+    info.words[0] = SIGCUT as u64;
+    info.words[1] = STAND as u32 as u64;
+    let at = info.words.as_ptr() as u64;
+    let args = [pid, tid as u64, SIGCUT as u64, at];
+    sys::call(nr::RT_TGSIGQUEUEINFO, &args);
+}
+
+/// Is this such a signal?
+pub fn tells(info: &Siginfo) -> bool {
+    info.code() == STAND
+}
+
+/// In the copy of a memory that fork(2) made: who asked isn't here.
+pub fn after_fork() {
+    OPEN.store(0, Relaxed);
+}
+
+/// A test (`record --test-reenter`): threads ask for it at random, and go on.
+#[inline(always)]
+pub fn is_tested() -> bool {
+    session().test_reenter != 0
+}
+
+/// The test asks at one place in so many, ...
+const ONCE_IN: u64 = 8;
+/// ... and so many times.
+const MOST: u64 = 10_000;
+
+static DRAWN: AtomicU64 = AtomicU64::new(0);
+
+/// Does the test ask at this place? Which are drawn, the seed says, and the order in which threads come.
+pub fn is_due() -> bool {
+    if !is_tested() || session().stood.load(Relaxed) >= MOST {
+        return false;
+    }
+    let n = DRAWN.fetch_add(1, Relaxed) + (u64::from(session().test_reenter) << 32);
+    // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
+    let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ z >> 31) % ONCE_IN == 0
+}
+
+/// A hooked function ends: under the test it takes the long way out now and then, where the thread may stand.
+#[inline(always)]
+pub fn draws_at_hook(t: &Block) {
+    if is_due() {
+        t.slot().signal_pending.store(1, Release);
+    }
+}
