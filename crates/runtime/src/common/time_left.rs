@@ -78,14 +78,18 @@ impl TimeLeft {
         }
     }
 
+    /// A signal of the runtime's own has ended the call: what the kernel says of that is taken back.
+    pub fn interrupted(&self) {
+        if let Some((at, was)) = self.rest {
+            guard::write(at, &was);
+        }
+    }
+
     /// The call is about to be made once more. `self` has to stay where it is until it was.
     pub fn again(&mut self, c: &mut Call) {
         let (true, Some(limit)) = (self.began != 0, limit(c)) else {
             return;
         };
-        if let Some((at, was)) = self.rest {
-            guard::write(at, &was);
-        }
         let gone = sys::monotonic().ns() - self.began;
         match limit {
             Limit::Milliseconds(i) => {

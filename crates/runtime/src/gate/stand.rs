@@ -5,12 +5,16 @@
 //! call whose beginning is logged and whose end isn't. What it had on the runtime's stacks is gone then. Hooked functions that wait are entered
 //! anew, as after a signal's handler, with what they had come to in registers of the program's that no function has its arguments in.
 //!
+//! A call that [can't be made again](happens_once) when a signal has ended it isn't interrupted: who is in such a call isn't told, and stays in it while
+//! the others stand; it looks at what is wanted when the kernel comes back ([`staying`]).
+//!
 //! All threads of a process stand together. That is cooperative: who asks for it ([`standing`]) sends the others a signal of the runtime's own, and waits
 //! until each is at such a place; a thread that doesn't come there in time makes the request fail, and nothing has happened.
 
 use crate::code::patch;
 use crate::engine::Engine;
 use crate::machine::sys;
+use crate::memory::capture::Call;
 use crate::signal::frame::{save_vectors, Ucontext};
 use crate::signal::kernel;
 use crate::sync::in_runtime;
@@ -23,6 +27,7 @@ use crate::thread::{Block, Entered, Frame};
 use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, WALK, WALK_LEN};
 use core::mem::size_of;
 use core::sync::atomic::Ordering::*;
+use reprise_abi::spec::Blocking;
 use reprise_abi::syscalls::nr;
 
 /// So long the others are waited for, in nanoseconds, ...
@@ -197,8 +202,45 @@ pub fn in_call<E: Engine>(t: &mut Block, call: Entered) {
     }
 }
 
+/// [`Block::stands`] of a thread that stays in its call, ...
+const STAYS: u32 = u32::MAX;
+/// ... and of one to which the signal is on its way.
+const TOLD: u32 = u32::MAX - 1;
+
+/// Makes a call that nothing is to interrupt; what is wanted while it lasts is waited for behind it.
+pub fn staying<R>(t: &mut Block, make: impl FnOnce(&mut Block) -> R) -> R {
+    // A signal that is on its way comes first.
+    while t.stands.compare_exchange(0, STAYS, SeqCst, SeqCst).is_err() {
+        sys::call(nr::SCHED_YIELD, &[]);
+    }
+    let r = make(t);
+    loop {
+        t.stands.store(0, SeqCst);
+        let Some(request) = standing::wanted() else {
+            return r;
+        };
+        // Perhaps it is taken for one that is still in its call.
+        if t.stands.compare_exchange(0, STAYS, SeqCst, SeqCst).is_ok() {
+            standing::await_release(request);
+        }
+    }
+}
+
+/// Is this call, once a signal has ended it, another one when it is made again? It may have done a part of what it is asked for; a wake-up may have
+/// come meanwhile, and found nobody; a connection is on its way.
+pub fn happens_once(c: &Call) -> bool {
+    const MSG_WAITALL: u64 = 0x100;
+    match c.nr {
+        nr::SENDFILE | nr::SPLICE | nr::TEE | nr::FUTEX | nr::FUTEX_WAITV | nr::CONNECT => true,
+        nr::RECVFROM => c.args[3] & MSG_WAITALL != 0,
+        nr::RECVMSG => c.args[2] & MSG_WAITALL != 0,
+        _ => matches!(c.blocking, Blocking::Fd(_)) && c.input_len() > 1,
+    }
+}
+
 /// The runtime's signal has come: the thread stands right here, when it is in the program's code, or looks for a place.
 pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext) {
+    let _ = t.stands.compare_exchange(TOLD, 0, SeqCst, SeqCst);
     let Some(request) = standing::wanted() else {
         return;
     };
@@ -261,11 +303,13 @@ fn await_others(t: &Block, request: u32) -> bool {
                 continue;
             }
             let other = block_of(i);
-            if other.number != t.number || other.stands.load(Acquire) == request {
+            let stands = other.stands.load(SeqCst);
+            if other.number != t.number || stands == request || stands == STAYS {
                 continue;
             }
             missing += 1;
-            if tells && other.kernel_tid != 0 {
+            let is_told = || other.stands.compare_exchange(0, TOLD, SeqCst, SeqCst);
+            if tells && other.kernel_tid != 0 && is_told().is_ok() {
                 standing::tell(other.kernel_tid);
             }
         }

@@ -17,7 +17,7 @@ static REQUESTS: AtomicU32 = AtomicU32::new(0);
 /// The number of the open request.
 #[inline(always)]
 pub fn wanted() -> Option<u32> {
-    match OPEN.load(Acquire) {
+    match OPEN.load(SeqCst) {
         0 => None,
         n => Some(n),
     }
@@ -26,7 +26,7 @@ pub fn wanted() -> Option<u32> {
 /// Opens a request, unless one is open already; its number.
 pub fn ask() -> Option<u32> {
     let n = REQUESTS.fetch_add(1, Relaxed) | 1 << 31;
-    OPEN.compare_exchange(0, n, AcqRel, Relaxed).ok().map(|_| n)
+    OPEN.compare_exchange(0, n, SeqCst, Relaxed).ok().map(|_| n)
 }
 
 /// All go on.

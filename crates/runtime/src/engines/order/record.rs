@@ -137,6 +137,7 @@ impl Record {
                 o => break o,
             }
         };
+        let stays = !prompt && stand::happens_once(c);
         let mut held = None;
         let mut interrupted = interrupted;
         let outcome = loop {
@@ -151,12 +152,14 @@ impl Record {
             }
             let r = match stream != 0 && held.is_none() {
                 true => NOT_MADE,
+                false if stays => stand::staying(t, |t| make(t, c)),
                 false => make(t, c),
             };
             match outcome(t, c, r) {
                 Outcome::Again => {}
                 o => break o,
             }
+            time.interrupted();
             if !prompt && standing::wanted().is_some() {
                 held = None;
                 stand::in_call::<Self>(t, entered);
@@ -222,6 +225,7 @@ impl Record {
                 continue;
             }
             let calls = unlogged::calls(t);
+            unlogged::handler_runs(t);
             // SAFETY: a siginfo is 128 plain bytes.
             let bytes =
                 unsafe { core::slice::from_raw_parts(&info as *const Siginfo as *const u8, 128) };
@@ -371,14 +375,17 @@ impl Engine for Record {
         let Some(word) = crate::memory::futex::changed_word(c) else {
             return Self::perform(t, c, 0);
         };
-        Self::enter_once(t, c, 0);
+        let mut entered = Self::enter_once(t, c, 0);
+        let mut time = TimeLeft::of(c, entered.began);
+        entered.began = time.began;
         let outcome = loop {
             let r = make(t, c);
             match outcome(t, c, r) {
                 Outcome::Again => {}
                 o => break o,
             }
-            stand::in_call::<Self>(t, Entered { hash: 0, began: 0 });
+            stand::in_call::<Self>(t, entered);
+            time.again(c);
         };
         stamp(t);
         let result = match outcome {
@@ -627,7 +634,11 @@ impl Order for Record {
         shared: bool,
     ) -> Wait {
         waits(t);
-        in_kernel(t, word, value, deadline, shared, || {}, |_| false)
+        let how = in_kernel(t, word, value, deadline, shared, || {}, |_| false);
+        if how == Wait::Signal && t.hooked != 0 && t.pending.first(t.mask).is_none() {
+            unlogged::stands(t);
+        }
+        how
     }
 
     #[inline(always)]

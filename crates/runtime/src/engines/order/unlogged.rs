@@ -17,6 +17,8 @@ pub struct Unlogged {
     at: (u64, u32),
     /// Calls since then.
     calls: u64,
+    /// Record: the function is called anew after its thread has stood in it, which a replay knows nothing of: the two calls are one.
+    stands: bool,
 }
 
 /// Where a thread's log is: place in the ring, and quiet operations to its next entry.
@@ -31,9 +33,19 @@ pub fn place(t: &Block) -> (u64, u32) {
 pub fn enters(t: &mut Block) {
     let now = place(t);
     let u = &mut t.order().unlogged;
-    if u.at != now {
+    if !core::mem::take(&mut u.stands) && u.at != now {
         (u.at, u.calls) = (now, 0);
     }
+}
+
+/// In a hooked function that waits: its thread is to stand.
+pub fn stands(t: &mut Block) {
+    t.order().unlogged.stands = true;
+}
+
+/// A handler runs, before the function is called anew.
+pub fn handler_runs(t: &mut Block) {
+    t.order().unlogged.stands = false;
 }
 
 /// It ends; `returns`: it isn't called anew.
@@ -41,6 +53,9 @@ pub fn enters(t: &mut Block) {
 pub fn leaves(t: &mut Block, returns: bool) {
     let now = place(t);
     let u = &mut t.order().unlogged;
+    if u.stands && !returns {
+        return;
+    }
     if u.at != now {
         (u.at, u.calls) = (now, 0);
     } else if returns {
