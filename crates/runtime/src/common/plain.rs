@@ -176,7 +176,7 @@ pub fn process_create<E: Engine>(t: &mut Block, wish: &Wish, start: &Frame) -> i
 /// First thing the first thread of a new process does.
 pub fn process_start(t: &mut Block) {
     clone::wait_for_maker(t);
-    let tid = sys::call(nr::GETTID, &[]) as u32;
+    let tid = sys::gettid() as u32;
     t.slot().visible_tid.store(tid, Relaxed);
     process::entry().visible_pid.store(tid, Relaxed);
     clone::publish_own_tid(t, tid);

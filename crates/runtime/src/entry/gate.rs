@@ -253,7 +253,7 @@ fn arch_prctl<E: Engine>(t: &mut Block, c: &Call) -> i64 {
     let r = match c.args[0] {
         SET_FS => {
             t.fs_base = c.args[1];
-            crate::machine::sys::call(nr::ARCH_PRCTL, &[SET_FS, c.args[1]])
+            crate::machine::sys::arch_prctl(SET_FS, c.args[1])
         }
         GET_FS => match crate::machine::guard::write(c.args[1], &t.fs_base) {
             true => 0,

@@ -49,7 +49,7 @@ pub fn make(t: &mut Block, c: &mut Call, make: impl FnOnce(&mut Block, &mut Call
         for s in slots().filter(|s| *s != t.slot) {
             let tid = slot(s).kernel_tid.load(Relaxed);
             if tid != 0 && (lives(s) || tid == process::kernel_pid()) {
-                sys::call(nr::PRLIMIT64, &[tid.into(), which, limit, 0]);
+                sys::prlimit64(tid.into(), which, limit, 0);
             }
         }
     }

@@ -30,7 +30,7 @@ pub fn note() {
 fn look(fd: u64) -> Option<(Place, u32)> {
     // struct stat: st_dev, st_ino, st_nlink, st_mode and st_uid, st_gid, st_rdev.
     let mut stat = [0u64; 18];
-    let r = sys::call(nr::FSTAT, &[fd, stat.as_mut_ptr() as u64]);
+    let r = sys::fstat(fd, stat.as_mut_ptr() as u64);
     (r == 0).then_some(([stat[0], stat[1], stat[5]], stat[3] as u32))
 }
 

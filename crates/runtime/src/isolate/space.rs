@@ -99,7 +99,7 @@ fn apply(change: &Change) {
         Change::Shared(at, len, offset, prot) => views::show_shared(at, len, offset, prot),
         Change::Reserve(at, len) => {
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-            if sys::call(nr::MMAP, &[at, len, PROT_NONE, flags, u64::MAX, 0]) != at as i64 {
+            if sys::mmap(at, len, PROT_NONE, flags, u64::MAX, 0) != at as i64 {
                 panic::give_up("det: address space can't be reserved for all threads");
             }
         }
@@ -111,20 +111,20 @@ fn apply(change: &Change) {
         }
         Change::Hide(at, len, offset) => views::hide(at, len, offset),
         Change::Unmap(at, len) => {
-            sys::call(nr::MUNMAP, &[at, len]);
+            sys::munmap(at, len);
         }
         Change::Protect(at, len, prot) => protect(at, len, prot),
         Change::Discard(at, len) => views::drop_copies(at, len),
         Change::Guard(at, len, advice) => {
-            sys::call(nr::MADVISE, &[at, len, advice]);
+            sys::madvise(at, len, advice);
         }
         Change::Attach([id, at, flags]) => {
-            if sys::call(nr::SHMAT, &[id, at, flags]) != at as i64 {
+            if sys::shmat(id, at, flags) != at as i64 {
                 panic::give_up("det: a shared segment can't be attached for all threads");
             }
         }
         Change::Detach(at) => {
-            sys::call(nr::SHMDT, &[at]);
+            sys::shmdt(at);
         }
         Change::Handler(signal) => crate::gate::signals::tell_kernel(signal),
         Change::Wants => outside::learn(crate::thread::current().slot, true),
@@ -166,7 +166,7 @@ pub fn tell_protection(t: &Block, at: u64, len: u64, prot: u64) {
 
 /// Protects memory of this process.
 pub fn protect(at: u64, len: u64, prot: u64) {
-    sys::call(nr::MPROTECT, &[at, len, prot]);
+    sys::mprotect(at, len, prot);
 }
 
 /// In a turn: more signals are wanted.
@@ -194,12 +194,12 @@ pub fn wait_for(s: u32) {
             Whereabouts::Gone => break,
             Whereabouts::InKernel if sys::monotonic().ns() < late => {
                 call(s);
-                sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
+                sys::nanosleep(&PAUSE as *const Timespec as u64, 0);
             }
             Whereabouts::InKernel => break,
             _ => {
                 phases().rouse(s);
-                sys::call(nr::SCHED_YIELD, &[]);
+                sys::sched_yield();
             }
         }
     }
@@ -435,7 +435,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
         return ENOMEM;
     }
     if new < old && a[3] & MREMAP_FIXED == 0 {
-        sys::call(nr::MUNMAP, &[start + new, old - new]);
+        sys::munmap(start + new, old - new);
         map().remove(start + new, end);
         views::forget(start + new, end);
         tell(t, Change::Unmap(start + new, old - new));
@@ -450,7 +450,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     }
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | if fixed { MAP_FIXED } else { 0 };
     let hint = if fixed { a[4] } else { 0 };
-    let place = |hint, flags| sys::call(nr::MMAP, &[hint, new, 0, flags, u64::MAX, 0]);
+    let place = |hint, flags| sys::mmap(hint, new, 0, flags, u64::MAX, 0);
     let to = phases().find_room(t, &|known| match known {
         None => place(hint, flags),
         Some(at) => place(at, flags | MAP_FIXED),
@@ -471,7 +471,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     commit::commit_again(t);
     views::each_part(start, start + moved, &mut copy);
     give_back(t, start, end);
-    sys::call(nr::MUNMAP, &[start, old]);
+    sys::munmap(start, old);
     map().insert(Region {
         start: to,
         end: to + new,
@@ -489,7 +489,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
 fn move_guards(t: &mut Block, start: u64, end: u64, to: u64) {
     for r in pieces(start, end).filter(Region::is_guarded) {
         let (there, len) = (r.start - start + to, r.end - r.start);
-        sys::call(nr::MADVISE, &[there, len, MADV_GUARD_INSTALL]);
+        sys::madvise(there, len, MADV_GUARD_INSTALL);
         map().set_guarded(there, there + len, true);
         tell(t, Change::Guard(there, len, MADV_GUARD_INSTALL));
     }

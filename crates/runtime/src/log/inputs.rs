@@ -245,7 +245,7 @@ impl Sent {
 
 fn position(fd: u64) -> Option<u64> {
     const SEEK_CUR: u64 = 1;
-    u64::try_from(sys::call(nr::LSEEK, &[fd, 0, SEEK_CUR])).ok()
+    u64::try_from(sys::lseek(fd, 0, SEEK_CUR)).ok()
 }
 
 /// The row of this version of a file.
@@ -370,7 +370,7 @@ fn before_change(c: &Call) {
         return;
     }
     let mut stat = [0u64; 18];
-    if sys::call(nr::NEWFSTATAT, &[dir, path, stat.as_mut_ptr() as u64, 0]) != 0 {
+    if sys::newfstatat(dir, path, stat.as_mut_ptr() as u64, 0) != 0 {
         return;
     }
     for (row, it) in input_rows::all().iter().enumerate() {

@@ -648,7 +648,7 @@ pub fn zeroes_the_rest(number: u64, fd: u64, address: u64, asked: u64, result: i
         && result as u64 % sector == 0
         && asked >= sector
         && address % sector == 0
-        && matches!(crate::machine::sys::call(nr::FCNTL, &[fd, F_GETFL]), flags if flags > 0 && flags & O_DIRECT != 0)
+        && matches!(crate::machine::sys::fcntl(fd, F_GETFL), flags if flags > 0 && flags & O_DIRECT != 0)
 }
 
 /// Does the description alone say everything: no sub-table, no length behind a pointer? Found out once for each call.

@@ -51,13 +51,7 @@ pub fn again(c: &Call) {
         return;
     };
     let mut limits = [0u64; 2];
-    sys::call(
-        nr::PRLIMIT64,
-        &[pid, RLIMIT_STACK, 0, limits.as_mut_ptr() as u64],
-    );
+    sys::prlimit64(pid, RLIMIT_STACK, 0, limits.as_mut_ptr() as u64);
     limits[0] = soft.min(limits[1]);
-    sys::call(
-        nr::PRLIMIT64,
-        &[pid, RLIMIT_STACK, limits.as_ptr() as u64, 0],
-    );
+    sys::prlimit64(pid, RLIMIT_STACK, limits.as_ptr() as u64, 0);
 }

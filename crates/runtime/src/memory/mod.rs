@@ -365,7 +365,7 @@ pub fn perform(c: &Call) -> Done {
                 return failed(r);
             }
             if let Err(why) = lock_memory::mapped(r as u64, up(a[1])) {
-                sys::call(nr::MUNMAP, &[r as u64, up(a[1])]);
+                sys::munmap(r as u64, up(a[1]));
                 map().remove(r as u64, r as u64 + up(a[1]));
                 return only(why);
             }
@@ -436,7 +436,7 @@ fn backing(fd: u64) -> Backing {
     const S_IFMT: u64 = 0o170000;
     const ZERO: u64 = 1 << 8 | 5;
     let mut stat = [0u64; 18];
-    if sys::call(nr::FSTAT, &[fd, stat.as_mut_ptr() as u64]) != 0 {
+    if sys::fstat(fd, stat.as_mut_ptr() as u64) != 0 {
         return Backing::File;
     }
     // st_mode, and st_rdev with major 1 and minor 5: /dev/zero.
@@ -524,7 +524,7 @@ pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
             let r = match file.hash {
                 None => {
                     let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
-                    sys::call(nr::MMAP, &[at, a[1], a[2], flags, u64::MAX, 0])
+                    sys::mmap(at, a[1], a[2], flags, u64::MAX, 0)
                 }
                 Some(hash) if !crate::memory::files::has_length(&hash, file.len) => return false,
                 Some(hash) => crate::memory::files::map(&hash, number, at, &a, flags),
@@ -542,7 +542,7 @@ pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
         nr::MADVISE if !advice_matters(a[2]) => true,
         // Older kernels don't know it; what it does is seldom seen.
         nr::MADVISE if a[2] == MADV_POPULATE_WRITE => {
-            sys::call(nr::MADVISE, &[a[0], a[1], a[2]]);
+            sys::madvise(a[0], a[1], a[2]);
             true
         }
         nr::MUNMAP | nr::MPROTECT | nr::MADVISE => {
@@ -582,9 +582,9 @@ pub fn brk(c: &Call, recorded: Option<i64>) -> i64 {
     }
     let ok = if high > low {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
-        sys::call(nr::MMAP, &[low, high - low, PROT_RW, flags, u64::MAX, 0]) == low as i64
+        sys::mmap(low, high - low, PROT_RW, flags, u64::MAX, 0) == low as i64
     } else {
-        high == low || sys::call(nr::MUNMAP, &[high, low - high]) == 0
+        high == low || sys::munmap(high, low - high) == 0
     };
     if ok {
         if high > low {
@@ -692,7 +692,7 @@ pub fn first_mapped(r: &Region) -> u64 {
 fn lowest_mapped(known: u64, end: u64) -> u64 {
     let mapped = |p: u64| {
         let mut v = 0u8;
-        sys::call(nr::MINCORE, &[p, PAGE, &mut v as *mut u8 as u64]) == 0
+        sys::mincore(p, PAGE, &mut v as *mut u8 as u64) == 0
     };
     let (mut low, mut high) = (end.saturating_sub(stack_limit()) & !(PAGE - 1), known);
     if low >= high {

@@ -33,9 +33,7 @@ pub fn of(c: &Call, result: i64) -> u64 {
     }
     let a = &c.args;
     match c.nr {
-        nr::MPROTECT => reached(a[0], up(a[1]), |len| {
-            sys::call(nr::MPROTECT, &[a[0], len, a[2]]) == 0
-        }),
+        nr::MPROTECT => reached(a[0], up(a[1]), |len| sys::mprotect(a[0], len, a[2]) == 0),
         // Holes are passed over.
         nr::MADVISE if advice_matters(a[2]) && result == ENOMEM => up(a[1]),
         nr::MADVISE if advice_matters(a[2]) => {
@@ -45,7 +43,7 @@ pub fn of(c: &Call, result: i64) -> u64 {
                 same => same,
             };
             reached(a[0], up(a[1]), |len| {
-                matches!(sys::call(nr::MADVISE, &[a[0], len, advice]), 0 | ENOMEM)
+                matches!(sys::madvise(a[0], len, advice), 0 | ENOMEM)
             })
         }
         nr::MMAP if a[3] & MAP_FIXED != 0 && !memory::is_ours(a[0], a[1]) => {
@@ -81,7 +79,7 @@ fn reached(start: u64, len: u64, does: impl Fn(u64) -> bool) -> u64 {
 
 fn is_mapped(page: u64) -> bool {
     let mut v = 0u8;
-    sys::call(nr::MINCORE, &[page, PAGE, &mut v as *mut u8 as u64]) != ENOMEM
+    sys::mincore(page, PAGE, &mut v as *mut u8 as u64) != ENOMEM
 }
 
 /// Was there something, and is it there no more? It goes as a whole or not at all.
@@ -151,7 +149,7 @@ pub fn follow(c: &Call, word: u64, live: bool) {
 
 fn take_away(start: u64, len: u64, live: bool) {
     if !live {
-        sys::call(nr::MUNMAP, &[start, len]);
+        sys::munmap(start, len);
     }
     memory::forget(start, len);
 }

@@ -97,7 +97,7 @@ fn fill(start: u64, end: u64, which: impl Fn(&Region) -> bool) {
         if shows_file && which(&r) {
             let first = r.start.max(at);
             let len = r.end.min(end) - first;
-            sys::call(nr::MADVISE, &[first, len, MADV_POPULATE_WRITE]);
+            sys::madvise(first, len, MADV_POPULATE_WRITE);
         }
         at = r.end;
     }

@@ -184,7 +184,7 @@ fn ns_of_limit(c: &Call, fd: u64) -> Option<i64> {
     // struct timeval
     let (mut limit, mut len) = ([0u64; 2], 16u32);
     let (to, to_len) = (limit.as_mut_ptr() as u64, &mut len as *mut u32 as u64);
-    let r = sys::call(nr::GETSOCKOPT, &[fd, SOL_SOCKET, option, to, to_len]);
+    let r = sys::getsockopt(fd, SOL_SOCKET, option, to, to_len);
     (r == 0 && limit != [0, 0]).then(|| (limit[0] * SECOND + limit[1] * 1000) as i64)
 }
 
@@ -213,7 +213,7 @@ fn never_waits(t: &mut Block, c: &Call, fd: u64) -> bool {
     if flags & MSG_DONTWAIT != 0 {
         return true;
     }
-    let flags = log::told(t, question::FLAGS, |_| sys::call(nr::FCNTL, &[fd, F_GETFL]));
+    let flags = log::told(t, question::FLAGS, |_| sys::fcntl(fd, F_GETFL));
     flags < 0 || flags & O_NONBLOCK != 0
 }
 
@@ -232,11 +232,11 @@ fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
             nr::SENDTO => {
                 let flags = c.args[3] | MSG_DONTWAIT;
                 let to = [c.local[4], c.local[5]];
-                sys::call(nr::SENDTO, &[fd, rest[0], rest[1], flags, to[0], to[1]])
+                sys::sendto(fd, rest[0], rest[1], flags, to[0], to[1])
             }
             _ => {
                 let at = &rest as *const _ as u64;
-                sys::call(nr::PWRITEV2, &[fd, at, 1, u64::MAX, 0, RWF_NOWAIT])
+                sys::pwritev2(fd, at, 1, u64::MAX, 0, RWF_NOWAIT)
             }
         }
     };
@@ -391,7 +391,7 @@ fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Re
             let mut asked = [fd as u32, events];
             let to = asked.as_mut_ptr() as u64;
             let ms = core::mem::take(&mut first).max(wait);
-            let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, ms]));
+            let r = signal_descriptors::with(t, |_| sys::poll(to, 1, ms));
             r != 0 && r != EINTR
         });
         let ended = match () {

@@ -78,7 +78,7 @@ pub fn make(t: &mut Block, c: &mut Call, _frame: &Frame) -> Option<i64> {
         waited = idle();
         if waited != 0 {
             let time = Timespec::from_ns(waited as i64 * 1_000_000);
-            sys::call(nr::NANOSLEEP, &[&time as *const Timespec as u64, 0]);
+            sys::nanosleep(&time as *const Timespec as u64, 0);
         }
         turns::give_way(t);
     }
@@ -112,5 +112,5 @@ pub fn opens_fifo(c: &Call) -> bool {
     // struct stat: st_mode is the lower half of its fourth word.
     let mut stat = [0u64; 18];
     let to = stat.as_mut_ptr() as u64;
-    sys::call(nr::NEWFSTATAT, &[at, path, to, 0]) == 0 && stat[3] as u32 & S_IFMT == S_IFIFO
+    sys::newfstatat(at, path, to, 0) == 0 && stat[3] as u32 & S_IFMT == S_IFIFO
 }

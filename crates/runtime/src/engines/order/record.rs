@@ -364,7 +364,7 @@ impl Engine for Record {
     }
 
     fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
         Self::computed(t, c, 0)
     }
 

@@ -83,12 +83,12 @@ fn await_burial(c: &Call, r: i64) {
     };
     for _ in 0..LOOKS {
         // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
-        if pid == 0 || !listed() || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH {
+        if pid == 0 || !listed() || sys::kill(pid as u64, 0) != ESRCH {
             return;
         }
         crate::thread::request::wake_agent();
         let pause = [0i64, PAUSE_NS];
-        sys::call(nr::NANOSLEEP, &[pause.as_ptr() as u64, 0]);
+        sys::nanosleep(pause.as_ptr() as u64, 0);
     }
 }
 
@@ -534,7 +534,7 @@ impl Engine for Record {
     fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
         events::call_with(t, c, 0, 0, 0, &[]);
         // All threads share a processor: those that come back from the kernel need it to get into the queue.
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
         Self::yield_baton(t);
         0
     }
@@ -701,8 +701,8 @@ impl Engine for Record {
             baton::leave(t);
             kernel::die_now(9);
         }
-        let tid = sys::call(nr::GETTID, &[]) as u32;
-        let parent = sys::call(nr::GETPPID, &[]) as u64;
+        let tid = sys::gettid() as u32;
+        let parent = sys::getppid() as u64;
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);
         process::is_born();

@@ -120,7 +120,7 @@ fn is_prompt_on(c: &Call, fd: u64) -> bool {
         PROMPT => return true,
         WAITS => {}
         _ => {
-            let flags = sys::call(nr::FCNTL, &[fd, F_GETFL]);
+            let flags = sys::fcntl(fd, F_GETFL);
             if sys::is_error(flags) {
                 // No descriptor: nothing to wait for, and nothing to believe.
                 return true;
@@ -139,7 +139,7 @@ fn is_prompt_on(c: &Call, fd: u64) -> bool {
     }
     let events = if reads(c.nr) { POLLIN } else { POLLOUT };
     let mut p = fd as u32 as u64 | events << 32;
-    let r = sys::call(nr::POLL, &[&mut p as *mut u64 as u64, 1, 0]);
+    let r = sys::poll(&mut p as *mut u64 as u64, 1, 0);
     // A large write may wait in the middle even if some room is there. Small ones keep the baton, so that what
     // several threads write to one pipe is in the log in the order in which the pipe got it.
     r == 1 && (reads(c.nr) || c.input_len() <= PIPE_BUF)
@@ -148,7 +148,7 @@ fn is_prompt_on(c: &Call, fd: u64) -> bool {
 /// A regular file or a device without a queue?
 fn is_file(fd: u64) -> bool {
     let mut st = [0u64; 18];
-    if sys::call(nr::FSTAT, &[fd, st.as_mut_ptr() as u64]) != 0 {
+    if sys::fstat(fd, st.as_mut_ptr() as u64) != 0 {
         return true;
     }
     const S_IFMT: u32 = 0o170000;

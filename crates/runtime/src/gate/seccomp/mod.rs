@@ -279,7 +279,7 @@ fn strict<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     if E::LIVE {
         // A filter needs it, strict mode does not; nobody who is in strict mode can see it.
-        sys::call(nr::PRCTL, &[PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0]);
+        sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     }
     let code = |i: usize| STRICT[i];
     let r = to_kernel::<E>(t, c, frame, STRICT.len(), code, 0);

@@ -220,7 +220,7 @@ fn truncates(c: &Call) -> bool {
 #[cold]
 fn look_at_path(c: &Call) -> Option<Note> {
     let mut stat = [0u64; 18];
-    let r = sys::call(nr::STAT, &[c.local[0], stat.as_mut_ptr() as u64]);
+    let r = sys::stat(c.local[0], stat.as_mut_ptr() as u64);
     let number = match identity(&stat) {
         i if r == 0 && i != 0 => kept::known_file(i),
         _ => 0,
@@ -276,11 +276,11 @@ fn offset_of(c: &Call, r: i64, fd: u64) -> Option<u64> {
         _ => false,
     };
     if by_position {
-        let end = sys::call(nr::LSEEK, &[fd, 0, SEEK_CUR]);
+        let end = sys::lseek(fd, 0, SEEK_CUR);
         return (end >= r).then(|| (end - r) as u64);
     }
     // On Linux, pwrite(2) appends to a file that was opened for appending, whatever the offset.
-    if sys::call(nr::FCNTL, &[fd, F_GETFL]) & O_APPEND != 0 {
+    if sys::fcntl(fd, F_GETFL) & O_APPEND != 0 {
         return None;
     }
     Some(c.args[3])
@@ -298,16 +298,16 @@ pub fn redo(c: &Call, r: i64, number: u32, offset: u64, hash: Option<[u8; 16]>) 
     }
     match c.nr {
         nr::TRUNCATE | nr::FTRUNCATE => {
-            sys::call(nr::FTRUNCATE, &[fd, a[1]]);
+            sys::ftruncate(fd, a[1]);
         }
         nr::FALLOCATE => {
             // The driver's signal would cut it short.
             kernel::block_everything();
-            sys::call(nr::FALLOCATE, &[fd, a[1], a[2], a[3]]);
+            sys::fallocate(fd, a[1], a[2], a[3]);
             kernel::block_all();
         }
         nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT => {
-            sys::call(nr::FTRUNCATE, &[fd, 0]);
+            sys::ftruncate(fd, 0);
         }
         _ => write_again(c, r as u64, fd, offset),
     }
@@ -319,7 +319,7 @@ fn write_again(c: &Call, bytes: u64, fd: u64, offset: u64) {
         let mut n = len.min(left);
         left -= n;
         while n > 0 {
-            let done = sys::call(nr::PWRITE64, &[fd, from, n, at]);
+            let done = sys::pwrite64(fd, from, n, at);
             if done <= 0 {
                 return;
             }

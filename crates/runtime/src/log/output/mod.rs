@@ -253,7 +253,7 @@ fn note_new(t: &Block, fd: u64) {
         return;
     }
     const F_GETFD: u64 = 1;
-    let closed = sys::call(nr::FCNTL, &[fd, F_GETFD]) & 1 != 0;
+    let closed = sys::fcntl(fd, F_GETFD) & 1 != 0;
     let entry = stream | if closed { CLOSED_BY_EXEC } else { 0 };
     let mut list = t.noted().list.get();
     list[n] = (fd as u32, entry);
@@ -506,7 +506,7 @@ fn emit(c: &Call, stream: u8, result: u64) -> u64 {
 fn write_all(to: u64, mut at: u64, len: u64) -> u64 {
     let mut left = len;
     while left > 0 {
-        let w = sys::call(nr::WRITE, &[to, at, left]);
+        let w = sys::write(to, at, left);
         if w == -4 || w == -11 {
             continue;
         }

@@ -93,7 +93,7 @@ impl<'a> Move<'a> {
             || self.wanted() == 0
             || self.flags & SPLICE_F_NONBLOCK != 0
             || self.flags & !SPLICE_FLAGS != 0;
-        let flags = |fd: u64| sys::call(nr::FCNTL, &[fd, F_GETFL]);
+        let flags = |fd: u64| sys::fcntl(fd, F_GETFL);
         let is_readable = |flags: i64| flags & O_ACCMODE != O_WRONLY && flags & O_NONBLOCK == 0;
         can_wait
             && !is_at_once
@@ -120,7 +120,7 @@ impl<'a> Move<'a> {
     /// From what has a position.
     fn of_file(&self, stat: &[u64; 18]) -> i64 {
         let position = match self.offset {
-            0 => sys::call(nr::LSEEK, &[self.source, 0, SEEK_CUR]),
+            0 => sys::lseek(self.source, 0, SEEK_CUR),
             at => guard::read::<i64>(at).unwrap_or(-1),
         };
         // st_size
@@ -144,7 +144,7 @@ impl<'a> Move<'a> {
         let Some(buffer) = buffer(want) else {
             return self.unseen();
         };
-        let n = sys::call(nr::PREAD64, &[self.source, buffer, want, position as u64]);
+        let n = sys::pread64(self.source, buffer, want, position as u64);
         if n <= 0 {
             return self.unseen();
         }
@@ -158,7 +158,7 @@ impl<'a> Move<'a> {
 
     /// Writes what was read, which can't be read again; only as much of it is taken from the source as was written.
     fn write(&self, buffer: u64, n: u64, position: i64) -> i64 {
-        if sys::call(nr::FCNTL, &[self.out, F_GETFL]) & O_APPEND != 0 {
+        if sys::fcntl(self.out, F_GETFL) & O_APPEND != 0 {
             // The kernel has a word to say to that.
             return self.unseen();
         }
@@ -173,7 +173,7 @@ impl<'a> Move<'a> {
         if r > 0 {
             match self.offset {
                 0 => {
-                    sys::call(nr::LSEEK, &[self.source, r as u64, SEEK_CUR]);
+                    sys::lseek(self.source, r as u64, SEEK_CUR);
                 }
                 at => {
                     guard::write(at, &(position + r));
@@ -201,10 +201,7 @@ impl<'a> Move<'a> {
         let Some(buffer) = buffer(want) else {
             return self.unseen();
         };
-        let n = sys::call(
-            nr::RECVFROM,
-            &[self.source, buffer, want, MSG_PEEK | MSG_DONTWAIT, 0, 0],
-        );
+        let n = sys::recvfrom(self.source, buffer, want, MSG_PEEK | MSG_DONTWAIT, 0, 0);
         match n {
             n if n > 0 => noted(self.perform(n as u64), buffer),
             _ => self.unseen(),
@@ -273,7 +270,7 @@ fn pollfd(fd: u64, events: u32) -> [u32; 2] {
 
 fn is_ready(fd: u64, events: u32) -> bool {
     let mut fds = pollfd(fd, events);
-    sys::call(nr::POLL, &[fds.as_mut_ptr() as u64, 1, 0]) == 1
+    sys::poll(fds.as_mut_ptr() as u64, 1, 0) == 1
 }
 
 fn blocking(number: u64, args: &[u64; 6]) -> i64 {
@@ -303,25 +300,22 @@ fn note(buffer: u64, len: usize) {
 /// Copies what a pipe holds without taking it: through a pipe of ours, which is gone at once. How many bytes, or an error.
 fn peek_pipe(source: u64, buffer: u64, want: u64) -> i64 {
     let mut pair = [0u32; 2];
-    let made = sys::call(
-        nr::PIPE2,
-        &[pair.as_mut_ptr() as u64, O_CLOEXEC | O_NONBLOCK as u64],
-    );
+    let made = sys::pipe2(pair.as_mut_ptr() as u64, O_CLOEXEC | O_NONBLOCK as u64);
     if made < 0 {
         return made;
     }
     let [from, to] = pair.map(u64::from);
-    let mut n = sys::call(nr::TEE, &[source, to, want, SPLICE_F_NONBLOCK]);
+    let mut n = sys::tee(source, to, want, SPLICE_F_NONBLOCK);
     let mut done = 0;
     while done < n {
-        let r = sys::call(nr::READ, &[from, buffer + done as u64, (n - done) as u64]);
+        let r = sys::read(from, buffer + done as u64, (n - done) as u64);
         if r <= 0 {
             n = done;
             break;
         }
         done += r;
     }
-    sys::call(nr::CLOSE, &[from]);
-    sys::call(nr::CLOSE, &[to]);
+    sys::close(from);
+    sys::close(to);
     n
 }
