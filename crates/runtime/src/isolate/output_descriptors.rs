@@ -6,6 +6,7 @@
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use reprise_abi::effect::Effect;
 use reprise_abi::syscalls::nr;
 
 /// Standard output and standard error.
@@ -36,10 +37,7 @@ fn look(fd: u64) -> Option<(Place, u32)> {
 
 /// Is this a call that writes to the descriptor that is its first argument?
 pub fn writes(c: &Call) -> bool {
-    matches!(
-        c.nr,
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::PWRITEV | nr::PWRITEV2
-    )
+    matches!(c.effect, Effect::Writes(..))
 }
 
 /// Is this a call by which libc asks what a stream's descriptor is, before it makes the buffer: fstat(3), isatty(3)?

@@ -15,6 +15,7 @@ use crate::thread::panic;
 use crate::thread::Block;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::effect::Effect;
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
@@ -212,11 +213,11 @@ fn up(n: u64) -> u64 {
 /// The memory that the call reshapes, and whether something of it is a thread's own.
 pub fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
     let a = c.args;
-    let all = match c.nr {
+    let all = match c.effect {
         _ if !owned::any() => [[0; 2]; 2],
-        nr::MREMAP => [[a[0], a[1]], [a[4], a[2]]],
-        nr::SHMAT if a[2] & SHM_REMAP != 0 => [[a[1], USER_END], [0; 2]],
-        nr::SHMAT | nr::SHMDT => [[0; 2]; 2],
+        Effect::Remaps => [[a[0], a[1]], [a[4], a[2]]],
+        Effect::Attaches if a[2] & SHM_REMAP != 0 => [[a[1], USER_END], [0; 2]],
+        Effect::Attaches | Effect::Detaches => [[0; 2]; 2],
         _ => [[a[0], a[1]], [0; 2]],
     };
     let is_owned = |[at, len]: [u64; 2]| owned::intersects(at, at.saturating_add(up(len)));
@@ -226,8 +227,8 @@ pub fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
 /// In a turn: what of it is a thread's own, by [`owned_by_any`], is everybody's before the call reshapes it.
 pub fn claim(t: &mut Block, c: &Call, all: [[u64; 2]; 2]) {
     for [at, len] in all {
-        let why = match c.nr {
-            nr::MUNMAP => owned::Why::Dropped,
+        let why = match c.effect {
+            Effect::Unmaps => owned::Why::Dropped,
             _ => owned::Why::Returned,
         };
         owned::claim(t, at & !(PAGE - 1), at.saturating_add(up(len)), why);
@@ -237,9 +238,9 @@ pub fn claim(t: &mut Block, c: &Call, all: [[u64; 2]; 2]) {
 /// Does the call only make memory that nobody else can have a part in yet, as for a new thread's stack?
 pub fn is_new_memory(c: &Call) -> bool {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    match c.nr {
-        nr::MMAP => c.args[3] & (flags | MAP_FIXED) == flags,
-        nr::MPROTECT => true,
+    match c.effect {
+        Effect::Maps => c.args[3] & (flags | MAP_FIXED) == flags,
+        Effect::Protects => true,
         _ => false,
     }
 }
@@ -247,25 +248,25 @@ pub fn is_new_memory(c: &Call) -> bool {
 /// In a turn: a call that shapes the address space, of all threads.
 pub fn change(t: &mut Block, c: &mut Call) -> i64 {
     let a = c.args;
-    match c.nr {
-        nr::MMAP => map_memory(t, c),
-        nr::MREMAP => move_memory(t, a),
-        nr::MADVISE if matches!(a[2], MADV_DONTNEED | MADV_REMOVE) => {
+    match c.effect {
+        Effect::Maps => map_memory(t, c),
+        Effect::Remaps => move_memory(t, a),
+        Effect::Advises if matches!(a[2], MADV_DONTNEED | MADV_REMOVE) => {
             if memory::is_ours(a[0], a[1]) || a[0] % PAGE != 0 {
                 return EINVAL;
             }
             discard(t, a[0], up(a[1]));
             0
         }
-        nr::MADVISE if a[2] == MADV_FREE => EINVAL,
-        nr::MADVISE if matches!(a[2], MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) => {
+        Effect::Advises if a[2] == MADV_FREE => EINVAL,
+        Effect::Advises if matches!(a[2], MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 guard_pages(t, a[0], up(a[1]), a[2]);
             }
             r
         }
-        nr::MUNMAP => {
+        Effect::Unmaps => {
             if a[0] % PAGE == 0 && a[1] != 0 && !memory::is_ours(a[0], up(a[1])) {
                 give_back(t, a[0], a[0].saturating_add(up(a[1])));
             }
@@ -276,7 +277,7 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             }
             r
         }
-        nr::MPROTECT => {
+        Effect::Protects => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 let (start, end) = (a[0], a[0] + up(a[1]));
@@ -287,7 +288,7 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             }
             r
         }
-        nr::SHMAT => {
+        Effect::Attaches => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 tell(t, Change::Attach([a[0], r as u64, a[2] & SHM_RDONLY]));
@@ -296,7 +297,7 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             }
             r
         }
-        nr::SHMDT => {
+        Effect::Detaches => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 tell(t, Change::Detach(a[0]));

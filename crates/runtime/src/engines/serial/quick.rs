@@ -15,9 +15,10 @@ use crate::memory::capture;
 use crate::memory::capture::Call;
 use crate::thread::{session, Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use reprise_abi::effect::{Effect, Opened, Told};
 use reprise_abi::event::{section_len, EventHeader, Kind, Tag, HEADER_LEN, SECTION_LEN};
 use reprise_abi::spec::{Blocking, Mem, Replay, Size, Syscall, Width};
-use reprise_abi::syscalls::{self, nr};
+use reprise_abi::syscalls;
 
 /// What the kernel does with the one buffer of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,20 +71,18 @@ impl Shape {
         let number = d.nr as u64;
         // Answered or changed by the runtime before an engine sees them.
         let special = matches!(
-            number,
-            nr::SCHED_GETAFFINITY
-                | nr::SCHED_SETAFFINITY
-                | nr::GETCPU
-                | nr::MLOCKALL
-                | nr::MUNLOCKALL
-                | nr::SHMGET
-                | nr::SHMCTL
-                | nr::PIDFD_GETFD
-                | nr::UNSHARE
-        ) || reprise_abi::inputs::moves(number)
-            || crate::gate::signals::replaces_mask(number)
+            d.effect,
+            Effect::Affinity
+                | Effect::Tells(Told::Processor)
+                | Effect::LocksAll
+                | Effect::UnlocksAll
+                | Effect::Segments
+                | Effect::Opens(Opened::Foreign)
+                | Effect::Unshares
+                | Effect::Moves(_)
+        ) || d.mask.is_some()
             || crate::gate::signals::sends_signal(number)
-            || (mapped::concerns(number) && !mapped::is_write(number));
+            || (mapped::concerns(number) && !d.writes_one_buffer());
         if special || d.replay != Replay::Emulate || !capture::is_plain(d) {
             return None;
         }

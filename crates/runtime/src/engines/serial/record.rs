@@ -34,13 +34,14 @@ use crate::thread::schedule;
 use crate::thread::signals::{Siginfo, ACTIONS, DEFAULT, IGNORE};
 use crate::thread::{session, Block, Frame};
 use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::{Effect, Told};
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION,
 };
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 
 /// Serial recording.
 pub struct Record;
@@ -120,7 +121,7 @@ impl Record {
             match outcome(t, c, r) {
                 Outcome::Again => continue,
                 Outcome::Result(r) => {
-                    if c.nr == nr::RT_SIGPENDING && r == 0 {
+                    if c.effect == Effect::TellsPending && r == 0 {
                         add_pending(t, c);
                     }
                     if let Some(b) = before.take() {
@@ -297,9 +298,9 @@ impl Record {
         if session().ready_count.load(Relaxed) == 0 {
             return;
         }
-        let time = match frame.rax as u32 as u64 {
-            nr::CLOCK_GETTIME => crate::machine::guard::read::<[i64; 2]>(frame.rsi),
-            nr::GETTIMEOFDAY => {
+        let time = match syscalls::effect(frame.rax as u32 as u64) {
+            Effect::Tells(Told::Clock) => crate::machine::guard::read::<[i64; 2]>(frame.rsi),
+            Effect::Tells(Told::TimeOfDay) => {
                 crate::machine::guard::read(frame.rdi).map(|[s, us]: [i64; 2]| [s, us * NS])
             }
             _ => None,
@@ -500,7 +501,7 @@ impl Engine for Record {
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         // As above.
         cut::record::abandon(t);
-        if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
+        if matches!(c.effect, Effect::Attaches | Effect::Detaches) {
             let r = crate::common::segment::record(t, c);
             spin::after_call(t, c, r);
             robust::look_at_mapping(t);

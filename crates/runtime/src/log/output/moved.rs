@@ -16,6 +16,7 @@ use crate::memory::capture::Call;
 use crate::memory::identity::stat_of;
 use crate::memory::scratch::Scratch;
 use crate::thread::{current, session};
+use reprise_abi::effect::{Effect, Movement};
 use reprise_abi::inputs::moves;
 use reprise_abi::session::MODE_RECORD;
 use reprise_abi::syscalls::nr;
@@ -48,44 +49,40 @@ const S_IFSOCK: u64 = 0o140000;
 /// Such a call.
 struct Move<'a> {
     c: &'a Call,
+    moves: Movement,
     source: u64,
     /// Where the offset in the source is, 0: it is the descriptor's own.
     offset: u64,
     out: u64,
     /// Is there an offset of the output's?
     out_offset: bool,
-    /// Which argument says how many bytes.
-    len: usize,
     flags: u64,
 }
 
 impl<'a> Move<'a> {
     fn of(c: &'a Call) -> Option<Move<'a>> {
-        let a = &c.local;
-        let m = |source: usize, offset, out: usize, out_offset, len, flags| Move {
-            c,
-            source: a[source],
-            offset,
-            out: a[out],
-            out_offset,
-            len,
-            flags,
+        let Effect::Moves(moves) = c.effect else {
+            return None;
         };
-        Some(match c.nr {
-            nr::SENDFILE => m(1, a[2], 0, false, 3, 0),
-            nr::SPLICE => m(0, a[1], 2, a[3] != 0, 4, a[5]),
-            nr::TEE => m(0, 0, 1, false, 2, a[3]),
-            nr::COPY_FILE_RANGE => m(0, a[1], 2, a[3] != 0, 4, 0),
-            _ => return None,
+        let a = |n: u8| c.local[n as usize];
+        Some(Move {
+            c,
+            moves,
+            source: a(moves.from),
+            offset: moves.from_offset.map_or(0, a),
+            out: a(moves.to),
+            out_offset: moves.to_offset.is_some_and(|n| a(n) != 0),
+            flags: moves.flags.map_or(0, a),
         })
     }
 
     /// Does the call wait for something to come, and fail at once for no other reason? The modes are those of the source and the output.
     fn waits(&self, source: u64, out: u64) -> bool {
         let to_pipe = out & S_IFMT == S_IFIFO;
-        let can_wait = match (source & S_IFMT, self.c.nr) {
-            (S_IFIFO, nr::SPLICE) => true,
-            (S_IFIFO, nr::TEE) | (S_IFSOCK, nr::SPLICE) => to_pipe,
+        let can_wait = match (source & S_IFMT, self.moves.leaves) {
+            _ if !self.takes_pipes() => false,
+            (S_IFIFO, false) => true,
+            (S_IFIFO, true) | (S_IFSOCK, false) => to_pipe,
             _ => false,
         };
         let is_at_once = self.offset != 0
@@ -104,12 +101,22 @@ impl<'a> Move<'a> {
     /// The program's call, for `len` bytes.
     fn perform(&self, len: u64) -> i64 {
         let mut args = self.c.local;
-        args[self.len] = len;
+        args[self.moves.len as usize] = len;
         blocking(self.c.nr, &args)
     }
 
     fn wanted(&self) -> u64 {
-        self.c.local[self.len]
+        self.c.local[self.moves.len as usize]
+    }
+
+    /// Is it copy_file_range(2), for which both are files?
+    fn is_between_files(&self) -> bool {
+        self.moves.to_offset.is_some() && !self.takes_pipes()
+    }
+
+    /// Is it one of the calls for pipes, splice(2) and tee(2)?
+    fn takes_pipes(&self) -> bool {
+        self.moves.flags.is_some()
     }
 
     fn unseen(&self) -> i64 {
@@ -148,7 +155,7 @@ impl<'a> Move<'a> {
         if n <= 0 {
             return self.unseen();
         }
-        if is_stable || self.out_offset || self.c.nr == nr::COPY_FILE_RANGE {
+        if is_stable || self.out_offset || self.is_between_files() {
             let r = noted(self.perform(n as u64), buffer);
             inputs::count(self.c.nr, self.source, r);
             return r;
@@ -240,9 +247,9 @@ fn make_move(c: &Call) -> Option<i64> {
     }
     let stat = stat_of(m.source)?;
     Some(match stat[3] & S_IFMT {
-        S_IFIFO if c.nr == nr::SPLICE || c.nr == nr::TEE => m.of_pipe(),
-        S_IFSOCK if c.nr == nr::SPLICE => m.of_socket(),
-        S_IFREG | S_IFCHR if c.nr != nr::TEE => m.of_file(&stat),
+        S_IFIFO if m.takes_pipes() => m.of_pipe(),
+        S_IFSOCK if m.takes_pipes() && !m.moves.leaves => m.of_socket(),
+        S_IFREG | S_IFCHR if !m.moves.leaves => m.of_file(&stat),
         _ => m.unseen(),
     })
 }
