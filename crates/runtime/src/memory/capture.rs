@@ -677,12 +677,12 @@ pub fn zeroes_the_rest(number: u64, fd: u64, address: u64, asked: u64, result: i
     const F_GETFL: u64 = 3;
     const O_DIRECT: i64 = 0o40000;
     let sector = SECTOR as u64;
-    reprise_abi::inputs::reads(number)
-        && result > 0
+    result > 0
         && (result as u64) < asked
         && result as u64 % sector == 0
         && asked >= sector
         && address % sector == 0
+        && reprise_abi::inputs::reads(number)
         && matches!(crate::machine::sys::fcntl(fd, F_GETFL), flags if flags > 0 && flags & O_DIRECT != 0)
 }
 

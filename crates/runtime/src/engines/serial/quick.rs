@@ -38,6 +38,8 @@ const UNKNOWN: u32 = 0;
 const LONG: u32 = 1;
 const SHORT: u32 = 2;
 const WAITS: u32 = 4;
+/// It writes to a descriptor.
+const WRITES: u32 = 8;
 const BUFFER_SHIFT: u32 = 4;
 const ARG_SHIFT: u32 = 8;
 const LEN_SHIFT: u32 = 12;
@@ -89,6 +91,9 @@ impl Shape {
         let mut shape = SHORT | (d.args.len() as u32) << NARGS_SHIFT;
         if d.blocking != Blocking::Never {
             shape |= WAITS;
+        }
+        if d.writes_one_buffer() {
+            shape |= WRITES;
         }
         for (i, a) in d.args.iter().enumerate() {
             let (buffer, len) = match a.mem {
@@ -170,9 +175,9 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     inputs::count(number, args[0], result);
     // Interrupted, not made, or a bad pointer: what that means is for the long road to say.
     // So is a write of which more is to be said than that, and a read that may have written more than it says.
-    let written = match mapped::is_write(number) {
-        true => mapped::plain_output(frame.rdi),
-        false => Some(0),
+    let written = match shape.0 & WRITES {
+        0 => Some(0),
+        _ => mapped::plain_output(frame.rdi),
     };
     if matches!(result, -4 | -512 | -14)
         || written.is_none()

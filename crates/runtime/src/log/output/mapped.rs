@@ -19,7 +19,7 @@ use crate::thread::session;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
 use reprise_abi::effect::Effect;
 use reprise_abi::event::Tag;
-use reprise_abi::spec::{Mem, Syscall};
+use reprise_abi::spec::Mem;
 use reprise_abi::syscalls::{self, nr};
 
 const O_TRUNC: u64 = 0o1000;
@@ -58,12 +58,6 @@ fn forget_all_if_files_are_new() {
             f.store(UNKNOWN, Relaxed);
         }
     }
-}
-
-/// Does this call write to a file from one buffer?
-#[inline]
-pub fn is_write(number: u64) -> bool {
-    syscalls::lookup(number).is_some_and(Syscall::writes_one_buffer)
 }
 
 /// Is there anything that [`look`] has to see of this call?
