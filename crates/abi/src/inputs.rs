@@ -5,10 +5,11 @@
 //! fstat(2) says, so that a file that changed is found in none. A thread *promises* a reference before it reads, and takes the promise back when it
 //! logs bytes: whoever is about to change a file waits until all that was promised of it is kept.
 
+use crate::effect::Effect;
 use crate::event::Tag;
 use crate::hash;
 use crate::session::{Session, FILE_STAMP};
-use crate::syscalls::nr;
+use crate::syscalls;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -71,25 +72,23 @@ pub fn inputs(session: &Session) -> &Inputs {
 /// Can the event of this call refer to a file?
 #[inline]
 pub fn can_refer(number: u64) -> bool {
-    reads(number) || (moves(number) && number != nr::TEE)
+    match syscalls::effect(number) {
+        Effect::Reads(..) => true,
+        Effect::Moves(m) => !m.leaves,
+        _ => false,
+    }
 }
 
 /// Does this call read from a descriptor into memory, and do nothing else?
 #[inline]
 pub fn reads(number: u64) -> bool {
-    matches!(
-        number,
-        nr::READ | nr::PREAD64 | nr::READV | nr::PREADV | nr::PREADV2
-    )
+    matches!(syscalls::effect(number), Effect::Reads(..))
 }
 
 /// Does the kernel move bytes from one descriptor to another by this call, past the program's memory?
 #[inline]
 pub fn moves(number: u64) -> bool {
-    matches!(
-        number,
-        nr::SENDFILE | nr::SPLICE | nr::TEE | nr::COPY_FILE_RANGE
-    )
+    matches!(syscalls::effect(number), Effect::Moves(_))
 }
 
 /// Bytes of a reference in a section: [`Tag::Reference`], whose address is where the program has the bytes, or [`Tag::SentReference`].

@@ -12,6 +12,7 @@
 //! - [`engine`]: the table of engines, and what each can;
 //! - [`event`]: the vocabulary of events, as bytes;
 //! - [`spec`]: the language in which one system call is described;
+//! - [`effect`]: what calls do besides, to descriptors, files, memory and processes;
 //! - [`syscalls`]: the table of all x86-64 system calls, with its sub-tables
 //!   ([`ioctl`], [`fcntl`], [`prctl`], [`futex`], [`sockopt`]).
 //!
@@ -24,6 +25,7 @@ extern crate std;
 pub mod attached;
 pub mod conflicts;
 pub mod det;
+pub mod effect;
 pub mod engine;
 pub mod event;
 pub mod fcntl;

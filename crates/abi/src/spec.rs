@@ -3,6 +3,8 @@
 //! From one description follow: what record copies into the log, what replay writes back, whether the baton is kept, how
 //! `dump` prints the call, and the coverage page in the docs. The table itself is in [`crate::syscalls`].
 
+use crate::effect::{Effect, Mask, NoWait, Timeout};
+
 /// How replay treats a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replay {
@@ -190,6 +192,17 @@ pub enum Print {
     Ptr,
     /// As a descriptor (AT_FDCWD by name).
     Fd,
+    /// As the id of a process, a group or a thread, which is a signed decimal number.
+    Pid,
+    /// As such an id where the argument `which` is a number of `from..=to`; else as another signed number.
+    PidBy {
+        /// The argument that says what this one is.
+        which: u8,
+        /// The first number with which it is an id.
+        from: u32,
+        /// The last one.
+        to: u32,
+    },
     /// In octal.
     Mode,
     /// As the name of a signal.
@@ -233,6 +246,8 @@ pub enum Ret {
     Ptr,
     /// As a new descriptor.
     Fd,
+    /// As the id of a process, a group or a thread.
+    Pid,
 }
 
 /// One system call.
@@ -252,9 +267,43 @@ pub struct Syscall {
     pub blocking: Blocking,
     /// What a signal does to it.
     pub restart: Restart,
+    /// How long it waits at most, and where that is said.
+    pub timeout: Timeout,
+    /// The flag by which it is told not to wait.
+    pub no_wait: Option<NoWait>,
+    /// The signal mask under which it waits.
+    pub mask: Option<Mask>,
+    /// Whoever makes it changes nothing outside of the process and needs no descriptor.
+    pub local: bool,
+    /// libc finds it in the vDSO.
+    pub vdso: bool,
+    /// What the user is told when it is refused: a bit of [`crate::notes`], or 0.
+    pub note: u64,
+    /// What it does to descriptors, files, the address space, processes, signals and clocks.
+    pub effect: Effect,
+    /// The same in the words of the table.
+    pub does: &'static str,
 }
 
 impl Syscall {
+    /// Does it read from a descriptor into one buffer, and nothing else?
+    #[inline]
+    pub fn reads_one_buffer(&self) -> bool {
+        matches!(self.effect, Effect::Reads(..)) && matches!(self.args[1].mem, Mem::Out { .. })
+    }
+
+    /// Is its result, if it transfers something, a number of bytes, and not of messages?
+    pub fn counts_bytes(&self) -> bool {
+        let is_list = |m: &Mem| matches!(m, Mem::MmsghdrIn(_) | Mem::MmsghdrOut(_));
+        !self.args.iter().any(|a| is_list(&a.mem))
+    }
+
+    /// Does it write to a descriptor from one buffer, and nothing else?
+    #[inline]
+    pub fn writes_one_buffer(&self) -> bool {
+        matches!(self.effect, Effect::Writes(..)) && matches!(self.args[1].mem, Mem::In(_))
+    }
+
     /// The arguments as the kernel understands them: without what the program left in bits that do not count. It is for
     /// reading, comparing and printing; sizes are only right for these.
     pub fn canonical(&self, args: &[u64; 6]) -> [u64; 6] {

@@ -31,6 +31,8 @@ not ready. *yes*: by its nature.
 
 **Signal** says what becomes of the call when a handler ran: it is *restarted* with SA_RESTART, or always fails with *EINTR*.
 
+**Does** says what it does to descriptors, files, the address space, processes, signals and clocks, as far as Reprise follows that.
+
 ";
 
 struct Count<'a>(Size, &'a [&'a str]);
@@ -103,6 +105,7 @@ impl Display for Classes<'_> {
             Ret::Int => "number",
             Ret::Ptr => "address",
             Ret::Fd => "descriptor",
+            Ret::Pid => "id",
         })?;
         match replay {
             Replay::Emulate if refers => f.write_str(" | emulate, by reference | ")?,
@@ -162,7 +165,9 @@ fn write_summary(out: &mut dyn Write) -> Result {
 }
 
 fn write_calls(out: &mut dyn Write) -> Result {
-    out.write_str("| nr | call | result | replay | waits | signal |\n|---|---|---|---|---|---|\n")?;
+    out.write_str(
+        "| nr | call | result | replay | waits | signal | does |\n|---|---|---|---|---|---|---|\n",
+    )?;
     for call in syscalls::TABLE.iter().flatten() {
         let names = names_of(call.args);
         write!(out, "| {} | `{}(", call.nr, call.name)?;
@@ -173,7 +178,7 @@ fn write_calls(out: &mut dyn Write) -> Result {
         }
         writeln!(
             out,
-            ")` | {}",
+            ")` | {} {} |",
             Classes(
                 call.ret,
                 call.replay,
@@ -181,7 +186,8 @@ fn write_calls(out: &mut dyn Write) -> Result {
                 call.blocking,
                 call.restart,
                 &names
-            )
+            ),
+            call.does
         )?;
     }
     Ok(())

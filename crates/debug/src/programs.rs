@@ -2,7 +2,7 @@
 //! execve(2), with other code, other files and another stack. Its first one may be its parent's, which it has from fork(2).
 
 use reprise_abi::event::{Event, EventHeader, Kind, ProcessEnd, SLOT_SHIFT};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls;
 use reprise_trace::{Content, ImageSet, Known, Manifest, Result};
 use std::collections::HashMap;
 use std::path::Path;
@@ -107,7 +107,7 @@ impl Programs {
 
     fn makes(&mut self, h: &EventHeader) {
         let child = (h.flags >> SLOT_SHIFT) as u16;
-        let makes = matches!(u64::from(h.detail), nr::CLONE | nr::FORK | nr::VFORK);
+        let makes = syscalls::effect(h.detail.into()).makes_thread();
         if makes && child != 0 {
             let maker = self.owner(h.slot);
             self.makers.insert(child, maker);

@@ -3,9 +3,10 @@
 
 use crate::programs::{Program, Programs};
 use crate::DebugError;
+use reprise_abi::effect::Effect;
 use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{Event, EventHeader, Kind};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls;
 use reprise_replay::Rings;
 use reprise_trace::{beginning, Known, Manifest, Reader};
 use std::collections::HashMap;
@@ -181,12 +182,12 @@ impl Timeline {
 
     fn note_mapping(&mut self, e: &Event<'_>) {
         let at = e.header.value as u64;
-        let len = match u64::from(e.header.detail) {
-            nr::MMAP => e.arg(1),
-            nr::MREMAP => e.arg(2),
+        let len = match syscalls::effect(e.header.detail.into()) {
+            Effect::Maps => e.arg(1),
+            Effect::Remaps => e.arg(2),
             // It grows to there, from where it was last.
-            nr::BRK => return self.note_break(at),
-            nr::SHMAT => MOST_SEGMENT,
+            Effect::Breaks => return self.note_break(at),
+            Effect::Attaches => MOST_SEGMENT,
             _ => return,
         };
         self.mapped.push(at..at.saturating_add(len));

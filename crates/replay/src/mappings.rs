@@ -3,9 +3,10 @@
 use crate::freeze::mapping;
 use crate::symbols::{address_of, base_name, demangled, separate_debug_file, source_lines, symbol};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
+use reprise_abi::effect::Effect;
 use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls;
 use reprise_trace::{Content, ContentHash, ImageReader, Reader, Result, FILES_DIR};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -81,8 +82,11 @@ impl Mappings {
             if !matches!(kind, Some(Kind::Syscall | Kind::Exit)) || h.value < 0 {
                 continue;
             }
-            let shapes = [nr::MMAP, nr::MUNMAP, nr::MREMAP, nr::OPEN, nr::OPENAT];
-            if shapes.contains(&u64::from(h.detail)) {
+            let shapes = matches!(
+                syscalls::effect(h.detail.into()),
+                Effect::Maps | Effect::Unmaps | Effect::Remaps | Effect::OpensFile(_)
+            );
+            if shapes {
                 all.change(&e.parse()?, &mut names);
             }
         }
@@ -129,13 +133,13 @@ impl Mappings {
     fn change(&mut self, e: &reprise_abi::event::Event, names: &mut HashMap<u64, String>) {
         let (a, result) = (|i| e.arg(i), e.header.value as u64);
         let up = |n: u64| n.saturating_add(PAGE - 1) & !(PAGE - 1);
-        match u64::from(e.header.detail) {
-            nr::OPEN | nr::OPENAT => {
+        match syscalls::effect(e.header.detail.into()) {
+            Effect::OpensFile(_) => {
                 if let Some(path) = e.sections().find(|s| s.tag == Tag::Path) {
                     names.insert(result, base_name(path.bytes));
                 }
             }
-            nr::MMAP => {
+            Effect::Maps => {
                 let end = result.saturating_add(up(a(1)));
                 self.cut(result, end);
                 let hash = e.sections().find(|s| s.tag == Tag::File);
@@ -153,9 +157,9 @@ impl Mappings {
                     });
                 }
             }
-            nr::MUNMAP => self.cut(a(0), a(0).saturating_add(up(a(1)))),
+            Effect::Unmaps => self.cut(a(0), a(0).saturating_add(up(a(1)))),
             // What was moved is not followed; code is not moved.
-            nr::MREMAP if result != a(0) => self.cut(a(0), a(0).saturating_add(up(a(1)))),
+            Effect::Remaps if result != a(0) => self.cut(a(0), a(0).saturating_add(up(a(1)))),
             _ => {}
         }
     }

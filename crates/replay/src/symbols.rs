@@ -7,9 +7,10 @@
 use addr2line::gimli::{self, EndianSlice, LittleEndian};
 use object::read::ReadRef;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
+use reprise_abi::effect::Effect;
 use reprise_abi::event::{Event, EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls;
 use reprise_trace::{opened, Content, ContentHash, ImageReader, Reader, Result, FILES_DIR};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -80,13 +81,15 @@ fn mapped(dir: &Path, event: u64, pc: u64) -> Result<Option<Mapped>> {
         if !matches!(Kind::from_u8(h.kind), Some(Kind::Syscall | Kind::Exit)) || h.value < 0 {
             continue;
         }
-        match u64::from(h.detail) {
-            nr::OPEN | nr::OPENAT if names.len() < MAX_NAMES => {
+        match syscalls::effect(h.detail.into()) {
+            Effect::OpensFile(_) if names.len() < MAX_NAMES => {
                 if let Some(path) = e.parse()?.sections().find(|s| s.tag == Tag::Path) {
                     names.insert(h.value as u64, base_name(path.bytes));
                 }
             }
-            nr::MMAP | nr::MUNMAP | nr::MREMAP => change(&e.parse()?, pc, &names, &mut mapped),
+            Effect::Maps | Effect::Unmaps | Effect::Remaps => {
+                change(&e.parse()?, pc, &names, &mut mapped)
+            }
             _ => {}
         }
     }
@@ -135,8 +138,8 @@ fn change(event: &Event, pc: u64, names: &HashMap<u64, String>, mapped: &mut Opt
         pc >= start && pc - start < len.saturating_add(PAGE - 1) & !(PAGE - 1)
     };
     let (a, result) = (|i| event.arg(i), event.header.value as u64);
-    match u64::from(event.header.detail) {
-        nr::MMAP if covers(result, a(1)) => {
+    match syscalls::effect(event.header.detail.into()) {
+        Effect::Maps if covers(result, a(1)) => {
             let file = event
                 .sections()
                 .find(|s| s.tag == Tag::File)
@@ -154,12 +157,12 @@ fn change(event: &Event, pc: u64, names: &HashMap<u64, String>, mapped: &mut Opt
                 }
             });
         }
-        nr::MUNMAP if covers(a(0), a(1)) => *mapped = None,
+        Effect::Unmaps if covers(a(0), a(1)) => *mapped = None,
         // What was moved here is not followed; code is not moved.
-        nr::MREMAP if result != a(0) && (covers(result, a(2)) || covers(a(0), a(1))) => {
+        Effect::Remaps if result != a(0) && (covers(result, a(2)) || covers(a(0), a(1))) => {
             *mapped = None
         }
-        nr::MREMAP if covers(a(0), a(1)) && !covers(a(0), a(2)) => *mapped = None,
+        Effect::Remaps if covers(a(0), a(1)) && !covers(a(0), a(2)) => *mapped = None,
         _ => {}
     }
 }
@@ -302,6 +305,7 @@ pub(crate) fn separate_debug_file<'a, R: ReadRef<'a>>(
 mod tests {
     use super::*;
     use reprise_abi::event::{section_len, HEADER_LEN};
+    use reprise_abi::syscalls::nr;
     use reprise_trace::{ImageWriter, Region, Writer};
 
     /// A function whose line is known: this one.

@@ -3,8 +3,9 @@
 use crate::dump::command_of;
 use crate::record::crash;
 use anyhow::{bail, Result};
+use reprise_abi::effect::Effect;
 use reprise_abi::event::{Event, EventHeader, Kind, ProcessEnd, Tag, SLOT_SHIFT};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 use reprise_trace::{Manifest, Reader};
 use std::collections::HashMap;
 use std::path::Path;
@@ -274,12 +275,14 @@ impl Processes {
     fn call(&mut self, event: &Event) {
         let h = &event.header;
         let child = (h.flags >> SLOT_SHIFT) as u16;
-        let flags = match u64::from(h.detail) {
-            nr::CLONE => event.arg(0),
+        let effect = syscalls::effect(h.detail.into());
+        let flags = match effect {
+            Effect::Clones => event.arg(0),
             _ => 0,
         };
-        match (u64::from(h.detail), event.kind) {
-            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Enter) if flags & CLONE_THREAD == 0 => {
+        let is_wait4 = u64::from(h.detail) == nr::WAIT4;
+        match (effect.makes_thread(), event.kind) {
+            (true, Kind::Enter) if flags & CLONE_THREAD == 0 => {
                 let making = Making {
                     child,
                     process: None,
@@ -287,7 +290,7 @@ impl Processes {
                 };
                 self.making.insert(h.slot, making);
             }
-            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Exit) => {
+            (true, Kind::Exit) => {
                 if let Some(making) = self.making.remove(&h.slot).filter(|_| h.value > 0) {
                     match making.process {
                         Some(p) => self.list[p].told = h.value,
@@ -296,11 +299,11 @@ impl Processes {
                     }
                 }
             }
-            (nr::CLONE | nr::FORK | nr::VFORK, Kind::Syscall) if h.value > 0 => {
+            (true, Kind::Syscall) if h.value > 0 => {
                 self.is_made(child, h, flags & CLONE_PARENT != 0);
             }
             // What the parent was told is exact, also of one that was found dead.
-            (nr::WAIT4, Kind::Syscall | Kind::Exit) if h.value > 0 => {
+            (_, Kind::Syscall | Kind::Exit) if is_wait4 && h.value > 0 => {
                 let told = event
                     .sections()
                     .find(|s| s.tag == Tag::Output && s.bytes.len() == 4);

@@ -14,7 +14,7 @@ use flows::Flows;
 pub use flows::{Flow, Place};
 pub use label::label;
 use reprise_abi::event::{Event, Kind, ProcessEnd, Tag, SLOT_SHIFT};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 use reprise_trace::Manifest;
 use std::collections::HashMap;
 
@@ -250,7 +250,7 @@ impl Timeline {
     fn makes(&mut self, place: Place, event: &Event) {
         let h = &event.header;
         let child = (h.flags >> SLOT_SHIFT) as u16;
-        let makes = matches!(u64::from(h.detail), nr::CLONE | nr::FORK | nr::VFORK);
+        let makes = syscalls::effect(h.detail.into()).makes_thread();
         let done = event.kind == Kind::Syscall;
         if makes && child != 0 && (!done || h.value > 0) {
             self.makers.insert(child, place);

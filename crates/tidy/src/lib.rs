@@ -1,9 +1,12 @@
-//! The walls inside of the runtime, and what the documents name. Cargo keeps those between crates; inside of one, any module can name any other, and sooner or later does.
+//! What the sources keep to: the walls inside of the runtime, who may know system calls ([`calls`]), and what the documents name ([`documents`]).
+//!
+//! Cargo keeps the walls between crates; inside of one, any module can name any other, and sooner or later does.
 //!
 //! Each folder of the runtime's sources is a room; `rooms.txt` lists them from the ground up. What is found are [`Breach`]es: an import of a room
 //! further up, an engine that names another one, an engine that is named outside of its room and the crate's root. A path is found by its text,
 //! `crate::` or `super::` and what follows, in `use` lines and elsewhere; comments and strings are none.
 
+pub mod calls;
 pub mod documents;
 mod paths;
 mod text;

@@ -8,9 +8,10 @@
 //! Two numbers can name one process: inside a new pid namespace it is another one than that which its parent was told. Both
 //! count as known.
 
+use reprise_abi::effect::Effect;
 use reprise_abi::event::{Event, Kind, ProcessEnd, Section, Tag, SLOT_SHIFT};
 use reprise_abi::prctl;
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -106,9 +107,10 @@ impl Census {
             self.killed.push((event.arg(0) as i64, status));
         }
         match event.kind {
-            Kind::Syscall | Kind::Enter | Kind::Exit => match u64::from(h.detail) {
-                nr::CLONE | nr::FORK | nr::VFORK | nr::WAIT4 | nr::WAITID => self.call(event),
-                nr::PRCTL => self.stops |= event.arg(0) as u32 as u64 == prctl::REPRISE_STOPS,
+            Kind::Syscall | Kind::Enter | Kind::Exit => match syscalls::effect(h.detail.into()) {
+                effect if effect.makes_thread() => self.call(event),
+                Effect::AwaitsChild => self.call(event),
+                Effect::Options => self.stops |= event.arg(0) as u32 as u64 == prctl::REPRISE_STOPS,
                 _ => {}
             },
             Kind::ProcessStart => {
@@ -149,9 +151,9 @@ impl Census {
 
     fn call(&mut self, event: &Event) {
         let h = &event.header;
-        let number = u64::from(h.detail);
-        let thread = number == nr::CLONE && event.arg(0) & CLONE_THREAD != 0;
-        let makes = !matches!(number, nr::WAIT4 | nr::WAITID) && !thread;
+        let effect = syscalls::effect(h.detail.into());
+        let thread = effect == Effect::Clones && event.arg(0) & CLONE_THREAD != 0;
+        let makes = effect != Effect::AwaitsChild && !thread;
         let now = Inside {
             args: [0, 1, 2, 3].map(|i| event.arg(i)),
             child: makes.then_some((h.flags >> SLOT_SHIFT) as u16),
@@ -175,10 +177,10 @@ impl Census {
             },
             _ => now,
         };
-        match (of.child, number) {
-            (Some(child), _) => self.made(child, h.value, &of),
-            (None, nr::WAIT4 | nr::WAITID) => self.waited(event, &of),
-            _ => {}
+        match of.child {
+            Some(child) => self.made(child, h.value, &of),
+            None if effect == Effect::AwaitsChild => self.waited(event, &of),
+            None => {}
         }
     }
 

@@ -3,9 +3,10 @@
 //! says what they told.
 
 use crate::{ByteString, ContentHash};
+use reprise_abi::effect::Effect;
 use reprise_abi::event::{patch_form, Event, Kind, Tag, AMONG_THREADS};
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -111,8 +112,8 @@ impl Known {
     }
 
     fn note_call(&mut self, e: &Event<'_>) {
-        match u64::from(e.header.detail) {
-            nr::OPEN | nr::OPENAT => {
+        match syscalls::effect(e.header.detail.into()) {
+            Effect::OpensFile(_) => {
                 let fd = e.header.value as u64;
                 let path = e.sections().find(|s| s.tag == Tag::Path);
                 let room = self.names.len() < MAX_NAMES || self.names.contains_key(&fd);
@@ -120,8 +121,8 @@ impl Known {
                     self.names.insert(fd, path.bytes.to_vec());
                 }
             }
-            nr::MADVISE if e.arg(2) == libc::MADV_WIPEONFORK as u64 => self.forks_differ = true,
-            nr::MMAP => {
+            Effect::Advises if e.arg(2) == libc::MADV_WIPEONFORK as u64 => self.forks_differ = true,
+            Effect::Maps => {
                 let hash = e.sections().find(|s| s.tag == Tag::File);
                 let hash = hash.and_then(|s| s.bytes.try_into().ok()).map(ContentHash);
                 if let (Some(name), Some(hash)) = (self.names.get(&e.arg(4)), hash) {

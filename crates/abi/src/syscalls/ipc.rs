@@ -81,31 +81,31 @@ commands! {
 }
 
 calls! {
-    29 SHMGET shmget(key: hex, size: size, shmflg: hex) -> int: emulate, prompt;
-    30 SHMAT shmat(shmid: int, shmaddr: addr, shmflg: hex) -> ptr: special;
-    31 SHMCTL shmctl(shmid: int, cmd: int, buf: command(cmd, SHMCTL)) -> int: emulate;
+    29 SHMGET shmget(key: hex, size: size, shmflg: hex) -> int: emulate, prompt, does(segments);
+    30 SHMAT shmat(shmid: int, shmaddr: addr, shmflg: hex) -> ptr: special, does(attaches);
+    31 SHMCTL shmctl(shmid: int, cmd: int, buf: command(cmd, SHMCTL)) -> int: emulate, does(segments);
     64 SEMGET semget(key: hex, nsems: int, semflg: hex) -> int: emulate, prompt;
     65 SEMOP semop(semid: int, sops: in(nsops * 6), nsops: uint) -> int: emulate, waits, eintr;
     66 SEMCTL semctl(semid: int, semnum: int, cmd: int, arg: command(cmd, SEMCTL)) -> int: emulate;
-    67 SHMDT shmdt(shmaddr: addr) -> int: special;
+    67 SHMDT shmdt(shmaddr: addr) -> int: special, does(detaches);
     68 MSGGET msgget(key: hex, msgflg: hex) -> int: emulate, prompt;
-    69 MSGSND msgsnd(msqid: int, msgp: in(msgsz + 8), msgsz: size, msgflg: hex) -> int: emulate, waits, eintr;
+    69 MSGSND msgsnd(msqid: int, msgp: in(msgsz + 8), msgsz: size, msgflg: hex) -> int: emulate, waits, eintr, nowait(msgflg 0o4000);
     70 MSGRCV msgrcv(
         msqid: int, msgp: out(msgsz + 8) wrote(result + 8), msgsz: size, msgtyp: long, msgflg: hex,
-    ) -> int: emulate, waits, eintr;
+    ) -> int: emulate, waits, eintr, nowait(msgflg 0o4000);
     71 MSGCTL msgctl(msqid: int, cmd: int, buf: command(cmd, MSGCTL)) -> int: emulate;
     202 FUTEX futex(
         uaddr: addr, op: flags(FUTEX), val: uint, timeout: in(16), uaddr2: addr, val3: hex,
-    ) -> int: special, waits, restarts;
-    220 SEMTIMEDOP semtimedop(semid: int, sops: in(nsops * 6), nsops: uint, timeout: in(16)) -> int: emulate, waits, eintr;
-    240 MQ_OPEN mq_open(name: path, oflag: flags(OPEN), mode: mode, attr: in(64)) -> fd: emulate;
+    ) -> int: special, waits, restarts, local, does(futex);
+    220 SEMTIMEDOP semtimedop(semid: int, sops: in(nsops * 6), nsops: uint, timeout: in(16)) -> int: emulate, waits, eintr, timeout(timespec timeout);
+    240 MQ_OPEN mq_open(name: path, oflag: flags(OPEN), mode: mode, attr: in(64)) -> fd: emulate, does(opens object);
     241 MQ_UNLINK mq_unlink(name: path) -> int: emulate;
     242 MQ_TIMEDSEND mq_timedsend(
         mqdes: fd, msg_ptr: in(msg_len), msg_len: size, msg_prio: uint, abs_timeout: in(16),
-    ) -> int: emulate, waits(mqdes), restarts;
+    ) -> int: emulate, waits(mqdes), restarts, timeout(until abs_timeout), does(puts mqdes);
     243 MQ_TIMEDRECEIVE mq_timedreceive(
         mqdes: fd, msg_ptr: out(msg_len) wrote(result), msg_len: size, msg_prio: out(4), abs_timeout: in(16),
-    ) -> int: emulate, waits(mqdes), restarts;
+    ) -> int: emulate, waits(mqdes), restarts, timeout(until abs_timeout), does(takes mqdes);
     244 MQ_NOTIFY mq_notify(mqdes: fd, sevp: in(64)) -> int: emulate, prompt;
     245 MQ_GETSETATTR mq_getsetattr(mqdes: fd, newattr: in(64), oldattr: out(64)) -> int: emulate, prompt;
     248 ADD_KEY add_key(type: path, description: path, payload: in(plen), plen: size, keyring: int) -> int: emulate;

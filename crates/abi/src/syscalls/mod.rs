@@ -18,10 +18,18 @@
 //! `pages length`, `[hdrp] == 7 ? 12 : 24` (by the 32-bit number found there). A size may be more than what the kernel really wrote (a struct filled in part, an argument that some flag
 //! switches off), never less: so memory that stands in for the program's must start as a copy of it.
 //!
+//! **Ids** of processes and threads are `pid`; `pid(which 1 2)` is one where the argument `which` is a number from 1 to 2.
+//!
 //! **Classes**: `emulate`, `reexecute`, `special` or `refuse(ERRNO)`; then how it waits: `prompt` (never),
 //! `waits(fd)` (when that descriptor is not ready), `waits` (by its nature), nothing (rarely: disk, look-up of names);
 //! then what a signal does: `restarts` (with SA_RESTART), `eintr` (never restarted), nothing (never interrupted).
+//!
+//! **Facts** that follow, each if it is so: `timeout(UNIT argument)`, how long the call waits at most ([`Timeout`]); `nowait(argument FLAG)`, it doesn't with this flag; `mask(argument, size)`, the signal
+//! mask that it waits under ([`Mask`]); `local`, whoever makes it changes nothing outside of the process and needs no descriptor; `vdso`, libc finds it in
+//! the vDSO; `noted(NOTE)`, the user is told when it is refused; `does(...)`, what it does to descriptors, files, memory, processes, signals and
+//! clocks, in the words of [`crate::effect`].
 
+use crate::effect::{Effect, Mask, Timeout};
 use crate::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, SubCall, Syscall};
 
 pub mod flags;
@@ -150,6 +158,16 @@ macro_rules! printed {
     (fd) => {
         $crate::spec::Print::Fd
     };
+    (pid) => {
+        $crate::spec::Print::Pid
+    };
+    (pid($which:ident $from:literal $to:literal)) => {
+        $crate::spec::Print::PidBy {
+            which: $crate::syscalls::index(NAMES, stringify!($which)),
+            from: $from,
+            to: $to,
+        }
+    };
     (mode) => {
         $crate::spec::Print::Mode
     };
@@ -224,6 +242,9 @@ macro_rules! width {
     (fd) => {
         $crate::spec::Width::Signed
     };
+    (pid $($which:tt)?) => {
+        $crate::spec::Width::Signed
+    };
     (uint) => {
         $crate::spec::Width::Unsigned
     };
@@ -254,6 +275,9 @@ macro_rules! returns {
     };
     (fd) => {
         $crate::spec::Ret::Fd
+    };
+    (pid) => {
+        $crate::spec::Ret::Pid
     };
 }
 
@@ -287,6 +311,34 @@ macro_rules! class {
     ($c:ident, eintr) => {
         $c.restart = $crate::spec::Restart::Never;
     };
+    ($c:ident, timeout($($t:tt)+)) => {
+        $c.timeout = $crate::effect::timeout!($($t)+);
+    };
+    ($c:ident, mask($at:ident $(, $size:ident)?)) => {
+        $c.mask = Some($crate::effect::Mask {
+            at: $crate::effect::argument!($at),
+            size: $crate::effect::effect!(@maybe $($size)?),
+        });
+    };
+    ($c:ident, nowait($at:ident $flag:literal)) => {
+        $c.no_wait = Some($crate::effect::NoWait {
+            at: $crate::effect::argument!($at),
+            flag: $flag,
+        });
+    };
+    ($c:ident, local) => {
+        $c.local = true;
+    };
+    ($c:ident, vdso) => {
+        $c.vdso = true;
+    };
+    ($c:ident, noted($note:ident)) => {
+        $c.note = $crate::notes::$note;
+    };
+    ($c:ident, does($($e:tt)+)) => {
+        $c.effect = $crate::effect::effect!($($e)+);
+        $c.does = stringify!($($e)+);
+    };
 }
 
 /// Calls, see the module's description.
@@ -319,6 +371,14 @@ macro_rules! calls {
                 replay: $crate::spec::Replay::Emulate,
                 blocking: $crate::spec::Blocking::Rarely,
                 restart: $crate::spec::Restart::No,
+                timeout: $crate::effect::Timeout::None,
+                no_wait: None,
+                mask: None,
+                local: false,
+                vdso: false,
+                note: 0,
+                effect: $crate::effect::Effect::Other,
+                does: "",
             };
             $(class!(call, $word $(($($of)*))?);)+
             call
@@ -437,6 +497,23 @@ pub fn lookup(nr: u64) -> Option<&'static Syscall> {
     *TABLE.get(nr as usize)?
 }
 
+/// What the call with this number does; of one that the table doesn't know, nothing that anybody follows.
+#[inline]
+pub fn effect(nr: u64) -> Effect {
+    lookup(nr).map_or(Effect::Other, |call| call.effect)
+}
+
+/// How long the call with this number waits at most, and where that is said.
+pub fn timeout(nr: u64) -> Timeout {
+    lookup(nr).map_or(Timeout::None, |call| call.timeout)
+}
+
+/// The signal mask under which the call with this number waits.
+#[inline]
+pub fn mask(nr: u64) -> Option<Mask> {
+    lookup(nr)?.mask
+}
+
 /// The call with this name.
 pub fn by_name(name: &str) -> Option<&'static Syscall> {
     TABLE
@@ -538,6 +615,11 @@ pub fn mem(arg: &Arg, args: &[u64; 6]) -> Mem {
     }
 }
 
+/// Is it a call on an option of a socket ([`crate::sockopt`])?
+pub fn has_socket_option(call: &Syscall) -> bool {
+    matches!(call.nr as u64, nr::SETSOCKOPT | nr::GETSOCKOPT)
+}
+
 /// What is known of `call` with these arguments.
 pub fn resolve(call: &Syscall, args: &[u64; 6]) -> Resolved {
     let mut resolved = Resolved {
@@ -562,7 +644,7 @@ pub fn resolve(call: &Syscall, args: &[u64; 6]) -> Resolved {
             }
         }
     }
-    if matches!(call.nr as u64, nr::SETSOCKOPT | nr::GETSOCKOPT) {
+    if has_socket_option(call) {
         resolved.unknown |= crate::sockopt::holds_pointers(args[1], args[2]);
         if let Some(errno) = crate::sockopt::refused(args[1], args[2]) {
             resolved.replay = Replay::Refuse(errno);

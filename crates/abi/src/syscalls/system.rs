@@ -9,8 +9,8 @@ commands! {
 }
 
 calls! {
-    63 UNAME uname(buf: out(390)) -> int: emulate, prompt;
-    99 SYSINFO sysinfo(info: out(112)) -> int: emulate, prompt;
+    63 UNAME uname(buf: out(390)) -> int: emulate, prompt, local;
+    99 SYSINFO sysinfo(info: out(112)) -> int: emulate, prompt, local, does(tells Machine);
     // Reading the kernel's log waits for its next line.
     103 SYSLOG syslog(type: int, bufp: out(len) wrote(result), len: int) -> int: emulate, waits, restarts;
     153 VHANGUP vhangup() -> int: emulate;
@@ -37,7 +37,7 @@ calls! {
     184 TUXCALL tuxcall() -> int: refuse(ENOSYS);
     185 SECURITY security() -> int: refuse(ENOSYS);
     // Requests that complete by themselves, into the program's memory, at moments that nothing names.
-    206 IO_SETUP io_setup(nr_events: uint, ctx_idp: out(8)) -> int: refuse(ENOSYS);
+    206 IO_SETUP io_setup(nr_events: uint, ctx_idp: out(8)) -> int: refuse(ENOSYS), noted(AIO);
     207 IO_DESTROY io_destroy(ctx_id: hex) -> int: refuse(ENOSYS);
     208 IO_GETEVENTS io_getevents(
         ctx_id: hex, min_nr: long, nr: long, events: out(nr * 32) wrote(result * 32), timeout: in(16),
@@ -47,10 +47,11 @@ calls! {
     236 VSERVER vserver() -> int: refuse(ENOSYS);
     246 KEXEC_LOAD kexec_load(entry: hex, nr_segments: size, segments: in(nr_segments * 32), flags: hex) -> int: refuse(ENOSYS);
     // Its ring is mapped and filled by the kernel.
-    298 PERF_EVENT_OPEN perf_event_open(attr: addr, pid: int, cpu: int, group_fd: fd, flags: hex) -> fd: refuse(EACCES);
+    298 PERF_EVENT_OPEN perf_event_open(attr: addr, pid: pid, cpu: int, group_fd: fd, flags: hex) -> fd: refuse(EACCES), noted(PERF);
     313 FINIT_MODULE finit_module(fd: fd, param_values: path, flags: hex) -> int: emulate;
-    318 GETRANDOM getrandom(buf: out(buflen) wrote(result), buflen: size, flags: flags(GETRANDOM)) -> int: emulate, restarts;
-    319 MEMFD_CREATE memfd_create(name: path, flags: flags(MEMFD)) -> fd: emulate, prompt;
+    318 GETRANDOM getrandom(buf: out(buflen) wrote(result), buflen: size, flags: flags(GETRANDOM)) -> int: emulate, restarts, local,
+        does(tells Random);
+    319 MEMFD_CREATE memfd_create(name: path, flags: flags(MEMFD)) -> fd: emulate, prompt, does(opens memory);
     320 KEXEC_FILE_LOAD kexec_file_load(
         kernel_fd: fd, initrd_fd: fd, cmdline_len: size, cmdline: in(cmdline_len), flags: hex,
     ) -> int: refuse(ENOSYS);
@@ -62,13 +63,13 @@ calls! {
     // The kernel's own trampolines make these two; a program never does.
     335 URETPROBE uretprobe() -> int: refuse(ENOSYS);
     336 UPROBE uprobe() -> int: refuse(ENOSYS);
-    425 IO_URING_SETUP io_uring_setup(entries: uint, params: inout(120)) -> fd: refuse(ENOSYS);
+    425 IO_URING_SETUP io_uring_setup(entries: uint, params: inout(120)) -> fd: refuse(ENOSYS), noted(IO_URING);
     426 IO_URING_ENTER io_uring_enter(
         fd: fd, to_submit: uint, min_complete: uint, flags: hex, arg: addr, argsz: uint,
     ) -> int: refuse(ENOSYS);
     427 IO_URING_REGISTER io_uring_register(fd: fd, opcode: uint, arg: addr, nr_args: uint) -> int: refuse(ENOSYS);
     443 QUOTACTL_FD quotactl_fd(fd: fd, op: hex, id: int, addr: unknown) -> int: emulate;
-    444 LANDLOCK_CREATE_RULESET landlock_create_ruleset(attr: in(size), size: size, flags: hex) -> fd: emulate, prompt;
+    444 LANDLOCK_CREATE_RULESET landlock_create_ruleset(attr: in(size), size: size, flags: hex) -> fd: emulate, prompt, does(opens object);
     445 LANDLOCK_ADD_RULE landlock_add_rule(
         ruleset_fd: fd, rule_type: int, rule_attr: command(rule_type, LANDLOCK_RULE), flags: hex,
     ) -> int: emulate;

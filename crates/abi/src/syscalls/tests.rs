@@ -1,6 +1,7 @@
 //! What must hold for every line of the table.
 
 use super::*;
+use crate::effect::Opened;
 use crate::names::errno::ENOSYS;
 use crate::spec::{Print, Size};
 use std::string::String;
@@ -181,6 +182,78 @@ fn arguments_have_names_of_their_own_and_refer_to_each_other() {
 /// A structure whose first word is its own size.
 fn points_to_itself(size: Size, i: usize) -> bool {
     matches!(size, Size::Deref32(j) | Size::Deref32Plus(j, _) if j as usize == i)
+}
+
+#[test]
+fn whoever_returns_a_descriptor_says_what_is_behind_it() {
+    for call in calls().filter(|c| !matches!(c.replay, Replay::Refuse(_))) {
+        let told_in_memory = matches!(
+            call.effect,
+            Effect::Opens(Opened::Pipe(_) | Opened::SocketPair(_))
+        );
+        let opens = matches!(
+            call.effect,
+            Effect::Opens(_) | Effect::OpensFile(_) | Effect::Duplicates(_) | Effect::Replaces(_)
+        );
+        assert_eq!(
+            call.ret == Ret::Fd || told_in_memory,
+            opens,
+            "{}: {}",
+            call.name,
+            call.does
+        );
+    }
+}
+
+#[test]
+fn who_reads_and_writes_has_memory_for_it() {
+    for call in calls() {
+        let has = |wanted: fn(&Mem) -> bool| call.args.iter().any(|a| wanted(&a.mem));
+        match call.effect {
+            Effect::Reads(..) | Effect::Receives(_) | Effect::Takes(_) => assert!(
+                has(|m| matches!(
+                    m,
+                    Mem::Out { .. } | Mem::IovecOut(_) | Mem::MsghdrOut | Mem::MmsghdrOut(_)
+                )),
+                "{}",
+                call.name
+            ),
+            Effect::Writes(..) | Effect::Sends(_) | Effect::Puts(_) => assert!(
+                has(|m| matches!(
+                    m,
+                    Mem::In(_) | Mem::IovecIn(_) | Mem::MsghdrIn | Mem::MmsghdrIn(_)
+                )),
+                "{}",
+                call.name
+            ),
+            Effect::Moves(m) => {
+                assert_eq!(call.args[m.from as usize].print, Print::Fd, "{}", call.name);
+                assert_eq!(call.args[m.to as usize].print, Print::Fd, "{}", call.name);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn who_has_a_time_limit_or_a_mask_waits() {
+    for call in calls() {
+        if call.timeout != Timeout::None || call.mask.is_some() {
+            assert!(
+                matches!(call.blocking, Blocking::Always | Blocking::Fd(_)),
+                "{}",
+                call.name
+            );
+        }
+        if let Effect::Polls | Effect::PollsSet(_) = call.effect {
+            assert_ne!(call.timeout, Timeout::None, "{}", call.name);
+        }
+        if let Effect::Signals(s) = call.effect {
+            let arg = &call.args[s.signal as usize];
+            assert_eq!(arg.print, Print::Signal, "{}", call.name);
+            assert!(s.info.is_none_or(|i| call.args[i as usize].name == "info"));
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::structures;
 use super::text::quoted;
+use reprise_abi::effect::Effect;
 use reprise_abi::event::{Section, Tag, FLAG_RESTARTED};
 use reprise_abi::futex::{self, Fourth};
 use reprise_abi::names::{errno_name, signal_name};
@@ -86,7 +87,13 @@ impl<'a> Call<'a> {
             _ if flags & FLAG_RESTARTED != 0 => {
                 "? ERESTARTSYS (made again after the handler)".into()
             }
-            _ if matches!(u64::from(self.nr), nr::EXIT_GROUP | nr::EXIT) => "?".into(),
+            _ if matches!(
+                syscalls::effect(self.nr.into()),
+                Effect::EndsProcess | Effect::EndsThread
+            ) =>
+            {
+                "?".into()
+            }
             r => self.returned(r),
         };
         for section in self.sections.iter().filter(|s| s.tag == Tag::File) {
@@ -238,7 +245,7 @@ impl<'a> Call<'a> {
             .map_or(Ret::Int, |s| syscalls::resolve(s, &self.canonical).ret);
         match ret {
             Ret::Ptr => format!("{result:#x}"),
-            Ret::Int | Ret::Fd => result.to_string(),
+            Ret::Int | Ret::Fd | Ret::Pid => result.to_string(),
         }
     }
 }
@@ -277,7 +284,7 @@ fn bits(list: flags::List, value: u64) -> String {
 /// An argument that is no memory, in the way that the table says.
 fn printed(arg: &Arg, value: u64) -> String {
     match arg.print {
-        Print::Int => (value as i64).to_string(),
+        Print::Int | Print::Pid | Print::PidBy { .. } => (value as i64).to_string(),
         Print::Uint => value.to_string(),
         Print::Hex => format!("{value:#x}"),
         Print::Ptr => pointer(value),

@@ -1,6 +1,7 @@
 //! Pipes, socket pairs and event counters of the processes: which descriptor leads to which. Others (named pipes, sockets that were connected or
 //! received) are not followed.
 
+use reprise_abi::effect::{Effect, Opened};
 use reprise_abi::event::{Event, Tag};
 use reprise_abi::spec::Ret;
 use reprise_abi::syscalls::{self, nr};
@@ -60,34 +61,37 @@ impl Descriptors {
             return;
         }
         let made = result as i32;
-        match call {
-            nr::PIPE | nr::PIPE2 => {
+        let arg = |n: u8| args[n as usize];
+        match syscalls::effect(call) {
+            Effect::Opens(Opened::Pipe(at)) => {
                 let flags = if call == nr::PIPE2 { args[1] } else { 0 };
-                if let Some([r, w]) = pair(event, args[0]) {
+                if let Some([r, w]) = pair(event, arg(at)) {
                     let channel = channel("pipe", number, 0);
                     self.set(r, Some(channel), None, flags);
                     self.set(w, None, Some(channel), flags);
                 }
             }
-            nr::SOCKETPAIR => {
-                if let Some([a, b]) = pair(event, args[3]) {
+            Effect::Opens(Opened::SocketPair(at)) => {
+                if let Some([a, b]) = pair(event, arg(at)) {
                     let (there, back) =
                         (channel("socket", number, 0), channel("socket", number, 1));
                     self.set(a, Some(back), Some(there), args[1]);
                     self.set(b, Some(there), Some(back), args[1]);
                 }
             }
-            nr::EVENTFD | nr::EVENTFD2 => {
+            Effect::Opens(Opened::Counter) => {
                 let flags = if call == nr::EVENTFD2 { args[1] } else { 0 };
                 let channel = Some(channel("eventfd", number, 0));
                 self.set(made, channel, channel, flags);
             }
-            nr::DUP => self.copy(args[0], made, false),
+            Effect::Duplicates(from) => self.copy(arg(from), made, false),
             // To itself: nothing changes, not even whether an exec closes it.
-            nr::DUP2 if args[0] as i32 == args[1] as i32 => {}
-            nr::DUP2 => self.copy(args[0], made, false),
-            nr::DUP3 => self.copy(args[0], made, args[2] & O_CLOEXEC != 0),
-            nr::FCNTL => match args[1] {
+            Effect::Replaces(r) if arg(r.from) as i32 == arg(r.onto) as i32 => {}
+            Effect::Replaces(r) => {
+                let flags = r.flags.map_or(0, arg);
+                self.copy(arg(r.from), made, flags & O_CLOEXEC != 0);
+            }
+            _ if call == nr::FCNTL => match args[1] {
                 F_DUPFD => self.copy(args[0], made, false),
                 F_DUPFD_CLOEXEC => self.copy(args[0], made, true),
                 F_SETFD => {
@@ -97,12 +101,13 @@ impl Descriptors {
                 }
                 _ => {}
             },
-            nr::CLOSE => {
-                self.ends.remove(&(args[0] as i32));
+            Effect::Closes(fd) => {
+                self.ends.remove(&(arg(fd) as i32));
             }
-            nr::CLOSE_RANGE => {
-                let within = |fd: i32| (args[0] as u32..=args[1] as u32).contains(&(fd as u32));
-                if args[2] & CLOSE_RANGE_CLOEXEC != 0 {
+            Effect::ClosesRange(first, last, flags) => {
+                let closed = arg(first) as u32..=arg(last) as u32;
+                let within = |fd: i32| closed.contains(&(fd as u32));
+                if arg(flags) & CLOSE_RANGE_CLOEXEC != 0 {
                     let all = self.ends.iter_mut().filter(|(fd, _)| within(**fd));
                     all.for_each(|(_, end)| end.closes_on_exec = true);
                 } else {

@@ -2,10 +2,11 @@
 //! to where another thread next got it.
 
 use super::channels::{Channel, Descriptors, End};
+use reprise_abi::effect::Effect as Does;
 use reprise_abi::event::{Event, EventHeader, Kind, Tag};
 use reprise_abi::futex::{self, Effect, FUTEX_PRIVATE_FLAG};
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 use std::collections::{HashMap, VecDeque};
 
 /// Most wake-ups of one futex that are remembered.
@@ -358,11 +359,13 @@ impl Flows {
 }
 
 fn reads(call: u64) -> bool {
-    matches!(call, nr::READ | nr::READV | nr::RECVFROM | nr::RECVMSG)
+    let is_read = |e| matches!(e, Does::Reads(..) | Does::Receives(_));
+    syscalls::lookup(call).is_some_and(|c| c.counts_bytes() && is_read(c.effect))
 }
 
 fn writes(call: u64) -> bool {
-    matches!(call, nr::WRITE | nr::WRITEV | nr::SENDTO | nr::SENDMSG)
+    let is_write = |e| matches!(e, Does::Writes(..) | Does::Sends(_));
+    syscalls::lookup(call).is_some_and(|c| c.counts_bytes() && is_write(c.effect))
 }
 
 /// Before one more is remembered: forgets the half of a full map that was used least lately.

@@ -9,7 +9,6 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::signal::frame::SigContext;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use reprise_abi::syscalls::nr;
 use reprise_place::patchable::INT3;
 
 /// Most bytes that are changed at once.
@@ -27,8 +26,8 @@ static PLACES_LEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes every processor that runs this program fetch its instructions anew. Not where a sandbox forbids membarrier(2).
 fn synchronise() -> bool {
-    let again = || sys::call(nr::MEMBARRIER, &[SYNC_CORE, 0, 0]) == 0;
-    again() || (sys::call(nr::MEMBARRIER, &[REGISTER_SYNC_CORE, 0, 0]) == 0 && again())
+    let again = || sys::membarrier(SYNC_CORE, 0, 0) == 0;
+    again() || (sys::membarrier(REGISTER_SYNC_CORE, 0, 0) == 0 && again())
 }
 
 /// Writes single bytes: those that `which` wants.

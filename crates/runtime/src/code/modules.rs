@@ -9,7 +9,6 @@ use crate::machine::sys;
 use crate::memory::{map, Region};
 use crate::thread::{current, session};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use reprise_abi::syscalls::nr;
 
 /// `DT_SONAME`: a dynamic linker has a name; a program that links itself has none.
 const SONAME: u64 = 14;
@@ -72,7 +71,7 @@ fn auxiliary(kind: u64) -> Option<u64> {
         return None;
     }
     let len = core::mem::size_of_val(&words) as u64;
-    sys::call(nr::READ, &[fd as u64, words.as_mut_ptr() as u64, len]);
-    sys::call(nr::CLOSE, &[fd as u64]);
+    sys::read(fd as u64, words.as_mut_ptr() as u64, len);
+    sys::close(fd as u64);
     words.iter().find(|w| w[0] == kind).map(|w| w[1])
 }

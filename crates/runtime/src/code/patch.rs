@@ -15,7 +15,6 @@ use crate::thread::session;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{compiler_fence, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
 use reprise_place::patchable::INT3;
 
 /// A site is rewritten when it has been dispatched this many times.
@@ -250,7 +249,7 @@ fn map_page(at: u64) -> bool {
         return false;
     }
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
-    if sys::call(nr::MMAP, &[at, PAGE, 1, flags, u64::MAX, 0]) != at as i64 {
+    if sys::mmap(at, PAGE, 1, flags, u64::MAX, 0) != at as i64 {
         return false;
     }
     memory::map().insert(memory::Region {
@@ -283,13 +282,13 @@ fn write_under(at: u64, bytes: &[u8], meanwhile: u64) -> bool {
 /// Runs `write` while the pages of these bytes have another protection, and restores theirs. `None`: they can't have it.
 pub fn unprotected<R>(at: u64, len: u64, meanwhile: u64, write: impl FnOnce() -> R) -> Option<R> {
     let (first, len) = pages_of(at, len);
-    if sys::call(nr::MPROTECT, &[first, len, meanwhile]) != 0 {
+    if sys::mprotect(first, len, meanwhile) != 0 {
         return None;
     }
     let result = write();
     for page in (first..first + len).step_by(PAGE as usize) {
         let prot = memory::map().at(page).map_or(READ_EXEC, |r| r.prot as u64);
-        sys::call(nr::MPROTECT, &[page, PAGE, prot]);
+        sys::mprotect(page, PAGE, prot);
     }
     Some(result)
 }

@@ -8,7 +8,6 @@ use crate::machine::guard::Program;
 use crate::machine::sys::{self, *};
 use crate::memory::Region;
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
 use reprise_place::decode::Flow;
 
 /// Most instructions that are followed in one mapping: some 50 ms.
@@ -90,7 +89,7 @@ pub fn with(module: &Module, code: &Region, reached: impl FnOnce(&dyn Fn(u64) ->
     // Memory for the moment, which leaves no trace: what the runtime keeps lies at addresses that a replay must have as well.
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let at = match len <= MAX_CODE {
-        true => sys::call(nr::MMAP, &[0, room, PROT_RW, flags, u64::MAX, 0]),
+        true => sys::mmap(0, room, PROT_RW, flags, u64::MAX, 0),
         false => return false,
     };
     if sys::is_error(at) {
@@ -120,6 +119,6 @@ pub fn with(module: &Module, code: &Region, reached: impl FnOnce(&dyn Fn(u64) ->
     }
     walk.run();
     reached(&|pc| walk.is_reached(pc));
-    sys::call(nr::MUNMAP, &[at, room]);
+    sys::munmap(at, room);
     true
 }

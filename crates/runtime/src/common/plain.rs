@@ -15,6 +15,7 @@ use crate::thread::process;
 use crate::thread::signals::{ACTIONS, IGNORE, SA_RESTART, SIGSEGV};
 use crate::thread::{slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::Effect;
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::Restart;
 use reprise_abi::syscalls::nr;
@@ -58,7 +59,7 @@ pub fn syscall<E: AsItIs>(t: &mut Block, c: &mut Call) -> i64 {
         let r = moved.unwrap_or_else(|| unsafe {
             rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr())
         });
-        if c.nr == nr::RT_SIGPENDING && r == 0 {
+        if c.effect == Effect::TellsPending && r == 0 {
             add_pending(t, c);
         }
         if r != -4 && r != -512 {
@@ -176,7 +177,7 @@ pub fn process_create<E: Engine>(t: &mut Block, wish: &Wish, start: &Frame) -> i
 /// First thing the first thread of a new process does.
 pub fn process_start(t: &mut Block) {
     clone::wait_for_maker(t);
-    let tid = sys::call(nr::GETTID, &[]) as u32;
+    let tid = sys::gettid() as u32;
     t.slot().visible_tid.store(tid, Relaxed);
     process::entry().visible_pid.store(tid, Relaxed);
     clone::publish_own_tid(t, tid);

@@ -284,10 +284,7 @@ fn write_out(address: u64, len: u64) {
         }
         let mut done = 0;
         while done < n {
-            let w = sys::call(
-                nr::WRITE,
-                &[2, bytes.as_ptr() as u64 + done as u64, (n - done) as u64],
-            );
+            let w = sys::write(2, bytes.as_ptr() as u64 + done as u64, (n - done) as u64);
             match w {
                 -4 | -11 => {}
                 w if w <= 0 => return,

@@ -9,7 +9,6 @@ use crate::thread::Block;
 use reprise_abi::event::Kind;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::{divergence_kind as kinds, region_flags};
-use reprise_abi::syscalls::nr;
 use reprise_place::check::{Difference, Tests, What};
 use reprise_place::patchable::Place;
 use reprise_place::stub::{Discriminator, Source, MAX_STUB};
@@ -129,7 +128,7 @@ fn room_between(place: &Place, low: u64, high: u64) -> Option<(u64, (u64, u64))>
             return None;
         }
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
-        if sys::call(nr::MMAP, &[first, len, READ_WRITE, flags, u64::MAX, 0]) == first as i64 {
+        if sys::mmap(first, len, READ_WRITE, flags, u64::MAX, 0) == first as i64 {
             return Some((at, (first, len)));
         }
         low = at + 0x1_0000;

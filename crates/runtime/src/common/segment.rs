@@ -57,7 +57,7 @@ fn log(t: &Block, c: &Call, at: i64, a: &Attached) -> Result<i64, i64> {
     }
     let sections = section_len(0) + full * section_len(PAGE as usize);
     if sections > MAX_EVENT / 2 {
-        sys::call(nr::MUNMAP, &[list, pages.next_multiple_of(PAGE)]);
+        sys::munmap(list, pages.next_multiple_of(PAGE));
         return Err(give_back(from));
     }
     let h = EventHeader {
@@ -82,13 +82,13 @@ fn log(t: &Block, c: &Call, at: i64, a: &Attached) -> Result<i64, i64> {
         }
     }
     w.finish();
-    sys::call(nr::MUNMAP, &[list, pages.next_multiple_of(PAGE)]);
+    sys::munmap(list, pages.next_multiple_of(PAGE));
     Ok(at)
 }
 
 /// It can't be recorded: what the program gets instead.
 fn give_back(at: u64) -> i64 {
-    sys::call(nr::SHMDT, &[at]);
+    sys::shmdt(at);
     detach(at, false);
     ENOMEM
 }

@@ -4,7 +4,6 @@ use crate::machine::{guard, hash, sys};
 use crate::signal::frame::{save_fp, FpState, SigContext};
 use crate::thread::{block_address, current, session, Block, VECTORS, VECTORS_LEN};
 use core::cell::UnsafeCell;
-use reprise_abi::syscalls::nr;
 use reprise_place::machine::{Machine, Memory, Xmm, X87};
 use reprise_place::patchable::JUMP_LEN;
 use reprise_place::regs::Regs;
@@ -150,9 +149,6 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
 pub fn processor_time() -> i64 {
     const CLOCK_THREAD_CPUTIME_ID: u64 = 3;
     let mut t = sys::Timespec::default();
-    sys::call(
-        nr::CLOCK_GETTIME,
-        &[CLOCK_THREAD_CPUTIME_ID, &mut t as *mut sys::Timespec as u64],
-    );
+    sys::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &mut t as *mut sys::Timespec as u64);
     t.ns()
 }

@@ -125,5 +125,5 @@ pub fn in_kernel(
 /// Wakes up to `n` that wait on the word at this address, which may be gone by now.
 pub fn wake(address: *const u32, n: u32, shared: bool) {
     let op = FUTEX_WAKE | if shared { 0 } else { FUTEX_PRIVATE };
-    sys::call(nr::FUTEX, &[address as u64, op, n as u64]);
+    sys::futex(address as u64, op, n as u64, 0, 0, 0);
 }

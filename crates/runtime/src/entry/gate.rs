@@ -19,6 +19,7 @@ use crate::thread::message;
 use crate::thread::{current, Block, Frame};
 use crate::thread::{in_force, session};
 use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::effect::{Effect, Told};
 use reprise_abi::session::FLAG_NO_PATCH;
 use reprise_abi::spec::{Blocking, Mem, Replay};
 use reprise_abi::syscalls::{self, nr};
@@ -98,19 +99,17 @@ fn made<E: Engine>(t: &mut Block, frame: &mut Frame) {
     let desc = syscalls::lookup(number);
     let mut c = Call::new(number, args, desc);
     let result = match c.replay {
-        _ if number == nr::SCHED_GETAFFINITY || number == nr::SCHED_SETAFFINITY => {
-            processor::mask::<E>(t, &mut c, frame)
-        }
-        _ if number == nr::GETCPU => processor::number::<E>(t, &mut c, frame),
-        _ if number == nr::MLOCKALL => E::acted(t, &c, |recorded| {
+        _ if c.effect == Effect::Affinity => processor::mask::<E>(t, &mut c, frame),
+        _ if c.effect == Effect::Tells(Told::Processor) => processor::number::<E>(t, &mut c, frame),
+        _ if c.effect == Effect::LocksAll => E::acted(t, &c, |recorded| {
             recorded.unwrap_or_else(|| lock_memory::all(args[0] as u32 as u64))
         }),
-        _ if number == nr::MUNLOCKALL => {
+        _ if c.effect == Effect::UnlocksAll => {
             E::acted(t, &c, |recorded| recorded.unwrap_or_else(lock_memory::none))
         }
         _ if signals::replaces_mask(number) => signals::masked::<E>(t, &mut c, frame),
-        _ if number == nr::PTRACE => ptrace::call::<E>(t, &c),
-        Replay::Refuse(e) if is_asked_of_descriptor(number) => {
+        _ if c.effect == Effect::Traces => ptrace::call::<E>(t, &c),
+        Replay::Refuse(e) if matches!(c.effect, Effect::Commands(_)) => {
             refuse_of_descriptor::<E>(t, &mut c, frame, e)
         }
         Replay::Refuse(e) => {
@@ -157,14 +156,6 @@ fn hot_site<E: Engine>(t: &mut Block, after: u64) {
     }
 }
 
-/// Is this a call of many commands on a descriptor, of which some are refused?
-fn is_asked_of_descriptor(number: u64) -> bool {
-    matches!(
-        number,
-        nr::IOCTL | nr::FCNTL | nr::SETSOCKOPT | nr::GETSOCKOPT
-    )
-}
-
 /// A command that the program is refused. What is wrong with the descriptor comes first: the kernel is asked by a command that no descriptor knows.
 #[cold]
 fn refuse_of_descriptor<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame, errno: i32) -> i64 {
@@ -204,30 +195,28 @@ fn leave(frame: &mut Frame) {
 
 /// Calls for which the runtime has its own code. `None`: the frame was replaced.
 fn special<E: Engine>(t: &mut Block, c: &mut Call, frame: &mut Frame) -> Option<i64> {
-    Some(match c.nr {
-        nr::MMAP | nr::MUNMAP | nr::MPROTECT | nr::MREMAP | nr::MADVISE | nr::SHMAT | nr::SHMDT => {
-            E::address_space(t, c)
-        }
-        nr::BRK => E::acted(t, c, |recorded| memory::brk(c, recorded)),
-        nr::FUTEX => E::futex(t, c, frame),
-        nr::SCHED_YIELD => E::sched_yield(t, c),
-        nr::RT_SIGACTION => signals::sigaction::<E>(t, c),
-        nr::RT_SIGPROCMASK => signals::sigprocmask::<E>(t, c),
-        nr::SIGALTSTACK => signals::sigaltstack::<E>(t, c, frame.rsp),
-        nr::RT_SIGRETURN => {
+    Some(match c.effect {
+        effect if effect.shapes_memory() => E::address_space(t, c),
+        Effect::Breaks => E::acted(t, c, |recorded| memory::brk(c, recorded)),
+        Effect::Futex => E::futex(t, c, frame),
+        Effect::Yields => E::sched_yield(t, c),
+        Effect::SetsAction => signals::sigaction::<E>(t, c),
+        Effect::SetsMask => signals::sigprocmask::<E>(t, c),
+        Effect::SetsStack => signals::sigaltstack::<E>(t, c, frame.rsp),
+        Effect::Returns => {
             signals::sigreturn::<E>(t, c, frame);
             return None;
         }
-        nr::CLONE | nr::FORK | nr::VFORK => clone::clone::<E>(t, c, frame),
-        nr::EXECVE | nr::EXECVEAT => E::exec(t, c, frame),
-        nr::EXIT => E::thread_exit(t, c, frame),
-        nr::EXIT_GROUP => E::process_exit(t, c, frame),
-        nr::SET_TID_ADDRESS => {
+        effect if effect.makes_thread() => clone::clone::<E>(t, c, frame),
+        Effect::Execs => E::exec(t, c, frame),
+        Effect::EndsThread => E::thread_exit(t, c, frame),
+        Effect::EndsProcess => E::process_exit(t, c, frame),
+        Effect::SetsExitWord => {
             t.clear_tid = c.args[0];
             let tid = t.slot().visible_tid.load(Relaxed);
             E::computed(t, c, tid as i64)
         }
-        nr::SET_ROBUST_LIST => {
+        Effect::SetsRobustList => {
             let r = if c.args[1] == 24 {
                 t.robust_list = c.args[0];
                 if E::LIVE {
@@ -239,7 +228,7 @@ fn special<E: Engine>(t: &mut Block, c: &mut Call, frame: &mut Frame) -> Option<
             };
             E::computed(t, c, r)
         }
-        nr::GET_ROBUST_LIST => {
+        Effect::TellsRobustList => {
             let own =
                 c.args[0] as u32 == 0 || c.args[0] as u32 == t.slot().visible_tid.load(Relaxed);
             let r = if !own {
@@ -253,9 +242,9 @@ fn special<E: Engine>(t: &mut Block, c: &mut Call, frame: &mut Frame) -> Option<
             };
             E::computed(t, c, r)
         }
-        nr::ARCH_PRCTL => arch_prctl::<E>(t, c),
-        nr::PRCTL => prctl::<E>(t, c, frame),
-        nr::SECCOMP if c.args[0] as u32 <= 1 => seccomp::install::<E>(t, c, frame),
+        Effect::SegmentBase => arch_prctl::<E>(t, c),
+        Effect::Options => prctl::<E>(t, c, frame),
+        Effect::Filters if c.args[0] as u32 <= 1 => seccomp::install::<E>(t, c, frame),
         // Whatever else is special to later engines is an ordinary call here.
         _ => E::syscall(t, c, frame),
     })
@@ -271,7 +260,7 @@ fn arch_prctl<E: Engine>(t: &mut Block, c: &Call) -> i64 {
     let r = match c.args[0] {
         SET_FS => {
             t.fs_base = c.args[1];
-            crate::machine::sys::call(nr::ARCH_PRCTL, &[SET_FS, c.args[1]])
+            crate::machine::sys::arch_prctl(SET_FS, c.args[1])
         }
         GET_FS => match crate::machine::guard::write(c.args[1], &t.fs_base) {
             true => 0,

@@ -23,7 +23,6 @@ use reprise_abi::session::{slot_state, MAGIC, MODE_REPLAY, VERSION};
 use reprise_abi::stage::{
     Stage, StageOp, OP_CLOSE, OP_COPY, OP_GUARD, OP_MAP, OP_PROTECT, STAGE_MAGIC,
 };
-use reprise_abi::syscalls::nr;
 
 #[no_mangle]
 extern "C" fn rt_start_record(block: u64) -> ! {
@@ -54,8 +53,8 @@ fn build_address_space() {
     }
     // Whoever reads our output may go away; the recorded program's fate does not depend on it.
     kernel::uninstall(13, signals::IGNORE, 0);
-    sys::call(nr::MUNMAP, &[0x1000, RESERVATION - 0x1000]);
-    sys::call(nr::MUNMAP, &[RESERVATION_END, USER_END - RESERVATION_END]);
+    sys::munmap(0x1000, RESERVATION - 0x1000);
+    sys::munmap(RESERVATION_END, USER_END - RESERVATION_END);
     let ops = STAGE_BASE + core::mem::size_of::<Stage>() as u64;
     for i in 0..stage.ops {
         // SAFETY: as many operations as the head says.
@@ -63,16 +62,13 @@ fn build_address_space() {
         let r = match op.kind {
             OP_MAP => {
                 let flags = op.flags as u64 | sys::MAP_FIXED;
-                let r = sys::call(
-                    nr::MMAP,
-                    &[
-                        op.addr,
-                        op.len,
-                        op.prot as u64,
-                        flags,
-                        op.fd as i64 as u64,
-                        op.offset,
-                    ],
+                let r = sys::mmap(
+                    op.addr,
+                    op.len,
+                    op.prot as u64,
+                    flags,
+                    op.fd as i64 as u64,
+                    op.offset,
                 );
                 (r == op.addr as i64) as i64 - 1
             }
@@ -83,10 +79,10 @@ fn build_address_space() {
                 };
                 0
             }
-            OP_PROTECT => sys::call(nr::MPROTECT, &[op.addr, op.len, op.prot as u64]),
-            OP_GUARD => sys::call(nr::MADVISE, &[op.addr, op.len, memory::MADV_GUARD_INSTALL]),
+            OP_PROTECT => sys::mprotect(op.addr, op.len, op.prot as u64),
+            OP_GUARD => sys::madvise(op.addr, op.len, memory::MADV_GUARD_INSTALL),
             OP_CLOSE => {
-                sys::call(nr::CLOSE, &[op.fd as u64]);
+                sys::close(op.fd as u64);
                 0
             }
             _ => -1,
@@ -95,17 +91,14 @@ fn build_address_space() {
             panic::give_up("the recorded address space can't be built");
         }
     }
-    sys::call(
-        nr::MUNMAP,
-        &[STAGE_BASE, (stage.len + PAGE - 1) & !(PAGE - 1)],
-    );
+    sys::munmap(STAGE_BASE, (stage.len + PAGE - 1) & !(PAGE - 1));
     files::start(stage.files);
 }
 
 /// The process that this one is in the session: the first one, or the one that it was before its exec.
 fn take_place(t: &mut Block) {
     let s = session();
-    let pid = sys::call(nr::GETPID, &[]) as u32;
+    let pid = sys::getpid() as u32;
     let me = t.slot();
     let first = s.live_threads.load(Relaxed) == 0;
     if first {
@@ -166,10 +159,10 @@ fn take_over(i: u32) -> ! {
         true => attach::first_thread_pointer(),
         false => 0,
     };
-    sys::call(nr::ARCH_PRCTL, &[ARCH_SET_FS, thread_pointer]);
+    sys::arch_prctl(ARCH_SET_FS, thread_pointer);
     adopt(block_address(i));
     let t = current();
-    sys::call(nr::SET_TID_ADDRESS, &[t.alive.as_ptr() as u64]);
+    sys::set_tid_address(t.alive.as_ptr() as u64);
     let first = s.live_threads.load(Relaxed) == 0;
     take_place(t);
     memory::start();

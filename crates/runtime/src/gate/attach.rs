@@ -13,7 +13,6 @@ use crate::thread::{session, slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::attached::{thread_at, Actions, Thread, BASE};
 use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE};
-use reprise_abi::syscalls::nr;
 
 /// Was the process running before?
 pub fn is_wanted() -> bool {
@@ -153,7 +152,7 @@ extern "C" fn rt_attached_thread(block: u64) -> ! {
     }
     clone::adopt(block);
     let alive = crate::thread::current().alive.as_ptr() as u64;
-    sys::call(nr::SET_TID_ADDRESS, &[alive]);
+    sys::set_tid_address(alive);
     // SAFETY: as the kernel starts any other thread of ours.
     unsafe { rt_thread_begin(block) }
 }

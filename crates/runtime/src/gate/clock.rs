@@ -183,7 +183,7 @@ pub fn all_trap(t: &Block) {
     STATE.store(state::TRAPS, SeqCst);
     FREE[t.slot as usize].store(false, SeqCst);
     instruction::trap_clock();
-    let pid = sys::call(nr::GETPID, &[]) as u64;
+    let pid = sys::getpid() as u64;
     for (i, free) in FREE.iter().enumerate() {
         let mut looks = 0;
         let mut told = 0;
@@ -203,7 +203,7 @@ pub fn all_trap(t: &Block) {
             }
             looks += 1;
             if looks > BUSY_LOOKS {
-                sys::call(nr::SCHED_YIELD, &[]);
+                sys::sched_yield();
             }
         }
     }

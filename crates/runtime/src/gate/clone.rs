@@ -405,11 +405,11 @@ fn no_room_for_descriptor(wish: &Wish) -> Option<i64> {
     if !word.is_some_and(|w| guard::write(wish.parent_tid, &w)) {
         return Some(EFAULT);
     }
-    let probe = sys::call(nr::EVENTFD2, &[0, 0]);
+    let probe = sys::eventfd2(0, 0);
     if sys::is_error(probe) {
         return Some(probe);
     }
-    sys::call(nr::CLOSE, &[probe as u64]);
+    sys::close(probe as u64);
     None
 }
 
@@ -421,7 +421,7 @@ pub fn open_pidfd(t: &mut Block, wish: &Wish, tid: u32) -> Option<u64> {
     if let Some(fd) = t.child_descriptor.take() {
         return Some(fd.into());
     }
-    let fd = sys::call(nr::PIDFD_OPEN, &[tid as u64, 0]);
+    let fd = sys::pidfd_open(tid as u64, 0);
     (!sys::is_error(fd)).then_some(fd as u64)
 }
 
@@ -443,15 +443,15 @@ pub fn publish_own_tid(t: &mut Block, tid: u32) {
 /// Makes this kernel thread the one of `block`: `%gs`, signal stack, dispatch.
 pub fn adopt(block: u64) {
     const ARCH_SET_GS: u64 = 0x1001;
-    sys::call(nr::ARCH_PRCTL, &[ARCH_SET_GS, block]);
+    sys::arch_prctl(ARCH_SET_GS, block);
     let stack = AltStack {
         sp: block + ALT_STACK,
         flags: 0,
         pad: 0,
         size: ALT_STACK_LEN,
     };
-    sys::call(nr::SIGALTSTACK, &[&stack as *const AltStack as u64, 0]);
+    sys::sigaltstack(&stack as *const AltStack as u64, 0);
     let t = current();
-    t.kernel_tid = sys::call(nr::GETTID, &[]) as u32;
+    t.kernel_tid = sys::gettid() as u32;
     crate::gate::arm_dispatch();
 }

@@ -29,7 +29,6 @@ use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::request as requests;
 use reprise_abi::session::{FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED};
-use reprise_abi::syscalls::nr;
 
 /// The instruction.
 const CPUID: [u8; 2] = [0x0f, 0xa2];
@@ -98,7 +97,7 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3], ours: b
     // Once for all of them: to make a page writable costs more than all the rest.
     let first = first & !(PAGE - 1);
     let len = (last + CPUID.len() as u64 - first).next_multiple_of(PAGE);
-    let opened = sys::call(nr::MPROTECT, &[first, len, 3]) == 0;
+    let opened = sys::mprotect(first, len, 3) == 0;
     for pc in sites {
         // Others have found them, in a file that may have changed since.
         let there = opened && guard::read::<[u8; 2]>(*pc) == Some(CPUID);
@@ -106,7 +105,7 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3], ours: b
             crate::log::events::plain(Kind::Patch, t.slot, patch::CPUID, 0, &[*pc, 0]);
         }
     }
-    sys::call(nr::MPROTECT, &[first, len, r.prot as u64]);
+    sys::mprotect(first, len, r.prot as u64);
 }
 
 /// Finds the cpuid instructions of a module's code.

@@ -13,8 +13,10 @@ use crate::thread::process;
 use crate::thread::signals::{Siginfo, ACTIONS, IGNORE};
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::{Effect, Receiver, Told};
 use reprise_abi::session::MODE_REPLAY;
-use reprise_abi::syscalls::nr;
+use reprise_abi::spec::{Mem, Print, Syscall};
+use reprise_abi::syscalls::{self, nr};
 
 const EPERM: i64 = -1;
 const ESRCH: i64 = -3;
@@ -33,67 +35,53 @@ pub fn is_on() -> bool {
 /// The answer to a call; `None`: the kernel gives it.
 pub fn answer(t: &mut Block, c: &Call) -> Option<i64> {
     let a = c.args;
-    let answer = match c.nr {
-        nr::CLOCK_GETTIME
-        | nr::CLOCK_GETRES
-        | nr::GETTIMEOFDAY
-        | nr::TIME
-        | nr::TIMES
-        | nr::GETRUSAGE
-        | nr::GETCPU
-        | nr::NANOSLEEP
-        | nr::CLOCK_NANOSLEEP
-        | nr::SCHED_YIELD
-        | nr::FUTEX
-        | nr::MEMBARRIER
-        | nr::MINCORE
-        | nr::GETRANDOM
-        | nr::UNAME
-        | nr::SYSINFO
-        | nr::GETUID
-        | nr::GETEUID
-        | nr::GETGID
-        | nr::GETEGID
-        | nr::GETCWD
-        | nr::RT_SIGPENDING
-        | nr::RT_SIGSUSPEND
-        | nr::PAUSE => return None,
-        nr::GETPID => process::visible_pid() as i64,
-        nr::GETTID => t.slot().visible_tid.load(Relaxed) as i64,
+    let spec = syscalls::lookup(c.nr);
+    if spec.is_some_and(|call| call.local) {
+        return None;
+    }
+    let answer = match c.effect {
+        Effect::Tells(Told::ProcessId) => process::visible_pid() as i64,
+        Effect::Tells(Told::ThreadId) => t.slot().visible_tid.load(Relaxed) as i64,
         // Limits are read, not set.
-        nr::PRLIMIT64 if a[2] == 0 && a[0] == 0 => return None,
-        nr::KILL if a[0] as u32 == process::visible_pid() => send(t, c, a[1]),
-        nr::TKILL if is_own(t, a[0]) => send(t, c, a[1]),
-        nr::TGKILL if a[0] as u32 == process::visible_pid() && is_own(t, a[1]) => send(t, c, a[2]),
-        nr::KILL | nr::TKILL | nr::TGKILL => ESRCH,
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 => output::divert(c).unwrap_or(EBADF),
+        _ if c.nr == nr::PRLIMIT64 && a[2] == 0 && a[0] == 0 => return None,
+        // What the receiver is told of it would be the caller's to say.
+        Effect::Signals(sent) if sent.info.is_none() => match sent.to {
+            Receiver::Process if is_us(a[0]) => send(t, c, a[1]),
+            Receiver::Thread if is_own(t, a[0]) => send(t, c, a[1]),
+            Receiver::ThreadOf if is_us(a[0]) && is_own(t, a[1]) => send(t, c, a[2]),
+            _ => ESRCH,
+        },
+        Effect::Writes(..) => output::divert(c).unwrap_or(EBADF),
         // So that the program takes the stream for what the recording's was, or for a file.
-        nr::FSTAT if output::is_stream(a[0]) => return None,
-        nr::READ
-        | nr::READV
-        | nr::PREAD64
-        | nr::CLOSE
-        | nr::FSTAT
-        | nr::LSEEK
-        | nr::IOCTL
-        | nr::FCNTL => EBADF,
-        nr::OPEN | nr::OPENAT | nr::OPENAT2 => EACCES,
+        _ if c.nr == nr::FSTAT && output::is_stream(a[0]) => return None,
+        Effect::OpensFile(_) => EACCES,
+        _ if spec.is_some_and(is_on_descriptor) => EBADF,
         _ => ENOSYS,
     };
     Some(answer)
 }
 
+/// Is it a call on a descriptor, and not one on a name, for which the descriptor is where that begins?
+fn is_on_descriptor(call: &Syscall) -> bool {
+    call.args.first().is_some_and(|a| a.print == Print::Fd)
+        && call.args.iter().all(|a| a.mem != Mem::Path)
+}
+
 /// May a call shape the address space? What shows files or others' memory may not.
 pub fn may_shape(c: &Call) -> bool {
-    match c.nr {
-        nr::MMAP => c.args[3] & sys::MAP_ANONYMOUS != 0,
-        nr::SHMAT | nr::SHMDT => false,
+    match c.effect {
+        Effect::Maps => c.args[3] & sys::MAP_ANONYMOUS != 0,
+        Effect::Attaches | Effect::Detaches => false,
         _ => true,
     }
 }
 
 /// The answer to a call that shapes the address space and may not be made.
 pub const NO_SHAPE: i64 = EPERM;
+
+fn is_us(pid: u64) -> bool {
+    pid as u32 == process::visible_pid()
+}
 
 fn is_own(t: &Block, tid: u64) -> bool {
     tid as u32 == t.slot().visible_tid.load(Relaxed)
@@ -112,7 +100,10 @@ fn send(t: &mut Block, c: &Call, signal: u64) -> i64 {
     if ACTIONS.get(signal as u32).handler > IGNORE {
         let mut info = Siginfo::ZERO;
         info.words[0] = signal;
-        info.words[1] = if c.nr == nr::KILL { 0 } else { SI_TKILL };
+        info.words[1] = match c.effect {
+            Effect::Signals(sent) if sent.to == Receiver::Process => 0,
+            _ => SI_TKILL,
+        };
         info.words[2] = process::visible_pid() as u64;
         t.pending.push(info);
         t.slot().signal_pending.store(1, Release);

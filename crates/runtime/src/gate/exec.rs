@@ -11,7 +11,6 @@ use crate::thread::{process, request};
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::request as requests;
-use reprise_abi::syscalls::nr;
 
 const EPERM: i64 = -1;
 
@@ -54,7 +53,7 @@ fn watched(t: &mut Block, c: &Call) -> i64 {
     };
     let me = t.slot();
     // Where only ancestors may trace (Yama), the agent needs leave.
-    sys::call(nr::PRCTL, &[PR_SET_PTRACER, agent]);
+    sys::prctl(PR_SET_PTRACER, agent, 0, 0, 0);
     let who = [
         me.kernel_tid.load(Relaxed) as u64,
         process::kernel_pid() as u64,
@@ -65,14 +64,11 @@ fn watched(t: &mut Block, c: &Call) -> i64 {
         return EPERM;
     }
     // What waits in the runtime goes on waiting in the kernel, for whatever the process becomes.
-    let pid = sys::call(nr::GETPID, &[]) as u64;
+    let pid = sys::getpid() as u64;
     while let Some(info) = t.pending.take(0) {
         let at = &info as *const _ as u64;
         let signal = info.signal() as u64;
-        sys::call(
-            nr::RT_TGSIGQUEUEINFO,
-            &[pid, t.kernel_tid as u64, signal, at],
-        );
+        sys::rt_tgsigqueueinfo(pid, t.kernel_tid as u64, signal, at);
     }
     process::leaves_memory(true);
     // SAFETY: the program's own call.

@@ -10,7 +10,6 @@ use crate::signal::frame::SigContext;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::Instruction;
-use reprise_abi::syscalls::nr;
 
 const PR_SET_TSC: u64 = 26;
 const PR_TSC_ENABLE: u64 = 1;
@@ -21,18 +20,18 @@ const ARCH_SET_CPUID: u64 = 0x1012;
 pub fn arm() {
     trap_clock();
     if session().flags & reprise_abi::session::FLAG_CPUID_FAULTING != 0 {
-        sys::call(nr::ARCH_PRCTL, &[ARCH_SET_CPUID, 0]);
+        sys::arch_prctl(ARCH_SET_CPUID, 0);
     }
 }
 
 /// From now on reading the clock traps in this thread.
 pub fn trap_clock() {
-    sys::call(nr::PRCTL, &[PR_SET_TSC, PR_TSC_SIGSEGV]);
+    sys::prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
 }
 
 /// From now on it doesn't.
 pub fn let_clock_run() {
-    sys::call(nr::PRCTL, &[PR_SET_TSC, PR_TSC_ENABLE]);
+    sys::prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);
 }
 
 /// Reads the time stamp counter for the program; (counter, ecx of rdtscp).

@@ -17,13 +17,9 @@ pub mod stand;
 
 use crate::machine::sys;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
-use reprise_abi::syscalls::nr;
 
 /// Lets all system calls outside of the runtime's image trap.
 pub fn arm_dispatch() {
     const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
-    sys::call(
-        nr::PRCTL,
-        &[PR_SET_SYSCALL_USER_DISPATCH, 1, IMAGE_BASE, IMAGE_MAX, 0],
-    );
+    sys::prctl(PR_SET_SYSCALL_USER_DISPATCH, 1, IMAGE_BASE, IMAGE_MAX, 0);
 }

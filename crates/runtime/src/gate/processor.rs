@@ -33,7 +33,7 @@ pub fn chosen(t: &Block) -> Option<u32> {
 pub fn first_allowed() -> u32 {
     let mut mask = [0u64; WORDS];
     let bytes = size_of_val(&mask) as u64;
-    sys::call(nr::SCHED_GETAFFINITY, &[0, bytes, mask.as_mut_ptr() as u64]);
+    sys::sched_getaffinity(0, bytes, mask.as_mut_ptr() as u64);
     first(&mask).unwrap_or(0)
 }
 

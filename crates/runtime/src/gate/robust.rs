@@ -28,7 +28,6 @@ use reprise_abi::notes;
 use reprise_abi::owed::OwedTable;
 use reprise_abi::schedule::FutexKey;
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 /// Most futexes in a list that are looked at (the kernel's ROBUST_LIST_LIMIT).
 const ROBUST_LIMIT: usize = 2048;
@@ -41,7 +40,7 @@ type Head = [u64; 3];
 
 /// Gives the kernel the list that it goes through when this thread dies; 0: none.
 pub fn tell_kernel(head: u64) {
-    sys::call(nr::SET_ROBUST_LIST, &[head, size_of::<Head>() as u64]);
+    sys::set_robust_list(head, size_of::<Head>() as u64);
 }
 
 /// Calls `each` with the addresses of the futexes of a list; bit 0 of a link, which it gets too, says that the futex keeps priorities.

@@ -8,8 +8,9 @@ use crate::signal::kernel;
 use crate::thread::signals::*;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::Ordering::{Relaxed, Release};
+use reprise_abi::effect::{Effect, Receiver};
 use reprise_abi::session::slot_state;
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls;
 
 const EINVAL: i64 = -22;
 const EFAULT: i64 = -14;
@@ -155,39 +156,26 @@ pub fn sigreturn<E: Engine>(t: &mut Block, c: &Call, to: &mut Frame) {
     }
 }
 
-/// The calls that wait under another mask: its argument's index, and that of its size; without one it lies behind a {pointer, size} pair.
-fn mask_argument(n: u64) -> Option<(usize, Option<usize>)> {
-    Some(match n {
-        nr::RT_SIGSUSPEND => (0, Some(1)),
-        nr::PPOLL => (3, Some(4)),
-        nr::PSELECT6 => (5, None),
-        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => (4, Some(5)),
-        _ => return None,
-    })
-}
-
 /// Does this call send a signal?
 pub fn sends_signal(n: u64) -> bool {
-    matches!(
-        n,
-        nr::KILL | nr::RT_SIGQUEUEINFO | nr::TKILL | nr::TGKILL | nr::RT_TGSIGQUEUEINFO
-    )
+    matches!(syscalls::effect(n), Effect::Signals(s) if s.to != Receiver::Descriptor)
 }
 
 /// Does this call wait under a mask of its own?
 #[inline]
 pub fn replaces_mask(n: u64) -> bool {
-    mask_argument(n).is_some()
+    syscalls::mask(n).is_some()
 }
 
 /// Makes a call that replaces the mask while it waits (sigsuspend, ppoll, pselect6, epoll_pwait).
 pub fn masked<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
-    let Some((index, size_index)) = mask_argument(c.nr) else {
+    let Some(place) = syscalls::mask(c.nr) else {
         return E::syscall(t, c, frame);
     };
-    let pair = size_index.is_none();
+    let index = place.at as usize;
+    let pair = place.size.is_none();
     let mut at = c.args[index];
-    let mut size = size_index.map_or(8, |i| c.args[i]);
+    let mut size = place.size.map_or(8, |i| c.arg(i));
     if !pair && size != 8 {
         // The kernel doesn't look at the mask then, and says what else is wrong first.
         return E::syscall(t, c, frame);
@@ -243,30 +231,23 @@ pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
     // A process is known by the ids of all its threads.
     let is_us = target == pid as i32 || target > 0 && is_our_thread(t, target as u32);
     // Only kill takes more than the id of a process: its group, or 0 for our own one.
-    let (ours, signal) = match c.nr {
-        nr::KILL => (is_us || target == 0 || target == -(pid as i32), c.args[1]),
-        nr::RT_SIGQUEUEINFO => (is_us && readable(c.args[2]), c.args[1]),
-        nr::TKILL => (reaches(t, c.args[0], c.args[1]), c.args[1]),
-        nr::TGKILL => (
-            target == pid as i32 && reaches(t, c.args[1], c.args[2]),
-            c.args[2],
-        ),
-        nr::RT_TGSIGQUEUEINFO => (
-            target == pid as i32 && reaches(t, c.args[1], c.args[2]) && readable(c.args[3]),
-            c.args[2],
-        ),
-        _ => return None,
+    let Effect::Signals(sent) = c.effect else {
+        return None;
     };
+    let (signal, info) = (c.arg(sent.signal), sent.info.map(|n| c.arg(n)));
+    let reaches_us = match sent.to {
+        Receiver::Process if info.is_some() => is_us,
+        Receiver::Process => is_us || target == 0 || target == -(pid as i32),
+        Receiver::Thread => reaches(t, c.args[0], signal),
+        Receiver::ThreadOf => target == pid as i32 && reaches(t, c.args[1], signal),
+        Receiver::Descriptor => return None,
+    };
+    let ours = reaches_us && info.is_none_or(readable);
     if signal == 0 || signal > SIGNALS as u64 {
         return None;
     }
     // With nothing to be read the kernel sends nothing.
-    let told = match c.nr {
-        nr::RT_SIGQUEUEINFO => Some(c.args[2]),
-        nr::RT_TGSIGQUEUEINFO => Some(c.args[3]),
-        _ => None,
-    };
-    if told.is_some_and(|info| guard::read::<[u8; 48]>(info).is_none()) {
+    if info.is_some_and(|info| guard::read::<[u8; 48]>(info).is_none()) {
         return None;
     }
     let signal = signal as u32;
@@ -280,11 +261,10 @@ pub fn ends_us(t: &Block, c: &Call, pid: u32) -> Option<u32> {
 /// Whom it reaches is the kernel's business: ids of groups and of threads, descriptors. A stop of anybody costs no more than a hand-off that
 /// was not needed.
 pub fn may_stop_us(c: &Call) -> bool {
-    let signal = match c.nr {
-        nr::KILL | nr::TKILL | nr::RT_SIGQUEUEINFO | nr::PIDFD_SEND_SIGNAL => c.args[1],
-        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => c.args[2],
-        _ => return false,
+    let Effect::Signals(sent) = c.effect else {
+        return false;
     };
+    let signal = c.arg(sent.signal);
     (SIGSTOP as u64..=SIGTTOU as u64).contains(&signal)
 }
 

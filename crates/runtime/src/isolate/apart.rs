@@ -24,7 +24,7 @@ pub fn leave(t: &mut Block) {
     split::each_shared(&mut |start, end| own_copy(start, end - start, start));
     let (first, next) = (split::arena_at(), scratch::arena_next());
     own_copy(first, next - first, first);
-    sys::call(nr::MUNMAP, &[next, ARENA_END - next]);
+    sys::munmap(next, ARENA_END - next);
     blocks(t.slot);
     for e in views::all() {
         view(e);
@@ -33,7 +33,7 @@ pub fn leave(t: &mut Block) {
     has_copied().store(1, SeqCst);
     sys::futex_wake(has_copied().as_ptr(), 1);
     for (at, len) in [(MIRROR, BACKING), (RESERVE, BACKING), (DET_BASE, DET_LEN)] {
-        sys::call(nr::MUNMAP, &[at, len]);
+        sys::munmap(at, len);
     }
     split::undo();
     outside::undo();
@@ -79,7 +79,7 @@ fn must(ok: bool) {
 
 fn room(len: u64) -> u64 {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    let at = sys::call(nr::MMAP, &[0, len, PROT_RW, flags, u64::MAX, 0]);
+    let at = sys::mmap(0, len, PROT_RW, flags, u64::MAX, 0);
     must(!is_error(at));
     at as u64
 }
@@ -94,7 +94,7 @@ fn own_copy(start: u64, len: u64, from: u64) {
         // SAFETY: pages of ours, of the same size.
         unsafe { guard::copy(new + (page - from), page, PAGE as usize) };
     });
-    let moved = sys::call(nr::MREMAP, &[new, len, len, MAYMOVE_FIXED, start]);
+    let moved = sys::mremap(new, len, len, MAYMOVE_FIXED, start);
     must(moved == start as i64);
 }
 
@@ -122,7 +122,7 @@ fn view(e: &views::Extent) {
     for r in parts {
         let (from, to) = (r.start.max(e.start), r.end.min(e.end));
         if r.prot as u64 != PROT_RW {
-            sys::call(nr::MPROTECT, &[from, to - from, r.prot as u64]);
+            sys::mprotect(from, to - from, r.prot as u64);
         }
     }
 }
@@ -134,7 +134,7 @@ fn each_cached(start: u64, len: u64, f: &mut impl FnMut(u64)) {
     while at < end {
         let pages = ((end - at) / PAGE).min(CHUNK);
         let mut there = [0u8; CHUNK as usize];
-        let r = sys::call(nr::MINCORE, &[at, pages * PAGE, there.as_mut_ptr() as u64]);
+        let r = sys::mincore(at, pages * PAGE, there.as_mut_ptr() as u64);
         for n in (0..pages).filter(|n| r != 0 || there[*n as usize] & 1 != 0) {
             f(at + n * PAGE);
         }

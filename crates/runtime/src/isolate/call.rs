@@ -10,7 +10,6 @@ use crate::signal::kernel::{self, WANTED};
 use crate::thread::signals::{Siginfo, SIGCUT};
 use crate::thread::{slot, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::syscalls::nr;
 
 /// By this value such a signal is known. Two may call at once: the second signal then finds that nothing is asked any more, and still is none of the program's.
 const LOOK: u64 = 0x7265_706c_6f6f;
@@ -23,7 +22,7 @@ pub fn call(s: u32) {
     let mut info = Siginfo::ZERO;
     info.words[..4].copy_from_slice(&[SIGCUT as u64, SI_QUEUE as u32 as u64, 0, LOOK]);
     let at = &info as *const Siginfo as u64;
-    sys::call(nr::RT_TGSIGQUEUEINFO, &[tid, tid, SIGCUT as u64, at]);
+    sys::rt_tgsigqueueinfo(tid, tid, SIGCUT as u64, at);
 }
 
 /// Is this the signal that calls?

@@ -90,7 +90,7 @@ pub fn are_own(t: &Block, c: &Call) -> bool {
     };
     let mut info = [0u64; 16];
     let to = info.as_mut_ptr() as u64;
-    one.is_some_and(|pid| sys::call(nr::WAITID, &[P_PID, pid, to, ASK, 0]) == 0)
+    one.is_some_and(|pid| sys::waitid(P_PID, pid, to, ASK, 0) == 0)
 }
 
 /// The number of the argument of wait4(2) or waitid(2) that has its options.

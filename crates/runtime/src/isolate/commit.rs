@@ -20,7 +20,6 @@ use crate::thread::{session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::det::{COPIES, EARLY_LOOKS, OBJECTS, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
 
 /// A page in a thread's list: its address, whether it has to be looked at in the thread's turn, the version that its copy has, and the rounds since it was
 /// written.
@@ -128,7 +127,7 @@ fn faults() -> u64 {
     const RUSAGE_THREAD: u64 = 1;
     // struct rusage: ru_minflt and ru_majflt are its ninth and tenth words.
     let mut usage = [0u64; 18];
-    sys::call(nr::GETRUSAGE, &[RUSAGE_THREAD, usage.as_mut_ptr() as u64]);
+    sys::getrusage(RUSAGE_THREAD, usage.as_mut_ptr() as u64);
     usage[8] + usage[9]
 }
 

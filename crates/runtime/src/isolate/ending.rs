@@ -45,7 +45,7 @@ fn end_those(which: &dyn Fn(u32) -> bool) {
     for s in slots().filter(|s| *s != me && which(*s)) {
         let tid = slot(s).kernel_tid.load(Relaxed);
         if tid != 0 && (lives(s) || tid == process::kernel_pid()) {
-            sys::call(nr::KILL, &[tid as u64, SIGKILL]);
+            sys::kill(tid as u64, SIGKILL);
         }
     }
 }
@@ -59,7 +59,7 @@ pub fn announce(status: u32) {
     tell_first(status);
     end_threads();
     let first = process::kernel_pid() as u64;
-    sys::call(nr::TGKILL, &[first, first, SIGCUT as u64]);
+    sys::tgkill(first, first, SIGCUT as u64);
 }
 
 /// A signal has come, or the thread has looked around: was the program's first process told to end?
@@ -92,7 +92,7 @@ pub fn look_after_threads() {
     loop {
         let mut status = 0u32;
         let to = &mut status as *mut u32 as u64;
-        let pid = sys::call(nr::WAIT4, &[u64::MAX, to, WNOHANG | WCLONE, 0]);
+        let pid = sys::wait4(u64::MAX, to, WNOHANG | WCLONE, 0);
         if pid <= 0 {
             return;
         }
@@ -146,10 +146,7 @@ pub fn tell_of_death(s: u32, signal: u32, fault: Option<Fault>) {
 /// Ends with the others, if the first thread was killed: nobody else tells a thread that waits, and whoever started the program knows.
 pub fn look_after_first() {
     const ESRCH: i64 = -3;
-    if split::in_force()
-        && !is_first()
-        && sys::call(nr::KILL, &[process::kernel_pid() as u64, 0]) == ESRCH
-    {
+    if split::in_force() && !is_first() && sys::kill(process::kernel_pid() as u64, 0) == ESRCH {
         sys::exit_group(1);
     }
 }

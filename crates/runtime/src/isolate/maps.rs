@@ -1,7 +1,6 @@
 //! /proc/self/maps, as the kernel tells it. The descriptor is there for as long as it is read: as with [`super::scan`], while nobody makes others.
 
 use crate::machine::sys;
-use reprise_abi::syscalls::nr;
 
 const AT_FDCWD: u64 = -100i64 as u64;
 const O_CLOEXEC: u64 = 0o2_000_000;
@@ -18,13 +17,13 @@ impl Maps {
 
     /// Reads on, as far as there is room at this address: how many bytes; 0 at the end.
     pub fn read(&self, to: u64, room: usize) -> usize {
-        let n = sys::call(nr::READ, &[self.0 as u64, to, room as u64]);
+        let n = sys::read(self.0 as u64, to, room as u64);
         n.max(0) as usize
     }
 }
 
 impl Drop for Maps {
     fn drop(&mut self) {
-        sys::call(nr::CLOSE, &[self.0 as u64]);
+        sys::close(self.0 as u64);
     }
 }

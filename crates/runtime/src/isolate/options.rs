@@ -4,7 +4,6 @@ use crate::machine::sys;
 use crate::thread::session;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::det::Optimisation;
-use reprise_abi::syscalls::nr;
 
 /// Is this optimisation in force?
 #[inline(always)]
@@ -50,7 +49,7 @@ fn delay_by(seed: u64) {
             sys::futex_wait(&never, 0, Some(&end));
         }
         1..=8 => {
-            sys::call(nr::SCHED_YIELD, &[]);
+            sys::sched_yield();
         }
         _ => (0..drawn >> 32 & 0xfff).for_each(|_| core::hint::spin_loop()),
     }

@@ -6,6 +6,7 @@
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use reprise_abi::effect::Effect;
 use reprise_abi::syscalls::nr;
 
 /// Standard output and standard error.
@@ -30,16 +31,13 @@ pub fn note() {
 fn look(fd: u64) -> Option<(Place, u32)> {
     // struct stat: st_dev, st_ino, st_nlink, st_mode and st_uid, st_gid, st_rdev.
     let mut stat = [0u64; 18];
-    let r = sys::call(nr::FSTAT, &[fd, stat.as_mut_ptr() as u64]);
+    let r = sys::fstat(fd, stat.as_mut_ptr() as u64);
     (r == 0).then_some(([stat[0], stat[1], stat[5]], stat[3] as u32))
 }
 
 /// Is this a call that writes to the descriptor that is its first argument?
 pub fn writes(c: &Call) -> bool {
-    matches!(
-        c.nr,
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::PWRITEV | nr::PWRITEV2
-    )
+    matches!(c.effect, Effect::Writes(..))
 }
 
 /// Is this a call by which libc asks what a stream's descriptor is, before it makes the buffer: fstat(3), isatty(3)?

@@ -21,6 +21,8 @@ use crate::thread::process;
 use crate::thread::signals::*;
 use crate::thread::{session, slot, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::effect::Effect;
+use reprise_abi::spec::Mem;
 use reprise_abi::syscalls::nr;
 
 /// Signals that are more than that to the kernel, or are the runtime's own: SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGKILL, SIGCUT and faults.
@@ -310,27 +312,33 @@ pub fn timers(t: &mut Block, c: &Call) -> Option<i64> {
     let mut room = [0u64; 8];
     let at = room.as_mut_ptr() as u64;
     let [first, second] = [at, at + 32];
-    let (input, output, args) = match c.nr {
-        nr::TIMER_CREATE => return Some(create_timer(t, a)),
-        nr::TIMER_DELETE => {
+    let is_other = |which: u64| c.nargs > 1 && which != ITIMER_REAL;
+    match c.effect {
+        Effect::MakesTimer => return Some(create_timer(t, a)),
+        Effect::DeletesTimer => {
             if let Some(known) = timer(a[0] as u32) {
                 known.0.store(0, Relaxed);
             }
             return Some(proxy::by_first(c.nr, &a));
         }
-        nr::ALARM | nr::TIMER_GETOVERRUN => return Some(proxy::by_first(c.nr, &a)),
-        nr::TIMER_SETTIME => (a[2], a[3], [a[0], a[1], first, second, 0, 0]),
-        nr::TIMER_GETTIME => (0, a[1], [a[0], second, 0, 0, 0, 0]),
-        nr::SETITIMER if a[0] == ITIMER_REAL => (a[1], a[2], [a[0], first, second, 0, 0, 0]),
-        nr::GETITIMER if a[0] == ITIMER_REAL => (0, a[1], [a[0], second, 0, 0, 0, 0]),
+        Effect::SetsTimer(None) | Effect::TellsTimer => {}
+        Effect::SetsIntervalTimer | Effect::TellsIntervalTimer if !is_other(a[0]) => {}
         _ => return None,
-    };
+    }
+    let (mut input, mut output, mut args) = (0, 0, a);
+    for n in 0..c.nargs {
+        match c.mem[n] {
+            Mem::In(_) => (input, args[n]) = (a[n], first),
+            Mem::Out { .. } => (output, args[n]) = (a[n], second),
+            _ => {}
+        }
+    }
     if input != 0 {
         let Some(words) = guard::read::<[u64; 4]>(input) else {
             return Some(EFAULT);
         };
         room[..4].copy_from_slice(&words);
-    } else if c.nr == nr::TIMER_SETTIME {
+    } else if c.effect == Effect::SetsTimer(None) {
         return Some(-22);
     }
     let r = proxy::by_first(c.nr, &args);

@@ -22,7 +22,6 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use reprise_abi::det::OWNERSHIP;
 use reprise_abi::layout::{MAX_SLOTS, PAGE};
-use reprise_abi::syscalls::nr;
 
 /// A page becomes a thread's own when it was the only one to commit it so many times in a row.
 const RIPE: u32 = 3;
@@ -253,7 +252,7 @@ pub fn claim(t: &Block, start: u64, end: u64, why: Why) {
             count(&session().counters.det_claimed);
         }
         if s.slot != t.slot {
-            sys::call(nr::MPROTECT, &[from, to - from, PROT_RW]);
+            sys::mprotect(from, to - from, PROT_RW);
         }
         space::tell_protection(t, from, to - from, PROT_RW);
     }

@@ -13,7 +13,7 @@ use crate::memory::capture::Call;
 use crate::thread::process;
 use crate::thread::{block_address, current, slot, Block};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::syscalls::{self, nr};
+use reprise_abi::syscalls;
 
 /// Nobody asks; else the slot that is asked, plus 1.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -73,7 +73,7 @@ pub fn become_another(first: u32, t: &Block, c: &Call) -> ! {
     );
     // It would have come back if it could.
     loop {
-        sys::call(nr::PAUSE, &[]);
+        sys::pause();
     }
 }
 
@@ -111,7 +111,7 @@ fn ask(s: u32, number: u64, args: &[u64; 6]) -> i64 {
     phases().rouse(s);
     while DONE.load(SeqCst) == 0 {
         ending::look_after_threads();
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
     }
     RESULT.load(Relaxed)
 }

@@ -163,7 +163,7 @@ pub fn told(c: &Call) -> Option<Siginfo> {
 fn from_kill(signal: u32) -> Siginfo {
     let mut info = Siginfo::ZERO;
     info.words[0] = signal.into();
-    let uid = sys::call(nr::GETUID, &[]) as u64;
+    let uid = sys::getuid() as u64;
     info.words[2] = u64::from(process::visible_pid()) | uid << 32;
     info
 }

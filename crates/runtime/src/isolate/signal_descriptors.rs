@@ -10,7 +10,6 @@ use crate::signal::kernel;
 use crate::thread::signals::Siginfo;
 use crate::thread::Block;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use reprise_abi::syscalls::nr;
 
 /// Signals that any descriptor is for.
 static READ: AtomicU64 = AtomicU64::new(0);
@@ -31,11 +30,11 @@ pub fn with<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
     }
     let mask = kernel::kernel_mask(t, t.mask) | set;
     let at = &mask as *const u64 as u64;
-    sys::call(nr::RT_SIGPROCMASK, &[2, at, 0, 8]);
+    sys::rt_sigprocmask(2, at, 0, 8);
     let me = u64::from(t.kernel_tid);
     while let Some(info) = shared_signals::take_own(t, set) {
         let at = &info as *const Siginfo as u64;
-        sys::call(nr::RT_TGSIGQUEUEINFO, &[me, me, info.signal().into(), at]);
+        sys::rt_tgsigqueueinfo(me, me, info.signal().into(), at);
     }
     let r = f(t);
     let none = Timespec::from_ns(0);
@@ -44,7 +43,7 @@ pub fn with<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> R {
         let mut info = Siginfo::ZERO;
         let (set, to) = (&set as *const u64 as u64, &mut info as *mut Siginfo as u64);
         let none = &none as *const Timespec as u64;
-        if sys::call(nr::RT_SIGTIMEDWAIT, &[set, to, none, 8]) <= 0 {
+        if sys::rt_sigtimedwait(set, to, none, 8) <= 0 {
             break;
         }
         shared_signals::put(&info, (info.code() == SI_TKILL).then_some(t.slot));

@@ -50,7 +50,7 @@ pub fn will_come(receiver: u32, signal: u32) -> bool {
         return false;
     }
     while member(receiver).hearing.load(SeqCst) == hearing::NOT_YET {
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
     }
     // SAFETY: blocks are shared, and their thread waits for the end of this turn.
     let block = unsafe { &*(block_address(receiver) as *const Block) };

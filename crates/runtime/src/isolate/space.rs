@@ -15,6 +15,7 @@ use crate::thread::panic;
 use crate::thread::Block;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::effect::Effect;
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::nr;
@@ -99,7 +100,7 @@ fn apply(change: &Change) {
         Change::Shared(at, len, offset, prot) => views::show_shared(at, len, offset, prot),
         Change::Reserve(at, len) => {
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-            if sys::call(nr::MMAP, &[at, len, PROT_NONE, flags, u64::MAX, 0]) != at as i64 {
+            if sys::mmap(at, len, PROT_NONE, flags, u64::MAX, 0) != at as i64 {
                 panic::give_up("det: address space can't be reserved for all threads");
             }
         }
@@ -111,20 +112,20 @@ fn apply(change: &Change) {
         }
         Change::Hide(at, len, offset) => views::hide(at, len, offset),
         Change::Unmap(at, len) => {
-            sys::call(nr::MUNMAP, &[at, len]);
+            sys::munmap(at, len);
         }
         Change::Protect(at, len, prot) => protect(at, len, prot),
         Change::Discard(at, len) => views::drop_copies(at, len),
         Change::Guard(at, len, advice) => {
-            sys::call(nr::MADVISE, &[at, len, advice]);
+            sys::madvise(at, len, advice);
         }
         Change::Attach([id, at, flags]) => {
-            if sys::call(nr::SHMAT, &[id, at, flags]) != at as i64 {
+            if sys::shmat(id, at, flags) != at as i64 {
                 panic::give_up("det: a shared segment can't be attached for all threads");
             }
         }
         Change::Detach(at) => {
-            sys::call(nr::SHMDT, &[at]);
+            sys::shmdt(at);
         }
         Change::Handler(signal) => crate::gate::signals::tell_kernel(signal),
         Change::Wants => outside::learn(crate::thread::current().slot, true),
@@ -166,7 +167,7 @@ pub fn tell_protection(t: &Block, at: u64, len: u64, prot: u64) {
 
 /// Protects memory of this process.
 pub fn protect(at: u64, len: u64, prot: u64) {
-    sys::call(nr::MPROTECT, &[at, len, prot]);
+    sys::mprotect(at, len, prot);
 }
 
 /// In a turn: more signals are wanted.
@@ -194,12 +195,12 @@ pub fn wait_for(s: u32) {
             Whereabouts::Gone => break,
             Whereabouts::InKernel if sys::monotonic().ns() < late => {
                 call(s);
-                sys::call(nr::NANOSLEEP, &[&PAUSE as *const Timespec as u64, 0]);
+                sys::nanosleep(&PAUSE as *const Timespec as u64, 0);
             }
             Whereabouts::InKernel => break,
             _ => {
                 phases().rouse(s);
-                sys::call(nr::SCHED_YIELD, &[]);
+                sys::sched_yield();
             }
         }
     }
@@ -212,11 +213,11 @@ fn up(n: u64) -> u64 {
 /// The memory that the call reshapes, and whether something of it is a thread's own.
 pub fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
     let a = c.args;
-    let all = match c.nr {
+    let all = match c.effect {
         _ if !owned::any() => [[0; 2]; 2],
-        nr::MREMAP => [[a[0], a[1]], [a[4], a[2]]],
-        nr::SHMAT if a[2] & SHM_REMAP != 0 => [[a[1], USER_END], [0; 2]],
-        nr::SHMAT | nr::SHMDT => [[0; 2]; 2],
+        Effect::Remaps => [[a[0], a[1]], [a[4], a[2]]],
+        Effect::Attaches if a[2] & SHM_REMAP != 0 => [[a[1], USER_END], [0; 2]],
+        Effect::Attaches | Effect::Detaches => [[0; 2]; 2],
         _ => [[a[0], a[1]], [0; 2]],
     };
     let is_owned = |[at, len]: [u64; 2]| owned::intersects(at, at.saturating_add(up(len)));
@@ -226,8 +227,8 @@ pub fn owned_by_any(c: &Call) -> (bool, [[u64; 2]; 2]) {
 /// In a turn: what of it is a thread's own, by [`owned_by_any`], is everybody's before the call reshapes it.
 pub fn claim(t: &mut Block, c: &Call, all: [[u64; 2]; 2]) {
     for [at, len] in all {
-        let why = match c.nr {
-            nr::MUNMAP => owned::Why::Dropped,
+        let why = match c.effect {
+            Effect::Unmaps => owned::Why::Dropped,
             _ => owned::Why::Returned,
         };
         owned::claim(t, at & !(PAGE - 1), at.saturating_add(up(len)), why);
@@ -237,9 +238,9 @@ pub fn claim(t: &mut Block, c: &Call, all: [[u64; 2]; 2]) {
 /// Does the call only make memory that nobody else can have a part in yet, as for a new thread's stack?
 pub fn is_new_memory(c: &Call) -> bool {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    match c.nr {
-        nr::MMAP => c.args[3] & (flags | MAP_FIXED) == flags,
-        nr::MPROTECT => true,
+    match c.effect {
+        Effect::Maps => c.args[3] & (flags | MAP_FIXED) == flags,
+        Effect::Protects => true,
         _ => false,
     }
 }
@@ -247,25 +248,25 @@ pub fn is_new_memory(c: &Call) -> bool {
 /// In a turn: a call that shapes the address space, of all threads.
 pub fn change(t: &mut Block, c: &mut Call) -> i64 {
     let a = c.args;
-    match c.nr {
-        nr::MMAP => map_memory(t, c),
-        nr::MREMAP => move_memory(t, a),
-        nr::MADVISE if matches!(a[2], MADV_DONTNEED | MADV_REMOVE) => {
+    match c.effect {
+        Effect::Maps => map_memory(t, c),
+        Effect::Remaps => move_memory(t, a),
+        Effect::Advises if matches!(a[2], MADV_DONTNEED | MADV_REMOVE) => {
             if memory::is_ours(a[0], a[1]) || a[0] % PAGE != 0 {
                 return EINVAL;
             }
             discard(t, a[0], up(a[1]));
             0
         }
-        nr::MADVISE if a[2] == MADV_FREE => EINVAL,
-        nr::MADVISE if matches!(a[2], MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) => {
+        Effect::Advises if a[2] == MADV_FREE => EINVAL,
+        Effect::Advises if matches!(a[2], MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 guard_pages(t, a[0], up(a[1]), a[2]);
             }
             r
         }
-        nr::MUNMAP => {
+        Effect::Unmaps => {
             if a[0] % PAGE == 0 && a[1] != 0 && !memory::is_ours(a[0], up(a[1])) {
                 give_back(t, a[0], a[0].saturating_add(up(a[1])));
             }
@@ -276,7 +277,7 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             }
             r
         }
-        nr::MPROTECT => {
+        Effect::Protects => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 let (start, end) = (a[0], a[0] + up(a[1]));
@@ -287,7 +288,7 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             }
             r
         }
-        nr::SHMAT => {
+        Effect::Attaches => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 tell(t, Change::Attach([a[0], r as u64, a[2] & SHM_RDONLY]));
@@ -296,7 +297,7 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             }
             r
         }
-        nr::SHMDT => {
+        Effect::Detaches => {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 tell(t, Change::Detach(a[0]));
@@ -435,7 +436,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
         return ENOMEM;
     }
     if new < old && a[3] & MREMAP_FIXED == 0 {
-        sys::call(nr::MUNMAP, &[start + new, old - new]);
+        sys::munmap(start + new, old - new);
         map().remove(start + new, end);
         views::forget(start + new, end);
         tell(t, Change::Unmap(start + new, old - new));
@@ -450,7 +451,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     }
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | if fixed { MAP_FIXED } else { 0 };
     let hint = if fixed { a[4] } else { 0 };
-    let place = |hint, flags| sys::call(nr::MMAP, &[hint, new, 0, flags, u64::MAX, 0]);
+    let place = |hint, flags| sys::mmap(hint, new, 0, flags, u64::MAX, 0);
     let to = phases().find_room(t, &|known| match known {
         None => place(hint, flags),
         Some(at) => place(at, flags | MAP_FIXED),
@@ -471,7 +472,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
     commit::commit_again(t);
     views::each_part(start, start + moved, &mut copy);
     give_back(t, start, end);
-    sys::call(nr::MUNMAP, &[start, old]);
+    sys::munmap(start, old);
     map().insert(Region {
         start: to,
         end: to + new,
@@ -489,7 +490,7 @@ fn move_memory(t: &mut Block, a: [u64; 6]) -> i64 {
 fn move_guards(t: &mut Block, start: u64, end: u64, to: u64) {
     for r in pieces(start, end).filter(Region::is_guarded) {
         let (there, len) = (r.start - start + to, r.end - r.start);
-        sys::call(nr::MADVISE, &[there, len, MADV_GUARD_INSTALL]);
+        sys::madvise(there, len, MADV_GUARD_INSTALL);
         map().set_guarded(there, there + len, true);
         tell(t, Change::Guard(there, len, MADV_GUARD_INSTALL));
     }

@@ -88,11 +88,8 @@ fn must(r: i64, at: u64) {
 fn map_backing() {
     const MFD_CLOEXEC: u64 = 1;
     const PROT_NONE: u64 = 0;
-    let fd = sys::call(
-        nr::MEMFD_CREATE,
-        &[c"reprise-det".as_ptr() as u64, MFD_CLOEXEC],
-    );
-    if is_error(fd) || sys::call(nr::FTRUNCATE, &[fd as u64, BACKING]) != 0 {
+    let fd = sys::memfd_create(c"reprise-det".as_ptr() as u64, MFD_CLOEXEC);
+    if is_error(fd) || sys::ftruncate(fd as u64, BACKING) != 0 {
         panic::give_up("det: the memory that threads share can't be made");
     }
     let views = match options::has(ISOLATION) {
@@ -104,7 +101,7 @@ fn map_backing() {
         let args = [at, BACKING, prot, flags, fd as u64, 0];
         must(sys::call(nr::MMAP, &args), at);
     }
-    sys::call(nr::CLOSE, &[fd as u64]);
+    sys::close(fd as u64);
     let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
     let args = [DET_BASE, DET_LEN, PROT_RW, flags, u64::MAX, 0];
     must(sys::call(nr::MMAP, &args), DET_BASE);
@@ -198,7 +195,7 @@ fn share_own(t: &mut Block) {
         SHARED[n][0].store(start, Relaxed);
         SHARED[n][1].store(end, Relaxed);
         let len = end - start;
-        let new = sys::call(nr::MMAP, &[0, len, PROT_RW, flags, u64::MAX, 0]);
+        let new = sys::mmap(0, len, PROT_RW, flags, u64::MAX, 0);
         if is_error(new) {
             panic::give_up("det: no room for the memory that threads share");
         }
@@ -218,7 +215,7 @@ fn share_own(t: &mut Block) {
         if copied.is_err() {
             panic::give_up("det: this kernel has no PAGEMAP_SCAN (Linux 6.7 or newer is needed)");
         }
-        let moved = sys::call(nr::MREMAP, &[new, len, len, MAYMOVE_FIXED, start]);
+        let moved = sys::mremap(new, len, len, MAYMOVE_FIXED, start);
         must(moved, start);
     }
     // Blocks of all threads to come, and what the runtime will ask for.

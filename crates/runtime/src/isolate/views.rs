@@ -9,7 +9,6 @@ use crate::thread::panic;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 /// Most views.
 pub const MAX_VIEWS: usize = 16_384;
@@ -119,7 +118,7 @@ pub fn forget(start: u64, end: u64) {
 
 /// A part of the backing is full of zeros again.
 pub fn release(offset: u64, len: u64) {
-    sys::call(nr::MADVISE, &[MIRROR + offset, len, MADV_REMOVE]);
+    sys::madvise(MIRROR + offset, len, MADV_REMOVE);
 }
 
 /// Every part of the views from `start` to `end`.
@@ -138,15 +137,14 @@ pub fn each_part(start: u64, end: u64, f: &mut impl FnMut(Extent)) {
 
 /// Shows a piece of the backing at an address of this process, in the place of what is there.
 pub fn show(address: u64, len: u64, offset: u64, prot: u64) {
-    if !shift(RESERVE + offset, len, address) || sys::call(nr::MPROTECT, &[address, len, prot]) != 0
-    {
+    if !shift(RESERVE + offset, len, address) || sys::mprotect(address, len, prot) != 0 {
         panic::give_up("det: a view can't be mapped");
     }
 }
 
 /// Moves memory, also where the kernel has it in several pieces.
 fn shift(from: u64, len: u64, to: u64) -> bool {
-    if sys::call(nr::MREMAP, &[from, len, len, MAYMOVE_FIXED, to]) == to as i64 {
+    if sys::mremap(from, len, len, MAYMOVE_FIXED, to) == to as i64 {
         return true;
     }
     let half = len / 2 / PAGE * PAGE;
@@ -156,7 +154,7 @@ fn shift(from: u64, len: u64, to: u64) -> bool {
 /// Shows a view no more: it can be [shown](show) again elsewhere.
 pub fn hide(address: u64, len: u64, offset: u64) {
     drop_copies(address, len);
-    sys::call(nr::MPROTECT, &[address, len, PROT_NONE]);
+    sys::mprotect(address, len, PROT_NONE);
     if !shift(address, len, RESERVE + offset) {
         panic::give_up("det: a view can't be put away");
     }
@@ -191,8 +189,8 @@ fn next_part(start: u64, end: u64) -> Option<Extent> {
 /// Shows a piece of the backing that is written to by all at once.
 pub fn show_shared(address: u64, len: u64, offset: u64, prot: u64) {
     let from = MIRROR + offset;
-    let at = sys::call(nr::MREMAP, &[from, 0, len, MAYMOVE_FIXED, address]);
-    if at != address as i64 || sys::call(nr::MPROTECT, &[address, len, prot]) != 0 {
+    let at = sys::mremap(from, 0, len, MAYMOVE_FIXED, address);
+    if at != address as i64 || sys::mprotect(address, len, prot) != 0 {
         panic::give_up("det: shared memory can't be mapped");
     }
 }
@@ -217,7 +215,7 @@ pub fn convert(r: &Region) -> u64 {
     let offset = allocate(end - start);
     let to = MIRROR + offset;
     if r.prot as u64 & PROT_READ == 0 {
-        sys::call(nr::MPROTECT, &[start, end - start, PROT_READ]);
+        sys::mprotect(start, end - start, PROT_READ);
     }
     let copy = |page: u64| {
         // SAFETY: the mirror is ours. What lies behind the end of a file stays zero.
@@ -287,7 +285,7 @@ pub fn each_unseen(
 
 /// This process's copies of the pages are dropped: the backing shows.
 pub fn drop_copies(start: u64, len: u64) {
-    sys::call(nr::MADVISE, &[start, len, MADV_DONTNEED]);
+    sys::madvise(start, len, MADV_DONTNEED);
 }
 
 #[cfg(test)]

@@ -10,14 +10,17 @@
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::{self, Call};
+use crate::memory::opening::Opening;
 use crate::memory::{identity, input_rows, kept};
 use crate::thread::{request, session, Block};
 use core::sync::atomic::{AtomicI32, AtomicU16, Ordering::*};
+use reprise_abi::effect::Effect;
 use reprise_abi::inputs::{
-    can_refer, input_state, inputs, reads, RangeHash, Reference, REFERENCE_LEN, UNKNOWN_HASH,
+    can_refer, input_state, inputs, RangeHash, Reference, REFERENCE_LEN, UNKNOWN_HASH,
 };
 use reprise_abi::session::{request as requests, MODE_RECORD};
-use reprise_abi::syscalls::nr;
+use reprise_abi::spec::{Mem, Syscall};
+use reprise_abi::syscalls::{self, nr};
 
 /// Shorter reads are logged by their bytes: to refer to them costs as much.
 const LEAST: u64 = 4096;
@@ -64,7 +67,7 @@ impl Block {
 #[inline]
 pub fn concerns(number: u64, fd: u64, asked: u64) -> bool {
     asked >= LEAST
-        && matches!(number, nr::READ | nr::PREAD64)
+        && syscalls::lookup(number).is_some_and(Syscall::reads_one_buffer)
         && READ
             .get(fd as u32 as usize)
             .is_some_and(|read| is_due(read.load(Relaxed), asked))
@@ -103,9 +106,9 @@ pub fn forget(first: u64, last: u64) {
 /// A call is about to be made.
 #[inline]
 pub fn before(t: &Block, c: &Call) {
-    match c.nr {
-        number if reads(number) => before_read(t, c),
-        nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT | nr::TRUNCATE => before_change(c),
+    match c.effect {
+        Effect::Reads(..) => before_read(t, c),
+        Effect::OpensFile(_) | Effect::TruncatesNamed(_) => before_change(c),
         _ => {}
     }
 }
@@ -113,8 +116,8 @@ pub fn before(t: &Block, c: &Call) {
 fn before_read(t: &Block, c: &Call) {
     take_back(t);
     let fd = c.args[0];
-    let asked = match c.nr {
-        nr::READ | nr::PREAD64 => c.args[2],
+    let asked = match c.mem[1] {
+        Mem::Out { .. } => c.args[2],
         _ => {
             let mut sum = 0u64;
             capture::iovecs(c.args[1], c.args[2], usize::MAX, &mut |_, len| {
@@ -144,11 +147,7 @@ fn promise(t: &Block, c: &Call, fd: u64, read: &AtomicI32) {
         return;
     };
     let it = &inputs(session()).files[row];
-    let by_position = match c.nr {
-        nr::READ | nr::READV => true,
-        nr::PREADV2 => c.args[3] == u64::MAX,
-        _ => false,
-    };
+    let by_position = c.is_at_own_position();
     let offset = match by_position {
         true => position(fd),
         false => Some(c.args[3]).filter(|at| *at <= i64::MAX as u64),
@@ -245,7 +244,7 @@ impl Sent {
 
 fn position(fd: u64) -> Option<u64> {
     const SEEK_CUR: u64 = 1;
-    u64::try_from(sys::call(nr::LSEEK, &[fd, 0, SEEK_CUR])).ok()
+    u64::try_from(sys::lseek(fd, 0, SEEK_CUR)).ok()
 }
 
 /// The row of this version of a file.
@@ -359,18 +358,19 @@ fn before_change(c: &Call) {
     if inputs(session()).used.load(Acquire) == 0 || session().mode != MODE_RECORD {
         return;
     }
-    let a = &c.local;
-    let (dir, path, flags) = match c.nr {
-        nr::OPEN => (AT_FDCWD, a[0], a[1]),
-        nr::OPENAT => (a[0], a[1], a[2]),
-        nr::OPENAT2 => (a[0], a[1], guard::read::<u64>(a[2]).unwrap_or(O_TRUNC)),
-        _ => (AT_FDCWD, a[0], O_TRUNC),
+    let (dir, path, flags) = match (c.effect, Opening::of(c)) {
+        (Effect::TruncatesNamed(path), _) => (AT_FDCWD, c.local[path as usize], O_TRUNC),
+        (_, Some(o)) => match o.path {
+            Some(path) => (o.dir, path, o.flags.unwrap_or(O_TRUNC)),
+            None => return,
+        },
+        _ => return,
     };
     if flags & (O_ACCMODE | O_TRUNC) == 0 {
         return;
     }
     let mut stat = [0u64; 18];
-    if sys::call(nr::NEWFSTATAT, &[dir, path, stat.as_mut_ptr() as u64, 0]) != 0 {
+    if sys::newfstatat(dir, path, stat.as_mut_ptr() as u64, 0) != 0 {
         return;
     }
     for (row, it) in input_rows::all().iter().enumerate() {

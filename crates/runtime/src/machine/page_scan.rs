@@ -6,7 +6,6 @@
 use crate::machine::sys;
 use reprise_abi::layout::PAGE;
 use reprise_abi::pagemap::{category, PageRange, ScanArgument, PAGEMAP_SCAN};
-use reprise_abi::syscalls::nr;
 
 /// Stretches of this many bytes or more are worth a scan.
 pub const LARGE: u64 = 1 << 30;
@@ -31,7 +30,7 @@ pub struct Scanner {
 
 impl Drop for Scanner {
     fn drop(&mut self) {
-        sys::call(nr::CLOSE, &[self.fd]);
+        sys::close(self.fd);
     }
 }
 
@@ -86,7 +85,7 @@ fn scan(fd: u64, which: Which, start: u64, end: u64, f: &mut impl FnMut(u64)) ->
             ..ScanArgument::default()
         };
         let to = &mut argument as *mut ScanArgument as u64;
-        let n = sys::call(nr::IOCTL, &[fd, PAGEMAP_SCAN, to]);
+        let n = sys::ioctl(fd, PAGEMAP_SCAN, to);
         if !(0..=RANGES as i64).contains(&n) {
             return Err(at);
         }
@@ -112,10 +111,10 @@ mod tests {
     fn large_and_small_stretches_show_the_pages_that_were_touched() {
         for len in [64 * PAGE, 8 << 40] {
             let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-            let at = sys::call(nr::MMAP, &[0, len, sys::PROT_RW, flags, u64::MAX, 0]) as u64;
+            let at = sys::mmap(0, len, sys::PROT_RW, flags, u64::MAX, 0) as u64;
             assert!(!sys::is_error(at as i64));
             // No huge pages: one touch is one page.
-            sys::call(nr::MADVISE, &[at, len, 15]);
+            sys::madvise(at, len, 15);
             let touched: Vec<u64> = [0, 1, 5, len / PAGE / 2, len / PAGE - 1]
                 .iter()
                 .map(|k| at + k * PAGE)
@@ -127,18 +126,17 @@ mod tests {
             let mut seen = Vec::new();
             each_held(at, at + len, &mut |p| seen.push(p)).unwrap();
             assert_eq!(seen, touched);
-            sys::call(nr::MUNMAP, &[at, len]);
+            sys::munmap(at, len);
         }
     }
 
     #[test]
     fn copies_are_told_from_pages_of_a_file() {
         let name = c"pages".as_ptr() as u64;
-        let fd = sys::call(nr::MEMFD_CREATE, &[name, 0]) as u64;
+        let fd = sys::memfd_create(name, 0) as u64;
         let len = 16 * PAGE;
-        assert_eq!(sys::call(nr::FTRUNCATE, &[fd, len]), 0);
-        let args = [0, len, sys::PROT_RW, sys::MAP_PRIVATE, fd, 0];
-        let at = sys::call(nr::MMAP, &args) as u64;
+        assert_eq!(sys::ftruncate(fd, len), 0);
+        let at = sys::mmap(0, len, sys::PROT_RW, sys::MAP_PRIVATE, fd, 0) as u64;
         assert!(!sys::is_error(at as i64));
         // Some are looked at, two are written to.
         for n in 0..8 {
@@ -157,16 +155,16 @@ mod tests {
         assert!(held.len() >= 8);
         assert_eq!(own, [at + 2 * PAGE, at + 5 * PAGE]);
         drop(scanner);
-        sys::call(nr::MUNMAP, &[at, len]);
-        sys::call(nr::CLOSE, &[fd]);
+        sys::munmap(at, len);
+        sys::close(fd);
     }
 
     #[test]
     fn more_ranges_than_one_scan_gives_back() {
         let len = LARGE;
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-        let at = sys::call(nr::MMAP, &[0, len, sys::PROT_RW, flags, u64::MAX, 0]) as u64;
-        sys::call(nr::MADVISE, &[at, len, 15]);
+        let at = sys::mmap(0, len, sys::PROT_RW, flags, u64::MAX, 0) as u64;
+        sys::madvise(at, len, 15);
         let touched: Vec<u64> = (0..3 * RANGES as u64).map(|k| at + 2 * k * PAGE).collect();
         for page in &touched {
             // SAFETY: mapped above.
@@ -175,6 +173,6 @@ mod tests {
         let mut seen = Vec::new();
         each_held(at, at + len, &mut |p| seen.push(p)).unwrap();
         assert_eq!(seen, touched);
-        sys::call(nr::MUNMAP, &[at, len]);
+        sys::munmap(at, len);
     }
 }

@@ -4,7 +4,6 @@ use crate::machine::page_scan::{self, LARGE};
 use crate::machine::sys;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 /// Pages that are asked for at a time.
 const BATCH: usize = 1024;
@@ -24,7 +23,7 @@ impl Presence {
     pub fn now() -> Presence {
         // struct sysinfo: totalswap and freeswap are words 8 and 9.
         let mut info = [0u64; 14];
-        let known = sys::call(nr::SYSINFO, &[info.as_mut_ptr() as u64]) == 0;
+        let known = sys::sysinfo(info.as_mut_ptr() as u64) == 0;
         Presence {
             swap: !known || info[8] != info[9],
         }
@@ -60,7 +59,7 @@ impl Presence {
         let mut at = start;
         while at < end {
             let n = ((end - at) / PAGE).clamp(1, BATCH as u64);
-            let known = sys::call(nr::MINCORE, &[at, n * PAGE, there.as_mut_ptr() as u64]) == 0;
+            let known = sys::mincore(at, n * PAGE, there.as_mut_ptr() as u64) == 0;
             for k in 0..n {
                 if !known || there[k as usize] & 1 != 0 {
                     f(at + k * PAGE);
@@ -93,7 +92,7 @@ fn pagemap(start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
     while at < end {
         let n = ((end - at) / PAGE).clamp(1, BATCH as u64);
         let to = entries.as_mut_ptr() as u64;
-        let read = sys::call(nr::PREAD64, &[fd as u64, to, n * 8, at / PAGE * 8]);
+        let read = sys::pread64(fd as u64, to, n * 8, at / PAGE * 8);
         if read != n as i64 * 8 {
             break;
         }
@@ -102,7 +101,7 @@ fn pagemap(start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
         }
         at += n * PAGE;
     }
-    sys::call(nr::CLOSE, &[fd as u64]);
+    sys::close(fd as u64);
     at >= end
 }
 
@@ -115,8 +114,7 @@ mod tests {
     fn mincore_and_pagemap_agree() {
         const PAGES: u64 = 3000;
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-        let args = [0, PAGES * PAGE, sys::PROT_RW, flags, u64::MAX, 0];
-        let start = sys::call(nr::MMAP, &args) as u64;
+        let start = sys::mmap(0, PAGES * PAGE, sys::PROT_RW, flags, u64::MAX, 0) as u64;
         let touched: Vec<u64> = [0, 7, 1023, 1024, 2047, 2999]
             .map(|k| start + k * PAGE)
             .into();
@@ -132,6 +130,6 @@ mod tests {
         let mut written = Vec::new();
         assert!(each_written(start, start + PAGES * PAGE, |page| written.push(page)));
         assert_eq!(written, touched);
-        sys::call(nr::MUNMAP, &[start, PAGES * PAGE]);
+        sys::munmap(start, PAGES * PAGE);
     }
 }

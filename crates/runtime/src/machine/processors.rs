@@ -3,7 +3,6 @@
 use crate::machine::sys;
 use core::mem::size_of_val;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use reprise_abi::syscalls::nr;
 
 /// How many processors this process may use.
 pub fn processors() -> u32 {
@@ -14,10 +13,7 @@ pub fn processors() -> u32 {
     }
     let mut mask = [0u64; 128];
     let size = size_of_val(&mask);
-    sys::call(
-        nr::SCHED_GETAFFINITY,
-        &[0, size as u64, mask.as_mut_ptr() as u64],
-    );
+    sys::sched_getaffinity(0, size as u64, mask.as_mut_ptr() as u64);
     let n = mask.iter().map(|w| w.count_ones()).sum::<u32>().max(1);
     KNOWN.store(n, Relaxed);
     n

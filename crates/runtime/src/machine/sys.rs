@@ -1,7 +1,10 @@
-//! Raw system calls. Every one is made from the runtime's own text, which Syscall User Dispatch lets through.
+//! Raw system calls. Every one is made from the runtime's own text, which Syscall User Dispatch lets through. Those that the runtime makes for itself have
+//! names ([`super::own_calls`]).
 
 use core::arch::asm;
 use reprise_abi::syscalls::nr;
+
+pub use super::own_calls::*;
 
 /// Makes a system call with six arguments.
 ///
@@ -68,16 +71,13 @@ pub fn is_error(r: i64) -> bool {
 
 /// Anonymous memory for the runtime at a fixed place.
 pub fn map_own(address: u64, len: u64) -> bool {
-    call(
-        nr::MMAP,
-        &[
-            address,
-            len,
-            PROT_RW,
-            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
-            u64::MAX,
-            0,
-        ],
+    mmap(
+        address,
+        len,
+        PROT_RW,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+        u64::MAX,
+        0,
     ) == address as i64
 }
 
@@ -95,27 +95,24 @@ pub struct Timespec {
 pub fn futex_wait(word: *const u32, value: u32, timeout: Option<&Timespec>) -> i64 {
     let t = timeout.map_or(0, |t| t as *const Timespec as u64);
     // FUTEX_WAIT_BITSET takes an absolute time. Not private: agent and program share these words.
-    call(
-        nr::FUTEX,
-        &[word as u64, 9, value as u64, t, 0, u32::MAX as u64],
-    )
+    futex(word as u64, 9, value as u64, t, 0, u32::MAX as u64)
 }
 
 /// Wakes all sleepers on the word; how many they are.
 pub fn futex_wake_all(word: *const u32) -> u32 {
-    let woken = call(nr::FUTEX, &[word as u64, 1, i32::MAX as u64]);
+    let woken = futex(word as u64, 1, i32::MAX as u64, 0, 0, 0);
     u32::try_from(woken).unwrap_or(0)
 }
 
 /// Wakes up to `n` sleepers on the word.
 pub fn futex_wake(word: *const u32, n: u32) {
-    call(nr::FUTEX, &[word as u64, 1, n as u64]);
+    futex(word as u64, 1, n as u64, 0, 0, 0);
 }
 
 /// `CLOCK_MONOTONIC` now.
 pub fn monotonic() -> Timespec {
     let mut t = Timespec::default();
-    call(nr::CLOCK_GETTIME, &[1, &mut t as *mut Timespec as u64]);
+    clock_gettime(1, &mut t as *mut Timespec as u64);
     t
 }
 
@@ -125,7 +122,7 @@ pub fn in_monotonic(ns: i64, realtime: bool) -> i64 {
         return ns;
     }
     let mut now = Timespec::default();
-    call(nr::CLOCK_GETTIME, &[0, &mut now as *mut Timespec as u64]);
+    clock_gettime(0, &mut now as *mut Timespec as u64);
     monotonic().ns().saturating_add(ns.saturating_sub(now.ns()))
 }
 
@@ -149,7 +146,7 @@ impl Timespec {
 /// Writes a message to the terminal's error stream; for the runtime's own last words only.
 pub fn complain(parts: &[&str]) {
     for p in parts {
-        call(nr::WRITE, &[2, p.as_ptr() as u64, p.len() as u64]);
+        write(2, p.as_ptr() as u64, p.len() as u64);
     }
 }
 

@@ -36,7 +36,7 @@ fn for_program(limit: u64) -> u64 {
 /// The kernel's limit of a process (0: this one).
 fn of(pid: u64) -> Option<Limit> {
     let mut now: Limit = [INFINITY; 2];
-    let r = sys::call(nr::PRLIMIT64, &[pid, RLIMIT_AS, 0, now.as_mut_ptr() as u64]);
+    let r = sys::prlimit64(pid, RLIMIT_AS, 0, now.as_mut_ptr() as u64);
     (r == 0).then_some(now)
 }
 
@@ -71,10 +71,7 @@ fn limit(pid: u64, new: Option<u64>, old: Option<u64>) -> i64 {
     }
     let mut before: Limit = [INFINITY; 2];
     let new = new.map_or(0, |_| wanted.as_ptr() as u64);
-    let r = sys::call(
-        nr::PRLIMIT64,
-        &[pid, RLIMIT_AS, new, before.as_mut_ptr() as u64],
-    );
+    let r = sys::prlimit64(pid, RLIMIT_AS, new, before.as_mut_ptr() as u64);
     match old {
         Some(at) if !sys::is_error(r) && !guard::write(at, &before.map(for_program)) => EFAULT,
         _ => r,

@@ -8,6 +8,7 @@ use crate::machine::guard;
 use crate::machine::hash;
 use crate::memory::scratch::{room, Scratch, MAX_SCRATCH, SECTOR};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use reprise_abi::effect::{Effect, Position};
 use reprise_abi::layout::USER_END;
 use reprise_abi::spec::{Blocking, Mem, Replay, Restart, Size, Syscall};
 use reprise_abi::syscalls;
@@ -31,6 +32,8 @@ pub struct Call {
     pub replay: Replay,
     /// What a signal does to it.
     pub restart: Restart,
+    /// What it does besides.
+    pub effect: Effect,
     /// Is it known to the table, sub-tables included?
     pub known: bool,
     /// What the sub-table says of a call that is special as a whole (prctl).
@@ -138,6 +141,41 @@ pub fn part_len(len: u64) -> usize {
 }
 
 impl Call {
+    /// An argument, by its position in the table.
+    #[inline]
+    pub fn arg(&self, position: u8) -> u64 {
+        self.args[position as usize]
+    }
+
+    /// Is the call told by a flag not to wait?
+    pub fn is_told_not_to_wait(&self) -> bool {
+        let flag = syscalls::lookup(self.nr).and_then(|call| call.no_wait);
+        flag.is_some_and(|f| self.arg(f.at) & f.flag != 0)
+    }
+
+    /// The descriptors that are closed by the call, from the first to the last, whatever comes of it.
+    #[inline]
+    pub fn closed(&self) -> Option<(u64, u64)> {
+        match self.effect {
+            Effect::Closes(fd) => Some((self.arg(fd), self.arg(fd))),
+            Effect::Replaces(r) => Some((self.arg(r.onto), self.arg(r.onto))),
+            Effect::ClosesRange(first, last, _) => Some((self.arg(first), self.arg(last))),
+            _ => None,
+        }
+    }
+
+    /// Does the call read or write where the descriptor's own position is?
+    pub fn is_at_own_position(&self) -> bool {
+        match self.effect {
+            Effect::Reads(_, at) | Effect::Writes(_, at) => match at {
+                Position::Own => true,
+                Position::At(_) => false,
+                Position::AtOrOwn(offset) => self.arg(offset) == u64::MAX,
+            },
+            _ => false,
+        }
+    }
+
     /// Looks the call up; sub-tables of ioctl, fcntl and prctl are resolved here.
     #[inline(always)]
     pub fn new(nr: u64, args: [u64; 6], desc: Option<&'static Syscall>) -> Call {
@@ -150,6 +188,7 @@ impl Call {
             blocking: Blocking::Never,
             replay: Replay::Emulate,
             restart: Restart::No,
+            effect: Effect::Other,
             known: false,
             option_replay: Replay::Emulate,
             canonical: args,
@@ -157,6 +196,7 @@ impl Call {
         };
         let Some(d) = desc else { return c };
         c.nargs = d.args.len();
+        c.effect = d.effect;
         c.canonical = d.canonical(&args);
         if is_plain(d) {
             c.known = true;
@@ -583,9 +623,8 @@ fn length_pointer(m: Mem) -> Option<u8> {
 /// Can the kernel have written to the call's buffers when it failed like this? At a bad pointer the good ones before it are written; a
 /// message is received before a wrong length of its sender's name is noticed.
 pub fn writes_before_failing(number: u64, result: i64) -> bool {
-    use syscalls::nr;
     result == EFAULT
-        || (result == EINVAL && matches!(number, nr::RECVFROM | nr::RECVMSG | nr::RECVMMSG))
+        || (result == EINVAL && matches!(syscalls::effect(number), Effect::Receives(_)))
 }
 
 /// May the kernel have written more of a buffer than the `len` bytes that it tells of? Where a buffer of `asked` bytes can't be written to
@@ -629,26 +668,22 @@ fn all_parts(array: u64, local: u64, count: u64, out: &mut impl FnMut(u64, u64, 
 
 /// Does this call write a part of its bytes when it can't write all?
 fn writes_part(number: u64) -> bool {
-    use syscalls::nr;
-    matches!(number, nr::WRITE | nr::PWRITE64)
+    syscalls::lookup(number).is_some_and(Syscall::writes_one_buffer)
 }
 
 /// May the kernel have written more of the buffer at `address` than the result says? Reading without a cache (O_DIRECT) up to the end
 /// of a file fills what was asked for beyond it with zeros.
 pub fn zeroes_the_rest(number: u64, fd: u64, address: u64, asked: u64, result: i64) -> bool {
-    use syscalls::nr;
     const F_GETFL: u64 = 3;
     const O_DIRECT: i64 = 0o40000;
     let sector = SECTOR as u64;
-    matches!(
-        number,
-        nr::READ | nr::PREAD64 | nr::READV | nr::PREADV | nr::PREADV2
-    ) && result > 0
+    result > 0
         && (result as u64) < asked
         && result as u64 % sector == 0
         && asked >= sector
         && address % sector == 0
-        && matches!(crate::machine::sys::call(nr::FCNTL, &[fd, F_GETFL]), flags if flags > 0 && flags & O_DIRECT != 0)
+        && reprise_abi::inputs::reads(number)
+        && matches!(crate::machine::sys::fcntl(fd, F_GETFL), flags if flags > 0 && flags & O_DIRECT != 0)
 }
 
 /// Does the description alone say everything: no sub-table, no length behind a pointer? Found out once for each call.
@@ -661,8 +696,7 @@ pub fn is_plain(d: &'static Syscall) -> bool {
         1 => true,
         2 => false,
         _ => {
-            use reprise_abi::syscalls::nr;
-            let plain = !matches!(d.nr as u64, nr::GETSOCKOPT | nr::SETSOCKOPT)
+            let plain = !syscalls::has_socket_option(d)
                 && d.args.iter().all(|a| match a.mem {
                     Mem::Ioctl(_)
                     | Mem::Fcntl(_)

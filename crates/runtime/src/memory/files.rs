@@ -74,8 +74,8 @@ pub fn has_length(hash: &[u8; 16], len: u64) -> bool {
     let Ok(fd) = u64::try_from(open_input(number)) else {
         return false;
     };
-    let found = sys::call(nr::LSEEK, &[fd, 0, SEEK_END]);
-    sys::call(nr::CLOSE, &[fd]);
+    let found = sys::lseek(fd, 0, SEEK_END);
+    sys::close(fd);
     found == len as i64
 }
 
@@ -183,8 +183,8 @@ fn decimal(mut n: u64, out: &mut [u8; 20]) -> &[u8] {
 fn make_room(number: u32, len: u64) -> i64 {
     if number == 0 || number as usize >= MAX_SHARED_FILES {
         // Nobody will ask for it again.
-        let fd = sys::call(nr::MEMFD_CREATE, &[c"shared".as_ptr() as u64, 1]);
-        sys::call(nr::FTRUNCATE, &[fd as u64, len]);
+        let fd = sys::memfd_create(c"shared".as_ptr() as u64, 1);
+        sys::ftruncate(fd as u64, len);
         return fd;
     }
     match request::ask(requests::SHARE_FILE, &[number as u64, len]) {
@@ -230,9 +230,9 @@ fn refill_undisturbed(to: u64, hash: &[u8; 16]) -> bool {
         return false;
     }
     let from = from as u64;
-    let seek = |fd: u64, at: u64, how: u64| sys::call(nr::LSEEK, &[fd, at, how]);
+    let seek = |fd: u64, at: u64, how: u64| sys::lseek(fd, at, how);
     let len = seek(from, 0, SEEK_END).max(0) as u64;
-    sys::call(nr::FTRUNCATE, &[to, len]);
+    sys::ftruncate(to, len);
     let mut at = 0;
     while at < len {
         let data = match seek(from, at, SEEK_DATA) {
@@ -241,7 +241,7 @@ fn refill_undisturbed(to: u64, hash: &[u8; 16]) -> bool {
             d => d as u64,
         };
         if data > at {
-            sys::call(nr::FALLOCATE, &[to, FALLOC_PUNCH_HOLE, at, data - at]);
+            sys::fallocate(to, FALLOC_PUNCH_HOLE, at, data - at);
         }
         if data == len {
             break;
@@ -254,7 +254,7 @@ fn refill_undisturbed(to: u64, hash: &[u8; 16]) -> bool {
         seek(to, data, SEEK_SET);
         let mut left = end - data;
         while left > 0 {
-            let n = sys::call(nr::SENDFILE, &[to, from, 0, left.min(1 << 30)]);
+            let n = sys::sendfile(to, from, 0, left.min(1 << 30));
             if n <= 0 {
                 break;
             }
@@ -262,7 +262,7 @@ fn refill_undisturbed(to: u64, hash: &[u8; 16]) -> bool {
         }
         at = end;
     }
-    sys::call(nr::CLOSE, &[from]);
+    sys::close(from);
     true
 }
 
@@ -288,15 +288,15 @@ pub fn segment(number: u32, len: u64, live: bool) -> Option<u64> {
         return u64::try_from(make_room(number, len)).ok();
     };
     if !live {
-        sys::call(nr::FTRUNCATE, &[fd, 0]);
-        sys::call(nr::FTRUNCATE, &[fd, len]);
+        sys::ftruncate(fd, 0);
+        sys::ftruncate(fd, len);
     }
     Some(fd)
 }
 
 /// Maps a file of the trace where it was mapped; `args` are those of mmap(2).
 pub fn map(hash: &[u8; 16], number: u32, at: u64, args: &[u64; 6], flags: u64) -> i64 {
-    let map = |fd: i64| sys::call(nr::MMAP, &[at, args[1], args[2], flags, fd as u64, args[5]]);
+    let map = |fd: i64| sys::mmap(at, args[1], args[2], flags, fd as u64, args[5]);
     let live = memory::map().has_file(number);
     // Mappings that are there show the file as it is now, also when somebody else changed it.
     let before = content(number);
@@ -322,7 +322,7 @@ pub fn map(hash: &[u8; 16], number: u32, at: u64, args: &[u64; 6], flags: u64) -
         return fd;
     }
     let r = map(fd);
-    sys::call(nr::CLOSE, &[fd as u64]);
+    sys::close(fd as u64);
     r
 }
 
@@ -361,22 +361,19 @@ fn remap(r: &Region, fd: u64) -> bool {
     let Some(aside) = scratch::arena(len) else {
         return false;
     };
-    let moved = sys::call(
-        nr::MREMAP,
-        &[r.start, len, len, MREMAP_MAYMOVE_FIXED, aside],
-    );
+    let moved = sys::mremap(r.start, len, len, MREMAP_MAYMOVE_FIXED, aside);
     if moved != aside as i64 {
         return false;
     }
     let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
-    let ok = sys::call(nr::MMAP, &[r.start, len, PROT_RW, flags, fd, r.offset]) == r.start as i64;
-    sys::call(nr::MPROTECT, &[aside, len, PROT_RW]);
+    let ok = sys::mmap(r.start, len, PROT_RW, flags, fd, r.offset) == r.start as i64;
+    sys::mprotect(aside, len, PROT_RW);
     let known = present::each_written(aside, aside + len, |page| {
         let to = r.start + (page - aside);
         // SAFETY: both were just mapped; guarded, because the file may be shorter.
         let _ = guard::guarded(|| unsafe { guard::copy(to, page, PAGE as usize) });
     });
-    sys::call(nr::MPROTECT, &[r.start, len, r.prot as u64]);
-    sys::call(nr::MUNMAP, &[aside, len]);
+    sys::mprotect(r.start, len, r.prot as u64);
+    sys::munmap(aside, len);
     ok && known
 }

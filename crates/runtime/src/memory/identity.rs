@@ -1,7 +1,6 @@
 //! What the file behind a descriptor is known by.
 
 use crate::machine::sys;
-use reprise_abi::syscalls::nr;
 
 /// What a file is known by while it is open or mapped, as the agent computes it; 0 for what can't be mapped.
 pub fn identity(stat: &[u64; 18]) -> u64 {
@@ -22,5 +21,5 @@ pub fn identity_of(fd: u64) -> u64 {
 /// `struct stat` of the file behind a descriptor.
 pub fn stat_of(fd: u64) -> Option<[u64; 18]> {
     let mut stat = [0u64; 18];
-    (sys::call(nr::FSTAT, &[fd, stat.as_mut_ptr() as u64]) == 0).then_some(stat)
+    (sys::fstat(fd, stat.as_mut_ptr() as u64) == 0).then_some(stat)
 }

@@ -45,7 +45,7 @@ fn read_undisturbed(r: &Reference, at: u64) -> bool {
         is_right && k.compare_exchange(known, mine, Relaxed, Relaxed).is_ok()
     };
     if !kept.is_some_and(keeps) {
-        sys::call(nr::CLOSE, &[fd]);
+        sys::close(fd);
     }
     is_right
 }
@@ -61,7 +61,7 @@ pub fn each_piece(r: &Reference, f: impl FnMut(u64, u64)) -> bool {
     let fd = u64::try_from(files::open_input(r.file()));
     let done = fd.is_ok_and(|fd| {
         let done = copy_pieces(fd, r, |_| buffer, f);
-        sys::call(nr::CLOSE, &[fd]);
+        sys::close(fd);
         done
     });
     kernel::block_all();

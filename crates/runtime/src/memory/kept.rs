@@ -11,7 +11,6 @@ use reprise_abi::session::{
     request as requests, KnownFile, FILE_STAMP, MAX_KNOWN_FILES, MAX_SHARED_FILES, WINDOW_LEN,
     WINDOW_OFFSET,
 };
-use reprise_abi::syscalls::nr;
 
 /// The agent may not open the file.
 const EACCES: u32 = 13;
@@ -180,7 +179,7 @@ fn hand_over(fd: u64) -> Option<(u32, [u64; 4])> {
     let identity = identity::identity_of(fd);
     let mut offset = 0;
     loop {
-        let n = sys::call(nr::PREAD64, &[fd, window, WINDOW_LEN as u64, offset]);
+        let n = sys::pread64(fd, window, WINDOW_LEN as u64, offset);
         if n < 0 {
             crate::thread::message::note(reprise_abi::notes::UNREADABLE);
             return None;

@@ -7,6 +7,7 @@ use crate::memory::capture::Call;
 use crate::thread::process;
 use crate::thread::session;
 use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::effect::Effect;
 use reprise_abi::syscalls::nr;
 
 const RLIMIT_STACK: u64 = 3;
@@ -21,9 +22,8 @@ pub fn of_stack() -> Option<[u64; 2]> {
 /// Does this call set a limit of the stack?
 #[inline]
 pub fn sets_stack(c: &Call) -> bool {
-    match c.nr {
-        nr::SETRLIMIT => c.args[0] as u32 as u64 == RLIMIT_STACK,
-        nr::PRLIMIT64 => c.args[1] as u32 as u64 == RLIMIT_STACK && c.args[2] != 0,
+    match c.effect {
+        Effect::Limits(l) => c.arg(l.resource) as u32 as u64 == RLIMIT_STACK && c.arg(l.new) != 0,
         _ => false,
     }
 }
@@ -31,10 +31,12 @@ pub fn sets_stack(c: &Call) -> bool {
 /// Replay: does what the call did to the limit of the process's own stack, or of another recorded one's.
 #[cold]
 pub fn again(c: &Call) {
-    let (who, from) = match c.nr {
-        nr::SETRLIMIT => (0, c.args[1]),
-        _ => (c.args[0] as u32, c.args[2]),
+    let Effect::Limits(l) = c.effect else {
+        return;
     };
+    let names_process = l.resource != 0;
+    let who = if names_process { c.args[0] as u32 } else { 0 };
+    let from = c.arg(l.new);
     let pid = match who {
         0 => 0,
         pid if pid == process::visible_pid() => 0,
@@ -51,13 +53,7 @@ pub fn again(c: &Call) {
         return;
     };
     let mut limits = [0u64; 2];
-    sys::call(
-        nr::PRLIMIT64,
-        &[pid, RLIMIT_STACK, 0, limits.as_mut_ptr() as u64],
-    );
+    sys::prlimit64(pid, RLIMIT_STACK, 0, limits.as_mut_ptr() as u64);
     limits[0] = soft.min(limits[1]);
-    sys::call(
-        nr::PRLIMIT64,
-        &[pid, RLIMIT_STACK, limits.as_ptr() as u64, 0],
-    );
+    sys::prlimit64(pid, RLIMIT_STACK, limits.as_ptr() as u64, 0);
 }

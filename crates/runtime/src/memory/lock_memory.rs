@@ -8,7 +8,6 @@ use crate::machine::sys;
 use crate::memory;
 use crate::memory::regions::Region;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use reprise_abi::syscalls::nr;
 
 const EINVAL: i64 = -22;
 const EAGAIN: i64 = -11;
@@ -60,17 +59,17 @@ fn lock(start: u64, len: u64, flags: u64) -> i64 {
     } else {
         0
     };
-    sys::call(nr::MLOCK2, &[start, len, how])
+    sys::mlock2(start, len, how)
 }
 
 fn unlock(r: Region) {
-    sys::call(nr::MUNLOCK, &[r.start, r.end - r.start]);
+    sys::munlock(r.start, r.end - r.start);
 }
 
 /// munlockall(2): what is mapped from now on isn't locked.
 pub fn none() -> i64 {
     FUTURE.store(0, Relaxed);
-    sys::call(nr::MUNLOCKALL, &[])
+    sys::munlockall()
 }
 
 /// In the copy of a memory that fork(2) made.

@@ -28,11 +28,11 @@ pub fn opened(c: &Call, result: i64) -> i64 {
         return result;
     }
     let mut about = [0u64; 15];
-    let asked = sys::call(nr::FSTATFS, &[result as u64, about.as_mut_ptr() as u64]);
+    let asked = sys::fstatfs(result as u64, about.as_mut_ptr() as u64);
     if asked != 0 || about[0] != PROC_SUPER_MAGIC {
         return result;
     }
-    sys::call(nr::CLOSE, &[result as u64]);
+    sys::close(result as u64);
     message::note(notes::MEMORY_FILE);
     EACCES
 }

@@ -14,6 +14,7 @@ pub mod lock_memory;
 pub mod memory_file;
 pub mod moved;
 pub mod of_file;
+pub mod opening;
 pub mod partly;
 pub mod populated;
 pub mod regions;
@@ -32,10 +33,10 @@ pub use crate::memory::regions::{Map, Region};
 use crate::thread::session;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use reprise_abi::effect::Effect;
 use reprise_abi::event::Tag;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 const EINVAL: i64 = -22;
 const ENOMEM: i64 = -12;
@@ -126,11 +127,11 @@ pub fn without_hole(start: u64, end: u64) -> impl Iterator<Item = Region> {
 pub fn new_code(c: &Call, result: i64) -> Option<(u64, u64)> {
     const PROT_EXEC: u64 = 4;
     const SHM_EXEC: u64 = 0o100000;
-    match c.nr {
+    match c.effect {
         _ if is_error(result) => None,
-        nr::MMAP if c.args[2] & PROT_EXEC != 0 => Some((result as u64, c.args[1])),
-        nr::MPROTECT if c.args[2] & PROT_EXEC != 0 => Some((c.args[0], c.args[1])),
-        nr::SHMAT if c.args[2] & SHM_EXEC != 0 => Some((result as u64, 1)),
+        Effect::Maps if c.args[2] & PROT_EXEC != 0 => Some((result as u64, c.args[1])),
+        Effect::Protects if c.args[2] & PROT_EXEC != 0 => Some((c.args[0], c.args[1])),
+        Effect::Attaches if c.args[2] & SHM_EXEC != 0 => Some((result as u64, 1)),
         _ => None,
     }
 }
@@ -332,8 +333,8 @@ pub fn perform(c: &Call) -> Done {
             ..only(result)
         }
     };
-    match c.nr {
-        nr::MMAP => {
+    match c.effect {
+        Effect::Maps => {
             let (fixed, anonymous) = (
                 a[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0,
                 a[3] & MAP_ANONYMOUS != 0,
@@ -365,7 +366,7 @@ pub fn perform(c: &Call) -> Done {
                 return failed(r);
             }
             if let Err(why) = lock_memory::mapped(r as u64, up(a[1])) {
-                sys::call(nr::MUNMAP, &[r as u64, up(a[1])]);
+                sys::munmap(r as u64, up(a[1]));
                 map().remove(r as u64, r as u64 + up(a[1]));
                 return only(why);
             }
@@ -377,20 +378,22 @@ pub fn perform(c: &Call) -> Done {
                 ..only(r)
             }
         }
-        nr::MADVISE if a[2] == MADV_FREE => only(EINVAL),
-        nr::MUNMAP | nr::MPROTECT | nr::MADVISE if is_ours(a[0], a[1]) => only(EINVAL),
-        nr::MREMAP if is_ours(a[0], a[1]) || (a[3] & MREMAP_FIXED != 0 && is_ours(a[4], a[2])) => {
+        Effect::Advises if a[2] == MADV_FREE => only(EINVAL),
+        Effect::Unmaps | Effect::Protects | Effect::Advises if is_ours(a[0], a[1]) => only(EINVAL),
+        Effect::Remaps
+            if is_ours(a[0], a[1]) || (a[3] & MREMAP_FIXED != 0 && is_ours(a[4], a[2])) =>
+        {
             only(EINVAL)
         }
-        nr::MREMAP if address_limit::is_exceeded_by(growth(&a)) => only(ENOMEM),
+        Effect::Remaps if address_limit::is_exceeded_by(growth(&a)) => only(ENOMEM),
         _ => {
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, a) };
             if is_error(r) {
                 return failed(r);
             }
-            let grown = match c.nr {
-                nr::MREMAP => by_reference::growth(&a),
+            let grown = match c.effect {
+                Effect::Remaps => by_reference::growth(&a),
                 _ => None,
             };
             remember(c, r, true);
@@ -436,7 +439,7 @@ fn backing(fd: u64) -> Backing {
     const S_IFMT: u64 = 0o170000;
     const ZERO: u64 = 1 << 8 | 5;
     let mut stat = [0u64; 18];
-    if sys::call(nr::FSTAT, &[fd, stat.as_mut_ptr() as u64]) != 0 {
+    if sys::fstat(fd, stat.as_mut_ptr() as u64) != 0 {
         return Backing::File;
     }
     // st_mode, and st_rdev with major 1 and minor 5: /dev/zero.
@@ -475,9 +478,9 @@ fn remember_map(at: u64, a: &[u64; 6], file: bool) {
 
 fn remember(c: &Call, r: i64, live: bool) {
     let a = c.args;
-    match c.nr {
-        nr::MUNMAP => forget(a[0], up(a[1])),
-        nr::MREMAP => moved::follow(&a, r as u64),
+    match c.effect {
+        Effect::Unmaps => forget(a[0], up(a[1])),
+        Effect::Remaps => moved::follow(&a, r as u64),
         _ => changed(c, up(a[1]), live),
     }
 }
@@ -491,17 +494,17 @@ pub(crate) fn forget(start: u64, len: u64) {
 /// The map after mprotect(2) or madvise(2), which has changed so many bytes from its beginning on.
 pub(crate) fn changed(c: &Call, len: u64, live: bool) {
     let (start, end) = (c.args[0], c.args[0].saturating_add(len));
-    match (c.nr, c.args[2]) {
-        (nr::MPROTECT, prot) => {
+    match (c.effect, c.args[2]) {
+        (Effect::Protects, prot) => {
             if !live && prot as u32 & PROT_WRITE != 0 {
                 populated::becomes_writable(start, end);
             }
             map().protect(start, end, prot as u32 & 7);
         }
-        (nr::MADVISE, advice @ (MADV_DONTFORK | MADV_DOFORK)) => {
+        (Effect::Advises, advice @ (MADV_DONTFORK | MADV_DOFORK)) => {
             map().set_inherited(start, end, advice == MADV_DOFORK);
         }
-        (nr::MADVISE, advice @ (MADV_GUARD_INSTALL | MADV_GUARD_REMOVE)) => {
+        (Effect::Advises, advice @ (MADV_GUARD_INSTALL | MADV_GUARD_REMOVE)) => {
             map().set_guarded(start, end, advice == MADV_GUARD_INSTALL);
         }
         _ => {}
@@ -515,8 +518,8 @@ pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
         partly::follow(c, file.partly, false);
         return true;
     }
-    match c.nr {
-        nr::MMAP => {
+    match c.effect {
+        Effect::Maps => {
             let flags = (a[3]
                 & !(MAP_FIXED_NOREPLACE | 0x40000 /* HUGETLB */ | 0x8000 /* POPULATE */ | 0x2000/* LOCKED */))
                 | MAP_FIXED;
@@ -524,7 +527,7 @@ pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
             let r = match file.hash {
                 None => {
                     let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
-                    sys::call(nr::MMAP, &[at, a[1], a[2], flags, u64::MAX, 0])
+                    sys::mmap(at, a[1], a[2], flags, u64::MAX, 0)
                 }
                 Some(hash) if !crate::memory::files::has_length(&hash, file.len) => return false,
                 Some(hash) => crate::memory::files::map(&hash, number, at, &a, flags),
@@ -534,24 +537,24 @@ pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
             populated::mapped(at, up(a[1]), a[3], false);
             r == result
         }
-        nr::MREMAP => {
+        Effect::Remaps => {
             let done = moved::again(&a, result as u64);
             remember(c, result, false);
             done
         }
-        nr::MADVISE if !advice_matters(a[2]) => true,
+        Effect::Advises if !advice_matters(a[2]) => true,
         // Older kernels don't know it; what it does is seldom seen.
-        nr::MADVISE if a[2] == MADV_POPULATE_WRITE => {
-            sys::call(nr::MADVISE, &[a[0], a[1], a[2]]);
+        Effect::Advises if a[2] == MADV_POPULATE_WRITE => {
+            sys::madvise(a[0], a[1], a[2]);
             true
         }
-        nr::MUNMAP | nr::MPROTECT | nr::MADVISE => {
+        Effect::Unmaps | Effect::Protects | Effect::Advises => {
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, a) };
             remember(c, result, false);
             r == result
         }
-        nr::SHMDT => {
+        Effect::Detaches => {
             crate::memory::shm::detach(a[0], true);
             true
         }
@@ -582,9 +585,9 @@ pub fn brk(c: &Call, recorded: Option<i64>) -> i64 {
     }
     let ok = if high > low {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
-        sys::call(nr::MMAP, &[low, high - low, PROT_RW, flags, u64::MAX, 0]) == low as i64
+        sys::mmap(low, high - low, PROT_RW, flags, u64::MAX, 0) == low as i64
     } else {
-        high == low || sys::call(nr::MUNMAP, &[high, low - high]) == 0
+        high == low || sys::munmap(high, low - high) == 0
     };
     if ok {
         if high > low {
@@ -692,7 +695,7 @@ pub fn first_mapped(r: &Region) -> u64 {
 fn lowest_mapped(known: u64, end: u64) -> u64 {
     let mapped = |p: u64| {
         let mut v = 0u8;
-        sys::call(nr::MINCORE, &[p, PAGE, &mut v as *mut u8 as u64]) == 0
+        sys::mincore(p, PAGE, &mut v as *mut u8 as u64) == 0
     };
     let (mut low, mut high) = (end.saturating_sub(stack_limit()) & !(PAGE - 1), known);
     if low >= high {

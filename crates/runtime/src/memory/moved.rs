@@ -8,7 +8,6 @@ use crate::machine::sys;
 use crate::memory::regions::Region;
 use crate::memory::{map, up};
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
 
 const EFAULT: i64 = -14;
 const MAYMOVE: u64 = 1;
@@ -87,16 +86,16 @@ pub fn again(a: &[u64], to: u64) -> bool {
     let (from, old, new) = (a[0], up(a[1]), up(a[2]));
     let flags = MAYMOVE | FIXED | (a[3] & DONTUNMAP);
     if old == 0 {
-        return sys::call(nr::MREMAP, &[from, 0, new, flags, to]) == to as i64;
+        return sys::mremap(from, 0, new, flags, to) == to as i64;
     }
     if new < old {
-        sys::call(nr::MUNMAP, &[from + new, old - new]);
+        sys::munmap(from + new, old - new);
     }
     let kept = old.min(new);
     if to != from {
         // Of several mappings, which keep their size, each takes its own place only: where there is a hole, what is there stays (Linux 6.17).
         if new != old && map().after(to).is_some_and(|r| r.start < to + new) {
-            sys::call(nr::MUNMAP, &[to, new]);
+            sys::munmap(to, new);
         }
         for p in pieces(from, from + kept) {
             if !piece(p.start, p.end - p.start, flags, p.start - from + to) {
@@ -108,12 +107,12 @@ pub fn again(a: &[u64], to: u64) -> bool {
         return true;
     }
     let page = to + old - PAGE;
-    sys::call(nr::MREMAP, &[page, PAGE, PAGE + new - old, 0, 0]) == page as i64
+    sys::mremap(page, PAGE, PAGE + new - old, 0, 0) == page as i64
 }
 
 /// Moves a piece; where it is several mappings for the kernel, each by itself.
 fn piece(from: u64, len: u64, flags: u64, to: u64) -> bool {
-    match sys::call(nr::MREMAP, &[from, len, len, flags, to]) {
+    match sys::mremap(from, len, len, flags, to) {
         r if r == to as i64 => true,
         EFAULT if len > PAGE => {
             let half = len / PAGE / 2 * PAGE;

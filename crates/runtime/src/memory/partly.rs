@@ -9,8 +9,8 @@ use crate::machine::sys::{self, *};
 use crate::memory::capture::Call;
 use crate::memory::moved;
 use crate::memory::{self, advice_matters, map, up};
+use reprise_abi::effect::Effect;
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
 
 #[allow(unused_imports)] // For the documentation.
 use reprise_abi::event::Tag;
@@ -32,26 +32,24 @@ pub fn of(c: &Call, result: i64) -> u64 {
         return 0;
     }
     let a = &c.args;
-    match c.nr {
-        nr::MPROTECT => reached(a[0], up(a[1]), |len| {
-            sys::call(nr::MPROTECT, &[a[0], len, a[2]]) == 0
-        }),
+    match c.effect {
+        Effect::Protects => reached(a[0], up(a[1]), |len| sys::mprotect(a[0], len, a[2]) == 0),
         // Holes are passed over.
-        nr::MADVISE if advice_matters(a[2]) && result == ENOMEM => up(a[1]),
-        nr::MADVISE if advice_matters(a[2]) => {
+        Effect::Advises if advice_matters(a[2]) && result == ENOMEM => up(a[1]),
+        Effect::Advises if advice_matters(a[2]) => {
             // To drop pages again would drop what other threads have stored meanwhile; this stops at the same mappings.
             let advice = match a[2] {
                 MADV_DONTNEED => MADV_COLD,
                 same => same,
             };
             reached(a[0], up(a[1]), |len| {
-                matches!(sys::call(nr::MADVISE, &[a[0], len, advice]), 0 | ENOMEM)
+                matches!(sys::madvise(a[0], len, advice), 0 | ENOMEM)
             })
         }
-        nr::MMAP if a[3] & MAP_FIXED != 0 && !memory::is_ours(a[0], a[1]) => {
+        Effect::Maps if a[3] & MAP_FIXED != 0 && !memory::is_ours(a[0], a[1]) => {
             gone(a[0], up(a[1])) as u64 * TARGET_GONE
         }
-        nr::MREMAP if a[3] & MREMAP_FIXED != 0 => {
+        Effect::Remaps if a[3] & MREMAP_FIXED != 0 => {
             let (old, new) = (up(a[1]), up(a[2]));
             let mut word = gone(a[4], new) as u64 * TARGET_GONE;
             if old > new {
@@ -81,7 +79,7 @@ fn reached(start: u64, len: u64, does: impl Fn(u64) -> bool) -> u64 {
 
 fn is_mapped(page: u64) -> bool {
     let mut v = 0u8;
-    sys::call(nr::MINCORE, &[page, PAGE, &mut v as *mut u8 as u64]) != ENOMEM
+    sys::mincore(page, PAGE, &mut v as *mut u8 as u64) != ENOMEM
 }
 
 /// Was there something, and is it there no more? It goes as a whole or not at all.
@@ -120,15 +118,15 @@ pub fn follow(c: &Call, word: u64, live: bool) {
     if word == 0 || memory::is_ours(a[0], word & !(PAGE - 1)) {
         return;
     }
-    match c.nr {
-        nr::MPROTECT | nr::MADVISE => {
+    match c.effect {
+        Effect::Protects | Effect::Advises => {
             if !live {
                 sys::call(c.nr, &[a[0], word, a[2]]);
             }
             memory::changed(c, word, live);
         }
-        nr::MMAP => take_away(a[0], up(a[1]), live),
-        nr::MREMAP => {
+        Effect::Maps => take_away(a[0], up(a[1]), live),
+        Effect::Remaps => {
             let (old, new) = (up(a[1]), up(a[2]));
             if word & TARGET_GONE != 0 {
                 take_away(a[4], new, live);
@@ -151,7 +149,7 @@ pub fn follow(c: &Call, word: u64, live: bool) {
 
 fn take_away(start: u64, len: u64, live: bool) {
     if !live {
-        sys::call(nr::MUNMAP, &[start, len]);
+        sys::munmap(start, len);
     }
     memory::forget(start, len);
 }

@@ -7,8 +7,8 @@ use crate::memory::capture::Call;
 use crate::memory::regions::Region;
 use crate::memory::{self, map, up};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use reprise_abi::effect::Effect;
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 const MADV_POPULATE_WRITE: u64 = 23;
 const MLOCK_ONFAULT: u64 = 1;
@@ -24,10 +24,7 @@ static FUTURE: AtomicBool = AtomicBool::new(false);
 /// Is this one of the calls that lock memory?
 #[inline]
 pub fn locks(c: &Call) -> bool {
-    matches!(
-        c.nr,
-        nr::MLOCK | nr::MLOCK2 | nr::MUNLOCK | nr::MLOCKALL | nr::MUNLOCKALL
-    )
+    c.effect.locks_memory()
 }
 
 /// The map after such a call; in a replay, memory as well.
@@ -35,15 +32,15 @@ pub fn locks(c: &Call) -> bool {
 pub fn follow(c: &Call, result: i64, live: bool) {
     let a = &c.args;
     let all = (0, u64::MAX);
-    let (range, locked, fills) = match c.nr {
-        nr::MLOCKALL => {
+    let (range, locked, fills) = match c.effect {
+        Effect::LocksAll => {
             FUTURE.store(a[0] & MCL_FUTURE != 0 && result == 0, Relaxed);
             if a[0] & MCL_CURRENT == 0 {
                 return;
             }
             (all, true, a[0] & MCL_ONFAULT == 0)
         }
-        nr::MUNLOCKALL => {
+        Effect::UnlocksAll => {
             FUTURE.store(false, Relaxed);
             (all, false, false)
         }
@@ -54,13 +51,18 @@ pub fn follow(c: &Call, result: i64, live: bool) {
             let hole = memory::without_hole(start, end)
                 .last()
                 .map_or(start, |r| r.end);
-            let onfault = c.nr == nr::MLOCK2 && a[2] & MLOCK_ONFAULT != 0;
-            ((start, hole.min(end)), c.nr != nr::MUNLOCK, !onfault)
+            let flags = match c.effect {
+                Effect::Locks(Some(flags)) => c.arg(flags),
+                _ => 0,
+            };
+            let locks = c.effect != Effect::Unlocks;
+            ((start, hole.min(end)), locks, flags & MLOCK_ONFAULT == 0)
         }
     };
     const ENOMEM: i64 = -12;
     // With ENOMEM it stopped at a hole, or was refused as a whole: then there is none.
-    let reached_hole = result == ENOMEM && c.nr != nr::MLOCKALL && range.1 < a[0] + up(a[1]);
+    let reached_hole =
+        result == ENOMEM && c.effect != Effect::LocksAll && range.1 < a[0] + up(a[1]);
     if result != 0 && !reached_hole {
         return;
     }
@@ -97,7 +99,7 @@ fn fill(start: u64, end: u64, which: impl Fn(&Region) -> bool) {
         if shows_file && which(&r) {
             let first = r.start.max(at);
             let len = r.end.min(end) - first;
-            sys::call(nr::MADVISE, &[first, len, MADV_POPULATE_WRITE]);
+            sys::madvise(first, len, MADV_POPULATE_WRITE);
         }
         at = r.end;
     }

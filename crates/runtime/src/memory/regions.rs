@@ -5,7 +5,6 @@
 
 use core::sync::atomic::{fence, AtomicU32, Ordering::*};
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 /// A stretch of the program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -126,7 +125,7 @@ impl Map {
                 return r;
             }
             tries += 1;
-            crate::machine::sys::call(nr::SCHED_YIELD, &[]);
+            crate::machine::sys::sched_yield();
         }
     }
 

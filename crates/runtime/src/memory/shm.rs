@@ -34,7 +34,7 @@ pub struct Attached {
 fn about(id: u64) -> Option<(u64, u64)> {
     // struct shmid64_ds: permissions of 48 bytes, then the size; the attachments are at 88.
     let mut ds = [0u64; 14];
-    let r = sys::call(nr::SHMCTL, &[id, IPC_STAT, ds.as_mut_ptr() as u64]);
+    let r = sys::shmctl(id, IPC_STAT, ds.as_mut_ptr() as u64);
     (r == 0).then_some((ds[6], ds[11]))
 }
 
@@ -64,7 +64,7 @@ pub fn attach(c: &Call) -> Result<(i64, Attached), i64> {
         let r = unsafe { sys::syscall6(c.nr, c.args) };
         if !is_error(r) {
             // A segment that may be written but not read.
-            sys::call(nr::SHMDT, &[r as u64]);
+            sys::shmdt(r as u64);
             return Err(-13);
         }
         return Err(r);
@@ -113,7 +113,7 @@ pub fn detach(at: u64, unmap: bool) {
     let Some(first) = part(at) else { return };
     while let Some(r) = part(at).filter(|r| r.file == first.file) {
         if unmap {
-            sys::call(nr::MUNMAP, &[r.start, r.end - r.start]);
+            sys::munmap(r.start, r.end - r.start);
         }
         memory::map().remove(r.start, r.end);
     }
@@ -142,6 +142,6 @@ pub fn attach_again(c: &Call, at: u64, number: u32, size: u64) -> bool {
 pub fn finish_attach(c: &Call, at: u64, size: u64) {
     let prot = protection(c.args[2]);
     if prot != PROT_RW {
-        sys::call(nr::MPROTECT, &[at, size.next_multiple_of(PAGE), prot]);
+        sys::mprotect(at, size.next_multiple_of(PAGE), prot);
     }
 }

@@ -11,6 +11,7 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::thread::Block;
+use reprise_abi::effect::{Effect, Opened, Position, Receiver};
 use reprise_abi::syscalls::nr;
 
 /// Descriptors that are followed.
@@ -48,45 +49,24 @@ impl Channels {
 
 /// Where a call leaves what the thread knows.
 fn leaves_at(d: &Detector, c: &Call) -> u64 {
-    match c.nr {
-        nr::WRITE
-        | nr::WRITEV
-        | nr::PWRITEV2
-        | nr::SENDTO
-        | nr::SENDMSG
-        | nr::SENDMMSG
-        | nr::SHUTDOWN
-        | nr::CONNECT
-        | nr::CLOSE
-        | nr::EPOLL_CTL
-        | nr::SENDFILE
-        | nr::VMSPLICE
-        | nr::TIMERFD_SETTIME => d.channels.get(c.args[0]),
-        nr::SPLICE => d.channels.get(c.args[2]),
-        nr::TEE => d.channels.get(c.args[1]),
-        nr::KILL | nr::TKILL | nr::TGKILL | nr::RT_SIGQUEUEINFO | nr::RT_TGSIGQUEUEINFO => SIGNALS,
-        _ => 0,
+    match c.effect {
+        Effect::Signals(s) if s.to != Receiver::Descriptor => SIGNALS,
+        // Only files have offsets.
+        Effect::Writes(_, Position::At(_)) => 0,
+        Effect::Notifies(fd) | Effect::SetsTimer(Some(fd)) | Effect::Closes(fd) => {
+            d.channels.get(c.arg(fd))
+        }
+        effect => effect.written().map_or(0, |fd| d.channels.get(c.arg(fd))),
     }
 }
 
 /// Where a call that has succeeded learns.
 fn learns_from(d: &Detector, c: &Call) -> u64 {
-    match c.nr {
-        nr::READ
-        | nr::READV
-        | nr::PREADV2
-        | nr::RECVFROM
-        | nr::RECVMSG
-        | nr::RECVMMSG
-        | nr::ACCEPT
-        | nr::ACCEPT4
-        | nr::EPOLL_WAIT
-        | nr::EPOLL_PWAIT
-        | nr::EPOLL_PWAIT2
-        | nr::SPLICE
-        | nr::TEE => d.channels.get(c.args[0]),
-        nr::RT_SIGTIMEDWAIT => SIGNALS,
-        _ => 0,
+    match c.effect {
+        Effect::TakesSignal => SIGNALS,
+        effect => effect
+            .taken_from()
+            .map_or(0, |fd| d.channels.get(c.arg(fd))),
     }
 }
 
@@ -97,8 +77,8 @@ pub fn begins(t: &Block, c: &Call) {
     if channel != 0 {
         d.lets_know(t, Kind::Channel, channel);
     }
-    if c.nr == nr::CLOSE {
-        d.channels.set(c.args[0], 0);
+    if let Effect::Closes(fd) = c.effect {
+        d.channels.set(c.arg(fd), 0);
     }
 }
 
@@ -123,32 +103,27 @@ fn opens(d: &mut Detector, c: &Call, fd: u64) {
             d.channels.set(fd as u64, channel);
         }
     };
-    match c.nr {
-        nr::PIPE | nr::PIPE2 => both(d, c.args[0]),
-        nr::SOCKETPAIR => both(d, c.args[3]),
-        nr::EVENTFD
-        | nr::EVENTFD2
-        | nr::TIMERFD_CREATE
-        | nr::EPOLL_CREATE
-        | nr::EPOLL_CREATE1
-        | nr::INOTIFY_INIT
-        | nr::INOTIFY_INIT1 => {
-            let channel = d.channels.new_one();
-            d.channels.set(fd, channel);
-        }
-        nr::SIGNALFD | nr::SIGNALFD4 => d.channels.set(fd, SIGNALS),
-        nr::SOCKET | nr::ACCEPT | nr::ACCEPT4 => d.channels.set(fd, SOCKETS),
-        nr::DUP | nr::DUP2 | nr::DUP3 => {
-            let channel = d.channels.get(c.args[0]);
-            d.channels.set(fd, channel);
-        }
-        nr::FCNTL if matches!(c.args[1], F_DUPFD | F_DUPFD_CLOEXEC) => {
-            let channel = d.channels.get(c.args[0]);
-            d.channels.set(fd, channel);
-        }
-        nr::OPEN | nr::OPENAT | nr::CREAT | nr::MEMFD_CREATE => d.channels.set(fd, 0),
-        _ => {}
+    let duplicated = match c.effect {
+        Effect::Duplicates(from) => Some(c.arg(from)),
+        Effect::Replaces(r) => Some(c.arg(r.from)),
+        _ if c.nr == nr::FCNTL && matches!(c.args[1], F_DUPFD | F_DUPFD_CLOEXEC) => Some(c.args[0]),
+        _ => None,
+    };
+    if let Some(from) = duplicated {
+        let channel = d.channels.get(from);
+        return d.channels.set(fd, channel);
     }
+    let channel = match c.effect {
+        Effect::Opens(Opened::Pipe(at) | Opened::SocketPair(at)) => return both(d, c.arg(at)),
+        Effect::Opens(Opened::Counter | Opened::Timer | Opened::Set | Opened::Watch) => {
+            d.channels.new_one()
+        }
+        Effect::Opens(Opened::Signals) => SIGNALS,
+        Effect::Opens(Opened::Socket | Opened::Accepted(_)) => SOCKETS,
+        Effect::OpensFile(_) | Effect::Opens(_) => 0,
+        _ => return,
+    };
+    d.channels.set(fd, channel);
 }
 
 /// A signal is delivered to the calling thread.
@@ -162,10 +137,10 @@ pub fn mapped(c: &Call, result: i64) {
         return;
     }
     let (a, at, mut d) = (c.args, result as u64, detector());
-    match c.nr {
-        nr::MMAP => d.forget(at, at.saturating_add(a[1])),
-        nr::MUNMAP => d.forget(a[0], a[0].saturating_add(a[1])),
-        nr::MREMAP => {
+    match c.effect {
+        Effect::Maps => d.forget(at, at.saturating_add(a[1])),
+        Effect::Unmaps => d.forget(a[0], a[0].saturating_add(a[1])),
+        Effect::Remaps => {
             // What is moved keeps its past in its old place only, where nobody is any more.
             let stays = if at == a[0] { a[1].min(a[2]) } else { 0 };
             d.forget(at.saturating_add(stays), at.saturating_add(a[2]));

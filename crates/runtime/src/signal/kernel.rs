@@ -43,10 +43,7 @@ pub fn install(signal: u32, flags: u64) {
         restorer: rt_restorer as *const () as u64,
         mask: HANDLER_MASK,
     };
-    sys::call(
-        nr::RT_SIGACTION,
-        &[signal as u64, &a as *const Action as u64, 0, 8],
-    );
+    sys::rt_sigaction(signal as u64, &a as *const Action as u64, 0, 8);
 }
 
 /// Gives `signal` back to the kernel, with `DEFAULT` or `IGNORE`.
@@ -57,10 +54,7 @@ pub fn uninstall(signal: u32, handler: u64, flags: u64) {
         restorer: rt_restorer as *const () as u64,
         mask: 0,
     };
-    sys::call(
-        nr::RT_SIGACTION,
-        &[signal as u64, &a as *const Action as u64, 0, 8],
-    );
+    sys::rt_sigaction(signal as u64, &a as *const Action as u64, 0, 8);
 }
 
 /// The handlers that are there from the first instruction on.
@@ -82,7 +76,7 @@ pub fn sync_mask(t: &Block) {
         t.slot().signal_pending.store(1, Release);
     }
     let m = kernel_mask(t, t.mask);
-    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+    sys::rt_sigprocmask(2, &m as *const u64 as u64, 0, 8);
 }
 
 /// What came for a handler, waits in the runtime and has become blocked meanwhile waits in the kernel from now on, where sigwait(3) and
@@ -118,9 +112,9 @@ pub fn give_back_at_exit(t: &mut Block) {
 /// `do_rt_sigqueueinfo`).
 fn give_back(info: &Siginfo) -> bool {
     let (signal, at) = (info.signal() as u64, info as *const Siginfo as u64);
-    let tid = sys::call(nr::GETTID, &[]) as u64;
+    let tid = sys::gettid() as u64;
     let sent = if info.code() == SI_TKILL {
-        let pid = sys::call(nr::GETPID, &[]) as u64;
+        let pid = sys::getpid() as u64;
         sys::call_undisturbed(nr::RT_TGSIGQUEUEINFO, &[pid, tid, signal, at])
     } else {
         sys::call_undisturbed(nr::RT_SIGQUEUEINFO, &[tid, signal, at])
@@ -142,13 +136,13 @@ pub fn first_waiting(t: &mut Block) -> Option<Siginfo> {
 /// Blocks all that can be blocked; for stretches of the runtime that must not be interrupted.
 pub fn block_all() {
     let m = quiet_mask();
-    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+    sys::rt_sigprocmask(2, &m as *const u64 as u64, 0, 8);
 }
 
 /// Blocks all that can be blocked, whoever sends it: the process ends.
 pub fn block_everything() {
     let m = HANDLER_MASK;
-    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+    sys::rt_sigprocmask(2, &m as *const u64 as u64, 0, 8);
 }
 
 /// All that can be blocked, but in replay what the driver sends.
@@ -174,7 +168,7 @@ pub fn enter_from_kernel(t: &mut Block, uc: &mut Ucontext, frame: &crate::thread
 pub fn die_of(signal: u32) {
     uninstall(signal, DEFAULT, 0);
     let m = HANDLER_MASK & !bit(signal);
-    sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+    sys::rt_sigprocmask(2, &m as *const u64 as u64, 0, 8);
     // The faulting instruction runs again after the return and faults again, now for good. A trap is over already.
     if signal == SIGTRAP {
         send_self(signal);
@@ -183,8 +177,8 @@ pub fn die_of(signal: u32) {
 
 /// Sends a signal to the calling thread.
 pub fn send_self(signal: u32) {
-    let pid = sys::call(nr::GETPID, &[]) as u64;
-    let tid = sys::call(nr::GETTID, &[]) as u64;
+    let pid = sys::getpid() as u64;
+    let tid = sys::gettid() as u64;
     sys::call_undisturbed(nr::TGKILL, &[pid, tid, signal as u64]);
 }
 
@@ -193,7 +187,7 @@ pub fn default_action(signal: u32) {
     if signal != SIGKILL {
         uninstall(signal, DEFAULT, 0);
         let m = HANDLER_MASK & !bit(signal);
-        sys::call(nr::RT_SIGPROCMASK, &[2, &m as *const u64 as u64, 0, 8]);
+        sys::rt_sigprocmask(2, &m as *const u64 as u64, 0, 8);
     }
 }
 

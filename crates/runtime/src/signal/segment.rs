@@ -8,7 +8,6 @@ use crate::thread::signals::SIGSEGV;
 use core::arch::asm;
 use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, MAX_SLOTS};
 use reprise_abi::notes;
-use reprise_abi::syscalls::nr;
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
@@ -33,7 +32,7 @@ fn base(signal: u32) -> u64 {
     let mut base = 0u64;
     match signal {
         SIGSEGV => {
-            sys::call(nr::ARCH_PRCTL, &[ARCH_GET_GS, &raw mut base as u64]);
+            sys::arch_prctl(ARCH_GET_GS, &raw mut base as u64);
         }
         // SAFETY: a block begins with its own address; anything else is found out.
         _ => unsafe {
@@ -46,7 +45,7 @@ fn base(signal: u32) -> u64 {
 /// Ends the process, whose thread has this block.
 #[cold]
 fn lost(block: u64) -> ! {
-    sys::call(nr::ARCH_PRCTL, &[ARCH_SET_GS, block]);
+    sys::arch_prctl(ARCH_SET_GS, block);
     message::note(notes::SEGMENT_LOST);
     crate::thread::panic::give_up(
         "the program changed the base of %gs by an instruction (wrgsbase)",

@@ -30,17 +30,8 @@ pub fn note(bit: u64) {
 
 /// Notes that a call is refused, where a program's author would wonder.
 pub fn note_refusal(number: u64) {
-    use reprise_abi::syscalls::nr;
-    match number {
-        nr::PROCESS_VM_WRITEV => note(notes::FOREIGN_WRITE),
-        nr::IO_SETUP => note(notes::AIO),
-        nr::IO_URING_SETUP => note(notes::IO_URING),
-        nr::VMSPLICE => note(notes::VMSPLICE),
-        nr::SETSOCKOPT => note(notes::SOCKET_OPTION),
-        nr::MODIFY_LDT => note(notes::LDT),
-        nr::PERF_EVENT_OPEN => note(notes::PERF),
-        nr::USERFAULTFD => note(notes::USERFAULTFD),
-        _ => {}
+    if let Some(call) = reprise_abi::syscalls::lookup(number).filter(|call| call.note != 0) {
+        note(call.note);
     }
 }
 

@@ -12,7 +12,6 @@ use crate::thread::{session, slot, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::session::request as requests;
 use reprise_abi::session::{process_state, Process};
-use reprise_abi::syscalls::nr;
 
 const ESRCH: i64 = -3;
 
@@ -39,7 +38,7 @@ pub fn agent_lives() -> bool {
     if is_inside() {
         return s.recording_lost.load(Relaxed) == 0;
     }
-    sys::call(nr::KILL, &[s.agent_pid.load(Relaxed) as u64, 0]) != ESRCH
+    sys::kill(s.agent_pid.load(Relaxed) as u64, 0) != ESRCH
 }
 
 /// Is a signal with this `si_pid` from the agent? Whoever is outside is 0 to those inside, whose own numbers may be like the agent's.
@@ -72,7 +71,7 @@ pub fn learn(t: &Block, new_process: bool) {
     }
     // From here on the agent's number means nothing to this process, and must not be asked for.
     entry.inside.fetch_max(1, Relaxed);
-    let own = sys::call(nr::GETPID, &[]) as u64;
+    let own = sys::getpid() as u64;
     let who = [own, t.kernel_tid as u64, process::number().into()];
     if let Some((0, [pid, tid, inside, _])) = request::ask(requests::FIND, &who) {
         me.kernel_tid.store(tid as u32, Relaxed);
@@ -86,7 +85,7 @@ pub fn learn(t: &Block, new_process: bool) {
 
 /// Is the parent in no namespace that this process can look into?
 fn is_parent_outside() -> bool {
-    !in_force::takes_from_trace() && sys::call(nr::GETPPID, &[]) == 0
+    !in_force::takes_from_trace() && sys::getppid() == 0
 }
 
 /// Is `p` the process that the calling one knows as `pid`, or may it be?

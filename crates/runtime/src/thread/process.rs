@@ -9,7 +9,6 @@ use crate::thread::{current, session, Block};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::session::{process_state, Process, MAX_PROCESSES};
-use reprise_abi::syscalls::nr;
 
 /// The most processes that share one memory at a time.
 const MAX_SHARING: usize = 64;
@@ -139,7 +138,7 @@ pub fn reserve(maker: u32) -> Option<u32> {
             sec: 0,
             nsec: 1_000_000,
         };
-        sys::call(nr::NANOSLEEP, &[&t as *const sys::Timespec as u64, 0]);
+        sys::nanosleep(&t as *const sys::Timespec as u64, 0);
     }
     None
 }

@@ -9,7 +9,6 @@ use crate::thread::{current, session, slot, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::schedule::{owner, FutexKey, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{futex_wait, process_state, slot_state, Slot, MODE_RECORD, MODE_REPLAY};
-use reprise_abi::syscalls::nr;
 
 /// Guards the scheduler's lists.
 pub struct Locked(());
@@ -259,7 +258,7 @@ pub fn wait_for_end() -> ! {
     let mut looks = 0;
     loop {
         let limit = sys::Timespec::from_ns(100_000_000);
-        sys::call(nr::NANOSLEEP, &[&limit as *const sys::Timespec as u64, 0]);
+        sys::nanosleep(&limit as *const sys::Timespec as u64, 0);
         let state = crate::thread::process::entry().state.load(Relaxed);
         let buried = matches!(state, process_state::LOST | process_state::FREE);
         // The word by which that is told may be gone, too.

@@ -31,8 +31,9 @@ use crate::thread::signals::{ACTIONS, SA_RESTART};
 use crate::thread::{Block, Frame};
 use core::sync::atomic::Ordering::SeqCst;
 use reprise_abi::det::question;
+use reprise_abi::effect::{Effect, Opened, Receiver, Timeout, Told};
 use reprise_abi::spec::{Blocking, Restart};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 
 const EINTR: i64 = -4;
 const EFAULT: i64 = -14;
@@ -40,7 +41,6 @@ const EINVAL: i64 = -22;
 const EAGAIN: i64 = -11;
 const ETIMEDOUT: i64 = -110;
 const EINPROGRESS: i64 = -115;
-const WNOHANG: u64 = 1;
 const MSG_DONTWAIT: u64 = 0x40;
 const TIMER_ABSTIME: u64 = 1;
 const POLLIN: u32 = 1;
@@ -59,17 +59,17 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
         // A call that waits with another mask: signals may come from now on, and not only when it is made.
         kernel::sync_mask(t);
     }
-    match c.nr {
-        nr::GETPID => return process::visible_pid() as i64,
-        nr::CLOCK_GETTIME | nr::GETTIMEOFDAY => {
+    match c.effect {
+        Effect::Tells(Told::ProcessId) => return process::visible_pid() as i64,
+        Effect::Tells(Told::Clock | Told::TimeOfDay) => {
             let r = log::ask::ask(t, c, frame);
             readings::was_read(t, c, r);
             return r;
         }
-        nr::TIME | nr::GETTID => return log::ask::ask(t, c, frame),
-        nr::TGKILL | nr::RT_TGSIGQUEUEINFO => {
+        Effect::Tells(Told::Seconds | Told::ThreadId) => return log::ask::ask(t, c, frame),
+        Effect::Signals(sent) if sent.to == Receiver::ThreadOf => {
             return turns::within_earnest(t, |t| {
-                let signal = c.args[2] as u32;
+                let signal = c.arg(sent.signal) as u32;
                 match signals::address_thread(c) {
                     Some(s) if shared_signals::waits_for(s, signal) => {
                         shared_signals::hand_over(s, c)
@@ -79,7 +79,7 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
                 }
             })
         }
-        nr::SIGNALFD | nr::SIGNALFD4 => {
+        Effect::Opens(Opened::Signals) => {
             return turns::within_earnest(t, |t| {
                 let r = log::ask::ask(t, c, frame);
                 if !sys::is_error(r) {
@@ -88,7 +88,7 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
                 r
             })
         }
-        nr::RT_SIGPENDING => return turns::within(t, |t| signal_calls::pending(t, c, frame)),
+        Effect::TellsPending => return turns::within(t, |t| signal_calls::pending(t, c, frame)),
         _ => {}
     }
     if one_process::is_for_all(c) {
@@ -128,7 +128,15 @@ pub fn given(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
 }
 
 fn is_timers(c: &Call) -> bool {
-    matches!(c.nr, nr::TIMER_CREATE..=nr::TIMER_DELETE | nr::GETITIMER..=nr::SETITIMER)
+    matches!(
+        c.effect,
+        Effect::MakesTimer
+            | Effect::SetsTimer(None)
+            | Effect::TellsTimer
+            | Effect::DeletesTimer
+            | Effect::SetsIntervalTimer
+            | Effect::TellsIntervalTimer
+    )
 }
 
 /// A call that may wait for a descriptor, in a turn.
@@ -145,11 +153,11 @@ fn on_descriptor(t: &mut Block, c: &mut Call, fd: u64, frame: &Frame) -> i64 {
         }
     }
     let limit = limit_of(t, c, fd);
-    match until_ready(t, fd, events_of(c.nr), limit.as_ref()) {
+    match until_ready(t, fd, events_of(c), limit.as_ref()) {
         Ready::Yes => make(t, c),
-        Ready::Late => match c.nr {
-            nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE => ETIMEDOUT,
-            nr::CONNECT => EINPROGRESS,
+        Ready::Late => match c.effect {
+            Effect::Puts(_) | Effect::Takes(_) => ETIMEDOUT,
+            Effect::Notifies(_) => EINPROGRESS,
             _ => EAGAIN,
         },
         // signal(7): no call with a time limit is made again.
@@ -172,19 +180,19 @@ fn ns_of_limit(c: &Call, fd: u64) -> Option<i64> {
     const SO_RCVTIMEO: u64 = 20;
     const SO_SNDTIMEO: u64 = 21;
     const SECOND: u64 = 1_000_000_000;
-    if matches!(c.nr, nr::MQ_TIMEDSEND | nr::MQ_TIMEDRECEIVE) {
-        let end = time(c.args[4]).ok()?;
+    if let Timeout::Until(at) = syscalls::timeout(c.nr) {
+        let end = time(c.arg(at)).ok()?;
         let left = clock::in_monotonic(end, true) - clock::monotonic();
         return Some(left.max(0));
     }
-    let option = match events_of(c.nr) {
+    let option = match events_of(c) {
         POLLOUT => SO_SNDTIMEO,
         _ => SO_RCVTIMEO,
     };
     // struct timeval
     let (mut limit, mut len) = ([0u64; 2], 16u32);
     let (to, to_len) = (limit.as_mut_ptr() as u64, &mut len as *mut u32 as u64);
-    let r = sys::call(nr::GETSOCKOPT, &[fd, SOL_SOCKET, option, to, to_len]);
+    let r = sys::getsockopt(fd, SOL_SOCKET, option, to, to_len);
     (r == 0 && limit != [0, 0]).then(|| (limit[0] * SECOND + limit[1] * 1000) as i64)
 }
 
@@ -205,15 +213,10 @@ pub fn interrupted(t: &mut Block, c: &Call) -> i64 {
 fn never_waits(t: &mut Block, c: &Call, fd: u64) -> bool {
     const F_GETFL: u64 = 3;
     const O_NONBLOCK: i64 = 0o4000;
-    let flags = match c.nr {
-        nr::SENDTO | nr::RECVFROM => c.args[3],
-        nr::SENDMSG | nr::RECVMSG => c.args[2],
-        _ => 0,
-    };
-    if flags & MSG_DONTWAIT != 0 {
+    if c.is_told_not_to_wait() {
         return true;
     }
-    let flags = log::told(t, question::FLAGS, |_| sys::call(nr::FCNTL, &[fd, F_GETFL]));
+    let flags = log::told(t, question::FLAGS, |_| sys::fcntl(fd, F_GETFL));
     flags < 0 || flags & O_NONBLOCK != 0
 }
 
@@ -232,11 +235,11 @@ fn written_in_parts(t: &mut Block, c: &Call) -> Option<i64> {
             nr::SENDTO => {
                 let flags = c.args[3] | MSG_DONTWAIT;
                 let to = [c.local[4], c.local[5]];
-                sys::call(nr::SENDTO, &[fd, rest[0], rest[1], flags, to[0], to[1]])
+                sys::sendto(fd, rest[0], rest[1], flags, to[0], to[1])
             }
             _ => {
                 let at = &rest as *const _ as u64;
-                sys::call(nr::PWRITEV2, &[fd, at, 1, u64::MAX, 0, RWF_NOWAIT])
+                sys::pwritev2(fd, at, 1, u64::MAX, 0, RWF_NOWAIT)
             }
         }
     };
@@ -271,21 +274,20 @@ fn waits(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     if let Some(r) = polled::make(t, c, frame) {
         return r;
     }
-    match c.nr {
-        nr::PAUSE | nr::RT_SIGSUSPEND => signal_calls::pause(t),
-        nr::NANOSLEEP => sleep(t, c.args[0], c.args[1]),
-        nr::CLOCK_NANOSLEEP if (c.args[0] as u32) < 2 || pure::on() => match c.args[1] {
+    match c.effect {
+        Effect::Pauses => signal_calls::pause(t),
+        Effect::Sleeps if c.nr == nr::NANOSLEEP => sleep(t, c.args[0], c.args[1]),
+        Effect::Sleeps if (c.args[0] as u32) < 2 || pure::on() => match c.args[1] {
             TIMER_ABSTIME => sleep_until(t, c.args[2], matches!(c.args[0], 0 | 8)),
             _ => sleep(t, c.args[2], c.args[3]),
         },
-        nr::RT_SIGTIMEDWAIT => signal_calls::wait(t, c, frame),
-        nr::WAIT4 | nr::WAITID if !log::follows(t) && !children::are_own(t, c) => {
+        Effect::TakesSignal => signal_calls::wait(t, c, frame),
+        Effect::AwaitsChild if !log::follows(t) && !children::are_own(t, c) => {
             turns::in_earnest(t);
             child_waits::wait(t, c)
         }
         // Asks only.
-        nr::WAIT4 if c.args[2] & WNOHANG != 0 => log::ask::ask(t, c, frame),
-        nr::WAITID if c.args[3] & WNOHANG != 0 => log::ask::ask(t, c, frame),
+        Effect::AwaitsChild if c.is_told_not_to_wait() => log::ask::ask(t, c, frame),
         _ => beside(t, c, frame),
     }
 }
@@ -298,8 +300,8 @@ fn beside(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
     }
     let hash = log::ask::hash_of(t, c);
     let r = loop {
-        let r = match c.nr {
-            nr::WAIT4 | nr::WAITID => turns::outside_for_child(t, |t| {
+        let r = match c.effect {
+            Effect::AwaitsChild => turns::outside_for_child(t, |t| {
                 let r = plain::syscall::<Det>(t, c);
                 (r, !matches!(r, RESTART | EINTR))
             }),
@@ -363,12 +365,10 @@ fn sleep_until(t: &mut Block, end: u64, realtime: bool) -> i64 {
     }
 }
 
-fn events_of(number: u64) -> u32 {
-    match number {
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::PWRITEV | nr::PWRITEV2 => POLLOUT,
-        nr::SENDTO | nr::SENDMSG | nr::SENDMMSG | nr::CONNECT => POLLOUT,
-        nr::SENDFILE | nr::MQ_TIMEDSEND => POLLOUT,
-        _ => POLLIN,
+fn events_of(c: &Call) -> u32 {
+    match c.effect.waits_for_room() {
+        true => POLLOUT,
+        false => POLLIN,
     }
 }
 
@@ -391,7 +391,7 @@ fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Re
             let mut asked = [fd as u32, events];
             let to = asked.as_mut_ptr() as u64;
             let ms = core::mem::take(&mut first).max(wait);
-            let r = signal_descriptors::with(t, |_| sys::call(nr::POLL, &[to, 1, ms]));
+            let r = signal_descriptors::with(t, |_| sys::poll(to, 1, ms));
             r != 0 && r != EINTR
         });
         let ended = match () {
@@ -421,9 +421,8 @@ pub fn idle() -> u64 {
 
 /// Which argument says how many ms the call waits.
 fn timeout_of(c: &Call) -> Option<usize> {
-    match c.nr {
-        nr::POLL => Some(2),
-        nr::EPOLL_WAIT | nr::EPOLL_PWAIT => Some(3),
+    match syscalls::timeout(c.nr) {
+        Timeout::Ms(n) => Some(n as usize),
         _ => None,
     }
 }
@@ -468,11 +467,12 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, _frame: &Frame) -> i64 {
 
 /// Which argument says where a time is, for which the call waits for several descriptors; and whether that is a `struct timeval`.
 fn time_of(c: &Call) -> Option<(usize, bool)> {
-    match c.nr {
-        nr::SELECT => Some((4, true)),
-        nr::PSELECT6 => Some((4, false)),
-        nr::PPOLL => Some((2, false)),
-        nr::EPOLL_PWAIT2 => Some((3, false)),
+    if !matches!(c.effect, Effect::Polls | Effect::PollsSet(_)) {
+        return None;
+    }
+    match syscalls::timeout(c.nr) {
+        Timeout::Timeval(n) => Some((n as usize, true)),
+        Timeout::Timespec(n) => Some((n as usize, false)),
         _ => None,
     }
 }

@@ -9,7 +9,6 @@ use crate::isolate::{children, ending};
 use crate::machine::sys::{self, Timespec};
 use crate::memory::capture::Call;
 use crate::thread::Block;
-use reprise_abi::syscalls::nr;
 
 /// How often a child is looked after while all wait for it, in ns.
 const LOOK_NS: i64 = 500_000;
@@ -51,6 +50,6 @@ pub fn wait(t: &mut Block, c: &mut Call) -> i64 {
 fn pause(ns: i64) {
     let time = Timespec::from_ns(ns);
     if ns != 0 {
-        sys::call(nr::NANOSLEEP, &[&time as *const Timespec as u64, 0]);
+        sys::nanosleep(&time as *const Timespec as u64, 0);
     }
 }

@@ -13,8 +13,9 @@ use crate::sync::in_runtime;
 use crate::sync::locked;
 use crate::thread::signals::{Siginfo, SIGSEGV};
 use crate::thread::{current, Block, Frame};
+use reprise_abi::effect::Effect;
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::{self, nr};
+use reprise_abi::syscalls;
 
 /// si_code of an access that the page's protection forbids.
 const ACCERR: i32 = 2;
@@ -80,13 +81,18 @@ pub fn before_call(t: &mut Block, frame: &Frame) {
     }
     let number = frame.rax as u32 as u64;
     // What those do to memory is known better where they are made.
+    let c = Call::new(number, frame.args(), syscalls::lookup(number));
     if matches!(
-        number,
-        nr::MMAP | nr::MUNMAP | nr::MPROTECT | nr::MREMAP | nr::MADVISE | nr::BRK
+        c.effect,
+        Effect::Maps
+            | Effect::Unmaps
+            | Effect::Protects
+            | Effect::Remaps
+            | Effect::Advises
+            | Effect::Breaks
     ) {
         return;
     }
-    let c = Call::new(number, frame.args(), syscalls::lookup(number));
     let slot = t.slot;
     let reaches = |at: u64, len: u64| owned::is_foreign(slot, at, at.saturating_add(len.max(1)));
     if c.all_memory(|at, len| !reaches(at, len)) {

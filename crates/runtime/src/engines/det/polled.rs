@@ -10,9 +10,11 @@ use crate::common::plain;
 use crate::machine::guard;
 use crate::machine::sys::{self, Timespec};
 use crate::memory::capture::Call;
+use crate::memory::opening::Opening;
 use crate::thread::{Block, Frame};
 use reprise_abi::det::question;
-use reprise_abi::syscalls::nr;
+use reprise_abi::effect::{Effect, Timeout};
+use reprise_abi::syscalls::{self, nr};
 
 const EAGAIN: i64 = -11;
 const EACCES: i64 = -13;
@@ -23,7 +25,6 @@ const OPERATIONS: usize = 32;
 
 /// Makes the call in turns, if it is one of these.
 pub fn make(t: &mut Block, c: &mut Call, _frame: &Frame) -> Option<i64> {
-    const LOCK_NB: u64 = 4;
     const F_SETLK: u64 = 6;
     const F_SETLKW: u64 = 7;
     const F_OFD_SETLK: u64 = 37;
@@ -31,12 +32,16 @@ pub fn make(t: &mut Block, c: &mut Call, _frame: &Frame) -> Option<i64> {
     // struct sembuf: number, operation, flags.
     let mut operations = [[0u16; 3]; OPERATIONS];
     let mut limit = None;
-    match (c.nr, c.args[1] as u32 as u64) {
-        (nr::FLOCK, operation) if operation & LOCK_NB == 0 => c.local[1] |= LOCK_NB,
-        (nr::FCNTL, F_SETLKW) => c.local[1] = F_SETLK,
-        (nr::FCNTL, F_OFD_SETLKW) => c.local[1] = F_OFD_SETLK,
-        (nr::MSGSND, _) if c.args[3] & IPC_NOWAIT == 0 => c.local[3] |= IPC_NOWAIT,
-        (nr::MSGRCV, _) if c.args[4] & IPC_NOWAIT == 0 => c.local[4] |= IPC_NOWAIT,
+    let spec = syscalls::lookup(c.nr)?;
+    match (c.nr, spec.no_wait) {
+        // Waits for children have threads of their own to look after.
+        _ if spec.effect == Effect::AwaitsChild || c.is_told_not_to_wait() => return None,
+        (_, Some(flag)) => c.local[flag.at as usize] |= flag.flag,
+        (nr::FCNTL, _) => match c.args[1] as u32 as u64 {
+            F_SETLKW => c.local[1] = F_SETLK,
+            F_OFD_SETLKW => c.local[1] = F_OFD_SETLK,
+            _ => return None,
+        },
         (nr::SEMOP | nr::SEMTIMEDOP, _) => {
             let n = c.args[2] as usize;
             let all = operations.get_mut(..n).filter(|all| !all.is_empty())?;
@@ -47,8 +52,12 @@ pub fn make(t: &mut Block, c: &mut Call, _frame: &Frame) -> Option<i64> {
                 }
                 o[2] |= IPC_NOWAIT as u16;
             }
-            if c.nr == nr::SEMTIMEDOP && c.args[3] != 0 {
-                let time = guard::read::<Timespec>(c.args[3])?;
+            let timeout = match spec.timeout {
+                Timeout::Timespec(n) => c.arg(n),
+                _ => 0,
+            };
+            if timeout != 0 {
+                let time = guard::read::<Timespec>(timeout)?;
                 if time.sec < 0 || !(0..1_000_000_000).contains(&time.nsec) {
                     return None;
                 }
@@ -78,7 +87,7 @@ pub fn make(t: &mut Block, c: &mut Call, _frame: &Frame) -> Option<i64> {
         waited = idle();
         if waited != 0 {
             let time = Timespec::from_ns(waited as i64 * 1_000_000);
-            sys::call(nr::NANOSLEEP, &[&time as *const Timespec as u64, 0]);
+            sys::nanosleep(&time as *const Timespec as u64, 0);
         }
         turns::give_way(t);
     }
@@ -94,17 +103,19 @@ fn would_wait(c: &Call, r: i64) -> bool {
 
 /// Does this open(2) wait for another one, since it is of a pipe with a name?
 pub fn opens_fifo(c: &Call) -> bool {
-    const AT_FDCWD: u64 = -100i64 as u64;
     const ACCESS: u64 = 3;
     const RDWR: u64 = 2;
     // O_NONBLOCK, O_PATH, O_DIRECTORY
     const NEVER_WAITS: u64 = 0o4000 | 0o10000000 | 0o200000;
     const S_IFMT: u32 = 0o170000;
     const S_IFIFO: u32 = 0o010000;
-    let (at, path, flags) = match c.nr {
-        nr::OPEN => (AT_FDCWD, c.args[0], c.args[1]),
-        nr::OPENAT => (c.args[0], c.args[1], c.args[2]),
-        _ => return false,
+    let Some(Opening {
+        dir,
+        path: Some(path),
+        flags: Some(flags),
+    }) = Opening::of(c)
+    else {
+        return false;
     };
     if flags & NEVER_WAITS != 0 || flags & ACCESS == RDWR {
         return false;
@@ -112,5 +123,5 @@ pub fn opens_fifo(c: &Call) -> bool {
     // struct stat: st_mode is the lower half of its fourth word.
     let mut stat = [0u64; 18];
     let to = stat.as_mut_ptr() as u64;
-    sys::call(nr::NEWFSTATAT, &[at, path, to, 0]) == 0 && stat[3] as u32 & S_IFMT == S_IFIFO
+    sys::newfstatat(dir, path, to, 0) == 0 && stat[3] as u32 & S_IFMT == S_IFIFO
 }

@@ -14,7 +14,6 @@ use crate::isolate::options;
 use crate::machine::sys;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::det::LEAD;
-use reprise_abi::syscalls::nr;
 
 /// The slot of who has the lead, plus 1; 0: nobody.
 static LEADER: AtomicU32 = AtomicU32::new(0);
@@ -58,7 +57,7 @@ fn wait_until(mut what: impl FnMut() -> bool) {
         n += 1;
         if n % SPINS == 0 {
             ending::look_after_threads();
-            sys::call(nr::SCHED_YIELD, &[]);
+            sys::sched_yield();
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn send_to(
     let come = || m.signals.load(SeqCst) != before || taken();
     while !log::replays() && !come() && member(receiver).hearing.load(SeqCst) == hearing::HEARS {
         ending::look_after_threads();
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
     }
     if m.state.load(SeqCst) == state::WAITS {
         token::recall(receiver, why::SIGNAL);

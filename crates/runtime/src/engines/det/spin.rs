@@ -27,7 +27,6 @@ use crate::thread::signals::{Siginfo, ACTIONS, IGNORE, SIGCUT, SIGTRAP};
 use crate::thread::{current, session, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, Ordering::*};
-use reprise_abi::syscalls::nr;
 
 /// The first look is so many ns after somebody began to wait, ...
 pub const FIRST_LOOK_NS: i64 = 1_000_000;
@@ -267,14 +266,14 @@ fn arm(t: &mut Block, ns: i64) {
         let event = [TICK, SIGCUT as u64, 0, 0, 0, 0, 0, 0];
         let mut id = 0u32;
         let (event, to) = (event.as_ptr() as u64, &mut id as *mut u32 as u64);
-        if sys::call(nr::TIMER_CREATE, &[MONOTONIC, event, to]) != 0 {
+        if sys::timer_create(MONOTONIC, event, to) != 0 {
             return;
         }
         t.det().tick.id = id + 1;
     }
     let time = [0, 0, ns / 1_000_000_000, ns % 1_000_000_000];
     let id = t.det().tick.id as u64 - 1;
-    sys::call(nr::TIMER_SETTIME, &[id, 0, time.as_ptr() as u64, 0]);
+    sys::timer_settime(id, 0, time.as_ptr() as u64, 0);
 }
 
 /// After a turn that no gate ends, as that of a locked instruction: a signal that came in it is to be delivered soon.

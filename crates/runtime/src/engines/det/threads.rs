@@ -121,7 +121,7 @@ pub fn exec(t: &mut Block, c: &Call) -> Result<(), i64> {
     const ENOSYS: i64 = -38;
     const MAY_EXEC: u64 = 1;
     if c.nr == nr::EXECVE {
-        let r = sys::call(nr::ACCESS, &[c.local[0], MAY_EXEC]);
+        let r = sys::access(c.local[0], MAY_EXEC);
         if r != 0 {
             return Err(r);
         }

@@ -22,7 +22,6 @@ use crate::thread::session;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::syscalls::nr;
 
 /// Rounds of looking before a thread sleeps: a futex wake to another processor costs more than that.
 const SPINS: u32 = 2000;
@@ -416,7 +415,7 @@ pub fn child_has_come(slot: u32) -> bool {
         .compare_exchange(child::IN_ORDER, child::NONE, SeqCst, SeqCst);
     if own.is_err() {
         while m.child.load(SeqCst) == child::TAKEN {
-            sys::call(nr::SCHED_YIELD, &[]);
+            sys::sched_yield();
         }
         m.child.store(child::NONE, SeqCst);
     }
@@ -546,7 +545,7 @@ fn until(slot: u32, what: impl Fn() -> bool) {
             }
             proxy::serve(slot);
             // Others may want the processor.
-            sys::call(nr::SCHED_YIELD, &[]);
+            sys::sched_yield();
         }
     }
     let m = member(slot);

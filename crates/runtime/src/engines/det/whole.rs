@@ -6,6 +6,7 @@
 
 use crate::machine::sys;
 use crate::memory::capture::Call;
+use reprise_abi::effect::{Effect, Told};
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::is_memory_device;
 use reprise_abi::syscalls::nr;
@@ -14,7 +15,8 @@ use reprise_abi::syscalls::nr;
 #[inline]
 pub fn rest(c: &Call, result: i64) -> i64 {
     match c.nr {
-        nr::GETDENTS | nr::GETDENTS64 | nr::GETRANDOM | nr::READ if result > 0 => more(c, result),
+        nr::GETDENTS | nr::GETDENTS64 | nr::READ if result > 0 => more(c, result),
+        _ if c.effect == Effect::Tells(Told::Random) && result > 0 => more(c, result),
         _ => result,
     }
 }
@@ -23,13 +25,13 @@ pub fn rest(c: &Call, result: i64) -> i64 {
 fn more(c: &Call, result: i64) -> i64 {
     let a = &c.local;
     // Where the buffer is, and how long.
-    let (at, len) = match c.nr {
-        nr::GETRANDOM => (0, a[1]),
+    let (at, len) = match c.effect {
+        Effect::Tells(Told::Random) => (0, a[1]),
         _ => (1, a[2]),
     };
     let in_pages = result as u64 % PAGE == 0 && (result as u64) < len;
     let ends_early = match c.nr {
-        nr::GETRANDOM => in_pages,
+        _ if c.effect == Effect::Tells(Told::Random) => in_pages,
         nr::READ => in_pages && is_device(a[0]),
         _ => true,
     };

@@ -22,7 +22,6 @@ use reprise_abi::layout::PAGE;
 use reprise_abi::notes;
 use reprise_abi::order::Entry;
 use reprise_abi::session::{divergence_kind as kinds, region_flags};
-use reprise_abi::syscalls::nr;
 
 /// Most bytes that are logged of one copy.
 const MOST: u64 = 4 << 30;
@@ -138,10 +137,10 @@ pub fn take(t: &Block) {
     }
     for r in memory::map().regions().iter().filter(is_torn) {
         let start = memory::first_mapped(r);
-        sys::call(nr::MADVISE, &[start, r.end - start, DONTNEED]);
+        sys::madvise(start, r.end - start, DONTNEED);
     }
     for (at, len) in sync::tables() {
-        sys::call(nr::MADVISE, &[at, len, DONTNEED]);
+        sys::madvise(at, len, DONTNEED);
     }
     while let Some(h) = next() {
         let base = match h.detail {

@@ -20,8 +20,9 @@ use crate::thread::rings::head;
 use crate::thread::signals::{Siginfo, SIGSEGV};
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
+use reprise_abi::effect::Effect;
 use reprise_abi::event::{registers_hash, section_len, EventHeader, Kind, Tag};
-use reprise_abi::syscalls::nr;
+
 use reprise_place::choose::Discriminators;
 use reprise_place::name::{Name, MAX_NAME};
 use reprise_place::patchable::classify;
@@ -87,11 +88,11 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A call has changed what may be touched. The lock of the address space is held.
 pub(super) fn changed(t: &Block, c: &Call, result: i64) {
-    let (start, len) = match c.nr {
+    let (start, len) = match c.effect {
         _ if sys::is_error(result) => return,
-        nr::MPROTECT | nr::MUNMAP | nr::MREMAP => (c.args[0], c.args[1]),
-        nr::MMAP => (result as u64, c.args[1]),
-        nr::SHMAT | nr::SHMDT | nr::PKEY_MPROTECT | nr::BRK => (0, u64::MAX),
+        Effect::Protects | Effect::Unmaps | Effect::Remaps => (c.args[0], c.args[1]),
+        Effect::Maps => (result as u64, c.args[1]),
+        Effect::Attaches | Effect::Detaches | Effect::Breaks => (0, u64::MAX),
         _ => return,
     };
     let number = COUNT.fetch_add(1, Relaxed);

@@ -113,8 +113,8 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
 pub fn begin(t: &mut Block) {
     clone::wait_for_maker(t);
     t.slot().state.store(slot_state::RUNNING, Relaxed);
-    let tid = sys::call(nr::GETTID, &[]) as u32;
-    let parent = sys::call(nr::GETPPID, &[]) as u64;
+    let tid = sys::gettid() as u32;
+    let parent = sys::getppid() as u64;
     t.slot().visible_tid.store(tid, Relaxed);
     process::entry().visible_pid.store(tid, Relaxed);
     process::is_born();
@@ -222,7 +222,7 @@ fn start_process(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
 
 /// Replay: the first thing that the first thread of a new process does.
 pub fn begin_again(t: &mut Block) {
-    sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
+    sys::prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0);
     kernel::block_all();
     total::begin_unless(t, || replay::is_over(t));
     // Not before: of one that was killed before its first step nothing was recorded, and the driver may end it while it waits.
@@ -406,7 +406,7 @@ fn become_image(t: &mut Block, image: u64, turn: Option<u64>) -> ! {
 /// Replay: a process is another program now.
 pub fn image_begins(t: &mut Block) {
     let _busy = busy(t);
-    sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
+    sys::prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0);
     let h = expect(t, &[Kind::Exec], &Actual::of(Kind::Exec));
     Reader::begin(h).finish();
 }

@@ -37,6 +37,7 @@ use crate::thread::standing;
 use crate::thread::{session, slot, Block, Entered, Frame, ENGINE_WORDS};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::Effect;
 use reprise_abi::event::AMONG_THREADS;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
@@ -169,7 +170,7 @@ impl Record {
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) => {
-                if c.nr == nr::RT_SIGPENDING && r == 0 {
+                if c.effect == Effect::TellsPending && r == 0 {
                     add_pending(t, c);
                 }
                 let note = mapped::look(c, r, true);
@@ -333,7 +334,7 @@ impl Engine for Record {
         let lock = space::lock();
         stamp(t);
         let mut content = [0; 2];
-        let result = if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
+        let result = if matches!(c.effect, Effect::Attaches | Effect::Detaches) {
             stamp(t);
             crate::common::segment::record(t, c)
         } else {
@@ -408,7 +409,7 @@ impl Engine for Record {
     }
 
     fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
         Self::computed(t, c, 0)
     }
 

@@ -164,7 +164,7 @@ impl Timer {
             value: MARK,
             signal: SIGCUT,
             notify: SIGEV_THREAD_ID,
-            thread: sys::call(nr::GETTID, &[]) as i32,
+            thread: sys::gettid() as i32,
             _pad: [0; 11],
         };
         let mut id = 0i32;
@@ -183,7 +183,7 @@ impl Timer {
     fn set(&self, ns: u64) {
         if let Some(id) = self.id().or_else(|| self.make()) {
             let time = [0u64, 0, ns / 1_000_000_000, ns % 1_000_000_000];
-            sys::call(nr::TIMER_SETTIME, &[id, 0, time.as_ptr() as u64, 0]);
+            sys::timer_settime(id, 0, time.as_ptr() as u64, 0);
         }
     }
 }
@@ -390,7 +390,7 @@ pub fn await_birth(t: &mut Block, born: u32) {
     let until = sys::monotonic().ns() + BIRTH;
     let waits = || slot(born).state.load(Relaxed) != slot_state::READY;
     while waits() && sys::monotonic().ns() < until {
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
     }
     t.cut().gives_way = baton::random() % 2 == 0;
 }
@@ -407,7 +407,7 @@ pub fn end_slice(t: &Block) {
 /// The thread ends.
 pub fn end_thread(t: &Block) {
     if let Some(id) = t.cut().timer.id() {
-        sys::call(nr::TIMER_DELETE, &[id]);
+        sys::timer_delete(id);
         t.cut().timer.forget();
     }
 }

@@ -15,7 +15,6 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::event::{section_len, EventHeader, Kind, Tag};
 use reprise_abi::notes;
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 /// Most bytes of shared memory that a process logs after a death.
 const MOST: u64 = 256 << 20;
@@ -87,5 +86,5 @@ pub fn redo(h: EventHeader) {
 }
 
 fn protect(address: u64, len: usize, prot: u32) {
-    sys::call(nr::MPROTECT, &[address, len as u64, prot as u64]);
+    sys::mprotect(address, len as u64, prot as u64);
 }

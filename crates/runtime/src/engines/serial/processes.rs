@@ -74,7 +74,7 @@ fn make(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
 /// The first thread of a new process has the baton for the first time.
 pub fn start(t: &mut Block) {
     const PR_SET_PDEATHSIG: u64 = 1;
-    sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
+    sys::prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0);
     kernel::block_all();
     t.spin().begin(false);
     schedule::wait_go(t.slot);
@@ -205,7 +205,7 @@ fn become_image(t: &mut Block, image: u64) -> ! {
 /// A process is another program now, and has the baton.
 pub fn image_start(t: &mut Block) {
     const PR_SET_PDEATHSIG: u64 = 1;
-    sys::call(nr::PRCTL, &[PR_SET_PDEATHSIG, 9]);
+    sys::prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0);
     let h = expect(t, &[Kind::Exec], &Actual::of(Kind::Exec));
     Reader::begin(h).finish();
 }

@@ -15,9 +15,10 @@ use crate::memory::capture;
 use crate::memory::capture::Call;
 use crate::thread::{session, Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use reprise_abi::effect::{Effect, Opened, Told};
 use reprise_abi::event::{section_len, EventHeader, Kind, Tag, HEADER_LEN, SECTION_LEN};
 use reprise_abi::spec::{Blocking, Mem, Replay, Size, Syscall, Width};
-use reprise_abi::syscalls::{self, nr};
+use reprise_abi::syscalls;
 
 /// What the kernel does with the one buffer of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ const UNKNOWN: u32 = 0;
 const LONG: u32 = 1;
 const SHORT: u32 = 2;
 const WAITS: u32 = 4;
+/// It writes to a descriptor.
+const WRITES: u32 = 8;
 const BUFFER_SHIFT: u32 = 4;
 const ARG_SHIFT: u32 = 8;
 const LEN_SHIFT: u32 = 12;
@@ -70,26 +73,27 @@ impl Shape {
         let number = d.nr as u64;
         // Answered or changed by the runtime before an engine sees them.
         let special = matches!(
-            number,
-            nr::SCHED_GETAFFINITY
-                | nr::SCHED_SETAFFINITY
-                | nr::GETCPU
-                | nr::MLOCKALL
-                | nr::MUNLOCKALL
-                | nr::SHMGET
-                | nr::SHMCTL
-                | nr::PIDFD_GETFD
-                | nr::UNSHARE
-        ) || reprise_abi::inputs::moves(number)
-            || crate::gate::signals::replaces_mask(number)
+            d.effect,
+            Effect::Affinity
+                | Effect::Tells(Told::Processor)
+                | Effect::LocksAll
+                | Effect::UnlocksAll
+                | Effect::Segments
+                | Effect::Opens(Opened::Foreign)
+                | Effect::Unshares
+                | Effect::Moves(_)
+        ) || d.mask.is_some()
             || crate::gate::signals::sends_signal(number)
-            || (mapped::concerns(number) && !mapped::is_write(number));
+            || (mapped::concerns(number) && !d.writes_one_buffer());
         if special || d.replay != Replay::Emulate || !capture::is_plain(d) {
             return None;
         }
         let mut shape = SHORT | (d.args.len() as u32) << NARGS_SHIFT;
         if d.blocking != Blocking::Never {
             shape |= WAITS;
+        }
+        if d.writes_one_buffer() {
+            shape |= WRITES;
         }
         for (i, a) in d.args.iter().enumerate() {
             let (buffer, len) = match a.mem {
@@ -171,9 +175,9 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     inputs::count(number, args[0], result);
     // Interrupted, not made, or a bad pointer: what that means is for the long road to say.
     // So is a write of which more is to be said than that, and a read that may have written more than it says.
-    let written = match mapped::is_write(number) {
-        true => mapped::plain_output(frame.rdi),
-        false => Some(0),
+    let written = match shape.0 & WRITES {
+        0 => Some(0),
+        _ => mapped::plain_output(frame.rdi),
     };
     if matches!(result, -4 | -512 | -14)
         || written.is_none()

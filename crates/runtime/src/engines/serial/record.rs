@@ -34,13 +34,14 @@ use crate::thread::schedule;
 use crate::thread::signals::{Siginfo, ACTIONS, DEFAULT, IGNORE};
 use crate::thread::{session, Block, Frame};
 use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::{Effect, Told};
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION,
 };
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::{Blocking, Mem};
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 
 /// Serial recording.
 pub struct Record;
@@ -83,12 +84,12 @@ fn await_burial(c: &Call, r: i64) {
     };
     for _ in 0..LOOKS {
         // A child that was stopped is still there; one that stays a zombie (WNOWAIT) is left to the agent.
-        if pid == 0 || !listed() || sys::call(nr::KILL, &[pid as u64, 0]) != ESRCH {
+        if pid == 0 || !listed() || sys::kill(pid as u64, 0) != ESRCH {
             return;
         }
         crate::thread::request::wake_agent();
         let pause = [0i64, PAUSE_NS];
-        sys::call(nr::NANOSLEEP, &[pause.as_ptr() as u64, 0]);
+        sys::nanosleep(pause.as_ptr() as u64, 0);
     }
 }
 
@@ -120,7 +121,7 @@ impl Record {
             match outcome(t, c, r) {
                 Outcome::Again => continue,
                 Outcome::Result(r) => {
-                    if c.nr == nr::RT_SIGPENDING && r == 0 {
+                    if c.effect == Effect::TellsPending && r == 0 {
                         add_pending(t, c);
                     }
                     if let Some(b) = before.take() {
@@ -297,9 +298,9 @@ impl Record {
         if session().ready_count.load(Relaxed) == 0 {
             return;
         }
-        let time = match frame.rax as u32 as u64 {
-            nr::CLOCK_GETTIME => crate::machine::guard::read::<[i64; 2]>(frame.rsi),
-            nr::GETTIMEOFDAY => {
+        let time = match syscalls::effect(frame.rax as u32 as u64) {
+            Effect::Tells(Told::Clock) => crate::machine::guard::read::<[i64; 2]>(frame.rsi),
+            Effect::Tells(Told::TimeOfDay) => {
                 crate::machine::guard::read(frame.rdi).map(|[s, us]: [i64; 2]| [s, us * NS])
             }
             _ => None,
@@ -500,7 +501,7 @@ impl Engine for Record {
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         // As above.
         cut::record::abandon(t);
-        if matches!(c.nr, nr::SHMAT | nr::SHMDT) {
+        if matches!(c.effect, Effect::Attaches | Effect::Detaches) {
             let r = crate::common::segment::record(t, c);
             spin::after_call(t, c, r);
             robust::look_at_mapping(t);
@@ -534,7 +535,7 @@ impl Engine for Record {
     fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
         events::call_with(t, c, 0, 0, 0, &[]);
         // All threads share a processor: those that come back from the kernel need it to get into the queue.
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
         Self::yield_baton(t);
         0
     }
@@ -701,8 +702,8 @@ impl Engine for Record {
             baton::leave(t);
             kernel::die_now(9);
         }
-        let tid = sys::call(nr::GETTID, &[]) as u32;
-        let parent = sys::call(nr::GETPPID, &[]) as u64;
+        let tid = sys::gettid() as u32;
+        let parent = sys::getppid() as u64;
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);
         process::is_born();

@@ -7,8 +7,9 @@ use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::thread::process;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use reprise_abi::effect::{Effect, Position, Timeout};
 use reprise_abi::spec::Blocking;
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 
 /// A pipe that is ready for writing takes this much without waiting (pipe(7)).
 const PIPE_BUF: usize = 4096;
@@ -48,10 +49,10 @@ fn forget(first: u64, last: u64) {
 #[inline]
 pub fn learn(c: &Call, r: i64, mistaken: bool) {
     let a = &c.args;
+    if let Some((first, last)) = c.closed() {
+        return forget(first, last);
+    }
     match c.nr {
-        nr::CLOSE => forget(a[0], a[0]),
-        nr::DUP2 | nr::DUP3 => forget(a[1], a[1]),
-        nr::CLOSE_RANGE => forget(a[0], a[1]),
         nr::FCNTL if a[1] as u32 as u64 == F_SETFL => forget(a[0], a[0]),
         nr::IOCTL if a[1] as u32 == FIONBIO => forget(a[0], a[0]),
         _ => {
@@ -68,35 +69,17 @@ pub fn learn(c: &Call, r: i64, mistaken: bool) {
     }
 }
 
-/// Reads from a descriptor (as opposed to writing to it)?
-fn reads(n: u64) -> bool {
-    matches!(
-        n,
-        nr::READ
-            | nr::READV
-            | nr::PREAD64
-            | nr::PREADV
-            | nr::PREADV2
-            | nr::RECVFROM
-            | nr::RECVMSG
-            | nr::RECVMMSG
-            | nr::ACCEPT
-            | nr::ACCEPT4
-    )
-}
-
 /// Will this call return at once? Asked only when other threads could use the time.
 pub fn is_prompt(c: &Call) -> bool {
-    const WNOHANG: u64 = 1;
     match c.blocking {
         Blocking::Never | Blocking::Rarely => true,
         Blocking::Fd(by) => is_prompt_on(c, c.args[by as usize]),
-        Blocking::Always => match c.nr {
-            nr::EPOLL_WAIT | nr::EPOLL_PWAIT => c.args[3] as i32 == 0,
-            nr::POLL => c.args[2] as i32 == 0,
-            nr::WAIT4 => c.args[2] & WNOHANG != 0,
-            nr::WAITID => c.args[3] & WNOHANG != 0,
-            _ => false,
+        Blocking::Always => match c.effect {
+            Effect::AwaitsChild => c.is_told_not_to_wait(),
+            _ => match syscalls::timeout(c.nr) {
+                Timeout::Ms(ms) => c.arg(ms) as i32 == 0,
+                _ => false,
+            },
         },
     }
 }
@@ -104,15 +87,11 @@ pub fn is_prompt(c: &Call) -> bool {
 fn is_prompt_on(c: &Call, fd: u64) -> bool {
     const POLLIN: u64 = 1;
     const POLLOUT: u64 = 4;
-    const MSG_DONTWAIT: u64 = 0x40;
-    let flags = match c.nr {
-        nr::RECVFROM | nr::SENDTO => c.args[3],
-        nr::RECVMSG | nr::SENDMSG => c.args[2],
-        // What can be read and written at a position is a file, with few exceptions.
-        nr::PREAD64 | nr::PWRITE64 | nr::PREADV | nr::PWRITEV => return true,
-        _ => 0,
-    };
-    if flags & MSG_DONTWAIT != 0 {
+    // What can be read and written at a position is a file, with few exceptions.
+    if let Effect::Reads(_, Position::At(_)) | Effect::Writes(_, Position::At(_)) = c.effect {
+        return true;
+    }
+    if c.is_told_not_to_wait() {
         return true;
     }
     let belief = belief(fd);
@@ -120,7 +99,7 @@ fn is_prompt_on(c: &Call, fd: u64) -> bool {
         PROMPT => return true,
         WAITS => {}
         _ => {
-            let flags = sys::call(nr::FCNTL, &[fd, F_GETFL]);
+            let flags = sys::fcntl(fd, F_GETFL);
             if sys::is_error(flags) {
                 // No descriptor: nothing to wait for, and nothing to believe.
                 return true;
@@ -137,18 +116,19 @@ fn is_prompt_on(c: &Call, fd: u64) -> bool {
             }
         }
     }
-    let events = if reads(c.nr) { POLLIN } else { POLLOUT };
+    let room = c.effect.waits_for_room();
+    let events = if room { POLLOUT } else { POLLIN };
     let mut p = fd as u32 as u64 | events << 32;
-    let r = sys::call(nr::POLL, &[&mut p as *mut u64 as u64, 1, 0]);
+    let r = sys::poll(&mut p as *mut u64 as u64, 1, 0);
     // A large write may wait in the middle even if some room is there. Small ones keep the baton, so that what
     // several threads write to one pipe is in the log in the order in which the pipe got it.
-    r == 1 && (reads(c.nr) || c.input_len() <= PIPE_BUF)
+    r == 1 && (!room || c.input_len() <= PIPE_BUF)
 }
 
 /// A regular file or a device without a queue?
 fn is_file(fd: u64) -> bool {
     let mut st = [0u64; 18];
-    if sys::call(nr::FSTAT, &[fd, st.as_mut_ptr() as u64]) != 0 {
+    if sys::fstat(fd, st.as_mut_ptr() as u64) != 0 {
         return true;
     }
     const S_IFMT: u32 = 0o170000;

@@ -23,6 +23,7 @@ use crate::thread::signals::{bit, Siginfo, ACTIONS, IGNORE, SIGKILL, SIGSEGV, SI
 use crate::thread::{session, slot, Block, Frame};
 use bpf::{Data, Instruction};
 use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::effect::Effect;
 use reprise_abi::filters::{
     Filters, FILTERS_OFFSET, MAX_FILTERS, MAX_FILTER_LEN, MAX_INSTRUCTIONS,
 };
@@ -56,15 +57,6 @@ const MODE_STRICT: u64 = 1;
 const MODE_FILTER: u64 = 2;
 /// What strict mode lets through: read, write, rt_sigreturn, exit.
 const STRICT_CALLS: [u64; 4] = [nr::READ, nr::WRITE, nr::RT_SIGRETURN, nr::EXIT];
-/// What our vDSO has as calls and the kernel's has not: no filter is asked about them.
-const VDSO_CALLS: [u64; 5] = [
-    nr::CLOCK_GETTIME,
-    nr::GETTIMEOFDAY,
-    nr::TIME,
-    nr::GETCPU,
-    nr::CLOCK_GETRES,
-];
-
 /// What becomes of a call that was judged.
 pub enum Verdict {
     /// It is made.
@@ -177,7 +169,9 @@ pub fn judge<E: Engine>(t: &mut Block, frame: &mut Frame) -> Verdict {
         args,
     };
     let ours = |pc| memory::map().at(pc).map_or(0, |r| r.flags) & region_flags::VDSO != 0;
-    if VDSO_CALLS.contains(&number) && ours(frame.rip) {
+    // Our vDSO has these as calls and the kernel's has not: no filter is asked about them.
+    let in_vdso = syscalls::lookup(number).is_some_and(|call| call.vdso);
+    if in_vdso && ours(frame.rip) {
         return Verdict::Allowed;
     }
     let (verdict, strict) = strictest(t.slot().filter.load(Relaxed) as u32, &data);
@@ -197,11 +191,9 @@ pub fn judge<E: Engine>(t: &mut Block, frame: &mut Frame) -> Verdict {
         RET_KILL_THREAD if process::entry().live_threads.load(Relaxed) > 1 => {
             E::computed(t, &c, ENOSYS);
             let signal = if strict { SIGKILL } else { SIGSYS };
-            let exit = Call::new(
-                nr::EXIT,
-                [signal as u64, 0, 0, 0, 0, 0],
-                syscalls::lookup(nr::EXIT),
-            );
+            let exit = nr::EXIT;
+            let args = [signal as u64, 0, 0, 0, 0, 0];
+            let exit = Call::new(exit, args, syscalls::lookup(exit));
             E::thread_exit(t, &exit, frame)
         }
         _ => {
@@ -249,14 +241,14 @@ fn die<E: Engine>(t: &mut Block, signal: u32) -> ! {
 /// prctl(PR_SET_SECCOMP) and the two modes of seccomp(2).
 pub fn install<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     let a = c.args;
-    let (mode, flags) = match c.nr {
-        nr::PRCTL => (a[1], 0),
+    let (mode, flags) = match c.effect {
+        Effect::Options => (a[1], 0),
         // SECCOMP_SET_MODE_STRICT is 0, _FILTER is 1.
         _ => (a[0] as u32 as u64 + 1, a[1] as u32 as u64),
     };
     match mode {
         MODE_STRICT => {
-            let odd = c.nr == nr::SECCOMP && (a[1] != 0 || a[2] != 0);
+            let odd = c.effect == Effect::Filters && (a[1] != 0 || a[2] != 0);
             if odd || filtered(t) {
                 return E::computed(t, c, EINVAL);
             }
@@ -279,7 +271,7 @@ fn strict<E: Engine>(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     }
     if E::LIVE {
         // A filter needs it, strict mode does not; nobody who is in strict mode can see it.
-        sys::call(nr::PRCTL, &[PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0]);
+        sys::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     }
     let code = |i: usize| STRICT[i];
     let r = to_kernel::<E>(t, c, frame, STRICT.len(), code, 0);
@@ -357,8 +349,8 @@ fn to_kernel<E: Engine>(
         *to = from.to_word();
     }
     let program = [(PREFIX.len() + len) as u64, all.as_ptr() as u64];
-    c.local = match c.nr {
-        nr::PRCTL => [c.args[0], MODE_FILTER, program.as_ptr() as u64, 0, 0, 0],
+    c.local = match c.effect {
+        Effect::Options => [c.args[0], MODE_FILTER, program.as_ptr() as u64, 0, 0, 0],
         _ => [1, flags, program.as_ptr() as u64, 0, 0, 0],
     };
     // It does not wait, and is made with these arguments as they are.

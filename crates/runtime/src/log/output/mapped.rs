@@ -13,12 +13,14 @@ use crate::memory::files;
 use crate::memory::identity::{identity, stat_of};
 use crate::memory::kept;
 use crate::memory::of_file::Note;
+use crate::memory::opening::Opening;
 use crate::signal::kernel;
 use crate::thread::session;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
+use reprise_abi::effect::Effect;
 use reprise_abi::event::Tag;
 use reprise_abi::spec::Mem;
-use reprise_abi::syscalls::nr;
+use reprise_abi::syscalls::{self, nr};
 
 const O_TRUNC: u64 = 0o1000;
 const O_APPEND: i64 = 0o2000;
@@ -58,35 +60,20 @@ fn forget_all_if_files_are_new() {
     }
 }
 
-/// Does this call write to a file from one buffer?
-#[inline]
-pub fn is_write(number: u64) -> bool {
-    matches!(number, nr::WRITE | nr::PWRITE64)
-}
-
-/// Is there anything that [`look`] has to see of this call? Each that it knows is named here.
+/// Is there anything that [`look`] has to see of this call?
 pub fn concerns(number: u64) -> bool {
-    is_write(number)
+    number == nr::IOCTL
         || matches!(
-            number,
-            nr::CLOSE
-                | nr::DUP2
-                | nr::DUP3
-                | nr::CLOSE_RANGE
-                | nr::WRITEV
-                | nr::PWRITEV
-                | nr::PWRITEV2
-                | nr::FTRUNCATE
-                | nr::FALLOCATE
-                | nr::OPEN
-                | nr::OPENAT
-                | nr::OPENAT2
-                | nr::CREAT
-                | nr::TRUNCATE
-                | nr::SENDFILE
-                | nr::SPLICE
-                | nr::COPY_FILE_RANGE
-                | nr::IOCTL
+            syscalls::effect(number),
+            Effect::Closes(_)
+                | Effect::ClosesRange(..)
+                | Effect::Replaces(_)
+                | Effect::Writes(..)
+                | Effect::Moves(_)
+                | Effect::Truncates(_)
+                | Effect::TruncatesNamed(_)
+                | Effect::Allocates(_)
+                | Effect::OpensFile(_)
         )
 }
 
@@ -162,38 +149,27 @@ enum Change {
 #[inline]
 pub fn look(c: &Call, r: i64, later: bool) -> Option<Note> {
     let a = &c.args;
-    let (fd, change) = match c.nr {
-        nr::CLOSE => {
-            forget(a[0], a[0]);
-            return None;
-        }
-        nr::DUP2 | nr::DUP3 => {
-            forget(a[1], a[1]);
-            return None;
-        }
-        nr::CLOSE_RANGE => {
-            forget(a[0], a[1]);
-            return None;
-        }
-        nr::WRITE | nr::WRITEV | nr::PWRITE64 | nr::PWRITEV | nr::PWRITEV2 if r > 0 => {
-            (a[0], Change::Bytes)
-        }
-        nr::FTRUNCATE if r == 0 => (a[0], Change::Shape),
-        nr::FALLOCATE if r == 0 => (
-            a[0],
+    if let Some((first, last)) = c.closed() {
+        forget(first, last);
+        return None;
+    }
+    let (fd, change) = match c.effect {
+        Effect::Writes(fd, _) if r > 0 => (c.arg(fd), Change::Bytes),
+        Effect::Truncates(fd) if r == 0 => (c.arg(fd), Change::Shape),
+        Effect::Allocates(fd) if r == 0 => (
+            c.arg(fd),
             if is_memory_mode(a[1]) {
                 Change::Shape
             } else {
                 Change::Content
             },
         ),
-        nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT if r >= 0 && truncates(c) => {
-            (r as u64, Change::Shape)
+        Effect::OpensFile(_) if r >= 0 && truncates(c) => (r as u64, Change::Shape),
+        Effect::TruncatesNamed(path) if r == 0 => return look_at_path(c.local[path as usize]),
+        Effect::Moves(m) if r > 0 && !m.leaves => (c.arg(m.to), Change::Content),
+        _ if c.nr == nr::IOCTL && r == 0 && matches!(a[1], FICLONE | FICLONERANGE) => {
+            (a[0], Change::Content)
         }
-        nr::TRUNCATE if r == 0 => return look_at_path(c),
-        nr::SENDFILE if r > 0 => (a[0], Change::Content),
-        nr::SPLICE | nr::COPY_FILE_RANGE if r > 0 => (a[2], Change::Content),
-        nr::IOCTL if r == 0 && matches!(a[1], FICLONE | FICLONERANGE) => (a[0], Change::Content),
         _ => return None,
     };
     match number_of(fd) {
@@ -208,19 +184,15 @@ fn is_memory_mode(mode: u64) -> bool {
 }
 
 fn truncates(c: &Call) -> bool {
-    let flags = match c.nr {
-        nr::OPEN => c.args[1],
-        nr::OPENAT => c.args[2],
-        nr::OPENAT2 => guard::read::<u64>(c.local[2]).unwrap_or(0),
-        _ => O_TRUNC,
-    };
-    flags & O_TRUNC != 0
+    Opening::of(c)
+        .and_then(|o| o.flags)
+        .is_some_and(|flags| flags & O_TRUNC != 0)
 }
 
 #[cold]
-fn look_at_path(c: &Call) -> Option<Note> {
+fn look_at_path(path: u64) -> Option<Note> {
     let mut stat = [0u64; 18];
-    let r = sys::call(nr::STAT, &[c.local[0], stat.as_mut_ptr() as u64]);
+    let r = sys::stat(path, stat.as_mut_ptr() as u64);
     let number = match identity(&stat) {
         i if r == 0 && i != 0 => kept::known_file(i),
         _ => 0,
@@ -269,18 +241,15 @@ fn note(c: &Call, r: i64, fd: u64, number: u32, change: Change, later: bool) -> 
 
 /// Where in the file a write began.
 fn offset_of(c: &Call, r: i64, fd: u64) -> Option<u64> {
-    let by_position = match c.nr {
-        nr::WRITE | nr::WRITEV => true,
-        nr::PWRITEV2 if c.args[5] & RWF_APPEND != 0 => return None,
-        nr::PWRITEV2 => c.args[3] == u64::MAX,
-        _ => false,
-    };
-    if by_position {
-        let end = sys::call(nr::LSEEK, &[fd, 0, SEEK_CUR]);
+    if c.nr == nr::PWRITEV2 && c.args[5] & RWF_APPEND != 0 {
+        return None;
+    }
+    if c.is_at_own_position() {
+        let end = sys::lseek(fd, 0, SEEK_CUR);
         return (end >= r).then(|| (end - r) as u64);
     }
     // On Linux, pwrite(2) appends to a file that was opened for appending, whatever the offset.
-    if sys::call(nr::FCNTL, &[fd, F_GETFL]) & O_APPEND != 0 {
+    if sys::fcntl(fd, F_GETFL) & O_APPEND != 0 {
         return None;
     }
     Some(c.args[3])
@@ -296,18 +265,18 @@ pub fn redo(c: &Call, r: i64, number: u32, offset: u64, hash: Option<[u8; 16]>) 
         files::renew(number, fd, &hash);
         return;
     }
-    match c.nr {
-        nr::TRUNCATE | nr::FTRUNCATE => {
-            sys::call(nr::FTRUNCATE, &[fd, a[1]]);
+    match c.effect {
+        Effect::TruncatesNamed(_) | Effect::Truncates(_) => {
+            sys::ftruncate(fd, a[1]);
         }
-        nr::FALLOCATE => {
+        Effect::Allocates(_) => {
             // The driver's signal would cut it short.
             kernel::block_everything();
-            sys::call(nr::FALLOCATE, &[fd, a[1], a[2], a[3]]);
+            sys::fallocate(fd, a[1], a[2], a[3]);
             kernel::block_all();
         }
-        nr::OPEN | nr::OPENAT | nr::OPENAT2 | nr::CREAT => {
-            sys::call(nr::FTRUNCATE, &[fd, 0]);
+        Effect::OpensFile(_) => {
+            sys::ftruncate(fd, 0);
         }
         _ => write_again(c, r as u64, fd, offset),
     }
@@ -319,7 +288,7 @@ fn write_again(c: &Call, bytes: u64, fd: u64, offset: u64) {
         let mut n = len.min(left);
         left -= n;
         while n > 0 {
-            let done = sys::call(nr::PWRITE64, &[fd, from, n, at]);
+            let done = sys::pwrite64(fd, from, n, at);
             if done <= 0 {
                 return;
             }

@@ -16,9 +16,11 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture;
 use crate::memory::capture::{Call, Msghdr};
+use crate::memory::opening::Opening;
 use crate::thread::{current, session, Block};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::effect::{Effect, OpenFlags, Opened, Opening as Opens};
 use reprise_abi::event::{section_len, Tag};
 use reprise_abi::inputs::{moves, Reference, REFERENCE_LEN};
 use reprise_abi::session::{MODE_RECORD, MODE_REPLAY};
@@ -160,20 +162,7 @@ pub fn led_to(stat: &[u64; 18]) -> u8 {
 
 /// The descriptor that a call writes to.
 fn written(c: &Call) -> Option<u64> {
-    match c.nr {
-        nr::WRITE
-        | nr::WRITEV
-        | nr::PWRITE64
-        | nr::PWRITEV
-        | nr::PWRITEV2
-        | nr::SENDTO
-        | nr::SENDMSG
-        | nr::SENDMMSG
-        | nr::SENDFILE => Some(c.args[0]),
-        nr::TEE => Some(c.args[1]),
-        nr::SPLICE | nr::COPY_FILE_RANGE => Some(c.args[2]),
-        _ => None,
-    }
+    c.effect.written().map(|fd| c.arg(fd))
 }
 
 /// The stream that a call writes to, 0 when it doesn't.
@@ -197,24 +186,19 @@ pub fn look(t: &Block, c: &Call, r: i64) {
         }
         return;
     }
-    match c.nr {
-        nr::OPEN if is_for_writing(c.args[1]) => note_new(t, r as u64),
-        nr::OPENAT | nr::OPEN_BY_HANDLE_AT if is_for_writing(c.args[2]) => note_new(t, r as u64),
-        nr::OPENAT2 => {
-            let flags = guard::read::<u64>(c.local[2]).unwrap_or(0);
-            if is_for_writing(flags) {
+    match c.effect {
+        Effect::OpensFile(_) => {
+            let flags = Opening::of(c).and_then(|o| o.flags);
+            if flags.is_some_and(is_for_writing) {
                 note_new(t, r as u64);
             }
         }
-        nr::CREAT | nr::PIDFD_GETFD => note_new(t, r as u64),
-        nr::RECVMSG => note_message(t, c.local[1]),
-        nr::RECVMMSG => {
-            for k in 0..r as u64 {
-                note_message(t, c.local[1] + k * capture::MMSG_SIZE);
-            }
+        Effect::Opens(Opened::Foreign) => note_new(t, r as u64),
+        Effect::Receives(_) => note_messages(t, c, r as u64),
+        Effect::Unshares if c.args[0] & table::CLONE_FILES != 0 => table::apart(),
+        Effect::ClosesRange(_, _, flags) if c.arg(flags) & CLOSE_RANGE_UNSHARE != 0 => {
+            table::apart()
         }
-        nr::UNSHARE if c.args[0] & table::CLONE_FILES != 0 => table::apart(),
-        nr::CLOSE_RANGE if c.args[2] & CLOSE_RANGE_UNSHARE != 0 => table::apart(),
         _ => {}
     }
 }
@@ -231,8 +215,8 @@ fn note_written(t: &Block, c: &Call, fd: u64, result: u64) {
     if stream == 0 {
         return;
     }
-    let bytes = match c.nr {
-        nr::SENDMMSG => {
+    let bytes = match c.mem[1] {
+        Mem::MmsghdrIn(_) => {
             let mut sum = 0;
             each_written(c, result, &mut |_, len| sum += len);
             sum
@@ -253,13 +237,26 @@ fn note_new(t: &Block, fd: u64) {
         return;
     }
     const F_GETFD: u64 = 1;
-    let closed = sys::call(nr::FCNTL, &[fd, F_GETFD]) & 1 != 0;
+    let closed = sys::fcntl(fd, F_GETFD) & 1 != 0;
     let entry = stream | if closed { CLOSED_BY_EXEC } else { 0 };
     let mut list = t.noted().list.get();
     list[n] = (fd as u32, entry);
     t.noted().list.set(list);
     t.noted().adopted.set(n + 1);
     adopt(t, fd, entry);
+}
+
+/// Descriptors that came with the call's messages, which are `result`, or one.
+fn note_messages(t: &Block, c: &Call, result: u64) {
+    match c.mem[1] {
+        Mem::MsghdrOut => note_message(t, c.local[1]),
+        Mem::MmsghdrOut(_) => {
+            for k in 0..result {
+                note_message(t, c.local[1] + k * capture::MMSG_SIZE);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Descriptors that came with a message.
@@ -375,19 +372,25 @@ pub fn follow(c: &Call, result: i64) {
         }
     };
     let a = c.args;
-    match c.nr {
-        nr::DUP => set(result as u64, get(a[0])),
-        nr::DUP2 if a[0] as u32 == a[1] as u32 => {}
-        nr::DUP2 => set(a[1], get(a[0])),
-        nr::DUP3 => set(a[1], get(a[0]) | cloexec(a[2])),
-        nr::FCNTL if a[1] == F_DUPFD => set(result as u64, get(a[0])),
-        nr::FCNTL if a[1] == F_DUPFD_CLOEXEC => set(result as u64, get(a[0]) | CLOSED_BY_EXEC),
-        nr::FCNTL if a[1] == F_SETFD => set(
-            a[0],
-            get(a[0]) | if a[2] & 1 != 0 { CLOSED_BY_EXEC } else { 0 },
-        ),
-        nr::CLOSE => set(a[0], 0),
-        nr::CLOSE_RANGE => {
+    match c.effect {
+        Effect::Duplicates(from) => set(result as u64, get(c.arg(from))),
+        Effect::Replaces(r) => {
+            let (from, onto) = (c.arg(r.from), c.arg(r.onto));
+            if from as u32 != onto as u32 {
+                set(onto, get(from) | r.flags.map_or(0, |n| cloexec(c.arg(n))));
+            }
+        }
+        _ if c.nr == nr::FCNTL => match a[1] {
+            F_DUPFD => set(result as u64, get(a[0])),
+            F_DUPFD_CLOEXEC => set(result as u64, get(a[0]) | CLOSED_BY_EXEC),
+            F_SETFD => set(
+                a[0],
+                get(a[0]) | if a[2] & 1 != 0 { CLOSED_BY_EXEC } else { 0 },
+            ),
+            _ => {}
+        },
+        Effect::Closes(fd) => set(c.arg(fd), 0),
+        Effect::ClosesRange(..) => {
             if a[2] & CLOSE_RANGE_UNSHARE != 0 {
                 table::unshare(current());
             }
@@ -396,11 +399,16 @@ pub fn follow(c: &Call, result: i64) {
                 set(fd, if closes { 0 } else { get(fd) | CLOSED_BY_EXEC });
             }
         }
-        nr::UNSHARE if a[0] & table::CLONE_FILES != 0 => table::unshare(current()),
-        nr::OPEN => opened(stream_of_path(a[0]) | cloexec(a[1])),
-        nr::OPENAT => opened(stream_of_path(a[1]) | cloexec(a[2])),
-        nr::OPENAT2 | nr::CREAT | nr::OPEN_BY_HANDLE_AT | nr::PIDFD_GETFD => opened(0),
-        nr::SOCKET | nr::ACCEPT | nr::ACCEPT4 | nr::EPOLL_CREATE1 => set(result as u64, 0),
+        Effect::Unshares if a[0] & table::CLONE_FILES != 0 => table::unshare(current()),
+        Effect::OpensFile(Opens {
+            path: Some(path),
+            flags: OpenFlags::In(flags),
+            ..
+        }) => opened(stream_of_path(c.arg(path)) | cloexec(c.arg(flags))),
+        Effect::OpensFile(_) | Effect::Opens(Opened::Foreign) => opened(0),
+        // Their result is no descriptor, and what they have told of is new.
+        Effect::Opens(Opened::Pipe(_) | Opened::SocketPair(_)) => {}
+        Effect::Opens(_) => set(result as u64, 0),
         _ => {
             // Bytes that the kernel moved are in the event, if they went to an output.
             if shown || session().mode != MODE_REPLAY || moves(c.nr) {
@@ -506,7 +514,7 @@ fn emit(c: &Call, stream: u8, result: u64) -> u64 {
 fn write_all(to: u64, mut at: u64, len: u64) -> u64 {
     let mut left = len;
     while left > 0 {
-        let w = sys::call(nr::WRITE, &[to, at, left]);
+        let w = sys::write(to, at, left);
         if w == -4 || w == -11 {
             continue;
         }

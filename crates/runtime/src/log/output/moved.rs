@@ -16,6 +16,7 @@ use crate::memory::capture::Call;
 use crate::memory::identity::stat_of;
 use crate::memory::scratch::Scratch;
 use crate::thread::{current, session};
+use reprise_abi::effect::{Effect, Movement};
 use reprise_abi::inputs::moves;
 use reprise_abi::session::MODE_RECORD;
 use reprise_abi::syscalls::nr;
@@ -48,44 +49,40 @@ const S_IFSOCK: u64 = 0o140000;
 /// Such a call.
 struct Move<'a> {
     c: &'a Call,
+    moves: Movement,
     source: u64,
     /// Where the offset in the source is, 0: it is the descriptor's own.
     offset: u64,
     out: u64,
     /// Is there an offset of the output's?
     out_offset: bool,
-    /// Which argument says how many bytes.
-    len: usize,
     flags: u64,
 }
 
 impl<'a> Move<'a> {
     fn of(c: &'a Call) -> Option<Move<'a>> {
-        let a = &c.local;
-        let m = |source: usize, offset, out: usize, out_offset, len, flags| Move {
-            c,
-            source: a[source],
-            offset,
-            out: a[out],
-            out_offset,
-            len,
-            flags,
+        let Effect::Moves(moves) = c.effect else {
+            return None;
         };
-        Some(match c.nr {
-            nr::SENDFILE => m(1, a[2], 0, false, 3, 0),
-            nr::SPLICE => m(0, a[1], 2, a[3] != 0, 4, a[5]),
-            nr::TEE => m(0, 0, 1, false, 2, a[3]),
-            nr::COPY_FILE_RANGE => m(0, a[1], 2, a[3] != 0, 4, 0),
-            _ => return None,
+        let a = |n: u8| c.local[n as usize];
+        Some(Move {
+            c,
+            moves,
+            source: a(moves.from),
+            offset: moves.from_offset.map_or(0, a),
+            out: a(moves.to),
+            out_offset: moves.to_offset.is_some_and(|n| a(n) != 0),
+            flags: moves.flags.map_or(0, a),
         })
     }
 
     /// Does the call wait for something to come, and fail at once for no other reason? The modes are those of the source and the output.
     fn waits(&self, source: u64, out: u64) -> bool {
         let to_pipe = out & S_IFMT == S_IFIFO;
-        let can_wait = match (source & S_IFMT, self.c.nr) {
-            (S_IFIFO, nr::SPLICE) => true,
-            (S_IFIFO, nr::TEE) | (S_IFSOCK, nr::SPLICE) => to_pipe,
+        let can_wait = match (source & S_IFMT, self.moves.leaves) {
+            _ if !self.takes_pipes() => false,
+            (S_IFIFO, false) => true,
+            (S_IFIFO, true) | (S_IFSOCK, false) => to_pipe,
             _ => false,
         };
         let is_at_once = self.offset != 0
@@ -93,7 +90,7 @@ impl<'a> Move<'a> {
             || self.wanted() == 0
             || self.flags & SPLICE_F_NONBLOCK != 0
             || self.flags & !SPLICE_FLAGS != 0;
-        let flags = |fd: u64| sys::call(nr::FCNTL, &[fd, F_GETFL]);
+        let flags = |fd: u64| sys::fcntl(fd, F_GETFL);
         let is_readable = |flags: i64| flags & O_ACCMODE != O_WRONLY && flags & O_NONBLOCK == 0;
         can_wait
             && !is_at_once
@@ -104,12 +101,22 @@ impl<'a> Move<'a> {
     /// The program's call, for `len` bytes.
     fn perform(&self, len: u64) -> i64 {
         let mut args = self.c.local;
-        args[self.len] = len;
+        args[self.moves.len as usize] = len;
         blocking(self.c.nr, &args)
     }
 
     fn wanted(&self) -> u64 {
-        self.c.local[self.len]
+        self.c.local[self.moves.len as usize]
+    }
+
+    /// Is it copy_file_range(2), for which both are files?
+    fn is_between_files(&self) -> bool {
+        self.moves.to_offset.is_some() && !self.takes_pipes()
+    }
+
+    /// Is it one of the calls for pipes, splice(2) and tee(2)?
+    fn takes_pipes(&self) -> bool {
+        self.moves.flags.is_some()
     }
 
     fn unseen(&self) -> i64 {
@@ -120,7 +127,7 @@ impl<'a> Move<'a> {
     /// From what has a position.
     fn of_file(&self, stat: &[u64; 18]) -> i64 {
         let position = match self.offset {
-            0 => sys::call(nr::LSEEK, &[self.source, 0, SEEK_CUR]),
+            0 => sys::lseek(self.source, 0, SEEK_CUR),
             at => guard::read::<i64>(at).unwrap_or(-1),
         };
         // st_size
@@ -144,11 +151,11 @@ impl<'a> Move<'a> {
         let Some(buffer) = buffer(want) else {
             return self.unseen();
         };
-        let n = sys::call(nr::PREAD64, &[self.source, buffer, want, position as u64]);
+        let n = sys::pread64(self.source, buffer, want, position as u64);
         if n <= 0 {
             return self.unseen();
         }
-        if is_stable || self.out_offset || self.c.nr == nr::COPY_FILE_RANGE {
+        if is_stable || self.out_offset || self.is_between_files() {
             let r = noted(self.perform(n as u64), buffer);
             inputs::count(self.c.nr, self.source, r);
             return r;
@@ -158,7 +165,7 @@ impl<'a> Move<'a> {
 
     /// Writes what was read, which can't be read again; only as much of it is taken from the source as was written.
     fn write(&self, buffer: u64, n: u64, position: i64) -> i64 {
-        if sys::call(nr::FCNTL, &[self.out, F_GETFL]) & O_APPEND != 0 {
+        if sys::fcntl(self.out, F_GETFL) & O_APPEND != 0 {
             // The kernel has a word to say to that.
             return self.unseen();
         }
@@ -173,7 +180,7 @@ impl<'a> Move<'a> {
         if r > 0 {
             match self.offset {
                 0 => {
-                    sys::call(nr::LSEEK, &[self.source, r as u64, SEEK_CUR]);
+                    sys::lseek(self.source, r as u64, SEEK_CUR);
                 }
                 at => {
                     guard::write(at, &(position + r));
@@ -201,10 +208,7 @@ impl<'a> Move<'a> {
         let Some(buffer) = buffer(want) else {
             return self.unseen();
         };
-        let n = sys::call(
-            nr::RECVFROM,
-            &[self.source, buffer, want, MSG_PEEK | MSG_DONTWAIT, 0, 0],
-        );
+        let n = sys::recvfrom(self.source, buffer, want, MSG_PEEK | MSG_DONTWAIT, 0, 0);
         match n {
             n if n > 0 => noted(self.perform(n as u64), buffer),
             _ => self.unseen(),
@@ -243,9 +247,9 @@ fn make_move(c: &Call) -> Option<i64> {
     }
     let stat = stat_of(m.source)?;
     Some(match stat[3] & S_IFMT {
-        S_IFIFO if c.nr == nr::SPLICE || c.nr == nr::TEE => m.of_pipe(),
-        S_IFSOCK if c.nr == nr::SPLICE => m.of_socket(),
-        S_IFREG | S_IFCHR if c.nr != nr::TEE => m.of_file(&stat),
+        S_IFIFO if m.takes_pipes() => m.of_pipe(),
+        S_IFSOCK if m.takes_pipes() && !m.moves.leaves => m.of_socket(),
+        S_IFREG | S_IFCHR if !m.moves.leaves => m.of_file(&stat),
         _ => m.unseen(),
     })
 }
@@ -273,7 +277,7 @@ fn pollfd(fd: u64, events: u32) -> [u32; 2] {
 
 fn is_ready(fd: u64, events: u32) -> bool {
     let mut fds = pollfd(fd, events);
-    sys::call(nr::POLL, &[fds.as_mut_ptr() as u64, 1, 0]) == 1
+    sys::poll(fds.as_mut_ptr() as u64, 1, 0) == 1
 }
 
 fn blocking(number: u64, args: &[u64; 6]) -> i64 {
@@ -303,25 +307,22 @@ fn note(buffer: u64, len: usize) {
 /// Copies what a pipe holds without taking it: through a pipe of ours, which is gone at once. How many bytes, or an error.
 fn peek_pipe(source: u64, buffer: u64, want: u64) -> i64 {
     let mut pair = [0u32; 2];
-    let made = sys::call(
-        nr::PIPE2,
-        &[pair.as_mut_ptr() as u64, O_CLOEXEC | O_NONBLOCK as u64],
-    );
+    let made = sys::pipe2(pair.as_mut_ptr() as u64, O_CLOEXEC | O_NONBLOCK as u64);
     if made < 0 {
         return made;
     }
     let [from, to] = pair.map(u64::from);
-    let mut n = sys::call(nr::TEE, &[source, to, want, SPLICE_F_NONBLOCK]);
+    let mut n = sys::tee(source, to, want, SPLICE_F_NONBLOCK);
     let mut done = 0;
     while done < n {
-        let r = sys::call(nr::READ, &[from, buffer + done as u64, (n - done) as u64]);
+        let r = sys::read(from, buffer + done as u64, (n - done) as u64);
         if r <= 0 {
             n = done;
             break;
         }
         done += r;
     }
-    sys::call(nr::CLOSE, &[from]);
-    sys::call(nr::CLOSE, &[to]);
+    sys::close(from);
+    sys::close(to);
     n
 }

@@ -11,7 +11,6 @@ use crate::memory::map;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
 use reprise_place::decode::{Condition, Flow, Insn};
 
 /// Most hooks of one module.
@@ -176,15 +175,14 @@ impl Opened {
     fn new(low: u64, high: u64) -> Option<Opened> {
         let (first, end) = (low & !(PAGE - 1), high.next_multiple_of(PAGE));
         map().at(first).filter(|r| r.end >= end)?;
-        (sys::call(nr::MPROTECT, &[first, end - first, sys::PROT_RW]) == 0)
-            .then_some(Opened { first, end })
+        (sys::mprotect(first, end - first, sys::PROT_RW) == 0).then_some(Opened { first, end })
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         let prot = map().at(self.first).map_or(5, |r| r.prot as u64);
-        sys::call(nr::MPROTECT, &[self.first, self.end - self.first, prot]);
+        sys::mprotect(self.first, self.end - self.first, prot);
     }
 }
 

@@ -86,7 +86,7 @@ impl Source for Calls {
 
     fn corrupt(&mut self, t: &mut Block, what: &str) -> ! {
         for text in [what, "\n"] {
-            sys::call(nr::WRITE, &[2, text.as_ptr() as u64, text.len() as u64]);
+            sys::write(2, text.as_ptr() as u64, text.len() as u64);
         }
         with_engine!(E => E::process_dies(t, SIGABRT));
         kernel::die_now(SIGABRT)

@@ -14,7 +14,6 @@ use crate::sync::hook::shim::Done;
 use crate::thread::in_force;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::syscalls::nr;
 
 const FREE: u32 = 1;
 const TAKEN: u32 = 0;
@@ -57,7 +56,7 @@ pub fn lock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             {
                 return Done::by_frame();
             }
-            sys::call(nr::SCHED_YIELD, &[]);
+            sys::sched_yield();
         }
     }
     O::passed(t, runs);

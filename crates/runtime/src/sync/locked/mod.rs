@@ -40,7 +40,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_LOCKED};
-use reprise_abi::syscalls::nr;
 use reprise_place::decode::Insn;
 use search::{find, UNITS};
 use stub::{Purpose, Stub};
@@ -273,7 +272,7 @@ fn map_annex(at: u64, len: u64) -> bool {
         return false;
     }
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
-    if sys::call(nr::MMAP, &[at, len, sys::PROT_RW, flags, u64::MAX, 0]) != at as i64 {
+    if sys::mmap(at, len, sys::PROT_RW, flags, u64::MAX, 0) != at as i64 {
         return false;
     }
     map().insert(Region {
@@ -288,10 +287,7 @@ fn map_annex(at: u64, len: u64) -> bool {
 
 /// Writes the stubs, then the jumps to them.
 fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
-    let opened = sys::call(
-        nr::MPROTECT,
-        &[code.start, code.end - code.start, sys::PROT_RW],
-    ) == 0;
+    let opened = sys::mprotect(code.start, code.end - code.start, sys::PROT_RW) == 0;
     let mut w = Writing {
         next: annex,
         end: annex + len,
@@ -303,11 +299,8 @@ fn replace(code: &Region, annex: u64, len: u64, replays: bool) {
             missed(1);
         }
     }
-    sys::call(
-        nr::MPROTECT,
-        &[code.start, code.end - code.start, code.prot as u64],
-    );
-    sys::call(nr::MPROTECT, &[annex, len, 5]);
+    sys::mprotect(code.start, code.end - code.start, code.prot as u64);
+    sys::mprotect(annex, len, 5);
     let done = Annex {
         start: annex,
         end: annex + len,

@@ -10,8 +10,9 @@ use crate::thread::process;
 use crate::thread::signals::Siginfo;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::spec::Mem;
-use reprise_abi::syscalls::nr;
+use reprise_abi::effect::{Effect, Told};
+use reprise_abi::spec::{Mem, Print, Ret};
+use reprise_abi::syscalls::{self, nr};
 
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
@@ -38,12 +39,12 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
     let limit = sleep::limit_of(c);
     let alone = !split::in_force() || token::live() <= 1;
     let r = match c.nr {
-        nr::NANOSLEEP | nr::CLOCK_NANOSLEEP if alone => return sleep::nanosleep(t, c, frame),
-        nr::TIMER_SETTIME | nr::TIMERFD_SETTIME => {
+        _ if c.effect == Effect::Sleeps && alone => return sleep::nanosleep(t, c, frame),
+        _ if matches!(c.effect, Effect::SetsTimer(_)) => {
             sleep::settime(t, c, &mut times);
             calls::given(t, c, frame)
         }
-        nr::ALARM | nr::SETITIMER => {
+        _ if c.effect == Effect::SetsIntervalTimer => {
             sleep::sets_timer();
             calls::given(t, c, frame)
         }
@@ -61,32 +62,35 @@ pub fn syscall(t: &mut Block, c: &mut Call, frame: &Frame) -> i64 {
 /// Calls that ask for what the runtime says by itself.
 fn answered(t: &mut Block, c: &Call) -> Option<i64> {
     let written = |good: bool| Some(if good { 0 } else { EFAULT });
-    match c.nr {
-        nr::GETPID => Some(process::visible_pid() as i64),
-        nr::GETTID => Some(t.slot().visible_tid.load(Relaxed) as i64),
-        nr::CLOCK_GETTIME => {
+    let Effect::Tells(what) = c.effect else {
+        return None;
+    };
+    match what {
+        Told::ProcessId => Some(process::visible_pid() as i64),
+        Told::ThreadId => Some(t.slot().visible_tid.load(Relaxed) as i64),
+        Told::Clock => {
             let now = clock::read(t, c.args[0] as u32)?;
             written(guard::write(c.args[1], &Timespec::from_ns(now as i64)))
         }
-        nr::CLOCK_GETRES => {
+        Told::Resolution => {
             clock::read(t, c.args[0] as u32)?;
             let finest = Timespec { sec: 0, nsec: 1 };
             written(c.args[1] == 0 || guard::write(c.args[1], &finest))
         }
-        nr::GETTIMEOFDAY => {
+        Told::TimeOfDay => {
             let now = clock::read(t, 0)?;
             let day = [now / SECOND, now % SECOND / 1000];
             let zone = c.args[1] == 0 || guard::write(c.args[1], &0u64);
             written(zone && (c.args[0] == 0 || guard::write(c.args[0], &day)))
         }
-        nr::TIME => {
+        Told::Seconds => {
             let now = clock::read(t, 0)? / SECOND;
             match c.args[0] == 0 || guard::write(c.args[0], &now) {
                 true => Some(now as i64),
                 false => Some(EFAULT),
             }
         }
-        nr::TIMES => {
+        Told::Ticks => {
             const TICK_NS: u64 = 10_000_000;
             let ticks = t.det().pure.clock.now() / TICK_NS;
             let good = c.args[0] == 0 || guard::write(c.args[0], &[ticks, 0, 0, 0]);
@@ -95,7 +99,7 @@ fn answered(t: &mut Block, c: &Call) -> Option<i64> {
                 false => Some(EFAULT),
             }
         }
-        nr::GETRUSAGE => {
+        Told::Usage => {
             /// RUSAGE_CHILDREN, RUSAGE_SELF, RUSAGE_THREAD
             const WHO: core::ops::RangeInclusive<i32> = -1..=1;
             if !WHO.contains(&(c.args[0] as i32)) {
@@ -108,13 +112,14 @@ fn answered(t: &mut Block, c: &Call) -> Option<i64> {
             };
             written(write_usage(c.args[1], own.unwrap_or(0)))
         }
-        nr::GETCPU => {
+        Told::Processor => {
             let tell = |at: u64, value: u32| at == 0 || guard::write(at, &value);
             let first = crate::gate::processor::first_allowed();
             written(tell(c.args[0], first) && tell(c.args[1], 0))
         }
-        nr::GETRANDOM => Some(random::getrandom(t, c)),
-        _ => None,
+        Told::Random => Some(random::getrandom(t, c)),
+        // The kernel tells, and not all of it is handed on.
+        Told::Machine => None,
     }
 }
 
@@ -127,36 +132,24 @@ fn write_usage(at: u64, ns: u64) -> bool {
 
 /// The kernel's ids where the program gives its own. `group` gets one that is behind a pointer.
 fn ids_for_kernel(c: &mut Call, group: &mut u32) {
-    /// PRIO_PROCESS and PRIO_PGRP, IOPRIO_WHO_PROCESS and IOPRIO_WHO_PGRP
-    const PRIO: u64 = 1;
-    const IOPRIO: core::ops::RangeInclusive<u64> = 1..=2;
-    /// P_PID, P_PGID
-    const WAITED: core::ops::RangeInclusive<u64> = 1..=2;
     const TIOCSPGRP: u64 = 0x5410;
-    let which = c.args[0] as u32 as u64;
-    let named: &[usize] = match c.nr {
-        nr::KILL | nr::TKILL | nr::WAIT4 | nr::RT_SIGQUEUEINFO => &[0],
-        nr::TGKILL | nr::RT_TGSIGQUEUEINFO | nr::SETPGID | nr::KCMP => &[0, 1],
-        nr::GETPGID | nr::GETSID | nr::PRLIMIT64 | nr::PIDFD_OPEN => &[0],
-        nr::SCHED_SETPARAM | nr::SCHED_GETPARAM | nr::SCHED_SETSCHEDULER => &[0],
-        nr::SCHED_GETSCHEDULER | nr::SCHED_RR_GET_INTERVAL => &[0],
-        nr::SCHED_SETAFFINITY | nr::SCHED_GETAFFINITY => &[0],
-        nr::SCHED_SETATTR | nr::SCHED_GETATTR => &[0],
-        nr::PROCESS_VM_READV | nr::PROCESS_VM_WRITEV => &[0],
-        nr::WAITID if WAITED.contains(&which) => &[1],
-        nr::GETPRIORITY | nr::SETPRIORITY if which <= PRIO => &[1],
-        nr::IOPRIO_GET | nr::IOPRIO_SET if IOPRIO.contains(&which) => &[1],
-        nr::IOCTL if c.args[1] == TIOCSPGRP => {
-            if let Some(id) = guard::read::<u32>(c.args[2]) {
-                *group = ids::kernel(id);
-                c.local[2] = group as *const u32 as u64;
-            }
-            &[]
+    if is_ioctl(c) && c.args[1] == TIOCSPGRP {
+        if let Some(id) = guard::read::<u32>(c.args[2]) {
+            *group = ids::kernel(id);
+            c.local[2] = group as *const u32 as u64;
         }
-        _ => &[],
-    };
-    for n in named {
-        c.local[*n] = ids::kernel_signed(c.args[*n] as i32) as i64 as u64;
+        return;
+    }
+    let spec = syscalls::lookup(c.nr).map_or(&[][..], |call| call.args);
+    for (n, arg) in spec.iter().enumerate() {
+        let is_id = match arg.print {
+            Print::Pid => true,
+            Print::PidBy { which, from, to } => (from..=to).contains(&(c.arg(which) as u32)),
+            _ => false,
+        };
+        if is_id {
+            c.local[n] = ids::kernel_signed(c.args[n] as i32) as i64 as u64;
+        }
     }
 }
 
@@ -212,13 +205,11 @@ fn number(text: &[u8]) -> Option<u32> {
 /// What the kernel has told, as the program is told it; and the result.
 fn told(t: &mut Block, c: &Call, r: i64) -> i64 {
     match c.nr {
-        nr::READ | nr::READV | nr::PREAD64 | nr::PREADV
-            if r > 0 && random::is_device(c.args[0]) =>
-        {
+        _ if matches!(c.effect, Effect::Reads(..)) && r > 0 && random::is_device(c.args[0]) => {
             random::replace(t, c, r)
         }
         // si_pid of a signal that it has taken.
-        nr::RT_SIGTIMEDWAIT if r > 0 && c.args[1] != 0 => {
+        _ if c.effect == Effect::TakesSignal && r > 0 && c.args[1] != 0 => {
             if let Some(mut info) = guard::read::<Siginfo>(c.args[1]) {
                 ids::in_signal(&mut info);
                 guard::write(c.args[1], &info);
@@ -240,10 +231,10 @@ fn told(t: &mut Block, c: &Call, r: i64) -> i64 {
                 guard::write(c.args[2] + 16, &id);
             }
         }
-        nr::GETPPID | nr::GETPGRP | nr::GETPGID | nr::GETSID | nr::SETSID if r > 0 => {
+        _ if returns_id(c) && r > 0 => {
             return ids::visible(r as u32) as i64;
         }
-        nr::IOCTL if r == 0 => {
+        _ if is_ioctl(c) && r == 0 => {
             const TIOCGPGRP: u64 = 0x540f;
             const TIOCGSID: u64 = 0x5429;
             if matches!(c.args[1], TIOCGPGRP | TIOCGSID) {
@@ -257,12 +248,22 @@ fn told(t: &mut Block, c: &Call, r: i64) -> i64 {
                 tell_id(c.args[3]);
             }
         }
-        nr::SYSINFO if r == 0 => tell_of_machine(t, c.args[0]),
-        nr::READLINK if r > 0 => return link(c.args[0], c.args[1], c.args[2], r),
-        nr::READLINKAT if r > 0 => return link(c.args[1], c.args[2], c.args[3], r),
-        _ => {}
+        _ if c.effect == Effect::Tells(Told::Machine) && r == 0 => tell_of_machine(t, c.args[0]),
+        _ => {
+            if let (Effect::ReadsLink(path), true) = (c.effect, r > 0) {
+                return link(c.arg(path), c.arg(path + 1), c.arg(path + 2), r);
+            }
+        }
     }
     r
+}
+
+fn is_ioctl(c: &Call) -> bool {
+    c.nr == nr::IOCTL
+}
+
+fn returns_id(c: &Call) -> bool {
+    syscalls::lookup(c.nr).is_some_and(|call| call.ret == Ret::Pid)
 }
 
 /// A child was waited for: it is as late as it was for that one when it ended. Its id.

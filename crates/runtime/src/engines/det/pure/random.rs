@@ -6,7 +6,6 @@ use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::syscalls::nr;
 
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
@@ -65,7 +64,7 @@ pub fn getrandom(t: &mut Block, c: &Call) -> i64 {
 pub fn is_device(fd: u64) -> bool {
     // struct stat; st_mode is in the fourth word, st_rdev the sixth.
     let mut stat = [0u64; 18];
-    if sys::call(nr::FSTAT, &[fd, stat.as_mut_ptr() as u64]) != 0 {
+    if sys::fstat(fd, stat.as_mut_ptr() as u64) != 0 {
         return false;
     }
     let is_character = stat[3] as u32 & 0o170_000 == 0o020_000;

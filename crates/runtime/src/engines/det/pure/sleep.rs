@@ -13,7 +13,8 @@ use crate::machine::sys::{self, Timespec};
 use crate::memory::capture::Call;
 use crate::thread::{Block, Frame};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use reprise_abi::syscalls::nr;
+use reprise_abi::effect::{Effect, Timeout};
+use reprise_abi::syscalls::{self, nr};
 
 const EAGAIN: i64 = -11;
 const EFAULT: i64 = -14;
@@ -40,7 +41,7 @@ fn has_children() -> bool {
     const ECHILD: i64 = -10;
     /// WNOHANG, WEXITED, WNOWAIT
     const LOOK: u64 = 1 | 4 | 0x0100_0000;
-    sys::call(nr::WAITID, &[0, 0, 0, LOOK]) != ECHILD
+    sys::waitid(0, 0, 0, LOOK, 0) != ECHILD
 }
 
 /// A time that the program gives, in ns; or why it is none.
@@ -184,24 +185,28 @@ pub fn settime(t: &mut Block, c: &mut Call, room: &mut [u64; 4]) {
 pub fn limit_of(c: &Call) -> Option<u64> {
     let ms = |ms: u64| (ms as i32 > 0).then_some(ms as u32 as u64 * 1_000_000);
     let timespec = |at: u64| time(at).ok().map(|ns| ns as u64);
-    match c.nr {
-        nr::POLL => ms(c.args[2]),
-        nr::EPOLL_WAIT | nr::EPOLL_PWAIT => ms(c.args[3]),
-        nr::SELECT => {
-            // struct timeval
-            let limit = guard::read::<[u64; 2]>(c.args[4]).filter(|_| c.args[4] != 0)?;
+    if !matches!(
+        c.effect,
+        Effect::Polls | Effect::PollsSet(_) | Effect::TakesSignal
+    ) {
+        return None;
+    }
+    match syscalls::timeout(c.nr) {
+        Timeout::Ms(n) => ms(c.arg(n)),
+        Timeout::Timeval(n) => {
+            let at = c.arg(n);
+            let limit = guard::read::<[u64; 2]>(at).filter(|_| at != 0)?;
             Some(limit[0] * 1_000_000_000 + limit[1] * 1000)
         }
-        nr::PSELECT6 => timespec(c.args[4]),
-        nr::PPOLL | nr::RT_SIGTIMEDWAIT => timespec(c.args[2]),
-        _ => None,
+        Timeout::Timespec(n) => timespec(c.arg(n)),
+        Timeout::None | Timeout::Until(_) => None,
     }
 }
 
 /// Did a call with such a limit return because it was over?
 pub fn is_over(c: &Call, result: i64) -> bool {
-    match c.nr {
-        nr::RT_SIGTIMEDWAIT => result == EAGAIN,
+    match c.effect {
+        Effect::TakesSignal => result == EAGAIN,
         _ => result == 0,
     }
 }

@@ -12,7 +12,6 @@ use crate::machine::sys;
 use crate::memory::scratch::arena;
 use crate::thread::STUB_CELL;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::syscalls::nr;
 use reprise_place::patchable::{Form, Place, INT3, JUMP_LEN};
 use reprise_place::stub::{Discriminator, Spot, Stub};
 
@@ -127,7 +126,7 @@ pub fn make(
     }
     if old == GONE {
         debugger::forget_beside(pages.0);
-        sys::call(nr::MUNMAP, &[pages.0, pages.1]);
+        sys::munmap(pages.0, pages.1);
         // SAFETY: nobody is in it any more.
         unsafe { (*entry).state.store(NEVER, Release) };
     }
@@ -135,7 +134,7 @@ pub fn make(
     debugger::note_beside(pages.0, pages.1);
     let unmap = || {
         debugger::forget_beside(pages.0);
-        sys::call(nr::MUNMAP, &[pages.0, pages.1]);
+        sys::munmap(pages.0, pages.1);
         None
     };
     let Ok(stub) = Stub::build(at, STUB_CELL, place, tests) else {
@@ -149,7 +148,7 @@ pub fn make(
     };
     if !guard::read_bytes(under.at, &mut under.bytes[..len])
         || !guard::write_bytes(stub.start(), stub.code())
-        || sys::call(nr::MPROTECT, &[pages.0, pages.1, READ_EXEC]) != 0
+        || sys::mprotect(pages.0, pages.1, READ_EXEC) != 0
     {
         return unmap();
     }

@@ -100,7 +100,7 @@ fn protect(start: u64, end: u64) {
     let mut at = start;
     while let Some(r) = memory::map().after(at).filter(|r| r.start < end) {
         let (from, to) = (r.start.max(start), r.end.min(end));
-        sys::call(nr::MPROTECT, &[from, to - from, r.prot.into()]);
+        sys::mprotect(from, to - from, r.prot.into());
         at = r.end;
     }
 }

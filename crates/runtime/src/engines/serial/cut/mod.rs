@@ -14,7 +14,6 @@ use crate::memory;
 use crate::thread::Block;
 use core::cell::UnsafeCell;
 use reprise_abi::layout::PAGE;
-use reprise_abi::syscalls::nr;
 
 /// What a thread keeps between its cuts.
 #[derive(Default)]
@@ -64,7 +63,7 @@ impl<T> Held<T> {
 fn restore_protection(first: u64, len: u64) {
     for page in (first..first + len).step_by(PAGE as usize) {
         if let Some(r) = memory::map().at(page) {
-            sys::call(nr::MPROTECT, &[page, PAGE, r.prot as u64]);
+            sys::mprotect(page, PAGE, r.prot as u64);
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::thread::signals::SIGTRAP;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::event::{Kind, Tag};
-use reprise_abi::syscalls::nr;
 use reprise_place::name::{Name, MAX_NAME};
 use reprise_place::patchable::INT3;
 use reprise_place::walk::{Action, Plan, Walk};
@@ -61,7 +60,7 @@ impl Code {
                 return false;
             };
             if prot & 2 == 0 {
-                if sys::call(nr::MPROTECT, &[first, len, 7]) != 0 {
+                if sys::mprotect(first, len, 7) != 0 {
                     return false;
                 }
                 self.open = (first, len);

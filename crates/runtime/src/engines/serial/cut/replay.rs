@@ -23,7 +23,6 @@ use crate::thread::{current, session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{EventHeader, Instruction, Kind, Tag, YIELD_AFTER_INSTRUCTION};
 use reprise_abi::layout::{PAGE, USER_END};
-use reprise_abi::syscalls::nr;
 use reprise_place::check::{check, check_code, check_memory, Difference, Tests, What};
 use reprise_place::decode::Insn;
 use reprise_place::name::{Name, MAX_NAME};
@@ -184,7 +183,7 @@ impl Sought {
     /// Patches a single instruction instead of several, if that can be done without a trap at every visit.
     fn prefer_one(&mut self) {
         if let Some((first, len)) = self.watched {
-            sys::call(nr::MPROTECT, &[first, len, ALL]);
+            sys::mprotect(first, len, ALL);
         }
         self.disarm();
         self.one_only = true;
@@ -199,7 +198,7 @@ impl Sought {
             let _ = self.arm();
         }
         if let Some((first, len)) = self.watched {
-            sys::call(nr::MPROTECT, &[first, len, READ_EXEC]);
+            sys::mprotect(first, len, READ_EXEC);
         }
     }
 
@@ -214,7 +213,7 @@ impl Sought {
         let Some((first, len)) = self.watched else {
             return Ok(());
         };
-        sys::call(nr::MPROTECT, &[first, len, ALL]);
+        sys::mprotect(first, len, ALL);
         match self.arm() {
             // The program has yet to write its code.
             Ok(())
@@ -223,7 +222,7 @@ impl Sought {
             })) => {}
             other => return other,
         }
-        sys::call(nr::MPROTECT, &[first, len, READ_EXEC]);
+        sys::mprotect(first, len, READ_EXEC);
         Ok(())
     }
 
@@ -232,15 +231,15 @@ impl Sought {
         let Some((first, len)) = self.watched else {
             return;
         };
-        sys::call(nr::MPROTECT, &[first, len, ALL]);
+        sys::mprotect(first, len, ALL);
         self.disarm();
-        sys::call(nr::MPROTECT, &[first, len, READ_WRITE]);
+        sys::mprotect(first, len, READ_WRITE);
     }
 
     /// Takes everything out of the program's code.
     fn clean_up(&mut self) {
         if let Some((first, len)) = self.watched {
-            sys::call(nr::MPROTECT, &[first, len, ALL]);
+            sys::mprotect(first, len, ALL);
         }
         if let Some((at, old)) = self.step.take() {
             write_code(at, &[old]);
@@ -259,9 +258,9 @@ impl Sought {
         };
         let write = |at, bytes: &[u8]| {
             if let Some((first, len)) = self.watched {
-                sys::call(nr::MPROTECT, &[first, len, ALL]);
+                sys::mprotect(first, len, ALL);
                 guard::write_bytes(at, bytes);
-                sys::call(nr::MPROTECT, &[first, len, READ_EXEC]);
+                sys::mprotect(first, len, READ_EXEC);
             }
         };
         if let Some((under, _)) = hidden {
@@ -365,7 +364,7 @@ fn watched_fault(t: &Block, uc: &mut Ucontext, sought: &mut Sought) -> bool {
     sought.let_write();
     if inside(c.rip) {
         // Both at once, for one instruction.
-        sys::call(nr::MPROTECT, &[first, len, ALL]);
+        sys::mprotect(first, len, ALL);
         let machine = sought.machine(0);
         let to = Insn::at(c.rip, &machine).map(|i| next(&i, &registers(t, c), &machine));
         let Some(Next::At(to)) = to else { return true };
@@ -587,7 +586,7 @@ impl Patch {
             });
         let ok = patch.as_mut().is_some_and(|p| p.plant());
         if !ok {
-            sys::call(nr::MUNMAP, &[pages.0, pages.1]);
+            sys::munmap(pages.0, pages.1);
             return None;
         }
         show_stub(pages);
@@ -604,15 +603,15 @@ impl Patch {
     /// Writes the stub.
     fn write(&self, stub: &Stub) -> bool {
         let (first, len) = (self.pages.0, self.pages.1 - PAGE);
-        sys::call(nr::MPROTECT, &[first, len, READ_WRITE]) == 0
+        sys::mprotect(first, len, READ_WRITE) == 0
             && guard::write_bytes(stub.start(), stub.code())
-            && sys::call(nr::MPROTECT, &[first, len, READ_EXEC]) == 0
+            && sys::mprotect(first, len, READ_EXEC) == 0
     }
 
     fn remove(self) {
         show_stub((0, 0));
         write_program(self.under.at, &self.under.bytes[..self.under.len]);
-        sys::call(nr::MUNMAP, &[self.pages.0, self.pages.1]);
+        sys::munmap(self.pages.0, self.pages.1);
     }
 }
 
