@@ -6,7 +6,10 @@
 use crate::machine::guard;
 use crate::machine::sys::{self, Timespec};
 use crate::memory::capture::Call;
-use reprise_abi::syscalls::nr;
+use reprise_abi::effect::{Effect, Timeout};
+use reprise_abi::futex::{self, Fourth};
+use reprise_abi::spec::Mem;
+use reprise_abi::syscalls::{self, nr};
 
 /// How a call says how long it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,26 +24,33 @@ const MS: i64 = 1_000_000;
 
 fn limit(c: &Call) -> Option<Limit> {
     const TIMER_ABSTIME: u64 = 1;
-    const FUTEX_WAIT: u64 = 0;
-    const FUTEX_COMMAND: u64 = 127;
-    Some(match c.nr {
-        nr::POLL => Limit::Milliseconds(2),
-        nr::EPOLL_WAIT | nr::EPOLL_PWAIT => Limit::Milliseconds(3),
-        nr::NANOSLEEP => Limit::Timespec(0),
-        nr::CLOCK_NANOSLEEP if c.args[1] & TIMER_ABSTIME == 0 => Limit::Timespec(2),
-        nr::RT_SIGTIMEDWAIT => Limit::Timespec(2),
-        nr::EPOLL_PWAIT2 | nr::SEMTIMEDOP => Limit::Timespec(3),
-        nr::FUTEX if c.args[1] & FUTEX_COMMAND == FUTEX_WAIT => Limit::Timespec(3),
-        nr::IO_GETEVENTS | nr::IO_PGETEVENTS => Limit::Timespec(4),
+    Some(match (syscalls::timeout(c.nr), c.effect) {
+        (Timeout::Ms(i), _) => Limit::Milliseconds(i.into()),
+        (Timeout::Timespec(i), _) if is_only_read(c, i) => Limit::Timespec(i.into()),
+        (_, Effect::Sleeps) if c.nr == nr::NANOSLEEP => Limit::Timespec(0),
+        (_, Effect::Sleeps) if c.args[1] & TIMER_ABSTIME == 0 => Limit::Timespec(2),
+        (_, Effect::Futex) if is_relative(c) => Limit::Timespec(3),
         _ => return None,
     })
 }
 
+/// Does the kernel leave this argument's memory as it is?
+fn is_only_read(c: &Call, argument: u8) -> bool {
+    matches!(c.mem[argument as usize], Mem::In(_))
+}
+
+/// Is the time that futex(2) is given one from now?
+fn is_relative(c: &Call) -> bool {
+    let modifiers = (futex::FUTEX_PRIVATE_FLAG | futex::FUTEX_CLOCK_REALTIME) as u64;
+    let operation = futex::OPERATIONS.get((c.args[1] & !modifiers) as usize);
+    operation.is_some_and(|o| o.fourth == Fourth::Relative)
+}
+
 /// Where a sleep says how much of it was left.
 fn rest_of_sleep(c: &Call) -> Option<u64> {
-    let at = match c.nr {
-        nr::NANOSLEEP => c.args[1],
-        nr::CLOCK_NANOSLEEP => c.args[3],
+    let at = match c.effect {
+        Effect::Sleeps if c.nr == nr::NANOSLEEP => c.args[1],
+        Effect::Sleeps => c.args[3],
         _ => 0,
     };
     (at != 0).then_some(at)

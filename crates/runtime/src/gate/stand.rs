@@ -27,6 +27,7 @@ use crate::thread::{Block, Entered, Frame};
 use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, WALK, WALK_LEN};
 use core::mem::size_of;
 use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::Effect;
 use reprise_abi::spec::Blocking;
 use reprise_abi::syscalls::nr;
 
@@ -230,10 +231,11 @@ pub fn staying<R>(t: &mut Block, make: impl FnOnce(&mut Block) -> R) -> R {
 /// come meanwhile, and found nobody; a connection is on its way.
 pub fn happens_once(c: &Call) -> bool {
     const MSG_WAITALL: u64 = 0x100;
-    match c.nr {
-        nr::SENDFILE | nr::SPLICE | nr::TEE | nr::FUTEX | nr::FUTEX_WAITV | nr::CONNECT => true,
-        nr::RECVFROM => c.args[3] & MSG_WAITALL != 0,
-        nr::RECVMSG => c.args[2] & MSG_WAITALL != 0,
+    match c.effect {
+        Effect::Moves(_) | Effect::Futex => true,
+        _ if c.nr == nr::CONNECT => true,
+        Effect::Receives(_) if c.nr == nr::RECVMSG => c.args[2] & MSG_WAITALL != 0,
+        Effect::Receives(_) => c.args[3] & MSG_WAITALL != 0,
         _ => matches!(c.blocking, Blocking::Fd(_)) && c.input_len() > 1,
     }
 }
