@@ -330,7 +330,10 @@ impl Debuggee {
         let exec = self.timeline.next_program(self.events());
         let events = exec.map_or(events, |exec| exec.min(events));
         loop {
-            self.feed_portion(events);
+            // What was collected is taken out of a program before it becomes another one.
+            let before = exec.and_then(|exec| self.timeline.call_of_exec(exec));
+            let before = before.filter(|e| self.is_collecting() && self.events() < *e);
+            self.feed_portion(before.unwrap_or(events).min(events));
             let begun = Instant::now();
             let stop = self.go_on(wanted)?;
             let took = begun.elapsed();
@@ -407,7 +410,8 @@ impl Debuggee {
     fn make_due_checkpoint(&mut self) -> Result<(), DebugError> {
         let (replay, events) = (self.pid, self.events());
         let is_due = self.checkpoints.is_due(events);
-        if !is_due && !self.checkpoints.is_recent_due(events) || self.points.has_own() {
+        let is_needed = is_due || self.checkpoints.is_recent_due(events);
+        if !is_needed || self.points.has_own() || self.is_collecting() {
             return Ok(());
         }
         let begun = Instant::now();
