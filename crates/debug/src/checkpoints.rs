@@ -330,10 +330,7 @@ impl Debuggee {
         let exec = self.timeline.next_program(self.events());
         let events = exec.map_or(events, |exec| exec.min(events));
         loop {
-            // What was collected is taken out of a program before it becomes another one.
-            let before = exec.and_then(|exec| self.timeline.call_of_exec(exec));
-            let before = before.filter(|e| self.is_collecting() && self.events() < *e);
-            self.feed_portion(before.unwrap_or(events).min(events));
+            self.feed_portion(events);
             let begun = Instant::now();
             let stop = self.go_on(wanted)?;
             let took = begun.elapsed();

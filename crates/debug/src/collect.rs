@@ -2,7 +2,7 @@
 //!
 //! A visit is no stop. The value of an expression is found by code that is compiled into the program ([`crate::compiled`]) and goes into a buffer
 //! beside it, as a row: the value, the place, the thread, and how many events had happened. The buffer is emptied when it is full and whenever
-//! the program stops, so rows come in their order. Where a place can't be compiled, the program stops there, and the row is made here; where
+//! the program stops, so rows come in their order. Where a place can't be compiled, the program stops there, and the row is made here, as in a program that will become another one; where
 //! an expression has no value, whoever asks is told to look himself. A write is a stop of the processor's, and its row is made here, too.
 //!
 //! Rows go to a pipe as [`Frame`]s, into which a script of gdb's puts what only gdb knows: names of places and values that are no plain numbers.
@@ -245,6 +245,10 @@ impl Debuggee {
 
     /// Puts the buffer into the process, if it is not there; false where that can't be. Nobody runs.
     pub(crate) fn give_buffer(&mut self) -> io::Result<bool> {
+        // What is in it would be lost with a program that becomes another one; nobody can be stopped right before that.
+        if self.timeline.next_program(self.events()).is_some() {
+            return Ok(false);
+        }
         if self.points.has_buffer {
             return Ok(true);
         }

@@ -235,14 +235,6 @@ impl Timeline {
         (next.begins > events).then_some(next.begins)
     }
 
-    /// The event before which the thread runs last whose exec leads to the program that begins with so many events.
-    pub fn call_of_exec(&self, begins: u64) -> Option<u64> {
-        let exec = begins.checked_sub(1)?;
-        let slot = self.event(exec)?.slot;
-        let is_its = |n: &u64| self.event(*n).is_some_and(|e| e.slot == slot);
-        (self.first..exec).rev().find(is_its)
-    }
-
     /// The code of its program, when so many events have happened.
     pub fn code_at(&self, events: u64) -> &Known {
         match self.programs.get(self.program_at(events)) {
