@@ -63,6 +63,10 @@ pub struct Breakpoints {
     code: BTreeSet<u64>,
     /// Addresses of our own, and what is looked for there.
     own: BTreeMap<u64, Own>,
+    /// Addresses at which the value of an expression is put down ([`crate::collect`]).
+    pub(crate) collected: BTreeMap<u64, Rc<Expression>>,
+    /// The buffer for these values is in the process.
+    pub(crate) has_buffer: bool,
     /// Those that are in the code now, and the bytes under them.
     inserted: BTreeMap<u64, u8>,
     /// Those that are compiled into stubs in the process.
@@ -87,6 +91,7 @@ impl Breakpoints {
             compiled: Vec::new(),
             refused: BTreeSet::new(),
             own: BTreeMap::new(),
+            has_buffer: false,
             ..self
         }
     }
@@ -148,11 +153,12 @@ impl Breakpoints {
 
     /// Does somebody want to stop here?
     pub fn is_any(&self, at: u64) -> bool {
-        self.is_wanted(at) || self.is_own(at)
+        self.is_wanted(at) || self.is_own(at) || self.collected.contains_key(&at)
     }
 
     fn all(&self) -> impl Iterator<Item = u64> + '_ {
-        self.wanted.keys().chain(self.own.keys()).copied()
+        let mine = self.own.keys().chain(self.collected.keys());
+        self.wanted.keys().chain(mine).copied()
     }
 
     /// Are there others than the one at `at` in this stretch?
@@ -176,7 +182,8 @@ impl Breakpoints {
         let reads_are_seen = self.watched.iter().flatten().any(reads);
         let tests = |at: u64| {
             let own = self.own.get(&at).copied().unwrap_or_default();
-            let conditions = match self.is_wanted(at) {
+            let collected = self.collected.get(&at).cloned();
+            let conditions = match self.is_wanted(at) && collected.is_none() {
                 true if reads_are_seen => return None,
                 true => self.conditions(at)?,
                 false => Vec::new(),
@@ -185,6 +192,7 @@ impl Breakpoints {
                 registers: own.registers,
                 visit: own.visit,
                 conditions,
+                collected,
             };
             Some((at, tests))
         };
@@ -204,6 +212,13 @@ impl Breakpoints {
     /// Is one in the code here?
     pub fn is_inserted(&self, at: u64) -> bool {
         self.inserted.contains_key(&at)
+    }
+
+    /// Puts the value of an expression down at each visit of the instruction at `at`.
+    pub(crate) fn collect(&mut self, at: u64, e: Rc<Expression>) {
+        let same = self.collected.get(&at) == Some(&e);
+        self.collected.insert(at, e);
+        self.changed |= !same;
     }
 
     /// Looks for the place, or the places, with these registers.

@@ -407,7 +407,8 @@ impl Debuggee {
     fn make_due_checkpoint(&mut self) -> Result<(), DebugError> {
         let (replay, events) = (self.pid, self.events());
         let is_due = self.checkpoints.is_due(events);
-        if !is_due && !self.checkpoints.is_recent_due(events) || self.points.has_own() {
+        let is_needed = is_due || self.checkpoints.is_recent_due(events);
+        if !is_needed || self.points.has_own() || self.is_collecting() {
             return Ok(());
         }
         let begun = Instant::now();

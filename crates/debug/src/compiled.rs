@@ -11,11 +11,13 @@
 //! of the recording happened, or where the runtime has rewritten code. There, and where the code is not what it was, it is an ordinary breakpoint.
 
 use crate::breakpoints::{Conditions, TRAP};
+use crate::collect::put_row;
 use crate::debuggee::{Debuggee, General};
+use crate::expression::Expression;
 use crate::machine_code::{
     saved_flags, Code, FLAGS, IF_NOT_ZERO, IF_ZERO, JMP, JUMP, RAX, RCX, RDX, VISITS_LEFT, WANTED,
 };
-use crate::translated::{translate, NUMBERS};
+use crate::translated::{translate, Use, NUMBERS};
 use crate::{os, DebugError};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code as Opcode, Decoder, DecoderOptions, FlowControl,
@@ -27,6 +29,7 @@ use std::collections::BTreeSet;
 use std::io::Result;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 /// Most bytes of an instruction.
 const MAX_INSN: usize = 15;
@@ -47,6 +50,8 @@ pub(crate) struct Tests {
     pub visit: Option<u64>,
     /// One of these is true.
     pub conditions: Conditions,
+    /// The value of this is put down, at each visit.
+    pub collected: Option<Rc<Expression>>,
 }
 
 /// One that is in the process.
@@ -144,7 +149,13 @@ struct Stub {
 }
 
 /// The stub at `entry`.
-fn stub(entry: u64, data: u64, list: &[Instruction], tests: &Tests) -> Option<Stub> {
+fn stub(
+    entry: u64,
+    data: u64,
+    list: &[Instruction],
+    tests: &Tests,
+    is_order: bool,
+) -> Option<Stub> {
     let mut c = Code {
         bytes: Vec::new(),
         base: entry,
@@ -167,7 +178,12 @@ fn stub(entry: u64, data: u64, list: &[Instruction], tests: &Tests) -> Option<St
         c.land(&misses);
     }
     for condition in &tests.conditions {
-        hits.extend(translate(&mut c, condition, list.first()?.ip())?);
+        hits.extend(translate(&mut c, condition, list.first()?.ip(), Use::Test)?);
+    }
+    if let Some(e) = &tests.collected {
+        let pc = list.first()?.ip();
+        hits.extend(translate(&mut c, e, pc, Use::Keep)?);
+        hits.push(put_row(&mut c, pc, is_order));
     }
     let testing = entry..c.here();
     c.restore();
@@ -282,9 +298,12 @@ impl Debuggee {
         };
         let base = entry & !(PAGE - 1);
         let data = base + (PAGES - 1) * PAGE;
-        let Some(stub) = stub(entry, data, &list, tests) else {
+        let Some(stub) = stub(entry, data, &list, tests, self.timeline.is_order) else {
             return Ok(false);
         };
+        if tests.collected.is_some() && !self.give_buffer()? {
+            return Ok(false);
+        }
         let map = self.in_its_name(|tid, gate| {
             let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

@@ -88,20 +88,25 @@ impl Debuggee {
         loop {
             if let Some(slot) = self.on_breakpoint() {
                 match self.step(slot, wanted)? {
-                    Stop::Stepped(slot) if self.is_at_breakpoint(slot) => match self.is_hit(slot) {
-                        true => return Ok(Stop::Breakpoint(slot)),
-                        false => {
-                            self.points.false_stops += 1;
-                            continue;
+                    Stop::Stepped(slot) if self.is_at_breakpoint(slot) => {
+                        match self.is_to_stop(slot)? {
+                            true => return Ok(Stop::Breakpoint(slot)),
+                            false => continue,
                         }
-                    },
+                    }
                     Stop::Stepped(_) => {}
+                    Stop::Breakpoint(slot) if !self.is_to_stop(slot)? => continue,
+                    Stop::Watch(slot, _) if !self.is_write_to_tell(slot)? => continue,
                     other => return Ok(other),
                 }
             }
             match self.run(Catch::Nobody, true, wanted)? {
-                Stop::Breakpoint(slot) if !self.is_hit(slot) => {
-                    self.points.false_stops += 1;
+                Stop::Breakpoint(slot) if !self.is_to_stop(slot)? => {
+                    if wanted() {
+                        return Ok(Stop::Interrupted);
+                    }
+                }
+                Stop::Watch(slot, _) if !self.is_write_to_tell(slot)? => {
                     if wanted() {
                         return Ok(Stop::Interrupted);
                     }
@@ -245,6 +250,7 @@ impl Debuggee {
         }
         let stop = self.watch_over(&mut run, wanted);
         self.take_out();
+        self.drain()?;
         self.unguard_exits(&mut run)?;
         self.see_to_stops()?;
         if let Ok(Stop::Limit) = stop {
@@ -528,7 +534,12 @@ impl Debuggee {
         }
         if let Some(watched) = self.watch_hit(tid) {
             match self.territory(slot, r.rip) {
-                Territory::Program => return Ok(Some(Next::Stop(Stop::Watch(slot, watched)))),
+                Territory::Program => {
+                    return Ok(Some(match self.put_known_write(slot, r.rip)? {
+                        true => Next::On(0),
+                        false => Next::Stop(Stop::Watch(slot, watched)),
+                    }));
+                }
                 // It may leave a stub without coming by the runtime's exits.
                 Territory::Stub => match self.step_in_program(slot, tid, &r)? {
                     Some(Stop::Stepped(slot)) => {

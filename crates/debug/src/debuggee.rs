@@ -3,6 +3,7 @@
 use crate::breakpoints::Breakpoints;
 use crate::checkpoint::Waiting;
 use crate::checkpoints::Checkpoints;
+use crate::collect::Collecting;
 use crate::moving::Moving;
 use crate::timeline::{Fault, Timeline};
 use crate::{os, ptrace, DebugError};
@@ -83,6 +84,8 @@ pub struct Debuggee {
     pub(crate) only_for: Option<Duration>,
     /// The motion that is made.
     pub(crate) moving: Moving,
+    /// What is collected on the way.
+    pub(crate) collecting: Collecting,
 }
 
 impl Debuggee {
@@ -138,6 +141,7 @@ impl Debuggee {
             diverted: None,
             only_for: None,
             moving: Moving::default(),
+            collecting: Collecting::default(),
         };
         d.current = d.next_slot();
         d.mark_beginning()?;
@@ -150,6 +154,7 @@ impl Debuggee {
         self.memory = memory_of(pid).map_err(os("open the replayed program's memory"))?;
         self.threads = BTreeMap::from([(pid, Traced::default())]);
         self.points = Breakpoints::default();
+        self.collecting.forget_program();
         Ok(())
     }
 
@@ -165,6 +170,7 @@ impl Debuggee {
             points,
             checkpoints,
             moving,
+            collecting,
             ..
         } = self;
         drop(checkpoints);
@@ -172,6 +178,7 @@ impl Debuggee {
         let mut new = Debuggee::start(&dir, timeline, output)?;
         new.points = points.taken_out();
         new.moving = moving;
+        new.collecting = collecting;
         new.set_watchpoints()?;
         Ok(new)
     }

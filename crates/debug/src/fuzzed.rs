@@ -6,7 +6,7 @@ use crate::expression::{Expression, MAX_BYTES};
 use crate::machine_code::Code;
 use crate::moving::Line;
 use crate::packets;
-use crate::translated::translate;
+use crate::translated::{translate, Use};
 use crate::wire::{Asked, Becomes, Heard, Here, Wire};
 use gdbstub::conn::{Connection, ConnectionExt};
 use std::fs::File;
@@ -113,7 +113,7 @@ pub fn expressions(data: &[u8]) {
         base: 0x10000,
         data: 0x20000,
     };
-    if translate(&mut code, &e, 0x1000).is_some() {
+    if translate(&mut code, &e, 0x1000, Use::Test).is_some() {
         assert!(code.bytes.len() <= CODE_FOR_BYTE * data.len().max(1));
     }
 }

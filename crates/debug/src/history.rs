@@ -101,10 +101,11 @@ impl Session {
         let told = std::mem::replace(&mut self.past.told, true);
         let d = self.debuggee()?;
         let end = d.timeline.end;
-        let stop = go(d, end, wanted)?;
+        let until = d.collecting.end(end);
+        let stop = go(d, until, wanted)?;
         let died = d.timeline.signal;
         let slot = d.current;
-        if stop != Stop::Limit {
+        if stop != Stop::Limit || until < end {
             self.past.told = false;
             return Ok(stop);
         }

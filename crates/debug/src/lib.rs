@@ -6,6 +6,7 @@
 //! - [`breakpoints`]: breakpoints and watchpoints;
 //! - [`expression`]: the conditions of breakpoints, as gdb sends them;
 //! - [`compiled`]: a breakpoint with a condition, compiled into the code;
+//! - [`collect`]: values that the replay puts down as it runs;
 //! - `translated`, `machine_code`: what its stub is made of;
 //! - `calls`: system calls at which it stops;
 //! - `moving`: what passes between us and gdb in the midst of a motion;
@@ -36,6 +37,7 @@ pub mod breakpoints;
 mod calls;
 pub mod checkpoint;
 pub mod checkpoints;
+pub mod collect;
 pub mod compiled;
 pub mod control;
 pub mod debuggee;

@@ -10,8 +10,10 @@ pub(crate) const RDX: u64 = 24;
 pub(crate) const WANTED: u64 = 32;
 /// ... how many visits are to come, ...
 pub(crate) const VISITS_LEFT: u64 = WANTED + 16 * 8;
-/// ... and the stack of an expression.
-pub(crate) const STACK: u64 = VISITS_LEFT + 8;
+/// ... the value of an expression, ...
+pub(crate) const VALUE: u64 = VISITS_LEFT + 8;
+/// ... and its stack.
+pub(crate) const STACK: u64 = VALUE + 8;
 /// `jmp rel32`.
 pub(crate) const JMP: u8 = 0xe9;
 /// Bytes of a jump.
@@ -58,6 +60,12 @@ impl Code {
 
     pub fn compare(&mut self, register: u8, word: u64) {
         self.with_word(0x3b, register, word);
+    }
+
+    /// Loads a number into one of the first eight registers.
+    pub fn constant(&mut self, register: u8, value: u64) {
+        self.put(&[0x48, 0xb8 | register]);
+        self.put(&value.to_le_bytes());
     }
 
     /// Takes one from a word of the data page.

@@ -9,6 +9,7 @@ use crate::diversion::Diversion;
 use crate::files::OpenFiles;
 use crate::history::Past;
 use crate::registers::{Shown, X86_64};
+use crate::server::Place;
 use crate::wire::{Asked, Becomes, Here};
 use crate::DebugError;
 use gdbstub::common::{Pid, Signal, Tid};
@@ -52,6 +53,8 @@ pub enum Goal {
     Event(u64),
     /// At a place that was remembered.
     Checkpoint(Rc<Checkpoint>),
+    /// Where it ends or crashes.
+    Last,
     /// Here: the command was wrong.
     Here,
 }
@@ -210,6 +213,7 @@ impl Session {
         self.last = None;
         self.debuggee()?.moving.begin(looks_itself);
         let stop = self.go_as_wanted(wanted)?;
+        self.pass_on_collected()?;
         self.debuggee()?.moving.end();
         let d = self.debuggee()?;
         if d.timeline.program_at(d.events()) == self.program {
@@ -249,6 +253,7 @@ impl Session {
                     self.past = Past::default();
                     self.debuggee()?.return_exactly(&kept)?;
                 }
+                Goal::Last => self.go_to_place(Place::End)?,
                 Goal::Here => {}
             }
             let d = self.debuggee()?;
@@ -299,6 +304,13 @@ impl Session {
                 tid: tid(d, slot),
                 signal: Signal::SIGTRAP,
             },
+            // gdb has nothing there itself, and would go on.
+            Stop::Watch(slot, _) | Stop::Breakpoint(slot) if d.stops_for_itself(slot) => {
+                MultiThreadStopReason::SignalWithThread {
+                    tid: tid(d, slot),
+                    signal: Signal::SIGTRAP,
+                }
+            }
             Stop::Breakpoint(slot) => MultiThreadStopReason::SwBreak(tid(d, slot)),
             Stop::Watch(slot, w) => MultiThreadStopReason::Watch {
                 tid: tid(d, slot),

@@ -2,7 +2,7 @@
 //! its place in the stub's data page. What the code does not decide, as a division by zero, counts as true: the debugger then looks itself.
 
 use crate::expression::{Binary, Expression, Operation};
-use crate::machine_code::{Code, IF_NOT_ZERO, IF_ZERO, RAX, RCX, RDX, STACK};
+use crate::machine_code::{Code, IF_NOT_ZERO, IF_ZERO, RAX, RCX, RDX, STACK, VALUE};
 use std::collections::BTreeMap;
 
 /// Most bytes of an expression that is translated: longer ones don't fit into a stub.
@@ -15,9 +15,18 @@ const RIP: u16 = 16;
 /// Jumps forward, by the offset that they lead to: how many words are on the stack there, and where the jumps' distances are.
 type Pending = BTreeMap<usize, (u64, Vec<usize>)>;
 
-/// Puts code for `e`, of a breakpoint at `pc`, that falls through when it is false; the jumps of the other case, whose distances are missing.
-/// rax, rcx, rdx and flags are free to use. `None`: it can't be translated.
-pub(crate) fn translate(c: &mut Code, e: &Expression, pc: u64) -> Option<Vec<usize>> {
+/// What is done with the value of an expression.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// The code falls through when it is zero.
+    Test,
+    /// The code leaves it in the word [`VALUE`], and falls through.
+    Keep,
+}
+
+/// Puts code for `e`, of a breakpoint at `pc`, that falls through as `wanted` says; the jumps of the other case, and of what is not decided, whose
+/// distances are missing. rax, rcx, rdx and flags are free to use. `None`: it can't be translated.
+pub(crate) fn translate(c: &mut Code, e: &Expression, pc: u64, wanted: Use) -> Option<Vec<usize>> {
     if e.bytes().len() > MOST {
         return None;
     }
@@ -38,8 +47,13 @@ pub(crate) fn translate(c: &mut Code, e: &Expression, pc: u64) -> Option<Vec<usi
         depth = match operation {
             Operation::End => {
                 c.load(0, word(0)?);
-                c.put(&[0x48, 0x85, 0xc0]);
-                hits.push(c.branch(IF_NOT_ZERO));
+                match wanted {
+                    Use::Test => {
+                        c.put(&[0x48, 0x85, 0xc0]);
+                        hits.push(c.branch(IF_NOT_ZERO));
+                    }
+                    Use::Keep => c.store(0, VALUE),
+                }
                 misses.push(c.jump());
                 None
             }
@@ -71,7 +85,7 @@ pub(crate) fn translate(c: &mut Code, e: &Expression, pc: u64) -> Option<Vec<usi
                 Some(words + 1)
             }
             Operation::Constant(value) => {
-                constant(c, value);
+                c.constant(0, value);
                 c.store(0, STACK + 8 * words);
                 Some(words + 1)
             }
@@ -127,15 +141,10 @@ fn move_words(c: &mut Code, moves: &[(u64, u64)]) {
     }
 }
 
-fn constant(c: &mut Code, value: u64) {
-    c.put(&[0x48, 0xb8]);
-    c.put(&value.to_le_bytes());
-}
-
 fn push_register(c: &mut Code, number: u16, pc: u64, word: u64) -> Option<()> {
     let saved = match number {
         RIP => {
-            constant(c, pc);
+            c.constant(0, pc);
             c.store(0, word);
             return Some(());
         }
@@ -232,6 +241,11 @@ mod tests {
 
     /// Runs a translated expression here: is it true?
     fn runs(e: &Expression, rax: u64, rdi: u64) -> Option<bool> {
+        runs_for(e, rax, rdi, Use::Test).map(|(truth, _)| truth)
+    }
+
+    /// Runs a translated expression here: is it true, or not decided? And the value that it left.
+    fn runs_for(e: &Expression, rax: u64, rdi: u64, wanted: Use) -> Option<(bool, u64)> {
         let len = 3 * PAGE as usize;
         // SAFETY: new memory.
         let base = unsafe {
@@ -248,7 +262,7 @@ mod tests {
         // It gets rdi and, as its second argument, rax. All registers that it changes belong to the callee.
         c.put(&[0x48, 0x89, 0xf0]);
         c.save();
-        let hits = translate(&mut c, e, 0x1000)?;
+        let hits = translate(&mut c, e, 0x1000, wanted)?;
         c.restore();
         // xor eax, eax; ret; and for a hit mov eax, 1; ret
         c.put(&[0x31, 0xc0, 0xc3]);
@@ -261,12 +275,13 @@ mod tests {
             std::ptr::copy_nonoverlapping(c.bytes.as_ptr(), base.cast(), c.bytes.len());
             let f: extern "sysv64" fn(u64, u64) -> u32 = std::mem::transmute(base);
             let value = f(rdi, rax);
+            let kept = *base.cast::<u64>().add((2 * PAGE + VALUE) as usize / 8);
             let stored = *base.cast::<u64>().add((2 * PAGE + FLAGS) as usize / 8);
             assert!(saved_flags(stored, 0) & !0x8d5 == 0);
             libc::munmap(base, len);
-            value
+            (value == 1, kept)
         };
-        Some(value == 1)
+        Some(value)
     }
 
     #[test]
@@ -337,8 +352,14 @@ mod tests {
                 // What has no value counts as true.
                 let wanted = value != Some(0);
                 assert_eq!(truth, wanted, "{:x?} {rax:#x} {rdi:#x}", e.bytes());
+                let (undecided, kept) = runs_for(&e, rax, rdi, Use::Keep).expect("as before");
+                assert!(
+                    undecided || value == Some(kept),
+                    "{:x?} {rax:#x} {rdi:#x}",
+                    e.bytes()
+                );
                 translated += 1;
-                valued += usize::from(value.is_some());
+                valued += usize::from(value.is_some() && !undecided);
             }
         }
         assert!(translated > CASES / 10, "{translated} are translated");

@@ -63,6 +63,7 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
         limit: args.time_limit.map(Duration::from_secs),
+        given_up: None,
     };
     let status = debug::with_gdb(&session)?;
     let Ok(bytes) = std::fs::read(&answer) else {

@@ -1,6 +1,7 @@
 //! The command line: every command, option and default, as types. Nothing is done here.
 
 mod pictures;
+mod questions;
 
 use crate::environment::EnvArgs;
 use crate::exit::{one_line, OWN_FAILURE};
@@ -21,6 +22,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use pictures::{ExportArgs, ViewArgs};
+pub use questions::{CallsArgs, DiffArgs, Part, ValuesArgs, WhereArgs};
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
 #[derive(Parser, Debug)]
@@ -64,6 +66,14 @@ pub enum Command {
     Dump(DumpArgs),
     /// Print where all threads were when the program crashed, when it ended, or at an event
     Backtrace(BacktraceArgs),
+    /// Print each value that an expression had: whenever a line is passed, or its memory is written
+    Values(ValuesArgs),
+    /// Print each call of a function: when, by whom, and with what
+    Calls(CallsArgs),
+    /// Print who wrote to a location, and how often
+    Where(WhereArgs),
+    /// Print the first difference of two recordings of one program
+    Diff(DiffArgs),
     /// Write a core file of the program as it was at an event, for any debugger
     Core(CoreArgs),
     /// List the processes of a trace

@@ -32,6 +32,7 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
         arguments: ["-nx".into(), "-batch".into(), "-ex".into(), generate].to_vec(),
         answer: Some(&room.path().join("answer")),
         limit: args.time_limit.map(Duration::from_secs),
+        given_up: None,
     };
     let status = debug::with_gdb(&session)?;
     if !written.exists() {

@@ -17,6 +17,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Has gdb find the scripts that show values of libraries as people write them.
@@ -46,6 +47,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
                 arguments: args.gdb.clone(),
                 answer: None,
                 limit: None,
+                given_up: None,
             })
         }
     };
@@ -120,6 +122,8 @@ pub struct Session<'a> {
     pub answer: Option<&'a Path>,
     /// The longest time that it may take.
     pub limit: Option<Duration>,
+    /// Becomes true when nobody wants to know more: it is ended then.
+    pub given_up: Option<&'a AtomicBool>,
 }
 
 impl Session<'_> {
@@ -170,12 +174,16 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
             return Err(e);
         }
     };
-    while let Some(limit) = session.limit {
+    while session.limit.is_some() || session.given_up.is_some() {
         if gdb.try_wait().context("wait for gdb")?.is_some() {
             break;
         }
-        if begun.elapsed() >= limit {
+        if let Some(limit) = session.limit.filter(|limit| begun.elapsed() >= *limit) {
             return Err(took_too_long(&mut [&mut gdb, &mut server], limit));
+        }
+        if session.given_up.is_some_and(|g| g.load(Relaxed)) {
+            end(&mut [&mut gdb, &mut server]);
+            break;
         }
         std::thread::sleep(LOOK);
     }
@@ -186,13 +194,17 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
 
 /// Ends a session that has come to its limit of time.
 fn took_too_long(all: &mut [&mut Child], limit: Duration) -> anyhow::Error {
+    end(all);
+    let seconds = limit.as_secs();
+    anyhow::anyhow!("the replay was ended after {seconds} s, before it came to its place")
+}
+
+fn end(all: &mut [&mut Child]) {
     for child in all {
         // What it replays ends with it.
         let _ = child.kill();
         let _ = child.wait();
     }
-    let seconds = limit.as_secs();
-    anyhow::anyhow!("the replay was ended after {seconds} s, before it came to its place")
 }
 
 fn start_server(session: &Session, socket: &Path) -> Result<Child> {

@@ -1,6 +1,7 @@
 //! `reprise`: records a run of a multi-threaded program and replays it exactly. This is the command line; what it commands is in
 //! the libraries beside it.
 
+mod ask;
 mod attach;
 mod backtrace;
 mod cli;
@@ -78,6 +79,9 @@ fn command(command: Command) -> i32 {
             | Command::Attach(_)
             | Command::Replay(_)
             | Command::Backtrace(_)
+            | Command::Values(_)
+            | Command::Calls(_)
+            | Command::Where(_)
             | Command::Core(_)
             | Command::Verify(_)
             | Command::Races(_)
@@ -103,6 +107,10 @@ fn command(command: Command) -> i32 {
         Command::Demo(args) => play::demo(&args),
         Command::Dump(args) => print(|| dump::run(&args)),
         Command::Backtrace(args) => backtrace::run(&args),
+        Command::Values(args) => ask::values::run(&args),
+        Command::Calls(args) => ask::calls::run(&args),
+        Command::Where(args) => ask::writers::run(&args),
+        Command::Diff(args) => ask::diff::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Ps(args) => print(|| ps::run(&args)),
         Command::Stretches(args) => print(|| stretches::run(&args)),

@@ -32,6 +32,7 @@ pub fn run(args: &ReplayArgs, what: &[String]) -> Result<i32> {
         arguments: Session::script(room.path(), SCRIPT)?,
         answer: Some(&answer),
         limit: None,
+        given_up: None,
     };
     let status = debug::with_gdb(&session)?;
     let Ok(text) = std::fs::read(&answer) else {

@@ -175,7 +175,7 @@ impl Scene {
 /// The subcommands, by the names that `--help` has for them; how each is to end; and how each is called. Those of running processes
 /// have a test of their own.
 type Call = fn(&Scene) -> Command;
-const COMMANDS: [(&str, Status, Call); 23] = [
+const COMMANDS: [(&str, Status, Call); 27] = [
     ("record", Programs, |s| {
         let mut command = s.with(&["record", "-o"]);
         command.arg(s.place.fresh("trace"));
@@ -194,6 +194,16 @@ const COMMANDS: [(&str, Status, Call); 23] = [
     }),
     ("dump", Data, |s| of(s, &["dump"])),
     ("backtrace", Data, |s| of(s, &["backtrace"])),
+    ("values", Data, |s| {
+        of(s, &["values", "1", "--function", "main"])
+    }),
+    ("calls", Data, |s| of(s, &["calls", "main"])),
+    ("where", Data, |s| of(s, &["where", "stderr"])),
+    ("diff", Data, |s| {
+        let mut command = of(s, &["diff"]);
+        command.arg(&s.hello);
+        command
+    }),
     ("core", Silent, |s| {
         let mut command = s.with(&["core", "3"]);
         command.arg(&s.hello).arg("-o").arg(s.place.fresh("core"));
@@ -340,7 +350,7 @@ fn commands_that_run_programs() {
 
 #[test]
 fn commands_that_debug() {
-    go_through(&["backtrace", "core"]);
+    go_through(&["backtrace", "core", "values", "calls", "where", "diff"]);
 }
 
 #[test]

@@ -73,13 +73,17 @@ fn bare(command: &str) -> &str {
 }
 
 /// What is done before the commands under a heading, as a person would have done it: programs built, something recorded.
-const BEFORE: [(&str, &str); 11] = [
+const BEFORE: [(&str, &str); 12] = [
     ("Use", "make -s; launch R reprise record -q --keep 60s -- ./waits; launch W ./waits"),
     ("As a picture", "reprise pack -q -o bug.reprise; rm -f *.gz"),
     ("One process of many", "make -s; rm -f program"),
     (
         "With gdb, forward and backward",
         "make -s; reprise record -q -- ./server --port 8080 > /dev/null",
+    ),
+    (
+        "Questions to a recording",
+        "make -s; for day in monday tuesday; do reprise record -q -o $day -- ./server > /dev/null; done; reprise record -q -- ./server > /dev/null",
     ),
     ("Is the replay really the same?", "reprise record -q -- ./program > /dev/null"),
     ("A test that fails now and then", "make -s"),
@@ -144,11 +148,12 @@ const ENDED_BY_CTRL_C: [&str; 5] = [
 ];
 
 /// Statuses other than 0: what a program ended with, and what depends on what was found.
-const STATUSES: [(&str, &[i32]); 14] = [
+const STATUSES: [(&str, &[i32]); 15] = [
     ("reprise record -- ./server --port 8080", &[139]),
     ("reprise replay", &[0, 1, 3, 139]),
     ("reprise replay --print", &[0]),
     ("reprise replay -d", &[0]),
+    ("reprise diff", &[0, 1]),
     ("reprise replay --with", &[0]),
     ("reprise replay bug.reprise", &[0, 1]),
     ("reprise record --chaos --until-failure", &[1]),

@@ -1,0 +1,134 @@
+//! Questions to a recording: what a variable was, who called, who wrote. A replay runs once past everything, with gdb at its side for what only gdb
+//! knows, and tells what it finds as it comes.
+//!
+//! - `stream`: what comes out of the replay; `found`: values among that;
+//! - [`values`]: each value of an expression; [`writers`]: who wrote them;
+//! - [`calls`]: each call of a function;
+//! - [`diff`]: where two recordings part, for which nothing is replayed; `threads`: what each thread did.
+
+pub mod calls;
+pub mod diff;
+mod found;
+mod stream;
+mod threads;
+pub mod values;
+pub mod writers;
+
+use crate::cli::Part;
+use crate::debug::{self, Session};
+use crate::processes::{ProcessName, Processes};
+use anyhow::{Context, Result};
+use reprise_console::say;
+use reprise_debug::collect::Frame;
+use reprise_debug::Place;
+use reprise_trace::Catalog;
+use serde::Serialize;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use stream::{Ended, Stream};
+
+/// What all scripts begin with.
+const COMMON: &str = include_str!("ask/ask.py");
+/// As of a shell's command that Ctrl-C has ended.
+const INTERRUPTED: i32 = 130;
+
+/// What a script of gdb's is asked.
+#[derive(Serialize, Default)]
+struct Wanted<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expression: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<&'a str>,
+    writes: bool,
+    arguments: bool,
+    returns: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<u64>,
+}
+
+/// Replays a trace with this script of gdb's, and hands what comes out to `take`; the exit status.
+///
+/// # Errors
+/// When the trace can't be debugged, gdb can't be had or doesn't understand what is asked, or what `take` says.
+fn ask(
+    trace: Option<&Path>,
+    part: &Part,
+    script: &str,
+    wanted: &Wanted<'_>,
+    take: impl FnOnce(&mut Stream) -> Result<Ended>,
+) -> Result<i32> {
+    let dir = Catalog::from_env()?.resolve(trace)?;
+    tell_of_others(part.pid, &dir)?;
+    let room = tempfile::tempdir().context("make a directory for what gdb finds")?;
+    std::fs::write(room.path().join("wanted"), serde_json::to_string(wanted)?)
+        .context("write for gdb")?;
+    let pipe = room.path().join("found");
+    let (read, mut write) = make_pipe(&pipe)?;
+    let given_up = AtomicBool::new(false);
+    let nobody_reads = &given_up;
+    let session = Session {
+        dir: &dir,
+        birth: debug::birth(part.pid, Place::Start, &dir)?,
+        at: Place::Start,
+        arguments: Session::script(room.path(), &format!("{COMMON}\n{script}"))?,
+        answer: Some(&pipe),
+        limit: None,
+        given_up: Some(nobody_reads),
+    };
+    let (ended, status) = std::thread::scope(|s| {
+        let session = s.spawn(move || {
+            let status = debug::with_gdb(&session);
+            // Whoever reads learns that nothing more comes.
+            if !nobody_reads.load(Relaxed) {
+                let _ = Frame::End.write(&mut write);
+            }
+            status
+        });
+        let ended = take(&mut Stream::new(read));
+        // Nobody would read what else is found.
+        given_up.store(ended.is_err(), Relaxed);
+        (ended, session.join())
+    });
+    let status = status.map_err(|_| anyhow::anyhow!("the session of gdb came to a bad end"))??;
+    match ended? {
+        Ended::Whole => Ok(0),
+        Ended::Interrupted(event) => {
+            say!("interrupted at event {event}: this is what was found up to there");
+            Ok(INTERRUPTED)
+        }
+        // The server has said why.
+        Ended::Cut => {
+            anyhow::ensure!(status != 0, "gdb gave no answer (is it one with python?)");
+            Ok(status)
+        }
+    }
+}
+
+/// A pipe in the file system: its two ends.
+fn make_pipe(path: &Path) -> Result<(File, File)> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: plain call.
+    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
+        return Err(std::io::Error::last_os_error()).context("make a pipe for what gdb finds");
+    }
+    // An end that reads and writes does not wait for another one.
+    let open = || File::options().read(true).write(true).open(path);
+    Ok((open()?, open()?))
+}
+
+/// Who names no process learns that there are several.
+fn tell_of_others(named: Option<ProcessName>, dir: &Path) -> Result<()> {
+    if named.is_some() {
+        return Ok(());
+    }
+    let n = Processes::of_trace(dir)?.0.list.len();
+    if n > 1 {
+        say!("the trace has {n} processes; this is asked of the first one (--pid names others, see `reprise ps`)");
+    }
+    Ok(())
+}
