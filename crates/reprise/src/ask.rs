@@ -45,6 +45,7 @@ struct Wanted<'a> {
     writes: bool,
     arguments: bool,
     returns: bool,
+    /// As the part of the run that is looked at says.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,17 +57,20 @@ struct Wanted<'a> {
 /// # Errors
 /// When the trace can't be debugged, gdb can't be had or doesn't understand what is asked, or what `take` says.
 fn ask(
-    trace: Option<&Path>,
     part: &Part,
     script: &str,
-    wanted: &Wanted<'_>,
+    wanted: Wanted<'_>,
     take: impl FnOnce(&mut Stream) -> Result<Ended>,
 ) -> Result<i32> {
-    let dir = Catalog::from_env()?.resolve(trace)?;
+    let dir = Catalog::from_env()?.resolve(part.trace.as_deref())?;
     tell_of_others(part.pid, &dir)?;
     let room = tempfile::tempdir().context("make a directory for what gdb finds")?;
-    std::fs::write(room.path().join("wanted"), serde_json::to_string(wanted)?)
-        .context("write for gdb")?;
+    let wanted = serde_json::to_string(&Wanted {
+        from: part.from,
+        to: part.to,
+        ..wanted
+    })?;
+    std::fs::write(room.path().join("wanted"), wanted).context("write for gdb")?;
     let pipe = room.path().join("found");
     let (read, mut write) = make_pipe(&pipe)?;
     let given_up = AtomicBool::new(false);

@@ -62,11 +62,13 @@ tests! {
 #[test]
 fn processes_and_ends() {
     for name in ["fork_from_threads", "fork_with_threads", "main_ends_first"] {
-        stood(&Guest::new(name), 3);
+        let often = stood(&Guest::new(name), 3);
+        assert!(often > 0, "{name}");
     }
     for (way, status) in [("main", 5), ("thread", 6), ("race", 7)] {
         let guest = Guest::new("exit_while_others").args([way]);
-        stood(&guest.ends(Outcome::Exit(status)), 3);
+        let often = stood(&guest.ends(Outcome::Exit(status)), 3);
+        assert!(often > 0, "{way}");
     }
 }
 

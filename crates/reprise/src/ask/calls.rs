@@ -2,7 +2,7 @@
 
 use super::stream::{Ended, Next, Place, Stream};
 use super::{ask, Wanted};
-use crate::cli::{CallsArgs, Part};
+use crate::cli::CallsArgs;
 use anyhow::Result;
 use reprise_console::{say, Output};
 use reprise_debug::collect::Row;
@@ -141,18 +141,12 @@ pub fn run(args: &CallsArgs) -> Result<i32> {
         place: Some(&args.function),
         arguments: args.args,
         returns: args.returns,
-        from: args.part.from,
-        to: args.part.to,
         ..Wanted::default()
     };
     let mut found = 0u64;
-    let status = ask(
-        args.trace.as_deref(),
-        &args.part,
-        SCRIPT,
-        &wanted,
-        |stream| all(stream, args, &mut found),
-    )?;
+    let status = ask(&args.part, SCRIPT, wanted, |stream| {
+        all(stream, args, &mut found)
+    })?;
     if found == 0 && status == 0 {
         say!("{} was never called in what was looked at", args.function);
     }
@@ -164,7 +158,7 @@ fn all(stream: &mut Stream, args: &CallsArgs, found: &mut u64) -> Result<Ended> 
     let mut calls = Calls::default();
     let mut put = |calls: &mut Calls, out: &mut BufWriter<Output>, is_end: bool| -> Result<()> {
         while let Some(call) = calls.next(is_end) {
-            if is_in(&args.part, &call) {
+            if args.part.holds(call.thread, call.event) {
                 *found += 1;
                 match args.json {
                     true => writeln!(out, "{}", object(call))?,
@@ -187,13 +181,6 @@ fn all(stream: &mut Stream, args: &CallsArgs, found: &mut u64) -> Result<Ended> 
         }
         put(&mut calls, &mut out, false)?;
     }
-}
-
-/// Is it of what is looked at?
-fn is_in(part: &Part, call: &Call) -> bool {
-    part.thread.is_none_or(|t| t == call.thread)
-        && part.from.is_none_or(|from| call.event >= from)
-        && part.to.is_none_or(|to| call.event <= to)
 }
 
 fn text(call: &Call) -> String {

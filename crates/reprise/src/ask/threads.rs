@@ -2,6 +2,7 @@
 //! who made them, ids by whose they are; and what only tells when or where something ran is left out.
 
 use anyhow::Result;
+use reprise_abi::effect::{Effect, Told};
 use reprise_abi::event::{Event, Kind, Tag, NO_SLOT};
 use reprise_abi::inputs::Reference;
 use reprise_abi::spec::{Mem, Print, Ret, Width};
@@ -11,24 +12,6 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Calls whose results tell what time it is, which processor runs, or who started the program, or are made of chance.
-const OF_THE_MOMENT: [u64; 13] = [
-    nr::CLOCK_GETTIME,
-    nr::GETTIMEOFDAY,
-    nr::TIME,
-    nr::TIMES,
-    nr::GETRUSAGE,
-    nr::SYSINFO,
-    nr::GETCPU,
-    nr::GETPPID,
-    nr::GETPGRP,
-    nr::GETPGID,
-    nr::GETSID,
-    nr::CLOCK_NANOSLEEP,
-    nr::GETRANDOM,
-];
-/// Calls that a thread makes or not as others come before it or not: they tell of turns, which are compared by themselves.
-const OF_TURNS: [u64; 3] = [nr::FUTEX, nr::SCHED_YIELD, nr::RESTART_SYSCALL];
 /// Lower ids are numbers like any other.
 const LOWEST_ID: i64 = 64;
 
@@ -95,7 +78,7 @@ impl Threads {
                         ..Thread::default()
                     });
                 }
-                Kind::Syscall | Kind::Exit if makes(h.detail.into()) && h.value > 0 => {
+                Kind::Syscall | Kind::Exit if makes_thread(h.detail) && h.value > 0 => {
                     if let Some(i) = now.get(&h.slot) {
                         list[*i].made.push_back(h.value);
                     }
@@ -134,7 +117,7 @@ impl Threads {
             let deeds = &mut self.list[i].deeds;
             let call = u64::from(event.header.detail);
             let is_call = matches!(event.kind, Kind::Syscall | Kind::Enter | Kind::Exit);
-            if is_call && OF_TURNS.contains(&call) {
+            if is_call && is_of_turns(call) {
                 continue;
             }
             if event.kind == Kind::Exit {
@@ -159,9 +142,24 @@ impl Threads {
     }
 }
 
-/// Does this call make threads or processes?
-fn makes(call: u64) -> bool {
-    [nr::CLONE, nr::FORK, nr::VFORK].contains(&call)
+/// Does the call with this number make threads or processes?
+fn makes_thread(number: u32) -> bool {
+    syscalls::effect(number.into()).makes_thread()
+}
+
+/// Do this call's results tell what time it is, which processor runs, or who started the program, or are they made of chance?
+fn is_of_the_moment(call: u64) -> bool {
+    match syscalls::effect(call) {
+        Effect::Tells(told) => !matches!(told, Told::Resolution | Told::ProcessId | Told::ThreadId),
+        Effect::Family => matches!(call, nr::GETPPID | nr::GETPGRP | nr::GETPGID | nr::GETSID),
+        Effect::Sleeps => true,
+        _ => false,
+    }
+}
+
+/// Does a thread make this call or not as others come before it or not? It tells of turns, which are compared by themselves.
+fn is_of_turns(call: u64) -> bool {
+    matches!(syscalls::effect(call), Effect::Futex | Effect::Yields) || call == nr::RESTART_SYSCALL
 }
 
 /// Gives threads their names, whoever's events came first.
@@ -239,7 +237,7 @@ impl Hashes {
         let h = &event.header;
         let call = u64::from(h.detail);
         let mut hash = Xxh3::new();
-        if matches!(event.kind, Kind::Syscall | Kind::Exit) && !OF_THE_MOMENT.contains(&call) {
+        if matches!(event.kind, Kind::Syscall | Kind::Exit) && !is_of_the_moment(call) {
             let is_address = syscalls::lookup(call).is_some_and(|t| t.ret == Ret::Ptr);
             match is_address && h.value > 0 {
                 true => hash.update(b"address"),
@@ -278,10 +276,11 @@ impl Hashes {
 /// What of a call's output is no number of an inode and no time of a file: those tell of the moment.
 fn lasting(call: u64, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     // Of struct stat: from st_nlink to st_blocks; of struct statx: to stx_mode, and stx_size to stx_attributes_mask.
-    let parts = match call {
-        nr::STAT | nr::LSTAT | nr::FSTAT | nr::NEWFSTATAT => [16..72, 0..0],
-        nr::STATX => [0..32, 40..64],
-        _ => [0..bytes.len(), 0..0],
+    let has = |name| syscalls::lookup(call).is_some_and(|c| c.args.iter().any(|a| a.name == name));
+    let parts = match () {
+        () if has("statbuf") => [16..72, 0..0],
+        () if has("statxbuf") => [0..32, 40..64],
+        () => [0..bytes.len(), 0..0],
     };
     parts.into_iter().filter_map(|part| bytes.get(part))
 }

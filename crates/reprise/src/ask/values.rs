@@ -45,32 +45,24 @@ pub fn run(args: &ValuesArgs) -> Result<i32> {
         expression: Some(&args.expression),
         place,
         writes,
-        from: args.part.from,
-        to: args.part.to,
         ..Wanted::default()
     };
     let mut found = 0u64;
-    let status = ask(
-        args.trace.as_deref(),
-        &args.part,
-        SCRIPT,
-        &wanted,
-        |stream| {
-            let out = RefCell::new(BufWriter::with_capacity(BUFFER, Output));
-            let put = |one: &Found<'_>| {
-                if is_in(&args.part, one) {
-                    found += 1;
-                    let out = &mut *out.borrow_mut();
-                    match args.json {
-                        true => put_json(out, one)?,
-                        false => put_text(out, &args.expression, one)?,
-                    }
+    let status = ask(&args.part, SCRIPT, wanted, |stream| {
+        let out = RefCell::new(BufWriter::with_capacity(BUFFER, Output));
+        let put = |one: &Found<'_>| {
+            if is_in(&args.part, one) {
+                found += 1;
+                let out = &mut *out.borrow_mut();
+                match args.json {
+                    true => put_json(out, one)?,
+                    false => put_text(out, &args.expression, one)?,
                 }
-                Ok(())
-            };
-            all(stream, put, || Ok(out.borrow_mut().flush()?))
-        },
-    )?;
+            }
+            Ok(())
+        };
+        all(stream, put, || Ok(out.borrow_mut().flush()?))
+    })?;
     if found == 0 && status == 0 {
         match writes {
             true => say!("nobody wrote to {} in what was looked at", args.expression),
@@ -85,10 +77,11 @@ pub fn run(args: &ValuesArgs) -> Result<i32> {
 
 /// Is it of what is looked at?
 pub fn is_in(part: &Part, one: &Found<'_>) -> bool {
-    let is_before = one.place.is_none();
-    part.thread.is_none_or(|t| t == one.thread || is_before)
-        && part.from.is_none_or(|from| one.event >= from || is_before)
-        && part.to.is_none_or(|to| one.event <= to)
+    match one.place {
+        Some(_) => part.holds(one.thread, one.event),
+        // What was there before the first write is nobody's.
+        None => part.to.is_none_or(|to| one.event <= to),
+    }
 }
 
 fn put_text(out: &mut impl Write, expression: &str, one: &Found<'_>) -> std::io::Result<()> {

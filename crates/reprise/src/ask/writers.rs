@@ -54,42 +54,34 @@ pub fn run(args: &WhereArgs) -> Result<i32> {
         expression: Some(&args.location),
         place: args.at.as_deref().or(args.function.as_deref()),
         writes: true,
-        from: args.part.from,
-        to: args.part.to,
         ..Wanted::default()
     };
     let mut writers: Vec<Writer> = Vec::new();
     let mut by_line: HashMap<(Option<String>, Option<String>, u64), usize> = HashMap::new();
-    let status = ask(
-        args.trace.as_deref(),
-        &args.part,
-        SCRIPT,
-        &wanted,
-        |stream| {
-            let take = |one: &Found<'_>| {
-                let Some(place) = one.place.filter(|_| is_in(&args.part, one)) else {
-                    return Ok(());
-                };
-                // Where a line is known, all of its instructions are one writer.
-                let at = place.line.map_or(place.pc, u64::from);
-                let key = (place.function.clone(), place.file.clone(), at);
-                let n = *by_line.entry(key).or_insert_with(|| {
-                    writers.push(Writer {
-                        place: place.clone(),
-                        writes: 0,
-                        first: one.event,
-                        last: one.event,
-                        threads: BTreeSet::new(),
-                        value: String::new(),
-                    });
-                    writers.len() - 1
-                });
-                writers[n].add(one);
-                Ok(())
+    let status = ask(&args.part, SCRIPT, wanted, |stream| {
+        let take = |one: &Found<'_>| {
+            let Some(place) = one.place.filter(|_| is_in(&args.part, one)) else {
+                return Ok(());
             };
-            all(stream, take, || Ok(()))
-        },
-    )?;
+            // Where a line is known, all of its instructions are one writer.
+            let at = place.line.map_or(place.pc, u64::from);
+            let key = (place.function.clone(), place.file.clone(), at);
+            let n = *by_line.entry(key).or_insert_with(|| {
+                writers.push(Writer {
+                    place: place.clone(),
+                    writes: 0,
+                    first: one.event,
+                    last: one.event,
+                    threads: BTreeSet::new(),
+                    value: String::new(),
+                });
+                writers.len() - 1
+            });
+            writers[n].add(one);
+            Ok(())
+        };
+        all(stream, take, || Ok(()))
+    })?;
     // Those that wrote most come first.
     writers.sort_by_key(|w| std::cmp::Reverse(w.writes));
     match args.json {

@@ -16,10 +16,6 @@ pub struct ValuesArgs {
     #[arg(value_name = "EXPR", allow_hyphen_values = true)]
     pub expression: String,
 
-    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
-    #[arg(value_name = "DIR")]
-    pub trace: Option<PathBuf>,
-
     /// Its value at each visit of this line
     #[arg(long, value_name = "FILE:LINE", conflicts_with = "function")]
     pub at: Option<String>,
@@ -32,7 +28,7 @@ pub struct ValuesArgs {
     #[arg(long)]
     pub watch: bool,
 
-    /// What of the run is looked at.
+    /// What of which run is looked at.
     #[command(flatten)]
     pub part: Part,
 
@@ -52,10 +48,6 @@ pub struct CallsArgs {
     #[arg(value_name = "FUNCTION")]
     pub function: String,
 
-    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
-    #[arg(value_name = "DIR")]
-    pub trace: Option<PathBuf>,
-
     /// With the values of its arguments
     #[arg(long)]
     pub args: bool,
@@ -64,7 +56,7 @@ pub struct CallsArgs {
     #[arg(long)]
     pub returns: bool,
 
-    /// What of the run is looked at.
+    /// What of which run is looked at.
     #[command(flatten)]
     pub part: Part,
 
@@ -84,10 +76,6 @@ pub struct WhereArgs {
     #[arg(value_name = "ADDRESS|EXPR", allow_hyphen_values = true)]
     pub location: String,
 
-    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
-    #[arg(value_name = "DIR")]
-    pub trace: Option<PathBuf>,
-
     /// What EXPR names at this line, when it is come to first; writes from there on
     #[arg(long, value_name = "FILE:LINE", conflicts_with = "function")]
     pub at: Option<String>,
@@ -96,7 +84,7 @@ pub struct WhereArgs {
     #[arg(long, value_name = "F")]
     pub function: Option<String>,
 
-    /// What of the run is looked at.
+    /// What of which run is looked at.
     #[command(flatten)]
     pub part: Part,
 
@@ -127,9 +115,13 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
-/// What of a run is looked at.
+/// What of which run is looked at.
 #[derive(Args, Debug, Clone)]
 pub struct Part {
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
     /// Only this thread, by its id as the program knew it
     #[arg(long, value_name = "T")]
     pub thread: Option<u32>,
@@ -145,4 +137,13 @@ pub struct Part {
     /// Of this process instead of the first one, by its id as `reprise ps` tells it
     #[arg(long, value_name = "PID")]
     pub pid: Option<ProcessName>,
+}
+
+impl Part {
+    /// Does what this thread did before this event belong to it?
+    pub fn holds(&self, thread: u32, event: u64) -> bool {
+        self.thread.is_none_or(|t| t == thread)
+            && self.from.is_none_or(|from| event >= from)
+            && self.to.is_none_or(|to| event <= to)
+    }
 }

@@ -44,7 +44,8 @@ extern "C" fn rt_on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext)
         return;
     }
     if signal == SIGCUT && crate::thread::standing::tells(info) {
-        return with_engine!(E => crate::gate::stand::told::<E>(t, uc));
+        let ours = in_runtime(uc.mc.rip);
+        return with_engine!(E => crate::gate::stand::told::<E>(t, uc, ours));
     }
     if signal == SIGCUT && with_engine!(E => E::is_timer(info)) {
         return with_engine!(E => E::timer(t, uc));

@@ -19,13 +19,12 @@ use crate::gate::instruction;
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::{self, Region};
-use crate::thread::signals::{Siginfo, SIGCUT};
+use crate::thread::signals::{send_own, Siginfo};
 use crate::thread::{current, slot, Block};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use reprise_abi::event::Kind;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::region_flags;
-use reprise_abi::syscalls::nr;
 
 /// How often others are looked at before the processor is given to them.
 const BUSY_LOOKS: usize = 1000;
@@ -191,12 +190,7 @@ pub fn all_trap(t: &Block) {
             let tid = slot(i as u32).kernel_tid.load(SeqCst);
             if tid != 0 && tid != told {
                 told = tid;
-                let mut info = Siginfo::ZERO;
-                info.words[0] = SIGCUT as u64;
-                info.words[1] = ARM as u32 as u64;
-                let info = info.words.as_ptr() as u64;
-                let args = [pid, tid as u64, SIGCUT as u64, info];
-                if sys::is_error(sys::call(nr::RT_TGSIGQUEUEINFO, &args)) {
+                if sys::is_error(send_own(pid, tid, ARM)) {
                     // It has ended, or is a vfork's child, which only execs.
                     break;
                 }

@@ -15,9 +15,8 @@ use crate::code::patch;
 use crate::engine::Engine;
 use crate::machine::sys;
 use crate::memory::capture::Call;
-use crate::signal::frame::{save_vectors, Ucontext};
+use crate::signal::frame::{save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
-use crate::sync::in_runtime;
 use crate::thread::area::Area;
 use crate::thread::blocks::{block_of, in_use_here};
 use crate::thread::logging::Logging;
@@ -101,7 +100,7 @@ pub struct Place {
     pub operations: u64,
 }
 
-const _: () = assert!(core::mem::size_of::<Form>() <= WALK_LEN as usize);
+const _: () = assert!(size_of::<Form>() <= WALK_LEN as usize);
 
 /// The form of the thread of slot `i`, in memory that only a thread on a walk uses otherwise.
 fn form(i: u32) -> *mut Form {
@@ -212,7 +211,7 @@ const TOLD: u32 = u32::MAX - 1;
 pub fn staying<R>(t: &mut Block, make: impl FnOnce(&mut Block) -> R) -> R {
     // A signal that is on its way comes first.
     while t.stands.compare_exchange(0, STAYS, SeqCst, SeqCst).is_err() {
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
     }
     let r = make(t);
     loop {
@@ -234,25 +233,24 @@ pub fn happens_once(c: &Call) -> bool {
     match c.effect {
         Effect::Moves(_) | Effect::Futex => true,
         _ if c.nr == nr::CONNECT => true,
-        Effect::Receives(_) if c.nr == nr::RECVMSG => c.args[2] & MSG_WAITALL != 0,
-        Effect::Receives(_) => c.args[3] & MSG_WAITALL != 0,
+        // It lies among the flags, where the one for not waiting does.
+        Effect::Receives(_) => c.no_wait().is_some_and(|f| c.arg(f.at) & MSG_WAITALL != 0),
         _ => matches!(c.blocking, Blocking::Fd(_)) && c.input_len() > 1,
     }
 }
 
-/// The runtime's signal has come: the thread stands right here, when it is in the program's code, or looks for a place.
-pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext) {
+/// The runtime's signal has come: the thread stands right here, when it is in the program's code and not `in_runtime`, or looks for a place.
+pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
     let _ = t.stands.compare_exchange(TOLD, 0, SeqCst, SeqCst);
     let Some(request) = standing::wanted() else {
         return;
     };
-    let pc = uc.mc.rip;
-    if in_runtime(pc) || patch::is_any_stub(pc) || !can_stand::<E>(t) {
+    if in_runtime || patch::is_any_stub(uc.mc.rip) || !can_stand::<E>(t) {
         t.slot().signal_pending.store(1, Release);
         kernel::divert(&mut uc.mc);
         return;
     }
-    save_vectors(Some(uc.mc.fpstate), vectors(t.slot));
+    save_vectors(FpState::Saved(uc.mc.fpstate), vectors(t.slot));
     let frame = uc.mc.to_frame();
     rest(t, &frame, None, request)
 }
@@ -261,7 +259,7 @@ pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext) {
 fn stand(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
     // What comes from now on waits in the kernel.
     kernel::block_all();
-    save_vectors(None, vectors(t.slot));
+    save_vectors(FpState::Live, vectors(t.slot));
     rest(t, frame, call, request)
 }
 
@@ -279,7 +277,7 @@ fn ask(t: &mut Block, frame: &Frame) {
         return;
     };
     kernel::block_all();
-    save_vectors(None, vectors(t.slot));
+    save_vectors(FpState::Live, vectors(t.slot));
     take_down(t, frame, None);
     let all = await_others(t, request);
     let s = session();
@@ -324,7 +322,7 @@ fn await_others(t: &Block, request: u32) -> bool {
         if tells {
             told = now;
         }
-        sys::call(nr::SCHED_YIELD, &[]);
+        sys::sched_yield();
     }
 }
 

@@ -10,6 +10,7 @@ pub mod own_calls;
 pub mod page_scan;
 pub mod present;
 pub mod processors;
+pub mod split_mix;
 pub mod sys;
 
 pub use reprise_abi::hash;

@@ -8,7 +8,7 @@ use crate::machine::guard;
 use crate::machine::hash;
 use crate::memory::scratch::{room, Scratch, MAX_SCRATCH, SECTOR};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use reprise_abi::effect::{Effect, Position};
+use reprise_abi::effect::{Effect, NoWait, Position};
 use reprise_abi::layout::USER_END;
 use reprise_abi::spec::{Blocking, Mem, Replay, Restart, Size, Syscall};
 use reprise_abi::syscalls;
@@ -147,10 +147,14 @@ impl Call {
         self.args[position as usize]
     }
 
+    /// The flag by which the call is told not to wait.
+    pub fn no_wait(&self) -> Option<NoWait> {
+        syscalls::lookup(self.nr).and_then(|call| call.no_wait)
+    }
+
     /// Is the call told by a flag not to wait?
     pub fn is_told_not_to_wait(&self) -> bool {
-        let flag = syscalls::lookup(self.nr).and_then(|call| call.no_wait);
-        flag.is_some_and(|f| self.arg(f.at) & f.flag != 0)
+        self.no_wait().is_some_and(|f| self.arg(f.at) & f.flag != 0)
     }
 
     /// The descriptors that are closed by the call, from the first to the last, whatever comes of it.

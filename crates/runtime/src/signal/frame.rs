@@ -143,20 +143,28 @@ pub fn restore_vectors(from: u64) {
     xrstor(from, session().xsave_mask | EVERY_VECTOR);
 }
 
-/// Stores the vector and x87 registers at `to`, with which of them are in use, for [`restore_vectors`]: those in the processor, or those that the
-/// kernel has put into a signal's frame.
-pub fn save_vectors(frame: Option<u64>, to: u64) {
+/// Where the vector registers of the interrupted code are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum FpState {
+    /// In the processor.
+    Live,
+    /// In a frame that the kernel built, at this address.
+    Saved(u64),
+}
+
+/// Stores the vector and x87 registers at `to`, with which of them are in use, for [`restore_vectors`].
+pub fn save_vectors(fp: FpState, to: u64) {
     const HEADER_LEN: u64 = 64;
     // Behind the magic word and the length of the whole: of the XSAVE area alone.
     const XSTATE_LEN: u64 = SW_RESERVED + 16;
-    // SAFETY: memory of the runtime's, large enough for every processor's registers (asserted where it is laid out); the kernel's frame.
+    // SAFETY: the thread's room for that, and the kernel's frame.
     unsafe {
-        match frame {
-            None => {
+        match fp {
+            FpState::Live => {
                 core::ptr::write_bytes((to + XSAVE_HEADER) as *mut u8, 0, HEADER_LEN as usize);
                 xsave(to, session().xsave_mask | EVERY_VECTOR);
             }
-            Some(at) => {
+            FpState::Saved(at) => {
                 let len = core::ptr::read_unaligned((at + XSTATE_LEN) as *const u32);
                 guard::copy(
                     to,
@@ -166,15 +174,6 @@ pub fn save_vectors(frame: Option<u64>, to: u64) {
             }
         }
     }
-}
-
-/// Where the vector registers of the interrupted code are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum FpState {
-    /// In the processor.
-    Live,
-    /// In a frame that the kernel built, at this address.
-    Saved(u64),
 }
 
 /// Copies the interrupted code's vector state to `to`, canonical, as an XSAVE area in standard format.

@@ -1,5 +1,7 @@
 //! What the program believes about its signals: handlers, masks, stacks, and what waits for delivery.
 
+use crate::machine::sys;
+
 /// Number of the highest signal.
 pub const SIGNALS: usize = 64;
 /// `SIG_DFL`.
@@ -94,6 +96,15 @@ impl Siginfo {
     pub fn address(&self) -> u64 {
         self.words[2]
     }
+}
+
+/// Sends [`SIGCUT`] to a thread of this process, with a `si_code` by which the runtime knows what it is to do; what the kernel answers.
+pub fn send_own(pid: u64, tid: u32, code: i32) -> i64 {
+    let mut info = Siginfo::ZERO;
+    info.words[0] = SIGCUT as u64;
+    info.words[1] = code as u32 as u64;
+    let at = info.words.as_ptr() as u64;
+    sys::rt_tgsigqueueinfo(pid, tid as u64, SIGCUT as u64, at)
 }
 
 /// `stack_t`.

@@ -1,10 +1,9 @@
 //! Are all threads of this process to stand ([`crate::gate::stand`])? One thread asks for it at a time.
 
-use crate::machine::sys;
-use crate::thread::signals::{Siginfo, SIGCUT};
+use crate::machine::{split_mix, sys};
+use crate::thread::signals::{send_own, Siginfo};
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::syscalls::nr;
 
 /// `si_code` of the signal that tells a thread of it.
 const STAND: i32 = -4712;
@@ -44,13 +43,7 @@ pub fn await_release(request: u32) {
 
 /// Tells the thread with this id: wherever it is, it is to look whether it is to stand.
 pub fn tell(tid: u32) {
-    let pid = sys::call(nr::GETPID, &[]) as u64;
-    let mut info = Siginfo::ZERO;
-    info.words[0] = SIGCUT as u64;
-    info.words[1] = STAND as u32 as u64;
-    let at = info.words.as_ptr() as u64;
-    let args = [pid, tid as u64, SIGCUT as u64, at];
-    sys::call(nr::RT_TGSIGQUEUEINFO, &args);
+    send_own(sys::getpid() as u64, tid, STAND);
 }
 
 /// Is this such a signal?
@@ -82,11 +75,7 @@ pub fn is_due() -> bool {
         return false;
     }
     let n = DRAWN.fetch_add(1, Relaxed) + (u64::from(session().test_reenter) << 32);
-    // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
-    let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ z >> 31) % ONCE_IN == 0
+    split_mix::mix(n.wrapping_mul(split_mix::GAMMA)) % ONCE_IN == 0
 }
 
 /// A hooked function ends: under the test it takes the long way out now and then, where the thread may stand.

@@ -22,7 +22,6 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::event::{registers_hash, section_len, EventHeader, Kind, Tag};
-
 use reprise_place::choose::Discriminators;
 use reprise_place::name::{Name, MAX_NAME};
 use reprise_place::patchable::classify;

@@ -102,14 +102,20 @@ impl Record {
         t.logging.stamped = 0;
     }
 
-    /// As [`Record::enter`], unless the thread is in the call once more, after it stood there.
-    fn enter_once(t: &mut Block, c: &Call, hash: u64) -> Entered {
-        match t.entered.take() {
-            Some(entered) => entered,
-            None => {
-                Self::enter(t, c, hash);
-                Entered { hash, began: 0 }
-            }
+    /// As [`Record::enter`], unless the thread is in the call once more, after it stood there; `time`: what is left of its time limit then.
+    fn enter_once(t: &mut Block, c: &mut Call, hash: u64, time: &mut TimeLeft) -> Entered {
+        let before = t.entered.take();
+        if before.is_none() {
+            Self::enter(t, c, hash);
+        }
+        let entered = before.unwrap_or(Entered { hash, began: 0 });
+        *time = TimeLeft::of(c, entered.began);
+        if before.is_some() {
+            time.again(c);
+        }
+        Entered {
+            began: time.began,
+            ..entered
         }
     }
 
@@ -125,9 +131,7 @@ impl Record {
         let mut entered = Entered { hash, began: 0 };
         let mut time = TimeLeft::default();
         if !prompt {
-            entered = Self::enter_once(t, c, hash);
-            time = TimeLeft::of(c, entered.began);
-            entered.began = time.began;
+            entered = Self::enter_once(t, c, hash, &mut time);
         }
         let hash = entered.hash;
         let stream = output::written_by(c);
@@ -148,11 +152,9 @@ impl Record {
             }
             if stream != 0 && held.is_none() {
                 held = streams::hold(t, stream);
-                if held.is_none() && standing::wanted().is_none() {
-                    break Outcome::Restart;
-                }
             }
             let r = match stream != 0 && held.is_none() {
+                // A signal comes first, or the thread is to stand.
                 true => NOT_MADE,
                 false if stays => stand::staying(t, |t| make(t, c)),
                 false => make(t, c),
@@ -377,9 +379,8 @@ impl Engine for Record {
         let Some(word) = crate::memory::futex::changed_word(c) else {
             return Self::perform(t, c, 0);
         };
-        let mut entered = Self::enter_once(t, c, 0);
-        let mut time = TimeLeft::of(c, entered.began);
-        entered.began = time.began;
+        let mut time = TimeLeft::default();
+        let entered = Self::enter_once(t, c, 0, &mut time);
         let outcome = loop {
             let r = make(t, c);
             match outcome(t, c, r) {

@@ -7,7 +7,7 @@
 use super::chaos;
 use crate::gate::robust;
 use crate::machine::asm::rt_blocking;
-use crate::machine::sys;
+use crate::machine::{split_mix, sys};
 use crate::thread::attended;
 use crate::thread::schedule;
 use crate::thread::schedule::lock;
@@ -31,11 +31,9 @@ pub fn alone() -> bool {
 /// Next number of chaos mode's generator (splitmix64).
 pub fn random() -> u64 {
     let s = &session().chaos_state;
-    let mut z = s.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    s.store(z, Relaxed);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    let next = s.load(Relaxed).wrapping_add(split_mix::GAMMA);
+    s.store(next, Relaxed);
+    split_mix::mix(next)
 }
 
 /// Is chaos mode on?

@@ -14,6 +14,7 @@ use crate::dispatch::with_engine;
 use crate::dispatch::{with_order, with_order_of_heaps};
 use crate::engine::order::Order;
 use crate::engine::Engine;
+use crate::gate::stand;
 use crate::log::debugger;
 use crate::machine::guard;
 use crate::signal::frame::SigContext;
@@ -108,11 +109,13 @@ extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
         f.rsp += 8;
     }
     t.hook_ends = true;
-    with_engine!(E => if E::delivers_in_hook(t, by_frame == AT_FRAME) {
-        E::signal_point(t, f);
+    with_engine!(E => {
+        if E::delivers_in_hook(t, by_frame == AT_FRAME) {
+            E::signal_point(t, f);
+        }
+        t.hook_ends = false;
+        stand::point::<E>(t, f);
     });
-    t.hook_ends = false;
-    with_engine!(E => crate::gate::stand::point::<E>(t, f));
 }
 
 /// The operation touched memory that isn't there: the interrupted code becomes the program's, at the entry of the function. False: the

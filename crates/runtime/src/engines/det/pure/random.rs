@@ -2,7 +2,7 @@
 //! drawn. Nothing secret may be made of them.
 
 use crate::machine::guard;
-use crate::machine::sys;
+use crate::machine::{split_mix, sys};
 use crate::memory::capture::Call;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
@@ -26,10 +26,7 @@ pub fn word(t: &mut Block) -> u64 {
 }
 
 fn mix(n: u64) -> u64 {
-    let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+    split_mix::mix(n.wrapping_add(split_mix::GAMMA))
 }
 
 /// Fills the program's memory; whether it could.
