@@ -14,5 +14,5 @@ scripts/build-guests.sh
 : "${REPRISE_TEST_FULL:=1}" "${REPRISE_TEST_SOAK_SECONDS:=${1:-600}}" "${REPRISE_TEST_HANG_SECONDS:=3600}" "${REPRISE_TEST_KEEP:=1}"
 : "${REPRISE_TEST_SCHEDULES:=10000}"
 export REPRISE_TEST_FULL REPRISE_TEST_SOAK_SECONDS REPRISE_TEST_HANG_SECONDS REPRISE_TEST_KEEP REPRISE_TEST_SCHEDULES
-cargo test --release -p reprise --test soak -- --include-ignored --nocapture --test-threads 1
-cargo test --release -p reprise --test inputs_outsiders --test inputs_hard -- others_change killed --nocapture --test-threads 1
+cargo test --release -p reprise --test programs -- soak:: --include-ignored --nocapture --test-threads 1
+cargo test --release -p reprise --test inputs -- others_change killed --nocapture --test-threads 1

@@ -3,7 +3,7 @@
 # 1,000 times, run 2,000 times by `reprise run`, something killed in the middle of 100 recordings, 20,000 traces changed at random, and a browser in its sandbox recorded 20 times; and, when no
 # arguments are given, 10 minutes of scripts/fuzz.sh for each target, before all that. Each knob can be set from outside; see crates/reprise/tests/common.
 #
-#   scripts/stress.sh [ARGUMENTS OF cargo test...]    for example: scripts/stress.sh --test threads
+#   scripts/stress.sh [ARGUMENTS OF cargo test...]    for example: scripts/stress.sh --test det
 set -eu
 cd "$(dirname "$0")/.."
 scripts/setup-tests.sh

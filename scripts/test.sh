@@ -2,7 +2,7 @@
 # All tests, from a fresh clone: installs what is missing, builds the guests and Reprise, checks format, lints and the documentation of the code,
 # runs every test.
 #
-#   scripts/test.sh [ARGUMENTS OF cargo test...]      for example: scripts/test.sh --test signals
+#   scripts/test.sh [ARGUMENTS OF cargo test...]      for example: scripts/test.sh --test calls signals::
 #
 # The long tests are scripts/stress.sh.
 set -eu

@@ -1,0 +1,10 @@
+//! Commands that ask a recording: values, calls, writers, differences, races, pictures, the view in a browser.
+
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod pictures;
+mod questions;
+mod races;
+mod view;

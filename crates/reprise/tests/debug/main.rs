@@ -1,0 +1,17 @@
+//! `reprise replay -d`: gdb on a recording, forward and backward.
+
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod calls;
+mod checkpoints;
+mod expected;
+mod kept;
+mod languages;
+mod order;
+mod processes;
+mod programs;
+mod scripts;
+mod session;
+mod travel;

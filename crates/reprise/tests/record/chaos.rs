@@ -1,0 +1,74 @@
+//! `record --chaos`: programs with a known fault (`tests/guests/chaos`), which chaos finds, and whose failing run is replayed. The ordinary suite
+//! takes those that show within a few runs; with `REPRISE_TEST_FULL=1` all.
+
+use crate::common;
+
+use common::{built, full, run, sources, Workplace};
+use std::collections::BTreeSet;
+
+/// Status of a program whose fault was hit (`fault.h`).
+const FAULT: i32 = 42;
+/// In so many runs chaos is to find each.
+const RUNS: u64 = 100;
+
+/// In which run chaos found the program's fault; the recording of it is replayed.
+fn found_in_run(name: &str) -> u64 {
+    let place = Workplace::new();
+    let program = built(&format!("chaos/{name}"));
+    let runs = RUNS.to_string();
+    let runs = runs.as_str();
+    let mut command = place.reprise(["record", "--chaos=1", "--until-failure", runs, "--"]);
+    let found = run(command.arg(&program), None);
+    assert_eq!(
+        found.status.code(),
+        Some(FAULT),
+        "{name}: {}",
+        found.describe()
+    );
+    // "reprise: run 7 failed, with chaos seed 7; ..."
+    let said = found.notes.clone();
+    let number_after = |words: &str| -> Option<u64> {
+        let digits = said.split_once(words)?.1;
+        let end = digits.find(|c: char| !c.is_ascii_digit())?;
+        digits[..end].parse().ok()
+    };
+    let in_run = number_after("reprise: run ").expect("the number of the run");
+    let seed = number_after("with chaos seed ").expect("the seed");
+    assert_eq!(seed, in_run, "each run has the next seed: {said}");
+    let replay = run(&mut place.reprise(["replay"]), None);
+    assert_eq!(replay.status.code(), Some(FAULT), "{}", replay.describe());
+    // The runs before it said other things.
+    assert!(
+        !replay.stdout.is_empty() && found.stdout.ends_with(&replay.stdout),
+        "{}",
+        replay.describe()
+    );
+    let verify = run(&mut place.reprise(["verify", "-n", "2"]), None);
+    assert!(verify.status.success(), "{name}: {}", verify.describe());
+    in_run
+}
+
+/// All of them.
+fn all() -> BTreeSet<String> {
+    let files = std::fs::read_dir(sources().join("chaos")).expect("the programs");
+    let names = files.flatten().map(|e| e.path());
+    names
+        .filter(|p| p.extension().is_some_and(|e| e == "c"))
+        .filter_map(|p| Some(p.file_stem()?.to_str()?.to_string()))
+        .collect()
+}
+
+#[test]
+fn chaos_finds_known_faults() {
+    // They take a dozen runs as a rule, and now and then three dozen.
+    const RARER: [&str; 3] = ["aba", "missed_signal", "removed_element"];
+    let wanted = |name: &String| full() || !RARER.contains(&name.as_str());
+    for name in all().into_iter().filter(wanted) {
+        println!("{name}: found in run {}", found_in_run(&name));
+    }
+}
+
+#[test]
+fn there_are_twenty_programs_with_a_fault() {
+    assert_eq!(all().len(), 20, "{:?}", all());
+}
