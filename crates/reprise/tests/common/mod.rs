@@ -104,6 +104,21 @@ pub fn sources() -> PathBuf {
     top().join("tests/guests")
 }
 
+/// The text of these end-to-end tests: of one of their folders, or of all of them, as far as `wanted` says by a file's name.
+pub fn sources_of_tests(folder: &str, wanted: impl Fn(&str) -> bool + Copy) -> String {
+    let mut text = String::new();
+    let mut left = vec![top().join("crates/reprise/tests").join(folder)];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("the tests").flatten();
+            left.extend(entries.map(|e| e.path()));
+        } else if wanted(&path.file_name().unwrap_or_default().to_string_lossy()) {
+            text += &std::fs::read_to_string(&path).expect("a test");
+        }
+    }
+    text
+}
+
 /// A built guest; builds all that are out of date when asked for the first time.
 pub fn built(name: &str) -> PathBuf {
     static BUILD: Once = Once::new();

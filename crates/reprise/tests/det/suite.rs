@@ -6,7 +6,7 @@
 use crate::common;
 
 use common::det::once_with;
-use common::{all_sources, message, shape, sources, top, Guest, Outcome, Workplace};
+use common::{all_sources, message, shape, sources, sources_of_tests, Guest, Outcome, Workplace};
 use std::collections::BTreeSet;
 
 /// What runs of a guest have in common.
@@ -353,14 +353,8 @@ fn all_guests_of_the_order_engine_are_here() {
     ];
     /// What is tested beside the engine itself.
     const BESIDE: [&str; 4] = ["interposed.rs", "serial_hooks.rs", "sketch.rs", "stand.rs"];
-    let text = |group: &str| -> String {
-        let group = top().join("crates/reprise/tests").join(group);
-        let all = std::fs::read_dir(group).expect("the tests").flatten();
-        all.filter(|e| !BESIDE.contains(&&*e.file_name().to_string_lossy()))
-            .map(|e| std::fs::read_to_string(e.path()).expect("a test"))
-            .collect()
-    };
-    let (of_order, of_det) = (text("order"), text("det"));
+    let of_order = sources_of_tests("order", |file| !BESIDE.contains(&file));
+    let of_det = sources_of_tests("det", |_| true);
     // Names stand in quotes; under det some are those of tests.
     let order: BTreeSet<&str> = of_order.split('"').collect();
     let word = |c: char| c.is_alphanumeric() || c == '_';

@@ -327,7 +327,10 @@ fn others_are_named_where_nobody_reaps_the_dead() {
     }
     command.args(["--pid", "--fork", "--mount-proc"]);
     command.arg(built("reaps_nobody")).arg(DEAD).arg(me);
-    command.args(["--exact", "others_who_write_to_its_memory_are_named"]);
+    command.args([
+        "--exact",
+        "attach::others_who_write_to_its_memory_are_named",
+    ]);
     let out = run(&mut command, None);
     if out.said().contains("unshare:") {
         return common::skip("this user can't make a namespace of processes");

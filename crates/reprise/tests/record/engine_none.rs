@@ -77,18 +77,7 @@ fn every_guest_behaves_as_by_itself_4() {
 #[test]
 fn every_guest_is_in_a_test() {
     // A guest that nobody records is forgotten soon.
-    let tests = common::top().join("crates/reprise/tests");
-    let mut text = String::new();
-    // Those that engines share are in common/.
-    let folders = [tests.clone(), tests.join("common")].map(std::fs::read_dir);
-    for entry in folders
-        .into_iter()
-        .flat_map(|f| f.expect("the tests").flatten())
-    {
-        if entry.path().extension().is_some_and(|e| e == "rs") {
-            text.push_str(&std::fs::read_to_string(entry.path()).expect("a test"));
-        }
-    }
+    let text = common::sources_of_tests("", |_| true);
     let words: std::collections::HashSet<&str> = text
         .split(|c: char| !c.is_alphanumeric() && c != '_')
         .collect();
