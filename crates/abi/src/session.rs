@@ -471,6 +471,8 @@ pub const FLAG_PURE: u32 = 2048;
 pub const FLAG_LOGS: u32 = 4096;
 /// [`Session::flags`]: a test of what the table says that calls write (`record --test-writes`).
 pub const FLAG_TEST_WRITES: u32 = 1 << 16;
+/// [`Session::flags`]: with [`Session::test_reenter`], a copy of the process is made each time that all threads stand (`record --test-copies`).
+pub const FLAG_TEST_COPIES: u32 = 1 << 17;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]
@@ -674,6 +676,12 @@ pub struct Session {
     pub stood: AtomicU64,
     /// ... and that not all of them came to stand in time.
     pub stood_not: AtomicU64,
+    /// Copies that were made of the process, ...
+    pub copies: AtomicU64,
+    /// ... those of which all was found that differed, and nothing else, ...
+    pub copies_found: AtomicU64,
+    /// ... and for how long the making of them has kept the program waiting, in nanoseconds.
+    pub copies_pause_ns: AtomicU64,
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?

@@ -249,6 +249,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true, value_name = "SEED")]
     pub test_reenter: Option<u32>,
 
+    /// A test switch: with it, a copy of the process is made each time, changed in one bit, and compared
+    #[arg(long, hide = true, requires = "test_reenter")]
+    pub test_copies: bool,
+
     /// A test switch, for engines without a log: the runtime's image, in the place of the one that is inside
     #[arg(long, hide = true, value_name = "FILE")]
     pub test_runtime: Option<PathBuf>,
@@ -293,6 +297,7 @@ impl RecordArgs {
             forget_syscall: None,
             test_writes: false,
             test_reenter: None,
+            test_copies: false,
             test_runtime: None,
             command,
             det: None,

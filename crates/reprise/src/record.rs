@@ -12,8 +12,8 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_WRITES,
-    MODE_RECORD, VERSION,
+    hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_COPIES,
+    FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -297,6 +297,9 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         s.flags |= FLAG_TEST_WRITES;
     }
     s.test_reenter = args.test_reenter.map_or(0, |seed| seed.max(1));
+    if args.test_copies {
+        s.flags |= FLAG_TEST_COPIES;
+    }
     if let Some(nr) = args.forget_syscall {
         s.forget_syscall = nr + 1;
     }

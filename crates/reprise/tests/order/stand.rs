@@ -72,6 +72,26 @@ fn processes_and_ends() {
     }
 }
 
+/// While all stand a copy of the process is made, with all its threads: it is the same, and one bit of it that is changed is found. The program, which
+/// waits for children and for the ends of pipes, notices nothing.
+#[test]
+fn copies_are_the_same_and_what_differs_is_found() {
+    for (name, args) in [
+        ("sync_sem", &["4", "20"][..]),
+        ("sync_cond", &["4", "10"]),
+        ("pipes", &[]),
+        ("signal_between_threads", &["6"]),
+        ("idle_threads", &["50", "20"]),
+        ("fork_from_threads", &[]),
+    ] {
+        let flags = ["--engine", "order", "--test-reenter=1", "--test-copies"];
+        let infos = check_times(&Guest::new(name).args(args), &flags, 1, 1);
+        let [made, found] = ["copies", "copies_found"].map(|which| infos[0].counter(which));
+        assert!(made >= OFTEN, "{name}: only {made} copies");
+        assert_eq!(found, made, "{name}");
+    }
+}
+
 /// Unasked nobody stands.
 #[test]
 fn nobody_stands_unasked() {

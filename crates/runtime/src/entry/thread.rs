@@ -2,7 +2,7 @@
 
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
-use crate::gate::clone::{adopt, BIRTH_ATTACHED, BIRTH_FORK, BIRTH_THREAD};
+use crate::gate::clone::{adopt, BIRTH_ATTACHED, BIRTH_COPIED, BIRTH_FORK, BIRTH_THREAD};
 use crate::machine::asm::rt_leave_with;
 use crate::thread::blocks::in_use_here;
 use crate::thread::{current, session, Block};
@@ -22,6 +22,9 @@ fn forget_others(t: &Block) {
 pub extern "C" fn rt_thread_begin(block: u64) -> ! {
     adopt(block);
     let t = current();
+    if t.birth == BIRTH_COPIED {
+        crate::gate::copy::stands_again(t);
+    }
     let told = &t.slot().kernel_tid;
     if told.load(Relaxed) == 0 {
         // Its parent was told of a descriptor instead ([`make_process_with_descriptor`]).

@@ -45,6 +45,8 @@ pub const BIRTH_FORK: u32 = 1;
 const BIRTH_SHARING: u32 = 2;
 /// A thread that was running before the recording began.
 pub const BIRTH_ATTACHED: u32 = 3;
+/// A thread of a copy ([`crate::gate::copy`]).
+pub const BIRTH_COPIED: u32 = 4;
 
 /// clone(2), fork(2), vfork(2).
 pub fn clone<E: Engine>(t: &mut Block, c: &Call, frame: &Frame) -> i64 {

@@ -4,6 +4,7 @@
 pub mod attach;
 pub mod clock;
 pub mod clone;
+pub mod copy;
 pub mod cpuid;
 pub mod diversion;
 pub mod exec;

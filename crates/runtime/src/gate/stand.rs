@@ -13,6 +13,7 @@
 
 use crate::code::patch;
 use crate::engine::Engine;
+use crate::gate::copy;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::signal::frame::{save_vectors, FpState, Ucontext};
@@ -27,6 +28,7 @@ use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, WALK, WALK_LEN};
 use core::mem::size_of;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::Effect;
+use reprise_abi::session::FLAG_TEST_COPIES;
 use reprise_abi::spec::Blocking;
 use reprise_abi::syscalls::nr;
 
@@ -281,6 +283,9 @@ fn ask(t: &mut Block, frame: &Frame) {
     take_down(t, frame, None);
     let all = await_others(t, request);
     let s = session();
+    if all && s.flags & FLAG_TEST_COPIES != 0 {
+        copy::test(t, request, standing::draw());
+    }
     match all {
         true => s.stood.fetch_add(1, Relaxed),
         false => s.stood_not.fetch_add(1, Relaxed),

@@ -79,11 +79,45 @@ pub fn each_written(start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
     })
 }
 
+/// Calls `f` with each page of `start..end` that is in memory, or was swapped out, and is mapped by one process alone: this one, or that with this id. False
+/// when that can't be known.
+pub fn each_alone(pid: Option<u32>, start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
+    const ALONE: u64 = 1 << 56;
+    pagemap_of(pid, start, end, |page, e| {
+        let held = e & SWAPPED != 0 || e & (IN_MEMORY | FILE_OR_SHARED) == IN_MEMORY;
+        if held && e & (ALONE | SWAPPED) != 0 {
+            f(page);
+        }
+    })
+}
+
 /// Calls `f` with each page and its entry in /proc/self/pagemap; false when that can't be read from its beginning on.
-fn pagemap(start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
+fn pagemap(start: u64, end: u64, f: impl FnMut(u64, u64)) -> bool {
+    pagemap_of(None, start, end, f)
+}
+
+/// Bytes of the longest name of a process's pagemap.
+const NAME_LEN: usize = "/proc/4294967295/pagemap\0".len();
+
+/// Address of that name, which is put into `room`.
+fn name_of_pagemap(pid: u32, room: &mut [u8; NAME_LEN]) -> u64 {
+    let digits = pid.checked_ilog10().map_or(1, |n| n as usize + 1);
+    let number = (0..digits).map(|i| b'0' + (pid / 10u32.pow((digits - 1 - i) as u32) % 10) as u8);
+    let bytes = b"/proc/".iter().copied().chain(number);
+    for (to, byte) in room.iter_mut().zip(bytes.chain(*b"/pagemap\0")) {
+        *to = byte;
+    }
+    room.as_ptr() as u64
+}
+
+/// As [`pagemap`], of the process with this id.
+fn pagemap_of(pid: Option<u32>, start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
     const O_CLOEXEC: u64 = 0o2000000;
-    let name = c"/proc/self/pagemap".as_ptr() as u64;
-    let fd = sys::open_at(&[u64::MAX, name, O_CLOEXEC]);
+    let mut name = [0; NAME_LEN];
+    let fd = match pid {
+        None => sys::open_at(&[u64::MAX, c"/proc/self/pagemap".as_ptr() as u64, O_CLOEXEC]),
+        Some(pid) => sys::open_at(&[u64::MAX, name_of_pagemap(pid, &mut name), O_CLOEXEC]),
+    };
     if fd < 0 {
         return false;
     }
@@ -109,6 +143,17 @@ fn pagemap(start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn a_pagemap_is_named_by_its_process() {
+        for pid in [1, 9, 10, 4711, u32::MAX] {
+            let mut room = [0; NAME_LEN];
+            name_of_pagemap(pid, &mut room);
+            let name = core::ffi::CStr::from_bytes_until_nul(&room).unwrap();
+            let wanted = std::format!("/proc/{pid}/pagemap");
+            assert_eq!(name.to_str().unwrap(), wanted);
+        }
+    }
 
     #[test]
     fn mincore_and_pagemap_agree() {

@@ -3,6 +3,7 @@
 pub mod address_limit;
 pub mod by_reference;
 pub mod capture;
+pub mod compared;
 pub mod files;
 pub mod futex;
 pub mod identity;

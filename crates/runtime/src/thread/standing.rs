@@ -74,8 +74,13 @@ pub fn is_due() -> bool {
     if !is_tested() || session().stood.load(Relaxed) >= MOST {
         return false;
     }
+    draw() % ONCE_IN == 0
+}
+
+/// Draws the next number of the seed's.
+pub fn draw() -> u64 {
     let n = DRAWN.fetch_add(1, Relaxed) + (u64::from(session().test_reenter) << 32);
-    split_mix::mix(n.wrapping_mul(split_mix::GAMMA)) % ONCE_IN == 0
+    split_mix::mix(n.wrapping_mul(split_mix::GAMMA))
 }
 
 /// A hooked function ends: under the test it takes the long way out now and then, where the thread may stand.
