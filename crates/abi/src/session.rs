@@ -433,7 +433,7 @@ pub mod region_flags {
     pub const VDSO: u32 = 8;
     /// A child does not get it (MADV_DONTFORK).
     pub const NOT_INHERITED: u32 = 16;
-    /// A child gets zeros instead (MADV_WIPEONFORK). In a kept stretch's beginning only.
+    /// A child gets zeros instead (MADV_WIPEONFORK).
     pub const WIPED: u32 = 32;
     /// It is locked (mlock(2)).
     pub const LOCKED: u32 = 64;

@@ -5,11 +5,12 @@ use crate::log::output;
 use crate::machine::asm::rt_blocking;
 use crate::machine::{guard, sys};
 use crate::memory::capture::Call;
+use crate::memory::scratch::Scratch;
 use crate::memory::{address_limit, memory_file};
 use crate::thread::signals::{ACTIONS, SA_RESTART};
 use crate::thread::Block;
 use core::sync::atomic::Ordering::*;
-use reprise_abi::spec::{Blocking, Restart};
+use reprise_abi::spec::{Blocking, Mem, Restart};
 use reprise_abi::syscalls::nr;
 
 const EINTR: i64 = -4;
@@ -61,6 +62,22 @@ pub fn outcome(t: &Block, c: &Call, r: i64) -> Outcome {
             }
         }
     }
+}
+
+/// Puts scratch memory in the place of all the call's buffers. On failure the errno that the program shall see.
+pub fn into_scratch(t: &mut Block, c: &mut Call) -> Result<(), i64> {
+    let masked = c.local;
+    let mut scratch = Scratch::new(t, c.scratch_needed());
+    c.localise(&mut scratch)?;
+    if t.saved_mask.is_some() {
+        // The mask argument of ppoll and its kin was replaced before.
+        for (i, m) in masked.iter().enumerate() {
+            if c.mem[i] == Mem::None {
+                c.local[i] = *m;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The wait status of a process that ends by itself.

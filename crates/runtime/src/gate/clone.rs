@@ -211,6 +211,7 @@ pub fn new_block(i: u32) -> Block {
         table: 0,
         stands: AtomicU32::new(0),
         entered: None,
+        stays_in: None,
     };
     block.traced.put(ptrace::Traced::default());
     block.noted.put(output::Noted::default());

@@ -4,43 +4,222 @@
 //! others could notice: no descriptors, so that pipes end and locks go; no signal at its end, so that no wait of the program's finds it; nothing to
 //! write to that is shared: the session is a copy, too. It ends with the thread that made it.
 //!
-//! Threads that stay in their calls are not in the copy yet, nor are memory that others share, and what a fork leaves out (MADV_DONTFORK).
+//! A fork leaves out three kinds of memory, which the copy gets in other ways: what is mapped shared is copied by the copy itself, so that what either
+//! writes is its own; what isn't inherited (MADV_DONTFORK), and what children find wiped (MADV_WIPEONFORK), is written into the copy by the program,
+//! which nobody needs to permit. Only what is mapped shared of a file and can't be written stays the file's.
+//!
+//! A thread that [stays in its call](crate::gate::stand::staying) is in the copy as one that stands in that call.
 
 use crate::gate::clone::{self, BIRTH_COPIED};
-use crate::machine::present::Presence;
-use crate::machine::sys;
-use crate::memory::compared;
-use crate::thread::blocks::{block_of, in_use_here};
+use crate::gate::stand;
+use crate::machine::present::{self, Presence};
+use crate::machine::{guard, sys};
+use crate::memory::{self, compared, transfer, Region};
+use crate::thread::blocks::in_use_here;
 use crate::thread::{block_address, session, standing, Block};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::{PAGE, SESSION_BASE};
-use reprise_abi::session::{region_flags, SESSION_TOTAL};
+use reprise_abi::session::{region_flags, FLAG_TEST_COPIES, SESSION_TOTAL};
 use reprise_abi::syscalls::nr;
 
 const SIGKILL: u64 = 9;
 const PR_SET_PDEATHSIG: u64 = 1;
 /// wait4(2): children without an exit signal, too.
 const WALL: u64 = 0x4000_0000;
+const ENOMEM: i64 = -12;
+const PROT_READ: u32 = 1;
+/// Bytes of the session.
+const SESSION_LEN: u64 = (SESSION_TOTAL as u64 + PAGE - 1) & !(PAGE - 1);
+
+/// Can copies be made of this process?
+#[inline(always)]
+pub fn are_made() -> bool {
+    standing::is_tested() && session().flags & FLAG_TEST_COPIES != 0
+}
 
 /// Makes a copy. All other threads stand for this request, and the calling one is taken down. The process id of the copy, or an error; in the copy this
 /// doesn't return.
 pub fn make(t: &mut Block, request: u32) -> i64 {
+    let Some(meeting) = Meeting::new() else {
+        return ENOMEM;
+    };
     // SAFETY: without any flag, a fork: the child goes on here, on its own copy of this stack.
     let r = unsafe { sys::syscall6(nr::CLONE, [0; 6]) };
-    if r != 0 {
+    if r == 0 {
+        become_copy(t, request, &meeting);
+    }
+    if sys::is_error(r) {
         return r;
     }
+    let pid = r as u32;
+    if meeting.copy_has_its_own(pid) && fill_left_out(pid) {
+        meeting.say(IS_WHOLE);
+        return r;
+    }
+    end(pid);
+    ENOMEM
+}
+
+/// The copy's first steps.
+fn become_copy(t: &Block, request: u32, meeting: &Meeting) -> ! {
     sys::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     sys::call(nr::CLOSE_RANGE, &[0, u32::MAX as u64, 0]);
-    if has_own_session() {
-        for i in (0..session().slots_used.load(Relaxed)).filter(|i| *i != t.slot) {
-            if in_use_here(i).is_some() && block_of(i).stands.load(Relaxed) == request {
-                make_thread(i);
+    let own = memory::each().try_for_each(|r| has_own(&r)).is_some();
+    let session_copy = own_copy(SESSION_BASE, SESSION_BASE + SESSION_LEN);
+    if let (true, Some(session_copy)) = (own, session_copy) {
+        meeting.say(HAS_ITS_OWN);
+        meeting.await_word(IS_WHOLE);
+        memory::each().for_each(|r| protects(&r));
+        if moves(session_copy, SESSION_BASE, SESSION_LEN) {
+            for i in (0..session().slots_used.load(Relaxed)).filter(|i| *i != t.slot) {
+                if in_use_here(i).is_some() && stand::stands_in_copy(i, request) {
+                    make_thread(i);
+                }
             }
+            standing::await_release(request);
         }
-        standing::await_release(request);
     }
     sys::exit_group(125)
+}
+
+/// What a program and a copy of it tell each other while that comes to be: a word in memory that both have.
+struct Meeting(u64);
+
+/// The copy has all of its memory, but for what the program is to write into it.
+const HAS_ITS_OWN: u32 = 1;
+/// That is done.
+const IS_WHOLE: u32 = 2;
+
+impl Meeting {
+    fn new() -> Option<Meeting> {
+        const FLAGS: u64 = sys::MAP_SHARED | sys::MAP_ANONYMOUS;
+        let at = sys::mmap(0, PAGE, sys::PROT_RW, FLAGS, u64::MAX, 0);
+        (!sys::is_error(at)).then_some(Meeting(at as u64))
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: mapped for as long as this lives.
+        unsafe { &*(self.0 as *const AtomicU32) }
+    }
+
+    fn say(&self, what: u32) {
+        self.word().store(what, Release);
+        sys::futex_wake_all(self.word().as_ptr());
+    }
+
+    fn await_word(&self, what: u32) {
+        loop {
+            match self.word().load(Acquire) {
+                said if said == what => return,
+                said => sys::futex_wait(self.word().as_ptr(), said, None),
+            };
+        }
+    }
+
+    /// False: the copy has ended instead.
+    fn copy_has_its_own(&self, pid: u32) -> bool {
+        const LOOK_AGAIN: i64 = 5_000_000;
+        while self.word().load(Acquire) != HAS_ITS_OWN {
+            let until = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_AGAIN);
+            sys::futex_wait(self.word().as_ptr(), 0, Some(&until));
+            if has_ended(pid) && self.word().load(Acquire) != HAS_ITS_OWN {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        sys::munmap(self.0, PAGE);
+    }
+}
+
+/// Is the child with this id over? It isn't waited for.
+fn has_ended(pid: u32) -> bool {
+    const P_PID: u64 = 1;
+    const WEXITED: u64 = 4;
+    const WNOHANG: u64 = 1;
+    const WNOWAIT: u64 = 0x0100_0000;
+    let mut info = [0u64; 16];
+    let at = info.as_mut_ptr() as u64;
+    let options = WEXITED | WNOHANG | WNOWAIT | WALL;
+    let r = sys::call(nr::WAITID, &[P_PID, pid as u64, at, options, 0]);
+    // si_signo is 0 where nobody has ended.
+    r != 0 || info[0] as u32 != 0
+}
+
+/// Is this memory that a fork leaves to others, or that others write to, too?
+fn is_left_out(r: &Region) -> bool {
+    const OUT: u32 = region_flags::NOT_INHERITED | region_flags::WIPED;
+    r.flags & OUT != 0 && !memory::is_the_files(r)
+}
+
+/// In the copy: this memory becomes its own, where it isn't yet, or is there to be written to by the program.
+fn has_own(r: &Region) -> Option<()> {
+    let (start, len) = (r.start, r.end - r.start);
+    if is_left_out(r) {
+        const FIXED: u64 = OWN | sys::MAP_FIXED;
+        return (sys::mmap(start, len, sys::PROT_RW, FIXED, u64::MAX, 0) as u64 == start)
+            .then_some(());
+    }
+    if r.flags & region_flags::SHARED == 0 || memory::is_the_files(r) {
+        return Some(());
+    }
+    if r.prot & PROT_READ == 0 {
+        sys::mprotect(start, len, PROT_READ as u64);
+    }
+    let copy = own_copy(start, r.end)?;
+    moves(copy, start, len).then_some(())
+}
+
+/// In the copy: memory that was mapped anew gets the protection that the program has given it.
+fn protects(r: &Region) {
+    let is_new =
+        is_left_out(r) || (r.flags & region_flags::SHARED != 0 && !memory::is_the_files(r));
+    if is_new && u64::from(r.prot) != sys::PROT_RW {
+        sys::mprotect(r.start, r.end - r.start, u64::from(r.prot));
+    }
+    if is_new && r.is_guarded() {
+        sys::madvise(r.start, r.end - r.start, memory::MADV_GUARD_INSTALL);
+    }
+}
+
+/// Flags of memory that is a copy's own.
+const OWN: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+
+/// A copy of what is shared from `start` to `end`, elsewhere. `None`: there is no memory for it.
+fn own_copy(start: u64, end: u64) -> Option<u64> {
+    let new = sys::mmap(0, end - start, sys::PROT_RW, OWN, u64::MAX, 0);
+    if sys::is_error(new) {
+        return None;
+    }
+    let shared = region_flags::SHARED;
+    Presence::now().each(start, end, shared, |page| {
+        let to = new as u64 + (page - start);
+        // Behind a file's end there is nothing.
+        // SAFETY: to the memory that was mapped for it.
+        let _ = guard::guarded(|| unsafe { guard::copy(to, page, PAGE as usize) });
+    });
+    Some(new as u64)
+}
+
+/// Moves a mapping over what is at `to`.
+fn moves(from: u64, to: u64, len: u64) -> bool {
+    const MAYMOVE_FIXED: u64 = 3;
+    !sys::is_error(sys::mremap(from, len, len, MAYMOVE_FIXED, to))
+}
+
+/// In the program: what the fork has left out is written into the copy.
+fn fill_left_out(pid: u32) -> bool {
+    memory::each().filter(is_left_out).all(|r| {
+        let mut done = true;
+        let known = present::each_written(r.start, r.end, |page| {
+            done &= transfer::put(pid, page, page, PAGE).is_some();
+        });
+        known && done
+    })
 }
 
 /// Makes the kernel's thread of slot `i`.
@@ -55,30 +234,6 @@ fn make_thread(i: u32) {
 pub fn stands_again(t: &Block) -> ! {
     standing::await_release(t.stands.load(Relaxed));
     sys::exit_group(125)
-}
-
-/// In the copy: the session becomes its own. False: there is no memory for it.
-fn has_own_session() -> bool {
-    const FLAGS: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-    const MAYMOVE_FIXED: u64 = 3;
-    let len = (SESSION_TOTAL as u64 + PAGE - 1) & !(PAGE - 1);
-    let new = sys::mmap(0, len, sys::PROT_RW, FLAGS, u64::MAX, 0);
-    if sys::is_error(new) {
-        return false;
-    }
-    let shared = region_flags::SHARED;
-    Presence::now().each(SESSION_BASE, SESSION_BASE + len, shared, |page| {
-        let to = new as u64 + (page - SESSION_BASE);
-        // SAFETY: from the session to the memory that was mapped for it.
-        unsafe { crate::machine::guard::copy(to, page, PAGE as usize) };
-    });
-    !sys::is_error(sys::mremap(
-        new as u64,
-        len,
-        len,
-        MAYMOVE_FIXED,
-        SESSION_BASE,
-    ))
 }
 
 /// Ends a copy.

@@ -198,10 +198,14 @@ fn can_stand<E: Engine>(t: &Block) -> bool {
 /// In a call whose beginning is logged, which has come to nothing so far: the thread stands, if that is wanted. Nothing of the runtime's is held.
 pub fn in_call<E: Engine>(t: &mut Block, call: Entered) {
     if let (true, Some(request)) = (can_stand::<E>(t), standing::wanted()) {
-        // SAFETY: the gate's frame, which is the first thing on the gate stack.
-        let frame = unsafe { *((t.gate_sp - size_of::<Frame>() as u64) as *const Frame) };
-        stand(t, &frame, Some(call), request);
+        stand(t, &gate_frame(t), Some(call), request);
     }
+}
+
+/// The program's registers, of a thread that is in a gate.
+fn gate_frame(t: &Block) -> Frame {
+    // SAFETY: the gate's frame, which is the first thing on the gate stack.
+    unsafe { *((t.gate_sp - size_of::<Frame>() as u64) as *const Frame) }
 }
 
 /// [`Block::stands`] of a thread that stays in its call, ...
@@ -209,8 +213,12 @@ const STAYS: u32 = u32::MAX;
 /// ... and of one to which the signal is on its way.
 const TOLD: u32 = u32::MAX - 1;
 
-/// Makes a call that nothing is to interrupt; what is wanted while it lasts is waited for behind it.
-pub fn staying<R>(t: &mut Block, make: impl FnOnce(&mut Block) -> R) -> R {
+/// Makes a call that nothing is to interrupt, and whose beginning is logged; what is wanted while it lasts is waited for behind it.
+pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) -> R) -> R {
+    if copy::are_made() {
+        save_vectors(FpState::Live, vectors(t.slot));
+    }
+    t.stays_in = Some(call);
     // A signal that is on its way comes first.
     while t.stands.compare_exchange(0, STAYS, SeqCst, SeqCst).is_err() {
         sys::sched_yield();
@@ -226,6 +234,18 @@ pub fn staying<R>(t: &mut Block, make: impl FnOnce(&mut Block) -> R) -> R {
             standing::await_release(request);
         }
     }
+}
+
+/// In a copy: the thread of slot `i` stands for this request, also where it stays in its call in the other process. False: it isn't one of those.
+pub fn stands_in_copy(i: u32, request: u32) -> bool {
+    // SAFETY: its thread is in the other process; this one has the block to itself.
+    let b = unsafe { &mut *(block_address(i) as *mut Block) };
+    if b.stands.load(Relaxed) == STAYS {
+        let (frame, call) = (gate_frame(b), b.stays_in.take());
+        take_down(b, &frame, call);
+        b.stands.store(request, Relaxed);
+    }
+    b.stands.load(Relaxed) == request
 }
 
 /// Is this call, once a signal has ended it, another one when it is made again? It may have done a part of what it is asked for; a wake-up may have

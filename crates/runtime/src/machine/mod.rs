@@ -9,6 +9,7 @@ pub mod guard;
 pub mod own_calls;
 pub mod page_scan;
 pub mod present;
+pub mod proc_name;
 pub mod processors;
 pub mod split_mix;
 pub mod sys;

@@ -1,6 +1,7 @@
 //! Which pages of the program hold something: those that the kernel has in memory, and those that it has moved to a swap device.
 
 use crate::machine::page_scan::{self, LARGE};
+use crate::machine::proc_name::ProcName;
 use crate::machine::sys;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
@@ -96,28 +97,11 @@ fn pagemap(start: u64, end: u64, f: impl FnMut(u64, u64)) -> bool {
     pagemap_of(None, start, end, f)
 }
 
-/// Bytes of the longest name of a process's pagemap.
-const NAME_LEN: usize = "/proc/4294967295/pagemap\0".len();
-
-/// Address of that name, which is put into `room`.
-fn name_of_pagemap(pid: u32, room: &mut [u8; NAME_LEN]) -> u64 {
-    let digits = pid.checked_ilog10().map_or(1, |n| n as usize + 1);
-    let number = (0..digits).map(|i| b'0' + (pid / 10u32.pow((digits - 1 - i) as u32) % 10) as u8);
-    let bytes = b"/proc/".iter().copied().chain(number);
-    for (to, byte) in room.iter_mut().zip(bytes.chain(*b"/pagemap\0")) {
-        *to = byte;
-    }
-    room.as_ptr() as u64
-}
-
 /// As [`pagemap`], of the process with this id.
 fn pagemap_of(pid: Option<u32>, start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
     const O_CLOEXEC: u64 = 0o2000000;
-    let mut name = [0; NAME_LEN];
-    let fd = match pid {
-        None => sys::open_at(&[u64::MAX, c"/proc/self/pagemap".as_ptr() as u64, O_CLOEXEC]),
-        Some(pid) => sys::open_at(&[u64::MAX, name_of_pagemap(pid, &mut name), O_CLOEXEC]),
-    };
+    let name = ProcName::of(pid, b"pagemap");
+    let fd = sys::open_at(&[u64::MAX, name.address(), O_CLOEXEC]);
     if fd < 0 {
         return false;
     }
@@ -143,17 +127,6 @@ fn pagemap_of(pid: Option<u32>, start: u64, end: u64, mut f: impl FnMut(u64, u64
 mod tests {
     use super::*;
     use std::vec::Vec;
-
-    #[test]
-    fn a_pagemap_is_named_by_its_process() {
-        for pid in [1, 9, 10, 4711, u32::MAX] {
-            let mut room = [0; NAME_LEN];
-            name_of_pagemap(pid, &mut room);
-            let name = core::ffi::CStr::from_bytes_until_nul(&room).unwrap();
-            let wanted = std::format!("/proc/{pid}/pagemap");
-            assert_eq!(name.to_str().unwrap(), wanted);
-        }
-    }
 
     #[test]
     fn mincore_and_pagemap_agree() {

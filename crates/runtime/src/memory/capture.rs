@@ -481,6 +481,14 @@ impl Call {
         all
     }
 
+    /// Can the kernel write to the program's memory by this call?
+    pub fn writes_memory(&self) -> bool {
+        use Mem::{In, IovecIn, MsghdrIn, None, Path, Strings};
+        let only_read =
+            |m: &Mem| matches!(m, None | Path | Strings | In(_) | IovecIn(_) | MsghdrIn);
+        !self.mem[..self.nargs].iter().all(only_read)
+    }
+
     /// Replaces the program's buffers by scratch memory. On failure the errno that the program shall see.
     ///
     /// What can't be read, or not be written to its end, stays as it is: the kernel then finds the fault at its own time, after

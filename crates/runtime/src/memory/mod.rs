@@ -24,6 +24,7 @@ pub mod shm;
 pub mod space;
 pub mod stand;
 pub mod track;
+pub mod transfer;
 
 use crate::machine::hash;
 use crate::machine::present::Presence;
@@ -244,6 +245,12 @@ pub(crate) fn advice_matters(advice: u64) -> bool {
             | MADV_GUARD_INSTALL
             | MADV_GUARD_REMOVE
     )
+}
+
+/// Is this shared memory of a file that can't be written here?
+pub fn is_the_files(r: &Region) -> bool {
+    const OF_A_FILE: u32 = region_flags::SHARED | region_flags::FILE;
+    r.flags & OF_A_FILE == OF_A_FILE && !r.is_writable()
 }
 
 /// First thing in the copy of a memory that fork(2) made: mappings that are not for children are not there.
@@ -504,6 +511,9 @@ pub(crate) fn changed(c: &Call, len: u64, live: bool) {
         }
         (Effect::Advises, advice @ (MADV_DONTFORK | MADV_DOFORK)) => {
             map().set_inherited(start, end, advice == MADV_DOFORK);
+        }
+        (Effect::Advises, advice @ (MADV_WIPEONFORK | MADV_KEEPONFORK)) => {
+            map().set_wiped(start, end, advice == MADV_WIPEONFORK);
         }
         (Effect::Advises, advice @ (MADV_GUARD_INSTALL | MADV_GUARD_REMOVE)) => {
             map().set_guarded(start, end, advice == MADV_GUARD_INSTALL);

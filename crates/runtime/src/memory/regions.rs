@@ -247,6 +247,14 @@ impl Map {
         });
     }
 
+    /// Says whether a child finds `start..end` wiped.
+    pub fn set_wiped(&mut self, start: u64, end: u64, wiped: bool) {
+        self.change(start, end, |r| match wiped {
+            true => r.flags |= region_flags::WIPED,
+            false => r.flags &= !region_flags::WIPED,
+        });
+    }
+
     /// Says whether the pages of `start..end` are guards.
     pub fn set_guarded(&mut self, start: u64, end: u64, guarded: bool) {
         self.change(start, end, |r| match guarded {

@@ -153,6 +153,8 @@ pub struct Block {
     pub stands: AtomicU32,
     /// The call that it is in again, after it stood there.
     pub entered: Option<Entered>,
+    /// The call that nothing may interrupt it in.
+    pub stays_in: Option<Entered>,
 }
 
 /// A call whose beginning is logged, and whose end isn't.

@@ -6,14 +6,16 @@
 
 use super::{cut, faults, name_of, name_of_run, processes, state, streams, unlogged};
 use crate::code::patch;
-use crate::common::make::{add_pending, exit_status, make, outcome, Outcome, NOT_MADE};
+use crate::common::make::{
+    add_pending, exit_status, into_scratch, make, outcome, Outcome, NOT_MADE,
+};
 use crate::common::time_left::TimeLeft;
 use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{in_kernel, Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::{clock, instruction, stand};
+use crate::gate::{clock, copy, instruction, stand};
 use crate::log::events;
 use crate::log::output;
 use crate::log::output::mapped;
@@ -142,10 +144,15 @@ impl Record {
                 o => break o,
             }
         };
+        // What a call brings while its thread stands belongs to no moment of the program's: it lies beside, until the call ends.
+        let beside = !prompt && copy::are_made() && c.writes_memory();
+        let mut interrupted = match beside.then(|| into_scratch(t, c)) {
+            Some(Err(e)) => Some(Outcome::Result(e)),
+            _ => interrupted,
+        };
         // Where nobody is ever asked to stand, nothing has to be found out.
         let stays = !prompt && standing::is_tested() && stand::happens_once(c);
         let mut held = None;
-        let mut interrupted = interrupted;
         let outcome = loop {
             if let Some(o) = interrupted.take() {
                 break o;
@@ -156,7 +163,7 @@ impl Record {
             let r = match stream != 0 && held.is_none() {
                 // A signal comes first, or the thread is to stand.
                 true => NOT_MADE,
-                false if stays => stand::staying(t, |t| make(t, c)),
+                false if stays => stand::staying(t, entered, |t| make(t, c)),
                 false => make(t, c),
             };
             match outcome(t, c, r) {
@@ -173,6 +180,9 @@ impl Record {
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) => {
+                if beside {
+                    events::copy_out(c, r);
+                }
                 if c.effect == Effect::TellsPending && r == 0 {
                     add_pending(t, c);
                 }

@@ -5,6 +5,7 @@ use super::{arrived, baton, chaos, cut, futex, hooked, loss, quick, waits, write
 use crate::code::patch;
 use crate::common::make::add_pending;
 use crate::common::make::exit_status;
+use crate::common::make::into_scratch;
 use crate::common::make::make;
 use crate::common::make::outcome;
 use crate::common::make::Outcome;
@@ -22,7 +23,6 @@ use crate::machine::asm::rt_exit_thread;
 use crate::machine::frame::frame_hash;
 use crate::machine::sys;
 use crate::memory::capture::Call;
-use crate::memory::scratch::Scratch;
 use crate::memory::{self, by_reference};
 use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
@@ -40,7 +40,7 @@ use reprise_abi::event::{
     FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION,
 };
 use reprise_abi::session::{process_state, slot_state};
-use reprise_abi::spec::{Blocking, Mem};
+use reprise_abi::spec::Blocking;
 use reprise_abi::syscalls::{self, nr};
 
 /// Serial recording.
@@ -175,7 +175,7 @@ impl Record {
         let own = process::has_memory_to_itself() && private();
         if own {
             c.shorten();
-        } else if let Err(e) = Self::into_scratch(t, c) {
+        } else if let Err(e) = into_scratch(t, c) {
             events::call_with(t, c, e, 0, hash, &[]);
             return e;
         }
@@ -219,22 +219,6 @@ impl Record {
                 RESTART
             }
         }
-    }
-
-    /// Puts scratch memory in the place of all the call's buffers. On failure the errno that the program shall see.
-    fn into_scratch(t: &mut Block, c: &mut Call) -> Result<(), i64> {
-        let masked = c.local;
-        let mut scratch = Scratch::new(t, c.scratch_needed());
-        c.localise(&mut scratch)?;
-        if t.saved_mask.is_some() {
-            // The mask argument of ppoll and its kin was replaced before.
-            for (i, m) in masked.iter().enumerate() {
-                if c.mem[i] == Mem::None {
-                    c.local[i] = *m;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// A call that the table does not know: whatever memory it changes is found by comparison.

@@ -1,0 +1,52 @@
+//! Bytes to and from the memory of another process: a copy of this one (process_vm_readv(2), process_vm_writev(2)), whatever their protection is
+//! (/proc/PID/mem, proc(5)).
+
+use crate::machine::{proc_name, sys};
+use reprise_abi::syscalls::nr;
+
+/// Copies `len` bytes at `there` in that process to `here`. `None`: they can't be read.
+pub fn get(pid: u32, here: u64, there: u64, len: u64) -> Option<()> {
+    transfer(nr::PROCESS_VM_READV, pid, here, there, len)
+}
+
+/// Copies `len` bytes at `here` to `there` in that process. `None`: they can't be written.
+pub fn put(pid: u32, here: u64, there: u64, len: u64) -> Option<()> {
+    transfer(nr::PROCESS_VM_WRITEV, pid, here, there, len)
+}
+
+fn transfer(call: u64, pid: u32, here: u64, there: u64, len: u64) -> Option<()> {
+    let (local, remote) = ([here, len], [there, len]);
+    let args = [
+        pid as u64,
+        local.as_ptr() as u64,
+        1,
+        remote.as_ptr() as u64,
+        1,
+        0,
+    ];
+    (sys::call(call, &args) == len as i64).then_some(())
+}
+
+/// The memory of a process, whatever its protection.
+pub struct Unprotected(u64);
+
+impl Unprotected {
+    /// Of this process, or of that with this id.
+    pub fn of(pid: Option<u32>) -> Option<Unprotected> {
+        const O_CLOEXEC: u64 = 0o2000000;
+        let name = proc_name::ProcName::of(pid, b"mem");
+        let fd = sys::open_at(&[u64::MAX, name.address(), O_CLOEXEC]);
+        u64::try_from(fd).ok().map(Unprotected)
+    }
+
+    /// Copies `len` bytes at `there` to `here`.
+    pub fn get(&self, here: u64, there: u64, len: u64) -> Option<()> {
+        (sys::call(nr::PREAD64, &[self.0, here, len, there]) == len as i64).then_some(())
+    }
+}
+
+impl Drop for Unprotected {
+    fn drop(&mut self) {
+        sys::close(self.0);
+    }
+}
