@@ -37,6 +37,7 @@ pub extern "C" fn rt_thread_begin(block: u64) -> ! {
         with_engine!(E => E::leaves_parent(t));
         crate::thread::process::after_fork(t, t.slot_process());
         crate::thread::standing::after_fork();
+        crate::gate::tested_copies::after_fork();
         crate::memory::after_fork();
         crate::log::output::table::after_fork();
         forget_others(t);

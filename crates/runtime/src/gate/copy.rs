@@ -2,7 +2,7 @@
 //!
 //! The copy has what the program has: its memory, and a kernel's thread for each of its threads, which stands as that does. It has nothing of what
 //! others could notice: no descriptors, so that pipes end and locks go; no signal at its end, so that no wait of the program's finds it; nothing to
-//! write to that is shared: the session is a copy, too. It ends with the thread that made it.
+//! write to that is shared: the session is a copy, too. It ends when the program does.
 //!
 //! A fork leaves out three kinds of memory, which the copy gets in other ways: what is mapped shared is copied by the copy itself, so that what either
 //! writes is its own; what isn't inherited (MADV_DONTFORK), and what children find wiped (MADV_WIPEONFORK), is written into the copy by the program,
@@ -14,7 +14,7 @@ use crate::gate::clone::{self, BIRTH_COPIED};
 use crate::gate::stand;
 use crate::machine::present::{self, Presence};
 use crate::machine::{guard, sys};
-use crate::memory::{self, compared, transfer, Region};
+use crate::memory::{self, transfer, Region};
 use crate::thread::blocks::in_use_here;
 use crate::thread::{block_address, session, standing, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -23,7 +23,6 @@ use reprise_abi::session::{region_flags, FLAG_TEST_COPIES, SESSION_TOTAL};
 use reprise_abi::syscalls::nr;
 
 const SIGKILL: u64 = 9;
-const PR_SET_PDEATHSIG: u64 = 1;
 /// wait4(2): children without an exit signal, too.
 const WALL: u64 = 0x4000_0000;
 const ENOMEM: i64 = -12;
@@ -43,10 +42,11 @@ pub fn make(t: &mut Block, request: u32) -> i64 {
     let Some(meeting) = Meeting::new() else {
         return ENOMEM;
     };
+    let parent = sys::getpid() as u64;
     // SAFETY: without any flag, a fork: the child goes on here, on its own copy of this stack.
     let r = unsafe { sys::syscall6(nr::CLONE, [0; 6]) };
     if r == 0 {
-        become_copy(t, request, &meeting);
+        become_copy(t, request, parent, &meeting);
     }
     if sys::is_error(r) {
         return r;
@@ -61,8 +61,7 @@ pub fn make(t: &mut Block, request: u32) -> i64 {
 }
 
 /// The copy's first steps.
-fn become_copy(t: &Block, request: u32, meeting: &Meeting) -> ! {
-    sys::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+fn become_copy(t: &Block, request: u32, parent: u64, meeting: &Meeting) -> ! {
     sys::call(nr::CLOSE_RANGE, &[0, u32::MAX as u64, 0]);
     let own = memory::each().try_for_each(|r| has_own(&r)).is_some();
     let session_copy = own_copy(SESSION_BASE, SESSION_BASE + SESSION_LEN);
@@ -76,10 +75,21 @@ fn become_copy(t: &Block, request: u32, meeting: &Meeting) -> ! {
                     make_thread(i);
                 }
             }
-            standing::await_release(request);
+            rest_while_lives(parent);
         }
     }
     sys::exit_group(125)
+}
+
+/// The copy rests until the program is no more. (A signal for that comes from the kernel when the *thread* ends that made the copy.)
+fn rest_while_lives(parent: u64) {
+    const LOOK_AGAIN: sys::Timespec = sys::Timespec {
+        sec: 0,
+        nsec: 20_000_000,
+    };
+    while sys::getppid() as u64 == parent {
+        sys::nanosleep(&LOOK_AGAIN as *const sys::Timespec as u64, 0);
+    }
 }
 
 /// What a program and a copy of it tell each other while that comes to be: a word in memory that both have.
@@ -240,25 +250,4 @@ pub fn stands_again(t: &Block) -> ! {
 pub fn end(pid: u32) {
     sys::kill(pid as u64, SIGKILL);
     sys::wait4(pid as u64, 0, WALL, 0);
-}
-
-/// The test, while all stand: a copy is the same as the program; where one bit of it is changed, that is found.
-pub fn test(t: &mut Block, request: u32, n: u64) {
-    let s = session();
-    let begun = sys::monotonic().ns();
-    let pid = make(t, request);
-    let pause = sys::monotonic().ns() - begun;
-    if sys::is_error(pid) {
-        return;
-    }
-    s.copies.fetch_add(1, Relaxed);
-    s.copies_pause_ns.fetch_add(pause as u64, Relaxed);
-    let pid = pid as u32;
-    let same = compared::with(pid).is_some_and(|c| c.different == 0);
-    let spoilt = compared::spoil(pid, n);
-    let found = compared::with(pid).is_some_and(|c| c.different == 1 && Some(c.first) == spoilt);
-    if same && found {
-        s.copies_found.fetch_add(1, Relaxed);
-    }
-    end(pid);
 }

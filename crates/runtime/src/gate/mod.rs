@@ -15,6 +15,7 @@ pub mod robust;
 pub mod seccomp;
 pub mod signals;
 pub mod stand;
+pub mod tested_copies;
 
 use crate::machine::sys;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};

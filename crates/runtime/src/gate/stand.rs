@@ -13,7 +13,7 @@
 
 use crate::code::patch;
 use crate::engine::Engine;
-use crate::gate::copy;
+use crate::gate::{copy, tested_copies};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::signal::frame::{save_vectors, FpState, Ucontext};
@@ -304,7 +304,7 @@ fn ask(t: &mut Block, frame: &Frame) {
     let all = await_others(t, request);
     let s = session();
     if all && s.flags & FLAG_TEST_COPIES != 0 {
-        copy::test(t, request, standing::draw());
+        tested_copies::test(t, request, standing::draw());
     }
     match all {
         true => s.stood.fetch_add(1, Relaxed),

@@ -4,6 +4,7 @@
 //! mapped by one process alone. That is told of either side only as long as there is no third process that has the page, too: a copy of the copy,
 //! or an older one. Memory that a copy has got in another way than by fork(2) ([`crate::gate::copy`]) is looked at page by page.
 
+use crate::machine::guard;
 use crate::machine::present::{self, Presence};
 use crate::memory::transfer::{self, Unprotected};
 use crate::memory::{self, Region};
@@ -11,21 +12,7 @@ use core::cell::UnsafeCell;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::region_flags;
 
-/// Pages that are compared at a time.
-const BATCH: usize = 1024;
-const BATCH_LEN: u64 = BATCH as u64 * PAGE;
 const PROT_READ: u32 = 1;
-
-/// What a comparison has come to.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Compared {
-    /// Pages that were looked at.
-    pub looked_at: u64,
-    /// Pages that differ.
-    pub different: u64,
-    /// The first of them.
-    pub first: u64,
-}
 
 /// The memory that a copy has of its own: not what is a file's.
 fn own() -> impl Iterator<Item = Region> {
@@ -38,22 +25,61 @@ fn was_copied(r: &Region) -> bool {
     r.flags & APART != 0
 }
 
-/// Compares the program's memory with that of the process with this id. `None`: it can't be read.
-pub fn with(pid: u32) -> Option<Compared> {
-    let mut both = Both::of(pid);
+/// Calls `f` with each page that this process, or that with this id, has written since it was copied last, or came to be, of memory that copies get by fork(2).
+/// False when that can't be known.
+pub fn each_written(pid: Option<u32>, mut f: impl FnMut(u64)) -> bool {
+    own()
+        .filter(|r| !was_copied(r))
+        .all(|r| present::each_alone(pid, r.start, r.end, &mut f))
+}
+
+/// Compares the memory of this process with that of the process with this id, which is a copy of it: the pages of `written`, of what the other one has written,
+/// and of memory that it didn't get by fork(2). Calls `f` with those that differ; how many were looked at. `None`: which pages these are can't be known.
+pub fn compare(pid: u32, written: &[u64], mut f: impl FnMut(u64)) -> Option<u64> {
+    let (mut both, mut looked_at) = (Both::of(pid), 0);
+    let mut look = |r: &Region, page| {
+        looked_at += 1;
+        if both.are_same(r, page) != Some(true) {
+            f(page);
+        }
+    };
+    let mut listed = written.iter().copied().peekable();
     for r in own() {
         if was_copied(&r) {
             // Which pages are there is known of this side only; those that it hasn't are none of what is compared.
-            let mut known = Some(());
-            each_held(&r, |page| {
-                known = known.and_then(|()| both.look(&r, page));
-            });
-            known?;
-        } else {
-            both.look_at_unshared(&r)?;
+            each_held(&r, |page| look(&r, page));
+            continue;
+        }
+        // Both lists are in order; what is mapped no more has no content.
+        while listed.next_if(|p| *p < r.start).is_some() {}
+        let known = present::each_alone(Some(pid), r.start, r.end, |page| {
+            while let Some(before) = listed.next_if(|p| *p < page) {
+                look(&r, before);
+            }
+            listed.next_if_eq(&page);
+            look(&r, page);
+        });
+        known.then_some(())?;
+        while let Some(page) = listed.next_if(|p| *p < r.end) {
+            look(&r, page);
         }
     }
-    Some(both.found)
+    Some(looked_at)
+}
+
+/// As [`compare`], of all pages that this process has of memory that copies get by fork(2), where the other one has memory, too: what a test wants to know without
+/// sets.
+pub fn compare_all(pid: u32, mut f: impl FnMut(u64)) -> Option<()> {
+    let mut both = Both::of(pid);
+    for r in own().filter(|r| !was_copied(r)) {
+        let known = present::each_written(r.start, r.end, |page| {
+            if both.are_same(&r, page) == Some(false) {
+                f(page);
+            }
+        });
+        known.then_some(())?;
+    }
+    Some(())
 }
 
 /// Calls `f` with each page of memory that a copy has got in another way, as far as it is there.
@@ -71,12 +97,11 @@ fn page() -> Page {
     UnsafeCell::new([0; (PAGE / 8) as usize])
 }
 
-/// This process and a copy.
+/// This process and a copy of it.
 struct Both {
     pid: u32,
     /// Their memory past its protection, opened when it is wanted first.
     unprotected: Option<[Unprotected; 2]>,
-    found: Compared,
 }
 
 impl Both {
@@ -84,50 +109,17 @@ impl Both {
         Both {
             pid,
             unprotected: None,
-            found: Compared::default(),
         }
     }
 
-    /// Looks at the pages of a region that the two don't share.
-    fn look_at_unshared(&mut self, r: &Region) -> Option<()> {
-        let mut at = r.start;
-        while at < r.end {
-            let n = ((r.end - at) / PAGE).min(BATCH as u64) as usize;
-            let mut alone = [false; BATCH];
-            let end = at + n as u64 * PAGE;
-            for pid in [None, Some(self.pid)] {
-                let known = present::each_alone(pid, at, end, |p| {
-                    alone[((p - at) / PAGE) as usize] = true;
-                });
-                known.then_some(())?;
-            }
-            for i in (0..n).filter(|i| alone[*i]) {
-                self.look(r, at + i as u64 * PAGE)?;
-            }
-            at += BATCH_LEN;
-        }
-        Some(())
-    }
-
-    /// Compares a page.
-    fn look(&mut self, r: &Region, at: u64) -> Option<()> {
-        self.found.looked_at += 1;
-        if !self.is_same(r, at)? {
-            if self.found.different == 0 {
-                self.found.first = at;
-            }
-            self.found.different += 1;
-        }
-        Some(())
-    }
-
-    fn is_same(&mut self, r: &Region, at: u64) -> Option<bool> {
+    /// Is this page the same on both sides? `None`: one of them hasn't any.
+    fn are_same(&mut self, r: &Region, at: u64) -> Option<bool> {
         let (mine, theirs) = (page(), page());
         let (to_mine, to_theirs) = (mine.get() as u64, theirs.get() as u64);
-        if r.prot & PROT_READ != 0 && !r.is_guarded() {
-            transfer::get(self.pid, to_theirs, at, PAGE)?;
+        let open = r.prot & PROT_READ != 0 && !r.is_guarded();
+        if open && transfer::get(self.pid, to_theirs, at, PAGE).is_some() {
             // SAFETY: nobody else has it.
-            unsafe { *mine.get() = crate::machine::guard::read(at)? };
+            unsafe { *mine.get() = guard::read(at)? };
         } else {
             if self.unprotected.is_none() {
                 let [mine, theirs] = [None, Some(self.pid)].map(Unprotected::of);
@@ -137,7 +129,7 @@ impl Both {
             // Behind a file's end neither has anything.
             let there = [own.get(to_mine, at, PAGE), other.get(to_theirs, at, PAGE)];
             if there != [Some(()); 2] {
-                return Some(there[0] == there[1]);
+                return (there[0] == there[1]).then_some(true);
             }
         }
         Some(mine.into_inner() == theirs.into_inner())

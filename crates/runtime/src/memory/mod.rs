@@ -25,6 +25,7 @@ pub mod space;
 pub mod stand;
 pub mod track;
 pub mod transfer;
+pub mod written;
 
 use crate::machine::hash;
 use crate::machine::present::Presence;

@@ -28,6 +28,7 @@ use crate::machine::sys;
 use crate::memory;
 use crate::memory::capture::Call;
 use crate::memory::space;
+use crate::memory::written;
 use crate::signal::kernel;
 use crate::thread::rings::ring_of;
 use crate::thread::schedule;
@@ -70,6 +71,9 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
     };
     if wish.shares_memory() && !wish.waits() {
         cut::meet();
+    }
+    if !wish.shares_memory() {
+        written::lose();
     }
     // A child in the same memory needs the lock itself, while its parent may wait for it.
     let lock = (!wish.shares_memory()).then(space::lock);
