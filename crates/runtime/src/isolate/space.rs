@@ -26,7 +26,6 @@ const PROT_NONE: u64 = 0;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_MAYMOVE: u64 = 1;
 const MADV_DONTNEED: u64 = 4;
-const MADV_FREE: u64 = 8;
 const MADV_REMOVE: u64 = 9;
 const EINVAL: i64 = -22;
 const SHM_RDONLY: u64 = 0o10000;
@@ -248,6 +247,9 @@ pub fn is_new_memory(c: &Call) -> bool {
 /// In a turn: a call that shapes the address space, of all threads.
 pub fn change(t: &mut Block, c: &mut Call) -> i64 {
     let a = c.args;
+    if memory::may_lose_content(c) {
+        return EINVAL;
+    }
     match c.effect {
         Effect::Maps => map_memory(t, c),
         Effect::Remaps => move_memory(t, a),
@@ -258,7 +260,6 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             discard(t, a[0], up(a[1]));
             0
         }
-        Effect::Advises if a[2] == MADV_FREE => EINVAL,
         Effect::Advises if matches!(a[2], MADV_GUARD_INSTALL | MADV_GUARD_REMOVE) => {
             let r = phases().shape(t, c);
             if !is_error(r) {

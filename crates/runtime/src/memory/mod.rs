@@ -324,6 +324,18 @@ impl Done {
     }
 }
 
+/// Does the program want memory whose content the kernel takes away when it likes (MADV_FREE; MAP_DROPPABLE, Linux 6.11)? When that happened is not
+/// known, so there is none: as with kernels that don't have it.
+pub fn may_lose_content(c: &Call) -> bool {
+    const MAP_TYPE: u64 = 0xf;
+    const MAP_DROPPABLE: u64 = 8;
+    match c.effect {
+        Effect::Advises => c.args[2] == MADV_FREE,
+        Effect::Maps => c.args[3] & MAP_TYPE == MAP_DROPPABLE,
+        _ => false,
+    }
+}
+
 /// Makes the call for the program, while recording (or without a log).
 pub fn perform(c: &Call) -> Done {
     let a = c.args;
@@ -342,6 +354,9 @@ pub fn perform(c: &Call) -> Done {
             ..only(result)
         }
     };
+    if may_lose_content(c) {
+        return only(EINVAL);
+    }
     match c.effect {
         Effect::Maps => {
             let (fixed, anonymous) = (
@@ -387,7 +402,6 @@ pub fn perform(c: &Call) -> Done {
                 ..only(r)
             }
         }
-        Effect::Advises if a[2] == MADV_FREE => only(EINVAL),
         Effect::Unmaps | Effect::Protects | Effect::Advises if is_ours(a[0], a[1]) => only(EINVAL),
         Effect::Remaps
             if is_ours(a[0], a[1]) || (a[3] & MREMAP_FIXED != 0 && is_ours(a[4], a[2])) =>
