@@ -84,6 +84,7 @@ fn copies_are_the_same_and_what_differs_is_found() {
         ("idle_threads", &["50", "20"]),
         ("fork_from_threads", &[]),
         ("copied_memory", &[]),
+        ("signal_groups", &[]),
     ] {
         let flags = ["--engine", "order", "--test-reenter=1", "--test-copies"];
         let infos = check_times(&Guest::new(name).args(args), &flags, 1, 1);

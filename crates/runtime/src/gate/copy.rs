@@ -1,7 +1,7 @@
 //! Copies of a running program: a fork(2) with all its threads (Respec 4.1), made while all of them [stand](crate::gate::stand).
 //!
 //! The copy has what the program has: its memory, and a kernel's thread for each of its threads, which stands as that does. It has nothing of what
-//! others could notice: no descriptors, so that pipes end and locks go; no signal at its end, so that no wait of the program's finds it; nothing to
+//! others could notice: no descriptors, so that pipes end and locks go; no group whose signals reach it; no signal at its end, so that no wait of the program's finds it; nothing to
 //! write to that is shared: the session is a copy, too. It ends when the program does.
 //!
 //! A fork leaves out three kinds of memory, which the copy gets in other ways: what is mapped shared is copied by the copy itself, so that what either
@@ -62,6 +62,8 @@ pub fn make(t: &mut Block, request: u32) -> i64 {
 
 /// The copy's first steps.
 fn become_copy(t: &Block, request: u32, parent: u64, meeting: &Meeting) -> ! {
+    // Signals to the program's group are not for it.
+    sys::call(nr::SETSID, &[]);
     sys::call(nr::CLOSE_RANGE, &[0, u32::MAX as u64, 0]);
     let own = memory::each().try_for_each(|r| has_own(&r)).is_some();
     let session_copy = own_copy(SESSION_BASE, SESSION_BASE + SESSION_LEN);
