@@ -7,11 +7,11 @@ const ROOM: usize = 48;
 pub struct ProcName([u8; ROOM]);
 
 impl ProcName {
-    /// `/proc/PID/FILE`, or `/proc/self/FILE`.
+    /// `/proc/PID/FILE`, or `/proc/thread-self/FILE`: of a process whose first thread has ended, /proc/self has no memory.
     pub fn of(pid: Option<u32>, file: &[u8]) -> ProcName {
         let mut digits = [0; 10];
         let process = match pid {
-            None => &b"self"[..],
+            None => &b"thread-self"[..],
             Some(pid) => decimal(pid, &mut digits),
         };
         let mut name = [0; ROOM];
@@ -55,6 +55,6 @@ mod tests {
         }
         let own = ProcName::of(None, b"mem");
         let own = core::ffi::CStr::from_bytes_until_nul(&own.0).unwrap();
-        assert_eq!(own.to_str(), Ok("/proc/self/mem"));
+        assert_eq!(own.to_str(), Ok("/proc/thread-self/mem"));
     }
 }
