@@ -206,6 +206,15 @@ GUEST_UNUSED static long gettid_raw(void) {
     return syscall(SYS_gettid);
 }
 
+// SIGALRM comes again and again, so many microseconds apart; 0: no more. What is to end or interrupt a wait is sent more than once: a single
+// signal may be handled before the wait begins, on a busy machine, and then nothing ends it.
+GUEST_UNUSED static void alarm_every(int microseconds) {
+    struct itimerval each;
+    each.it_value.tv_sec = each.it_interval.tv_sec = 0;
+    each.it_value.tv_usec = each.it_interval.tv_usec = microseconds;
+    must(setitimer(ITIMER_REAL, &each, NULL));
+}
+
 // A hash of bytes (FNV-1a), to say much in a few digits.
 GUEST_UNUSED static uint64_t hash_bytes(const void *bytes, size_t length) {
     const unsigned char *p = (const unsigned char *)bytes;

@@ -18,15 +18,19 @@ int main(void) {
     struct sigaction action = {.sa_handler = only_counts};
     must(sigaction(SIGALRM, &action, NULL));
     for (int i = 0; i < 5; i++) {
-        must(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 2000}, NULL));
+        alarm_every(2000);
         fails(EINTR, read(tube[0], text, sizeof text));
+        alarm_every(0);
     }
+    expect(count >= 5);
+    count = 0;
     action.sa_handler = writes;
     action.sa_flags = SA_RESTART;
     must(sigaction(SIGALRM, &action, NULL));
     for (int i = 0; i < 5; i++) {
+        // Once: what the handler writes is there to be read, also if it ran before.
         must(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 2000}, NULL));
         tell(read(tube[0], text, sizeof text));
     }
-    expect(count == 10);
+    expect(count == 5);
 }

@@ -33,7 +33,9 @@ int main(void) {
     sigaddset(&block, SIGALRM);
     sigaddset(&block, SIGRTMIN);
     ok(pthread_sigmask(SIG_BLOCK, &block, &open));
-    expect(alarm(1000) == 0 && alarm(0) == 1000);
+    expect(alarm(1000) == 0);
+    unsigned rest = alarm(0);
+    expect(rest > 0 && rest <= 1000);
     must(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1000}, NULL));
     sigsuspend(&open);
     expect(ticks == 1);

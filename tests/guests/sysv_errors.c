@@ -55,10 +55,11 @@ int main(void) {
     fails(EAGAIN, semtimedop(set, &down, 1, &(struct timespec){.tv_nsec = 2000000}));
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     must(sigaction(SIGALRM, &action, NULL));
-    must(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 3000}, NULL));
+    alarm_every(3000);
     // Never made again, whatever the handler's flags.
     fails(EINTR, semop(set, &down, 1));
-    expect(count == 1);
+    alarm_every(0);
+    expect(count > 0);
     fails(EFBIG, semop(set, &(struct sembuf){4, 1, 0}, 1));
     fails(ERANGE, semop(set, &(struct sembuf){0, 32767, 0}, 1) == 0 ? semop(set, &(struct sembuf){0, 1, 0}, 1) : -1);
     fails(EFAULT, semop(set, (struct sembuf *)8, 1));
@@ -88,9 +89,10 @@ int main(void) {
     fails(EINVAL, msgsnd(queue, &letter, 1 << 24, 0));
     fails(EFAULT, msgsnd(queue, (void *)8, 4, 0));
     count = 0;
-    must(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 3000}, NULL));
+    alarm_every(3000);
     fails(EINTR, msgrcv(queue, &letter, sizeof letter.text, 0, 0));
-    expect(count == 1);
+    alarm_every(0);
+    expect(count > 0);
     // Full.
     int sent = 0;
     while (msgsnd(queue, &letter, sizeof letter.text, IPC_NOWAIT) == 0) sent++;

@@ -4,12 +4,6 @@
 #include "guest.h"
 static void handler(int number) { (void)number; }
 
-// Again and again: on a busy machine the first signal may come before the write.
-static void alarms(int microseconds) {
-    struct timeval each = {.tv_usec = microseconds};
-    must(setitimer(ITIMER_REAL, &(struct itimerval){each, each}, NULL));
-}
-
 int main(void) {
     int tube[2];
     must(pipe(tube));
@@ -17,11 +11,11 @@ int main(void) {
     static char bytes[32768];
     struct sigaction action = {.sa_handler = handler};
     must(sigaction(SIGALRM, &action, NULL));
-    alarms(3000);
+    alarm_every(3000);
     expect(write(tube[1], bytes, sizeof bytes) == size);
     fails(EINTR, write(tube[1], bytes, 1));
     expect(read(tube[0], bytes, 4096) == 4096);
     expect(write(tube[1], bytes, 6000) == 4096);
-    alarms(0);
+    alarm_every(0);
     tell(must(fcntl(tube[1], F_GETPIPE_SZ)));
 }

@@ -11,7 +11,19 @@
 
   // ----- data
 
+  // How many answers are still to come: who looks at the page from outside knows by it when all is there.
+  let unanswered = 0;
+
   async function read(what) {
+    document.body.dataset.unanswered = ++unanswered;
+    try {
+      return await ask(what);
+    } finally {
+      document.body.dataset.unanswered = --unanswered;
+    }
+  }
+
+  async function ask(what) {
     if (!inside) {
       const answer = await fetch(what);
       if (!answer.ok) throw new Error(await answer.text());

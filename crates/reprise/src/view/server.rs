@@ -137,7 +137,7 @@ impl Server {
         let spoke = stream
             .set_read_timeout(Some(LONG_PATIENCE))
             .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-            .and_then(|()| stream.peek(&mut [0]));
+            .and_then(|()| first_word(stream));
         self.has_spoken(stream);
         spoke?;
         let until = Instant::now() + PATIENCE;
@@ -242,6 +242,17 @@ impl Server {
                     ..Answer::refusal("500 Internal Server Error")
                 }
             }
+        }
+    }
+}
+
+/// Waits for the first byte. A limit of time makes the kernel end the wait when the process was stopped and goes on (signal(7)); to give up then
+/// would be to close the connection at the moment of its first use.
+fn first_word(stream: &TcpStream) -> io::Result<()> {
+    loop {
+        match stream.peek(&mut [0]) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            found => return found.map(drop),
         }
     }
 }

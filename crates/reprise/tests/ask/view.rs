@@ -106,9 +106,17 @@ fn dumped(place: &Workplace, trace: &Path) -> Vec<String> {
     out.text().lines().map(str::to_string).collect()
 }
 
-/// Waits until the page has drawn what is visible.
+/// Waits until the page has drawn what is visible, and all that it asked for is answered.
 fn drawn(browser: &mut Browser) {
-    browser.until("document.body && document.body.dataset.ready === 'yes' && document.body.dataset.waiting === '0'");
+    let all = [("ready", "yes"), ("waiting", "0"), ("unanswered", "0")];
+    let all = all.map(|(what, is)| format!("document.body.dataset.{what} === '{is}'"));
+    browser.until(&format!("document.body && {}", all.join(" && ")));
+}
+
+/// Nothing went wrong in the page, and nothing can any more: it asks nobody for anything, so that its server may end.
+fn went_well(browser: &mut Browser) {
+    drawn(browser);
+    browser.assert_content();
 }
 
 /// Clicks an event where the page has drawn it.
@@ -200,9 +208,8 @@ fn window(browser: &mut Browser, end: &str) -> f64 {
 #[test]
 fn the_page_shows_the_threads_and_a_click_an_event() {
     let place = Workplace::new();
+    let mut browser = Browser::start(&place);
     for engine in ["serial", "order"] {
-        // Its own: a page that still asks for something when its server ends says so later, to whoever is shown then.
-        let mut browser = Browser::start(&place);
         let guest = Guest::new("mutex_contention");
         let recording = recorded(&place, &guest, &["--engine", engine]);
         let view = View::start(&place, &recording.dir);
@@ -218,7 +225,7 @@ fn the_page_shows_the_threads_and_a_click_an_event() {
             "{:?}",
             browser.requests()
         );
-        browser.assert_content();
+        went_well(&mut browser);
     }
 }
 
@@ -259,7 +266,7 @@ fn a_call_in_two_parts_and_its_flows() {
     browser.until(&format!(
         "{buttons}.some(b => b.textContent.includes('to event {resumed} of'))"
     ));
-    browser.assert_content();
+    went_well(&mut browser);
 }
 
 #[test]
@@ -311,7 +318,7 @@ fn zoom_and_search() {
     browser.value("document.getElementById('query').value = 'no such words'");
     browser.key("Enter", "\r");
     browser.until("document.getElementById('hits').textContent === 'not found'");
-    browser.assert_content();
+    went_well(&mut browser);
 }
 
 /// Writes the page into a file.
@@ -342,7 +349,7 @@ fn the_page_as_a_file_needs_nobody() {
             &dumped(&place, &recording.dir),
         );
         assert_eq!(browser.requests(), [format!("file://{}", file.display())]);
-        browser.assert_content();
+        went_well(&mut browser);
     }
 }
 
@@ -371,7 +378,7 @@ fn traces_that_end_early_and_damaged_ones() {
         assert_page(&mut browser, &place.info(&recording.dir), &lines);
         let said = browser.text("document.getElementById('incomplete').textContent");
         assert!(said.contains("did not end in order"), "{said}");
-        browser.assert_content();
+        went_well(&mut browser);
     }
     assert!(shown > 0, "nothing was left of the trace at all");
     // Nothing is left: there is a page all the same.
@@ -382,7 +389,7 @@ fn traces_that_end_early_and_damaged_ones() {
     assert!(browser
         .text("document.getElementById('counts').textContent")
         .starts_with("0 events, 1 thread"));
-    browser.assert_content();
+    went_well(&mut browser);
     written(&place, &recording.dir);
 }
 
@@ -411,7 +418,7 @@ fn texts_of_the_program_are_only_texts() {
             "{title}"
         );
         assert_eq!(browser.value("document.querySelectorAll('img').length"), 0);
-        browser.assert_content();
+        went_well(&mut browser);
     }
 }
 
@@ -590,6 +597,49 @@ fn connections_that_end_in_the_middle_or_stay() {
         view.running.child.try_wait().expect("wait").is_none(),
         "it ended"
     );
+}
+
+/// Stopped and continued (Ctrl-Z, a frozen container), it still answers who had connected before.
+#[test]
+fn a_stopped_server_goes_on() {
+    let place = Workplace::new();
+    let recording = recorded(&place, &Guest::new("sync_mutex"), &[]);
+    let view = View::start(&place, &recording.dir);
+    let mut early = view.connect();
+    let pid = view.running.pid();
+    // A thread of its own waits for what the connection says.
+    let waits = |call: String| call.starts_with(&format!("{} ", libc::SYS_recvfrom));
+    until_a_task(pid, "syscall", waits);
+    // SAFETY: it is a child that was not waited for.
+    let signal = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    signal(libc::SIGSTOP);
+    until_a_task(pid, "stat", |stat| stat.contains(") T "));
+    signal(libc::SIGCONT);
+    // Another connection is served, so that the process runs again.
+    assert!(view.get("about").0.starts_with("HTTP/1.1 200 "));
+    let request = format!(
+        "GET {}about HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n",
+        view.path(),
+        view.port
+    );
+    early.write_all(request.as_bytes()).expect("a listener");
+    let mut answer = String::new();
+    early.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+/// Waits until this file of one of the process's threads says so.
+fn until_a_task(pid: i32, file: &str, says: impl Fn(String) -> bool) {
+    let since = std::time::Instant::now();
+    let tasks = || std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let read = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join(file)).ok();
+    while !tasks().flatten().filter_map(read).any(&says) {
+        assert!(
+            since.elapsed() < hang_limit(),
+            "HANG: no thread says so in {file}"
+        );
+        std::thread::yield_now();
+    }
 }
 
 #[test]

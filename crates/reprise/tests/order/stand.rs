@@ -29,6 +29,7 @@ tests! {
         sync_sem = "sync_sem"["4", "40"],
         sync_barrier = "sync_barrier"["4", "40"],
         sync_rwlock = "sync_rwlock"["4", "40"],
+        timed_locks,
         timed_waits,
         condition_variables,
         robust_mutex,
@@ -41,6 +42,8 @@ tests! {
         tcp_loopback,
         epoll_edges,
         eventfds,
+        futex_raw,
+        futex_wake_op = "futex_wake_op"["4", "60"],
         // Time limits are what the program said, however often a wait is interrupted.
         limits_of_waits = "limits_of_waits"["60"],
     }

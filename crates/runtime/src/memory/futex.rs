@@ -1,5 +1,6 @@
 //! Futexes of the program (futex(2)): what a call asks for, which futex an address is, and the bits of their words.
 
+use crate::machine::guard;
 use crate::memory;
 use crate::memory::capture::Call;
 use reprise_abi::futex::*;
@@ -63,6 +64,20 @@ pub fn wake_op(encoded: u32, old: u32) -> Option<(u32, bool)> {
         _ => return None,
     };
     Some((new, fits))
+}
+
+/// The word of the program that this futex operation changes without ever waiting. Whom it wakes may be there before the call is over.
+pub fn word_changed_at_once(c: &Call) -> Option<u64> {
+    let waits = lookup(c.args[1])?.effect == Effect::Wait;
+    changed_word(c).filter(|_| !waits)
+}
+
+/// What such an operation has left in its `word`, which was `old` before. Whom FUTEX_WAKE_OP woke may have changed that once more by now.
+pub fn left_in_word(c: &Call, word: u64, old: Option<u32>) -> Option<u32> {
+    match command(c) {
+        FUTEX_WAKE_OP => wake_op(c.args[5] as u32, old?).map(|(new, _)| new),
+        _ => guard::read(word),
+    }
 }
 
 /// The word of the program that the kernel changes when this futex operation succeeds.

@@ -26,7 +26,7 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::space;
-use crate::memory::{self, by_reference};
+use crate::memory::{self, by_reference, futex};
 use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::thread::area::Area;
@@ -76,7 +76,11 @@ pub fn draw_alive() -> u64 {
 /// The event written next has this stamp, after those that it has already.
 #[inline]
 pub(super) fn stamp(t: &mut Block) {
-    let s = draw_alive();
+    put_stamp(t, draw_alive());
+}
+
+/// As [`stamp`], with one that is drawn already.
+fn put_stamp(t: &mut Block, s: u64) {
     t.logging.stamps[t.logging.stamped as usize] = s;
     t.logging.stamped += 1;
     t.order().last_stamp = s;
@@ -215,6 +219,27 @@ impl Record {
         events::tracked_call(t, Kind::Syscall, c, r, FLAG_TRACKED, hash, changed);
         t.logging.stamped = 0;
         drop(lock);
+        r
+    }
+
+    /// A call that changes a `word` of the program and never waits. Whom it wakes may go on before it is over, so that the word changes where
+    /// its beginning has its turn, and in the order of what others do with the word.
+    fn change_at_once(t: &mut Block, c: &Call, word: u64) -> i64 {
+        let (begins, r, left) = Self::ordered(t, word, || {
+            let begins = draw_alive();
+            let old = guard::read(word);
+            // SAFETY: the program's own call, with its own arguments.
+            let r = unsafe { sys::syscall6(c.nr, c.local) };
+            let left = (!sys::is_error(r)).then(|| futex::left_in_word(c, word, old));
+            (begins, r, left.flatten())
+        });
+        put_stamp(t, begins);
+        stamp(t);
+        let changed = left
+            .as_ref()
+            .map(|left| (Tag::Output, word, left as *const u32 as u64, 4));
+        events::call_with(t, c, r, 0, 0, changed.as_slice());
+        t.logging.stamped = 0;
         r
     }
 
@@ -386,7 +411,10 @@ impl Engine for Record {
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        let Some(word) = crate::memory::futex::changed_word(c) else {
+        if let Some(word) = futex::word_changed_at_once(c) {
+            return Self::change_at_once(t, c, word);
+        }
+        let Some(word) = futex::changed_word(c) else {
             return Self::perform(t, c, 0);
         };
         let mut time = TimeLeft::default();

@@ -2,6 +2,7 @@
 
 use super::entries::look;
 use super::life::header;
+use super::objects::ordered_call;
 use crate::common::apply::{apply, apply_at, cannot_map};
 use crate::common::rebuilt;
 use crate::common::report::{diverge, Actual};
@@ -147,6 +148,35 @@ fn call_ends(t: &Block, c: &Call, result: i64) {
     if crate::thread::in_force::looks_for_races() {
         races::calls::ends(t, c, result);
     }
+}
+
+/// A call that changes a word and never waits: what it changes is there before the turn of its beginning is over.
+pub(super) fn change_at_once(t: &mut Block, c: &Call, word: u64) -> i64 {
+    let (h, ends) = ordered_call(t, word, |t| {
+        let actual = Actual::of_call(c, 0);
+        let h = expect(t, &[Kind::Syscall], &actual);
+        trail::at_call(t);
+        let mut r = Reader::begin(h);
+        let args = r.args();
+        let same = same_arguments(c, &args) && listing::same_inputs(t, c, h.input_hash, 0);
+        if !same || h.nargs as usize != c.nargs + 2 {
+            diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+        }
+        let [begins, ends] = [args[c.nargs], args[c.nargs + 1]];
+        begin_turn(begins);
+        if crate::thread::in_force::looks_for_races() {
+            races::calls::begins(t, c);
+        }
+        if apply_at(r, |address| rebuilt::place(c, &args, address)).lost {
+            diverge(t, kinds::ARGUMENT, Some(&h), &actual);
+        }
+        turns::pass_stamp(begins);
+        (h, ends)
+    });
+    begin_turn(ends);
+    call_ends(t, c, h.value);
+    turns::pass_stamp(ends);
+    h.value
 }
 
 /// shmat(2): the segment must be there before its content can be written.

@@ -1,7 +1,7 @@
 //! What the gates of a replay ask the engine for.
 
 use super::entries::{event_is_next, look};
-use super::events::{answer, attach, expect, plain, replay_call};
+use super::events::{answer, attach, change_at_once, expect, plain, replay_call};
 use super::faults::{self, Met};
 use super::life::{busy, runs_now, stay_if_done, take_slot};
 use super::signals::look_ahead;
@@ -26,6 +26,7 @@ use crate::machine::asm::rt_exit_thread;
 use crate::machine::sys;
 use crate::memory;
 use crate::memory::capture::Call;
+use crate::memory::futex::word_changed_at_once;
 use crate::memory::of_file::OfFile;
 use crate::memory::space;
 use crate::races;
@@ -179,6 +180,9 @@ impl Engine for Replay {
         let _busy = busy(t);
         if crate::thread::in_force::looks_for_races() {
             races::wakes(t, c.args[0]);
+        }
+        if let Some(word) = word_changed_at_once(c) {
+            return change_at_once(t, c, word);
         }
         let (r, h, _) = answer(t, c, 0);
         if h.flags & FLAG_RESTARTED != 0 {

@@ -80,6 +80,39 @@ pub fn begin_operation(t: &mut Block, number: u32, address: Option<u64>) -> (u32
     (number, shard.sequence.load(SeqCst) + 2)
 }
 
+/// Waits for the turn of an operation on the object at this address, whose shard is then the thread's. Its number.
+fn wait_for_ordered(t: &mut Block, address: u64) -> u32 {
+    let entry = due(t, shards::number_of(address));
+    let number = shards::number_of(listing::begin(t, EntryKind::Ordered, address));
+    if let Some(e) = entry {
+        if e.kind != EntryKind::Ordered || e.object != number {
+            unlike(t, EntryKind::Ordered, number, &e);
+        }
+        wait_for_shard(number, e.value);
+    }
+    number
+}
+
+/// The shard is open for the next operation.
+fn open_shard(number: u32) {
+    let before = shards::shard(number).sequence.fetch_add(2, SeqCst);
+    awaited::call_for(awaited::key_of_shard(number), before / 2 + 1);
+}
+
+/// As [`Order::ordered`], of a call, whose event comes behind the operation: that is out of the way when the call is made.
+pub(super) fn ordered_call<R>(
+    t: &mut Block,
+    address: u64,
+    make: impl FnOnce(&mut Block) -> R,
+) -> R {
+    let number = wait_for_ordered(t, address);
+    listing::end(t);
+    made(t);
+    let r = make(t);
+    open_shard(number);
+    r
+}
+
 /// The address by which an object is known that is in this run.
 fn address_of(run: &Runs) -> u64 {
     let run = run as *const Runs as u64;
@@ -315,17 +348,9 @@ impl Order for Replay {
         if faults_next(t) {
             return make();
         }
-        let entry = due(t, shards::number_of(address));
-        let number = shards::number_of(listing::begin(t, EntryKind::Ordered, address));
-        if let Some(e) = entry {
-            if e.kind != EntryKind::Ordered || e.object != number {
-                unlike(t, EntryKind::Ordered, number, &e);
-            }
-            wait_for_shard(number, e.value);
-        }
+        let number = wait_for_ordered(t, address);
         let r = make();
-        let before = shards::shard(number).sequence.fetch_add(2, SeqCst);
-        awaited::call_for(awaited::key_of_shard(number), before / 2 + 1);
+        open_shard(number);
         listing::end(t);
         made(t);
         r
