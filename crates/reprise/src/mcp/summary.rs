@@ -116,8 +116,9 @@ impl Summary {
     }
 }
 
+/// Nobody crashes by SIGKILL: he is ended by somebody else, as by a limit of time.
 fn is_crash(end: &str) -> bool {
-    end.starts_with("killed") || end.contains("SIG")
+    end.starts_with("killed") && !end.contains("SIGKILL")
 }
 
 async fn processes(trace: &str, limits: &Limits) -> Result<Vec<Value>> {

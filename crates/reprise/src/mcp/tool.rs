@@ -74,8 +74,9 @@ fn schema_of<Q: Question>() -> JsonObject {
     let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
     let schema = settings.into_generator().into_root_schema_for::<Q>();
     let mut schema = schema.as_object().cloned().unwrap_or_default();
-    schema.remove("title");
-    schema.remove("description");
+    for name in ["$schema", "title", "description"] {
+        schema.remove(name);
+    }
     Limits::describe(&mut schema);
     schema
 }

@@ -62,6 +62,12 @@ def move(command):
     if said and said != "yes":
         raise Failed(said)
     gdb.execute("reverse-continue", to_string=True)
+    see_libraries()
+
+
+# gdb learns of libraries behind such a motion, and reads no symbols of them by itself.
+def see_libraries():
+    gdb.execute("sharedlibrary", to_string=True)
 
 
 def clear():
@@ -319,8 +325,24 @@ def last_write(asked):
     answer["before"] = text_of(value.dereference)
     thread = gdb.selected_thread()
     answer["thread"] = thread.ptid[1]
+    see_libraries()
     answer["frames"] = frames_of(gdb.newest_frame(), asked["frames"], False)
+    answer["frames"][0].update(place_of(gdb.newest_frame().pc()))
     return answer
+
+
+# Function and line of an instruction. At the first one of a function that was put into another, gdb shows a frame of the other.
+def place_of(pc):
+    place = {}
+    block = gdb.block_for_pc(pc)
+    while block is not None and block.function is None:
+        block = block.superblock
+    if block is not None:
+        place["function"] = block.function.print_name
+    line = gdb.find_pc_line(pc)
+    if line.symtab is not None:
+        place["file"], place["line"] = line.symtab.filename, line.line
+    return place
 
 
 # A script that was made for a gdb of its own.
