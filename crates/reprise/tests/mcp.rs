@@ -668,7 +668,7 @@ fn much_is_told_page_by_page() {
         assert_eq!(offset, seen);
     }
     // A question whose time is over says how far it came, and the next one is answered.
-    let short = json!({"expression": "n", "watch": true, "time_limit_s": 1});
+    let short = json!({"expression": "n", "watch": true, "time_limit_s": 2});
     let some = client.get("values", short);
     assert_eq!(some["incomplete"]["why"], "the time was over", "{some}");
     assert!(

@@ -58,7 +58,7 @@ is ended when time_limit_s is over: its trace is good for all questions (where d
 
     async fn answer(self, _: Arc<Sessions>, limits: Limits) -> Result<Value> {
         let dir = new_trace(&self.command)?;
-        let ran = running::record(self.wanted(&dir, &limits, &[]), limits.end).await?;
+        let ran = recorded(&dir, self.wanted(&dir, &limits, &[]), limits.end).await?;
         let mut told = self.told(&dir, &ran).await?;
         told.insert("next".into(), json!("summary"));
         Ok(told.into())
@@ -130,6 +130,15 @@ impl Record {
     }
 }
 
+/// Records into this directory, which goes when nothing could be started.
+async fn recorded(dir: &Path, wanted: Wanted, end: Instant) -> Result<Ran> {
+    let ran = running::record(wanted, end).await;
+    if ran.is_err() {
+        let _ = std::fs::remove_dir(dir);
+    }
+    ran
+}
+
 /// The name by which a trace is asked for.
 fn name_of(dir: &Path) -> Value {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -197,7 +206,7 @@ recording is kept. For bugs that show up now and then.";
             let begun = Instant::now();
             let end = limits.end.min(begun + each);
             let wanted = record.wanted(&dir, &limits, &["--keep-on=failure".into()]);
-            let ran = running::record(wanted, end).await?;
+            let ran = recorded(&dir, wanted, end).await?;
             if ran.timed_out && begun.elapsed() < each {
                 // It was not given the time that was to be a failure.
                 let _ = child::lines(

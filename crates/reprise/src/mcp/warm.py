@@ -386,14 +386,8 @@ def is_lost():
         return True
 
 
-while True:
-    try:
-        line = lines.readline()
-    except KeyboardInterrupt:
-        # It came when there was nothing left to interrupt.
-        continue
-    if not line:
-        break
+def serve(line):
+    global standing
     reply = answer(json.loads(line))
     if reply.get("interrupted"):
         standing = None
@@ -405,3 +399,14 @@ while True:
             data = data[link.send(data):]
         except KeyboardInterrupt:
             continue
+
+
+while True:
+    try:
+        line = lines.readline()
+        if not line:
+            break
+        serve(line)
+    except KeyboardInterrupt:
+        # It came when there was nothing left to interrupt.
+        continue

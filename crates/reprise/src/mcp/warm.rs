@@ -213,6 +213,20 @@ impl Warm {
         }
     }
 
+    /// Why the replay is gone, of which gdb only knows that it is: the replay's server says that as it ends.
+    async fn why_lost(mut self, answer: &Value) -> anyhow::Error {
+        let _ = timeout_at(Instant::now() + GRACE, self.server.wait()).await;
+        match (self.has_said(), answer["failed"].as_str()) {
+            (false, Some(why)) => anyhow::anyhow!("{}", crate::exit::one_line(why)),
+            _ => self.why_gone(),
+        }
+    }
+
+    fn has_said(&self) -> bool {
+        let said = std::fs::metadata(self.room.path().join("said"));
+        said.is_ok_and(|m| m.len() > 0)
+    }
+
     /// Why it does not answer any more.
     fn why_gone(&mut self) -> anyhow::Error {
         let said = std::fs::read(self.room.path().join("said")).unwrap_or_default();
@@ -327,9 +341,10 @@ pub async fn ask(
         return Err(limits.are_over());
     }
     // One whose connection is lost is of no use.
-    if answer["lost"] != true {
-        *room = Some(warm);
+    if answer["lost"] == true {
+        return Err(warm.why_lost(&answer).await);
     }
+    *room = Some(warm);
     match answer["failed"].as_str() {
         Some(why) => bail!("{}", crate::exit::one_line(why)),
         None => Ok(answer["done"].take()),
@@ -359,7 +374,8 @@ pub async fn run(
     }
     let ran = warm.run(script, limits).await;
     let is_lost = match &ran {
-        Ok((told, _)) => told["lost"] == true,
+        Ok((told, _)) if told["lost"] == true => return Err(warm.why_lost(told).await),
+        Ok(_) => false,
         // What gdb says of a question is no reason to begin anew, what it doesn't say is.
         Err(_) => warm.gdb.try_wait().map_or(true, |status| status.is_some()),
     };

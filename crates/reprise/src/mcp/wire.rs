@@ -7,10 +7,10 @@
 //! Reading and writing are threads of their own, so that a client that does not read holds up nothing but its own answers.
 
 use reprise_console::Output;
-use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -100,9 +100,11 @@ impl Wire {
     }
 
     async fn refuse(&self, refusal: Refusal) {
-        let error = ErrorData::new(refusal.code, refusal.why, None);
-        let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, refusal.id);
-        let _ = send(self.out.clone(), line_of(&message), self.gone.clone()).await;
+        // The crate leaves out an id that is not known; JSON-RPC 2.0 wants null.
+        let error = json!({"code": refusal.code, "message": refusal.why});
+        let message = json!({"jsonrpc": "2.0", "id": refusal.id, "error": error});
+        let line = format!("{message}\n").into_bytes();
+        let _ = send(self.out.clone(), line, self.gone.clone()).await;
     }
 }
 
