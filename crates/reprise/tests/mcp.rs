@@ -604,7 +604,7 @@ fn wrong_messages_and_arguments_get_one_sentence() {
     let short = program(&place, "short", "int main(void) {\n    return 0;\n}\n");
     client.get("record", json!({"command": words(&short, &[])}));
     for (tool, arguments, says) in [
-        ("backtrace", json!({"at": 1 << 40}), "no event"),
+        ("backtrace", json!({"at": 1u64 << 40}), "no event"),
         ("backtrace", json!({"at": "nowhere"}), "nowhere"),
         ("backtrace", json!({"at": "crash"}), "did not crash"),
         ("backtrace", json!({"thread": 1}), "no thread 1"),

@@ -209,8 +209,8 @@ in another order.";
         let arguments = words([&"diff", &"--json", &self.a, &self.b]);
         let mut found = json(&arguments, &[0, 1], &limits).await?;
         let mut short = |side: &str| {
-            let event = &mut found["first"][side];
-            if event.is_object() {
+            let event = found.pointer_mut(&format!("/first/{side}"));
+            if let Some(event) = event.filter(|e| e.is_object()) {
                 *event =
                     json!({"event": event["event"], "thread": event["tid"], "text": event["text"]});
             }

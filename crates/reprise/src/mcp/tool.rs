@@ -81,10 +81,24 @@ fn schema_of<Q: Question>() -> JsonObject {
     schema
 }
 
+/// What is wrong with these arguments. It is the argument without which something else is, or nothing.
+fn wrong<Q: Question>(arguments: &Map<String, Value>, why: &str) -> anyhow::Error {
+    let is_it = |name: &&String| {
+        let mut others = arguments.clone();
+        others.remove(*name);
+        let read = serde_json::from_value::<Q>(others.into());
+        read.err().is_none_or(|e| e.to_string() != why)
+    };
+    let name = arguments.keys().find(is_it);
+    let name = name.map_or(String::new(), |name| format!("{name}: "));
+    anyhow!("the arguments of {} are wrong: {name}{why}", Q::NAME)
+}
+
 fn call<Q: Question>(arguments: Map<String, Value>, to: Arc<Sessions>, limits: Limits) -> Answer {
-    let read = serde_json::from_value::<Q>(arguments.into());
+    let read = serde_json::from_value::<Q>(arguments.clone().into());
+    let read = read.map_err(|e| wrong::<Q>(&arguments, &e.to_string()));
     Box::pin(async move {
-        let question = read.map_err(|e| anyhow!("the arguments of {} are wrong: {e}", Q::NAME))?;
+        let question = read?;
         question.answer(to, limits).await
     })
 }

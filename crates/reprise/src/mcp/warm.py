@@ -9,6 +9,8 @@ import re
 import socket
 
 MOST_FRAMES = 1000
+# Frames between a wait and the function that waits.
+MOST_INLINED = 4
 # Elements of an array or a string, and depth of structures, that are shown of a value.
 SHOWN = {"max_elements": 200, "max_depth": 8}
 # Names of source files. A trace says where sources are, and is not to say that a key is one.
@@ -163,8 +165,14 @@ def select(asked):
 
 # The mutex for which a thread waits: glibc's, whose lock word comes first and whose owner is the third word.
 def mutex_of(frame):
-    name = frame.name() or ""
-    if not MUTEX.match(name):
+    caller = frame
+    for _ in range(MOST_INLINED):
+        if caller is None or MUTEX.match(caller.name() or ""):
+            break
+        caller = caller.older()
+    else:
+        return None
+    if caller is None:
         return None
     try:
         at = int(frame.read_register("rdi")) & (1 << 64) - 1
