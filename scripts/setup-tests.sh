@@ -26,6 +26,8 @@ need go golang-go
 need javac default-jdk-headless
 need node nodejs
 file /usr/bin/python3 python3
+# For a client of the Model Context Protocol, below.
+/usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need pbzip2 pbzip2
 need xz xz-utils
 need zstd zstd
@@ -101,6 +103,15 @@ fi
 [ -d "$HOME/.cargo/bin" ] && PATH="$PATH:$HOME/.cargo/bin"
 if command -v rustup >/dev/null 2>&1; then
     rustup target list --installed | grep -qx x86_64-unknown-none || rustup target add x86_64-unknown-none
+fi
+
+# The official SDK of the Model Context Protocol, whose client the tests of `reprise mcp` use; in a place of its own.
+client=target/mcp-client
+if ! "$client/bin/python" -c 'import mcp' 2>/dev/null; then
+    echo "setup-tests: installing the Python SDK of the Model Context Protocol into $client"
+    mkdir -p target
+    /usr/bin/python3 -m venv --clear "$client"
+    "$client/bin/pip" install -q --disable-pip-version-check 'mcp==2.3.0'
 fi
 
 # The sources of the servers that tests build.

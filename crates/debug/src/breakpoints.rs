@@ -221,6 +221,12 @@ impl Breakpoints {
         self.changed |= !same;
     }
 
+    /// Puts no values down any more.
+    pub(crate) fn forget_collected(&mut self) {
+        self.changed |= !self.collected.is_empty();
+        self.collected.clear();
+    }
+
     /// Looks for the place, or the places, with these registers.
     pub fn look_for(&mut self, registers: General) {
         self.own.entry(registers.rip).or_default().registers = Some(registers);

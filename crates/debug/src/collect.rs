@@ -13,6 +13,7 @@ use crate::control::Stop;
 use crate::debuggee::{Debuggee, General};
 use crate::expression::Expression;
 use crate::machine_code::{Code, IF_ZERO, VALUE};
+use crate::server::Place;
 use crate::target::{Goal, Session};
 use crate::{os, DebugError};
 use gdbstub::target::ext::breakpoints::WatchKind;
@@ -395,12 +396,17 @@ impl Session {
     pub(crate) fn collect(&mut self, words: &[&str]) -> Result<String, DebugError> {
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
         let last = self.last;
-        if let ["first" | "last"] = words {
-            let begins = self.debuggee()?.timeline.begins();
-            self.goal = Some(match words[0] {
-                "first" => Goal::Event(begins),
-                _ => Goal::Last,
-            });
+        let begins = self.debuggee()?.timeline.begins();
+        let goal = match words {
+            ["first"] => Some(Goal::Event(begins)),
+            ["last"] => Some(Goal::Place(Place::End)),
+            ["crash"] => Some(Goal::Place(Place::Crash)),
+            ["panic"] => Some(Goal::Place(Place::Panic)),
+            ["behind", event] => event.parse().ok().map(|n| Goal::Place(Place::Behind(n))),
+            _ => None,
+        };
+        if goal.is_some() {
+            self.goal = goal;
             return Ok("yes".into());
         }
         let d = self.debuggee()?;
@@ -409,6 +415,10 @@ impl Session {
                 let file = File::options().write(true).open(Path::new(path));
                 let file = file.map_err(os("open a pipe for what is found"))?;
                 d.collecting.out = Some(BufWriter::with_capacity(WAITING, file));
+                true
+            }
+            ["nothing"] => {
+                d.forget_collected()?;
                 true
             }
             ["until", event] => {
@@ -443,6 +453,17 @@ impl Session {
 }
 
 impl Debuggee {
+    /// Nothing is collected from now on, as in a session that never did.
+    fn forget_collected(&mut self) -> Result<(), DebugError> {
+        if let Some((watched, _)) = self.collecting.writes {
+            self.points.unwatch(watched);
+            self.set_watchpoints()?;
+        }
+        self.points.forget_collected();
+        self.collecting = Collecting::default();
+        Ok(())
+    }
+
     /// False where so much can't be watched.
     fn collect_writes(&mut self, at: u64, len: u64, is_plain: bool) -> Result<bool, DebugError> {
         let kind = WatchKind::Write;

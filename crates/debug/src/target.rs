@@ -53,8 +53,8 @@ pub enum Goal {
     Event(u64),
     /// At a place that was remembered.
     Checkpoint(Rc<Checkpoint>),
-    /// Where it ends or crashes.
-    Last,
+    /// At a place that has a name.
+    Place(Place),
     /// Here: the command was wrong.
     Here,
 }
@@ -253,7 +253,7 @@ impl Session {
                     self.past = Past::default();
                     self.debuggee()?.return_exactly(&kept)?;
                 }
-                Goal::Last => self.go_to_place(Place::End)?,
+                Goal::Place(place) => self.go_to_place(place)?,
                 Goal::Here => {}
             }
             let d = self.debuggee()?;

@@ -200,17 +200,21 @@ impl Timeline {
         }
     }
 
-    /// A process that ends by itself is to be seen in its last call; one that is killed after the last call or fault of its own.
+    /// A process that ends by itself is to be seen in its last call, one that is killed behind the last event of its own: in calls that had not
+    /// come back.
     fn find_end(&mut self, told: Option<(u64, i32)>) {
         if self.is_order {
             self.end = NEVER;
             return;
         }
-        let ends = [Kind::Syscall as u8, Kind::Fault as u8];
         let mut there = self.events.len();
         if let Some((event, status)) = told {
             self.signal = status & 0x7f;
             there = there.min((event - self.first) as usize);
+        }
+        let mut ends = vec![Kind::Syscall as u8, Kind::Fault as u8];
+        if self.signal == libc::SIGKILL {
+            ends.extend([Kind::Enter as u8, Kind::Exit as u8]);
         }
         let last = self.events[..there]
             .iter()

@@ -9,7 +9,7 @@
 pub mod calls;
 pub mod diff;
 mod found;
-mod stream;
+pub mod stream;
 mod threads;
 pub mod values;
 pub mod writers;
@@ -31,13 +31,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use stream::{Ended, Stream};
 
 /// What all scripts begin with.
-const COMMON: &str = include_str!("ask/ask.py");
+pub const COMMON: &str = include_str!("ask/ask.py");
 /// As of a shell's command that Ctrl-C has ended.
 const INTERRUPTED: i32 = 130;
 
 /// What a script of gdb's is asked.
-#[derive(Serialize, Default)]
-struct Wanted<'a> {
+#[derive(Serialize, Default, Clone, Copy)]
+pub struct Wanted<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     expression: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +50,20 @@ struct Wanted<'a> {
     from: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<u64>,
+}
+
+impl Wanted<'_> {
+    /// As the script reads it, for this part of the run.
+    ///
+    /// # Errors
+    /// None that is known of.
+    pub fn text(self, part: &Part) -> Result<String> {
+        Ok(serde_json::to_string(&Wanted {
+            from: part.from,
+            to: part.to,
+            ..self
+        })?)
+    }
 }
 
 /// Replays a trace with this script of gdb's, and hands what comes out to `take`; the exit status.
@@ -65,11 +79,7 @@ fn ask(
     let dir = Catalog::from_env()?.resolve(part.trace.as_deref())?;
     tell_of_others(part.pid, &dir)?;
     let room = tempfile::tempdir().context("make a directory for what gdb finds")?;
-    let wanted = serde_json::to_string(&Wanted {
-        from: part.from,
-        to: part.to,
-        ..wanted
-    })?;
+    let wanted = wanted.text(part)?;
     std::fs::write(room.path().join("wanted"), wanted).context("write for gdb")?;
     let pipe = room.path().join("found");
     let (read, mut write) = make_pipe(&pipe)?;
@@ -114,7 +124,10 @@ fn ask(
 }
 
 /// A pipe in the file system: its two ends.
-fn make_pipe(path: &Path) -> Result<(File, File)> {
+///
+/// # Errors
+/// When there can be none.
+pub fn make_pipe(path: &Path) -> Result<(File, File)> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: plain call.
     if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {

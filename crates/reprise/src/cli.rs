@@ -2,6 +2,7 @@
 
 mod pictures;
 mod questions;
+mod tools;
 
 use crate::environment::EnvArgs;
 use crate::exit::{one_line, OWN_FAILURE};
@@ -23,6 +24,7 @@ use std::path::PathBuf;
 
 pub use pictures::{ExportArgs, ViewArgs};
 pub use questions::{CallsArgs, DiffArgs, Part, ValuesArgs, WhereArgs};
+pub use tools::McpArgs;
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
 #[derive(Parser, Debug)]
@@ -98,6 +100,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Show the timeline of a trace's threads in a browser
     View(ViewArgs),
+    /// Let coding agents record programs and ask recordings: a server of the Model Context Protocol, over standard input and output
+    Mcp(McpArgs),
     /// Compile C with clang, so that `record --engine order` sees atomics and volatiles; with --races as first argument, for `reprise races`
     Cc(CompileArgs),
     /// Compile C++ with clang++, likewise

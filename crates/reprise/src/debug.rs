@@ -147,12 +147,9 @@ impl Session<'_> {
 pub fn with_gdb(session: &Session) -> Result<i32> {
     let rooms = tempfile::tempdir().context("make a directory for gdb's socket")?;
     let socket = rooms.path().join("gdb");
-    let commands = rooms.path().join("commands");
-    std::fs::write(&commands, COMMANDS).context("write commands for gdb")?;
-    let scripts = rooms.path().join("auto-load.py");
-    std::fs::write(&scripts, AUTO_LOAD).context("write a script for gdb")?;
     let begun = Instant::now();
-    let mut server = start_server(session, &socket)?;
+    let server = server(session, &socket)?.spawn();
+    let mut server = server.context("start the replay")?;
     while !socket.exists() {
         if let Some(status) = server.try_wait().context("wait for the replay")? {
             return Ok(status.code().unwrap_or(crate::exit::OWN_FAILURE));
@@ -163,7 +160,7 @@ pub fn with_gdb(session: &Session) -> Result<i32> {
         std::thread::sleep(LOOK);
     }
     ignore_interrupts();
-    let gdb = gdb([&commands, &scripts], &socket, session)
+    let gdb = gdb(&socket, session)?
         .spawn()
         .context("start gdb, which must be installed (or use replay -d --gdb-port)");
     let mut gdb = match gdb {
@@ -207,7 +204,11 @@ fn end(all: &mut [&mut Child]) {
     }
 }
 
-fn start_server(session: &Session, socket: &Path) -> Result<Child> {
+/// The server of a session, which listens on this socket.
+///
+/// # Errors
+/// When this program is not found.
+pub fn server(session: &Session, socket: &Path) -> Result<Command> {
     let me = std::env::current_exe().context("find this program")?;
     let mut command = Command::new(me);
     command.args([OsStr::new("replay"), OsStr::new("-d")]);
@@ -227,10 +228,11 @@ fn start_server(session: &Session, socket: &Path) -> Result<Child> {
             },
         );
     }
-    command.spawn().context("start the replay")
+    Ok(command)
 }
 
-fn word_for(place: Place) -> String {
+/// A place as `--at` takes it.
+pub fn word_for(place: Place) -> String {
     match place {
         Place::Start => "start".into(),
         Place::Crash => "crash".into(),
@@ -257,11 +259,16 @@ fn ignore_interrupts() {
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
 }
 
-/// Files come out of the trace, as the server has laid them out.
-fn gdb(scripts: [&Path; 2], socket: &Path, session: &Session) -> Command {
+/// The gdb of a session whose server listens on this socket. Files come out of the trace, as the server has laid them out.
+///
+/// # Errors
+/// When what it is told to begin with can't be written beside the socket.
+pub fn gdb(socket: &Path, session: &Session) -> Result<Command> {
     let mut command = Command::new("gdb");
     command.arg("-q");
-    for script in scripts {
+    for (name, text) in [("commands", COMMANDS), ("auto-load.py", AUTO_LOAD)] {
+        let script = socket.with_file_name(name);
+        std::fs::write(&script, text).context("write commands for gdb")?;
         command.arg("-x").arg(script);
     }
     if let Some(program) = program_of(session.dir, &socket.with_file_name("root")) {
@@ -294,5 +301,5 @@ fn gdb(scripts: [&Path; 2], socket: &Path, session: &Session) -> Command {
             Ok(())
         })
     };
-    command
+    Ok(command)
 }

@@ -18,6 +18,7 @@ mod info;
 mod keep;
 mod ls;
 mod manual;
+mod mcp;
 mod output;
 mod pack;
 mod play;
@@ -86,6 +87,7 @@ fn command(command: Command) -> i32 {
             | Command::Verify(_)
             | Command::Races(_)
             | Command::Demo(_)
+            | Command::Mcp(_)
     );
     if runs_programs && reprise_launch::nested::inside_a_session() {
         say!("this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
@@ -123,6 +125,7 @@ fn command(command: Command) -> i32 {
         Command::Pack(args) => print(|| pack::run(&args)),
         Command::Export(args) => print(|| export::run(&args)),
         Command::View(args) => print(|| view::run(&args)),
+        Command::Mcp(args) => mcp::run(&args),
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),

@@ -35,6 +35,17 @@ impl Recording {
     }
 }
 
+/// The processes that are recorded by this launcher: all that have its session in their memory, those of Reprise left out.
+pub fn programs_of(launcher: i32) -> Vec<i32> {
+    let Some(session) = session_of(launcher) else {
+        return Vec::new();
+    };
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let is_one = |p: &i32| !is_reprise(*p) && session_of(*p).as_ref() == Some(&session);
+    pids.filter(is_one).collect()
+}
+
 /// The trace that a process writes, as its agent.
 fn writes(pid: i32) -> Option<Recording> {
     let (_, dir) = traces(pid).find(|(fd, _)| is_written(pid, fd))?;

@@ -8,12 +8,13 @@ use reprise_console::{say, Output};
 use reprise_debug::collect::Row;
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 
 /// What gdb is told to run.
-const SCRIPT: &str = include_str!("calls.py");
+pub const SCRIPT: &str = include_str!("calls.py");
 /// How much is written at a time.
 const BUFFER: usize = 1 << 16;
 
@@ -137,15 +138,20 @@ impl Calls {
 /// # Errors
 /// When the trace can't be debugged, or gdb doesn't know the function.
 pub fn run(args: &CallsArgs) -> Result<i32> {
-    let wanted = Wanted {
-        place: Some(&args.function),
-        arguments: args.args,
-        returns: args.returns,
-        ..Wanted::default()
-    };
     let mut found = 0u64;
-    let status = ask(&args.part, SCRIPT, wanted, |stream| {
-        all(stream, args, &mut found)
+    let status = ask(&args.part, SCRIPT, wanted(args), |stream| {
+        let mut out = BufWriter::with_capacity(BUFFER, Output);
+        let out = RefCell::new(&mut out);
+        let put = |call: Call| {
+            found += 1;
+            let out = &mut *out.borrow_mut();
+            match args.json {
+                true => writeln!(out, "{}", object(call))?,
+                false => writeln!(out, "{}", text(&call))?,
+            }
+            Ok(())
+        };
+        all(stream, args, put, || Ok(out.borrow_mut().flush()?))
     })?;
     if found == 0 && status == 0 {
         say!("{} was never called in what was looked at", args.function);
@@ -153,17 +159,41 @@ pub fn run(args: &CallsArgs) -> Result<i32> {
     Ok(status)
 }
 
-fn all(stream: &mut Stream, args: &CallsArgs, found: &mut u64) -> Result<Ended> {
-    let mut out = BufWriter::with_capacity(BUFFER, Output);
+/// What the script is asked.
+pub fn wanted(args: &CallsArgs) -> Wanted<'_> {
+    Wanted {
+        place: Some(&args.function),
+        arguments: args.args,
+        returns: args.returns,
+        ..Wanted::default()
+    }
+}
+
+/// Hands each call to `put`, as a line of JSON.
+///
+/// # Errors
+/// What gdb says of the question, and what `put` says.
+pub fn lines(
+    stream: &mut Stream,
+    args: &CallsArgs,
+    put: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<Ended> {
+    let put = |call: Call| put(object(call).to_string().as_bytes());
+    all(stream, args, put, || Ok(()))
+}
+
+/// Hands all calls to `put`, and asks for a `rest` when nothing more has come for the moment.
+fn all(
+    stream: &mut Stream,
+    args: &CallsArgs,
+    mut put: impl FnMut(Call) -> Result<()>,
+    mut rest: impl FnMut() -> Result<()>,
+) -> Result<Ended> {
     let mut calls = Calls::default();
-    let mut put = |calls: &mut Calls, out: &mut BufWriter<Output>, is_end: bool| -> Result<()> {
+    let mut put = |calls: &mut Calls, is_end: bool| -> Result<()> {
         while let Some(call) = calls.next(is_end) {
             if args.part.holds(call.thread, call.event) {
-                *found += 1;
-                match args.json {
-                    true => writeln!(out, "{}", object(call))?,
-                    false => writeln!(out, "{}", text(&call))?,
-                }
+                put(call)?;
             }
         }
         Ok(())
@@ -172,14 +202,14 @@ fn all(stream: &mut Stream, args: &CallsArgs, found: &mut u64) -> Result<Ended> 
         match stream.next()? {
             Next::Row(row) => calls.row(row),
             Next::Told(told) => calls.told(told),
-            Next::Rest => out.flush()?,
+            Next::Rest => rest()?,
             Next::Ended(ended) => {
-                put(&mut calls, &mut out, true)?;
-                out.flush()?;
+                put(&mut calls, true)?;
+                rest()?;
                 return Ok(ended);
             }
         }
-        put(&mut calls, &mut out, false)?;
+        put(&mut calls, false)?;
     }
 }
 

@@ -103,6 +103,8 @@ struct Moved {
 pub struct Stream {
     from: BufReader<File>,
     rested: bool,
+    /// What the user is to know besides, where it is not said at once.
+    notes: Option<Vec<String>>,
 }
 
 impl Stream {
@@ -111,7 +113,21 @@ impl Stream {
         Stream {
             from: BufReader::with_capacity(BUFFER, pipe),
             rested: false,
+            notes: None,
         }
+    }
+
+    /// The same; what would be said on standard error is kept.
+    pub fn keeping_notes(pipe: File) -> Stream {
+        Stream {
+            notes: Some(Vec::new()),
+            ..Stream::new(pipe)
+        }
+    }
+
+    /// What was kept.
+    pub fn notes(&self) -> &[String] {
+        self.notes.as_deref().unwrap_or_default()
     }
 
     /// What comes next.
@@ -133,7 +149,11 @@ impl Stream {
             bail!("{}", why.trim());
         }
         if let Some(Moved { asked, line }) = common.moved {
-            say!("{asked} has no code; the next line that has some is {line}");
+            let note = format!("{asked} has no code; the next line that has some is {line}");
+            match &mut self.notes {
+                Some(notes) => notes.push(note),
+                None => say!("{note}"),
+            }
         }
         if let Some(why) = common.ended {
             return Ok(Next::Ended(match why.as_str() {

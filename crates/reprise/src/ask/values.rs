@@ -1,6 +1,7 @@
 //! `values`: each value that an expression had: at each visit of a line or function, or at each write to its memory.
 
 use super::found::{all, Found};
+use super::stream::{Ended, Stream};
 use super::{ask, Wanted};
 use crate::cli::{Part, ValuesArgs};
 use anyhow::Result;
@@ -39,14 +40,8 @@ struct Line<'a> {
 /// # Errors
 /// When the trace can't be debugged, or gdb doesn't understand what is asked.
 pub fn run(args: &ValuesArgs) -> Result<i32> {
-    let place = args.at.as_deref().or(args.function.as_deref());
-    let writes = args.watch || place.is_none();
-    let wanted = Wanted {
-        expression: Some(&args.expression),
-        place,
-        writes,
-        ..Wanted::default()
-    };
+    let wanted = wanted(args);
+    let (place, writes) = (wanted.place, wanted.writes);
     let mut found = 0u64;
     let status = ask(&args.part, SCRIPT, wanted, |stream| {
         let out = RefCell::new(BufWriter::with_capacity(BUFFER, Output));
@@ -73,6 +68,38 @@ pub fn run(args: &ValuesArgs) -> Result<i32> {
         }
     }
     Ok(status)
+}
+
+/// What the script is asked.
+pub fn wanted(args: &ValuesArgs) -> Wanted<'_> {
+    let place = args.at.as_deref().or(args.function.as_deref());
+    Wanted {
+        expression: Some(&args.expression),
+        place,
+        writes: args.watch || place.is_none(),
+        ..Wanted::default()
+    }
+}
+
+/// Hands each value to `put`, as a line of JSON.
+///
+/// # Errors
+/// What gdb says of the question, and what `put` says.
+pub fn lines(
+    stream: &mut Stream,
+    args: &ValuesArgs,
+    put: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<Ended> {
+    let mut line = Vec::new();
+    let take = |one: &Found<'_>| {
+        if !is_in(&args.part, one) {
+            return Ok(());
+        }
+        line.clear();
+        put_json(&mut line, one)?;
+        put(&line)
+    };
+    all(stream, take, || Ok(()))
 }
 
 /// Is it of what is looked at?

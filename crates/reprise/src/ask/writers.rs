@@ -1,7 +1,7 @@
 //! `where`: who wrote to a location, and how often: the writes that `values` tells one by one, by place.
 
 use super::found::{all, Found};
-use super::stream::Place;
+use super::stream::{Ended, Place, Stream};
 use super::values::{is_in, SCRIPT};
 use super::{ask, Wanted};
 use crate::cli::WhereArgs;
@@ -50,40 +50,12 @@ impl Writer {
 /// # Errors
 /// When the trace can't be debugged, or gdb doesn't understand what is asked.
 pub fn run(args: &WhereArgs) -> Result<i32> {
-    let wanted = Wanted {
-        expression: Some(&args.location),
-        place: args.at.as_deref().or(args.function.as_deref()),
-        writes: true,
-        ..Wanted::default()
-    };
-    let mut writers: Vec<Writer> = Vec::new();
-    let mut by_line: HashMap<(Option<String>, Option<String>, u64), usize> = HashMap::new();
-    let status = ask(&args.part, SCRIPT, wanted, |stream| {
-        let take = |one: &Found<'_>| {
-            let Some(place) = one.place.filter(|_| is_in(&args.part, one)) else {
-                return Ok(());
-            };
-            // Where a line is known, all of its instructions are one writer.
-            let at = place.line.map_or(place.pc, u64::from);
-            let key = (place.function.clone(), place.file.clone(), at);
-            let n = *by_line.entry(key).or_insert_with(|| {
-                writers.push(Writer {
-                    place: place.clone(),
-                    writes: 0,
-                    first: one.event,
-                    last: one.event,
-                    threads: BTreeSet::new(),
-                    value: String::new(),
-                });
-                writers.len() - 1
-            });
-            writers[n].add(one);
-            Ok(())
-        };
-        all(stream, take, || Ok(()))
+    let mut writers = Vec::new();
+    let status = ask(&args.part, SCRIPT, wanted(args), |stream| {
+        let (found, ended) = writers_in(stream, args)?;
+        writers = found;
+        Ok(ended)
     })?;
-    // Those that wrote most come first.
-    writers.sort_by_key(|w| std::cmp::Reverse(w.writes));
     match args.json {
         true => writers.iter().try_for_each(|w| tell!("{}", w.object()))?,
         false => tell_text(&table(&writers))?,
@@ -92,6 +64,62 @@ pub fn run(args: &WhereArgs) -> Result<i32> {
         say!("nobody wrote to {} in what was looked at", args.location);
     }
     Ok(status)
+}
+
+/// What the script is asked.
+pub fn wanted(args: &WhereArgs) -> Wanted<'_> {
+    Wanted {
+        expression: Some(&args.location),
+        place: args.at.as_deref().or(args.function.as_deref()),
+        writes: true,
+        ..Wanted::default()
+    }
+}
+
+/// Hands each writer to `put`, as a line of JSON.
+///
+/// # Errors
+/// What gdb says of the question, and what `put` says.
+pub fn lines(
+    stream: &mut Stream,
+    args: &WhereArgs,
+    put: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<Ended> {
+    let (writers, ended) = writers_in(stream, args)?;
+    for writer in writers {
+        put(writer.object().to_string().as_bytes())?;
+    }
+    Ok(ended)
+}
+
+/// All writers; those that wrote most come first.
+fn writers_in(stream: &mut Stream, args: &WhereArgs) -> Result<(Vec<Writer>, Ended)> {
+    let mut writers: Vec<Writer> = Vec::new();
+    let mut by_line: HashMap<(Option<String>, Option<String>, u64), usize> = HashMap::new();
+    let take = |one: &Found<'_>| {
+        let Some(place) = one.place.filter(|_| is_in(&args.part, one)) else {
+            return Ok(());
+        };
+        // Where a line is known, all of its instructions are one writer.
+        let at = place.line.map_or(place.pc, u64::from);
+        let key = (place.function.clone(), place.file.clone(), at);
+        let n = *by_line.entry(key).or_insert_with(|| {
+            writers.push(Writer {
+                place: place.clone(),
+                writes: 0,
+                first: one.event,
+                last: one.event,
+                threads: BTreeSet::new(),
+                value: String::new(),
+            });
+            writers.len() - 1
+        });
+        writers[n].add(one);
+        Ok(())
+    };
+    let ended = all(stream, take, || Ok(()))?;
+    writers.sort_by_key(|w| std::cmp::Reverse(w.writes));
+    Ok((writers, ended))
 }
 
 fn table(writers: &[Writer]) -> String {

@@ -1,0 +1,16 @@
+//! What the servers for other programs' tools are told.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// What `mcp` is told.
+#[derive(Args, Debug, Clone)]
+#[command(
+    after_help = "Its client starts it, and speaks with it through standard input and output; docs/MCP.md has an example. Nothing listens on the network. \
+                  It records whatever its client asks for, with the rights of whoever has started it."
+)]
+pub struct McpArgs {
+    /// Print the descriptors that processes of a trace had open in the end
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub descriptors_of: Option<PathBuf>,
+}
