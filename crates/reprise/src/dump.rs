@@ -16,6 +16,7 @@ use anyhow::Context;
 pub use call::name as call_name;
 pub use event::command_of;
 pub use narrator::{Line, Narrator};
+pub use text::quoted;
 use reprise_console::{say, Output};
 use reprise_trace::{Catalog, Manifest, Reader, Tail};
 use serde_json::Value;
