@@ -16,12 +16,12 @@ use anyhow::Context;
 pub use call::name as call_name;
 pub use event::command_of;
 pub use narrator::{Line, Narrator};
-pub use text::quoted;
 use reprise_console::{say, Output};
 use reprise_trace::{Catalog, Manifest, Reader, Tail};
 use serde_json::Value;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+pub use text::quoted;
 
 /// `reprise dump`
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {

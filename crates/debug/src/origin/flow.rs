@@ -163,14 +163,15 @@ fn of_move((dest, bytes): &Move, to: &Location) -> Option<Written> {
         .iter()
         .position(moved)
         .or_else(|| mine.iter().position(changed))?;
-    let run = mine[start..].iter().zip(0u32..).take_while(|(b, n)| {
-        match (mine[start], **b) {
+    let run = mine[start..]
+        .iter()
+        .zip(0u32..)
+        .take_while(|(b, n)| match (mine[start], **b) {
             (Byte::Of(one), Byte::Of(other)) => other == shifted(&one, *n),
             (Byte::Number(_), Byte::Number(_)) => true,
             (Byte::Sign(one), Byte::Sign(other)) => one == other,
             _ => false,
-        }
-    });
+        });
     let len = run.count() as u32;
     let source = match mine[start] {
         Byte::Of(one) => Source::Copy(stretched(&one, len)),
@@ -288,7 +289,8 @@ impl Step<'_> {
 
     /// The first operand as it was, byte for byte.
     fn own(&self) -> Option<Vec<Byte>> {
-        let first = u32::from(self.i.op_count() - u32::from(self.is_number(self.i.op_count() - 1)) > 2);
+        let first =
+            u32::from(self.i.op_count() - u32::from(self.is_number(self.i.op_count() - 1)) > 2);
         self.bytes(first)
     }
 
@@ -308,12 +310,51 @@ impl Step<'_> {
                 Some(vec![(dest, self.bytes(1)?)])
             }
             M::Lodsb | M::Lodsw | M::Lodsd | M::Lodsq if !i.has_rep_prefix() => self.to(second()?),
-            M::Mov if i.op_kind(0) == OpKind::Register && index(i.op0_register().full_register()).is_none() => None,
-            M::Mov | M::Movnti | M::Movzx | M::Movaps | M::Movups | M::Movapd | M::Movupd | M::Movdqa | M::Movdqu
-            | M::Lddqu | M::Movq | M::Movd | M::Movntdq | M::Movntdqa | M::Movntps | M::Movntpd | M::Vmovaps
-            | M::Vmovups | M::Vmovapd | M::Vmovupd | M::Vmovdqa | M::Vmovdqu | M::Vmovdqa32 | M::Vmovdqa64
-            | M::Vmovdqu8 | M::Vmovdqu16 | M::Vmovdqu32 | M::Vmovdqu64 | M::Vlddqu | M::Vmovq | M::Vmovd
-            | M::Vmovntdq | M::Vmovntdqa | M::Vmovntps | M::Vmovntpd | M::Kmovb | M::Kmovw | M::Kmovd | M::Kmovq
+            M::Mov
+                if i.op_kind(0) == OpKind::Register
+                    && index(i.op0_register().full_register()).is_none() =>
+            {
+                None
+            }
+            M::Mov
+            | M::Movnti
+            | M::Movzx
+            | M::Movaps
+            | M::Movups
+            | M::Movapd
+            | M::Movupd
+            | M::Movdqa
+            | M::Movdqu
+            | M::Lddqu
+            | M::Movq
+            | M::Movd
+            | M::Movntdq
+            | M::Movntdqa
+            | M::Movntps
+            | M::Movntpd
+            | M::Vmovaps
+            | M::Vmovups
+            | M::Vmovapd
+            | M::Vmovupd
+            | M::Vmovdqa
+            | M::Vmovdqu
+            | M::Vmovdqa32
+            | M::Vmovdqa64
+            | M::Vmovdqu8
+            | M::Vmovdqu16
+            | M::Vmovdqu32
+            | M::Vmovdqu64
+            | M::Vlddqu
+            | M::Vmovq
+            | M::Vmovd
+            | M::Vmovntdq
+            | M::Vmovntdqa
+            | M::Vmovntps
+            | M::Vmovntpd
+            | M::Kmovb
+            | M::Kmovw
+            | M::Kmovd
+            | M::Kmovq
                 if i.op_mask() == Register::None =>
             {
                 self.to(second()?)
@@ -410,8 +451,14 @@ impl Step<'_> {
                 let by = self.number().min(2 * XMM);
                 self.to(all.get(by..by + XMM)?.to_vec())
             }
-            M::Vpbroadcastb | M::Vpbroadcastw | M::Vpbroadcastd | M::Vpbroadcastq | M::Vbroadcastss
-            | M::Vbroadcastsd | M::Vbroadcasti128 | M::Vbroadcastf128
+            M::Vpbroadcastb
+            | M::Vpbroadcastw
+            | M::Vpbroadcastd
+            | M::Vpbroadcastq
+            | M::Vbroadcastss
+            | M::Vbroadcastsd
+            | M::Vbroadcasti128
+            | M::Vbroadcastf128
                 if i.op_mask() == Register::None =>
             {
                 let size = match i.mnemonic() {
@@ -477,8 +524,18 @@ impl Step<'_> {
                     _ => None,
                 }
             }
-            M::Xor | M::Sub | M::Pxor | M::Xorps | M::Xorpd | M::Vpxor | M::Vxorps | M::Vxorpd | M::Vpxord
-            | M::Vpxorq | M::Psubb | M::Psubd
+            M::Xor
+            | M::Sub
+            | M::Pxor
+            | M::Xorps
+            | M::Xorpd
+            | M::Vpxor
+            | M::Vxorps
+            | M::Vxorpd
+            | M::Vpxord
+            | M::Vpxorq
+            | M::Psubb
+            | M::Psubd
                 if self.is_of_one_register() =>
             {
                 self.to(Vec::new())
@@ -524,7 +581,8 @@ impl Step<'_> {
 
     fn has_no_rounds(&self) -> bool {
         let i = self.i;
-        (i.has_rep_prefix() || i.has_repne_prefix()) && self.g.r[index(Register::RCX).unwrap_or(0)] == 0
+        (i.has_rep_prefix() || i.has_repne_prefix())
+            && self.g.r[index(Register::RCX).unwrap_or(0)] == 0
     }
 
     fn string_move(&self) -> Option<Vec<Move>> {
@@ -654,7 +712,8 @@ impl Step<'_> {
         };
         for r in info.used_registers().iter().filter(|r| reads(r.access())) {
             let register = r.register();
-            let is_value = index(register.full_register()).is_some() && register.full_register() != Register::RSP;
+            let is_value = index(register.full_register()).is_some()
+                && register.full_register() != Register::RSP;
             if is_value && !explicit(register) {
                 add(Operand::At(Location::register(register)));
             }
@@ -942,10 +1001,7 @@ mod tests {
         let Some(Source::Computed(of)) = product.map(|w| w.source) else {
             panic!("it is computed");
         };
-        assert_eq!(
-            of,
-            [Operand::Number(3), Operand::At(memory(RBX_AT, 4))]
-        );
+        assert_eq!(of, [Operand::Number(3), Operand::At(memory(RBX_AT, 4))]);
     }
 
     #[test]
@@ -970,12 +1026,13 @@ mod tests {
         assert_eq!(source_of(&decoded(&code), &g, &rax), None);
         g.flags = 1 << 6;
         let moved = source_of(&decoded(&code), &g, &rax).map(|w| w.source);
-        assert_eq!(
-            moved,
-            Some(Source::Copy(in_register(Register::RBX, 0, 8)))
-        );
+        assert_eq!(moved, Some(Source::Copy(in_register(Register::RBX, 0, 8))));
         // sete al is no move.
-        let set = source_of(&decoded(&[0x0f, 0x94, 0xc0]), &g, &in_register(Register::RAX, 0, 1));
+        let set = source_of(
+            &decoded(&[0x0f, 0x94, 0xc0]),
+            &g,
+            &in_register(Register::RAX, 0, 1),
+        );
         assert!(matches!(set.map(|w| w.source), Some(Source::Computed(_))));
     }
 

@@ -1,24 +1,25 @@
 //! Where a value comes from: the last write to its location, what that instruction read, and so on backward, through memory and registers.
 //!
 //! Two ways of looking back take turns. What wrote to memory long ago is found by watchpoints, from checkpoint to checkpoint
-//! ([`Session::last_write`]); what an instruction did and where it had the value from, by looking at each step of a short stretch
+//! (`ladder`); what an instruction did and where it had the value from, by looking at each step of a short stretch
 //! (`window`), with what is known of each instruction (`flow`). A value that is only moved is followed; the trail ends where it was
 //! computed, where it is in the code, where the kernel has written it, or where it was from the beginning.
 //!
 //! What is found goes to the script that has asked, a line each; places are addresses there, which gdb names.
 
 pub mod flow;
+mod ladder;
 mod window;
 
 use crate::breakpoints::Watched;
-use crate::control::Stop;
 use crate::debuggee::Debuggee;
-use crate::history::{Base, Name};
+use crate::history::Base;
 use crate::target::Session;
 use crate::DebugError;
 use flow::{general, index, Location, Operand, Source};
 use gdbstub::target::ext::breakpoints::WatchKind;
 use iced_x86::Register;
+pub(crate) use ladder::Ladder;
 use reprise_abi::event::{Event, Kind, Tag};
 use reprise_abi::inputs::Reference;
 use reprise_abi::syscalls::nr;
@@ -87,6 +88,7 @@ impl Session {
         d.points = points;
         d.set_watchpoints()?;
         d.moving.end();
+        self.ladder = Ladder::default();
         match followed {
             Ok(()) => {}
             Err(DebugError::GivenUp) => trail.tell(0, "end kind=interrupted"),
@@ -177,9 +179,8 @@ impl Session {
                             level,
                             &format!("end kind=computed {place} to={}", word(&to)),
                         );
-                        return self.follow_operands(
-                            &w, step, slot, &operands, level, depth, trail,
-                        );
+                        return self
+                            .follow_operands(&w, step, slot, &operands, level, depth, trail);
                     }
                 }
             }
@@ -387,31 +388,6 @@ impl Session {
         found
     }
 
-    fn last_watched(&mut self) -> Result<Option<usize>, DebugError> {
-        let mut now = self.debuggee()?.name()?;
-        loop {
-            let d = self.debuggee()?;
-            let (first, earlier) = (d.begins(), d.checkpoints.earlier_than(now.events));
-            let from = earlier.unwrap_or(first).max(first);
-            let hits = self.rewind(from)?.hits_before(&now, false)?;
-            if hits > 0 {
-                let d = self.rewind(from)?;
-                let mut stop = Stop::Limit;
-                for _ in 0..hits {
-                    stop = d.next_hit()?;
-                }
-                if let Stop::Watch(slot, _) = stop {
-                    d.current = slot;
-                    return Ok(Some(slot));
-                }
-            }
-            if from == first {
-                return Ok(None);
-            }
-            now = Name::of_gate(from);
-        }
-    }
-
     /// Nobody has written it: as the program found it.
     fn tell_birth(
         &mut self,
@@ -426,10 +402,7 @@ impl Session {
         let bytes = bytes.map_or(String::new(), |b| format!(" bytes={}", hex(&b)));
         trail.tell(
             level,
-            &format!(
-                "end kind=born event={begins} to={}{bytes}",
-                word(location)
-            ),
+            &format!("end kind=born event={begins} to={}{bytes}", word(location)),
         );
         Ok(())
     }
@@ -484,7 +457,9 @@ fn parse_location(text: &str) -> Option<Location> {
         },
         _ => return None,
     };
-    (1..=MOST_BYTES).contains(&location.len()).then_some(location)
+    (1..=MOST_BYTES)
+        .contains(&location.len())
+        .then_some(location)
 }
 
 /// A location in a word.

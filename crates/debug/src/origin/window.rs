@@ -45,7 +45,7 @@ impl Session {
     /// The steps of the thread of `slot` that led here, as many as can be looked at; `None` where it had made none. The session is elsewhere then.
     pub(super) fn window(&mut self, slot: usize) -> Result<Option<Window>, DebugError> {
         let now = self.debuggee()?.name()?;
-        let Some((base, count)) = self.way_here(slot, &now)? else {
+        let Some((base, count)) = self.way_by_ladder(slot, &now)? else {
             return Ok(None);
         };
         self.go_to_base(&base)?;
@@ -173,9 +173,7 @@ impl Window {
     pub fn source_of(&self, step: usize, to: &Location) -> Option<Written> {
         let all = self.instructions(step);
         let registers = self.registers(step);
-        all.iter()
-            .rev()
-            .find_map(|i| source_of(i, registers, to))
+        all.iter().rev().find_map(|i| source_of(i, registers, to))
     }
 
     /// Was the value of a general register changed by a step whose instructions don't?

@@ -108,6 +108,12 @@ def number_as_memory():
     return "*(unsigned char *) %d" % int(number.group(1), 0) if number else expression
 
 
+def begin_at(place, value, frame):
+    tell(start={"place": place, "value": text_of(value), "event": int(server("when").split()[1]), "thread": thread(),
+                "at": place_of(frame.pc(), behind=frame.newer() is not None), "symbol": symbol_at(place)})
+    return place
+
+
 # In the frame nearest to where the thread is that knows all of it.
 def locate():
     check_expression(expression)
@@ -120,9 +126,7 @@ def locate():
             break
         try:
             place, value = in_frame(what, frame)
-            tell(start={"place": place, "value": text_of(value), "event": int(server("when").split()[1]), "thread": thread(),
-                        "at": place_of(frame.pc(), behind=frame.newer() is not None), "symbol": symbol_at(place)})
-            return place
+            return begin_at(place, value, frame)
         except Failed:
             raise
         except gdb.error as why:
@@ -132,6 +136,14 @@ def locate():
             frame = frame.older()
         except gdb.error:
             break
+    # Where no function of the source file is under way, what is its own has a longer name.
+    if re.match(r"[A-Za-z_]", what):
+        try:
+            frame = gdb.newest_frame()
+            place, value = in_frame("(anonymous namespace)::" + what, frame)
+            return begin_at(place, value, frame)
+        except gdb.error:
+            pass
     text = str(first).rstrip(".")
     if text.startswith("No symbol table is loaded") or not has_symbols():
         raise Failed("%s: the program was built without debugging information (-g): name an address, as 0x7ffe1234 or *(int *) 0x7ffe1234" % expression)
@@ -216,6 +228,9 @@ def trail():
     for line in said.splitlines():
         if line.startswith("failed "):
             raise Failed(line[7:])
+        if not re.match(r"\d+ (copy|part|end|operand) ?", line):
+            # How far it is, which is told when it takes long.
+            continue
         words, _, why = line.partition(" why=")
         level, what, *rest = words.split(" ")
         step = dict(word.split("=", 1) for word in rest)

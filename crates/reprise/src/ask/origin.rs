@@ -141,7 +141,10 @@ fn bytes_of(digits: &str) -> Vec<u8> {
 fn value_words(bytes: &[u8]) -> String {
     let is_text = |b: &u8| (b' '..=b'~').contains(b);
     let text = match bytes.iter().all(is_text) && !bytes.is_empty() {
-        true => format!(" {}", crate::dump::quoted(bytes, bytes.len(), bytes.len() as u64)),
+        true => format!(
+            " {}",
+            crate::dump::quoted(bytes, bytes.len(), bytes.len() as u64)
+        ),
         false => String::new(),
     };
     match bytes.len() {
@@ -230,7 +233,8 @@ fn has_crashed(dir: &Path, args: &OriginArgs) -> Result<bool> {
     Ok(match args.pid {
         Some(name) => {
             let one = &processes.list[processes.named(name)?];
-            one.wait_status.is_some_and(|status| libc::WIFSIGNALED(status))
+            one.wait_status
+                .is_some_and(|status| libc::WIFSIGNALED(status))
         }
         None => processes.crashed(false).is_some(),
     })
@@ -418,7 +422,10 @@ impl Search<'_> {
         let moment = self.moment(process, step.event, step.thread);
         let place = place_of(step);
         let mut one = self.object(&step.what, process);
-        for (name, number) in [("event", step.event), ("thread", step.thread.map(u64::from))] {
+        for (name, number) in [
+            ("event", step.event),
+            ("thread", step.thread.map(u64::from)),
+        ] {
             if let Some(number) = number {
                 one.insert(name.into(), number.into());
             }
@@ -429,7 +436,11 @@ impl Search<'_> {
         if let Some(p) = &step.caller {
             one.insert("caller".into(), p.object());
         }
-        for (name, l) in [("to", &step.to), ("from", &step.from), ("location", &step.at)] {
+        for (name, l) in [
+            ("to", &step.to),
+            ("from", &step.from),
+            ("location", &step.at),
+        ] {
             if let Some(l) = l {
                 one.insert(name.into(), location_object(l));
             }
@@ -489,7 +500,9 @@ impl Search<'_> {
                         let code = step.code.as_deref().unwrap_or("?");
                         format!("{moment}computed by {place}: {code}")
                     }
-                    "runtime" => format!("{moment}made by {place}, a function that Reprise has replaced"),
+                    "runtime" => {
+                        format!("{moment}made by {place}, a function that Reprise has replaced")
+                    }
                     "interrupted" => "interrupted: this is what was found up to there".into(),
                     _ => {
                         let why = step.why.as_deref().unwrap_or("no more is known");

@@ -360,7 +360,11 @@ impl Pass {
             // Its count is that of the messages of recvmmsg(2).
             Effect::Receives(fd) if number != nr::RECVMMSG => {
                 const MSG_PEEK: u64 = 2;
-                let flags = if number == nr::RECVMSG { args[2] } else { args[3] };
+                let flags = if number == nr::RECVMSG {
+                    args[2]
+                } else {
+                    args[3]
+                };
                 let count = if flags & MSG_PEEK != 0 { 0 } else { count };
                 t.from = self.reads(process, arg(fd), None, count);
             }
@@ -576,7 +580,10 @@ fn input_of(
         skip += count;
     }
     let (section, inside, count, reference) = here.context("the call wrote nothing there")?;
-    let from = done.transfer.from.map(|(open, was)| (&pass.open[open].behind, was));
+    let from = done
+        .transfer
+        .from
+        .map(|(open, was)| (&pass.open[open].behind, was));
     let came = match (from, reference) {
         (Some((Behind::File(path), _)), Some(r)) => Came::File {
             path: path.clone(),
@@ -645,7 +652,11 @@ pub fn writer(dir: &Path, stream: usize, position: u64) -> Result<Option<Writer>
         };
         let (args, call) = (done.args, u64::from(done.e.header.detail));
         let vector = [nr::WRITEV, nr::PWRITEV, nr::PWRITEV2];
-        let from = match done.transfer.from.map(|(open, at)| (&pass.open[open].behind, at)) {
+        let from = match done
+            .transfer
+            .from
+            .map(|(open, at)| (&pass.open[open].behind, at))
+        {
             Some((Behind::File(path), at)) => Err(Came::File {
                 path: path.clone(),
                 offset: at + skip,
