@@ -2,19 +2,31 @@
 //! each piece of it. What is looked for is looked for from the last rung on, then from the one before, so each piece is searched once for
 //! all locations that are followed back through it.
 
+use super::written_by;
 use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::history::{Base, Name, Steps, FEW_STEPS};
 use crate::nearer::Piece;
 use crate::target::Session;
 use crate::DebugError;
+use reprise_trace::Reader;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// A piece of the way, in time of the processor.
 const PIECE: Duration = Duration::from_millis(50);
+/// Most events of one gate: a call, hashes, a signal.
+const AT_A_GATE: usize = 3;
 /// Most rungs: when there are more, every second one goes, and pieces are twice as long.
 const MOST_RUNGS: usize = 64;
+
+/// Who wrote last.
+pub(super) enum Hit {
+    /// The thread of this slot, or the kernel for it at the gate from which it comes: it is right behind that.
+    Write(usize),
+    /// The kernel, by this event of the slot's thread.
+    Event(u64, usize),
+}
 
 /// Checkpoints behind a gate, in their order: the first one is at the gate.
 #[derive(Default)]
@@ -96,8 +108,8 @@ impl Session {
         self.way_here(slot, now)
     }
 
-    /// Back to right behind the last write to what is watched: the slot of the thread that has written.
-    pub(super) fn last_watched(&mut self) -> Result<Option<usize>, DebugError> {
+    /// Back to right behind the last write to this memory, which is watched.
+    pub(super) fn last_watched(&mut self, at: u64, len: u32) -> Result<Option<Hit>, DebugError> {
         let mut now = self.debuggee()?.name()?;
         if now.pc().is_some() && self.make_ladder(now.events, &now)? {
             while let Some(rung) = self.ladder.rungs.last().cloned() {
@@ -106,10 +118,14 @@ impl Session {
                 let here = d.name()?;
                 let hits = d.hits_before(&now, false)?;
                 if let Some(slot) = self.go_to_hit(hits, |s| s.debuggee()?.return_exactly(&rung))? {
-                    return Ok(Some(slot));
+                    return Ok(Some(Hit::Write(slot)));
                 }
                 self.ladder.rungs.pop();
                 now = here;
+            }
+            self.rewind(now.events)?;
+            if let Some(hit) = self.written_at_gate(at, len)? {
+                return Ok(Some(hit));
             }
             now = Name::of_gate(now.events);
         }
@@ -120,13 +136,51 @@ impl Session {
             let from = earlier.unwrap_or(first).max(first);
             let hits = self.rewind(from)?.hits_before(&now, false)?;
             if let Some(slot) = self.go_to_hit(hits, |s| s.rewind(from).map(|_| ()))? {
-                return Ok(Some(slot));
+                return Ok(Some(Hit::Write(slot)));
             }
             if from == first {
                 return Ok(None);
             }
+            self.rewind(from)?;
+            if let Some(hit) = self.written_at_gate(at, len)? {
+                return Ok(Some(hit));
+            }
             now = Name::of_gate(from);
         }
+    }
+
+    /// The event at whose gate we are, if the kernel wrote to this memory by it: who comes from before sees that only when the gate is over, and
+    /// who comes from here does not see it.
+    fn written_at_gate(&mut self, at: u64, len: u32) -> Result<Option<Hit>, DebugError> {
+        let d = self.debuggee()?;
+        let mut reader = Reader::open(&d.dir)?;
+        let mut last: Option<(u64, usize)> = None;
+        let slots: Vec<usize> = d.slots().collect();
+        for slot in slots {
+            let next = match d.live.rings() {
+                Some(rings) => {
+                    let next = rings.event_after(slot, d.live.own(slot));
+                    next.unwrap_or(d.timeline.len())
+                }
+                None => d.events(),
+            };
+            let own = |n: &u64| {
+                let event = d.timeline.event(*n);
+                event.is_some_and(|e| e.slot as usize == slot)
+            };
+            let near = match d.timeline.is_order {
+                true => d.timeline.first,
+                false => next.saturating_sub(AT_A_GATE as u64).max(d.timeline.first),
+            };
+            for number in (near..next).rev().filter(own).take(AT_A_GATE) {
+                reader.seek(number)?;
+                let Some(e) = reader.next()? else { break };
+                if written_by(&e.parse()?, at, len).is_some() {
+                    last = last.max(Some((number, slot)));
+                }
+            }
+        }
+        Ok(last.map(|(number, slot)| Hit::Event(number, slot)))
     }
 
     /// Goes from where `begin` leads to the stop of this number, if there is one.

@@ -19,6 +19,7 @@ use crate::DebugError;
 use flow::{general, index, Location, Operand, Source};
 use gdbstub::target::ext::breakpoints::WatchKind;
 use iced_x86::Register;
+use ladder::Hit;
 pub(crate) use ladder::Ladder;
 use reprise_abi::event::{Event, Kind, Tag};
 use reprise_abi::inputs::Reference;
@@ -214,7 +215,12 @@ impl Session {
             }
             if let Location::Memory { at, len } = location {
                 match self.last_write(at, len)? {
-                    Some(by) => (slot, is_write) = (by, true),
+                    Some(Hit::Write(by)) => (slot, is_write) = (by, true),
+                    Some(Hit::Event(number, by)) => {
+                        let line = self.written_by_event(number, by, at, len)?;
+                        trail.tell(level, &line);
+                        return Ok(());
+                    }
                     None => return self.tell_birth(&location, level, trail),
                 }
             }
@@ -367,8 +373,31 @@ impl Session {
         }
     }
 
-    /// Back to right behind the last write to this memory: the slot of the thread that has written, or for which the kernel has.
-    fn last_write(&mut self, at: u64, len: u32) -> Result<Option<usize>, DebugError> {
+    /// What the kernel wrote to this memory by an event, in words.
+    fn written_by_event(
+        &mut self,
+        number: u64,
+        slot: usize,
+        at: u64,
+        len: u32,
+    ) -> Result<String, DebugError> {
+        let d = self.debuggee()?;
+        let thread = d.visible(slot);
+        let mut reader = Reader::open(&d.dir)?;
+        reader.seek(number)?;
+        let part = match reader.next()? {
+            Some(e) => written_by(&e.parse()?, at, len),
+            None => None,
+        };
+        let (first, count) = part.unwrap_or((0, len));
+        let at = at + u64::from(first);
+        Ok(format!(
+            "end kind=input event={number} thread={thread} to=m:{at:x}:{count}"
+        ))
+    }
+
+    /// Back to right behind the last write to this memory, by a thread, or by the kernel for one.
+    fn last_write(&mut self, at: u64, len: u32) -> Result<Option<Hit>, DebugError> {
         let watched = Watched {
             at,
             len: len.into(),
@@ -381,7 +410,7 @@ impl Session {
             )));
         }
         d.set_watchpoints()?;
-        let found = self.last_watched();
+        let found = self.last_watched(at, len);
         let d = self.debuggee()?;
         d.points.unwatch(watched);
         d.set_watchpoints()?;
