@@ -194,7 +194,7 @@ fn optimised_cpp_with_threads_is_followed() {
             .iter()
             .find(|s| s["step"] == "input")
             .expect("an input");
-        assert_eq!(input["bytes"], "73", "{shown:#?}");
+        assert_eq!(input["bytes"], "75", "{shown:#?}");
         let sent = shown
             .iter()
             .find(|s| s["step"] == "sent")

@@ -9,6 +9,7 @@ use crate::history::{Base, Name, Steps, FEW_STEPS};
 use crate::nearer::Piece;
 use crate::target::Session;
 use crate::DebugError;
+use reprise_abi::event::Kind;
 use reprise_trace::Reader;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +17,9 @@ use std::time::Duration;
 /// A piece of the way, in time of the processor.
 const PIECE: Duration = Duration::from_millis(50);
 /// Most events of one gate: a call, hashes, a signal.
-const AT_A_GATE: usize = 3;
+const AT_A_GATE: usize = 16;
+/// So many events before a gate those of its thread are that belong to it.
+const NEAR: u64 = 256;
 /// Most rungs: when there are more, every second one goes, and pieces are twice as long.
 const MOST_RUNGS: usize = 64;
 
@@ -87,7 +90,13 @@ impl Session {
                         self.ladder.rungs.pop();
                         continue;
                     }
-                    Steps::Made(n) => return Ok(Some((Base::Kept(rung), n))),
+                    Steps::Made(n) => {
+                        let base = match self.ladder.rungs.len() {
+                            1 => Base::Gate(now.events),
+                            _ => Base::Kept(rung),
+                        };
+                        return Ok(Some((base, n)));
+                    }
                     Steps::TooMany => {}
                 }
                 d.return_exactly(&rung)?;
@@ -111,6 +120,11 @@ impl Session {
     /// Back to right behind the last write to this memory, which is watched.
     pub(super) fn last_watched(&mut self, at: u64, len: u32) -> Result<Option<Hit>, DebugError> {
         let mut now = self.debuggee()?.name()?;
+        if now.pc().is_none() {
+            if let Some(hit) = self.written_at_gate(at, len)? {
+                return Ok(Some(hit));
+            }
+        }
         if now.pc().is_some() && self.make_ladder(now.events, &now)? {
             while let Some(rung) = self.ladder.rungs.last().cloned() {
                 let d = self.debuggee()?;
@@ -170,13 +184,18 @@ impl Session {
             };
             let near = match d.timeline.is_order {
                 true => d.timeline.first,
-                false => next.saturating_sub(AT_A_GATE as u64).max(d.timeline.first),
+                false => next.saturating_sub(NEAR).max(d.timeline.first),
             };
             for number in (near..next).rev().filter(own).take(AT_A_GATE) {
                 reader.seek(number)?;
                 let Some(e) = reader.next()? else { break };
-                if written_by(&e.parse()?, at, len).is_some() {
+                let e = e.parse()?;
+                if written_by(&e, at, len).is_some() {
                     last = last.max(Some((number, slot)));
+                }
+                // Behind all others the thread may have gone on.
+                if ![Kind::Hash, Kind::Patch, Kind::Yield, Kind::Resume].contains(&e.kind) {
+                    break;
                 }
             }
         }
