@@ -573,7 +573,10 @@ impl Debuggee {
         // Only when its events have happened can it be `now`. Who is behind their gate already would not stop before the next one.
         let is_near =
             now.state.is_some() && self.events() == now.events && self.name_of_gate().is_none();
-        while !is_near {
+        loop {
+            if is_near {
+                break;
+            }
             let stop = self.go_far(now.events, &mut never)?;
             if self.is_at(now)? {
                 self.tell_of_write(stop, &mut tell);
