@@ -54,6 +54,19 @@ pub struct State {
 }
 
 impl Name {
+    /// The gate behind so many events.
+    pub(crate) fn of_gate(events: u64) -> Name {
+        Name {
+            events,
+            state: None,
+        }
+    }
+
+    /// Is it a place in the program's code, at which the thread of `slot` is?
+    pub(crate) fn is_of(&self, slot: usize) -> bool {
+        self.state.as_ref().is_some_and(|s| s.slot == slot)
+    }
+
     /// Address of the instruction that is next there, between two gates.
     pub(crate) fn pc(&self) -> Option<u64> {
         self.state.as_ref().map(|s| s.general.rip)
@@ -62,7 +75,7 @@ impl Name {
 
 /// Where a stretch of steps begins.
 #[derive(Clone)]
-enum Base {
+pub(crate) enum Base {
     /// Where so many events had happened.
     Gate(u64),
     /// Anywhere.
@@ -314,7 +327,7 @@ impl Session {
         self.reason(Stop::Stepped(slot))
     }
 
-    fn go_to_base(&mut self, base: &Base) -> Result<(), DebugError> {
+    pub(crate) fn go_to_base(&mut self, base: &Base) -> Result<(), DebugError> {
         match base {
             Base::Gate(events) => self.rewind(*events).map(|_| ()),
             Base::Kept(checkpoint) => self.debuggee()?.return_exactly(checkpoint),
@@ -322,7 +335,11 @@ impl Session {
     }
 
     /// A place not far back, and how many steps of the thread of `slot` lead from there to where we are; `None`: it had no step before.
-    fn way_here(&mut self, slot: usize, now: &Name) -> Result<Option<(Base, u64)>, DebugError> {
+    pub(crate) fn way_here(
+        &mut self,
+        slot: usize,
+        now: &Name,
+    ) -> Result<Option<(Base, u64)>, DebugError> {
         let runs = now.state.as_ref().is_some_and(|s| s.slot == slot);
         let is_order = self.debuggee()?.timeline.is_order;
         let mut last = match is_order {
@@ -512,7 +529,7 @@ impl Debuggee {
     }
 
     /// On to the next place at which the debugger wants to stop.
-    fn next_hit(&mut self) -> Result<Stop, DebugError> {
+    pub(crate) fn next_hit(&mut self) -> Result<Stop, DebugError> {
         loop {
             let stop = self.go_far(self.timeline.end, &mut never)?;
             match stop {
@@ -530,7 +547,7 @@ impl Debuggee {
     }
 
     /// How often the debugger wants to stop on the way to `now`, which is where the way back began, or was not looked at yet.
-    fn hits_before(&mut self, now: &Name, is_origin: bool) -> Result<u64, DebugError> {
+    pub(crate) fn hits_before(&mut self, now: &Name, is_origin: bool) -> Result<u64, DebugError> {
         if self.is_at(now)? {
             return Ok(0);
         }
@@ -548,13 +565,18 @@ impl Debuggee {
     }
 
     /// Goes on to `now`, and tells of all stops before it.
-    fn on_the_way(
+    pub(crate) fn on_the_way(
         &mut self,
         now: &Name,
         mut tell: impl FnMut(&Debuggee, Stop),
     ) -> Result<(), DebugError> {
-        // Only when its events have happened can it be `now`.
+        // Only when its events have happened can it be `now`. Who is behind their gate already would not stop before the next one.
+        let is_near =
+            now.state.is_some() && self.events() == now.events && self.name_of_gate().is_none();
         loop {
+            if is_near {
+                break;
+            }
             let stop = self.go_far(now.events, &mut never)?;
             if self.is_at(now)? {
                 self.tell_of_write(stop, &mut tell);
@@ -604,7 +626,7 @@ impl Debuggee {
             .map_err(os("take a breakpoint out of the code"))
     }
 
-    fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {
+    pub(crate) fn make_steps(&mut self, slot: usize, steps: u64) -> Result<(), DebugError> {
         let end = self.timeline.end;
         self.unseen(|d| {
             for i in 0..steps {

@@ -16,6 +16,7 @@
 //! - [`diversion`]: functions of the program, called in a copy of it;
 //! - [`history`]: places in the execution, and the way back to them;
 //! - [`programs`]: which programs the debugged process is, one after the other;
+//! - `origin`: where a value comes from;
 //! - `own`: places that are known by the events of one thread;
 //! - [`rest`]: the process at rest, with all its threads known;
 //! - [`registers`]: registers as gdb knows them;
@@ -52,6 +53,7 @@ pub mod monitor;
 mod moving;
 mod nearer;
 mod objects;
+mod origin;
 mod own;
 mod packets;
 mod panics;

@@ -156,6 +156,7 @@ impl MonitorCmd for Session {
             }
             ["checkpoints"] => self.remembered()?,
             ["collect", ref rest @ ..] => self.collect(rest)?,
+            ["origin", ref rest @ ..] => self.origin(rest)?,
             ["forget", n] => match number(n).and_then(|n| self.kept.remove(&n)) {
                 Some(_) => format!("checkpoint {n} is forgotten"),
                 None => format!("there is no checkpoint {n}"),

@@ -20,7 +20,7 @@ const MOST_ROUNDS: u32 = 200;
 const LONGER: Duration = Duration::from_micros(5);
 
 /// What became of a piece of the way.
-enum Piece {
+pub(crate) enum Piece {
     /// Here it ended.
     Nearer(Rc<Checkpoint>),
     /// The place that was looked for came first.
@@ -126,7 +126,7 @@ impl Debuggee {
     }
 
     /// Goes on for so much time of the processor, or to the first visit of where it may be `now` after it: a checkpoint there.
-    fn go_a_piece(&mut self, now: &Name, piece: Duration) -> Result<Piece, DebugError> {
+    pub(crate) fn go_a_piece(&mut self, now: &Name, piece: Duration) -> Result<Piece, DebugError> {
         self.feed_for(now);
         self.look_out_for(now)?;
         let (from, begun) = (self.rough_place()?, self.processor_time());

@@ -49,6 +49,8 @@ pub struct Request {
     pub at: Place,
     /// The address to serve.
     pub address: Address,
+    /// What the program writes is not shown.
+    pub unseen: bool,
 }
 
 /// Where a debugger connects.
@@ -68,7 +70,11 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
     ignore_interrupts();
     tracing::info!(dir = ?request.dir, birth = request.birth, "session");
     let timeline = Rc::new(Timeline::of(&request.dir, request.birth)?);
-    let debuggee = Debuggee::start(&request.dir, timeline, Output::default())?;
+    let output = match request.unseen {
+        true => Output::unseen(),
+        false => Output::default(),
+    };
+    let debuggee = Debuggee::start(&request.dir, timeline, output)?;
     let mut session = Session::new(debuggee);
     session.debuggee()?.moving.begin(false);
     session.go_to_place(request.at)?;

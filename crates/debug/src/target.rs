@@ -69,6 +69,8 @@ pub struct Session {
     pub(crate) last_kept: u32,
     /// A function of the program is called, or was. It has a checkpoint, too.
     pub(crate) diversion: Option<Diversion>,
+    /// The way back through a long stretch, for who asks where a value comes from.
+    pub(crate) ladder: crate::origin::Ladder,
     /// `None` only while it starts over.
     pub(crate) debuggee: Option<Debuggee>,
     motion: Motion,
@@ -108,6 +110,7 @@ impl Session {
             last: None,
             here: Rc::new(Cell::new(Signal::SIGTRAP.0)),
             debuggee: Some(debuggee),
+            ladder: crate::origin::Ladder::default(),
             past: Past::default(),
             kept: BTreeMap::new(),
             last_kept: 0,

@@ -13,6 +13,14 @@ pub struct Output {
 }
 
 impl Output {
+    /// Nothing of it is shown.
+    pub fn unseen() -> Output {
+        Output {
+            files: None,
+            shown: [u64::MAX; 2],
+        }
+    }
+
     /// For a new replay: nothing is written yet; what was shown stays known.
     ///
     /// # Errors

@@ -4,12 +4,15 @@
 //! - `stream`: what comes out of the replay; `found`: values among that;
 //! - [`values`]: each value of an expression; [`writers`]: who wrote them;
 //! - [`calls`]: each call of a function;
+//! - [`origin`]: where a value comes from, through processes, by what `streams` knows of their descriptors;
 //! - [`diff`]: where two recordings part, for which nothing is replayed; `threads`: what each thread did.
 
 pub mod calls;
 pub mod diff;
 mod found;
+pub mod origin;
 pub mod stream;
+mod streams;
 mod threads;
 pub mod values;
 pub mod writers;
@@ -53,16 +56,21 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// The same, in this part of the run.
+    fn within(self, part: &Part) -> Self {
+        Wanted {
+            from: part.from,
+            to: part.to,
+            ..self
+        }
+    }
+
     /// As the script reads it, for this part of the run.
     ///
     /// # Errors
     /// None that is known of.
     pub fn text(self, part: &Part) -> Result<String> {
-        Ok(serde_json::to_string(&Wanted {
-            from: part.from,
-            to: part.to,
-            ..self
-        })?)
+        Ok(serde_json::to_string(&self.within(part))?)
     }
 }
 
@@ -78,17 +86,50 @@ fn ask(
 ) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(part.trace.as_deref())?;
     tell_of_others(part.pid, &dir)?;
+    let wanted = wanted.within(part);
+    let here = Here {
+        dir: &dir,
+        birth: debug::birth(part.pid, Place::Start, &dir)?,
+        at: Place::Start,
+    };
+    match converse(&here, script, &wanted, take)? {
+        (Ended::Whole, _) => Ok(0),
+        (Ended::Interrupted(event), _) => {
+            say!("interrupted at event {event}: this is what was found up to there");
+            Ok(INTERRUPTED)
+        }
+        (Ended::Cut, status) => Ok(status),
+    }
+}
+
+/// Where a script of gdb's begins.
+struct Here<'a> {
+    dir: &'a Path,
+    birth: u32,
+    at: Place,
+}
+
+/// Has gdb run this script at a place, and hands what comes out to `take`; how that ended, and the exit status where it broke off.
+///
+/// # Errors
+/// As [`ask`].
+fn converse(
+    here: &Here<'_>,
+    script: &str,
+    wanted: &impl Serialize,
+    take: impl FnOnce(&mut Stream) -> Result<Ended>,
+) -> Result<(Ended, i32)> {
     let room = tempfile::tempdir().context("make a directory for what gdb finds")?;
-    let wanted = wanted.text(part)?;
+    let wanted = serde_json::to_string(wanted)?;
     std::fs::write(room.path().join("wanted"), wanted).context("write for gdb")?;
     let pipe = room.path().join("found");
     let (read, mut write) = make_pipe(&pipe)?;
     let given_up = AtomicBool::new(false);
     let nobody_reads = &given_up;
     let session = Session {
-        dir: &dir,
-        birth: debug::birth(part.pid, Place::Start, &dir)?,
-        at: Place::Start,
+        dir: here.dir,
+        birth: here.birth,
+        at: here.at,
         arguments: Session::script(room.path(), &format!("{COMMON}\n{script}"))?,
         answer: Some(&pipe),
         limit: None,
@@ -109,18 +150,13 @@ fn ask(
         (ended, session.join())
     });
     let status = status.map_err(|_| anyhow::anyhow!("the session of gdb came to a bad end"))??;
-    match ended? {
-        Ended::Whole => Ok(0),
-        Ended::Interrupted(event) => {
-            say!("interrupted at event {event}: this is what was found up to there");
-            Ok(INTERRUPTED)
-        }
-        // The server has said why.
-        Ended::Cut => {
-            anyhow::ensure!(status != 0, "gdb gave no answer (is it one with python?)");
-            Ok(status)
-        }
-    }
+    let ended = ended?;
+    // Where it was cut off, the server has said why.
+    anyhow::ensure!(
+        ended != Ended::Cut || status != 0,
+        "gdb gave no answer (is it one with python?)"
+    );
+    Ok((ended, status))
 }
 
 /// A pipe in the file system: its two ends.

@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use pictures::{ExportArgs, ViewArgs};
-pub use questions::{CallsArgs, DiffArgs, Part, ValuesArgs, WhereArgs};
+pub use questions::{CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
 pub use tools::McpArgs;
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
@@ -74,6 +74,8 @@ pub enum Command {
     Calls(CallsArgs),
     /// Print who wrote to a location, and how often
     Where(WhereArgs),
+    /// Print where a value comes from: who wrote it, out of what, back to the file it was read from
+    Origin(OriginArgs),
     /// Print the first difference of two recordings of one program
     Diff(DiffArgs),
     /// Write a core file of the program as it was at an event, for any debugger
@@ -499,6 +501,10 @@ pub struct ReplayArgs {
     /// With -d: the process, in the order of their births
     #[arg(long, value_name = "N", hide = true, requires = "debug")]
     pub gdb_process: Option<u32>,
+
+    /// With -d: show nothing of what the program writes
+    #[arg(long, hide = true, requires = "debug")]
+    pub gdb_unseen: bool,
 
     /// With -d: arguments for gdb
     #[arg(last = true, value_name = "GDB ARGS", requires = "debug")]

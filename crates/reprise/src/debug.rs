@@ -56,6 +56,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
         birth,
         at,
         address,
+        unseen: args.gdb_unseen,
     };
     log::is(Role::Server);
     match serve(&request) {
@@ -215,10 +216,11 @@ pub fn server(session: &Session, socket: &Path) -> Result<Command> {
     command.arg("--gdb-socket").arg(socket);
     command.arg("--gdb-process").arg(session.birth.to_string());
     command.arg("--at").arg(word_for(session.at));
-    command.arg(session.dir).stdin(Stdio::null());
+    command.stdin(Stdio::null());
     if session.answer.is_some() {
-        command.stdout(Stdio::null());
+        command.arg("--gdb-unseen").stdout(Stdio::null());
     }
+    command.arg(session.dir);
     // SAFETY: plain call in the child. Nobody else would end a server whose command was killed.
     unsafe {
         command.pre_exec(

@@ -21,6 +21,7 @@ use reprise_trace::{Catalog, Manifest, Reader, Tail};
 use serde_json::Value;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+pub use text::quoted;
 
 /// `reprise dump`
 pub fn run(args: &DumpArgs) -> anyhow::Result<()> {

@@ -83,6 +83,7 @@ fn command(command: Command) -> i32 {
             | Command::Values(_)
             | Command::Calls(_)
             | Command::Where(_)
+            | Command::Origin(_)
             | Command::Core(_)
             | Command::Verify(_)
             | Command::Races(_)
@@ -112,6 +113,7 @@ fn command(command: Command) -> i32 {
         Command::Values(args) => ask::values::run(&args),
         Command::Calls(args) => ask::calls::run(&args),
         Command::Where(args) => ask::writers::run(&args),
+        Command::Origin(args) => ask::origin::run(&args),
         Command::Diff(args) => ask::diff::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Ps(args) => print(|| ps::run(&args)),

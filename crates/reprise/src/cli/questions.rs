@@ -1,5 +1,6 @@
 //! What the commands that ask a recording are told.
 
+use super::{parse_place, At};
 use crate::processes::ProcessName;
 use clap::Args;
 use std::path::PathBuf;
@@ -89,6 +90,41 @@ pub struct WhereArgs {
     pub part: Part,
 
     /// Print one JSON object for each place
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `origin` is told.
+#[derive(Args, Debug, Clone)]
+#[command(
+    after_help = "The value is followed backward through every copy: instructions, memcpy, structures, the stack, pipes and sockets between recorded \
+                  processes. It ends at bytes that were read from a file (with their offset), at what else the kernel gave, at a constant, or at a \
+                  computation, whose operands are told.\n\
+                  EXPR is looked up in the innermost function that knows it. A number is an address; $rax and the like are registers.\n\
+                  Up to 32 bytes are followed at a time: ask for text[3], not for text."
+)]
+pub struct OriginArgs {
+    /// The value: an expression in the program's language, as gdb takes it, or an address
+    #[arg(value_name = "EXPR", allow_hyphen_values = true)]
+    pub expression: String,
+
+    /// A trace: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// When: `crash`, `end`, `panic`, or the number of an event (default: the crash, else the end)
+    #[arg(long, value_name = "PLACE", value_parser = parse_place)]
+    pub at: Option<At>,
+
+    /// Go on through N computations behind each other, along all operands of each
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub depth: u32,
+
+    /// In this process instead of the first one, by its id as `reprise ps` tells it
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<ProcessName>,
+
+    /// Print one JSON object for each step
     #[arg(long)]
     pub json: bool,
 }

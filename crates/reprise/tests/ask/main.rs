@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod mcp;
+mod origin;
 mod pictures;
 mod questions;
 mod races;

@@ -1,7 +1,7 @@
 //! `reprise mcp` as its clients see it: one that was written by others (the official Python SDK's), and lines of JSON, right and wrong ones. What docs/MCP.md
 //! shows is done here, call by call.
 
-mod common;
+use crate::common;
 
 use common::{hang_limit, skip, top, Workplace};
 use serde_json::{json, Value};
