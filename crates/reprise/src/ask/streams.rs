@@ -10,6 +10,7 @@ use reprise_abi::effect::{Effect, OpenFlags, Opened, Position};
 use reprise_abi::event::{Event, Kind, Section, Tag, SLOT_SHIFT};
 use reprise_abi::inputs::Reference;
 use reprise_abi::layout::PAGE;
+use reprise_abi::spec::Mem;
 use reprise_abi::syscalls::{self, nr};
 use reprise_trace::{Inputs, Manifest, Reader};
 use std::collections::HashMap;
@@ -357,21 +358,20 @@ impl Pass {
         };
         match syscalls::effect(number) {
             Effect::Reads(fd, p) => t.from = self.reads(process, arg(fd), own(p), count),
-            // Its count is that of the messages of recvmmsg(2).
-            Effect::Receives(fd) if number != nr::RECVMMSG => {
+            // The result of a call for many messages is their number.
+            Effect::Receives(_) | Effect::Sends(_)
+                if matches!(buffer(number), Mem::MmsghdrIn(_) | Mem::MmsghdrOut(_)) => {}
+            Effect::Receives(fd) => {
                 const MSG_PEEK: u64 = 2;
-                let flags = if number == nr::RECVMSG {
-                    args[2]
-                } else {
-                    args[3]
+                let flags = match buffer(number) {
+                    Mem::MsghdrOut => args[2],
+                    _ => args[3],
                 };
                 let count = if flags & MSG_PEEK != 0 { 0 } else { count };
                 t.from = self.reads(process, arg(fd), None, count);
             }
             Effect::Writes(fd, p) => t.to = self.writes(process, arg(fd), own(p), count),
-            Effect::Sends(fd) if number != nr::SENDMMSG => {
-                t.to = self.writes(process, arg(fd), None, count);
-            }
+            Effect::Sends(fd) => t.to = self.writes(process, arg(fd), None, count),
             Effect::Moves(m) => {
                 // An offset that is told in memory is not followed.
                 let count_from = if m.leaves { 0 } else { count };
@@ -637,6 +637,12 @@ fn input_of(
     })
 }
 
+/// What the second argument of a call points to, which is where calls that read and write have their bytes.
+fn buffer(number: u64) -> Mem {
+    let second = syscalls::lookup(number).and_then(|call| call.args.get(1));
+    second.map_or(Mem::None, |arg| arg.mem)
+}
+
 /// The call that wrote this byte of a stream; `None`: nobody who was recorded.
 ///
 /// # Errors
@@ -651,7 +657,6 @@ pub fn writer(dir: &Path, stream: usize, position: u64) -> Result<Option<Writer>
             return Ok(None);
         };
         let (args, call) = (done.args, u64::from(done.e.header.detail));
-        let vector = [nr::WRITEV, nr::PWRITEV, nr::PWRITEV2];
         let from = match done
             .transfer
             .from
@@ -674,13 +679,15 @@ pub fn writer(dir: &Path, stream: usize, position: u64) -> Result<Option<Writer>
                 what,
             }),
             Some(_) => Err(Came::Call("the kernel")),
-            None if vector.contains(&call) => Ok(Sent::Vector {
-                at: args[1],
-                count: args[2],
-                skip,
+            None => Ok(match buffer(call) {
+                Mem::IovecIn(_) => Sent::Vector {
+                    at: args[1],
+                    count: args[2],
+                    skip,
+                },
+                Mem::MsghdrIn => Sent::Message { at: args[1], skip },
+                _ => Sent::At(args[1].wrapping_add(skip)),
             }),
-            None if call == nr::SENDMSG => Ok(Sent::Message { at: args[1], skip }),
-            None => Ok(Sent::At(args[1].wrapping_add(skip))),
         };
         Ok(Some(Writer {
             event: done.event,

@@ -44,12 +44,21 @@ pub fn room(head: &Map<String, Value>, limits: &Limits) -> usize {
     limits.bytes.saturating_sub(used)
 }
 
+/// The last place up to `most` where a text can be cut.
+pub fn boundary(text: &str, most: usize) -> usize {
+    let most = most.min(text.len());
+    (0..=most)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0)
+}
+
 /// Cuts texts that are longer than so many bytes.
 pub fn shorten(value: &mut Value, most: usize) {
     match value {
         Value::String(text) if text.len() > most => {
             let left = text.len() - most;
-            text.truncate(text.floor_char_boundary(most));
+            text.truncate(boundary(text, most));
             text.push_str(&format!("... ({left} bytes more)"));
         }
         Value::Array(all) => all.iter_mut().for_each(|v| shorten(v, most)),

@@ -32,6 +32,9 @@ struct Trace {
 /// Which process of which recording.
 type Key = (Trace, u32);
 
+/// A recording, a process's name in it, and whether it is asked where it crashed.
+type Meant = (Trace, Option<String>, bool);
+
 /// Room for a session, which is there when somebody has asked.
 type Room = Arc<Mutex<Option<Warm>>>;
 
@@ -40,7 +43,7 @@ type Room = Arc<Mutex<Option<Warm>>>;
 pub struct Sessions {
     rooms: Lock<HashMap<Key, (Room, Instant)>>,
     /// Which process was meant, so that not all events are read at each question.
-    births: Lock<HashMap<(Trace, Option<String>, bool), u32>>,
+    births: Lock<HashMap<Meant, u32>>,
 }
 
 /// A process of a recording, to be asked.

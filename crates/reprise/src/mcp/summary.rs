@@ -8,6 +8,7 @@ use super::standing::subject;
 use super::tool::Question;
 use super::warm;
 use anyhow::Result;
+use reprise_abi::engine::{can, Engine};
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
@@ -197,7 +198,8 @@ async fn leaks(trace: &str, limits: &Limits) -> Vec<Value> {
 
 /// Races, where the recording can tell of them in time.
 async fn raced(trace: &str, info: &Value, limits: &Limits) -> Option<Value> {
-    if info["engine"] != "order" {
+    let engine = info["engine"].as_str().and_then(Engine::named)?;
+    if !engine.can(can::FIND_RACES) {
         return None;
     }
     let end = limits.end.min(Instant::now() + RACES);

@@ -90,8 +90,11 @@ pub struct Script {
     /// What it is asked.
     pub wanted: String,
     /// Reads what comes, and hands on lines.
-    pub read: Box<dyn FnOnce(&mut Stream, &mut Take<'_>) -> Result<Ended> + Send>,
+    pub read: Box<Read>,
 }
+
+/// Reads what a script finds, and hands on lines.
+pub type Read = dyn FnOnce(&mut Stream, &mut Take<'_>) -> Result<Ended> + Send;
 
 /// Takes a line of what is found.
 pub type Take<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;

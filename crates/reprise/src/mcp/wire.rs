@@ -259,7 +259,7 @@ fn message_of(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
         Err(_) if has_method && id.is_none() => Ok(None),
         Err(e) => {
             let mut said = e.to_string();
-            said.truncate(said.floor_char_boundary(MOST_SAID));
+            said.truncate(super::page::boundary(&said, MOST_SAID));
             let why = format!("this is no message of JSON-RPC 2.0: {said}");
             Err(Refusal::new(ErrorCode::INVALID_REQUEST, id, why))
         }
@@ -309,7 +309,7 @@ mod tests {
         let one = refused("{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}");
         assert_eq!(
             (one.code, one.id),
-            (ErrorCode::INVALID_REQUEST, Some(7.into()))
+            (ErrorCode::INVALID_REQUEST, Some(RequestId::Number(7)))
         );
         assert!(message_of(b"\r\n").is_ok_and(|m| m.is_none()));
     }
