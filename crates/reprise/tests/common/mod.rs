@@ -5,7 +5,7 @@
 //! merely has a generous limit after which it counts as hung, is ended, and fails with a picture of what it was doing.
 //!
 //! Environment variables, all optional:
-//! - `REPRISE_TEST_RECORDINGS`, `REPRISE_TEST_REPLAYS`: how often each guest is recorded, and each recording replayed (2 and 2).
+//! - `REPRISE_TEST_RECORDINGS`, `REPRISE_TEST_REPLAYS`: how often each guest is recorded, and each recording replayed (2 and 1).
 //! - `REPRISE_TEST_FULL=1`: real programs with the sizes and counts of the long test (`scripts/stress.sh`).
 //! - `REPRISE_TEST_DET_RACEY`: how often racing programs are run under `reprise run` (24).
 //! - `REPRISE_TEST_HANG_SECONDS`: the limit for one run (120); a whole test has five times that, a long one twenty times (`watchdog.rs`).
@@ -1114,7 +1114,7 @@ pub fn check(name: &str) -> Vec<(String, Vec<Info>)> {
     let source = Source::read(name);
     let (recordings, replays) = (
         knob("REPRISE_TEST_RECORDINGS", 2),
-        knob("REPRISE_TEST_REPLAYS", 2),
+        knob("REPRISE_TEST_REPLAYS", 1),
     );
     let asked = std::env::var_os("REPRISE_TEST_RECORDINGS").is_some();
     let (mut facts, mut failures) = (Vec::new(), Vec::new());

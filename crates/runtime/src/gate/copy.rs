@@ -1,4 +1,4 @@
-//! Copies of a running program: a fork(2) with all its threads (Respec 4.1), made while all of them [stand](crate::gate::stand).
+//! Copies of a running program: a fork(2) with all its threads (Respec 4.1), made while all of them [stand].
 //!
 //! The copy has what the program has: its memory, and a kernel's thread for each of its threads, which stands as that does. It has nothing of what
 //! others could notice: no descriptors, so that pipes end and locks go; no group whose signals reach it; no signal at its end, so that no wait of the program's finds it; nothing to
@@ -8,7 +8,7 @@
 //! writes is its own; what isn't inherited (MADV_DONTFORK), and what children find wiped (MADV_WIPEONFORK), is written into the copy by the program,
 //! which nobody needs to permit. Only what is mapped shared of a file and can't be written stays the file's.
 //!
-//! A thread that [stays in its call](crate::gate::stand::staying) is in the copy as one that stands in that call.
+//! A thread that [stays in its call](stand::staying) is in the copy as one that stands in that call.
 
 use crate::gate::clone::{self, BIRTH_COPIED};
 use crate::gate::stand;
