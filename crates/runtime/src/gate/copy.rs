@@ -69,7 +69,9 @@ fn become_copy(t: &Block, request: u32, parent: u64, meeting: &Meeting) -> ! {
     let session_copy = own_copy(SESSION_BASE, SESSION_BASE + SESSION_LEN);
     if let (true, Some(session_copy)) = (own, session_copy) {
         meeting.say(HAS_ITS_OWN);
-        meeting.await_word(IS_WHOLE);
+        if !meeting.copy_is_whole(parent) {
+            sys::exit_group(125);
+        }
         memory::each().for_each(|r| protects(&r));
         if moves(session_copy, SESSION_BASE, SESSION_LEN) {
             for i in (0..session().slots_used.load(Relaxed)).filter(|i| *i != t.slot) {
@@ -119,26 +121,30 @@ impl Meeting {
         sys::futex_wake_all(self.word().as_ptr());
     }
 
-    fn await_word(&self, what: u32) {
+    /// In the copy. False: the program has ended instead.
+    fn copy_is_whole(&self, parent: u64) -> bool {
+        self.is_said(IS_WHOLE, || sys::getppid() as u64 != parent)
+    }
+
+    /// Waits until the other one has said it; false: it has ended before.
+    fn is_said(&self, what: u32, has_ended: impl Fn() -> bool) -> bool {
+        const LOOK_AGAIN: i64 = 5_000_000;
         loop {
-            match self.word().load(Acquire) {
-                said if said == what => return,
-                said => sys::futex_wait(self.word().as_ptr(), said, None),
-            };
+            let said = self.word().load(Acquire);
+            if said == what {
+                return true;
+            }
+            let until = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_AGAIN);
+            sys::futex_wait(self.word().as_ptr(), said, Some(&until));
+            if has_ended() {
+                return self.word().load(Acquire) == what;
+            }
         }
     }
 
-    /// False: the copy has ended instead.
+    /// In the program. False: the copy has ended instead.
     fn copy_has_its_own(&self, pid: u32) -> bool {
-        const LOOK_AGAIN: i64 = 5_000_000;
-        while self.word().load(Acquire) != HAS_ITS_OWN {
-            let until = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_AGAIN);
-            sys::futex_wait(self.word().as_ptr(), 0, Some(&until));
-            if has_ended(pid) && self.word().load(Acquire) != HAS_ITS_OWN {
-                return false;
-            }
-        }
-        true
+        self.is_said(HAS_ITS_OWN, || has_ended(pid))
     }
 }
 
