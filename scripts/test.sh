@@ -18,6 +18,10 @@ cargo clippy --workspace --all-targets --release -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --release
 cargo build --workspace --release
 
+# One test more at a time than there are processors: most wait for something now and then.
+: "${RUST_TEST_THREADS:=$(($(nproc) + 1))}"
+export RUST_TEST_THREADS
+
 # What each test did, for the report below.
 REPRISE_TEST_JOURNAL=$(mktemp)
 export REPRISE_TEST_JOURNAL

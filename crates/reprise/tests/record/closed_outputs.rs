@@ -199,6 +199,7 @@ const COMMANDS: [(&str, Status, Call); 27] = [
     }),
     ("calls", Data, |s| of(s, &["calls", "main"])),
     ("where", Data, |s| of(s, &["where", "stderr"])),
+    ("origin", Data, |s| of(s, &["origin", "stderr"])),
     ("diff", Data, |s| {
         let mut command = of(s, &["diff"]);
         command.arg(&s.hello);
@@ -247,8 +248,7 @@ const COMMANDS: [(&str, Status, Call); 27] = [
     ("man", Data, |s| s.with(&["man", "record"])),
 ];
 
-/// Subcommands that tests below are about.
-const ELSEWHERE: [&str; 4] = ["attach", "snapshot", "stop", "demo"];
+const ELSEWHERE: [&str; 5] = ["attach", "snapshot", "stop", "demo", "mcp"];
 
 fn of(scene: &Scene, words: &[&str]) -> Command {
     let mut command = scene.with(words);
@@ -350,7 +350,15 @@ fn commands_that_run_programs() {
 
 #[test]
 fn commands_that_debug() {
-    go_through(&["backtrace", "core", "values", "calls", "where", "diff"]);
+    go_through(&[
+        "backtrace",
+        "core",
+        "values",
+        "calls",
+        "where",
+        "origin",
+        "diff",
+    ]);
 }
 
 #[test]
