@@ -175,7 +175,7 @@ impl Scene {
 /// The subcommands, by the names that `--help` has for them; how each is to end; and how each is called. Those of running processes
 /// have a test of their own.
 type Call = fn(&Scene) -> Command;
-const COMMANDS: [(&str, Status, Call); 27] = [
+const COMMANDS: [(&str, Status, Call); 28] = [
     ("record", Programs, |s| {
         let mut command = s.with(&["record", "-o"]);
         command.arg(s.place.fresh("trace"));
@@ -248,6 +248,7 @@ const COMMANDS: [(&str, Status, Call); 27] = [
     ("man", Data, |s| s.with(&["man", "record"])),
 ];
 
+/// Subcommands that tests below are about, or those of `ask/mcp.rs`.
 const ELSEWHERE: [&str; 5] = ["attach", "snapshot", "stop", "demo", "mcp"];
 
 fn of(scene: &Scene, words: &[&str]) -> Command {
