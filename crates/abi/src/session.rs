@@ -680,6 +680,8 @@ pub struct Session {
     pub copies: AtomicU64,
     /// ... those of which all was found that differed, and nothing else, ...
     pub copies_found: AtomicU64,
+    /// ... those before which what was written since the last one was known, and looked at, ...
+    pub copies_after_epochs: AtomicU64,
     /// ... and for how long the making of them has kept the program waiting, in nanoseconds.
     pub copies_pause_ns: AtomicU64,
 }

@@ -46,6 +46,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("stood_not", &s.stood_not),
         ("copies", &s.copies),
         ("copies_found", &s.copies_found),
+        ("copies_after_epochs", &s.copies_after_epochs),
         ("copies_pause_ns", &s.copies_pause_ns),
         ("stolen", &c.stolen),
         ("hashed", &c.hashed),

@@ -30,7 +30,11 @@ pub fn test(t: &mut Block, request: u32, n: u64) {
     let before = KEPT[k.wrapping_sub(1) % OPEN].load(Relaxed);
     // What the sets say of the time since the last copy, before there is another one.
     let is_known = before != 0 && written::read();
-    let is_right = !is_known || (has_all(before) && finds_in_epoch(before, n >> 8));
+    let mut is_right = !is_known || has_all(before);
+    if let Some(found) = is_known.then(|| finds_in_epoch(before, n >> 8)).flatten() {
+        is_right &= found;
+        s.copies_after_epochs.fetch_add(1, Relaxed);
+    }
     let oldest = KEPT[k % OPEN].swap(0, Relaxed);
     if oldest != 0 {
         copy::end(oldest);
@@ -59,15 +63,12 @@ fn has_all(before: u32) -> bool {
     looked.is_some() && all
 }
 
-/// The copy before does what the program did not: is that found at the end of the epoch?
-fn finds_in_epoch(before: u32, n: u64) -> bool {
-    let Some(spoilt) = compared::spoil(before, n) else {
-        // Its memory was not mapped then.
-        return true;
-    };
+/// The copy before does what the program did not: is that found at the end of the epoch? `None`: the memory that was drawn wasn't mapped then.
+fn finds_in_epoch(before: u32, n: u64) -> Option<bool> {
+    let spoilt = compared::spoil(before, n)?;
     let mut found = false;
     let looked = compared::compare(before, written::pages(), |page| found |= page == spoilt);
-    looked.is_some() && found
+    Some(looked.is_some() && found)
 }
 
 /// A new copy is the same as the program; where one bit of it is changed, that is found, and nothing else.

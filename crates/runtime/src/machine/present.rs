@@ -92,7 +92,7 @@ pub fn each_alone(pid: Option<u32>, start: u64, end: u64, mut f: impl FnMut(u64)
     })
 }
 
-/// Calls `f` with each page and its entry in /proc/self/pagemap; false when that can't be read from its beginning on.
+/// Calls `f` with each page and its entry in its pagemap; false when that can't be read from its beginning on.
 fn pagemap(start: u64, end: u64, f: impl FnMut(u64, u64)) -> bool {
     pagemap_of(None, start, end, f)
 }

@@ -136,6 +136,7 @@ impl Record {
         };
         let mut entered = Entered { hash, began: 0 };
         let mut time = TimeLeft::default();
+        let again = t.entered.is_some();
         if !prompt {
             entered = Self::enter_once(t, c, hash, &mut time);
         }
@@ -154,6 +155,10 @@ impl Record {
             Some(Err(e)) => Some(Outcome::Result(e)),
             _ => interrupted,
         };
+        if beside && again {
+            // What lies there is the whole limit.
+            time.again(c);
+        }
         // Where nobody is ever asked to stand, nothing has to be found out.
         let stays = !prompt && standing::is_tested() && stand::happens_once(c);
         let mut held = None;
