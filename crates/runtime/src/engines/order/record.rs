@@ -179,6 +179,10 @@ impl Record {
                 Outcome::Again => {}
                 o => break o,
             }
+            if beside {
+                // Some calls leave the rest of their time where the program has the limit.
+                events::copy_out(c, NOT_MADE);
+            }
             time.interrupted();
             if !prompt && standing::wanted().is_some() {
                 held = None;
