@@ -39,6 +39,8 @@ pub struct Input {
     pub promised: AtomicU64,
     /// Not 0: mappings may refer to it, too ([`crate::mapped`]).
     pub mappable: AtomicU32,
+    /// Not 0: the kernel lets nobody change the file before the row is closed (fcntl(2), "Leases").
+    pub leased: AtomicU32,
 }
 
 /// The table.

@@ -15,11 +15,11 @@ pub(crate) mod mapped;
 use crate::asked::Asked;
 use crate::blocks::Blocks;
 use crate::kept::{stamp, Stamp};
+use crate::known_ranges::KnownRanges;
 use crate::members::Members;
 use crate::requests;
 use crate::rights;
 use crate::writers::{self, Lease};
-use memmap2::Mmap;
 use reprise_abi::event::{Event, Kind, Tag};
 use reprise_abi::inputs::{
     block_hash, can_refer, cut, input_state, inputs, is_reference, Input, RangeHash, Reference,
@@ -49,11 +49,12 @@ const TRUSTED: [u64; 12] = [
     0xca45_1a4e,
     0x0102_1994,
     0x8584_58f6,
-    0x794c_7630,
+    OVERLAYFS,
     0x7371_7368,
     0xe0f5_e1e2,
     0x9660,
 ];
+const OVERLAYFS: u64 = 0x794c_7630;
 /// The longest tick of a clock that stamps files (100 Hz), twice; and where times are whole seconds.
 const TICK: Duration = Duration::from_millis(20);
 const LONG_TICK: Duration = Duration::from_secs(2);
@@ -87,6 +88,7 @@ struct Row {
     name: PathBuf,
     copy: Copy,
     blocks: Blocks,
+    ranges: KnownRanges,
     /// References that were handled, as the table counts what was promised.
     handled: u64,
     references: u64,
@@ -143,7 +145,7 @@ struct Ended {
 /// Where the bytes are.
 enum Copy {
     /// The store had them all, or the copy shares the file's blocks.
-    Whole(Mmap),
+    Whole(File),
     /// What was read is copied.
     Growing {
         /// The copy.
@@ -154,11 +156,6 @@ enum Copy {
 }
 
 impl Copy {
-    fn whole(file: &File) -> std::io::Result<Copy> {
-        // SAFETY: contents never change, and become no shorter: nobody but this program's user can write there, and it does not.
-        unsafe { Mmap::map(file) }.map(Copy::Whole)
-    }
-
     fn bytes(&self) -> u64 {
         match self {
             Copy::Whole(_) => 0,
@@ -356,9 +353,15 @@ impl Inputs {
         let number = self.count + 1;
         let begun = self.begin(number, &source, &meta);
         let (copy, blocks) = begun.map_err(|_| libc::EAGAIN)?;
+        let ranges = match copy {
+            Copy::Whole(_) => self.store.known_ranges(&meta),
+            Copy::Growing { .. } => Vec::new(),
+        };
         self.count = number;
         let name = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
         let mappable = self.maps && lease.is_held();
+        // What is under an overlay can be changed from below, past the lease.
+        let leased = lease.is_held() && kind.f_type as u64 != OVERLAYFS;
         self.rows[row] = Some(Row {
             number,
             stamp: wanted,
@@ -368,6 +371,7 @@ impl Inputs {
             name,
             copy,
             blocks,
+            ranges: KnownRanges::of(ranges),
             // Who comes too late for the file that was in the row before may still be about to take his promise back.
             handled: table.files[row].promised.load(SeqCst),
             references: 0,
@@ -382,6 +386,7 @@ impl Inputs {
         }
         it.number.store(number as u32, Relaxed);
         it.mappable.store(mappable.into(), Relaxed);
+        it.leased.store(leased.into(), Relaxed);
         it.state.store(input_state::OPEN, SeqCst);
         table.used.fetch_max(row as u32 + 1, SeqCst);
         Ok(row)
@@ -403,19 +408,19 @@ impl Inputs {
             let path = &path;
             move |e| TraceError::io(action, path, e)
         };
-        let whole = |file: &File| {
+        let whole = |file: File| {
             let known = self.store.known_blocks(meta, Blocks::count(meta.len()));
             let blocks = Blocks::of(meta.len(), known.unwrap_or_default());
-            Ok((Copy::whole(file).map_err(io("map"))?, blocks))
+            Ok((Copy::Whole(file), blocks))
         };
         if self.store.known_input_into(meta, &path)? {
-            return whole(&File::open(&path).map_err(io("open"))?);
+            return whole(File::open(&path).map_err(io("open"))?);
         }
         let mut options = File::options();
         let create = options.read(true).write(true).create_new(true).mode(0o600);
         let file = create.open(&path).map_err(io("create"))?;
         if reprise_trace::reflink(source, &file).is_ok() {
-            return whole(&file);
+            return whole(file);
         }
         // So that no read of it is short.
         file.set_len(meta.len()).map_err(io("write"))?;
@@ -475,8 +480,12 @@ impl Inputs {
             if copied {
                 let _ = self.store.offer_input(&meta, &path);
             }
-            if let (true, Some(sums)) = (stamp(&meta) == row.stamp, row.all_blocks()) {
+            let same = stamp(&meta) == row.stamp;
+            if let (true, Some(sums)) = (same, row.all_blocks()) {
                 let _ = self.store.offer_blocks(&meta, sums);
+            }
+            if let (true, Some(ranges)) = (same, std::mem::take(&mut row.ranges).all()) {
+                let _ = self.store.offer_ranges(&meta, &ranges);
             }
         }
         if self.files.len() < MOST_TOLD {
@@ -675,12 +684,19 @@ impl Inputs {
                 it.references += 1;
                 it.last_used = uses;
             }
-            // Its next reader asks about what it is now.
-            if !self.is_current(row) {
+            // Its next reader asks about what it is now. (Of a file with a lease nobody need ask: it is the version that it was.)
+            if !self.is_leased(row) && !self.is_current(row) {
                 table.files[row].state.store(input_state::CLOSED, SeqCst);
             }
         }
         Ok(changed)
+    }
+
+    /// Does the kernel let nobody change the file of this row?
+    fn is_leased(&self, row: usize) -> bool {
+        self.rows[row]
+            .as_ref()
+            .is_some_and(|row| row.lease.is_held())
     }
 
     /// Is the file of this row what it was?
@@ -710,15 +726,30 @@ impl Inputs {
         let right = |hash: u64| (r.hash == UNKNOWN_HASH || hash == r.hash).then_some(hash);
         let (mut hash, end) = (RangeHash::new(r.offset), r.offset + r.len);
         let (file, have) = match &mut row.copy {
-            Copy::Whole(map) => {
-                for part in cut(r.offset, end, BLOCK) {
-                    let bytes = map.get(part.start as usize..part.end as usize);
-                    let Some(bytes) = bytes else {
-                        return Ok(None);
-                    };
-                    hash.add_block(row.blocks.hash(&part, bytes), part.end - part.start);
+            Copy::Whole(file) => {
+                if let Some(known) = row.ranges.get(r.offset, r.len) {
+                    return Ok(right(known));
                 }
-                return Ok(right(hash.finish()));
+                for part in cut(r.offset, end, BLOCK) {
+                    let known = row.blocks.get(&part);
+                    let sum = match known {
+                        Some(sum) => sum,
+                        // (Through a mapping it would cost twice as much: a fault for each 16 pages, and their end.)
+                        None => {
+                            let bytes = &mut piece[..(part.end - part.start) as usize];
+                            if file.read_exact_at(bytes, part.start).is_err() {
+                                return Ok(None);
+                            }
+                            row.blocks.hash(&part, bytes)
+                        }
+                    };
+                    hash.add_block(sum, part.end - part.start);
+                }
+                let right = right(hash.finish());
+                if let (Some(sum), false) = (right, row.blocks.knows(r.offset..end)) {
+                    row.ranges.set(r.offset, r.len, sum);
+                }
+                return Ok(right);
             }
             Copy::Growing { file, have } => (file, have),
         };
@@ -754,6 +785,9 @@ impl Inputs {
             for (part, sum) in sums {
                 row.blocks.set(&part, sum);
             }
+        }
+        if let (Some(sum), false) = (right, row.blocks.knows(r.offset..end)) {
+            row.ranges.set(r.offset, r.len, sum);
         }
         Ok(right)
     }

@@ -17,6 +17,7 @@ pub mod hold;
 pub mod image;
 pub mod inputs;
 pub mod kept;
+mod known_ranges;
 pub mod late;
 pub mod members;
 pub mod merge;

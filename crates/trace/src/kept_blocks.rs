@@ -1,4 +1,5 @@
-//! In the store, beside whole copies of files that were read: the hashes of their blocks ([`reprise_abi::inputs::BLOCK`]), taken when the copy was made.
+//! In the store, beside whole copies of files that were read: the hashes of their blocks ([`reprise_abi::inputs::BLOCK`]), taken when the copy was made; and those
+//! of ranges that programs have read.
 //!
 //! They are believed as long as the machine runs on: after a crash of the system, what was written to the copy last may be lost.
 
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How the name of such a file ends; before it stands the name of the copy.
 pub(crate) const SUFFIX: &str = ".blocks";
+/// The same where ranges are in it: each by its offset, its length and its hash.
+pub(crate) const RANGES: &str = ".ranges";
 
 /// This run of the system (random(4)), padded.
 fn boot() -> io::Result<[u8; 40]> {
@@ -20,11 +23,16 @@ fn boot() -> io::Result<[u8; 40]> {
     Ok(bytes)
 }
 
-/// The hashes at `path`, if there are `count` of them, and they are of this run of the system.
-pub(crate) fn read(path: &Path, count: u64) -> Option<Vec<u64>> {
+/// The name of the copy that a file of either kind belongs to.
+pub(crate) fn copy_of(name: &str) -> Option<&str> {
+    [SUFFIX, RANGES].iter().find_map(|s| name.strip_suffix(s))
+}
+
+/// The words at `path`, if they are of this run of the system.
+pub(crate) fn read(path: &Path) -> Option<Vec<u64>> {
     let bytes = std::fs::read(path).ok()?;
     let (head, sums) = bytes.split_first_chunk::<40>()?;
-    if boot().ok()? != *head || sums.len() as u64 != count.checked_mul(8)? {
+    if boot().ok()? != *head || sums.len() % 8 != 0 {
         return None;
     }
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b));
@@ -59,12 +67,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.blocks");
         write(&path, &[1, 2, u64::MAX]).unwrap();
-        assert_eq!(read(&path, 3), Some(vec![1, 2, u64::MAX]));
-        assert_eq!(read(&path, 2), None);
+        assert_eq!(read(&path), Some(vec![1, 2, u64::MAX]));
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[3] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        assert_eq!(read(&path, 3), None);
+        assert_eq!(read(&path), None);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

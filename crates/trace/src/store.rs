@@ -180,8 +180,9 @@ impl Store {
 
     /// The hashes of the blocks of a file, `count` of them, of which `meta` tells the version, if somebody has [offered](Store::offer_blocks) them.
     pub fn known_blocks(&self, meta: &Metadata, count: u64) -> Option<Vec<u64>> {
-        let known = || kept_blocks::read(&self.blocks_path(meta), count);
-        settled(meta).then(known).flatten()
+        let known = || kept_blocks::read(&self.hashes_path(meta, kept_blocks::SUFFIX));
+        let known = settled(meta).then(known).flatten();
+        known.filter(|sums| sums.len() as u64 == count)
     }
 
     /// Lets later recordings know the hashes of all blocks of a file of which `meta` tells the version, and of which the store has a copy.
@@ -189,7 +190,7 @@ impl Store {
     /// # Errors
     /// When the store can't be used.
     pub fn offer_blocks(&self, meta: &Metadata, sums: &[u64]) -> Result<()> {
-        let path = self.blocks_path(meta);
+        let path = self.hashes_path(meta, kept_blocks::SUFFIX);
         if !settled(meta) || path.exists() {
             return Ok(());
         }
@@ -197,8 +198,29 @@ impl Store {
         kept_blocks::write(&path, sums).context("write", &path)
     }
 
-    fn blocks_path(&self, meta: &Metadata) -> PathBuf {
-        let name = index_key(meta) + kept_blocks::SUFFIX;
+    /// Ranges of a file, of which `meta` tells the version, that programs have read: offset, length, hash; those that somebody has
+    /// [offered](Store::offer_ranges).
+    pub fn known_ranges(&self, meta: &Metadata) -> Vec<[u64; 3]> {
+        let known = || kept_blocks::read(&self.hashes_path(meta, kept_blocks::RANGES));
+        let words = settled(meta).then(known).flatten().unwrap_or_default();
+        words.chunks_exact(3).map(|k| [k[0], k[1], k[2]]).collect()
+    }
+
+    /// Lets later recordings know the hashes of ranges of a file of which `meta` tells the version, and of which the store has a copy.
+    ///
+    /// # Errors
+    /// When the store can't be used.
+    pub fn offer_ranges(&self, meta: &Metadata, ranges: &[[u64; 3]]) -> Result<()> {
+        if !settled(meta) {
+            return Ok(());
+        }
+        let path = self.hashes_path(meta, kept_blocks::RANGES);
+        let _lock = self.lock(libc::LOCK_SH)?;
+        kept_blocks::write(&path, ranges.as_flattened()).context("write", &path)
+    }
+
+    fn hashes_path(&self, meta: &Metadata, suffix: &str) -> PathBuf {
+        let name = index_key(meta) + suffix;
         self.dir.join(INPUTS_DIR).join(name)
     }
 
@@ -256,7 +278,7 @@ impl Store {
                 let name = entry.file_name();
                 let Some(name) = name.to_str() else { continue };
                 let meta = entry.metadata().context("read", &entry.path())?;
-                if name.ends_with(kept_blocks::SUFFIX) && !name.starts_with(TEMPORARY_PREFIX) {
+                if kept_blocks::copy_of(name).is_some() && !name.starts_with(TEMPORARY_PREFIX) {
                     continue;
                 }
                 let is_content = *dir == inputs || ContentHash::from_hex(name).is_some();
@@ -273,15 +295,12 @@ impl Store {
         Ok(Some(collected))
     }
 
-    /// Removes hashes of blocks of which there is no copy any more.
+    /// Removes hashes of blocks and ranges of which there is no copy any more.
     fn prune_blocks(&self) -> Result<()> {
         let inputs = self.dir.join(INPUTS_DIR);
         for entry in std::fs::read_dir(&inputs).context("read", &inputs)? {
             let name = entry.context("read", &inputs)?.file_name();
-            let Some(key) = name
-                .to_str()
-                .and_then(|n| n.strip_suffix(kept_blocks::SUFFIX))
-            else {
+            let Some(key) = name.to_str().and_then(kept_blocks::copy_of) else {
                 continue;
             };
             let index = self.dir.join(INDEX_DIR).join(key);

@@ -199,6 +199,22 @@ fn processes_move_a_position() {
     one_position(&path, &place, &["seeks"]);
 }
 
+/// A descriptor becomes another file under the same number, where the next read of the first one would have begun: what was known of it is known no more.
+#[test]
+fn other_files_under_the_same_number() {
+    let place = Workplace::new();
+    let [path, other] = [("file", 13), ("other", 14)]
+        .map(|(name, seed)| settled(&place, name, &content(2_000_000, seed)));
+    let guest = Guest::new("same_number").args([&path, &other]);
+    let native = guest.native(&place);
+    for engine in ENGINES {
+        let (referred, run) = exact(&place, &guest, engine);
+        assert_eq!(run.text(), native.text(), "{engine}");
+        // Most of them, and what came after.
+        assert!(referred > 1_000_000, "{engine}: {referred}");
+    }
+}
+
 /// Text with words, and with numbers at the ends of lines.
 fn text() -> String {
     let (mut numbers, mut text) = (Numbers(12), String::new());

@@ -4,17 +4,22 @@
 //! of just this version of the file *promises* to refer to it, reads, and looks whether the descriptor's position tells where the bytes came from.
 //! If not, or if the call did anything else than to fill the program's buffers from the file, the promise is taken back, and the bytes are logged.
 //!
+//! Where the agent has a lease that keeps everybody from changing the file while its row is open, a descriptor that was looked at once need not be looked at again
+//! ([`crate::log::followed`]); and where nothing but reads moved its position, a read begins where the one before ended. What it comes to is compared after each.
+//! (Of a read of 16 KiB from the page cache fstat(2) is a third, and each lseek(2) an eighth.)
+//!
 //! **Invariant:** whoever is about to open such a file for writing waits here first until all that was promised of it is kept. Others than the recorded programs
 //! wait for the agent's lease; where there can be none, the hash in the event tells.
 
+use crate::log::followed::{self, Followed, Looking};
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::{self, Call};
 use crate::memory::opening::Opening;
 use crate::memory::{identity, input_rows, kept};
 use crate::thread::{request, session, Block};
-use core::sync::atomic::{AtomicI32, AtomicU16, Ordering::*};
-use reprise_abi::effect::Effect;
+use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::{Effect, Position};
 use reprise_abi::inputs::{
     can_refer, input_state, inputs, RangeHash, Reference, REFERENCE_LEN, UNKNOWN_HASH,
 };
@@ -24,19 +29,6 @@ use reprise_abi::syscalls::{self, nr};
 
 /// Shorter reads are logged by their bytes: to refer to them costs as much.
 const LEAST: u64 = 4096;
-/// So many KiB of a descriptor are logged by their bytes before the agent is asked: who reads little has nothing to do with all this.
-const BEFORE_ASKING: i32 = 128;
-/// Where counting begins once more, when the file can't be referred to now.
-const NOT_NOW: i32 = -4096;
-/// Descriptors that are followed; of others all is logged by its bytes.
-const FOLLOWED: usize = 4096;
-/// In [`READ`]: it will never be a file to refer to.
-const NEVER: i32 = i32::MIN;
-
-/// KiB that a descriptor has brought, counted up to [`BEFORE_ASKING`].
-static READ: [AtomicI32; FOLLOWED] = [const { AtomicI32::new(0) }; FOLLOWED];
-/// The row plus 1 in which its file was found last.
-static ROW: [AtomicU16; FOLLOWED] = [const { AtomicU16::new(0) }; FOLLOWED];
 
 /// What a thread has promised; zeros: nothing.
 #[derive(Clone, Copy, Default)]
@@ -68,38 +60,17 @@ impl Block {
 pub fn concerns(number: u64, fd: u64, asked: u64) -> bool {
     asked >= LEAST
         && syscalls::lookup(number).is_some_and(Syscall::reads_one_buffer)
-        && READ
-            .get(fd as u32 as usize)
-            .is_some_and(|read| is_due(read.load(Relaxed), asked))
+        && followed::get(fd).is_some_and(|it| it.is_due(asked))
         && inputs(session()).copies.load(Relaxed) == 0
-}
-
-/// Is it time to ask about a descriptor that has brought so many KiB, and is to bring `asked` bytes? One that brings much at once is due at once.
-#[inline]
-fn is_due(so_far: i32, asked: u64) -> bool {
-    so_far >= BEFORE_ASKING || (so_far >= 0 && asked >> 10 >= BEFORE_ASKING as u64)
 }
 
 /// A read of a descriptor was made, and is logged by its bytes.
 #[inline]
 pub fn count(number: u64, fd: u64, bytes: i64) {
     if bytes >= LEAST as i64 && can_refer(number) {
-        if let Some(read) = READ.get(fd as u32 as usize) {
-            let sum = read.load(Relaxed);
-            if sum != NEVER && sum < BEFORE_ASKING {
-                let more = (bytes >> 10).min(i32::MAX as i64) as i32;
-                read.store(sum.saturating_add(more).min(BEFORE_ASKING), Relaxed);
-            }
+        if let Some(it) = followed::get(fd) {
+            it.count(bytes);
         }
-    }
-}
-
-/// Descriptors have got another meaning, or none.
-pub fn forget(first: u64, last: u64) {
-    let end = (last as u32 as usize).min(FOLLOWED - 1);
-    let first = first as u32 as usize;
-    for read in READ.iter().take(end + 1).skip(first) {
-        read.store(0, Relaxed);
     }
 }
 
@@ -130,31 +101,72 @@ fn before_read(t: &Block, c: &Call) {
     if asked < LEAST || s.mode != MODE_RECORD || s.recording_lost.load(Relaxed) != 0 {
         return;
     }
-    let Some(read) = READ.get(fd as u32 as usize) else {
-        return;
-    };
-    if is_due(read.load(Relaxed), asked) && inputs(session()).copies.load(Relaxed) == 0 {
-        promise(t, c, fd, read);
+    let due = followed::get(fd).filter(|it| it.is_due(asked));
+    if let Some(followed) = due.filter(|_| inputs(s).copies.load(Relaxed) == 0) {
+        promise(t, c, fd, followed);
     }
 }
 
-#[cold]
-fn promise(t: &Block, c: &Call, fd: u64, read: &AtomicI32) {
-    let Some(stat) = stat_of_input(fd, read) else {
-        return;
+/// Promises to refer to what this read will bring, where all that has to be known of its descriptor is known.
+#[inline]
+pub fn promise_known(t: &Block, number: u64, args: &[u64; 6]) -> bool {
+    take_back(t);
+    let fd = args[0];
+    let at = match syscalls::effect(number) {
+        Effect::Reads(_, Position::Own) => None,
+        Effect::Reads(_, Position::At(offset)) => Some(args[offset as usize]),
+        _ => return false,
     };
-    let Some(row) = promise_version(fd, read, &stat) else {
+    let lost = session().recording_lost.load(Relaxed) != 0;
+    let Some(followed) = followed::get(fd).filter(|_| !lost) else {
+        return false;
+    };
+    let offset = match at {
+        None => followed.position(),
+        Some(at) => Some(at).filter(|at| *at <= i64::MAX as u64),
+    };
+    let Some((offset, row)) = offset.and_then(|o| Some((o, known_row(t, followed)?))) else {
+        return false;
+    };
+    *t.promise() = Promise {
+        row: row as u32 + 1,
+        number: inputs(session()).files[row].number.load(Relaxed),
+        offset,
+        by_position: at.is_none(),
+        holds: false,
+    };
+    true
+}
+
+/// The row of a descriptor's file, where both are known, and nobody can change the file while the row is open: a reference to it is promised.
+#[inline]
+fn known_row(t: &Block, followed: &Followed) -> Option<usize> {
+    let (row, number) = followed.file(t)?;
+    let it = inputs(session()).files.get(row)?;
+    input_rows::promise(it, |it| input_rows::is_leased(it, number)).then_some(row)
+}
+
+#[cold]
+fn promise(t: &Block, c: &Call, fd: u64, followed: &Followed) {
+    // What flags of preadv2(2) do is not looked into.
+    if c.nr == nr::PREADV2 && c.args[5] as u32 != 0 {
+        return;
+    }
+    let row = known_row(t, followed).or_else(|| {
+        let looking = followed.look();
+        let stat = stat_of_input(fd, followed)?;
+        promise_version(fd, followed, looking, &stat)
+    });
+    let Some(row) = row else {
         return;
     };
     let it = &inputs(session()).files[row];
     let by_position = c.is_at_own_position();
     let offset = match by_position {
-        true => position(fd),
+        true => followed.position().or_else(|| position(fd)),
         false => Some(c.args[3]).filter(|at| *at <= i64::MAX as u64),
     };
-    // What flags of preadv2(2) do is not looked into.
-    let plain = c.nr != nr::PREADV2 || c.args[5] as u32 == 0;
-    let Some(offset) = offset.filter(|_| plain) else {
+    let Some(offset) = offset else {
         input_rows::take_back(it);
         return;
     };
@@ -167,24 +179,29 @@ fn promise(t: &Block, c: &Call, fd: u64, read: &AtomicI32) {
     };
 }
 
-fn stat_of_input(fd: u64, read: &AtomicI32) -> Option<[u64; 18]> {
+fn stat_of_input(fd: u64, followed: &Followed) -> Option<[u64; 18]> {
     let stat = identity::stat_of(fd).filter(|stat| identity::identity(stat) != 0);
     if stat.is_none() {
-        read.store(NEVER, Relaxed);
+        followed.never();
     }
     stat
 }
 
 /// Promises a reference to the file as it is now: its row.
-fn promise_version(fd: u64, read: &AtomicI32, stat: &[u64; 18]) -> Option<usize> {
+fn promise_version(
+    fd: u64,
+    followed: &Followed,
+    looking: Looking,
+    stat: &[u64; 18],
+) -> Option<usize> {
     let stamp = kept::stamp_of(stat);
-    let known = ROW.get(fd as u32 as usize);
-    let row = find(&stamp, known).or_else(|| ask(fd, read, &stamp))?;
-    if let Some(known) = known {
-        known.store(row as u16 + 1, Relaxed);
-    }
+    let row = find(&stamp, followed).or_else(|| ask(fd, followed, &stamp))?;
     let it = &inputs(session()).files[row];
-    input_rows::promise(it, |it| input_rows::is_open_version(it, &stamp)).then_some(row)
+    let promised = input_rows::promise(it, |it| input_rows::is_open_version(it, &stamp));
+    if promised {
+        followed.found(looking, row, it.number.load(Relaxed));
+    }
+    promised.then_some(row)
 }
 
 /// A promise of what a call moves from a file to an output, past the program's memory (sendfile(2)).
@@ -206,16 +223,17 @@ impl Sent {
         len: u64,
     ) -> Option<Sent> {
         let s = session();
-        let read = READ.get(source as u32 as usize)?;
-        let is_due = len >= LEAST && is_due(read.load(Relaxed), len);
+        let followed = followed::get(source)?;
+        let looking = followed.look();
+        let is_due = len >= LEAST && followed.is_due(len);
         if !is_due || inputs(s).copies.load(Relaxed) != 0 || s.recording_lost.load(Relaxed) != 0 {
             return None;
         }
         if identity::identity(stat) == 0 {
-            read.store(NEVER, Relaxed);
+            followed.never();
             return None;
         }
-        let row = promise_version(source, read, stat)?;
+        let row = promise_version(source, followed, looking, stat)?;
         Some(Sent {
             row,
             number: inputs(s).files[row].number.load(Relaxed).into(),
@@ -248,23 +266,23 @@ fn position(fd: u64) -> Option<u64> {
 }
 
 /// The row of this version of a file.
-fn find(stamp: &kept::Stamp, known: Option<&AtomicU16>) -> Option<usize> {
-    let last = known.map_or(0, |k| k.load(Relaxed)) as usize;
+fn find(stamp: &kept::Stamp, followed: &Followed) -> Option<usize> {
     let is_it = |row: &usize| {
         let it = inputs(session()).files.get(*row);
         it.is_some_and(|it| input_rows::is_open_version(it, stamp))
     };
-    let last = last.checked_sub(1).filter(is_it);
+    let last = followed.last_row().filter(is_it);
     last.or_else(|| input_rows::find(stamp))
 }
 
 /// Asks the agent about a descriptor.
-fn ask(fd: u64, read: &AtomicI32, stamp: &kept::Stamp) -> Option<usize> {
+fn ask(fd: u64, followed: &Followed, stamp: &kept::Stamp) -> Option<usize> {
     const EINVAL: u32 = 22;
     let row = input_rows::ask(fd, stamp, false);
-    if let Err(errno) = row {
-        let state = if errno == EINVAL { NEVER } else { NOT_NOW };
-        read.store(state, Relaxed);
+    match row {
+        Err(EINVAL) => followed.never(),
+        Err(_) => followed.not_now(),
+        Ok(_) => {}
     }
     row.ok()
 }
@@ -273,17 +291,28 @@ fn ask(fd: u64, read: &AtomicI32, stamp: &kept::Stamp) -> Option<usize> {
 #[inline]
 pub fn after(t: &Block, c: &Call, r: i64) {
     if t.promise().row != 0 {
-        after_read(t, c, r);
+        made(t, c.args[0], r);
     } else {
         count(c.nr, c.args[0], r);
     }
 }
 
-fn after_read(t: &Block, c: &Call, r: i64) {
+/// The read of `fd` of which something was promised has returned `r`.
+#[inline]
+pub fn made(t: &Block, fd: u64, r: i64) {
     let it = t.promise();
+    let end = it.offset.checked_add(r as u64);
     // The position says where the bytes came from only if nobody else has moved it.
-    let moved = || position(c.args[0]) == it.offset.checked_add(r as u64);
-    it.holds = r >= LEAST as i64 && (!it.by_position || moved());
+    let mut as_told = true;
+    if it.by_position {
+        let now = position(fd);
+        as_told = now == end;
+        if let (Some(followed), Some(now)) = (followed::get(fd), now) {
+            // (What was not read moved nothing.)
+            followed.moved_to(now, as_told || r < 0);
+        }
+    }
+    it.holds = r >= LEAST as i64 && as_told;
     if !it.holds {
         take_back(t);
     }

@@ -3,6 +3,7 @@
 pub mod awaited;
 pub mod debugger;
 pub mod events;
+pub mod followed;
 pub mod inputs;
 pub mod output;
 pub mod quiet;

@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicI32, Ordering::*};
 use reprise_abi::inputs::{cut, RangeHash, Reference, PIECE, UNKNOWN_HASH};
 use reprise_abi::syscalls::nr;
 
+const EINTR: i64 = -4;
+
 /// Files that stay open, by their numbers.
 const KEPT_OPEN: usize = 128;
 /// This process's descriptors plus 1 of the copies.
@@ -19,14 +21,6 @@ static OPEN: [AtomicI32; KEPT_OPEN] = [const { AtomicI32::new(0) }; KEPT_OPEN];
 
 /// Writes what was read to `at`; false when the trace does not have it.
 pub fn read(r: &Reference, at: u64) -> bool {
-    // The driver's signal would cut these calls short.
-    kernel::block_everything();
-    let done = read_undisturbed(r, at);
-    kernel::block_all();
-    done
-}
-
-fn read_undisturbed(r: &Reference, at: u64) -> bool {
     let number = r.file();
     let kept = OPEN.get(number as usize);
     let known = kept.map_or(0, |k| k.load(Relaxed));
@@ -35,7 +29,7 @@ fn read_undisturbed(r: &Reference, at: u64) -> bool {
     if known != 0 && judges && copy(known as u64 - 1, r, at) {
         return true;
     }
-    let Ok(fd) = u64::try_from(files::open_input(number)) else {
+    let Ok(fd) = u64::try_from(open(number)) else {
         return false;
     };
     let is_right = copy(fd, r, at);
@@ -57,6 +51,7 @@ pub fn each_piece(r: &Reference, f: impl FnMut(u64, u64)) -> bool {
     let Some(buffer) = buffer else {
         return false;
     };
+    // The driver's signal would cut short what `f` writes.
     kernel::block_everything();
     let fd = u64::try_from(files::open_input(r.file()));
     let done = fd.is_ok_and(|fd| {
@@ -66,6 +61,14 @@ pub fn each_piece(r: &Reference, f: impl FnMut(u64, u64)) -> bool {
     });
     kernel::block_all();
     done
+}
+
+fn open(number: u64) -> i64 {
+    // The driver's signal would cut the call short.
+    kernel::block_everything();
+    let fd = files::open_input(number);
+    kernel::block_all();
+    fd
 }
 
 fn copy(fd: u64, r: &Reference, at: u64) -> bool {
@@ -87,6 +90,8 @@ fn copy_pieces(
             let args = [fd, to + there, len - there, piece.start + there];
             match sys::call(nr::PREAD64, &args) {
                 n @ 1.. => there += n as u64,
+                // By the driver's signal. (To block it for each read would cost a tenth of the read.)
+                EINTR => {}
                 _ if r.hash == UNKNOWN_HASH => return true,
                 _ => return false,
             }

@@ -18,6 +18,13 @@ pub fn is_open_version(it: &Input, stamp: &Stamp) -> bool {
     it.state.load(SeqCst) == input_state::OPEN && words.all(|(w, s)| w.load(Relaxed) == *s)
 }
 
+/// Is this the row of the file with this number, which nobody can change while the row is open?
+pub fn is_leased(it: &Input, number: u32) -> bool {
+    it.state.load(SeqCst) == input_state::OPEN
+        && it.number.load(Relaxed) == number
+        && it.leased.load(Relaxed) != 0
+}
+
 /// The row of this version of a file.
 pub fn find(stamp: &Stamp) -> Option<usize> {
     all().iter().position(|it| is_open_version(it, stamp))

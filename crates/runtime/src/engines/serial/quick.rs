@@ -5,7 +5,7 @@
 //! The events are byte for byte those of the long road ([`super::record`]), which takes over where anything is out of the ordinary.
 
 use super::baton;
-use crate::log::inputs;
+use crate::log::inputs::{self, Referred};
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::log::ring;
@@ -163,7 +163,8 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     if shape.buffer() == Buffer::Out && args[shape.len()] > capture::MAX_DIRECT {
         return Made::Not;
     }
-    if inputs::concerns(number, args[0], args[shape.len()]) {
+    let referred = inputs::concerns(number, args[0], args[shape.len()]);
+    if referred && !inputs::promise_known(t, number, &args) {
         return Made::Not;
     }
     let result = match shape.0 & WAITS {
@@ -172,7 +173,10 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
         // SAFETY: as above; the pending word belongs to the session.
         _ => unsafe { rt_blocking(number, &args, t.slot().signal_pending.as_ptr()) },
     };
-    inputs::count(number, args[0], result);
+    match referred {
+        true => inputs::made(t, args[0], result),
+        false => inputs::count(number, args[0], result),
+    }
     // Interrupted, not made, or a bad pointer: what that means is for the long road to say.
     // So is a write of which more is to be said than that, and a read that may have written more than it says.
     let written = match shape.0 & WRITES {
@@ -205,6 +209,11 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
         Buffer::Out if at != 0 && result > 0 => (Tag::Output, Some(room.min(result as usize))),
         _ => (Tag::Output, None),
     };
+    // A reference takes the place of the bytes.
+    let (tag, shown) = match referred && inputs::is_referred(t) {
+        true => (Tag::Reference, Some(Referred::LEN)),
+        false => (tag, shown),
+    };
     let section = shown.map_or(0, section_len);
     let shown = shown.unwrap_or(0);
     let nargs = shape.nargs();
@@ -231,7 +240,13 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
         }
     }
     let mut input_hash = 0;
-    if shown > 0 || tag == Tag::Input {
+    if tag == Tag::Reference {
+        let referred = Referred::of(t, result, result as usize);
+        // (It holds: nobody else takes it back.)
+        let reference = referred.map_or([0; 4], |mut it| it.next(at, result as usize));
+        // SAFETY: the section has room for the words.
+        unsafe { ((place + (head + SECTION_LEN) as u64) as *mut [u64; 4]).write(reference) };
+    } else if shown > 0 || tag == Tag::Input {
         // SAFETY: the ring's side is ours, the program's is guarded.
         let done = guard::guarded(|| unsafe {
             if tag == Tag::Input {

@@ -4,7 +4,7 @@
 //! recording notes which of them wrote to a mapped file, and replay does the write again on its own copy of it
 //! ([`crate::memory::files`]): from the program's memory where the bytes came from there, else by the file's content afterwards.
 
-use crate::log::inputs;
+use crate::log::followed;
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::by_reference::{is_in_parts, may_be_mapped};
@@ -128,7 +128,7 @@ fn ask(fd: u64, kept: Option<&AtomicU16>) -> u16 {
 }
 
 fn forget(first: u64, last: u64) {
-    inputs::forget(first, last);
+    followed::forget(first, last);
     let end = (last as u32 as usize).min(REMEMBERED - 1);
     for f in FILE.iter().take(end + 1).skip(first as u32 as usize) {
         f.store(UNKNOWN, Relaxed);
@@ -152,6 +152,10 @@ pub fn look(c: &Call, r: i64, later: bool) -> Option<Note> {
     if let Some((first, last)) = c.closed() {
         forget(first, last);
         return None;
+    }
+    if matches!(c.effect, Effect::OpensFile(_)) && r >= 0 {
+        // Whoever closed the one before may not have said so yet.
+        followed::forget(r as u64, r as u64);
     }
     let (fd, change) = match c.effect {
         Effect::Writes(fd, _) if r > 0 => (c.arg(fd), Change::Bytes),
