@@ -20,10 +20,12 @@ pub struct Reprise {
 pub struct Size {
     /// Everything.
     pub all: u64,
-    /// The compressed events, which hold what was read.
+    /// The compressed events.
     pub events: u64,
-    /// Kept files: the program, its libraries, the runtime.
-    pub files: u64,
+    /// Copies of files that were read.
+    pub inputs: u64,
+    /// Contents that the store has once for all recordings: the program, its libraries, the runtime.
+    pub shared: u64,
 }
 
 impl Reprise {
@@ -138,9 +140,14 @@ impl Reprise {
             }
         }
         for entry in std::fs::read_dir(trace.join("files"))? {
-            size.files += entry?.metadata()?.size();
+            let entry = entry?;
+            let bytes = entry.metadata()?.size();
+            match entry.file_name().to_string_lossy().starts_with("input.") {
+                true => size.inputs += bytes,
+                false => size.shared += bytes,
+            }
         }
-        size.all += size.files;
+        size.all += size.inputs + size.shared;
         size.events = std::fs::metadata(trace.join("events.zst"))?.size();
         Ok(size)
     }

@@ -1,7 +1,7 @@
 //! Calls with a time limit that are made once more after a signal of the runtime's own: they wait no longer in all than the program has said.
 //!
-//! select(2), pselect6(2), ppoll(2) and recvmmsg(2) leave the rest of the time where the program has the limit, whatever ends them, so that making
-//! them again is enough. Limits that are points in time need nothing. The others say how long, and the kernel keeps that to itself.
+//! Limits that are points in time need nothing. The others say how long, and the kernel keeps to itself until when that is; here the point in time is kept, and what is
+//! left until then is put in the place of the limit. select(2), pselect6(2), ppoll(2) and recvmmsg(2) count down where the program has the limit: so it is put there.
 
 use crate::machine::guard;
 use crate::machine::sys::{self, Timespec};
@@ -18,15 +18,23 @@ enum Limit {
     Milliseconds(usize),
     /// A pointer to a timespec; null: for ever.
     Timespec(usize),
+    /// The same of one that the kernel counts down.
+    CountedTimespec(usize),
+    /// A pointer to a timeval that the kernel counts down; null: for ever.
+    CountedTimeval(usize),
 }
 
+const US: i64 = 1_000;
 const MS: i64 = 1_000_000;
+const SECOND: i64 = 1_000_000_000;
 
 fn limit(c: &Call) -> Option<Limit> {
     const TIMER_ABSTIME: u64 = 1;
     Some(match (syscalls::timeout(c.nr), c.effect) {
         (Timeout::Ms(i), _) => Limit::Milliseconds(i.into()),
         (Timeout::Timespec(i), _) if is_only_read(c, i) => Limit::Timespec(i.into()),
+        (Timeout::Timespec(i), _) => Limit::CountedTimespec(i.into()),
+        (Timeout::Timeval(i), _) => Limit::CountedTimeval(i.into()),
         (_, Effect::Sleeps) if c.nr == nr::NANOSLEEP => Limit::Timespec(0),
         (_, Effect::Sleeps) if c.args[1] & TIMER_ABSTIME == 0 => Limit::Timespec(2),
         (_, Effect::Futex) if is_relative(c) => Limit::Timespec(3),
@@ -56,11 +64,33 @@ fn rest_of_sleep(c: &Call) -> Option<u64> {
     (at != 0).then_some(at)
 }
 
+impl Limit {
+    /// How long that is from the call's beginning, in ns; None: for ever, or the kernel will refuse it.
+    fn length(self, c: &Call) -> Option<i64> {
+        let of = |[sec, part]: [i64; 2], parts: i64| {
+            let ns = sec
+                .checked_mul(SECOND)?
+                .checked_add(part.checked_mul(parts)?)?;
+            (ns > 0).then_some(ns)
+        };
+        match self {
+            Limit::Milliseconds(i) => {
+                let ms = c.args[i] as i32;
+                (ms > 0).then_some(ms as i64 * MS)
+            }
+            Limit::Timespec(i) | Limit::CountedTimespec(i) => {
+                of(guard::read(c.args[i]).filter(|_| c.args[i] != 0)?, 1)
+            }
+            Limit::CountedTimeval(i) => of(guard::read(c.args[i]).filter(|_| c.args[i] != 0)?, US),
+        }
+    }
+}
+
 /// What is known of a call that may be made more than once.
 #[derive(Default)]
 pub struct TimeLeft {
-    /// When it was first made, in nanoseconds of CLOCK_MONOTONIC; 0: it needs nothing.
-    pub began: i64,
+    /// Until when it waits, in nanoseconds of CLOCK_MONOTONIC; 0: it needs nothing.
+    pub deadline: i64,
     /// What the program has where a sleep says how much of it was left.
     rest: Option<(u64, [u64; 2])>,
     /// The limit of a call that is made again.
@@ -68,21 +98,21 @@ pub struct TimeLeft {
 }
 
 impl TimeLeft {
-    /// The call is about to be made; `began`: it was made first then, in another life of the thread, or 0.
-    pub fn of(c: &Call, began: i64) -> TimeLeft {
-        let waits = match limit(c) {
-            None => false,
-            Some(Limit::Milliseconds(i)) => c.args[i] as i32 > 0,
-            Some(Limit::Timespec(i)) => c.args[i] != 0,
+    /// The call is about to be made; `deadline`: it was made first in another life of the thread, and waits until then; 0: it wasn't.
+    pub fn of(c: &Call, deadline: i64) -> TimeLeft {
+        let Some(limit) = limit(c) else {
+            return TimeLeft::default();
         };
-        if !waits {
+        let from_here = || limit.length(c)?.checked_add(sys::monotonic().ns());
+        let deadline = match deadline {
+            0 => from_here().unwrap_or(0),
+            then => then,
+        };
+        if deadline == 0 {
             return TimeLeft::default();
         }
         TimeLeft {
-            began: match began {
-                0 => sys::monotonic().ns(),
-                then => then,
-            },
+            deadline,
             rest: rest_of_sleep(c).and_then(|at| Some((at, guard::read(at)?))),
             ..TimeLeft::default()
         }
@@ -97,25 +127,22 @@ impl TimeLeft {
 
     /// The call is about to be made once more. `self` has to stay where it is until it was.
     pub fn again(&mut self, c: &mut Call) {
-        let (true, Some(limit)) = (self.began != 0, limit(c)) else {
+        let (true, Some(limit)) = (self.deadline != 0, limit(c)) else {
             return;
         };
-        let gone = sys::monotonic().ns() - self.began;
+        let left = (self.deadline - sys::monotonic().ns()).max(0);
+        let [sec, ns] = [left / SECOND, left % SECOND];
         match limit {
-            Limit::Milliseconds(i) => {
-                let left = (c.args[i] as i32 as i64 * MS - gone).max(0);
-                c.local[i] = ((left + MS - 1) / MS) as u64;
-            }
+            Limit::Milliseconds(i) => c.local[i] = ((left + MS - 1) / MS) as u64,
             Limit::Timespec(i) => {
-                let Some(whole) = guard::read::<[i64; 2]>(c.args[i]) else {
-                    return;
-                };
-                let whole = Timespec {
-                    sec: whole[0],
-                    nsec: whole[1],
-                };
-                self.left = Timespec::from_ns((whole.ns() - gone).max(0));
+                self.left = Timespec::from_ns(left);
                 c.local[i] = &self.left as *const Timespec as u64;
+            }
+            Limit::CountedTimespec(i) => {
+                guard::write(c.local[i], &[sec, ns]);
+            }
+            Limit::CountedTimeval(i) => {
+                guard::write(c.local[i], &[sec, ns / US]);
             }
         }
     }
@@ -133,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_left_of_milliseconds_is_rounded_up() {
         let mut c = call(nr::POLL, [0, 0, 1000, 0, 0, 0]);
-        let mut left = TimeLeft::of(&c, sys::monotonic().ns() - 400 * MS - 1);
+        let mut left = TimeLeft::of(&c, sys::monotonic().ns() + 600 * MS - 1);
         left.again(&mut c);
         assert!((590..=600).contains(&c.local[2]), "{}", c.local[2]);
         // The limit is over.
@@ -145,19 +172,18 @@ mod tests {
     #[test]
     fn for_ever_stays_for_ever() {
         let mut c = call(nr::EPOLL_WAIT, [0, 0, 1, u64::MAX, 0, 0]);
-        let mut left = TimeLeft::of(&c, 1);
+        let mut left = TimeLeft::of(&c, 0);
         left.again(&mut c);
-        assert_eq!((left.began, c.local[3]), (0, u64::MAX));
+        assert_eq!((left.deadline, c.local[3]), (0, u64::MAX));
     }
 
     #[test]
-    fn points_in_time_and_limits_that_the_kernel_counts_down_are_left_alone() {
+    fn points_in_time_are_left_alone() {
         const ABSOLUTE: u64 = 1;
         assert_eq!(
             limit(&call(nr::CLOCK_NANOSLEEP, [0, ABSOLUTE, 1, 0, 0, 0])),
             None
         );
-        assert_eq!(limit(&call(nr::PPOLL, [0; 6])), None);
         const WAIT_BITSET: u64 = 9 | 128;
         assert_eq!(limit(&call(nr::FUTEX, [0, WAIT_BITSET, 0, 1, 0, 0])), None);
     }

@@ -162,8 +162,8 @@ pub struct Block {
 pub struct Entered {
     /// Hash of its inputs.
     pub hash: u64,
-    /// When it was first made, in nanoseconds of CLOCK_MONOTONIC; 0: that doesn't matter.
-    pub began: i64,
+    /// Until when it waits, in nanoseconds of CLOCK_MONOTONIC; 0: it has no limit that says how long.
+    pub deadline: i64,
 }
 
 const _: () = {

@@ -114,13 +114,13 @@ impl Record {
         if before.is_none() {
             Self::enter(t, c, hash);
         }
-        let entered = before.unwrap_or(Entered { hash, began: 0 });
-        *time = TimeLeft::of(c, entered.began);
+        let entered = before.unwrap_or(Entered { hash, deadline: 0 });
+        *time = TimeLeft::of(c, entered.deadline);
         if before.is_some() {
             time.again(c);
         }
         Entered {
-            began: time.began,
+            deadline: time.deadline,
             ..entered
         }
     }
@@ -134,7 +134,7 @@ impl Record {
         } else {
             Kind::Exit
         };
-        let mut entered = Entered { hash, began: 0 };
+        let mut entered = Entered { hash, deadline: 0 };
         let mut time = TimeLeft::default();
         let again = t.entered.is_some();
         if !prompt {
