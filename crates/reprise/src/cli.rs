@@ -18,9 +18,9 @@ use reprise_abi::hooks;
 use reprise_abi::order::{CRASH_RING, DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
 use reprise_console::{end_unread, say, was_closed, Lost};
-use reprise_debug::Place;
+use reprise_debug::{AsRr, Place};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use pictures::{ExportArgs, ViewArgs};
 pub use questions::{CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
@@ -274,6 +274,14 @@ pub struct RecordArgs {
     /// Nobody waits for what is said later
     #[arg(skip)]
     pub unseen: bool,
+
+    /// It is asked for in rr's words
+    #[arg(skip)]
+    pub as_rr: bool,
+
+    /// A descriptor on which the trace's directory is told
+    #[arg(skip)]
+    pub tell_dir: Option<i32>,
 }
 
 impl RecordArgs {
@@ -308,6 +316,8 @@ impl RecordArgs {
             command,
             det: None,
             unseen: false,
+            as_rr: false,
+            tell_dir: None,
         }
     }
 }
@@ -550,6 +560,41 @@ pub struct ReplayArgs {
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
     pub tamper: Option<Tamper>,
+
+    /// With -d: the server passes for rr's
+    #[arg(skip)]
+    pub as_rr: Option<AsRr>,
+
+    /// With -d: what is started in gdb's place
+    #[arg(skip)]
+    pub debugger: Option<OsString>,
+}
+
+impl ReplayArgs {
+    /// A replay of this trace, where nothing more is asked for.
+    pub fn of(dir: &Path) -> ReplayArgs {
+        ReplayArgs {
+            trace: Some(dir.into()),
+            debug: false,
+            at: None,
+            gdb_port: None,
+            gdb_socket: None,
+            gdb_process: None,
+            gdb_unseen: false,
+            gdb: Vec::new(),
+            print: None,
+            pid: None,
+            quiet: false,
+            learn: false,
+            narrow: false,
+            order: ReplayOrder::Partial,
+            with: None,
+            time_limit: None,
+            tamper: None,
+            as_rr: None,
+            debugger: None,
+        }
+    }
 }
 
 /// Where a debugger begins.

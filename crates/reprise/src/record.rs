@@ -17,13 +17,18 @@ use reprise_abi::session::{
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
-use reprise_console::say;
+use reprise_console::{say, say_text};
 use reprise_launch::features::{self, Limit};
 use reprise_launch::orderable::{unfit, Unfit};
 use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
 use reprise_launch::{cpu, known, memo, RuntimeImage, SharedSession};
 use reprise_trace::*;
+use std::fs::File;
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 
@@ -325,6 +330,7 @@ fn in_dir(
     let trace = match dir {
         Some(dir) => {
             let writer = open_trace(args, shared, &stopped, catalog, dir, program)?;
+            say_dir(args, dir);
             Some((writer, catalog.store()?, dir))
         }
         None => None,
@@ -374,6 +380,28 @@ fn in_dir(
         say!("{functions} functions hooked, called {calls} times");
     }
     Ok(status)
+}
+
+/// Whoever has asked for it in rr's words is told where the recording is going to be.
+fn say_dir(args: &RecordArgs, dir: &Path) {
+    if args.as_rr {
+        let text = format!(
+            "rr: Saving execution to trace directory `{}'.\n",
+            dir.display()
+        );
+        say_text(&text);
+    }
+    let Some(fd) = args.tell_dir else { return };
+    let line = [dir.as_os_str().as_bytes(), b"\n"].concat();
+    // SAFETY: a descriptor that the command line has named, and that was found open.
+    let mut told = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    if let Err(e) = told.write_all(&line) {
+        say!("can't write the trace's directory to descriptor {fd}: {e}");
+    }
+    if fd > libc::STDERR_FILENO {
+        // Who reads it waits for its end.
+        ManuallyDrop::into_inner(told);
+    }
 }
 
 /// What the user should know of a trace that is whole.
