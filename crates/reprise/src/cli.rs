@@ -8,6 +8,7 @@ use crate::environment::EnvArgs;
 use crate::exit::{one_line, OWN_FAILURE};
 use crate::keep::Keep;
 use crate::processes::ProcessName;
+use crate::seeds::MOST_JOBS;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -190,6 +191,14 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub until_failure: Option<u64>,
 
+    /// With --until-failure: so many runs at a time. What they write is shown of the failing run only, and they read nothing
+    #[arg(long, value_name = "J", value_parser = parse_jobs, requires = "until_failure", conflicts_with = "output")]
+    pub jobs: Option<u64>,
+
+    /// With --until-failure: a run that takes more seconds is ended, and counts as failing: for programs that hang now and then
+    #[arg(long, value_name = "SECONDS", value_parser = parse_count, requires = "until_failure", conflicts_with = "output")]
+    pub time_limit: Option<u64>,
+
     /// When the recording ends: with the last process, or with the first one; those that it leaves go on unrecorded then
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::AllExit)]
     pub until: Until,
@@ -296,6 +305,8 @@ impl RecordArgs {
             checksum: None,
             keep_on: KeepOn::Always,
             until_failure: None,
+            jobs: None,
+            time_limit: None,
             until: Until::AllExit,
             keep: None,
             env: EnvArgs::default(),
@@ -971,6 +982,13 @@ fn parse_count(text: &str) -> Result<u64, String> {
     match parse_number(text) {
         Ok(n) if n > 0 => Ok(n),
         _ => Err("a number from 1 on is wanted".into()),
+    }
+}
+
+fn parse_jobs(text: &str) -> Result<u64, String> {
+    match parse_count(text)? {
+        n if n <= MOST_JOBS => Ok(n),
+        _ => Err(format!("at most {MOST_JOBS} runs go on at a time")),
     }
 }
 

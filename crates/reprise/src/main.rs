@@ -34,6 +34,7 @@ mod retrospect;
 mod rm;
 mod rr;
 mod run;
+mod seeds;
 mod signals;
 mod snapshot;
 mod stop;

@@ -5,6 +5,7 @@
 
 use crate::cli::{Buffers, CpuLevel, Inputs, KeepOn, RecordArgs};
 use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
+use crate::seeds;
 use crate::signals::{self, PassedOn};
 use anyhow::{Context, Result};
 use reprise_abi::engine::{can, TraceOrder};
@@ -39,6 +40,9 @@ use std::sync::atomic::Ordering::*;
 pub fn run(args: &RecordArgs) -> Result<i32> {
     let runs = args.until_failure.unwrap_or(1);
     let first_seed = args.chaos.map(|seed| seed.unwrap_or_else(some_seed));
+    if args.jobs.is_some() || args.time_limit.is_some() {
+        return seeds::search(args, runs, first_seed);
+    }
     for run in 1..=runs {
         // Each run has a seed of its own.
         let seed = first_seed.map(|s| s.wrapping_add(run - 1));
@@ -60,10 +64,7 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
                     dir.display()
                 );
             } else if !args.quiet {
-                say!("recorded in {}", dir.display());
-                if let Some(hint) = crash_hint(last.status, dir).or_else(|| hint_of_others(dir)) {
-                    say!("{hint}");
-                }
+                say_recorded(dir, last.status);
             }
         }
         if failed || run == runs {
@@ -79,6 +80,14 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
         }
     }
     Ok(0)
+}
+
+/// Where a recording is, and what to do about its end.
+pub fn say_recorded(dir: &Path, status: i32) {
+    say!("recorded in {}", dir.display());
+    if let Some(hint) = crash_hint(status, dir).or_else(|| hint_of_others(dir)) {
+        say!("{hint}");
+    }
 }
 
 /// A seed for chaos mode when none is given: short enough to be typed.
@@ -148,9 +157,11 @@ fn quoted(path: &Path) -> String {
 }
 
 /// One recorded run.
-struct Run {
-    status: i32,
-    dir: Option<PathBuf>,
+pub struct Run {
+    /// The program's wait status.
+    pub status: i32,
+    /// The trace, where there is one.
+    pub dir: Option<PathBuf>,
 }
 
 /// The exit status by which a shell would tell of this wait status.
@@ -174,7 +185,11 @@ fn image(args: &RecordArgs) -> Result<RuntimeImage> {
     Ok(RuntimeImage::load(&bytes)?)
 }
 
-fn one(args: &RecordArgs) -> Result<Run> {
+/// Records one run.
+///
+/// # Errors
+/// When the program can't be started or the trace can't be made.
+pub fn one(args: &RecordArgs) -> Result<Run> {
     if args.keep.is_some() && !args.engine.can(can::BE_KEPT) {
         anyhow::bail!("--keep wants --engine serial or order");
     }

@@ -317,7 +317,8 @@ fn delve_replays_a_program_of_go() {
         "watch -w main.balance",
         "continue",
         "print balance",
-        "rev stepout",
+        "rev continue",
+        "print balance",
         "exit",
     ];
     std::fs::write(&commands, lines.join("\n")).expect("a script");
@@ -364,7 +365,8 @@ fn delve_replays_a_program_of_go() {
         "Watchpoint main.balance set at ",
         "> watchpoint on [main.balance]",
         "-7\n",
-        "main.main.func1",
+        "> watchpoint on [main.balance]",
+        "100\n",
     ];
     assert_said(&session, &wanted);
 }
