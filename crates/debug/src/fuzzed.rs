@@ -63,7 +63,7 @@ pub fn packets(data: &[u8]) {
         heard: 0,
     };
     let wire = Wire::new(gdb, line, becomes, Rc::clone(&asked), Here::default());
-    let mut wire = wire.as_rr(true);
+    let mut wire = wire.passing_for_rr(true);
     let mut heard = 0;
     loop {
         let peeked = wire.peek().expect("a word or none");

@@ -164,7 +164,7 @@ fn talk(
         session.asked(),
         session.here(),
     )
-    .as_rr(as_rr);
+    .passing_for_rr(as_rr);
     let mut buffer = vec![0; 1 << 16];
     loop {
         match serve_connection(&mut wire, session, &mut buffer) {

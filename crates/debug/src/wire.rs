@@ -80,7 +80,7 @@ impl<C> Wire<C> {
     }
 
     /// Who connects takes it for rr's server, or not.
-    pub fn as_rr(self, as_rr: bool) -> Wire<C> {
+    pub fn passing_for_rr(self, as_rr: bool) -> Wire<C> {
         Wire { as_rr, ..self }
     }
 

@@ -258,7 +258,10 @@ fn behind(word: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn all(line: &str, table: &[Row]) -> Result<(Vec<(&'static str, String)>, Vec<OsString>)> {
+    /// Names and values of options.
+    type Found = Vec<(&'static str, String)>;
+
+    fn all(line: &str, table: &[Row]) -> Result<(Found, Vec<OsString>)> {
         let mut words = Words::of(line.split(' ').map(OsString::from));
         let mut found = Vec::new();
         while let Some(given) = words.option(&[table, GLOBAL], "rr test")? {
