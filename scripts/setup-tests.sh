@@ -114,5 +114,15 @@ if ! "$client/bin/python" -c 'import mcp' 2>/dev/null; then
     "$client/bin/pip" install -q --disable-pip-version-check 'mcp==2.3.0'
 fi
 
+# Delve, whose `dlv replay` the tests of rr's command line use; in a place of its own. Debian 12's own Go is older than what it wants: without it these
+# tests are skipped.
+delve=target/dlv
+if [ ! -x "$delve/dlv" ]; then
+    echo "setup-tests: installing Delve into $delve"
+    mkdir -p "$delve"
+    GOBIN="$PWD/$delve" GOFLAGS=-ldflags=-s go install github.com/go-delve/delve/cmd/dlv@v1.27.2 ||
+        echo "setup-tests: no Delve: it wants Go 1.25 or later" >&2
+fi
+
 # The sources of the servers that tests build.
 scripts/build-programs.sh --fetch

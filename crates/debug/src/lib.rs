@@ -23,6 +23,7 @@
 //! - [`files`]: files as gdb reads them, out of the trace;
 //! - `objects`: what the dynamic linker has loaded;
 //! - `thread_local`: where a thread's own variables are;
+//! - `rr`: what tools expect that know rr;
 //! - [`target`]: all that behind the traits of the crate `gdbstub`;
 //! - [`monitor`]: commands of ours;
 //! - `panics`: where it panicked;
@@ -61,6 +62,7 @@ mod peer;
 pub mod programs;
 pub mod registers;
 pub mod rest;
+mod rr;
 pub mod server;
 mod steps;
 pub mod target;
@@ -70,6 +72,7 @@ mod translated;
 mod wire;
 
 pub(crate) use reprise_launch::ptrace;
+pub use rr::AsRr;
 pub use server::{serve, Place, Request};
 
 /// What can go wrong with debugging.

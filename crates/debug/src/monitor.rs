@@ -1,6 +1,6 @@
 //! Commands of ours, which gdb sends as they are (`monitor when`), and the names under which gdb knows them.
 
-use crate::target::{Goal, Session};
+use crate::target::{Goal, Remembered, Session};
 use crate::DebugError;
 use gdbstub::target::ext::monitor_cmd::{outputln, ConsoleOutput, MonitorCmd};
 use reprise_abi::event::{EventHeader, Kind};
@@ -131,7 +131,7 @@ impl MonitorCmd for Session {
             self.end_diversion()?;
         }
         let said = match words[..] {
-            ["state" | "checkpoint"] if self.is_astray() => ASTRAY.to_string(),
+            ["state"] if self.is_astray() => ASTRAY.to_string(),
             ["when"] => self.when()?,
             ["events"] => self.events_near(SHOWN)?,
             ["events", n] => match n.parse() {
@@ -139,7 +139,10 @@ impl MonitorCmd for Session {
                 Err(_) => format!("{n} is no number of events"),
             },
             ["state"] => self.debuggee()?.state_in_words()?,
-            ["checkpoint"] => self.remember()?,
+            ["checkpoint"] => match self.remember("")? {
+                Ok((n, event)) => format!("checkpoint {n} is at event {event}"),
+                Err(why) => why,
+            },
             ["catches"] => match self.debuggee()?.timeline.is_order {
                 true => {
                     "system calls can't be caught in a recording by the engine order".to_string()
@@ -162,8 +165,8 @@ impl MonitorCmd for Session {
                 None => format!("there is no checkpoint {n}"),
             },
             ["restart", n] => match number(n).and_then(|n| self.kept.get(&n)) {
-                Some((kept, _)) => {
-                    self.goal = Some(Goal::Checkpoint(Rc::clone(kept)));
+                Some(kept) => {
+                    self.goal = Some(Goal::Checkpoint(Rc::clone(&kept.checkpoint)));
                     return Ok(());
                 }
                 None => {
@@ -259,25 +262,36 @@ impl Session {
         Ok(lines.join("\n"))
     }
 
-    /// Remembers this place.
-    fn remember(&mut self) -> Result<String, DebugError> {
+    /// Remembers this place, which is called so: its number and the event that comes next, or why not.
+    pub(crate) fn remember(
+        &mut self,
+        place: &str,
+    ) -> Result<Result<(u32, u64), String>, DebugError> {
+        if self.is_astray() {
+            return Ok(Err(ASTRAY.into()));
+        }
         if self.kept.len() >= MOST_REMEMBERED {
-            return Ok(format!(
+            return Ok(Err(format!(
                 "{MOST_REMEMBERED} places are remembered already (delete checkpoint N forgets one)"
-            ));
+            )));
         }
         // By `order` a checkpoint counts events in another order than the trace.
         let event = self.debuggee()?.next_event();
         let Some(checkpoint) = self.debuggee()?.checkpoint()? else {
-            return Ok(
+            return Ok(Err(
                 "there can be no checkpoint here: the program has several processes, or its first thread has ended before others"
                     .into(),
-            );
+            ));
         };
         self.last_kept += 1;
         let n = self.last_kept;
-        self.kept.insert(n, (Rc::new(checkpoint), event));
-        Ok(format!("checkpoint {n} is at event {event}"))
+        let remembered = Remembered {
+            checkpoint: Rc::new(checkpoint),
+            event,
+            place: place.into(),
+        };
+        self.kept.insert(n, remembered);
+        Ok(Ok((n, event)))
     }
 
     /// What is remembered, in words.
@@ -285,7 +299,7 @@ impl Session {
         let mut lines: Vec<String> = self
             .kept
             .iter()
-            .map(|(n, (_, event))| format!("checkpoint {n} is at event {event}"))
+            .map(|(n, kept)| format!("checkpoint {n} is at event {}", kept.event))
             .collect();
         let d = self.debuggee()?;
         let (own, replay) = (&d.checkpoints, d.pid);

@@ -1,6 +1,7 @@
 //! Packets of gdb that the crate `gdbstub` doesn't know, and their answers.
 
 use crate::control::Stop;
+use crate::rr;
 use crate::target::Session;
 use crate::DebugError;
 
@@ -19,11 +20,14 @@ pub(crate) fn is_ours(body: &[u8]) -> bool {
 const NONE: &[u8] = b"E01";
 
 impl Session {
-    /// Answers a packet that [`is_ours`].
+    /// Answers a packet that [`is_ours`], or rr's.
     ///
     /// # Errors
     /// When the debuggee is gone.
     pub(crate) fn answer(&mut self, body: &[u8]) -> Result<Vec<u8>, DebugError> {
+        if rr::is_ours(body) {
+            return self.answer_as_rr(body);
+        }
         let answer = match (body.strip_prefix(THREAD_LOCAL), body.strip_prefix(SIGNAL)) {
             (Some(rest), _) => self.thread_local_at(rest)?,
             (_, Some(rest)) => self.signal_here(rest)?,
@@ -52,21 +56,27 @@ impl Session {
             return Ok(None);
         };
         let told = self.debuggee()?.signal_told(slot, signal)?;
-        let rest = told.get(offset as usize..).unwrap_or(&[]);
-        let (mark, part) = match rest.len() as u64 > length {
-            true => (b'm', &rest[..length as usize]),
-            false => (b'l', rest),
-        };
-        let mut answer = vec![mark];
-        for byte in part {
-            // Bytes that mean something else in packets (gdb, "Binary Data").
-            match byte {
-                b'#' | b'$' | b'}' | b'*' => answer.extend([b'}', byte ^ 0x20]),
-                _ => answer.push(*byte),
-            }
-        }
-        Ok(Some(answer))
+        Ok(Some(portion(&told, offset, length)))
     }
+}
+
+/// What of an object is asked for, behind a letter that says whether there is more.
+pub(crate) fn portion(object: &[u8], offset: u64, length: u64) -> Vec<u8> {
+    let rest = usize::try_from(offset).ok().and_then(|o| object.get(o..));
+    let rest = rest.unwrap_or(&[]);
+    let (mark, part) = match rest.len() as u64 > length {
+        true => (b'm', &rest[..length as usize]),
+        false => (b'l', rest),
+    };
+    let mut answer = vec![mark];
+    for byte in part {
+        // Bytes that mean something else in packets (gdb, "Binary Data").
+        match byte {
+            b'#' | b'$' | b'}' | b'*' => answer.extend([b'}', byte ^ 0x20]),
+            _ => answer.push(*byte),
+        }
+    }
+    answer
 }
 
 /// `THREAD,OFFSET,LINK_MAP`.
@@ -83,10 +93,11 @@ fn variable(asked: &[u8]) -> Option<(u64, u64, u64)> {
 pub(crate) fn questions(body: &[u8]) {
     body.strip_prefix(THREAD_LOCAL).and_then(variable);
     body.strip_prefix(SIGNAL).and_then(two_numbers);
+    rr::questions(body);
 }
 
 /// `OFFSET,LENGTH`, in hexadecimal.
-fn two_numbers(text: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn two_numbers(text: &[u8]) -> Option<(u64, u64)> {
     let (a, b) = std::str::from_utf8(text).ok()?.split_once(',')?;
     let number = |t| u64::from_str_radix(t, 16).ok();
     Some((number(a)?, number(b)?))

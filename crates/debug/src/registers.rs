@@ -313,6 +313,27 @@ fn description() -> String {
     x
 }
 
+/// The description in parts, as some debuggers want it (Delve reads registers of features only that the description includes): the file of
+/// this name, which for `target.xml` includes the others.
+pub(crate) fn described_in(file: &str) -> Option<String> {
+    const FEATURE: &str = "<feature name=\"";
+    let whole = description();
+    let (head, rest) = whole.split_once(FEATURE)?;
+    let mut parts = rest.trim_end_matches("</target>").split(FEATURE);
+    let name_of = |part: &str| part.split('"').next().map(|name| format!("{name}.xml"));
+    if file == "target.xml" {
+        let names = parts.filter_map(name_of);
+        let included: String = names
+            .map(|name| format!("<xi:include href=\"{name}\"/>"))
+            .collect();
+        return Some(format!("{head}{included}</target>"));
+    }
+    let part = parts.find(|p| name_of(p).as_deref() == Some(file))?;
+    Some(format!(
+        "<?xml version=\"1.0\"?><!DOCTYPE feature SYSTEM \"gdb-target.dtd\">{FEATURE}{part}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,6 +348,20 @@ mod tests {
             .filter_map(|rest| rest.split('"').next()?.parse::<usize>().ok())
             .sum();
         assert_eq!(bytes * 8, described);
+    }
+
+    #[test]
+    fn the_parts_are_the_whole() {
+        let whole = description();
+        let target = described_in("target.xml").expect("a target");
+        let names: Vec<&str> = target.split("href=\"").skip(1).collect();
+        let parts: String = names
+            .iter()
+            .filter_map(|n| described_in(n.split('"').next()?))
+            .map(|p| p[p.find("<feature").expect("a feature")..].to_string())
+            .collect();
+        assert!(names.len() == 5 && whole.contains(&parts), "{parts}");
+        assert_eq!(described_in("else.xml"), None);
     }
 
     #[test]

@@ -5,14 +5,15 @@ use crate::debuggee::Debuggee;
 use crate::files::lay_out;
 use crate::moving::Line;
 use crate::peer;
-use crate::target::Session;
+use crate::rr::{invitation, told, AsRr};
+use crate::target::{Goal, Session};
 use crate::timeline::Timeline;
 use crate::wire::{Heard, Wire};
 use crate::{os, DebugError};
 use gdbstub::conn::{Connection, ConnectionExt};
 use gdbstub::stub::state_machine::GdbStubStateMachine;
 use gdbstub::stub::{GdbStub, GdbStubError, MultiThreadStopReason};
-use reprise_console::say;
+use reprise_console::{say, say_text};
 use reprise_replay::Output;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -51,6 +52,8 @@ pub struct Request {
     pub address: Address,
     /// What the program writes is not shown.
     pub unseen: bool,
+    /// The server passes for rr's.
+    pub as_rr: Option<AsRr>,
 }
 
 /// Where a debugger connects.
@@ -85,10 +88,23 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
             let listener =
                 TcpListener::bind(("127.0.0.1", *port)).map_err(os("listen on the port"))?;
             let port = listener.local_addr().map_or(*port, |a| a.port());
-            say!("waiting for a debugger: target remote localhost:{port}");
-            let stream = accept(&listener).map_err(os("wait for a debugger"))?;
-            let _ = stream.set_nodelay(true);
-            talk(stream, session)
+            match &request.as_rr {
+                Some(rr) => {
+                    session.began = Goal::Event(session.debuggee()?.next_event());
+                    let program = session.program_file()?;
+                    say_text(&invitation(&rr.debugger, port, &program));
+                }
+                None => say!("waiting for a debugger: target remote localhost:{port}"),
+            }
+            loop {
+                let stream = accept(&listener).map_err(os("wait for a debugger"))?;
+                let _ = stream.set_nodelay(true);
+                talk(stream, &mut session, request.as_rr.is_some())?;
+                match &request.as_rr {
+                    Some(rr) if rr.keeps_listening => session.is_left()?,
+                    _ => return Ok(()),
+                }
+            }
         }
         Address::Socket(path) => {
             let d = session.debuggee()?;
@@ -96,7 +112,7 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
             lay_out(&d.timeline, &d.dir, cwd, &root).map_err(os("lay out files for gdb"))?;
             let listener = listen(path).map_err(os("make a socket for gdb"))?;
             let (stream, _) = listener.accept().map_err(os("wait for gdb"))?;
-            talk(stream, session)
+            talk(stream, &mut session, false)
         }
     }
 }
@@ -135,7 +151,8 @@ const NOT_KNOWN: &[u8] = b"$#00";
 
 fn talk(
     connection: impl ConnectionExt<Error = std::io::Error> + AsFd,
-    mut session: Session,
+    session: &mut Session,
+    as_rr: bool,
 ) -> Result<(), DebugError> {
     let fd = connection.as_fd().try_clone_to_owned();
     let line = Rc::new(Line::new(fd.map_err(os("use the connection"))?));
@@ -146,10 +163,11 @@ fn talk(
         session.becomes(),
         session.asked(),
         session.here(),
-    );
+    )
+    .passing_for_rr(as_rr);
     let mut buffer = vec![0; 1 << 16];
     loop {
-        match serve_connection(&mut wire, &mut session, &mut buffer) {
+        match serve_connection(&mut wire, session, &mut buffer) {
             Ok(()) | Err(Broken::Gone) => return Ok(()),
             Err(Broken::Target(e)) => return Err(e),
             // One that sends nonsense is no failure of ours.
@@ -251,6 +269,10 @@ fn run<C: ConnectionExt<Error = std::io::Error>>(
         }
     };
     let stop = session.go(&mut wanted)?;
+    let stop = match wire.is_rr() {
+        true => told(stop),
+        false => stop,
+    };
     if lost {
         return Err(Broken::Gone);
     }

@@ -48,6 +48,7 @@ pub enum Motion {
 }
 
 /// Where the next motion ends, whatever gdb calls it.
+#[derive(Clone)]
 pub enum Goal {
     /// Where so many events have happened.
     Event(u64),
@@ -59,12 +60,22 @@ pub enum Goal {
     Here,
 }
 
+/// A place that gdb's user has remembered.
+pub(crate) struct Remembered {
+    /// The process as it was there.
+    pub checkpoint: Rc<Checkpoint>,
+    /// The event that came next.
+    pub event: u64,
+    /// Where that is, in the words of who remembered it.
+    pub place: String,
+}
+
 /// What gdb debugs.
 pub struct Session {
     /// Checkpoints are dropped before the debuggee, which waits for the end of all.
     pub(crate) past: Past,
-    /// Places that gdb's user has remembered, by number, and the event that comes next there.
-    pub(crate) kept: BTreeMap<u32, (Rc<Checkpoint>, u64)>,
+    /// Places that gdb's user has remembered, by number.
+    pub(crate) kept: BTreeMap<u32, Remembered>,
     /// The last number.
     pub(crate) last_kept: u32,
     /// A function of the program is called, or was. It has a checkpoint, too.
@@ -76,6 +87,8 @@ pub struct Session {
     motion: Motion,
     /// Said by a command of ours.
     pub(crate) goal: Option<Goal>,
+    /// Where a debugger of rr's begins anew that names no place.
+    pub(crate) began: Goal,
     files: OpenFiles,
     auxv: Vec<u8>,
     /// The list of libraries that gdb is reading.
@@ -116,6 +129,7 @@ impl Session {
             last_kept: 0,
             motion: Motion::Continue,
             goal: None,
+            began: Goal::Here,
             diversion: None,
             files: OpenFiles::default(),
         }

@@ -9,6 +9,7 @@ use crate::breakpoints::Conditions;
 use crate::expression::Expression;
 use crate::moving::Line;
 use crate::packets::is_ours;
+use crate::rr;
 use gdbstub::conn::{Connection, ConnectionExt};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -51,6 +52,8 @@ pub(crate) struct Wire<C> {
     /// gdb has asked why the program stands.
     asks_why: bool,
     here: Here,
+    /// Packets of rr's server are answered, too.
+    as_rr: bool,
 }
 
 /// What gdb says.
@@ -72,7 +75,17 @@ impl<C> Wire<C> {
             line,
             asks_why: false,
             here,
+            as_rr: false,
         }
+    }
+
+    /// Who connects takes it for rr's server, or not.
+    pub fn passing_for_rr(self, as_rr: bool) -> Wire<C> {
+        Wire { as_rr, ..self }
+    }
+
+    pub fn is_rr(&self) -> bool {
+        self.as_rr
     }
 }
 
@@ -94,7 +107,7 @@ impl<C: ConnectionExt> Wire<C> {
             packet.push(self.inner.read()?);
         }
         let body = &packet[1..packet.len().saturating_sub(TAIL).max(1)];
-        if is_ours(body) {
+        if is_ours(body) || self.as_rr && rr::is_ours(body) {
             if !self.line.talks.get() {
                 self.inner.write(b'+')?;
             }

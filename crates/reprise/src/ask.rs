@@ -134,6 +134,8 @@ fn converse(
         answer: Some(&pipe),
         limit: None,
         given_up: Some(nobody_reads),
+        debugger: None,
+        unseen: false,
     };
     let (ended, status) = std::thread::scope(|s| {
         let session = s.spawn(move || {

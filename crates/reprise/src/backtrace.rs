@@ -64,6 +64,8 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
         answer: Some(&answer),
         limit: args.time_limit.map(Duration::from_secs),
         given_up: None,
+        debugger: None,
+        unseen: false,
     };
     let status = debug::with_gdb(&session)?;
     let Ok(bytes) = std::fs::read(&answer) else {

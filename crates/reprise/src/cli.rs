@@ -8,6 +8,7 @@ use crate::environment::EnvArgs;
 use crate::exit::{one_line, OWN_FAILURE};
 use crate::keep::Keep;
 use crate::processes::ProcessName;
+use crate::seeds::MOST_JOBS;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -18,9 +19,9 @@ use reprise_abi::hooks;
 use reprise_abi::order::{CRASH_RING, DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
 use reprise_console::{end_unread, say, was_closed, Lost};
-use reprise_debug::Place;
+use reprise_debug::{AsRr, Place};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use pictures::{ExportArgs, ViewArgs};
 pub use questions::{CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
@@ -190,6 +191,14 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub until_failure: Option<u64>,
 
+    /// With --until-failure: so many runs at a time. What they write is shown of the failing run only, and they read nothing
+    #[arg(long, value_name = "J", value_parser = parse_jobs, requires = "until_failure", conflicts_with = "output")]
+    pub jobs: Option<u64>,
+
+    /// With --until-failure: a run that takes more seconds is ended, and counts as failing: for programs that hang now and then
+    #[arg(long, value_name = "SECONDS", value_parser = parse_count, requires = "until_failure", conflicts_with = "output")]
+    pub time_limit: Option<u64>,
+
     /// When the recording ends: with the last process, or with the first one; those that it leaves go on unrecorded then
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::AllExit)]
     pub until: Until,
@@ -274,6 +283,14 @@ pub struct RecordArgs {
     /// Nobody waits for what is said later
     #[arg(skip)]
     pub unseen: bool,
+
+    /// It is asked for in rr's words
+    #[arg(skip)]
+    pub as_rr: bool,
+
+    /// A descriptor on which the trace's directory is told
+    #[arg(skip)]
+    pub tell_dir: Option<i32>,
 }
 
 impl RecordArgs {
@@ -288,6 +305,8 @@ impl RecordArgs {
             checksum: None,
             keep_on: KeepOn::Always,
             until_failure: None,
+            jobs: None,
+            time_limit: None,
             until: Until::AllExit,
             keep: None,
             env: EnvArgs::default(),
@@ -308,6 +327,8 @@ impl RecordArgs {
             command,
             det: None,
             unseen: false,
+            as_rr: false,
+            tell_dir: None,
         }
     }
 }
@@ -550,6 +571,41 @@ pub struct ReplayArgs {
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
     pub tamper: Option<Tamper>,
+
+    /// With -d: the server passes for rr's
+    #[arg(skip)]
+    pub as_rr: Option<AsRr>,
+
+    /// With -d: what is started in gdb's place
+    #[arg(skip)]
+    pub debugger: Option<OsString>,
+}
+
+impl ReplayArgs {
+    /// A replay of this trace, where nothing more is asked for.
+    pub fn of(dir: &Path) -> ReplayArgs {
+        ReplayArgs {
+            trace: Some(dir.into()),
+            debug: false,
+            at: None,
+            gdb_port: None,
+            gdb_socket: None,
+            gdb_process: None,
+            gdb_unseen: false,
+            gdb: Vec::new(),
+            print: None,
+            pid: None,
+            quiet: false,
+            learn: false,
+            narrow: false,
+            order: ReplayOrder::Partial,
+            with: None,
+            time_limit: None,
+            tamper: None,
+            as_rr: None,
+            debugger: None,
+        }
+    }
 }
 
 /// Where a debugger begins.
@@ -926,6 +982,13 @@ fn parse_count(text: &str) -> Result<u64, String> {
     match parse_number(text) {
         Ok(n) if n > 0 => Ok(n),
         _ => Err("a number from 1 on is wanted".into()),
+    }
+}
+
+fn parse_jobs(text: &str) -> Result<u64, String> {
+    match parse_count(text)? {
+        n if n <= MOST_JOBS => Ok(n),
+        _ => Err(format!("at most {MOST_JOBS} runs go on at a time")),
     }
 }
 

@@ -33,6 +33,8 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
         answer: Some(&room.path().join("answer")),
         limit: args.time_limit.map(Duration::from_secs),
         given_up: None,
+        debugger: None,
+        unseen: false,
     };
     let status = debug::with_gdb(&session)?;
     if !written.exists() {

@@ -48,6 +48,8 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
                 answer: None,
                 limit: None,
                 given_up: None,
+                debugger: args.debugger.as_deref(),
+                unseen: args.gdb_unseen,
             })
         }
     };
@@ -57,6 +59,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
         at,
         address,
         unseen: args.gdb_unseen,
+        as_rr: args.as_rr.clone(),
     };
     log::is(Role::Server);
     match serve(&request) {
@@ -125,6 +128,10 @@ pub struct Session<'a> {
     pub limit: Option<Duration>,
     /// Becomes true when nobody wants to know more: it is ended then.
     pub given_up: Option<&'a AtomicBool>,
+    /// What is started in gdb's place.
+    pub debugger: Option<&'a OsStr>,
+    /// What the program writes is not shown.
+    pub unseen: bool,
 }
 
 impl Session<'_> {
@@ -217,7 +224,7 @@ pub fn server(session: &Session, socket: &Path) -> Result<Command> {
     command.arg("--gdb-process").arg(session.birth.to_string());
     command.arg("--at").arg(word_for(session.at));
     command.stdin(Stdio::null());
-    if session.answer.is_some() {
+    if session.answer.is_some() || session.unseen {
         command.arg("--gdb-unseen").stdout(Stdio::null());
     }
     command.arg(session.dir);
@@ -266,7 +273,7 @@ fn ignore_interrupts() {
 /// # Errors
 /// When what it is told to begin with can't be written beside the socket.
 pub fn gdb(socket: &Path, session: &Session) -> Result<Command> {
-    let mut command = Command::new("gdb");
+    let mut command = Command::new(session.debugger.unwrap_or(OsStr::new("gdb")));
     command.arg("-q");
     for (name, text) in [("commands", COMMANDS), ("auto-load.py", AUTO_LOAD)] {
         let script = socket.with_file_name(name);

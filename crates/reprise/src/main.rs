@@ -32,7 +32,9 @@ mod recorder;
 mod recordings;
 mod retrospect;
 mod rm;
+mod rr;
 mod run;
+mod seeds;
 mod signals;
 mod snapshot;
 mod stop;
@@ -52,18 +54,24 @@ fn main() {
     }
     std::panic::set_hook(Box::new(|panic| last_words(panic)));
     log::begin();
-    let status = match Cli::read() {
-        Ok(cli) => {
+    let asked = match rr::words() {
+        Some(words) => rr::read(words),
+        None => Cli::read().map(|cli| {
             if let Some(bytes) = cli.max_unpacked {
                 reprise_trace::catalog::allow_unpacked(bytes);
             }
             if cli.trust_runtime {
                 reprise_launch::known::trust_all();
             }
-            if cli.command.says_signer() {
+            cli.command
+        }),
+    };
+    let status = match asked {
+        Ok(asked) => {
+            if asked.says_signer() {
                 reprise_trace::catalog::tell_signers(|signer| say!("{signer}"));
             }
-            command(cli.command)
+            command(asked)
         }
         Err(status) => status,
     };

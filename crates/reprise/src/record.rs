@@ -5,6 +5,7 @@
 
 use crate::cli::{Buffers, CpuLevel, Inputs, KeepOn, RecordArgs};
 use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
+use crate::seeds;
 use crate::signals::{self, PassedOn};
 use anyhow::{Context, Result};
 use reprise_abi::engine::{can, TraceOrder};
@@ -17,13 +18,18 @@ use reprise_abi::session::{
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
-use reprise_console::say;
+use reprise_console::{say, say_text};
 use reprise_launch::features::{self, Limit};
 use reprise_launch::orderable::{unfit, Unfit};
 use reprise_launch::record::{self as launch, Stopped};
 use reprise_launch::runtime::EMBEDDED;
 use reprise_launch::{cpu, known, memo, RuntimeImage, SharedSession};
 use reprise_trace::*;
+use std::fs::File;
+use std::io::Write;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 
@@ -34,6 +40,9 @@ use std::sync::atomic::Ordering::*;
 pub fn run(args: &RecordArgs) -> Result<i32> {
     let runs = args.until_failure.unwrap_or(1);
     let first_seed = args.chaos.map(|seed| seed.unwrap_or_else(some_seed));
+    if args.jobs.is_some() || args.time_limit.is_some() {
+        return seeds::search(args, runs, first_seed);
+    }
     for run in 1..=runs {
         // Each run has a seed of its own.
         let seed = first_seed.map(|s| s.wrapping_add(run - 1));
@@ -55,10 +64,7 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
                     dir.display()
                 );
             } else if !args.quiet {
-                say!("recorded in {}", dir.display());
-                if let Some(hint) = crash_hint(last.status, dir).or_else(|| hint_of_others(dir)) {
-                    say!("{hint}");
-                }
+                say_recorded(dir, last.status);
             }
         }
         if failed || run == runs {
@@ -74,6 +80,14 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
         }
     }
     Ok(0)
+}
+
+/// Where a recording is, and what to do about its end.
+pub fn say_recorded(dir: &Path, status: i32) {
+    say!("recorded in {}", dir.display());
+    if let Some(hint) = crash_hint(status, dir).or_else(|| hint_of_others(dir)) {
+        say!("{hint}");
+    }
 }
 
 /// A seed for chaos mode when none is given: short enough to be typed.
@@ -143,9 +157,11 @@ fn quoted(path: &Path) -> String {
 }
 
 /// One recorded run.
-struct Run {
-    status: i32,
-    dir: Option<PathBuf>,
+pub struct Run {
+    /// The program's wait status.
+    pub status: i32,
+    /// The trace, where there is one.
+    pub dir: Option<PathBuf>,
 }
 
 /// The exit status by which a shell would tell of this wait status.
@@ -169,7 +185,11 @@ fn image(args: &RecordArgs) -> Result<RuntimeImage> {
     Ok(RuntimeImage::load(&bytes)?)
 }
 
-fn one(args: &RecordArgs) -> Result<Run> {
+/// Records one run.
+///
+/// # Errors
+/// When the program can't be started or the trace can't be made.
+pub fn one(args: &RecordArgs) -> Result<Run> {
     if args.keep.is_some() && !args.engine.can(can::BE_KEPT) {
         anyhow::bail!("--keep wants --engine serial or order");
     }
@@ -325,6 +345,7 @@ fn in_dir(
     let trace = match dir {
         Some(dir) => {
             let writer = open_trace(args, shared, &stopped, catalog, dir, program)?;
+            say_dir(args, dir);
             Some((writer, catalog.store()?, dir))
         }
         None => None,
@@ -374,6 +395,28 @@ fn in_dir(
         say!("{functions} functions hooked, called {calls} times");
     }
     Ok(status)
+}
+
+/// Whoever has asked for it in rr's words is told where the recording is going to be.
+fn say_dir(args: &RecordArgs, dir: &Path) {
+    if args.as_rr {
+        let text = format!(
+            "rr: Saving execution to trace directory `{}'.\n",
+            dir.display()
+        );
+        say_text(&text);
+    }
+    let Some(fd) = args.tell_dir else { return };
+    let line = [dir.as_os_str().as_bytes(), b"\n"].concat();
+    // SAFETY: a descriptor that the command line has named, and that was found open.
+    let mut told = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    if let Err(e) = told.write_all(&line) {
+        say!("can't write the trace's directory to descriptor {fd}: {e}");
+    }
+    if fd > libc::STDERR_FILENO {
+        // Who reads it waits for its end.
+        ManuallyDrop::into_inner(told);
+    }
 }
 
 /// What the user should know of a trace that is whole.

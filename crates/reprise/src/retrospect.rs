@@ -33,6 +33,8 @@ pub fn run(args: &ReplayArgs, what: &[String]) -> Result<i32> {
         answer: Some(&answer),
         limit: None,
         given_up: None,
+        debugger: None,
+        unseen: false,
     };
     let status = debug::with_gdb(&session)?;
     let Ok(text) = std::fs::read(&answer) else {

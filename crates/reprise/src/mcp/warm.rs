@@ -124,6 +124,8 @@ impl Warm {
             answer: Some(&unused),
             limit: None,
             given_up: None,
+            debugger: None,
+            unseen: false,
         };
         let mut command = Command::from(server(&session, &socket)?);
         let errors = File::create(&said).context("make a file for what the replay says")?;

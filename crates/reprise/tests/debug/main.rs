@@ -12,6 +12,7 @@ mod languages;
 mod order;
 mod processes;
 mod programs;
+mod rr;
 mod scripts;
 mod session;
 mod travel;

@@ -68,6 +68,74 @@ fn chaos_finds_known_faults() {
     }
 }
 
+/// What is in the directory of traces.
+fn traces(place: &Workplace) -> usize {
+    let listed = run(&mut place.reprise(["ls", "--json"]), None);
+    let all: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    all.as_array().expect("a list").len()
+}
+
+#[test]
+fn several_runs_at_a_time_find_a_fault_and_keep_one_trace() {
+    let place = Workplace::new();
+    let flags = ["--chaos=1", "--until-failure", "100", "--jobs", "3"];
+    let mut command = place.reprise(["record"]);
+    let program = built("chaos/lost_update");
+    let found = run(command.args(flags).arg("--").arg(&program), None);
+    assert_eq!(found.status.code(), Some(FAULT), "{}", found.describe());
+    assert_eq!(traces(&place), 1, "{}", found.describe());
+    assert!(found.notes.contains("with chaos seed "), "{}", found.notes);
+    let replay = run(&mut place.reprise(["replay"]), None);
+    assert_eq!(replay.status.code(), Some(FAULT), "{}", replay.describe());
+    // Only the failing run's words are shown.
+    assert_eq!(found.stdout, replay.stdout, "{}", found.describe());
+}
+
+#[test]
+fn a_run_that_takes_too_long_fails_and_is_kept() {
+    let place = Workplace::new();
+    let flags = ["--until-failure", "9", "--jobs", "2", "--time-limit", "1"];
+    let mut command = place.reprise(["record"]);
+    command
+        .args(flags)
+        .args(["--", "sh", "-c", "echo waits; sleep 1000000; echo no"]);
+    let found = run(&mut command, None);
+    assert_eq!(found.status.code(), Some(128 + 9), "{}", found.describe());
+    assert_eq!(found.text(), "waits\n");
+    assert!(
+        found.notes.contains("was ended after 1 s"),
+        "{}",
+        found.notes
+    );
+    assert_eq!(traces(&place), 1, "{}", found.describe());
+    let replay = run(&mut place.reprise(["replay"]), None);
+    assert_eq!(replay.text(), "waits\n", "{}", replay.describe());
+}
+
+#[test]
+fn runs_that_all_end_well_leave_nothing() {
+    let place = Workplace::new();
+    let runs = |program: &str| {
+        let mut command = place.reprise(["record", "--until-failure", "5", "--jobs", "3", "--"]);
+        run(command.arg(program), None)
+    };
+    let well = runs("true");
+    assert_eq!(well.status.code(), Some(0), "{}", well.describe());
+    assert!(
+        well.notes.contains("none of 5 runs failed"),
+        "{}",
+        well.notes
+    );
+    let missing = runs("/no/such/program");
+    assert_eq!(missing.status.code(), Some(127), "{}", missing.describe());
+    assert!(
+        missing.said().contains("not found"),
+        "{}",
+        missing.describe()
+    );
+    assert_eq!(traces(&place), 0);
+}
+
 #[test]
 fn there_are_twenty_programs_with_a_fault() {
     assert_eq!(all().len(), 20, "{:?}", all());
