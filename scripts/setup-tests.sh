@@ -25,6 +25,8 @@ file /usr/include/linux/io_uring.h linux-libc-dev
 need go golang-go
 need javac default-jdk-headless
 need node nodejs
+# Some packages of Node bring it along.
+need npm npm
 file /usr/bin/python3 python3
 # For a client of the Model Context Protocol, below.
 /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
@@ -112,6 +114,15 @@ if ! "$client/bin/python" -c 'import mcp' 2>/dev/null; then
     mkdir -p target
     /usr/bin/python3 -m venv --clear "$client"
     "$client/bin/pip" install -q --disable-pip-version-check 'mcp==2.3.0'
+fi
+
+# The client of the Debug Adapter Protocol that its authors test adapters with, which the tests of `reprise dap` use; in a place of its own.
+client=target/dap-client
+if ! cmp -s tests/dap/package.json "$client/package.json" || [ ! -d "$client/node_modules/@vscode/debugadapter-testsupport" ]; then
+    echo "setup-tests: installing @vscode/debugadapter-testsupport into $client"
+    mkdir -p "$client"
+    cp tests/dap/package.json "$client/package.json"
+    npm install --prefix "$client" --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error
 fi
 
 # The sources of the servers that tests build.

@@ -1,0 +1,21 @@
+// What tests/debug/dap.rs asks for more of than fits: a line that is passed 110,000 times, and an array of as many elements. The tests know these names, and the
+// comments that begin with "here".
+// flags: -O0
+// run:
+#include "guest.h"
+
+#define MANY 110000
+
+static int many[MANY];
+static int counted;
+
+static void count(int what) {
+    many[what] = what;
+    counted = what + 1; // here it counts
+}
+
+int main(void) {
+    for (int i = 0; i < MANY; i++) count(i);
+    say("%d are counted\n", counted); // here it is full
+    return 0;
+}
