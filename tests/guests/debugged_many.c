@@ -7,15 +7,15 @@
 #define MANY 110000
 
 static int many[MANY];
-static int counted;
+static int counter;
 
 static void count(int what) {
     many[what] = what;
-    counted = what + 1; // here it counts
+    counter = what + 1; // here it counts
 }
 
 int main(void) {
     for (int i = 0; i < MANY; i++) count(i);
-    say("%d are counted\n", counted); // here it is full
+    say("%d are counted\n", counter); // here it is full
     return 0;
 }

@@ -525,7 +525,7 @@ impl Session {
     /// When it was not told of, or can't be gone to.
     pub fn goto(&mut self, request: &Request) -> Result<Answer> {
         let id = request.arguments["targetId"].as_i64();
-        let i = id.and_then(|id| usize::try_from(id - 1).ok());
+        let i = id.and_then(|id| usize::try_from(id.checked_sub(1)?).ok());
         let target = i.and_then(|i| self.questions.targets.get(i).cloned());
         let target = target.context("there is no such target")?;
         ensure!(self.moving.is_none(), "the program runs: pause it first");

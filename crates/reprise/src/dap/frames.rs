@@ -194,10 +194,11 @@ impl Session {
     /// When there is no such thread.
     pub fn stack_trace(&mut self, arguments: &Value) -> Result<Value> {
         let number = self.frames.number_of(&arguments["threadId"])?;
-        let first = arguments["startFrame"].as_i64().unwrap_or(0).max(0);
+        let first = arguments["startFrame"].as_i64().unwrap_or(0);
+        let first = first.clamp(0, i64::from(i32::MAX));
         let levels = arguments["levels"].as_i64().filter(|n| *n > 0);
         let levels = levels.unwrap_or(MOST_FRAMES).min(MOST_FRAMES);
-        let last = first.saturating_add(levels - 1);
+        let last = first + levels - 1;
         let stack = self.mi(&format!(
             "-stack-list-frames --thread {number} {first} {last}"
         ));

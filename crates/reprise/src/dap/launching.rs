@@ -131,6 +131,10 @@ impl Session {
             Some(program) => self.record(program, &wanted)?,
             None => Catalog::from_env()?.resolve(wanted.trace.as_deref())?,
         };
+        if is_recorded && wanted.no_debug {
+            self.terminate();
+            return Ok(());
+        }
         let summary = Summary::read(&dir)?;
         let at = match &wanted.at {
             None | Some(Value::Null) => None,
@@ -270,10 +274,6 @@ impl Session {
         self.mouth.output(
             "console",
             &format!("reprise: recorded in {}{how}\n", dir.display()),
-        );
-        ensure!(
-            !wanted.no_debug,
-            "the program was only recorded, as `noDebug` wants it"
         );
         Ok(dir)
     }

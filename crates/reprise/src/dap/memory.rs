@@ -81,7 +81,8 @@ impl Session {
         let count = arguments["instructionCount"].as_i64();
         let count = count.context("instructionCount is a number")?;
         ensure!(
-            (0..=MOST_INSTRUCTIONS).contains(&count) && skipped.abs() <= MOST_INSTRUCTIONS,
+            (0..=MOST_INSTRUCTIONS).contains(&count)
+                && skipped.unsigned_abs() <= MOST_INSTRUCTIONS as u64,
             "at most {MOST_INSTRUCTIONS} instructions are shown"
         );
         let before = skipped.min(0).unsigned_abs() as usize;

@@ -71,14 +71,14 @@ pub fn answer(session: &mut Session, request: &Request) -> Result<Answer> {
             session.interrupt_if_moving();
             Value::Null
         }
-        "restart" => return session.go_somewhere(request, "run-to 0", "entry"),
+        "restart" => return session.start_again(request),
         "terminate" => {
             session.terminate();
             Value::Null
         }
         "reprise/goto" => {
             let event = arguments["event"].as_u64().context("event is a number")?;
-            return session.go_somewhere(request, &format!("run-to {event}"), "goto");
+            return session.go_to_event(request, event, Value::Null);
         }
         "reprise/when" => {
             let (event, events) = session.when()?;
@@ -133,21 +133,30 @@ impl Session {
         }
     }
 
-    /// Goes to a place by a motion of the replay's own, and tells of it.
-    ///
-    /// # Errors
-    /// What it says against it.
-    pub fn go_somewhere(
-        &mut self,
-        request: &Request,
-        command: &str,
-        reason: &str,
-    ) -> Result<Answer> {
-        ensure!(self.moving.is_none(), "the program runs: pause it first");
-        let stop = self.go(command)?;
+    /// Goes to the beginning.
+    fn start_again(&mut self, request: &Request) -> Result<Answer> {
+        if self.moving.is_some() {
+            self.interrupt();
+            self.wait_stop()?;
+        }
+        let stop = self.go("collect first")?;
         self.mouth.say(response(request, Ok(Value::Null)));
         self.frames.has_stopped(&stop);
-        self.tell_stop(reason, None, &[])?;
+        self.tell_stop("entry", None, &[])?;
+        Ok(Answer::Given)
+    }
+
+    fn go_to_event(&mut self, request: &Request, event: u64, body: Value) -> Result<Answer> {
+        ensure!(self.moving.is_none(), "the program runs: pause it first");
+        let (_, all) = self.when()?;
+        ensure!(
+            event <= all,
+            "the recording has {all} events, no event {event}"
+        );
+        let stop = self.go(&format!("run-to {event}"))?;
+        self.mouth.say(response(request, Ok(body)));
+        self.frames.has_stopped(&stop);
+        self.tell_stop("goto", None, &[])?;
         Ok(Answer::Given)
     }
 
@@ -166,12 +175,7 @@ impl Session {
                 ["reprise", "goto", event] => {
                     let event: u64 = event.trim().parse().context("an event is a number")?;
                     let body = json!({"result": format!("event {event}"), "variablesReference": 0});
-                    ensure!(self.moving.is_none(), "the program runs: pause it first");
-                    let stop = self.go(&format!("run-to {event}"))?;
-                    self.mouth.say(response(request, Ok(body)));
-                    self.frames.has_stopped(&stop);
-                    self.tell_stop("goto", None, &[])?;
-                    return Ok(Answer::Given);
+                    return self.go_to_event(request, event, body);
                 }
                 _ => {}
             }

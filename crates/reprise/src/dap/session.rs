@@ -327,6 +327,7 @@ impl Session {
             (command, Stage::New) => bail!("initialize comes before {command}"),
             ("launch" | "attach", Stage::Met) => {
                 self.check_token(arguments)?;
+                self.token = None;
                 let is_launch = request.command == "launch";
                 self.begin(arguments, is_launch)?;
                 self.stage = Stage::Ready;

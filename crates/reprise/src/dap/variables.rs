@@ -11,6 +11,8 @@ use std::collections::HashMap;
 
 /// Parts that are told of at once; the rest is a part of its own.
 const MOST_PARTS: i64 = 1000;
+/// The first part that can be asked for.
+const MOST_START: i64 = 1 << 40;
 /// Variable objects that gdb keeps of one moment.
 const MOST_OBJECTS: usize = 200_000;
 /// Names that gdb gives to parts which C++ only has in its source.
@@ -134,7 +136,10 @@ impl Session {
         let reference = arguments["variablesReference"]
             .as_i64()
             .context("variablesReference is a number")?;
-        let start = arguments["start"].as_i64().unwrap_or(0).max(0);
+        let start = arguments["start"]
+            .as_i64()
+            .unwrap_or(0)
+            .clamp(0, MOST_START);
         let count = arguments["count"].as_i64().filter(|n| *n > 0);
         let all = match self.variables.whole(reference)? {
             Whole::Locals(frame) => self.locals(reference, frame)?,
@@ -198,7 +203,8 @@ impl Session {
         self.variables
             .parts
             .insert((reference, name.to_string()), part);
-        let is_simple = !kind.trim_end().ends_with(['*', '&', ']']) && !kind.contains("(*");
+        // What has no parts, in all languages' words for pointers and arrays.
+        let is_simple = !kind.contains(['*', '&', '[']);
         let mut told = match mi::text(one, "value") {
             Some(value) if is_simple => json!({"value": value, "variablesReference": 0}),
             _ => match self.value_of(frame, name) {
