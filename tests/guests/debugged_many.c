@@ -15,7 +15,10 @@ static void count(int what) {
 }
 
 int main(void) {
-    for (int i = 0; i < MANY; i++) count(i);
+    for (int i = 0; i < MANY; i++) {
+        int what = i;
+        count(what);
+    }
     say("%d are counted\n", counter); // here it is full
     return 0;
 }

@@ -15,6 +15,8 @@ const MOST_PARTS: i64 = 1000;
 const MOST_START: i64 = 1 << 40;
 /// Variable objects that gdb keeps of one moment.
 const MOST_OBJECTS: usize = 200_000;
+/// Characters of a line that shows a value which has parts.
+const MOST_SUMMARY: usize = 300;
 /// Names that gdb gives to parts which C++ only has in its source.
 const ACCESS: [&str; 3] = ["public", "private", "protected"];
 
@@ -27,6 +29,7 @@ enum Whole {
     Recording,
     /// A variable object, from this part on.
     Object {
+        frame: Frame,
         name: String,
         from: i64,
         is_map: bool,
@@ -156,7 +159,7 @@ impl Session {
                     (None, _) => {
                         let name = mi::text(&object, "name").unwrap_or("").to_string();
                         let is_map = mi::text(&object, "displayhint") == Some("map");
-                        self.parts(reference, &name, start, count, is_map)?
+                        self.parts((reference, frame), &name, start, count, is_map)?
                     }
                 }
             }
@@ -170,9 +173,12 @@ impl Session {
                 let count = count.unwrap_or(all).min(all - start.min(all));
                 self.elements(reference, frame, &text, first, count)?
             }
-            Whole::Object { name, from, is_map } => {
-                self.parts(reference, &name, from + start, count, is_map)?
-            }
+            Whole::Object {
+                frame,
+                name,
+                from,
+                is_map,
+            } => self.parts((reference, frame), &name, from + start, count, is_map)?,
         };
         Ok(json!({"variables": all}))
     }
@@ -303,7 +309,7 @@ impl Session {
             }
             return Ok(told);
         }
-        Ok(self.object_for_client(&object))
+        Ok(self.object_for_client(frame, &object, Some(text)))
     }
 
     /// A C array of more parts than are told of at once: how many.
@@ -313,18 +319,19 @@ impl Session {
         (is_array(kind) && n > MOST_PARTS && object.get("dynamic").is_none()).then_some(n)
     }
 
-    fn object_for_client(&mut self, object: &Value) -> Value {
+    fn object_for_client(&mut self, frame: Frame, object: &Value, text: Option<&str>) -> Value {
         let has_parts = mi::number(object, "numchild").is_some_and(|n| n > 0)
             || mi::text(object, "has_more") == Some("1")
             || (mi::text(object, "dynamic") == Some("1")
                 && mi::text(object, "displayhint") != Some("string"));
-        let mut told = json!({"value": shown(object), "variablesReference": 0});
+        let mut told = json!({"value": self.summary(frame, object, text), "variablesReference": 0});
         if let Some(kind) = object.get("type") {
             told["type"] = kind.clone();
         }
         if let (true, Some(name)) = (has_parts, mi::text(object, "name")) {
             let is_map = mi::text(object, "displayhint") == Some("map");
             let whole = Whole::Object {
+                frame,
                 name: name.to_string(),
                 from: 0,
                 is_map,
@@ -376,7 +383,7 @@ impl Session {
         }
         let object = self.create(frame, &format!("({text})[{first}]@{count}"))?;
         let name = mi::text(&object, "name").unwrap_or("").to_string();
-        let mut all = self.parts(reference, &name, 0, Some(count), false)?;
+        let mut all = self.parts((reference, frame), &name, 0, Some(count), false)?;
         for (one, number) in all.iter_mut().zip(first..) {
             one["name"] = format!("[{number}]").into();
             one["evaluateName"] = format!("({text})[{number}]").into();
@@ -387,12 +394,13 @@ impl Session {
     /// Parts of a variable object.
     fn parts(
         &mut self,
-        reference: i64,
+        of: (i64, Frame),
         name: &str,
         from: i64,
         count: Option<i64>,
         is_map: bool,
     ) -> Result<Vec<Value>> {
+        let frame = of.1;
         let count = count.unwrap_or(MOST_PARTS).min(MOST_PARTS);
         // Of a map keys and values come in turns.
         let (first, n) = match is_map {
@@ -409,7 +417,7 @@ impl Session {
             for pair in children.chunks(2) {
                 let [key, value] = pair else { continue };
                 let key = shown(key);
-                told.push(self.part_for_client(reference, &format!("[{key}]"), value)?);
+                told.push(self.part_for_client(of, &format!("[{key}]"), value));
             }
         } else {
             for child in children {
@@ -417,7 +425,7 @@ impl Session {
                 let has_no_type = mi::text(child, "type").is_none_or(str::is_empty);
                 if has_no_type && ACCESS.contains(&label) {
                     let inner = mi::text(child, "name").unwrap_or("").to_string();
-                    told.extend(self.parts(reference, &inner, 0, None, false)?);
+                    told.extend(self.parts(of, &inner, 0, None, false)?);
                     continue;
                 }
                 let is_number = label.bytes().all(|b| b.is_ascii_digit());
@@ -425,7 +433,7 @@ impl Session {
                     true => format!("[{label}]"),
                     false => label.to_string(),
                 };
-                told.push(self.part_for_client(reference, &label, child)?);
+                told.push(self.part_for_client(of, &label, child));
             }
         }
         let taken = from + count;
@@ -434,6 +442,7 @@ impl Session {
             || (children.len() as i64 == n && all > first + n);
         if has_more && !self.client.paging || has_more && count == MOST_PARTS {
             let whole = Whole::Object {
+                frame,
                 name: name.to_string(),
                 from: taken,
                 is_map,
@@ -444,8 +453,9 @@ impl Session {
         Ok(told)
     }
 
-    fn part_for_client(&mut self, reference: i64, label: &str, child: &Value) -> Result<Value> {
-        let mut told = self.object_for_client(child);
+    fn part_for_client(&mut self, of: (i64, Frame), label: &str, child: &Value) -> Value {
+        let (reference, frame) = of;
+        let mut told = self.object_for_client(frame, child, None);
         told["name"] = label.into();
         if let Some(name) = mi::text(child, "name") {
             let part = Part::Object(name.to_string());
@@ -453,7 +463,37 @@ impl Session {
                 .parts
                 .insert((reference, label.to_string()), part);
         }
-        Ok(told)
+        told
+    }
+
+    /// A value in a line. Of what has parts variable objects only say that; its printer says more.
+    fn summary(&mut self, frame: Frame, object: &Value, text: Option<&str>) -> String {
+        let value = shown(object);
+        if value != "{...}" {
+            return value;
+        }
+        let name = mi::text(object, "name").unwrap_or("");
+        let text = match text {
+            Some(text) => Some(text.to_string()),
+            None => self
+                .expression_of(&Part::Object(name.to_string()))
+                .unwrap_or(None),
+        };
+        let Some(text) = text else { return value };
+        let command = format!(
+            "-data-evaluate-expression {} {}",
+            options(frame),
+            quoted(&text)
+        );
+        let Ok(told) = self.mi(&command) else {
+            return value;
+        };
+        let mut line = shown(&told);
+        if let Some((end, _)) = line.char_indices().nth(MOST_SUMMARY) {
+            line.truncate(end);
+            line.push_str("...");
+        }
+        line
     }
 
     /// The expression by which a part can be named; none, where a pretty printer has made it up.

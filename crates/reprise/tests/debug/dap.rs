@@ -4,19 +4,19 @@
 use crate::common;
 
 use common::debugging::recorded;
-use common::{built, hang_limit, skip, top, Guest, Outcome, Workplace};
+use common::{built, hang_limit, skip, top, Guest, Workplace};
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{channel, Receiver};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 guests! { debugged_many }
 
 /// Steps back whose time is told.
-const STEPS: usize = 40;
+const STEPS: usize = 30;
 
 /// A client, at the other end of pipes or of a connection.
 struct Client {
@@ -376,7 +376,7 @@ fn steps_back_by_a_line_lead_back() {
     let mut client = Client::at(&place, &trace.dir, json!({}));
     client.breakpoints(
         &file,
-        json!([{"line": line_of(&file, "here it counts"), "hitCondition": "500"}]),
+        json!([{"line": line_of(&file, "here it counts"), "condition": "what == 40"}]),
     );
     client.get("configurationDone", json!({}));
     let stop = client.event("stopped");
@@ -386,7 +386,7 @@ fn steps_back_by_a_line_lead_back() {
         .evaluated("counter", &frame)
         .parse()
         .expect("a number");
-    assert_eq!(before, 499);
+    assert_eq!(before, 40);
     client.breakpoints(&file, json!([]));
     let mut times = Vec::new();
     for _ in 0..STEPS {
@@ -731,7 +731,8 @@ fn a_server_serves_two_clients_that_show_its_token_and_nobody_else() {
         assert!(why.contains("token"), "{wrong}: {why}");
         // And that was that.
         let gone = client.from.recv_timeout(hang_limit());
-        assert!(gone.is_err(), "{wrong}: {gone:?}");
+        let is_gone = matches!(gone, Err(RecvTimeoutError::Disconnected));
+        assert!(is_gone, "{wrong}: {gone:?}");
     }
     let file = source("debugged.c");
     let grows = line_of(&file, "here it grows");
@@ -779,14 +780,6 @@ fn a_hundred_thousand_results_are_told() {
     assert_eq!(
         text.lines().filter(|l| l.contains(": at ")).count(),
         100_000
-    );
-    let values = client.get(
-        "reprise/values",
-        json!({"expression": "counter", "at": format!("{}:{counts}", file.display())}),
-    );
-    assert_eq!(
-        (&values["found"], &values["incomplete"]),
-        (&json!(100_000), &json!(true))
     );
     // And so many parts of one value, of which as many are told as fit.
     client.breakpoints(&file, json!([{"line": line_of(&file, "here it is full")}]));
