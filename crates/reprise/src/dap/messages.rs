@@ -206,6 +206,8 @@ mod tests {
     #[test]
     fn headers_are_bounded() {
         let (_, end) = all(b"POST / HTTP/1.1\r\n\r\n");
+        assert_eq!(end.as_deref(), Some("a header has a line without a name"));
+        let (_, end) = all(b"Host: here\r\n\r\n");
         assert_eq!(end.as_deref(), Some("a header has no Content-Length"));
         let (_, end) = all(b"Content-Length: 99999999\r\n\r\n");
         assert!(end.expect("an end").contains("may have 4194304"));

@@ -1,7 +1,7 @@
 //! Motions of the replay, forward and back, and what is told of where they end.
 
 use super::mi;
-use super::session::Session;
+use super::session::{Session, FAILED};
 use anyhow::{bail, ensure, Result};
 use reprise_debug::Place;
 use serde_json::{json, Value};
@@ -37,15 +37,8 @@ impl Session {
         ensure!(self.moving.is_none(), "the program runs already");
         self.forget_values()?;
         self.sets_out();
-        let begun = match self.mi(command) {
-            Err(why) if why.to_string().contains(ABORTED) => {
-                self.mi(&super::gdb::console("nosharedlibrary"))?;
-                self.sets_out();
-                self.mi(command)
-            }
-            begun => begun,
-        };
-        begun?;
+        self.mi(command)?;
+        self.command = command.to_string();
         self.moving = Some(motion);
         Ok(())
     }
@@ -139,6 +132,23 @@ impl Session {
     pub fn stopped(&mut self, stop: &Value) -> Result<()> {
         let motion = self.moving.take();
         let at_end = self.is_at_end();
+        let failed = mi::text(stop, "reason") == Some(FAILED);
+        let why = mi::text(stop, "msg").unwrap_or("");
+        // Once: gdb forgets those libraries, and with them its breakpoints there.
+        let command = std::mem::take(&mut self.command);
+        if let (true, Some(motion), false) =
+            (failed && why.contains(ABORTED), motion, command.is_empty())
+        {
+            self.mi(&super::gdb::console("nosharedlibrary"))?;
+            self.set_off(motion, &command)?;
+            self.command.clear();
+            return Ok(());
+        }
+        if failed {
+            let why = why.replace('\n', " ");
+            self.end_progress();
+            return self.tell_stop("pause", Some(&why), &[]);
+        }
         self.end_progress();
         self.stopped_by(stop, motion, at_end)
     }

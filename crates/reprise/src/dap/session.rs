@@ -30,6 +30,9 @@ const PROGRESS: &str = "reprise: at event ";
 /// What gdb says at both ends of a recording.
 const END: &str = "No more reverse-execution history";
 
+/// The reason of a stop that gdb has not told as one: it could not make the motion.
+pub const FAILED: &str = "failed";
+
 /// What a client can do.
 #[derive(Default)]
 pub struct Client {
@@ -75,6 +78,8 @@ pub struct Session {
     gdb: Option<Gdb>,
     /// It moves, and has not stopped yet.
     pub moving: Option<Motion>,
+    /// gdb's command of that motion.
+    pub command: String,
     /// How it has stopped; nobody has looked at that.
     stop: Option<Value>,
     /// Texts since the last command, or the last motion.
@@ -124,6 +129,7 @@ impl Session {
             subject: None,
             gdb: None,
             moving: None,
+            command: String::new(),
             stop: None,
             said: String::new(),
             at_end: false,
@@ -471,6 +477,10 @@ impl Session {
                 None => self.keep(&text),
             },
             Record::Exec { class, results } if class == "stopped" => self.stop = Some(results),
+            // A motion that gdb has let begin, and then finds that it can't make.
+            Record::Result { class, results, .. } if class == "error" && self.moving.is_some() => {
+                self.stop = Some(json!({"reason": FAILED, "msg": results["msg"]}));
+            }
             Record::Notify { class, results } => match class.as_str() {
                 "thread-created" | "thread-exited" => self.threads_changed = true,
                 "breakpoint-modified" => self.breakpoint_modified(&results["bkpt"]),
