@@ -25,6 +25,8 @@ file /usr/include/linux/io_uring.h linux-libc-dev
 need go golang-go
 need javac default-jdk-headless
 need node nodejs
+# Some packages of Node bring it along.
+need npm npm
 file /usr/bin/python3 python3
 # For a client of the Model Context Protocol, below.
 /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
@@ -122,6 +124,15 @@ if [ ! -x "$delve/dlv" ]; then
     mkdir -p "$delve"
     GOBIN="$PWD/$delve" GOFLAGS=-ldflags=-s go install github.com/go-delve/delve/cmd/dlv@v1.27.2 ||
         echo "setup-tests: no Delve: it wants Go 1.25 or later" >&2
+fi
+
+# The client of the Debug Adapter Protocol that its authors test adapters with, which the tests of `reprise dap` use; in a place of its own.
+client=target/dap-client
+if ! cmp -s tests/dap/package.json "$client/package.json" || [ ! -d "$client/node_modules/@vscode/debugadapter-testsupport" ]; then
+    echo "setup-tests: installing @vscode/debugadapter-testsupport into $client"
+    mkdir -p "$client"
+    cp tests/dap/package.json "$client/package.json"
+    npm install --prefix "$client" --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error
 fi
 
 # The sources of the servers that tests build.

@@ -58,7 +58,7 @@ mod origin;
 mod own;
 mod packets;
 mod panics;
-mod peer;
+pub mod peer;
 pub mod programs;
 pub mod registers;
 pub mod rest;

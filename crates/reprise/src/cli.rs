@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub use pictures::{ExportArgs, ViewArgs};
 pub use questions::{CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
-pub use tools::McpArgs;
+pub use tools::{DapArgs, McpArgs};
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
 #[derive(Parser, Debug)]
@@ -105,6 +105,8 @@ pub enum Command {
     View(ViewArgs),
     /// Let coding agents record programs and ask recordings: a server of the Model Context Protocol, over standard input and output
     Mcp(McpArgs),
+    /// A debug adapter, by which editors debug recordings, forward and back (Debug Adapter Protocol)
+    Dap(DapArgs),
     /// Compile C with clang, so that `record --engine order` sees atomics and volatiles; with --races as first argument, for `reprise races`
     Cc(CompileArgs),
     /// Compile C++ with clang++, likewise
@@ -617,7 +619,11 @@ pub enum At {
     Stretch(String),
 }
 
-fn parse_place(text: &str) -> Result<At, String> {
+/// A place, as `--at` takes it.
+///
+/// # Errors
+/// What would be one.
+pub fn parse_place(text: &str) -> Result<At, String> {
     let place = match (text, text.split_once(':')) {
         (_, Some(("stretch", name))) => return Ok(At::Stretch(name.into())),
         (_, Some(("behind", number))) => number.parse().map(Place::Behind),

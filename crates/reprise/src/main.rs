@@ -7,6 +7,7 @@ mod backtrace;
 mod cli;
 mod compile;
 mod core_file;
+mod dap;
 mod debug;
 mod doctor;
 mod dump;
@@ -97,6 +98,7 @@ fn command(command: Command) -> i32 {
             | Command::Races(_)
             | Command::Demo(_)
             | Command::Mcp(_)
+            | Command::Dap(_)
     );
     if runs_programs && reprise_launch::nested::inside_a_session() {
         say!("this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
@@ -136,6 +138,7 @@ fn command(command: Command) -> i32 {
         Command::Export(args) => print(|| export::run(&args)),
         Command::View(args) => print(|| view::run(&args)),
         Command::Mcp(args) => mcp::run(&args),
+        Command::Dap(args) => dap::run(&args),
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),

@@ -26,6 +26,8 @@ mod tool;
 mod warm;
 mod wire;
 
+pub use child::last_words;
+
 use crate::cli::McpArgs;
 use anyhow::{Context, Result};
 use limits::Limits;

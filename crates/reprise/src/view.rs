@@ -8,6 +8,8 @@ mod page;
 mod server;
 mod tiles;
 
+pub use server::secret;
+
 use crate::cli::ViewArgs;
 use crate::human;
 use crate::output;

@@ -275,7 +275,10 @@ fn reply(mut stream: &TcpStream, answer: &Answer, only_head: bool) -> io::Result
 }
 
 /// 128 random bits.
-fn secret() -> anyhow::Result<String> {
+///
+/// # Errors
+/// When the kernel has none.
+pub fn secret() -> anyhow::Result<String> {
     let mut bytes = [0u8; 16];
     // SAFETY: the kernel writes at most so many bytes there.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

@@ -6,6 +6,7 @@ mod common;
 
 mod calls;
 mod checkpoints;
+mod dap;
 mod expected;
 mod kept;
 mod languages;

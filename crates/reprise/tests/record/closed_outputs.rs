@@ -248,8 +248,8 @@ const COMMANDS: [(&str, Status, Call); 28] = [
     ("man", Data, |s| s.with(&["man", "record"])),
 ];
 
-/// Subcommands that tests below are about, or those of `ask/mcp.rs`.
-const ELSEWHERE: [&str; 5] = ["attach", "snapshot", "stop", "demo", "mcp"];
+/// Subcommands that tests below are about, or those of `ask/mcp.rs` and `debug/dap.rs`.
+const ELSEWHERE: [&str; 6] = ["attach", "snapshot", "stop", "demo", "mcp", "dap"];
 
 fn of(scene: &Scene, words: &[&str]) -> Command {
     let mut command = scene.with(words);
