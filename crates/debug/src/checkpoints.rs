@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Most checkpoints that are spread over the time.
 pub const MOST: usize = 128;
+/// So much time of a replay is worth the start of another one, at a checkpoint on disk.
+const WORTH_A_START: Duration = Duration::from_millis(500);
 /// Most near places that were gone back to.
 pub const MOST_NEAR: usize = 8;
 /// So many of these there may always be, however large they are.
@@ -99,6 +101,22 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
+    /// The replay has come to its first place without the time that it takes from the beginning to there.
+    pub(crate) fn begin_after(&mut self, time: Duration) {
+        self.now = time;
+        self.reached = time;
+    }
+
+    /// Is one on disk, at which a replay has run for so long, so much nearer to `events` than what there is here that it is to be taken? `is_there`: the
+    /// replay is not to go back.
+    pub(crate) fn is_farther(&self, events: u64, time: Duration, is_there: bool) -> bool {
+        let here = match is_there {
+            true => Some(self.now),
+            false => self.before(events).map(|p| p.after),
+        };
+        here.is_none_or(|here| here + WORTH_A_START < time)
+    }
+
     fn all(&self) -> impl Iterator<Item = &Placed> {
         self.spread.iter().chain(&self.near).chain(&self.recent)
     }

@@ -133,15 +133,47 @@ impl Session {
         }
     }
 
+    /// Starts anew at a checkpoint on disk before this, if that is shorter than the way there from here. `is_ahead`: all that is on the way is ahead.
+    fn jump(&mut self, events: u64, is_ahead: bool) -> Result<bool, DebugError> {
+        let d = self.debuggee()?;
+        let Some(kept) = d.timeline.kept_before(events) else {
+            return Ok(false);
+        };
+        if is_ahead && kept.event <= d.events()
+            || !d.checkpoints.is_farther(events, kept.after(), is_ahead)
+        {
+            return Ok(false);
+        }
+        tracing::debug!(event = kept.event, "starts at a checkpoint on disk");
+        let old = self.debuggee.take();
+        let old = old.ok_or_else(|| DebugError::Refused("the replay is gone".into()))?;
+        self.debuggee = Some(old.start_over(Some(kept))?);
+        Ok(true)
+    }
+
+    /// Makes the way to there shorter, where a checkpoint on disk is before it.
+    pub(crate) fn jump_towards(&mut self, events: u64) -> Result<(), DebugError> {
+        if self.debuggee()?.events() < events && self.jump(events, true)? {
+            self.past = Past::default();
+        }
+        Ok(())
+    }
+
     /// Goes back as far as it must, and from there to the gate behind so many events.
     pub(crate) fn rewind(&mut self, events: u64) -> Result<&mut Debuggee, DebugError> {
         tracing::debug!(to = events, "goes back");
         self.past = Past::default();
         self.debuggee()?.go_on_if_wanted()?;
+        if self.jump(events, false)? {
+            self.debuggee()?.run_unseen(events)?;
+            return self.debuggee();
+        }
         if !self.debuggee()?.return_to(events, Debuggee::run_unseen)? {
             let old = self.debuggee.take();
             let old = old.ok_or_else(|| DebugError::Refused("the replay is gone".into()))?;
-            self.debuggee.insert(old.start_over()?).run_unseen(events)?;
+            self.debuggee
+                .insert(old.start_over(None)?)
+                .run_unseen(events)?;
         }
         self.debuggee()
     }
@@ -158,7 +190,9 @@ impl Session {
         let d = self.debuggee()?;
         let events = events.min(d.timeline.end).max(d.timeline.begins());
         if d.live.limit() <= events && d.events() < events {
+            self.jump(events, true)?;
             let begun = Instant::now();
+            let d = self.debuggee()?;
             tracing::debug!(from = d.events(), to = events, "goes forward");
             d.run_unseen(events)?;
             if d.events() < d.timeline.end {
@@ -233,6 +267,8 @@ impl Session {
             // From checkpoint to checkpoint: each stretch is looked through once.
             let d = self.debuggee()?;
             let (first, earlier) = (d.begins(), d.checkpoints.earlier_than(now.events));
+            let on_disk = d.timeline.kept_before(now.events.saturating_sub(1));
+            let earlier = earlier.max(on_disk.map(|c| c.event));
             let from = earlier.unwrap_or(first).max(first);
             let hits = self.rewind(from)?.hits_before(&now, is_origin)?;
             if hits > 0 {

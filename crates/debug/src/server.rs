@@ -74,7 +74,7 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
         true => Output::unseen(),
         false => Output::default(),
     };
-    let debuggee = Debuggee::start(&request.dir, timeline, output)?;
+    let debuggee = Debuggee::start(&request.dir, timeline, output, None)?;
     let mut session = Session::new(debuggee);
     session.debuggee()?.moving.begin(false);
     session.go_to_place(request.at)?;
@@ -287,23 +287,30 @@ impl Session {
             Place::Crash if signal == 0 => Err(DebugError::Refused(
                 "the recorded program did not crash: --at end leads to its end".into(),
             )),
-            Place::Crash | Place::End => loop {
-                let stop = self.forward(|d, end, wanted| d.go_far(end, wanted), &mut || false)?;
-                let d = self.debuggee()?;
-                let last = match stop {
-                    // Of a fault there is an event to come, of a call that kills there was one.
-                    Stop::Signal(slot, _) => {
-                        let fault = d.next_fault(slot);
-                        fault.is_some_and(|f| f.1) || d.live.is_over() || d.events() >= end
-                    }
-                    _ => false,
-                };
-                if last || matches!(stop, Stop::Limit | Stop::Ended(_)) {
-                    self.stands(stop);
-                    return Ok(());
-                }
-            },
+            Place::Crash | Place::End => {
+                self.jump_towards(end)?;
+                self.go_to_end(end)
+            }
             Place::Panic => self.go_to_panic(),
+        }
+    }
+
+    fn go_to_end(&mut self, end: u64) -> Result<(), DebugError> {
+        loop {
+            let stop = self.forward(|d, end, wanted| d.go_far(end, wanted), &mut || false)?;
+            let d = self.debuggee()?;
+            let last = match stop {
+                // Of a fault there is an event to come, of a call that kills there was one.
+                Stop::Signal(slot, _) => {
+                    let fault = d.next_fault(slot);
+                    fault.is_some_and(|f| f.1) || d.live.is_over() || d.events() >= end
+                }
+                _ => false,
+            };
+            if last || matches!(stop, Stop::Limit | Stop::Ended(_)) {
+                self.stands(stop);
+                return Ok(());
+            }
         }
     }
 }

@@ -7,8 +7,8 @@ use reprise_abi::effect::Effect;
 use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{Event, EventHeader, Kind};
 use reprise_abi::syscalls;
-use reprise_replay::Rings;
-use reprise_trace::{beginning, Known, Manifest, Reader};
+use reprise_replay::{checkpoints, Rings};
+use reprise_trace::{beginning, Checkpoint, Known, Manifest, Reader};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -70,6 +70,8 @@ pub struct Timeline {
     pub end: u64,
     /// The signal by which it is killed, 0 when it ends by itself.
     pub signal: i32,
+    /// The checkpoints on disk, of the first process.
+    kept: Vec<Checkpoint>,
     /// Recorded by `order`, ...
     pub is_order: bool,
     /// ... and then what goes to which thread, ...
@@ -155,6 +157,9 @@ impl Timeline {
             ));
         }
         t.programs = programs.list;
+        if birth == 0 && !t.is_order {
+            t.kept = checkpoints::list(dir, &reader);
+        }
         t.find_end(programs.end);
         t.rings = Rc::new(rings);
         Ok(t)
@@ -246,6 +251,12 @@ impl Timeline {
             Some(program) => &program.code,
             None => &self.known,
         }
+    }
+
+    /// The last checkpoint on disk at which no more events had happened.
+    pub fn kept_before(&self, events: u64) -> Option<Checkpoint> {
+        let n = self.kept.partition_point(|c| c.event <= events);
+        self.kept[..n].last().copied()
     }
 
     /// How many events there are, those that were forgotten among them.
