@@ -204,6 +204,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
 
+    /// At the end, replay the recording once, and keep the program's state at many moments of it, as `reprise checkpoint` does
+    #[arg(long, conflicts_with = "keep")]
+    pub checkpoints: bool,
+
     /// What of its environment is told.
     #[command(flatten)]
     pub env: EnvArgs,
@@ -290,6 +294,7 @@ impl RecordArgs {
             chaos: None,
             checksum: None,
             keep_on: KeepOn::Always,
+            checkpoints: false,
             until_failure: None,
             until: Until::AllExit,
             keep: None,

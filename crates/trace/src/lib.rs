@@ -7,6 +7,7 @@
 //! | `manifest.json` | what was run, where, how; written first, never changed | [`manifest`] |
 //! | `image` | the memory of the program before its first instruction | [`image`] |
 //! | `images` | the same of the programs that processes became by their execs | [`images`] |
+//! | `checkpoints` | the process of a replay at some events, so that another one can begin there | [`checkpoints`] |
 //! | `beginning` | where the trace begins, when only its last stretch was kept: a replay's process at that moment | [`beginning`] |
 //! | `events.zst` | all events, in the seekable zstd format, checksummed | [`stream`], [`writer`], [`reader`] |
 //! | `files/<hash>` | contents of the files that were mapped, and of the runtime | [`store`] |

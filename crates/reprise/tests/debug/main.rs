@@ -9,6 +9,7 @@ mod checkpoints;
 mod expected;
 mod kept;
 mod languages;
+mod on_disk;
 mod order;
 mod processes;
 mod programs;
