@@ -25,6 +25,11 @@ pub const MOST: usize = 128;
 /// So much time of a replay is worth the start of another one, at a checkpoint on disk.
 const WORTH_A_START: Duration = Duration::from_millis(500);
 
+/// Is that a time that a checkpoint on disk saves?
+pub(crate) fn is_worth_a_start(time: Duration) -> bool {
+    time > worth_a_start()
+}
+
 /// [`WORTH_A_START`], but in a test, whose programs run for less.
 fn worth_a_start() -> Duration {
     match std::env::var_os("REPRISE_TEST_CHECKPOINTS") {

@@ -1,5 +1,6 @@
 //! The connection: one debugger, from its first packet to its last.
 
+use crate::checkpoints;
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
 use crate::files::lay_out;
@@ -74,7 +75,13 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
         true => Output::unseen(),
         false => Output::default(),
     };
-    let debuggee = Debuggee::start(&request.dir, timeline, output, None)?;
+    let from = match request.at {
+        Place::Event(n) | Place::Behind(n) => timeline.kept_before(n),
+        Place::Crash | Place::End => timeline.kept_before(timeline.end),
+        Place::Start | Place::Panic => None,
+    };
+    let from = from.filter(|c| checkpoints::is_worth_a_start(c.after()));
+    let debuggee = Debuggee::start(&request.dir, timeline, output, from)?;
     let mut session = Session::new(debuggee);
     session.debuggee()?.moving.begin(false);
     session.go_to_place(request.at)?;
