@@ -102,6 +102,11 @@ impl Checkpoint {
         self.mark.own(slot)
     }
 
+    /// Is it of this replay, not of one before it?
+    pub(crate) fn is_of(&self, d: &Debuggee) -> bool {
+        Rc::ptr_eq(&self.waiting, &d.waiting)
+    }
+
     /// The process that waits.
     pub fn pid(&self) -> pid_t {
         self.pid
@@ -229,6 +234,11 @@ impl Debuggee {
     /// # Errors
     /// When the copy can't be made.
     pub fn go_back(&mut self, to: &Checkpoint) -> std::result::Result<(), DebugError> {
+        if !to.is_of(self) {
+            return Err(DebugError::Refused(
+                "that checkpoint is gone: the replay began anew at another place".into(),
+            ));
+        }
         let waiting: Vec<pid_t> = self.waiting.borrow().iter().copied().collect();
         self.live.clear_away(&waiting);
         self.threads.clear();

@@ -22,6 +22,22 @@ use std::time::{Duration, Instant};
 
 /// Most checkpoints that are spread over the time.
 pub const MOST: usize = 128;
+/// So much time of a replay is worth the start of another one, at a checkpoint on disk.
+const WORTH_A_START: Duration = Duration::from_millis(500);
+
+/// Is that a time that a checkpoint on disk saves?
+pub(crate) fn is_worth_a_start(time: Duration) -> bool {
+    time > worth_a_start()
+}
+
+/// [`WORTH_A_START`], but in a test, whose programs run for less.
+fn worth_a_start() -> Duration {
+    match std::env::var_os("REPRISE_TEST_CHECKPOINTS") {
+        Some(_) => Duration::ZERO,
+        None => WORTH_A_START,
+    }
+}
+
 /// Most near places that were gone back to.
 pub const MOST_NEAR: usize = 8;
 /// So many of these there may always be, however large they are.
@@ -99,6 +115,22 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
+    /// The replay has come to its first place without the time that it takes from the beginning to there.
+    pub(crate) fn begin_after(&mut self, time: Duration) {
+        self.now = time;
+        self.reached = time;
+    }
+
+    /// Is one on disk, at which a replay has run for so long, so much nearer to `events` than what there is here that it is to be taken? `is_there`: the
+    /// replay is not to go back.
+    pub(crate) fn is_farther(&self, events: u64, time: Duration, is_there: bool) -> bool {
+        let here = match is_there {
+            true => Some(self.now),
+            false => self.before(events).map(|p| p.after),
+        };
+        here.is_none_or(|here| here + worth_a_start() < time)
+    }
+
     fn all(&self) -> impl Iterator<Item = &Placed> {
         self.spread.iter().chain(&self.near).chain(&self.recent)
     }
@@ -171,6 +203,11 @@ impl Checkpoints {
         let earlier = self.all().filter(|p| p.checkpoint.own(slot) < own);
         let first = self.spread.first().map_or(0, |p| p.checkpoint.events);
         earlier.map(|p| p.checkpoint.events).max().unwrap_or(first)
+    }
+
+    /// Has nobody else a checkpoint, of those of which `waiting` processes wait?
+    fn are_all(&self, waiting: usize) -> bool {
+        waiting == self.count() && self.all().all(|p| Rc::strong_count(&p.checkpoint) == 1)
     }
 
     /// Is it time for one that is only to be there for a while?
@@ -307,6 +344,19 @@ fn memory(pid: pid_t) -> (u64, u64) {
 }
 
 impl Debuggee {
+    /// Has nobody a checkpoint that would be lost if the replay began anew?
+    pub(crate) fn can_be_left(&self) -> bool {
+        let waiting = self.waiting.borrow().len();
+        self.diverted.is_none() && self.checkpoints.are_all(waiting)
+    }
+
+    /// Where so many events had happened at the last checkpoint, in memory or on disk, with less than so many.
+    pub(crate) fn earlier_than(&self, events: u64) -> Option<u64> {
+        let here = self.checkpoints.earlier_than(events);
+        let on_disk = self.timeline.kept_before(events.checked_sub(1)?);
+        here.max(on_disk.map(|c| c.event))
+    }
+
     /// A checkpoint at the beginning of a program.
     ///
     /// # Errors

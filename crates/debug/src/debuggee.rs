@@ -13,6 +13,7 @@ use reprise_abi::session::{shown, slot_state};
 use reprise_launch::inject::Gate;
 use reprise_replay::live::Whose;
 use reprise_replay::{Live, Output};
+use reprise_trace::Checkpoint;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -89,7 +90,8 @@ pub struct Debuggee {
 }
 
 impl Debuggee {
-    /// Starts a replay of the trace in `dir`, and lets it come to the program's first instruction, or to where the trace begins.
+    /// Starts a replay of the trace in `dir`, and lets it come to the program's first instruction, to where the trace begins, or to a checkpoint on
+    /// disk, or an earlier one where that is damaged.
     ///
     /// # Errors
     /// When the trace can't be debugged, or the kernel refuses something.
@@ -97,13 +99,20 @@ impl Debuggee {
         dir: &Path,
         timeline: Rc<Timeline>,
         output: Output,
+        from: Option<Checkpoint>,
     ) -> Result<Debuggee, DebugError> {
         let output = output.fresh().map_err(os("make memory for the output"))?;
         let whose = Whose {
             birth: timeline.birth,
             begins: timeline.begins(),
         };
-        let mut live = Live::start(dir, whose, output, Rc::clone(&timeline.rings))?;
+        let mut live = Live::start(
+            dir,
+            whose,
+            output,
+            Rc::clone(&timeline.rings),
+            from.map(|c| c.event),
+        )?;
         while !live.is_at_limit() {
             if !live.turn()? {
                 return Err(DebugError::Refused(
@@ -144,6 +153,9 @@ impl Debuggee {
             collecting: Collecting::default(),
         };
         d.current = d.next_slot();
+        if let Some(from) = from.filter(|from| from.event == d.events()) {
+            d.checkpoints.begin_after(from.after());
+        }
         d.mark_beginning()?;
         Ok(d)
     }
@@ -158,11 +170,11 @@ impl Debuggee {
         Ok(())
     }
 
-    /// Starts the same replay once more, from the beginning. Breakpoints stay.
+    /// Starts the same replay once more, from the beginning, or from a checkpoint on disk. Breakpoints stay.
     ///
     /// # Errors
     /// As [`Debuggee::start`].
-    pub fn start_over(self) -> Result<Debuggee, DebugError> {
+    pub fn start_over(self, from: Option<Checkpoint>) -> Result<Debuggee, DebugError> {
         let Debuggee {
             dir,
             live,
@@ -175,7 +187,7 @@ impl Debuggee {
         } = self;
         drop(checkpoints);
         let output = live.end();
-        let mut new = Debuggee::start(&dir, timeline, output)?;
+        let mut new = Debuggee::start(&dir, timeline, output, from)?;
         new.points = points.taken_out();
         new.moving = moving;
         new.collecting = collecting;

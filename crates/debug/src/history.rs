@@ -11,6 +11,7 @@ use crate::checkpoint::Checkpoint;
 use crate::control::Stop;
 use crate::debuggee::{Debuggee, General};
 use crate::moving::WAY_HOME;
+use crate::origin::Ladder;
 use crate::target::Session;
 use crate::{os, DebugError};
 use gdbstub::common::{Signal, Tid};
@@ -133,15 +134,82 @@ impl Session {
         }
     }
 
+    /// Starts anew at a checkpoint on disk before this, if that is shorter than the way there from here. `is_ahead`: all that is on the way is ahead.
+    fn jump(&mut self, events: u64, is_ahead: bool) -> Result<bool, DebugError> {
+        if self.stays || self.diversion.is_some() {
+            return Ok(false);
+        }
+        let d = self.debuggee()?;
+        let Some(kept) = d.timeline.kept_before(events) else {
+            return Ok(false);
+        };
+        if is_ahead && kept.event <= d.events()
+            || !d.checkpoints.is_farther(events, kept.after(), is_ahead)
+        {
+            return Ok(false);
+        }
+        let is_lost = !d.checkpoints.has_before(events);
+        // What is followed back is looked for before these, or not at all.
+        self.ladder = Ladder::default();
+        if !is_lost && !self.debuggee()?.can_be_left() {
+            return Ok(false);
+        }
+        tracing::debug!(event = kept.event, "starts at a checkpoint on disk");
+        self.start_over(Some(kept))?;
+        Ok(true)
+    }
+
+    /// The same place in a replay that has been at the program's beginning: from there on it never begins anew.
+    pub(crate) fn begin_at_first(&mut self) -> Result<(), DebugError> {
+        let d = self.debuggee()?;
+        if d.checkpoints.has_before(d.timeline.begins()) {
+            return Ok(());
+        }
+        let now = d.name()?;
+        self.past = Past::default();
+        let d = self.start_over(None)?;
+        d.run_unseen(now.events)?;
+        d.on_the_way(&now, |_, _| ())
+    }
+
+    /// Starts the replay anew.
+    fn start_over(
+        &mut self,
+        from: Option<reprise_trace::Checkpoint>,
+    ) -> Result<&mut Debuggee, DebugError> {
+        self.ladder = Ladder::default();
+        if !self.kept.is_empty() {
+            self.kept.clear();
+            say!("the checkpoints that were made by hand are gone: the replay begins anew, before them");
+        }
+        let old = self.debuggee.take();
+        let old = old.ok_or_else(|| DebugError::Refused("the replay is gone".into()))?;
+        let new = self.debuggee.insert(old.start_over(from)?);
+        if let Some(damaged) = from.filter(|from| from.event != new.events()) {
+            new.timeline.forget_kept(damaged);
+        }
+        Ok(new)
+    }
+
+    /// Makes the way to there shorter, where a checkpoint on disk is before it.
+    pub(crate) fn jump_towards(&mut self, events: u64) -> Result<(), DebugError> {
+        if self.debuggee()?.events() < events && self.jump(events, true)? {
+            self.past = Past::default();
+        }
+        Ok(())
+    }
+
     /// Goes back as far as it must, and from there to the gate behind so many events.
     pub(crate) fn rewind(&mut self, events: u64) -> Result<&mut Debuggee, DebugError> {
         tracing::debug!(to = events, "goes back");
         self.past = Past::default();
         self.debuggee()?.go_on_if_wanted()?;
+        if self.jump(events, false)? {
+            self.debuggee()?.run_unseen(events)?;
+            return self.debuggee();
+        }
         if !self.debuggee()?.return_to(events, Debuggee::run_unseen)? {
-            let old = self.debuggee.take();
-            let old = old.ok_or_else(|| DebugError::Refused("the replay is gone".into()))?;
-            self.debuggee.insert(old.start_over()?).run_unseen(events)?;
+            self.start_over(None)?.run_unseen(events)?;
         }
         self.debuggee()
     }
@@ -158,7 +226,10 @@ impl Session {
         let d = self.debuggee()?;
         let events = events.min(d.timeline.end).max(d.timeline.begins());
         if d.live.limit() <= events && d.events() < events {
+            self.past = Past::default();
+            self.jump(events, true)?;
             let begun = Instant::now();
+            let d = self.debuggee()?;
             tracing::debug!(from = d.events(), to = events, "goes forward");
             d.run_unseen(events)?;
             if d.events() < d.timeline.end {
@@ -232,7 +303,7 @@ impl Session {
         loop {
             // From checkpoint to checkpoint: each stretch is looked through once.
             let d = self.debuggee()?;
-            let (first, earlier) = (d.begins(), d.checkpoints.earlier_than(now.events));
+            let (first, earlier) = (d.begins(), d.earlier_than(now.events));
             let from = earlier.unwrap_or(first).max(first);
             let hits = self.rewind(from)?.hits_before(&now, is_origin)?;
             if hits > 0 {

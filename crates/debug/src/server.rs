@@ -1,5 +1,6 @@
 //! The connection: one debugger, from its first packet to its last.
 
+use crate::checkpoints;
 use crate::control::Stop;
 use crate::debuggee::Debuggee;
 use crate::files::lay_out;
@@ -77,7 +78,13 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
         true => Output::unseen(),
         false => Output::default(),
     };
-    let debuggee = Debuggee::start(&request.dir, timeline, output)?;
+    let from = match request.at {
+        Place::Event(n) | Place::Behind(n) => timeline.kept_before(n),
+        Place::Crash | Place::End => timeline.kept_before(timeline.end),
+        Place::Start | Place::Panic => None,
+    };
+    let from = from.filter(|c| checkpoints::is_worth_a_start(c.after()));
+    let debuggee = Debuggee::start(&request.dir, timeline, output, from)?;
     let mut session = Session::new(debuggee);
     session.debuggee()?.moving.begin(false);
     session.go_to_place(request.at)?;
@@ -309,23 +316,30 @@ impl Session {
             Place::Crash if signal == 0 => Err(DebugError::Refused(
                 "the recorded program did not crash: --at end leads to its end".into(),
             )),
-            Place::Crash | Place::End => loop {
-                let stop = self.forward(|d, end, wanted| d.go_far(end, wanted), &mut || false)?;
-                let d = self.debuggee()?;
-                let last = match stop {
-                    // Of a fault there is an event to come, of a call that kills there was one.
-                    Stop::Signal(slot, _) => {
-                        let fault = d.next_fault(slot);
-                        fault.is_some_and(|f| f.1) || d.live.is_over() || d.events() >= end
-                    }
-                    _ => false,
-                };
-                if last || matches!(stop, Stop::Limit | Stop::Ended(_)) {
-                    self.stands(stop);
-                    return Ok(());
-                }
-            },
+            Place::Crash | Place::End => {
+                self.jump_towards(end)?;
+                self.go_to_end(end)
+            }
             Place::Panic => self.go_to_panic(),
+        }
+    }
+
+    fn go_to_end(&mut self, end: u64) -> Result<(), DebugError> {
+        loop {
+            let stop = self.forward(|d, end, wanted| d.go_far(end, wanted), &mut || false)?;
+            let d = self.debuggee()?;
+            let last = match stop {
+                // Of a fault there is an event to come, of a call that kills there was one.
+                Stop::Signal(slot, _) => {
+                    let fault = d.next_fault(slot);
+                    fault.is_some_and(|f| f.1) || d.live.is_over() || d.events() >= end
+                }
+                _ => false,
+            };
+            if last || matches!(stop, Stop::Limit | Stop::Ended(_)) {
+                self.stands(stop);
+                return Ok(());
+            }
         }
     }
 }

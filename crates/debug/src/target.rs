@@ -82,6 +82,8 @@ pub struct Session {
     pub(crate) diversion: Option<Diversion>,
     /// The way back through a long stretch, for who asks where a value comes from.
     pub(crate) ladder: crate::origin::Ladder,
+    /// Places are kept by checkpoints that a replay which begins anew would not have.
+    pub(crate) stays: bool,
     /// `None` only while it starts over.
     pub(crate) debuggee: Option<Debuggee>,
     motion: Motion,
@@ -122,6 +124,7 @@ impl Session {
             at_exec: false,
             last: None,
             here: Rc::new(Cell::new(Signal::SIGTRAP.0)),
+            stays: false,
             debuggee: Some(debuggee),
             ladder: crate::origin::Ladder::default(),
             past: Past::default(),

@@ -7,8 +7,9 @@ use reprise_abi::effect::Effect;
 use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{Event, EventHeader, Kind};
 use reprise_abi::syscalls;
-use reprise_replay::Rings;
-use reprise_trace::{beginning, Known, Manifest, Reader};
+use reprise_replay::{checkpoints, Rings};
+use reprise_trace::{beginning, Checkpoint, Known, Manifest, Reader};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -70,6 +71,8 @@ pub struct Timeline {
     pub end: u64,
     /// The signal by which it is killed, 0 when it ends by itself.
     pub signal: i32,
+    /// The checkpoints on disk, of the first process.
+    kept: RefCell<Vec<Checkpoint>>,
     /// Recorded by `order`, ...
     pub is_order: bool,
     /// ... and then what goes to which thread, ...
@@ -155,6 +158,9 @@ impl Timeline {
             ));
         }
         t.programs = programs.list;
+        if birth == 0 && !t.is_order {
+            t.kept = checkpoints::list(dir, &reader).into();
+        }
         t.find_end(programs.end);
         t.rings = Rc::new(rings);
         Ok(t)
@@ -246,6 +252,18 @@ impl Timeline {
             Some(program) => &program.code,
             None => &self.known,
         }
+    }
+
+    /// The last checkpoint on disk at which no more events had happened.
+    pub fn kept_before(&self, events: u64) -> Option<Checkpoint> {
+        let kept = self.kept.borrow();
+        let n = kept.partition_point(|c| c.event <= events);
+        kept[..n].last().copied()
+    }
+
+    /// That one on disk can't be used.
+    pub(crate) fn forget_kept(&self, damaged: Checkpoint) {
+        self.kept.borrow_mut().retain(|c| *c != damaged);
     }
 
     /// How many events there are, those that were forgotten among them.

@@ -1,5 +1,6 @@
 //! One replay: a session filled from the trace, played by a [`Tree`] of processes, and how it ended.
 
+use crate::checkpoints;
 use crate::mappings::Mappings;
 use crate::races::Hunt;
 use crate::rebuilt::Rebuilt;
@@ -39,6 +40,8 @@ pub struct Options {
     pub limit: Option<Duration>,
     /// Where recordings keep what they found in code ([`memo`]).
     pub memo: Option<PathBuf>,
+    /// Begin at the last checkpoint on disk at which no more events had happened.
+    pub from: Option<u64>,
     /// A rebuilt program, which is replayed in the place of the recorded one.
     pub with: Option<PathBuf>,
 }
@@ -74,6 +77,8 @@ pub struct Outcome {
     pub tail: Tail,
     /// The session's counters worth showing: sites patched, cuts found, false hits.
     pub counters: [u64; 3],
+    /// It began at the checkpoint behind so many events.
+    pub began: Option<u64>,
     /// Bytes written again to the standard output and to the standard error.
     pub output_bytes: [u64; 2],
 }
@@ -153,6 +158,10 @@ fn replay_one(
     let mut tree = Tree::new(shared, image, dir, child);
     tree.limit = options.limit;
     tree.rebuilt = rebuilt;
+    if let Some(event) = options.from {
+        tree.begin_at(checkpoints::nearest(dir, &reader, event)?);
+    }
+    let began = tree.begins();
     let status = tree.run(&mut reader, options.only);
     let reached = tree.reached();
     drop(quiet);
@@ -206,6 +215,7 @@ fn replay_one(
             c.cuts.load(Relaxed),
             c.false_hits.load(Relaxed),
         ],
+        began,
         output_bytes: s.output_bytes.each_ref().map(|n| n.load(Relaxed)),
     })
 }

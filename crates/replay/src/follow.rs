@@ -202,7 +202,10 @@ impl Follower {
                 return Ok(Came::There(self.begins_at));
             }
             let (event, at_byte) = (begins.event, begins.at_byte);
-            if freeze(pid, &self.tree.shared, &self.tree.copies, &self.dir, begins)? {
+            let (shared, copies) = (&self.tree.shared, &self.tree.copies);
+            let begin = || beginning::create(&self.dir);
+            if let Some((image, moment)) = freeze(pid, shared, copies, &self.dir, begins, begin)? {
+                beginning::finish(image, moment)?;
                 beginning::forget_before(&self.dir, at_byte)?;
                 if let Some(o) = &mut self.order {
                     o.rings.forget_before(event);

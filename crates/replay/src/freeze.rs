@@ -235,23 +235,27 @@ pub(crate) struct Begins<'a> {
     pub known: &'a Known,
 }
 
-/// Writes the beginning of the trace in `dir`: this process, which has used up all events before that one, and waits. False: it does not wait yet.
+/// The process as data: what has used up all events before that one, and waits. `begin` makes the image that gets its memory. `None`: it does not wait yet.
 ///
 /// # Errors
 /// When it has memory that can't be kept, or it can't be written.
-pub(crate) fn freeze(
+pub(crate) fn freeze<I>(
     pid: pid_t,
     shared: &SharedSession,
     copies: &BTreeMap<u64, File>,
     dir: &Path,
     begins: Begins,
-) -> std::result::Result<bool, ReplayError> {
+    begin: impl FnOnce() -> reprise_trace::Result<I>,
+) -> std::result::Result<Option<(I, Moment)>, ReplayError>
+where
+    I: AsMut<ImageWriter>,
+{
     let io = |source| ReplayError::Io {
         what: "keep the state of a replay".into(),
         source,
     };
     let Some(stopped) = Stopped::all(pid, libc::PTRACE_O_TRACESYSGOOD).map_err(io)? else {
-        return Ok(false);
+        return Ok(None);
     };
     // Of a process whose first thread has ended /proc tells by another one.
     let pid = stopped.tids[0];
@@ -260,7 +264,8 @@ pub(crate) fn freeze(
     for tid in &stopped.tids {
         threads.push(thread(*tid, stopped.gate, &memory).map_err(io)?);
     }
-    let mut image = beginning::create(dir)?;
+    let mut begun = begin()?;
+    let image = begun.as_mut();
     let all = mappings(pid).map_err(io)?;
     let reader = MemoryReader {
         files: dir.join(FILES_DIR).canonicalize().map_err(io)?,
@@ -272,15 +277,15 @@ pub(crate) fn freeze(
         there.into_iter().try_for_each(|m| reader.regions(m, image))
     };
     let saved = shared.save()?;
-    below(SESSION_BASE, 0, &mut image)?;
-    session(&saved, Part::SESSION, &mut image)?;
-    below(beginning::COPIES, SESSION_BASE, &mut image)?;
-    let copies = keep_copies(pid, copies, &mut image)?;
-    below(ORDER_BASE, beginning::COPIES, &mut image)?;
+    below(SESSION_BASE, 0, image)?;
+    session(&saved, Part::SESSION, image)?;
+    below(beginning::COPIES, SESSION_BASE, image)?;
+    let copies = keep_copies(pid, copies, image)?;
+    below(ORDER_BASE, beginning::COPIES, image)?;
     if shared.order().is_some() {
-        session(&saved, Part::ORDER, &mut image)?;
+        session(&saved, Part::ORDER, image)?;
     }
-    below(u64::MAX, ORDER_BASE, &mut image)?;
+    below(u64::MAX, ORDER_BASE, image)?;
     let moment = Moment {
         event: begins.event,
         at_byte: begins.at_byte,
@@ -291,8 +296,7 @@ pub(crate) fn freeze(
         files: descriptor_of_files(pid, dir).map_err(io)?,
         threads,
     };
-    beginning::finish(image, moment)?;
-    Ok(true)
+    Ok(Some((begun, moment)))
 }
 
 /// What is to be known of a stopped thread. It makes calls for that, and then is as it was.

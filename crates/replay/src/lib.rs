@@ -1,5 +1,6 @@
 //! The replay driver: makes a process out of a trace, feeds it its events, and says how it ended.
 
+pub mod checkpoints;
 pub mod children;
 pub mod conflicts;
 pub mod driver;

@@ -6,6 +6,7 @@
 //! A recording of `order` is replayed in total order. Its numbers are those of [`reprise_abi::pace`]: events and entries of all threads, in the order in
 //! which they are used up, which is not that of the trace.
 
+use crate::checkpoints;
 use crate::driver::{self, Options, Prepared};
 use crate::feed::Distribution;
 use crate::output::Output;
@@ -102,14 +103,16 @@ fn refusal(dir: &Path, engine: &Engine) -> Result<Option<&'static str>, ReplayEr
 
 impl Live {
     /// Starts a replay of the trace in `dir`; its first process runs already, but gets no event. `output` shows what the program writes.
+    /// `from`: of the first process, it begins at the last checkpoint on disk at which no more events had happened.
     ///
     /// # Errors
     /// When the trace can't be read, can't be debugged, or the process can't be made.
     pub fn start(
         dir: &Path,
-        whose: Whose,
-        output: Output,
+        mut whose: Whose,
+        mut output: Output,
         rings: Rc<Rings>,
+        from: Option<u64>,
     ) -> Result<Live, ReplayError> {
         let options = Options {
             only: (whose.birth > 0).then_some(whose.birth),
@@ -153,6 +156,11 @@ impl Live {
         };
         let watch = Watch::new(shared.session());
         let mut tree = Tree::new(shared, image, dir, child);
+        if let Some(event) = from.filter(|_| whose.birth == 0 && order.is_none()) {
+            let beginning = checkpoints::nearest(dir, &reader, event)?;
+            tree.begin_at(beginning);
+            whose.begins = tree.begins().unwrap_or(whose.begins);
+        }
         tree.feed_up_to(0);
         if order.is_some() {
             tree.shared.session().pace().limit.store(0, SeqCst);
@@ -172,6 +180,13 @@ impl Live {
             gate = tree.go_to_beginning(&mut reader, distribution.as_deref_mut(), paced)?;
             process = tree.go_to_birth(&mut reader, distribution, whose)?;
             tree.trace(process, TRACED)?;
+            output.begins_at(
+                tree.shared
+                    .session()
+                    .output_bytes
+                    .each_ref()
+                    .map(|n| n.load(SeqCst)),
+            );
         }
         tree.child.traced = None;
         tree.follows = order.is_none().then_some(TRACED);

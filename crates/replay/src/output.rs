@@ -56,6 +56,15 @@ impl Output {
         }
     }
 
+    /// So much was written before the replay began, which is not shown.
+    pub(crate) fn begins_at(&mut self, written: [u64; 2]) {
+        let here = self.written();
+        self.cut([0, 1].map(|i| written[i].max(here[i])));
+        for (shown, written) in self.shown.iter_mut().zip(written) {
+            *shown = (*shown).max(written);
+        }
+    }
+
     /// How much of each stream has been shown.
     pub(crate) fn shown(&self) -> [u64; 2] {
         self.shown

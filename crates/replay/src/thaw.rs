@@ -45,9 +45,18 @@ pub(crate) struct Beginning {
 impl Beginning {
     /// That of the trace in `dir`; `None` when it has all events.
     pub fn open(dir: &Path) -> std::result::Result<Option<Beginning>, ReplayError> {
-        let Some((image, moment)) = reprise_trace::beginning::open(dir)? else {
-            return Ok(None);
-        };
+        match reprise_trace::beginning::open(dir)? {
+            Some((image, moment)) => Beginning::of(dir, image, moment).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// One that is this image, of this moment.
+    pub fn of(
+        dir: &Path,
+        image: ImageReader,
+        moment: Moment,
+    ) -> std::result::Result<Beginning, ReplayError> {
         let mut files = HashMap::new();
         let mut copies = BTreeMap::new();
         for c in &moment.copies {
@@ -70,12 +79,12 @@ impl Beginning {
                 }
             }
         }
-        Ok(Some(Beginning {
+        Ok(Beginning {
             image,
             moment,
             files,
             copies,
-        }))
+        })
     }
 
     /// The descriptors of its files, which the process needs.

@@ -204,6 +204,16 @@ impl Tree {
         }
     }
 
+    /// It is to begin there.
+    pub fn begin_at(&mut self, beginning: Option<Beginning>) {
+        self.beginning = beginning;
+    }
+
+    /// Behind how many events it begins, if not with the first one.
+    pub fn begins(&self) -> Option<u64> {
+        self.beginning.as_ref().map(|b| b.moment.event)
+    }
+
     /// Makes the first process. It gets no event when the trace begins later.
     pub fn begin(&mut self, only: Option<u32>) -> Result<pid_t, ReplayError> {
         self.only = only;
@@ -213,7 +223,9 @@ impl Tree {
             false => Whose::Processes,
         };
         self.supervisor = Supervisor::start(&self.dir, whose)?;
-        self.beginning = Beginning::open(&self.dir)?;
+        if self.beginning.is_none() {
+            self.beginning = Beginning::open(&self.dir)?;
+        }
         if self.beginning.is_some() {
             self.feed.limit = 0;
             // The threads that there are then are made by it.

@@ -20,6 +20,7 @@ use reprise_abi::order::{CRASH_RING, DEFAULT_RING, SMALL_RING};
 use reprise_abi::syscalls;
 use reprise_console::{end_unread, say, was_closed, Lost};
 use reprise_debug::{AsRr, Place};
+use reprise_replay::checkpoints::Every;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +64,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Replay a trace and check every hash of it
     Verify(VerifyArgs),
+    /// Keep the program's state at many moments of a recording in the trace: a debugger is at once at any of them
+    Checkpoint(CheckpointArgs),
     /// Find data races in a recorded run of a program that `reprise cc --races` built
     Races(RacesArgs),
     /// Print the events of a trace, readable like strace
@@ -212,6 +215,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "TIME|SIZE", value_parser = parse_keep)]
     pub keep: Option<Keep>,
 
+    /// At the end, replay the recording once, and keep the program's state at many moments of it, as `reprise checkpoint` does
+    #[arg(long, conflicts_with = "keep")]
+    pub checkpoints: bool,
+
     /// What of its environment is told.
     #[command(flatten)]
     pub env: EnvArgs,
@@ -306,6 +313,7 @@ impl RecordArgs {
             chaos: None,
             checksum: None,
             keep_on: KeepOn::Always,
+            checkpoints: false,
             until_failure: None,
             jobs: None,
             time_limit: None,
@@ -537,6 +545,10 @@ pub struct ReplayArgs {
     #[arg(long, num_args = 2, value_names = ["PLACE", "EXPRESSION"], conflicts_with = "debug")]
     pub print: Option<Vec<String>>,
 
+    /// Begin at the last checkpoint before this event that `reprise checkpoint` has made, if there is one; what was written before is not shown
+    #[arg(long, value_name = "EVENT", conflicts_with_all = ["debug", "pid", "print"])]
+    pub from: Option<u64>,
+
     /// Go to one process: show only its output, and end when it ends, as it ended (see `reprise ps`; PID@EVENT names one of several). With -d:
     /// debug this process
     #[arg(long, value_name = "PID")]
@@ -696,6 +708,10 @@ pub struct VerifyArgs {
     #[arg(value_name = "DIR")]
     pub trace: Option<PathBuf>,
 
+    /// Check only what comes from this event on: begin at the last checkpoint before it that `reprise checkpoint` has made, if there is one
+    #[arg(long, value_name = "EVENT")]
+    pub from: Option<u64>,
+
     /// How many times to replay it
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = parse_count)]
     pub times: u64,
@@ -715,6 +731,18 @@ pub struct VerifyArgs {
     /// A test switch: flip the lowest bit of the byte at ADDRESS before event EVENT
     #[arg(long, hide = true, value_name = "ADDRESS@EVENT", value_parser = parse_tamper)]
     pub tamper: Option<Tamper>,
+}
+
+/// What `checkpoint` is told.
+#[derive(Args, Debug, Clone)]
+pub struct CheckpointArgs {
+    /// A trace of `record`: a directory, a packed file, or a name that `reprise ls` lists (default: the latest)
+    #[arg(value_name = "DIR")]
+    pub trace: Option<PathBuf>,
+
+    /// How much of a replay is to be between two of them: a time (30s, 500ms, 5min), or a number of events (10000ev). One is always made at the end
+    #[arg(long, value_name = "TIME|EVENTS", value_parser = crate::checkpoint::parse_every, default_value = "1s")]
+    pub every: Every,
 }
 
 /// What `dump` is told.
@@ -863,6 +891,10 @@ pub struct PackArgs {
     /// The file to make (default: NAME.reprise in this directory)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Leave out the checkpoints that `reprise checkpoint` has made
+    #[arg(long)]
+    pub no_checkpoints: bool,
 
     /// Sign it with this secret key of minisign's (`minisign -G` makes one, `minisign -GW` one without a password): the signature is a file beside it,
     /// FILE.minisig. Who has the public key, as NAME.pub in `trusted-keys` beside their traces (or in $REPRISE_TRUSTED_KEYS), is told whose it is

@@ -8,7 +8,8 @@ use reprise_console::Output;
 use reprise_launch::features;
 use reprise_trace::manifest::InputFile;
 use reprise_trace::{
-    beginning, Catalog, Census, Manifest, Reader, Redaction, Summary, Tail, Uncaptured, FILES_DIR,
+    beginning, Catalog, Census, Checkpoints, Manifest, Reader, Redaction, Summary, Tail,
+    Uncaptured, FILES_DIR,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub struct Info {
     events: u64,
     /// Of a run of which only the last stretch was kept: the event with which that begins.
     kept_from: Option<u64>,
+    /// Checkpoints on disk, and the bytes of their file.
+    checkpoints: usize,
+    checkpoint_bytes: u64,
     events_by_kind: BTreeMap<String, u64>,
     bytes_raw: u64,
     bytes_compressed: u64,
@@ -107,6 +111,12 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
             count_events(dir, census, &mut warnings)?
         }
     };
+    let reader = Reader::open(dir);
+    let checkpoints = reader.and_then(|reader| Checkpoints::open(dir, &reader));
+    let checkpoints = checkpoints.unwrap_or_else(|e| {
+        warnings.push(e.to_string());
+        None
+    });
     let argv: Vec<String> = manifest.argv.iter().map(ToString::to_string).collect();
     warnings.extend(summary.warnings);
     Ok(Info {
@@ -124,6 +134,8 @@ pub fn gather(dir: &Path) -> anyhow::Result<Info> {
         started: manifest.started,
         complete,
         events: summary.events,
+        checkpoints: checkpoints.as_ref().map_or(0, |c| c.list().len()),
+        checkpoint_bytes: checkpoints.map_or(0, |c| c.bytes()),
         kept_from: beginning::open(dir)?.map(|(_, moment)| moment.event),
         threads: 1
             + kind_count(&summary.events_by_kind, Kind::ThreadStart)
@@ -281,6 +293,13 @@ impl Info {
                 human::size(self.bytes_compressed)
             ),
         );
+        if self.checkpoints > 0 {
+            let n = human::count(self.checkpoints as u64);
+            row(
+                "checkpoints",
+                format!("{n}, {}", human::size(self.checkpoint_bytes)),
+            );
+        }
         if let Some(first) = self.kept_from {
             row(
                 "kept",

@@ -4,6 +4,7 @@
 mod ask;
 mod attach;
 mod backtrace;
+mod checkpoint;
 mod cli;
 mod compile;
 mod core_file;
@@ -95,6 +96,7 @@ fn command(command: Command) -> i32 {
             | Command::Origin(_)
             | Command::Core(_)
             | Command::Verify(_)
+            | Command::Checkpoint(_)
             | Command::Races(_)
             | Command::Demo(_)
             | Command::Mcp(_)
@@ -116,6 +118,7 @@ fn command(command: Command) -> i32 {
             None => play::replay(&args),
         },
         Command::Verify(args) => play::verify(&args),
+        Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Races(args) => races::run(&args),
         Command::Demo(args) => play::demo(&args),
         Command::Dump(args) => print(|| dump::run(&args)),

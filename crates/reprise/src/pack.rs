@@ -5,7 +5,7 @@ use crate::{environment, human};
 use anyhow::{bail, Context};
 use reprise_console::{say, tell};
 use reprise_trace::redact::{self, Values};
-use reprise_trace::{pack, signature, ByteString, Catalog, Manifest};
+use reprise_trace::{pack, signature, ByteString, Catalog, Manifest, CHECKPOINTS_FILE};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,7 @@ pub fn run(args: &PackArgs) -> anyhow::Result<()> {
     });
     let key = key.transpose()?;
     let size = match args.redact.is_empty() {
+        true if args.no_checkpoints => pack::pack_without(&dir, &file, &[CHECKPOINTS_FILE])?,
         true => pack::pack(&dir, &file)?,
         false => pack_redacted(&dir, args, &file)?,
     };

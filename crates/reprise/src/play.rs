@@ -128,6 +128,7 @@ pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let options = Options {
         tamper: args.tamper.map(|t| (t.address, t.event)),
         total: args.order == ReplayOrder::Total,
+        from: args.from,
         with: args.with.clone(),
         only: one.as_ref().map(|(place, _)| *place as u32),
         limit: args.time_limit.map(Duration::from_secs),
@@ -230,6 +231,7 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
         quiet: true,
         total: args.order == ReplayOrder::Total,
         tamper: args.tamper.map(|t| (t.address, t.event)),
+        from: args.from,
         limit: args.time_limit.map(Duration::from_secs),
         ..Options::default()
     };
@@ -254,7 +256,7 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
         bad += (why.is_some() && !partly) as u64;
         if args.json {
             let line = serde_json::json!({
-                "replay": n, "same": why.is_none() || partly, "cut_off": partly, "events": o.events, "exit": exit_status(o.status),
+                "replay": n, "from": o.began, "same": why.is_none() || partly, "cut_off": partly, "events": o.events, "exit": exit_status(o.status),
                 "hashes": o.hashes.0, "bytes_hashed": o.hashes.1, "cuts": o.counters[1], "false_hits": o.counters[2],
                 "why": why,
             });
@@ -262,7 +264,9 @@ pub fn verify(args: &VerifyArgs) -> Result<i32> {
         } else {
             let told = match why {
                 None => tell!(
-                    "replay {n}: the same: {} events, {} hashes over {} bytes, exit status {}",
+                    "replay {n}: the same: {}{} events, {} hashes over {} bytes, exit status {}",
+                    o.began
+                        .map_or(String::new(), |n| format!("from {n} on of ")),
                     o.events,
                     o.hashes.0,
                     o.hashes.1,

@@ -3,6 +3,7 @@
 //! The launcher stays the program's parent, so that statuses and job control are what the user expects; the agent is
 //! forked beside it and outlives both if need be.
 
+use crate::checkpoint;
 use crate::cli::{Buffers, CpuLevel, Inputs, KeepOn, RecordArgs};
 use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
 use crate::seeds;
@@ -63,8 +64,11 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
                     "the recording is lost: {} was removed or moved meanwhile",
                     dir.display()
                 );
-            } else if !args.quiet {
-                say_recorded(dir, last.status);
+            } else {
+                add_checkpoints(args, dir);
+                if !args.quiet {
+                    say_recorded(dir, last.status);
+                }
             }
         }
         if failed || run == runs {
@@ -608,4 +612,16 @@ pub fn say_message(shared: &SharedSession) {
         _ => return,
     };
     say!("{text}");
+}
+
+/// Makes the checkpoints that are wanted. A recording without them is a whole one.
+fn add_checkpoints(args: &RecordArgs, dir: &Path) {
+    if !args.checkpoints {
+        return;
+    }
+    match checkpoint::make(dir, checkpoint::USUAL) {
+        Ok(line) if !args.quiet => say!("{line}"),
+        Ok(_) => {}
+        Err(e) => say!("without checkpoints: {e}"),
+    }
 }

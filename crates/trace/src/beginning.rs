@@ -131,7 +131,13 @@ pub fn open(dir: &Path) -> Result<Option<(ImageReader, Moment)>> {
         }
         other => other?,
     };
-    let corrupt = |why: &str| TraceError::corrupt(&path, why);
+    let moment = checked(&reader, &path)?;
+    Ok(Some((reader, moment)))
+}
+
+/// The moment of an image that has one, at `path`.
+pub(crate) fn checked(reader: &ImageReader, path: &Path) -> Result<Moment> {
+    let corrupt = |why: &str| TraceError::corrupt(path, why);
     let moment = reader
         .moment()
         .ok_or_else(|| corrupt("it is of no moment"))?;
@@ -141,8 +147,7 @@ pub fn open(dir: &Path) -> Result<Option<(ImageReader, Moment)>> {
     if moment.threads.is_empty() || !moment.threads.iter().all(good) {
         return Err(corrupt("its threads make no sense"));
     }
-    let moment = moment.clone();
-    Ok(Some((reader, moment)))
+    Ok(moment.clone())
 }
 
 /// Gives back the disk space of the events before byte `at` of the stream. The file keeps its length.

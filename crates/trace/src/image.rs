@@ -13,6 +13,7 @@ use crate::{ByteString, ContentHash, Result, Start, TraceError, IMAGE_FILE, PART
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_abi::session::region_flags;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -145,17 +146,76 @@ impl Region {
     }
 }
 
+impl Index {
+    /// Keeps the blocks only in which there are runs, which are cut at their ends.
+    fn keep_used(&mut self) {
+        let size = self.block;
+        let mut new: BTreeMap<u64, u64> = BTreeMap::new();
+        for run in self.regions.iter().flat_map(|r| r.content.runs()) {
+            let last = (run.blob_offset + run.len - 1) / size;
+            new.extend((run.blob_offset / size..=last).map(|n| (n, 0)));
+        }
+        for (i, n) in new.values_mut().enumerate() {
+            *n = i as u64;
+        }
+        for region in &mut self.regions {
+            let (Content::Bytes { runs } | Content::File { runs, .. }) = &mut region.content else {
+                continue;
+            };
+            let mut cut: Vec<Run> = Vec::with_capacity(runs.len());
+            for run in runs.iter() {
+                let mut done = 0;
+                while done < run.len {
+                    let old = run.blob_offset + done;
+                    let len = (size - old % size).min(run.len - done);
+                    let blob_offset = new[&(old / size)] * size + old % size;
+                    let address = run.address + done;
+                    match cut.last_mut() {
+                        Some(r)
+                            if r.address + r.len == address
+                                && r.blob_offset + r.len == blob_offset =>
+                        {
+                            r.len += len
+                        }
+                        _ => cut.push(Run {
+                            address,
+                            len,
+                            blob_offset,
+                        }),
+                    }
+                    done += len;
+                }
+            }
+            *runs = cut;
+        }
+        self.blocks = new.keys().map(|n| self.blocks[*n as usize]).collect();
+        self.blob_len = self.blocks.len() as u64 * size;
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Index {
     regions: Vec<Region>,
     blob_len: u64,
     blocks: Vec<Block>,
+    /// Raw bytes of a block.
+    #[serde(default = "usual_block", skip_serializing_if = "is_usual_block")]
+    block: u64,
     /// How the program starts; the first program's is in the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start: Option<Start>,
     /// The moment at which this was the memory of a replay; `None` of programs that have not begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moment: Option<Moment>,
+}
+
+fn usual_block() -> u64 {
+    BLOCK
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_usual_block(block: &u64) -> bool {
+    *block == BLOCK
 }
 
 /// Where a block is in the file, its packed bytes, and their hash.
@@ -178,6 +238,70 @@ pub struct ImageWriter {
     /// How much of it is in the file; the rest is in `tools.unwritten`.
     written: u64,
     index: Index,
+    /// Of an image that has pages in common with those before it in its file.
+    chain: Option<Chain>,
+}
+
+/// What images in one file have in common: each is the file up to its own end, and its runs may lie in blocks that were written with an earlier one.
+/// A page is written once, however often it is there.
+pub(crate) struct Chain {
+    file: Arc<File>,
+    paths: [PathBuf; 2],
+    tools: Tools,
+    position: u64,
+    /// All blocks of the file.
+    blocks: Vec<Block>,
+    /// Where each page is among their raw bytes, by its BLAKE3.
+    known: HashMap<[u8; 32], u64>,
+}
+
+/// Raw bytes of a block of a chain: an image may want one page of a block that is an earlier one's.
+const CHAIN_BLOCK: u64 = 1 << 16;
+
+impl Chain {
+    /// Begins the first image in a new file: its path, and what it will be named.
+    pub(crate) fn create(path: PathBuf, target: PathBuf) -> Result<Chain> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path);
+        let file = Arc::new(file.context("create", &path)?);
+        let tools = Tools::new(&path)?;
+        Ok(Chain {
+            file,
+            paths: [path, target],
+            tools,
+            position: 0,
+            blocks: Vec::new(),
+            known: HashMap::new(),
+        })
+    }
+
+    /// The next image.
+    pub(crate) fn begin(mut self) -> Result<ImageWriter> {
+        let tools = std::mem::replace(&mut self.tools, Tools::new(&self.paths[0])?);
+        let (file, paths) = (Arc::clone(&self.file), self.paths.clone());
+        let mut writer = ImageWriter::new(file, 0, paths, tools);
+        writer.index.block = CHAIN_BLOCK;
+        writer.index.blob_len = self.blocks.len() as u64 * CHAIN_BLOCK;
+        writer.index.blocks = std::mem::take(&mut self.blocks);
+        (writer.position, writer.written) = (self.position, self.position);
+        writer.chain = Some(self);
+        if writer.position == 0 {
+            writer.head()?;
+        }
+        Ok(writer)
+    }
+
+    /// Appends what is no image, and gives the file its name.
+    pub(crate) fn finish(self, last: &[u8]) -> Result<()> {
+        let [path, target] = &self.paths;
+        let written = self.file.write_all_at(last, self.position);
+        written.context("write", path)?;
+        std::fs::rename(path, target).context("write", target)
+    }
 }
 
 /// What is used for one image after the other.
@@ -224,7 +348,13 @@ impl ImageWriter {
         [path, target]: [PathBuf; 2],
         tools: Tools,
     ) -> Result<ImageWriter> {
-        let mut writer = ImageWriter {
+        let mut writer = ImageWriter::new(file, base, [path, target], tools);
+        writer.head()?;
+        Ok(writer)
+    }
+
+    fn new(file: Arc<File>, base: u64, [path, target]: [PathBuf; 2], tools: Tools) -> ImageWriter {
+        ImageWriter {
             file,
             base,
             path,
@@ -236,15 +366,19 @@ impl ImageWriter {
                 regions: Vec::new(),
                 blob_len: 0,
                 blocks: Vec::new(),
+                block: BLOCK,
                 start: None,
                 moment: None,
             },
-        };
+            chain: None,
+        }
+    }
+
+    fn head(&mut self) -> Result<()> {
         let mut head = FIRST_MAGIC.to_le_bytes().to_vec();
         head.extend_from_slice(&u64::from(PARTS_VERSION).to_le_bytes());
         assert_eq!(head.len() as u64, HEAD_LEN);
-        writer.append(&head)?;
-        Ok(writer)
+        self.append(&head)
     }
 
     /// Says how the program starts.
@@ -311,7 +445,12 @@ impl ImageWriter {
     }
 
     fn page(&mut self, address: u64, page: &[u8]) -> Result<()> {
-        let blob_offset = self.index.blob_len;
+        let end = self.index.blob_len;
+        let known = self.chain.as_mut().map(|c| {
+            let hash = *blake3::hash(page).as_bytes();
+            *c.known.entry(hash).or_insert(end)
+        });
+        let blob_offset = known.unwrap_or(end);
         if let Some(Content::Bytes { runs } | Content::File { runs, .. }) =
             self.index.regions.last_mut().map(|r| &mut r.content)
         {
@@ -326,9 +465,12 @@ impl ImageWriter {
                 }),
             }
         }
+        if blob_offset != end {
+            return Ok(());
+        }
         self.tools.block.extend_from_slice(page);
         self.index.blob_len += PAGE;
-        if self.tools.block.len() as u64 >= BLOCK {
+        if self.tools.block.len() as u64 >= self.index.block {
             self.flush_block()?;
         }
         Ok(())
@@ -384,6 +526,23 @@ impl ImageWriter {
         })
     }
 
+    /// Ends an image of a chain; what the next one is made of, and where this one ends in the file.
+    pub(crate) fn close_in_chain(mut self) -> Result<(Chain, u64)> {
+        if !self.tools.block.is_empty() {
+            // A block that others are behind is a full one.
+            self.tools.block.resize(self.index.block as usize, 0);
+            self.flush_block()?;
+        }
+        let blocks = self.index.blocks.clone();
+        self.index.keep_used();
+        let end = self.close()?;
+        let refused = || TraceError::corrupt(&self.target, "an image of no chain");
+        let mut chain = self.chain.take().ok_or_else(refused)?;
+        (chain.blocks, chain.position) = (blocks, end);
+        chain.tools = self.tools;
+        Ok((chain, end))
+    }
+
     /// Writes the index, and all that is not written yet; the image's bytes.
     pub(crate) fn close(&mut self) -> Result<u64> {
         if !self.tools.block.is_empty() {
@@ -419,6 +578,12 @@ impl ImageWriter {
     }
 }
 
+impl AsMut<ImageWriter> for ImageWriter {
+    fn as_mut(&mut self) -> &mut ImageWriter {
+        self
+    }
+}
+
 const ZERO_PAGE: &[u8] = &[0; PAGE as usize];
 
 /// Reads the image of one trace.
@@ -434,10 +599,14 @@ pub struct ImageReader {
     moment: Option<Moment>,
     unpacker: Unpacker,
     packed: Vec<u8>,
-    raw: Vec<u8>,
-    /// Index of the block in `raw`.
-    loaded: Option<usize>,
+    /// Raw bytes of a block.
+    block: u64,
+    /// The blocks that were read last, by their index: no more than [`MOST_LOADED`] bytes.
+    loaded: HashMap<usize, Vec<u8>>,
 }
+
+/// Most bytes of blocks that a reader keeps.
+const MOST_LOADED: u64 = 32 << 20;
 
 impl ImageReader {
     /// Opens the image of the trace in `dir` and checks its index.
@@ -493,8 +662,8 @@ impl ImageReader {
             moment: index.moment,
             unpacker,
             packed: Vec::new(),
-            raw: Vec::new(),
-            loaded: None,
+            block: index.block,
+            loaded: HashMap::new(),
         })
     }
 
@@ -558,31 +727,54 @@ impl ImageReader {
         Ok(())
     }
 
+    /// Are all its blocks whole? They are read, not decompressed.
+    ///
+    /// # Errors
+    /// [`TraceError::Corrupt`] when one is not.
+    pub fn check_blocks(&mut self) -> Result<()> {
+        for i in 0..self.blocks.len() {
+            self.load_packed(self.blocks[i])?;
+        }
+        Ok(())
+    }
+
+    /// Reads a block as it is in the file.
+    fn load_packed(&mut self, block: Block) -> Result<()> {
+        self.packed.resize(block.len as usize, 0);
+        self.file
+            .read_exact_at(&mut self.packed, self.base + block.at)
+            .context("read", &self.path)?;
+        match xxh3_64(&self.packed) == block.hash {
+            true => Ok(()),
+            false => Err(TraceError::corrupt(
+                &self.path,
+                "a block of contents has a wrong hash",
+            )),
+        }
+    }
+
     /// The blob from `offset` to the end of its block; not empty.
     fn blob_from(&mut self, offset: u64) -> Result<&[u8]> {
-        let corrupt = |why: &str| TraceError::corrupt(&self.path, why);
         if offset >= self.blob_len {
-            return Err(corrupt("contents end too early"));
+            return Err(TraceError::corrupt(&self.path, "contents end too early"));
         }
-        let index = (offset / BLOCK) as usize;
-        if self.loaded != Some(index) {
-            self.loaded = None;
-            let block = self.blocks[index];
-            let raw_len = (self.blob_len - index as u64 * BLOCK).min(BLOCK) as usize;
-            self.packed.resize(block.len as usize, 0);
-            self.file
-                .read_exact_at(&mut self.packed, self.base + block.at)
-                .context("read", &self.path)?;
-            if xxh3_64(&self.packed) != block.hash {
-                return Err(corrupt("a block of contents has a wrong hash"));
+        let index = (offset / self.block) as usize;
+        if !self.loaded.contains_key(&index) {
+            // One image after the other is read, in order: what was read long ago is rarely wanted again.
+            if (self.loaded.len() as u64 + 1) * self.block > MOST_LOADED {
+                self.loaded.clear();
             }
-            let unpacked = self.unpacker.unpack(&self.packed, raw_len, &mut self.raw);
+            let block = self.blocks[index];
+            let raw_len = (self.blob_len - index as u64 * self.block).min(self.block) as usize;
+            self.load_packed(block)?;
+            let mut raw = Vec::new();
+            let unpacked = self.unpacker.unpack(&self.packed, raw_len, &mut raw);
             unpacked.map_err(|e| {
                 TraceError::corrupt(&self.path, format!("a block can't be decompressed: {e}"))
             })?;
-            self.loaded = Some(index);
+            self.loaded.insert(index, raw);
         }
-        Ok(&self.raw[(offset % BLOCK) as usize..])
+        Ok(&self.loaded[&index][(offset % self.block) as usize..])
     }
 }
 
@@ -650,7 +842,13 @@ fn check_index(index: &Index) -> std::result::Result<(), &'static str> {
     if index.regions.len() > MAX_REGIONS {
         return Err("too many regions");
     }
-    if index.blob_len > MAX_BLOB || index.blob_len.div_ceil(BLOCK) != index.blocks.len() as u64 {
+    let sizes = PAGE..=BLOCK;
+    if !index.block.is_power_of_two() || !sizes.contains(&index.block) {
+        return Err("its blocks are of an impossible size");
+    }
+    if index.blob_len > MAX_BLOB
+        || index.blob_len.div_ceil(index.block) != index.blocks.len() as u64
+    {
         return Err("blocks don't add up");
     }
     let mut below = 0;

@@ -7,6 +7,7 @@
 //! | `manifest.json` | what was run, where, how; written first, never changed | [`manifest`] |
 //! | `image` | the memory of the program before its first instruction | [`image`] |
 //! | `images` | the same of the programs that processes became by their execs | [`images`] |
+//! | `checkpoints` | the process of a replay at some events, so that another one can begin there | [`checkpoints`] |
 //! | `beginning` | where the trace begins, when only its last stretch was kept: a replay's process at that moment | [`beginning`] |
 //! | `events.zst` | all events, in the seekable zstd format, checksummed | [`stream`], [`writer`], [`reader`] |
 //! | `files/<hash>` | contents of the files that were mapped, and of the runtime | [`store`] |
@@ -48,6 +49,7 @@ pub mod beginning;
 pub mod bytes;
 pub mod catalog;
 pub mod census;
+pub mod checkpoints;
 mod codec;
 mod entries;
 pub mod error;
@@ -76,6 +78,7 @@ pub use beginning::{Moment, RingStart, StoppedThread};
 pub use bytes::ByteString;
 pub use catalog::{Catalog, Entry};
 pub use census::{Census, Uncaptured};
+pub use checkpoints::{Checkpoint, Checkpoints, CheckpointsWriter};
 pub use error::{Result, TraceError};
 pub use extents::first_data;
 pub use hash::ContentHash;
@@ -108,6 +111,8 @@ pub const SUMMARY_FILE: &str = "summary.json";
 pub const EVENTS_FILE: &str = "events.zst";
 /// Name of what a trace begins with of which only the last stretch was kept.
 pub const BEGINNING_FILE: &str = "beginning";
+/// Name of the checkpoints of a trace.
+pub const CHECKPOINTS_FILE: &str = "checkpoints";
 /// Name of the initial memory image in a trace.
 pub const IMAGE_FILE: &str = "image";
 /// Name of the file with the images of programs that processes became by exec.
@@ -115,12 +120,13 @@ pub const IMAGES_FILE: &str = "images";
 /// Most programs that the processes of one trace can become by exec.
 pub const MAX_IMAGES: u64 = 1 << 20;
 /// The files with names of their own in a trace, the manifest first; each may be missing but that.
-pub const NAMED_FILES: [&str; 6] = [
+pub const NAMED_FILES: [&str; 7] = [
     MANIFEST_FILE,
     SUMMARY_FILE,
     IMAGE_FILE,
     IMAGES_FILE,
     BEGINNING_FILE,
+    CHECKPOINTS_FILE,
     EVENTS_FILE,
 ];
 /// Name of the directory with file contents in a trace.

@@ -87,12 +87,20 @@ impl<R: Read> Read for Hashed<R> {
 /// # Errors
 /// [`TraceError::Exists`] when `out` exists.
 pub fn pack(dir: &Path, out: &Path) -> Result<u64> {
+    pack_without(dir, out, &[])
+}
+
+/// As [`pack`], without these files.
+///
+/// # Errors
+/// As [`pack`].
+pub fn pack_without(dir: &Path, out: &Path, left_out: &[&str]) -> Result<u64> {
     Manifest::read(dir)?;
     if out.symlink_metadata().is_ok() {
         return Err(TraceError::Exists { path: out.into() });
     }
     let temporary = beside(out);
-    let result = write_pack(dir, &temporary).and_then(|size| {
+    let result = write_pack(dir, &temporary, left_out).and_then(|size| {
         std::fs::rename(&temporary, out).context("write", out)?;
         Ok(size)
     });
@@ -147,7 +155,7 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn write_pack(dir: &Path, out: &Path) -> Result<u64> {
+fn write_pack(dir: &Path, out: &Path, left_out: &[&str]) -> Result<u64> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -160,7 +168,8 @@ fn write_pack(dir: &Path, out: &Path) -> Result<u64> {
     zstd.include_checksum(true).context("compress for", out)?;
     let mut archive = tar::Builder::new(zstd);
     let mut sums = Sums::default();
-    for name in names(dir)? {
+    let is_in = |name: &String| !left_out.contains(&name.as_str());
+    for name in names(dir)?.into_iter().filter(is_in) {
         append(&mut archive, dir, &name, out, &mut sums)?;
     }
     if !inputs::all(dir).is_empty() {

@@ -146,7 +146,7 @@ impl Session {
         self.ladder = Ladder::default();
         loop {
             let d = self.debuggee()?;
-            let (first, earlier) = (d.begins(), d.checkpoints.earlier_than(now.events));
+            let (first, earlier) = (d.begins(), d.earlier_than(now.events));
             let from = earlier.unwrap_or(first).max(first);
             let hits = self.rewind(from)?.hits_before(&now, false)?;
             if let Some(slot) = self.go_to_hit(hits, |s| s.rewind(from).map(|_| ()))? {

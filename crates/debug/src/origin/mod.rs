@@ -84,7 +84,13 @@ impl Session {
         let mut trail = Trail::default();
         self.debuggee()?.moving.begin(true);
         let points = std::mem::take(&mut self.debuggee()?.points);
+        if depth > 0 {
+            // Who follows several values comes back to where the ways part.
+            self.begin_at_first()?;
+            self.stays = true;
+        }
         let followed = self.follow(slot, location, 0, depth.min(MOST_DEPTH), &mut trail);
+        self.stays = false;
         let d = self.debuggee()?;
         d.points = points;
         d.set_watchpoints()?;

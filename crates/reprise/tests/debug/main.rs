@@ -10,6 +10,7 @@ mod dap;
 mod expected;
 mod kept;
 mod languages;
+mod on_disk;
 mod order;
 mod processes;
 mod programs;

@@ -175,7 +175,7 @@ impl Scene {
 /// The subcommands, by the names that `--help` has for them; how each is to end; and how each is called. Those of running processes
 /// have a test of their own.
 type Call = fn(&Scene) -> Command;
-const COMMANDS: [(&str, Status, Call); 28] = [
+const COMMANDS: [(&str, Status, Call); 29] = [
     ("record", Programs, |s| {
         let mut command = s.with(&["record", "-o"]);
         command.arg(s.place.fresh("trace"));
@@ -187,6 +187,11 @@ const COMMANDS: [(&str, Status, Call); 28] = [
     }),
     ("replay", Programs, |s| of(s, &["replay"])),
     ("verify", Data, |s| of(s, &["verify", "-n", "2"])),
+    ("checkpoint", Data, |s| {
+        let mut command = s.with(&["checkpoint", "--every", "3ev"]);
+        command.arg(s.fresh_trace());
+        command
+    }),
     ("races", Data, |s| {
         let mut command = s.with(&["races"]);
         command.arg(&s.racing);
