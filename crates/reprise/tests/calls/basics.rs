@@ -11,7 +11,7 @@ guests! {
 }
 
 // Memory.
-guests! { memory_anonymous, memory_places, memory_mapped, memory_files, memory_file_writes, memory_mapped_by_threads, memory_big, generated_code, growing_stack }
+guests! { memory_anonymous, memory_places, memory_mapped, memory_files, memory_file_writes, memory_mapped_by_threads, memory_big, generated_code, growing_stack, stack_limit_raised }
 
 #[test]
 fn exit_statuses_pass_through() {
@@ -138,6 +138,17 @@ fn more_hashes_on_request() {
             many[0].counter("hashes"),
             few[0].counter("hashes")
         );
+    }
+}
+
+/// A stack that may grow further than to what is mapped below it is no larger for that: what hashes and searches look at is the program's memory alone.
+#[test]
+fn a_raised_limit_makes_no_larger_stack() {
+    let guest = Guest::new("stack_limit_raised").args(["3"]);
+    let infos = check_times(&guest, &["--checksum=1"], 2, 1);
+    for info in infos {
+        let mean = info.counter("hashed") / info.counter("hashes");
+        assert!(mean < 3 << 20, "{mean} bytes at a time");
     }
 }
 

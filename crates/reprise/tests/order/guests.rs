@@ -48,6 +48,7 @@ tests! {
         memory_mapped,
         protections,
         growing_stack,
+        stack_limit_raised,
         sysv_shm,
         message_queues,
         generated_code,

@@ -6,6 +6,7 @@ pub mod capture;
 pub mod compared;
 pub mod files;
 pub mod futex;
+pub mod grown;
 pub mod identity;
 pub mod input_files;
 pub mod input_rows;
@@ -675,7 +676,7 @@ pub fn hash_all() -> StateHash {
         if r.prot & PROT_WRITE == 0 {
             continue;
         }
-        let start = first_mapped(r);
+        let start = grown::first_mapped(r);
         let mut sum = 0u64;
         presence.each(start, r.end, r.flags, |page| {
             all.bytes += PAGE;
@@ -704,40 +705,7 @@ pub fn hash_all() -> StateHash {
 pub fn each_writable_page(mut f: impl FnMut(u64)) {
     let presence = Presence::now();
     for r in map().regions().iter().filter(|r| r.prot & PROT_WRITE != 0) {
-        let start = first_mapped(r);
+        let start = grown::first_mapped(r);
         presence.each(start, r.end, r.flags, &mut f);
-    }
-}
-
-/// The first byte of a region that is mapped now.
-pub fn first_mapped(r: &Region) -> u64 {
-    match r.flags & region_flags::STACK {
-        0 => r.start,
-        _ => lowest_mapped(r.start, r.end),
-    }
-}
-
-/// The stack grows by itself: finds its lowest page.
-fn lowest_mapped(known: u64, end: u64) -> u64 {
-    let mapped = |p: u64| {
-        let mut v = 0u8;
-        sys::mincore(p, PAGE, &mut v as *mut u8 as u64) == 0
-    };
-    let (mut low, mut high) = (end.saturating_sub(stack_limit()) & !(PAGE - 1), known);
-    if low >= high {
-        return known;
-    }
-    while high - low > PAGE {
-        let middle = (low + (high - low) / 2) & !(PAGE - 1);
-        if mapped(middle) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    if mapped(low) {
-        low
-    } else {
-        high
     }
 }

@@ -45,7 +45,7 @@ pub fn log(t: &Block) {
     pages.write(PROGRAM, 0, 0, 0);
     let presence = Presence::now();
     for r in memory::map().regions().iter().filter(is_torn) {
-        let start = memory::first_mapped(r);
+        let start = memory::grown::first_mapped(r);
         let written = r.flags & region_flags::FILE != 0
             && each_written(start, r.end, |page| pages.add(PROGRAM, 0, page));
         if !written {
@@ -136,7 +136,7 @@ pub fn take(t: &Block) {
         diverge(t, kinds::STATE, Some(&first), &Actual::of(Kind::Shared));
     }
     for r in memory::map().regions().iter().filter(is_torn) {
-        let start = memory::first_mapped(r);
+        let start = memory::grown::first_mapped(r);
         sys::madvise(start, r.end - start, DONTNEED);
     }
     for (at, len) in sync::tables() {

@@ -562,6 +562,13 @@ pub fn ask(t: &Block, uc: &Ucontext) {
     }
 }
 
+/// The thread has come to a gate, and was not found in the state that is looked for: where it came nearest to it, if it came to the place at all, that is what to say.
+pub fn passed_by(t: &Block) {
+    if let Some(sought) = SOUGHT.get().as_ref().filter(|s| s.closest.is_some()) {
+        lost(t, sought.name.regs.rip, sought.closest);
+    }
+}
+
 impl Patch {
     fn make(place: &Place, tests: &Tests, named: &Regs, machine: &Stopped) -> Option<Patch> {
         let (at, pages) = find_room(place)?;
