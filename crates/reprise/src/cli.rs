@@ -602,6 +602,7 @@ impl ReplayArgs {
             trace: Some(dir.into()),
             debug: false,
             at: None,
+            from: None,
             gdb_port: None,
             gdb_socket: None,
             gdb_process: None,

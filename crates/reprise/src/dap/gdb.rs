@@ -73,6 +73,8 @@ impl Gdb {
             answer: (!shown).then_some(&unseen),
             limit: None,
             given_up: None,
+            debugger: None,
+            unseen: !shown,
         };
         let mut command = debug::server(&session, &socket)?;
         let errors = File::create(&said).context("make a file for what the replay says")?;

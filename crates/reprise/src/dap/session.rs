@@ -16,7 +16,7 @@ use super::wire::{hear_client, Ear, Heard, Mouth, WAITING};
 use anyhow::{bail, ensure, Context, Result};
 use serde_json::{json, Value};
 use std::collections::VecDeque;
-use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{sync_channel, Receiver};
 use std::time::{Duration, Instant};
 
 /// Requests that wait.
@@ -185,10 +185,7 @@ impl Session {
             false => self.heard.recv().ok(),
             true => {
                 let left = PATIENCE.saturating_sub(self.born.elapsed());
-                match self.heard.recv_timeout(left) {
-                    Ok(heard) => Some(heard),
-                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-                }
+                self.heard.recv_timeout(left).ok()
             }
         };
         let Some(heard) = heard else {

@@ -440,7 +440,7 @@ impl Session {
         let all = mi::number(&listed, "numchild").unwrap_or(0);
         let has_more = mi::text(&listed, "has_more") == Some("1")
             || (children.len() as i64 == n && all > first + n);
-        if has_more && !self.client.paging || has_more && count == MOST_PARTS {
+        if has_more && (!self.client.paging || count == MOST_PARTS) {
             let whole = Whole::Object {
                 frame,
                 name: name.to_string(),

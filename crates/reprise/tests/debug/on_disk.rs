@@ -12,8 +12,7 @@ const EVERY: &str = "100ev";
 const WITHOUT: &str = "without";
 
 fn checkpoint(place: &Workplace, dir: &Path, every: &str) -> Run {
-    let args = ["checkpoint".as_ref(), "--every".as_ref(), every.as_ref()];
-    let mut command = place.reprise(args);
+    let mut command = place.reprise(["checkpoint", "--every", every]);
     run(command.arg(dir), None)
 }
 

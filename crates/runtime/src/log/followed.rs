@@ -116,7 +116,7 @@ impl Followed {
 
     /// It was this file, by its row and number, when it was looked at.
     pub fn found(&self, since: Looking, row: usize, number: u32) {
-        let file = row as u64 + 1 | (number as u64) << NUMBER_SHIFT;
+        let file = (row as u64 + 1) | ((number as u64) << NUMBER_SHIFT);
         // Somebody has closed it meanwhile: that counts.
         let _ = self.file.compare_exchange(since.0, file, SeqCst, Relaxed);
     }
