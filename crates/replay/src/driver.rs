@@ -146,6 +146,11 @@ fn replay_one(
         }
         shared.session_mut().flags |= r.flag();
     }
+    // What there is to say of it is not what the program says.
+    let begins = match options.from {
+        Some(event) => checkpoints::nearest(dir, &reader, event)?,
+        None => None,
+    };
     let quiet = options.quiet.then(silence).transpose()?;
     let cpu = match manifest.engine().can(can::PIN) {
         false => None,
@@ -158,8 +163,8 @@ fn replay_one(
     let mut tree = Tree::new(shared, image, dir, child);
     tree.limit = options.limit;
     tree.rebuilt = rebuilt;
-    if let Some(event) = options.from {
-        tree.begin_at(checkpoints::nearest(dir, &reader, event)?);
+    if begins.is_some() {
+        tree.begin_at(begins);
     }
     let began = tree.begins();
     let status = tree.run(&mut reader, options.only);
