@@ -188,7 +188,10 @@ impl Session {
     fn add_breakpoint(&mut self, at: u64, way: Way) -> TargetResult<bool, Self> {
         let conditions = self.asked.take();
         let d = self.debuggee().map_err(TargetError::Fatal)?;
-        let there = d.read(at, &mut [0]).is_ok();
+        // Where something is mapped at another time, too: gdb has breakpoints of its own in libraries that it knows, and a motion backward leads to before they
+        // were loaded.
+        let other_times = || d.timeline.mapped.iter().any(|range| range.contains(&at));
+        let there = d.read(at, &mut [0]).is_ok() || other_times();
         if there {
             d.points.add(at, way, conditions);
         }

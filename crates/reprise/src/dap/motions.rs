@@ -25,9 +25,6 @@ impl Motion {
     }
 }
 
-/// What gdb says when its own breakpoints are in libraries that are not there yet, where a motion has led to before they were loaded.
-const ABORTED: &str = "Command aborted";
-
 impl Session {
     /// Lets it run by a command of gdb's.
     ///
@@ -38,7 +35,6 @@ impl Session {
         self.forget_values()?;
         self.sets_out();
         self.mi(command)?;
-        self.command = command.to_string();
         self.moving = Some(motion);
         Ok(())
     }
@@ -134,16 +130,6 @@ impl Session {
         let at_end = self.is_at_end();
         let failed = mi::text(stop, "reason") == Some(FAILED);
         let why = mi::text(stop, "msg").unwrap_or("");
-        // Once: gdb forgets those libraries, and with them its breakpoints there.
-        let command = std::mem::take(&mut self.command);
-        if let (true, Some(motion), false) =
-            (failed && why.contains(ABORTED), motion, command.is_empty())
-        {
-            self.mi(&super::gdb::console("nosharedlibrary"))?;
-            self.set_off(motion, &command)?;
-            self.command.clear();
-            return Ok(());
-        }
         if failed {
             let why = why.replace('\n', " ");
             self.end_progress();

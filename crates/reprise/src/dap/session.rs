@@ -78,8 +78,6 @@ pub struct Session {
     gdb: Option<Gdb>,
     /// It moves, and has not stopped yet.
     pub moving: Option<Motion>,
-    /// gdb's command of that motion.
-    pub command: String,
     /// How it has stopped; nobody has looked at that.
     stop: Option<Value>,
     /// Texts since the last command, or the last motion.
@@ -129,7 +127,6 @@ impl Session {
             subject: None,
             gdb: None,
             moving: None,
-            command: String::new(),
             stop: None,
             said: String::new(),
             at_end: false,
