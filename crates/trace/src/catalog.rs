@@ -240,7 +240,7 @@ impl Catalog {
         if was_latest {
             match self.newest()? {
                 Some(next) => self.set_latest(&next)?,
-                None => std::fs::remove_file(&link).context("remove", &link)?,
+                None => remove_dangling(&link)?,
             }
         }
         // Contents are part of `own` already.
@@ -492,6 +492,17 @@ fn is_content(name: &str) -> bool {
 }
 
 /// Removes the files that a trace has, and the directory when nothing else is in it. The manifest goes first, so that half a trace is none.
+/// Removes a link that leads nowhere. Another command may have removed it at the same time, or have let it lead somewhere again.
+fn remove_dangling(link: &Path) -> Result<()> {
+    if link.exists() {
+        return Ok(());
+    }
+    match std::fs::remove_file(link) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.context("remove", link),
+    }
+}
+
 fn remove_trace_files(dir: &Path) -> Result<()> {
     let remove = |path: &Path| match std::fs::remove_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
