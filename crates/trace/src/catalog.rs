@@ -491,7 +491,6 @@ fn is_content(name: &str) -> bool {
         || name.starts_with(TEMPORARY_PREFIX)
 }
 
-/// Removes the files that a trace has, and the directory when nothing else is in it. The manifest goes first, so that half a trace is none.
 /// Removes a link that leads nowhere. Another command may have removed it at the same time, or have let it lead somewhere again.
 fn remove_dangling(link: &Path) -> Result<()> {
     if link.exists() {
@@ -503,6 +502,7 @@ fn remove_dangling(link: &Path) -> Result<()> {
     }
 }
 
+/// Removes the files that a trace has, and the directory when nothing else is in it. The manifest goes first, so that half a trace is none.
 fn remove_trace_files(dir: &Path) -> Result<()> {
     let remove = |path: &Path| match std::fs::remove_file(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
