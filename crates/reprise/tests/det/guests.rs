@@ -92,6 +92,7 @@ tests! {
         clock_in_threads,
         det_alone_again,
         mutex_contention = "mutex_contention" ["4", "1000"],
+        waits_while_others_contend = "waits_while_others_contend" ["3", "1000"],
         pi_mutex = "pi_mutex" ["500"],
         waits_to_the_end = "waits_to_the_end" ["3"],
         threads_many = "threads_many" ["100"],

@@ -62,6 +62,35 @@ fn what_stays_in_memory_is_there_after_a_crash() {
     }
 }
 
+/// A trace that was cut off ends there, also where a thread has waited for others for so long that they have called each other thousands of times meanwhile.
+#[test]
+fn the_end_of_what_is_cut_off_is_found_while_one_waits() {
+    for lines in [8, 13] {
+        let place = Workplace::new();
+        let dir = place.fresh("trace");
+        let guest = Guest::new("waits_while_others_contend").args(["3", "10000"]);
+        let mut command = place.record_command(&guest, &["--engine", "order"], &dir);
+        let mut running = Running::start_reading(&mut command, None);
+        let mut out = BufReader::new(running.child.stdout.take().expect("a pipe"));
+        let mut said = String::new();
+        for _ in 0..lines {
+            out.read_line(&mut said).expect("a line");
+        }
+        let agent = agent_of(running.pid());
+        // SAFETY: a process that this test started.
+        assert_eq!(unsafe { libc::kill(agent, libc::SIGKILL) }, 0);
+        out.read_to_string(&mut said).expect("the rest");
+        running.finish();
+        let replay = place.replay(&dir);
+        assert!(
+            replay.said().contains("the recording was cut off"),
+            "{}",
+            replay.describe()
+        );
+        assert!(said.starts_with(&*replay.text()), "{}", replay.describe());
+    }
+}
+
 /// Do all threads of the process sleep on words of memory?
 fn sleeps(pid: i32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");

@@ -73,6 +73,7 @@ tests! {
     threads {
         thread_create,
         mutex_contention,
+        waits_while_others_contend,
         condition_variables,
         futex_raw,
         futex_wake_op,

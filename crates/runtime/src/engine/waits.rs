@@ -67,9 +67,14 @@ impl Deadline {
 
     /// A millisecond after `now`, in nanoseconds of CLOCK_MONOTONIC, for a thread that then looks again.
     pub fn soon(now: i64) -> Deadline {
+        Deadline::after(now, 1_000_000)
+    }
+
+    /// So many ns after `now`, in nanoseconds of CLOCK_MONOTONIC, for a thread that then looks again.
+    pub fn after(now: i64, ns: i64) -> Deadline {
         Deadline {
             realtime: false,
-            at: Timespec::from_ns(now + 1_000_000),
+            at: Timespec::from_ns(now + ns),
             looks: true,
         }
     }

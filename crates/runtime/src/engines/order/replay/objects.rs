@@ -33,6 +33,11 @@ use reprise_abi::order::EntryKind;
 use reprise_abi::waits::What;
 
 /// Waits until operation `n` on a shard may be made.
+/// After so many ns one who sleeps until another thread lets it go on looks whether it still waits in vain; the next time after twice as many, up to ...
+const PATIENCE: i64 = 20_000_000;
+/// ... so many.
+const LONGEST_PATIENCE: i64 = 1_000_000_000;
+
 fn wait_for_shard(number: u32, n: u64) {
     let shard = shards::shard(number);
     turns::wait_for(awaited::key_of_shard(number), n - 1, || {
@@ -201,28 +206,44 @@ impl Order for Replay {
         let soon = (looks.is_some() && deadline.is_none()).then(|| Deadline::soon(Self::now()));
         let waits =
             (tells && is_told).then(|| Waits::new(What::Word(word.as_ptr() as u64).key(), 0));
-        if let Some(w) = &waits {
-            let generation = w.generation();
-            if word.load(SeqCst) != value {
-                return Wait::Changed;
-            }
-            w.sleeps(generation);
-        }
-        if total::runs() {
-            total::give_way(t);
-            return Wait::Woken;
-        }
         let until = deadline.or(soon.as_ref());
-        // It needs no processor meanwhile: main waits so for those who compute.
-        let sleeping = &head().sleeping;
-        sleeping.fetch_add(1, Relaxed);
-        let how = in_kernel(t, word, value, until, shared, total::begin_asleep, |_| {
-            false
-        });
-        sleeping.fetch_sub(1, Relaxed);
-        match how {
-            Wait::TimedOut if soon.is_some() => Wait::Woken,
-            how => how,
+        let mut patience = PATIENCE;
+        loop {
+            let seen = waits.as_ref().map(Waits::generation);
+            if let (Some(w), Some(generation)) = (&waits, seen) {
+                if word.load(SeqCst) != value {
+                    return Wait::Changed;
+                }
+                w.sleeps(generation);
+            }
+            if total::runs() {
+                total::give_way(t);
+                return Wait::Woken;
+            }
+            // It sleeps on the word, so nobody wakes it who calls others of its room; and until it has looked it counts as one who may go on.
+            let again = waits
+                .as_ref()
+                .map(|_| Deadline::after(Self::now(), patience));
+            // It needs no processor meanwhile: main waits so for those who compute.
+            let sleeping = &head().sleeping;
+            sleeping.fetch_add(1, Relaxed);
+            let how = in_kernel(
+                t,
+                word,
+                value,
+                until.or(again.as_ref()),
+                shared,
+                total::begin_asleep,
+                |_| false,
+            );
+            sleeping.fetch_sub(1, Relaxed);
+            match how {
+                Wait::TimedOut if waits.is_some() => {
+                    patience = (2 * patience).min(LONGEST_PATIENCE);
+                }
+                Wait::TimedOut if soon.is_some() => return Wait::Woken,
+                how => return how,
+            }
         }
     }
 
