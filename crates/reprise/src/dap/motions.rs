@@ -25,6 +25,15 @@ impl Motion {
     }
 }
 
+/// What gdb says of a step by lines in code that it has no symbols of, as the dynamic linker's at the beginning may be.
+const NO_BOUNDS: &str = "Cannot find bounds of current function";
+
+/// The step by an instruction in the place of one by a line.
+fn by_instruction(command: &str) -> Option<String> {
+    let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
+    matches!(name, "-exec-next" | "-exec-step").then(|| format!("{name}-instruction {rest}"))
+}
+
 impl Session {
     /// Lets it run by a command of gdb's.
     ///
@@ -34,7 +43,12 @@ impl Session {
         ensure!(self.moving.is_none(), "the program runs already");
         self.forget_values()?;
         self.sets_out();
-        self.mi(command)?;
+        match (self.mi(command), by_instruction(command)) {
+            (Err(e), Some(instruction)) if e.to_string().contains(NO_BOUNDS) => {
+                self.mi(&instruction)?
+            }
+            (other, _) => other?,
+        };
         self.moving = Some(motion);
         Ok(())
     }
