@@ -20,12 +20,10 @@ pub struct Reprise {
 pub struct Size {
     /// Everything.
     pub all: u64,
-    /// The compressed events.
+    /// The compressed events, which hold what was read.
     pub events: u64,
-    /// Copies of files that were read.
-    pub inputs: u64,
-    /// Contents that the store has once for all recordings: the program, its libraries, the runtime.
-    pub shared: u64,
+    /// Kept files: the program, its libraries, the runtime.
+    pub files: u64,
 }
 
 impl Reprise {
@@ -140,14 +138,9 @@ impl Reprise {
             }
         }
         for entry in std::fs::read_dir(trace.join("files"))? {
-            let entry = entry?;
-            let bytes = entry.metadata()?.size();
-            match entry.file_name().to_string_lossy().starts_with("input.") {
-                true => size.inputs += bytes,
-                false => size.shared += bytes,
-            }
+            size.files += entry?.metadata()?.size();
         }
-        size.all += size.inputs + size.shared;
+        size.all += size.files;
         size.events = std::fs::metadata(trace.join("events.zst"))?.size();
         Ok(size)
     }

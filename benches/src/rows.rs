@@ -323,19 +323,18 @@ impl Bench {
         let mut row = rounds.row(name, title, 1.15, Some(1.15));
         row.figures.push(Figure {
             side: Side::Trace,
-            value: (rounds.size.all - rounds.size.shared) as f64,
+            value: rounds.size.all as f64,
             unit: Unit::Bytes,
             bar: Some(read as f64 + TRACE_ROOM),
         });
         let path = program.argv.last().context("an input")?;
         let packed = zstd::stream::encode_all(std::fs::File::open(path)?, 1)?.len();
         row.notes.push(format!(
-            "read {:.0} MB, which zstd -1 makes {:.1} MB of; events take {:.1} MB, the copy of the input {:.1} MB; the program, its libraries and the runtime, {:.1} MB, are kept once for all recordings",
+            "read {:.0} MB, which zstd -1 makes {:.1} MB of; events take {:.1} MB, kept files {:.1} MB",
             read as f64 / 1e6,
             packed as f64 / 1e6,
             rounds.size.events as f64 / 1e6,
-            rounds.size.inputs as f64 / 1e6,
-            rounds.size.shared as f64 / 1e6
+            rounds.size.files as f64 / 1e6
         ));
         Ok(row)
     }
