@@ -1,6 +1,6 @@
 //! Checkpoints on disk: the process of a replay as it was at some events, so that a replay can begin there.
 //!
-//! The file `checkpoints` has one [image](crate::image) after the other, each with its [`Moment`] as a [`beginning`](crate::beginning) has it. Images
+//! The file `checkpoints` has one [image](crate::image) after the other, each with its [`Moment`] as a [`beginning`] has it. Images
 //! have their pages in common: a page is written once. Behind the last image is the table, in JSON, compressed, and a footer.
 //!
 //! They are a cache. A trace says nothing of them anywhere else, and they say of which trace they are ([`seal`]): what does not fit, or is damaged, is
