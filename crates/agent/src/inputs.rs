@@ -83,6 +83,8 @@ struct Row {
     stamp: Stamp,
     source: File,
     lease: Lease,
+    /// The lease keeps everybody from changing it.
+    guarded: bool,
     /// Since when somebody waits for it.
     wanted: Option<Wait>,
     name: PathBuf,
@@ -367,6 +369,7 @@ impl Inputs {
             stamp: wanted,
             source,
             lease,
+            guarded: leased,
             wanted: None,
             name,
             copy,
@@ -696,7 +699,7 @@ impl Inputs {
     fn is_leased(&self, row: usize) -> bool {
         self.rows[row]
             .as_ref()
-            .is_some_and(|row| row.lease.is_held())
+            .is_some_and(|row| row.guarded && row.lease.is_held())
     }
 
     /// Is the file of this row what it was?

@@ -14,7 +14,6 @@ use reprise_abi::event::{EventHeader, Kind};
 use reprise_console::say;
 use reprise_launch::replay::Child;
 use reprise_trace::{Checkpoint, Checkpoints, CheckpointsWriter, Known, Manifest, Reader};
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
@@ -77,11 +76,7 @@ pub fn make(
         image,
         shared,
     } = driver::prepare(dir, &Options::default(), None)?;
-    let nowhere = File::options().write(true).open("/dev/null");
-    let nowhere = nowhere.map_err(|source| ReplayError::Io {
-        what: "open /dev/null".into(),
-        source,
-    })?;
+    let nowhere = driver::nowhere()?;
     let child = Child {
         cpu: driver::processor(manifest.start.cpu),
         output: Some([nowhere.as_raw_fd(); 2]),

@@ -119,6 +119,18 @@ fn replay_rebuilt(dir: &Path, options: &Options, program: &Path) -> Result<Outco
     replay_one(dir, options, None, Some(rebuilt))
 }
 
+/// Where the output of a replay goes that nobody is to see.
+///
+/// # Errors
+/// When there is no null device.
+pub(crate) fn nowhere() -> Result<std::fs::File, ReplayError> {
+    let opened = std::fs::File::options().write(true).open("/dev/null");
+    opened.map_err(|source| ReplayError::Io {
+        what: "open /dev/null".into(),
+        source,
+    })
+}
+
 /// As [`replay`], with a look for races.
 pub(crate) fn replay_hunting(
     dir: &Path,

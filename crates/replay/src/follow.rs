@@ -92,11 +92,7 @@ impl Follower {
             image,
             shared,
         } = driver::prepare(dir, &Options::default(), None)?;
-        let nowhere = File::options().write(true).open("/dev/null");
-        let nowhere = nowhere.map_err(|source| ReplayError::Io {
-            what: "open /dev/null".into(),
-            source,
-        })?;
+        let nowhere = driver::nowhere()?;
         let pins = manifest.engine().can(can::PIN);
         let child = Child {
             cpu: match pins {

@@ -258,16 +258,17 @@ pub(crate) struct Chain {
 /// Raw bytes of a block of a chain: an image may want one page of a block that is an earlier one's.
 const CHAIN_BLOCK: u64 = 1 << 16;
 
+/// A new file that only its owner can read.
+fn created(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path).context("create", path)
+}
+
 impl Chain {
     /// Begins the first image in a new file: its path, and what it will be named.
     pub(crate) fn create(path: PathBuf, target: PathBuf) -> Result<Chain> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path);
-        let file = Arc::new(file.context("create", &path)?);
+        let file = Arc::new(created(&path)?);
         let tools = Tools::new(&path)?;
         Ok(Chain {
             file,
@@ -331,13 +332,7 @@ impl ImageWriter {
 
     pub(crate) fn create_named(dir: &Path, name: &str) -> Result<ImageWriter> {
         let (path, target) = (dir.join(format!("{name}.tmp")), dir.join(name));
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path);
-        let (file, tools) = (file.context("create", &path)?, Tools::new(&path)?);
+        let (file, tools) = (created(&path)?, Tools::new(&path)?);
         ImageWriter::begin(Arc::new(file), 0, [path, target], tools)
     }
 
