@@ -105,6 +105,23 @@ pub unsafe fn long(address: u64, len: usize) -> u64 {
     unsafe { bytes(sum, p, (end - p) as usize) }
 }
 
+/// From how many bytes on [`long`] gains more than its chains cost at the end.
+const IS_LONG: usize = 2048;
+
+/// Hash of what a call reads, continuing from `seed`: [`bytes`] of a little, [`long`] of much.
+///
+/// # Safety
+/// As for [`bytes`].
+pub unsafe fn input(seed: u64, address: u64, len: usize) -> u64 {
+    // SAFETY: the caller's.
+    unsafe {
+        match len < IS_LONG {
+            true => bytes(seed, address, len),
+            false => words(seed, &[long(address, len)]),
+        }
+    }
+}
+
 /// Hash of a few words.
 pub fn words(seed: u64, w: &[u64]) -> u64 {
     // SAFETY: a slice is readable.
@@ -150,6 +167,17 @@ mod tests {
     fn every_bit_and_the_length_count() {
         every_bit_and_the_length_count_of(|at, len| unsafe { bytes(1, at, len) });
         every_bit_and_the_length_count_of(long);
+    }
+
+    /// What was read before counts, whichever of the two follows.
+    #[test]
+    fn inputs_continue() {
+        let v = std::vec![7u8; IS_LONG];
+        for len in [16, IS_LONG - 1, IS_LONG] {
+            // SAFETY: a vector is readable.
+            let h = |seed| unsafe { input(seed, v.as_ptr() as u64, len) };
+            assert_ne!(h(0), h(1), "{len}");
+        }
     }
 
     /// Bytes that change places are seen, within a chain and between chains.

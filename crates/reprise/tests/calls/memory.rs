@@ -29,6 +29,6 @@ fn partial_failures_are_those_of_the_kernel() {
 }
 
 guests! {
-    no_memory, memfd_seals, protections, truncated_mappings, address_space_limit, address_space_room, mapping_flags, moved_mappings,
+    no_memory, memfd_seals, protections, truncated_mappings, private_mapping_of_shared, address_space_limit, address_space_room, mapping_flags, moved_mappings,
     resident_pages, kinds_of_advice, droppable_memory, copied_memory, memory_not_inherited, guard_pages, pages_on_demand, own_memory_by_calls, barriers,
 }

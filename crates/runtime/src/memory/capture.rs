@@ -327,7 +327,7 @@ impl Call {
         let mut h = 0;
         self.inputs(|p, n| {
             // SAFETY: guarded.
-            h = guard::guarded(|| unsafe { hash::bytes(h, p, n) }).unwrap_or(h ^ FAULTED_INPUT);
+            h = guard::guarded(|| unsafe { hash::input(h, p, n) }).unwrap_or(h ^ FAULTED_INPUT);
         });
         h
     }

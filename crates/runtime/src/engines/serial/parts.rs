@@ -198,7 +198,7 @@ impl Parts {
         guard::guarded(|| {
             self.inputs().fold(0, |h, i| {
                 // SAFETY: guarded.
-                unsafe { hash::bytes(h, i.address, i.len) }
+                unsafe { hash::input(h, i.address, i.len) }
             })
         })
     }

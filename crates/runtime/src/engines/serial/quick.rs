@@ -250,7 +250,7 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
         // SAFETY: the ring's side is ours, the program's is guarded.
         let done = guard::guarded(|| unsafe {
             if tag == Tag::Input {
-                input_hash = hash::bytes(0, at, room);
+                input_hash = hash::input(0, at, room);
             }
             guard::copy(place + (head + SECTION_LEN) as u64, at, shown);
         });
