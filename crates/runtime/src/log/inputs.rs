@@ -195,7 +195,10 @@ fn promise_version(
     stat: &[u64; 18],
 ) -> Option<usize> {
     let stamp = kept::stamp_of(stat);
-    let row = find(&stamp, followed).or_else(|| ask(fd, followed, &stamp))?;
+    let row = find(&stamp, followed).or_else(|| {
+        let is_worthwhile = followed.is_worthwhile(stat[kept::SIZE]);
+        is_worthwhile.then(|| ask(fd, followed, &stamp)).flatten()
+    })?;
     let it = &inputs(session()).files[row];
     let promised = input_rows::promise(it, |it| input_rows::is_open_version(it, &stamp));
     if promised {
