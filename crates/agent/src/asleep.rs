@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// How often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many looks in a row must see the same.
-const ENOUGH: u32 = 10;
+const ENOUGH: u32 = 6;
 /// The runtime's threads look again after a nap of at most that many seconds; a program's own nap as short as that is soon an event.
 const LONGEST_NAP: u64 = 1;
 

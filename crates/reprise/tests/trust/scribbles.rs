@@ -10,7 +10,7 @@ use common::{allow_uncaptured, knob, Guest, Running, Workplace};
 use reprise_abi::layout::{RING_BASE, RING_SIZE, SESSION_BASE};
 use reprise_abi::order::{OrderHead, Shard, WaitingRoom, ORDER_BASE, SHARDS};
 use reprise_abi::ring::RingControl;
-use reprise_abi::session::{process_state, Process, RequestBox, Session, Slot};
+use reprise_abi::session::{process_state, slot_state, Process, RequestBox, Session, Slot};
 use reprise_abi::waits::Awaited;
 use std::mem::{offset_of, size_of};
 use std::time::Duration;
@@ -159,6 +159,37 @@ fn turns_of_nobody() {
         (slot(1) + offset_of!(Slot, state), 77),
     ] {
         overwritten("serial", &[(at, value)]);
+    }
+}
+
+/// A thread that waits for its turn is in no list any more: nobody would ever tell it, whatever all others do.
+#[test]
+fn a_thread_that_is_in_no_list() {
+    let slot = Session::slot_address(0, 1);
+    let words = [
+        (offset_of!(Session, ready_head), 0),
+        (offset_of!(Session, ready_tail), 0),
+        (offset_of!(Session, ready_count), 0),
+        (slot + offset_of!(Slot, state), slot_state::IN_CALL),
+    ];
+    let said = overwritten("serial", &words);
+    assert!(
+        said.contains("damaged the session's memory (a thread whose turn never comes)"),
+        "{said}"
+    );
+}
+
+/// The box of requests is kept by a thread that lives, and knows nothing of it.
+#[test]
+fn a_box_that_is_not_given_back() {
+    let taken = offset_of!(Session, request) + offset_of!(RequestBox, taken);
+    for engine in ["serial", "order"] {
+        let said = overwritten(engine, &[(taken, 1)]);
+        assert!(
+            said.contains("damaged the session's memory (a lock that is not given back)")
+                || said.contains("over\n"),
+            "{engine}: {said}"
+        );
     }
 }
 
