@@ -112,17 +112,16 @@ impl Asleep {
         if !do_all_sleep {
             return false;
         }
-        let mut all = Vec::new();
-        for pid in Members::who_map(shared)
-            .into_iter()
-            .filter(|pid| *pid != self.launcher)
-        {
-            match sleeps_of(pid) {
-                Some(sleeps) => all.extend(sleeps),
-                None => return false,
-            }
+        let who_map = Members::who_map(shared).into_iter();
+        let others = who_map.filter(|pid| *pid != self.launcher);
+        let found: Vec<_> = others.map(sleeps_of).collect();
+        if found.iter().flatten().any(|sleeps| nap(sleeps)) {
+            return true;
         }
-        all.iter().any(|sleep| !is_program_s(s, *sleep))
+        let Some(all) = found.into_iter().collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        all.iter().flatten().any(|sleep| !is_program_s(s, *sleep))
     }
 }
 

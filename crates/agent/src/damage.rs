@@ -165,7 +165,10 @@ fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
     let kept = THINGS.into_iter().zip(0..).find_map(|(thing, number)| {
         let owner = Some(thing.owner(shared)).filter(|owner| *owner != 0)?;
         let slot = thing.slot(shared.session(), owner);
-        let is_there = slot.is_some_and(|slot| lives(shared, members, slot));
+        let is_there = slot.is_some_and(|slot| {
+            // Who waits for what it has does not know that it has it.
+            lives(shared, members, slot) && !waits_for(shared, slot, thing)
+        });
         (!is_there).then_some([number, owner.into()])
     });
     kept.map(|words| Wrong {
@@ -173,6 +176,17 @@ fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
         words,
         enough: ENOUGH,
     })
+}
+
+/// Does the slot's thread sleep until it can have this?
+fn waits_for(shared: &SharedSession, slot: &Slot, thing: Thing) -> bool {
+    let Some(word) = thing.word(shared) else {
+        return false;
+    };
+    let head = std::ptr::from_ref(shared.session()) as usize;
+    let at = (std::ptr::from_ref(word) as usize).checked_sub(head);
+    let at = at.filter(|at| *at < size_of::<Session>());
+    at.is_some_and(|at| sleeps_on(slot) == Some(SESSION_BASE + at as u64))
 }
 
 /// Does a thread sleep until it is told that its turn has come, whom nobody will tell? It is in none of the lists out of which those are taken that are told.

@@ -171,7 +171,11 @@ impl Agent {
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
             let end = self.ended(&mut processes, &members, lost);
-            let hold = hold::look(self.shared.session(), self.writer.stats().bytes_compressed);
+            // Without a replay that follows, the program's words about one count for nothing.
+            let hold = match self.keeps_stretch {
+                true => hold::look(self.shared.session(), self.writer.stats().bytes_compressed),
+                false => Hold::No,
+            };
             if hold == Hold::Failed && full.is_none() {
                 full = Some("its last stretch can't be kept any more".into());
                 self.give_up();
@@ -421,6 +425,10 @@ impl Agent {
         }
         match s.wait_status.load(Acquire) {
             0 => {}
+            // One whom the table does not name any more, because the program has written there, would wait for a recorder that is gone.
+            _ if !may_be && self.others_map() && !self.none_is_left(processes, members) => {
+                return None;
+            }
             n => return Some(((n - 1) as i32, EndReason::Ended)),
         }
         // SAFETY: plain calls.
@@ -429,6 +437,12 @@ impl Agent {
             return Some((0, EndReason::Unknown));
         }
         None
+    }
+
+    /// Has another process that began later than this one the session's memory mapped?
+    fn others_map(&self) -> bool {
+        let younger = Members::who_map_above(&self.shared, std::process::id());
+        younger.iter().any(|pid| *pid != self.launcher as u32)
     }
 
     /// The first process has ended, and there is nobody else, whatever the session says. To be asked for as long as it names some.

@@ -42,10 +42,13 @@ pub fn tampered(
     copy
 }
 
+/// What was written of a region: each stretch of it.
+pub type Written = Vec<(u64, Vec<u8>)>;
+
 /// A checkpoint, taken apart.
 pub struct Apart {
     /// Its regions, each with the stretches of it that were written.
-    pub regions: Vec<(Region, Vec<(u64, Vec<u8>)>)>,
+    pub regions: Vec<(Region, Written)>,
     /// The rest.
     pub moment: Moment,
 }

@@ -350,7 +350,8 @@ fn of_checkpoints() {
     let made = run(command.arg(&whole.dir), None);
     assert!(made.status.success(), "{}", made.describe());
     let end = place.info(&whole.dir).events().to_string();
-    let limits = ["--trust-runtime", "--time-limit", "20"];
+    // With other registers a program may well compute for ever: that is let be for a moment.
+    let limits = ["--trust-runtime", "--time-limit", "2"];
     let from = ["--from", &end];
     let verify = [&["verify"][..], &from, &limits].concat();
     let replay = [&["replay"][..], &from, &limits].concat();
@@ -364,7 +365,7 @@ fn of_checkpoints() {
     ];
     let seed = knob("REPRISE_TEST_SEED", 1);
     let (mut failures, mut taken) = (Vec::new(), 0);
-    for i in 0..knob("REPRISE_TEST_MUTATIONS", 300) / 6 {
+    for i in 0..knob("REPRISE_TEST_MUTATIONS", 300) / 15 {
         let mut n = Numbers(seed << 32 | i | 1 << 63);
         let dir = place.fresh("mutated");
         copy(&whole.dir, &dir);

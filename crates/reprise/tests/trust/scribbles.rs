@@ -1,7 +1,7 @@
 //! Programs that write random bytes into the memory that they share with their recorder (`tests/guests/hostile/scribbles.c`): no other process is touched,
 //! the recording ends, and there is a trace of what came before.
 //!
-//! `REPRISE_TEST_SCRIBBLES`: how many for each engine (30); `REPRISE_TEST_SEED`: another series of them.
+//! `REPRISE_TEST_SCRIBBLES`: how many for each engine (8); `REPRISE_TEST_SEED`: another series of them.
 
 use crate::common;
 
@@ -77,7 +77,7 @@ fn scribble(engine: &str) {
     let mut outsider = Outsider::new();
     let first = knob("REPRISE_TEST_SEED", 1) << 32;
     let mut failures = Vec::new();
-    for seed in first..first + knob("REPRISE_TEST_SCRIBBLES", 30) {
+    for seed in first..first + knob("REPRISE_TEST_SCRIBBLES", 8) {
         let place = Workplace::new();
         let mut args = vec![seed.to_string()];
         args.extend(stretches(engine));
@@ -213,13 +213,11 @@ fn processes_that_there_are_not() {
 }
 
 #[test]
-#[ignore = "about one in fifteen takes longer than the limit yet"]
 fn of_serial() {
     scribble("serial");
 }
 
 #[test]
-#[ignore = "about one in fifty takes longer than the limit yet"]
 fn of_order() {
     scribble("order");
 }
