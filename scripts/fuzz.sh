@@ -51,6 +51,8 @@ cat >"$seeds/index" <<'END'
 "registers":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"vectors":[],"mask":0,"clears":0,"signal_stack":[0,0,0]}]}}
 END
 seed entries '\006' "$seeds/index"
+printf '%s' '{"seal":0,"checkpoints":[{"event":0,"after":1,"end":0}]}' | cat - "$seeds/index" >"$seeds/checkpoints"
+seed entries '\007\070\000' "$seeds/checkpoints"
 runtime=$(ls -t target/release/build/reprise-launch-*/out/runtime.elf | head -n 1)
 seed elf '\000' "$runtime"
 for way in '\001\001\000\020\000\000' '\002' '\003\000\020\000\000'; do

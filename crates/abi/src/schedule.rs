@@ -135,6 +135,11 @@ impl<'a> Lists<'a> {
         self.queue(head).nth(skip as usize).map(|(_, i)| i)
     }
 
+    /// The slots of the ready queue, in its order. To be asked without the lock, too: then the answer may be out of date.
+    pub fn ready(self) -> impl Iterator<Item = u32> + 'a {
+        self.queue(self.0.ready_head.load(Relaxed)).map(|(_, i)| i)
+    }
+
     /// Takes a slot out of the ready queue: the first behind `skip` others.
     pub fn pop_ready(&self, skip: u32) -> Option<u32> {
         let s = self.0;

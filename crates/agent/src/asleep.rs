@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// How often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many looks in a row must see the same.
-const ENOUGH: u32 = 10;
+const ENOUGH: u32 = 6;
 /// The runtime's threads look again after a nap of at most that many seconds; a program's own nap as short as that is soon an event.
 const LONGEST_NAP: u64 = 1;
 
@@ -112,17 +112,16 @@ impl Asleep {
         if !do_all_sleep {
             return false;
         }
-        let mut all = Vec::new();
-        for pid in Members::who_map(shared)
-            .into_iter()
-            .filter(|pid| *pid != self.launcher)
-        {
-            match sleeps_of(pid) {
-                Some(sleeps) => all.extend(sleeps),
-                None => return false,
-            }
+        let who_map = Members::who_map(shared).into_iter();
+        let others = who_map.filter(|pid| *pid != self.launcher);
+        let found: Vec<_> = others.map(sleeps_of).collect();
+        if found.iter().flatten().any(|sleeps| nap(sleeps)) {
+            return true;
         }
-        all.iter().any(|sleep| !is_program_s(s, *sleep))
+        let Some(all) = found.into_iter().collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        all.iter().flatten().any(|sleep| !is_program_s(s, *sleep))
     }
 }
 

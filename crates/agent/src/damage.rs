@@ -5,11 +5,14 @@ use crate::members::Members;
 use crate::slices::state_of;
 use crate::stopped::Thing;
 use libc::pid_t;
+use reprise_abi::engine::can;
 use reprise_abi::layout::{MAX_SLOTS, SESSION_BASE};
-use reprise_abi::schedule::{owner_of, OWNER_DIED, WAITERS};
-use reprise_abi::session::{slot_state, Session, Slot, BATON_FREE};
+use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
+use reprise_abi::session::{request, slot_state, Session, Slot, BATON_FREE};
 use reprise_abi::syscalls::nr;
 use reprise_launch::SharedSession;
+use std::collections::BTreeSet;
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
@@ -17,8 +20,12 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// So many looks in a row must see the same: a second in which nothing else happened.
 const ENOUGH: u32 = 5;
-/// As many where it is a thread that there is that does not go on.
-const MANY: u32 = 25;
+/// As many where it is a thread that there is, and that may only be slow.
+const MANY: u32 = 15;
+/// As many where that thread may run.
+const MOST: u32 = 25;
+/// So many threads that are in no list are looked at.
+const MOST_LOOKED_AT: usize = 64;
 /// All words of a slot's state.
 const STATES: [u32; 8] = [
     slot_state::FREE,
@@ -47,6 +54,10 @@ pub struct Damage {
     looked: Option<Instant>,
     seen: Option<Wrong>,
     times: u32,
+    /// The count of turns at the last look.
+    turns: u64,
+    /// So many slots were in use at some time.
+    used: usize,
 }
 
 impl Damage {
@@ -65,6 +76,17 @@ impl Damage {
             enough: ENOUGH,
         });
         let now = now.or_else(|| kept_by_nobody(shared, members));
+        let still = self.turns == turns && lock == 0;
+        self.turns = turns;
+        let used = s.slots_used.load(SeqCst) as usize;
+        self.used = self.used.max(used.min(MAX_SLOTS));
+        let now = now.or_else(|| {
+            still
+                .then(|| never_told(shared, self.used, turns))
+                .flatten()
+        });
+        let now = now.or_else(|| still.then(|| kept_asleep(shared, turns)).flatten());
+        let now = now.or_else(|| kept_without_asking(shared));
         let now = now.or_else(|| kept_too_long(shared, members));
         self.times = match now.is_some() && now == self.seen {
             true => self.times + 1,
@@ -109,15 +131,23 @@ fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<&'stati
         return Some("an impossible state of a thread");
     }
     match s.baton.load(SeqCst) {
-        BATON_FREE => slots()
-            .any(|slot| slot.state.load(SeqCst) == slot_state::READY && sleeps(slot))
-            .then_some("a thread whose turn never comes"),
+        BATON_FREE => {
+            let says_so = slots().filter(|slot| slot.state.load(SeqCst) == slot_state::READY);
+            let listed = Lists(s).ready().map(|i| s.slot(i as usize % MAX_SLOTS));
+            let waits = says_so.chain(listed).any(sleeps);
+            waits.then_some("a thread whose turn never comes")
+        }
         n if n as usize > used => Some("an impossible thread's turn"),
         n => {
             let slot = shared.slot(n as usize - 1);
-            let is_there =
-                slot.state.load(SeqCst) != slot_state::FREE && lives(shared, members, slot);
-            (!is_there).then_some("the turn of a thread that there is not")
+            let state = slot.state.load(SeqCst);
+            if state == slot_state::FREE || !lives(shared, members, slot) {
+                return Some("the turn of a thread that there is not");
+            }
+            // Who does not know that it has it gives it to nobody.
+            let waits = [slot_state::READY, slot_state::BLOCKED, slot_state::FUTEX];
+            let knows = !waits.contains(&state) || slot.go.load(SeqCst) != 0;
+            (!knows).then_some("the turn of a thread that waits")
         }
     }
 }
@@ -135,13 +165,99 @@ fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
     let kept = THINGS.into_iter().zip(0..).find_map(|(thing, number)| {
         let owner = Some(thing.owner(shared)).filter(|owner| *owner != 0)?;
         let slot = thing.slot(shared.session(), owner);
-        let is_there = slot.is_some_and(|slot| lives(shared, members, slot));
+        let is_there = slot.is_some_and(|slot| {
+            // Who waits for what it has does not know that it has it.
+            lives(shared, members, slot) && !waits_for(shared, slot, thing)
+        });
         (!is_there).then_some([number, owner.into()])
     });
     kept.map(|words| Wrong {
         what: "a lock that nobody has",
         words,
         enough: ENOUGH,
+    })
+}
+
+/// Does the slot's thread sleep until it can have this?
+fn waits_for(shared: &SharedSession, slot: &Slot, thing: Thing) -> bool {
+    let Some(word) = thing.word(shared) else {
+        return false;
+    };
+    let head = std::ptr::from_ref(shared.session()) as usize;
+    let at = (std::ptr::from_ref(word) as usize).checked_sub(head);
+    let at = at.filter(|at| *at < size_of::<Session>());
+    at.is_some_and(|at| sleeps_on(slot) == Some(SESSION_BASE + at as u64))
+}
+
+/// Does a thread sleep until it is told that its turn has come, whom nobody will tell? It is in none of the lists out of which those are taken that are told.
+/// `used`: so many slots there may be.
+fn never_told(shared: &SharedSession, used: usize, turns: u64) -> Option<Wrong> {
+    let s = shared.session();
+    if shared.order().is_some() || !s.engine().can(can::RUN_ONE_AT_A_TIME) {
+        return None;
+    }
+    let lists = Lists(s);
+    let ready: BTreeSet<u32> = match s.ready_count.load(SeqCst) {
+        0 => BTreeSet::new(),
+        _ => lists.ready().collect(),
+    };
+    let is_gone = |i: &usize| {
+        let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+        gone.contains(&shared.slot(*i).state.load(SeqCst))
+    };
+    let is_left_out = |i: &usize| {
+        let is_known = ready.contains(&(*i as u32)) || lists.is_queued(*i as u32);
+        !is_known && shared.slot(*i).go.load(SeqCst) == 0
+    };
+    // Threads in calls of the program's are in no list, either; and that a slot is nobody's may not be true. Of those that sleep so one is as good as the other.
+    let others = (0..used).filter(|i| !is_gone(i));
+    let all = others.chain((0..used).filter(is_gone)).filter(is_left_out);
+    let place = |i: usize| Session::slot_address(SESSION_BASE as usize, i);
+    let mut asleep = all.take(MOST_LOOKED_AT).filter(|i| {
+        let go = place(*i) + offset_of!(Slot, go);
+        sleeps_on(shared.slot(*i)) == Some(go as u64)
+    });
+    let i = asleep.next()?;
+    // One that has just been made waits for the end of the call that made it.
+    let enough = match shared.slot(i).state.load(SeqCst) {
+        slot_state::BLOCKED => MANY,
+        _ => ENOUGH,
+    };
+    Some(Wrong {
+        what: "a thread whose turn never comes",
+        words: [i as u64, turns],
+        enough,
+    })
+}
+
+/// Does the thread that has the turn sleep in a call, while others wait for it and it is asked again and again to give it up?
+fn kept_asleep(shared: &SharedSession, turns: u64) -> Option<Wrong> {
+    let s = shared.session();
+    let holder = s.baton.load(SeqCst);
+    let i = holder
+        .checked_sub(1)
+        .filter(|i| (*i as usize) < MAX_SLOTS)?;
+    let slot = shared.slot(i as usize);
+    // Of a call that may take long the turn is taken from outside ([`crate::slices`]); and the agent may take long itself.
+    let stays = slot.state.load(SeqCst) == slot_state::RUNNING
+        && slot.go.load(SeqCst) == 0
+        && s.request.kind.load(SeqCst) == request::NONE
+        && Lists(s).ready().next().is_some();
+    (stays && state_of(slot) == Some('S')).then_some(Wrong {
+        what: "the turn of a thread that sleeps",
+        words: [i.into(), turns],
+        enough: MANY,
+    })
+}
+
+/// Does a thread keep the box of requests and ask for nothing? Whoever has it asks at once, and gives it back as soon as there is an answer.
+fn kept_without_asking(shared: &SharedSession) -> Option<Wrong> {
+    let q = &shared.session().request;
+    let (taken, kind) = (q.taken.load(SeqCst), q.kind.load(SeqCst));
+    (taken != 0 && kind == request::NONE).then_some(Wrong {
+        what: "a lock that is not given back",
+        words: [taken.into(), 0],
+        enough: MANY,
     })
 }
 
@@ -156,7 +272,7 @@ fn kept_too_long(shared: &SharedSession, members: &Members) -> Option<Wrong> {
     (!stands).then_some(Wrong {
         what: "a lock that is not given back",
         words: [number.into(), operation],
-        enough: MANY,
+        enough: MOST,
     })
 }
 
@@ -168,6 +284,11 @@ fn lives(shared: &SharedSession, members: &Members, slot: &Slot) -> bool {
 
 /// Does the slot's thread sleep until a word of the session changes?
 fn sleeps(slot: &Slot) -> bool {
+    sleeps_on(slot).is_some()
+}
+
+/// The word of the session on which the slot's thread sleeps.
+fn sleeps_on(slot: &Slot) -> Option<u64> {
     let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst) as pid_t);
     let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", ids[0], ids[1]));
     let call = call.unwrap_or_default();
@@ -176,5 +297,5 @@ fn sleeps(slot: &Slot) -> bool {
     let word = words.next().and_then(|w| w.strip_prefix("0x"));
     let word = word.and_then(|w| u64::from_str_radix(w, 16).ok());
     let end = Session::slot_address(SESSION_BASE as usize, MAX_SLOTS - 1) as u64;
-    is_futex && word.is_some_and(|w| (SESSION_BASE..end).contains(&w))
+    word.filter(|w| is_futex && (SESSION_BASE..end).contains(w))
 }

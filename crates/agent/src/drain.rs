@@ -54,6 +54,11 @@ impl Drain {
         self.damage
     }
 
+    /// Can the ring not be read any more, and is all written that came before?
+    pub fn is_lost(&self) -> bool {
+        self.damage.is_some() && self.gathered.len() == self.written
+    }
+
     /// Takes and writes all that is there; the number of bytes. With `discard`, it is thrown away.
     ///
     /// # Errors
@@ -142,7 +147,7 @@ impl Drain {
             self.written = 0;
         }
         // An event may be larger than what is usually gathered.
-        while self.damage.is_none()
+        while (discard || self.damage.is_none())
             && (self.unfinished || self.gathered.len() - self.written < MOST_GATHERED)
         {
             let head = ring.head.load(Acquire);
@@ -227,6 +232,10 @@ impl Drain {
         };
         let done = at - self.written;
         self.written = at;
+        if self.damage.is_some() && matches!(result, Ok(0)) && done < PORTION {
+            // Nothing makes sense of the rest any more.
+            self.gathered.truncate(at);
+        }
         // What is left moves to the front when that is cheap.
         if self.gathered.len() - at <= at {
             self.gathered.drain(..at);

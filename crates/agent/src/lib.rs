@@ -153,7 +153,12 @@ impl Agent {
             let stops = (stop::is_wanted() || drain.census.stops()) && full.is_none();
             // Asked before draining: what the program wrote before its end is in the ring by then.
             owners.look(&self.shared, &members);
-            let lost = full.is_some();
+            let damaged = drain.is_lost() || merge.damage().is_some();
+            if damaged {
+                // The word that says so may have been written over since.
+                self.leave();
+            }
+            let lost = full.is_some() || damaged;
             let mut buried = Ok(());
             let mut sink = Sink {
                 writer: &mut self.writer,
@@ -165,8 +170,12 @@ impl Agent {
                 let done = merge.reap(shared, &mut sink, n, status);
                 buried = std::mem::replace(&mut buried, Ok(())).and(done);
             });
-            let end = self.ended(&mut processes, &members);
-            let hold = hold::look(self.shared.session(), self.writer.stats().bytes_compressed);
+            let end = self.ended(&mut processes, &members, lost);
+            // Without a replay that follows, the program's words about one count for nothing.
+            let hold = match self.keeps_stretch {
+                true => hold::look(self.shared.session(), self.writer.stats().bytes_compressed),
+                false => Hold::No,
+            };
             if hold == Hold::Failed && full.is_none() {
                 full = Some("its last stretch can't be kept any more".into());
                 self.give_up();
@@ -269,15 +278,14 @@ impl Agent {
             if self.keeps_stretch {
                 drain.inputs.forget(&self.shared);
             }
-            let idle = moved == 0 && !waits && !stops && full.is_none();
+            let idle = moved == 0 && !waits && !stops;
             let stuck = asleep.look(&self.shared, &members, idle);
-            if let Some(why) = damage
-                .look(&self.shared, &members)
-                .or(stuck)
-                .filter(|_| full.is_none())
-            {
-                full = Some(format!("the program damaged the session's memory ({why})"));
-                self.give_up();
+            if let Some(why) = damage.look(&self.shared, &members).or(stuck) {
+                // Also when it goes on unrecorded: it takes turns still.
+                if full.is_none() {
+                    full = Some(format!("the program damaged the session's memory ({why})"));
+                    self.give_up();
+                }
                 processes.end_whoever_maps(&self.shared, &members);
             }
             if full.is_some() {
@@ -403,14 +411,24 @@ impl Agent {
         Ok(())
     }
 
-    /// The program's wait status, when it and all that came of it are gone.
-    fn ended(&self, processes: &mut Processes, members: &Members) -> Option<(i32, EndReason)> {
+    /// The program's wait status, when it and all that came of it are gone. `lost`: nothing that stands in the session is believed.
+    fn ended(
+        &self,
+        processes: &mut Processes,
+        members: &Members,
+        lost: bool,
+    ) -> Option<(i32, EndReason)> {
         let s = self.shared.session();
-        if processes.any(&self.shared) && !self.none_is_left(processes, members) {
+        let may_be = lost || processes.any(&self.shared, members);
+        if may_be && !self.none_is_left(processes, members) {
             return None;
         }
         match s.wait_status.load(Acquire) {
             0 => {}
+            // One whom the table does not name any more, because the program has written there, would wait for a recorder that is gone.
+            _ if !may_be && self.others_map() && !self.none_is_left(processes, members) => {
+                return None;
+            }
             n => return Some(((n - 1) as i32, EndReason::Ended)),
         }
         // SAFETY: plain calls.
@@ -419,6 +437,12 @@ impl Agent {
             return Some((0, EndReason::Unknown));
         }
         None
+    }
+
+    /// Has another process that began later than this one the session's memory mapped?
+    fn others_map(&self) -> bool {
+        let younger = Members::who_map_above(&self.shared, std::process::id());
+        younger.iter().any(|pid| *pid != self.launcher as u32)
     }
 
     /// The first process has ended, and there is nobody else, whatever the session says. To be asked for as long as it names some.
@@ -585,7 +609,7 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         let orphan = unsafe { libc::getppid() } != launcher;
         let over = s.wait_status.load(Acquire) != 0 || orphan && !alive(s);
         told.look(s);
-        let none_named = over && !processes.any(&shared);
+        let none_named = over && !processes.any(&shared, &members);
         if none_named || (over || orphan) && processes.none_for_long(&shared, &members) {
             return warnings;
         }

@@ -71,10 +71,15 @@ impl Members {
 
     /// The processes that have the session's memory mapped, of all that there are, as far as that can be seen: a look at each of them.
     pub fn who_map(shared: &SharedSession) -> Vec<u32> {
+        Members::who_map_above(shared, 0)
+    }
+
+    /// Those of them whose ids are larger: unless the kernel has begun anew with small ones, all that began later.
+    pub fn who_map_above(shared: &SharedSession, least: u32) -> Vec<u32> {
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let own = std::process::id();
-        pids.filter(|pid| *pid != own && Members::maps(shared, *pid) == Some(true))
+        pids.filter(|pid| *pid > least && *pid != own && Members::maps(shared, *pid) == Some(true))
             .collect()
     }
 

@@ -272,7 +272,7 @@ impl Merge {
 
     /// Takes what is in a slot's ring; the bytes.
     fn take(&mut self, shared: &SharedSession, slot: usize, discard: bool) -> usize {
-        let Some(head) = shared.order().filter(|_| self.damage.is_none()) else {
+        let Some(head) = shared.order().filter(|_| discard || self.damage.is_none()) else {
             return 0;
         };
         // Not what the head says of its rings, which the program can write.

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub struct Processes {
     /// By number: the kernel's id, and a descriptor that tells of its death.
     known: Vec<Option<(u32, OwnedFd)>>,
+    /// Those that the table named once, names no more, and that lived when they were looked at last: the program can write to the table.
+    unnamed: Vec<(u32, OwnedFd)>,
     looked: Option<Instant>,
     /// When it was asked last who has the session's memory mapped, and how often in a row it was nobody.
     missed: Option<(Instant, u32)>,
@@ -43,6 +45,7 @@ impl Processes {
         spare::keep();
         Processes {
             known: Vec::new(),
+            unnamed: Vec::new(),
             looked: None,
             missed: None,
             launcher,
@@ -78,13 +81,17 @@ impl Processes {
                     continue;
                 }
             }
-            if pid == 0 || !matches!(state, process_state::LIVE | process_state::ENDING) {
-                self.known[n] = None;
+            let is_named = pid != 0 && matches!(state, process_state::LIVE | process_state::ENDING);
+            let seen = self.known[n].as_ref();
+            let seen = is_named && seen.is_some_and(|(known, _)| *known == pid);
+            if !seen {
+                let before = self.known[n].take().filter(|(_, fd)| !is_dead(fd));
+                self.unnamed.extend(before);
+                self.unnamed.truncate(MAX_PROCESSES);
+            }
+            if !is_named {
                 continue;
             }
-            let seen = self.known[n]
-                .as_ref()
-                .is_some_and(|(known, _)| *known == pid);
             if !seen {
                 self.known[n] = open(pid).map(|fd| (pid, fd));
             }
@@ -140,15 +147,18 @@ impl Processes {
         }
     }
 
-    /// Is any process left?
-    pub fn any(&self, shared: &SharedSession) -> bool {
+    /// Is any process left, as far as the table and those tell that it named once?
+    pub fn any(&mut self, shared: &SharedSession, members: &Members) -> bool {
         let s = shared.session();
-        s.processes[..used(s)].iter().any(|p| {
-            matches!(
-                p.state.load(Acquire),
-                process_state::LIVE | process_state::ENDING
-            )
-        })
+        self.unnamed.retain(|(_, fd)| !is_dead(fd));
+        let mut unnamed = self.unnamed.iter();
+        unnamed.any(|(pid, _)| members.has(shared, *pid))
+            || s.processes[..used(s)].iter().any(|p| {
+                matches!(
+                    p.state.load(Acquire),
+                    process_state::LIVE | process_state::ENDING
+                )
+            })
     }
 
     /// Has nobody had the session's memory mapped for some seconds, whatever the table says into which the program could write? Asks the kernel now and then.

@@ -51,7 +51,7 @@ impl Thing {
     ];
 
     /// The word that says who has it, if there is such a thing in this session.
-    fn word(self, shared: &SharedSession) -> Option<&AtomicU32> {
+    pub(crate) fn word(self, shared: &SharedSession) -> Option<&AtomicU32> {
         let s = shared.session();
         match self {
             Thing::Lock => Some(&s.schedule_lock),

@@ -145,3 +145,17 @@ fn runtimes_that_are_nearly_right() {
     let valid = [&[0][..], reprise_launch::runtime::EMBEDDED].concat();
     try_changed(bodies::elf, &valid, 1000);
 }
+
+#[test]
+fn checkpoints_that_are_nearly_right() {
+    let table = br#"{"seal":0,"checkpoints":[{"event":0,"after":1,"end":0}]}"#;
+    let registers = ["0"; 27].join(",");
+    let index = format!(
+        r#"{{"regions":[{{"start":4096,"len":8192,"prot":3,"flags":0,"content":{{"Bytes":{{"runs":[[4096,8192,0]]}}}},"name":"x"}}],"blob_len":8192,
+        "block":65536,"blocks":[{{"at":0,"len":0,"hash":0}}],"moment":{{"event":0,"at_byte":0,"files":3,"copies":[{{"number":1,"len":5000,"descriptor":9}}],
+        "threads":[{{"tid":1,"registers":[{registers}],"vectors":[],"mask":0,"clears":0,"signal_stack":[0,0,0]}}]}}}}"#
+    );
+    let head = [7, table.len() as u8, 0];
+    let valid = [&head[..], table, index.as_bytes()].concat();
+    try_changed(bodies::entries, &valid, 3000);
+}

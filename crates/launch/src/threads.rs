@@ -2,6 +2,7 @@
 
 use crate::SharedSession;
 use reprise_abi::engine::can;
+use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::slot_state;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,7 +13,8 @@ pub fn end_all(shared: &SharedSession, program: u32) {
     if !s.engine().can(can::SEPARATE_MEMORY) {
         return;
     }
-    for slot in (0..s.slots_used.load(SeqCst) as usize).map(|i| shared.slot(i)) {
+    let used = (s.slots_used.load(SeqCst) as usize).min(MAX_SLOTS);
+    for slot in (0..used).map(|i| shared.slot(i)) {
         let tid = slot.kernel_tid.load(SeqCst);
         let process = slot.process.load(SeqCst) as usize % s.processes.len();
         let of_it = s.processes[process].kernel_pid.load(SeqCst) == program;

@@ -8,7 +8,6 @@ use crate::freeze::{freeze, Begins};
 use crate::thaw::Beginning;
 use crate::tree::{Tree, Watch};
 use crate::{report, ReplayError};
-use libc::pid_t;
 use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{EventHeader, Kind};
 use reprise_console::say;
@@ -272,7 +271,7 @@ impl Maker {
         let mut writer = Some(writer);
         loop {
             let (shared, copies) = (&self.tree.shared, &self.tree.copies);
-            let pid = shared.session().processes[0].kernel_pid.load(SeqCst) as pid_t;
+            let pid = self.tree.only_root()?;
             let ran = self.ran;
             let begin = || match writer.take() {
                 Some(writer) => writer.begin(),
@@ -326,12 +325,13 @@ pub(crate) fn nearest(
     let mut told = false;
     let n = all.list().partition_point(|c| c.event <= event);
     for c in all.list()[..n].iter().rev() {
-        let whole = all.image(*c).and_then(|(mut image, moment)| {
+        let whole = all.image(*c).map_err(ReplayError::from);
+        let whole = whole.and_then(|(mut image, moment)| {
             image.check_blocks()?;
-            Ok((image, moment))
+            Beginning::of(dir, image, moment)
         });
         match whole {
-            Ok((image, moment)) => return Beginning::of(dir, image, moment).map(Some),
+            Ok(beginning) => return Ok(Some(beginning)),
             Err(e) if !told => {
                 told = true;
                 say!("without a checkpoint, which takes longer: {e}");

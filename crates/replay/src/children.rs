@@ -1,6 +1,7 @@
 //! The children of this process. Only it reaps them: as long as one has not been reaped, nobody else has its id.
 
 use libc::pid_t;
+use reprise_launch::SharedSession;
 use std::time::Duration;
 
 /// All children of this process.
@@ -42,6 +43,13 @@ pub fn is_ours(pid: pid_t) -> bool {
         }
 }
 
+/// The replayed process that has this id. Ids in the session are the replayed program's to write, who could name anybody there: it must be a child of this
+/// process that has the session's memory mapped, as the kernel tells it. `None` when it is none, or has ended.
+pub(crate) fn replayed(shared: &SharedSession, id: u32) -> Option<pid_t> {
+    let pid = pid_t::try_from(id).ok()?;
+    (is_ours(pid) && shared.is_mapped_by(id, id).unwrap_or(false)).then_some(pid)
+}
+
 /// Sends a signal to a child that has not been reaped. Who was, and may be somebody else by now, gets none.
 pub fn signal(pid: pid_t, signal: i32) {
     if is_ours(pid) {
@@ -79,6 +87,32 @@ pub(crate) fn time(pid: pid_t) -> Duration {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    /// Ids out of the session are believed of nobody but children that have its memory.
+    #[test]
+    fn only_a_child_with_the_sessions_memory_is_replayed() {
+        let shared = SharedSession::create().unwrap();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        // SAFETY: plain calls; the child does nothing but wait.
+        let copy = unsafe {
+            match libc::fork() {
+                0 => loop {
+                    libc::pause();
+                },
+                pid => pid,
+            }
+        };
+        for other in [0, 1, std::process::id(), child.id(), u32::MAX] {
+            assert_eq!(replayed(&shared, other), None, "{other}");
+        }
+        assert_eq!(replayed(&shared, copy as u32), Some(copy));
+        signal(copy, libc::SIGKILL);
+        // SAFETY: a child of ours.
+        unsafe { libc::waitpid(copy, std::ptr::null_mut(), 0) };
+        assert_eq!(replayed(&shared, copy as u32), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn who_was_reaped_gets_no_signal() {

@@ -7,7 +7,6 @@ use crate::freeze::{freeze, Begins};
 use crate::rings::Rings;
 use crate::tree::{Tree, Watch};
 use crate::{report, ReplayError};
-use libc::pid_t;
 use reprise_abi::engine::{can, TraceOrder};
 use reprise_abi::event::{EventHeader, Kind};
 use reprise_launch::replay::Child;
@@ -191,8 +190,7 @@ impl Follower {
             if !self.tree.is_one() {
                 return Ok(Came::ToSeveral);
             }
-            let s = self.tree.shared.session();
-            let pid = s.processes[0].kernel_pid.load(SeqCst) as pid_t;
+            let pid = self.tree.only_root()?;
             let begins = self.begins([event, at_byte]);
             if begins.at_byte <= self.begins_at {
                 return Ok(Came::There(self.begins_at));

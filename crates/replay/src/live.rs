@@ -76,6 +76,8 @@ pub struct Live {
     landmarks: Landmarks,
     /// Its number in the session's table.
     process: usize,
+    /// The kernel's id of it, as this driver found or made it: that in the session is the program's to write.
+    pid: pid_t,
     gate: Option<Gate>,
     limit: u64,
     output: Output,
@@ -172,14 +174,14 @@ impl Live {
             tree.child.traced = None;
             tree.shared.session().processes[0].debugged.store(0, SeqCst);
         }
-        tree.begin(options.only)?;
+        let mut pid = tree.begin(options.only)?;
         let mut process = 0;
         if later {
             let paced = order.is_some().then_some(whose.begins);
             let mut distribution = order.as_mut().map(|o| &mut o.distribution);
             gate = tree.go_to_beginning(&mut reader, distribution.as_deref_mut(), paced)?;
             process = tree.go_to_birth(&mut reader, distribution, whose)?;
-            tree.trace(process, TRACED)?;
+            pid = tree.trace(process, TRACED)?;
             output.begins_at(
                 tree.shared
                     .session()
@@ -197,6 +199,7 @@ impl Live {
             manifest,
             landmarks,
             process,
+            pid,
             gate,
             limit: whose.begins,
             output,
@@ -252,8 +255,7 @@ impl Live {
 
     /// The kernel's number of the process.
     pub fn pid(&self) -> pid_t {
-        let entry = &self.session().processes[self.process];
-        entry.kernel_pid.load(SeqCst) as pid_t
+        self.pid
     }
 
     /// Is it the slot of one of its threads?
@@ -263,7 +265,9 @@ impl Live {
 
     /// It has become another program: the process that it is now. Told once.
     pub fn became(&mut self) -> Option<pid_t> {
-        self.tree.became.take()
+        let pid = self.tree.became.take()?;
+        self.pid = pid;
+        Some(pid)
     }
 
     /// Has the kernel not ended yet what it was before its last exec?
@@ -476,6 +480,7 @@ impl Live {
         }
         let entry = &self.session().processes[self.process];
         entry.kernel_pid.store(*pid as u32, SeqCst);
+        self.pid = *pid;
         let others = copies[1..].iter().map(|(_, new)| *new).collect();
         self.tree.goes_on_as(self.process, *pid, others, &to.files);
         if let Some(o) = &mut self.order {

@@ -1,7 +1,7 @@
 //! A replay of `order` that goes on no further: who waits for what, where everybody is, and what each thread did last (Castor 3.8).
 
 use crate::report::{describe, operation_of};
-use crate::symbols;
+use crate::{children, symbols};
 use libc::pid_t;
 use reprise_abi::event::{Event, Kind, Tag, NO_SLOT};
 use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, MAX_SLOTS, RESERVATION, RESERVATION_END};
@@ -179,6 +179,9 @@ pub(crate) fn read(pid: pid_t, address: u64) -> Option<u64> {
         iov_base: address as *mut libc::c_void,
         iov_len: 8,
     };
+    if !children::is_ours(pid) {
+        return None;
+    }
     // SAFETY: the kernel fills a word of ours.
     let n = unsafe { libc::process_vm_readv(pid, &to, 1, &from, 1, 0) };
     (n == 8).then_some(word)

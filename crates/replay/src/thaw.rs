@@ -148,10 +148,15 @@ impl Beginning {
     /// Exchanges all mappings but those that are the same in each replay.
     fn map(&self, tid: pid_t, gate: Gate) -> Result<()> {
         let call = |number: i64, args: &[u64]| gate.call(tid, number, args)?.ok();
-        for m in mappings(tid)?.iter().filter(|m| !m.stays()) {
+        let (stay, go): (Vec<_>, Vec<_>) = mappings(tid)?.into_iter().partition(|m| m.stays());
+        for m in &go {
             call(libc::SYS_munmap, &[m.start, m.end - m.start])?;
         }
         for r in self.regions() {
+            // Else the image would bring along another runtime than the one that is known.
+            if stay.iter().any(|m| r.start < m.end && m.start < r.end()) {
+                return Err(Error::other("memory lies where the runtime's is"));
+            }
             let kind = match r.flags & region_flags::SHARED {
                 0 => libc::MAP_PRIVATE,
                 _ => libc::MAP_SHARED,

@@ -20,7 +20,8 @@ use reprise_abi::engine::can;
 use reprise_abi::event::EventHeader;
 use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END, RING_SIZE};
 use reprise_abi::session::{
-    process_state, request, slot_state, InitialRegion, Session, MAX_INITIAL_REGIONS, MAX_PROCESSES,
+    process_state, request, slot_state, InitialRegion, Session, Slot, MAX_INITIAL_REGIONS,
+    MAX_PROCESSES,
 };
 use reprise_launch::confine::Whose;
 use reprise_launch::replay::{self as launch, Child, Confined};
@@ -523,9 +524,16 @@ impl Tree {
     }
 
     fn kill_all(&self) {
-        for pid in self.pids() {
+        for pid in self.made.iter().copied().chain(self.named()) {
             children::signal(pid, libc::SIGKILL);
         }
+    }
+
+    /// The replayed processes of the session's table.
+    fn named(&self) -> impl Iterator<Item = pid_t> + '_ {
+        let all = self.shared.session().processes.iter();
+        all.filter(|p| p.state.load(Relaxed) != process_state::FREE)
+            .filter_map(|p| children::replayed(&self.shared, p.kernel_pid.load(Relaxed)))
     }
 
     /// All processes.
@@ -534,8 +542,8 @@ impl Tree {
             let pid = p.kernel_pid.load(Relaxed) as pid_t;
             (p.state.load(Relaxed) != process_state::FREE).then_some(pid)
         });
-        let all = of_table.chain(self.made.iter().copied());
-        all.filter(|pid| *pid > 0)
+        let of_table = of_table.filter(|pid| children::is_ours(*pid));
+        of_table.chain(self.made.iter().copied())
     }
 
     /// Tells a thread that computes that time passes. It knows how long it may look for the place of a cut, and sees when no
@@ -550,10 +558,8 @@ impl Tree {
             return;
         };
         let slot = self.shared.slot(i);
-        let pid = slot.kernel_pid.load(Relaxed) as pid_t;
-        let waits = slot.cut_waiting.load(Relaxed) != 0 || s.ring.closed.load(Relaxed) != 0;
-        if waits && pid > 0 {
-            tell_time(pid, slot.kernel_tid.load(Relaxed));
+        if slot.cut_waiting.load(Relaxed) != 0 || s.ring.closed.load(Relaxed) != 0 {
+            tell_time(&self.shared, slot);
         }
     }
 
@@ -752,10 +758,13 @@ impl Tree {
     }
 }
 
-/// The runtime's own signal to a thread.
-fn tell_time(pid: pid_t, tid: u32) {
-    // SAFETY: a signal to a child of ours.
-    unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT) };
+/// The runtime's own signal to a slot's thread, if it is one of a replayed process.
+fn tell_time(shared: &SharedSession, slot: &Slot) {
+    let (id, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
+    if let Some(pid) = children::replayed(shared, id) {
+        // SAFETY: a signal to a child of ours, if it has such a thread.
+        unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, SIGCUT) };
+    }
 }
 
 /// A file in memory, of `len` zeros.

@@ -12,8 +12,9 @@ use crate::error::Context;
 use crate::{
     Image, ImageReader, ImageWriter, Known, Result, TraceError, BEGINNING_FILE, EVENTS_FILE,
 };
-use reprise_abi::layout::{PAGE, SHADOW_BASE};
+use reprise_abi::layout::{MAX_SLOTS, PAGE, SHADOW_BASE};
 use reprise_abi::order::ORDER_BASE;
+use reprise_abi::session::MAX_SHARED_FILES;
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io;
@@ -144,8 +145,23 @@ pub(crate) fn checked(reader: &ImageReader, path: &Path) -> Result<Moment> {
     let good = |t: &StoppedThread| {
         t.registers.len() == REGISTERS && t.vectors.len() <= MAX_VECTORS && t.tid > 0
     };
-    if moment.threads.is_empty() || !moment.threads.iter().all(good) {
+    if !(1..=MAX_SLOTS).contains(&moment.threads.len()) || !moment.threads.iter().all(good) {
         return Err(corrupt("its threads make no sense"));
+    }
+    // The first three are the driver's streams in each replay.
+    let is_own = |descriptor: i32| descriptor > libc::STDERR_FILENO;
+    let fits = |c: &Copy| {
+        (1..MAX_SHARED_FILES as u64).contains(&c.number)
+            && i64::try_from(c.len).is_ok()
+            && (c.descriptor == -1 || is_own(c.descriptor))
+    };
+    let several = moment.copies.len() > MAX_SHARED_FILES;
+    if several || !moment.copies.iter().all(fits) || !is_own(moment.files) {
+        return Err(corrupt("its descriptors make no sense"));
+    }
+    let is_slot = |r: &RingStart| usize::from(r.slot) < MAX_SLOTS;
+    if moment.rings.len() > MAX_SLOTS || !moment.rings.iter().all(is_slot) {
+        return Err(corrupt("its rings make no sense"));
     }
     Ok(moment.clone())
 }

@@ -101,7 +101,7 @@ pub use writer::{Writer, WriterOptions};
 /// ([`inputs`]).
 pub const FORMAT_VERSION: u32 = 2;
 /// Version of the event stream's frames, and of images.
-const PARTS_VERSION: u32 = 1;
+pub const PARTS_VERSION: u32 = 1;
 
 /// Name of the manifest in a trace.
 pub const MANIFEST_FILE: &str = "manifest.json";

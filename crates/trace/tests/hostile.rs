@@ -5,6 +5,9 @@ mod common;
 use common::{event, noise, small_frames, write_stream};
 use proptest::prelude::*;
 use reprise_trace::{
+    beginning, Checkpoints, CheckpointsWriter, Moment, StoppedThread, CHECKPOINTS_FILE,
+};
+use reprise_trace::{
     pack, Content, Image, ImageReader, ImageWriter, Manifest, Reader, Region, Summary, Tail,
 };
 use reprise_trace::{ContentHash, Result, EVENTS_FILE, IMAGE_FILE};
@@ -159,6 +162,63 @@ fn write_image(dir: &Path) -> Result<Image> {
     writer.finish()
 }
 
+/// Two checkpoints of the trace in `dir`.
+fn write_checkpoints(dir: &Path) -> Result<()> {
+    let reader = Reader::open(dir)?;
+    let mut writer = CheckpointsWriter::create(dir, &reader)?;
+    for event in [0, 1] {
+        let mut checkpoint = writer.begin()?;
+        let image: &mut ImageWriter = checkpoint.as_mut();
+        image.region(region(0x1000, 40, Content::Zero))?;
+        image.bytes(0x1000, &noise(7 + event, 20 * 4096))?;
+        let thread = StoppedThread {
+            tid: 1,
+            registers: vec![event; beginning::REGISTERS],
+            vectors: noise(9, 1000),
+            mask: 0,
+            clears: 0,
+            signal_stack: [0; 3],
+        };
+        let moment = Moment {
+            event,
+            at_byte: 0,
+            files: 3,
+            copies: Vec::new(),
+            known: Default::default(),
+            threads: vec![thread],
+            rings: Vec::new(),
+            stamp: 0,
+        };
+        writer = checkpoint.finish(moment, std::time::Duration::from_secs(event))?;
+    }
+    writer.finish()
+}
+
+/// A checkpoint's moment, and its contents.
+type Found = (Moment, Vec<(u64, Vec<u8>)>);
+
+/// Everything that can be read of the checkpoints.
+fn read_checkpoints(dir: &Path) -> Result<Vec<Found>> {
+    let reader = Reader::open(dir)?;
+    let mut found = Vec::new();
+    let Some(all) = Checkpoints::open(dir, &reader)? else {
+        return Ok(found);
+    };
+    for c in all.list() {
+        let (mut image, moment) = all.image(*c)?;
+        image.check_blocks()?;
+        let mut contents = Vec::new();
+        for i in 0..image.image().regions.len() {
+            image.read_region(i, |address, bytes| {
+                contents.push((address, bytes.to_vec()));
+                Ok(())
+            })?;
+        }
+        found.push((moment, contents));
+    }
+    Ok(found)
+}
+
 /// Everything the image has, as far as it can be read.
 fn read_image(dir: &Path) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut reader = ImageReader::open(dir)?;
@@ -237,6 +297,20 @@ proptest! {
             prop_assert!(found == truth);
             let reader = ImageReader::open(dir.path()).unwrap();
             prop_assert_eq!(reader.image(), &image);
+        }
+        allocations_were_small();
+    }
+
+    #[test]
+    fn spoiled_checkpoints_give_the_truth_or_an_error(spoils in prop::collection::vec(spoil(), 1..3)) {
+        let dir = tempfile::tempdir().unwrap();
+        write_stream(dir.path(), &[event(0, &noise(3, 500))], small_frames());
+        write_checkpoints(dir.path()).unwrap();
+        let truth = read_checkpoints(dir.path()).unwrap();
+        prop_assert_eq!(truth.len(), 2);
+        spoil_file(&dir.path().join(CHECKPOINTS_FILE), &spoils);
+        if let Ok(found) = read_checkpoints(dir.path()) {
+            prop_assert!(found == truth);
         }
         allocations_were_small();
     }

@@ -2,10 +2,15 @@
 
 use super::bytes::Bytes;
 use reprise_abi::event::{Event, EventHeader, ParseError, HEADER_LEN, MAX_EVENT};
+use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::session::MAX_SHARED_FILES;
 use reprise_trace::stamps::Stamps;
 use reprise_trace::stream::FrameHeader;
-use reprise_trace::{beginning, Census, ImageReader, ImageSet, Reader, Writer};
-use reprise_trace::{BEGINNING_FILE, EVENTS_FILE, FORMAT_VERSION, IMAGES_FILE, IMAGE_FILE};
+use reprise_trace::{
+    beginning, checkpoints, Census, Checkpoints, ImageReader, ImageSet, Moment, Reader, Writer,
+};
+use reprise_trace::{BEGINNING_FILE, CHECKPOINTS_FILE, EVENTS_FILE, IMAGES_FILE, IMAGE_FILE};
+use reprise_trace::{FORMAT_VERSION, PARTS_VERSION};
 use serde_json::Value;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
@@ -16,7 +21,7 @@ const MOST_SHOWN: u64 = 8 << 20;
 /// Reads `data` as what its first byte says.
 pub fn entries(data: &[u8]) {
     let mut data = Bytes(data);
-    match data.u8() % 8 {
+    match data.u8() % 9 {
         0 => events(data.0),
         1 => stream(data.0),
         2 => {
@@ -46,6 +51,7 @@ pub fn entries(data: &[u8]) {
                 (BEGINNING_FILE, &image),
             ]);
         }
+        7 => checkpoints_of(data),
         _ => {
             let first = data.u16().into();
             let (one, other) = data.0.split_at(data.0.len().min(first));
@@ -182,6 +188,67 @@ fn image(index: &[u8]) -> Vec<u8> {
     [file, packed, foot].concat()
 }
 
+/// Checkpoints of a trace without events, with right hashes and lengths: the table, behind its length, and the index of an image.
+fn checkpoints_of(mut data: Bytes) {
+    let scratch = super::scratch();
+    let dir = scratch.path();
+    std::fs::write(dir.join(EVENTS_FILE), b"").expect("a file");
+    let reader = Reader::open(dir).expect("an empty stream");
+    let len = data.u16().into();
+    let mut table = data.take(len).to_vec();
+    let mut file = image(data.0);
+    if let Ok(mut json) = serde_json::from_slice::<Value>(&table) {
+        if let Some(seal) = json.get_mut("seal") {
+            *seal = checkpoints::seal(&reader).into();
+        }
+        let all = json.get_mut("checkpoints").and_then(Value::as_array_mut);
+        for c in all.into_iter().flatten() {
+            // Some stay as they are.
+            if c.get("end") == Some(&Value::from(0)) {
+                c["end"] = file.len().into();
+            }
+        }
+        table = json.to_string().into_bytes();
+    }
+    let packed = zstd::bulk::compress(&table, 1).expect("it can be compressed");
+    let mut foot = (packed.len() as u32).to_le_bytes().to_vec();
+    foot.extend_from_slice(&(table.len() as u32).to_le_bytes());
+    foot.extend_from_slice(&u64::from(PARTS_VERSION).to_le_bytes());
+    foot.extend_from_slice(&xxh3_64(&packed).to_le_bytes());
+    foot.extend_from_slice(&xxh3_64(&foot).to_le_bytes());
+    foot.extend_from_slice(b"RPRCHKPT");
+    file.extend_from_slice(&packed);
+    file.extend_from_slice(&foot);
+    std::fs::write(dir.join(CHECKPOINTS_FILE), file).expect("a file");
+    let Ok(Some(all)) = Checkpoints::open(dir, &reader) else {
+        return;
+    };
+    let mut last = 0;
+    for c in all.list() {
+        assert!((last..=reader.len()).contains(&c.event));
+        last = c.event;
+        if let Ok((mut image, moment)) = all.image(*c) {
+            assert_eq!(moment.event, c.event);
+            check(&moment);
+            let _ = image.check_blocks();
+            show(image);
+        }
+    }
+    assert_eq!(all.before(u64::MAX), all.list().last().copied());
+}
+
+/// What can be relied on of a moment that was read.
+fn check(moment: &Moment) {
+    assert!((1..=MAX_SLOTS).contains(&moment.threads.len()));
+    let mut threads = moment.threads.iter();
+    assert!(threads.all(|t| t.registers.len() == beginning::REGISTERS && t.tid > 0));
+    assert!(moment.files > 2);
+    for c in &moment.copies {
+        c.room();
+        assert!((1..MAX_SHARED_FILES as u64).contains(&c.number));
+    }
+}
+
 /// Reads all that these files of a trace tell.
 fn files(files: &[(&str, &[u8])]) {
     let scratch = super::scratch();
@@ -199,13 +266,7 @@ fn files(files: &[(&str, &[u8])]) {
         }
     }
     if let Ok(Some((image, moment))) = beginning::open(dir) {
-        assert!(moment
-            .threads
-            .iter()
-            .all(|t| t.registers.len() == beginning::REGISTERS));
-        moment.copies.iter().for_each(|c| {
-            c.room();
-        });
+        check(&moment);
         show(image);
     }
     if dir.join(EVENTS_FILE).exists() {

@@ -4,8 +4,11 @@
 #include "../guest.h"
 #include <unistd.h>
 
+static volatile int written;
+
+// The other thread goes on at least until the words are written: it waits for its turn then.
 static void *calls(void *p) {
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100 || (p && !written); i++) {
         getppid();
         sched_yield();
     }
@@ -13,9 +16,10 @@ static void *calls(void *p) {
 }
 
 int main(int argc, char **argv) {
-    pthread_t other = start(calls, NULL);
+    pthread_t other = start(calls, (void *)&written);
     calls(NULL);
     for (int i = 1; i + 1 < argc; i += 2) *(volatile uint32_t *)strtoul(argv[i], NULL, 0) = strtoul(argv[i + 1], NULL, 0);
+    written = 1;
     calls(NULL);
     finish(other);
     say("over\n");

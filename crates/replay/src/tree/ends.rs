@@ -61,12 +61,11 @@ impl Tree {
     pub(super) fn ping_seekers(&self) {
         let used = self.shared.session().slots_used.load(SeqCst) as usize;
         for slot in (0..used.min(MAX_SLOTS)).map(|i| self.shared.slot(i)) {
-            let pid = slot.kernel_pid.load(Relaxed) as pid_t;
             let gone = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
             let seeks =
                 slot.cut_waiting.load(Relaxed) != 0 && !gone.contains(&slot.state.load(Relaxed));
-            if seeks && pid > 0 {
-                tell_time(pid, slot.kernel_tid.load(Relaxed));
+            if seeks {
+                tell_time(&self.shared, slot);
             }
         }
     }
@@ -107,7 +106,9 @@ impl Tree {
             s.root_status.store(status as u32 + 1, SeqCst);
         }
         let wanted = self.ended.is_none() && self.is_wanted(pid, Some(n));
-        children::signal(pid, libc::SIGKILL);
+        if let Some(pid) = children::replayed(&self.shared, pid as u32) {
+            children::signal(pid, libc::SIGKILL);
+        }
         if wanted {
             // Nobody is interested in the others.
             self.ended = Some(status);

@@ -35,6 +35,20 @@ impl Tree {
         self.is_alone(0) && self.roots.len() == 1
     }
 
+    /// The kernel's id of that process, as this driver made it, whatever the session says.
+    ///
+    /// # Errors
+    /// When there were others.
+    pub fn only_root(&self) -> Result<pid_t, ReplayError> {
+        let mut roots = self.roots.iter();
+        match (roots.next(), roots.next()) {
+            (Some(pid), None) => Ok(*pid),
+            _ => Err(ReplayError::Unsupported(
+                "the replay's first process has become another".into(),
+            )),
+        }
+    }
+
     fn is_alone(&self, process: usize) -> bool {
         let s = self.shared.session();
         let is_free = |n: usize| s.processes[n].state.load(SeqCst) == process_state::FREE;
@@ -132,7 +146,7 @@ impl Tree {
                 None
             } else {
                 // It is there only since the process is.
-                let pid = s.processes[0].kernel_pid.load(SeqCst) as pid_t;
+                let pid = self.only_root()?;
                 beginning.thaw(pid, &mut self.shared, &self.dir)?
             };
             let Some(stopped) = stopped else {
@@ -208,17 +222,18 @@ impl Tree {
         }
     }
 
-    /// From now on the calling thread traces this process and all its threads, with these options of ptrace(2).
+    /// From now on the calling thread traces this process and all its threads, with these options of ptrace(2); the kernel's id of it.
     ///
     /// # Errors
-    /// When the kernel refuses that.
-    pub fn trace(&mut self, process: usize, options: i32) -> Result<(), ReplayError> {
+    /// When the kernel refuses that, or the process is none of this replay's.
+    pub fn trace(&mut self, process: usize, options: i32) -> Result<pid_t, ReplayError> {
         let io = |source| ReplayError::Io {
             what: "trace a replay".into(),
             source,
         };
         let entry = &self.shared.session().processes[process];
-        let pid = entry.kernel_pid.load(SeqCst) as pid_t;
+        let pid = children::replayed(&self.shared, entry.kernel_pid.load(SeqCst));
+        let pid = pid.ok_or_else(|| io(std::io::Error::other("it names a foreign process")))?;
         let mut tids = HashSet::from([pid]);
         for entry in std::fs::read_dir(format!("/proc/{pid}/task")).map_err(io)? {
             let name = entry.map_err(io)?.file_name();
@@ -229,7 +244,7 @@ impl Tree {
         }
         self.threads = tids.into_iter().filter(|tid| *tid != pid).collect();
         self.traces = true;
-        Ok(())
+        Ok(pid)
     }
 
     /// Numbers of the files that are mapped shared, of which there are copies.

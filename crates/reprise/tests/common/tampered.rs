@@ -1,8 +1,10 @@
-//! Traces whose events were changed.
+//! Traces whose events or checkpoints were changed.
 
 use super::Workplace;
+use reprise_trace::{Checkpoints, CheckpointsWriter, Content, Moment, Region};
 use reprise_trace::{Reader, Writer, EVENTS_FILE};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn copy_all_but_events(from: &Path, to: &Path) {
     std::fs::create_dir(to).expect("a directory");
@@ -38,4 +40,57 @@ pub fn tampered(
         std::fs::write(copy.join("summary.json"), bytes).expect("the summary");
     }
     copy
+}
+
+/// What was written of a region: each stretch of it.
+pub type Written = Vec<(u64, Vec<u8>)>;
+
+/// A checkpoint, taken apart.
+pub struct Apart {
+    /// Its regions, each with the stretches of it that were written.
+    pub regions: Vec<(Region, Written)>,
+    /// The rest.
+    pub moment: Moment,
+}
+
+/// The trace's last checkpoint, taken apart.
+pub fn last_checkpoint(dir: &Path) -> Apart {
+    let reader = Reader::open(dir).expect("the trace");
+    let all = Checkpoints::open(dir, &reader).expect("its checkpoints");
+    let all = all.expect("it has some");
+    let last = *all.list().last().expect("it has some");
+    let (mut image, moment) = all.image(last).expect("a checkpoint");
+    let mut regions = Vec::new();
+    for i in 0..image.image().regions.len() {
+        let mut region = image.image().regions[i].clone();
+        if let Content::Bytes { runs } | Content::File { runs, .. } = &mut region.content {
+            runs.clear();
+        }
+        let mut written = Vec::new();
+        let each = |at, bytes: &[u8]| {
+            written.push((at, bytes.to_vec()));
+            Ok(())
+        };
+        image.read_region(i, each).expect("its contents");
+        regions.push((region, written));
+    }
+    Apart { regions, moment }
+}
+
+/// Makes this the only checkpoint of the trace, with right lengths, places and hashes, as only an attacker would write it; false when not even he can.
+pub fn write_checkpoint(dir: &Path, apart: Apart) -> bool {
+    let reader = Reader::open(dir).expect("the trace");
+    let write = || {
+        let writer = CheckpointsWriter::create(dir, &reader)?;
+        let mut checkpoint = writer.begin()?;
+        for (region, written) in apart.regions {
+            checkpoint.as_mut().region(region)?;
+            for (at, bytes) in written {
+                checkpoint.as_mut().bytes(at, &bytes)?;
+            }
+        }
+        let writer = checkpoint.finish(apart.moment, Duration::from_secs(1))?;
+        writer.finish()
+    };
+    write().is_ok()
 }

@@ -5,8 +5,9 @@
 
 use crate::common;
 
-use common::tampered::tampered;
-use common::{knob, Guest, Running, Workplace};
+use common::tampered::{last_checkpoint, tampered, write_checkpoint, Apart};
+use common::{knob, run, Guest, Run, Running, Workplace};
+use reprise_trace::{beginning, Content, ContentHash};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,6 +120,26 @@ fn changed(place: &Workplace, dir: &Path, n: &mut Numbers) -> (PathBuf, String) 
     (to, path.display().to_string())
 }
 
+/// Runs a command on a trace, with limits; `None` when it does not end.
+fn limited(place: &Workplace, words: &[&str], dir: &Path, memory: u64) -> Option<Run> {
+    let mut command: Command = place.reprise(words);
+    // Debuggers begin at a checkpoint, however little time that saves.
+    command.arg(dir).env("REPRISE_TEST_CHECKPOINTS", "1");
+    let limit = libc::rlimit {
+        rlim_cur: memory,
+        rlim_max: memory,
+    };
+    // SAFETY: a plain call in the child.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_AS, &limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let running = Running::start(&mut command, None);
+    running.finish_within(LIMIT)
+}
+
 fn mutate(engine: &str, guest: &Guest) {
     let place = Workplace::new();
     let whole = place.record_with(guest, &["--engine", engine]);
@@ -142,23 +163,7 @@ fn mutate(engine: &str, guest: &Guest) {
     if engine != "det" {
         commands.push(with_limit(&["backtrace"]));
     }
-    let command = |words: &[&str], dir: &Path| {
-        let mut command: Command = place.reprise(words);
-        command.arg(dir);
-        let limit = libc::rlimit {
-            rlim_cur: memory,
-            rlim_max: memory,
-        };
-        // SAFETY: a plain call in the child.
-        unsafe {
-            command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_AS, &limit) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            });
-        }
-        let running = Running::start(&mut command, None);
-        running.finish_within(LIMIT)
-    };
+    let command = |words: &[&str], dir: &Path| limited(&place, words, dir, memory);
     let seed = knob("REPRISE_TEST_SEED", 1);
     let mut failures = Vec::new();
     for i in 0..knob("REPRISE_TEST_MUTATIONS", 300) / 3 {
@@ -202,4 +207,203 @@ fn of_order() {
 #[test]
 fn of_det() {
     mutate("det", &Guest::new("sync_sem"));
+}
+
+/// Numbers that are easily taken for something, and those near what stands there.
+fn other(n: &mut Numbers, was: u64) -> u64 {
+    const EASY: [u64; 8] = [
+        0,
+        1,
+        4096,
+        1 << 31,
+        u32::MAX as u64,
+        1 << 47,
+        1 << 63,
+        u64::MAX,
+    ];
+    match n.below(4) {
+        0 => EASY[n.below(EASY.len())],
+        1 => was ^ 1 << n.below(64),
+        2 => was.wrapping_add(n.next() % 8192).wrapping_sub(4096),
+        _ => n.next(),
+    }
+}
+
+/// Changes a checkpoint where it is to be believed: what threads had, where memory is and what is in it, descriptors and copies of files.
+fn hostile(n: &mut Numbers, apart: &mut Apart) -> String {
+    let threads = apart.moment.threads.len();
+    let which = n.below(threads);
+    match n.below(12) {
+        0 => {
+            let m = &mut apart.moment;
+            m.event = other(n, m.event);
+            "its event".into()
+        }
+        1 => {
+            let m = &mut apart.moment;
+            (m.files, m.at_byte) = (other(n, m.files as u64) as i32, n.next());
+            format!("its descriptor {}", m.files)
+        }
+        2 => {
+            let copy = beginning::Copy {
+                number: other(n, 1),
+                len: other(n, 4096),
+                descriptor: other(n, 7) as i32,
+            };
+            let said = format!("{copy:?}");
+            let times = [1, 1, 1, 2000][n.below(4)];
+            apart.moment.copies.extend(vec![copy; times]);
+            said
+        }
+        3 => {
+            let i = n.below(beginning::REGISTERS);
+            let word = &mut apart.moment.threads[which].registers[i];
+            *word = other(n, *word);
+            format!("register {i} is {word:#x}")
+        }
+        4 => {
+            let vectors = &mut apart.moment.threads[which].vectors;
+            n.change(vectors);
+            "vector registers".into()
+        }
+        5 => {
+            let t = &mut apart.moment.threads[which];
+            match n.below(4) {
+                0 => t.mask = other(n, t.mask),
+                1 => t.clears = other(n, t.clears),
+                2 => t.tid = other(n, t.tid as u64) as i32,
+                _ => {
+                    let i = n.below(3);
+                    t.signal_stack[i] = other(n, t.signal_stack[i]);
+                }
+            }
+            format!(
+                "thread {which}: {:?}",
+                (t.mask, t.clears, t.tid, t.signal_stack)
+            )
+        }
+        6 => {
+            let t = apart.moment.threads[which].clone();
+            let times = [1, 5, 20_000][n.below(3)];
+            apart.moment.threads.extend(vec![t; times]);
+            format!("{times} more threads")
+        }
+        7 => {
+            let i = n.below(apart.regions.len());
+            let (region, _) = &mut apart.regions[i];
+            match n.below(5) {
+                0 => region.prot = n.below(8) as u32,
+                1 => region.flags = other(n, region.flags.into()) as u32 & 0x7f,
+                2 => region.len = other(n, region.len) & !4095,
+                3 => region.start = other(n, region.start) & !4095,
+                _ => region.name = "copy:1".into(),
+            }
+            format!("{region:?}")
+        }
+        8 => {
+            let i = n.below(apart.regions.len());
+            let (region, _) = &mut apart.regions[i];
+            if let Content::File {
+                hash, file_offset, ..
+            } = &mut region.content
+            {
+                match n.below(2) {
+                    0 => *file_offset = other(n, *file_offset) & !4095,
+                    _ => *hash = ContentHash::of(b"nobody has this"),
+                }
+            }
+            format!("{region:?}")
+        }
+        9 => {
+            let i = n.below(apart.regions.len());
+            let (region, _) = apart.regions.remove(i);
+            format!("no {region:?}")
+        }
+        _ => {
+            // The session's memory is among them, and the runtime's.
+            let ours = n.below(2) == 0;
+            let ours = |start: u64| !ours || reprise_abi::layout::RESERVATION <= start;
+            let mut all: Vec<_> = apart.regions.iter_mut().collect();
+            all.retain(|(r, written)| !written.is_empty() && ours(r.start));
+            let i = n.below(all.len());
+            let (region, written) = &mut all[i];
+            let j = n.below(written.len());
+            let (at, bytes) = &mut written[j];
+            for _ in 0..1 + n.below(64) {
+                let to = n.below(bytes.len()) & !7;
+                let word: [u8; 8] = bytes[to..to + 8].try_into().expect("8 bytes");
+                let word = other(n, u64::from_le_bytes(word));
+                bytes[to..to + 8].copy_from_slice(&word.to_le_bytes());
+            }
+            format!("contents at {at:#x} of {}", region.start)
+        }
+    }
+}
+
+/// Checkpoints on disk are as untrusted as the rest.
+#[test]
+fn of_checkpoints() {
+    let place = Workplace::new();
+    let mut outsider = common::outsider::Outsider::new();
+    let whole = place.record(&Guest::new("moments"));
+    let mut command = place.reprise(["checkpoint", "--every", "100ev"]);
+    let made = run(command.arg(&whole.dir), None);
+    assert!(made.status.success(), "{}", made.describe());
+    let end = place.info(&whole.dir).events().to_string();
+    // With other registers a program may well compute for ever: that is let be for a moment.
+    let limits = ["--trust-runtime", "--time-limit", "2"];
+    let from = ["--from", &end];
+    let verify = [&["verify"][..], &from, &limits].concat();
+    let replay = [&["replay"][..], &from, &limits].concat();
+    let backtrace = [&["backtrace", "--at", &end][..], &limits].concat();
+    let commands = [
+        verify.clone(),
+        replay,
+        verify.clone(),
+        backtrace,
+        vec!["info"],
+    ];
+    let seed = knob("REPRISE_TEST_SEED", 1);
+    let (mut failures, mut taken) = (Vec::new(), 0);
+    for i in 0..knob("REPRISE_TEST_MUTATIONS", 300) / 15 {
+        let mut n = Numbers(seed << 32 | i | 1 << 63);
+        let dir = place.fresh("mutated");
+        copy(&whole.dir, &dir);
+        let what = match n.below(4) {
+            0 => {
+                let path = dir.join("checkpoints");
+                let mut bytes = std::fs::read(&path).expect("a file");
+                n.change(&mut bytes);
+                std::fs::write(&path, bytes).expect("written");
+                "bytes".to_string()
+            }
+            _ => {
+                let mut apart = last_checkpoint(&dir);
+                let what = hostile(&mut n, &mut apart);
+                if !write_checkpoint(&dir, apart) {
+                    continue;
+                }
+                what
+            }
+        };
+        let words = &commands[n.below(commands.len())];
+        let said = match limited(&place, words, &dir, MEMORY) {
+            None => format!("no end within {LIMIT:?}"),
+            Some(run) => {
+                let said = run.describe();
+                outsider.assert_untouched(&format!("{i}: {words:?}, {what}: {said}"));
+                taken += u64::from(!run.said().contains("without"));
+                if run.status.code().is_some() && !said.contains("panicked") {
+                    std::fs::remove_dir_all(&dir).expect("removed");
+                    continue;
+                }
+                said
+            }
+        };
+        failures.push(format!("{i}: {words:?}, {what}: {said}"));
+    }
+    assert!(taken > 0, "no changed checkpoint was taken");
+    let verified = limited(&place, &verify, &whole.dir, MEMORY).expect("an end");
+    assert!(verified.status.success(), "{}", verified.describe());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -18,7 +18,16 @@ use std::time::Instant;
 
 /// A recording of the attack.
 fn attacked(place: &Workplace, attack: &str, flags: &[&str]) -> Recording {
-    let mut outsider = Outsider::new();
+    attacked_with(place, attack, flags, &mut Outsider::new())
+}
+
+/// A recording of the attack on this process.
+fn attacked_with(
+    place: &Workplace,
+    attack: &str,
+    flags: &[&str],
+    outsider: &mut Outsider,
+) -> Recording {
     let mut args = vec![attack.to_string(), outsider.id().to_string()];
     let words = [
         SESSION_BASE as usize,
@@ -90,11 +99,13 @@ fn a_pipe_is_no_file_to_wait_for() {
     asks("pipe", "asked for a pipe: 5\n", |_| {});
 }
 
-/// The agent asks who has the baton for long to give it up: with a signal that would end anybody else.
+/// The agent asks who has the baton for long to give it up, and the driver of a replay tells who looks for the place of a cut that time passes: with a signal
+/// that would end anybody else.
 #[test]
-fn nobody_else_gets_the_agents_signals() {
+fn nobody_else_gets_the_signals_of_agent_and_driver() {
     let place = Workplace::new();
-    let r = attacked(&place, "cut", &["--engine", "serial"]);
+    let mut outsider = Outsider::new();
+    let r = attacked_with(&place, "cut", &["--engine", "serial"], &mut outsider);
     assert!(
         r.run.text().contains("was another one\n"),
         "{}",
@@ -103,6 +114,13 @@ fn nobody_else_gets_the_agents_signals() {
     // It has read ids out of the session, which are others in a replay: its trace is one, and no more is promised.
     let info = run(&mut place.reprise(["info"]), None);
     assert!(info.status.success(), "{}", info.describe());
+    for words in [&["replay"][..], &["verify"], &["backtrace"]] {
+        let limit = ["--time-limit", "20"];
+        let said = run(place.reprise(words).args(limit).arg(&r.dir), None).describe();
+        outsider.assert_untouched(&said);
+    }
+    let debugged = session(&place, &r.dir, &[], &["continue", "info threads"]);
+    outsider.assert_untouched(&debugged.describe());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod common;
 
 mod hostile;
 mod isolation;
+mod packets;
 mod sandbox;
 mod scribbles;
 mod untrusted;

@@ -4,7 +4,7 @@
 //! The lock is held for a few dozen instructions at a time and never while waiting (DESIGN 8, rule 1).
 
 use crate::machine::sys;
-use crate::thread::attended;
+use crate::thread::{attended, in_force};
 use crate::thread::{current, session, slot, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::schedule::{owner, FutexKey, Lists, OWNER_DIED, WAITERS};
@@ -254,7 +254,7 @@ pub fn only_thread(t: &Block) {
 /// A thread of a process that has ended already: it only waits for the kernel to take it. Where it doesn't, the agent has buried a process that lives,
 /// because the program wrote something untrue into the session: nobody would ever end it.
 pub fn wait_for_end() -> ! {
-    const LOOKS: u32 = 50;
+    const LOOKS: u32 = 20;
     let mut looks = 0;
     loop {
         let limit = sys::Timespec::from_ns(100_000_000);
@@ -264,7 +264,9 @@ pub fn wait_for_end() -> ! {
         // The word by which that is told may be gone, too.
         let alone = buried || !crate::thread::namespace::agent_lives();
         looks = if alone { looks + 1 } else { 0 };
-        if looks > LOOKS && session().mode == MODE_RECORD {
+        // Nor need that be true which says how the session is made; of `det` nothing else tells.
+        let recorded = !in_force::takes_from_trace() && !in_force::has_private_views();
+        if looks > LOOKS && (recorded || session().mode == MODE_RECORD) {
             sys::exit_group(125);
         }
     }
