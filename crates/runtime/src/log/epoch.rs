@@ -246,7 +246,7 @@ pub fn reason() -> [u64; 3] {
 /// The copy ends without coming to the epoch's end, because of the thread of slot `i`.
 pub fn fails(i: u32, mut why: Why) -> ! {
     let is_signal = |e: &Event| e.header.kind == Kind::Signal as u8;
-    if let Some(Next::Event(e)) = part(i).filter(|p| p.at != 0).map(Part::next) {
+    if let Some(Next::Event(e)) = part(i).filter(|p| p.at != 0).map(Part::peek) {
         if is_signal(&e) {
             // The leader's thread did as much because of it.
             why = Why::Signal;
@@ -255,7 +255,7 @@ pub fn fails(i: u32, mut why: Why) -> ! {
     log().why.store(why as u32, Relaxed);
     log().slot.store(i, Relaxed);
     if let Some(p) = part(i).filter(|p| p.at != 0) {
-        let what = match p.next() {
+        let what = match p.peek() {
             Next::End => 0,
             Next::Entry(e) => 1 << 8 | e.kind as u64,
             Next::Event(e) => u64::from(e.header.kind) | u64::from(e.header.detail) << 32,
@@ -359,7 +359,7 @@ fn word(at: u64) -> u64 {
 
 impl Part {
     /// What comes next. Hashes of the leader's state, which it takes now and then, are passed over.
-    pub fn next(&mut self) -> Next {
+    pub fn peek(&mut self) -> Next {
         loop {
             if self.at + ENTRY_LEN as u64 > self.end {
                 return Next::End;
@@ -390,7 +390,7 @@ impl Part {
 
     /// What comes next, when the quiet operations before it are counted.
     fn look(&mut self) -> Next {
-        let next = self.next();
+        let next = self.peek();
         let quiet = match &next {
             Next::Entry(e) => e.quiet,
             Next::End => self.ends.quiet,
@@ -425,7 +425,7 @@ impl Part {
     /// The event that comes next, behind all that is quiet before it.
     pub fn due_event(&mut self) -> Option<Event> {
         match self.due() {
-            Due::Event => match self.next() {
+            Due::Event => match self.peek() {
                 Next::Event(e) => Some(e),
                 _ => None,
             },

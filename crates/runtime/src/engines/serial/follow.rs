@@ -130,7 +130,7 @@ fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) 
         epoch::pass_stamp(begins);
         part(t).consume(&e);
     }
-    match part(t).next() {
+    match part(t).peek() {
         Next::Event(e) if e.header.kind == Kind::Exit as u8 => {
             let ends = e.args()[0];
             await_stamp(t, ends);
@@ -254,7 +254,7 @@ impl Engine for Follow {
 
     fn signal_point(t: &mut Block, _frame: &mut Frame) {
         t.slot().signal_pending.store(0, Relaxed);
-        if let Next::Event(e) = part(t).next() {
+        if let Next::Event(e) = part(t).peek() {
             match Kind::from_u8(e.header.kind) {
                 Some(Kind::Signal) => fails(t, Why::Signal),
                 Some(Kind::Patch) => fails(t, Why::Event),
