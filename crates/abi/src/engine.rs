@@ -17,8 +17,10 @@ pub mod role {
     pub const DET: u32 = 5;
     /// `sketch`, in images that are built with the feature of that name.
     pub const SKETCH: u32 = 6;
+    /// `serial`, in a copy of a program that `order` records: it runs an epoch again, by that one's log.
+    pub const FOLLOW: u32 = 7;
     /// How many there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 }
 
 /// What an engine can: bits of [`Engine::can`].

@@ -473,6 +473,9 @@ pub const FLAG_LOGS: u32 = 4096;
 pub const FLAG_TEST_WRITES: u32 = 1 << 16;
 /// [`Session::flags`]: with [`Session::test_reenter`], a copy of the process is made each time that all threads stand (`record --test-copies`).
 pub const FLAG_TEST_COPIES: u32 = 1 << 17;
+/// [`Session::flags`]: with [`Session::test_reenter`], what happens between two times that all threads stand is an epoch, which a copy of the process runs
+/// again (`record --test-epochs`).
+pub const FLAG_TEST_EPOCHS: u32 = 1 << 18;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]
@@ -684,6 +687,49 @@ pub struct Session {
     pub copies_after_epochs: AtomicU64,
     /// ... and for how long the making of them has kept the program waiting, in nanoseconds.
     pub copies_pause_ns: AtomicU64,
+    /// Epochs of which a copy has come to the state of the program, ...
+    pub epochs_same: AtomicU64,
+    /// ... those of which it has not, because threads raced or something is wrong, ...
+    pub epochs_unlike: AtomicU64,
+    /// ... and those that can't be run again.
+    pub epochs_left_out: AtomicU64,
+    /// What the first of those was that didn't come to the same state, 0: there was none: the [kind](epoch_difference), ...
+    pub epoch_difference: AtomicU64,
+    /// ... and where: an address, or what the copy has told.
+    pub epoch_difference_at: AtomicU64,
+}
+
+/// What an epoch's copy has done that the program did not: [`Session::epoch_difference`], from [`OTHER_WAY`](epoch_difference::OTHER_WAY) on with what it was.
+pub mod epoch_difference {
+    /// A page differs.
+    pub const MEMORY: u64 = 1;
+    /// It has come to no end in time.
+    pub const LATE: u64 = 2;
+    /// It was ended.
+    pub const ENDED: u64 = 3;
+    /// Registers that hold vectors differ.
+    pub const VECTORS: u64 = 4;
+    /// It has left the way of the log: from here on, by what.
+    pub const OTHER_WAY: u64 = 16;
+    /// By what, in their order, beginning with 1.
+    const WAYS: [&str; 10] = [
+        "another call",
+        "another operation of synchronisation",
+        "threads that all wait",
+        "another place",
+        "another result of a call",
+        "a fault",
+        "a thread that begins or ends",
+        "a call whose results are not in the log",
+        "a signal",
+        "an event that a copy can't make",
+    ];
+
+    /// What it is that is `way`, from [`OTHER_WAY`] on.
+    pub fn name_of_way(way: u64) -> &'static str {
+        let n = way.wrapping_sub(OTHER_WAY + 1) as usize;
+        WAYS.get(n).copied().unwrap_or("something")
+    }
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?

@@ -4,7 +4,9 @@
 //! ours or because somebody entered a namespace whose first process is recorded, the agent finds it here, and the trace says so.
 
 use crate::namespaces::{all_numbers, field, numbers};
-use reprise_abi::session::{process_state, Session, FLAG_TEST_COPIES, MAX_PROCESSES};
+use reprise_abi::session::{
+    process_state, Session, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, MAX_PROCESSES,
+};
 use reprise_launch::SharedSession;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -49,7 +51,7 @@ impl Strays {
     pub fn look(&mut self, shared: &SharedSession) {
         let begun = Instant::now();
         // (Copies of a live program are its children, and known to no slot.)
-        let copies = shared.session().flags & FLAG_TEST_COPIES != 0;
+        let copies = shared.session().flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS) != 0;
         if begun < self.next || copies {
             return;
         }

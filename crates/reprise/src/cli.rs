@@ -277,6 +277,15 @@ pub struct RecordArgs {
     #[arg(long, hide = true, requires = "test_reenter")]
     pub test_copies: bool,
 
+    /// A test switch: with it, what happens between two such times is run again by a copy, one thread at a time, and compared
+    #[arg(
+        long,
+        hide = true,
+        requires = "test_reenter",
+        conflicts_with = "test_copies"
+    )]
+    pub test_epochs: bool,
+
     /// A test switch, for engines without a log: the runtime's image, in the place of the one that is inside
     #[arg(long, hide = true, value_name = "FILE")]
     pub test_runtime: Option<PathBuf>,
@@ -333,6 +342,7 @@ impl RecordArgs {
             test_writes: false,
             test_reenter: None,
             test_copies: false,
+            test_epochs: false,
             test_runtime: None,
             command,
             det: None,

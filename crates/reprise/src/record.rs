@@ -14,8 +14,8 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_COPIES,
-    FLAG_TEST_WRITES, MODE_RECORD, VERSION,
+    epoch_difference, hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
+    FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -32,7 +32,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Runs `record`; the exit status is the program's.
 ///
@@ -324,6 +324,11 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.test_copies {
         s.flags |= FLAG_TEST_COPIES;
     }
+    if args.test_epochs {
+        // What a copy can't do yet: rewrite what its program has rewritten, and read of files to which events refer.
+        s.flags |= FLAG_TEST_EPOCHS | FLAG_NO_PATCH;
+        inputs(s).copies.store(1, Relaxed);
+    }
     if let Some(nr) = args.forget_syscall {
         s.forget_syscall = nr + 1;
     }
@@ -393,12 +398,35 @@ fn in_dir(
     if args.det.as_ref().is_some_and(|d| d.stats) {
         crate::run::print_counters(shared);
     }
+    if args.test_epochs {
+        say_epochs(shared.session());
+    }
     if args.hooks {
         let c = &shared.session().counters;
         let (functions, calls) = (c.hooked.load(Relaxed), c.operations.load(Relaxed));
         say!("{functions} functions hooked, called {calls} times");
     }
     Ok(status)
+}
+
+/// What came of the epochs that copies have run again.
+fn say_epochs(s: &Session) {
+    let read = |n: &AtomicU64| n.load(Relaxed);
+    let [same, unlike, left_out] = [&s.epochs_same, &s.epochs_unlike, &s.epochs_left_out].map(read);
+    say!("epochs run again: {same} came to the program's state, {unlike} did not, {left_out} were left out");
+    let at = read(&s.epoch_difference_at);
+    let what = match read(&s.epoch_difference) {
+        0 => return,
+        epoch_difference::MEMORY => format!("memory at {at:#x}"),
+        epoch_difference::LATE => "no end in time".to_owned(),
+        epoch_difference::ENDED => format!("its copy ended ({at:#x})"),
+        epoch_difference::VECTORS => format!("vector registers of thread {at}"),
+        way => format!(
+            "its copy left the log, by {}",
+            epoch_difference::name_of_way(way)
+        ),
+    };
+    say!("the first that did not: {what}");
 }
 
 /// Whoever has asked for it in rr's words is told where the recording is going to be.

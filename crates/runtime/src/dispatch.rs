@@ -36,6 +36,10 @@ macro_rules! with_engine {
                 type $e = $crate::engines::order::replay::Replay;
                 $body
             }
+            $crate::thread::in_force::FOLLOW => {
+                type $e = $crate::engines::serial::follow::Follow;
+                $body
+            }
             $crate::thread::in_force::DET => {
                 type $e = $crate::engines::det::Det;
                 $body
@@ -72,6 +76,10 @@ macro_rules! with_order {
             }
             $crate::thread::in_force::ORDER_REPLAY => {
                 type $o = $crate::engines::order::replay::Replay;
+                $body
+            }
+            $crate::thread::in_force::FOLLOW => {
+                type $o = $crate::engines::serial::follow::Follow;
                 $body
             }
             $crate::thread::in_force::DET => {

@@ -5,7 +5,7 @@ use crate::common;
 use common::{assert_same, check_times, full, knob, large_enough_to_be_cut, Guest, Workplace};
 
 guests! {
-    thread_create, idle_threads, threads_many, threads_short_lived, mutex_contention, waits_while_others_contend, condition_variables, rwlock_barrier_semaphore, timed_waits,
+    thread_create, epochs, idle_threads, threads_many, threads_short_lived, mutex_contention, waits_while_others_contend, condition_variables, rwlock_barrier_semaphore, timed_waits,
     detached_and_local, thread_cancel, robust_mutex, pi_mutex, exit_while_others, main_ends_first, exit_race, futex_raw, futex_wake_op, tiny_stacks,
     changing_ids, racy_counter, racey, atomics, who_was_first, faults_between_threads,
 }

@@ -6,6 +6,7 @@ mod common;
 
 mod allocators;
 mod buffers;
+mod epochs;
 mod guests;
 mod hooks;
 mod interposed;

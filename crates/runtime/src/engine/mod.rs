@@ -156,6 +156,15 @@ pub trait Engine {
     fn can_stand(_t: &Block) -> bool {
         Self::STANDS
     }
+    /// Hooked functions that the thread has called since something of it was last logged or counted.
+    fn unlogged_calls(_t: &Block) -> u64 {
+        0
+    }
+    /// The end of a gate or of a hooked function, when all is done: `frame` is where the program goes on.
+    #[inline(always)]
+    fn passes_point(_t: &mut Block, _frame: &Frame) {}
+    /// The calling thread, which stood, is about to go on.
+    fn reenters(_t: &mut Block) {}
     /// A thread that stood goes on, under this engine; `before`: what the engine in which it stood had kept of it.
     fn resumed(_t: &mut Block, _before: &Area<ENGINE_WORDS>) {}
 

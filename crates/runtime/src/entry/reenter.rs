@@ -2,6 +2,7 @@
 //! takes it over.
 
 use crate::dispatch::with_engine;
+use crate::engine::Engine;
 use crate::gate::clone::new_block;
 use crate::gate::stand;
 use crate::machine::asm::rt_leave_with;
@@ -35,6 +36,7 @@ extern "C" fn rt_reenters(block: u64) -> ! {
     // SAFETY: the room for it on the gate stack, above this function's frame.
     let f = unsafe { &mut *((t.gate_sp - size_of::<Frame>() as u64) as *mut Frame) };
     *f = form.frame;
+    with_engine!(E => E::reenters(t));
     kernel::sync_mask(t);
     if t.entered.is_some() {
         super::gate::call_again(f);

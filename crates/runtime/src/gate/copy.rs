@@ -11,15 +11,17 @@
 //! A thread that [stays in its call](stand::staying) is in the copy as one that stands in that call.
 
 use crate::gate::clone::{self, BIRTH_COPIED};
-use crate::gate::stand;
+use crate::gate::stand::{self, rt_reenter};
+use crate::log::epoch;
 use crate::machine::present::{self, Presence};
 use crate::machine::{guard, sys};
 use crate::memory::{self, transfer, Region};
 use crate::thread::blocks::in_use_here;
-use crate::thread::{block_address, session, standing, Block};
+use crate::thread::{block_address, in_force, session, slot, standing, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::layout::{PAGE, SESSION_BASE};
-use reprise_abi::session::{region_flags, FLAG_TEST_COPIES, SESSION_TOTAL};
+use reprise_abi::layout::{MAX_SLOTS, PAGE, SESSION_BASE};
+use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
+use reprise_abi::session::{region_flags, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, SESSION_TOTAL};
 use reprise_abi::syscalls::nr;
 
 const SIGKILL: u64 = 9;
@@ -33,7 +35,7 @@ const SESSION_LEN: u64 = (SESSION_TOTAL as u64 + PAGE - 1) & !(PAGE - 1);
 /// Can copies be made of this process?
 #[inline(always)]
 pub fn are_made() -> bool {
-    standing::is_tested() && session().flags & FLAG_TEST_COPIES != 0
+    standing::is_tested() && session().flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS) != 0
 }
 
 /// Makes a copy. All other threads stand for this request, and the calling one is taken down. The process id of the copy, or an error; in the copy this
@@ -67,17 +69,22 @@ fn become_copy(t: &Block, request: u32, parent: u64, meeting: &Meeting) -> ! {
     sys::call(nr::CLOSE_RANGE, &[0, u32::MAX as u64, 0]);
     let own = memory::each().try_for_each(|r| has_own(&r)).is_some();
     let session_copy = own_copy(SESSION_BASE, SESSION_BASE + SESSION_LEN);
-    if let (true, Some(session_copy)) = (own, session_copy) {
+    let head_copy = own_copy(ORDER_BASE, ORDER_BASE + ORDER_HEAD_LEN as u64);
+    if let (true, Some(session_copy), Some(head_copy)) = (own, session_copy, head_copy) {
         meeting.say(HAS_ITS_OWN);
         if !meeting.copy_is_whole(parent) {
             sys::exit_group(125);
         }
         memory::each().for_each(|r| protects(&r));
-        if moves(session_copy, SESSION_BASE, SESSION_LEN) {
+        let has_session = moves(session_copy, SESSION_BASE, SESSION_LEN);
+        if has_session && moves(head_copy, ORDER_BASE, ORDER_HEAD_LEN as u64) {
             for i in (0..session().slots_used.load(Relaxed)).filter(|i| *i != t.slot) {
                 if in_use_here(i).is_some() && stand::stands_in_copy(i, request) {
                     make_thread(i);
                 }
+            }
+            if epoch::is_open() {
+                runs_again(t, parent);
             }
             rest_while_lives(parent);
         }
@@ -85,8 +92,40 @@ fn become_copy(t: &Block, request: u32, parent: u64, meeting: &Meeting) -> ! {
     sys::exit_group(125)
 }
 
+/// The copy is to run an epoch again, by the log of what the program did in it: its threads go on when that is over, one at a time.
+fn runs_again(t: &Block, parent: u64) {
+    let has_ended = || sys::getppid() as u64 != parent;
+    if epoch::await_change(epoch::OPEN, has_ended) != epoch::RUN {
+        return;
+    }
+    limit_processor_time();
+    // Nobody waits for the baton, which is handed on when all are there.
+    let s = session();
+    s.baton.store(MAX_SLOTS as u32 + 1, Relaxed);
+    for word in [&s.ready_head, &s.ready_tail, &s.ready_count, &s.slice_over] {
+        word.store(0, Relaxed);
+    }
+    for i in 0..s.slots_used.load(Relaxed) {
+        slot(i).go.store(0, Relaxed);
+    }
+    in_force::ENGINE.store(in_force::FOLLOW, Relaxed);
+    // What the kernel does not give to a child.
+    crate::gate::arm_dispatch();
+    standing::release();
+    // SAFETY: the form says all that the thread needs.
+    unsafe { rt_reenter(t.this) }
+}
+
+/// Whatever becomes of the program, a copy that finds no end is ended by the kernel.
+fn limit_processor_time() {
+    const RLIMIT_CPU: u64 = 0;
+    const SECONDS: u64 = 30;
+    let limit = [SECONDS; 2];
+    sys::call(nr::PRLIMIT64, &[0, RLIMIT_CPU, limit.as_ptr() as u64, 0]);
+}
+
 /// The copy rests until the program is no more. (A signal for that comes from the kernel when the *thread* ends that made the copy.)
-fn rest_while_lives(parent: u64) {
+pub fn rest_while_lives(parent: u64) {
     const LOOK_AGAIN: sys::Timespec = sys::Timespec {
         sec: 0,
         nsec: 20_000_000,
@@ -155,7 +194,12 @@ impl Drop for Meeting {
 }
 
 /// Is the child with this id over? It isn't waited for.
-fn has_ended(pid: u32) -> bool {
+pub fn has_ended(pid: u32) -> bool {
+    how_it_ended(pid) != Some(None)
+}
+
+/// How the copy with this id has ended, if it has: `si_code` and `si_status` of waitid(2), one above the other. `None`: there is no such copy.
+pub fn how_it_ended(pid: u32) -> Option<Option<u64>> {
     const P_PID: u64 = 1;
     const WEXITED: u64 = 4;
     const WNOHANG: u64 = 1;
@@ -165,7 +209,11 @@ fn has_ended(pid: u32) -> bool {
     let options = WEXITED | WNOHANG | WNOWAIT | WALL;
     let r = sys::call(nr::WAITID, &[P_PID, pid as u64, at, options, 0]);
     // si_signo is 0 where nobody has ended.
-    r != 0 || info[0] as u32 != 0
+    match (r, info[0] as u32) {
+        (0, 0) => Some(None),
+        (0, _) => Some(Some(info[1] << 32 | u64::from(info[3] as u32))),
+        _ => None,
+    }
 }
 
 /// Is this memory that a fork leaves to others, or that others write to, too?
@@ -248,10 +296,11 @@ fn make_thread(i: u32) {
     clone::make_kernel_thread(b, clone::OF_A_THREAD);
 }
 
-/// In the copy: what such a thread does first, and last for now.
+/// In the copy: what such a thread does first. It goes on when the copy is to run.
 pub fn stands_again(t: &Block) -> ! {
     standing::await_release(t.stands.load(Relaxed));
-    sys::exit_group(125)
+    // SAFETY: the form says all that the thread needs.
+    unsafe { rt_reenter(t.this) }
 }
 
 /// Ends a copy.

@@ -16,6 +16,7 @@ pub mod seccomp;
 pub mod signals;
 pub mod stand;
 pub mod tested_copies;
+pub mod tested_epochs;
 
 use crate::machine::sys;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};

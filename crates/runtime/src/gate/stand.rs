@@ -12,8 +12,11 @@
 //! until each is at such a place; a thread that doesn't come there in time makes the request fail, and nothing has happened.
 
 use crate::code::patch;
+use crate::dispatch::with_engine;
 use crate::engine::Engine;
-use crate::gate::{copy, tested_copies};
+use crate::gate::{copy, tested_copies, tested_epochs};
+use crate::log::epoch::End;
+use crate::log::quiet;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::signal::frame::{save_vectors, FpState, Ucontext};
@@ -100,6 +103,8 @@ pub struct Place {
     pub logging: Logging,
     /// Hooked functions called.
     pub operations: u64,
+    /// Hooked functions called since something was last logged or counted, as far as the engine counts them.
+    pub unlogged: u64,
 }
 
 const _: () = assert!(size_of::<Form>() <= WALK_LEN as usize);
@@ -111,6 +116,7 @@ fn form(i: u32) -> *mut Form {
 
 /// Moves what a thread is into its form.
 fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
+    let unlogged = with_engine!(E => E::unlogged_calls(t));
     // SAFETY: nobody reads these areas of the block any more: it is made anew.
     let (engine, known, reads, traced) = unsafe {
         (
@@ -149,6 +155,7 @@ fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
             reads,
             logging: core::mem::take(&mut t.logging),
             operations: t.operations,
+            unlogged,
         },
     };
     // SAFETY: the thread's own memory, which it doesn't use for a walk now.
@@ -161,6 +168,30 @@ pub fn take_up(i: u32) -> Form {
     unsafe { core::ptr::read(form(i)) }
 }
 
+/// Where the thread of slot `i` stands, for this request, or stays in its call; `None`: neither.
+pub fn place_of(i: u32, request: u32) -> Option<End> {
+    let b = block_of(i);
+    if b.stands.load(Relaxed) == STAYS {
+        return Some(End {
+            frame: gate_frame(b),
+            in_call: true,
+            quiet: quiet::unlogged(i, b.logging.counts),
+            unlogged: 0,
+        });
+    }
+    if b.stands.load(Relaxed) != request {
+        return None;
+    }
+    // SAFETY: written when the thread stood, and not used up.
+    let form = unsafe { &*form(i) };
+    Some(End {
+        frame: form.frame,
+        in_call: form.call.is_some(),
+        quiet: quiet::unlogged(i, form.log.logging.counts),
+        unlogged: form.log.unlogged,
+    })
+}
+
 /// Where the vector registers of a thread that stands are.
 pub fn vectors(i: u32) -> u64 {
     block_address(i) + VECTORS
@@ -168,7 +199,7 @@ pub fn vectors(i: u32) -> u64 {
 
 extern "C" {
     /// Leaves the runtime's stack as it is, and goes on from the form.
-    fn rt_reenter(block: u64) -> !;
+    pub fn rt_reenter(block: u64) -> !;
 }
 
 /// The end of a gate or of a hooked function: the thread stands, if that is wanted, and goes on as if nothing had been.
@@ -177,6 +208,7 @@ pub fn point<E: Engine>(t: &mut Block, frame: &Frame) {
     if E::STANDS && (standing::wanted().is_some() || standing::is_tested()) {
         look::<E>(t, frame);
     }
+    E::passes_point(t, frame);
 }
 
 #[cold]
@@ -203,7 +235,7 @@ pub fn in_call<E: Engine>(t: &mut Block, call: Entered) {
 }
 
 /// The program's registers, of a thread that is in a gate.
-fn gate_frame(t: &Block) -> Frame {
+pub fn gate_frame(t: &Block) -> Frame {
     // SAFETY: the gate's frame, which is the first thing on the gate stack.
     unsafe { *((t.gate_sp - size_of::<Frame>() as u64) as *const Frame) }
 }
@@ -267,7 +299,9 @@ pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
     let Some(request) = standing::wanted() else {
         return;
     };
-    if in_runtime || patch::is_any_stub(uc.mc.rip) || !can_stand::<E>(t) {
+    // An epoch that is run again ends where the log says.
+    let only_at_gates = tested_epochs::are_made();
+    if in_runtime || only_at_gates || patch::is_any_stub(uc.mc.rip) || !can_stand::<E>(t) {
         t.slot().signal_pending.store(1, Release);
         kernel::divert(&mut uc.mc);
         return;
@@ -301,10 +335,14 @@ fn ask(t: &mut Block, frame: &Frame) {
     kernel::block_all();
     save_vectors(FpState::Live, vectors(t.slot));
     take_down(t, frame, None);
+    t.stands.store(request, Relaxed);
     let all = await_others(t, request);
     let s = session();
     if all && s.flags & FLAG_TEST_COPIES != 0 {
         tested_copies::test(t, request, standing::draw());
+    }
+    if all && tested_epochs::are_made() {
+        tested_epochs::test(t, request);
     }
     match all {
         true => s.stood.fetch_add(1, Relaxed),

@@ -2,6 +2,7 @@
 
 pub mod awaited;
 pub mod debugger;
+pub mod epoch;
 pub mod events;
 pub mod followed;
 pub mod inputs;

@@ -3,7 +3,7 @@
 use crate::log::ring;
 use crate::thread::in_force;
 use crate::thread::rings::ring_of;
-use crate::thread::{current, Block};
+use crate::thread::{current, slot, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN, MAX_QUIET};
 
@@ -36,6 +36,15 @@ pub fn quiet_so_far(t: &mut Block) -> u32 {
         word.store(MAX_QUIET, Relaxed);
     }
     MAX_QUIET - word.load(Relaxed)
+}
+
+/// Record: the quiet operations of the thread of slot `i`, which stands, since their number was logged last. `counts`: it counts them by now
+/// ([`Logging`](crate::thread::logging::Logging)).
+pub fn unlogged(i: u32, counts: bool) -> u32 {
+    match counts {
+        true => MAX_QUIET - slot(i).quiet_left.load(Relaxed),
+        false => 0,
+    }
 }
 
 /// Record: writes an entry that has the number of [`quiet_so_far`]. A thread may be killed between any two of these steps, and the agent must

@@ -176,6 +176,33 @@ pub fn save_vectors(fp: FpState, to: u64) {
     }
 }
 
+/// Where XMM registers are in an image, their bytes, and their bit in its header; and the same of the upper halves of YMM registers, in the
+/// [standard format](save_vectors) (Intel SDM 1, 13.4).
+const IN_IMAGES: [(u64, usize, u64); 2] = [(160, 256, 1 << 1), (576, 256, 1 << 2)];
+
+/// Are the XMM and YMM registers in the image at `mine` the same as in another one, of which `get` copies so many bytes from an address of `mine` on to another
+/// address? What isn't in use is zero, whatever the image has there.
+pub fn same_vectors(mine: u64, get: impl Fn(u64, u64, u64) -> bool) -> bool {
+    let mut other = [0u8; 1024];
+    if !get(mine, other.as_mut_ptr() as u64, other.len() as u64) {
+        return false;
+    }
+    // SAFETY: a thread's room for an image is larger.
+    let own = unsafe { &*(mine as *const [u8; 1024]) };
+    let in_use = |image: &[u8; 1024], bit: u64| {
+        let at = XSAVE_HEADER as usize;
+        image[at] & bit as u8 != 0
+    };
+    IN_IMAGES.iter().all(|(at, len, bit)| {
+        let range = *at as usize..*at as usize + len;
+        let bytes = |image: &[u8; 1024], n: usize| match in_use(image, *bit) {
+            true => image[n],
+            false => 0,
+        };
+        range.clone().all(|n| bytes(own, n) == bytes(&other, n))
+    })
+}
+
 /// Copies the interrupted code's vector state to `to`, canonical, as an XSAVE area in standard format.
 pub fn save_fp(fp: FpState, to: u64) {
     let (mask, size) = (session().xsave_mask, session().xsave_size);

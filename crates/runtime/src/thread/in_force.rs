@@ -40,7 +40,7 @@ pub fn replays_synchronisation() -> bool {
 /// One thread of the session runs at a time: what it waits for, another one can only do when this one lets it run.
 #[inline(always)]
 pub fn runs_one_at_a_time() -> bool {
-    can_one_of(const { roles_that_can(can::RUN_ONE_AT_A_TIME) })
+    can_one_of(const { roles_that_can(can::RUN_ONE_AT_A_TIME) | 1 << FOLLOW })
 }
 
 /// Each thread has private views of memory, and shows the others what it wrote at commits.
@@ -49,10 +49,10 @@ pub fn has_private_views() -> bool {
     can_one_of(const { roles_that_can(can::SEPARATE_MEMORY) })
 }
 
-/// Gates take results from a trace, and the kernel is not asked.
+/// Gates take results from a trace, or from the log of another process, and the kernel is not asked.
 #[inline(always)]
 pub fn takes_from_trace() -> bool {
-    matches!(role(), SERIAL_REPLAY | ORDER_REPLAY)
+    matches!(role(), SERIAL_REPLAY | ORDER_REPLAY | FOLLOW)
 }
 
 /// Nothing is ordered or logged.

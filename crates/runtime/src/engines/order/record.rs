@@ -608,6 +608,10 @@ impl Engine for Record {
         !t.order().walks && t.order().shard.0 == 0 && !crate::gate::ptrace::holds(t)
     }
 
+    fn unlogged_calls(t: &Block) -> u64 {
+        unlogged::calls(t)
+    }
+
     fn resumed(t: &mut Block, before: &Area<ENGINE_WORDS>) {
         // SAFETY: what this engine has put there.
         let before = unsafe { before.get::<super::Local>() };

@@ -5,6 +5,7 @@ pub mod arrived;
 pub mod baton;
 pub mod chaos;
 pub mod cut;
+pub mod follow;
 pub mod futex;
 pub mod hooked;
 pub mod loss;

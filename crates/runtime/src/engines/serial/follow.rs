@@ -1,0 +1,511 @@
+//! Running an epoch again, in a copy of the program that was made at its beginning (DoublePlay 3, 5.2.2): one thread at a time, by the log of the leader, whose
+//! threads ran freely under another engine ([`crate::log::epoch`]).
+//!
+//! What calls return and write is in the log, and is not asked of the kernel, which the copy could change nothing of. They come in the order of their stamps.
+//! Operations of synchronisation are made for real, on the copy's own objects, as under `record --hooks` ([`super::hooked`]); but in the leader's order: a thread
+//! whose operation has not come to its turn gives the baton to others until it has. Only a thread that races can see anything else than the leader's did.
+//!
+//! **The end** of the epoch is where the leader's threads stood: when a thread's part of the log is used up, it ends at the next gate or hooked function
+//! that leaves it with the same registers, after as many calls that leave nothing in the log. A thread that slept in a hooked function sleeps when all others have
+//! come to their ends, so that what its sleep leaves in the object is there.
+//!
+//! What a copy can't do yet ends it ([`Why`]): threads and processes that are made or end, signals, mappings of files, sites that are rewritten.
+
+use super::{baton, cut};
+use crate::common::make::NOT_MADE;
+use crate::engine::order::{Order, Runs};
+use crate::engine::waits::{Deadline, Wait};
+use crate::engine::wish::Wish;
+use crate::engine::{Engine, RESTART};
+use crate::gate::{copy, stand};
+use crate::log::epoch::{self, Due, Event, Next, Part, Why};
+use crate::machine::{guard, sys};
+use crate::memory::capture::Call;
+use crate::memory::futex::word_changed_at_once;
+use crate::memory::of_file::OfFile;
+use crate::memory::{self, futex};
+use crate::signal::frame::{save_vectors, FpState, Ucontext};
+use crate::signal::kernel;
+use crate::thread::signals::Siginfo;
+use crate::thread::{schedule, shards, Block, Frame};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::effect::Effect;
+use reprise_abi::event::{Instruction, Kind, Tag, FLAG_RESTARTED};
+use reprise_abi::order::{Entry, EntryKind};
+use reprise_abi::session::slot_state;
+use reprise_abi::syscalls::used;
+
+/// Running an epoch again.
+pub struct Follow;
+
+/// Grows whenever a thread comes to wait, or goes on.
+static PROGRESS: AtomicU64 = AtomicU64::new(0);
+/// Who finds so often in a row that nobody has gone on meanwhile waits for somebody who waits.
+const MOST_LOOKS: u32 = 1000;
+
+fn fails(t: &Block, why: Why) -> ! {
+    epoch::fails(t.slot, why)
+}
+
+fn part(t: &Block) -> &'static mut Part {
+    epoch::part(t.slot).unwrap_or_else(|| fails(t, Why::Life))
+}
+
+/// Lets others run until it is `due`.
+fn wait_until(t: &Block, mut due: impl FnMut() -> bool) {
+    if due() {
+        return;
+    }
+    let (mut seen, mut looks) = (PROGRESS.fetch_add(1, Relaxed) + 1, 0);
+    loop {
+        if !baton::step_back(t.slot, || {}) {
+            fails(t, Why::Stuck);
+        }
+        if due() {
+            PROGRESS.fetch_add(1, Relaxed);
+            return;
+        }
+        let now = PROGRESS.load(Relaxed);
+        looks = if now == seen { looks + 1 } else { 0 };
+        seen = now;
+        if looks > MOST_LOOKS {
+            fails(t, Why::Stuck);
+        }
+    }
+}
+
+/// The thread waits as the leader's did to the end of the epoch: all others come to their ends first.
+fn await_others(t: &Block) {
+    part(t).waits = true;
+    wait_until(t, || epoch::others_are_at_end(t.slot));
+}
+
+fn await_stamp(t: &Block, stamp: u64) {
+    wait_until(t, || epoch::is_turn_of(stamp));
+}
+
+/// The thread has come to the end of the epoch.
+fn rest(t: &mut Block) -> ! {
+    kernel::block_all();
+    save_vectors(FpState::Live, stand::vectors(t.slot));
+    PROGRESS.fetch_add(1, Relaxed);
+    let parent = sys::getppid() as u64;
+    epoch::comes_to_end(t.slot);
+    baton::release(t.slot, slot_state::BLOCKED);
+    copy::rest_while_lives(parent);
+    sys::exit_group(125)
+}
+
+/// Writes what the event has for the program.
+fn apply(t: &Block, e: &Event) {
+    e.each_section(|address, tag, from, len| match Tag::from_u32(tag) {
+        Some(Tag::Output) => {
+            // SAFETY: from the log; the program's side is guarded.
+            let _ = guard::guarded(|| unsafe { guard::copy(address, from, len) });
+        }
+        Some(Tag::Reference | Tag::File | Tag::Mapped) => fails(t, Why::Input),
+        _ => {}
+    });
+}
+
+/// A call, by the log. `act` is what is done while its beginning has its turn: it is told the result, and says what it has come to.
+fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) -> i64) -> i64 {
+    if t.entered.take().is_none() {
+        let e = event_of_call(t, c, hash);
+        let args = e.args();
+        let stamps = (e.header.nargs as usize).saturating_sub(c.nargs);
+        let begins = args[c.nargs];
+        await_stamp(t, begins);
+        if e.header.kind == Kind::Syscall as u8 {
+            if act(t, e.header.value) != e.header.value {
+                fails(t, Why::Result);
+            }
+            let ends = args[c.nargs + stamps.max(1) - 1];
+            if stamps == 2 {
+                epoch::pass_stamp(begins);
+                await_stamp(t, ends);
+            }
+            return ends_call(t, &e, ends);
+        }
+        epoch::pass_stamp(begins);
+        part(t).consume(&e);
+    }
+    match part(t).peek() {
+        Next::Event(e) if e.header.kind == Kind::Exit as u8 => {
+            let ends = e.args()[0];
+            await_stamp(t, ends);
+            ends_call(t, &e, ends)
+        }
+        Next::End if part(t).ends.in_call => {
+            let frame = stand::gate_frame(t);
+            if frame != part(t).ends.frame {
+                fails(t, Why::Place);
+            }
+            rest(t)
+        }
+        _ => fails(t, Why::Call),
+    }
+}
+
+/// The first event of a call, which must be what comes next.
+fn event_of_call(t: &Block, c: &Call, hash: u64) -> Event {
+    let Some(e) = part(t).due_event() else {
+        fails(t, Why::Call)
+    };
+    let kind = Kind::from_u8(e.header.kind);
+    match kind {
+        Some(Kind::Syscall | Kind::Enter) => {}
+        Some(Kind::Signal) => fails(t, Why::Signal),
+        Some(Kind::Patch) => fails(t, Why::Event),
+        _ => fails(t, Why::Call),
+    }
+    let was = e.args();
+    let used = used(c.nr, &c.args);
+    let same = (0..c.nargs).all(|i| was[i] == c.args[i] || used & 1 << i == 0);
+    if e.header.detail != c.nr as u32 || !same || e.header.input_hash != hash {
+        fails(t, Why::Call);
+    }
+    e
+}
+
+fn ends_call(t: &Block, e: &Event, ends: u64) -> i64 {
+    apply(t, e);
+    epoch::pass_stamp(ends);
+    part(t).consume(e);
+    match e.header.flags & FLAG_RESTARTED {
+        0 => e.header.value,
+        _ => {
+            debug_assert!(e.header.value == NOT_MADE);
+            RESTART
+        }
+    }
+}
+
+/// The end of a gate or of a hooked function: is it where the leader's thread stood?
+fn look(t: &mut Block, frame: &Frame) {
+    let p = part(t);
+    if !p.is_at_end() {
+        return;
+    }
+    if !p.ends.in_call && p.ends.frame == *frame && p.ends.unlogged == p.unlogged_calls() {
+        rest(t);
+    }
+    // What is left are calls that leave nothing in the log: all go the long way, where this is looked at.
+    t.slot().signal_pending.store(1, Relaxed);
+}
+
+impl Engine for Follow {
+    const LIVE: bool = false;
+    const IMMEDIATE: bool = false;
+
+    fn fills(block: &mut Block) {
+        block.engine.put(cut::CutState::default());
+    }
+
+    fn syscall(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        let hash = match t.entered {
+            None => c.input_hash(),
+            Some(_) => 0,
+        };
+        c.shorten();
+        answer(t, c, hash, |_, r| r)
+    }
+
+    fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
+        answer(t, c, 0, |_, _| result)
+    }
+
+    fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
+        answer(t, c, 0, |_, r| act(Some(r)))
+    }
+
+    fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        const ANONYMOUS: u64 = sys::MAP_ANONYMOUS;
+        let of_file = c.effect == Effect::Maps && c.args[3] & ANONYMOUS == 0;
+        if of_file || matches!(c.effect, Effect::Attaches | Effect::Detaches) {
+            fails(t, Why::Input);
+        }
+        let c = &*c;
+        answer(t, c, 0, |t, r| {
+            if !memory::redo(c, r, &OfFile::default(), 0) {
+                fails(t, Why::Input);
+            }
+            r
+        })
+    }
+
+    fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        if word_changed_at_once(c).is_some() || futex::changed_word(c).is_some() {
+            fails(t, Why::Input);
+        }
+        answer(t, c, 0, |_, r| r)
+    }
+
+    fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
+        let e = part(t).due_event();
+        let fits =
+            |e: &Event| e.header.kind == Kind::Instruction as u8 && e.header.detail == which as u32;
+        let Some(e) = e.filter(fits) else {
+            fails(t, Why::Call)
+        };
+        part(t).consume(&e);
+        (e.header.value as u64, e.args()[0])
+    }
+
+    fn signal_point(t: &mut Block, _frame: &mut Frame) {
+        t.slot().signal_pending.store(0, Relaxed);
+        if let Next::Event(e) = part(t).peek() {
+            match Kind::from_u8(e.header.kind) {
+                Some(Kind::Signal) => fails(t, Why::Signal),
+                Some(Kind::Patch) => fails(t, Why::Event),
+                _ => {}
+            }
+        }
+    }
+
+    fn passes_point(t: &mut Block, frame: &Frame) {
+        look(t, frame);
+    }
+
+    fn fault(t: &mut Block, _info: &Siginfo, _uc: &mut Ucontext, _can: bool) -> bool {
+        fails(t, Why::Fault)
+    }
+
+    const BORN: u32 = slot_state::BLOCKED;
+
+    fn thread_create(t: &mut Block, _c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
+        fails(t, Why::Life)
+    }
+
+    fn process_create(t: &mut Block, _c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
+        fails(t, Why::Life)
+    }
+
+    fn process_start(t: &mut Block) {
+        fails(t, Why::Life)
+    }
+
+    fn thread_start(t: &mut Block) {
+        fails(t, Why::Life)
+    }
+
+    fn thread_exit(t: &mut Block, _c: &Call, _frame: &Frame) -> ! {
+        fails(t, Why::Life)
+    }
+
+    fn exec(t: &mut Block, _c: &mut Call, _frame: &Frame) -> i64 {
+        fails(t, Why::Life)
+    }
+
+    fn process_exit(t: &mut Block, _c: &Call, _frame: &Frame) -> ! {
+        fails(t, Why::Life)
+    }
+
+    fn reenters(t: &mut Block) {
+        t.kernel_tid = sys::gettid() as u32;
+        // No operation is made on a short way.
+        t.quiet_left().store(0, Relaxed);
+        t.slot().signal_pending.store(0, Relaxed);
+        // Nobody goes on before all are there to be waited for.
+        let l = schedule::lock();
+        l.push_ready(t.slot);
+        match epoch::comes(t.slot) {
+            true => l.hand_on(0),
+            false => drop(l),
+        }
+        schedule::wait_go(t.slot);
+        if part(t).is_at_end() {
+            t.slot().signal_pending.store(1, Relaxed);
+        }
+    }
+}
+
+/// The thread's next operation, which must be of this kind and on the object of this name where it comes after one of another thread. `None`: it is quiet.
+fn due(t: &Block, kind: EntryKind, name: u32) -> Option<Entry> {
+    match part(t).due() {
+        Due::Quiet => None,
+        Due::Entry(e) if e.kind == kind && e.object == name => Some(e),
+        _ => fails(t, Why::Operation),
+    }
+}
+
+/// What an object is called in an entry.
+fn name_of(address: u64) -> u32 {
+    (address >> 2) as u32
+}
+
+fn name_of_run(run: &Runs) -> u32 {
+    let run = run as *const Runs as u64;
+    name_of(crate::sync::libc::side::object_of(run).unwrap_or(run))
+}
+
+/// Waits for the turn of an operation on this shard, and locks it: which operation it is.
+fn lock_shard(t: &Block, number: u32) -> u64 {
+    let shard = shards::shard(number);
+    if let Some(e) = due(t, EntryKind::Ordered, number) {
+        wait_until(t, || shard.sequence.load(Relaxed) / 2 == e.value - 1);
+    }
+    let n = shards::lock(number, t.slot);
+    shard.last.store(t.slot + 1, Relaxed);
+    n
+}
+
+impl Order for Follow {
+    const REPLAYS: bool = false;
+
+    #[inline(always)]
+    fn enters(t: &mut Block) {
+        part(t).enters();
+    }
+
+    #[inline(always)]
+    fn leaves(t: &mut Block, returns: bool) {
+        let p = part(t);
+        p.leaves(returns);
+        if p.is_at_end() {
+            t.slot().signal_pending.store(1, Relaxed);
+        }
+    }
+
+    fn does_not_count(t: &mut Block) {
+        let p = part(t);
+        p.unlogged = p.unlogged.wrapping_sub(1);
+    }
+
+    fn turn(t: &mut Block, object: &Runs) -> bool {
+        match part(t).due() {
+            Due::Quiet => {}
+            // The leader's thread has waited in vain, or was about to look.
+            Due::End => return false,
+            Due::Entry(e) if e.kind == EntryKind::Passed && e.object == name_of_run(object) => {
+                wait_until(t, || object.count() == e.value - 1);
+            }
+            _ => fails(t, Why::Operation),
+        }
+        true
+    }
+
+    fn passed(t: &mut Block, object: &Runs) {
+        due(t, EntryKind::Passed, name_of_run(object));
+        object.pass(t.slot);
+        part(t).made();
+    }
+
+    fn passed_among(t: &mut Block, object: &Runs) {
+        Self::passed(t, object);
+    }
+
+    fn failure(t: &mut Block) -> Option<u32> {
+        match part(t).due() {
+            Due::Entry(e) if e.kind == EntryKind::Failed => {
+                part(t).made();
+                Some(e.value as u32)
+            }
+            _ => None,
+        }
+    }
+
+    fn failed(t: &mut Block, errno: u32) {
+        match part(t).due() {
+            Due::Entry(e) if e.kind == EntryKind::Failed && e.value == u64::from(errno) => {
+                part(t).made();
+            }
+            _ => fails(t, Why::Operation),
+        }
+    }
+
+    fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
+        let number = shards::number_of(address);
+        let n = lock_shard(t, number);
+        let r = operation();
+        part(t).made();
+        shards::unlock(shards::shard(number), n);
+        r
+    }
+
+    fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
+        look();
+        let number = shards::number_of(address);
+        let Some(e) = due(t, EntryKind::Seen, number) else {
+            part(t).made();
+            let known = t.known().get(address, size);
+            return known.unwrap_or_else(|| fails(t, Why::Operation));
+        };
+        let shard = shards::shard(number);
+        wait_until(t, || shard.sequence.load(Relaxed) / 2 >= e.value);
+        part(t).made();
+        let v = Self::value(t, || 0);
+        t.known().put(address, size, v);
+        v
+    }
+
+    fn loaded(t: &mut Block, _pc: u64, _address: u64, _size: usize) -> u64 {
+        fails(t, Why::Event)
+    }
+
+    fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {
+        match part(t).due() {
+            Due::Entry(e) if e.kind == EntryKind::Value => {
+                part(t).made();
+                e.value
+            }
+            _ => fails(t, Why::Operation),
+        }
+    }
+
+    fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
+        match part(t).due() {
+            Due::Entry(e) if e.kind == EntryKind::Chosen && e.object == name_of(object) => {
+                part(t).made();
+                Some(Some(e.value))
+            }
+            _ => Some(None),
+        }
+    }
+
+    fn begins_instruction(t: &mut Block, shard: u64, _f: &Frame) -> Option<(u64, u64)> {
+        let n = lock_shard(t, shards::number_at(shard));
+        part(t).made();
+        Some((shard, 2 * n))
+    }
+
+    fn wait(
+        t: &mut Block,
+        word: &AtomicU32,
+        value: u32,
+        deadline: Option<&Deadline>,
+        _shared: bool,
+    ) -> Wait {
+        if word.load(Relaxed) != value {
+            return Wait::Changed;
+        }
+        match part(t).due() {
+            // The leader's thread sleeps here at the end of the epoch.
+            Due::End => {
+                await_others(t);
+                return Wait::Signal;
+            }
+            Due::Entry(e) if e.kind == EntryKind::Failed && deadline.is_some() => {
+                return Wait::TimedOut;
+            }
+            _ => {}
+        }
+        let looks = deadline.is_some_and(|d| d.looks);
+        let mut once = false;
+        wait_until(t, || {
+            let changed = word.load(Relaxed) != value;
+            changed || looks && core::mem::replace(&mut once, true)
+        });
+        match word.load(Relaxed) == value {
+            true => Wait::TimedOut,
+            false => Wait::Woken,
+        }
+    }
+
+    /// Those who wait look for themselves.
+    fn wake(_address: *const u32, _n: u32, _shared: bool) {}
+
+    fn faulted(t: &mut Block) {
+        fails(t, Why::Fault)
+    }
+}

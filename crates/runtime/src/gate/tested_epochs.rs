@@ -1,0 +1,179 @@
+//! The test of epochs (`record --test-epochs`; DoublePlay 5.2.2, Respec 4.4): what the threads do between two times that all of them stand is an epoch.
+//! At its end the copy that was made at its beginning runs it again, one thread at a time, by the log of what the program did; where it comes to is compared
+//! with where the program stands: memory by what either has written, and the registers of all threads.
+//!
+//! All this happens while the program stands. What differs is counted, and told of the first time. The program goes on as it is.
+
+use crate::gate::{copy, stand};
+use crate::log::epoch::{self, End};
+use crate::machine::{guard, sys};
+use crate::memory::{compared, transfer, written};
+use crate::signal::frame::same_vectors;
+use crate::thread::blocks::in_use_here;
+use crate::thread::rings::head;
+use crate::thread::{session, slot, standing, Block};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::layout::PAGE;
+use reprise_abi::session::{epoch_difference as differs, FLAG_TEST_EPOCHS};
+
+/// A copy that has come to no end after so many ns never does.
+const PATIENCE: i64 = 3_000_000_000;
+
+/// Process id of the copy that is to run the open epoch; 0: none is open.
+static COPY: AtomicU32 = AtomicU32::new(0);
+
+/// Are epochs run again?
+#[inline(always)]
+pub fn are_made() -> bool {
+    standing::is_tested() && session().flags & FLAG_TEST_EPOCHS != 0
+}
+
+/// In a child that fork(2) made: the copy is its parent's.
+pub fn after_fork() {
+    COPY.store(0, Relaxed);
+    epoch::forget();
+}
+
+/// All stand for this request: the open epoch is over, and another one begins.
+pub fn test(t: &mut Block, request: u32) {
+    let pid = COPY.swap(0, Relaxed);
+    if pid != 0 {
+        end(pid, request);
+        copy::end(pid);
+    }
+    begin(t, request);
+}
+
+/// The slots of this process's threads.
+fn threads(number: u32) -> impl Iterator<Item = u32> {
+    let here = move |i: &u32| {
+        in_use_here(*i).is_some() && crate::thread::blocks::block_of(*i).number == number
+    };
+    (0..session().slots_used.load(Acquire)).filter(here)
+}
+
+fn begin(t: &mut Block, request: u32) {
+    written::lose();
+    if !epoch::begin(head().stamp.0.load(SeqCst)) {
+        return;
+    }
+    let known = threads(t.number).all(|i| {
+        let now = stand::place_of(i, request);
+        now.is_some_and(|now| epoch::has_thread(i, &now))
+    });
+    if !known {
+        session().epochs_left_out.fetch_add(1, Relaxed);
+        return epoch::forget();
+    }
+    let pid = copy::make(t, request);
+    if sys::is_error(pid) {
+        return epoch::forget();
+    }
+    COPY.store(pid as u32, Relaxed);
+    written::begin();
+}
+
+/// The epoch is over: the copy runs it.
+fn end(pid: u32, request: u32) {
+    let s = session();
+    let number = crate::thread::process::number();
+    // A thread that has come meanwhile has no part.
+    let known = threads(number).all(|i| epoch::part(i).is_some_and(|p| p.used));
+    let place = |i: u32| -> Option<End> {
+        in_use_here(i)?;
+        stand::place_of(i, request)
+    };
+    // Before anything is read that the copy, too, has.
+    let is_known = written::read();
+    if !known || !is_known || epoch::take(place).is_none() {
+        s.epochs_left_out.fetch_add(1, Relaxed);
+        return;
+    }
+    epoch::run();
+    let until = sys::monotonic().ns() + PATIENCE;
+    let is_late = || sys::monotonic().ns() > until;
+    let state = epoch::await_change(epoch::RUN, || is_late() || copy::has_ended(pid));
+    let difference = match state {
+        epoch::LEFT_OUT => {
+            s.epochs_left_out.fetch_add(1, Relaxed);
+            return;
+        }
+        epoch::DONE => compare(pid, number),
+        epoch::UNLIKE => {
+            let [why, slot, event] = epoch::reason();
+            Some((differs::OTHER_WAY + why, event << 16 | slot))
+        }
+        _ if is_late() => Some((differs::LATE, 0)),
+        _ => {
+            let how = copy::how_it_ended(pid).flatten();
+            Some((differs::ENDED, how.unwrap_or(0)))
+        }
+    };
+    match difference {
+        None => s.epochs_same.fetch_add(1, Relaxed),
+        Some((what, at)) => {
+            if s.epoch_difference
+                .compare_exchange(0, what, Relaxed, Relaxed)
+                .is_ok()
+            {
+                s.epoch_difference_at.store(at, Relaxed);
+            }
+            s.epochs_unlike.fetch_add(1, Relaxed)
+        }
+    };
+}
+
+/// The copy has come to the end of all its threads, whose general registers are those of the program: what else differs first.
+fn compare(pid: u32, number: u32) -> Option<(u64, u64)> {
+    let mut first = None;
+    let looked = compared::compare(pid, written::pages(), |page| {
+        first = first.or_else(|| difference(pid, page).map(|at| (differs::MEMORY, at)));
+    });
+    if looked.is_none() {
+        return Some((differs::MEMORY, 0));
+    }
+    first.or_else(|| {
+        let other = threads(number).find(|i| !has_same_vectors(pid, *i));
+        other.map(|i| (differs::VECTORS, i.into()))
+    })
+}
+
+/// Where a page differs first, but for marks of waiters.
+fn difference(pid: u32, page: u64) -> Option<u64> {
+    const WORDS: usize = PAGE as usize / 4;
+    let other = UnsafeCell::new([0u32; WORDS]);
+    let Some(()) = transfer::get(pid, other.get() as u64, page, PAGE) else {
+        return Some(page);
+    };
+    let other = other.into_inner();
+    let Some(own) = guard::read::<[u32; WORDS]>(page) else {
+        return Some(page);
+    };
+    let at = |n: usize| page + 4 * n as u64;
+    (0..WORDS)
+        .find(|n| own[*n] != other[*n] && !is_mark(at(*n), [own[*n], other[*n]]))
+        .map(at)
+}
+
+/// Is what differs here only whether the owner of a mutex ([`crate::sync::libc::mutex`]) is to look for others when it unlocks it? That depends on whether somebody
+/// came while another one had it, not on who had it when; and somebody who waits says so again when all go on.
+fn is_mark(at: u64, states: [u32; 2]) -> bool {
+    const TAKEN: u32 = 1;
+    const WAITED_FOR: u32 = 2;
+    /// Where a mutex has its owner.
+    const OWNER: u64 = 8;
+    let is_locked = states == [TAKEN, WAITED_FOR] || states == [WAITED_FOR, TAKEN];
+    let owner = guard::read::<u32>(at + OWNER);
+    is_locked
+        && (0..session().slots_used.load(Relaxed))
+            .filter(|i| in_use_here(*i).is_some())
+            .any(|i| Some(slot(i).visible_tid.load(Relaxed)) == owner)
+}
+
+fn has_same_vectors(pid: u32, i: u32) -> bool {
+    let mine = stand::vectors(i);
+    same_vectors(mine, |at, here, len| {
+        transfer::get(pid, here, at, len).is_some()
+    })
+}

@@ -1,0 +1,498 @@
+//! The log of an epoch, as the copy has it that runs the epoch again (DoublePlay 5.2.1, 5.2.2; Respec 4.1): what each thread of the leader has logged
+//! since the copy was made, and where it stood at the end.
+//!
+//! It lies in memory that both processes have: mapped before the copy is made, filled when the epoch is over, out of the rings of the leader's threads,
+//! where the agent has left it. So a leader pays nothing for it while it runs. An epoch in which a thread has logged more than its ring holds can't be run again.
+//!
+//! In the copy one thread runs at a time, so each may use what is kept of it here without a lock.
+
+use crate::machine::sys;
+use crate::thread::rings::ring_of;
+use crate::thread::Frame;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::event::{EventHeader, Kind, HEADER_LEN, SECTION_LEN};
+use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
+
+/// Most slots of which an epoch may have threads: those with the lowest numbers.
+pub const MOST_SLOTS: usize = 64;
+/// Most bytes of an epoch's log, of all threads together.
+pub const MOST_BYTES: u64 = 64 << 20;
+/// Bytes before them.
+const HEAD_LEN: u64 = (size_of::<Log>() as u64 + 4095) & !4095;
+/// Bytes of it all (address space; memory is used as touched).
+const LEN: u64 = HEAD_LEN + MOST_BYTES;
+
+/// The epoch isn't over.
+pub const OPEN: u32 = 0;
+/// It is, and the copy is to run it.
+pub const RUN: u32 = 1;
+/// The copy has come to its end.
+pub const DONE: u32 = 2;
+/// The copy has done something else than the leader.
+pub const UNLIKE: u32 = 3;
+/// The copy has met something that it can't do.
+pub const LEFT_OUT: u32 = 4;
+
+/// What kept a copy from coming to the end of its epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Why {
+    /// It made another call, or with other arguments, or came to no call.
+    Call = 1,
+    /// It made another operation of synchronisation.
+    Operation = 2,
+    /// All its threads wait for each other.
+    Stuck = 3,
+    /// A thread came to another place, or with other registers.
+    Place = 4,
+    /// The runtime answered a call differently.
+    Result = 5,
+    /// A fault of its own.
+    Fault = 6,
+    /// A thread or process is made, or ends.
+    Life = 7,
+    /// A call whose results aren't in the log.
+    Input = 8,
+    /// A signal.
+    Signal = 9,
+    /// An event that the copy can't make.
+    Event = 10,
+}
+
+impl Why {
+    /// Is that nothing wrong, but more than a copy can do?
+    fn is_left_out(self) -> bool {
+        matches!(self, Why::Life | Why::Input | Why::Signal | Why::Event)
+    }
+}
+
+/// Where a thread of the leader stood when the epoch ended.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct End {
+    /// Its general registers.
+    pub frame: Frame,
+    /// It was in a call whose beginning is logged.
+    pub in_call: bool,
+    /// Quiet operations since the last entry.
+    pub quiet: u32,
+    /// Calls of hooked functions since then that left nothing in the log.
+    pub unlogged: u64,
+}
+
+/// A thread's part of the log.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Part {
+    /// There is such a thread.
+    pub used: bool,
+    /// It has come to its end.
+    pub done: bool,
+    /// It waits where the leader's thread has waited to the end.
+    pub waits: bool,
+    /// The next entry's quiet operations are counted.
+    looked: bool,
+    /// Quiet operations to be made before the next entry.
+    quiet: u32,
+    /// Quiet operations that the leader's thread had made before the epoch, and not logged.
+    before: u32,
+    /// Hooked functions called since something of the thread was last logged that left nothing there, ...
+    pub unlogged: u64,
+    /// ... and where the log was.
+    pub unlogged_at: u64,
+    /// Where the ring of the leader's thread was when the epoch began.
+    begun: u64,
+    /// Where the thread is in the log, ...
+    at: u64,
+    /// ... and where its part ends: addresses.
+    end: u64,
+    /// Where it is to come to.
+    pub ends: End,
+}
+
+/// The beginning of the log.
+#[repr(C)]
+struct Log {
+    state: AtomicU32,
+    why: AtomicU32,
+    slot: AtomicU32,
+    event: AtomicU64,
+    /// The stamp whose turn it is.
+    stamp: AtomicU64,
+    /// Threads of the copy that are there.
+    come: AtomicU32,
+    parts: [Part; MOST_SLOTS],
+}
+
+/// Where the log of the open epoch is; 0: there is none.
+static LOG: AtomicU64 = AtomicU64::new(0);
+
+fn log() -> &'static Log {
+    // SAFETY: asked for only while there is one.
+    unsafe { &*(LOG.load(Relaxed) as *const Log) }
+}
+
+/// Is there a log?
+pub fn is_open() -> bool {
+    LOG.load(Relaxed) != 0
+}
+
+/// The leader: begins another log, in which `stamp` is the first to be drawn. False: there is no memory for it.
+pub fn begin(stamp: u64) -> bool {
+    forget();
+    const FLAGS: u64 = sys::MAP_SHARED | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+    let at = sys::mmap(0, LEN, sys::PROT_RW, FLAGS, u64::MAX, 0);
+    if sys::is_error(at) {
+        return false;
+    }
+    LOG.store(at as u64, Relaxed);
+    log().stamp.store(stamp, Relaxed);
+    true
+}
+
+/// The log is of no use any more.
+pub fn forget() {
+    let at = LOG.swap(0, Relaxed);
+    if at != 0 {
+        sys::munmap(at, LEN);
+    }
+}
+
+/// What is kept of the thread of slot `i`, where an epoch can have it.
+#[allow(clippy::mut_from_ref)]
+pub fn part(i: u32) -> Option<&'static mut Part> {
+    let parts = log().parts.as_ptr() as *mut Part;
+    // SAFETY: the leader's while it stands, in the copy the thread's that runs.
+    ((i as usize) < MOST_SLOTS).then(|| unsafe { &mut *parts.add(i as usize) })
+}
+
+fn parts() -> impl Iterator<Item = &'static mut Part> {
+    (0..MOST_SLOTS as u32).filter_map(part).filter(|p| p.used)
+}
+
+/// The leader: a thread of slot `i`, which stands like this, is there when the epoch begins. False: that slot is too high.
+pub fn has_thread(i: u32, now: &End) -> bool {
+    let Some(p) = part(i) else {
+        return false;
+    };
+    p.used = true;
+    (p.before, p.unlogged) = (now.quiet, now.unlogged);
+    p.begun = ring_of(i).0.position.load(Relaxed);
+    true
+}
+
+/// The leader: takes what the threads have logged. `ends`: where that of a slot stands; `None`: it isn't there any more. `None`: it is too much, or a
+/// thread has ended.
+pub fn take(ends: impl Fn(u32) -> Option<End>) -> Option<()> {
+    let mut to = LOG.load(Relaxed) + HEAD_LEN;
+    let limit = LOG.load(Relaxed) + LEN;
+    for i in 0..MOST_SLOTS as u32 {
+        let Some(p) = part(i).filter(|p| p.used) else {
+            continue;
+        };
+        p.ends = ends(i)?;
+        let (ring, base, size) = ring_of(i);
+        let len = ring.position.load(Relaxed) - p.begun;
+        if len > size || to + len > limit {
+            return None;
+        }
+        (p.at, p.end) = (to, to + len);
+        for at in (p.begun..p.begun + len).step_by(8) {
+            // SAFETY: a word of the ring at a multiple of 8 never wraps; there is room for it, as looked at above.
+            unsafe { *(to as *mut u64) = *((base + (at & (size - 1))) as *const u64) };
+            to += 8;
+        }
+    }
+    Some(())
+}
+
+/// The log says this from now on.
+fn say(state: u32) {
+    log().state.store(state, Release);
+    sys::futex_wake_all(log().state.as_ptr());
+}
+
+/// The leader: the copy is to run the epoch.
+pub fn run() {
+    say(RUN);
+}
+
+/// Waits until it says something else than `state`, or `is_over`; what it says then.
+pub fn await_change(state: u32, is_over: impl Fn() -> bool) -> u32 {
+    const LOOK_AGAIN: i64 = 5_000_000;
+    loop {
+        let now = log().state.load(Acquire);
+        if now != state {
+            return now;
+        }
+        if is_over() {
+            // It may have said something before.
+            return log().state.load(Acquire);
+        }
+        let until = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_AGAIN);
+        sys::futex_wait(log().state.as_ptr(), state, Some(&until));
+    }
+}
+
+/// Why the copy has come to no end, in which slot's thread, and what was next there.
+pub fn reason() -> [u64; 3] {
+    [
+        log().why.load(Relaxed).into(),
+        log().slot.load(Relaxed).into(),
+        log().event.load(Relaxed),
+    ]
+}
+
+/// The copy ends without coming to the epoch's end, because of the thread of slot `i`.
+pub fn fails(i: u32, mut why: Why) -> ! {
+    let is_signal = |e: &Event| e.header.kind == Kind::Signal as u8;
+    if let Some(Next::Event(e)) = part(i).filter(|p| p.at != 0).map(Part::peek) {
+        if is_signal(&e) {
+            // The leader's thread did as much because of it.
+            why = Why::Signal;
+        }
+    }
+    log().why.store(why as u32, Relaxed);
+    log().slot.store(i, Relaxed);
+    if let Some(p) = part(i).filter(|p| p.at != 0) {
+        let what = match p.peek() {
+            Next::End => 0,
+            Next::Entry(e) => 1 << 8 | e.kind as u64,
+            Next::Event(e) => u64::from(e.header.kind) | u64::from(e.header.detail) << 32,
+        };
+        log().event.store(what, Relaxed);
+    }
+    say(if why.is_left_out() { LEFT_OUT } else { UNLIKE });
+    sys::exit_group(125)
+}
+
+/// The thread of slot `i` of the copy is there; is it the last one?
+pub fn comes(i: u32) -> bool {
+    if let Some(p) = part(i) {
+        p.unlogged_at = p.place();
+    }
+    log().come.fetch_add(1, AcqRel) + 1 == parts().count() as u32
+}
+
+/// A thread of the copy has come to its end.
+pub fn comes_to_end(i: u32) {
+    if let Some(p) = part(i) {
+        p.done = true;
+    }
+    if parts().all(|p| p.done) {
+        say(DONE);
+    }
+}
+
+/// Have all threads of the copy come to their ends, or wait there, but the one of slot `i`?
+pub fn others_are_at_end(i: u32) -> bool {
+    (0..MOST_SLOTS as u32)
+        .filter(|n| *n != i)
+        .filter_map(part)
+        .all(|p| !p.used || p.done || p.waits)
+}
+
+/// Has this stamp its turn?
+pub fn is_turn_of(stamp: u64) -> bool {
+    log().stamp.load(Relaxed) == stamp
+}
+
+/// Its turn is over.
+pub fn pass_stamp(stamp: u64) {
+    log().stamp.store(stamp + 1, Relaxed);
+}
+
+/// What a thread has logged next.
+pub enum Next {
+    /// An operation of synchronisation.
+    Entry(Entry),
+    /// Something else.
+    Event(Event),
+    /// Nothing more in this epoch.
+    End,
+}
+
+/// An event in the log.
+#[derive(Clone, Copy)]
+pub struct Event {
+    /// Its header.
+    pub header: EventHeader,
+    at: u64,
+}
+
+impl Event {
+    /// Its argument words.
+    pub fn args(&self) -> [u64; 8] {
+        let mut args = [0; 8];
+        for (a, at) in args
+            .iter_mut()
+            .zip((self.at + HEADER_LEN as u64..).step_by(8))
+            .take(self.header.nargs as usize)
+        {
+            *a = word(at);
+        }
+        args
+    }
+
+    /// Calls `f` with each section: its address in the program, its tag, where its bytes are, how many.
+    pub fn each_section(&self, mut f: impl FnMut(u64, u32, u64, usize)) {
+        let end = self.at + u64::from(self.header.len);
+        let mut at = self.at + HEADER_LEN as u64 + 8 * u64::from(self.header.nargs);
+        while at + SECTION_LEN as u64 <= end {
+            let (address, sized) = (word(at), word(at + 8));
+            let (len, tag) = (sized as u32 as usize, (sized >> 32) as u32);
+            at += SECTION_LEN as u64;
+            let padded = len.div_ceil(8) as u64 * 8;
+            if at + padded > end {
+                return;
+            }
+            f(address, tag, at, len);
+            at += padded;
+        }
+    }
+}
+
+fn word(at: u64) -> u64 {
+    // SAFETY: within the log, as its callers have looked at.
+    unsafe { *(at as *const u64) }
+}
+
+impl Part {
+    /// What comes next. Hashes of the leader's state, which it takes now and then, are passed over.
+    pub fn peek(&mut self) -> Next {
+        loop {
+            if self.at + ENTRY_LEN as u64 > self.end {
+                return Next::End;
+            }
+            if let Some(e) = Entry::from_words([word(self.at), word(self.at + 8)]) {
+                return Next::Entry(e);
+            }
+            let mut bytes = [0; HEADER_LEN];
+            for (to, n) in bytes.chunks_exact_mut(8).zip(0..) {
+                to.copy_from_slice(&word(self.at + 8 * n).to_le_bytes());
+            }
+            let header = EventHeader::parse(&bytes).ok();
+            match header.filter(|h| self.at + u64::from(h.len) <= self.end) {
+                None => return Next::End,
+                Some(h) if h.kind == Kind::Hash as u8 => self.at += u64::from(h.len),
+                Some(header) => {
+                    let at = self.at;
+                    return Next::Event(Event { header, at });
+                }
+            }
+        }
+    }
+
+    /// The event that came next is used up.
+    pub fn consume(&mut self, e: &Event) {
+        self.at = e.at + u64::from(e.header.len);
+    }
+
+    /// What comes next, when the quiet operations before it are counted.
+    fn look(&mut self) -> Next {
+        let next = self.peek();
+        let quiet = match &next {
+            Next::Entry(e) => e.quiet,
+            Next::End => self.ends.quiet,
+            // What is quiet before an event has an entry.
+            Next::Event(_) => return next,
+        };
+        if !core::mem::replace(&mut self.looked, true) {
+            self.quiet = quiet.saturating_sub(core::mem::take(&mut self.before));
+        }
+        next
+    }
+
+    /// What the thread's next operation is in the log.
+    pub fn due(&mut self) -> Due {
+        loop {
+            let entry = match self.look() {
+                Next::Entry(e) => Some(e),
+                Next::End => None,
+                Next::Event(_) => return Due::Event,
+            };
+            if self.quiet != 0 {
+                return Due::Quiet;
+            }
+            match entry {
+                None => return Due::End,
+                Some(e) if e.kind == EntryKind::Quiet => self.skip_entry(),
+                Some(e) => return Due::Entry(e),
+            }
+        }
+    }
+
+    /// The event that comes next, behind all that is quiet before it.
+    pub fn due_event(&mut self) -> Option<Event> {
+        match self.due() {
+            Due::Event => match self.peek() {
+                Next::Event(e) => Some(e),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// That operation was made.
+    pub fn made(&mut self) {
+        match self.quiet {
+            0 => self.skip_entry(),
+            n => self.quiet = n - 1,
+        }
+    }
+
+    fn skip_entry(&mut self) {
+        self.at += ENTRY_LEN as u64;
+        self.looked = false;
+    }
+
+    /// Where the thread is in its log: it changes with each operation and each event.
+    fn place(&mut self) -> u64 {
+        self.look();
+        self.at << 24 | u64::from(self.quiet) & 0xff_ffff
+    }
+
+    /// A hooked function begins.
+    pub fn enters(&mut self) {
+        let now = self.place();
+        if self.unlogged_at != now {
+            (self.unlogged_at, self.unlogged) = (now, 0);
+        }
+    }
+
+    /// It ends; `returns`: it isn't called anew.
+    pub fn leaves(&mut self, returns: bool) {
+        let now = self.place();
+        if self.unlogged_at != now {
+            (self.unlogged_at, self.unlogged) = (now, 0);
+        } else if returns {
+            self.unlogged = self.unlogged.wrapping_add(1);
+        }
+    }
+
+    /// Is the thread where its part ends, as far as the log says?
+    pub fn is_at_end(&mut self) -> bool {
+        self.due() == Due::End
+    }
+
+    /// Hooked functions that it has called since, and that left nothing in the log.
+    pub fn unlogged_calls(&mut self) -> u64 {
+        match self.place() {
+            now if self.unlogged_at == now => self.unlogged,
+            _ => 0,
+        }
+    }
+}
+
+/// What a thread's next operation is in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Due {
+    /// One that is only counted.
+    Quiet,
+    /// This one, which comes after one of another thread.
+    Entry(Entry),
+    /// None: the thread has come to its end.
+    End,
+    /// None: an event comes first.
+    Event,
+}
