@@ -3,7 +3,7 @@
 //! One producer, one consumer. Events are written back to back; an event longer than the ring flows through it in pieces,
 //! because both sides only count bytes. The producer is whoever holds the baton, so no two threads ever write at once.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use crate::atomic::{AtomicU32, AtomicU64};
 
 /// The indices of a ring. `head` and `tail` only grow; their difference is what lies in the ring.
 #[repr(C, align(64))]

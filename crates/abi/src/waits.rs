@@ -4,8 +4,8 @@
 //! A thread that waits sleeps in a **room**, whose generation grows whenever somebody should look again. It tells which generation it has
 //! seen, and after that looks once more before it sleeps. So as long as the generation is that one, it waits in vain.
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use crate::order::{OrderHead, WaitingRoom, SHARDS, WAITING_WORDS};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// A key of a stamp: the stamp and this.
 const STAMP: u64 = 1 << 62;
