@@ -2,7 +2,7 @@
 //!
 //! - [`layout`]: where things lie in the address space of a recorded or replayed program;
 //! - [`session`]: the shared memory between the runtime and its agent or replay driver;
-//! - [`ring`]: the byte ring in it, through which events flow;
+//! - [`ring`]: the byte ring in it, through which events flow; [`news`]: which rings of many have something new;
 //! - [`schedule`]: the lists in it that say who runs and who waits, their lock, and the baton; [`owed`]: what is to be done for the dead;
 //! - [`inputs`]: the files of which a recording keeps copies, to refer to them; [`hash`]: of memory, and of what was read;
 //! - [`pagemap`]: how the kernel is asked for pages;
@@ -44,6 +44,7 @@ pub mod listing;
 pub mod mapped;
 pub mod memo;
 pub mod names;
+pub mod news;
 pub mod notes;
 pub mod order;
 pub mod owed;

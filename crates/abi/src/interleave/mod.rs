@@ -21,6 +21,15 @@ use std::{format, thread_local};
 /// Steps after which a schedule counts as one that never ends.
 const MOST_STEPS: u32 = 200_000;
 
+/// Schedules within which a broken protocol has to be found out.
+pub const FOUND_WITHIN: u64 = 20_000;
+
+/// How many schedules are tried of each protocol: 20,000, or as many as `REPRISE_TEST_SCHEDULES` says.
+pub fn schedules() -> u64 {
+    let told = std::env::var("REPRISE_TEST_SCHEDULES").ok();
+    told.and_then(|n| n.parse().ok()).unwrap_or(20_000)
+}
+
 /// What is done to a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -80,6 +89,8 @@ struct Thread<'a> {
     body: &'a dyn Fn(),
     process: usize,
     doing: Doing<'a>,
+    /// Its last sleep ended because somebody woke it.
+    woken: bool,
     /// Stores that others don't see yet: address, bytes, value.
     stores: VecDeque<(usize, usize, u64)>,
 }
@@ -294,8 +305,8 @@ pub fn until(what: &dyn Fn() -> bool) {
     stop();
 }
 
-/// futex(2), FUTEX_WAIT. `limited`: it has a time limit.
-pub fn sleep(word: &words::AtomicU32, value: u32, limited: bool) {
+/// futex(2), FUTEX_WAIT. `limited`: it has a time limit. True: somebody woke the thread.
+pub fn sleep(word: &words::AtomicU32, value: u32, limited: bool) -> bool {
     step();
     let sleeps = with(|s| {
         let i = s.running?;
@@ -304,12 +315,21 @@ pub fn sleep(word: &words::AtomicU32, value: u32, limited: bool) {
         let is = peek(address, 4) == value.into();
         if is {
             s.threads[i].doing = Doing::Sleeps(address, limited);
+            s.threads[i].woken = false;
         }
-        is.then_some(())
+        is.then_some(i)
     });
-    if sleeps.flatten().is_some() {
-        stop();
-    }
+    let Some(i) = sleeps.flatten() else {
+        return false;
+    };
+    stop();
+    with(|s| s.threads[i].woken) == Some(true)
+}
+
+/// Some time passes: what threads have stored so far is seen by all.
+pub fn time_passes() {
+    step();
+    with(|s| (0..s.threads.len()).for_each(|i| s.drain(i)));
 }
 
 /// futex(2), FUTEX_WAKE: up to `n`, how many.
@@ -324,6 +344,7 @@ pub fn wake(word: &words::AtomicU32, n: u32) -> u32 {
         for t in &mut s.threads {
             if woken < n && matches!(t.doing, Doing::Sleeps(at, _) if at == address) {
                 t.doing = Doing::Runs;
+                t.woken = true;
                 woken += 1;
             }
         }
@@ -372,6 +393,7 @@ pub fn explore(
             body: *body,
             process: *process,
             doing: Doing::Runs,
+            woken: false,
             stores: VecDeque::new(),
         });
         let schedule = Schedule {

@@ -4,14 +4,12 @@ use super::lock::{Kernel, Locked};
 use super::tests::session;
 use super::*;
 use crate::atomic::AtomicU32;
-use crate::interleave::{self, explore, is_killed, random, step, until, Access, Spoil};
+use crate::interleave::{
+    self, explore, is_killed, random, schedules, step, until, Access, Spoil, FOUND_WITHIN,
+};
 use core::cell::Cell;
 use std::string::String;
 
-/// Schedules that are tried of each protocol.
-const SCHEDULES: u64 = 100_000;
-/// Schedules within which a broken protocol has to be found out.
-const FOUND_WITHIN: u64 = 20_000;
 /// The agent's number among the processes that may be killed.
 const AGENT: usize = 4;
 /// A word of the program on which its threads wait.
@@ -116,12 +114,12 @@ fn frees_for_the_dead(s: &'static Session, seen: &dyn Fn(u32)) {
 
 #[test]
 fn the_lock_is_one_threads_at_a_time() {
-    lock_is_tried(session(), SCHEDULES, 0, None).unwrap();
+    lock_is_tried(session(), schedules(), 0, None).unwrap();
 }
 
 #[test]
 fn the_lock_outlives_those_who_have_it() {
-    lock_is_tried(session(), SCHEDULES, 2, None).unwrap();
+    lock_is_tried(session(), schedules(), 2, None).unwrap();
 }
 
 /// What somebody waits for never comes.
@@ -356,12 +354,16 @@ impl Model {
 
 #[test]
 fn one_thread_has_the_baton() {
-    Model::new(session()).is_tried(SCHEDULES, 0, None).unwrap();
+    Model::new(session())
+        .is_tried(schedules(), 0, None)
+        .unwrap();
 }
 
 #[test]
 fn the_baton_outlives_those_who_have_it() {
-    Model::new(session()).is_tried(SCHEDULES, 2, None).unwrap();
+    Model::new(session())
+        .is_tried(schedules(), 2, None)
+        .unwrap();
 }
 
 #[test]
