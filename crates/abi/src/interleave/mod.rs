@@ -483,8 +483,7 @@ fn run() {
             fiber.begins(runs, i);
         }
     });
-    loop {
-        let Some(i) = choose() else { break };
+    while let Some(i) = choose() {
         let (to, save) = FIBERS.with(|f| {
             let at = f.borrow()[i].at();
             let save = with(|s| {
