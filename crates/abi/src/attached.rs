@@ -3,9 +3,9 @@
 //! It lies at [`BASE`] in the process, and is a region of the trace's first image: in a recording the launcher writes it there, in a replay it is
 //! part of the plan. The first thread of the process is the first of the table; slot `i` is thread `i`'s.
 
+use crate::atomic::AtomicU32;
 use crate::layout::{MAX_SLOTS, RESERVATION, STAGE_BASE};
 use core::mem::offset_of;
-use core::sync::atomic::AtomicU32;
 
 /// Where it lies.
 pub const BASE: u64 = RESERVATION + 0x2200_0000;

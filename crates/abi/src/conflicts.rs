@@ -2,9 +2,9 @@
 //!
 //! It is memory that the program and `reprise` share, where a replay would have its plan ([`STAGE_BASE`]).
 
+use crate::atomic::{AtomicU32, AtomicU64};
 use crate::layout::{STAGE_BASE, STAGE_MAX};
 use crate::races::REGISTERS;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Where it is mapped.
 pub const CONFLICTS_BASE: u64 = STAGE_BASE;

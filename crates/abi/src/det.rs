@@ -1,6 +1,6 @@
 //! The optimisations of the `det` engine (DThreads 5), each of which a test can do without (`run --without`): the same run, at another cost.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use crate::atomic::{AtomicU32, AtomicU64};
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 //! As in the kernel (kernel/seccomp.c) they form a tree: a thread's filter is a leaf, whose ancestors apply, too. Filters are never
 //! given back; one that is installed again on top of the same parent is shared.
 
+use crate::atomic::{AtomicU32, AtomicU64};
 use crate::layout::MAX_SLOTS;
 use crate::session::{Slot, SESSION_LEN};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Most different filters in a session.
 pub const MAX_FILTERS: usize = 1024;

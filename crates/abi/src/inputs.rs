@@ -5,13 +5,13 @@
 //! fstat(2) says, so that a file that changed is found in none. A thread *promises* a reference before it reads, and takes the promise back when it
 //! logs bytes: whoever is about to change a file waits until all that was promised of it is kept.
 
+use crate::atomic::{AtomicU32, AtomicU64};
 use crate::effect::Effect;
 use crate::event::Tag;
 use crate::hash;
 use crate::session::{Session, FILE_STAMP};
 use crate::syscalls;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Most files that can be referred to at one time.
 pub const MAX_INPUTS: usize = 256;

@@ -1,7 +1,7 @@
 //! Code whose plain loads are recorded as values, since a replay once left its path there (Castor 3.8): in the session, and, as proposals,
 //! in what a replay leaves behind.
 
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use crate::atomic::{AtomicU64, Ordering::*};
 
 /// Most entries of a list.
 pub const MAX_LEARNED: usize = 512;

@@ -2,8 +2,8 @@
 //!
 //! - [`layout`]: where things lie in the address space of a recorded or replayed program;
 //! - [`session`]: the shared memory between the runtime and its agent or replay driver;
-//! - [`ring`]: the byte ring in it, through which events flow;
-//! - [`schedule`]: the lists in it that say who runs and who waits; [`owed`]: what is to be done for the dead;
+//! - [`ring`]: the byte ring in it, through which events flow; [`news`]: which rings of many have something new;
+//! - [`schedule`]: the lists in it that say who runs and who waits, their lock, and the baton; [`owed`]: what is to be done for the dead;
 //! - [`inputs`]: the files of which a recording keeps copies, to refer to them; [`hash`]: of memory, and of what was read;
 //! - [`pagemap`]: how the kernel is asked for pages;
 //! - [`pace`]: how far a replay goes that a debugger drives;
@@ -22,6 +22,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod atomic;
 pub mod attached;
 pub mod conflicts;
 pub mod det;
@@ -34,6 +35,8 @@ pub mod futex;
 pub mod hash;
 pub mod hooks;
 pub mod inputs;
+#[cfg(test)]
+mod interleave;
 pub mod ioctl;
 pub mod layout;
 pub mod learned;
@@ -41,6 +44,7 @@ pub mod listing;
 pub mod mapped;
 pub mod memo;
 pub mod names;
+pub mod news;
 pub mod notes;
 pub mod order;
 pub mod owed;

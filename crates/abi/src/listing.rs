@@ -7,8 +7,8 @@
 //! It is memory of its own, mapped by the plans ([`crate::stage`]) of both replays: a [`Listing`], then chunks of [`CHUNK_WORDS`] words, of which the
 //! first says which chunk of the slot comes next.
 
+use crate::atomic::{AtomicU32, AtomicU64};
 use crate::layout::{MAX_SLOTS, RESERVATION};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Where it is mapped.
 pub const LISTING_BASE: u64 = RESERVATION + 0xa_0000_0000;

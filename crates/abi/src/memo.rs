@@ -4,8 +4,8 @@
 //! It lies behind the engine's other memory ([`crate::order`]). The launcher fills it from a file and keeps what has been added; content is known by
 //! a hash of the code, so it does not matter which program it was found in. An entry is there when its key is.
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use crate::order::{ORDER_BASE, ORDER_TOTAL};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Where it is mapped.
 pub const MEMO_BASE: u64 = ORDER_BASE + ORDER_TOTAL;

@@ -6,12 +6,12 @@
 //! Threads write their events without knowing of each other. What orders them are **stamps**: every system call draws one from
 //! [`OrderHead::stamp`] when it begins and another one when it ends, and a replay lets them pass in that order.
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use crate::event::{section_len, EventHeader, Kind, Tag, HEADER_LEN, SECTION_LEN};
 use crate::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END};
 use crate::ring::RingControl;
 use crate::total::TotalOrder;
 use crate::waits::Awaited;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Where it is mapped.
 pub const ORDER_BASE: u64 = RESERVATION + 0xb_0000_0000;

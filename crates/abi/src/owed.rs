@@ -9,9 +9,9 @@
 //!
 //! Entries are changed under the scheduler's lock. Zero bytes are an empty table.
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use crate::schedule::FutexKey;
 use crate::session::{Session, SESSION_LEN, WINDOW_LEN, WINDOW_OFFSET};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Most futexes in the table.
 pub const MAX_OWED: usize = 1024;

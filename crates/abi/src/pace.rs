@@ -6,9 +6,9 @@
 //!
 //! The words are those of the session's own ring, which has no other use under this engine.
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use crate::ring::RingControl;
 use crate::session::Session;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// [`Pace::over`]: it goes on.
 const GOES_ON: u64 = 0;

@@ -5,8 +5,8 @@
 //! There are two replays, both in total order, so that they are the same to the instruction. The first finds pairs of accesses, and knows
 //! each by its number among all accesses of the run. The second stops at those numbers and copies the stacks.
 
+use crate::atomic::{AtomicU32, AtomicU64};
 use crate::layout::{RING_BASE, RING_SIZE};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Where it is mapped.
 pub const RACES_BASE: u64 = RING_BASE;

@@ -3,11 +3,11 @@
 //! Mapped at [`layout::SESSION_BASE`](crate::layout::SESSION_BASE) in the program and anywhere in the agent. All of it is
 //! plain integers and atomics, valid for every bit pattern, because the program can scribble over it.
 
+use crate::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use crate::det::FamiliarIds;
 use crate::layout::MAX_SLOTS;
 use crate::learned::CodeList;
 use crate::ring::RingControl;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8};
 
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
@@ -136,7 +136,7 @@ const _: () = assert!(core::mem::size_of::<Process>() == 64);
 pub struct Slot {
     /// One of [`slot_state`].
     pub state: AtomicU32,
-    /// Futex on which the thread sleeps while it waits for the baton or for a program's futex: 0 asleep, 1 go.
+    /// Futex on which the thread sleeps while it waits for the baton or for a program's futex, while recording: see `schedule/baton.rs`. Elsewhere 0 asleep, 1 go.
     pub go: AtomicU32,
     /// The kernel's thread id, as the agent or the driver sees it.
     pub kernel_tid: AtomicU32,

@@ -1,9 +1,9 @@
 //! Whose turn it is in a replay in total order, where one thread runs at a time.
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use crate::layout::MAX_SLOTS;
 use crate::order::OrderHead;
 use crate::waits::What;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Whose turn it is in a replay in total order.
 #[repr(C)]

@@ -4,8 +4,8 @@
 //! A thread that waits sleeps in a **room**, whose generation grows whenever somebody should look again. It tells which generation it has
 //! seen, and after that looks once more before it sleeps. So as long as the generation is that one, it waits in vain.
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use crate::order::{OrderHead, WaitingRoom, SHARDS, WAITING_WORDS};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// A key of a stamp: the stamp and this.
 const STAMP: u64 = 1 << 62;
@@ -199,6 +199,105 @@ impl OrderHead {
         in_vain.then_some(p)
     }
 }
+
+/// A thread's wait, until this is dropped.
+///
+/// It is counted in the room of what it waits for, and sleeps in the one of the number that it waits for: who makes an operation wakes him whose
+/// turn is next, not all that wait for theirs on the same object. In that room it is counted, too, so that nobody is called who isn't there.
+pub struct Waits<'a> {
+    key: u64,
+    counted: [&'a WaitingRoom; 2],
+    room: u32,
+    word: &'a AtomicU32,
+    told: &'a Awaited,
+}
+
+impl Waits<'_> {
+    /// What [`OrderHead::call`] changes. To be read before the thread looks.
+    pub fn generation(&self) -> u32 {
+        self.word.load(SeqCst)
+    }
+
+    /// The word that has the generation.
+    pub fn word(&self) -> &AtomicU32 {
+        self.word
+    }
+
+    /// The thread has looked in vain after it had read this generation, and is about to sleep.
+    pub fn sleeps(&self, generation: u32) {
+        self.told.sleeps(self.key, self.room, generation);
+    }
+
+    /// Waits until `due` says so. `sleep` sleeps while the [`word`](Self::word) has a value; it may come back for no reason.
+    #[inline]
+    pub fn until(&self, mut due: impl FnMut() -> bool, mut sleep: impl FnMut(u32)) {
+        loop {
+            let generation = self.generation();
+            if due() {
+                return;
+            }
+            self.sleeps(generation);
+            sleep(generation);
+        }
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.told.end();
+        for room in self.counted {
+            room.waiting.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+impl OrderHead {
+    /// The thread of this slot begins to wait for `key`, until so many operations have been made on it.
+    pub fn begin_wait(&self, slot: usize, key: u64, n: u64) -> Waits<'_> {
+        let (room, generation) = self.bed(key, n);
+        let w = Waits {
+            key,
+            counted: [self.room(key), &self.rooms[room as usize]],
+            room,
+            word: generation,
+            told: &self.waits[slot],
+        };
+        for room in w.counted {
+            room.waiting.fetch_add(1, SeqCst);
+        }
+        w.told.begin();
+        w
+    }
+
+    /// Operation `n` was made on what `key` means: those who wait for it look again, and may not find that it is the last one any more. `wake` wakes all
+    /// that sleep on the word, and says how many it were.
+    #[inline]
+    pub fn call(&self, key: u64, n: u64, wake: impl FnOnce(&AtomicU32) -> u32) {
+        if self.room(key).waiting.load(SeqCst) == 0 {
+            return;
+        }
+        let (room, word) = self.bed(key, n);
+        word.fetch_add(1, SeqCst);
+        if self.rooms[room as usize].waiting.load(SeqCst) != 0 {
+            let woken = wake(word);
+            // At once: until they have a processor, those who look should leave them one.
+            self.sleeping.fetch_sub(woken, SeqCst);
+        }
+    }
+
+    /// Sleeps while the word of a room has this value, counted as asleep. `sleep` says whether somebody woke the thread: then that one
+    /// has counted it as awake.
+    #[inline]
+    pub fn sleep_counted(&self, sleep: impl FnOnce() -> bool) {
+        self.sleeping.fetch_add(1, SeqCst);
+        if !sleep() {
+            self.sleeping.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod schedules;
 
 #[cfg(test)]
 mod tests {

@@ -187,8 +187,7 @@ impl Drain {
     /// The producer has the room again.
     fn taken(&self, shared: &SharedSession) {
         let ring = &shared.session().ring;
-        ring.tail.store(self.tail, Release);
-        if ring.producer_asleep.load(SeqCst) != 0 {
+        if ring.taken(self.tail) {
             wake(&ring.producer_asleep);
         }
     }

@@ -14,7 +14,8 @@ pub use dead::open_shards_of;
 use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{Event, Kind, ParseError};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::order::{head_of_entries, slots_with, Entry, OrderHead, ENTRY_LEN, MAX_VOID};
+use reprise_abi::news::{Look, News};
+use reprise_abi::order::{head_of_entries, slots_with, Entry, ENTRY_LEN, MAX_VOID};
 use reprise_abi::ring::RingControl;
 use reprise_launch::SharedSession;
 use reprise_trace::stamps::{stamps_of, Stamps};
@@ -60,11 +61,8 @@ pub struct Merge {
     sources: BTreeMap<usize, Source>,
     /// Slots of which something was taken that could not be written yet.
     held: BTreeSet<usize>,
-    /// Slots whose news was taken in this round, and in the one before.
-    told: [BTreeSet<usize>; 2],
+    news: News,
     last_round: Instant,
-    /// How many slots had news, when they were looked at last.
-    news: u64,
     /// What had only stamps below this one was written when rings were looked at last.
     drawn: u64,
     stamps: Stamps,
@@ -73,17 +71,6 @@ pub struct Merge {
     pieces: Vec<Piece>,
     sync_event: Vec<u8>,
     pressure: Pressure,
-}
-
-/// Which rings are looked at.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    /// Those with news.
-    Once,
-    /// Those that had news lately, too.
-    Again,
-    /// All.
-    Everywhere,
 }
 
 /// Whole entries or an event in what was taken from a slot's ring.
@@ -116,9 +103,8 @@ impl Merge {
         Merge {
             sources: BTreeMap::new(),
             held: BTreeSet::new(),
-            told: Default::default(),
+            news: News::default(),
             last_round: Instant::now(),
-            news: 0,
             drawn: 0,
             stamps: Stamps::default(),
             damage: None,
@@ -221,11 +207,14 @@ impl Merge {
         let mut moved = 0;
         let mut most = 0;
         let mut due = std::mem::take(&mut self.held);
-        let slots = self.slots_to_look_at(head, used, look);
+        let (slots, fresh) = self.news.take(&head.news, used, look);
+        if look == Look::Again {
+            self.last_round = Instant::now();
+        }
         let counters = &shared.session().counters;
         counters.ring_looks.fetch_add(slots.len() as u64, Relaxed);
-        counters.ring_news.fetch_add(self.news, Relaxed);
-        for slot in slots {
+        counters.ring_news.fetch_add(fresh as u64, Relaxed);
+        for slot in slots.iter() {
             let taken = self.take(shared, slot, sink.discard);
             if taken > 0 {
                 due.insert(slot);
@@ -242,32 +231,6 @@ impl Merge {
             tracing::trace!(due = due.len(), drawn, moved, written, "rings looked at");
         }
         Ok(moved + written)
-    }
-
-    /// The slots whose rings may have something new, where so many are used. Whoever is idle isn't among them, however many they are.
-    fn slots_to_look_at(&mut self, head: &OrderHead, used: usize, look: Look) -> BTreeSet<usize> {
-        let mut slots = BTreeSet::new();
-        for (i, word) in head.news.iter().enumerate().take(used.div_ceil(64)) {
-            let mut news = word.swap(0, SeqCst);
-            while news != 0 {
-                slots.insert(64 * i + news.trailing_zeros() as usize);
-                news &= news - 1;
-            }
-        }
-        self.news = slots.len() as u64;
-        match look {
-            Look::Once => self.told[0].extend(&slots),
-            Look::Again => {
-                // Those of this round once more in the next: it may have ended a moment ago.
-                let [now, before] = std::mem::take(&mut self.told);
-                self.told = [slots.clone(), now.clone()];
-                slots.extend(now);
-                slots.extend(before);
-                self.last_round = Instant::now();
-            }
-            Look::Everywhere => slots.extend(0..used),
-        }
-        slots
     }
 
     /// Takes what is in a slot's ring; the bytes.
@@ -300,8 +263,7 @@ impl Merge {
             );
         }
         source.tail = source.tail.wrapping_add(there);
-        ring.tail.store(source.tail, Release);
-        if ring.producer_asleep.load(SeqCst) != 0 {
+        if ring.taken(source.tail) {
             wake(&ring.producer_asleep);
         }
         there.min(size) as usize
@@ -478,6 +440,7 @@ fn sync_event<'a>(slot: usize, entries: &[u8], bytes: &'a mut Vec<u8>) -> &'a [u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reprise_abi::order::OrderHead;
 
     #[test]
     fn rings_wrap() {
@@ -491,27 +454,5 @@ mod tests {
         let layout = std::alloc::Layout::new::<OrderHead>();
         // SAFETY: all zero is a head; it is given back as it was made.
         unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout) as *mut OrderHead) }
-    }
-
-    #[test]
-    fn who_is_idle_is_not_looked_at() {
-        let (head, mut merge) = (empty_head(), Merge::new());
-        let mut look = |how| -> Vec<usize> {
-            let slots = merge.slots_to_look_at(&head, 1000, how);
-            slots.into_iter().collect()
-        };
-        let tell = |slot: usize| head.news[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
-        assert!(look(Look::Once).is_empty());
-        tell(7);
-        tell(900);
-        assert_eq!(look(Look::Once), [7, 900]);
-        assert!(look(Look::Once).is_empty());
-        tell(8);
-        // Whoever came just too late is found by one of two more looks.
-        assert_eq!(look(Look::Again), [7, 8, 900]);
-        assert_eq!(look(Look::Again), [7, 8, 900]);
-        assert_eq!(look(Look::Again), [8]);
-        assert!(look(Look::Again).is_empty());
-        assert_eq!(look(Look::Everywhere).len(), 1000);
     }
 }

@@ -4,10 +4,8 @@ use crate::members::{self, is_dead, open, Members};
 use crate::namespaces;
 use crate::spare;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
-use reprise_abi::session::{
-    process_state, slot_state, Process, Session, BATON_FREE, MAX_PROCESSES,
-};
+use reprise_abi::schedule::{owner_of, Kernel, Lists, Locked, WAITERS};
+use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
 use reprise_launch::{futex, SharedSession};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -72,6 +70,10 @@ impl Processes {
         let used = used(s);
         self.known.resize_with(used.max(self.known.len()), || None);
         self.free_lock_of_the_dead(s);
+        if Lists(s).lock_is_left() {
+            // Of an agent before this one, perhaps, that was giving the baton on.
+            with_lock(s, drop);
+        }
         for (n, p) in s.processes[..used].iter().enumerate() {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
@@ -244,11 +246,12 @@ fn gave_up(s: &Session, n: usize) -> bool {
     {
         return false;
     }
-    let Some(_lock) = lock(s) else { return false };
-    let threads = Lists(s).forget(n as u32, None, slot_state::FREE);
-    s.live_threads.fetch_sub(threads, Relaxed);
-    p.state.store(process_state::FREE, Release);
-    true
+    let forgotten = with_lock(s, |l| {
+        let threads = l.forget(n as u32, None, slot_state::FREE);
+        s.live_threads.fetch_sub(threads, Relaxed);
+        p.state.store(process_state::FREE, Release);
+    });
+    forgotten.is_some()
 }
 
 /// What the kernel told the maker of process `n` of it, once it has made one.
@@ -330,62 +333,41 @@ fn holds(lock: Option<&AtomicU32>) {
     ROBUST[2].store(link, SeqCst);
 }
 
-/// The agent holds the scheduler's lock.
-pub(crate) struct Locked<'a>(&'a Session);
+/// The kernel's futexes. Who sleeps looks again after a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Futexes;
 
-/// Takes the scheduler's lock; `None` when it can't be had for long.
-pub(crate) fn lock(s: &Session) -> Option<Locked<'_>> {
-    const TRIES: usize = 200;
+impl Kernel for Futexes {
+    fn sleep(self, word: &AtomicU32, value: u32) {
+        futex::wait(word, value, Duration::from_millis(1));
+    }
+
+    fn wake(self, word: &AtomicU32) {
+        futex::wake(word, 1);
+    }
+}
+
+/// Does something with the scheduler's lock; `None` when it can't be had for long.
+pub(crate) fn with_lock<'a, R>(
+    s: &'a Session,
+    f: impl FnOnce(Locked<'a, Futexes>) -> R,
+) -> Option<R> {
+    const LOOKS: u32 = 200;
     /// What the lock was when it could not be had: who asks again meanwhile need not wait as long.
     static KEPT: AtomicU32 = AtomicU32::new(0);
     let l = &s.schedule_lock;
     let kept = KEPT.load(Relaxed);
     let is_kept = kept != 0 && l.load(Relaxed) | WAITERS == kept;
-    let tries = if is_kept { 2 } else { TRIES };
+    let looks = if is_kept { 2 } else { LOOKS };
     // SAFETY: plain call.
-    let me = unsafe { libc::gettid() } as u32 | WAITERS;
+    let me = unsafe { libc::gettid() } as u32;
     holds(Some(l));
-    for _ in 0..tries {
-        let v = l.load(Relaxed);
-        if v == 0 || v & OWNER_DIED != 0 {
-            if l.compare_exchange(v, me, Acquire, Relaxed).is_ok() {
-                if v & OWNER_DIED != 0 {
-                    Lists(s).repair();
-                }
-                return Some(Locked(s));
-            }
-            continue;
-        }
-        if v & WAITERS == 0
-            && l.compare_exchange(v, v | WAITERS, Relaxed, Relaxed)
-                .is_err()
-        {
-            continue;
-        }
-        futex::wait(l, v | WAITERS, Duration::from_millis(1));
-    }
+    let done = Lists(s).lock_within(me, Futexes, looks).map(f);
     holds(None);
-    KEPT.store(l.load(Relaxed) | WAITERS, Relaxed);
-    None
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.0.schedule_lock.store(0, Release);
-        futex::wake(&self.0.schedule_lock, 1);
-        holds(None);
+    if done.is_none() {
+        KEPT.store(l.load(Relaxed) | WAITERS, Relaxed);
     }
-}
-
-/// Wakes the holder of the baton, whoever that is.
-pub(crate) fn wake_holder(s: &Session) {
-    let holder = s.baton.load(Relaxed);
-    if let Some(i) = holder
-        .checked_sub(1)
-        .filter(|i| (*i as usize) < reprise_abi::layout::MAX_SLOTS)
-    {
-        futex::wake(&s.slot(i as usize).go, 1);
-    }
+    done
 }
 
 /// Process `n` is dead, or all its threads but that of slot `except` are: the scheduler's lock is not theirs any more.
@@ -400,27 +382,19 @@ fn free_lock(s: &Session, n: usize, except: Option<u32>) {
 pub(crate) fn became_another(s: &Session, slot: u32) {
     let n = s.slot(slot as usize).process.load(Relaxed);
     free_lock(s, n as usize, Some(slot));
-    if let Some(_lock) = lock(s) {
-        Lists(s).fall_due(n);
-    }
+    with_lock(s, |l| l.fall_due(n));
 }
 
 fn reap(s: &Session, n: usize, status: Option<i32>) {
-    let Some(l) = lock(s) else { return };
-    let held = Lists(s).reap(n as u32, status);
-    // Those that wait for its robust futexes may be all there are.
-    if held || s.baton.load(Relaxed) == BATON_FREE {
-        Lists(s).hand_on(Lists(s).next());
+    if with_lock(s, |l| l.bury(n as u32, status)).is_none() {
+        return;
     }
-    drop(l);
     // What it was using alone is free.
     for word in [&s.starting, &s.request.taken] {
         if word.load(Relaxed) == 0 {
             futex::wake(word, i32::MAX);
         }
     }
-    // Also when the dead one was killed between giving the baton and waking whom it gave it to.
-    wake_holder(s);
 }
 
 /// The processes that were found dead and that nobody was left to log: id and birth, and wait status, -1 when not known.

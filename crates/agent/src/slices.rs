@@ -6,7 +6,7 @@
 //! Chaos is the runtime's own business; what is here are its limits.
 
 use crate::members::Members;
-use crate::processes::{lock, wake_holder};
+use crate::processes::{with_lock, Futexes};
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state, Session, Slot, BATON_FREE};
 use reprise_launch::SharedSession;
@@ -81,13 +81,13 @@ impl Slices {
         let slot = shared.slot(slot);
         let signal = slot.signal_pending.load(Relaxed) != 0;
         let wanted = s.ready_count.load(Relaxed) != 0;
-        let unclaimed = slot.go.load(Acquire) == 1;
+        let unclaimed = slot.is_unclaimed(s);
         if unclaimed && self.since.elapsed() > UNCLAIMED {
             if wanted && state_of(slot) == Some('T') {
-                return pass_over(s, holder, slot);
+                return pass_over(s, holder);
             }
             // Who gave it the baton may have been stopped before it could wake it.
-            wake_holder(s);
+            Lists(s).wake_holder(Futexes);
         }
         if !wanted && !signal {
             if !unclaimed {
@@ -100,7 +100,7 @@ impl Slices {
             // Who only waits for the processor is done with its call, or soon will be: others that write to the same pipe, say, must not be
             // logged before it.
             if seen.0 == generation && seen.1.elapsed() > IN_CALL && state_of(slot) != Some('R') {
-                take(s, holder, slot);
+                take(s, holder);
                 self.call_seen = None;
             }
             return;
@@ -183,42 +183,16 @@ pub(crate) fn state_of(slot: &Slot) -> Option<char> {
 }
 
 /// A stopped thread has got the baton, and knows nothing of it yet: it queues again, and the next one gets it.
-fn pass_over(s: &Session, holder: u32, slot: &Slot) {
-    let Some(l) = lock(s) else { return };
-    // Whoever takes the 1 away decides: the thread, which then runs, or the agent.
-    let unclaimed =
-        s.baton.load(Relaxed) == holder && slot.go.compare_exchange(1, 0, AcqRel, Relaxed).is_ok();
-    if unclaimed {
-        Lists(s).push_ready(holder - 1);
-        Lists(s).hand_on(Lists(s).next());
-    }
-    drop(l);
-    if unclaimed {
+fn pass_over(s: &Session, holder: u32) {
+    if with_lock(s, |l| l.pass_over(holder)) == Some(true) {
         tracing::debug!(holder, "passes over a stopped thread");
-        wake_holder(s);
     }
 }
 
 /// Takes the baton from a holder inside a call and gives it to the first that waits. The new holder logs it.
-fn take(s: &Session, holder: u32, slot: &Slot) {
+fn take(s: &Session, holder: u32) {
     // Without the lock: a program that was killed inside; there is nobody left to give the baton to.
-    let Some(l) = lock(s) else { return };
-    let takes = s.baton.load(Relaxed) == holder
-        && s.ready_count.load(Relaxed) != 0
-        && s.stolen_from.load(Relaxed) == 0
-        && slot
-            .state
-            .compare_exchange(slot_state::IN_CALL, slot_state::BLOCKED, AcqRel, Relaxed)
-            .is_ok();
-    if takes {
-        s.stolen_from.store(holder, Relaxed);
-        Lists(s).hand_on(Lists(s).next());
-        s.counters.handoffs.fetch_sub(1, Relaxed);
-        s.counters.stolen.fetch_add(1, Relaxed);
-    }
-    drop(l);
-    if takes {
+    if with_lock(s, |l| l.take_from_call(holder)) == Some(true) {
         tracing::debug!(holder, "takes the baton from a call");
-        wake_holder(s);
     }
 }

@@ -91,7 +91,7 @@ fn is_wanted(s: &Session, holder: u32) -> bool {
         .filter(|i| (*i as usize) < MAX_SLOTS)
         .map(|i| s.slot(i as usize));
     let runs =
-        |slot: &Slot| slot.state.load(Acquire) == slot_state::RUNNING && slot.go.load(Acquire) == 0;
+        |slot: &Slot| slot.state.load(Acquire) == slot_state::RUNNING && !slot.is_unclaimed(s);
     s.engine().can(can::RUN_ONE_AT_A_TIME)
         && s.ready_count.load(Relaxed) != 0
         && slot.is_some_and(runs)

@@ -396,8 +396,7 @@ impl Queue {
             self.head += bytes.len() as u64;
         }
         self.bytes.drain(..n);
-        ring.head.store(self.head, SeqCst);
-        if ring.consumer_asleep.swap(0, SeqCst) != 0 {
+        if ring.filled(self.head) {
             futex::wake(&ring.consumer_asleep, i32::MAX);
         }
         n

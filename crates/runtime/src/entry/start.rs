@@ -14,6 +14,7 @@ use crate::thread::blocks::start_first_block;
 use crate::thread::in_force::ENGINE;
 use crate::thread::panic;
 use crate::thread::process;
+use crate::thread::schedule;
 use crate::thread::signals;
 use crate::thread::{block_address, current, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
@@ -112,7 +113,10 @@ fn take_place(t: &mut Block) {
         process::entry_of(n)
             .visible_pid
             .store(s.program_pid.load(Relaxed), Relaxed);
-        s.baton.store(t.slot + 1, Relaxed);
+        match s.mode == MODE_REPLAY {
+            true => s.baton.store(t.slot + 1, Relaxed),
+            false => schedule::begin(t),
+        }
     }
     let n = me.process.load(Relaxed);
     process::start(t, n);

@@ -41,21 +41,21 @@ pub fn are_made() -> bool {
 /// Makes a copy. All other threads stand for this request, and the calling one is taken down. The process id of the copy, or an error; in the copy this
 /// doesn't return.
 pub fn make(t: &mut Block, request: u32) -> i64 {
-    let Some(meeting) = Meeting::new() else {
+    let Some(rendezvous) = Rendezvous::new() else {
         return ENOMEM;
     };
     let parent = sys::getpid() as u64;
     // SAFETY: without any flag, a fork: the child goes on here, on its own copy of this stack.
     let r = unsafe { sys::syscall6(nr::CLONE, [0; 6]) };
     if r == 0 {
-        become_copy(t, request, parent, &meeting);
+        become_copy(t, request, parent, &rendezvous);
     }
     if sys::is_error(r) {
         return r;
     }
     let pid = r as u32;
-    if meeting.copy_has_its_own(pid) && fill_left_out(pid) {
-        meeting.say(IS_WHOLE);
+    if rendezvous.copy_has_its_own(pid) && fill_left_out(pid) {
+        rendezvous.say(IS_WHOLE);
         return r;
     }
     end(pid);
@@ -63,7 +63,7 @@ pub fn make(t: &mut Block, request: u32) -> i64 {
 }
 
 /// The copy's first steps.
-fn become_copy(t: &Block, request: u32, parent: u64, meeting: &Meeting) -> ! {
+fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous) -> ! {
     // Signals to the program's group are not for it.
     sys::call(nr::SETSID, &[]);
     sys::call(nr::CLOSE_RANGE, &[0, u32::MAX as u64, 0]);
@@ -71,8 +71,8 @@ fn become_copy(t: &Block, request: u32, parent: u64, meeting: &Meeting) -> ! {
     let session_copy = own_copy(SESSION_BASE, SESSION_BASE + SESSION_LEN);
     let head_copy = own_copy(ORDER_BASE, ORDER_BASE + ORDER_HEAD_LEN as u64);
     if let (true, Some(session_copy), Some(head_copy)) = (own, session_copy, head_copy) {
-        meeting.say(HAS_ITS_OWN);
-        if !meeting.copy_is_whole(parent) {
+        rendezvous.say(HAS_ITS_OWN);
+        if !rendezvous.copy_is_whole(parent) {
             sys::exit_group(125);
         }
         memory::each().for_each(|r| protects(&r));
@@ -136,18 +136,18 @@ pub fn rest_while_lives(parent: u64) {
 }
 
 /// What a program and a copy of it tell each other while that comes to be: a word in memory that both have.
-struct Meeting(u64);
+struct Rendezvous(u64);
 
 /// The copy has all of its memory, but for what the program is to write into it.
 const HAS_ITS_OWN: u32 = 1;
 /// That is done.
 const IS_WHOLE: u32 = 2;
 
-impl Meeting {
-    fn new() -> Option<Meeting> {
+impl Rendezvous {
+    fn new() -> Option<Rendezvous> {
         const FLAGS: u64 = sys::MAP_SHARED | sys::MAP_ANONYMOUS;
         let at = sys::mmap(0, PAGE, sys::PROT_RW, FLAGS, u64::MAX, 0);
-        (!sys::is_error(at)).then_some(Meeting(at as u64))
+        (!sys::is_error(at)).then_some(Rendezvous(at as u64))
     }
 
     fn word(&self) -> &AtomicU32 {
@@ -187,7 +187,7 @@ impl Meeting {
     }
 }
 
-impl Drop for Meeting {
+impl Drop for Rendezvous {
     fn drop(&mut self) {
         sys::munmap(self.0, PAGE);
     }
@@ -219,7 +219,7 @@ pub fn how_it_ended(pid: u32) -> Option<Option<u64>> {
 /// Is this memory that a fork leaves to others, or that others write to, too?
 fn is_left_out(r: &Region) -> bool {
     const OUT: u32 = region_flags::NOT_INHERITED | region_flags::WIPED;
-    r.flags & OUT != 0 && !memory::is_the_files(r)
+    r.flags & OUT != 0 && !memory::is_read_only_file_memory(r)
 }
 
 /// In the copy: this memory becomes its own, where it isn't yet, or is there to be written to by the program.
@@ -230,7 +230,7 @@ fn has_own(r: &Region) -> Option<()> {
         return (sys::mmap(start, len, sys::PROT_RW, FIXED, u64::MAX, 0) as u64 == start)
             .then_some(());
     }
-    if r.flags & region_flags::SHARED == 0 || memory::is_the_files(r) {
+    if r.flags & region_flags::SHARED == 0 || memory::is_read_only_file_memory(r) {
         return Some(());
     }
     if r.prot & PROT_READ == 0 {
@@ -242,8 +242,8 @@ fn has_own(r: &Region) -> Option<()> {
 
 /// In the copy: memory that was mapped anew gets the protection that the program has given it.
 fn protects(r: &Region) {
-    let is_new =
-        is_left_out(r) || (r.flags & region_flags::SHARED != 0 && !memory::is_the_files(r));
+    let is_new = is_left_out(r)
+        || (r.flags & region_flags::SHARED != 0 && !memory::is_read_only_file_memory(r));
     if is_new && u64::from(r.prot) != sys::PROT_RW {
         sys::mprotect(r.start, r.end - r.start, u64::from(r.prot));
     }

@@ -9,16 +9,18 @@ use crate::machine::sys;
 use crate::thread::request::wake_agent;
 use crate::thread::rings;
 use crate::thread::{current, session};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
 use reprise_abi::order::ENTRY_LEN;
-use reprise_abi::ring::RingControl;
+use reprise_abi::ring::{place_of, Producer, RingControl};
 use reprise_abi::session::request as requests;
 use reprise_abi::waits::{Awaited, FEED};
 
 /// This process's copy of the head (record) or tail (replay).
 static POSITION: AtomicU64 = AtomicU64::new(0);
+/// Rounds of looking before a thread that wants more events sleeps.
+const SPINS: u32 = 100;
 /// Cache lines asked for ahead of the next event.
 const AHEAD: u64 = 4;
 /// Events written or consumed so far.
@@ -63,12 +65,7 @@ impl Place {
     /// Address of the byte at position `at`, and how many follow it contiguously.
     #[inline(always)]
     fn at(&self, at: u64) -> (u64, u64) {
-        let offset = at & (self.size - 1);
-        let contiguous = if self.twice {
-            self.size
-        } else {
-            self.size - offset
-        };
+        let (offset, contiguous) = place_of(at, self.size, self.twice);
         (self.base + offset, contiguous)
     }
 }
@@ -133,6 +130,28 @@ pub fn event_number() -> u64 {
     EVENTS.load(Relaxed)
 }
 
+/// A recorded thread that finds no room.
+struct Recorder;
+
+impl Producer for Recorder {
+    fn is_lost(&self) -> bool {
+        session().recording_lost.load(Relaxed) != 0
+    }
+
+    fn tells(&self) {
+        rings::tell_news();
+        wake_agent();
+    }
+
+    fn sleeps(&self, word: &AtomicU32) {
+        let t = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
+        sys::futex_wait(word.as_ptr(), 1, Some(&t));
+        if !crate::thread::namespace::agent_lives() {
+            session().recording_lost.store(1, Relaxed);
+        }
+    }
+}
+
 /// Writes one event: [`begin`](Writer::begin), then exactly as many bytes as announced, then [`finish`](Writer::finish).
 pub struct Writer {
     place: Place,
@@ -164,37 +183,17 @@ impl Writer {
     /// Waits until there is room for at least one byte; what is written so far is handed over first.
     #[cold]
     fn wait(&mut self) {
-        let s = session();
         let (ring, size) = (self.place.control, self.place.size);
         self.waited = true;
         ring.open_end.store(self.end, Relaxed);
         ring.head.store(self.at, Release);
-        let mut room = size - (self.at - ring.tail.load(Acquire).min(self.at));
-        let begun = if room == 0 { sys::monotonic().ns() } else { 0 };
-        while room == 0 {
-            if s.recording_lost.load(Relaxed) != 0 {
-                // Nobody reads any more: the program goes on without a recording.
-                ring.tail.store(self.at, Release);
-                room = size;
-                break;
-            }
-            ring.producer_asleep.store(1, SeqCst);
-            rings::tell_news();
-            wake_agent();
-            room = size - (self.at - ring.tail.load(SeqCst).min(self.at));
-            if room == 0 {
-                let t = sys::Timespec::from_ns(sys::monotonic().ns() + 50_000_000);
-                sys::futex_wait(ring.producer_asleep.as_ptr(), 1, Some(&t));
-                if !crate::thread::namespace::agent_lives() {
-                    s.recording_lost.store(1, Relaxed);
-                }
-            }
-            ring.producer_asleep.store(0, Relaxed);
-            room = size - (self.at - ring.tail.load(Acquire).min(self.at));
-        }
-        if begun != 0 {
+        let mut room = ring.room(self.at, size);
+        if room == 0 {
+            let begun = sys::monotonic().ns();
+            room = ring.wait_for_room(self.at, size, &Recorder);
             let ns = sys::monotonic().ns() - begun;
-            s.counters.ring_full_ns.fetch_add(ns as u64, Relaxed);
+            let counters = &session().counters;
+            counters.ring_full_ns.fetch_add(ns as u64, Relaxed);
         }
         self.room = self.at + room;
     }
@@ -411,27 +410,19 @@ fn available(place: Place, until: u64) -> bool {
     let ring = place.control;
     let mut spins = 0;
     loop {
-        if ring.head.load(Acquire) >= until {
-            return true;
-        }
-        if ring.closed.load(Acquire) != 0 {
-            return ring.head.load(Acquire) >= until;
-        }
-        spins += 1;
-        if spins < 100 {
+        if ring.head.load(Acquire) < until && ring.closed.load(Acquire) == 0 && spins < SPINS {
+            spins += 1;
             core::hint::spin_loop();
             continue;
         }
-        ring.consumer_asleep.store(1, SeqCst);
-        let head = ring.head.load(SeqCst);
-        if head < until && ring.closed.load(SeqCst) == 0 {
+        let found = ring.look_for(until, |word, head| {
             // The session's ring is filled in time, unless a debugger holds the rest back and is to know.
             if !place.twice || crate::log::debugger::traces() {
                 wake_agent();
             }
             let told = Starves::new(head);
             let t = sys::Timespec::from_ns(sys::monotonic().ns() + 100_000_000);
-            sys::futex_wait(ring.consumer_asleep.as_ptr(), 1, Some(&t));
+            sys::futex_wait(word.as_ptr(), 1, Some(&t));
             drop(told);
             if !crate::thread::namespace::agent_lives() {
                 // The driver is gone: nobody wants this replay any more.
@@ -440,8 +431,10 @@ fn available(place: Place, until: u64) -> bool {
             if !place.twice {
                 super::total::begin_asleep();
             }
+        });
+        if let Some(there) = found {
+            return there;
         }
-        ring.consumer_asleep.store(0, Relaxed);
     }
 }
 

@@ -16,7 +16,7 @@ const PROT_READ: u32 = 1;
 
 /// The memory that a copy has of its own: not what is a file's.
 fn own() -> impl Iterator<Item = Region> {
-    memory::each().filter(|r| !memory::is_the_files(r))
+    memory::each().filter(|r| !memory::is_read_only_file_memory(r))
 }
 
 /// Did the copy get this memory in another way than by fork(2)?

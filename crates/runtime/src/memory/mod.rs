@@ -250,7 +250,7 @@ pub(crate) fn advice_matters(advice: u64) -> bool {
 }
 
 /// Is this shared memory of a file that can't be written here?
-pub fn is_the_files(r: &Region) -> bool {
+pub fn is_read_only_file_memory(r: &Region) -> bool {
     const OF_A_FILE: u32 = region_flags::SHARED | region_flags::FILE;
     r.flags & OF_A_FILE == OF_A_FILE && !r.is_writable()
 }

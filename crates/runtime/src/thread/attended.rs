@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::schedule::OWNER_DIED;
 
 /// Between two looks of a thread that waits for others of the session.
-const LOOK_NS: i64 = 1_000_000_000;
+pub const LOOK_NS: i64 = 1_000_000_000;
 
 /// Were both the launcher and the agent killed?
 #[inline]

@@ -1,7 +1,7 @@
 //! The shared memory of engines that have a ring a thread (DESIGN 5, `order`): its head, and the ring of each slot.
 
 use crate::thread::{current, in_force, session, Block};
-use core::sync::atomic::Ordering::*;
+use reprise_abi::news;
 use reprise_abi::order::{ring_offset, OrderHead, ORDER_BASE};
 use reprise_abi::ring::RingControl;
 use reprise_abi::session::FLAG_LOGS;
@@ -46,9 +46,5 @@ pub fn tell_news() {
     if !has_rings() {
         return;
     }
-    let i = own_ring(current()) as usize;
-    let (word, bit) = (&head().news[i / 64], 1 << (i % 64));
-    if word.load(Relaxed) & bit == 0 {
-        word.fetch_or(bit, Release);
-    }
+    news::tell(&head().news, own_ring(current()) as usize);
 }

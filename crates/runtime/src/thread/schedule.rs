@@ -7,11 +7,30 @@ use crate::machine::sys;
 use crate::thread::{attended, in_force};
 use crate::thread::{current, session, slot, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::schedule::{owner, FutexKey, Lists, OWNER_DIED, WAITERS};
+use reprise_abi::schedule::{self, owner, FutexKey, Lists};
 use reprise_abi::session::{futex_wait, process_state, slot_state, Slot, MODE_RECORD, MODE_REPLAY};
 
+/// Between two looks at the lock of a thread that waits for it.
+const LOCK_LOOK_NS: i64 = 10_000_000;
+
+/// The kernel's futexes; who sleeps looks again after so many nanoseconds, and ends where nobody attends to the session any more.
+#[derive(Clone, Copy)]
+pub struct Kernel(i64);
+
+impl schedule::Kernel for Kernel {
+    fn sleep(self, word: &AtomicU32, value: u32) {
+        let t = sys::Timespec::from_ns(sys::monotonic().ns() + self.0);
+        sys::futex_wait(word.as_ptr(), value, Some(&t));
+        attended::or_end();
+    }
+
+    fn wake(self, word: &AtomicU32) {
+        sys::futex_wake(word.as_ptr(), 1);
+    }
+}
+
 /// Guards the scheduler's lists.
-pub struct Locked(());
+pub struct Locked(schedule::Locked<'static, Kernel>);
 
 /// The lists, as everybody who holds the lock sees them.
 fn lists() -> Lists<'static> {
@@ -20,85 +39,40 @@ fn lists() -> Lists<'static> {
 
 /// Takes the scheduler's lock. It says who has it: should this thread be killed with it, the agent sees to it that the next one is told.
 pub fn lock() -> Locked {
-    let l = &session().schedule_lock;
     let t = current();
-    let me = owner(t.number, t.slot);
-    if l.compare_exchange(0, me, Acquire, Relaxed).is_err() {
-        lock_slowly(l, me);
-    }
-    Locked(())
+    Locked(lists().lock(owner(t.number, t.slot), Kernel(LOCK_LOOK_NS)))
 }
 
-#[cold]
-fn lock_slowly(l: &AtomicU32, me: u32) {
-    loop {
-        let v = l.load(Relaxed);
-        if v == 0 || v & OWNER_DIED != 0 {
-            // Who has slept must assume that others still do.
-            if l.compare_exchange(v, me | WAITERS, Acquire, Relaxed)
-                .is_ok()
-            {
-                if v & OWNER_DIED != 0 {
-                    lists().repair();
-                }
-                return;
-            }
-            continue;
-        }
-        if v & WAITERS == 0
-            && l.compare_exchange(v, v | WAITERS, Relaxed, Relaxed)
-                .is_err()
-        {
-            continue;
-        }
-        let t = sys::Timespec::from_ns(sys::monotonic().ns() + 10_000_000);
-        sys::futex_wait(l.as_ptr(), v | WAITERS, Some(&t));
-        attended::or_end();
-    }
+/// Record: the calling thread is the session's first, and has the baton.
+pub fn begin(t: &Block) {
+    lists().begins(t.slot);
 }
 
-impl Drop for Locked {
-    fn drop(&mut self) {
-        let l = &session().schedule_lock;
-        if l.swap(0, Release) & WAITERS != 0 {
-            sys::futex_wake(l.as_ptr(), 1);
-        }
-    }
+/// Waits until the baton was given to slot `i`.
+pub fn wait_for_baton(i: u32) {
+    slot(i).wait_for_baton(session(), Kernel(attended::LOOK_NS));
 }
 
 impl Locked {
-    /// The baton is this slot's, plus 1; 0: nobody's.
-    pub fn set_holder(&self, holder: u32) {
-        lists().set_holder(holder);
+    /// Hands the baton on, to the slot that is as far from the front of the queue as `next` says, or to nobody.
+    pub fn pass_to(self, next: impl FnOnce(&Lists) -> u32) {
+        let skip = next(&self.0);
+        self.0.pass(skip);
     }
 
-    /// Which of those that are ready is to go on next.
-    pub fn next(&self) -> u32 {
-        lists().next()
+    /// The holder, slot `i`, leaves: inside a call that may wait, or for good.
+    pub fn release(self, i: u32, state: u32, next: impl FnOnce(&Lists) -> u32) {
+        self.0.release(i, state, next);
     }
 
-    /// The slot that is so far from the front of the queue of those that are ready.
-    pub fn ready_at(&self, place: u32) -> Option<u32> {
-        lists().ready_at(place)
+    /// Slot `i` comes back for the baton. True: it has it; else it is queued, after `before`, and [waits](wait_for_baton).
+    pub fn come_back(self, i: u32, before: impl FnOnce()) -> bool {
+        self.0.come_back(i, before)
     }
 
-    /// Puts a slot at the end of that queue.
-    pub fn push_ready(&self, i: u32) {
-        lists().push_ready(i);
-    }
-
-    /// Puts a slot before those that compute: it comes back from a call.
-    pub fn push_returned(&self, i: u32) {
-        lists().push_returned(i);
-    }
-
-    /// Hands the baton to the slot that is so far from the front of the queue, or to nobody.
-    pub fn hand_on(self, skip: u32) {
-        if let Some(i) = lists().hand_on(skip) {
-            drop(self);
-            // It may have run, and come back, before this thread gets here: it is only woken, not told once more.
-            sys::futex_wake(slot(i).go.as_ptr(), 1);
-        }
+    /// The holder, slot `i`, goes to the end of the queue, and [waits](wait_for_baton).
+    pub fn queue_again(self, i: u32, next: impl FnOnce(&Lists) -> u32) {
+        self.0.queue_again(i, next);
     }
 
     /// Puts a slot at the end of the queue of a futex.
@@ -163,21 +137,13 @@ impl Locked {
 
     /// Takes one slot out of its queue because its wait ended by itself; false when it was woken meanwhile.
     pub fn futex_cancel(&self, i: u32) -> bool {
-        let s = slot(i);
-        if s.state.load(Relaxed) != slot_state::FUTEX {
-            return false;
-        }
-        let key = FutexKey {
-            space: s.futex_space.load(Relaxed),
-            address: s.futex_address.load(Relaxed),
-        };
-        lists().futex_take(key, |k, _| k == i).is_some()
+        self.0.futex_cancel(i)
     }
 }
 
 /// The calling thread's process ends: its other threads are out of every list, and the baton goes on. `next` says who is next. The
 /// caller must end the process now, and touch nothing of the session any more.
-pub fn leave_to(t: &Block, next: impl FnOnce(&Locked) -> u32) {
+pub fn leave_to(t: &Block, next: impl FnOnce(&Lists) -> u32) {
     let (s, p) = (session(), crate::thread::process::entry());
     let l = lock();
     let others = lists().forget(t.slot_process(), Some(t.slot), slot_state::LEFT);
@@ -191,13 +157,12 @@ pub fn leave_to(t: &Block, next: impl FnOnce(&Locked) -> u32) {
     p.state.store(process_state::ENDING, Release);
     t.slot().state.store(mine, Release);
     crate::thread::process::leaves_memory(true);
-    let skip = next(&l);
-    l.hand_on(skip);
+    l.pass_to(next);
 }
 
 /// As [`leave_to`], the first that waits.
 pub fn leave(t: &Block) {
-    leave_to(t, Locked::next);
+    leave_to(t, |l| l.next());
 }
 
 /// Replay: the calling thread's process ends. The state of its own slot from now on.

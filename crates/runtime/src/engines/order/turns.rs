@@ -6,8 +6,7 @@
 
 use super::Local;
 use crate::common::report::add_functions;
-use crate::log::awaited::call;
-use crate::log::awaited::Waits;
+use crate::log::awaited::{begin_wait, call};
 use crate::log::total;
 use crate::machine::processors::processors;
 use crate::machine::sys;
@@ -74,35 +73,29 @@ fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
     if !total && comes_soon(current().order(), &mut due) {
         return;
     }
-    let waits = Waits::new(key, n);
+    let waits = begin_wait(key, n);
     let mut has_added = false;
-    loop {
+    let due = || {
         if !has_added && session().divergence.all_to_add.load(SeqCst) != 0 {
             has_added = true;
             add_functions(current());
         }
-        let generation = waits.generation();
-        if due() {
-            break;
-        }
-        waits.sleeps(generation);
+        due()
+    };
+    waits.until(due, |generation| {
         if total {
             total::give_way(current());
-            continue;
+            return;
         }
-        let (word, sleeping) = (waits.word.as_ptr(), &head().sleeping);
+        let word = waits.word().as_ptr();
         let until = sys::Timespec::from_ns(sys::monotonic().ns() + LONGEST_NAP);
-        sleeping.fetch_add(1, Relaxed);
-        if sys::futex_wait(word, generation, Some(&until)) != 0 {
-            // Nobody has counted it as awake.
-            sleeping.fetch_sub(1, Relaxed);
-        }
+        head().sleep_counted(|| sys::futex_wait(word, generation, Some(&until)) == 0);
         if !crate::thread::namespace::agent_lives() {
             sys::exit_group(125);
         }
         total = total::runs();
         total::begin_asleep();
-    }
+    });
     if total {
         total::goes_on();
     }

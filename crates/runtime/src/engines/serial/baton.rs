@@ -1,8 +1,7 @@
 //! The baton: who may run. Session-wide, in shared memory, so that it works across processes.
 //!
-//! A hand-off completes when the receiver wakes; the log says who ran. The lock here is held for a few dozen
-//! instructions at a time and never while waiting (DESIGN 8, rule 1). The agent takes part: it takes the baton from
-//! a holder that stays inside one call ([`slot_state::IN_CALL`]).
+//! The protocol itself, in which the agent takes part, is [`reprise_abi::schedule`]'s; here is what a thread does of it: its slices begin and end,
+//! and its robust futexes are put down and picked up. A hand-off completes when the receiver wakes; the log says who ran.
 
 use super::chaos;
 use crate::gate::robust;
@@ -11,12 +10,13 @@ use crate::machine::{split_mix, sys};
 use crate::thread::attended;
 use crate::thread::schedule;
 use crate::thread::schedule::lock;
+use crate::thread::schedule::wait_for_baton;
 use crate::thread::schedule::wait_for_end;
-use crate::thread::schedule::wait_go;
 use crate::thread::schedule::Locked;
 use crate::thread::{current, session, slot, Block};
 use core::sync::atomic::Ordering::*;
-use reprise_abi::session::{slot_state, BATON_FREE, FLAG_CHAOS};
+use reprise_abi::schedule::Lists;
+use reprise_abi::session::FLAG_CHAOS;
 use reprise_abi::syscalls::nr;
 
 /// Who waits on a futex of the program looks so often whether others can still wake it.
@@ -43,7 +43,7 @@ pub fn chaos() -> bool {
 }
 
 /// Who is next: the first that waits, in chaos mode anyone.
-fn next(l: &Locked) -> u32 {
+fn next(l: &Lists) -> u32 {
     let count = session().ready_count.load(Relaxed) as u64;
     if !chaos() || count <= 1 {
         return l.next();
@@ -56,12 +56,6 @@ fn next(l: &Locked) -> u32 {
     }
 }
 
-/// Hands the baton on.
-fn pass(l: Locked) {
-    let skip = next(&l);
-    l.hand_on(skip);
-}
-
 /// The calling thread's process ends ([`schedule::leave_to`]).
 pub fn leave(t: &Block) {
     schedule::leave_to(t, next);
@@ -71,9 +65,7 @@ pub fn leave(t: &Block) {
 pub fn release(i: u32, state: u32) {
     chaos::end_slice(current());
     robust::put_down(current());
-    let l = lock();
-    slot(i).state.store(state, Release);
-    pass(l);
+    lock().release(i, state, next);
 }
 
 /// Comes back for the baton and waits until it has it.
@@ -86,17 +78,13 @@ fn acquire_locked(l: Locked, i: u32) {
         drop(l);
         wait_for_end();
     }
-    if session().baton.load(Relaxed) == BATON_FREE {
-        slot(i).state.store(slot_state::RUNNING, Relaxed);
-        l.set_holder(i + 1);
-        drop(l);
-    } else {
-        // The agent sees to it that this doesn't take long.
-        let waiting = &crate::thread::process::entry().came_back;
+    // The agent sees to it that this doesn't take long.
+    let waiting = &crate::thread::process::entry().came_back;
+    let queued = || {
         waiting.fetch_add(1, Relaxed);
-        l.push_returned(i);
-        drop(l);
-        wait_go(i);
+    };
+    if !l.come_back(i, queued) {
+        wait_for_baton(i);
         waiting.fetch_sub(1, Relaxed);
     }
     robust::pick_up(current());
@@ -107,16 +95,13 @@ fn acquire_locked(l: Locked, i: u32) {
 #[inline]
 pub fn enter_call(i: u32) {
     robust::put_down(current());
-    slot(i).state.store(slot_state::IN_CALL, Release);
+    slot(i).enter_call();
 }
 
 /// The call is over; true when the baton is still here, false when it was taken.
 #[inline]
 pub fn leave_call(i: u32) -> bool {
-    let state = &slot(i).state;
-    let held = state
-        .compare_exchange(slot_state::IN_CALL, slot_state::RUNNING, AcqRel, Relaxed)
-        .is_ok();
+    let held = slot(i).leave_call();
     if held {
         robust::pick_up(current());
     }
@@ -131,10 +116,8 @@ pub fn step_back(i: u32, before: impl FnOnce()) -> bool {
     // Nobody but the holder takes others out of the queue, so it stays non-empty.
     before();
     robust::put_down(current());
-    let l = lock();
-    l.push_ready(i);
-    pass(l);
-    wait_go(i);
+    lock().queue_again(i, next);
+    wait_for_baton(i);
     robust::pick_up(current());
     chaos::begin_slice(current());
     true
@@ -154,7 +137,7 @@ pub enum Wait {
 /// Waits on a futex of the program (already queued by `l`), and returns with the baton. The caller has put down its robust futexes.
 pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -> Wait {
     chaos::end_slice(current());
-    pass(l);
+    l.pass_to(next);
     let me = slot(i);
     // FUTEX_WAIT_BITSET, absolute; on CLOCK_REALTIME when so asked.
     let op = 9 | if matches!(deadline, Some((_, true))) {
@@ -164,14 +147,22 @@ pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -
     };
     let mut look;
     loop {
-        if me.go.swap(0, Acquire) != 0 {
+        let seen = me.go.load(Acquire);
+        if me.takes_baton(session(), seen) {
             chaos::begin_slice(current());
             return Wait::Woken;
         }
         attended::or_end();
         look = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_NS);
         let limit = deadline.as_ref().map_or(&look, |(t, _)| t) as *const sys::Timespec as u64;
-        let args = [me.go.as_ptr() as u64, op, 0, limit, 0, u32::MAX as u64];
+        let args = [
+            me.go.as_ptr() as u64,
+            op,
+            seen.into(),
+            limit,
+            0,
+            u32::MAX as u64,
+        ];
         // SAFETY: the words belong to the session.
         let r = unsafe { rt_blocking(nr::FUTEX, &args, me.signal_pending.as_ptr()) };
         let why = match r {
@@ -186,7 +177,7 @@ pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -
         }
         // Woken meanwhile: it is in the queue, or has the baton already.
         drop(l);
-        wait_go(i);
+        wait_for_baton(i);
         chaos::begin_slice(current());
         return Wait::Woken;
     }

@@ -12,7 +12,7 @@ use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{in_kernel, wake, Deadline, Wait, EVERYBODY};
 use crate::engines::order::{cut, listing, name_of, name_of_run, turns, unlogged};
 use crate::log::awaited;
-use crate::log::awaited::{Looks, Waits};
+use crate::log::awaited::{begin_wait, Looks};
 use crate::log::debugger;
 use crate::log::ring;
 use crate::log::total;
@@ -205,11 +205,11 @@ impl Order for Replay {
         }
         let soon = (looks.is_some() && deadline.is_none()).then(|| Deadline::soon(Self::now()));
         let waits =
-            (tells && is_told).then(|| Waits::new(What::Word(word.as_ptr() as u64).key(), 0));
+            (tells && is_told).then(|| begin_wait(What::Word(word.as_ptr() as u64).key(), 0));
         let until = deadline.or(soon.as_ref());
         let mut patience = PATIENCE;
         loop {
-            let seen = waits.as_ref().map(Waits::generation);
+            let seen = waits.as_ref().map(|w| w.generation());
             if let (Some(w), Some(generation)) = (&waits, seen) {
                 if word.load(SeqCst) != value {
                     return Wait::Changed;

@@ -1,17 +1,24 @@
 //! The scheduler's lists in the session: who is ready for the baton, who waits on a futex of the program.
 //!
-//! They are used by the runtime in every process and by the agent, always under [`Session::schedule_lock`]. A thread that dies while it
+//! They are used by the runtime in every process and by the agent, always under [`Session::schedule_lock`] ([`Lists::lock`]). A thread that dies while it
 //! holds the lock leaves [`OWNER_DIED`] in it, and who takes it next calls [`Lists::repair`]. For threads of the session the agent
 //! sees to that ([`Lists::free_lock`]), because the kernel's list of robust futexes (set_robust_list(2)) is the program's; for the agent
 //! itself the kernel does.
 
+mod baton;
+mod lock;
+#[cfg(test)]
+mod schedules;
+
+use crate::atomic::Ordering::*;
 use crate::layout::MAX_SLOTS;
 use crate::owed::{Owed, OwedTable};
 use crate::session::{
     futex_wait, process_state, request, slot_state, Session, Slot, BATON_FREE, FUTEX_BUCKETS,
     MAX_PROCESSES,
 };
-use core::sync::atomic::Ordering::*;
+
+pub use lock::{Kernel, Locked};
 
 /// Somebody sleeps on the lock.
 pub const WAITERS: u32 = 0x8000_0000;
@@ -163,28 +170,6 @@ impl<'a> Lists<'a> {
             s.ready_tail.store(before, Relaxed);
         }
         s.ready_count.fetch_sub(1, Relaxed);
-    }
-
-    /// Says who holds the baton: a slot plus 1, or [`BATON_FREE`].
-    pub fn set_holder(&self, holder: u32) {
-        let s = self.0;
-        s.baton.store(holder, Relaxed);
-        s.slice_over.store(0, Relaxed);
-        s.baton_generation.fetch_add(1, Release);
-    }
-
-    /// Gives the baton to a slot of the ready queue (see [`Lists::pop_ready`]), or to nobody. The new holder is to be woken.
-    pub fn hand_on(&self, skip: u32) -> Option<u32> {
-        let Some(i) = self.pop_ready(skip) else {
-            self.set_holder(BATON_FREE);
-            return None;
-        };
-        self.0.counters.handoffs.fetch_add(1, Relaxed);
-        let to = self.slot(i);
-        to.state.store(slot_state::RUNNING, Relaxed);
-        self.set_holder(i + 1);
-        to.go.store(1, Release);
-        Some(i)
     }
 
     fn bucket(key: FutexKey) -> usize {
@@ -386,7 +371,7 @@ impl<'a> Lists<'a> {
         slot != 0 && self.slot(slot - 1).process.load(Relaxed) == p
     }
 
-    /// Builds all lists anew from the states of the slots: whoever changed them last did not finish.
+    /// Builds all lists anew from the states of the slots: whoever changed them last did not finish. A new holder of the baton is to be woken.
     pub fn repair(&self) {
         let s = self.0;
         s.ready_head.store(0, Relaxed);
@@ -403,19 +388,22 @@ impl<'a> Lists<'a> {
                 _ => {}
             }
         }
+        self.repair_baton();
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::owed::{OWED_LEN, OWED_OFFSET};
     use crate::session::SESSION_LEN;
     use std::alloc::{alloc_zeroed, handle_alloc_error, Layout};
     use std::vec::Vec;
 
-    /// A session in which nobody is, with its slots.
-    fn session() -> &'static Session {
-        let bytes = SESSION_LEN + MAX_SLOTS * size_of::<Slot>();
+    /// A session in which nobody is, with its slots, and with what is to be done for the dead.
+    pub(crate) fn session() -> &'static Session {
+        let bytes = OWED_OFFSET + OWED_LEN;
+        assert!(bytes > SESSION_LEN + MAX_SLOTS * size_of::<Slot>());
         let layout = Layout::from_size_align(bytes, 4096).expect("a layout");
         // SAFETY: zero is a value of all that is in a session.
         let at = unsafe { alloc_zeroed(layout) };
