@@ -70,6 +70,11 @@ impl Locked {
         self.0.come_back(i, before)
     }
 
+    /// Slot `i` is to be given the baton, whoever has it, and [waits](wait_for_baton).
+    pub fn queue(&self, i: u32) {
+        lists().push_ready(i);
+    }
+
     /// The holder, slot `i`, goes to the end of the queue, and [waits](wait_for_baton).
     pub fn queue_again(self, i: u32, next: impl FnOnce(&Lists) -> u32) {
         self.0.queue_again(i, next);

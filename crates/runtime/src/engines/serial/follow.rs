@@ -308,12 +308,12 @@ impl Engine for Follow {
         t.slot().signal_pending.store(0, Relaxed);
         // Nobody goes on before all are there to be waited for.
         let l = schedule::lock();
-        l.push_ready(t.slot);
+        l.queue(t.slot);
         match epoch::comes(t.slot) {
-            true => l.hand_on(0),
+            true => l.pass_to(|_| 0),
             false => drop(l),
         }
-        schedule::wait_go(t.slot);
+        schedule::wait_for_baton(t.slot);
         if part(t).is_at_end() {
             t.slot().signal_pending.store(1, Relaxed);
         }
