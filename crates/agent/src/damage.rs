@@ -146,7 +146,7 @@ fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<&'stati
             }
             // Who does not know that it has it gives it to nobody.
             let waits = [slot_state::READY, slot_state::BLOCKED, slot_state::FUTEX];
-            let knows = !waits.contains(&state) || slot.go.load(SeqCst) != 0;
+            let knows = !waits.contains(&state) || slot.is_unclaimed(s);
             (!knows).then_some("the turn of a thread that waits")
         }
     }
@@ -207,7 +207,7 @@ fn never_told(shared: &SharedSession, used: usize, turns: u64) -> Option<Wrong> 
     };
     let is_left_out = |i: &usize| {
         let is_known = ready.contains(&(*i as u32)) || lists.is_queued(*i as u32);
-        !is_known && shared.slot(*i).go.load(SeqCst) == 0
+        !is_known && !shared.slot(*i).is_unclaimed(s)
     };
     // Threads in calls of the program's are in no list, either; and that a slot is nobody's may not be true. Of those that sleep so one is as good as the other.
     let others = (0..used).filter(|i| !is_gone(i));
@@ -240,7 +240,7 @@ fn kept_asleep(shared: &SharedSession, turns: u64) -> Option<Wrong> {
     let slot = shared.slot(i as usize);
     // Of a call that may take long the turn is taken from outside ([`crate::slices`]); and the agent may take long itself.
     let stays = slot.state.load(SeqCst) == slot_state::RUNNING
-        && slot.go.load(SeqCst) == 0
+        && !slot.is_unclaimed(s)
         && s.request.kind.load(SeqCst) == request::NONE
         && Lists(s).ready().next().is_some();
     (stays && state_of(slot) == Some('S')).then_some(Wrong {
