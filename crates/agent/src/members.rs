@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 /// Descriptors that are left for other work: an exec takes most.
@@ -33,6 +34,16 @@ struct Member {
     fd: Option<OwnedFd>,
     /// When it began, in the kernel's ticks (proc_pid_stat(5), field 22).
     began: u64,
+}
+
+/// Does this process run what the agent runs? So do the launcher, and the replay that follows a recording of which the last stretch is kept.
+fn is_recorder(pid: u32) -> bool {
+    let file = |of: &str| {
+        let found = std::fs::metadata(format!("/proc/{of}/exe")).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    let own = file("self");
+    own.is_some() && own == file(&pid.to_string())
 }
 
 impl Members {
@@ -69,7 +80,7 @@ impl Members {
         same
     }
 
-    /// The processes that have the session's memory mapped, of all that there are, as far as that can be seen: a look at each of them.
+    /// The processes that have the session's memory mapped, of all that there are, but for the recorder's own, as far as that can be seen: a look at each of them.
     pub fn who_map(shared: &SharedSession) -> Vec<u32> {
         Members::who_map_above(shared, 0)
     }
@@ -78,8 +89,8 @@ impl Members {
     pub fn who_map_above(shared: &SharedSession, least: u32) -> Vec<u32> {
         let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let own = std::process::id();
-        pids.filter(|pid| *pid > least && *pid != own && Members::maps(shared, *pid) == Some(true))
+        let maps = |pid: &u32| Members::maps(shared, *pid) == Some(true);
+        pids.filter(|pid| *pid > least && maps(pid) && !is_recorder(*pid))
             .collect()
     }
 
