@@ -269,10 +269,12 @@ except FileNotFoundError as e: print(e)
     );
 }
 
+/// A pool's threads take the interpreter's lock from each other, whose wish for it is a plain load (as in `programs::python_with_four_threads`).
 #[test]
 fn python_multiprocessing() {
     let script = "
-import multiprocessing
+import multiprocessing, sys
+sys.setswitchinterval(3600)
 def square(x): return x * x
 if __name__ == '__main__':
     multiprocessing.set_start_method('fork')
