@@ -420,7 +420,8 @@ impl Agent {
     ) -> Option<(i32, EndReason)> {
         let s = self.shared.session();
         let may_be = lost || processes.any(&self.shared, members);
-        if may_be && !self.none_is_left(processes, members) {
+        let is_over = may_be && self.none_is_left(processes, members);
+        if may_be && !is_over {
             return None;
         }
         match s.wait_status.load(Acquire) {
@@ -433,7 +434,7 @@ impl Agent {
         }
         // SAFETY: plain calls.
         let orphan = unsafe { libc::getppid() } != self.launcher;
-        if orphan && (!alive(s) || processes.none_for_long(&self.shared, members)) {
+        if orphan && (is_over || !alive(s) || processes.none_for_long(&self.shared, members)) {
             return Some((0, EndReason::Unknown));
         }
         None
@@ -635,9 +636,10 @@ fn doze(shared: &SharedSession, time: Duration) {
     s.agent_asleep.store(0, SeqCst);
 }
 
-/// Is the program still there (zombies don't count)?
+/// Is the program still there (zombies don't count)? One that the launcher had not begun when it was killed is not.
 fn alive(s: &Session) -> bool {
-    !processes::is_gone(s.program_pid.load(Relaxed))
+    let pid = s.program_pid.load(Relaxed);
+    pid != 0 && !processes::is_gone(pid)
 }
 
 /// Wakes whoever sleeps on a word that is 1 while somebody does.
@@ -650,6 +652,16 @@ pub(crate) fn wake(word: &std::sync::atomic::AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The launcher may be killed before it has begun the program: nobody says anything of that one any more.
+    #[test]
+    fn a_program_that_was_not_begun_is_not_alive() {
+        let shared = SharedSession::create().unwrap();
+        let s = shared.session();
+        assert!(!alive(s));
+        s.program_pid.store(std::process::id().into(), Relaxed);
+        assert!(alive(s));
+    }
 
     #[test]
     fn events_of_the_agents_own_are_whole() {
