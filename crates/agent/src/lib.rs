@@ -659,7 +659,7 @@ mod tests {
         let shared = SharedSession::create().unwrap();
         let s = shared.session();
         assert!(!alive(s));
-        s.program_pid.store(std::process::id().into(), Relaxed);
+        s.program_pid.store(std::process::id(), Relaxed);
         assert!(alive(s));
     }
 
