@@ -352,7 +352,13 @@ fn all_guests_of_the_order_engine_are_here() {
         ),
     ];
     /// What is tested beside the engine itself.
-    const BESIDE: [&str; 4] = ["interposed.rs", "serial_hooks.rs", "sketch.rs", "stand.rs"];
+    const BESIDE: [&str; 5] = [
+        "epochs.rs",
+        "interposed.rs",
+        "serial_hooks.rs",
+        "sketch.rs",
+        "stand.rs",
+    ];
     let of_order = sources_of_tests("order", |file| !BESIDE.contains(&file));
     let of_det = sources_of_tests("det", |_| true);
     // Names stand in quotes; under det some are those of tests.
