@@ -28,6 +28,7 @@ pub mod conflicts;
 pub mod det;
 pub mod effect;
 pub mod engine;
+pub mod epoch;
 pub mod event;
 pub mod fcntl;
 pub mod filters;

@@ -693,43 +693,10 @@ pub struct Session {
     pub epochs_unlike: AtomicU64,
     /// ... and those that can't be run again.
     pub epochs_left_out: AtomicU64,
-    /// What the first of those was that didn't come to the same state, 0: there was none: the [kind](epoch_difference), ...
+    /// What the first of those was that didn't come to the same state, 0: there was none: the [kind](crate::epoch), ...
     pub epoch_difference: AtomicU64,
     /// ... and where: an address, or what the copy has told.
     pub epoch_difference_at: AtomicU64,
-}
-
-/// What an epoch's copy has done that the program did not: [`Session::epoch_difference`], from [`OTHER_WAY`](epoch_difference::OTHER_WAY) on with what it was.
-pub mod epoch_difference {
-    /// A page differs.
-    pub const MEMORY: u64 = 1;
-    /// It has come to no end in time.
-    pub const LATE: u64 = 2;
-    /// It was ended.
-    pub const ENDED: u64 = 3;
-    /// Registers that hold vectors differ.
-    pub const VECTORS: u64 = 4;
-    /// It has left the way of the log: from here on, by what.
-    pub const OTHER_WAY: u64 = 16;
-    /// By what, in their order, beginning with 1.
-    const WAYS: [&str; 10] = [
-        "another call",
-        "another operation of synchronisation",
-        "threads that all wait",
-        "another place",
-        "another result of a call",
-        "a fault",
-        "a thread that begins or ends",
-        "a call whose results are not in the log",
-        "a signal",
-        "an event that a copy can't make",
-    ];
-
-    /// What it is that is `way`, from [`OTHER_WAY`] on.
-    pub fn name_of_way(way: u64) -> &'static str {
-        let n = way.wrapping_sub(OTHER_WAY + 1) as usize;
-        WAYS.get(n).copied().unwrap_or("something")
-    }
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?

@@ -38,7 +38,6 @@ const LONGEST_NAP: u64 = 1;
 pub struct Asleep {
     /// Are there waits of which that can be told? (Threads of `det` wait for one another in the runtime whatever they wait for.)
     applies: bool,
-    launcher: u32,
     looked: Instant,
     /// How far each ring was.
     written: u64,
@@ -55,10 +54,9 @@ enum Sleep {
 }
 
 impl Asleep {
-    /// For this session, whose program has not begun. The launcher has its memory mapped, too.
-    pub fn new(shared: &SharedSession, launcher: i32) -> Asleep {
+    /// For this session, whose program has not begun.
+    pub fn new(shared: &SharedSession) -> Asleep {
         Asleep {
-            launcher: launcher as u32,
             applies: shared.order().is_some()
                 || shared.session().engine().can(can::RUN_ONE_AT_A_TIME),
             looked: Instant::now(),
@@ -113,8 +111,7 @@ impl Asleep {
             return false;
         }
         let who_map = Members::who_map(shared).into_iter();
-        let others = who_map.filter(|pid| *pid != self.launcher);
-        let found: Vec<_> = others.map(sleeps_of).collect();
+        let found: Vec<_> = who_map.map(sleeps_of).collect();
         if found.iter().flatten().any(|sleeps| nap(sleeps)) {
             return true;
         }

@@ -137,7 +137,7 @@ impl Agent {
         let mut slices = Slices::new();
         let mut late = Late::default();
         let mut damage = Damage::default();
-        let mut asleep = Asleep::new(&self.shared, self.launcher);
+        let mut asleep = Asleep::new(&self.shared);
         processes::tell_of_life(&self.shared.session().agent_life);
         let mut processes = Processes::new(self.launcher);
         let members = Members::default();
@@ -442,8 +442,7 @@ impl Agent {
 
     /// Has another process that began later than this one the session's memory mapped?
     fn others_map(&self) -> bool {
-        let younger = Members::who_map_above(&self.shared, std::process::id());
-        younger.iter().any(|pid| *pid != self.launcher as u32)
+        !Members::who_map_above(&self.shared, std::process::id()).is_empty()
     }
 
     /// The first process has ended, and there is nobody else, whatever the session says. To be asked for as long as it names some.

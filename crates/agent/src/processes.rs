@@ -177,7 +177,7 @@ impl Processes {
         let s = shared.session();
         let alive = s.processes[..used(s)].iter().any(may_be);
         let before = self.missed.map_or(0, |(_, times)| times);
-        let times = match alive || last.is_none() || self.any_maps(shared) {
+        let times = match alive || last.is_none() || !Members::who_map(shared).is_empty() {
             true => 0,
             false => before + 1,
         };
@@ -185,19 +185,10 @@ impl Processes {
         times >= ENOUGH
     }
 
-    /// Does another process than the launcher have the session's memory mapped?
-    fn any_maps(&self, shared: &SharedSession) -> bool {
-        let launcher = self.launcher as u32;
-        Members::who_map(shared).iter().any(|pid| *pid != launcher)
-    }
-
     /// Ends whoever has the session's memory mapped, whatever the table says.
     pub fn end_whoever_maps(&self, shared: &SharedSession, members: &Members) {
-        let launcher = self.launcher as u32;
         for pid in Members::who_map(shared) {
-            if pid != launcher {
-                members.kill(shared, pid);
-            }
+            members.kill(shared, pid);
         }
     }
 

@@ -10,12 +10,13 @@ use crate::seeds;
 use crate::signals::{self, PassedOn};
 use anyhow::{Context, Result};
 use reprise_abi::engine::{can, TraceOrder};
+use reprise_abi::epoch::{self, Why};
 use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    epoch_difference, hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
-    FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
+    hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_COPIES,
+    FLAG_TEST_EPOCHS, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -417,14 +418,17 @@ fn say_epochs(s: &Session) {
     let at = read(&s.epoch_difference_at);
     let what = match read(&s.epoch_difference) {
         0 => return,
-        epoch_difference::MEMORY => format!("memory at {at:#x}"),
-        epoch_difference::LATE => "no end in time".to_owned(),
-        epoch_difference::ENDED => format!("its copy ended ({at:#x})"),
-        epoch_difference::VECTORS => format!("vector registers of thread {at}"),
-        way => format!(
-            "its copy left the log, by {}",
-            epoch_difference::name_of_way(way)
-        ),
+        epoch::MEMORY => format!("memory at {at:#x}"),
+        epoch::LATE => "no end in time".to_owned(),
+        epoch::ENDED => format!("its copy ended ({at:#x})"),
+        epoch::VECTORS => format!("vector registers of thread {at}"),
+        way => {
+            let why = Why::from_u64(way.wrapping_sub(epoch::OTHER_WAY));
+            format!(
+                "its copy left the log, by {}",
+                why.map_or("something", Why::name)
+            )
+        }
     };
     say!("the first that did not: {what}");
 }

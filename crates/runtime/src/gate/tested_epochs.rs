@@ -9,13 +9,14 @@ use crate::log::epoch::{self, End};
 use crate::machine::{guard, sys};
 use crate::memory::{compared, transfer, written};
 use crate::signal::frame::same_vectors;
-use crate::thread::blocks::in_use_here;
+use crate::thread::blocks::{block_of, in_use_here};
 use crate::thread::rings::head;
 use crate::thread::{session, slot, standing, Block};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::epoch as differs;
 use reprise_abi::layout::PAGE;
-use reprise_abi::session::{epoch_difference as differs, FLAG_TEST_EPOCHS};
+use reprise_abi::session::FLAG_TEST_EPOCHS;
 
 /// A copy that has come to no end after so many ns never does.
 const PATIENCE: i64 = 3_000_000_000;
@@ -47,9 +48,7 @@ pub fn test(t: &mut Block, request: u32) {
 
 /// The slots of this process's threads.
 fn threads(number: u32) -> impl Iterator<Item = u32> {
-    let here = move |i: &u32| {
-        in_use_here(*i).is_some() && crate::thread::blocks::block_of(*i).number == number
-    };
+    let here = move |i: &u32| in_use_here(*i).is_some() && block_of(*i).number == number;
     (0..session().slots_used.load(Acquire)).filter(here)
 }
 

@@ -10,7 +10,8 @@ use crate::machine::sys;
 use crate::thread::rings::ring_of;
 use crate::thread::Frame;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::event::{EventHeader, Kind, HEADER_LEN, SECTION_LEN};
+use reprise_abi::epoch::Why;
+use reprise_abi::event::{Event, Kind};
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
 
 /// Most slots of which an epoch may have threads: those with the lowest numbers.
@@ -32,39 +33,6 @@ pub const DONE: u32 = 2;
 pub const UNLIKE: u32 = 3;
 /// The copy has met something that it can't do.
 pub const LEFT_OUT: u32 = 4;
-
-/// What kept a copy from coming to the end of its epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Why {
-    /// It made another call, or with other arguments, or came to no call.
-    Call = 1,
-    /// It made another operation of synchronisation.
-    Operation = 2,
-    /// All its threads wait for each other.
-    Stuck = 3,
-    /// A thread came to another place, or with other registers.
-    Place = 4,
-    /// The runtime answered a call differently.
-    Result = 5,
-    /// A fault of its own.
-    Fault = 6,
-    /// A thread or process is made, or ends.
-    Life = 7,
-    /// A call whose results aren't in the log.
-    Input = 8,
-    /// A signal.
-    Signal = 9,
-    /// An event that the copy can't make.
-    Event = 10,
-}
-
-impl Why {
-    /// Is that nothing wrong, but more than a copy can do?
-    fn is_left_out(self) -> bool {
-        matches!(self, Why::Life | Why::Input | Why::Signal | Why::Event)
-    }
-}
 
 /// Where a thread of the leader stood when the epoch ended.
 #[derive(Clone, Copy, Default)]
@@ -245,23 +213,22 @@ pub fn reason() -> [u64; 3] {
 
 /// The copy ends without coming to the epoch's end, because of the thread of slot `i`.
 pub fn fails(i: u32, mut why: Why) -> ! {
-    let is_signal = |e: &Event| e.header.kind == Kind::Signal as u8;
-    if let Some(Next::Event(e)) = part(i).filter(|p| p.at != 0).map(Part::peek) {
-        if is_signal(&e) {
-            // The leader's thread did as much because of it.
-            why = Why::Signal;
-        }
-    }
-    log().why.store(why as u32, Relaxed);
     log().slot.store(i, Relaxed);
     if let Some(p) = part(i).filter(|p| p.at != 0) {
         let what = match p.peek() {
             Next::End => 0,
             Next::Entry(e) => 1 << 8 | e.kind as u64,
-            Next::Event(e) => u64::from(e.header.kind) | u64::from(e.header.detail) << 32,
+            Next::Event(e) => {
+                if e.kind == Kind::Signal {
+                    // The leader's thread did as much because of it.
+                    why = Why::Signal;
+                }
+                u64::from(e.header.kind) | u64::from(e.header.detail) << 32
+            }
         };
         log().event.store(what, Relaxed);
     }
+    log().why.store(why as u32, Relaxed);
     say(if why.is_left_out() { LEFT_OUT } else { UNLIKE });
     sys::exit_group(125)
 }
@@ -307,49 +274,9 @@ pub enum Next {
     /// An operation of synchronisation.
     Entry(Entry),
     /// Something else.
-    Event(Event),
+    Event(Event<'static>),
     /// Nothing more in this epoch.
     End,
-}
-
-/// An event in the log.
-#[derive(Clone, Copy)]
-pub struct Event {
-    /// Its header.
-    pub header: EventHeader,
-    at: u64,
-}
-
-impl Event {
-    /// Its argument words.
-    pub fn args(&self) -> [u64; 8] {
-        let mut args = [0; 8];
-        for (a, at) in args
-            .iter_mut()
-            .zip((self.at + HEADER_LEN as u64..).step_by(8))
-            .take(self.header.nargs as usize)
-        {
-            *a = word(at);
-        }
-        args
-    }
-
-    /// Calls `f` with each section: its address in the program, its tag, where its bytes are, how many.
-    pub fn each_section(&self, mut f: impl FnMut(u64, u32, u64, usize)) {
-        let end = self.at + u64::from(self.header.len);
-        let mut at = self.at + HEADER_LEN as u64 + 8 * u64::from(self.header.nargs);
-        while at + SECTION_LEN as u64 <= end {
-            let (address, sized) = (word(at), word(at + 8));
-            let (len, tag) = (sized as u32 as usize, (sized >> 32) as u32);
-            at += SECTION_LEN as u64;
-            let padded = len.div_ceil(8) as u64 * 8;
-            if at + padded > end {
-                return;
-            }
-            f(address, tag, at, len);
-            at += padded;
-        }
-    }
 }
 
 fn word(at: u64) -> u64 {
@@ -367,25 +294,20 @@ impl Part {
             if let Some(e) = Entry::from_words([word(self.at), word(self.at + 8)]) {
                 return Next::Entry(e);
             }
-            let mut bytes = [0; HEADER_LEN];
-            for (to, n) in bytes.chunks_exact_mut(8).zip(0..) {
-                to.copy_from_slice(&word(self.at + 8 * n).to_le_bytes());
-            }
-            let header = EventHeader::parse(&bytes).ok();
-            match header.filter(|h| self.at + u64::from(h.len) <= self.end) {
-                None => return Next::End,
-                Some(h) if h.kind == Kind::Hash as u8 => self.at += u64::from(h.len),
-                Some(header) => {
-                    let at = self.at;
-                    return Next::Event(Event { header, at });
-                }
+            let len = (self.end - self.at) as usize;
+            // SAFETY: what is left of the part.
+            let left = unsafe { core::slice::from_raw_parts(self.at as *const u8, len) };
+            match Event::parse(left) {
+                Err(_) => return Next::End,
+                Ok(e) if e.kind == Kind::Hash => self.consume(&e),
+                Ok(e) => return Next::Event(e),
             }
         }
     }
 
     /// The event that came next is used up.
     pub fn consume(&mut self, e: &Event) {
-        self.at = e.at + u64::from(e.header.len);
+        self.at += u64::from(e.header.len);
     }
 
     /// What comes next, when the quiet operations before it are counted.
@@ -423,12 +345,9 @@ impl Part {
     }
 
     /// The event that comes next, behind all that is quiet before it.
-    pub fn due_event(&mut self) -> Option<Event> {
-        match self.due() {
-            Due::Event => match self.peek() {
-                Next::Event(e) => Some(e),
-                _ => None,
-            },
+    pub fn due_event(&mut self) -> Option<Event<'static>> {
+        match (self.due(), self.peek()) {
+            (Due::Event, Next::Event(e)) => Some(e),
             _ => None,
         }
     }

@@ -18,7 +18,7 @@ use crate::engine::waits::{Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::{copy, stand};
-use crate::log::epoch::{self, Due, Event, Next, Part, Why};
+use crate::log::epoch::{self, Due, Next, Part};
 use crate::machine::{guard, sys};
 use crate::memory::capture::Call;
 use crate::memory::futex::word_changed_at_once;
@@ -30,7 +30,8 @@ use crate::thread::signals::Siginfo;
 use crate::thread::{schedule, shards, Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
-use reprise_abi::event::{Instruction, Kind, Tag, FLAG_RESTARTED};
+use reprise_abi::epoch::Why;
+use reprise_abi::event::{Event, Instruction, Kind, Tag, FLAG_RESTARTED};
 use reprise_abi::order::{Entry, EntryKind};
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::used;
@@ -98,29 +99,31 @@ fn rest(t: &mut Block) -> ! {
 
 /// Writes what the event has for the program.
 fn apply(t: &Block, e: &Event) {
-    e.each_section(|address, tag, from, len| match Tag::from_u32(tag) {
-        Some(Tag::Output) => {
-            // SAFETY: from the log; the program's side is guarded.
-            let _ = guard::guarded(|| unsafe { guard::copy(address, from, len) });
+    for s in e.sections() {
+        match s.tag {
+            Tag::Output => {
+                let from = s.bytes.as_ptr() as u64;
+                // SAFETY: from the log; the program's side is guarded.
+                let _ = guard::guarded(|| unsafe { guard::copy(s.address, from, s.bytes.len()) });
+            }
+            Tag::Reference | Tag::File | Tag::Mapped => fails(t, Why::Input),
+            _ => {}
         }
-        Some(Tag::Reference | Tag::File | Tag::Mapped) => fails(t, Why::Input),
-        _ => {}
-    });
+    }
 }
 
 /// A call, by the log. `act` is what is done while its beginning has its turn: it is told the result, and says what it has come to.
 fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) -> i64) -> i64 {
     if t.entered.take().is_none() {
         let e = event_of_call(t, c, hash);
-        let args = e.args();
         let stamps = (e.header.nargs as usize).saturating_sub(c.nargs);
-        let begins = args[c.nargs];
+        let begins = e.arg(c.nargs);
         await_stamp(t, begins);
-        if e.header.kind == Kind::Syscall as u8 {
+        if e.kind == Kind::Syscall {
             if act(t, e.header.value) != e.header.value {
                 fails(t, Why::Result);
             }
-            let ends = args[c.nargs + stamps.max(1) - 1];
+            let ends = e.arg(c.nargs + stamps.max(1) - 1);
             if stamps == 2 {
                 epoch::pass_stamp(begins);
                 await_stamp(t, ends);
@@ -131,8 +134,8 @@ fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) 
         part(t).consume(&e);
     }
     match part(t).peek() {
-        Next::Event(e) if e.header.kind == Kind::Exit as u8 => {
-            let ends = e.args()[0];
+        Next::Event(e) if e.kind == Kind::Exit => {
+            let ends = e.arg(0);
             await_stamp(t, ends);
             ends_call(t, &e, ends)
         }
@@ -148,20 +151,18 @@ fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) 
 }
 
 /// The first event of a call, which must be what comes next.
-fn event_of_call(t: &Block, c: &Call, hash: u64) -> Event {
+fn event_of_call(t: &Block, c: &Call, hash: u64) -> Event<'static> {
     let Some(e) = part(t).due_event() else {
         fails(t, Why::Call)
     };
-    let kind = Kind::from_u8(e.header.kind);
-    match kind {
-        Some(Kind::Syscall | Kind::Enter) => {}
-        Some(Kind::Signal) => fails(t, Why::Signal),
-        Some(Kind::Patch) => fails(t, Why::Event),
+    match e.kind {
+        Kind::Syscall | Kind::Enter => {}
+        Kind::Signal => fails(t, Why::Signal),
+        Kind::Patch => fails(t, Why::Event),
         _ => fails(t, Why::Call),
     }
-    let was = e.args();
     let used = used(c.nr, &c.args);
-    let same = (0..c.nargs).all(|i| was[i] == c.args[i] || used & 1 << i == 0);
+    let same = (0..c.nargs).all(|i| e.arg(i) == c.args[i] || used & 1 << i == 0);
     if e.header.detail != c.nr as u32 || !same || e.header.input_hash != hash {
         fails(t, Why::Call);
     }
@@ -243,21 +244,20 @@ impl Engine for Follow {
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
         let e = part(t).due_event();
-        let fits =
-            |e: &Event| e.header.kind == Kind::Instruction as u8 && e.header.detail == which as u32;
+        let fits = |e: &Event| e.kind == Kind::Instruction && e.header.detail == which as u32;
         let Some(e) = e.filter(fits) else {
             fails(t, Why::Call)
         };
         part(t).consume(&e);
-        (e.header.value as u64, e.args()[0])
+        (e.header.value as u64, e.arg(0))
     }
 
     fn signal_point(t: &mut Block, _frame: &mut Frame) {
         t.slot().signal_pending.store(0, Relaxed);
         if let Next::Event(e) = part(t).peek() {
-            match Kind::from_u8(e.header.kind) {
-                Some(Kind::Signal) => fails(t, Why::Signal),
-                Some(Kind::Patch) => fails(t, Why::Event),
+            match e.kind {
+                Kind::Signal => fails(t, Why::Signal),
+                Kind::Patch => fails(t, Why::Event),
                 _ => {}
             }
         }

@@ -1,0 +1,81 @@
+//! What a copy that runs an epoch again (DoublePlay 5.2) has done that the program did not, as the session tells it
+//! ([`Session::epoch_difference`](crate::session::Session::epoch_difference)).
+
+/// A page differs.
+pub const MEMORY: u64 = 1;
+/// It has come to no end in time.
+pub const LATE: u64 = 2;
+/// It was ended.
+pub const ENDED: u64 = 3;
+/// Registers that hold vectors differ.
+pub const VECTORS: u64 = 4;
+/// It has left the way of the log: from here on, by [what](Why).
+pub const OTHER_WAY: u64 = 16;
+
+/// What kept a copy from coming to the end of its epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Why {
+    /// It made another call, or with other arguments, or came to no call.
+    Call = 1,
+    /// It made another operation of synchronisation.
+    Operation = 2,
+    /// All its threads wait for each other.
+    Stuck = 3,
+    /// A thread came to another place, or with other registers.
+    Place = 4,
+    /// The runtime answered a call differently.
+    Result = 5,
+    /// A fault of its own.
+    Fault = 6,
+    /// A thread or process is made, or ends.
+    Life = 7,
+    /// A call whose results aren't in the log.
+    Input = 8,
+    /// A signal.
+    Signal = 9,
+    /// An event that the copy can't make.
+    Event = 10,
+}
+
+impl Why {
+    /// Is that nothing wrong, but more than a copy can do?
+    pub fn is_left_out(self) -> bool {
+        matches!(self, Why::Life | Why::Input | Why::Signal | Why::Event)
+    }
+
+    /// For people: what the copy left the log by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Why::Call => "another call",
+            Why::Operation => "another operation of synchronisation",
+            Why::Stuck => "threads that all wait",
+            Why::Place => "another place",
+            Why::Result => "another result of a call",
+            Why::Fault => "a fault",
+            Why::Life => "a thread that begins or ends",
+            Why::Input => "a call whose results are not in the log",
+            Why::Signal => "a signal",
+            Why::Event => "an event that a copy can't make",
+        }
+    }
+
+    /// The reason that has this number.
+    pub fn from_u64(n: u64) -> Option<Why> {
+        ALL.into_iter().find(|why| *why as u64 == n)
+    }
+}
+
+/// All reasons.
+const ALL: [Why; 10] = [
+    Why::Call,
+    Why::Operation,
+    Why::Stuck,
+    Why::Place,
+    Why::Result,
+    Why::Fault,
+    Why::Life,
+    Why::Input,
+    Why::Signal,
+    Why::Event,
+];
