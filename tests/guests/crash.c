@@ -34,9 +34,8 @@ static void *works(void *unused) {
     return NULL;
 }
 
-static void *crashes(void *unused) {
-    (void)unused;
-    burn(100000);
+static void *crashes(void *steps) {
+    burn((unsigned long)steps);
     *(volatile int *)24 = 1;
     return NULL;
 }
@@ -91,10 +90,10 @@ int main(int argc, char **argv) {
         recurse(0);
     }
     if (!strcmp(way, "overflow")) return overflow((volatile char *)&zero);
-    if (!strcmp(way, "thread")) {
+    if (!strcmp(way, "thread") || !strcmp(way, "late")) {
         start(works, NULL);
         start(works, argv);
-        start(crashes, NULL);
+        start(crashes, (void *)(way[0] == 'l' ? 1000000000ul : 100000ul));
         for (;;) pause();
     }
     say("still alive\n");

@@ -3,7 +3,6 @@
 use crate::SharedSession;
 use reprise_abi::engine::can;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::session::slot_state;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -17,9 +16,9 @@ pub fn end_all(shared: &SharedSession, program: u32) {
     for slot in (0..used).map(|i| shared.slot(i)) {
         let tid = slot.kernel_tid.load(SeqCst);
         let process = slot.process.load(SeqCst) as usize % s.processes.len();
+        // Whatever the slot's state says: whoever ended the program may have freed it, while its thread computes on.
         let of_it = s.processes[process].kernel_pid.load(SeqCst) == program;
-        let used = of_it && slot.state.load(SeqCst) != slot_state::FREE;
-        if tid > 0 && used && tid != program {
+        if tid > 0 && of_it && tid != program {
             end(shared, tid as i32);
         }
     }

@@ -254,6 +254,7 @@ impl Tree {
                 children::signal(pid, libc::SIGKILL);
             }
         }
+        self.end_threads();
     }
 
     /// One look at everything, of a replay that a debugger drives: it sleeps when there is nothing to do. False when no process is left.

@@ -301,10 +301,14 @@ impl Workplace {
         self.verify_with(dir, &[])
     }
 
-    /// Verifies a trace with one replay, in another way.
+    /// Verifies a trace in another way, with one replay unless the flags say otherwise.
     pub fn verify_with(&self, dir: &Path, flags: &[&str]) -> Run {
         let mut command = self.reprise([OsStr::new("verify"), dir.as_os_str()]);
-        run(command.args(["-n", "1"]).args(flags), None)
+        let times: &[&str] = match flags.contains(&"-n") {
+            true => &[],
+            false => &["-n", "1"],
+        };
+        run(command.args(times).args(flags), None)
     }
 
     /// Leaves the directory where it is when the user wants failures to be kept.

@@ -2,7 +2,9 @@
 
 use crate::common;
 
-use common::{assert_same, run, Guest, Outcome, Recording, Workplace};
+use common::{assert_same, run, Guest, Outcome, Recording, Running, Workplace};
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
 
 const DET: [&str; 2] = ["--engine", "det"];
 
@@ -134,6 +136,44 @@ fn who_was_killed_ends_so_again() {
         let guest = Guest::new("crash").args([how]);
         same_again(&place, &guest.ends(Outcome::Signal(signal)));
     }
+}
+
+/// All that is left of the recording is what the last thread that was made does: whoever made it has done all that was recorded of him before it is there.
+#[test]
+fn the_crash_of_the_last_thread_is_waited_for() {
+    let place = Workplace::new();
+    let guest = Guest::new("crash").args(["thread"]);
+    let r = place.record_with(&guest, &DET);
+    let verified = place.verify_with(&r.dir, &["-n", "60"]);
+    assert!(verified.status.success(), "{}", verified.describe());
+}
+
+/// Threads are processes to the kernel, and these compute for ever.
+#[test]
+fn nothing_outlives_a_replay_that_is_killed() {
+    let place = Workplace::new();
+    let guest = Guest::new("crash").args(["late"]);
+    let r = place.record_with(&guest, &DET);
+    let mut replay = place.reprise([OsStr::new("replay"), r.dir.as_os_str()]);
+    let replay = Running::start_reading(&mut replay, None);
+    // The driver, the first thread and three others.
+    let begun = Instant::now();
+    while replay.members().len() < 5 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it has not begun"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: a process that this test started.
+    assert_eq!(unsafe { libc::kill(replay.pid(), libc::SIGKILL) }, 0);
+    // Whoever is left holds its outputs open.
+    let ended = replay.finish();
+    assert!(
+        Outcome::Signal(libc::SIGKILL).fits(ended.status),
+        "{}",
+        ended.describe()
+    );
 }
 
 /// The program may be gone, and what it has read.

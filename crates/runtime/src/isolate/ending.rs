@@ -151,6 +151,21 @@ pub fn look_after_first() {
     }
 }
 
+/// The calling thread, which has just begun, is killed when the first one is (PR_SET_PDEATHSIG(2const)), however long it computes: natively they are one
+/// process. Of a thread that another one has made the kernel would do it too early, when its maker ends; it [looks](look_after_first) at its next turn.
+pub fn ends_with_first() {
+    const PR_SET_PDEATHSIG: u64 = 1;
+    let first = i64::from(process::kernel_pid());
+    if !split::in_force() || sys::getppid() != first {
+        return;
+    }
+    sys::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    // It may have ended before the kernel knew that.
+    if sys::getppid() != first {
+        look_after_first();
+    }
+}
+
 /// Ends the program with this wait status of an exit, by the calling thread's own will.
 pub fn leave_program(t: &Block, status: u32) -> ! {
     announce(status);

@@ -1,6 +1,7 @@
 //! How an event gets out of the process while recording, and in while replaying; and what the program writes to the outputs that it started with.
 
 pub mod awaited;
+pub mod busy;
 pub mod debugger;
 pub mod epoch;
 pub mod events;

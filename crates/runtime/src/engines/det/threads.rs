@@ -4,6 +4,7 @@ use super::{log, new_thread, pure, retained, spin, token, turns, Det};
 use crate::engine::wish::Wish;
 use crate::gate::clone;
 use crate::isolate::{commit, ending, outside, owned, proxy, signals, split};
+use crate::log::busy;
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -35,6 +36,8 @@ pub fn create(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 }
 
 fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
+    // Until the new thread can be seen: all that is left of the recording may be its own.
+    let _busy = log::replays().then(|| busy::busy(t));
     let again = log::replays().then(|| log::threads::recorded(t));
     let (i, mut id) = match again {
         Some(Err(e)) => return e,
@@ -84,6 +87,7 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
 
 /// First thing a new thread does: waits for its first phase, in which it sees what all see; in its maker's lead what that one saw.
 pub fn begin(t: &mut Block) {
+    ending::ends_with_first();
     new_thread::begins(t);
     signals::hears(t);
     if core::mem::take(&mut t.det().inherits) {

@@ -10,7 +10,7 @@
 //! one that was killed is killed by the driver at that moment.
 
 use super::record::{self, draw, stamp, Record};
-use super::replay::{busy, expect, expect_exit, header, replay_call, same_arguments, Replay};
+use super::replay::{expect, expect_exit, header, replay_call, same_arguments, Replay};
 use super::{copies, cut, listing, replay, turns};
 use crate::common::report::{diverge, Actual};
 use crate::common::start::cannot_start;
@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::gate::clone;
 use crate::gate::robust;
 use crate::log::awaited::Looks;
+use crate::log::busy::busy;
 use crate::log::debugger;
 use crate::log::events;
 use crate::log::output;

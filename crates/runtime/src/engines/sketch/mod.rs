@@ -128,6 +128,7 @@ impl Engine for Sketch {
         })
     }
     fn thread_start(t: &mut Block) {
+        ending::ends_with_first();
         signals::hears(t);
         meeting::go_on(t, commit::forget_all);
     }

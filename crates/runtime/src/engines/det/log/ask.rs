@@ -8,6 +8,7 @@ use crate::common::report::{diverge, Actual};
 use crate::engine::{Engine, RESTART};
 use crate::engines::det::Det;
 use crate::gate::instruction;
+use crate::log::busy;
 use crate::log::events;
 use crate::log::inputs;
 use crate::log::output;
@@ -243,7 +244,7 @@ pub fn ends(t: &mut Block, status: u32) {
     }
     if replays() {
         // The driver ends who has done all that was recorded: not this one, which ends by itself.
-        t.slot().busy.store(1, SeqCst);
+        busy::to_the_end(t);
         let h = expect(t, Kind::ProcessEnd, ProcessEnd::Told as u32, 0);
         super::take(h);
         return;

@@ -3,7 +3,7 @@
 use super::entries::{event_is_next, look};
 use super::events::{answer, attach, change_at_once, expect, plain, replay_call};
 use super::faults::{self, Met};
-use super::life::{busy, runs_now, stay_if_done, take_slot};
+use super::life::{runs_now, stay_if_done, take_slot};
 use super::signals::look_ahead;
 use super::Replay;
 use crate::common::apply::{cannot_map, tamper};
@@ -18,6 +18,7 @@ use crate::engines::order::listing;
 use crate::engines::order::{announce_death, cut, processes, state, turns, unlogged};
 use crate::gate::clone;
 use crate::log::awaited;
+use crate::log::busy::{self, busy};
 use crate::log::debugger::CodeAsRecorded;
 use crate::log::output::mapped;
 use crate::log::ring::{self, Reader};
@@ -48,14 +49,14 @@ fn look_again(t: &Block) {
 }
 
 impl Rewrites for Replay {
-    type Busy = super::life::Busy;
+    type Busy = busy::Busy;
 
     fn settle(t: &mut Block) {
         super::settle(t);
     }
 
     fn is_busy(t: &Block) -> Option<Self::Busy> {
-        super::busy_too(t)
+        busy::busy_too(t)
     }
 
     fn among_threads(site: u64, stamp: u64, rewrite: impl FnOnce()) {

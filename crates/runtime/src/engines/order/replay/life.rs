@@ -11,7 +11,7 @@ use crate::thread::process;
 use crate::thread::request;
 use crate::thread::rings::{head, ring_of};
 use crate::thread::{current, slot, Block};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use reprise_abi::event::EventHeader;
 use reprise_abi::order::{CLOSED_END, CLOSED_GONE};
 use reprise_abi::session::slot_state;
@@ -103,28 +103,6 @@ pub(in crate::engines::order) fn first_header(t: &mut Block) -> Option<EventHead
             None if !is_over(t) => exhausted(t),
             first => return first,
         }
-    }
-}
-
-/// The calling thread has taken an event, or is about to, and what that brings about is still to be done. Until this is dropped the driver
-/// doesn't take the thread for one that has done all.
-pub struct Busy(&'static AtomicU64);
-
-/// Replay: the calling thread is [`Busy`].
-pub fn busy(t: &Block) -> Busy {
-    let word = &slot(t.slot).busy;
-    word.store(1, SeqCst);
-    Busy(word)
-}
-
-/// As [`busy`], where the thread may be so already. (What the word was before can't be put back: whoever had the slot may have been killed.)
-pub fn busy_too(t: &Block) -> Option<Busy> {
-    (slot(t.slot).busy.load(SeqCst) == 0).then(|| busy(t))
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.store(0, SeqCst);
     }
 }
 

@@ -13,9 +13,9 @@ pub(super) use entries::not_as_listed;
 pub use entries::settle;
 pub(super) use events::{expect, expect_exit, replay_call, same_arguments};
 pub(crate) use life::gives_up;
-pub(super) use life::{busy, first_header, is_over};
-pub use life::{busy_too, is_vacant, wait_for_others_to_end};
+pub(super) use life::{first_header, is_over};
 pub(super) use life::{header, is_unused, runs_now, take_slot};
+pub use life::{is_vacant, wait_for_others_to_end};
 pub use objects::{after_operation, begin_operation, end_operation, faulted_operation};
 pub(super) use signals::follow;
 
