@@ -21,7 +21,7 @@ pub fn document(kept: &Kept) -> String {
     text.push_str("\n## With `--engine serial`\n\n");
     text.push_str(&when(kept, ALL.iter().map(|e| e.name.to_string())));
     text.push_str(&table(&rows));
-    text.push_str("\nWhat a trace takes on disk, kept files and libraries included:\n\n");
+    text.push_str("\nWhat a trace takes on disk, kept inputs included, beside a trace of the same program that reads an empty input (whose libraries it shares):\n\n");
     text.push_str(&traces(&rows));
     text.push_str(&of_order(kept));
     text.push_str(&of_debugger(kept));

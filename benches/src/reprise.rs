@@ -2,6 +2,7 @@
 
 use crate::program::{Program, Sample};
 use anyhow::{bail, Context, Result};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,14 +17,27 @@ pub struct Reprise {
 }
 
 /// A trace on disk, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Size {
     /// Everything.
     pub all: u64,
-    /// The compressed events, which hold what was read.
+    /// The compressed events.
     pub events: u64,
-    /// Kept files: the program, its libraries, the runtime.
-    pub files: u64,
+    /// Kept files, by inode: the program, its libraries, the runtime, what was read. Traces share them.
+    pub files: BTreeMap<u64, u64>,
+}
+
+impl Size {
+    /// Bytes of kept files.
+    pub fn kept(&self) -> u64 {
+        self.files.values().sum()
+    }
+
+    /// Everything but the kept files that `other` has, too.
+    pub fn beside(&self, other: &Size) -> u64 {
+        let shared = self.files.iter().filter(|f| other.files.contains_key(f.0));
+        self.all - shared.map(|f| f.1).sum::<u64>()
+    }
 }
 
 impl Reprise {
@@ -138,9 +152,10 @@ impl Reprise {
             }
         }
         for entry in std::fs::read_dir(trace.join("files"))? {
-            size.files += entry?.metadata()?.size();
+            let m = entry?.metadata()?;
+            size.files.insert(m.ino(), m.size());
         }
-        size.all += size.files;
+        size.all += size.kept();
         size.events = std::fs::metadata(trace.join("events.zst"))?.size();
         Ok(size)
     }

@@ -319,24 +319,38 @@ impl Bench {
         program: &Program,
         read: usize,
     ) -> Result<Row> {
+        let empty = self.of_empty_input(program)?;
         let rounds = self.rounds(&program.clone().pinned(self.processor()), program)?;
         let mut row = rounds.row(name, title, 1.15, Some(1.15));
         row.figures.push(Figure {
             side: Side::Trace,
-            value: rounds.size.all as f64,
+            value: rounds.size.beside(&empty) as f64,
             unit: Unit::Bytes,
             bar: Some(read as f64 + TRACE_ROOM),
         });
         let path = program.argv.last().context("an input")?;
         let packed = zstd::stream::encode_all(std::fs::File::open(path)?, 1)?.len();
         row.notes.push(format!(
-            "read {:.0} MB, which zstd -1 makes {:.1} MB of; events take {:.1} MB, kept files {:.1} MB",
+            "read {:.0} MB, which zstd -1 makes {:.1} MB of; of the trace's {:.1} MB the events take {:.1} MB, kept files {:.1} MB",
             read as f64 / 1e6,
             packed as f64 / 1e6,
+            rounds.size.all as f64 / 1e6,
             rounds.size.events as f64 / 1e6,
-            rounds.size.files as f64 / 1e6
+            rounds.size.kept() as f64 / 1e6
         ));
         Ok(row)
+    }
+
+    /// The trace of a program whose last argument is an input, where there is nothing in that.
+    fn of_empty_input(&self, program: &Program) -> Result<Size> {
+        let empty = self.dir.join("empty.in");
+        std::fs::write(&empty, "")?;
+        let mut program = program.clone();
+        *program.argv.last_mut().context("an input")? = empty.into();
+        own_failure(&self.reprise.recording(&program).run(&self.dir, "empty")?)?;
+        let size = self.reprise.size()?;
+        self.reprise.forget()?;
+        Ok(size)
     }
 
     pub(crate) fn rounds(&self, native: &Program, recorded: &Program) -> Result<Rounds> {

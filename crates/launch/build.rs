@@ -1,12 +1,14 @@
-//! Builds the runtime image that the launcher puts into programs, with a nested cargo ([`image`]), and leaves it in `OUT_DIR/runtime.elf`, where the library embeds
-//! it.
+//! Builds the runtime image that the launcher puts into programs, with a nested cargo ([`image`]), relocates it ([`prelink`]), and leaves it in
+//! `OUT_DIR/runtime.elf`, where the library embeds it, with its hashes beside it.
 #![allow(clippy::print_stderr)]
 
 mod image;
+mod prelink;
 
 use image::Wanted;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
+use xxhash_rust::xxh3::{xxh3_128, xxh3_64};
 
 /// If this variable is set, the image is built quickly, and is slower.
 const QUICKLY: &str = "REPRISE_QUICK_IMAGE";
@@ -35,8 +37,15 @@ fn main() {
         std::process::exit(1);
     }
     let image = fs::read(out.join("runtime.elf")).expect("the image that was just built");
-    let fingerprint = blake3::hash(&image).to_hex();
-    fs::write(out.join("runtime.blake3"), fingerprint.as_str()).expect("OUT_DIR can be written");
+    let hashes = [
+        ("blake3", blake3::hash(&image).to_string()),
+        ("xxh3", format!("{:032x}", xxh3_128(&image))),
+        ("build", format!("{:#x}", xxh3_64(&image))),
+    ];
+    for (name, hash) in hashes {
+        let path = out.join(format!("runtime.{name}"));
+        fs::write(path, hash).expect("OUT_DIR can be written");
+    }
 }
 
 /// The workspace's root, two directories above this crate.
@@ -47,14 +56,15 @@ fn workspace_root() -> PathBuf {
         .expect("the crate lies in crates/launch of the workspace")
 }
 
-/// Builds the image and copies it to `out/runtime.elf`.
+/// Builds the image and puts it, relocated, into `out/runtime.elf`.
 fn build_image(workspace: &Path, out: &Path) -> Result<(), String> {
     let wanted = Wanted {
         features: "image",
         quickly: env::var_os(QUICKLY).is_some(),
     };
     let built = image::build(workspace, &out.join("runtime-target"), &wanted)?;
-    fs::copy(&built, out.join("runtime.elf"))
-        .map_err(|error| format!("copying {}: {error}", built.display()))?;
-    Ok(())
+    let failed = |error| format!("copying {}: {error}", built.display());
+    let mut image = fs::read(&built).map_err(failed)?;
+    prelink::apply(&mut image)?;
+    fs::write(out.join("runtime.elf"), image).map_err(failed)
 }

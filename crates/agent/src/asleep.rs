@@ -19,9 +19,10 @@ use reprise_abi::layout::{
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{Session, Slot, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
+use reprise_launch::proc_files;
 use reprise_launch::SharedSession;
 use std::collections::BTreeSet;
-use std::fs::{read_dir, read_to_string, File};
+use std::fs::{read_dir, File};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::*;
@@ -139,7 +140,7 @@ fn sleeps_of(pid: u32) -> Option<Vec<Sleep>> {
     let tasks = read_dir(format!("/proc/{pid}/task"));
     let mut sleeps = Vec::new();
     for task in tasks.into_iter().flatten().flatten() {
-        let file = |name: &str| read_to_string(task.path().join(name)).unwrap_or_default();
+        let file = |name: &str| proc_files::text(task.path().join(name)).unwrap_or_default();
         let stat = file("stat");
         match stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next()) {
             // It has ended.

@@ -520,7 +520,7 @@ fn left_behind(s: &Session) -> String {
     let live = all.filter(|p| p.state.load(Acquire) == process_state::LIVE);
     let named = |p: &Process| {
         let (pid, own) = (p.visible_pid.load(Relaxed), p.kernel_pid.load(Relaxed));
-        match std::fs::read_to_string(format!("/proc/{own}/comm")) {
+        match reprise_launch::proc_files::text(format!("/proc/{own}/comm")) {
             Ok(name) => format!("{pid} ({})", name.trim_end()),
             Err(_) => pid.to_string(),
         }

@@ -90,7 +90,7 @@ pub fn candidates(s: &Session, n: usize, told: u32) -> Vec<Found> {
 
 /// Process `pid` and its parent, if its number is `told` so many namespaces further inside than the agent.
 fn look_at(pid: u32, level: usize, told: u32) -> Option<(Found, u32)> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status")).ok()?;
     let numbers: Vec<u32> = field(&status, "NStgid:")?
         .split_whitespace()
         .filter_map(|n| n.parse().ok())
@@ -120,14 +120,15 @@ pub(crate) fn children_of(pid: u32) -> impl Iterator<Item = u32> {
 
 fn find_thread(pid: u32, own: u32) -> Option<u32> {
     numbers(Path::new(&format!("/proc/{pid}/task"))).find(|tid| {
-        std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"))
+        reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/status"))
             .is_ok_and(|status| last_of(&status, "NSpid:").is_some_and(|(n, _)| n == own))
     })
 }
 
 /// The ids by which a process is known in its own namespace and those around it.
 pub fn all_numbers(pid: u32) -> Vec<i64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status =
+        reprise_launch::proc_files::text(format!("/proc/{pid}/status")).unwrap_or_default();
     let of = field(&status, "NStgid:").unwrap_or_default();
     of.split_whitespace()
         .filter_map(|n| n.parse().ok())

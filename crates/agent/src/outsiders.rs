@@ -3,6 +3,7 @@
 
 use crate::namespaces::{field, numbers};
 use reprise_abi::session::{process_state, Session};
+use reprise_launch::maps::{Line, Maps};
 use reprise_launch::SharedSession;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -55,9 +56,9 @@ impl Outsiders {
     pub fn was_running(&mut self, pid: u32, children: &HashSet<i64>, shared: &SharedSession) {
         self.children = children.iter().map(|c| *c as u32).collect();
         self.first = pid;
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let lines = maps.lines().filter(|l| !l.contains(SharedSession::NAME));
-        for file in lines.filter_map(shared_writable) {
+        let maps = maps_of(pid);
+        let lines = maps.lines().filter(|l| !l.is_named(SharedSession::NAME));
+        for file in lines.filter_map(|l| shared_writable(&l)) {
             self.add(file);
         }
         self.look(shared);
@@ -95,14 +96,15 @@ impl Outsiders {
         let mut ours = recorded(shared.session());
         ours.insert(self.first);
         for pid in numbers(Path::new("/proc")).filter(|pid| !ours.contains(pid)) {
-            let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-            let written: Vec<Mapped> = maps.lines().filter_map(shared_writable).collect();
+            let maps = maps_of(pid);
+            let written: Vec<Mapped> = maps.lines().filter_map(|l| shared_writable(&l)).collect();
             let hit = |f: &Mapped| written.iter().any(|w| is_same(f, w));
             let is_new = !self.children.contains(&pid) && is_child_of(pid, &ours);
             if !self.files.iter().any(hit) || is_new {
                 continue;
             }
-            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let name =
+                reprise_launch::proc_files::text(format!("/proc/{pid}/comm")).unwrap_or_default();
             for file in self.files.iter().filter(|f| hit(f)) {
                 self.warnings.push(format!(
                     "process {pid} ({}), which is not recorded, has {} mapped for writing, too: what it writes there is not recorded",
@@ -134,29 +136,25 @@ fn recorded(s: &Session) -> HashSet<u32> {
 
 /// One that was made a moment ago has its parent's mappings, and is not in the session's table yet.
 fn is_child_of(pid: u32, ours: &HashSet<u32>) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status =
+        reprise_launch::proc_files::text(format!("/proc/{pid}/status")).unwrap_or_default();
     let parent = field(&status, "PPid:").and_then(|p| p.trim().parse().ok());
     // It may have ended meanwhile.
     parent.is_none_or(|p: u32| ours.contains(&p))
 }
 
-/// The file of a line of /proc/PID/maps whose mapping is shared and may be written.
-fn shared_writable(line: &str) -> Option<Mapped> {
-    let mut words = line.splitn(6, ' ');
-    let (_range, access) = (words.next()?, words.next()?);
-    if !access.contains('w') || !access.ends_with('s') {
-        return None;
-    }
-    let (_offset, device, inode) = (words.next()?, words.next()?, words.next()?);
-    let (major, minor) = device.split_once(':')?;
-    Some(Mapped {
-        device: (
-            u32::from_str_radix(major, 16).ok()?,
-            u32::from_str_radix(minor, 16).ok()?,
-        ),
-        inode: inode.parse().ok()?,
-        name: words.next().unwrap_or_default().trim().into(),
+/// The file of a mapping that others may see written.
+fn shared_writable(line: &Line) -> Option<Mapped> {
+    line.is_written_for_others().then(|| Mapped {
+        device: line.device,
+        inode: line.inode,
+        name: line.name.into(),
     })
+}
+
+/// What a process has mapped; nothing of one that can't be looked at.
+fn maps_of(pid: u32) -> Maps {
+    Maps::of(pid).unwrap_or_default()
 }
 
 /// The same file? Some file systems show another device in maps than in stat(2): there the name decides.
@@ -171,14 +169,15 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let line = "7f0000000000-7f0000001000 rw-s 00000000 00:1a 1234                       /dev/shm/a b (deleted)";
-        let file = shared_writable(line).expect("a shared file");
+        let of = |line: &str| shared_writable(&Line::parse(line.as_bytes()).expect("a line"));
+        let file = of(line).expect("a shared file");
         assert_eq!((file.device, file.inode), ((0, 0x1a), 1234));
         assert_eq!(file.name, Path::new("/dev/shm/a b (deleted)"));
-        assert_eq!(shared_writable(&line.replace("rw-s", "r--s")), None);
-        assert_eq!(shared_writable(&line.replace("rw-s", "rw-p")), None);
-        let elsewhere = shared_writable(&line.replace("00:1a", "00:2b")).expect("a shared file");
+        assert_eq!(of(&line.replace("rw-s", "r--s")), None);
+        assert_eq!(of(&line.replace("rw-s", "rw-p")), None);
+        let elsewhere = of(&line.replace("00:1a", "00:2b")).expect("a shared file");
         assert!(is_same(&file, &elsewhere));
-        let other = shared_writable(&line.replace("1234", "1235")).expect("a shared file");
+        let other = of(&line.replace("1234", "1235")).expect("a shared file");
         assert!(!is_same(&file, &other));
     }
 }

@@ -36,7 +36,7 @@ pub fn open_descriptor(pid: u32, fd: i32) -> Result<File> {
     if unsafe { libc::geteuid() } != 0 {
         return open();
     }
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status"))?;
     let its = Ids::of(&status).ok_or_else(|| Error::from_raw_os_error(libc::EACCES))?;
     let own = std::fs::read_to_string("/proc/thread-self/status")?;
     let own = Ids::of(&own).ok_or_else(|| Error::from_raw_os_error(libc::EACCES))?;

@@ -178,7 +178,7 @@ pub(crate) fn interrupt(shared: &SharedSession, slot: &Slot, members: &Members) 
 /// The state of the slot's thread: `R` runs or could, `T` is stopped, as by SIGSTOP (proc_pid_stat(5)).
 pub(crate) fn state_of(slot: &Slot) -> Option<char> {
     let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 

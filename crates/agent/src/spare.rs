@@ -21,14 +21,14 @@ pub fn keep() {
 
 /// The text of a file, for which the spare descriptor is used when there is no other.
 pub fn read(path: &str) -> io::Result<String> {
-    match std::fs::read_to_string(path) {
+    match reprise_launch::proc_files::text(path) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {}
         done => return done,
     }
     if let Ok(mut spare) = SPARE.lock() {
         *spare = None;
     }
-    let text = std::fs::read_to_string(path);
+    let text = reprise_launch::proc_files::text(path);
     keep();
     text
 }

@@ -100,7 +100,7 @@ fn children(s: &Session) -> HashSet<u32> {
 }
 
 fn meet(pid: u32) -> Option<Stray> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status")).ok()?;
     Some(Stray {
         numbers: all_numbers(pid),
         name: field(&status, "Name:").unwrap_or_default().trim().into(),

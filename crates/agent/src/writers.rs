@@ -2,6 +2,7 @@
 //! them for writing, or cuts them off, wait until what was read is kept: that is what a lease is for (fcntl(2), "Leases").
 
 use reprise_abi::session::{process_state, Session};
+use reprise_launch::maps::Maps;
 use std::fs::{File, Metadata};
 use std::io::Error;
 use std::os::fd::AsRawFd;
@@ -89,16 +90,12 @@ fn writes(pid: u32, fd: &str) -> bool {
 }
 
 fn has_mapped(pid: u32, meta: &Metadata) -> bool {
-    let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/maps")) else {
+    let Ok(maps) = Maps::of(pid) else {
         return true;
     };
     // By the inode alone: some file systems show another device there.
-    let inode = meta.ino().to_string();
-    maps.lines().any(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let access = words.nth(1).unwrap_or("");
-        access.contains('w') && access.ends_with('s') && words.nth(2) == Some(&inode)
-    })
+    let mut lines = maps.lines();
+    lines.any(|l| l.is_written_for_others() && l.inode == meta.ino())
 }
 
 #[cfg(test)]

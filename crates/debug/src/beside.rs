@@ -2,6 +2,7 @@
 
 use crate::breakpoints::TRAP;
 use crate::debuggee::Debuggee;
+use reprise_launch::maps::{Line, Maps};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -90,16 +91,14 @@ impl Debuggee {
     /// The file whose code is mapped here, all of it in one mapping that can't be written: and what is to be taken from an address for its
     /// place in the file.
     fn code_file(&self, at: u64, end: u64) -> Option<(File, u64)> {
-        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).ok()?;
-        text.lines().find_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let (start, stop) = words.next()?.split_once('-')?;
-            let [start, stop] = [start, stop].map(|n| u64::from_str_radix(n, 16).unwrap_or(0));
-            let is_code = words.next()? == "r-xp" && start <= at && end <= stop;
-            let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-            let path = words.nth(2).filter(|p| is_code && p.starts_with('/'))?;
-            Some((File::open(path).ok()?, start.wrapping_sub(offset)))
-        })
+        let maps = Maps::of(self.pid).ok()?;
+        let is_code = |l: &Line| {
+            let holds = l.range.start <= at && end <= l.range.end;
+            holds && l.access == *b"r-xp" && l.has_path()
+        };
+        let found = maps.lines().find(is_code)?;
+        let file = File::open(found.name).ok()?;
+        Some((file, found.range.start.wrapping_sub(found.offset)))
     }
 }
 

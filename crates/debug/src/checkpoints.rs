@@ -326,7 +326,7 @@ impl Checkpoints {
 /// How often a process has had a page that was not there, or was to be written and another's as well (minflt, proc(5)).
 fn faults(pid: pid_t) -> u64 {
     const MINFLT: usize = 7;
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let text = reprise_launch::proc_files::text(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
     let word = rest.split_ascii_whitespace().nth(MINFLT);
     word.and_then(|w| w.parse().ok()).unwrap_or(0)

@@ -5,11 +5,13 @@ use crate::debuggee::Debuggee;
 use crate::programs::Program;
 use crate::timeline::Timeline;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END};
+use reprise_launch::maps::Maps;
 use reprise_trace::{inputs, opened, ContentHash, FILES_DIR};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -154,25 +156,24 @@ impl Debuggee {
 
     /// The program's mappings, as /proc/PID/maps would list them, with the recorded names.
     pub(crate) fn mappings(&self) -> Result<String> {
-        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let maps = Maps::of(self.pid)?;
         let mut out = String::new();
         let beside = self.beside();
-        for line in text.lines() {
-            let Some(((start, end), rest)) = range_of(line) else {
-                continue;
-            };
+        for line in maps.lines() {
+            let Range { start, end } = line.range;
             let is_ours = self.timeline.code_at(self.events()).is_stub(start)
                 || beside.iter().any(|b| b.contains(&start));
             if start < RESERVATION_END && end > RESERVATION || is_ours {
                 continue;
             }
-            let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-            let name = match words.get(4) {
-                Some(name) => self.recorded_name(name),
-                None => String::new(),
-            };
-            let fixed = words[..words.len().min(4)].join(" ");
-            let _ = writeln!(out, "{start:x}-{end:x} {fixed} {name}");
+            let name = self.recorded_name(&line.name.to_string_lossy());
+            let access = String::from_utf8_lossy(&line.access);
+            let (major, minor) = line.device;
+            let _ = writeln!(
+                out,
+                "{start:x}-{end:x} {access} {:08x} {major:02x}:{minor:02x} {} {name}",
+                line.offset, line.inode
+            );
         }
         Ok(out)
     }
@@ -237,7 +238,7 @@ impl Debuggee {
     /// # Errors
     /// When the kernel doesn't say.
     pub fn writable(&self) -> Result<Vec<(u64, u64)>> {
-        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let maps = Maps::of(self.pid)?;
         let stubs: Vec<(u64, u64)> = self
             .slots()
             .map(|i| {
@@ -253,44 +254,35 @@ impl Debuggee {
                     .iter()
                     .any(|(at, len)| *len > 0 && (start..end).contains(at))
         };
-        Ok(text
+        Ok(maps
             .lines()
-            .filter_map(range_of)
-            .filter(|((start, end), rest)| rest.starts_with("rw") && of_program(*start, *end))
-            .map(|((start, end), _)| (start, end - start))
+            .filter(|l| l.access.starts_with(b"rw") && of_program(l.range.start, l.range.end))
+            .map(|l| (l.range.start, l.range.end - l.range.start))
             .filter(|(_, len)| *len >= PAGE)
             .collect())
     }
 
     /// All mappings.
-    pub(crate) fn mapped(&self) -> std::io::Result<Vec<std::ops::Range<u64>>> {
-        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
-        let all = text.lines().filter_map(range_of);
-        Ok(all.map(|((start, end), _)| start..end).collect())
+    pub(crate) fn mapped(&self) -> std::io::Result<Vec<Range<u64>>> {
+        let maps = Maps::of(self.pid)?;
+        Ok(maps.lines().map(|l| l.range).collect())
     }
 
     /// Mappings that can be run.
-    pub(crate) fn code_mappings(&self) -> std::io::Result<Vec<std::ops::Range<u64>>> {
-        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
-        let all = text.lines().filter_map(range_of);
-        let can_run = |rest: &str| rest.as_bytes().get(2) == Some(&b'x');
-        Ok(all
-            .filter(|(_, rest)| can_run(rest))
-            .map(|((start, end), _)| start..end)
-            .collect())
+    pub(crate) fn code_mappings(&self) -> std::io::Result<Vec<Range<u64>>> {
+        let maps = Maps::of(self.pid)?;
+        let can_run = maps.lines().filter(|l| l.access[2] == b'x');
+        Ok(can_run.map(|l| l.range).collect())
     }
 
     /// The program's mappings that its children share.
     pub(crate) fn shared_mappings(&self) -> std::io::Result<Vec<(u64, u64)>> {
-        let text = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let maps = Maps::of(self.pid)?;
         let of_program = |start: u64, end: u64| start >= RESERVATION_END || end <= RESERVATION;
-        Ok(text
+        Ok(maps
             .lines()
-            .filter_map(range_of)
-            .filter(|((start, end), rest)| {
-                rest.as_bytes().get(3) == Some(&b's') && of_program(*start, *end)
-            })
-            .map(|((start, end), _)| (start, end - start))
+            .filter(|l| l.is_shared() && of_program(l.range.start, l.range.end))
+            .map(|l| (l.range.start, l.range.end - l.range.start))
             .collect())
     }
 }
@@ -360,14 +352,6 @@ fn aliases(name: &str) -> Vec<String> {
         all.push(format!("/usr{name}"));
     }
     all
-}
-
-/// The range at the beginning of a line of /proc/PID/maps, and the rest.
-fn range_of(line: &str) -> Option<((u64, u64), &str)> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let parse = |s| u64::from_str_radix(s, 16).ok();
-    Some(((parse(start)?, parse(end)?), rest))
 }
 
 #[cfg(test)]

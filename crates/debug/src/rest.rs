@@ -200,7 +200,7 @@ fn wait_for(tid: pid_t) -> Result<i32> {
 
 /// Has this thread ended, and is only kept by the kernel?
 fn has_ended(tid: pid_t) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let stat = reprise_launch::proc_files::text(format!("/proc/{tid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map_or("X", |(_, rest)| rest);
     state.starts_with(['Z', 'X'])
 }

@@ -69,7 +69,7 @@ pub struct Attached {
 
 /// Why a process can't be attached to, where that is seen from outside.
 fn obstacle(pid: pid_t) -> Option<&'static str> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = crate::proc_files::text(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| Some(status.lines().find_map(|l| l.strip_prefix(name))?.trim());
     let is = |name: &str, wanted: &str| field(name).is_none_or(|f| f == wanted);
     let state = field("State:").unwrap_or_default();
@@ -614,7 +614,7 @@ const START_BRK: usize = 47;
 fn stat_field(pid: pid_t, field: usize) -> Option<u64> {
     /// That behind the name, which ends with a parenthesis.
     const FIRST: usize = 3;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = crate::proc_files::text(format!("/proc/{pid}/stat")).ok()?;
     let behind = stat.rsplit_once(") ")?.1;
     let at: u64 = behind.split(' ').nth(field - FIRST)?.trim().parse().ok()?;
     (at != 0).then_some(at)

@@ -115,7 +115,7 @@ fn tell_kernel(tracee: &Tracee, at: u64, len: u64, calls: &mut Calls) -> Result<
     /// field shows brk, which is where it starts as long as the program has not run.
     const FIELDS: [usize; 11] = [26, 27, 45, 46, 47, 47, 28, 48, 49, 50, 51];
     let path = format!("/proc/{}/stat", tracee.pid);
-    let stat = std::fs::read_to_string(&path).map_err(|source| LaunchError::Os {
+    let stat = crate::proc_files::text(&path).map_err(|source| LaunchError::Os {
         what: format!("read {path}"),
         source,
     })?;

@@ -67,7 +67,7 @@ impl Watched {
     /// After an error the process is no more: somebody has killed it, or we do.
     fn ended(&self, why: LaunchError) -> Exec {
         let killed = matches!(why, LaunchError::Died(_)) || tracee::is_dying(self.pid);
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid));
+        let name = crate::proc_files::text(format!("/proc/{}/comm", self.pid));
         tracing::warn!(pid = self.pid, killed, why = ?why.to_string(), "ended at its exec");
         tracee::end(self.pid);
         match killed {

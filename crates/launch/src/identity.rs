@@ -21,7 +21,7 @@ fn has_lost(pid: pid_t) -> Option<bool> {
     if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
         return Some(false);
     }
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = crate::proc_files::text(format!("/proc/{pid}/status")).ok()?;
     let numbers = |name: &str| -> Option<Vec<u32>> {
         let line = status.lines().find_map(|l| l.strip_prefix(name))?;
         Some(

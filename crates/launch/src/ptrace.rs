@@ -207,7 +207,7 @@ pub fn wait(tid: pid_t) -> Result<i32> {
 
 /// The process of a thread, as the kernel numbers both.
 pub fn process_of(tid: pid_t) -> Option<pid_t> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let status = crate::proc_files::text(format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
 }

@@ -4,6 +4,7 @@ use crate::auxv;
 use crate::cpu::Processor;
 use crate::error::{os, LaunchError, Result};
 use crate::limits;
+use crate::maps::{self, Maps};
 use crate::reach::Reach;
 use crate::remote::{Calls, Page, MAY_FAIL, TO_FIRST, TO_THIRD};
 use crate::runtime::RuntimeImage;
@@ -690,47 +691,29 @@ pub(crate) fn stack_limit(pid: pid_t) -> u64 {
 
 /// A process's mappings, in order.
 pub(crate) fn mappings_of(pid: pid_t) -> Result<Vec<Mapping>> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-    let maps = maps.map_err(|source| LaunchError::Os {
+    let maps = Maps::of(pid).map_err(|source| LaunchError::Os {
         what: "read the program's maps".into(),
         source,
     })?;
-    Ok(maps.lines().filter_map(parse_mapping).collect())
+    Ok(maps.lines().map(mapping).collect())
 }
 
-fn parse_mapping(line: &str) -> Option<Mapping> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let perms = fields.next()?.as_bytes();
-    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let _device = fields.next()?;
-    let inode = fields.next()?.parse().ok()?;
-    let name = fields.next().unwrap_or("").trim_start();
-    let mut prot = 0;
-    for (i, bit) in [(0, 1), (1, 2), (2, 4)] {
-        if perms.get(i).is_some_and(|p| *p != b'-') {
-            prot |= bit;
-        }
+fn mapping(line: maps::Line) -> Mapping {
+    let flags = [
+        (line.is_shared(), region_flags::SHARED),
+        (line.inode != 0, region_flags::FILE),
+        (line.name == "[stack]", region_flags::STACK),
+    ];
+    let flags = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag);
+    Mapping {
+        start: line.range.start,
+        end: line.range.end,
+        prot: line.prot(),
+        flags: flags.sum(),
+        offset: line.offset,
+        name: PathBuf::from(line.name),
+        inode: line.inode,
     }
-    let mut flags = 0;
-    if perms.get(3) == Some(&b's') {
-        flags |= region_flags::SHARED;
-    }
-    if inode != 0 {
-        flags |= region_flags::FILE;
-    }
-    if name == "[stack]" {
-        flags |= region_flags::STACK;
-    }
-    Some(Mapping {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        prot,
-        flags,
-        offset,
-        name: PathBuf::from(name),
-        inode,
-    })
 }
 
 /// Fills the session with what the processor offers.
@@ -824,22 +807,19 @@ mod tests {
     }
 
     #[test]
-    fn mappings_with_spaces_in_their_names() {
-        let m = parse_mapping(
-            "7f0000001000-7f0000002000 rw-s 00003000 08:01 42         /tmp/a file (deleted)",
-        )
-        .expect("parses");
+    fn mappings_say_what_they_are() {
+        let of = |line: &'static [u8]| mapping(maps::Line::parse(line).expect("parses"));
+        let m =
+            of(b"7f0000001000-7f0000002000 rw-s 00003000 08:01 42         /tmp/a file (deleted)");
         assert_eq!(
-            (m.start, m.end, m.prot, m.offset, m.inode),
-            (0x7f00_0000_1000, 0x7f00_0000_2000, 3, 0x3000, 42)
+            (m.start, m.end, m.prot),
+            (0x7f00_0000_1000, 0x7f00_0000_2000, 3)
         );
+        assert_eq!((m.offset, m.inode), (0x3000, 42));
         assert_eq!(m.flags, region_flags::SHARED | region_flags::FILE);
         assert_eq!(m.name, PathBuf::from("/tmp/a file (deleted)"));
-        let stack = parse_mapping(
-            "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]",
-        )
-        .expect("parses");
+        let stack =
+            of(b"7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]");
         assert_eq!(stack.flags, region_flags::STACK);
-        assert!(parse_mapping("nonsense").is_none());
     }
 }

@@ -7,6 +7,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela};
 use object::Endianness;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,6 +17,11 @@ use xxhash_rust::xxh3::xxh3_64;
 pub static EMBEDDED: &[u8] = &ALIGNED.0;
 static ALIGNED: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/runtime.elf")));
+
+/// Its name among the contents of a trace: XXH3, 128 bits, 32 hex digits.
+pub const EMBEDDED_NAME: &str = include_str!(concat!(env!("OUT_DIR"), "/runtime.xxh3"));
+/// Its [`RuntimeImage::build`].
+const EMBEDDED_BUILD: u64 = include!(concat!(env!("OUT_DIR"), "/runtime.build"));
 
 /// The parser reads structures in place and wants them aligned.
 #[repr(C, align(8))]
@@ -45,7 +51,7 @@ pub struct RuntimeImage {
     pub start_replay: u64,
     /// Address of `rt_start_attached`; 0 in a runtime that was made before there was `attach`.
     pub start_attached: u64,
-    /// A hash of the file that it was loaded from.
+    /// A hash of the file that it was loaded from: XXH3, 64 bits.
     pub build: u64,
     /// What a debugger needs to know of it; `None` for a runtime that was made before there was one.
     pub landmarks: Option<Landmarks>,
@@ -85,6 +91,10 @@ impl RuntimeImage {
     /// # Errors
     /// When the file is not what it should be, or memory is short.
     pub fn load(file: &[u8]) -> Result<RuntimeImage> {
+        let build = match std::ptr::eq(file, EMBEDDED) {
+            true => EMBEDDED_BUILD,
+            false => xxh3_64(file),
+        };
         let mut words = Vec::new();
         let file = match file.as_ptr().align_offset(align_of::<Aligned<()>>()) {
             0 => file,
@@ -155,8 +165,11 @@ impl RuntimeImage {
             }
         }
         relocate(header, file, &mut parts)?;
-        let symbol =
-            |name: &str| symbol(header, file, name).ok_or_else(|| bad(format!("no symbol {name}")));
+        let symbols = symbols(header, file);
+        let symbol = |name: &str| {
+            let found = symbols.get(name.as_bytes()).copied();
+            found.ok_or_else(|| bad(format!("no symbol {name}")))
+        };
         // Behind it, in the same file, the vDSO.
         let vdso_at = size;
         let place = |name| symbol(name).ok().map(|at| IMAGE_BASE + at);
@@ -215,7 +228,7 @@ impl RuntimeImage {
             start: IMAGE_BASE + start,
             start_replay: IMAGE_BASE + start_replay,
             start_attached,
-            build: xxh3_64(file),
+            build,
             landmarks,
         })
     }
@@ -284,16 +297,19 @@ fn relocate(
     Ok(())
 }
 
-fn symbol(header: &elf::FileHeader64<Endianness>, file: &[u8], name: &str) -> Option<u64> {
+/// The addresses of the symbols that are meant for a loader.
+fn symbols<'f>(header: &elf::FileHeader64<Endianness>, file: &'f [u8]) -> HashMap<&'f [u8], u64> {
     use object::read::elf::Sym;
     let e = Endianness::Little;
-    let sections = header.sections(e, file).ok()?;
-    let symbols = sections.symbols(e, file, elf::SHT_SYMTAB).ok()?;
-    let strings = symbols.strings();
-    symbols
-        .iter()
-        .find(|s| s.name(e, strings).is_ok_and(|n| n == name.as_bytes()))
-        .map(|s| s.st_value(e))
+    let sections = header.sections(e, file);
+    let Ok(table) = sections.and_then(|s| s.symbols(e, file, elf::SHT_SYMTAB)) else {
+        return HashMap::new();
+    };
+    let named = table.iter().filter_map(|s| {
+        let name = s.name(e, table.strings()).ok()?;
+        name.starts_with(b"rt_").then_some((name, s.st_value(e)))
+    });
+    named.collect()
 }
 
 #[cfg(test)]
@@ -314,6 +330,15 @@ mod tests {
             .expect("text");
         assert_eq!(text.prot & libc::PROT_WRITE, 0, "text is not writable");
         assert!((text.offset..text.offset + text.len).contains(&(r.start - IMAGE_BASE)));
+    }
+
+    #[test]
+    fn the_embedded_runtime_is_named_by_its_bytes() {
+        let name = xxhash_rust::xxh3::xxh3_128(EMBEDDED);
+        assert_eq!(EMBEDDED_NAME, format!("{name:032x}"));
+        let copy = RuntimeImage::load(&EMBEDDED.to_vec()).expect("loads");
+        let own = RuntimeImage::load(EMBEDDED).expect("loads");
+        assert_eq!(own.build, copy.build);
     }
 
     #[test]

@@ -1,14 +1,19 @@
 //! The session's shared memory: head, slots and ring in one memfd.
 
 use crate::error::{os, LaunchError, Result};
+use crate::maps;
 use reprise_abi::conflicts::{Conflicts, CONFLICTS_LEN};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::memo::{Memo, MEMO_LEN};
 use reprise_abi::order::{ring_offset, slots_with, OrderHead, ORDER_TOTAL};
 use reprise_abi::races::Races;
 use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
+
+/// Bytes of proc_pid_maps(5) that are read at a time: the kernel makes no more than a page.
+const MAPS_PIECE: usize = 4096;
 
 /// Offset of the ring in the memfd.
 pub const RING_OFFSET: u64 = (SESSION_TOTAL as u64).next_multiple_of(4096);
@@ -226,18 +231,24 @@ impl SharedSession {
     /// When what it has mapped can't be seen.
     pub fn is_mapped_by(&self, pid: u32, tid: u32) -> std::io::Result<bool> {
         let memory = std::fs::File::from(self.fd.try_clone()?).metadata()?;
-        let (major, minor) = (libc::major(memory.dev()), libc::minor(memory.dev()));
-        let (device, inode) = (format!("{major:02x}:{minor:02x}"), memory.ino().to_string());
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/maps"))?;
-        // A thread that has ended has nothing mapped any more, whatever its process has.
-        if maps.is_empty() {
-            return Err(std::io::ErrorKind::NotFound.into());
+        let device = (libc::major(memory.dev()), libc::minor(memory.dev()));
+        // A piece at a time: the session's memory is one of the first mappings of who has it, and the kernel makes the text as it is read.
+        let maps = std::fs::File::open(format!("/proc/{pid}/task/{tid}/maps"))?;
+        let maps = BufReader::with_capacity(MAPS_PIECE, maps);
+        let mut none = true;
+        for line in maps.split(b'\n') {
+            let line = line?;
+            none = false;
+            let line = maps::Line::parse(&line);
+            if line.is_some_and(|l| l.device == device && l.inode == memory.ino()) {
+                return Ok(true);
+            }
         }
-        // proc_pid_maps(5): addresses, permissions, offset, device, inode.
-        Ok(maps.lines().any(|line| {
-            let mut words = line.split_ascii_whitespace().skip(3);
-            words.next() == Some(&device) && words.next() == Some(&inode)
-        }))
+        // A thread that has ended has nothing mapped any more, whatever its process has.
+        match none {
+            true => Err(ErrorKind::NotFound.into()),
+            false => Ok(false),
+        }
     }
 
     /// The memfd.

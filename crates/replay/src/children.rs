@@ -26,7 +26,7 @@ pub(crate) fn traced() -> Vec<pid_t> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_traced = |pid: &pid_t| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+        let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status"));
         status.is_ok_and(|s| s.lines().any(|line| line == tracer))
     };
     pids.filter(is_traced).collect()
@@ -62,7 +62,7 @@ pub fn signal(pid: pid_t, signal: i32) {
 pub(crate) fn states(pid: pid_t) -> Vec<char> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let state = |task: std::fs::DirEntry| {
-        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        let stat = reprise_launch::proc_files::text(task.path().join("stat")).ok()?;
         stat.rsplit(')').next()?.trim_start().chars().next()
     };
     let tasks = tasks.into_iter().flatten().flatten();

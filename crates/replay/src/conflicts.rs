@@ -3,6 +3,7 @@
 use crate::mappings::Mappings;
 use crate::stacks::{words, Registers, Unwinder};
 use reprise_abi::conflicts::{self as abi, MAX_CONFLICTS, MAX_MAPS};
+use reprise_launch::maps::Maps;
 use reprise_launch::SharedSession;
 use std::sync::atomic::Ordering::*;
 
@@ -48,7 +49,7 @@ pub fn read(shared: &SharedSession) -> Found {
     };
     let found = (area.found.load(Acquire) as usize).min(MAX_CONFLICTS);
     let len = (area.maps_len.load(Relaxed) as usize).min(MAX_MAPS);
-    let maps = Mappings::of_process(&String::from_utf8_lossy(&area.maps[..len]));
+    let maps = Mappings::of_process(&Maps::from_text(&area.maps[..len]));
     let mut unwinder = Unwinder::new(&maps);
     let mut named = |c: &abi::Conflict| {
         let address = c.address.load(Relaxed);

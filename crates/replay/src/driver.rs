@@ -16,6 +16,7 @@ use reprise_abi::session::{
     FLAG_LOGS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
+use reprise_launch::runtime::{EMBEDDED, EMBEDDED_NAME};
 use reprise_launch::{known, memo, record, RuntimeImage, SharedSession};
 use reprise_trace::{
     opened, Catalog, LearnedCode, Manifest, Reader, Summary, Tail, BEGINNING_FILE, FILES_DIR,
@@ -245,6 +246,28 @@ pub(crate) struct Prepared {
     pub shared: SharedSession,
 }
 
+/// The runtime that the trace in `dir` was recorded with. That of this binary isn't looked for among the trace's contents: whatever lies there in its place
+/// is not run.
+fn runtime_of(dir: &Path, manifest: &Manifest) -> Result<RuntimeImage, ReplayError> {
+    let name = manifest.runtime_hash.to_string();
+    if name == EMBEDDED_NAME {
+        return Ok(RuntimeImage::load(EMBEDDED)?);
+    }
+    let runtime = Path::new(FILES_DIR).join(name);
+    let runtime = opened::read(dir, &runtime).map_err(|source| ReplayError::Io {
+        what: format!("read {}", dir.join(runtime).display()),
+        source,
+    })?;
+    let list = Catalog::from_env().map(|c| c.root().join(known::FILE)).ok();
+    if let Err(fingerprint) = known::check(&runtime, list.as_deref()) {
+        return Err(ReplayError::Unsupported(format!(
+            "this trace brings along a runtime that no release of Reprise has, and that you never recorded with: code of whoever made the trace, which would run in the \
+             place of Reprise's own (BLAKE3 {fingerprint}); --trust-runtime replays it all the same, in its box"
+        )));
+    }
+    Ok(RuntimeImage::load(&runtime)?)
+}
+
 /// Checks whether the trace in `dir` can be replayed here, and fills a session.
 pub(crate) fn prepare(
     dir: &Path,
@@ -287,19 +310,7 @@ pub(crate) fn prepare(
         what: format!("use the contents in {}", dir.join(FILES_DIR).display()),
         source,
     })?;
-    let runtime = Path::new(FILES_DIR).join(manifest.runtime_hash.to_string());
-    let runtime = opened::read(dir, &runtime).map_err(|source| ReplayError::Io {
-        what: format!("read {}", dir.join(runtime).display()),
-        source,
-    })?;
-    let list = Catalog::from_env().map(|c| c.root().join(known::FILE)).ok();
-    if let Err(fingerprint) = known::check(&runtime, list.as_deref()) {
-        return Err(ReplayError::Unsupported(format!(
-            "this trace brings along a runtime that no release of Reprise has, and that you never recorded with: code of whoever made the trace, which would run in the \
-             place of Reprise's own (BLAKE3 {fingerprint}); --trust-runtime replays it all the same, in its box"
-        )));
-    }
-    let image = RuntimeImage::load(&runtime)?;
+    let image = runtime_of(dir, &manifest)?;
     let mut shared = SharedSession::create()?;
     if engine.order == TraceOrder::Stamps {
         shared.add_order(DEFAULT_RING)?;

@@ -12,6 +12,7 @@ use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::region_flags;
 use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
 use reprise_launch::kernel_state;
+use reprise_launch::maps::Line;
 use reprise_launch::pages::{Pages, Wanted};
 use reprise_launch::{ptrace, Part, SavedSession, SharedSession};
 use reprise_trace::{
@@ -46,44 +47,38 @@ pub(crate) struct Mapping {
 
 /// The process's mappings, in order.
 pub(crate) fn mappings(pid: pid_t) -> Result<Vec<Mapping>> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps"))?;
+    let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
     let mut all: Vec<Mapping> = Vec::new();
-    for line in text.lines() {
-        if let Some(flags) = line.strip_prefix("VmFlags:") {
+    for line in text.split(|b| *b == b'\n') {
+        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
             if let Some(last) = all.last_mut() {
-                let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
+                let flags = flags.split(u8::is_ascii_whitespace);
+                let has = |flag: &[u8]| flags.clone().any(|f| f == flag);
                 (last.grows_down, last.not_inherited, last.wiped) =
-                    (has("gd"), has("dc"), has("wf"));
+                    (has(b"gd"), has(b"dc"), has(b"wf"));
             }
-        } else if let Some(m) = mapping(line) {
-            all.push(m);
+        } else if let Some(line) = Line::parse(line) {
+            all.push(Mapping::of(&line));
         }
     }
     all.retain(|m| m.end <= USER_END);
     Ok(all)
 }
 
-/// A line of /proc/PID/maps or smaps that begins a mapping.
-pub(crate) fn mapping(line: &str) -> Option<Mapping> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let hex = |s: &str| u64::from_str_radix(s, 16).ok();
-    let (start, end) = (hex(start)?, hex(end)?);
-    let bits = words.next()?.as_bytes();
-    let has = |i: usize, c: u8, bit: u32| if bits.get(i) == Some(&c) { bit } else { 0 };
-    Some(Mapping {
-        start,
-        end,
-        prot: has(0, b'r', 1) | has(1, b'w', 2) | has(2, b'x', 4),
-        shared: bits.get(3) == Some(&b's'),
-        offset: hex(words.next()?)?,
-        inode: words.nth(1)?.parse().ok()?,
-        name: words.next().unwrap_or("").trim_start().to_string(),
-        ..Mapping::default()
-    })
-}
-
 impl Mapping {
+    fn of(line: &Line) -> Mapping {
+        Mapping {
+            start: line.range.start,
+            end: line.range.end,
+            prot: line.prot(),
+            shared: line.is_shared(),
+            offset: line.offset,
+            inode: line.inode,
+            name: line.name.to_string_lossy().into_owned(),
+            ..Mapping::default()
+        }
+    }
+
     fn is_within(&self, start: u64, len: u64) -> bool {
         start <= self.start && self.end <= start + len
     }
@@ -183,7 +178,7 @@ fn waits(r: &libc::user_regs_struct) -> bool {
 }
 
 fn has_ended(pid: pid_t, tid: pid_t) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
+    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/stat"));
     stat.map_or(true, |s| {
         s.rsplit(") ")
             .next()

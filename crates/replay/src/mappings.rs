@@ -1,15 +1,16 @@
 //! What was mapped where at a moment of a recording: for whoever has many addresses to name ([`crate::symbols`] is for one).
 
-use crate::freeze::mapping;
 use crate::symbols::{address_of, base_name, demangled, separate_debug_file, source_lines, symbol};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 use reprise_abi::effect::Effect;
 use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls;
+use reprise_launch::maps::{Line, Maps};
 use reprise_trace::{Content, ContentHash, ImageReader, Reader, Result, FILES_DIR};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of such an entry.
@@ -94,20 +95,18 @@ impl Mappings {
     }
 
     /// Those of a process of this machine, as /proc/PID/maps tells of them.
-    pub fn of_process(maps: &str) -> Mappings {
-        let of_file = |line: &str| {
-            let m = mapping(line).filter(|m| m.name.starts_with('/'))?;
-            Some(Mapping {
-                start: m.start,
-                end: m.end,
-                offset: m.offset,
-                name: base_name(m.name.as_bytes()),
-                path: m.name.into(),
-            })
-        };
+    pub fn of_process(maps: &Maps) -> Mappings {
+        let files = maps.lines().filter(Line::has_path);
+        let list = files.map(|l| Mapping {
+            start: l.range.start,
+            end: l.range.end,
+            offset: l.offset,
+            name: base_name(l.name.as_bytes()),
+            path: l.name.into(),
+        });
         Mappings {
             files: PathBuf::new(),
-            list: maps.lines().filter_map(of_file).collect(),
+            list: list.collect(),
         }
     }
 

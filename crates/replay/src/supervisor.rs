@@ -181,7 +181,7 @@ struct Kin {
 impl Kin {
     /// `None`: there is no such process.
     fn of(pid: pid_t) -> Option<Kin> {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| {
             status
                 .lines()

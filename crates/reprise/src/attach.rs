@@ -12,7 +12,7 @@ use reprise_agent::Outsiders;
 use reprise_console::say;
 use reprise_launch::attach::{self, Attached};
 use reprise_launch::runtime::EMBEDDED;
-use reprise_launch::{cpu, known, RuntimeImage, SharedSession};
+use reprise_launch::{cpu, RuntimeImage, SharedSession};
 use reprise_trace::{ByteString, Catalog, Census, Summary};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -147,9 +147,7 @@ fn begin(
     let pid = attached.pid();
     attached.put_in(shared, image)?;
     let store = catalog.store()?;
-    let runtime_hash = store.keep_bytes_into(EMBEDDED, dir)?.hash;
-    // Without the list only a later version asks.
-    let _ = known::remember(&catalog.root().join(known::FILE));
+    let runtime_hash = record::keep_runtime(catalog, &store, dir)?;
     let mut keeper = Keeper::new(store, dir.into());
     reprise_agent::image::write_attached(attached, shared, &mut keeper)
         .map_err(anyhow::Error::msg)?;
@@ -276,7 +274,7 @@ fn status_of(pid: i32, end: &OwnedFd) -> Option<i32> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     const STATE: usize = 0;
     const EXIT_CODE: usize = 52 - 3;
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat
         .rsplit_once(") ")
         .map(|(_, rest)| rest.split_whitespace().collect())

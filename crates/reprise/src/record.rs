@@ -24,7 +24,7 @@ use reprise_console::{say, say_text};
 use reprise_launch::features::{self, Limit};
 use reprise_launch::orderable::{unfit, Unfit};
 use reprise_launch::record::{self as launch, Stopped};
-use reprise_launch::runtime::EMBEDDED;
+use reprise_launch::runtime::{EMBEDDED, EMBEDDED_NAME};
 use reprise_launch::{cpu, known, memo, RuntimeImage, SharedSession};
 use reprise_trace::*;
 use std::fs::File;
@@ -188,6 +188,15 @@ fn image(args: &RecordArgs) -> Result<RuntimeImage> {
     }
     let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
     Ok(RuntimeImage::load(&bytes)?)
+}
+
+/// The trace in `dir` is by the runtime that is inside of this binary: its hash.
+pub fn keep_runtime(catalog: &Catalog, store: &Store, dir: &Path) -> Result<ContentHash> {
+    let hash = ContentHash::from_hex(EMBEDDED_NAME).context("the runtime's name")?;
+    store.keep_named_into(EMBEDDED, hash, dir)?;
+    // Without the list only a later version asks.
+    let _ = known::remember(&catalog.root().join(known::FILE));
+    Ok(hash)
 }
 
 /// Records one run.
@@ -499,9 +508,7 @@ fn open_trace(
     program: &Path,
 ) -> Result<Writer> {
     let store = catalog.store()?;
-    let runtime_hash = store.keep_bytes_into(EMBEDDED, dir)?.hash;
-    // Without the list only a later version asks.
-    let _ = known::remember(&catalog.root().join(known::FILE));
+    let runtime_hash = keep_runtime(catalog, &store, dir)?;
     let mut keeper = Keeper::new(store, dir.into());
     reprise_agent::image::write(stopped, shared, &mut keeper).map_err(anyhow::Error::msg)?;
     let env = std::env::vars_os().map(|(mut k, v)| {

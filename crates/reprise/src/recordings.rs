@@ -1,5 +1,6 @@
 //! Recordings that go on: who records a process, and where to.
 
+use reprise_launch::maps::Maps;
 use reprise_launch::SharedSession;
 use reprise_trace::EVENTS_FILE;
 use std::ffi::{OsStr, OsString};
@@ -76,11 +77,11 @@ fn is_written(pid: i32, fd: &OsStr) -> bool {
 }
 
 /// The session that a process has in its memory: device and inode of the file.
-fn session_of(pid: i32) -> Option<(String, String)> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let of_session = |l: &&str| l.contains(SharedSession::NAME);
-    let mut fields = maps.lines().find(of_session)?.split_whitespace().skip(3);
-    Some((fields.next()?.into(), fields.next()?.into()))
+fn session_of(pid: i32) -> Option<((u32, u32), u64)> {
+    let maps = Maps::of(pid).ok()?;
+    let mut lines = maps.lines();
+    let session = lines.find(|l| l.is_named(SharedSession::NAME))?;
+    Some((session.device, session.inode))
 }
 
 /// Does it run this program, or another build of it, by its name?
@@ -94,11 +95,11 @@ fn is_reprise(pid: i32) -> bool {
 }
 
 fn comm_of(pid: i32) -> Option<String> {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()
+    reprise_launch::proc_files::text(format!("/proc/{pid}/comm")).ok()
 }
 
 fn parent(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
 }
 

@@ -115,11 +115,21 @@ impl Store {
         Ok(kept)
     }
 
-    /// Keeps `bytes` (the runtime) and links them into `files/` of the trace in `trace_dir`.
+    /// Keeps `bytes` and links them into `files/` of the trace in `trace_dir`.
     pub fn keep_bytes_into(&self, bytes: &[u8], trace_dir: &Path) -> Result<Kept> {
+        self.keep_named_into(bytes, ContentHash::of(bytes), trace_dir)
+    }
+
+    /// As [`Store::keep_bytes_into`], of bytes whose hash is known.
+    pub fn keep_named_into(
+        &self,
+        bytes: &[u8],
+        hash: ContentHash,
+        trace_dir: &Path,
+    ) -> Result<Kept> {
         let _lock = self.lock(libc::LOCK_SH)?;
         let kept = Kept {
-            hash: ContentHash::of(bytes),
+            hash,
             len: bytes.len() as u64,
         };
         if !self.has(kept) {

@@ -47,6 +47,7 @@ tests! {
         exec_by_descriptor,
         exec_kept_and_lost,
         exit_at_new_site,
+        names_that_are_no_text,
     }
     pipes_groups_and_terminals {
         process_pipes,

@@ -3,6 +3,8 @@
 use crate::common;
 
 use common::{assert_same, check_times, run, system_program, Guest, Outcome, Recording, Workplace};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 guests! {
     fork_wait, fork_tree, fork_shared_memory, fork_deaths, fork_with_threads, fork_outlives, vfork_spawn, exec_again, shared_files,
@@ -17,7 +19,33 @@ guests! {
 }
 
 // Programs that are executed, and ends.
-guests! { exec_errors, exec_by_descriptor, exec_kept_and_lost, exec_killed, exec_races, exit_ways, exit_at_new_site, abort_handled }
+guests! { exec_errors, exec_by_descriptor, exec_kept_and_lost, exec_killed, exec_races, exit_ways, exit_at_new_site, abort_handled, names_that_are_no_text }
+
+/// Paths are bytes: that of the program, of what it maps, of its directory.
+#[test]
+fn programs_whose_paths_are_no_text() {
+    let place = Workplace::new();
+    let dir = place.path().join(OsStr::from_bytes(b"d\xfcr"));
+    std::fs::create_dir(&dir).expect("a directory");
+    let program = dir.join(OsStr::from_bytes(b"p\xffg"));
+    let guest = Guest::new("names_that_are_no_text");
+    std::fs::copy(&guest.program, &program).expect("copies the guest");
+    for engine in ["serial", "order", "det"] {
+        let guest = Guest::program(program.clone());
+        let recording = place.record_with(&guest, &["--engine", engine]);
+        assert!(
+            recording.run.status.success(),
+            "{}",
+            recording.run.describe()
+        );
+        assert_same(&recording.run, &place.replay(&recording.dir));
+        let info = run(
+            &mut place.reprise([OsStr::new("info"), recording.dir.as_os_str()]),
+            None,
+        );
+        assert!(info.status.success(), "{}", info.describe());
+    }
+}
 
 // Groups, sessions and terminals.
 guests! { groups_and_sessions, orphaned_group, terminal_job_control, signal_groups, stopped_anywhere }
