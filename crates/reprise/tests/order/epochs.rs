@@ -94,7 +94,7 @@ fn slices_bring_another_copy_to_the_same_state() {
 fn threads_begin_and_end_in_copies() {
     let flags = flags_of_slices(4, &[]);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let guest = Guest::new("threads_short_lived").args(["300"]);
+    let guest = Guest::new("threads_short_lived").args(["100"]);
     let infos = check_times(&guest, &flags, 1, 1);
     let births = infos[0].counter("epochs_with_births");
     assert!(births >= OFTEN, "only {births}");
