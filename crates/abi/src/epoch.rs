@@ -28,7 +28,7 @@ pub enum Why {
     Result = 5,
     /// A fault of its own.
     Fault = 6,
-    /// A thread or process is made, or ends.
+    /// A process is made or ends, or a thread that the copy can't make.
     Life = 7,
     /// A call whose results aren't in the log.
     Input = 8,
@@ -36,12 +36,19 @@ pub enum Why {
     Signal = 9,
     /// An event that the copy can't make.
     Event = 10,
+    /// More than there is room for was to be written.
+    Long = 11,
+    /// What is run by slices comes to something else than they say.
+    Slice = 12,
 }
 
 impl Why {
     /// Is that nothing wrong, but more than a copy can do?
     pub fn is_left_out(self) -> bool {
-        matches!(self, Why::Life | Why::Input | Why::Signal | Why::Event)
+        matches!(
+            self,
+            Why::Life | Why::Input | Why::Signal | Why::Event | Why::Long
+        )
     }
 
     /// For people: what the copy left the log by.
@@ -53,10 +60,12 @@ impl Why {
             Why::Place => "another place",
             Why::Result => "another result of a call",
             Why::Fault => "a fault",
-            Why::Life => "a thread that begins or ends",
+            Why::Life => "a process that begins or ends",
             Why::Input => "a call whose results are not in the log",
             Why::Signal => "a signal",
             Why::Event => "an event that a copy can't make",
+            Why::Long => "slices for which there is no room",
+            Why::Slice => "an event that isn't the next of the slices",
         }
     }
 
@@ -66,8 +75,11 @@ impl Why {
     }
 }
 
+/// One more than the highest number of a reason.
+pub const REASONS: usize = ALL.len() + 1;
+
 /// All reasons.
-const ALL: [Why; 10] = [
+const ALL: [Why; 12] = [
     Why::Call,
     Why::Operation,
     Why::Stuck,
@@ -78,4 +90,6 @@ const ALL: [Why; 10] = [
     Why::Input,
     Why::Signal,
     Why::Event,
+    Why::Long,
+    Why::Slice,
 ];

@@ -146,6 +146,9 @@ pub enum Instruction {
     /// The end of a hooked function, at which a slice ended or a signal was delivered. The value: how many such functions the thread has called since
     /// the last of these events, or the last cut; the argument: where the program goes on.
     HookEnded = 4,
+    /// What an operation in a hooked function was told that nothing in the program's memory says: that it fails, what a clock said. The value: how many times
+    /// the thread has asked for its turn, or for such an answer, since the epoch's begin; the argument: the answer.
+    HookAnswered = 5,
 }
 
 /// Why a recording ended, as in [`Kind::End`].
@@ -290,6 +293,10 @@ pub mod patch_form {
 
 /// What a yield tells by its detail: it comes after an instruction that was emulated, not at the end of a gate.
 pub const YIELD_AFTER_INSTRUCTION: u32 = 1;
+/// As above: it comes within a hooked function, whose operation has not come to its turn. The value: as of [`Instruction::HookAnswered`].
+pub const YIELD_FOR_TURN: u32 = 2;
+/// As above: the thread has come to the end of an epoch, at a gate, at the end of a hooked function, or in a call.
+pub const YIELD_AT_EPOCH_END: u32 = 3;
 
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.
 pub const AMONG_THREADS: u32 = 1 << 8;

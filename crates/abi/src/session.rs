@@ -476,6 +476,10 @@ pub const FLAG_TEST_COPIES: u32 = 1 << 17;
 /// [`Session::flags`]: with [`Session::test_reenter`], what happens between two times that all threads stand is an epoch, which a copy of the process runs
 /// again (`record --test-epochs`).
 pub const FLAG_TEST_EPOCHS: u32 = 1 << 18;
+/// [`Session::flags`]: with the one before, another copy runs each epoch by the slices that the first one has written (`record --test-slices`).
+pub const FLAG_TEST_SLICES: u32 = 1 << 19;
+/// [`Session::flags`]: with the one before, two neighbouring events of the slices are exchanged, which is to be found (`record --test-flip`).
+pub const FLAG_FLIP_SLICES: u32 = 1 << 20;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]
@@ -693,10 +697,24 @@ pub struct Session {
     pub epochs_unlike: AtomicU64,
     /// ... and those that can't be run again.
     pub epochs_left_out: AtomicU64,
+    /// The same by what has kept them out: the number of a [reason](crate::epoch::Why), 0 where so much was logged or written that it isn't known.
+    pub epochs_left_out_by: [AtomicU64; crate::epoch::REASONS],
+    /// Of the first: those in which threads began or ended.
+    pub epochs_with_births: AtomicU64,
     /// What the first of those was that didn't come to the same state, 0: there was none: the [kind](crate::epoch), ...
     pub epoch_difference: AtomicU64,
     /// ... and where: an address, or what the copy has told.
     pub epoch_difference_at: AtomicU64,
+    /// Epochs that another copy has run by slices, and come to the state of the program, ...
+    pub slices_same: AtomicU64,
+    /// ... and those where it has not, ...
+    pub slices_unlike: AtomicU64,
+    /// ... with the first difference, as of epochs.
+    pub slice_difference: AtomicU64,
+    /// See above.
+    pub slice_difference_at: AtomicU64,
+    /// Bytes of slices that were written.
+    pub slices_bytes: AtomicU64,
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?

@@ -286,6 +286,14 @@ pub struct RecordArgs {
     )]
     pub test_epochs: bool,
 
+    /// A test switch: the copies that run epochs again write what they do as slices, and another copy runs each epoch by these
+    #[arg(long, hide = true, requires = "test_epochs")]
+    pub test_slices: bool,
+
+    /// A test switch: in these slices two neighbouring events have changed places
+    #[arg(long, hide = true, requires = "test_slices")]
+    pub test_flip: bool,
+
     /// A test switch, for engines without a log: the runtime's image, in the place of the one that is inside
     #[arg(long, hide = true, value_name = "FILE")]
     pub test_runtime: Option<PathBuf>,
@@ -343,6 +351,8 @@ impl RecordArgs {
             test_reenter: None,
             test_copies: false,
             test_epochs: false,
+            test_slices: false,
+            test_flip: false,
             test_runtime: None,
             command,
             det: None,

@@ -15,8 +15,8 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_COPIES,
-    FLAG_TEST_EPOCHS, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
+    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
+    FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -339,6 +339,12 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         s.flags |= FLAG_TEST_EPOCHS | FLAG_NO_PATCH;
         inputs(s).copies.store(1, Relaxed);
     }
+    if args.test_slices {
+        s.flags |= FLAG_TEST_SLICES;
+    }
+    if args.test_flip {
+        s.flags |= FLAG_FLIP_SLICES;
+    }
     if let Some(nr) = args.forget_syscall {
         s.forget_syscall = nr + 1;
     }
@@ -424,9 +430,29 @@ fn say_epochs(s: &Session) {
     let read = |n: &AtomicU64| n.load(Relaxed);
     let [same, unlike, left_out] = [&s.epochs_same, &s.epochs_unlike, &s.epochs_left_out].map(read);
     say!("epochs run again: {same} came to the program's state, {unlike} did not, {left_out} were left out");
-    let at = read(&s.epoch_difference_at);
-    let what = match read(&s.epoch_difference) {
-        0 => return,
+    for (n, count) in s.epochs_left_out_by.iter().map(read).enumerate() {
+        if count != 0 {
+            let why = Why::from_u64(n as u64).map_or("more than is kept of an epoch", Why::name);
+            say!("left out {count} times: {why}");
+        }
+    }
+    if let Some(what) = difference(read(&s.epoch_difference), read(&s.epoch_difference_at)) {
+        say!("the first that did not: {what}");
+    }
+    let [same, unlike] = [&s.slices_same, &s.slices_unlike].map(read);
+    if same + unlike != 0 {
+        let bytes = read(&s.slices_bytes);
+        say!("epochs run by slices: {same} came to the program's state, {unlike} did not; {bytes} bytes");
+    }
+    if let Some(what) = difference(read(&s.slice_difference), read(&s.slice_difference_at)) {
+        say!("the first that did not by slices: {what}");
+    }
+}
+
+/// For people: what was different; 0: nothing.
+fn difference(kind: u64, at: u64) -> Option<String> {
+    Some(match kind {
+        0 => return None,
         epoch::MEMORY => format!("memory at {at:#x}"),
         epoch::LATE => "no end in time".to_owned(),
         epoch::ENDED => format!("its copy ended ({at:#x})"),
@@ -434,12 +460,13 @@ fn say_epochs(s: &Session) {
         way => {
             let why = Why::from_u64(way.wrapping_sub(epoch::OTHER_WAY));
             format!(
-                "its copy left the log, by {}",
-                why.map_or("something", Why::name)
+                "its copy left the log, by {} (thread {}, {:#x})",
+                why.map_or("something", Why::name),
+                at & 0xffff,
+                at >> 16
             )
         }
-    };
-    say!("the first that did not: {what}");
+    })
 }
 
 /// Whoever has asked for it in rr's words is told where the recording is going to be.

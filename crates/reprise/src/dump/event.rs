@@ -173,6 +173,18 @@ pub(super) fn instruction(event: &Event) -> Said {
             json,
         );
     }
+    if name == Instruction::HookAnswered as u32 {
+        let answer = event.arg(0);
+        let json = fields([
+            ("instruction", "hook answered".into()),
+            ("value", value.into()),
+            ("answer", answer.into()),
+        ]);
+        return (
+            format!("is told {answer} by question {value} of its hooked functions"),
+            json,
+        );
+    }
     let name = match name {
         n if n == Instruction::Rdtsc as u32 => "rdtsc",
         n if n == Instruction::Rdtscp as u32 => "rdtscp",

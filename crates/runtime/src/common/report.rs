@@ -2,11 +2,13 @@
 
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
+use crate::log::epoch;
 use crate::log::ring;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
+use reprise_abi::epoch::Why;
 use reprise_abi::event::{EventHeader, Kind};
 use reprise_abi::session::REPORT_EVENT;
 
@@ -73,6 +75,10 @@ pub fn add_functions(t: &Block) {
 
 /// Fills the report and ends the process; the driver tells the user.
 pub fn diverge(t: &Block, kind: u32, expected: Option<&EventHeader>, actual: &Actual) -> ! {
+    if epoch::is_open() {
+        // A copy that runs an epoch by slices: the program looks at what came of it.
+        epoch::fails_at(t.slot, Why::Slice, ring::event_number());
+    }
     let d = &session().divergence;
     // Where threads run at the same time, the first report counts.
     if d.taken.swap(1, Relaxed) != 0 {

@@ -21,7 +21,9 @@ use crate::thread::{block_address, in_force, session, slot, standing, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::{MAX_SLOTS, PAGE, SESSION_BASE};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
-use reprise_abi::session::{region_flags, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, SESSION_TOTAL};
+use reprise_abi::session::{
+    region_flags, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, SESSION_TOTAL,
+};
 use reprise_abi::syscalls::nr;
 
 const SIGKILL: u64 = 9;
@@ -40,7 +42,7 @@ pub fn are_made() -> bool {
 
 /// Makes a copy. All other threads stand for this request, and the calling one is taken down. The process id of the copy, or an error; in the copy this
 /// doesn't return.
-pub fn make(t: &mut Block, request: u32) -> i64 {
+pub fn make(t: &mut Block, request: u32, task: Task) -> i64 {
     let Some(rendezvous) = Rendezvous::new() else {
         return ENOMEM;
     };
@@ -48,7 +50,7 @@ pub fn make(t: &mut Block, request: u32) -> i64 {
     // SAFETY: without any flag, a fork: the child goes on here, on its own copy of this stack.
     let r = unsafe { sys::syscall6(nr::CLONE, [0; 6]) };
     if r == 0 {
-        become_copy(t, request, parent, &rendezvous);
+        become_copy(t, request, parent, &rendezvous, task);
     }
     if sys::is_error(r) {
         return r;
@@ -63,7 +65,7 @@ pub fn make(t: &mut Block, request: u32) -> i64 {
 }
 
 /// The copy's first steps.
-fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous) -> ! {
+fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous, task: Task) -> ! {
     // Signals to the program's group are not for it.
     sys::call(nr::SETSID, &[]);
     sys::call(nr::CLOSE_RANGE, &[0, u32::MAX as u64, 0]);
@@ -83,8 +85,10 @@ fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous) ->
                     make_thread(i);
                 }
             }
-            if epoch::is_open() {
-                runs_again(t, parent);
+            match task {
+                Task::Nothing => {}
+                Task::Follows => runs_again(t, parent, epoch::RUN, in_force::FOLLOW),
+                Task::Reads => runs_again(t, parent, epoch::READ, in_force::BY_SLICES),
             }
             rest_while_lives(parent);
         }
@@ -92,10 +96,43 @@ fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous) ->
     sys::exit_group(125)
 }
 
-/// The copy is to run an epoch again, by the log of what the program did in it: its threads go on when that is over, one at a time.
-fn runs_again(t: &Block, parent: u64) {
+/// What a copy is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// To be looked at.
+    Nothing,
+    /// To run the epoch that begins, by the log of what the program did in it.
+    Follows,
+    /// To run it by the slices that the copy before has written.
+    Reads,
+}
+
+/// Does a copy that runs an epoch by its log write slices?
+#[inline(always)]
+pub fn writes_slices() -> bool {
+    session().flags & FLAG_TEST_SLICES != 0
+}
+
+/// In a copy: hooked functions take the long way out, also those that have a short one, so that the copy that writes slices and the one that runs by them
+/// count the same calls.
+#[inline(always)]
+pub fn takes_long_ways(t: &Block) {
+    if writes_slices() {
+        t.slot().signal_pending.store(1, Relaxed);
+    }
+}
+
+/// The copy is to run an epoch again when it is told so: its threads go on then, one at a time, in this role.
+fn runs_again(t: &Block, parent: u64, when: u32, role: u32) {
     let has_ended = || sys::getppid() as u64 != parent;
-    if epoch::await_change(epoch::OPEN, has_ended) != epoch::RUN {
+    let mut told = epoch::OPEN;
+    while told != when {
+        told = epoch::await_change(told, has_ended);
+        if has_ended() {
+            return;
+        }
+    }
+    if writes_slices() && !epoch::slices_become_ring(role == in_force::BY_SLICES) {
         return;
     }
     limit_processor_time();
@@ -108,12 +145,29 @@ fn runs_again(t: &Block, parent: u64) {
     for i in 0..s.slots_used.load(Relaxed) {
         slot(i).go.store(0, Relaxed);
     }
-    in_force::ENGINE.store(in_force::FOLLOW, Relaxed);
+    in_force::ENGINE.store(role, Relaxed);
     // What the kernel does not give to a child.
     crate::gate::arm_dispatch();
     standing::release();
-    // SAFETY: the form says all that the thread needs.
-    unsafe { rt_reenter(t.this) }
+    // SAFETY: nothing of this stack, which the thread of this slot is to have, is needed any more.
+    unsafe {
+        core::arch::asm!(
+            "mov rsp, {end}",
+            "call {rests}",
+            end = in(reg) epoch::stack_end(role == in_force::BY_SLICES),
+            rests = sym makes_last_thread,
+            in("rdi") t.slot as u64,
+            in("rsi") parent,
+            options(noreturn),
+        )
+    }
+}
+
+/// The copy's first thread is none of the program's: the kernel shows nothing of the memory of a process whose first thread has ended.
+extern "C" fn makes_last_thread(i: u32, parent: u64) -> ! {
+    make_thread(i);
+    rest_while_lives(parent);
+    sys::exit_group(125)
 }
 
 /// Whatever becomes of the program, a copy that finds no end is ended by the kernel.

@@ -1,7 +1,7 @@
 //! The test of copies (`record --test-copies`), each time that all threads stand: the last copies of the process are kept, as many as epochs that are open
 //! at a time, and each new one is compared with the process, and the one before it with what was written since.
 
-use crate::gate::copy;
+use crate::gate::copy::{self, Task};
 use crate::machine::sys;
 use crate::memory::{compared, written};
 use crate::thread::{session, Block};
@@ -40,7 +40,7 @@ pub fn test(t: &mut Block, request: u32, n: u64) {
         copy::end(oldest);
     }
     let begun = sys::monotonic().ns();
-    let pid = copy::make(t, request);
+    let pid = copy::make(t, request, Task::Nothing);
     let pause = sys::monotonic().ns() - begun;
     if sys::is_error(pid) {
         return;

@@ -2,9 +2,13 @@
 //! At its end the copy that was made at its beginning runs it again, one thread at a time, by the log of what the program did; where it comes to is compared
 //! with where the program stands: memory by what either has written, and the registers of all threads.
 //!
+//! With `record --test-slices` that copy writes what it does, as slices, and another copy, made at the same time, runs the epoch by these and is compared in the
+//! same way: a recording of the epoch, and its replay.
+//!
 //! All this happens while the program stands. What differs is counted, and told of the first time. The program goes on as it is.
 
-use crate::gate::{copy, stand};
+use crate::gate::copy::{self, Task};
+use crate::gate::stand;
 use crate::log::epoch::{self, End};
 use crate::machine::{guard, sys};
 use crate::memory::{compared, transfer, written};
@@ -13,16 +17,18 @@ use crate::thread::blocks::{block_of, in_use_here};
 use crate::thread::rings::head;
 use crate::thread::{session, slot, standing, Block};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::epoch as differs;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::epoch::{self as differs, Why};
 use reprise_abi::layout::PAGE;
-use reprise_abi::session::FLAG_TEST_EPOCHS;
+use reprise_abi::session::{FLAG_FLIP_SLICES, FLAG_TEST_EPOCHS};
 
 /// A copy that has come to no end after so many ns never does.
 const PATIENCE: i64 = 3_000_000_000;
 
 /// Process id of the copy that is to run the open epoch; 0: none is open.
 static COPY: AtomicU32 = AtomicU32::new(0);
+/// As above, of the copy that is to run it by slices; 0: there is none.
+static READER: AtomicU32 = AtomicU32::new(0);
 
 /// Are epochs run again?
 #[inline(always)]
@@ -33,15 +39,20 @@ pub fn are_made() -> bool {
 /// In a child that fork(2) made: the copy is its parent's.
 pub fn after_fork() {
     COPY.store(0, Relaxed);
+    READER.store(0, Relaxed);
     epoch::forget();
 }
 
 /// All stand for this request: the open epoch is over, and another one begins.
 pub fn test(t: &mut Block, request: u32) {
     let pid = COPY.swap(0, Relaxed);
+    let reader = READER.swap(0, Relaxed);
     if pid != 0 {
-        end(pid, request);
+        end(pid, reader, request);
         copy::end(pid);
+    }
+    if reader != 0 {
+        copy::end(reader);
     }
     begin(t, request);
 }
@@ -62,42 +73,112 @@ fn begin(t: &mut Block, request: u32) {
         now.is_some_and(|now| epoch::has_thread(i, &now))
     });
     if !known {
-        session().epochs_left_out.fetch_add(1, Relaxed);
+        left_out(Why::Life as u64);
         return epoch::forget();
     }
-    let pid = copy::make(t, request);
+    epoch::others_may_begin();
+    let pid = copy::make(t, request, Task::Follows);
     if sys::is_error(pid) {
         return epoch::forget();
     }
     COPY.store(pid as u32, Relaxed);
+    if copy::writes_slices() {
+        let reader = copy::make(t, request, Task::Reads);
+        READER.store(
+            if sys::is_error(reader) {
+                0
+            } else {
+                reader as u32
+            },
+            Relaxed,
+        );
+    }
     written::begin();
 }
 
 /// The epoch is over: the copy runs it.
-fn end(pid: u32, request: u32) {
+fn end(pid: u32, reader: u32, request: u32) {
     let s = session();
     let number = crate::thread::process::number();
-    // A thread that has come meanwhile has no part.
-    let known = threads(number).all(|i| epoch::part(i).is_some_and(|p| p.used));
+    // A thread that has come meanwhile may have no room for a part, or be about to begin.
+    let known =
+        threads(number).all(|i| epoch::part(i).is_some() && stand::place_of(i, request).is_some());
     let place = |i: u32| -> Option<End> {
         in_use_here(i)?;
         stand::place_of(i, request)
     };
     // Before anything is read that the copy, too, has.
     let is_known = written::read();
-    if !known || !is_known || epoch::take(place).is_none() {
-        s.epochs_left_out.fetch_add(1, Relaxed);
-        return;
+    if !known {
+        return left_out(Why::Life as u64);
+    }
+    if !is_known || epoch::take(place).is_none() {
+        return left_out(0);
     }
     epoch::run();
+    let Some(difference) = runs(pid, number, epoch::RUN) else {
+        return left_out(epoch::reason()[0]);
+    };
+    tell(
+        difference,
+        [&s.epochs_same, &s.epochs_unlike],
+        [&s.epoch_difference, &s.epoch_difference_at],
+    );
+    if difference.is_some() {
+        return;
+    }
+    if epoch::has_births() {
+        s.epochs_with_births.fetch_add(1, Relaxed);
+    }
+    if reader == 0 {
+        return;
+    }
+    s.slices_bytes.fetch_add(epoch::slices_len(), Relaxed);
+    if s.flags & FLAG_FLIP_SLICES != 0 && !epoch::flip_slices() {
+        // One thread alone: nothing can change places.
+        return;
+    }
+    epoch::read();
+    // Nothing is left out here: what a copy can't do isn't in the slices.
+    let difference = runs(reader, number, epoch::READ).unwrap_or(Some((differs::ENDED, 0)));
+    tell(
+        difference,
+        [&s.slices_same, &s.slices_unlike],
+        [&s.slice_difference, &s.slice_difference_at],
+    );
+}
+
+/// The epoch can't be run again, for this reason.
+fn left_out(why: u64) {
+    let s = session();
+    s.epochs_left_out.fetch_add(1, Relaxed);
+    if let Some(n) = s.epochs_left_out_by.get(why as usize) {
+        n.fetch_add(1, Relaxed);
+    }
+}
+
+/// What a copy came to: the kind of a difference, and where.
+type Difference = (u64, u64);
+
+/// Counts what a copy came to, and keeps the first difference.
+fn tell(difference: Option<Difference>, counts: [&AtomicU64; 2], first: [&AtomicU64; 2]) {
+    let Some((what, at)) = difference else {
+        counts[0].fetch_add(1, Relaxed);
+        return;
+    };
+    if first[0].compare_exchange(0, what, Relaxed, Relaxed).is_ok() {
+        first[1].store(at, Relaxed);
+    }
+    counts[1].fetch_add(1, Relaxed);
+}
+
+/// A copy runs the epoch, as the log has said by this `state`: what is different then. `None`: it can't run it.
+fn runs(pid: u32, number: u32, state: u32) -> Option<Option<Difference>> {
     let until = sys::monotonic().ns() + PATIENCE;
     let is_late = || sys::monotonic().ns() > until;
-    let state = epoch::await_change(epoch::RUN, || is_late() || copy::has_ended(pid));
-    let difference = match state {
-        epoch::LEFT_OUT => {
-            s.epochs_left_out.fetch_add(1, Relaxed);
-            return;
-        }
+    let state = epoch::await_change(state, || is_late() || copy::has_ended(pid));
+    Some(match state {
+        epoch::LEFT_OUT => return None,
         epoch::DONE => compare(pid, number),
         epoch::UNLIKE => {
             let [why, slot, event] = epoch::reason();
@@ -108,19 +189,7 @@ fn end(pid: u32, request: u32) {
             let how = copy::how_it_ended(pid).flatten();
             Some((differs::ENDED, how.unwrap_or(0)))
         }
-    };
-    match difference {
-        None => s.epochs_same.fetch_add(1, Relaxed),
-        Some((what, at)) => {
-            if s.epoch_difference
-                .compare_exchange(0, what, Relaxed, Relaxed)
-                .is_ok()
-            {
-                s.epoch_difference_at.store(at, Relaxed);
-            }
-            s.epochs_unlike.fetch_add(1, Relaxed)
-        }
-    };
+    })
 }
 
 /// The copy has come to the end of all its threads, whose general registers are those of the program: what else differs first.

@@ -4,14 +4,18 @@
 //! It lies in memory that both processes have: mapped before the copy is made, filled when the epoch is over, out of the rings of the leader's threads,
 //! where the agent has left it. So a leader pays nothing for it while it runs. An epoch in which a thread has logged more than its ring holds can't be run again.
 //!
+//! Behind it is room for what the copy does, as slices: another copy, made at the same stop, runs the epoch by these alone ([`slices_become_ring`]).
+//!
 //! In the copy one thread runs at a time, so each may use what is kept of it here without a lock.
 
+use crate::log::ring;
 use crate::machine::sys;
 use crate::thread::rings::ring_of;
 use crate::thread::Frame;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{Event, Kind};
+use reprise_abi::event::{Event, EventHeader, Kind, HEADER_LEN};
+use reprise_abi::layout::{RING_BASE, RING_SIZE};
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
 
 /// Most slots of which an epoch may have threads: those with the lowest numbers.
@@ -21,7 +25,15 @@ pub const MOST_BYTES: u64 = 64 << 20;
 /// Bytes before them.
 const HEAD_LEN: u64 = (size_of::<Log>() as u64 + 4095) & !4095;
 /// Bytes of it all (address space; memory is used as touched).
-const LEN: u64 = HEAD_LEN + MOST_BYTES;
+const LEN: u64 = STACKS_AT + 2 * STACK;
+/// Where the slices are, ...
+const SLICES_AT: u64 = HEAD_LEN + MOST_BYTES;
+/// ... and most bytes of them: they lie in a ring that nobody empties meanwhile.
+const MOST_SLICES: u64 = RING_SIZE;
+/// Where the copies' first threads have their stacks, which are to be where the program has no memory, ...
+const STACKS_AT: u64 = SLICES_AT + MOST_SLICES;
+/// ... and the bytes of each.
+const STACK: u64 = 64 << 10;
 
 /// The epoch isn't over.
 pub const OPEN: u32 = 0;
@@ -33,6 +45,8 @@ pub const DONE: u32 = 2;
 pub const UNLIKE: u32 = 3;
 /// The copy has met something that it can't do.
 pub const LEFT_OUT: u32 = 4;
+/// The copy that has the slices to run by is to run them.
+pub const READ: u32 = 5;
 
 /// Where a thread of the leader stood when the epoch ended.
 #[derive(Clone, Copy, Default)]
@@ -54,6 +68,10 @@ pub struct End {
 pub struct Part {
     /// There is such a thread.
     pub used: bool,
+    /// It begins in the epoch.
+    is_new: bool,
+    /// The last thread that had the slot has ended in the epoch.
+    is_over: bool,
     /// It has come to its end.
     pub done: bool,
     /// It waits where the leader's thread has waited to the end.
@@ -68,6 +86,10 @@ pub struct Part {
     pub unlogged: u64,
     /// ... and where the log was.
     pub unlogged_at: u64,
+    /// What it does ends a hooked function, not a gate.
+    pub hook_ends: bool,
+    /// A stamp of the call that it has made, which has not had its turn yet, plus 1; 0: none.
+    pub owes: u64,
     /// Where the ring of the leader's thread was when the epoch began.
     begun: u64,
     /// Where the thread is in the log, ...
@@ -89,6 +111,8 @@ struct Log {
     stamp: AtomicU64,
     /// Threads of the copy that are there.
     come: AtomicU32,
+    /// Bytes of slices that are written.
+    slices: AtomicU64,
     parts: [Part; MOST_SLOTS],
 }
 
@@ -149,18 +173,40 @@ pub fn has_thread(i: u32, now: &End) -> bool {
     true
 }
 
-/// The leader: takes what the threads have logged. `ends`: where that of a slot stands; `None`: it isn't there any more. `None`: it is too much, or a
-/// thread has ended.
+/// The leader: threads may come to be in all other slots.
+pub fn others_may_begin() {
+    for i in 0..MOST_SLOTS as u32 {
+        if let Some(p) = part(i).filter(|p| !p.used) {
+            p.begun = ring_of(i).0.position.load(Relaxed);
+        }
+    }
+}
+
+/// A copy: another thread begins in this slot, which has logged something in the epoch. False: it hasn't.
+pub fn is_born(i: u32) -> bool {
+    let Some(p) = part(i).filter(|p| p.used) else {
+        return false;
+    };
+    p.done = false;
+    true
+}
+
+/// The leader: takes what the threads have logged. `ends`: where that of a slot stands; `None`: it isn't there any more. `None`: it is too much.
 pub fn take(ends: impl Fn(u32) -> Option<End>) -> Option<()> {
     let mut to = LOG.load(Relaxed) + HEAD_LEN;
     let limit = LOG.load(Relaxed) + LEN;
     for i in 0..MOST_SLOTS as u32 {
-        let Some(p) = part(i).filter(|p| p.used) else {
-            continue;
-        };
-        p.ends = ends(i)?;
         let (ring, base, size) = ring_of(i);
-        let len = ring.position.load(Relaxed) - p.begun;
+        let Some(p) = part(i) else { continue };
+        let len = ring.position.load(Relaxed).wrapping_sub(p.begun);
+        if !p.used && len == 0 {
+            continue;
+        }
+        p.is_new = !p.used;
+        p.used = true;
+        let end = ends(i);
+        p.is_over = end.is_none();
+        p.ends = end.unwrap_or_default();
         if len > size || to + len > limit {
             return None;
         }
@@ -174,6 +220,11 @@ pub fn take(ends: impl Fn(u32) -> Option<End>) -> Option<()> {
     Some(())
 }
 
+/// Have threads begun or ended in the epoch?
+pub fn has_births() -> bool {
+    parts().any(|p| p.is_new || p.is_over)
+}
+
 /// The log says this from now on.
 fn say(state: u32) {
     log().state.store(state, Release);
@@ -183,6 +234,15 @@ fn say(state: u32) {
 /// The leader: the copy is to run the epoch.
 pub fn run() {
     say(RUN);
+}
+
+/// The leader: the copy that has the slices is to run the epoch by them.
+pub fn read() {
+    for p in parts() {
+        p.done = false;
+    }
+    log().come.store(0, Relaxed);
+    say(READ);
 }
 
 /// Waits until it says something else than `state`, or `is_over`; what it says then.
@@ -228,6 +288,17 @@ pub fn fails(i: u32, mut why: Why) -> ! {
         };
         log().event.store(what, Relaxed);
     }
+    end_failed(why)
+}
+
+/// As [`fails`], of the copy that runs by slices: the number of the event that was next.
+pub fn fails_at(i: u32, why: Why, event: u64) -> ! {
+    log().slot.store(i, Relaxed);
+    log().event.store(event, Relaxed);
+    end_failed(why)
+}
+
+fn end_failed(why: Why) -> ! {
     log().why.store(why as u32, Relaxed);
     say(if why.is_left_out() { LEFT_OUT } else { UNLIKE });
     sys::exit_group(125)
@@ -238,7 +309,7 @@ pub fn comes(i: u32) -> bool {
     if let Some(p) = part(i) {
         p.unlogged_at = p.place();
     }
-    log().come.fetch_add(1, AcqRel) + 1 == parts().count() as u32
+    log().come.fetch_add(1, AcqRel) + 1 == parts().filter(|p| !p.is_new).count() as u32
 }
 
 /// A thread of the copy has come to its end.
@@ -246,9 +317,77 @@ pub fn comes_to_end(i: u32) {
     if let Some(p) = part(i) {
         p.done = true;
     }
-    if parts().all(|p| p.done) {
+    if all_have_come_to_end() {
         say(DONE);
     }
+}
+
+/// Have all threads of the copy come to their ends?
+pub fn all_have_come_to_end() -> bool {
+    parts().all(|p| p.done)
+}
+
+/// In a copy: the session's ring is where the slices are from now on; `holds` them, or is empty. False: it can't be.
+pub fn slices_become_ring(holds: bool) -> bool {
+    const MAYMOVE_FIXED: u64 = 3;
+    let from = LOG.load(Relaxed) + SLICES_AT;
+    if sys::is_error(sys::mremap(
+        from,
+        RING_SIZE,
+        RING_SIZE,
+        MAYMOVE_FIXED,
+        RING_BASE,
+    )) {
+        return false;
+    }
+    ring::holds_only(if holds { slices_len() } else { 0 }, holds);
+    true
+}
+
+/// The end of the stack of a copy's first thread, whether that copy `reads` slices or not.
+pub fn stack_end(reads: bool) -> u64 {
+    LOG.load(Relaxed) + STACKS_AT + STACK * (1 + u64::from(reads))
+}
+
+/// In the copy that writes them: the slices end here, so far.
+pub fn slices_end() {
+    log().slices.store(ring::position(), Relaxed);
+}
+
+/// Bytes of the slices.
+pub fn slices_len() -> u64 {
+    log().slices.load(Relaxed).min(MOST_SLICES)
+}
+
+/// The leader, for a test: the first event behind the middle that another thread has written than the one before it changes places with that. False: there is
+/// none.
+pub fn flip_slices() -> bool {
+    let (base, len) = (LOG.load(Relaxed) + SLICES_AT, slices_len());
+    let header = |at: u64| -> Option<EventHeader> {
+        // SAFETY: within the slices.
+        let bytes = || unsafe { *((base + at) as *const [u8; HEADER_LEN]) };
+        let there = at + HEADER_LEN as u64 <= len;
+        there.then(|| EventHeader::parse(&bytes()).ok()).flatten()
+    };
+    let mut at = 0;
+    while let Some(one) = header(at) {
+        let behind = at + u64::from(one.len);
+        let Some(two) = header(behind) else {
+            return false;
+        };
+        if behind > len / 2 && one.slot != two.slot {
+            let words = |at: u64, len: u32| {
+                // SAFETY: as above, of both events; nobody reads them now.
+                unsafe {
+                    core::slice::from_raw_parts_mut((base + at) as *mut u64, len as usize / 8)
+                }
+            };
+            words(at, one.len + two.len).rotate_left(one.len as usize / 8);
+            return true;
+        }
+        at = behind;
+    }
+    false
 }
 
 /// Have all threads of the copy come to their ends, or wait there, but the one of slot `i`?

@@ -10,6 +10,7 @@ use crate::thread::request::wake_agent;
 use crate::thread::rings;
 use crate::thread::{current, session};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::epoch::Why;
 use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
 use reprise_abi::order::ENTRY_LEN;
@@ -121,6 +122,17 @@ pub fn start() {
     session().ring.user.store(0, Relaxed);
 }
 
+/// In a copy of the process: the session's ring is not what it was: `len` bytes lie in it, of which nothing is read yet, and nothing more comes where it is `closed`.
+pub fn holds_only(len: u64, closed: bool) {
+    let ring = &session().ring;
+    for word in [&ring.position, &ring.events, &ring.open_end, &ring.tail] {
+        word.store(0, Relaxed);
+    }
+    ring.head.store(len, Relaxed);
+    ring.closed.store(closed.into(), Relaxed);
+    start();
+}
+
 /// Number of the next event.
 pub fn event_number() -> u64 {
     if rings::has_rings() {
@@ -183,6 +195,10 @@ impl Writer {
     /// Waits until there is room for at least one byte; what is written so far is handed over first.
     #[cold]
     fn wait(&mut self) {
+        if crate::thread::in_force::takes_from_trace() {
+            // A copy that writes slices, which nobody takes meanwhile.
+            crate::log::epoch::fails(current().slot, Why::Long);
+        }
         let (ring, size) = (self.place.control, self.place.size);
         self.waited = true;
         ring.open_end.store(self.end, Relaxed);

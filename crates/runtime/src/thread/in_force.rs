@@ -4,6 +4,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub use reprise_abi::engine::role::*;
 use reprise_abi::engine::{can, roles_that_can};
 
+/// The role of who runs by slices.
+pub const BY_SLICES: u32 = SERIAL_REPLAY;
+
 /// The role in force: set once at start; and by a debugger that makes a diversion.
 #[export_name = "rt_engine"]
 pub static ENGINE: AtomicU32 = AtomicU32::new(0);

@@ -9,16 +9,22 @@
 //! that leaves it with the same registers, after as many calls that leave nothing in the log. A thread that slept in a hooked function sleeps when all others have
 //! come to their ends, so that what its sleep leaves in the object is there.
 //!
-//! What a copy can't do yet ends it ([`Why`]): threads and processes that are made or end, signals, mappings of files, sites that are rewritten.
+//! **Slices.** What the copy does it writes, in the words of a recording ([`told`]), when slices are wanted: they are what a replay needs of it.
+//!
+//! **Threads** that begin and end in the epoch do so in the copy: their slots, and so their parts of the log, are those of the leader's. One that ends in it has come to
+//! its end then.
+//!
+//! What a copy can't do yet ends it ([`Why`]): processes that are made or end, signals, mappings of files, sites that are rewritten.
 
-use super::{baton, cut};
+use super::{baton, cut, hooked, told};
 use crate::common::make::NOT_MADE;
 use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
-use crate::gate::{copy, stand};
+use crate::gate::{clone, copy, robust, stand};
 use crate::log::epoch::{self, Due, Next, Part};
+use crate::machine::asm::rt_exit_thread;
 use crate::machine::{guard, sys};
 use crate::memory::capture::Call;
 use crate::memory::futex::word_changed_at_once;
@@ -26,12 +32,13 @@ use crate::memory::of_file::OfFile;
 use crate::memory::{self, futex};
 use crate::signal::frame::{save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
+use crate::sync::libc::malloc;
 use crate::thread::signals::Siginfo;
-use crate::thread::{schedule, shards, Block, Frame};
+use crate::thread::{process, schedule, session, shards, slot, Block, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{Event, Instruction, Kind, Tag, FLAG_RESTARTED};
+use reprise_abi::event::{Event, Instruction, Kind, Tag, FLAG_RESTARTED, SLOT_SHIFT};
 use reprise_abi::order::{Entry, EntryKind};
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::used;
@@ -85,8 +92,43 @@ fn await_stamp(t: &Block, stamp: u64) {
     wait_until(t, || epoch::is_turn_of(stamp));
 }
 
+/// The thread comes to a point in a hooked function, at which an operation has its turn when it is `due`.
+fn wait_at_point(t: &mut Block, point: i64, mut due: impl FnMut() -> bool) {
+    if !due() {
+        told::gives_way(t, point);
+        wait_until(t, due);
+        told::goes_on(t);
+    }
+}
+
+/// The end of a call whose stamp has not had its turn is waited for here, in the middle of a gate.
+fn settle(t: &mut Block) {
+    let point = point(t);
+    if let Some(ends) = core::mem::take(&mut part(t).owes).checked_sub(1) {
+        wait_at_point(t, point, || epoch::is_turn_of(ends));
+        epoch::pass_stamp(ends);
+    }
+}
+
+/// What the thread has logged next is of this kind: waits for its stamp, which is this argument of it.
+fn await_event(t: &Block, kind: Kind, stamp: usize) -> Event<'static> {
+    let Some(e) = part(t).due_event().filter(|e| e.kind == kind) else {
+        fails(t, Why::Life)
+    };
+    let stamp = e.arg(stamp);
+    await_stamp(t, stamp);
+    epoch::pass_stamp(stamp);
+    part(t).consume(&e);
+    e
+}
+
+fn point(t: &mut Block) -> i64 {
+    t.cut().hooks.comes_to_point()
+}
+
 /// The thread has come to the end of the epoch.
 fn rest(t: &mut Block) -> ! {
+    told::ends(t);
     kernel::block_all();
     save_vectors(FpState::Live, stand::vectors(t.slot));
     PROGRESS.fetch_add(1, Relaxed);
@@ -115,29 +157,39 @@ fn apply(t: &Block, e: &Event) {
 /// A call, by the log. `act` is what is done while its beginning has its turn: it is told the result, and says what it has come to.
 fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) -> i64) -> i64 {
     if t.entered.take().is_none() {
+        if part(t).owes != 0 {
+            // Two calls of one gate.
+            fails(t, Why::Event);
+        }
         let e = event_of_call(t, c, hash);
         let stamps = (e.header.nargs as usize).saturating_sub(c.nargs);
         let begins = e.arg(c.nargs);
-        await_stamp(t, begins);
+        let waits = e.kind == Kind::Enter || !epoch::is_turn_of(begins);
+        if waits {
+            told::enters(t, c, hash);
+            await_stamp(t, begins);
+        }
+        epoch::pass_stamp(begins);
         if e.kind == Kind::Syscall {
             if act(t, e.header.value) != e.header.value {
                 fails(t, Why::Result);
             }
-            let ends = e.arg(c.nargs + stamps.max(1) - 1);
             if stamps == 2 {
-                epoch::pass_stamp(begins);
-                await_stamp(t, ends);
+                // The call is over when this stamp has its turn, which is waited for at the gate's end.
+                part(t).owes = e.arg(c.nargs + 1) + 1;
             }
-            return ends_call(t, &e, ends);
+            told::call(t, c, &e, waits);
+            return ends_call(t, &e);
         }
-        epoch::pass_stamp(begins);
         part(t).consume(&e);
     }
     match part(t).peek() {
         Next::Event(e) if e.kind == Kind::Exit => {
             let ends = e.arg(0);
             await_stamp(t, ends);
-            ends_call(t, &e, ends)
+            epoch::pass_stamp(ends);
+            told::call(t, c, &e, true);
+            ends_call(t, &e)
         }
         Next::End if part(t).ends.in_call => {
             let frame = stand::gate_frame(t);
@@ -169,9 +221,8 @@ fn event_of_call(t: &Block, c: &Call, hash: u64) -> Event<'static> {
     e
 }
 
-fn ends_call(t: &Block, e: &Event, ends: u64) -> i64 {
+fn ends_call(t: &Block, e: &Event) -> i64 {
     apply(t, e);
-    epoch::pass_stamp(ends);
     part(t).consume(e);
     match e.header.flags & FLAG_RESTARTED {
         0 => e.header.value,
@@ -184,11 +235,15 @@ fn ends_call(t: &Block, e: &Event, ends: u64) -> i64 {
 
 /// The end of a gate or of a hooked function: is it where the leader's thread stood?
 fn look(t: &mut Block, frame: &Frame) {
+    copy::takes_long_ways(t);
     let p = part(t);
     if !p.is_at_end() {
         return;
     }
     if !p.ends.in_call && p.ends.frame == *frame && p.ends.unlogged == p.unlogged_calls() {
+        if p.hook_ends {
+            told::hook_ended(t, frame);
+        }
         rest(t);
     }
     // What is left are calls that leave nothing in the log: all go the long way, where this is looked at.
@@ -249,11 +304,25 @@ impl Engine for Follow {
             fails(t, Why::Call)
         };
         part(t).consume(&e);
+        told::instruction(t, which, &e);
         (e.header.value as u64, e.arg(0))
+    }
+
+    fn enters_gate(t: &mut Block, _frame: &Frame) {
+        part(t).hook_ends = false;
     }
 
     fn signal_point(t: &mut Block, _frame: &mut Frame) {
         t.slot().signal_pending.store(0, Relaxed);
+        part(t).hook_ends = t.hook_ends;
+        if let Some(ends) = core::mem::take(&mut part(t).owes).checked_sub(1) {
+            if !epoch::is_turn_of(ends) {
+                told::gives_way_at_gate(t);
+                await_stamp(t, ends);
+                told::goes_on(t);
+            }
+            epoch::pass_stamp(ends);
+        }
         if let Next::Event(e) = part(t).peek() {
             match e.kind {
                 Kind::Signal => fails(t, Why::Signal),
@@ -273,8 +342,34 @@ impl Engine for Follow {
 
     const BORN: u32 = slot_state::BLOCKED;
 
-    fn thread_create(t: &mut Block, _c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
-        fails(t, Why::Life)
+    fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        let child = part(t)
+            .due_event()
+            .map_or(0, |e| e.header.flags >> SLOT_SHIFT);
+        let tid = answer(t, c, 0, |t, tid| {
+            if sys::is_error(tid) {
+                return tid;
+            }
+            if !epoch::is_born(child) {
+                fails(t, Why::Life);
+            }
+            clone::wait_for_slot::<Self>(child);
+            slot(child).visible_tid.store(tid as u32, Relaxed);
+            let process = t.slot_process();
+            let made = clone::start_thread::<Self>(t, wish, child, process, start, || {});
+            if sys::is_error(made) {
+                fails(t, Why::Life);
+            }
+            tid
+        });
+        settle(t);
+        if !sys::is_error(tid) {
+            for address in wish.told_by_parent() {
+                Self::ordered(t, address, || guard::write(address, &(tid as u32)));
+            }
+            schedule::lock().queue(child);
+        }
+        tid
     }
 
     fn process_create(t: &mut Block, _c: &Call, _wish: &Wish, _start: &Frame) -> i64 {
@@ -286,11 +381,40 @@ impl Engine for Follow {
     }
 
     fn thread_start(t: &mut Block) {
-        fails(t, Why::Life)
+        kernel::block_all();
+        schedule::wait_for_baton(t.slot);
+        let e = await_event(t, Kind::ThreadStart, 0);
+        told::starts(t, &e);
+        copy::takes_long_ways(t);
     }
 
-    fn thread_exit(t: &mut Block, _c: &Call, _frame: &Frame) -> ! {
-        fails(t, Why::Life)
+    fn thread_exit(t: &mut Block, c: &Call, _frame: &Frame) -> ! {
+        malloc::thread_ends::<Self>(t);
+        kernel::block_all();
+        Self::computed(t, c, 0);
+        settle(t);
+        let write = |t: &mut Block, address, word: u32| {
+            Self::ordered(t, address, || guard::write(address, &word));
+        };
+        robust::announce_death(t, write, |_, _, _| {}, |_| None);
+        const LAST: u32 = 1;
+        let point = point(t);
+        let e = part(t).due_event();
+        if let Some(stamp) = e.filter(|e| e.kind == Kind::ThreadExit).map(|e| e.arg(1)) {
+            wait_at_point(t, point, || epoch::is_turn_of(stamp));
+        }
+        let e = await_event(t, Kind::ThreadExit, 1);
+        if e.header.detail == LAST {
+            fails(t, Why::Life);
+        }
+        told::exits(t, &e);
+        process::entry().live_threads.fetch_sub(1, Relaxed);
+        session().live_threads.fetch_sub(1, Relaxed);
+        PROGRESS.fetch_add(1, Relaxed);
+        epoch::comes_to_end(t.slot);
+        baton::release(t.slot, slot_state::EXITING);
+        // SAFETY: nothing of this thread is needed any more.
+        unsafe { rt_exit_thread() }
     }
 
     fn exec(t: &mut Block, _c: &mut Call, _frame: &Frame) -> i64 {
@@ -314,6 +438,10 @@ impl Engine for Follow {
             false => drop(l),
         }
         schedule::wait_for_baton(t.slot);
+        if t.entered.is_none() {
+            told::goes_on(t);
+        }
+        copy::takes_long_ways(t);
         if part(t).is_at_end() {
             t.slot().signal_pending.store(1, Relaxed);
         }
@@ -340,14 +468,25 @@ fn name_of_run(run: &Runs) -> u32 {
 }
 
 /// Waits for the turn of an operation on this shard, and locks it: which operation it is.
-fn lock_shard(t: &Block, number: u32) -> u64 {
-    let shard = shards::shard(number);
+fn lock_shard(t: &mut Block, number: u32) -> u64 {
+    let (shard, point) = (shards::shard(number), point(t));
     if let Some(e) = due(t, EntryKind::Ordered, number) {
-        wait_until(t, || shard.sequence.load(Relaxed) / 2 == e.value - 1);
+        wait_at_point(t, point, || shard.sequence.load(Relaxed) / 2 == e.value - 1);
     }
     let n = shards::lock(number, t.slot);
     shard.last.store(t.slot + 1, Relaxed);
     n
+}
+
+/// The value that the log has next.
+fn value_of(t: &Block) -> u64 {
+    match part(t).due() {
+        Due::Entry(e) if e.kind == EntryKind::Value => {
+            part(t).made();
+            e.value
+        }
+        _ => fails(t, Why::Operation),
+    }
 }
 
 impl Order for Follow {
@@ -355,6 +494,7 @@ impl Order for Follow {
 
     #[inline(always)]
     fn enters(t: &mut Block) {
+        t.cut().hooks.enters();
         part(t).enters();
     }
 
@@ -373,12 +513,16 @@ impl Order for Follow {
     }
 
     fn turn(t: &mut Block, object: &Runs) -> bool {
+        let point = point(t);
         match part(t).due() {
             Due::Quiet => {}
             // The leader's thread has waited in vain, or was about to look.
-            Due::End => return false,
+            Due::End => {
+                told::answers(t, point, 0);
+                return false;
+            }
             Due::Entry(e) if e.kind == EntryKind::Passed && e.object == name_of_run(object) => {
-                wait_until(t, || object.count() == e.value - 1);
+                wait_at_point(t, point, || object.count() == e.value - 1);
             }
             _ => fails(t, Why::Operation),
         }
@@ -396,9 +540,11 @@ impl Order for Follow {
     }
 
     fn failure(t: &mut Block) -> Option<u32> {
+        let point = point(t);
         match part(t).due() {
             Due::Entry(e) if e.kind == EntryKind::Failed => {
                 part(t).made();
+                told::answers(t, point, e.value);
                 Some(e.value as u32)
             }
             _ => None,
@@ -424,18 +570,28 @@ impl Order for Follow {
     }
 
     fn seen(t: &mut Block, address: u64, size: usize, look: impl Fn() -> u64) -> u64 {
-        look();
+        let point = point(t);
+        let mut there = look();
         let number = shards::number_of(address);
-        let Some(e) = due(t, EntryKind::Seen, number) else {
-            part(t).made();
-            let known = t.known().get(address, size);
-            return known.unwrap_or_else(|| fails(t, Why::Operation));
+        let v = match due(t, EntryKind::Seen, number) {
+            None => {
+                part(t).made();
+                let known = t.known().get(address, size);
+                known.unwrap_or_else(|| fails(t, Why::Operation))
+            }
+            Some(e) => {
+                let shard = shards::shard(number);
+                wait_at_point(t, point, || shard.sequence.load(Relaxed) / 2 >= e.value);
+                part(t).made();
+                there = look();
+                value_of(t)
+            }
         };
-        let shard = shards::shard(number);
-        wait_until(t, || shard.sequence.load(Relaxed) / 2 >= e.value);
-        part(t).made();
-        let v = Self::value(t, || 0);
         t.known().put(address, size, v);
+        // What others have made of it meanwhile is nothing that the thread has seen.
+        if v != there {
+            told::answers(t, point, v);
+        }
         v
     }
 
@@ -444,23 +600,23 @@ impl Order for Follow {
     }
 
     fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {
-        match part(t).due() {
-            Due::Entry(e) if e.kind == EntryKind::Value => {
-                part(t).made();
-                e.value
-            }
-            _ => fails(t, Why::Operation),
-        }
+        let point = point(t);
+        let v = value_of(t);
+        told::answers(t, point, v);
+        v
     }
 
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
-        match part(t).due() {
+        let point = point(t);
+        let chosen = match part(t).due() {
             Due::Entry(e) if e.kind == EntryKind::Chosen && e.object == name_of(object) => {
                 part(t).made();
-                Some(Some(e.value))
+                Some(e.value)
             }
-            _ => Some(None),
-        }
+            _ => None,
+        };
+        told::answers(t, point, chosen.unwrap_or(hooked::NOT_CHOSEN));
+        Some(chosen)
     }
 
     fn begins_instruction(t: &mut Block, shard: u64, _f: &Frame) -> Option<(u64, u64)> {
@@ -474,19 +630,21 @@ impl Order for Follow {
         word: &AtomicU32,
         value: u32,
         deadline: Option<&Deadline>,
-        _shared: bool,
+        shared: bool,
     ) -> Wait {
         if word.load(Relaxed) != value {
             return Wait::Changed;
         }
+        let c = hooked::as_call(word, value, shared);
+        told::enters(t, &c, 0);
         match part(t).due() {
             // The leader's thread sleeps here at the end of the epoch.
             Due::End => {
                 await_others(t);
-                return Wait::Signal;
+                return told::wakes(t, Wait::Signal);
             }
             Due::Entry(e) if e.kind == EntryKind::Failed && deadline.is_some() => {
-                return Wait::TimedOut;
+                return told::wakes(t, Wait::TimedOut);
             }
             _ => {}
         }
@@ -496,10 +654,11 @@ impl Order for Follow {
             let changed = word.load(Relaxed) != value;
             changed || looks && core::mem::replace(&mut once, true)
         });
-        match word.load(Relaxed) == value {
+        let how = match word.load(Relaxed) == value {
             true => Wait::TimedOut,
             false => Wait::Woken,
-        }
+        };
+        told::wakes(t, how)
     }
 
     /// Those who wait look for themselves.

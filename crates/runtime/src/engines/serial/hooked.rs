@@ -11,6 +11,10 @@
 //! such end, or the last cut. It is only logged where something happens. For this every call has to be counted, so there are no short ways
 //! ([`crate::sync::hook::fast`]).
 //!
+//! **Points.** In the slices of an epoch ([`super::follow`]) operations are made in an order that was there before. Where one has waited for its turn the thread
+//! has yielded, in the middle of a hooked function; and what an operation was told that memory doesn't say (that it fails, the time) is an event, too. Both are named by
+//! their number: how often the thread has asked for either since the epoch's begin. Where there is no epoch nobody asks.
+//!
 //! **Locked instructions** need no stubs: an instruction whose effects nobody else can see half of is as good as any other, and a slice ends
 //! before or after it. Where they stand in the code a replay has them where the recording had them.
 
@@ -19,11 +23,12 @@ use super::chaos;
 use super::cut;
 use super::futex;
 use super::record::Record;
-use super::replay::{expect, pass_on, Replay};
+use super::replay::{expect, pass_on, take_turn, Replay};
 use crate::common::report::{diverge, Actual};
 use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{Deadline, Wait};
 use crate::log::debugger;
+use crate::log::epoch;
 use crate::log::events;
 use crate::log::ring::{self, Reader};
 use crate::memory::capture::Call;
@@ -32,7 +37,7 @@ use crate::signal::kernel;
 use crate::thread::schedule;
 use crate::thread::{current, session, Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::event::{EventHeader, Instruction, Kind};
+use reprise_abi::event::{EventHeader, Instruction, Kind, YIELD_FOR_TURN};
 use reprise_abi::futex::{FUTEX_PRIVATE_FLAG, FUTEX_WAIT_BITSET};
 use reprise_abi::session::divergence_kind as kinds;
 use reprise_abi::syscalls::{self, nr};
@@ -40,6 +45,8 @@ use reprise_abi::syscalls::{self, nr};
 const EINTR: i64 = -4;
 const ETIMEDOUT: i64 = -110;
 const ANY: u32 = u32::MAX;
+/// The answer to who asks whether it is to initialise an object, and isn't.
+pub const NOT_CHOSEN: u64 = u64::MAX;
 
 /// What a thread keeps of the hooked functions that it calls.
 #[derive(Default)]
@@ -52,12 +59,35 @@ pub struct Hooks {
     looked_at: u64,
     /// The signal that ended the last wait; 0: it can't be said.
     signal: u32,
+    /// Points that the thread has come to.
+    points: i64,
+    /// Replay: the event that was next when it was asked last what comes at a point, plus 1, ...
+    point_looked_at: u64,
+    /// ... and the point at which it comes; 0: it comes at none.
+    point_due: i64,
 }
 
 impl Hooks {
     /// Calls are counted anew.
     pub fn restart(&mut self) {
         (self.calls, self.due) = (0, 0);
+    }
+
+    /// A hooked function begins.
+    #[inline(always)]
+    pub fn enters(&mut self) {
+        self.calls += 1;
+    }
+
+    /// Calls since the last end that was logged.
+    pub fn calls(&self) -> i64 {
+        self.calls
+    }
+
+    /// The thread comes to a point: its number.
+    pub fn comes_to_point(&mut self) -> i64 {
+        self.points += 1;
+        self.points
     }
 
     /// Replay: the thread's next event is the end of its call with this number.
@@ -67,7 +97,7 @@ impl Hooks {
 }
 
 /// The wait as a call of the program's: what the log says of it.
-fn as_call(word: &AtomicU32, value: u32, shared: bool) -> Call {
+pub fn as_call(word: &AtomicU32, value: u32, shared: bool) -> Call {
     let private = if shared { 0 } else { FUTEX_PRIVATE_FLAG };
     let args = [
         word.as_ptr() as u64,
@@ -134,10 +164,47 @@ pub fn was_gate(t: &mut Block, frame: &Frame) -> bool {
     true
 }
 
-/// A hooked function begins.
+/// Replay: the thread comes to a point, where it gives way if it did; what it was told there.
 #[inline(always)]
-fn enters(t: &mut Block) {
-    t.cut().hooks.calls += 1;
+pub fn point(t: &mut Block) -> Option<u64> {
+    match epoch::is_open() {
+        true => point_of_epoch(t),
+        false => None,
+    }
+}
+
+fn point_of_epoch(t: &mut Block) -> Option<u64> {
+    let point = t.cut().hooks.comes_to_point();
+    loop {
+        let next = ring::event_number() + 1;
+        let hooks = &mut t.cut().hooks;
+        if hooks.point_looked_at != next {
+            hooks.point_looked_at = next;
+            hooks.point_due = ring::peek()
+                .filter(|h| u32::from(h.slot) == t.slot && is_at_point(h))
+                .map_or(0, |h| h.value);
+        }
+        if hooks.point_due != point {
+            return None;
+        }
+        match ring::peek()? {
+            h if h.kind == Kind::Yield as u8 => take_turn(t, h),
+            h => {
+                let mut r = Reader::begin(h);
+                let answer = r.args()[0];
+                r.finish();
+                return Some(answer);
+            }
+        }
+    }
+}
+
+fn is_at_point(h: &EventHeader) -> bool {
+    match Kind::from_u8(h.kind) {
+        Some(Kind::Yield) => h.detail == YIELD_FOR_TURN,
+        Some(Kind::Instruction) => h.detail == Instruction::HookAnswered as u32,
+        _ => false,
+    }
 }
 
 impl Order for Record {
@@ -153,7 +220,7 @@ impl Order for Record {
     }
     #[inline(always)]
     fn enters(t: &mut Block) {
-        enters(t);
+        t.cut().hooks.enters();
     }
     #[inline(always)]
     fn leaves(t: &mut Block, _returns: bool) {
@@ -239,9 +306,34 @@ impl Order for Replay {
     fn shows() -> bool {
         debugger::traces()
     }
+    fn turn(t: &mut Block, _object: &Runs) -> bool {
+        // What is answered is that something comes first.
+        point(t).is_none()
+    }
+    fn failure(t: &mut Block) -> Option<u32> {
+        point(t).map(|errno| errno as u32)
+    }
+    #[inline(always)]
+    fn ordered<R>(t: &mut Block, _address: u64, operation: impl FnOnce() -> R) -> R {
+        point(t);
+        operation()
+    }
+    fn seen(t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
+        point(t).unwrap_or_else(look)
+    }
+    fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
+        point(t).unwrap_or_else(compute)
+    }
+    fn choice(t: &mut Block, _object: u64) -> Option<Option<u64>> {
+        point(t).map(|n| Some(n).filter(|n| *n != NOT_CHOSEN))
+    }
+    fn begins_instruction(t: &mut Block, _shard: u64, _f: &Frame) -> Option<(u64, u64)> {
+        point(t);
+        None
+    }
     #[inline(always)]
     fn enters(t: &mut Block) {
-        enters(t);
+        t.cut().hooks.enters();
     }
     #[inline(always)]
     fn leaves(t: &mut Block, _returns: bool) {
@@ -302,6 +394,7 @@ mod tests {
         // SAFETY: plain integers.
         let h: Hooks = unsafe { core::mem::zeroed() };
         assert_eq!((h.calls, h.due, h.looked_at, h.signal), (0, 0, 0, 0));
+        assert_eq!((h.points, h.point_looked_at, h.point_due), (0, 0, 0));
     }
 
     #[test]

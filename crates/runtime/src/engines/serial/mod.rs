@@ -14,5 +14,7 @@ pub mod processes;
 pub mod quick;
 pub mod record;
 pub mod replay;
+pub mod reread;
+pub mod told;
 pub mod waits;
 pub mod writes;

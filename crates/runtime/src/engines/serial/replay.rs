@@ -1,6 +1,6 @@
 //! The replaying half of `serial`: every gate takes its answer from the next event, and the events say who runs.
 
-use super::{cut, futex, hooked, loss, processes};
+use super::{cut, futex, hooked, loss, processes, reread};
 use crate::code::patch;
 use crate::common::apply::apply;
 use crate::common::apply::cannot_map;
@@ -10,16 +10,18 @@ use crate::common::deliver::deliver;
 use crate::common::report::{diverge, Actual};
 use crate::common::rewriting::{self, Rewrites};
 use crate::common::state;
+use crate::engine::order::Order;
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::robust;
+use crate::gate::{robust, stand};
+use crate::log::epoch;
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::log::ring::{self, Reader};
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::frame::frame_hash;
-use crate::machine::sys;
+use crate::machine::{guard, sys};
 use crate::memory::capture::Call;
 use crate::memory::of_file::OfFile;
 use crate::memory::{self, files, shm};
@@ -33,6 +35,7 @@ use crate::thread::{session, slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
+    YIELD_AT_EPOCH_END, YIELD_FOR_TURN,
 };
 use reprise_abi::futex as ops;
 use reprise_abi::session::{divergence_kind as kinds, slot_state};
@@ -118,6 +121,10 @@ pub fn replay_call(
     entered: impl FnOnce(&mut Block, &EventHeader),
 ) -> (i64, EventHeader, OfFile) {
     let actual = Actual::of_call(c, hash);
+    if t.entered.take().is_some() {
+        // It stood in that call at the epoch's begin.
+        return replay_end_of_call(t, actual);
+    }
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
     let mut r = Reader::begin(h);
     let args = r.args();
@@ -131,6 +138,13 @@ pub fn replay_call(
     r.finish();
     entered(t, &h);
     pass_on(t);
+    replay_end_of_call(t, actual)
+}
+
+fn replay_end_of_call(t: &mut Block, actual: Actual) -> (i64, EventHeader, OfFile) {
+    if epoch::is_open() {
+        reread::look(t, &stand::gate_frame(t));
+    }
     let h = expect(
         t,
         &[Kind::Exit],
@@ -325,6 +339,10 @@ impl Engine for Replay {
                 Some(Kind::Signal) => deliver(t, frame, FpState::Live, h),
                 Some(Kind::Hash) => state::check(t, frame, &h),
                 Some(Kind::Shared) => loss::redo(h),
+                // They have places of their own.
+                Some(Kind::Yield) if matches!(h.detail, YIELD_FOR_TURN | YIELD_AT_EPOCH_END) => {
+                    return
+                }
                 Some(Kind::Yield) => take_turn(t, h),
                 Some(Kind::Patch) if patch::comes_with_code(h.detail) => {
                     rewriting::replay_with_code::<Replay>(t)
@@ -368,16 +386,21 @@ impl Engine for Replay {
     fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
         let (r, h, _) = replay_call(t, c, 0, |_, _| {});
         if sys::is_error(r) {
+            hooked::point(t);
             return r;
         }
         let child = h.flags >> SLOT_SHIFT;
+        reread::is_born(child);
         clone::wait_for_slot::<Self>(child);
         slot(child).visible_tid.store(r as u32, Relaxed);
         let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
         if sys::is_error(tid) {
             crate::common::start::cannot_start(tid);
         }
-        clone::publish_tid(wish, r as u32);
+        hooked::point(t);
+        for address in wish.told_by_parent() {
+            Self::ordered(t, address, || guard::write(address, &(r as u32)));
+        }
         r
     }
 
@@ -409,6 +432,7 @@ impl Engine for Replay {
         t.slot().state.store(slot_state::RUNNING, Relaxed);
         let h = expect(t, &[Kind::ThreadStart], &Actual::of(Kind::ThreadStart));
         Reader::begin(h).finish();
+        reread::thread_has_begun(t);
     }
 
     fn thread_exit(t: &mut Block, c: &Call, frame: &Frame) -> ! {
@@ -416,7 +440,12 @@ impl Engine for Replay {
         replay_call(t, c, 0, |_, _| {});
         check_hashes(t, frame);
         // Futexes that a waiter inherits come with the event.
-        robust::announce_death(t, robust::write_word, |_, _, _| {}, |_| None);
+        hooked::point(t);
+        let write = |t: &mut Block, address, word: u32| {
+            Self::ordered(t, address, || guard::write(address, &word));
+        };
+        robust::announce_death(t, write, |_, _, _| {}, |_| None);
+        hooked::point(t);
         let last = process::entry().live_threads.load(Relaxed) == 1;
         let args = [c.args[0]];
         let actual = Actual {
@@ -434,7 +463,9 @@ impl Engine for Replay {
         }
         process::entry().live_threads.fetch_sub(1, Relaxed);
         session().live_threads.fetch_sub(1, Relaxed);
-        hand_on(t, slot_state::EXITING);
+        if reread::others_go_on(t) {
+            hand_on(t, slot_state::EXITING);
+        }
         // SAFETY: nothing of this thread is needed any more.
         unsafe { rt_exit_thread() }
     }
@@ -444,6 +475,20 @@ impl Engine for Replay {
         check_hashes(t, frame);
         processes::end(t, (c.args[0] as i32 & 0xff) << 8);
         sys::exit_group(c.args[0] as i32)
+    }
+
+    #[inline(always)]
+    fn passes_point(t: &mut Block, frame: &Frame) {
+        reread::look(t, frame);
+    }
+
+    fn reenters(t: &mut Block) {
+        reread::begins(t);
+        if t.entered.is_none() {
+            let h = expect(t, &[Kind::Resume], &Actual::of(Kind::Resume));
+            Reader::begin(h).finish();
+            cut::replay::plant_if_next(t);
+        }
     }
 
     fn cut(t: &mut Block, uc: &mut Ucontext) {

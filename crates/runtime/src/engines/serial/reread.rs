@@ -1,0 +1,86 @@
+//! Running an epoch by the slices that another copy of the program has written ([`super::told`]): a replay that begins where all threads stood, and ends where they
+//! stand again. It is compared with the program as the copy was that wrote the slices.
+
+use super::replay::hand_on;
+use crate::gate::{copy, stand};
+use crate::log::epoch;
+use crate::log::ring::{self, Reader};
+use crate::machine::sys;
+use crate::signal::frame::{save_vectors, FpState};
+use crate::signal::kernel;
+use crate::thread::{schedule, Block, Frame};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::epoch::Why;
+use reprise_abi::event::{EventHeader, Kind, YIELD_AT_EPOCH_END};
+use reprise_abi::session::slot_state;
+
+/// The calling thread, which stood, is about to go on, when the slices say so. Nobody does before all are there.
+pub fn begins(t: &mut Block) {
+    t.kernel_tid = sys::gettid() as u32;
+    // No operation is made on a short way.
+    t.quiet_left().store(0, Relaxed);
+    copy::takes_long_ways(t);
+    t.slot().state.store(slot_state::READY, Release);
+    if !epoch::comes(t.slot) || hand_on(t, slot_state::READY) {
+        schedule::wait_go(t.slot);
+    }
+    t.slot().state.store(slot_state::RUNNING, Relaxed);
+}
+
+/// A thread is about to be made in this slot.
+pub fn is_born(i: u32) {
+    if epoch::is_open() {
+        epoch::is_born(i);
+    }
+}
+
+/// The calling thread has begun in the epoch.
+pub fn thread_has_begun(t: &Block) {
+    if epoch::is_open() {
+        copy::takes_long_ways(t);
+    }
+}
+
+/// The calling thread ends: does anything come after that? At the end of an epoch it may be the last that others wait for.
+pub fn others_go_on(t: &Block) -> bool {
+    if !epoch::is_open() {
+        return true;
+    }
+    epoch::comes_to_end(t.slot);
+    !epoch::all_have_come_to_end()
+}
+
+/// Is this event the end of the epoch for the thread?
+fn is_end(t: &Block, h: &EventHeader) -> bool {
+    let is = h.kind == Kind::Yield as u8 && h.detail == YIELD_AT_EPOCH_END;
+    is && u32::from(h.slot) == t.slot
+}
+
+/// The thread is at the end of a gate, of a hooked function, or in a call: does its epoch end here? The program goes on at `frame`.
+#[inline(always)]
+pub fn look(t: &mut Block, frame: &Frame) {
+    if epoch::is_open() {
+        copy::takes_long_ways(t);
+        look_closely(t, frame);
+    }
+}
+
+fn look_closely(t: &mut Block, frame: &Frame) {
+    let Some(h) = ring::peek().filter(|h| is_end(t, h)) else {
+        return;
+    };
+    let ends = epoch::part(t.slot).map(|p| p.ends.frame);
+    if ends != Some(*frame) {
+        epoch::fails(t.slot, Why::Place);
+    }
+    kernel::block_all();
+    save_vectors(FpState::Live, stand::vectors(t.slot));
+    let parent = sys::getppid() as u64;
+    Reader::begin(h).finish();
+    epoch::comes_to_end(t.slot);
+    if !epoch::all_have_come_to_end() {
+        hand_on(t, slot_state::BLOCKED);
+    }
+    copy::rest_while_lives(parent);
+    sys::exit_group(125)
+}
