@@ -4,6 +4,7 @@
 //! - [`session`]: the shared memory between the runtime and its agent or replay driver;
 //! - [`ring`]: the byte ring in it, through which events flow; [`news`]: which rings of many have something new;
 //! - [`schedule`]: the lists in it that say who runs and who waits, their lock, and the baton; [`owed`]: what is to be done for the dead;
+//! - [`rounds`]: the phases and turns of `det`, who has the token, and how it goes on;
 //! - [`inputs`]: the files of which a recording keeps copies, to refer to them; [`hash`]: of memory, and of what was read;
 //! - [`pagemap`]: how the kernel is asked for pages;
 //! - [`pace`]: how far a replay goes that a debugger drives;
@@ -55,6 +56,7 @@ pub mod prctl;
 pub mod races;
 pub mod rebuilt;
 pub mod ring;
+pub mod rounds;
 pub mod schedule;
 pub mod seccomp;
 pub mod session;

@@ -4,7 +4,7 @@
 //! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]), words out of which nobody gets ([`damage`]) and threads that nobody wakes any more
 //! ([`asleep`]), sees to it that no thread keeps
 //! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
-//! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`]).
+//! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`], [`work`]).
 
 pub mod asked;
 pub mod asleep;
@@ -36,37 +36,27 @@ pub mod stopped;
 pub mod strays;
 pub mod streams;
 pub mod told;
+mod work;
 pub mod writers;
 
-use asked::Asked;
-use asleep::Asleep;
-use damage::Damage;
-use drain::Drain;
-use hold::Hold;
-use inputs::Inputs;
-use kept::Keeper;
 use late::Late;
 use members::Members;
-use merge::{Merge, Sink};
-use native::NativeCpuid;
 pub use outsiders::Outsiders;
-use place::Place;
 use processes::Processes;
 use reprise_abi::engine::can;
-use reprise_abi::event::{EndReason, Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
+use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
 use reprise_abi::session::{process_state, Process, Session};
-use reprise_console::say;
-use reprise_launch::record::Stopped;
 use reprise_launch::{futex, RuntimeImage, SharedSession};
-use reprise_trace::{Census, Images, Store, Summary, TraceError, Uncaptured, Writer};
+use reprise_trace::{Census, Store, TraceError, Uncaptured, Writer};
 use slices::Slices;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stopped::StoppedOwners;
 use strays::Strays;
 use told::Told;
+use work::Work;
 
 /// A frame is closed when its first event is this old, so that a crash of everything costs no more.
 const FRAME_AGE: Duration = Duration::from_millis(200);
@@ -123,292 +113,8 @@ impl Agent {
     ///
     /// # Errors
     /// When the trace can't be written at all.
-    pub fn run(mut self) -> Result<(), TraceError> {
-        let begun = Instant::now();
-        tracing::info!(launcher = self.launcher, dir = ?self.dir, lazy = self.lazy, "begins");
-        let mut handed = Vec::new();
-        let known = self.census.all_known();
-        let inputs = Inputs::new(self.store.clone(), self.dir.clone(), !self.keeps_stretch);
-        let mut drain = Drain::new(std::mem::take(&mut self.census), inputs);
-        let mut merge = Merge::new();
-        let mut outsiders = std::mem::take(&mut self.outsiders);
-        let mut strays = Strays::new(known);
-        let mut told = Told::default();
-        let mut slices = Slices::new();
-        let mut late = Late::default();
-        let mut damage = Damage::default();
-        let mut asleep = Asleep::new(&self.shared);
-        processes::tell_of_life(&self.shared.session().agent_life);
-        let mut processes = Processes::new(self.launcher);
-        let members = Members::default();
-        let mut owners = StoppedOwners::new();
-        let mut keeper = Keeper::new(self.store.clone(), self.dir.clone());
-        let mut images = Images::new(&self.dir);
-        let mut native = NativeCpuid::default();
-        let mut place = Place::of(&self.dir);
-        let mut full: Option<String> = None;
-        let mut frame_begun = Instant::now();
-        let (status, reason) = loop {
-            // Asked before draining: what was done before that is in the rings by then.
-            let stops = (stop::is_wanted() || drain.census.stops()) && full.is_none();
-            // Asked before draining: what the program wrote before its end is in the ring by then.
-            owners.look(&self.shared, &members);
-            let damaged = drain.is_lost() || merge.damage().is_some();
-            if damaged {
-                // The word that says so may have been written over since.
-                self.leave();
-            }
-            let lost = full.is_some() || damaged;
-            let mut buried = Ok(());
-            let mut sink = Sink {
-                writer: &mut self.writer,
-                census: &mut drain.census,
-                inputs: &mut drain.inputs,
-                discard: lost,
-            };
-            processes.look_again(&self.shared, &members, &mut |shared, n, status| {
-                let done = merge.reap(shared, &mut sink, n, status);
-                buried = std::mem::replace(&mut buried, Ok(())).and(done);
-            });
-            let end = self.ended(&mut processes, &members, lost);
-            // Without a replay that follows, the program's words about one count for nothing.
-            let hold = match self.keeps_stretch {
-                true => hold::look(self.shared.session(), self.writer.stats().bytes_compressed),
-                false => Hold::No,
-            };
-            if hold == Hold::Failed && full.is_none() {
-                full = Some("its last stretch can't be kept any more".into());
-                self.give_up();
-            }
-            let waits = hold == Hold::Wait && end.is_none() && !stops;
-            let drained = if self.shared.order().is_some() {
-                let mut sink = Sink {
-                    writer: &mut self.writer,
-                    census: &mut drain.census,
-                    inputs: &mut drain.inputs,
-                    discard: lost,
-                };
-                let taken = match end {
-                    _ if waits => Ok(0),
-                    Some(_) => merge.all(&self.shared, &mut sink),
-                    None if stops => merge.by_now(&self.shared, &mut sink),
-                    None if self.lazy
-                        && !sink.inputs.is_waited_for()
-                        && !merge::presses(&self.shared) =>
-                    {
-                        Ok(0)
-                    }
-                    None => merge.some(&self.shared, &mut sink),
-                };
-                buried.and(taken)
-            } else if let Some(Asked::ForgetEvent { next }) = Asked::open(&self.shared) {
-                let r = drain.forget_event(&self.shared, &mut self.writer, lost, next);
-                requests::done(&self.shared);
-                r
-            } else if waits {
-                Ok(0)
-            } else if end.is_some() {
-                drain.all(&self.shared, &mut self.writer, lost)
-            } else if stops {
-                drain.by_now(&self.shared, &mut self.writer)
-            } else {
-                drain.some(&self.shared, &mut self.writer, lost)
-            };
-            let moved = match drained {
-                Ok(n) => n,
-                Err(e) if full.is_none() => {
-                    full = Some(e.to_string());
-                    self.give_up();
-                    0
-                }
-                Err(_) => 0,
-            };
-            if moved > 0 {
-                tracing::trace!(moved, gathered = self.writer.gathered(), stops, "drained");
-            }
-            drain.inputs.answer(&self.shared, &members);
-            let mut unkept = requests::answer(
-                &self.shared,
-                &members,
-                &mut keeper,
-                &mut handed,
-                &mut outsiders,
-                &mut native,
-                &mut self.warnings,
-            );
-            let (writer, census, inputs) = (&mut self.writer, &mut drain.census, &mut drain.inputs);
-            let mut keep = |stopped: &Stopped, shared: &mut SharedSession, n: u64, slot: usize| {
-                let mut sink = Sink {
-                    writer: &mut *writer,
-                    census: &mut *census,
-                    inputs: &mut *inputs,
-                    discard: lost,
-                };
-                merge
-                    .others_gone(shared, &mut sink, slot)
-                    .map_err(|e| e.to_string())?;
-                let kept = image::append(stopped, shared, &mut keeper, &mut images, n);
-                if let Err(why) = &kept {
-                    unkept.get_or_insert_with(|| {
-                        format!("the program that a process became could not be kept: {why}")
-                    });
-                }
-                kept
-            };
-            let ended = exec::serve(
-                &mut self.shared,
-                &members,
-                &self.image,
-                &mut keep,
-                &mut self.warnings,
-            );
-            self.uncaptured.extend(ended);
-            if full.is_none() && place.is_lost() {
-                unkept = Some(place.loss());
-            }
-            if let Some(why) = unkept.filter(|_| full.is_none()) {
-                full = Some(why);
-                self.give_up();
-            }
-            namespaces::answer(&self.shared);
-            strays.look(&self.shared);
-            told.look(self.shared.session());
-            outsiders.look_again(&self.shared);
-            drain.inputs.look(&self.shared, moved > 0);
-            if self.keeps_stretch {
-                drain.inputs.forget(&self.shared);
-            }
-            let idle = moved == 0 && !waits && !stops;
-            let stuck = asleep.look(&self.shared, &members, idle);
-            if let Some(why) = damage.look(&self.shared, &members).or(stuck) {
-                // Also when it goes on unrecorded: it takes turns still.
-                if full.is_none() {
-                    full = Some(format!("the program damaged the session's memory ({why})"));
-                    self.give_up();
-                }
-                processes.end_whoever_maps(&self.shared, &members);
-            }
-            if full.is_some() {
-                match self.on_full {
-                    OnFull::Stop => processes.end_all(&self.shared, &members),
-                    OnFull::Continue => {
-                        go_on_unseen(&self.shared, &mut processes, &mut drain.census)
-                    }
-                }
-            }
-            match self.shared.order() {
-                None => slices.look(&self.shared, &members),
-                Some(_) => late.look(&self.shared, &members),
-            }
-            if let Some((status, reason)) = end {
-                break (Some(status), reason);
-            }
-            if stops && full.is_none() {
-                self.leave();
-                let first = self.shared.session().wait_status.load(Acquire);
-                let first = (first != 0).then(|| (first - 1) as i32);
-                break (first, EndReason::Stopped);
-            }
-            if self.writer.gathered() == 0 {
-                frame_begun = Instant::now();
-            } else if frame_begun.elapsed() > FRAME_AGE {
-                tracing::trace!(gathered = self.writer.gathered(), "frame closed");
-                if let Err(e) = self.writer.flush_frame() {
-                    full.get_or_insert(e.to_string());
-                    self.give_up();
-                }
-                frame_begun = Instant::now();
-            }
-            if moved < WORTHWHILE {
-                self.sleep(late.waits() || drain.inputs.is_waited_for());
-            }
-        };
-        if let Some(why) = &full {
-            self.warnings
-                .push(format!("the recording ends early: {why}"));
-        }
-        let damage = drain.damage().or(merge.damage());
-        if let Some(why) = damage {
-            self.warnings.push(format!(
-                "the recording ends early: the program damaged the session's memory ({why})"
-            ));
-        }
-        let stopped = reason == EndReason::Stopped;
-        let reason = if full.is_some() {
-            EndReason::Stopped
-        } else {
-            reason
-        };
-        if full.is_none() && damage.is_none() && !stopped {
-            for (who, status) in processes::lost(&self.shared) {
-                let bytes = found_dead(who, status);
-                self.writer.push(&bytes)?;
-                if let Ok(event) = Event::parse(&bytes) {
-                    drain.census.follow(&event);
-                }
-            }
-            if reason == EndReason::Ended {
-                self.writer.push(&end(reason, status))?;
-            }
-        }
-        let stats = self.writer.finish()?;
-        tracing::info!(
-            ?status,
-            ?reason,
-            ended_early = full.as_deref(),
-            events = stats.events,
-            bytes = stats.bytes_raw,
-            written = stats.bytes_compressed,
-            "ends"
-        );
-        let session = self.shared.session();
-        let mut summary = Summary::of_stream(&stats);
-        summary.duration_ns = begun.elapsed().as_nanos() as u64;
-        summary.wait_status = status.filter(|_| reason != EndReason::Unknown);
-        summary.stopped = stopped;
-        summary.end_reason = match reason {
-            EndReason::Ended => "the program ended".into(),
-            EndReason::Stopped => full.unwrap_or_else(|| match status {
-                None => "it was stopped before the program ended".into(),
-                Some(_) => left_behind(session),
-            }),
-            EndReason::Unknown => "the launcher was gone before the program ended".into(),
-        };
-        summary.counters = counters::read(session);
-        summary.counters.extend(counters::output_bytes(session));
-        summary.void_stamps = merge.void_stamps(&self.shared);
-        told.look(session);
-        let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
-        self.warnings.extend(notes.map(String::from));
-        outsiders.look(&self.shared);
-        self.warnings.append(&mut outsiders.warnings);
-        summary.inputs = drain.inputs.finish();
-        self.warnings.append(&mut drain.inputs.warnings);
-        summary.warnings = self.warnings;
-        summary.native_cpuid = native.into_names();
-        for pid in processes.orphaned {
-            let why = "its parent was killed while it made it";
-            drain.census.miss(pid, None, why);
-        }
-        summary.killed = drain.census.killed().to_vec();
-        summary.uncaptured = match stopped {
-            // Who was being made at that moment is in the trace only in part.
-            true => self.uncaptured,
-            false => missing(drain.census, strays, self.uncaptured),
-        };
-        // Without one the trace counts as cut off, with all its events.
-        match summary.write(&self.dir) {
-            Ok(()) => {}
-            // The launcher says so.
-            Err(_) if place.is_gone() => {}
-            Err(e) => say!("the trace has no summary: {e}"),
-        }
-        if stopped {
-            // What it has to say is of a program that nobody records, and nobody may wait for it.
-            streams::leave(&[2]);
-            attend(self.shared, &self.image, self.launcher);
-        }
-        Ok(())
+    pub fn run(self) -> Result<(), TraceError> {
+        Work::new(self).run()
     }
 
     /// The program's wait status, when it and all that came of it are gone. `lost`: nothing that stands in the session is believed.
@@ -651,6 +357,7 @@ pub(crate) fn wake(word: &std::sync::atomic::AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reprise_abi::event::Event;
 
     /// The launcher may be killed before it has begun the program: nobody says anything of that one any more.
     #[test]

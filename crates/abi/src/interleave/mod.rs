@@ -21,6 +21,11 @@ use std::{format, thread_local};
 /// Steps after which a schedule counts as one that never ends.
 const MOST_STEPS: u32 = 200_000;
 
+/// In so many stops a thread is put aside once, ...
+const ASIDE: u64 = 16;
+/// ... for so many steps of the others at most.
+const LONGEST_ASIDE: u64 = 400;
+
 /// Schedules within which a broken protocol has to be found out.
 pub const FOUND_WITHIN: u64 = 20_000;
 
@@ -91,6 +96,8 @@ struct Thread<'a> {
     doing: Doing<'a>,
     /// Its last sleep ended because somebody woke it.
     woken: bool,
+    /// Before this step it goes on only if nobody else can: it may be as slow as one whose processor somebody else has.
+    aside_until: u32,
     /// Stores that others don't see yet: address, bytes, value.
     stores: VecDeque<(usize, usize, u64)>,
 }
@@ -204,7 +211,14 @@ impl Schedule<'_> {
                 }
             }
         }
-        self.below(self.chances.switch) == 0
+        let stops = self.below(self.chances.switch) == 0;
+        if stops && self.below(ASIDE) == 0 {
+            let until = self.steps + self.below(LONGEST_ASIDE) as u32;
+            if let Some(i) = self.running {
+                self.threads[i].aside_until = until;
+            }
+        }
+        stops
     }
 }
 
@@ -326,6 +340,19 @@ pub fn sleep(word: &words::AtomicU32, value: u32, limited: bool) -> bool {
     with(|s| s.threads[i].woken) == Some(true)
 }
 
+/// The calling thread ends here and at once, as by exit_group(2).
+pub fn end() -> ! {
+    with(|s| {
+        if let Some(i) = s.running {
+            s.drain(i);
+            s.threads[i].doing = Doing::Over;
+        }
+    });
+    loop {
+        stop();
+    }
+}
+
 /// Some time passes: what threads have stored so far is seen by all.
 pub fn time_passes() {
     step();
@@ -394,6 +421,7 @@ pub fn explore(
             process: *process,
             doing: Doing::Runs,
             woken: false,
+            aside_until: 0,
             stores: VecDeque::new(),
         });
         let schedule = Schedule {
@@ -402,7 +430,7 @@ pub fn explore(
             chances: Chances {
                 switch: 2 + 6 * (seed % 3),
                 drain: 2 + 6 * (seed / 3 % 3),
-                kill: 20 << (seed / 9 % 4),
+                kill: 20 << (seed / 9 % 6),
             },
             spoil,
             threads: threads.collect(),
@@ -448,7 +476,10 @@ fn choose() -> Option<usize> {
     let n = with(|s| s.threads.len())?;
     loop {
         let from = random(n as u64) as usize;
-        for i in (0..n).map(|k| (from + k) % n) {
+        let in_order = (0..n).map(|k| (from + k) % n);
+        let is_aside = |i: &usize| with(|s| s.threads[*i].aside_until > s.steps) == Some(true);
+        let (last, first): (Vec<usize>, Vec<usize>) = in_order.partition(is_aside);
+        for i in first.into_iter().chain(last) {
             let goes = match with(|s| s.threads[i].doing)? {
                 Doing::Runs => true,
                 Doing::Until(what) => what(),

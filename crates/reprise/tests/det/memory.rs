@@ -41,6 +41,15 @@ fn what_is_written_beside_who_makes_threads_is_kept() {
     assert_same_always("det_made_beside_lookers", 6);
 }
 
+/// A thread that could not be made leaves nothing behind that the next ones are counted by.
+#[test]
+fn who_makes_threads_goes_first_after_a_failure() {
+    let delays = |n| vec![format!("--delays={n}")];
+    let all = outputs_with(&Guest::new("det_failed_creation"), 6, delays);
+    let said = all.iter().map(|out| String::from_utf8_lossy(out));
+    assert_eq!(said.collect::<Vec<_>>(), ["order 123\n"]);
+}
+
 /// Guard pages are there for all threads, go with memory that moves, and leave nothing of what was there before.
 #[test]
 fn guard_pages_are_everybodys() {

@@ -20,7 +20,7 @@ use crate::thread::{block_address, current, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::engine::{self, Engine};
 use reprise_abi::layout::*;
-use reprise_abi::session::{slot_state, MAGIC, MODE_REPLAY, VERSION};
+use reprise_abi::session::{slot_state, Session, MAGIC, MODE_REPLAY, VERSION};
 use reprise_abi::stage::{
     Stage, StageOp, OP_CLOSE, OP_COPY, OP_GUARD, OP_MAP, OP_PROTECT, STAGE_MAGIC,
 };
@@ -139,7 +139,31 @@ fn take_place(t: &mut Block) {
 
 /// Common to both: makes this process ours and lets the program begin.
 fn take_over(i: u32) -> ! {
-    let s = session();
+    ENGINE.store(role_in(session()), Relaxed);
+    let attached = attach::is_wanted();
+    let t = become_first_thread(i, attached);
+    let first = session().live_threads.load(Relaxed) == 0;
+    take_place(t);
+    start_memory();
+    with_engine!(E => E::takes_over(first));
+    output::start(t, first);
+    if !first {
+        processor::after_exec(t);
+        with_engine!(E => E::image_start(t));
+    }
+    start_signals(t, attached);
+    instruction::arm();
+    let mut f = first_frame(t, attached);
+    // The next exec may use the session's head now.
+    crate::gate::exec::give_head();
+    crate::log::debugger::show_frame(t, &f);
+    let_program_begin(t, &mut f, attached);
+    // SAFETY: the gate stack is ours; the frame is the program's first state.
+    unsafe { rt_leave_with(&f) }
+}
+
+/// What the engine of this session does in it, recorder or replayer.
+fn role_in(s: &Session) -> u32 {
     if s.magic != MAGIC || s.version != VERSION {
         panic::give_up("the session's version is not the runtime's");
     }
@@ -151,14 +175,17 @@ fn take_over(i: u32) -> ! {
     if !crate::dispatch::has(role) {
         panic::give_up("this image has no such engine");
     }
-    ENGINE.store(role, Relaxed);
+    role
+}
+
+/// The calling thread is the one of slot `i` from now on.
+fn become_first_thread(i: u32, attached: bool) -> &'static mut Block {
+    const ARCH_SET_FS: u64 = 0x1002;
     start_first_block(i);
     let Some(block) = prepare_block(i) else {
         panic::give_up("no memory for the first thread");
     };
     block.alive.store(1, Relaxed);
-    const ARCH_SET_FS: u64 = 0x1002;
-    let attached = attach::is_wanted();
     let thread_pointer = match attached {
         true => attach::first_thread_pointer(),
         false => 0,
@@ -167,18 +194,19 @@ fn take_over(i: u32) -> ! {
     adopt(block_address(i));
     let t = current();
     sys::set_tid_address(t.alive.as_ptr() as u64);
-    let first = s.live_threads.load(Relaxed) == 0;
-    take_place(t);
+    t
+}
+
+/// The program's address space is known, and who is told when parts of it go.
+fn start_memory() {
     memory::start();
     memory::tell_when_gone(crate::code::replaced::forget);
     memory::tell_when_gone(crate::sync::locked::forget);
     crate::code::patch::others_have_stubs(crate::sync::locked::is_stub);
-    with_engine!(E => E::takes_over(first));
-    output::start(t, first);
-    if !first {
-        processor::after_exec(t);
-        with_engine!(E => E::image_start(t));
-    }
+}
+
+/// The kernel has the runtime's handlers; mask and ignored signals are what the program was started with.
+fn start_signals(t: &mut Block, attached: bool) {
     kernel::install_all();
     with_engine!(E => {
         if E::LIVE && attached {
@@ -187,38 +215,38 @@ fn take_over(i: u32) -> ! {
         } else if E::LIVE {
             inherit_signals(t);
         } else {
-            t.mask = s.initial_mask.load(Relaxed);
+            t.mask = session().initial_mask.load(Relaxed);
             kernel::block_all();
         }
     });
-    for signal in 1..=signals::SIGNALS as u32 {
-        if s.initial_ignored.load(Relaxed) & signals::bit(signal) != 0 {
-            signals::ACTIONS.set(
-                signal,
-                signals::Action {
-                    handler: signals::IGNORE,
-                    ..Default::default()
-                },
-            );
-        }
+    let ignored = session().initial_ignored.load(Relaxed);
+    for signal in (1..=signals::SIGNALS as u32).filter(|s| ignored & signals::bit(*s) != 0) {
+        let action = signals::Action {
+            handler: signals::IGNORE,
+            ..Default::default()
+        };
+        signals::ACTIONS.set(signal, action);
     }
-    instruction::arm();
-    let mut f = if attached {
+}
+
+/// The program's first state; of one that was running already, the one in which it was stopped.
+fn first_frame(t: &mut Block, attached: bool) -> Frame {
+    if attached {
         with_engine!(E => attach::take_handlers(E::LIVE));
-        attach::restore_vectors(i);
-        attach::first_thread(t)
-    } else {
-        frame::reset_fpu();
-        Frame {
-            rip: s.entry,
-            rsp: s.initial_sp,
-            rflags: 0x202,
-            ..Frame::default()
-        }
-    };
-    // The next exec may use the session's head now.
-    crate::gate::exec::give_head();
-    crate::log::debugger::show_frame(t, &f);
+        attach::restore_vectors(t.slot);
+        return attach::first_thread(t);
+    }
+    frame::reset_fpu();
+    Frame {
+        rip: session().entry,
+        rsp: session().initial_sp,
+        rflags: 0x202,
+        ..Frame::default()
+    }
+}
+
+/// The first gate: all that is made of the program's code before it runs.
+fn let_program_begin(t: &mut Block, f: &mut Frame, attached: bool) {
     with_engine!(E => {
         if attached {
             // Before the first event: a debugger that stops there sees them all.
@@ -226,17 +254,15 @@ fn take_over(i: u32) -> ! {
         }
         crate::code::modules::start(attached, E::LIVE);
         crate::gate::cpuid::start::<E>(t);
-        E::program_begins(t, &mut f);
+        E::program_begins(t, f);
         crate::code::resolver::start(t);
         crate::sync::hook::start(t, E::before_hooks);
         E::is_hooked();
         if E::LIVE && attached {
             kernel::sync_mask(t);
         }
-        E::signal_point(t, &mut f)
+        E::signal_point(t, f)
     });
-    // SAFETY: the gate stack is ours; the frame is the program's first state.
-    unsafe { rt_leave_with(&f) }
 }
 
 /// Record: the mask that the program was started with is the program's view; synchronous signals and ours are open.

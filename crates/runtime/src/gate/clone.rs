@@ -229,116 +229,30 @@ pub fn start_thread<E: Engine>(
     start: &Frame,
     before: impl FnOnce(),
 ) -> i64 {
+    const ENOMEM: i64 = -12;
     let Some(b) = prepare_block(i) else {
-        return -12;
+        return ENOMEM;
     };
-    let flags = wish.flags;
-    let (mine, s, session) = (t.slot_process(), slot(i), session());
-    if process == mine {
-        s.kernel_pid
-            .store(t.slot().kernel_pid.load(Relaxed), Relaxed);
+    let is_process = process != t.slot_process();
+    if let Err(e) = choose_memory(t, b, wish, process) {
+        return e;
     }
-    b.process = t.process;
-    b.number = process;
-    if process != mine && wish.shares_memory() {
-        b.birth = BIRTH_SHARING;
-        b.process = crate::thread::process::share(wish.waits());
-        if b.process == 0 {
-            return -11;
-        }
-    } else if process != mine {
-        b.birth = BIRTH_FORK;
-    }
-    crate::log::output::table::inherit(t, b, flags, b.birth == BIRTH_FORK);
-    b.start = *start;
-    b.mask = t.mask;
-    b.affinity = t.affinity;
-    b.fs_base = if flags & CLONE_SETTLS != 0 {
-        wish.tls
-    } else {
-        t.fs_base
-    };
-    b.clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 {
-        wish.child_tid
-    } else {
-        0
-    };
-    // A new thread has no alternate stack; a new process keeps its parent's, unless both would use it at once (clone(2)).
-    if process != mine && (!wish.shares_memory() || wish.waits()) {
-        b.alt_stack = t.alt_stack;
-    }
-    b.publish = if flags & CLONE_CHILD_SETTID != 0 {
-        wish.child_tid
-    } else {
-        0
-    };
-    b.alive.store(1, Relaxed);
-    s.filter.store(t.slot().filter.load(Relaxed), Relaxed);
-    s.tsc_faults
-        .store(t.slot().tsc_faults.load(Relaxed), Relaxed);
-    s.go.store(0, Relaxed);
-    s.signal_pending.store(0, Relaxed);
-    s.kernel_tid.store(0, Relaxed);
-    s.process.store(process, Relaxed);
-    session.slots_used.fetch_max(i + 1, Relaxed);
-    session.live_threads.fetch_add(1, Relaxed);
-    if process == mine {
-        crate::thread::process::entry()
-            .live_threads
-            .fetch_add(1, Relaxed);
-    }
-    if process != mine {
+    fill_block(t, b, wish, start, is_process);
+    fill_slot(t, i, process);
+    count_in(i, is_process);
+    if is_process {
         E::prepares_process(t, b, wish);
         crate::heap::api::inherit(t, b, wish.shares_memory(), wish.waits());
         crate::thread::namespace::pass_on(process);
     }
-    s.state.store(E::BORN, Release);
+    slot(i).state.store(E::BORN, Release);
     // Not even the driver's signal may come before the child knows who it is.
     kernel::block_everything();
-    // In replay a process is the driver's child and shares its sisters' descriptors, which are the runtime's own; its parent
-    // waits for the baton, not for the kernel.
-    let kept = if E::LIVE || process == mine {
-        flags & !(CLONE_CHILD_SETTID | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_PIDFD)
-    } else {
-        flags & CLONE_VM | CLONE_PARENT | CLONE_FILES
-    };
-    let mut wanted = kept | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
-    if process == mine && crate::thread::in_force::threads_are_processes() {
-        // A process of its own to the kernel; its end is told to nobody, since it has no exit signal.
-        wanted &= !(CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_CHILD_CLEARTID);
-    }
+    let wanted = kernel_flags::<E>(wish.flags, is_process);
     before();
-    // A new memory is made without breakpoints: the debugger may not want its process.
-    let code = (b.birth == BIRTH_FORK).then(crate::log::debugger::CodeAsRecorded::begin);
-    t.child_descriptor = None;
-    let is_copy = b.birth == BIRTH_FORK;
-    let made = is_copy.then(|| E::makes_process(b, wanted)).flatten();
-    let tid = match made {
-        Some(tid) => tid,
-        // Whoever waits for its child can't open it afterwards: it may have ended, and been waited for by others.
-        None if E::LIVE && wish.makes_pidfd() && wish.waits() => {
-            let (tid, fd) = make_process_with_descriptor(b, wanted);
-            if !sys::is_error(tid) {
-                t.child_descriptor = Some(fd);
-                // In a namespace of its own the child has found another number.
-                process::entry_of(process).told.store(tid as u32, Relaxed);
-            }
-            tid
-        }
-        None => make_kernel_thread(b, wanted),
-    };
-    drop(code);
+    let tid = make_in_kernel::<E>(t, b, wish, wanted, process);
     if sys::is_error(tid) {
-        b.alive.store(0, Relaxed);
-        s.state.store(slot_state::FREE, Release);
-        session.live_threads.fetch_sub(1, Relaxed);
-        if process == mine {
-            crate::thread::process::entry()
-                .live_threads
-                .fetch_sub(1, Relaxed);
-        } else if b.birth == BIRTH_SHARING {
-            crate::thread::process::unshare(b.process);
-        }
+        take_back(b, i, is_process);
     } else if b.birth == BIRTH_FORK {
         // It runs in its own copy of the block.
         b.alive.store(0, Relaxed);
@@ -347,6 +261,125 @@ pub fn start_thread<E: Engine>(
         kernel::sync_mask(t);
     } else {
         kernel::block_all();
+    }
+    tid
+}
+
+/// The child is one of the caller's threads, or the first thread of a process with memory of its own, or in its maker's.
+fn choose_memory(t: &Block, b: &mut Block, wish: &Wish, process: u32) -> Result<(), i64> {
+    const EAGAIN: i64 = -11;
+    b.process = t.process;
+    b.number = process;
+    if process == t.slot_process() {
+        return Ok(());
+    }
+    if !wish.shares_memory() {
+        b.birth = BIRTH_FORK;
+        return Ok(());
+    }
+    b.birth = BIRTH_SHARING;
+    b.process = crate::thread::process::share(wish.waits());
+    match b.process {
+        0 => Err(EAGAIN),
+        _ => Ok(()),
+    }
+}
+
+/// What the child has from its maker, and what was asked for it.
+fn fill_block(t: &mut Block, b: &mut Block, wish: &Wish, start: &Frame, is_process: bool) {
+    let asked = |flag: u64, value: u64| if wish.flags & flag != 0 { value } else { 0 };
+    crate::log::output::table::inherit(t, b, wish.flags, b.birth == BIRTH_FORK);
+    b.start = *start;
+    b.mask = t.mask;
+    b.affinity = t.affinity;
+    b.fs_base = match wish.flags & CLONE_SETTLS {
+        0 => t.fs_base,
+        _ => wish.tls,
+    };
+    b.clear_tid = asked(CLONE_CHILD_CLEARTID, wish.child_tid);
+    b.publish = asked(CLONE_CHILD_SETTID, wish.child_tid);
+    // A new thread has no alternate stack; a new process keeps its parent's, unless both would use it at once (clone(2)).
+    if is_process && (!wish.shares_memory() || wish.waits()) {
+        b.alt_stack = t.alt_stack;
+    }
+    b.alive.store(1, Relaxed);
+}
+
+fn fill_slot(t: &Block, i: u32, process: u32) {
+    let (s, maker) = (slot(i), t.slot());
+    if process == t.slot_process() {
+        s.kernel_pid.store(maker.kernel_pid.load(Relaxed), Relaxed);
+    }
+    s.filter.store(maker.filter.load(Relaxed), Relaxed);
+    s.tsc_faults.store(maker.tsc_faults.load(Relaxed), Relaxed);
+    s.go.store(0, Relaxed);
+    s.signal_pending.store(0, Relaxed);
+    s.kernel_tid.store(0, Relaxed);
+    s.process.store(process, Relaxed);
+}
+
+/// The child counts among those that live.
+fn count_in(i: u32, is_process: bool) {
+    session().slots_used.fetch_max(i + 1, Relaxed);
+    session().live_threads.fetch_add(1, Relaxed);
+    if !is_process {
+        process::entry().live_threads.fetch_add(1, Relaxed);
+    }
+}
+
+/// The child could not be made.
+fn take_back(b: &mut Block, i: u32, is_process: bool) {
+    b.alive.store(0, Relaxed);
+    slot(i).state.store(slot_state::FREE, Release);
+    session().live_threads.fetch_sub(1, Relaxed);
+    if !is_process {
+        process::entry().live_threads.fetch_sub(1, Relaxed);
+    } else if b.birth == BIRTH_SHARING {
+        process::unshare(b.process);
+    }
+}
+
+/// How the kernel is to make the child for which the program has given these flags.
+fn kernel_flags<E: Engine>(flags: u64, is_process: bool) -> u64 {
+    // In replay a process is the driver's child and shares its sisters' descriptors, which are the runtime's own; its parent
+    // waits for the baton, not for the kernel.
+    let kept = if E::LIVE || !is_process {
+        flags & !(CLONE_CHILD_SETTID | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_PIDFD)
+    } else {
+        flags & CLONE_VM | CLONE_PARENT | CLONE_FILES
+    };
+    let wanted = kept | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
+    if is_process || !crate::thread::in_force::threads_are_processes() {
+        return wanted;
+    }
+    // A process of its own to the kernel; its end is told to nobody, since it has no exit signal.
+    wanted & !(CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_CHILD_CLEARTID)
+}
+
+/// Makes the child; its id or an error.
+fn make_in_kernel<E: Engine>(
+    t: &mut Block,
+    b: &mut Block,
+    wish: &Wish,
+    wanted: u64,
+    process: u32,
+) -> i64 {
+    let is_copy = b.birth == BIRTH_FORK;
+    // A new memory is made without breakpoints: the debugger may not want its process.
+    let _code = is_copy.then(crate::log::debugger::CodeAsRecorded::begin);
+    t.child_descriptor = None;
+    if let Some(tid) = is_copy.then(|| E::makes_process(b, wanted)).flatten() {
+        return tid;
+    }
+    // Whoever waits for its child can't open it afterwards: it may have ended, and been waited for by others.
+    if !(E::LIVE && wish.makes_pidfd() && wish.waits()) {
+        return make_kernel_thread(b, wanted);
+    }
+    let (tid, fd) = make_process_with_descriptor(b, wanted);
+    if !sys::is_error(tid) {
+        t.child_descriptor = Some(fd);
+        // In a namespace of its own the child has found another number.
+        process::entry_of(process).told.store(tid as u32, Relaxed);
     }
     tid
 }

@@ -16,9 +16,9 @@ use crate::isolate::{ending, members, outside};
 use crate::machine::sys;
 use crate::thread::signals::{bit, ACTIONS, IGNORE, SIGNALS, SYNCHRONOUS};
 use crate::thread::{current, Block};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::det::question;
-use reprise_abi::layout::MAX_SLOTS;
+use reprise_abi::rounds::Rest;
 
 /// The program's time that a round takes.
 const ROUND_NS: u64 = 20_000;
@@ -28,16 +28,11 @@ const OF_LIBC: u64 = bit(32) | bit(33);
 /// What all threads share.
 #[repr(C)]
 struct State {
-    /// The ring is empty, and nobody has set it going again.
-    rests: AtomicU32,
-    /// Somebody has notified.
-    notified: AtomicU32,
+    rest: Rest,
     /// The program's time.
     now: AtomicU64,
     /// The first limit of a thread that waits, or an earlier time.
     first: AtomicU64,
-    /// Who has notified, by slot.
-    notices: [AtomicU64; MAX_SLOTS / 64],
 }
 
 fn all() -> &'static State {
@@ -55,9 +50,8 @@ pub fn comes_back() -> bool {
             token::recall(slot, why::SIGNAL);
             any = true;
         }
-    } else if s.notified.swap(0, SeqCst) != 0 {
+    } else if let Some(notified) = s.rest.take() {
         // In the order in which they were made: which slot a thread has depends on when the kernel was done with the one before.
-        let notified = s.notices.each_ref().map(|word| word.swap(0, SeqCst));
         let all = || {
             let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 != 0);
             let words = notified.iter().enumerate().filter(|(_, word)| **word != 0);
@@ -113,7 +107,7 @@ pub fn round_without_others() -> bool {
         false => ROUND_NS,
     };
     let now = s.now.load(Relaxed) + passed;
-    let disturbs = log::world::disturbs(|| s.notified.load(SeqCst) != 0);
+    let disturbs = log::world::disturbs(|| s.rest.is_notified());
     if disturbs || first != 0 && now >= first {
         return false;
     }
@@ -158,9 +152,7 @@ pub fn rest() -> bool {
     } else if !waits_for_the_world() {
         deadlock::report();
     }
-    s.rests.store(1, SeqCst);
-    // Somebody may have notified before that was to be seen.
-    s.notified.load(SeqCst) != 0 && s.rests.swap(0, SeqCst) == 1
+    s.rest.begins()
 }
 
 /// Can something from outside set the program going? A call of a thread that waits in the kernel, or a signal: a thread waits for any, or there is
@@ -181,31 +173,26 @@ pub fn notify(slot: u32) {
         // The log says who comes back.
         return;
     }
-    let s = all();
-    s.notices[slot as usize / 64].fetch_or(1 << (slot % 64), SeqCst);
-    s.notified.store(1, SeqCst);
-    if s.rests.load(SeqCst) == 1 && s.rests.swap(0, SeqCst) == 1 {
+    if all().rest.notify(slot) {
         token::next();
     }
 }
 
 /// Something has come that is to be looked at when the round ends ([`super::outside`]).
 pub fn notify_for_nobody() {
-    let s = all();
-    s.notified.store(1, SeqCst);
-    if s.rests.load(SeqCst) == 1 && s.rests.swap(0, SeqCst) == 1 {
+    if all().rest.notify_for_nobody() {
         token::next();
     }
 }
 
 /// Has the thread of this slot notified, and is not in the ring yet?
 pub fn has_notified(slot: u32) -> bool {
-    all().notices[slot as usize / 64].load(SeqCst) & 1 << (slot % 64) != 0
+    all().rest.has_notified(slot)
 }
 
 /// In a turn, before the thread leaves the ring: notices that came too late mean nothing.
 pub fn forget_notice(slot: u32) {
-    all().notices[slot as usize / 64].fetch_and(!(1 << (slot % 64)), SeqCst);
+    all().rest.forget(slot);
 }
 
 /// Does a signal wait that the thread doesn't block, or waits for?
@@ -228,7 +215,7 @@ pub fn look(slot: u32) {
     }
     let over = || is_over(slot);
     let first = || m.deadline.load(Relaxed) != 0 && first_limited() == Some(slot);
-    if s.rests.load(SeqCst) == 1 && first() && over() && s.rests.swap(0, SeqCst) == 1 {
+    if s.rest.is_on() && first() && over() && s.rest.ends() {
         // Nobody but who ended the rest changes anything.
         if first_limited() == Some(slot) {
             log::world::is_late(slot);

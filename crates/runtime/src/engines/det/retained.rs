@@ -12,14 +12,11 @@ use crate::isolate::conflicts;
 use crate::isolate::ending;
 use crate::isolate::options;
 use crate::machine::sys;
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::det::LEAD;
+use reprise_abi::rounds::Lead;
 
-/// The slot of who has the lead, plus 1; 0: nobody.
-static LEADER: AtomicU32 = AtomicU32::new(0);
-/// How many threads look at the table of views, or have a descriptor for it; [`OPERATION`]: the leader changes something.
-static LOOKING: AtomicU32 = AtomicU32::new(0);
-const OPERATION: u32 = 1 << 31;
+/// It is data of the image's, so all thread-processes share it.
+static LEADER: Lead = Lead::new();
 /// Rounds of looking before a thread gives others the processor.
 const SPINS: u32 = 200;
 
@@ -28,31 +25,34 @@ pub fn is_wanted() -> bool {
     options::has(LEAD) && !conflicts::on()
 }
 
-/// There are no other threads yet.
-pub fn start() {
-    LEADER.store(0, SeqCst);
-    LOOKING.store(0, SeqCst);
+pub(super) fn lead() -> &'static Lead {
+    &LEADER
 }
 
-/// In its turn: the thread of this slot has the lead of the next phase, unless another one takes it in this round.
-pub fn take(slot: u32) {
-    token::put_first(slot);
-    LEADER.store(slot + 1, SeqCst);
+/// There are no other threads yet.
+pub fn start() {
+    LEADER.start();
+}
+
+/// In its turn: the thread of this slot has the lead of the next phase, unless another one takes it in this round. False: nobody is there whom it could lead.
+pub fn take(slot: u32) -> bool {
+    token::take_lead(slot)
 }
 
 /// Has this slot's thread the lead?
 pub fn is(slot: u32) -> bool {
-    LEADER.load(SeqCst) == slot + 1
+    LEADER.is(slot)
 }
 
 /// Its phase is over.
 pub fn end(slot: u32) {
-    let _ = LEADER.compare_exchange(slot + 1, 0, SeqCst, SeqCst);
+    LEADER.end(slot);
 }
 
-fn wait_until(mut what: impl FnMut() -> bool) {
+/// Waits for others, between two looks.
+fn pauses() -> impl FnMut() {
     let mut n = 0;
-    while !what() {
+    move || {
         core::hint::spin_loop();
         n += 1;
         if n % SPINS == 0 {
@@ -64,32 +64,21 @@ fn wait_until(mut what: impl FnMut() -> bool) {
 
 /// The leader begins an operation: nobody looks at what it may change.
 pub fn operation_begins() {
-    wait_until(|| {
-        LOOKING
-            .compare_exchange(0, OPERATION, SeqCst, Relaxed)
-            .is_ok()
-    });
+    LEADER.operation_begins(pauses());
 }
 
 /// It has ended.
 pub fn operation_ends() {
-    LOOKING.fetch_and(!OPERATION, SeqCst);
+    LEADER.operation_ends();
 }
 
 /// A thread looks at the table of views, or opens a descriptor for a moment, in a phase. True: the phase has a leader, and [`has_looked`] is to be
 /// told.
 pub fn looks() -> bool {
-    if LEADER.load(SeqCst) == 0 {
-        return false;
-    }
-    wait_until(|| {
-        let n = LOOKING.load(SeqCst);
-        n & OPERATION == 0 && LOOKING.compare_exchange(n, n + 1, SeqCst, Relaxed).is_ok()
-    });
-    true
+    LEADER.looks(pauses())
 }
 
 /// It has looked.
 pub fn has_looked() {
-    LOOKING.fetch_sub(1, SeqCst);
+    LEADER.has_looked();
 }

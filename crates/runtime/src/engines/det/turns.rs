@@ -94,9 +94,8 @@ pub fn end_creation(t: &mut Block) {
     if t.det().leads {
         t.det().keeps = SMALL_OPERATIONS;
         end(t);
-    } else if retained::is_wanted() {
+    } else if retained::is_wanted() && retained::take(t.slot) {
         t.det().keeps = 0;
-        retained::take(t.slot);
         end(t);
         if retained::is(t.slot) {
             t.det().leads = true;
@@ -231,7 +230,7 @@ pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, boo
     m.since.store(token::wait_number(), Relaxed);
     idle::limit_to_rounds(t.slot, ROUNDS_FOR_CHILD);
     leave_ring(t, state::OUTSIDE);
-    m.child.store(child::IN_ORDER, SeqCst);
+    token::waits_for_child(t.slot);
     let mut result = None;
     if !log::replays() {
         let (r, over) = f(t);
