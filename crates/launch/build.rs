@@ -56,13 +56,25 @@ fn workspace_root() -> PathBuf {
         .expect("the crate lies in crates/launch of the workspace")
 }
 
+/// The nested cargo's target directory: one beside all that this one builds. The script runs once for each way in which the crate is built (a test's libraries
+/// unwind, the program's abort), and the image is the same for all of them.
+fn nested_target(out: &Path, quickly: bool) -> PathBuf {
+    /// `OUT_DIR` is `<profile>/build/<package>/out`.
+    const PROFILE: usize = 3;
+    let profile = out.ancestors().nth(PROFILE).unwrap_or(out);
+    profile.join(match quickly {
+        true => "runtime-image-quick",
+        false => "runtime-image",
+    })
+}
+
 /// Builds the image and puts it, relocated, into `out/runtime.elf`.
 fn build_image(workspace: &Path, out: &Path) -> Result<(), String> {
     let wanted = Wanted {
         features: "image",
         quickly: env::var_os(QUICKLY).is_some(),
     };
-    let built = image::build(workspace, &out.join("runtime-target"), &wanted)?;
+    let built = image::build(workspace, &nested_target(out, wanted.quickly), &wanted)?;
     let failed = |error| format!("copying {}: {error}", built.display());
     let mut image = fs::read(&built).map_err(failed)?;
     prelink::apply(&mut image)?;
