@@ -336,7 +336,8 @@ mod tests {
     fn the_embedded_runtime_is_named_by_its_bytes() {
         let name = xxhash_rust::xxh3::xxh3_128(EMBEDDED);
         assert_eq!(EMBEDDED_NAME, format!("{name:032x}"));
-        let copy = RuntimeImage::load(&EMBEDDED.to_vec()).expect("loads");
+        let elsewhere: Vec<u8> = EMBEDDED.into();
+        let copy = RuntimeImage::load(&elsewhere).expect("loads");
         let own = RuntimeImage::load(EMBEDDED).expect("loads");
         assert_eq!(own.build, copy.build);
     }

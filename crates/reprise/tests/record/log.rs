@@ -67,8 +67,8 @@ fn the_agent_says_what_it_does() {
         assert_eq!(recorded.text(), OUTPUT);
         let said = recorded.said();
         let (told, done) = (of(&said, "agent", "INFO"), of(&said, "agent", "DEBUG"));
-        assert!(has(&told, "agent: begins launcher="), "{said}");
-        assert!(has(&told, "agent: ends status=Some(768)"), "{said}");
+        assert!(has(&told, "agent::work: begins launcher="), "{said}");
+        assert!(has(&told, "agent::work: ends status=Some(768)"), "{said}");
         assert!(has(&done, "agent::requests: file kept pid="), "{said}");
         assert!(
             has(&done, "agent::exec: became another program pid="),
