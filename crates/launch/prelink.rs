@@ -56,8 +56,7 @@ impl Plan {
         }
         let size_at = size_at.ok_or("no relocations")?;
         let table = file.get(table..table + size).ok_or("a cut table")?;
-        let (list, _) = object::pod::slice_from_all_bytes::<elf::Rela64<Endianness>>(table)
-            .map(|list| (list, ()))
+        let list = object::pod::slice_from_all_bytes::<elf::Rela64<Endianness>>(table)
             .map_err(|()| "a table with a rest")?;
         let relocated = |r: &elf::Rela64<Endianness>| {
             if Rela::r_type(r, E, false) != elf::R_X86_64_RELATIVE {

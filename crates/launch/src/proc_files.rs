@@ -9,11 +9,7 @@ use std::path::Path;
 /// # Errors
 /// When it can't be read, as where the process has ended.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
-    let bytes = std::fs::read(path)?;
-    Ok(match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
-    })
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
 
 #[cfg(test)]
