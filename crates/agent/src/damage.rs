@@ -70,10 +70,10 @@ impl Damage {
         let s = shared.session();
         let lock = s.schedule_lock.load(SeqCst);
         let turns = s.baton_generation.load(SeqCst);
-        let now = wrong(shared, members, lock & !WAITERS).map(|what| Wrong {
+        let now = wrong(shared, members, lock & !WAITERS).map(|(what, enough)| Wrong {
             what,
             words: [lock.into(), turns],
-            enough: ENOUGH,
+            enough,
         });
         let now = now.or_else(|| kept_by_nobody(shared, members));
         let still = self.turns == turns && lock == 0;
@@ -105,19 +105,24 @@ impl Damage {
     }
 }
 
-/// What no healthy recording shows for long.
-fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<&'static str> {
-    let s = shared.session();
+/// What no healthy recording shows for long, and how often it must be seen.
+fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<(&'static str, u32)> {
     if lock & OWNER_DIED != 0 {
         // Whoever wants it next frees it.
         return None;
     }
     if lock != 0 {
         let holder = owner_of(lock).map(|(_, slot)| shared.slot(slot as usize % MAX_SLOTS));
-        let lives = holder.is_some_and(|slot| lives(shared, members, slot));
         // While somebody has it, the other words may be anything.
-        return (!lives).then_some("a lock that nobody has");
+        let enough = holder.map_or(Some(ENOUGH), |slot| dead_after(shared, members, slot))?;
+        return Some(("a lock that nobody has", enough));
     }
+    baton_is_lost(shared, members).map(|what| (what, ENOUGH))
+}
+
+/// What is impossible of the words by which threads take turns, while nobody has their lock.
+fn baton_is_lost(shared: &SharedSession, members: &Members) -> Option<&'static str> {
+    let s = shared.session();
     let used = s.slots_used.load(SeqCst) as usize;
     if used > MAX_SLOTS {
         return Some("an impossible number of threads");
@@ -162,19 +167,19 @@ fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
         Thing::Errors,
         Thing::Shard,
     ];
-    let kept = THINGS.into_iter().zip(0..).find_map(|(thing, number)| {
+    THINGS.into_iter().zip(0..).find_map(|(thing, number)| {
         let owner = Some(thing.owner(shared)).filter(|owner| *owner != 0)?;
-        let slot = thing.slot(shared.session(), owner);
-        let is_there = slot.is_some_and(|slot| {
+        let enough = match thing.slot(shared.session(), owner) {
             // Who waits for what it has does not know that it has it.
-            lives(shared, members, slot) && !waits_for(shared, slot, thing)
-        });
-        (!is_there).then_some([number, owner.into()])
-    });
-    kept.map(|words| Wrong {
-        what: "a lock that nobody has",
-        words,
-        enough: ENOUGH,
+            Some(slot) if waits_for(shared, slot, thing) => ENOUGH,
+            Some(slot) => dead_after(shared, members, slot)?,
+            None => ENOUGH,
+        };
+        Some(Wrong {
+            what: "a lock that nobody has",
+            words: [number, owner.into()],
+            enough,
+        })
     })
 }
 
@@ -280,6 +285,33 @@ fn kept_too_long(shared: &SharedSession, members: &Members) -> Option<Wrong> {
 fn lives(shared: &SharedSession, members: &Members, slot: &Slot) -> bool {
     let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst));
     members.may_have_thread(shared, ids[0], ids[1])
+}
+
+/// How often the slot's thread must be seen as dead; `None`: it lives. Who was made in a namespace of processes of its own
+/// has asked the agent for its number before a slot names it: as long as there is a thread that no slot names, it may be this one.
+fn dead_after(shared: &SharedSession, members: &Members, slot: &Slot) -> Option<u32> {
+    if lives(shared, members, slot) {
+        return None;
+    }
+    let is_taken = slot.state.load(SeqCst) != slot_state::FREE;
+    Some(match is_taken && has_unnamed_thread(shared) {
+        true => MOST,
+        false => ENOUGH,
+    })
+}
+
+/// Is there a thread of the session that no slot names?
+fn has_unnamed_thread(shared: &SharedSession) -> bool {
+    let used = shared.session().slots_used.load(SeqCst) as usize;
+    let named = (0..used.min(MAX_SLOTS)).map(|i| shared.slot(i).kernel_tid.load(SeqCst));
+    let named: BTreeSet<u32> = named.collect();
+    let threads = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/task"));
+    let of_all = Members::who_map(shared).into_iter().flat_map(threads);
+    let mut tids = of_all
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tids.any(|tid: u32| !named.contains(&tid))
 }
 
 /// Does the slot's thread sleep until a word of the session changes?

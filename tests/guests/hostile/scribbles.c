@@ -3,7 +3,8 @@
 //
 //   scribbles SEED BASE LEN [BASE LEN]...
 //
-// Each BASE and LEN is a stretch of that memory. Those that are not there natively are left out.
+// Each BASE and LEN is a stretch of that memory. Those that are not there natively are left out. Where BASE is 0, LEN is the size and alignment of the
+// chunks that malloc takes blocks from, and it is a chunk of a thread's.
 #include "../guest.h"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
 static long counter;
 static volatile int over;
+static char *volatile blocks[3];
 
 static uint64_t state;
 static uint64_t next(void) {
@@ -34,7 +36,8 @@ static void *works(void *p) {
         pthread_cond_signal(&turn);
         pthread_mutex_unlock(&mutex);
         if (write(fds[1], &c, 1) != 1 || read(fds[0], &c, 1) != 1) break;
-        free(malloc(1 + i * 7));
+        free(blocks[(long)p]);
+        blocks[(long)p] = malloc(1 + i * 7);
         if (i % 100 == 99) {
             pid_t child = fork();
             if (child == 0) _exit(0);
@@ -48,12 +51,13 @@ int main(int argc, char **argv) {
     state = strtoul(argv[1], NULL, 0);
     int stretches = (argc - 2) / 2;
     pthread_t all[3];
-    for (int i = 0; i < 3; i++) pthread_create(&all[i], NULL, works, NULL);
+    for (int i = 0; i < 3; i++) pthread_create(&all[i], NULL, works, (void *)(long)i);
     for (int n = 0; n < 60; n++) {
         usleep(next() % 1000);
         int which = next() % stretches;
         char *base = (char *)strtoul(argv[2 + 2 * which], NULL, 0);
         unsigned long len = strtoul(argv[3 + 2 * which], NULL, 0);
+        if (!base) base = (char *)((uintptr_t)blocks[next() % 3] & -len);
         // One in two near the beginning, where the words are that everybody uses.
         if (next() % 2 && len > 8192) len = 8192;
         char *at = base + next() % len / 4 * 4;

@@ -8,6 +8,7 @@ use common::gdb::{assert_said, assert_session, said, session};
 use common::order::ORDER;
 use common::{built, run, Guest, Outcome, Recording, Workplace, REPRISE};
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -251,6 +252,12 @@ fn a_core_file_has_the_signal() {
         let mut command = place.reprise(["core", "crash"]);
         let made = run(command.arg(&trace.dir).arg("-o").arg(&core), None);
         assert!(made.status.success(), "{}", made.describe());
+        // All of the program's memory is in it.
+        let mode = std::fs::metadata(&core)
+            .expect("the core")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
         let mut command = Command::new("gdb");
         place.settle(&mut command);
         command.args(["-nx", "-batch", "-ex", "print $_siginfo.si_signo"]);

@@ -338,6 +338,46 @@ fn a_replay_reaches_nothing() {
     }
 }
 
+/// What a debugger's user calls in a copy of the replayed process is in the box as well, whether it goes by the runtime or around it.
+#[test]
+fn a_function_called_by_the_debugger_reaches_nothing() {
+    for engine in ENGINES {
+        let mut world = World::new();
+        let r = escape(&world, "write", &["--engine", engine]);
+        assert!(world.was_reached(), "{}", r.run.describe());
+        let (file, outsider) = (world.file(), world.outsider.id());
+        let open = format!("(long)\"{}\", 0101, 0600", file.display());
+        // By their numbers: getpid, openat, kill, socket, execve.
+        let commands = [
+            "break boast".into(),
+            "continue".into(),
+            "print raw_once(39, 0, 0, 0, 0, 0) > 1".into(),
+            format!("print ((int (*)(long, int, int))open)({open}) < 0"),
+            format!("print raw_once(257, -100, {open}, 0)"),
+            format!("print raw_once(62, {outsider}, 10, 0, 0, 0)"),
+            "print raw_once(41, 2, 1, 0, 0, 0)".into(),
+            "print raw_once(59, (long)\"/bin/true\", 0, 0, 0, 0)".into(),
+        ];
+        let commands = commands.each_ref().map(String::as_str);
+        let debugged = session(&world.place, &r.dir, &[], &commands);
+        let what = debugged.describe();
+        let told = [
+            "$1 = 1\n",
+            "$2 = 1\n",
+            "$3 = -1\n",
+            "$4 = -1\n",
+            "$5 = -1\n",
+            "$6 = -1\n",
+        ];
+        let said = debugged.text();
+        for value in told {
+            assert!(said.contains(value), "{engine}: no {value:?} in {what}");
+        }
+        assert!(!world.was_reached(), "{what}");
+        assert_eq!(replaying(&r.dir), [""; 0], "{what}");
+    }
+}
+
 /// A terminal is an input that can be written to.
 #[test]
 fn a_replay_does_not_write_to_its_input() {

@@ -7,7 +7,7 @@ use crate::common;
 
 use common::outsider::Outsider;
 use common::{allow_uncaptured, knob, Guest, Running, Workplace};
-use reprise_abi::layout::{RING_BASE, RING_SIZE, SESSION_BASE};
+use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, RING_BASE, RING_SIZE, SESSION_BASE};
 use reprise_abi::order::{OrderHead, Shard, WaitingRoom, ORDER_BASE, SHARDS};
 use reprise_abi::ring::RingControl;
 use reprise_abi::session::{process_state, slot_state, Process, RequestBox, Session, Slot};
@@ -19,6 +19,8 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10);
 /// So many slots and processes the guest has.
 const USED: usize = 5;
+/// Bytes of a chunk of the heap that `order` puts in the place of malloc's.
+const CHUNK: usize = 1 << 20;
 
 /// Where the words are that a recording uses: first byte, and how many.
 fn stretches(engine: &str) -> Vec<String> {
@@ -53,6 +55,7 @@ fn stretches(engine: &str) -> Vec<String> {
         ),
         (Session::slot_address(session, 0), USED * size_of::<Slot>()),
         (RING_BASE as usize, RING_SIZE as usize / 64),
+        (BLOCKS_BASE as usize, USED * BLOCK_STRIDE as usize),
     ];
     if engine == "order" {
         let order = ORDER_BASE as usize;
@@ -67,6 +70,8 @@ fn stretches(engine: &str) -> Vec<String> {
                 offset_of!(OrderHead, rings),
                 USED * size_of::<RingControl>(),
             ),
+            // Where blocks of each thread's heap come from.
+            (0, CHUNK),
         ]);
     }
     let words = all.iter().flat_map(|(at, len)| [*at, *len]);
