@@ -68,7 +68,8 @@ impl RingControl {
         while room == 0 {
             if producer.is_lost() {
                 self.tail.store(at, Release);
-                return size;
+                // Never none, whatever somebody has written over the size.
+                return size.max(1);
             }
             self.producer_asleep.store(1, SeqCst);
             producer.tells();

@@ -4,7 +4,7 @@
 //! or the agent, changes a word. Where the kernel says that all threads of a session do the latter, look after look, and the agent has nothing to do for
 //! any of them, nobody is left who could change one. Such a recording ends there ([`crate::damage`] tells the same by the words themselves, sooner).
 //!
-//! A thread that only naps in the runtime waits for the end of its process. Where all threads of one do, nobody is left who would end it.
+//! A thread that only naps in the runtime waits for the end of its process. Where all others of one sleep, in whatever, nobody is left who would end it.
 //!
 //! One of these waits is the program's own: under `serial` the runtime keeps the queues of the program's futexes, and a program may wait in them for
 //! ever, for a signal perhaps. So a thread in one of those queues counts for nothing.
@@ -45,13 +45,15 @@ pub struct Asleep {
     times: u32,
 }
 
-/// A thread that sleeps in the runtime.
+/// How a thread sleeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sleep {
-    /// Until a word changes.
+    /// In the runtime, until a word changes.
     Word(u64),
-    /// For a moment.
+    /// In the runtime, for a moment.
     Nap,
+    /// In a call of the program's.
+    Call,
 }
 
 impl Asleep {
@@ -82,6 +84,7 @@ impl Asleep {
         self.looked = Instant::now();
         let written = written(shared);
         let all_sleep = idle && written == self.written && self.all_sleep(shared, members);
+        tracing::trace!(idle, written, all_sleep, "looked whether all sleep");
         self.written = written;
         self.times = if all_sleep { self.times + 1 } else { 0 };
         if all_sleep {
@@ -105,7 +108,7 @@ impl Asleep {
         for pid in told {
             match sleeps_of(pid) {
                 Some(sleeps) if nap(&sleeps) => return true,
-                sleeps => do_all_sleep &= sleeps.is_some(),
+                sleeps => do_all_sleep &= sleeps.is_some_and(|sleeps| are_ours(&sleeps)),
             }
         }
         if !do_all_sleep {
@@ -119,7 +122,8 @@ impl Asleep {
         let Some(all) = found.into_iter().collect::<Option<Vec<_>>>() else {
             return false;
         };
-        all.iter().flatten().any(|sleep| !is_program_s(s, *sleep))
+        let all = all.concat();
+        are_ours(&all) && all.iter().any(|sleep| !is_program_s(s, *sleep))
     }
 }
 
@@ -131,11 +135,17 @@ fn written(shared: &SharedSession) -> u64 {
     all.fold(0, |sum, ring| sum.wrapping_add(ring.head.load(Relaxed)))
 }
 
+/// Of a process that sleeps so: does a thread of it wait for its end?
 fn nap(sleeps: &[Sleep]) -> bool {
-    !sleeps.is_empty() && sleeps.iter().all(|sleep| *sleep == Sleep::Nap)
+    sleeps.contains(&Sleep::Nap)
 }
 
-/// How the threads of a process sleep in the runtime; `None` when one of them does something else.
+/// Do these all sleep in the runtime?
+fn are_ours(sleeps: &[Sleep]) -> bool {
+    !sleeps.contains(&Sleep::Call)
+}
+
+/// How the threads of a process sleep; `None` when one of them does something else.
 fn sleeps_of(pid: u32) -> Option<Vec<Sleep>> {
     let tasks = read_dir(format!("/proc/{pid}/task"));
     let mut sleeps = Vec::new();
@@ -152,10 +162,15 @@ fn sleeps_of(pid: u32) -> Option<Vec<Sleep>> {
     Some(sleeps)
 }
 
-/// What a line of /proc/PID/task/TID/syscall (proc_pid_syscall(5)) says, if that is a sleep in the runtime.
+/// What a line of /proc/PID/task/TID/syscall (proc_pid_syscall(5)) says of a thread that sleeps; `None`: it is in no call.
 fn sleep(pid: u32, line: &str) -> Option<Sleep> {
     let mut words = line.split_ascii_whitespace();
-    let call: u64 = words.next()?.parse().ok()?;
+    let call = words.next()?.parse().ok()?;
+    Some(sleep_of_ours(pid, call, words).unwrap_or(Sleep::Call))
+}
+
+/// The sleep in the runtime that this call with these words is.
+fn sleep_of_ours<'a>(pid: u32, call: u64, words: impl Iterator<Item = &'a str>) -> Option<Sleep> {
     let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok();
     let words: Vec<u64> = words.map(hex).collect::<Option<_>>()?;
     let [argument, .., pc] = words[..] else {
@@ -209,9 +224,9 @@ mod tests {
         assert!(sleep(own, &line(nr::FUTEX, ours, runtime)) == Some(Sleep::Word(ours)));
         let again = sleep(own, &line(nr::RESTART_SYSCALL, ours, runtime));
         assert!(again == Some(Sleep::Word(ours)));
-        assert!(sleep(own, &line(nr::FUTEX, theirs, runtime)).is_none());
-        assert!(sleep(own, &line(nr::FUTEX, ours, libc)).is_none());
-        assert!(sleep(own, &line(nr::READ, ours, runtime)).is_none());
+        assert!(sleep(own, &line(nr::FUTEX, theirs, runtime)) == Some(Sleep::Call));
+        assert!(sleep(own, &line(nr::FUTEX, ours, libc)) == Some(Sleep::Call));
+        assert!(sleep(own, &line(nr::READ, ours, runtime)) == Some(Sleep::Call));
         // A page fault, and somebody who computes.
         assert!(sleep(own, "-1 0x7ffe0000 0x55000000").is_none());
         assert!(sleep(own, "running\n").is_none());

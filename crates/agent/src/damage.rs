@@ -39,18 +39,26 @@ const STATES: [u32; 8] = [
 ];
 
 /// Something that no healthy recording shows for long.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Wrong {
     what: &'static str,
     /// The lock's word and the count of turns: the same as long as nobody has done anything.
     words: [u64; 2],
-    /// How often it must be seen.
+    /// How often it must be seen, the last time like this.
     enough: u32,
 }
 
+impl Wrong {
+    /// Is it the same that doesn't go away?
+    fn is_still(&self, before: &Wrong) -> bool {
+        (self.what, self.words) == (before.what, before.words)
+    }
+}
+
 /// What was seen, and how often.
-#[derive(Default)]
 pub struct Damage {
+    /// [What never changes](fixed_words), as it was.
+    fixed: [u64; 3],
     looked: Option<Instant>,
     seen: Option<Wrong>,
     times: u32,
@@ -61,8 +69,24 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// Nothing seen yet; the program has not begun.
+    pub fn new(shared: &SharedSession) -> Damage {
+        Damage {
+            fixed: fixed_words(shared),
+            looked: None,
+            seen: None,
+            times: 0,
+            turns: 0,
+            used: 0,
+        }
+    }
+
     /// What is damaged, when that is certain.
     pub fn look(&mut self, shared: &SharedSession, members: &Members) -> Option<&'static str> {
+        if fixed_words(shared) != self.fixed {
+            // By it threads find their rings, and what they are to do: nobody knows what they have done since.
+            return Some("a word that never changes");
+        }
         if self.looked.is_some_and(|t| t.elapsed() < LOOK_EVERY) {
             return None;
         }
@@ -88,10 +112,10 @@ impl Damage {
         let now = now.or_else(|| still.then(|| kept_asleep(shared, turns)).flatten());
         let now = now.or_else(|| kept_without_asking(shared));
         let now = now.or_else(|| kept_too_long(shared, members));
-        self.times = match now.is_some() && now == self.seen {
-            true => self.times + 1,
-            false => 1,
-        };
+        let is_still = now
+            .zip(self.seen)
+            .is_some_and(|(now, seen)| now.is_still(&seen));
+        self.times = if is_still { self.times + 1 } else { 1 };
         self.seen = now;
         let certain = now.filter(|wrong| self.times >= wrong.enough);
         match (now, certain) {
@@ -103,6 +127,20 @@ impl Damage {
         }
         certain.map(|wrong| wrong.what)
     }
+}
+
+/// Words that are written before the program begins, and never again: which session this is, how it runs, and how large its rings are.
+fn fixed_words(shared: &SharedSession) -> [u64; 3] {
+    let s = shared.session();
+    let pair = |one: &u32, two: &u32| u64::from(read(one)) << 32 | u64::from(read(two));
+    let ring_size = shared.order().map_or(0, |head| read(&head.ring_size));
+    [read(&s.magic), pair(&s.mode, &s.engine), ring_size]
+}
+
+/// A word that the program may be writing now.
+fn read<T: Copy>(word: &T) -> T {
+    // SAFETY: a reference to a plain number.
+    unsafe { std::ptr::read_volatile(word) }
 }
 
 /// What no healthy recording shows for long, and how often it must be seen.
@@ -248,10 +286,16 @@ fn kept_asleep(shared: &SharedSession, turns: u64) -> Option<Wrong> {
         && !slot.is_unclaimed(s)
         && s.request.kind.load(SeqCst) == request::NONE
         && Lists(s).ready().next().is_some();
-    (stays && state_of(slot) == Some('S')).then_some(Wrong {
+    let enough = match state_of(slot).filter(|_| stays)? {
+        'S' => MANY,
+        // Because it is asked: then it sleeps on. One that computes doesn't.
+        'R' => u32::MAX,
+        _ => return None,
+    };
+    Some(Wrong {
         what: "the turn of a thread that sleeps",
         words: [i.into(), turns],
-        enough: MANY,
+        enough,
     })
 }
 

@@ -79,6 +79,11 @@ fn sink<'a>(writer: &'a mut Writer, drain: &'a mut Drain, discard: bool) -> Sink
     }
 }
 
+/// Why a recording ends of whose words this is wrong.
+fn damaged(what: &str) -> String {
+    format!("the program damaged the session's memory ({what})")
+}
+
 impl Work {
     /// It begins.
     pub fn new(mut agent: Agent) -> Work {
@@ -87,6 +92,7 @@ impl Work {
         let known = agent.census.all_known();
         let inputs = Inputs::new(agent.store.clone(), agent.dir.clone(), !agent.keeps_stretch);
         let asleep = Asleep::new(&agent.shared);
+        let damage = Damage::new(&agent.shared);
         processes::tell_of_life(&agent.shared.session().agent_life);
         Work {
             begun,
@@ -100,7 +106,7 @@ impl Work {
             told: Told::default(),
             slices: Slices::new(),
             late: Late::default(),
-            damage: Damage::default(),
+            damage,
             asleep,
             keeper: Keeper::new(agent.store.clone(), agent.dir.clone()),
             images: Images::new(&agent.dir),
@@ -298,9 +304,11 @@ impl Work {
         }
         let idle = moved == 0 && !round.waits && !round.stops;
         let stuck = self.asleep.look(shared, &self.members, idle);
-        if let Some(why) = self.damage.look(shared, &self.members).or(stuck) {
-            // Also when it goes on unrecorded: it takes turns still.
-            self.is_full(|| format!("the program damaged the session's memory ({why})"));
+        let words = self.damage.look(shared, &self.members).or(stuck);
+        let rings = self.drain.damage().or(self.merge.damage());
+        if let Some(why) = words.or(rings) {
+            // Also when it could go on unrecorded: it takes turns still, and finds its way by these words.
+            self.is_full(|| damaged(why));
             self.processes
                 .end_whoever_maps(&self.agent.shared, &self.members);
         }
@@ -452,15 +460,12 @@ impl Work {
 
     /// Warns of an end that is not the program's; whether its memory was damaged.
     fn tell_why_it_ends_early(&mut self) -> bool {
-        let warnings = &mut self.agent.warnings;
-        if let Some(why) = &self.full {
-            warnings.push(format!("the recording ends early: {why}"));
-        }
+        // What was taken last may make no sense, either.
         let damage = self.drain.damage().or(self.merge.damage());
-        if let Some(why) = damage {
-            warnings.push(format!(
-                "the recording ends early: the program damaged the session's memory ({why})"
-            ));
+        let damage = damage.map(damaged);
+        if let Some(why) = self.full.as_ref().or(damage.as_ref()) {
+            let warnings = &mut self.agent.warnings;
+            warnings.push(format!("the recording ends early: {why}"));
         }
         damage.is_some()
     }

@@ -98,7 +98,7 @@ fn who_is_not_known_yet_may_live() {
     s.slots_used.store(1, SeqCst);
     s.request.taken.store(1, SeqCst);
     s.request.kind.store(request::FIND, SeqCst);
-    let (mut damage, members) = (Damage::default(), Members::default());
+    let (mut damage, members) = (Damage::new(&shared), Members::default());
     assert_eq!(found(&shared, &mut damage, &members, A_WHILE), None);
 
     // Now all threads that there are have slots, and the owner is none of them.

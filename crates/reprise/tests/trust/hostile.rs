@@ -349,7 +349,7 @@ fn a_function_called_by_the_debugger_reaches_nothing() {
         let open = format!("(long)\"{}\", 0101, 0600", file.display());
         // By their numbers: getpid, openat, kill, socket, execve.
         let commands = [
-            "break boast".into(),
+            "break raw_once".into(),
             "continue".into(),
             "print raw_once(39, 0, 0, 0, 0, 0) > 1".into(),
             format!("print ((int (*)(long, int, int))open)({open}) < 0"),

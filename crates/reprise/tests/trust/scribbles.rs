@@ -217,6 +217,35 @@ fn processes_that_there_are_not() {
     }
 }
 
+/// A process that is said to end, and doesn't: its threads wait for that, but for one that waits for them in a call of the program's.
+#[test]
+fn a_process_that_does_not_end() {
+    let state = offset_of!(Session, processes) + offset_of!(Process, state);
+    let said = overwritten("order", &[(state, process_state::ENDING)]);
+    assert!(
+        said.contains("damaged the session's memory (threads that nobody wakes or ends)"),
+        "{said}"
+    );
+}
+
+/// By these words threads find their rings, and know what they are to do.
+#[test]
+fn words_that_never_change() {
+    let size = ORDER_BASE as usize - SESSION_BASE as usize + offset_of!(OrderHead, ring_size);
+    for (engine, at, value) in [
+        ("order", size, 0),
+        ("order", size, 4096),
+        ("order", offset_of!(Session, engine), 77),
+        ("serial", offset_of!(Session, mode), 77),
+    ] {
+        let said = overwritten(engine, &[(at, value)]);
+        assert!(
+            said.contains("damaged the session's memory (a word that never changes)"),
+            "{engine} {at} {value}: {said}"
+        );
+    }
+}
+
 #[test]
 fn of_serial() {
     scribble("serial");
