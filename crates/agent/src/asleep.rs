@@ -6,6 +6,9 @@
 //!
 //! A thread that only naps in the runtime waits for the end of its process. Where all others of one sleep, in whatever, nobody is left who would end it.
 //!
+//! Under `order` a new thread sleeps until its maker has logged its birth, which nothing holds up. Where all others sleep, in whatever, its maker has gone on
+//! without it.
+//!
 //! One of these waits is the program's own: under `serial` the runtime keeps the queues of the program's futexes, and a program may wait in them for
 //! ever, for a signal perhaps. So a thread in one of those queues counts for nothing.
 
@@ -104,27 +107,45 @@ impl Asleep {
         let mut told: BTreeSet<u32> = told.filter(|pid| *pid != 0 && may_be(*pid)).collect();
         let children: Vec<u32> = told.iter().flat_map(|pid| children_of(*pid)).collect();
         told.extend(children.iter().filter(|pid| members.has(shared, **pid)));
-        let mut do_all_sleep = true;
-        for pid in told {
-            match sleeps_of(pid) {
-                Some(sleeps) if nap(&sleeps) => return true,
-                sleeps => do_all_sleep &= sleeps.is_some_and(|sleeps| are_ours(&sleeps)),
+        let has_unborn = |all: &[Sleep]| {
+            shared.order().is_some() && all.iter().any(|sleep| go_of(*sleep).is_some())
+        };
+        match how_all_sleep(told.into_iter()) {
+            HowAll::Naps => return true,
+            HowAll::Awake => return false,
+            HowAll::Asleep(all) if !are_ours(&all) && !has_unborn(&all) => return false,
+            HowAll::Asleep(_) => {}
+        }
+        match how_all_sleep(Members::who_map(shared).into_iter()) {
+            HowAll::Naps => true,
+            HowAll::Awake => false,
+            HowAll::Asleep(all) => {
+                are_ours(&all) && all.iter().any(|sleep| !is_program_s(s, *sleep))
+                    || has_unborn(&all)
             }
         }
-        if !do_all_sleep {
-            return false;
-        }
-        let who_map = Members::who_map(shared).into_iter();
-        let found: Vec<_> = who_map.map(sleeps_of).collect();
-        if found.iter().flatten().any(|sleeps| nap(sleeps)) {
-            return true;
-        }
-        let Some(all) = found.into_iter().collect::<Option<Vec<_>>>() else {
-            return false;
-        };
-        let all = all.concat();
-        are_ours(&all) && all.iter().any(|sleep| !is_program_s(s, *sleep))
     }
+}
+
+/// How the threads of several processes sleep.
+enum HowAll {
+    /// Some of a process wait for its end, and nobody ends it.
+    Naps,
+    /// Somebody doesn't sleep.
+    Awake,
+    /// All of them, so.
+    Asleep(Vec<Sleep>),
+}
+
+fn how_all_sleep(pids: impl Iterator<Item = u32>) -> HowAll {
+    let mut all = Some(Vec::new());
+    for sleeps in pids.map(sleeps_of) {
+        match sleeps {
+            Some(sleeps) if nap(&sleeps) => return HowAll::Naps,
+            sleeps => all = all.zip(sleeps).map(|(all, sleeps)| [all, sleeps].concat()),
+        }
+    }
+    all.map_or(HowAll::Awake, HowAll::Asleep)
 }
 
 /// The sum of all positions up to which events were written.
@@ -197,15 +218,19 @@ fn sleep_of_ours<'a>(pid: u32, call: u64, words: impl Iterator<Item = &'a str>) 
     }
 }
 
-/// Does a thread sleep because the program waits on a futex of its own, and do those know it that would wake it?
-fn is_program_s(s: &Session, sleep: Sleep) -> bool {
+/// The slot whose thread sleeps until it is told to go on.
+fn go_of(sleep: Sleep) -> Option<usize> {
     let Sleep::Word(word) = sleep else {
-        return false;
+        return None;
     };
     let place = |i: usize| Session::slot_address(SESSION_BASE as usize, i);
     let go = |i: usize| (place(i) + offset_of!(Slot, go)) as u64;
-    let slot = (0..MAX_SLOTS).find(|i| go(*i) == word);
-    slot.is_some_and(|i| Lists(s).is_queued(i as u32))
+    (0..MAX_SLOTS).find(|i| go(*i) == word)
+}
+
+/// Does a thread sleep because the program waits on a futex of its own, and do those know it that would wake it?
+fn is_program_s(s: &Session, sleep: Sleep) -> bool {
+    go_of(sleep).is_some_and(|i| Lists(s).is_queued(i as u32))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::slices::state_of;
 use crate::stopped::Thing;
 use libc::pid_t;
 use reprise_abi::engine::can;
-use reprise_abi::layout::{MAX_SLOTS, SESSION_BASE};
+use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END, SESSION_BASE};
 use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{request, slot_state, Session, Slot, BATON_FREE};
 use reprise_abi::syscalls::nr;
@@ -111,6 +111,7 @@ impl Damage {
         });
         let now = now.or_else(|| still.then(|| kept_asleep(shared, turns)).flatten());
         let now = now.or_else(|| kept_without_asking(shared));
+        let now = now.or_else(|| kept_in_call(shared));
         let now = now.or_else(|| kept_too_long(shared, members));
         let is_still = now
             .zip(self.seen)
@@ -281,9 +282,9 @@ fn kept_asleep(shared: &SharedSession, turns: u64) -> Option<Wrong> {
         .checked_sub(1)
         .filter(|i| (*i as usize) < MAX_SLOTS)?;
     let slot = shared.slot(i as usize);
-    // Of a call that may take long the turn is taken from outside ([`crate::slices`]); and the agent may take long itself.
+    // Of a call that may take long the turn is taken from outside ([`crate::slices`]); and the agent may take long itself. Who doesn't know yet that it has
+    // the turn is woken again and again.
     let stays = slot.state.load(SeqCst) == slot_state::RUNNING
-        && !slot.is_unclaimed(s)
         && s.request.kind.load(SeqCst) == request::NONE
         && Lists(s).ready().next().is_some();
     let enough = match state_of(slot).filter(|_| stays)? {
@@ -306,6 +307,25 @@ fn kept_without_asking(shared: &SharedSession) -> Option<Wrong> {
     (taken != 0 && kind == request::NONE).then_some(Wrong {
         what: "a lock that is not given back",
         words: [taken.into(), 0],
+        enough: MANY,
+    })
+}
+
+/// Does a thread keep the session's head, and sleep in a call of the program's? Whoever has it becomes another program at once, or gives it back.
+fn kept_in_call(shared: &SharedSession) -> Option<Wrong> {
+    let owner = Some(Thing::Head.owner(shared)).filter(|owner| *owner != 0)?;
+    let slot = Thing::Head.slot(shared.session(), owner)?;
+    let sleeps = state_of(slot) == Some('S')
+        && call_of(slot).is_some_and(|(call, words)| {
+            let becomes_another = [nr::EXECVE, nr::EXECVEAT].contains(&call);
+            let is_ours = words
+                .first()
+                .is_some_and(|word| (RESERVATION..RESERVATION_END).contains(word));
+            !becomes_another && !is_ours
+        });
+    sleeps.then_some(Wrong {
+        what: "a lock that is not given back",
+        words: [Thing::Head as u64, owner.into()],
         enough: MANY,
     })
 }
@@ -365,13 +385,18 @@ fn sleeps(slot: &Slot) -> bool {
 
 /// The word of the session on which the slot's thread sleeps.
 fn sleeps_on(slot: &Slot) -> Option<u64> {
-    let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst) as pid_t);
-    let call = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", ids[0], ids[1]));
-    let call = call.unwrap_or_default();
-    let mut words = call.split_ascii_whitespace();
-    let is_futex = words.next() == Some(&nr::FUTEX.to_string());
-    let word = words.next().and_then(|w| w.strip_prefix("0x"));
-    let word = word.and_then(|w| u64::from_str_radix(w, 16).ok());
+    let (call, words) = call_of(slot)?;
     let end = Session::slot_address(SESSION_BASE as usize, MAX_SLOTS - 1) as u64;
-    word.filter(|w| is_futex && (SESSION_BASE..end).contains(w))
+    let word = words.first().copied();
+    word.filter(|w| call == nr::FUTEX && (SESSION_BASE..end).contains(w))
+}
+
+/// The call in which the slot's thread is, and its words (proc_pid_syscall(5)).
+fn call_of(slot: &Slot) -> Option<(u64, Vec<u64>)> {
+    let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst) as pid_t);
+    let line = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", ids[0], ids[1])).ok()?;
+    let mut words = line.split_ascii_whitespace();
+    let call = words.next()?.parse().ok()?;
+    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok();
+    Some((call, words.map(hex).collect::<Option<_>>()?))
 }
