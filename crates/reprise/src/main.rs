@@ -15,6 +15,7 @@ mod dump;
 mod environment;
 mod exit;
 mod export;
+mod foreground;
 mod human;
 mod info;
 mod keep;

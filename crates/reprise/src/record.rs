@@ -621,17 +621,38 @@ pub fn write_head(
     Ok(Writer::with_options(dir, options)?)
 }
 
-/// Waits for one of our children to end, and leaves it a zombie; its process id, `None` when interrupted.
-fn next_end() -> Result<Option<i32>> {
-    // SAFETY: fills a struct of ours.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        if libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT) == 0 {
-            return Ok(Some(info.si_pid()));
+/// What has become of one of our children.
+enum Change {
+    /// It has ended, and is a zombie.
+    Ended(i32),
+    /// It was stopped, and waits to be continued.
+    Stopped(i32),
+    /// None has changed: a signal came.
+    Interrupted,
+}
+
+/// Waits for one of our children to end or to be stopped.
+fn next_change() -> Result<Change> {
+    let wait = |who, id, how| {
+        // SAFETY: fills a struct of ours.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let done = libc::waitid(who, id, &mut info, how) == 0;
+            done.then(|| (info.si_pid(), info.si_code))
         }
+    };
+    let any = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
+    if let Some((pid, how)) = wait(libc::P_ALL, 0, any) {
+        if how != libc::CLD_STOPPED {
+            return Ok(Change::Ended(pid));
+        }
+        // It is told of once.
+        let told = libc::WSTOPPED | libc::WNOHANG;
+        wait(libc::P_PID, pid as u32, told);
+        return Ok(Change::Stopped(pid));
     }
     match std::io::Error::last_os_error() {
-        e if e.raw_os_error() == Some(libc::EINTR) => Ok(None),
+        e if e.raw_os_error() == Some(libc::EINTR) => Ok(Change::Interrupted),
         e => Err(e).context("wait for the program"),
     }
 }
@@ -644,7 +665,16 @@ fn wait_for(
     follower: Option<i32>,
 ) -> Result<(i32, i32)> {
     loop {
-        let Some(ended) = next_end()? else { continue };
+        let ended = match next_change()? {
+            Change::Ended(child) => child,
+            Change::Stopped(child) => {
+                if child == pid {
+                    crate::foreground::stop_with(pid);
+                }
+                continue;
+            }
+            Change::Interrupted => continue,
+        };
         if ended == pid {
             signals::program_has_ended();
             let own = reap(pid)?;

@@ -20,4 +20,5 @@ mod outside;
 mod processes;
 mod stop;
 mod stops;
+mod suspended;
 mod told_to_end;

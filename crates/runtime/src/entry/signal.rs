@@ -112,7 +112,8 @@ fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     let c = &mut uc.mc;
     if in_runtime(c.rip) {
         if t.guard_sp != 0 && (signal == SIGSEGV || signal == SIGBUS) {
-            c.rsp = t.guard_sp;
+            // The way out takes what was there before from the stack. Where that is none, the next fault is nobody's to survive.
+            c.rsp = core::mem::take(&mut t.guard_sp);
             c.rip = rt_guard_fault as *const () as u64;
             c.rflags &= !0x400;
             return;
