@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// How often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// So many looks in a row must see the same.
+/// So many looks must see it while nothing is written, and no more may see something else: a thread at the end of its nap that waits for a processor.
 const ENOUGH: u32 = 6;
 /// The runtime's threads look again after a nap of at most that many seconds; a program's own nap as short as that is soon an event.
 const LONGEST_NAP: u64 = 1;
@@ -46,6 +46,8 @@ pub struct Asleep {
     /// How far each ring was.
     written: u64,
     times: u32,
+    /// Looks meanwhile that have seen something else.
+    misses: u32,
 }
 
 /// How a thread sleeps.
@@ -68,6 +70,7 @@ impl Asleep {
             looked: Instant::now(),
             written: 0,
             times: 0,
+            misses: 0,
         }
     }
 
@@ -79,19 +82,26 @@ impl Asleep {
         idle: bool,
     ) -> Option<&'static str> {
         if !idle {
-            self.times = 0;
+            (self.times, self.misses) = (0, 0);
         }
         if !self.applies || self.looked.elapsed() < LOOK_EVERY {
             return None;
         }
         self.looked = Instant::now();
         let written = written(shared);
-        let all_sleep = idle && written == self.written && self.all_sleep(shared, members);
+        if written != self.written {
+            (self.written, self.times, self.misses) = (written, 0, 0);
+        }
+        let all_sleep = idle && self.all_sleep(shared, members);
         tracing::trace!(idle, written, all_sleep, "looked whether all sleep");
-        self.written = written;
-        self.times = if all_sleep { self.times + 1 } else { 0 };
         if all_sleep {
+            self.times += 1;
             tracing::debug!(times = self.times, "all threads sleep");
+        } else {
+            self.misses += 1;
+        }
+        if self.misses > ENOUGH {
+            (self.times, self.misses) = (0, 0);
         }
         (self.times >= ENOUGH).then_some("threads that nobody wakes or ends")
     }
