@@ -48,6 +48,12 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub max_unpacked: Option<u64>,
 
+    /// Open packed traces that are encrypted to a key with the secret keys in FILE, as `age-keygen` makes them (default: $REPRISE_IDENTITY). May be given many times
+    ///
+    /// A passphrase is asked for at the terminal, or taken from $REPRISE_PASSPHRASE.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub identity: Vec<PathBuf>,
+
     /// Replay a trace also with a runtime that no release has: code of whoever made the trace, in the box in which all replays run
     #[arg(long, global = true)]
     pub trust_runtime: bool,
@@ -916,6 +922,15 @@ pub struct PackArgs {
     /// Leave out the checkpoints that `reprise checkpoint` has made
     #[arg(long)]
     pub no_checkpoints: bool,
+
+    /// Encrypt it to this public key of age's (`age1...`; `age-keygen` makes the pair), or to those in a file, one a line. May be given many times; each one opens
+    /// it, by --identity
+    #[arg(long, value_name = "KEY or FILE")]
+    pub encrypt: Vec<PathBuf>,
+
+    /// Encrypt it to a passphrase, which is asked for at the terminal or taken from $REPRISE_PASSPHRASE
+    #[arg(long, conflicts_with = "encrypt")]
+    pub passphrase: bool,
 
     /// Sign it with this secret key of minisign's (`minisign -G` makes one, `minisign -GW` one without a password): the signature is a file beside it,
     /// FILE.minisig. Who has the public key, as NAME.pub in `trusted-keys` beside their traces (or in $REPRISE_TRUSTED_KEYS), is told whose it is

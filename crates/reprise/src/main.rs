@@ -18,6 +18,7 @@ mod export;
 mod human;
 mod info;
 mod keep;
+mod keys;
 mod ls;
 mod manual;
 mod mcp;
@@ -57,8 +58,12 @@ fn main() {
     std::panic::set_hook(Box::new(|panic| last_words(panic)));
     log::begin();
     let asked = match rr::words() {
-        Some(words) => rr::read(words),
+        Some(words) => {
+            keys::tell(Vec::new());
+            rr::read(words)
+        }
         None => Cli::read().map(|cli| {
+            keys::tell(cli.identity);
             if let Some(bytes) = cli.max_unpacked {
                 reprise_trace::catalog::allow_unpacked(bytes);
             }
