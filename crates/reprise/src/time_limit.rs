@@ -64,7 +64,12 @@ impl Drop for TimeLimit {
         unsafe {
             let none = std::ptr::null::<libc::siginfo_t>();
             libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0);
-            libc::waitid(libc::P_PIDFD, fd as u32, &mut std::mem::zeroed(), libc::WEXITED);
+            libc::waitid(
+                libc::P_PIDFD,
+                fd as u32,
+                &mut std::mem::zeroed(),
+                libc::WEXITED,
+            );
         }
     }
 }

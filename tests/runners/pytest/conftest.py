@@ -12,7 +12,7 @@ INSIDE = "RUN_BY_REPRISE"
 def pytest_pyfunc_call(pyfuncitem):
     if INSIDE in os.environ:
         return None
-    command = ["reprise", "record", "--keep-on=failure", "--time-limit", "60", "--"]
+    command = ["reprise", "record", "--keep-on=failure", "--time-limit", "600", "--"]
     command += [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", pyfuncitem.nodeid]
     told = subprocess.run(
         command,

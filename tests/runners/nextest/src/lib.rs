@@ -1,4 +1,4 @@
-//! One test that passes, one that fails, one that hangs: `.config/nextest.toml` has the recordings of the latter two kept.
+//! One test that passes, one that fails, one that hangs.
 
 #[test]
 fn adds() {
