@@ -48,6 +48,12 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub max_unpacked: Option<u64>,
 
+    /// Open packed traces that are encrypted to a key with the secret keys in FILE, as `age-keygen` makes them (default: $REPRISE_IDENTITY). May be given many times
+    ///
+    /// A passphrase is asked for at the terminal, or taken from $REPRISE_PASSPHRASE.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub identity: Vec<PathBuf>,
+
     /// Replay a trace also with a runtime that no release has: code of whoever made the trace, in the box in which all replays run
     #[arg(long, global = true)]
     pub trust_runtime: bool,
@@ -132,6 +138,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether a program is at the other end, and the terminal, if there is one, is somebody else's.
+    pub fn serves_a_program(&self) -> bool {
+        matches!(self, Command::Mcp(_) | Command::Dap(_))
+    }
+
     /// Whether it is to say who has signed a packed trace that it opens.
     pub fn says_signer(&self) -> bool {
         match self {
@@ -200,8 +211,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "J", value_parser = parse_jobs, requires = "until_failure", conflicts_with = "output")]
     pub jobs: Option<u64>,
 
-    /// With --until-failure: a run that takes more seconds is ended, and counts as failing: for programs that hang now and then
-    #[arg(long, value_name = "SECONDS", value_parser = parse_count, requires = "until_failure", conflicts_with = "output")]
+    /// End a run that takes more seconds, with all that came of it; it counts as failing then: for programs that hang now and then
+    #[arg(long, value_name = "SECONDS", value_parser = parse_count)]
     pub time_limit: Option<u64>,
 
     /// When the recording ends: with the last process, or with the first one; those that it leaves go on unrecorded then
@@ -916,6 +927,15 @@ pub struct PackArgs {
     /// Leave out the checkpoints that `reprise checkpoint` has made
     #[arg(long)]
     pub no_checkpoints: bool,
+
+    /// Encrypt it to this public key of age's (`age1...`; `age-keygen` makes the pair), or to those in a file, one a line. May be given many times; each one opens
+    /// it, by --identity
+    #[arg(long, value_name = "KEY or FILE")]
+    pub encrypt: Vec<PathBuf>,
+
+    /// Encrypt it to a passphrase, which is asked for at the terminal or taken from $REPRISE_PASSPHRASE
+    #[arg(long, conflicts_with = "encrypt")]
+    pub passphrase: bool,
 
     /// Sign it with this secret key of minisign's (`minisign -G` makes one, `minisign -GW` one without a password): the signature is a file beside it,
     /// FILE.minisig. Who has the public key, as NAME.pub in `trusted-keys` beside their traces (or in $REPRISE_TRUSTED_KEYS), is told whose it is

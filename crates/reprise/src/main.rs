@@ -19,6 +19,7 @@ mod foreground;
 mod human;
 mod info;
 mod keep;
+mod keys;
 mod ls;
 mod manual;
 mod mcp;
@@ -42,6 +43,7 @@ mod signals;
 mod snapshot;
 mod stop;
 mod stretches;
+mod time_limit;
 mod timeline;
 mod view;
 
@@ -58,8 +60,12 @@ fn main() {
     std::panic::set_hook(Box::new(|panic| last_words(panic)));
     log::begin();
     let asked = match rr::words() {
-        Some(words) => rr::read(words),
+        Some(words) => {
+            keys::tell(Vec::new(), true);
+            rr::read(words)
+        }
         None => Cli::read().map(|cli| {
+            keys::tell(cli.identity, !cli.command.serves_a_program());
             if let Some(bytes) = cli.max_unpacked {
                 reprise_trace::catalog::allow_unpacked(bytes);
             }

@@ -1,9 +1,11 @@
 //! `reprise pack`: one self-contained file, to be sent to someone else.
 
 use crate::cli::PackArgs;
-use crate::{environment, human};
-use anyhow::{bail, Context};
+use crate::{environment, human, keys};
+use anyhow::{anyhow, bail, Context};
 use reprise_console::{say, tell};
+use reprise_trace::encrypted::{self, Recipients};
+use reprise_trace::pack::Packing;
 use reprise_trace::redact::{self, Values};
 use reprise_trace::{pack, signature, ByteString, Catalog, Manifest, CHECKPOINTS_FILE};
 use std::ffi::OsString;
@@ -19,7 +21,9 @@ pub fn run(args: &PackArgs) -> anyhow::Result<()> {
         );
     }
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
-    let file = args.output.clone().unwrap_or_else(|| usual_name(&dir));
+    let is_sealed = args.passphrase || !args.encrypt.is_empty();
+    let usual = || usual_name(&dir, is_sealed);
+    let file = args.output.clone().unwrap_or_else(usual);
     // What can be refused is refused before anything is made.
     let key = args.sign.as_deref().map(|path| {
         let signature = signature::path_of(&file);
@@ -32,15 +36,30 @@ pub fn run(args: &PackArgs) -> anyhow::Result<()> {
         Ok(signature::secret_key(path, || ask_password(path))?)
     });
     let key = key.transpose()?;
+    let recipients = recipients(args, &file)?;
+    let packing = Packing {
+        left_out: if args.no_checkpoints {
+            &[CHECKPOINTS_FILE]
+        } else {
+            &[]
+        },
+        recipients: recipients.as_ref(),
+    };
     let size = match args.redact.is_empty() {
-        true if args.no_checkpoints => pack::pack_without(&dir, &file, &[CHECKPOINTS_FILE])?,
-        true => pack::pack(&dir, &file)?,
-        false => pack_redacted(&dir, args, &file)?,
+        true => pack::pack_with(&dir, &file, &packing)?,
+        false => pack_redacted(&dir, args, &file, &packing)?,
     };
     let signed = key.map(|key| signature::sign(&file, &key)).transpose()?;
     if !args.quiet {
         let (file, size) = (file.display(), human::size(size));
         tell!("packed into {file} ({size}); replay it with `reprise replay {file}`")?;
+        match recipients {
+            Some(Recipients::Passphrase(_)) => tell!("encrypted: it asks for the passphrase")?,
+            Some(Recipients::Keys(_)) => {
+                tell!("encrypted: --identity FILE, or REPRISE_IDENTITY, opens it")?;
+            }
+            None => {}
+        }
         if let Some(signed) = signed {
             tell!(
                 "signed in {}; send it along, and your public key by another way",
@@ -51,8 +70,25 @@ pub fn run(args: &PackArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// For whom it is, unless it is for everybody.
+fn recipients(args: &PackArgs, file: &Path) -> anyhow::Result<Option<Recipients>> {
+    match (args.passphrase, args.encrypt.is_empty()) {
+        (true, _) => match keys::new_passphrase(file) {
+            Ok(recipients) => Ok(Some(recipients)),
+            Err(why) => Err(anyhow!("can't encrypt {}: {why}", file.display())),
+        },
+        (false, false) => Ok(Some(Recipients::keys(&args.encrypt)?)),
+        (false, true) => Ok(None),
+    }
+}
+
 /// Packs what is left of a trace when values were taken out.
-fn pack_redacted(dir: &Path, args: &PackArgs, file: &Path) -> anyhow::Result<u64> {
+fn pack_redacted(
+    dir: &Path,
+    args: &PackArgs,
+    file: &Path,
+    packing: &Packing,
+) -> anyhow::Result<u64> {
     let values = Values::new(values(dir, &args.redact)?)?;
     let beside = file
         .parent()
@@ -63,7 +99,7 @@ fn pack_redacted(dir: &Path, args: &PackArgs, file: &Path) -> anyhow::Result<u64
         .tempdir_in(beside);
     let copy = copy.with_context(|| format!("can't write in {}", beside.display()))?;
     let done = redact::redact(dir, &values, copy.path())?;
-    let size = pack::pack(copy.path(), file)?;
+    let size = pack::pack_with(copy.path(), file, packing)?;
     match (args.quiet, done.places) {
         (_, 0) => say!("redacted: nothing: no such value stands in this trace"),
         (true, _) => {}
@@ -137,13 +173,17 @@ fn ask_password(key: &Path) -> Result<String, String> {
     })
 }
 
-/// `NAME.reprise` in the working directory.
-fn usual_name(dir: &Path) -> PathBuf {
+/// `NAME.reprise`, or `NAME.reprise.age`, in the working directory.
+fn usual_name(dir: &Path, is_sealed: bool) -> PathBuf {
     let whole = dir.canonicalize().unwrap_or_else(|_| dir.into());
     let mut name = whole
         .file_name()
         .map_or_else(|| OsString::from("trace"), OsString::from);
     name.push(".");
     name.push(pack::EXTENSION);
+    if is_sealed {
+        name.push(".");
+        name.push(encrypted::EXTENSION);
+    }
     name.into()
 }

@@ -3,6 +3,7 @@
 //! The root is `$REPRISE_TRACE_DIR`, else `$XDG_DATA_HOME/reprise`, else `~/.local/share/reprise`. A trace in it is a
 //! directory `<program>-<n>`, mode 0700; `latest` is a symbolic link; `.store` has the contents ([`crate::store`]), `.unpacked` packed traces that were used.
 
+use crate::encrypted::Keys;
 use crate::error::Context;
 use crate::signature::{self, Signer, TRUSTED_KEYS_DIR, TRUSTED_KEYS_VARIABLE};
 use crate::store::{Collected, STORE_DIR, TEMPORARY_PREFIX};
@@ -35,6 +36,14 @@ static MAX_UNPACKED: OnceLock<u64> = OnceLock::new();
 /// From now on packed traces may become so many bytes, instead of [`pack::usual_limit`]. The first word counts.
 pub fn allow_unpacked(bytes: u64) {
     let _ = MAX_UNPACKED.set(bytes);
+}
+
+/// What [`open_with`] was told.
+static KEYS: OnceLock<Keys> = OnceLock::new();
+
+/// From now on packed traces that are encrypted are opened with these. The first word counts.
+pub fn open_with(keys: Keys) {
+    let _ = KEYS.set(keys);
 }
 
 /// What [`tell_signers`] was told.
@@ -316,7 +325,9 @@ impl Catalog {
         make_dirs(&parent)?;
         if Manifest::read(&dir).is_err() {
             let most = MAX_UNPACKED.get().copied();
-            match pack::unpack(file, &dir, most.unwrap_or(pack::usual_limit(m.len()))) {
+            let most = most.unwrap_or(pack::usual_limit(m.len()));
+            let none = Keys::default();
+            match pack::unpack_with(file, &dir, most, KEYS.get().unwrap_or(&none)) {
                 // Someone else was faster.
                 Err(TraceError::Exists { .. }) => {}
                 other => other?,

@@ -157,6 +157,14 @@ pub enum TraceError {
         /// Why.
         why: String,
     },
+    /// An encrypted pack that can't be opened, or made.
+    #[error("can't decrypt {path}: {why}")]
+    Encrypted {
+        /// The pack.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A packed trace that is not what its signature says.
     #[error("{packed} is not what its signature {path} says ({why}): don't use it, get a good copy of both")]
     Signature {

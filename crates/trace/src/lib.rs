@@ -51,6 +51,7 @@ pub mod catalog;
 pub mod census;
 pub mod checkpoints;
 mod codec;
+pub mod encrypted;
 mod entries;
 pub mod error;
 mod extents;

@@ -4,6 +4,7 @@
 //! in it can lead anywhere else; contents are checked against their hashes. Its last entry has the BLAKE3 hash of every other one, in the form that `b3sum
 //! --check` reads: a trace's own hashes tell damage, but somebody can make two contents that have the same. (Packs from before that have no such entry.)
 
+use crate::encrypted::{self, Keys, Recipients, Sealing};
 use crate::error::Context;
 use crate::hash::{is_zero, Hasher, HASH_CHUNK};
 use crate::packed_input::{self, PackedInput};
@@ -33,25 +34,21 @@ const LEVEL: i32 = 3;
 /// Largest window taken when unpacking, as a power of two (level 3 uses 21).
 const MAX_WINDOW_LOG: u32 = 23;
 
-/// Whether `path` is a packed trace, by its first bytes.
+/// Whether `path` is a packed trace, or an encrypted file that may have one, by its first bytes.
 pub fn is_pack(path: &Path) -> Result<bool> {
-    Ok(kind(path)?.is_some())
+    if encrypted::is_encrypted(path)? {
+        return Ok(true);
+    }
+    let file = File::open(path).context("open", path)?;
+    let head = head(file).context("read", path)?;
+    Ok(Pack::of(&head).is_some())
 }
 
-/// Which one it is, if it is a packed trace.
-fn kind(path: &Path) -> Result<Option<Pack>> {
-    let mut head = [0; MAGIC.len()];
-    match File::open(path)
-        .context("open", path)?
-        .read_exact(&mut head)
-    {
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        other => other.context("read", path).map(|()| match &head {
-            MAGIC => Some(Pack::WithSums),
-            OLD_MAGIC => Some(Pack::WithoutSums),
-            _ => None,
-        }),
-    }
+/// As much of a file as says whether it is a pack.
+fn head(file: impl Read) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut head)?;
+    Ok(head)
 }
 
 /// The two kinds of packed traces that there are.
@@ -59,6 +56,58 @@ fn kind(path: &Path) -> Result<Option<Pack>> {
 enum Pack {
     WithSums,
     WithoutSums,
+}
+
+impl Pack {
+    /// Which one begins so, if it is a packed trace.
+    fn of(head: &[u8]) -> Option<Pack> {
+        match head {
+            _ if head == MAGIC => Some(Pack::WithSums),
+            _ if head == OLD_MAGIC => Some(Pack::WithoutSums),
+            _ => None,
+        }
+    }
+}
+
+/// How a pack is made, where it is not the usual one.
+#[derive(Debug, Default)]
+pub struct Packing<'a> {
+    /// Files of the trace that it is to lack.
+    pub left_out: &'a [&'a str],
+    /// Who can open it; everybody, when nobody is named.
+    pub recipients: Option<&'a Recipients>,
+}
+
+/// Where a pack is written to.
+enum Out {
+    Plain(BufWriter<File>),
+    Sealed(Sealing<BufWriter<File>>),
+}
+
+impl Write for Out {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Out::Plain(out) => out.write(buf),
+            Out::Sealed(out) => out.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Out::Plain(out) => out.flush(),
+            Out::Sealed(out) => out.flush(),
+        }
+    }
+}
+
+impl Out {
+    fn finish(self) -> io::Result<File> {
+        let out = match self {
+            Out::Plain(out) => out,
+            Out::Sealed(out) => out.finish()?,
+        };
+        out.into_inner().map_err(io::IntoInnerError::into_error)
+    }
 }
 
 /// The hashes of a pack's entries, as they stand in [`SUMS_FILE`].
@@ -87,20 +136,20 @@ impl<R: Read> Read for Hashed<R> {
 /// # Errors
 /// [`TraceError::Exists`] when `out` exists.
 pub fn pack(dir: &Path, out: &Path) -> Result<u64> {
-    pack_without(dir, out, &[])
+    pack_with(dir, out, &Packing::default())
 }
 
-/// As [`pack`], without these files.
+/// As [`pack`], in this way.
 ///
 /// # Errors
 /// As [`pack`].
-pub fn pack_without(dir: &Path, out: &Path, left_out: &[&str]) -> Result<u64> {
+pub fn pack_with(dir: &Path, out: &Path, packing: &Packing) -> Result<u64> {
     Manifest::read(dir)?;
     if out.symlink_metadata().is_ok() {
         return Err(TraceError::Exists { path: out.into() });
     }
     let temporary = beside(out);
-    let result = write_pack(dir, &temporary, left_out).and_then(|size| {
+    let result = write_pack(dir, &temporary, packing).and_then(|size| {
         std::fs::rename(&temporary, out).context("write", out)?;
         Ok(size)
     });
@@ -121,13 +170,21 @@ pub fn usual_limit(packed: u64) -> u64 {
 /// [`TraceError::Exists`] when there is something in `dir`; [`TraceError::Corrupt`] when the file is damaged or hostile; [`TraceError::Limit`] when it is
 /// larger.
 pub fn unpack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
+    unpack_with(packed, dir, most, &Keys::default())
+}
+
+/// As [`unpack`], with keys for a pack that is encrypted.
+///
+/// # Errors
+/// As [`unpack`], and as [`Keys::decrypt`].
+pub fn unpack_with(packed: &Path, dir: &Path, most: u64, keys: &Keys) -> Result<()> {
     let temporary = beside(dir);
     DirBuilder::new()
         .mode(0o700)
         .create(&temporary)
         .context("create", &temporary)?;
-    let result =
-        read_pack(packed, &temporary, most).and_then(|()| match std::fs::rename(&temporary, dir) {
+    let result = read_pack(packed, &temporary, most, keys).and_then(|()| {
+        match std::fs::rename(&temporary, dir) {
             Err(e)
                 if matches!(
                     e.raw_os_error(),
@@ -137,7 +194,8 @@ pub fn unpack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
                 Err(TraceError::Exists { path: dir.into() })
             }
             other => other.context("create", dir),
-        });
+        }
+    });
     if result.is_err() {
         // Made by us a moment ago, with nothing in it but what we unpacked.
         let _ = std::fs::remove_dir_all(&temporary);
@@ -155,20 +213,24 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn write_pack(dir: &Path, out: &Path, left_out: &[&str]) -> Result<u64> {
+fn write_pack(dir: &Path, out: &Path, packing: &Packing) -> Result<u64> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(out)
         .context("create", out)?;
-    let mut file = BufWriter::with_capacity(HASH_CHUNK, file);
+    let file = BufWriter::with_capacity(HASH_CHUNK, file);
+    let mut file = match packing.recipients {
+        None => Out::Plain(file),
+        Some(recipients) => Out::Sealed(recipients.encrypt(file, out)?),
+    };
     file.write_all(MAGIC).context("write", out)?;
     let mut zstd = zstd::stream::write::Encoder::new(file, LEVEL).context("compress for", out)?;
     zstd.include_checksum(true).context("compress for", out)?;
     let mut archive = tar::Builder::new(zstd);
     let mut sums = Sums::default();
-    let is_in = |name: &String| !left_out.contains(&name.as_str());
+    let is_in = |name: &String| !packing.left_out.contains(&name.as_str());
     for name in names(dir)?.into_iter().filter(is_in) {
         append(&mut archive, dir, &name, out, &mut sums)?;
     }
@@ -184,10 +246,8 @@ fn write_pack(dir: &Path, out: &Path, left_out: &[&str]) -> Result<u64> {
     let file = archive
         .into_inner()
         .and_then(|zstd| zstd.finish())
+        .and_then(Out::finish)
         .context("write", out)?;
-    let file = file
-        .into_inner()
-        .map_err(|e| TraceError::io("write", out, e.into_error()))?;
     Ok(file.metadata().context("read", out)?.len())
 }
 
@@ -271,17 +331,30 @@ fn append_input<W: Write>(
     }
 }
 
-fn read_pack(packed: &Path, dir: &Path, most: u64) -> Result<()> {
+/// The bytes of a pack, out of its encryption if it has one, and which kind it is.
+fn open_pack(packed: &Path, keys: &Keys) -> Result<(Pack, Box<dyn Read>)> {
+    let none = |why: &str| TraceError::NotATrace {
+        path: packed.into(),
+        why: why.into(),
+    };
+    if encrypted::is_encrypted(packed)? {
+        let mut inside = keys.decrypt(packed)?;
+        let head = head(&mut inside).map_err(|e| TraceError::corrupt(packed, e.to_string()))?;
+        let kind =
+            Pack::of(&head).ok_or_else(|| none("what is encrypted in it is no packed trace"))?;
+        return Ok((kind, Box::new(io::Cursor::new(head).chain(inside))));
+    }
+    let mut file = File::open(packed).context("open", packed)?;
+    let head = head(&mut file).context("read", packed)?;
+    let kind = Pack::of(&head).ok_or_else(|| none("it is no packed trace"))?;
+    Ok((kind, Box::new(io::Cursor::new(head).chain(file))))
+}
+
+fn read_pack(packed: &Path, dir: &Path, most: u64, keys: &Keys) -> Result<()> {
     let most = most.min(MAX_UNPACKED);
     let corrupt = |why: String| TraceError::corrupt(packed, why);
-    let Some(kind) = kind(packed)? else {
-        return Err(TraceError::NotATrace {
-            path: packed.into(),
-            why: "it is no packed trace".into(),
-        });
-    };
-    let file = File::open(packed).context("open", packed)?;
-    let mut zstd = zstd::stream::read::Decoder::new(file).context("decompress", packed)?;
+    let (kind, bytes) = open_pack(packed, keys)?;
+    let mut zstd = zstd::stream::read::Decoder::new(bytes).context("decompress", packed)?;
     zstd.window_log_max(MAX_WINDOW_LOG)
         .context("decompress", packed)?;
     let mut archive = tar::Archive::new(zstd);

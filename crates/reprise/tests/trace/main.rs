@@ -8,6 +8,7 @@ mod badinput;
 mod corpus;
 mod divergence;
 mod mutations;
+mod packs_encrypted;
 mod packs_redacted;
 mod packs_signed;
 mod parts;
