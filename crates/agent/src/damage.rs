@@ -94,7 +94,7 @@ impl Damage {
         let s = shared.session();
         let lock = s.schedule_lock.load(SeqCst);
         let turns = s.baton_generation.load(SeqCst);
-        let now = wrong(shared, members, lock & !WAITERS).map(|(what, enough)| Wrong {
+        let now = wrong(shared, members, lock).map(|(what, enough)| Wrong {
             what,
             words: [lock.into(), turns],
             enough,
@@ -150,6 +150,11 @@ fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<(&'stat
         // Whoever wants it next frees it.
         return None;
     }
+    if lock == WAITERS {
+        // Who gives it back leaves nothing there.
+        return Some(("a lock that nobody has", ENOUGH));
+    }
+    let lock = lock & !WAITERS;
     if lock != 0 {
         let holder = owner_of(lock).map(|(_, slot)| shared.slot(slot as usize % MAX_SLOTS));
         // While somebody has it, the other words may be anything.
