@@ -8,6 +8,7 @@
 //! | `@file PATH` | the file below GOROOT/src that the following lines change |
 //! | `@import PATH` | a package that it imports besides |
 //! | `@word OLD NEW` | an identifier that gets another name where it is called; `@hash` of the whole file comes before |
+//! | `@jumps PREFIX` | an assembler file's functions jump to those of the same names with this prefix; `@hash` of the whole file comes before |
 //! | `@in HEAD` | the function, type or block that begins with this text at the beginning of a line, and ends at the next `}` or `)` there |
 //! | `@hash HASH` | BLAKE3 of its old text, 16 hex digits |
 //! | `@top` | the following lines go behind its first line |
@@ -144,6 +145,7 @@ impl Version {
                     let (old, new) = rest.split_once(' ').ok_or_else(|| wrong("two words are wanted"))?;
                     text = rename(&text, old, new);
                 }
+                "@jumps" => text = jump(&text, rest).ok_or_else(|| wrong("a function does more than jump"))?,
                 "@top" => {
                     let added = block(&mut lines);
                     let at = start + text[start..end].find('\n').ok_or_else(|| wrong("no line"))? + 1;
@@ -197,6 +199,25 @@ fn rename(text: &str, old: &str, new: &str) -> String {
         rest = &rest[at + old.len()..];
     }
     out + rest
+}
+
+/// Has each function of an assembler file, which are jumps all of them, jump to the function of its name with a prefix.
+fn jump(text: &str, prefix: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut name = None;
+    for line in text.lines() {
+        match (line.strip_prefix("TEXT ·"), line.strip_prefix("\tJMP\t")) {
+            (Some(rest), _) => {
+                name = Some(rest.split_once('(')?.0);
+                out += line;
+            }
+            (_, Some(_)) => out += &format!("\tJMP\t·{prefix}{}(SB)", name.take()?),
+            _ if line.starts_with('\t') => return None,
+            _ => out += line,
+        }
+        out.push('\n');
+    }
+    name.is_none().then_some(out)
 }
 
 /// Writes a file, unless it is there with this text.
