@@ -20,6 +20,6 @@ fn main() {
     let argv: Vec<_> = argv.iter().map(|s| process::string(s).unwrap()).collect();
     let mut env: Vec<_> = std::env::vars_os().map(|(mut k, v)| { k.push("="); k.push(v); process::string(&k).unwrap() }).collect();
     env.retain(|e| !e.as_bytes().starts_with(b"REPRISE_GOROUT"));
-    let r = process::Replay { program: std::env::args_os().nth(1).unwrap().as_ref(), argv, env, quiet: false }.run(&log);
+    let r = process::Replay { program: std::env::args_os().nth(1).unwrap().as_ref(), argv, env, quiet: false, limit: None }.run(&log);
     println!("replay: {r:?} {:?} consumed {}", log.done(), log.consumed());
 }

@@ -73,6 +73,17 @@ impl Version {
         found.ok_or_else(|| Error::Version(name.into()))
     }
 
+    /// What tells this overlay from others.
+    pub fn key(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        hash.update(self.edits.as_bytes());
+        for (path, text) in self.added {
+            hash.update(path.as_bytes());
+            hash.update(text.as_bytes());
+        }
+        hash.finalize().to_hex()[..16].into()
+    }
+
     /// Writes the changed files below `dir`, and the overlay's JSON as `dir/overlay.json`; returns its path. Files that are there already and right are
     /// left alone.
     ///

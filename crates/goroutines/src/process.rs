@@ -10,6 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a replay that may take only so long is looked at.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// By which a program is told where its log is. It does not see it.
 const VARIABLE: &str = "REPRISE_GOROUTINES";
@@ -89,14 +93,25 @@ pub struct Replay<'a> {
     pub env: Vec<CString>,
     /// Whether what it writes to its outputs is thrown away.
     pub quiet: bool,
+    /// How long it may take.
+    pub limit: Option<Duration>,
+}
+
+/// How a replayed process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// By itself: the wait status.
+    Itself(i32),
+    /// It was killed, since it took too long.
+    TimeLimit,
 }
 
 impl Replay<'_> {
-    /// Runs it to its end; returns the wait status.
+    /// Runs it to its end.
     ///
     /// # Errors
     /// When it can't be started.
-    pub fn run(&self, log: &Replayed) -> io::Result<i32> {
+    pub fn run(&self, log: &Replayed) -> io::Result<Ended> {
         let cell = Cell::new()?;
         let mut filter = Cell::filter();
         // SAFETY: a plain call with a string; the descriptor is new.
@@ -129,7 +144,22 @@ impl Replay<'_> {
                 Err(io::Error::last_os_error())
             });
         }
-        Ok(command.spawn()?.wait()?.into_raw())
+        let mut child = command.spawn()?;
+        let Some(limit) = self.limit else {
+            return Ok(Ended::Itself(child.wait()?.into_raw()));
+        };
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Ended::Itself(status.into_raw()));
+            }
+            if Instant::now() > end {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Ended::TimeLimit);
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::exit::{one_line, OWN_FAILURE};
 use crate::keep::Keep;
 use crate::processes::ProcessName;
 use crate::seeds::MOST_JOBS;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{ArgPredicate, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::det;
@@ -117,6 +117,8 @@ pub enum Command {
     Cxx(CompileArgs),
     /// Run cargo, with Rust's atomics made visible likewise
     Cargo(CompileArgs),
+    /// Run Go's toolchain (build, test, ...), so that `record` knows the program's goroutines
+    Go(CompileArgs),
     /// Print reprise.h, by which a program prints without a system call that a recording would know of, and names stretches of its run
     Header,
     /// Say what this machine offers and what Reprise will use of it
@@ -168,6 +170,10 @@ pub struct RecordArgs {
     /// How to order threads; `none` captures everything and logs nothing
     #[arg(long, value_parser = engines(), default_value = engine::SERIAL.name)]
     pub engine: &'static Engine,
+
+    /// Whether --engine was given: else programs that `reprise go` has built are recorded by their goroutines
+    #[arg(long, hide = true, default_value_if("engine", ArgPredicate::IsPresent, "true"))]
+    pub engine_is_chosen: bool,
 
     /// With `order`: how much of each thread's events may wait for the agent
     #[arg(long, value_enum, default_value_t = Buffers::Default)]
@@ -325,6 +331,7 @@ impl RecordArgs {
         RecordArgs {
             output: None,
             engine,
+            engine_is_chosen: true,
             buffers: Buffers::Default,
             force: false,
             chaos: None,

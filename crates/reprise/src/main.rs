@@ -15,6 +15,8 @@ mod dump;
 mod environment;
 mod exit;
 mod export;
+mod go;
+mod goroutines;
 mod human;
 mod info;
 mod keep;
@@ -145,6 +147,7 @@ fn command(command: Command) -> i32 {
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),
+        Command::Go(args) => go::run(&args),
         Command::Header => print(compile::header),
         Command::Doctor(args) => print(|| doctor::run(&args)),
         Command::Completions(args) => print(|| manual::completions(&args)),

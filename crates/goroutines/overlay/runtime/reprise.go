@@ -702,7 +702,8 @@ func repriseDiverge(gp *g, kind uint8, pc uintptr, index uint32, how string) {
 		repriseSay("goroutine ")
 		repriseSayNumber(gp.goid)
 		repriseSay(" does: ")
-		repriseSayWhat(kind, pc, how)
+		repriseSayWhat(kind, 0, how)
+		repriseSayUser(gp)
 		repriseSay("\nrecorded was: ")
 		repriseSayWhat(uint8(u.head), uintptr(uint32(u.what)), "")
 		repriseSay(" (event ")
@@ -726,6 +727,7 @@ func repriseDivergeCall(gp *g, index uint32, does, was uintptr) {
 	if does == was {
 		repriseSay(" with other input")
 	}
+	repriseSayUser(gp)
 	repriseSay("\nrecorded was: system call ")
 	repriseSayNumber(uint64(was))
 	repriseSay(" (event ")
@@ -758,8 +760,9 @@ func repriseStuck() {
 		if gp.reprise.id == id && id != 0 {
 			repriseSay(" ")
 			repriseSayNumber(gp.goid)
-			repriseSay(" waits in: ")
+			repriseSay(" waits: ")
 			repriseSay(gp.waitreason.String())
+			repriseSayUser(gp)
 		}
 	})
 	repriseSay("\n")
@@ -802,16 +805,49 @@ func repriseSayWhat(kind uint8, pc uintptr, how string) {
 		repriseSay(" ")
 		repriseSay(how)
 	}
-	if f := findfunc(pc); f.valid() {
-		file, line := funcline(f, pc-1)
+	if f := findfunc(pc); pc != 0 && f.valid() {
+		repriseSayFrame(f, pc-1)
+	}
+}
+
+// repriseSayUser says where in the program, not in the library, a goroutine is that does not run.
+func repriseSayUser(gp *g) {
+	var u unwinder
+	for u.init(gp, unwindSilentErrors); u.valid(); u.next() {
+		if repriseSayFrame(u.frame.fn, u.symPC()) {
+			return
+		}
+	}
+}
+
+// repriseSayFrame says where in the program a frame is; it reports false when all of it is the library's.
+func repriseSayFrame(f funcInfo, pc uintptr) bool {
+	u, uf := newInlineUnwinder(f, pc)
+	for ; uf.valid(); uf = u.next(uf) {
+		name := u.srcFunc(uf).name()
+		if repriseIsLibrary(name) {
+			continue
+		}
+		file, line := u.fileLine(uf)
 		repriseSay(" in ")
-		repriseSay(funcname(f))
+		repriseSay(name)
 		repriseSay(" (")
 		repriseSay(file)
 		repriseSay(":")
 		repriseSayNumber(uint64(line))
 		repriseSay(")")
+		return true
 	}
+	return false
+}
+
+func repriseIsLibrary(name string) bool {
+	for _, p := range [...]string{"runtime.", "sync.", "sync/", "internal/", "syscall.", "time.", "os."} {
+		if len(name) >= len(p) && name[:len(p)] == p {
+			return true
+		}
+	}
+	return false
 }
 
 var _ = sys.GetCallerPC
