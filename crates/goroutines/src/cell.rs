@@ -2,7 +2,9 @@
 //! Before its first instruction it gives up all else for good: new rights by exec, the file system and the network (landlock(7)), and system calls that
 //! are not in the list (seccomp(2)), which fail with EPERM.
 
-use landlock::{Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope, ABI};
+use landlock::{
+    Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope, ABI,
+};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -70,23 +72,53 @@ impl Cell {
             let all = all.scope(Scope::Signal).ok()?;
             all.create().ok()?.into()
         };
-        let domain = domain().ok_or_else(|| io::Error::other("this kernel has no Landlock, without which a replay can't be kept from files"))?;
+        let domain = domain().ok_or_else(|| {
+            io::Error::other(
+                "this kernel has no Landlock, without which a replay can't be kept from files",
+            )
+        })?;
         Ok(Cell { domain })
     }
 
     /// The filter for the calling process; before it is forked, there is room for its id.
     pub fn filter() -> Vec<libc::sock_filter> {
-        let load = |at: u32| libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: at };
-        let equal = |k: u32, jt: u8, jf: u8| libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt, jf, k };
-        let result = |k: u32| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
+        let load = |at: u32| libc::sock_filter {
+            code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
+            jt: 0,
+            jf: 0,
+            k: at,
+        };
+        let equal = |k: u32, jt: u8, jf: u8| libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt,
+            jf,
+            k,
+        };
+        let result = |k: u32| libc::sock_filter {
+            code: (libc::BPF_RET | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 0,
+            k,
+        };
         const X86_64: u32 = 0xc000_003e;
         let refuse = result(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
-        let mut filter = vec![load(4), equal(X86_64, 1, 0), result(libc::SECCOMP_RET_KILL_PROCESS), load(0)];
+        let mut filter = vec![
+            load(4),
+            equal(X86_64, 1, 0),
+            result(libc::SECCOMP_RET_KILL_PROCESS),
+            load(0),
+        ];
         for call in ALLOWED {
             filter.extend([equal(call as u32, 0, 1), result(libc::SECCOMP_RET_ALLOW)]);
         }
         // Signals to itself only: the id is put in where it is known.
-        filter.extend([equal(libc::SYS_tgkill as u32, 0, 3), load(16), equal(0, 0, 1), result(libc::SECCOMP_RET_ALLOW), refuse]);
+        filter.extend([
+            equal(libc::SYS_tgkill as u32, 0, 3),
+            load(16),
+            equal(0, 0, 1),
+            result(libc::SECCOMP_RET_ALLOW),
+            refuse,
+        ]);
         filter
     }
 
@@ -106,12 +138,33 @@ impl Cell {
         // SAFETY: plain calls; the kernel copies what is given.
         unsafe {
             filter[own].k = libc::getpid() as u32;
-            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
             libc::setrlimit(libc::RLIMIT_CORE, &none);
-            fails(i64::from(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))?;
-            fails(libc::syscall(libc::SYS_landlock_restrict_self, self.domain.as_raw_fd(), 0))?;
-            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-            fails(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &program))
+            fails(i64::from(libc::prctl(
+                libc::PR_SET_NO_NEW_PRIVS,
+                1,
+                0,
+                0,
+                0,
+            )))?;
+            fails(libc::syscall(
+                libc::SYS_landlock_restrict_self,
+                self.domain.as_raw_fd(),
+                0,
+            ))?;
+            let program = libc::sock_fprog {
+                len: filter.len() as u16,
+                filter: filter.as_mut_ptr(),
+            };
+            fails(libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0,
+                &program,
+            ))
         }
     }
 }

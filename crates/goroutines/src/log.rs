@@ -60,11 +60,19 @@ pub struct Kind {
 }
 
 const fn told(number: u8, name: &'static str) -> Kind {
-    Kind { number, name, is_ordered: false, is_end: false }
+    Kind {
+        number,
+        name,
+        is_ordered: false,
+        is_end: false,
+    }
 }
 
 const fn ordered(number: u8, name: &'static str) -> Kind {
-    Kind { is_ordered: true, ..told(number, name) }
+    Kind {
+        is_ordered: true,
+        ..told(number, name)
+    }
 }
 
 /// A system call.
@@ -102,9 +110,18 @@ pub const KINDS: [Kind; 35] = [
     ordered(28, "descriptor's lock"),
     told(29, "signal"),
     told(30, "NumGoroutine"),
-    Kind { is_end: true, ..ordered(31, "exit") },
-    Kind { is_end: true, ..ordered(32, "panic") },
-    Kind { is_end: true, ..told(33, "deadlock") },
+    Kind {
+        is_end: true,
+        ..ordered(31, "exit")
+    },
+    Kind {
+        is_end: true,
+        ..ordered(32, "panic")
+    },
+    Kind {
+        is_end: true,
+        ..told(33, "deadlock")
+    },
     told(34, "new process"),
     told(35, "len of a channel"),
 ];
@@ -173,13 +190,25 @@ impl Shared {
     fn read(&self, at: usize, into: &mut [u8]) {
         assert!(at + into.len() <= self.memory.len());
         // SAFETY: within the mapping; the program may write there meanwhile, and any bytes are good bytes.
-        unsafe { std::ptr::copy_nonoverlapping(self.memory.as_ptr().add(at), into.as_mut_ptr(), into.len()) }
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.memory.as_ptr().add(at),
+                into.as_mut_ptr(),
+                into.len(),
+            )
+        }
     }
 
     fn write(&mut self, at: usize, from: &[u8]) {
         assert!(at + from.len() <= self.memory.len());
         // SAFETY: within the mapping.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.memory.as_mut_ptr().add(at), from.len()) }
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                from.as_ptr(),
+                self.memory.as_mut_ptr().add(at),
+                from.len(),
+            )
+        }
     }
 
     fn begin(&mut self, mode: u64, units: u64, seed: &[u8; 32]) {
@@ -208,7 +237,12 @@ impl Ring {
         assert!(units.is_power_of_two());
         let mut shared = Shared::create(PAGE + units as usize * UNIT)?;
         shared.begin(1, units, seed);
-        Ok(Ring { shared, units, read: 0, data: Vec::new() })
+        Ok(Ring {
+            shared,
+            units,
+            read: 0,
+            data: Vec::new(),
+        })
     }
 
     /// The memory.
@@ -226,10 +260,18 @@ impl Ring {
     ///
     /// # Errors
     /// Those of `take`.
-    pub fn drain<E>(&mut self, ended: bool, mut take: impl FnMut(Entry) -> Result<(), E>) -> Result<bool, E> {
+    pub fn drain<E>(
+        &mut self,
+        ended: bool,
+        mut take: impl FnMut(Entry) -> Result<(), E>,
+    ) -> Result<bool, E> {
         let begin = self.read;
         // Nobody can have written what had no room.
-        let end = self.shared.word(at::NEXT).load(Acquire).min(begin + self.units);
+        let end = self
+            .shared
+            .word(at::NEXT)
+            .load(Acquire)
+            .min(begin + self.units);
         loop {
             let unit = self.unit(self.read);
             if self.shared.word(unit).load(Acquire) != self.read + 1 {
@@ -252,7 +294,14 @@ impl Ring {
                 }
                 let (goroutine, pc, arg) = ((head >> 32) as u32, what as u32, (what >> 32) as u32);
                 let data = &self.data[..length];
-                take(Entry { kind, goroutine, pc, arg, value, data })?;
+                take(Entry {
+                    kind,
+                    goroutine,
+                    pc,
+                    arg,
+                    value,
+                    data,
+                })?;
             }
             self.read += units;
             // Room is given back in large pieces: the program's threads look at this word.
@@ -315,7 +364,8 @@ impl Gatherer {
         }
         match self.lasts[id] {
             NONE => self.firsts[id] = index as u32,
-            last => self.units[last as usize * UNIT..][..4].copy_from_slice(&(index as u32).to_le_bytes()),
+            last => self.units[last as usize * UNIT..][..4]
+                .copy_from_slice(&(index as u32).to_le_bytes()),
         }
         self.lasts[id] = index as u32;
         let turn = match e.kind.is_ordered {
@@ -325,12 +375,19 @@ impl Gatherer {
         if e.kind.is_ordered {
             self.owners.push(e.goroutine);
         }
-        let head = u64::from(e.kind.number) | (e.data.len() as u64) << 8 | u64::from(e.goroutine) << 32;
-        for word in [u64::from(NONE) | u64::from(turn) << 32, head, u64::from(e.pc) | u64::from(e.arg) << 32, e.value] {
+        let head =
+            u64::from(e.kind.number) | (e.data.len() as u64) << 8 | u64::from(e.goroutine) << 32;
+        for word in [
+            u64::from(NONE) | u64::from(turn) << 32,
+            head,
+            u64::from(e.pc) | u64::from(e.arg) << 32,
+            e.value,
+        ] {
             self.units.extend_from_slice(&word.to_le_bytes());
         }
         self.units.extend_from_slice(e.data);
-        self.units.resize(self.units.len().next_multiple_of(UNIT), 0);
+        self.units
+            .resize(self.units.len().next_multiple_of(UNIT), 0);
         if e.kind.is_end && self.end.is_none() {
             self.end = Some((index as u64, self.total));
         }
@@ -414,7 +471,8 @@ impl Replayed {
     pub fn done(&self) -> Done {
         match self.shared.half(at::DONE).load(Acquire) {
             1 => {
-                let length = (self.shared.half(at::REPORT_LENGTH).load(Relaxed) as usize).min(REPORT);
+                let length =
+                    (self.shared.half(at::REPORT_LENGTH).load(Relaxed) as usize).min(REPORT);
                 let mut text = vec![0; length];
                 self.shared.read(at::REPORT, &mut text);
                 Done::Diverged(String::from_utf8_lossy(&text).into_owned())
@@ -422,5 +480,103 @@ impl Replayed {
             2 => Done::Finished,
             _ => Done::Itself,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes an event as the program does; returns the place behind it.
+    fn put(ring: &Ring, place: u64, kind: u8, goroutine: u32, value: u64, data: &[u8]) -> u64 {
+        let shared = &ring.shared;
+        let at = ring.unit(place);
+        let head = u64::from(kind) | (data.len() as u64) << 8 | u64::from(goroutine) << 32;
+        shared.word(at + 8).store(head, Relaxed);
+        shared.word(at + 16).store(0, Relaxed);
+        shared.word(at + 24).store(value, Relaxed);
+        let units = 1 + data.len().div_ceil(UNIT) as u64;
+        for (i, piece) in data.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            let at = ring.unit(place + 1 + i as u64 / 4) + i % 4 * 8;
+            shared.word(at).store(u64::from_le_bytes(word), Relaxed);
+        }
+        shared.word(at).store(place + 1, Release);
+        shared.word(at::NEXT).store(place + units, Release);
+        place + units
+    }
+
+    fn taken(ring: &mut Ring, ended: bool) -> Vec<(u8, u32, u64, Vec<u8>)> {
+        let mut all = Vec::new();
+        let mut take = |e: Entry| -> Result<(), ()> {
+            all.push((e.kind.number, e.goroutine, e.value, e.data.to_vec()));
+            Ok(())
+        };
+        ring.drain(ended, &mut take).expect("it takes all");
+        all
+    }
+
+    #[test]
+    fn the_ring_goes_around() {
+        let mut ring = Ring::create(16, &[0; 32]).expect("a ring");
+        let mut place = 0;
+        for i in 0..100_u64 {
+            let data = vec![i as u8; i as usize % 90];
+            place = put(&ring, place, SYSCALL, 1, i, &data);
+            assert_eq!(taken(&mut ring, false), [(SYSCALL, 1, i, data)]);
+            assert_eq!(ring.shared.word(at::READ).load(Relaxed), place);
+        }
+    }
+
+    #[test]
+    fn what_was_only_begun_is_passed_over_at_the_end() {
+        let mut ring = Ring::create(64, &[0; 32]).expect("a ring");
+        let place = put(&ring, 0, 2, 1, 7, &[]);
+        put(&ring, place + 3, 31, 1, 8, &[]);
+        assert_eq!(taken(&mut ring, false).len(), 1);
+        assert!(taken(&mut ring, false).is_empty());
+        assert_eq!(taken(&mut ring, true), [(31, 1, 8, Vec::new())]);
+        // Nonsense in the program's word makes no endless work.
+        ring.shared.word(at::NEXT).store(u64::MAX, Relaxed);
+        assert!(taken(&mut ring, true).is_empty());
+    }
+
+    #[test]
+    fn a_replay_has_each_goroutines_events_in_a_chain() {
+        let entry = |number: u8, goroutine| Entry {
+            kind: Kind::of(number).expect("a kind"),
+            goroutine,
+            pc: 1,
+            arg: 2,
+            value: 3,
+            data: &[9; 40],
+        };
+        let mut log = Gatherer::default();
+        for (kind, goroutine) in [(1, 1), (2, 1), (3, 2), (18, 1), (31, 1)] {
+            log.push(&entry(kind, goroutine)).expect("an event");
+        }
+        assert!(log.has_end());
+        let bad = log.push(&entry(2, 77));
+        assert!(matches!(bad, Err(BadLog::Goroutine(5, 77))));
+        let replayed = log.finish(&[0; 32]).expect("memory");
+        let s = &replayed.shared;
+        let unit = |i: usize| s.word(PAGE + i * UNIT).load(Relaxed);
+        // Of goroutine 1: events 0, 3, 9, 12, as units of 3 each; ordered are the second, the third and the last.
+        let none = u64::from(NONE);
+        assert_eq!(unit(0), 3 | none << 32);
+        assert_eq!(unit(3), 9);
+        assert_eq!(unit(6), none | 1 << 32);
+        assert_eq!(unit(12), none | 2 << 32);
+        assert_eq!(s.word(at::BEFORE).load(Relaxed), 4);
+        assert_eq!(s.word(at::ORDERED).load(Relaxed), 3);
+    }
+
+    #[test]
+    fn kinds_are_numbered_from_one_on() {
+        for (i, kind) in KINDS.iter().enumerate() {
+            assert_eq!(usize::from(kind.number), i + 1);
+        }
+        assert_eq!(Kind::of(0), None);
     }
 }

@@ -31,14 +31,38 @@ pub const VERSIONS: [Version; 1] = [Version {
     name: "go1.26.8",
     edits: include_str!("../overlay/edits-1.26.8.txt"),
     added: &[
-        ("runtime/reprise.go", include_str!("../overlay/runtime/reprise.go")),
-        ("runtime/reprise_calls.go", include_str!("../overlay/runtime/reprise_calls.go")),
-        ("internal/sync/reprise.go", include_str!("../overlay/internal/sync/reprise.go")),
-        ("internal/poll/reprise.go", include_str!("../overlay/internal/poll/reprise.go")),
-        ("sync/reprise.go", include_str!("../overlay/sync/reprise.go")),
-        ("sync/atomic/reprise.go", include_str!("../overlay/sync/atomic/reprise.go")),
-        ("syscall/reprise.go", include_str!("../overlay/syscall/reprise.go")),
-        ("unique/reprise.go", include_str!("../overlay/unique/reprise.go")),
+        (
+            "runtime/reprise.go",
+            include_str!("../overlay/runtime/reprise.go"),
+        ),
+        (
+            "runtime/reprise_calls.go",
+            include_str!("../overlay/runtime/reprise_calls.go"),
+        ),
+        (
+            "internal/sync/reprise.go",
+            include_str!("../overlay/internal/sync/reprise.go"),
+        ),
+        (
+            "internal/poll/reprise.go",
+            include_str!("../overlay/internal/poll/reprise.go"),
+        ),
+        (
+            "sync/reprise.go",
+            include_str!("../overlay/sync/reprise.go"),
+        ),
+        (
+            "sync/atomic/reprise.go",
+            include_str!("../overlay/sync/atomic/reprise.go"),
+        ),
+        (
+            "syscall/reprise.go",
+            include_str!("../overlay/syscall/reprise.go"),
+        ),
+        (
+            "unique/reprise.go",
+            include_str!("../overlay/unique/reprise.go"),
+        ),
     ],
 }];
 
@@ -49,8 +73,8 @@ pub enum Error {
     #[error("this is {0}; goroutines can be recorded with {known} only", known = known())]
     Version(String),
     /// The installed source is not the one that the edits are for.
-    #[error("{0}: {1} is not what it is in the released version, so it can't be changed")]
-    Changed(String, String),
+    #[error("{0}: {1} is not what it is in the released version, so it can't be changed (its hash is {2})")]
+    Changed(String, String, String),
     /// The edits themselves are wrong.
     #[error("edits of {0}: {1}")]
     Edits(String, String),
@@ -60,7 +84,11 @@ pub enum Error {
 }
 
 fn known() -> String {
-    VERSIONS.iter().map(|v| v.name).collect::<Vec<_>>().join(" and ")
+    VERSIONS
+        .iter()
+        .map(|v| v.name)
+        .collect::<Vec<_>>()
+        .join(" and ")
 }
 
 impl Version {
@@ -95,20 +123,33 @@ impl Version {
             let path = source.join(path);
             std::fs::read_to_string(&path).map_err(|e| Error::File(path, e))
         })?;
-        files.extend(self.added.iter().map(|(path, text)| (path.to_string(), text.to_string())));
+        files.extend(
+            self.added
+                .iter()
+                .map(|(path, text)| (path.to_string(), text.to_string())),
+        );
         let mut replaced = serde_json::Map::new();
         for (path, text) in &files {
             let at = dir.join(path.replace('/', "_"));
             put(&at, text)?;
-            replaced.insert(source.join(path).display().to_string(), at.display().to_string().into());
+            replaced.insert(
+                source.join(path).display().to_string(),
+                at.display().to_string().into(),
+            );
         }
         let json = dir.join("overlay.json");
-        put(&json, &serde_json::json!({ "Replace": replaced }).to_string())?;
+        put(
+            &json,
+            &serde_json::json!({ "Replace": replaced }).to_string(),
+        )?;
         Ok(json)
     }
 
     /// The changed files by their paths below GOROOT/src.
-    fn changed(&self, read: &dyn Fn(&str) -> Result<String, Error>) -> Result<BTreeMap<String, String>, Error> {
+    fn changed(
+        &self,
+        read: &dyn Fn(&str) -> Result<String, Error>,
+    ) -> Result<BTreeMap<String, String>, Error> {
         let mut files = BTreeMap::new();
         let mut lines = self.edits.lines();
         let mut path = String::new();
@@ -129,12 +170,19 @@ impl Version {
                     (start, end, head) = (0, text.len(), "the file".into());
                 }
                 "@in" => {
-                    start = find_once(&format!("\n{text}"), &format!("\n{rest}")).ok_or_else(|| Error::Changed(path.clone(), rest.into()))?;
+                    start =
+                        find_once(&format!("\n{text}"), &format!("\n{rest}")).ok_or_else(|| {
+                            Error::Changed(path.clone(), rest.into(), "unknown".into())
+                        })?;
                     let tail = &text[start..];
                     let one_line = tail.lines().next().is_some_and(|l| l.ends_with(" }"));
                     let length = match one_line {
                         true => tail.find('\n').map(|n| n + 1),
-                        false => [tail.find("\n}\n"), tail.find("\n)\n")].into_iter().flatten().min().map(|n| n + 3),
+                        false => [tail.find("\n}\n"), tail.find("\n)\n")]
+                            .into_iter()
+                            .flatten()
+                            .min()
+                            .map(|n| n + 3),
                     };
                     end = start + length.ok_or_else(|| wrong("no end"))?;
                     head = rest.into();
@@ -142,24 +190,31 @@ impl Version {
                 "@hash" => {
                     let hash = blake3::hash(text[start..end].as_bytes()).to_hex()[..16].to_string();
                     if hash != rest {
-                        if std::env::var_os("REPRISE_SHOW_HASHES").is_none() {
-                            return Err(Error::Changed(path, head));
-                        }
-                        println!("{path} {head} | {rest} {hash}");
+                        return Err(Error::Changed(path, head, hash));
                     }
                 }
                 "@import" => {
-                    let at = text.find("import (\n").ok_or_else(|| wrong("no imports"))? + "import (\n".len();
+                    let at = text.find("import (\n").ok_or_else(|| wrong("no imports"))?
+                        + "import (\n".len();
                     text.insert_str(at, &format!("\t{rest}\n"));
                 }
                 "@word" => {
-                    let (old, new) = rest.split_once(' ').ok_or_else(|| wrong("two words are wanted"))?;
+                    let (old, new) = rest
+                        .split_once(' ')
+                        .ok_or_else(|| wrong("two words are wanted"))?;
                     text = rename(&text, old, new);
                 }
-                "@jumps" => text = jump(&text, rest).ok_or_else(|| wrong("a function does more than jump"))?,
+                "@jumps" => {
+                    text =
+                        jump(&text, rest).ok_or_else(|| wrong("a function does more than jump"))?
+                }
                 "@top" => {
                     let added = block(&mut lines);
-                    let at = start + text[start..end].find('\n').ok_or_else(|| wrong("no line"))? + 1;
+                    let at = start
+                        + text[start..end]
+                            .find('\n')
+                            .ok_or_else(|| wrong("no line"))?
+                        + 1;
                     text.insert_str(at, &added);
                     end += added.len();
                 }
@@ -170,7 +225,9 @@ impl Version {
                         "@old" => find_once(part, &old).map(|_| part.replacen(&old, &new, 1)),
                         _ => part.contains(&old).then(|| part.replace(&old, &new)),
                     };
-                    let changed = changed.ok_or_else(|| Error::Edits(path.clone(), format!("{head} does not have once:\n{old}")))?;
+                    let changed = changed.ok_or_else(|| {
+                        Error::Edits(path.clone(), format!("{head} does not have once:\n{old}"))
+                    })?;
                     text.replace_range(start..end, &changed);
                     end = start + changed.len();
                 }
@@ -204,7 +261,10 @@ fn rename(text: &str, old: &str, new: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(&call) {
-        let inside = rest[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.');
+        let inside = rest[..at]
+            .chars()
+            .next_back()
+            .is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.');
         out += &rest[..at];
         out += if inside { old } else { new };
         rest = &rest[at + old.len()..];
@@ -240,4 +300,73 @@ fn put(path: &Path, text: &str) -> Result<(), Error> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     std::fs::write(&temporary, text).map_err(of)?;
     std::fs::rename(&temporary, path).map_err(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "import (\n\t\"a\"\n)\n\nfunc f() {\n\tone()\n\ttwo()\n}\n\nfunc g() int { return Load(x) }\n";
+
+    fn changed(edits: &'static str) -> Result<String, Error> {
+        let version = Version {
+            name: "go0",
+            edits,
+            added: &[],
+        };
+        let files = version.changed(&|_| Ok(SOURCE.into()))?;
+        Ok(files["x.go"].clone())
+    }
+
+    #[test]
+    fn functions_are_edited() {
+        let text = changed("@file x.go\n@import \"b\"\n@in func f() {\n@top\n\tzero()\n@end\n@old\n\ttwo()\n@new\n\tthree()\n@end\n@in func g() \n@old\nfunc g() int { return Load(x) }\n@new\n@end\n");
+        let wanted =
+            "import (\n\t\"b\"\n\t\"a\"\n)\n\nfunc f() {\n\tzero()\n\tone()\n\tthree()\n}\n\n";
+        assert_eq!(text.expect("edits that fit"), wanted);
+        let text = changed("@file x.go\n@word Load myLoad\n").expect("a word");
+        assert!(text.contains("return myLoad(x)"));
+        assert_eq!(
+            rename("x.Load(Load(a), reLoad(b))", "Load", "my"),
+            "x.Load(my(a), reLoad(b))"
+        );
+        let jumps = jump("TEXT ·A(SB),NOSPLIT,$0\n\tJMP\tother(SB)\n", "my");
+        assert_eq!(
+            jumps.as_deref(),
+            Some("TEXT ·A(SB),NOSPLIT,$0\n\tJMP\t·myA(SB)\n")
+        );
+        assert_eq!(jump("TEXT ·A(SB)\n\tRET\n", "my"), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for edits in [
+            "@file x.go\n@in func f() {\n@hash 0000000000000000\n",
+            "@file x.go\n@in func h() {\n",
+        ] {
+            assert!(matches!(changed(edits), Err(Error::Changed(..))), "{edits}");
+        }
+        for edits in [
+            "@file x.go\n@in func f() {\n@old\n\tfour()\n@new\n@end\n",
+            "@file x.go\n@unknown\n",
+        ] {
+            assert!(matches!(changed(edits), Err(Error::Edits(..))), "{edits}");
+        }
+        assert!(Version::named("go1.25.3").is_err_and(|e| e.to_string().contains("go1.25.3")));
+    }
+
+    #[test]
+    fn every_edit_has_its_hash() {
+        for version in &VERSIONS {
+            let lines: Vec<&str> = version.edits.lines().collect();
+            for (i, line) in lines
+                .iter()
+                .enumerate()
+                .filter(|(_, l)| l.starts_with("@in "))
+            {
+                let next = lines.get(i + 1).and_then(|l| l.strip_prefix("@hash "));
+                assert!(next.is_some_and(|h| h.len() == 16), "{line}");
+            }
+        }
+    }
 }

@@ -52,7 +52,10 @@ pub fn built(program: &Path) -> io::Result<Built> {
     }
     let found = memchr::memmem::find_iter(&bytes, MARK).find_map(|at| {
         let version = bytes.get(at + MARK.len()..at + MARK.len() + VERSION.len())?;
-        version.iter().all(u8::is_ascii_digit).then(|| version == VERSION)
+        version
+            .iter()
+            .all(u8::is_ascii_digit)
+            .then(|| version == VERSION)
     });
     Ok(match found {
         None => Built::Otherwise,
@@ -68,7 +71,11 @@ pub fn built(program: &Path) -> io::Result<Built> {
 pub fn record(program: &Path, argv: &[impl AsRef<OsStr>], ring: &Ring) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg0(&argv[0]).args(&argv[1..]);
-    let at = format!("/proc/{}/fd/{}", std::process::id(), ring.shared().file().as_raw_fd());
+    let at = format!(
+        "/proc/{}/fd/{}",
+        std::process::id(),
+        ring.shared().file().as_raw_fd()
+    );
     command.env(VARIABLE, at);
     // SAFETY: a plain call in the child.
     unsafe { command.pre_exec(|| die_with_parent()) };
@@ -126,7 +133,13 @@ impl Replay<'_> {
         let (copy, shared) = (copy.as_raw_fd(), log.shared().file().as_raw_fd());
         let mut env = self.env.clone();
         env.push(CString::new(format!("{VARIABLE}=/proc/self/fd/{shared}"))?);
-        let pointers = |strings: &[CString]| -> Vec<usize> { strings.iter().map(|s| s.as_ptr() as usize).chain([0]).collect() };
+        let pointers = |strings: &[CString]| -> Vec<usize> {
+            strings
+                .iter()
+                .map(|s| s.as_ptr() as usize)
+                .chain([0])
+                .collect()
+        };
         let (argv, envp) = (pointers(&self.argv), pointers(&env));
         // The name is not used: the child becomes the program before that.
         let mut command = Command::new("/proc/self/exe");
@@ -140,7 +153,14 @@ impl Replay<'_> {
                 die_with_parent()?;
                 libc::fcntl(shared, libc::F_SETFD, 0);
                 cell.enter(&mut filter)?;
-                libc::syscall(libc::SYS_execveat, copy, c"".as_ptr(), argv.as_ptr(), envp.as_ptr(), libc::AT_EMPTY_PATH);
+                libc::syscall(
+                    libc::SYS_execveat,
+                    copy,
+                    c"".as_ptr(),
+                    argv.as_ptr(),
+                    envp.as_ptr(),
+                    libc::AT_EMPTY_PATH,
+                );
                 Err(io::Error::last_os_error())
             });
         }

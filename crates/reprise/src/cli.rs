@@ -167,13 +167,18 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
+    /// Whether --engine was given: else programs that `reprise go` has built are recorded by their goroutines. It stands before --engine, whose usual
+    /// value would else count as given
+    #[arg(
+        long,
+        hide = true,
+        default_value_if("engine", ArgPredicate::IsPresent, "true")
+    )]
+    pub engine_is_chosen: bool,
+
     /// How to order threads; `none` captures everything and logs nothing
     #[arg(long, value_parser = engines(), default_value = engine::SERIAL.name)]
     pub engine: &'static Engine,
-
-    /// Whether --engine was given: else programs that `reprise go` has built are recorded by their goroutines
-    #[arg(long, hide = true, default_value_if("engine", ArgPredicate::IsPresent, "true"))]
-    pub engine_is_chosen: bool,
 
     /// With `order`: how much of each thread's events may wait for the agent
     #[arg(long, value_enum, default_value_t = Buffers::Default)]

@@ -20,10 +20,54 @@ const BUILDING: [&str; 5] = ["build", "install", "run", "test", "vet"];
 const STANDARD: [&str; 4] = ["net", "net/http", "os/exec", "go/types"];
 /// Options whose value may be the next word.
 const WITH_VALUE: [&str; 48] = [
-    "C", "p", "asmflags", "buildmode", "buildvcs", "compiler", "gccgoflags", "gcflags", "installsuffix", "ldflags", "mod", "modfile", "overlay", "pgo",
-    "pkgdir", "tags", "toolexec", "o", "covermode", "coverpkg", "coverprofile", "run", "skip", "count", "bench", "benchtime", "timeout", "parallel", "cpu",
-    "shuffle", "fuzz", "fuzztime", "fuzzminimizetime", "exec", "vet", "vettool", "outputdir", "cpuprofile", "memprofile", "memprofilerate", "blockprofile",
-    "blockprofilerate", "mutexprofile", "mutexprofilefraction", "trace", "list", "godebug", "test.run",
+    "C",
+    "p",
+    "asmflags",
+    "buildmode",
+    "buildvcs",
+    "compiler",
+    "gccgoflags",
+    "gcflags",
+    "installsuffix",
+    "ldflags",
+    "mod",
+    "modfile",
+    "overlay",
+    "pgo",
+    "pkgdir",
+    "tags",
+    "toolexec",
+    "o",
+    "covermode",
+    "coverpkg",
+    "coverprofile",
+    "run",
+    "skip",
+    "count",
+    "bench",
+    "benchtime",
+    "timeout",
+    "parallel",
+    "cpu",
+    "shuffle",
+    "fuzz",
+    "fuzztime",
+    "fuzzminimizetime",
+    "exec",
+    "vet",
+    "vettool",
+    "outputdir",
+    "cpuprofile",
+    "memprofile",
+    "memprofilerate",
+    "blockprofile",
+    "blockprofilerate",
+    "mutexprofile",
+    "mutexprofilefraction",
+    "trace",
+    "list",
+    "godebug",
+    "test.run",
 ];
 /// Those that `go list` wants as well.
 const FOR_LIST: [&str; 5] = ["C", "mod", "modfile", "tags", "compiler"];
@@ -48,7 +92,11 @@ impl Asked {
             if subcommand == "test" && (word == "-args" || word == "--args") {
                 break;
             }
-            let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')).filter(|o| !o.is_empty()) else {
+            let Some(option) = word
+                .strip_prefix("--")
+                .or_else(|| word.strip_prefix('-'))
+                .filter(|o| !o.is_empty())
+            else {
                 asked.packages.push(word.clone());
                 if subcommand == "run" && !word.ends_with(".go") {
                     break;
@@ -75,7 +123,11 @@ impl Asked {
 /// When the installed Go is not known, or asked for what can't be recorded.
 pub fn run(args: &CompileArgs) -> Result<i32> {
     let go = std::env::var_os("REPRISE_GO").unwrap_or_else(|| "go".into());
-    let words: Vec<String> = args.args.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = args
+        .args
+        .iter()
+        .map(|a| a.to_string_lossy().into_owned())
+        .collect();
     let Some(subcommand) = words.first().filter(|w| BUILDING.contains(&w.as_str())) else {
         return become_go(Command::new(&go), &args.args, &go);
     };
@@ -83,7 +135,10 @@ pub fn run(args: &CompileArgs) -> Result<i32> {
     for (option, why) in [
         ("overlay", "reprise go has an overlay of its own"),
         ("gcflags", "reprise go sets it itself"),
-        ("race", "the race detector has a scheduler's eye of its own, and can't be recorded"),
+        (
+            "race",
+            "the race detector has a scheduler's eye of its own, and can't be recorded",
+        ),
         ("msan", "sanitizers can't be recorded"),
         ("asan", "sanitizers can't be recorded"),
     ] {
@@ -91,7 +146,11 @@ pub fn run(args: &CompileArgs) -> Result<i32> {
             bail!("-{option} can't be had: {why}");
         }
     }
-    let dir = words.iter().position(|w| w == "-C" || w == "--C").and_then(|i| words.get(i + 1)).map(PathBuf::from);
+    let dir = words
+        .iter()
+        .position(|w| w == "-C" || w == "--C")
+        .and_then(|i| words.get(i + 1))
+        .map(PathBuf::from);
     let about = environment(&go, dir.as_deref())?;
     let [version, root, os, arch, flags] = &about[..] else {
         bail!("go env said something unexpected");
@@ -99,7 +158,10 @@ pub fn run(args: &CompileArgs) -> Result<i32> {
     if (os.as_str(), arch.as_str()) != ("linux", "amd64") {
         bail!("goroutines can be recorded on linux/amd64, not {os}/{arch}");
     }
-    if ["-gcflags", "-overlay", "-race"].iter().any(|f| flags.contains(f)) {
+    if ["-gcflags", "-overlay", "-race"]
+        .iter()
+        .any(|f| flags.contains(f))
+    {
         bail!("GOFLAGS has -gcflags, -overlay or -race, which reprise go can't have: {flags}");
     }
     if std::env::var_os("CGO_ENABLED").is_some_and(|v| v == "1") {
@@ -130,7 +192,8 @@ pub fn run(args: &CompileArgs) -> Result<i32> {
 }
 
 fn become_go(mut command: Command, words: &[OsString], go: &OsString) -> Result<i32> {
-    Err(command.args(words).exec()).with_context(|| format!("can't run {}: Go is needed", go.to_string_lossy()))
+    Err(command.args(words).exec())
+        .with_context(|| format!("can't run {}: Go is needed", go.to_string_lossy()))
 }
 
 /// What `go env` says: version, root, system, processor, flags. In the program's directory another toolchain may be chosen.
@@ -139,26 +202,43 @@ fn environment(go: &OsString, dir: Option<&Path>) -> Result<Vec<String>> {
     if let Some(dir) = dir {
         command.current_dir(dir);
     }
-    let done = command.args(["env", "GOVERSION", "GOROOT", "GOOS", "GOARCH", "GOFLAGS"]).output();
+    let done = command
+        .args(["env", "GOVERSION", "GOROOT", "GOOS", "GOARCH", "GOFLAGS"])
+        .output();
     let done = done.with_context(|| format!("can't run {}: Go is needed", go.to_string_lossy()))?;
     if !done.status.success() {
         bail!("go env: {}", String::from_utf8_lossy(&done.stderr).trim());
     }
-    Ok(String::from_utf8_lossy(&done.stdout).lines().map(String::from).collect())
+    Ok(String::from_utf8_lossy(&done.stdout)
+        .lines()
+        .map(String::from)
+        .collect())
 }
 
 /// Packages outside of the standard library that import sync/atomic. What can't be found out, the build itself will complain of.
 fn using_atomics(go: &OsString, tests: bool, asked: &Asked) -> BTreeSet<String> {
     const FORMAT: &str = "{{if not .Standard}}{{range .Imports}}{{if eq . \"sync/atomic\"}}{{$.ImportPath}}\n{{end}}{{end}}{{end}}";
     let mut command = Command::new(go);
-    command.arg("list").args(&asked.options).args(["-deps", "-e", "-f", FORMAT]);
+    command
+        .arg("list")
+        .args(&asked.options)
+        .args(["-deps", "-e", "-f", FORMAT]);
     if tests {
         command.arg("-test");
     }
-    let done = command.env("CGO_ENABLED", "0").args(&asked.packages).output();
-    let text = done.map(|d| String::from_utf8_lossy(&d.stdout).into_owned()).unwrap_or_default();
+    let done = command
+        .env("CGO_ENABLED", "0")
+        .args(&asked.packages)
+        .output();
+    let text = done
+        .map(|d| String::from_utf8_lossy(&d.stdout).into_owned())
+        .unwrap_or_default();
     // A package that is compiled for a test is called "P [P.test]".
-    text.lines().filter_map(|l| l.split(' ').next()).filter(|l| !l.is_empty()).map(String::from).collect()
+    text.lines()
+        .filter_map(|l| l.split(' ').next())
+        .filter(|l| !l.is_empty())
+        .map(String::from)
+        .collect()
 }
 
 #[cfg(test)]

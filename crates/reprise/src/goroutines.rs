@@ -4,13 +4,15 @@
 //! The trace is one like others, with a `goroutine` event for each event of the log. The first event, `start`, has the program's file, the seed of its
 //! random numbers and its environment.
 
-use crate::cli::{OnFull, RecordArgs, ReplayArgs, ReplayOrder, VerifyArgs};
+use crate::cli::{Command, OnFull, RecordArgs, ReplayArgs, ReplayOrder, VerifyArgs};
 use crate::human;
 use crate::record::{exit_status, keep_runtime, Run};
 use crate::signals::{self, PassedOn};
 use anyhow::{bail, Context, Result};
 use reprise_abi::engine::{self, TraceOrder};
-use reprise_abi::event::{EndReason, Event, EventHeader, Kind, SectionHeader, Tag, HEADER_LEN, NO_SLOT, SECTION_LEN};
+use reprise_abi::event::{
+    EndReason, Event, EventHeader, Kind, SectionHeader, Tag, HEADER_LEN, NO_SLOT, SECTION_LEN,
+};
 use reprise_abi::session::VERSION;
 use reprise_console::{say, tell};
 use reprise_goroutines::log::{self, Done, Entry, Gatherer, Replayed, Ring};
@@ -49,7 +51,10 @@ pub fn is_wanted(args: &RecordArgs, program: &Path) -> Result<bool> {
         Built::Another if asked || !args.quiet => {
             bail!("{}: it was built by `reprise go` of another version: build it again, or record it with --engine serial", program.display())
         }
-        _ if asked => bail!("{}: --engine goroutines can't record it: it was not built by `reprise go build`", program.display()),
+        _ if asked => bail!(
+            "{}: --engine goroutines can't record it: it was not built by `reprise go build`",
+            program.display()
+        ),
         _ => Ok(false),
     }
 }
@@ -76,7 +81,10 @@ pub fn record(args: &RecordArgs, program: &Path) -> Result<Run> {
         None => catalog.create(program.file_name().unwrap_or(program.as_os_str()))?,
     };
     match in_dir(args, program, &catalog, &dir) {
-        Ok(status) => Ok(Run { status, dir: Some(dir) }),
+        Ok(status) => Ok(Run {
+            status,
+            dir: Some(dir),
+        }),
         Err(e) => {
             // Nothing was recorded: leave no empty trace behind.
             let _ = std::fs::remove_dir_all(&dir);
@@ -87,13 +95,17 @@ pub fn record(args: &RecordArgs, program: &Path) -> Result<Run> {
 
 fn in_dir(args: &RecordArgs, program: &Path, catalog: &Catalog, dir: &Path) -> Result<i32> {
     let began = Instant::now();
-    let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let started = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     let store = catalog.store()?;
     let runtime_hash = keep_runtime(catalog, &store, dir)?;
     let file = File::open(program).with_context(|| program.display().to_string())?;
     let kept = store.keep_into(&file, program, dir)?;
     let mut seed = [0; 32];
-    File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut seed)).context("/dev/urandom")?;
+    File::open("/dev/urandom")
+        .and_then(|mut f| f.read_exact(&mut seed))
+        .context("/dev/urandom")?;
     let mut ring = Ring::create(RING, &seed)?;
     let env: Vec<ByteString> = std::env::vars_os()
         .map(|(mut k, v)| {
@@ -102,7 +114,11 @@ fn in_dir(args: &RecordArgs, program: &Path, catalog: &Catalog, dir: &Path) -> R
             ByteString::from(k.as_os_str())
         })
         .collect();
-    let all_env = env.iter().map(|e| e.as_bytes()).collect::<Vec<_>>().join(&0);
+    let all_env = env
+        .iter()
+        .map(|e| e.as_bytes())
+        .collect::<Vec<_>>()
+        .join(&0);
     // Made before there is a program, whose id is not known: nobody reads the stream without a manifest.
     let options = WriterOptions {
         max_size: args.max_size,
@@ -112,9 +128,14 @@ fn in_dir(args: &RecordArgs, program: &Path, catalog: &Catalog, dir: &Path) -> R
     let hash = kept.hash.0;
     writer.push(&event(
         header(Kind::Start, 0),
-        &[(Tag::File, kept.len, &hash), (Tag::Input, SEED, &seed), (Tag::Input, ENVIRONMENT, &all_env)],
+        &[
+            (Tag::File, kept.len, &hash),
+            (Tag::Input, SEED, &seed),
+            (Tag::Input, ENVIRONMENT, &all_env),
+        ],
     ))?;
-    let mut child = process::record(program, &args.command, &ring).with_context(|| format!("can't start {}", program.display()))?;
+    let mut child = process::record(program, &args.command, &ring)
+        .with_context(|| format!("can't start {}", program.display()))?;
     let manifest = Manifest {
         format_version: FORMAT_VERSION,
         reprise_version: env!("CARGO_PKG_VERSION").into(),
@@ -141,7 +162,11 @@ fn in_dir(args: &RecordArgs, program: &Path, catalog: &Catalog, dir: &Path) -> R
     };
     manifest.write(dir)?;
     let passed_on = PassedOn::to(child.id() as i32);
-    let mut sink = Sink { writer, is_full: false, flushed: Instant::now() };
+    let mut sink = Sink {
+        writer,
+        is_full: false,
+        flushed: Instant::now(),
+    };
     let status = loop {
         let some = ring.drain(false, |e| sink.push(&e))?;
         if let Some(status) = child.try_wait()? {
@@ -170,7 +195,12 @@ fn in_dir(args: &RecordArgs, program: &Path, catalog: &Catalog, dir: &Path) -> R
     summary.duration_ns = began.elapsed().as_nanos() as u64;
     summary.wait_status = Some(status);
     summary.stopped = is_full;
-    summary.end_reason = if is_full { "the trace is as large as it may get: the recording was stopped" } else { "the program ended" }.into();
+    summary.end_reason = if is_full {
+        "the trace is as large as it may get: the recording was stopped"
+    } else {
+        "the program ended"
+    }
+    .into();
     if let Some(number) = ring.unknown_call() {
         let name = crate::dump::call_name(number as u32);
         summary.warnings.push(format!("the program made system call {name}, and what that wrote to its memory is not recorded: a replay may diverge"));
@@ -241,9 +271,18 @@ fn header(kind: Kind, value: i64) -> EventHeader {
 fn event(header: EventHeader, sections: &[(Tag, u64, &[u8])]) -> Vec<u8> {
     let padded = |bytes: &[u8]| SECTION_LEN + bytes.len().next_multiple_of(8);
     let len = HEADER_LEN + sections.iter().map(|s| padded(s.2)).sum::<usize>();
-    let mut out = EventHeader { len: len as u32, ..header }.to_bytes().to_vec();
+    let mut out = EventHeader {
+        len: len as u32,
+        ..header
+    }
+    .to_bytes()
+    .to_vec();
     for (tag, address, bytes) in sections {
-        let head = SectionHeader { address: *address, len: bytes.len() as u32, tag: *tag as u32 };
+        let head = SectionHeader {
+            address: *address,
+            len: bytes.len() as u32,
+            tag: *tag as u32,
+        };
         out.extend(head.address.to_le_bytes());
         out.extend(head.len.to_le_bytes());
         out.extend(head.tag.to_le_bytes());
@@ -256,6 +295,23 @@ fn event(header: EventHeader, sections: &[(Tag, u64, &[u8])]) -> Vec<u8> {
 /// Is the trace in `dir` of goroutines?
 pub fn is_of(manifest: &Manifest) -> bool {
     manifest.engine().order == TraceOrder::Goroutines
+}
+
+/// Why a command that leads a debugger through a trace can't be had for it.
+pub fn refusal(command: &Command) -> Option<&'static str> {
+    let trace = match command {
+        Command::Replay(a) if a.debug || a.print.is_some() => &a.trace,
+        Command::Backtrace(a) => &a.trace,
+        Command::Values(a) => &a.part.trace,
+        Command::Calls(a) => &a.part.trace,
+        Command::Where(a) => &a.part.trace,
+        Command::Origin(a) => &a.trace,
+        Command::Core(a) => &a.trace,
+        _ => return None,
+    };
+    // Who has no such trace is told so by the command itself.
+    let dir = Catalog::from_env().ok()?.resolve(trace.as_deref()).ok()?;
+    is_of(&Manifest::read(&dir).ok()?).then_some("a recording of goroutines can be replayed, verified, dumped and packed, not yet debugged or asked")
 }
 
 /// A trace, ready to be replayed.
@@ -273,7 +329,10 @@ struct Trace {
 impl Trace {
     fn read(dir: &Path, manifest: &Manifest) -> Result<Trace> {
         if manifest.abi_version != VERSION {
-            bail!("the trace speaks version {} of the event format, this reprise version {VERSION}", manifest.abi_version);
+            bail!(
+                "the trace speaks version {} of the event format, this reprise version {VERSION}",
+                manifest.abi_version
+            );
         }
         let mut reader = Reader::open(dir)?;
         let mut log = Gatherer::default();
@@ -286,14 +345,24 @@ impl Trace {
                         match (s.tag, s.address) {
                             (Tag::File, _) => program = s.bytes.try_into().ok().map(ContentHash),
                             (Tag::Input, SEED) => seed = s.bytes.try_into().ok(),
-                            (Tag::Input, ENVIRONMENT) => env = s.bytes.split(|b| *b == 0).filter(|v| !v.is_empty()).map(CString::new).collect::<Result<_, _>>()?,
+                            (Tag::Input, ENVIRONMENT) => {
+                                env = s
+                                    .bytes
+                                    .split(|b| *b == 0)
+                                    .filter(|v| !v.is_empty())
+                                    .map(CString::new)
+                                    .collect::<Result<_, _>>()?
+                            }
                             _ => {}
                         }
                     }
                 }
                 Kind::Goroutine => {
                     let Some(entry) = entry(&e) else {
-                        bail!("event {}: an event of goroutines of a kind that is not known", event.number);
+                        bail!(
+                            "event {}: an event of goroutines of a kind that is not known",
+                            event.number
+                        );
                     };
                     log.push(&entry)?;
                 }
@@ -303,14 +372,23 @@ impl Trace {
         }
         let hash = program.context("the trace does not say which program it is of")?;
         let path = dir.join(FILES_DIR).join(hash.to_hex());
-        if ContentHash::of_file(&File::open(&path).with_context(|| path.display().to_string())?)?.0 != hash {
-            bail!("{} is not what its name says: the trace is damaged, or was changed", path.display());
+        if ContentHash::of_file(&File::open(&path).with_context(|| path.display().to_string())?)?.0
+            != hash
+        {
+            bail!(
+                "{} is not what its name says: the trace is damaged, or was changed",
+                path.display()
+            );
         }
         Ok(Trace {
             log,
             seed: seed.context("the trace has no seed")?,
             program: path,
-            argv: manifest.argv.iter().map(|a| CString::new(a.as_bytes())).collect::<Result<_, _>>()?,
+            argv: manifest
+                .argv
+                .iter()
+                .map(|a| CString::new(a.as_bytes()))
+                .collect::<Result<_, _>>()?,
             env,
             status,
             tail: reader.tail().clone(),
@@ -346,15 +424,28 @@ fn play(dir: &Path, manifest: &Manifest, quiet: bool, limit: Option<Duration>) -
     let trace = Trace::read(dir, manifest)?;
     let (events, has_end) = (trace.log.events(), trace.log.has_end());
     let log = trace.log.finish(&trace.seed)?;
-    let replay = process::Replay { program: &trace.program, argv: trace.argv, env: trace.env, quiet, limit };
+    let replay = process::Replay {
+        program: &trace.program,
+        argv: trace.argv,
+        env: trace.env,
+        quiet,
+        limit,
+    };
     let ended = replay.run(&log).context("the replay can't be started")?;
     let status = match &ended {
         Ended::Itself(status) => *status,
         Ended::TimeLimit => 0,
     };
     let why = match (log.done(), &ended) {
-        (Done::Diverged(text), _) => Some(format!("the replay diverged from the recording\n{}", text.trim_end())),
-        (_, Ended::TimeLimit) => Some(format!("the replay was ended after {} s, at event {}", limit.unwrap_or_default().as_secs(), log.consumed())),
+        (Done::Diverged(text), _) => Some(format!(
+            "the replay diverged from the recording\n{}",
+            text.trim_end()
+        )),
+        (_, Ended::TimeLimit) => Some(format!(
+            "the replay was ended after {} s, at event {}",
+            limit.unwrap_or_default().as_secs(),
+            log.consumed()
+        )),
         (Done::Finished, _) => None,
         (Done::Itself, _) => itself(&log, trace.status.filter(|_| has_end), status),
     };
@@ -364,18 +455,34 @@ fn play(dir: &Path, manifest: &Manifest, quiet: bool, limit: Option<Duration>) -
         _ => status,
     };
     let cut_off = cut.then(|| {
-        let fault = trace.tail.fault().unwrap_or_else(|| "its recording was stopped".into());
+        let fault = trace
+            .tail
+            .fault()
+            .unwrap_or_else(|| "its recording was stopped".into());
         format!("the recording was cut off: replayed up to event {events} ({fault})")
     });
-    Ok(Replay { is_cut_off: cut, why: why.or(cut_off), events, status })
+    Ok(Replay {
+        is_cut_off: cut,
+        why: why.or(cut_off),
+        events,
+        status,
+    })
 }
 
 /// What there is to say about a program that ended by itself in its replay.
 fn itself(log: &Replayed, recorded: Option<i32>, status: i32) -> Option<String> {
     match recorded {
         Some(recorded) if recorded == status => None,
-        Some(recorded) => Some(format!("the program {}; recorded was that it {}", human::end(status), human::end(recorded))),
-        None => Some(format!("the program {} at event {}, and the recording goes on", human::end(status), log.consumed())),
+        Some(recorded) => Some(format!(
+            "the program {}; recorded was that it {}",
+            human::end(status),
+            human::end(recorded)
+        )),
+        None => Some(format!(
+            "the program {} at event {}, and the recording goes on",
+            human::end(status),
+            log.consumed()
+        )),
     }
 }
 
@@ -397,7 +504,12 @@ pub fn replay(args: &ReplayArgs, dir: &Path, manifest: &Manifest) -> Result<i32>
             bail!("{option} is not for recordings of goroutines");
         }
     }
-    let r = play(dir, manifest, args.quiet, args.time_limit.map(Duration::from_secs))?;
+    let r = play(
+        dir,
+        manifest,
+        args.quiet,
+        args.time_limit.map(Duration::from_secs),
+    )?;
     if let Some(why) = r.why {
         say!("{why}");
         return Ok(crate::play::OURS);
@@ -415,15 +527,25 @@ pub fn verify(args: &VerifyArgs, dir: &Path, manifest: &Manifest) -> Result<i32>
     }
     let (mut bad, mut cut_off) = (0, 0);
     for n in 1..=args.times {
-        let r = play(dir, manifest, true, args.time_limit.map(Duration::from_secs))?;
+        let r = play(
+            dir,
+            manifest,
+            true,
+            args.time_limit.map(Duration::from_secs),
+        )?;
         let same = r.why.is_none() || r.is_cut_off;
         bad += u64::from(!same);
         cut_off += u64::from(r.is_cut_off);
         let (events, exit) = (r.events, exit_status(r.status));
         match (args.json, r.why) {
-            (true, why) => tell!("{}", json!({ "replay": n, "same": same, "cut_off": r.is_cut_off, "events": events, "exit": exit, "why": why }))?,
+            (true, why) => tell!(
+                "{}",
+                json!({ "replay": n, "same": same, "cut_off": r.is_cut_off, "events": events, "exit": exit, "why": why })
+            )?,
             (_, None) => tell!("replay {n}: the same: {events} events, exit status {exit}")?,
-            (_, Some(why)) if r.is_cut_off => tell!("replay {n}: the same as far as it goes: {why}")?,
+            (_, Some(why)) if r.is_cut_off => {
+                tell!("replay {n}: the same as far as it goes: {why}")?
+            }
             (_, Some(why)) => tell!("replay {n}: DIFFERENT: {why}")?,
         }
     }
@@ -436,7 +558,10 @@ pub fn verify(args: &VerifyArgs, dir: &Path, manifest: &Manifest) -> Result<i32>
 
 /// The kind of a `goroutine` event.
 pub fn name_of(event: &Event) -> &'static str {
-    u8::try_from(event.header.detail).ok().and_then(log::Kind::of).map_or("goroutine", |k| k.name)
+    u8::try_from(event.header.detail)
+        .ok()
+        .and_then(log::Kind::of)
+        .map_or("goroutine", |k| k.name)
 }
 
 /// What `dump` says of a `goroutine` event.
@@ -458,7 +583,10 @@ pub fn told(event: &Event) -> (String, Map<String, Value>) {
     fields.insert("bytes".into(), e.data.len().into());
     let text = match e.kind.number {
         log::SYSCALL => {
-            let errno = e.data.get(4..8).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            let errno = e
+                .data
+                .get(4..8)
+                .map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
             let call = crate::dump::call_name(e.arg);
             fields.insert("call".into(), call.to_string().into());
             match errno {
@@ -467,7 +595,21 @@ pub fn told(event: &Event) -> (String, Map<String, Value>) {
             }
         }
         _ if e.kind.is_ordered => format!("{who}: {name}"),
-        _ => format!("{who}: {name} = {}", if e.kind.number == 1 { u64::from(e.arg) } else { e.value }),
+        _ => format!(
+            "{who}: {name} = {}",
+            if e.kind.number == 1 {
+                u64::from(e.arg)
+            } else {
+                e.value
+            }
+        ),
     };
-    (if e.pc == 0 { text } else { format!("{text} at {:#x}", e.pc) }, fields)
+    (
+        if e.pc == 0 {
+            text
+        } else {
+            format!("{text} at {:#x}", e.pc)
+        },
+        fields,
+    )
 }

@@ -108,6 +108,10 @@ fn command(command: Command) -> i32 {
         say!("this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
         return exit::OWN_FAILURE;
     }
+    if let Some(why) = goroutines::refusal(&command) {
+        say!("{why}");
+        return exit::OWN_FAILURE;
+    }
     if runs_programs {
         reprise_launch::limits::raise();
     }

@@ -125,6 +125,7 @@ type repriseG struct {
 	holds  bool   // repriseSelects
 	random uint64
 	timer  uint32 // of a thread's g0: the timer that runs
+	held   uint32 // the number plus 1 of what repriseHold holds
 }
 
 var (
@@ -142,8 +143,9 @@ var (
 		turn    uint32
 		waiters []guintptr
 	}
-	repriseTimers []*timeTimer
-	repriseAlone  uint32 // replayed: the next event of timers
+	repriseTimers     []*timeTimer
+	repriseTimersMade mutex
+	repriseAlone      uint32 // replayed: the next event of timers
 )
 
 // repriseInit finds out whether this process is recorded or replayed. It runs before there is a heap that could be used freely, or an environment.
@@ -218,7 +220,14 @@ func repriseEnvironment() {
 
 //go:nosplit
 func repriseSeed(id uint32) uint64 {
-	return *(*uint64)(unsafe.Pointer(&reprise.seed)) ^ uint64(id)*0x9e3779b97f4a7c15
+	return repriseMix(*(*uint64)(unsafe.Pointer(&reprise.seed)) ^ uint64(id)*0xd1342543de82ef95)
+}
+
+//go:nosplit
+func repriseMix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }
 
 // repriseRandom is the goroutine's own next random number: splitmix64, which follows from the seed, the goroutine and how many it has drawn.
@@ -226,10 +235,7 @@ func repriseSeed(id uint32) uint64 {
 //go:nosplit
 func repriseRandom(gp *g) uint64 {
 	gp.reprise.random += 0x9e3779b97f4a7c15
-	z := gp.reprise.random
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
+	return repriseMix(gp.reprise.random)
 }
 
 //go:nosplit
@@ -429,15 +435,22 @@ func repriseAnswer(token uint64) uint64 {
 //
 //go:linkname repriseHold
 func repriseHold(token uint64, kind uint8, pc uintptr, address unsafe.Pointer) {
-	lock(&repriseObjects[uintptr(address)/8%512].mutex)
+	which := uint32(uintptr(address) / 8 % uintptr(len(repriseObjects)))
+	lock(&repriseObjects[which].mutex)
 	repriseOrder(token, kind, pc, 0, 0)
-	getg().reprise.nested++
+	gp := getg()
+	gp.reprise.nested++
+	gp.reprise.held = which + 1
 }
 
 //go:linkname repriseRelease
-func repriseRelease(address unsafe.Pointer) {
-	getg().reprise.nested--
-	unlock(&repriseObjects[uintptr(address)/8%512].mutex)
+func repriseRelease() {
+	gp := getg()
+	if which := gp.reprise.held; which != 0 {
+		gp.reprise.held = 0
+		gp.reprise.nested--
+		unlock(&repriseObjects[which-1].mutex)
+	}
 }
 
 // repriseNest makes that what the goroutine does is not recorded, until repriseUnnest.
@@ -557,14 +570,14 @@ func repriseRunTimers() {
 		repriseAwait(0, uint32(u.mark>>32))
 		switch uint8(u.head) {
 		case repriseTimerSend:
-			c := repriseTimers[uint32(u.what>>32)].hchan()
+			c := repriseMadeTimer(uint32(u.what >> 32)).hchan()
 			lock(&c.lock)
 			lock(&repriseSelects)
 			repriseAdvance()
 			repriseGone(index)
 			repriseSent(c, unsafe.Pointer(repriseEvent(index+1)))
 		case repriseTimerGo:
-			t := repriseTimers[uint32(u.value)]
+			t := repriseMadeTimer(uint32(u.value))
 			id, goid := uint32(u.what>>32), u.value>>32
 			fn := (*funcval)(efaceOf(&t.arg).data)
 			systemstack(func() {
@@ -581,6 +594,22 @@ func repriseRunTimers() {
 		}
 	}
 	repriseWaits()
+}
+
+// repriseMadeTimer is the timer with this id. Its goroutine is about to make it, if it has not yet.
+func repriseMadeTimer(id uint32) *timeTimer {
+	for {
+		lock(&repriseTimersMade)
+		var t *timeTimer
+		if int(id) < len(repriseTimers) {
+			t = repriseTimers[id]
+		}
+		unlock(&repriseTimersMade)
+		if t != nil {
+			return t
+		}
+		Gosched()
+	}
 }
 
 // repriseSent is a timer's send on a channel, which is locked, as is repriseSelects.
@@ -609,12 +638,15 @@ func repriseTimer(t *timeTimer, pc uintptr) {
 	id, _ = repriseValue(repriseNewTimer, pc, id, 0)
 	t.reprise = id
 	if repriseOn == repriseReplays {
-		lock(&repriseTurns.mutex)
-		for len(repriseTimers) <= int(id) {
-			repriseTimers = append(repriseTimers, nil)
+		lock(&repriseTimersMade)
+		all := repriseTimers
+		if len(all) <= int(id) {
+			all = make([]*timeTimer, 2*id+64)
+			copy(all, repriseTimers)
 		}
-		repriseTimers[id] = t
-		unlock(&repriseTurns.mutex)
+		all[id] = t
+		repriseTimers = all
+		unlock(&repriseTimersMade)
 	}
 }
 
@@ -671,6 +703,7 @@ func repriseTime(sec int64, nsec int32, mono int64, pc uintptr) (int64, int32, i
 func repriseEnds(kind uint8, code int, pc uintptr) {
 	if token := repriseEnter(kind, pc); token != 0 {
 		if token == 1 {
+			repriseLastWrites()
 			repriseOrder(token, kind, pc, uint32(code), 0)
 			return
 		}

@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"internal/runtime/atomic"
 	"internal/runtime/syscall/linux"
 	"unsafe"
 )
@@ -51,13 +52,59 @@ func repriseCall(call, a1, a2, a3, a4, a5, a6 uintptr) (r1, r2, errno uintptr) {
 				a3 = min(a3, repriseMost)
 			}
 		}
+		writes := call == 1 && (a1 == 1 || a1 == 2)
+		if writes {
+			repriseWrites(a1)
+		}
 		room := repriseRoom(call, a1, a2, a3, a4, a5, a6)
 		r1, r2, errno = linux.Syscall6(call, a1, a2, a3, a4, a5, a6)
 		systemstack(func() { repriseLogCall(gp, call, a1, a2, a3, a4, a5, a6, r1, r2, errno, room) })
+		if writes {
+			atomic.Xadd(&repriseWriters[a1], -1)
+		}
 		return
 	}
 	systemstack(func() { r1, r2, errno = repriseReplayCall(gp, call, a1, a2, a3, a4, a5, a6) })
 	return
+}
+
+// Threads that write to the standard output and error, by descriptor.
+var repriseWriters [3]uint32
+
+// repriseEnding is 1 when the program is ending.
+var repriseEnding uint32
+
+// repriseWrites begins a write that everybody can see. When the program is ending, it is too late for one.
+//
+//go:nosplit
+func repriseWrites(fd uintptr) {
+	atomic.Xadd(&repriseWriters[fd], 1)
+	if atomic.Load(&repriseEnding) != 0 {
+		atomic.Xadd(&repriseWriters[fd], -1)
+		for {
+			usleep(1000000)
+		}
+	}
+}
+
+// repriseLastWrites waits for writes that have begun, so that the program's end comes behind them in the log. One that waits for its reader ends with
+// the program, and is not waited for.
+func repriseLastWrites() {
+	const canWrite = 4 // POLLOUT
+	atomic.Store(&repriseEnding, 1)
+	for fd := int32(1); fd <= 2; fd++ {
+		for atomic.Load(&repriseWriters[fd]) != 0 {
+			asked := struct {
+				fd             int32
+				events, result int16
+			}{fd, canWrite, 0}
+			linux.Syscall6(7 /* poll */, uintptr(unsafe.Pointer(&asked)), 1, 0, 0, 0, 0)
+			if asked.result&canWrite == 0 && atomic.Load(&repriseWriters[fd]) != 0 {
+				break
+			}
+			usleep(20)
+		}
+	}
 }
 
 // repriseIsPlain says whether a call is made in a replay as well, and is no event: anonymous memory.

@@ -20,7 +20,7 @@ func repriseAnswer(token uint64) uint64
 func repriseHold(token uint64, kind uint8, pc uintptr, address unsafe.Pointer)
 
 //go:linkname repriseRelease runtime.repriseRelease
-func repriseRelease(address unsafe.Pointer)
+func repriseRelease()
 
 //go:linkname repriseNest runtime.repriseNest
 func repriseNest()

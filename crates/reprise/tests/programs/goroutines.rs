@@ -6,6 +6,8 @@ use crate::common;
 use common::tampered::tampered;
 use common::{check_times, knob, run, Guest, Outcome, Recording, Workplace, OWN_FAILURE};
 use reprise_trace::Reader;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -35,7 +37,10 @@ const LOCK: u32 = 6;
 /// `reprise go` in the guests' directory.
 fn go(words: &[&str]) -> Command {
     let mut command = Command::new(common::REPRISE);
-    command.arg("go").args(words).current_dir(common::sources().join("goroutines"));
+    command
+        .arg("go")
+        .args(words)
+        .current_dir(common::sources().join("goroutines"));
     command.env_remove("GOFLAGS").env_remove("CGO_ENABLED");
     command
 }
@@ -46,7 +51,10 @@ fn guest(name: &str) -> Guest {
     let dir = BUILT.get_or_init(|| {
         let dir = common::sources().join("bin/goroutines");
         std::fs::create_dir_all(&dir).expect("a directory");
-        let run = run(&mut go(&["build", "-o", &format!("{}/", dir.display()), "./..."]), None);
+        let run = run(
+            &mut go(&["build", "-o", &format!("{}/", dir.display()), "./..."]),
+            None,
+        );
         assert_eq!(run.status.code(), Some(0), "{}", run.describe());
         dir
     });
@@ -60,7 +68,10 @@ fn guest(name: &str) -> Guest {
 
 #[test]
 fn every_guest_replays_exactly() {
-    let (recordings, replays) = (knob("REPRISE_TEST_RECORDINGS", 2), knob("REPRISE_TEST_REPLAYS", 1));
+    let (recordings, replays) = (
+        knob("REPRISE_TEST_RECORDINGS", 2),
+        knob("REPRISE_TEST_REPLAYS", 1),
+    );
     for (name, _) in GUESTS {
         for info in check_times(&guest(name), &[], recordings, replays) {
             assert!(info.kind("goroutine") > 10, "{name}: {info:?}");
@@ -99,7 +110,11 @@ fn neighbours(dir: &Path, kind: u32) -> [u64; 2] {
 fn record(place: &Workplace, name: &str) -> Recording {
     let guest = guest(name);
     let recording = place.record(&guest);
-    assert!(guest.outcome.fits(recording.run.status), "{}", recording.run.describe());
+    assert!(
+        guest.outcome.fits(recording.run.status),
+        "{}",
+        recording.run.describe()
+    );
     recording
 }
 
@@ -131,11 +146,25 @@ fn a_changed_schedule_is_a_divergence() {
         true
     });
     let replay = place.replay(&other);
-    assert_eq!(replay.status.code(), Some(OWN_FAILURE), "{}", replay.describe());
+    assert_eq!(
+        replay.status.code(),
+        Some(OWN_FAILURE),
+        "{}",
+        replay.describe()
+    );
     assert!(replay.said().contains("diverged"), "{}", replay.describe());
-    assert!(replay.said().contains("goroutine "), "{}", replay.describe());
+    assert!(
+        replay.said().contains("goroutine "),
+        "{}",
+        replay.describe()
+    );
     let verify = place.verify(&other);
-    assert_eq!(verify.status.code(), Some(OWN_FAILURE), "{}", verify.describe());
+    assert_eq!(
+        verify.status.code(),
+        Some(OWN_FAILURE),
+        "{}",
+        verify.describe()
+    );
 }
 
 #[test]
@@ -155,9 +184,19 @@ fn a_divergence_names_the_event_the_goroutine_and_the_line() {
         true
     });
     let replay = place.replay(&other);
-    assert_eq!(replay.status.code(), Some(OWN_FAILURE), "{}", replay.describe());
+    assert_eq!(
+        replay.status.code(),
+        Some(OWN_FAILURE),
+        "{}",
+        replay.describe()
+    );
     let said = replay.said();
-    for part in ["does: select in main.main", "channels/main.go:", "recorded was: Mutex.Lock", "(event "] {
+    for part in [
+        "does: select in main.main",
+        "channels/main.go:",
+        "recorded was: Mutex.Lock",
+        "(event ",
+    ] {
         assert!(said.contains(part), "{part}: {}", replay.describe());
     }
 }
@@ -178,7 +217,12 @@ fn commands_that_read_traces_know_it_or_say_that_they_do_not() {
     let dir = record(&place, "http").dir;
     let dump = run(place.reprise(["dump"]).arg(&dir), None);
     assert_eq!(dump.status.code(), Some(0), "{}", dump.describe());
-    for part in ["goroutine 1: go = ", ": select at 0x", ": accept4 = ", ": descriptor's lock"] {
+    for part in [
+        "goroutine 1: go = ",
+        ": select at 0x",
+        ": accept4 = ",
+        ": descriptor's lock",
+    ] {
         assert!(dump.text().contains(part), "{part} is not in the dump");
     }
     for words in [
@@ -198,9 +242,16 @@ fn commands_that_read_traces_know_it_or_say_that_they_do_not() {
 #[test]
 fn who_can_not_be_recorded_so_is_refused() {
     let place = Workplace::new();
-    let refused = run(place.reprise(["record", "--engine", "goroutines", "--", "/bin/true"]), None);
+    let refused = run(
+        place.reprise(["record", "--engine", "goroutines", "--", "/bin/true"]),
+        None,
+    );
     refused.assert_own_failure(OWN_FAILURE);
-    assert!(refused.said().contains("reprise go build"), "{}", refused.describe());
+    assert!(
+        refused.said().contains("reprise go build"),
+        "{}",
+        refused.describe()
+    );
     for (words, said) in [
         (&["build", "-race", "./locks"][..], "-race"),
         (&["build", "-gcflags=-N", "./locks"], "-gcflags"),
@@ -212,4 +263,50 @@ fn who_can_not_be_recorded_so_is_refused() {
     }
     let refused = run(go(&["build", "./locks"]).env("CGO_ENABLED", "1"), None);
     refused.assert_own_failure(OWN_FAILURE);
+}
+
+/// A command `go` that says this of itself.
+fn pretended(place: &Workplace, version: &str, root: &Path) -> PathBuf {
+    let path = place.fresh("go");
+    let text = format!(
+        "#!/bin/sh\nprintf '%s\\n' {version} {} linux amd64 ''\n",
+        root.display()
+    );
+    std::fs::write(&path, text).expect("a script");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("its mode");
+    path
+}
+
+#[test]
+fn other_versions_and_changed_sources_are_refused() {
+    let place = Workplace::new();
+    let there = run(Command::new("go").args(["env", "GOROOT"]), None).text();
+    let there = Path::new(there.trim()).join("src");
+    let other = pretended(&place, "go1.25.3", &there);
+    let refused = run(go(&["build", "./locks"]).env("REPRISE_GO", &other), None);
+    refused.assert_own_failure(OWN_FAILURE);
+    assert!(
+        refused.said().contains("go1.25.3"),
+        "{}",
+        refused.describe()
+    );
+    // A root with a function that says something else.
+    let root = place.fresh_dir("goroot");
+    let edits = common::top().join("crates/goroutines/overlay/edits-1.26.8.txt");
+    let edits = std::fs::read_to_string(edits).expect("the edits");
+    for file in edits.lines().filter_map(|l| l.strip_prefix("@file ")) {
+        let to = root.join("src").join(file);
+        std::fs::create_dir_all(to.parent().expect("a parent")).expect("directories");
+        let text = std::fs::read_to_string(there.join(file)).expect("Go's source");
+        let text = text.replace("c.closed = 1", "c.closed = 2");
+        std::fs::write(to, text).expect("a file");
+    }
+    let changed = pretended(&place, "go1.26.8", &root);
+    let refused = run(go(&["build", "./locks"]).env("REPRISE_GO", &changed), None);
+    refused.assert_own_failure(OWN_FAILURE);
+    assert!(
+        refused.said().contains("runtime/chan.go: func closechan"),
+        "{}",
+        refused.describe()
+    );
 }

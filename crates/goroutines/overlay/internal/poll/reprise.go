@@ -14,7 +14,7 @@ func repriseEnter(kind uint8, pc uintptr) uint64
 func repriseHold(token uint64, kind uint8, pc uintptr, address unsafe.Pointer)
 
 //go:linkname repriseRelease runtime.repriseRelease
-func repriseRelease(address unsafe.Pointer)
+func repriseRelease()
 
 //go:linkname repriseRecorded runtime.repriseRecorded
 func repriseRecorded() bool
@@ -37,7 +37,7 @@ func (mu *fdMutex) repriseBegins() bool {
 
 func (mu *fdMutex) repriseEnds(held bool) {
 	if held {
-		repriseRelease(unsafe.Pointer(mu))
+		repriseRelease()
 	}
 }
 

@@ -17,7 +17,7 @@ func repriseEnter(kind uint8, pc uintptr) uint64
 func repriseHold(token uint64, kind uint8, pc uintptr, address unsafe.Pointer)
 
 //go:linkname repriseRelease runtime.repriseRelease
-func repriseRelease(address unsafe.Pointer)
+func repriseRelease()
 
 const repriseAtomic = 17
 
@@ -43,7 +43,7 @@ func recordedLoadInt32(addr *int32) (result int32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = LoadInt32(addr)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -61,7 +61,7 @@ func recordedStoreInt32(addr *int32, val int32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	StoreInt32(addr, val)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 
 }
@@ -78,7 +78,7 @@ func recordedSwapInt32(addr *int32, new int32) (result int32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = SwapInt32(addr, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -95,7 +95,7 @@ func recordedCompareAndSwapInt32(addr *int32, old, new int32) (result bool) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = CompareAndSwapInt32(addr, old, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -112,7 +112,7 @@ func recordedAddInt32(addr *int32, delta int32) (result int32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AddInt32(addr, delta)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -129,7 +129,7 @@ func recordedAndInt32(addr *int32, mask int32) (result int32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AndInt32(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -146,7 +146,7 @@ func recordedOrInt32(addr *int32, mask int32) (result int32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = OrInt32(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -163,7 +163,7 @@ func recordedLoadInt64(addr *int64) (result int64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = LoadInt64(addr)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -181,7 +181,7 @@ func recordedStoreInt64(addr *int64, val int64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	StoreInt64(addr, val)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 
 }
@@ -198,7 +198,7 @@ func recordedSwapInt64(addr *int64, new int64) (result int64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = SwapInt64(addr, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -215,7 +215,7 @@ func recordedCompareAndSwapInt64(addr *int64, old, new int64) (result bool) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = CompareAndSwapInt64(addr, old, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -232,7 +232,7 @@ func recordedAddInt64(addr *int64, delta int64) (result int64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AddInt64(addr, delta)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -249,7 +249,7 @@ func recordedAndInt64(addr *int64, mask int64) (result int64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AndInt64(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -266,7 +266,7 @@ func recordedOrInt64(addr *int64, mask int64) (result int64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = OrInt64(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -283,7 +283,7 @@ func recordedLoadUint32(addr *uint32) (result uint32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = LoadUint32(addr)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -301,7 +301,7 @@ func recordedStoreUint32(addr *uint32, val uint32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	StoreUint32(addr, val)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 
 }
@@ -318,7 +318,7 @@ func recordedSwapUint32(addr *uint32, new uint32) (result uint32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = SwapUint32(addr, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -335,7 +335,7 @@ func recordedCompareAndSwapUint32(addr *uint32, old, new uint32) (result bool) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = CompareAndSwapUint32(addr, old, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -352,7 +352,7 @@ func recordedAddUint32(addr *uint32, delta uint32) (result uint32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AddUint32(addr, delta)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -369,7 +369,7 @@ func recordedAndUint32(addr *uint32, mask uint32) (result uint32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AndUint32(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -386,7 +386,7 @@ func recordedOrUint32(addr *uint32, mask uint32) (result uint32) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = OrUint32(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -403,7 +403,7 @@ func recordedLoadUint64(addr *uint64) (result uint64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = LoadUint64(addr)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -421,7 +421,7 @@ func recordedStoreUint64(addr *uint64, val uint64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	StoreUint64(addr, val)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 
 }
@@ -438,7 +438,7 @@ func recordedSwapUint64(addr *uint64, new uint64) (result uint64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = SwapUint64(addr, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -455,7 +455,7 @@ func recordedCompareAndSwapUint64(addr *uint64, old, new uint64) (result bool) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = CompareAndSwapUint64(addr, old, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -472,7 +472,7 @@ func recordedAddUint64(addr *uint64, delta uint64) (result uint64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AddUint64(addr, delta)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -489,7 +489,7 @@ func recordedAndUint64(addr *uint64, mask uint64) (result uint64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AndUint64(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -506,7 +506,7 @@ func recordedOrUint64(addr *uint64, mask uint64) (result uint64) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = OrUint64(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -523,7 +523,7 @@ func recordedLoadUintptr(addr *uintptr) (result uintptr) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = LoadUintptr(addr)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -541,7 +541,7 @@ func recordedStoreUintptr(addr *uintptr, val uintptr) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	StoreUintptr(addr, val)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 
 }
@@ -558,7 +558,7 @@ func recordedSwapUintptr(addr *uintptr, new uintptr) (result uintptr) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = SwapUintptr(addr, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -575,7 +575,7 @@ func recordedCompareAndSwapUintptr(addr *uintptr, old, new uintptr) (result bool
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = CompareAndSwapUintptr(addr, old, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -592,7 +592,7 @@ func recordedAddUintptr(addr *uintptr, delta uintptr) (result uintptr) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AddUintptr(addr, delta)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -609,7 +609,7 @@ func recordedAndUintptr(addr *uintptr, mask uintptr) (result uintptr) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = AndUintptr(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -626,7 +626,7 @@ func recordedOrUintptr(addr *uintptr, mask uintptr) (result uintptr) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = OrUintptr(addr, mask)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -643,7 +643,7 @@ func recordedLoadPointer(addr *unsafe.Pointer) (result unsafe.Pointer) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = LoadPointer(addr)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -661,7 +661,7 @@ func recordedStorePointer(addr *unsafe.Pointer, val unsafe.Pointer) {
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	StorePointer(addr, val)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 
 }
@@ -678,7 +678,7 @@ func recordedSwapPointer(addr *unsafe.Pointer, new unsafe.Pointer) (result unsaf
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = SwapPointer(addr, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
@@ -695,7 +695,7 @@ func recordedCompareAndSwapPointer(addr *unsafe.Pointer, old, new unsafe.Pointer
 	held := repriseBegins(sys.GetCallerPC(), unsafe.Pointer(addr))
 	result = CompareAndSwapPointer(addr, old, new)
 	if held {
-		repriseRelease(unsafe.Pointer(addr))
+		repriseRelease()
 	}
 	return result
 }
