@@ -188,7 +188,8 @@ impl Version {
                     head = rest.into();
                 }
                 "@hash" => {
-                    let hash = blake3::hash(text[start..end].as_bytes()).to_hex()[..16].to_string();
+                    let hash =
+                        blake3::hash(&text.as_bytes()[start..end]).to_hex()[..16].to_string();
                     if hash != rest {
                         return Err(Error::Changed(path, head, hash));
                     }

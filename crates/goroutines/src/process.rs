@@ -78,7 +78,7 @@ pub fn record(program: &Path, argv: &[impl AsRef<OsStr>], ring: &Ring) -> io::Re
     );
     command.env(VARIABLE, at);
     // SAFETY: a plain call in the child.
-    unsafe { command.pre_exec(|| die_with_parent()) };
+    unsafe { command.pre_exec(die_with_parent) };
     command.spawn()
 }
 

@@ -9,7 +9,7 @@ use crate::compile;
 use anyhow::{bail, Context, Result};
 use reprise_goroutines::overlay::Version;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -191,13 +191,13 @@ pub fn run(args: &CompileArgs) -> Result<i32> {
     become_go(command, &args.args[first.min(args.args.len())..], &go)
 }
 
-fn become_go(mut command: Command, words: &[OsString], go: &OsString) -> Result<i32> {
+fn become_go(mut command: Command, words: &[OsString], go: &OsStr) -> Result<i32> {
     Err(command.args(words).exec())
         .with_context(|| format!("can't run {}: Go is needed", go.to_string_lossy()))
 }
 
 /// What `go env` says: version, root, system, processor, flags. In the program's directory another toolchain may be chosen.
-fn environment(go: &OsString, dir: Option<&Path>) -> Result<Vec<String>> {
+fn environment(go: &OsStr, dir: Option<&Path>) -> Result<Vec<String>> {
     let mut command = Command::new(go);
     if let Some(dir) = dir {
         command.current_dir(dir);
@@ -216,7 +216,7 @@ fn environment(go: &OsString, dir: Option<&Path>) -> Result<Vec<String>> {
 }
 
 /// Packages outside of the standard library that import sync/atomic. What can't be found out, the build itself will complain of.
-fn using_atomics(go: &OsString, tests: bool, asked: &Asked) -> BTreeSet<String> {
+fn using_atomics(go: &OsStr, tests: bool, asked: &Asked) -> BTreeSet<String> {
     const FORMAT: &str = "{{if not .Standard}}{{range .Imports}}{{if eq . \"sync/atomic\"}}{{$.ImportPath}}\n{{end}}{{end}}{{end}}";
     let mut command = Command::new(go);
     command

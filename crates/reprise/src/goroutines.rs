@@ -9,7 +9,7 @@ use crate::human;
 use crate::record::{exit_status, keep_runtime, Run};
 use crate::signals::{self, PassedOn};
 use anyhow::{bail, Context, Result};
-use reprise_abi::engine::{self, TraceOrder};
+use reprise_abi::engine::{self, Engine, TraceOrder, ENGINES};
 use reprise_abi::event::{
     EndReason, Event, EventHeader, Kind, SectionHeader, Tag, HEADER_LEN, NO_SLOT, SECTION_LEN,
 };
@@ -35,6 +35,12 @@ const FRAME: Duration = Duration::from_millis(200);
 /// What a section of the first event is, by its address.
 const SEED: u64 = 0;
 const ENVIRONMENT: u64 = 1;
+
+/// The engine whose traces these are.
+fn own_engine() -> &'static Engine {
+    let is_own = |e: &&Engine| e.order == TraceOrder::Goroutines;
+    ENGINES.into_iter().find(is_own).unwrap_or(&engine::NONE)
+}
 
 /// Is this program to be recorded by its goroutines?
 ///
@@ -140,7 +146,7 @@ fn in_dir(args: &RecordArgs, program: &Path, catalog: &Catalog, dir: &Path) -> R
         format_version: FORMAT_VERSION,
         reprise_version: env!("CARGO_PKG_VERSION").into(),
         abi_version: VERSION,
-        engine: engine::GOROUTINES.name.into(),
+        engine: own_engine().name.into(),
         argv: args.command.iter().map(|a| a.as_os_str().into()).collect(),
         env: args.env.cut(env),
         cwd: ByteString::from(std::env::current_dir().unwrap_or_default().as_os_str()),
