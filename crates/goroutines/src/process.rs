@@ -151,6 +151,13 @@ impl Replay<'_> {
         unsafe {
             command.pre_exec(move || {
                 die_with_parent()?;
+                // Nothing that Reprise was started with is the program's.
+                libc::syscall(
+                    libc::SYS_close_range,
+                    3,
+                    u32::MAX,
+                    libc::CLOSE_RANGE_CLOEXEC,
+                );
                 libc::fcntl(shared, libc::F_SETFD, 0);
                 cell.enter(&mut filter)?;
                 libc::syscall(
