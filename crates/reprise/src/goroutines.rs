@@ -4,7 +4,7 @@
 //! The trace is one like others, with a `goroutine` event for each event of the log. The first event, `start`, has the program's file, the seed of its
 //! random numbers and its environment.
 
-use crate::cli::{Command, OnFull, RecordArgs, ReplayArgs, ReplayOrder, VerifyArgs};
+use crate::cli::{Command, OnFull, RecordArgs, ReplayArgs, VerifyArgs};
 use crate::human;
 use crate::record::{exit_status, keep_runtime, Run};
 use crate::signals::{self, PassedOn};
@@ -503,7 +503,6 @@ pub fn replay(args: &ReplayArgs, dir: &Path, manifest: &Manifest) -> Result<i32>
         (args.with.is_some(), "--with"),
         (args.learn, "--learn"),
         (args.narrow, "--narrow"),
-        (args.order != ReplayOrder::Partial, "--order"),
         (args.tamper.is_some(), "--tamper"),
     ] {
         if given {
@@ -528,8 +527,9 @@ pub fn replay(args: &ReplayArgs, dir: &Path, manifest: &Manifest) -> Result<i32>
 /// # Errors
 /// When the trace can't be read or the process can't be made.
 pub fn verify(args: &VerifyArgs, dir: &Path, manifest: &Manifest) -> Result<i32> {
-    if args.from.is_some() || args.tamper.is_some() || args.order != ReplayOrder::Partial {
-        bail!("--from and --order are not for recordings of goroutines");
+    // Replays are in a total order always.
+    if args.from.is_some() || args.tamper.is_some() {
+        bail!("--from is not for recordings of goroutines");
     }
     let (mut bad, mut cut_off) = (0, 0);
     for n in 1..=args.times {
