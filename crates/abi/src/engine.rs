@@ -19,8 +19,10 @@ pub mod role {
     pub const SKETCH: u32 = 6;
     /// `serial`, in a copy of a program that `order` records: it runs an epoch again, by that one's log.
     pub const FOLLOW: u32 = 7;
+    /// `goroutines`: nobody's in the runtime, which does not take part.
+    pub const GOROUTINES: u32 = 8;
     /// How many there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
 }
 
 /// What an engine can: bits of [`Engine::can`].
@@ -64,6 +66,8 @@ pub enum TraceOrder {
     Stamps,
     /// A sequence a thread, of what it was told: the engine orders all else in the same way again.
     Told,
+    /// One sequence, in which each operation of goroutines on each other has its place.
+    Goroutines,
     /// There is no trace.
     Nothing,
 }
@@ -165,6 +169,19 @@ pub const DET: Engine = Engine {
     about: "In the making: all threads at once, with glibc; only inputs are recorded, and a replay is the same run once more (see `run`); one process",
 };
 
+/// `goroutines`.
+pub const GOROUTINES: Engine = Engine {
+    name: "goroutines",
+    number: 6,
+    recorder: role::GOROUTINES,
+    replayer: role::GOROUTINES,
+    order: TraceOrder::Goroutines,
+    rings: Rings::One,
+    can: can::REPLAY,
+    is_hidden: false,
+    about: "In the making: Go programs built by `reprise go build`, on all processors, by what their goroutines do; exact up to the first data race",
+};
+
 /// `sketch`.
 pub const SKETCH: Engine = Engine {
     name: "sketch",
@@ -179,7 +196,7 @@ pub const SKETCH: Engine = Engine {
 };
 
 /// All of them.
-pub const ENGINES: [&Engine; 5] = [&NONE, &SERIAL, &ORDER, &DET, &SKETCH];
+pub const ENGINES: [&Engine; 6] = [&NONE, &SERIAL, &ORDER, &DET, &GOROUTINES, &SKETCH];
 
 impl Engine {
     /// Can it do all of this (bits of [`can`])?

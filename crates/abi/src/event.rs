@@ -66,6 +66,9 @@ pub enum Kind {
     /// What the world has decided for a thread, or for all (`det`). `detail`: a [question](crate::det::question); `value`: at which point; argument: the answer,
     /// where it is not just yes.
     Told = 22,
+    /// What a goroutine did or was told (`goroutines`). `detail`: its kind; `flags`: the goroutine; `value`: depends on the kind; `input_hash`: where the
+    /// program goes on, and above bit 32 what else the kind has; section [`Tag::Input`] with what it carries.
+    Goroutine = 23,
 }
 
 /// Detail of [`Kind::Shared`]: memory of the program that was copied for the process. The runtime's tables have the numbers behind it.
@@ -73,7 +76,7 @@ pub const COPIED: u32 = 1;
 
 impl Kind {
     /// Every kind, in order of its number.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 23] = [
         Kind::Syscall,
         Kind::Enter,
         Kind::Exit,
@@ -96,6 +99,7 @@ impl Kind {
         Kind::Sync,
         Kind::Gone,
         Kind::Told,
+        Kind::Goroutine,
     ];
 
     /// The kind with this number.
@@ -128,6 +132,7 @@ impl Kind {
             Kind::Sync => "sync",
             Kind::Gone => "gone",
             Kind::Told => "told",
+            Kind::Goroutine => "goroutine",
         }
     }
 }

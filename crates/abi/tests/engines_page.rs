@@ -89,6 +89,7 @@ fn page() -> String {
             TraceOrder::Slices => "one sequence of slices",
             TraceOrder::Stamps => "stamps and operations on objects",
             TraceOrder::Told => "what each thread was told",
+            TraceOrder::Goroutines => "operations of goroutines",
             TraceOrder::Nothing => "-",
         }
         .into()

@@ -291,6 +291,9 @@ pub(crate) fn prepare(
     if engine.order == TraceOrder::Told && (options.total || options.with.is_some()) {
         return Err(ReplayError::Unsupported("a recording by the engine det can be replayed and verified, not debugged, nor replayed in another way (--order, --with): there is one such run only".into()));
     }
+    if engine.order == TraceOrder::Goroutines {
+        return Err(ReplayError::Unsupported("a recording by the engine goroutines can be replayed, verified, dumped and packed, not yet debugged or asked".into()));
+    }
     if !engine.can(can::REPLAY) {
         return Err(ReplayError::Unsupported(format!(
             "the engine of this trace, {}, logs nothing that could be replayed",
@@ -424,7 +427,7 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
         TraceOrder::Stamps => FLAG_HOOKS,
         TraceOrder::Told => FLAG_HOOKS | FLAG_LOCKED | FLAG_LOGS,
         TraceOrder::Slices if m.hooks => FLAG_HOOKS,
-        TraceOrder::Slices | TraceOrder::Nothing => 0,
+        TraceOrder::Slices | TraceOrder::Goroutines | TraceOrder::Nothing => 0,
     };
     set_start(s, &m.start);
     s.xsave_mask = m.start.xsave_mask;

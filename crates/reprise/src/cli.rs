@@ -9,7 +9,7 @@ use crate::exit::{one_line, OWN_FAILURE};
 use crate::keep::Keep;
 use crate::processes::ProcessName;
 use crate::seeds::MOST_JOBS;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{ArgPredicate, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::det;
@@ -123,6 +123,8 @@ pub enum Command {
     Cxx(CompileArgs),
     /// Run cargo, with Rust's atomics made visible likewise
     Cargo(CompileArgs),
+    /// Run Go's toolchain (build, test, ...), so that `record` knows the program's goroutines
+    Go(CompileArgs),
     /// Print reprise.h, by which a program prints without a system call that a recording would know of, and names stretches of its run
     Header,
     /// Say what this machine offers and what Reprise will use of it
@@ -175,6 +177,15 @@ pub struct RecordArgs {
     /// Put the trace into this directory, which must be new or empty
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+
+    /// Whether --engine was given: else programs that `reprise go` has built are recorded by their goroutines. It stands before --engine, whose usual
+    /// value would else count as given
+    #[arg(
+        long,
+        hide = true,
+        default_value_if("engine", ArgPredicate::IsPresent, "true")
+    )]
+    pub engine_is_chosen: bool,
 
     /// How to order threads; `none` captures everything and logs nothing
     #[arg(long, value_parser = engines(), default_value = engine::SERIAL.name)]
@@ -336,6 +347,7 @@ impl RecordArgs {
         RecordArgs {
             output: None,
             engine,
+            engine_is_chosen: true,
             buffers: Buffers::Default,
             force: false,
             chaos: None,

@@ -112,7 +112,7 @@ fn links(args: &[OsString]) -> bool {
 }
 
 /// Where objects of ours are kept.
-fn cache() -> Result<PathBuf> {
+pub(crate) fn cache() -> Result<PathBuf> {
     let dir = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .filter(|d| d.is_absolute());

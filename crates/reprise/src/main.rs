@@ -16,6 +16,8 @@ mod environment;
 mod exit;
 mod export;
 mod foreground;
+mod go;
+mod goroutines;
 mod human;
 mod info;
 mod keep;
@@ -113,6 +115,10 @@ fn command(command: Command) -> i32 {
         say!("this reprise is itself being recorded or replayed: record its program directly, or run reprise outside of the recording");
         return exit::OWN_FAILURE;
     }
+    if let Some(why) = goroutines::refusal(&command) {
+        say!("{why}");
+        return exit::OWN_FAILURE;
+    }
     if runs_programs {
         reprise_launch::limits::raise();
     }
@@ -152,6 +158,7 @@ fn command(command: Command) -> i32 {
         Command::Cc(args) => compile::c(&args),
         Command::Cxx(args) => compile::cxx(&args),
         Command::Cargo(args) => compile::cargo(&args),
+        Command::Go(args) => go::run(&args),
         Command::Header => print(compile::header),
         Command::Doctor(args) => print(|| doctor::run(&args)),
         Command::Completions(args) => print(|| manual::completions(&args)),

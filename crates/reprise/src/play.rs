@@ -1,6 +1,7 @@
 //! `reprise replay`, `verify` and `demo`.
 
 use crate::cli::{DemoArgs, ReplayArgs, ReplayOrder, VerifyArgs};
+use crate::goroutines;
 use crate::processes::Processes;
 use crate::record::exit_status;
 use anyhow::Result;
@@ -14,10 +15,10 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Exit status of our own failures, divergence included.
-const OURS: i32 = 125;
+pub(crate) const OURS: i32 = 125;
 
 /// Exit status of `verify` when the recording is cut off, and every replay was what there is of it (EX_DATAERR of sysexits.h).
-const CUT_OFF: i32 = 65;
+pub(crate) const CUT_OFF: i32 = 65;
 
 /// Whether a replay was all that there is of a recording that ends before its program did: killed, out of disk, or copied in part.
 fn is_cut_off(o: &Outcome) -> bool {
@@ -117,6 +118,10 @@ fn about_end(o: &Outcome) -> Option<String> {
 pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let catalog = Catalog::from_env()?;
     let dir = catalog.resolve(args.trace.as_deref())?;
+    let manifest = Manifest::read(&dir)?;
+    if goroutines::is_of(&manifest) {
+        return goroutines::replay(args, &dir, &manifest);
+    }
     let one = match args.pid {
         Some(name) => {
             let (all, _) = Processes::of_trace(&dir)?;
@@ -227,6 +232,10 @@ fn narrow(o: &Outcome) -> Result<()> {
 /// When the trace can't be read or the process can't be made.
 pub fn verify(args: &VerifyArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
+    let manifest = Manifest::read(&dir)?;
+    if goroutines::is_of(&manifest) {
+        return goroutines::verify(args, &dir, &manifest);
+    }
     let options = Options {
         quiet: true,
         total: args.order == ReplayOrder::Total,

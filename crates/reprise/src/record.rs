@@ -5,6 +5,7 @@
 
 use crate::checkpoint;
 use crate::cli::{Buffers, CpuLevel, Inputs, KeepOn, RecordArgs};
+use crate::goroutines;
 use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
 use crate::seeds;
 use crate::signals::{self, PassedOn};
@@ -212,6 +213,10 @@ pub fn keep_runtime(catalog: &Catalog, store: &Store, dir: &Path) -> Result<Cont
 /// # Errors
 /// When the program can't be started or the trace can't be made.
 pub fn one(args: &RecordArgs) -> Result<Run> {
+    let program = launch::find_program(&args.command[0])?;
+    if goroutines::is_wanted(args, &program)? {
+        return goroutines::record(args, &program);
+    }
     if args.keep.is_some() && !args.engine.can(can::BE_KEPT) {
         anyhow::bail!("--keep wants --engine serial or order");
     }

@@ -206,6 +206,7 @@ impl Narrator {
             Kind::Sync => event::sync(event),
             Kind::Gone => ("+++ gone +++".into(), fields([])),
             Kind::Told => event::told(event),
+            Kind::Goroutine => crate::goroutines::told(event),
         }
     }
 

@@ -35,5 +35,6 @@ pub fn label(event: &Event) -> Cow<'static, str> {
         Kind::Sync => "sync".into(),
         Kind::Gone => "gone".into(),
         Kind::Told => question::name(event.header.detail).into(),
+        Kind::Goroutine => crate::goroutines::name_of(event).into(),
     }
 }

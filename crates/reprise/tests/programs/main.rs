@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod goroutines;
 mod servers;
 mod services;
 mod soak;

@@ -175,7 +175,7 @@ impl Scene {
 /// The subcommands, by the names that `--help` has for them; how each is to end; and how each is called. Those of running processes
 /// have a test of their own.
 type Call = fn(&Scene) -> Command;
-const COMMANDS: [(&str, Status, Call); 29] = [
+const COMMANDS: [(&str, Status, Call); 30] = [
     ("record", Programs, |s| {
         let mut command = s.with(&["record", "-o"]);
         command.arg(s.place.fresh("trace"));
@@ -247,6 +247,7 @@ const COMMANDS: [(&str, Status, Call); 29] = [
         command.current_dir(common::top());
         command
     }),
+    ("go", Programs, |s| s.with(&["go", "version"])),
     ("header", Data, |s| s.with(&["header"])),
     ("doctor", Data, |s| s.with(&["doctor"])),
     ("completions", Data, |s| s.with(&["completions", "bash"])),
