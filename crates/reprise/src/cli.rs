@@ -206,8 +206,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "J", value_parser = parse_jobs, requires = "until_failure", conflicts_with = "output")]
     pub jobs: Option<u64>,
 
-    /// With --until-failure: a run that takes more seconds is ended, and counts as failing: for programs that hang now and then
-    #[arg(long, value_name = "SECONDS", value_parser = parse_count, requires = "until_failure", conflicts_with = "output")]
+    /// End a run that takes more seconds, with all that came of it; it counts as failing then: for programs that hang now and then
+    #[arg(long, value_name = "SECONDS", value_parser = parse_count)]
     pub time_limit: Option<u64>,
 
     /// When the recording ends: with the last process, or with the first one; those that it leaves go on unrecorded then

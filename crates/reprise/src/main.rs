@@ -42,6 +42,7 @@ mod signals;
 mod snapshot;
 mod stop;
 mod stretches;
+mod time_limit;
 mod timeline;
 mod view;
 

@@ -8,6 +8,7 @@ use crate::cli::{Buffers, CpuLevel, Inputs, KeepOn, RecordArgs};
 use crate::recorder::{finish, reap, start_agent, start_follower, Attendants};
 use crate::seeds;
 use crate::signals::{self, PassedOn};
+use crate::time_limit::TimeLimit;
 use anyhow::{Context, Result};
 use reprise_abi::engine::{can, TraceOrder};
 use reprise_abi::epoch::{self, Why};
@@ -34,6 +35,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::Duration;
 
 /// Runs `record`; the exit status is the program's.
 ///
@@ -42,7 +44,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 pub fn run(args: &RecordArgs) -> Result<i32> {
     let runs = args.until_failure.unwrap_or(1);
     let first_seed = args.chaos.map(|seed| seed.unwrap_or_else(some_seed));
-    if args.jobs.is_some() || args.time_limit.is_some() {
+    if args.jobs.is_some() {
         return seeds::search(args, runs, first_seed);
     }
     for run in 1..=runs {
@@ -76,7 +78,11 @@ pub fn run(args: &RecordArgs) -> Result<i32> {
             if args.until_failure.is_some() && !args.quiet {
                 if failed {
                     let seed = seed.map_or(String::new(), |s| format!(", with chaos seed {s}"));
-                    say!("run {run} failed{seed}; replay it with: reprise replay");
+                    let how = match last.out_of_time {
+                        true => "was ended",
+                        false => "failed",
+                    };
+                    say!("run {run} {how}{seed}; replay it with: reprise replay");
                 } else {
                     say!("none of {runs} runs failed");
                 }
@@ -167,6 +173,8 @@ pub struct Run {
     pub status: i32,
     /// The trace, where there is one.
     pub dir: Option<PathBuf>,
+    /// It was ended because its time was over.
+    pub out_of_time: bool,
 }
 
 /// The exit status by which a shell would tell of this wait status.
@@ -273,9 +281,13 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
         &program,
     );
     match outcome {
-        Ok(status) => {
+        Ok((status, out_of_time)) => {
             memo::save(&shared, &image, &memo_file, &known);
-            Ok(Run { status, dir })
+            Ok(Run {
+                status,
+                dir,
+                out_of_time,
+            })
         }
         Err(e) => {
             // Nothing was recorded: leave no empty trace behind.
@@ -365,7 +377,7 @@ fn in_dir(
     catalog: &Catalog,
     dir: Option<&Path>,
     program: &Path,
-) -> Result<i32> {
+) -> Result<(i32, bool)> {
     let stopped = launch::start(command, shared, image)?;
     let trace = match dir {
         Some(dir) => {
@@ -388,6 +400,8 @@ fn in_dir(
         (Some(keep), Some(dir)) => Some(start_follower(keep, dir, shared)?),
         _ => None,
     };
+    let limit = args.time_limit.map(Duration::from_secs);
+    let limit = limit.map(TimeLimit::start).transpose()?;
     let _passed_on = PassedOn::to(stopped.pid);
     let pid = stopped.go(image)?;
     let attendants = Attendants {
@@ -397,6 +411,10 @@ fn in_dir(
     };
     let (status, agent) = wait_for(&attendants, pid, agent, follower)?;
     finish(&attendants, agent, status, dir, args.until)?;
+    let out_of_time = limit.is_some_and(|limit| limit.is_over());
+    if let Some(seconds) = args.time_limit.filter(|_| out_of_time && !args.quiet) {
+        say!("the program was ended after {seconds} s (--time-limit)");
+    }
     if let Some(follower) = follower {
         // It may have ended before.
         let _ = reap(follower);
@@ -422,7 +440,7 @@ fn in_dir(
         let (functions, calls) = (c.hooked.load(Relaxed), c.operations.load(Relaxed));
         say!("{functions} functions hooked, called {calls} times");
     }
-    Ok(status)
+    Ok((status, out_of_time))
 }
 
 /// What came of the epochs that copies have run again.

@@ -7,7 +7,7 @@
 use crate::cli::RecordArgs;
 use crate::exit::{line_of, status_of};
 use crate::record::{exit_status, one, say_recorded};
-use crate::recordings::programs_of;
+use crate::time_limit::{end_programs_of, ROUND};
 use anyhow::{ensure, Context, Result};
 use reprise_console::{say, say_text, Output};
 use reprise_trace::Catalog;
@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 pub const MOST_JOBS: u64 = 256;
 /// Between two looks at the runs.
 const LOOK: Duration = Duration::from_millis(10);
-/// Between two rounds in which what is left of a program is ended.
-const ROUND: Duration = Duration::from_millis(100);
 /// In [`Shared::failed`]: no run is to claim the end any more.
 const NOBODY: u64 = u64::MAX;
 
@@ -134,10 +132,7 @@ impl Job {
             return;
         }
         self.ended = Some(Instant::now());
-        for pid in programs_of(launcher) {
-            // SAFETY: plain call, to a process that has this recording's session in its memory.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
+        end_programs_of(launcher);
     }
 
     /// Shows what the program wrote.
@@ -202,6 +197,8 @@ fn start(
     let args = RecordArgs {
         chaos: seed.map(Some),
         quiet: true,
+        // Who has started it sees to that.
+        time_limit: None,
         ..args.clone()
     };
     let status = match recorded(&args, shared, &job) {

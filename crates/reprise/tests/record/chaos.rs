@@ -113,6 +113,35 @@ fn a_run_that_takes_too_long_fails_and_is_kept() {
 }
 
 #[test]
+fn a_single_run_has_a_limit_too_and_takes_all_with_it() {
+    let place = Workplace::new();
+    let dir = place.fresh("trace");
+    // The first process has ended when the time is over, and what it has left waits for ever.
+    for (script, status) in [
+        ("read line; echo $line; sleep 1000000", 137),
+        ("sleep 1000000 & echo left", 0),
+    ] {
+        let mut command = place.reprise(["record", "--time-limit", "1", "-o"]);
+        let ended = run(
+            command.arg(&dir).args(["--", "sh", "-c", script]),
+            Some(b"left\n"),
+        );
+        assert_eq!(ended.status.code(), Some(status), "{}", ended.describe());
+        assert_eq!(ended.text(), "left\n", "{}", ended.describe());
+        let said = "the program was ended after 1 s (--time-limit)";
+        assert!(ended.notes.contains(said), "{}", ended.describe());
+        let replay = place.replay(&dir);
+        assert_eq!(replay.text(), "left\n", "{}", replay.describe());
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+    // One that ends before has nothing of it.
+    let mut command = place.reprise(["record", "--time-limit", "1000000", "--", "true"]);
+    let well = run(&mut command, None);
+    assert_eq!(well.status.code(), Some(0), "{}", well.describe());
+    assert!(!well.notes.contains("--time-limit"), "{}", well.describe());
+}
+
+#[test]
 fn runs_that_all_end_well_leave_nothing() {
     let place = Workplace::new();
     let runs = |program: &str| {

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod action;
 mod attach;
 mod chaos;
 mod cli;
@@ -18,6 +19,7 @@ mod one_process;
 mod outputs;
 mod outside;
 mod processes;
+mod runners;
 mod stop;
 mod stops;
 mod told_to_end;
