@@ -9,8 +9,9 @@ const IDENTITY_VARIABLE: &str = "REPRISE_IDENTITY";
 /// Has the passphrase, where nobody is to be asked.
 const PASSPHRASE_VARIABLE: &str = "REPRISE_PASSPHRASE";
 
-/// From now on encrypted packs are opened with the keys in these files, else in that of the environment.
-pub fn tell(mut identities: Vec<PathBuf>) {
+/// From now on encrypted packs are opened with the keys in these files, else in that of the environment; for a passphrase the user is asked, unless a
+/// program is at the other end.
+pub fn tell(mut identities: Vec<PathBuf>, asks: bool) {
     if identities.is_empty() {
         let named = std::env::var_os(IDENTITY_VARIABLE).filter(|v| !v.is_empty());
         identities.extend(named.map(PathBuf::from));
@@ -18,7 +19,7 @@ pub fn tell(mut identities: Vec<PathBuf>) {
     catalog::open_with(Keys {
         identities,
         passphrase: given(),
-        ask: Some(ask),
+        ask: asks.then_some(ask),
     });
 }
 

@@ -96,6 +96,9 @@ impl Recipients {
 /// What is written here goes out encrypted.
 pub(crate) type Sealing<W> = age::stream::StreamWriter<W>;
 
+/// Asks for the passphrase of a pack; why there is none, else.
+pub type Ask = fn(&Path) -> std::result::Result<String, String>;
+
 /// How the user's packs are opened.
 #[derive(Clone, Default)]
 pub struct Keys {
@@ -103,8 +106,8 @@ pub struct Keys {
     pub identities: Vec<PathBuf>,
     /// The passphrase, where it is known.
     pub passphrase: Option<String>,
-    /// Asks for the passphrase of this pack; why there is none, else.
-    pub ask: Option<fn(&Path) -> std::result::Result<String, String>>,
+    /// Asks for it, where it is not.
+    pub ask: Option<Ask>,
 }
 
 /// Whether `path` is an age file, by its first bytes.
@@ -141,7 +144,12 @@ impl Keys {
                 let text = match (&self.passphrase, self.ask) {
                     (Some(text), _) => text.clone(),
                     (None, Some(ask)) => ask(path).map_err(|why| sealed(path, why))?,
-                    (None, None) => return Err(sealed(path, "it wants a passphrase")),
+                    (None, None) => {
+                        return Err(sealed(
+                            path,
+                            "it wants a passphrase, which REPRISE_PASSPHRASE may have",
+                        ))
+                    }
                 };
                 let mut identity = scrypt::Identity::new(text.into());
                 identity.set_max_work_factor(MAX_WORK);
