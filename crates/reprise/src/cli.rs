@@ -50,7 +50,7 @@ pub struct Cli {
 
     /// Open packed traces that are encrypted to a key with the secret keys in FILE, as `age-keygen` makes them (default: $REPRISE_IDENTITY). May be given many times
     ///
-    /// A passphrase is asked for at the terminal, or taken from $REPRISE_PASSPHRASE.
+    /// A passphrase is asked for where standard input is a terminal, or taken from $REPRISE_PASSPHRASE.
     #[arg(long, global = true, value_name = "FILE")]
     pub identity: Vec<PathBuf>,
 

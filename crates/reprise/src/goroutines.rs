@@ -76,6 +76,7 @@ pub fn record(args: &RecordArgs, program: &Path) -> Result<Run> {
         (args.checkpoints, "--checkpoints"),
         (args.checksum.is_some(), "--checksum"),
         (args.hooks, "--hooks"),
+        (args.time_limit.is_some(), "--time-limit"),
     ] {
         if given {
             bail!("{option} is not for goroutines: record with --engine serial");
@@ -90,6 +91,7 @@ pub fn record(args: &RecordArgs, program: &Path) -> Result<Run> {
         Ok(status) => Ok(Run {
             status,
             dir: Some(dir),
+            out_of_time: false,
         }),
         Err(e) => {
             // Nothing was recorded: leave no empty trace behind.

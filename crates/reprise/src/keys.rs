@@ -2,6 +2,7 @@
 
 use reprise_trace::catalog;
 use reprise_trace::encrypted::{Keys, Recipients};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Names the file with the user's secret keys, where no option does.
@@ -9,9 +10,9 @@ const IDENTITY_VARIABLE: &str = "REPRISE_IDENTITY";
 /// Has the passphrase, where nobody is to be asked.
 const PASSPHRASE_VARIABLE: &str = "REPRISE_PASSPHRASE";
 
-/// From now on encrypted packs are opened with the keys in these files, else in that of the environment; for a passphrase the user is asked, unless a
-/// program is at the other end.
-pub fn tell(mut identities: Vec<PathBuf>, asks: bool) {
+/// From now on encrypted packs are opened with the keys in these files, else in that of the environment. The user is asked for a passphrase where standard
+/// input is a terminal: a server, and what it runs, may have a terminal, too, but it is somebody else's.
+pub fn tell(mut identities: Vec<PathBuf>) {
     if identities.is_empty() {
         let named = std::env::var_os(IDENTITY_VARIABLE).filter(|v| !v.is_empty());
         identities.extend(named.map(PathBuf::from));
@@ -19,7 +20,7 @@ pub fn tell(mut identities: Vec<PathBuf>, asks: bool) {
     catalog::open_with(Keys {
         identities,
         passphrase: given(),
-        ask: asks.then_some(ask),
+        ask: std::io::stdin().is_terminal().then_some(ask),
     });
 }
 
@@ -56,6 +57,6 @@ fn ask(pack: &Path) -> Result<String, String> {
 
 fn prompted(prompt: &str) -> Result<String, String> {
     rpassword::prompt_password(prompt).map_err(|e| {
-        format!("it wants a passphrase, and there is no terminal to ask for it ({e}); {PASSPHRASE_VARIABLE} may have it")
+        format!("it wants a passphrase, and there is no terminal to ask for it ({e}): {PASSPHRASE_VARIABLE} may have it")
     })
 }

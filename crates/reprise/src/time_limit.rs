@@ -15,7 +15,7 @@ pub const ROUND: Duration = Duration::from_millis(100);
 pub struct TimeLimit {
     /// A descriptor of the process that waits for it.
     timekeeper: OwnedFd,
-    /// Has a byte when the time is over.
+    /// Has a byte when something was ended because of it.
     over: OwnedFd,
 }
 
@@ -89,9 +89,14 @@ fn keep_time(launcher: i32, limit: Duration, tell: i32) -> ! {
         libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
     }
     std::thread::sleep(limit);
-    // SAFETY: one byte of ours, to the pipe.
-    unsafe { libc::write(0, b"!".as_ptr().cast(), 1) };
+    let mut told = false;
     loop {
+        // It may have ended just so, and its trace be written still.
+        if !told && !programs_of(launcher).is_empty() {
+            told = true;
+            // SAFETY: one byte of ours, to the pipe.
+            unsafe { libc::write(0, b"!".as_ptr().cast(), 1) };
+        }
         end_programs_of(launcher);
         std::thread::sleep(ROUND);
     }

@@ -147,7 +147,7 @@ impl Keys {
                     (None, None) => {
                         return Err(sealed(
                             path,
-                            "it wants a passphrase, which REPRISE_PASSPHRASE may have",
+                            "it wants a passphrase: REPRISE_PASSPHRASE may have it",
                         ))
                     }
                 };

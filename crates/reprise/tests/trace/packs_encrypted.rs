@@ -148,11 +148,16 @@ fn a_passphrase_opens_it_and_another_one_does_not() {
         &with(command(&place, &["replay"], &file), "battery staple"),
         "the passphrase is wrong, or the file is damaged",
     );
-    // In a session of its own, which has no terminal.
-    let mut alone = Command::new(system_program("setsid"));
-    alone.args(["-w", REPRISE, "replay"]).arg(&file);
-    place.settle(&mut alone);
-    assert_refused(&run(&mut alone, None), "REPRISE_PASSPHRASE may have it");
+    // Nobody is asked where standard input is no terminal, as a server's isn't, though there is one; nor where there is none.
+    let words = format!("{REPRISE} replay {} < /dev/null", file.display());
+    let mut terminal = Command::new(system_program("script"));
+    terminal.args(["-qec", &words, "/dev/null"]);
+    place.settle(&mut terminal);
+    let asked = run(&mut terminal, None);
+    let said = "it wants a passphrase: REPRISE_PASSPHRASE may have it";
+    assert!(asked.text().contains(said), "{}", asked.describe());
+    let alone = run(&mut command(&place, &["replay"], &file), None);
+    assert_refused(&alone, said);
     // One that would cost hours is not tried.
     let mut costly = read(&file).expect("the pack");
     let at = costly
