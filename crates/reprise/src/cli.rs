@@ -140,11 +140,6 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether a program is at the other end, and the terminal, if there is one, is somebody else's.
-    pub fn serves_a_program(&self) -> bool {
-        matches!(self, Command::Mcp(_) | Command::Dap(_))
-    }
-
     /// Whether it is to say who has signed a packed trace that it opens.
     pub fn says_signer(&self) -> bool {
         match self {

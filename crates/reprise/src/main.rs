@@ -63,11 +63,11 @@ fn main() {
     log::begin();
     let asked = match rr::words() {
         Some(words) => {
-            keys::tell(Vec::new(), true);
+            keys::tell(Vec::new());
             rr::read(words)
         }
         None => Cli::read().map(|cli| {
-            keys::tell(cli.identity, !cli.command.serves_a_program());
+            keys::tell(cli.identity);
             if let Some(bytes) = cli.max_unpacked {
                 reprise_trace::catalog::allow_unpacked(bytes);
             }
