@@ -46,8 +46,8 @@ pub fn built(program: &Path) -> io::Result<Built> {
     }
     // SAFETY: the file is only searched; if somebody changes it meanwhile, something else is found.
     let bytes = unsafe { memmap2::Mmap::map(&file)? };
-    // Only programs that Go has linked have it in a section of this name.
-    if memchr::memmem::find(&bytes, b"\xff Go buildinf:").is_none() {
+    // Reprise itself has the mark in it, too.
+    if !has_section(&bytes, b".go.buildinfo") {
         return Ok(Built::Otherwise);
     }
     let found = memchr::memmem::find_iter(&bytes, MARK).find_map(|at| {
@@ -62,6 +62,30 @@ pub fn built(program: &Path) -> io::Result<Built> {
         Some(true) => Built::Known,
         Some(false) => Built::Another,
     })
+}
+
+/// Has this ELF file (64 bits, little-endian) a section of this name? See elf(5).
+fn has_section(file: &[u8], name: &[u8]) -> bool {
+    let number = |at: usize, bytes: usize| -> Option<usize> {
+        let word = file.get(at..at.checked_add(bytes)?)?;
+        let number = word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+        usize::try_from(number).ok()
+    };
+    let all = || -> Option<bool> {
+        let (table, size) = (number(0x28, 8)?, number(0x3a, 2)?);
+        let (count, names) = (number(0x3c, 2)?, number(0x3e, 2)?);
+        let header = |n: usize| table.checked_add(n.checked_mul(size)?);
+        let strings = number(header(names)?.checked_add(0x18)?, 8)?;
+        for n in 0..count {
+            let at = strings.checked_add(number(header(n)?, 4)?)?;
+            let found = file.get(at..)?.strip_prefix(name);
+            if found.is_some_and(|rest| rest.first() == Some(&0)) {
+                return Some(true);
+            }
+        }
+        None
+    };
+    file.get(4..6) == Some(&[2, 1]) && all().unwrap_or(false)
 }
 
 /// Starts a program that writes to `ring`. If Reprise is killed, the program is as well: it could only wait for room in the ring.
