@@ -66,6 +66,8 @@ pub struct Damage {
     turns: u64,
     /// So many slots were in use at some time.
     used: usize,
+    /// A shard for which somebody waits long, who has it (a slot plus 1), and the number of the operation that is made on it.
+    shard: Option<(u32, (u32, u64))>,
 }
 
 impl Damage {
@@ -78,6 +80,7 @@ impl Damage {
             times: 0,
             turns: 0,
             used: 0,
+            shard: None,
         }
     }
 
@@ -112,7 +115,7 @@ impl Damage {
         let now = now.or_else(|| still.then(|| kept_asleep(shared, turns)).flatten());
         let now = now.or_else(|| kept_without_asking(shared));
         let now = now.or_else(|| kept_in_call(shared));
-        let now = now.or_else(|| kept_too_long(shared, members));
+        let now = now.or_else(|| self.kept_shard(shared, members));
         let is_still = now
             .zip(self.seen)
             .is_some_and(|(now, seen)| now.is_still(&seen));
@@ -127,6 +130,31 @@ impl Damage {
             (None, None) => {}
         }
         certain.map(|wrong| wrong.what)
+    }
+
+    /// Of a shard for which somebody waits long, under `order`: has whoever has it not given it back since? Each operation on it changes its word, and takes a few
+    /// instructions. Several may be waited for, and each of those who wait says so again and again: as long as the operation is the same, it is the same shard that
+    /// is looked at.
+    fn kept_shard(&mut self, shared: &SharedSession, members: &Members) -> Option<Wrong> {
+        let head = shared.order()?;
+        let held = |number: u32| Some((number, head.shards.get(number as usize)?.holder()?));
+        let wanted = || held(head.shard_wanted.load(SeqCst).checked_sub(1)?);
+        let still = self.shard.filter(|shard| held(shard.0) == Some(*shard));
+        self.shard = still.or_else(wanted);
+        let (number, (who, operation)) = self.shard?;
+        let slot = Thing::Shard.slot(shared.session(), who);
+        let dead = slot.map_or(Some(ENOUGH), |slot| dead_after(shared, members, slot));
+        let stands = || matches!(slot.and_then(state_of), Some('T' | 't'));
+        let (what, enough) = match dead {
+            Some(enough) => ("a lock that nobody has", enough),
+            None if stands() => return None,
+            None => ("a lock that is not given back", MOST),
+        };
+        Some(Wrong {
+            what,
+            words: [number.into(), operation],
+            enough,
+        })
     }
 }
 
@@ -203,14 +231,8 @@ fn baton_is_lost(shared: &SharedSession, members: &Members) -> Option<&'static s
 
 /// Does one thread at a time have something, and is there no thread that has it?
 fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
-    /// The scheduler's lock and the baton are looked at by themselves.
-    const THINGS: [Thing; 5] = [
-        Thing::Requests,
-        Thing::Head,
-        Thing::Output,
-        Thing::Errors,
-        Thing::Shard,
-    ];
+    /// The scheduler's lock, the baton and shards are looked at by themselves.
+    const THINGS: [Thing; 4] = [Thing::Requests, Thing::Head, Thing::Output, Thing::Errors];
     THINGS.into_iter().zip(0..).find_map(|(thing, number)| {
         let owner = Some(thing.owner(shared)).filter(|owner| *owner != 0)?;
         let enough = match thing.slot(shared.session(), owner) {
@@ -332,21 +354,6 @@ fn kept_in_call(shared: &SharedSession) -> Option<Wrong> {
         what: "a lock that is not given back",
         words: [Thing::Head as u64, owner.into()],
         enough: MANY,
-    })
-}
-
-/// Of the shard for which somebody waits long, under `order`: has a thread that is not stopped not given it back since? Each operation on it changes its word,
-/// and takes a few instructions.
-fn kept_too_long(shared: &SharedSession, members: &Members) -> Option<Wrong> {
-    let head = shared.order()?;
-    let number = head.shard_wanted.load(SeqCst).checked_sub(1)?;
-    let (who, operation) = head.shards.get(number as usize)?.holder()?;
-    let slot = Thing::Shard.slot(shared.session(), who)?;
-    let stands = matches!(state_of(slot), Some('T' | 't')) || !lives(shared, members, slot);
-    (!stands).then_some(Wrong {
-        what: "a lock that is not given back",
-        words: [number.into(), operation],
-        enough: MOST,
     })
 }
 

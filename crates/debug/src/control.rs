@@ -563,22 +563,29 @@ impl Debuggee {
             ptrace::set_registers(tid, &r).map_err(os("step back onto a breakpoint"))?;
             return Ok(Some(Next::Stop(Stop::Breakpoint(slot))));
         }
-        if self.is_late_step(tid, &r) {
+        if self.is_late(tid, &r) {
             return Ok(Some(Next::On(0)));
         }
         Ok(None)
     }
 
-    /// Is it the trap of a step, and not of one that the program makes by itself? It came when nobody waited for it any more, and the program is never to see it.
-    /// Whose own trap flag was set before an instruction has it still, unless that was one that takes it away.
-    fn is_late_step(&self, tid: pid_t, r: &user_regs_struct) -> bool {
+    /// Is it the trap of a step, or of a debug register, and not one that the program makes by itself? It came when nobody waited for it any more, and the program is
+    /// never to see it. Whose own trap flag was set before an instruction has it still, unless that was one that takes it away. Debug registers are always ours: a
+    /// program whose own they were would be traced, and perf_event_open(2) traps with another code.
+    fn is_late(&self, tid: pid_t, r: &user_regs_struct) -> bool {
         const STEP: i32 = 2;
+        const DEBUG_REGISTER: i32 = 4;
         const TRAP_FLAG: u64 = 1 << 8;
         const POPF: u8 = 0x9d;
-        let of_step = ptrace::signal_info(tid).is_ok_and(|i| i.si_code == STEP);
-        let mut before = [0];
-        let known = self.read(r.rip.wrapping_sub(1), &mut before).is_ok();
-        of_step && r.eflags & TRAP_FLAG == 0 && known && before[0] != POPF
+        match ptrace::signal_info(tid).map(|i| i.si_code) {
+            Ok(DEBUG_REGISTER) => true,
+            Ok(STEP) => {
+                let mut before = [0];
+                let known = self.read(r.rip.wrapping_sub(1), &mut before).is_ok();
+                r.eflags & TRAP_FLAG == 0 && known && before[0] != POPF
+            }
+            _ => false,
+        }
     }
 
     /// A signal of a breakpoint that is compiled into the code: `None` when it is another.
