@@ -195,16 +195,21 @@ fn sleeps_of(pid: u32) -> Option<Vec<Sleep>> {
 
 /// What a line of /proc/PID/task/TID/syscall (proc_pid_syscall(5)) says of a thread that sleeps; `None`: it is in no call.
 fn sleep(pid: u32, line: &str) -> Option<Sleep> {
+    let (call, words) = call_of(line)?;
+    Some(sleep_of_ours(pid, call, &words).unwrap_or(Sleep::Call))
+}
+
+/// The number of the call that such a line tells of, and its words: arguments, stack pointer, program counter. `None`: the thread is in no call.
+pub(crate) fn call_of(line: &str) -> Option<(u64, Vec<u64>)> {
     let mut words = line.split_ascii_whitespace();
     let call = words.next()?.parse().ok()?;
-    Some(sleep_of_ours(pid, call, words).unwrap_or(Sleep::Call))
+    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok();
+    Some((call, words.map(hex).collect::<Option<_>>()?))
 }
 
 /// The sleep in the runtime that this call with these words is.
-fn sleep_of_ours<'a>(pid: u32, call: u64, words: impl Iterator<Item = &'a str>) -> Option<Sleep> {
-    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok();
-    let words: Vec<u64> = words.map(hex).collect::<Option<_>>()?;
-    let [argument, .., pc] = words[..] else {
+fn sleep_of_ours(pid: u32, call: u64, words: &[u64]) -> Option<Sleep> {
+    let [argument, .., pc] = *words else {
         return None;
     };
     let is_ours = (RESERVATION..RESERVATION_END).contains(&argument)

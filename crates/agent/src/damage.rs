@@ -10,7 +10,7 @@ use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END, SESSION_BASE}
 use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{request, slot_state, Session, Slot, BATON_FREE};
 use reprise_abi::syscalls::nr;
-use reprise_launch::SharedSession;
+use reprise_launch::{proc_files, SharedSession};
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::*;
@@ -403,12 +403,9 @@ fn sleeps_on(slot: &Slot) -> Option<u64> {
     word.filter(|w| call == nr::FUTEX && (SESSION_BASE..end).contains(w))
 }
 
-/// The call in which the slot's thread is, and its words (proc_pid_syscall(5)).
+/// The call in which the slot's thread is, and its words.
 fn call_of(slot: &Slot) -> Option<(u64, Vec<u64>)> {
     let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst) as pid_t);
-    let line = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", ids[0], ids[1])).ok()?;
-    let mut words = line.split_ascii_whitespace();
-    let call = words.next()?.parse().ok()?;
-    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok();
-    Some((call, words.map(hex).collect::<Option<_>>()?))
+    let line = proc_files::text(format!("/proc/{}/task/{}/syscall", ids[0], ids[1])).ok()?;
+    crate::asleep::call_of(&line)
 }
