@@ -9,7 +9,7 @@ from mcp.client.stdio import stdio_client
 
 TOOLS = {
     "record", "list", "summary", "backtrace", "events", "source", "values", "calls", "where", "last_write", "evaluate", "races",
-    "chaos_until_failure", "diff",
+    "chaos_until_failure", "diff", "origin",
 }
 
 

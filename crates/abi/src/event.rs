@@ -378,6 +378,11 @@ fn u64_of(b: &[u8]) -> u64 {
 }
 
 impl EventHeader {
+    /// Is it the end of an epoch for its thread ([`YIELD_AT_EPOCH_END`])?
+    pub fn is_end_of_epoch(&self) -> bool {
+        self.kind == Kind::Yield as u8 && self.detail == YIELD_AT_EPOCH_END
+    }
+
     /// Reads a header from the start of `bytes`, checking it by itself.
     pub fn parse(bytes: &[u8]) -> Result<EventHeader, ParseError> {
         if bytes.len() < HEADER_LEN {

@@ -260,6 +260,11 @@ impl Breakpoints {
         self.watched.get(i).copied().flatten()
     }
 
+    /// All that is watched.
+    pub(crate) fn all_watched(&self) -> impl Iterator<Item = Watched> + '_ {
+        self.watched.iter().flatten().copied()
+    }
+
     /// Watches memory; false when it can't be done with the registers that are left.
     pub fn watch(&mut self, w: Watched) -> bool {
         let Some(pieces) = pieces(w) else {
@@ -419,11 +424,8 @@ impl Debuggee {
         ptrace::set_debug_register(tid, CONTROL, self.points.control())
     }
 
-    /// The watchpoint that a stopped thread has hit, if it has.
-    pub(crate) fn watch_hit(&self, tid: libc::pid_t) -> Option<Watched> {
-        if !self.points.is_watching() {
-            return None;
-        }
+    /// The watchpoint that a stopped thread has hit, as the processor tells it.
+    pub(crate) fn told_hit(&self, tid: libc::pid_t) -> Option<Watched> {
         let status = ptrace::debug_register(tid, STATUS).ok()?;
         let hit = (0..MAX_WATCHED).find(|i| status & 1 << i != 0)?;
         ptrace::set_debug_register(tid, STATUS, 0).ok()?;

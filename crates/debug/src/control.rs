@@ -200,12 +200,15 @@ impl Debuggee {
         match signal {
             SIGCUT if by_process && sender == ours[1] => signal,
             _ if by_process && sender == ours[0] => signal,
-            libc::SIGSEGV
-            | libc::SIGBUS
-            | libc::SIGFPE
-            | libc::SIGILL
-            | libc::SIGTRAP
-            | libc::SIGSYS
+            libc::SIGTRAP if !by_process => {
+                let late = ptrace::registers(tid).is_ok_and(|r| self.is_late(tid, &r));
+                if late {
+                    0
+                } else {
+                    signal
+                }
+            }
+            libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGSYS
                 if !by_process =>
             {
                 signal
@@ -532,7 +535,7 @@ impl Debuggee {
             r.rip = at;
             return self.leaves(run, slot, tid, r).map(Some);
         }
-        if let Some(watched) = self.watch_hit(tid) {
+        if let Some(watched) = self.watch_hit(tid, &r, None) {
             match self.territory(slot, r.rip) {
                 Territory::Program => {
                     return Ok(Some(match self.put_known_write(slot, r.rip)? {
@@ -567,25 +570,6 @@ impl Debuggee {
             return Ok(Some(Next::On(0)));
         }
         Ok(None)
-    }
-
-    /// Is it the trap of a step, or of a debug register, and not one that the program makes by itself? It came when nobody waited for it any more, and the program is
-    /// never to see it. Whose own trap flag was set before an instruction has it still, unless that was one that takes it away. Debug registers are always ours: a
-    /// program whose own they were would be traced, and perf_event_open(2) traps with another code.
-    fn is_late(&self, tid: pid_t, r: &user_regs_struct) -> bool {
-        const STEP: i32 = 2;
-        const DEBUG_REGISTER: i32 = 4;
-        const TRAP_FLAG: u64 = 1 << 8;
-        const POPF: u8 = 0x9d;
-        match ptrace::signal_info(tid).map(|i| i.si_code) {
-            Ok(DEBUG_REGISTER) => true,
-            Ok(STEP) => {
-                let mut before = [0];
-                let known = self.read(r.rip.wrapping_sub(1), &mut before).is_ok();
-                r.eflags & TRAP_FLAG == 0 && known && before[0] != POPF
-            }
-            _ => false,
-        }
     }
 
     /// A signal of a breakpoint that is compiled into the code: `None` when it is another.

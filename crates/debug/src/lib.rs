@@ -69,6 +69,7 @@ pub mod target;
 mod thread_local;
 pub mod timeline;
 mod translated;
+mod traps;
 mod wire;
 
 pub(crate) use reprise_launch::ptrace;

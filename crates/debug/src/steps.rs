@@ -3,6 +3,7 @@
 use crate::breakpoints::TRAP;
 use crate::control::{Catch, Next, Run, Stop};
 use crate::debuggee::{Debuggee, General, Territory};
+use crate::traps::Trap;
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 
@@ -64,6 +65,7 @@ impl Debuggee {
         let pushes_flags = self.pushes_flags(from.rip);
         ptrace::step(tid).map_err(os("step"))?;
         let mut steps = 0;
+        let mut before = *from;
         loop {
             let status = ptrace::wait(tid).map_err(os("wait for a step"))?;
             if !libc::WIFSTOPPED(status) {
@@ -78,7 +80,7 @@ impl Debuggee {
                 ptrace::step(tid).map_err(os("step"))?;
                 continue;
             }
-            if signal != libc::SIGTRAP || !is_own_step(tid) {
+            if signal != libc::SIGTRAP || self.trap(tid, &r) == Trap::Own {
                 match self.compiled_signal(slot, tid, signal, r)? {
                     Some(Next::Stop(stop)) => return Ok(Some(stop)),
                     Some(_) => {
@@ -101,7 +103,7 @@ impl Debuggee {
                     if pushes_flags {
                         self.hide_trap_flag(r.rsp)?;
                     }
-                    let hit = self.watch_hit(tid);
+                    let hit = self.watch_hit(tid, &r, Some(&before));
                     return Ok(Some(match hit {
                         Some(w) => Stop::Watch(slot, w),
                         None => Stop::Stepped(slot),
@@ -114,6 +116,7 @@ impl Debuggee {
                             "a thread has made {MOST_IN_STUB} steps in a stub"
                         )));
                     }
+                    before = r;
                     ptrace::step(tid).map_err(os("step"))?;
                 }
                 Territory::Runtime => return Ok(None),
@@ -191,12 +194,4 @@ impl Debuggee {
         }
         Ok(Out::Runtime)
     }
-}
-
-/// Did the thread stop since it was told to make one instruction?
-fn is_own_step(tid: pid_t) -> bool {
-    /// si_code values of SIGTRAP: a step, and a debug register.
-    const STEP: i32 = 2;
-    const DEBUG_REGISTER: i32 = 4;
-    ptrace::signal_info(tid).is_ok_and(|i| [STEP, DEBUG_REGISTER].contains(&i.si_code))
 }

@@ -4,7 +4,7 @@
 //! - [`wire`]: messages in and out, malformed ones as well;
 //! - [`tool`]: what a tool is; its table is below;
 //! - [`limits`]: each call has a limit of time and one of size; [`page`]: answers of many parts;
-//! - [`child`]: commands of this program run as children: `list`, `events`, `races`, `diff`, parts of `summary`;
+//! - [`child`]: commands of this program run as children: `list`, `events`, `origin`, `races`, `diff`, parts of `summary`;
 //! - [`warm`]: a replay with gdb at its side that is kept for the next question; [`sessions`]: which of them there are;
 //! - [`running`]: a program that is recorded, with a limit of time;
 //! - [`recording`], [`reading`], [`summary`], [`standing`], [`asking`]: the tools.
@@ -59,6 +59,7 @@ const TOOLS: &[Tool] = &[
     Tool::of::<asking::Where>(),
     Tool::of::<standing::LastWrite>(),
     Tool::of::<standing::Evaluate>(),
+    Tool::of::<reading::Origin>(),
     Tool::of::<reading::Races>(),
     Tool::of::<reading::Diff>(),
 ];
@@ -71,7 +72,7 @@ const GRACE: Duration = Duration::from_secs(15);
 const INSTRUCTIONS: &str = "\
 Reprise records a run of an unmodified Linux program and replays it exactly; all tools but the recording ones ask a recording. Begin with `record` (or \
 `chaos_until_failure` for a bug that shows up now and then), then `summary`. Time is counted in events: each answer tells event numbers, which other tools take \
-as `at`, `from` or `to`. `trace` is always optional: the latest recording. `values`, `where` and `last_write` lead from a wrong value back to whoever wrote it. \
+as `at`, `from` or `to`. `trace` is always optional: the latest recording. `origin` leads from a wrong value back to where it comes from, `values`, `where` and `last_write` to whoever wrote it. \
 Debugging information (-g) makes all answers better.";
 
 /// Runs `mcp`, until its client has gone.

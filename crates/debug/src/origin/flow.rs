@@ -199,18 +199,21 @@ fn stretched(one: &Location, len: u32) -> Location {
     one.part(0, len)
 }
 
+/// What a register holds for an instruction that begins with these: of segment registers, where the segment begins.
+pub fn value(i: &Instruction, g: &General, register: Register) -> Option<u64> {
+    let word = match register {
+        Register::FS => return Some(g.fs_base),
+        Register::ES | Register::CS | Register::SS | Register::DS | Register::GS => return Some(0),
+        Register::RIP => return Some(i.next_ip()),
+        _ => g.r[index(register.full_register())?],
+    };
+    let bits = 8 * register.size().min(8) as u32;
+    Some(word << (64 - bits) >> (64 - bits))
+}
+
 impl Step<'_> {
     fn value(&self, register: Register) -> Option<u64> {
-        let word = match register {
-            Register::FS => return Some(self.g.fs_base),
-            Register::ES | Register::CS | Register::SS | Register::DS | Register::GS => {
-                return Some(0)
-            }
-            Register::RIP => return Some(self.i.next_ip()),
-            _ => self.g.r[index(register.full_register())?],
-        };
-        let bits = 8 * register.size().min(8) as u32;
-        Some(word << (64 - bits) >> (64 - bits))
+        value(self.i, self.g, register)
     }
 
     fn memory(&self, operand: u32) -> Option<Location> {

@@ -1,4 +1,4 @@
-//! Tools that only read traces, or replay one to its end: `list`, `events`, `races`, `diff`. Each is a command of this program.
+//! Tools that only read traces, or replay one by themselves: `list`, `events`, `origin`, `races`, `diff`. Each is a command of this program.
 
 use super::child::{json, lines, words};
 use super::limits::Limits;
@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Exit status of `races` when there are some.
 const RACES: i32 = 66;
+/// Steps of a trail at most.
+const MOST_STEPS: usize = 10_000;
 /// Events that are told when nobody says how many, ...
 const EVENTS: u64 = 50;
 /// ... and at most.
@@ -74,13 +76,13 @@ pub struct Events {
     pid: Option<Id>,
 }
 
-/// The id of a process: a number, or PID@EVENT where several had it.
+/// What is named by a number or by a word: a process (PID@EVENT where several had its id), a place.
 #[derive(Deserialize, JsonSchema, Clone)]
 #[serde(untagged)]
 pub enum Id {
     /// Its number.
     Number(u64),
-    /// As `reprise ps` names it.
+    /// The word.
     Text(String),
 }
 
@@ -143,6 +145,52 @@ impl Question for Events {
             None => drop(answer.as_object_mut().and_then(|a| a.remove("next"))),
         }
         Ok(answer)
+    }
+}
+
+/// Where a value comes from.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// An expression in the program's language, as gdb takes it, or an address
+    expression: String,
+    /// When: crash, end, panic, or the number of an event (default: the crash, else the end)
+    at: Option<Id>,
+    /// Go on through so many computations behind each other, along all operands of each (0)
+    depth: Option<u32>,
+    /// A trace: a name, a directory or a packed file (default: the latest)
+    trace: Option<String>,
+    /// In this process instead of the first one
+    pid: Option<Id>,
+    /// Where to go on, from `next` of the answer before
+    #[serde(default)]
+    offset: usize,
+}
+
+impl Question for Origin {
+    const NAME: &'static str = "origin";
+    const ABOUT: &'static str = "Where a value comes from: back through every copy (registers, structures, memcpy, threads, pipes and sockets between recorded processes) to the computation, the constant, \
+or the file and offset that it was read from; each step with its event and line. The first question about a wrong value.";
+
+    async fn answer(self, _: Arc<Sessions>, limits: Limits) -> Result<Value> {
+        let mut arguments = words([&"origin", &"--json"]);
+        let depth = self.depth.unwrap_or(0).to_string();
+        arguments.extend(words([&"--depth", &depth]));
+        for (option, value) in [("--at", &self.at), ("--pid", &self.pid)] {
+            if let Some(value) = value {
+                arguments.extend(words([&option, &value.text()]));
+            }
+        }
+        arguments.extend(words([&"--", &self.expression]));
+        arguments.extend(self.trace.iter().map(OsString::from));
+        let (steps, more) = lines(&arguments, MOST_STEPS, |_| true, &limits).await?;
+        let mut head = Map::new();
+        head.insert("steps".into(), steps.len().into());
+        if more {
+            head.insert("incomplete".into(), json!({"why": "there are more"}));
+        }
+        let rest = steps.into_iter().skip(self.offset);
+        Ok(page(head, "list", rest, self.offset, &limits))
     }
 }
 

@@ -304,6 +304,12 @@ fn a_run_is_recorded_summed_up_and_asked() {
     assert_eq!(calls["list"][2]["arguments"][0]["value"], "2", "{calls}");
     let writers = client.get("where", json!({"location": "seen"}));
     assert_eq!(writers["list"][0]["writes"], 4, "{writers}");
+    let trail = client.get("origin", json!({"expression": "seen"}));
+    assert_eq!(trail["list"][0]["value"], "30", "{trail}");
+    let end = client.get("origin", json!({"expression": "seen", "offset": 1}));
+    let end = end["list"].as_array().expect("a list");
+    assert_eq!(end.len() as u64 + 1, trail["steps"], "{trail}");
+    assert!(end.iter().any(|step| step["place"]["line"] == 6), "{trail}");
     // The one that was asked before these is where it was.
     let stack = client.get("backtrace", json!({"at": "crash"}));
     assert_eq!(
@@ -619,6 +625,12 @@ fn wrong_messages_and_arguments_get_one_sentence() {
         ("calls", json!({"function": "nobody"}), "nobody"),
         ("where", json!({"location": "nobody"}), "nobody"),
         ("last_write", json!({"expression": "nobody"}), "nobody"),
+        ("origin", json!({"expression": "nobody"}), "nobody"),
+        (
+            "origin",
+            json!({"expression": "1", "at": "nowhere"}),
+            "nowhere",
+        ),
         (
             "source",
             json!({"file": "nothing.c", "line": 1}),

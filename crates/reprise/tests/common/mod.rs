@@ -29,6 +29,7 @@ pub mod order;
 pub mod outsider;
 pub mod redis;
 pub mod tampered;
+pub mod terminal;
 pub mod watchdog;
 
 use std::ffi::{OsStr, OsString};

@@ -147,12 +147,7 @@ fn a_changed_schedule_is_a_divergence() {
         true
     });
     let replay = place.replay(&other);
-    assert_eq!(
-        replay.status.code(),
-        Some(OWN_FAILURE),
-        "{}",
-        replay.describe()
-    );
+    replay.assert_own_failure(OWN_FAILURE);
     assert!(replay.said().contains("diverged"), "{}", replay.describe());
     assert!(
         replay.said().contains("goroutine "),
@@ -160,12 +155,7 @@ fn a_changed_schedule_is_a_divergence() {
         replay.describe()
     );
     let verify = place.verify(&other);
-    assert_eq!(
-        verify.status.code(),
-        Some(OWN_FAILURE),
-        "{}",
-        verify.describe()
-    );
+    verify.assert_own_failure(OWN_FAILURE);
 }
 
 #[test]
@@ -185,12 +175,7 @@ fn a_divergence_names_the_event_the_goroutine_and_the_line() {
         true
     });
     let replay = place.replay(&other);
-    assert_eq!(
-        replay.status.code(),
-        Some(OWN_FAILURE),
-        "{}",
-        replay.describe()
-    );
+    replay.assert_own_failure(OWN_FAILURE);
     let said = replay.said();
     for part in [
         "does: select in main.main",

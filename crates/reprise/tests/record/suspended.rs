@@ -2,11 +2,11 @@
 
 use crate::common;
 
+use common::terminal::{controlled_by, terminal};
 use common::{hang_limit, run, Workplace, REPRISE};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -20,34 +20,17 @@ struct Shell {
 
 impl Shell {
     fn start(place: &Workplace) -> Shell {
-        let (mut master, mut slave) = (0, 0);
-        // SAFETY: fills two descriptors, owned from here on.
-        let (terminal, slave) = unsafe {
-            let none = std::ptr::null_mut();
-            let made = libc::openpty(&mut master, &mut slave, none, none as _, none as _);
-            assert_eq!(made, 0, "openpty");
-            (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
-        };
+        let (keyboard, slave) = terminal();
         let mut command = Command::new("bash");
         place.settle(&mut command);
         command.args(["--norc", "--noprofile", "--noediting", "-i"]);
         let streams = [(); 3].map(|()| slave.try_clone().expect("a descriptor"));
         let [stdin, stdout, stderr] = streams.map(Stdio::from);
         command.stdin(stdin).stdout(stdout).stderr(stderr);
-        let number = slave.as_raw_fd();
-        // SAFETY: plain calls in the child.
-        unsafe {
-            command.pre_exec(move || {
-                libc::setsid();
-                match libc::ioctl(number, libc::TIOCSCTTY, 0) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
+        controlled_by(&mut command, &slave);
         Shell {
             shell: command.spawn().expect("bash"),
-            terminal,
+            terminal: keyboard,
             said: String::new(),
         }
     }

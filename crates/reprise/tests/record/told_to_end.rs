@@ -2,11 +2,11 @@
 
 use crate::common;
 
+use common::terminal::{controlled_by, terminal};
 use common::{built, run, Outcome, Workplace};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
@@ -118,27 +118,10 @@ fn what_the_command_is_sent_is_for_the_program_that_is_not_recorded() {
 /// has seen to the terminal's: so a second copy would come between the two.
 #[test]
 fn what_a_terminal_sends_comes_once() {
-    let (mut master, mut slave) = (0, 0);
-    // SAFETY: fills two descriptors, owned from here on.
-    let (mut keyboard, slave) = unsafe {
-        let none = std::ptr::null_mut();
-        let made = libc::openpty(&mut master, &mut slave, none, none as _, none as _);
-        assert_eq!(made, 0, "openpty");
-        (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
-    };
-    let terminal = slave.as_raw_fd();
+    let (mut keyboard, slave) = terminal();
     let mut recording = Recording::start(&[], "told_to_end", |command| {
+        controlled_by(command, &slave);
         command.stdin(Stdio::from(slave));
-        // SAFETY: plain calls in the child.
-        unsafe {
-            command.pre_exec(move || {
-                libc::setsid();
-                match libc::ioctl(terminal, libc::TIOCSCTTY, 0) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
     });
     assert_eq!(recording.line(), "ready");
     for _ in 0..20 {

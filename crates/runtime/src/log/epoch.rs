@@ -359,8 +359,8 @@ pub fn slices_len() -> u64 {
     log().slices.load(Relaxed).min(MOST_SLICES)
 }
 
-/// The leader, for a test: the first event behind the middle that another thread has written than the one before it changes places with that. False: there is
-/// none.
+/// The leader, for a test: the first event behind the middle that another thread has written than the one before it changes places with that, unless both only say
+/// that their threads have come to the end, which they may in any order. False: there is none.
 pub fn flip_slices() -> bool {
     let (base, len) = (LOG.load(Relaxed) + SLICES_AT, slices_len());
     let header = |at: u64| -> Option<EventHeader> {
@@ -375,7 +375,8 @@ pub fn flip_slices() -> bool {
         let Some(two) = header(behind) else {
             return false;
         };
-        if behind > len / 2 && one.slot != two.slot {
+        let matters = !(one.is_end_of_epoch() && two.is_end_of_epoch());
+        if behind > len / 2 && one.slot != two.slot && matters {
             let words = |at: u64, len: u32| {
                 // SAFETY: as above, of both events; nobody reads them now.
                 unsafe {

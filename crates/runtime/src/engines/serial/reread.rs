@@ -11,7 +11,7 @@ use crate::signal::kernel;
 use crate::thread::{schedule, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{EventHeader, Kind, YIELD_AT_EPOCH_END};
+use reprise_abi::event::EventHeader;
 use reprise_abi::session::slot_state;
 
 /// The calling thread, which stood, is about to go on, when the slices say so. Nobody does before all are there.
@@ -52,8 +52,7 @@ pub fn others_go_on(t: &Block) -> bool {
 
 /// Is this event the end of the epoch for the thread?
 fn is_end(t: &Block, h: &EventHeader) -> bool {
-    let is = h.kind == Kind::Yield as u8 && h.detail == YIELD_AT_EPOCH_END;
-    is && u32::from(h.slot) == t.slot
+    h.is_end_of_epoch() && u32::from(h.slot) == t.slot
 }
 
 /// The thread is at the end of a gate, of a hooked function, or in a call: does its epoch end here? The program goes on at `frame`.
