@@ -24,6 +24,8 @@ const ENOUGH: u32 = 5;
 const MANY: u32 = 15;
 /// As many where that thread may run.
 const MOST: u32 = 25;
+/// So many slots behind those that are in use are looked at.
+const BEHIND: usize = 64;
 /// So many threads that are in no list are looked at.
 const MOST_LOOKED_AT: usize = 64;
 /// All words of a slot's state.
@@ -189,7 +191,18 @@ fn wrong(shared: &SharedSession, members: &Members, lock: u32) -> Option<(&'stat
         let enough = holder.map_or(Some(ENOUGH), |slot| dead_after(shared, members, slot))?;
         return Some(("a lock that nobody has", enough));
     }
-    baton_is_lost(shared, members).map(|what| (what, ENOUGH))
+    let lost = baton_is_lost(shared, members);
+    let lost = lost.or_else(|| has_too_many(shared).then_some("an impossible number of threads"));
+    lost.map(|what| (what, ENOUGH))
+}
+
+/// Has a slot a thread, and is none of those that are said to be in use? Nobody looks for it there.
+fn has_too_many(shared: &SharedSession) -> bool {
+    let used = shared.session().slots_used.load(SeqCst) as usize;
+    let behind = (used..used.saturating_add(BEHIND).min(MAX_SLOTS)).map(|i| shared.slot(i));
+    let is_taken = |slot: &Slot| slot.state.load(SeqCst) != slot_state::FREE;
+    let mut taken = behind.filter(|slot| is_taken(slot));
+    taken.any(|slot| slot.kernel_tid.load(SeqCst) != 0)
 }
 
 /// What is impossible of the words by which threads take turns, while nobody has their lock.

@@ -154,8 +154,14 @@ fn a_changed_schedule_is_a_divergence() {
         "{}",
         replay.describe()
     );
+    // It reports on standard output.
     let verify = place.verify(&other);
-    verify.assert_own_failure(OWN_FAILURE);
+    assert_eq!(
+        verify.status.code(),
+        Some(OWN_FAILURE),
+        "{}",
+        verify.describe()
+    );
 }
 
 #[test]

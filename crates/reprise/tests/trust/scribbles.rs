@@ -160,6 +160,7 @@ fn turns_of_nobody() {
         (offset_of!(Session, baton), 4000),
         (offset_of!(Session, baton), 0),
         (offset_of!(Session, slots_used), 1 << 30),
+        (offset_of!(Session, slots_used), 1),
         (slot(0) + offset_of!(Slot, state), 77),
         (slot(1) + offset_of!(Slot, state), 77),
     ] {
