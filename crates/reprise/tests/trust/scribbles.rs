@@ -160,7 +160,6 @@ fn turns_of_nobody() {
         (offset_of!(Session, baton), 4000),
         (offset_of!(Session, baton), 0),
         (offset_of!(Session, slots_used), 1 << 30),
-        (offset_of!(Session, slots_used), 1),
         (slot(0) + offset_of!(Slot, state), 77),
         (slot(1) + offset_of!(Slot, state), 77),
     ] {
@@ -178,11 +177,18 @@ fn a_thread_that_is_in_no_list() {
         (offset_of!(Session, ready_count), 0),
         (slot + offset_of!(Slot, state), slot_state::IN_CALL),
     ];
-    let said = overwritten("serial", &words);
-    assert!(
-        said.contains("damaged the session's memory (a thread whose turn never comes)"),
-        "{said}"
-    );
+    // Neither is it where threads are looked for.
+    let unseen = [&words[..], &[(offset_of!(Session, slots_used), 1)]].concat();
+    for (words, what) in [
+        (&words[..], "a thread whose turn never comes"),
+        (&unseen, "an impossible number of threads"),
+    ] {
+        let said = overwritten("serial", words);
+        assert!(
+            said.contains(&format!("damaged the session's memory ({what})")),
+            "{said}"
+        );
+    }
 }
 
 /// The box of requests is kept by a thread that lives, and knows nothing of it.
