@@ -24,6 +24,8 @@ const ENOUGH: u32 = 5;
 const MANY: u32 = 15;
 /// As many where that thread may run.
 const MOST: u32 = 25;
+/// Something that is never certain by itself, however often it is seen.
+const NEVER: u32 = u32::MAX;
 /// So many slots behind those that are in use are looked at.
 const BEHIND: usize = 64;
 /// So many threads that are in no list are looked at.
@@ -330,7 +332,7 @@ fn kept_asleep(shared: &SharedSession, turns: u64) -> Option<Wrong> {
     let enough = match state_of(slot).filter(|_| stays)? {
         'S' => MANY,
         // Because it is asked: then it sleeps on. One that computes doesn't.
-        'R' => u32::MAX,
+        'R' => NEVER,
         _ => return None,
     };
     Some(Wrong {
