@@ -1,8 +1,10 @@
 //! Processes in pid namespaces of their own, found by the numbers that they have there (pid_namespaces(7)).
 
 use crate::asked::Asked;
+use crate::members::Members;
+use crate::processes::is_gone;
 use crate::requests::done;
-use reprise_abi::session::{process_state, Session, MAX_PROCESSES};
+use reprise_abi::session::{process_state, MAX_PROCESSES};
 use reprise_launch::SharedSession;
 use std::collections::HashSet;
 use std::path::Path;
@@ -20,7 +22,7 @@ pub fn answer(shared: &SharedSession) {
     else {
         return;
     };
-    let found = find(s, number, process);
+    let found = find(shared, number, process);
     match found.and_then(|f| Some((f, find_thread(f.pid, thread)?))) {
         Some((f, tid)) => {
             q.answer[0].store(f.pid.into(), Relaxed);
@@ -45,14 +47,14 @@ pub struct Found {
 }
 
 /// The session's process `n`, which lives and calls itself `own`.
-fn find(s: &Session, n: usize, own: u32) -> Option<Found> {
-    let p = &s.processes[n];
+fn find(shared: &SharedSession, n: usize, own: u32) -> Option<Found> {
+    let p = &shared.session().processes[n];
     let known = p.kernel_pid.load(Acquire);
     if known != 0 {
         return look_at(known, 0, known).map(|(f, _)| f);
     }
     let told = p.told.load(Acquire);
-    let found = candidates(s, n, told);
+    let found = candidates(shared, n, told);
     found.into_iter().find(|f| f.own == own)
 }
 
@@ -60,8 +62,10 @@ fn find(s: &Session, n: usize, own: u32) -> Option<Found> {
 ///
 /// That number counts in its maker's namespace, in which no other process has it; and the maker's children are in that namespace, or
 /// further inside. So of the children of the maker it is the only one. Where the maker has died, or made it as a sister (CLONE_PARENT), others
-/// are looked at: those that are no known process of the session.
-pub fn candidates(s: &Session, n: usize, told: u32) -> Vec<Found> {
+/// are looked at: those that are no known process of the session, and may be one. The machine has namespaces of others (containers, boxes of replays), in which the same
+/// numbers are in use.
+pub fn candidates(shared: &SharedSession, n: usize, told: u32) -> Vec<Found> {
+    let s = shared.session();
     let p = &s.processes[n];
     let level = p.told_inside.load(Relaxed) as usize;
     if level == 0 {
@@ -81,11 +85,24 @@ pub fn candidates(s: &Session, n: usize, told: u32) -> Vec<Found> {
     let mut all: Vec<(bool, Found)> = numbers(Path::new("/proc"))
         .filter(|pid| !known.contains(pid))
         .filter_map(|pid| look_at(pid, level, told))
-        .map(|(f, parent)| (!known.contains(&parent), f))
+        .map(|(f, parent)| (!known.contains(&parent), f, parent))
+        .filter(|(is_orphan, f, parent)| !is_orphan || may_be_of(shared, f.pid, *parent))
+        .map(|(is_orphan, f, _)| (is_orphan, f))
         .collect();
     // Those whose parents are of the session first.
-    all.sort_by_key(|(foreign, f)| (*foreign, f.pid));
+    all.sort_by_key(|(is_orphan, f)| (*is_orphan, f.pid));
     all.into_iter().map(|(_, f)| f).collect()
+}
+
+/// May a process whose parent is none of the session be of it? It has the session's memory from its making on; of one that is dead the parent tells: who takes in
+/// orphans here.
+fn may_be_of(shared: &SharedSession, pid: u32, parent: u32) -> bool {
+    const FIRST: u32 = 1;
+    if is_gone(pid) {
+        let ours = [std::process::id(), std::os::unix::process::parent_id()];
+        return parent == FIRST || ours.contains(&parent);
+    }
+    Members::maps(shared, pid) != Some(false)
 }
 
 /// Process `pid` and its parent, if its number is `told` so many namespaces further inside than the agent.

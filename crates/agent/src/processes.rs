@@ -78,7 +78,7 @@ impl Processes {
             let state = p.state.load(Acquire);
             let mut pid = p.kernel_pid.load(Acquire);
             if pid == 0 && state == process_state::LIVE {
-                pid = unborn(s, n);
+                pid = unborn(shared, n);
                 if pid == 0 && gave_up(s, n) {
                     continue;
                 }
@@ -265,14 +265,15 @@ fn child_of(s: &Session, n: usize) -> Option<u32> {
 const NOBODY: u32 = 0x3fff_ffff;
 
 /// The id of a process that has been made and does not know itself yet: it may be killed before it does. 0: it isn't there, either.
-fn unborn(s: &Session, n: usize) -> u32 {
+fn unborn(shared: &SharedSession, n: usize) -> u32 {
+    let s = shared.session();
     let told = child_of(s, n).unwrap_or(0);
     let p = &s.processes[n];
     if told == 0 {
         return 0;
     }
     // What can't be found any more was reaped.
-    let found = namespaces::candidates(s, n, told);
+    let found = namespaces::candidates(shared, n, told);
     let real = found.first().map_or(NOBODY, |f| f.pid);
     // Where makers have died, several may have been told of by one number in several namespaces: none of them may be alive then.
     let gone = found.iter().all(|f| is_gone(f.pid));

@@ -8,7 +8,7 @@ use common::{
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -18,6 +18,49 @@ guests! { seccomp_filter, seccomp_kill, seccomp_threads, sandbox_namespaces, san
 fn without_rewriting_of_sites() {
     for name in ["seccomp_filter", "seccomp_threads"] {
         check_times(&Guest::new(name), &["--no-patch"], 1, 1);
+    }
+}
+
+/// Processes that others have in namespaces of their own, as containers do: their numbers there are those of the program's, too, in its namespaces.
+struct Container(Child);
+
+impl Container {
+    fn start() -> Container {
+        let mut command = Command::new("unshare");
+        // SAFETY: a plain call.
+        if unsafe { libc::geteuid() } != 0 {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--pid", "--fork", "--kill-child", "sh", "-c"]);
+        command.arg("for i in 1 2 3 4 5 6 7 8 9; do sleep 600 & done; echo ready; wait");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare");
+        let mut container = Container(child);
+        let mut line = String::new();
+        let out = container.0.stdout.take().expect("its output");
+        let read = BufReader::new(out).read_line(&mut line);
+        read.expect("a line");
+        assert_eq!(line, "ready\n");
+        container
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Who is killed before it knows itself is looked for by its number, and found dead whoever else has that number.
+#[test]
+fn numbers_that_others_have_as_well() {
+    let _container = Container::start();
+    for engine in ["serial", "order"] {
+        check_times(&Guest::new("sandbox_pids"), &["--engine", engine], 4, 1);
     }
 }
 
