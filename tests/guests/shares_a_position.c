@@ -1,7 +1,9 @@
 // A parent, a thread of it, and children that it forks while the thread reads, all read from one descriptor, whose position they share: nobody knows who gets what. With
-// `seeks` they move the position as well, among few places. Each says how much it has read, and a sum. Usage: shares_a_position FILE CHILDREN [seeks]
+// `seeks` they move the position as well, among few places. Each says how much it has read, and a sum. With `back_and_forth` another thread moves the position again and
+// again between two places; what is read lies behind each other there. Usage: shares_a_position FILE CHILDREN [seeks | back_and_forth]
 // run: /bin/bash 3
 // run: /bin/bash 3 seeks
+// run: /bin/bash 0 back_and_forth
 #include "guest.h"
 
 #include <sys/wait.h>
@@ -43,9 +45,35 @@ static void *body(void *unused) {
     return NULL;
 }
 
+#define PAGE 4096
+
+static void *moves_it(void *unused) {
+    (void)unused;
+    for (long i = 0; i < 30000; i++) must(lseek(fd, mix(i) % 2 * PAGE, SEEK_SET));
+    return NULL;
+}
+
+// Reads pages while the position is moved.
+static void back_and_forth(void) {
+    unsigned char page[PAGE];
+    struct sum all = {0, 0};
+    pthread_t mover = start(moves_it, NULL);
+    for (long i = 0; i < 3000; i++) {
+        ssize_t n = must(read(fd, page, sizeof page));
+        all.bytes += n;
+        all.sum = mix(all.sum + hash_bytes(page, n));
+    }
+    finish(mover);
+    tell_sum("reader", 0, all);
+}
+
 int main(int argc, char **argv) {
     expect(argc > 2);
     fd = must(open(argv[1], O_RDONLY));
+    if (argc > 3 && !strcmp(argv[3], "back_and_forth")) {
+        back_and_forth();
+        return 0;
+    }
     seeks = argc > 3 && !strcmp(argv[3], "seeks");
     pthread_t thread = start(body, NULL);
     long children = number(argc, argv, 2, 3);

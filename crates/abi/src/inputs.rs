@@ -50,7 +50,12 @@ pub struct Inputs {
     pub copies: AtomicU32,
     /// One more than the highest row that was ever used.
     pub used: AtomicU32,
-    _pad: [AtomicU64; 7],
+    /// Calls of lseek(2) that have begun and ended, of sessions with several threads: while one is made, or between two, a position says nothing about where
+    /// another thread's bytes came from.
+    pub seeks_begun: AtomicU64,
+    /// See [`Inputs::seeks_begun`].
+    pub seeks_ended: AtomicU64,
+    _pad: [AtomicU64; 5],
     /// The rows.
     pub files: [Input; MAX_INPUTS],
 }

@@ -2,14 +2,14 @@
 
 use std::process::{Child, Command, Stdio};
 
-/// A process that has nothing to do with any recording.
+/// A process that has nothing to do with any recording: it waits for something to read, as long as the test lives.
 pub struct Outsider(Child);
 
 impl Outsider {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Outsider {
-        let mut command = Command::new("sleep");
-        let command = command.arg("600").stdin(Stdio::null());
+        let mut command = Command::new("cat");
+        let command = command.stdin(Stdio::piped());
         Outsider(command.spawn().expect("an outsider"))
     }
 

@@ -199,6 +199,19 @@ fn processes_move_a_position() {
     one_position(&path, &place, &["seeks"]);
 }
 
+/// While one thread reads, another moves the position to and fro: now and then it is where it would be after the read, though the bytes came from elsewhere.
+#[test]
+fn a_position_is_moved_to_and_fro() {
+    let place = Workplace::new();
+    let path = settled(&place, "file", &content(2_000_000, 15));
+    let args = [path.as_os_str(), "0".as_ref(), "back_and_forth".as_ref()];
+    for engine in ENGINES {
+        for _ in 0..knob("REPRISE_TEST_RECORDINGS", 3) {
+            exact(&place, &Guest::new("shares_a_position").args(args), engine);
+        }
+    }
+}
+
 /// A descriptor becomes another file under the same number, where the next read of the first one would have begun: what was known of it is known no more.
 #[test]
 fn other_files_under_the_same_number() {

@@ -2,6 +2,7 @@
 
 use crate::log::inputs;
 use crate::log::output;
+use crate::log::seeks;
 use crate::machine::asm::rt_blocking;
 use crate::machine::{guard, sys};
 use crate::memory::capture::Call;
@@ -127,8 +128,10 @@ pub fn make(t: &mut Block, c: &Call) -> i64 {
         return r;
     }
     inputs::before(t, c);
-    // SAFETY: as above; the pending word belongs to the session.
-    let r = unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) };
+    let r = seeks::around(c.nr, &c.local, || {
+        // SAFETY: as above; the pending word belongs to the session.
+        unsafe { rt_blocking(c.nr, &c.local, t.slot().signal_pending.as_ptr()) }
+    });
     inputs::after(t, c, r);
     memory_file::opened(c, r)
 }

@@ -8,6 +8,7 @@ use crate::machine::asm::*;
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel::*;
 use crate::signal::segment;
+use crate::signal::step::is_step;
 use crate::sync::in_runtime;
 use crate::thread::signals::*;
 use crate::thread::{current, Block};
@@ -17,8 +18,6 @@ use core::sync::atomic::Ordering::*;
 const SYS_USER_DISPATCH: i32 = 2;
 /// x86-64 as an audit architecture.
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
-/// si_code of a trap after a single step.
-const TRAP_TRACE: i32 = 2;
 
 #[no_mangle]
 extern "C" fn rt_on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext) {
@@ -106,7 +105,7 @@ fn step_over_runtime(t: &mut Block, uc: &mut Ucontext) -> bool {
 
 fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     let mut hooked = false;
-    if signal == SIGTRAP && info.code() == TRAP_TRACE && step_over_runtime(t, uc) {
+    if is_step(info, &uc.mc) && step_over_runtime(t, uc) {
         return;
     }
     let c = &mut uc.mc;

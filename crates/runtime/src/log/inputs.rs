@@ -12,6 +12,7 @@
 //! wait for the agent's lease; where there can be none, the hash in the event tells.
 
 use crate::log::followed::{self, Followed, Looking};
+use crate::log::seeks::{self, Since};
 use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::{self, Call};
@@ -37,8 +38,10 @@ pub struct Promise {
     row: u32,
     /// The file's number in the trace.
     number: u32,
-    /// Where the read begins.
+    /// Where the read begins, ...
     offset: u64,
+    /// ... as the position says, if nobody has moved it since.
+    since: Since,
     /// It is a read at the descriptor's position.
     by_position: bool,
     /// The read was made, and is as it should be.
@@ -121,6 +124,7 @@ pub fn promise_known(t: &Block, number: u64, args: &[u64; 6]) -> bool {
     let Some(followed) = followed::get(fd).filter(|_| !lost) else {
         return false;
     };
+    let since = Since::now();
     let offset = match at {
         None => followed.position(),
         Some(at) => Some(at).filter(|at| *at <= i64::MAX as u64),
@@ -132,6 +136,7 @@ pub fn promise_known(t: &Block, number: u64, args: &[u64; 6]) -> bool {
         row: row as u32 + 1,
         number: inputs(session()).files[row].number.load(Relaxed),
         offset,
+        since,
         by_position: at.is_none(),
         holds: false,
     };
@@ -162,6 +167,7 @@ fn promise(t: &Block, c: &Call, fd: u64, followed: &Followed) {
     };
     let it = &inputs(session()).files[row];
     let by_position = c.is_at_own_position();
+    let since = Since::now();
     let offset = match by_position {
         true => followed.position().or_else(|| position(fd)),
         false => Some(c.args[3]).filter(|at| *at <= i64::MAX as u64),
@@ -174,6 +180,7 @@ fn promise(t: &Block, c: &Call, fd: u64, followed: &Followed) {
         row: row as u32 + 1,
         number: it.number.load(Relaxed),
         offset,
+        since,
         by_position,
         holds: false,
     };
@@ -215,6 +222,7 @@ pub struct Sent {
     /// The descriptor's own position is where it begins.
     by_position: bool,
     offset: u64,
+    since: Since,
 }
 
 impl Sent {
@@ -223,6 +231,7 @@ impl Sent {
         source: u64,
         stat: &[u64; 18],
         (by_position, offset): (bool, u64),
+        since: Since,
         len: u64,
     ) -> Option<Sent> {
         let s = session();
@@ -243,13 +252,15 @@ impl Sent {
             source,
             by_position,
             offset,
+            since,
         })
     }
 
     /// The call has returned `r`: the reference that its event is to have. The agent says what the bytes hash as.
     pub fn moved(self, r: i64) -> Option<Reference> {
         let end = self.offset.checked_add(r as u64);
-        let holds = r > 0 && (!self.by_position || position(self.source) == end);
+        let is_told = || position(self.source) == end && self.since.is_quiet();
+        let holds = r > 0 && (!self.by_position || is_told());
         if !holds {
             input_rows::take_back(&inputs(session()).files[self.row]);
             return None;
@@ -294,16 +305,16 @@ fn ask(fd: u64, followed: &Followed, stamp: &kept::Stamp) -> Option<usize> {
 #[inline]
 pub fn after(t: &Block, c: &Call, r: i64) {
     if t.promise().row != 0 {
-        made(t, c.args[0], r);
+        made(t, c.nr, &c.local, r);
     } else {
         count(c.nr, c.args[0], r);
     }
 }
 
-/// The read of `fd` of which something was promised has returned `r`.
+/// The read, by its number and local arguments, of which something was promised has returned `r`.
 #[inline]
-pub fn made(t: &Block, fd: u64, r: i64) {
-    let it = t.promise();
+pub fn made(t: &Block, number: u64, args: &[u64; 6], r: i64) {
+    let (it, fd) = (t.promise(), args[0]);
     let end = it.offset.checked_add(r as u64);
     // The position says where the bytes came from only if nobody else has moved it.
     let mut as_told = true;
@@ -315,7 +326,11 @@ pub fn made(t: &Block, fd: u64, r: i64) {
             followed.moved_to(now, as_told || r < 0);
         }
     }
-    it.holds = r >= LEAST as i64 && as_told;
+    it.holds = r >= LEAST as i64
+        && as_told
+        && (!it.by_position
+            || it.since.is_quiet()
+            || seeks::is_from(number, args, it.offset, r as u64));
     if !it.holds {
         take_back(t);
     }

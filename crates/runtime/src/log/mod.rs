@@ -10,4 +10,5 @@ pub mod inputs;
 pub mod output;
 pub mod quiet;
 pub mod ring;
+pub mod seeks;
 pub mod total;

@@ -4,3 +4,4 @@
 pub mod frame;
 pub mod kernel;
 pub mod segment;
+pub mod step;

@@ -20,10 +20,11 @@ use crate::machine::sys;
 use crate::machine::{guard, hash};
 use crate::signal::frame::{self, FpState, SigContext, Ucontext};
 use crate::signal::kernel;
+use crate::signal::step::is_step;
 use crate::sync::in_runtime;
 use crate::thread::in_force::{DET, ENGINE};
 use crate::thread::panic::{decimal, hex};
-use crate::thread::signals::{Siginfo, ACTIONS, IGNORE, SIGCUT, SIGTRAP};
+use crate::thread::signals::{Siginfo, ACTIONS, IGNORE, SIGCUT};
 use crate::thread::{current, session, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, Ordering::*};
@@ -63,12 +64,6 @@ const SOON_NS: i64 = 50_000;
 const TF: u64 = 0x100;
 /// What a step may leave in the flags that is no state of the program's: TF and RF.
 const FLAGS: u64 = !0x1_0100;
-/// si_code of a single step, ...
-const TRAP_TRACE: i32 = 2;
-/// ... and of a trap for which the processor gave no reason.
-const TRAP_BRKPT: i32 = 1;
-/// The instruction that traps by itself.
-const INT1: u8 = 0xf1;
 
 /// What a thread is doing that was looked after.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -360,7 +355,7 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         return false;
     }
     if t.det().look.stage != Stage::Off {
-        if is_step(signal, info, &uc.mc) {
+        if is_step(info, &uc.mc) {
             step(t, uc);
             return true;
         }
@@ -412,17 +407,6 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
         begin(t, uc, steps & !UNSEEN);
     }
     true
-}
-
-/// Was it a step of a look? What the processor gives as its reason (DR6) may be lost on the way through a hypervisor; the kernel then takes the trap for
-/// that of the program's own int1 (arch/x86/kernel/traps.c, `exc_debug_user`), which can be looked for.
-fn is_step(signal: u32, info: &Siginfo, c: &SigContext) -> bool {
-    let is_int1 = || guard::read::<u8>(c.rip.wrapping_sub(1)) == Some(INT1);
-    match (signal, info.code()) {
-        (SIGTRAP, TRAP_TRACE) => true,
-        (SIGTRAP, TRAP_BRKPT) => c.rflags & TF != 0 && !is_int1(),
-        _ => false,
-    }
 }
 
 /// Is the thread in the program's code, in a phase?

@@ -9,6 +9,7 @@ use crate::log::inputs::{self, Referred};
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::log::ring;
+use crate::log::seeks;
 use crate::machine::asm::rt_blocking;
 use crate::machine::{guard, hash, sys};
 use crate::memory::capture;
@@ -167,14 +168,14 @@ pub fn call(t: &mut Block, frame: &Frame) -> Made {
     if referred && !inputs::promise_known(t, number, &args) {
         return Made::Not;
     }
-    let result = match shape.0 & WAITS {
+    let result = seeks::around(number, &args, || match shape.0 & WAITS {
         // SAFETY: the program's own call, with its own arguments.
         0 => unsafe { sys::syscall6(number, args) },
         // SAFETY: as above; the pending word belongs to the session.
         _ => unsafe { rt_blocking(number, &args, t.slot().signal_pending.as_ptr()) },
-    };
+    });
     match referred {
-        true => inputs::made(t, args[0], result),
+        true => inputs::made(t, number, &args, result),
         false => inputs::count(number, args[0], result),
     }
     // Interrupted, not made, or a bad pointer: what that means is for the long road to say.

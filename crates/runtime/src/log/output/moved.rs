@@ -9,6 +9,7 @@
 use super::led_to;
 use crate::log::inputs::{self, Sent};
 use crate::log::output::mapped::{FICLONE, FICLONERANGE};
+use crate::log::seeks::Since;
 use crate::machine::asm::rt_blocking;
 use crate::machine::guard;
 use crate::machine::sys;
@@ -126,6 +127,7 @@ impl<'a> Move<'a> {
 
     /// From what has a position.
     fn of_file(&self, stat: &[u64; 18]) -> i64 {
+        let since = Since::now();
         let position = match self.offset {
             0 => sys::lseek(self.source, 0, SEEK_CUR),
             at => guard::read::<i64>(at).unwrap_or(-1),
@@ -142,7 +144,7 @@ impl<'a> Move<'a> {
         }
         if is_stable {
             let at = (self.offset == 0, position as u64);
-            if let Some(sent) = Sent::promise(self.source, stat, at, want) {
+            if let Some(sent) = Sent::promise(self.source, stat, at, since, want) {
                 let r = self.perform(want);
                 current().noted().refers(sent.moved(r));
                 return r;

@@ -14,6 +14,7 @@ use crate::log::inputs;
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::log::ring::{self, Reader};
+use crate::log::seeks;
 use crate::machine::sys::{self, is_error};
 use crate::memory::capture::Call;
 use crate::memory::futex::changed_word;
@@ -59,7 +60,8 @@ pub fn ask(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
     }
     c.shorten();
     inputs::before(t, c);
-    let r = plain::syscall::<Det>(t, c);
+    let (number, args) = (c.nr, c.local);
+    let r = seeks::around(number, &args, || plain::syscall::<Det>(t, c));
     inputs::after(t, c, r);
     note(t, c, r, hash);
     r
