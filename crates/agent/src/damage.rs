@@ -2,7 +2,8 @@
 //! and that stay; such a recording ends there, and its program with it.
 
 use crate::members::Members;
-use crate::slices::state_of;
+use crate::requests::answered;
+use crate::slices::{doing, state_of};
 use crate::stopped::Thing;
 use libc::pid_t;
 use reprise_abi::engine::can;
@@ -20,9 +21,9 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// So many looks in a row must see the same: a second in which nothing else happened.
 const ENOUGH: u32 = 5;
-/// As many where it is a thread that there is, and that may only be slow.
+/// As many where it is a thread that there is, and that may only be slow ([`Wrong::of`]).
 const MANY: u32 = 15;
-/// As many where that thread may run.
+/// As many where others may hold it up.
 const MOST: u32 = 25;
 /// Something that is never certain by itself, however often it is seen.
 const NEVER: u32 = u32::MAX;
@@ -50,6 +51,8 @@ struct Wrong {
     words: [u64; 2],
     /// How often it must be seen, the last time like this.
     enough: u32,
+    /// The slot of a thread that would only have to go on. While it waits for a processor, which may be long on a busy machine, nothing is seen of it.
+    of: Option<u32>,
 }
 
 impl Wrong {
@@ -66,6 +69,8 @@ pub struct Damage {
     looked: Option<Instant>,
     seen: Option<Wrong>,
     times: u32,
+    /// How long the thread that would have to go on had computed when it was counted last.
+    computed: u64,
     /// The count of turns at the last look.
     turns: u64,
     /// So many slots were in use at some time.
@@ -82,6 +87,7 @@ impl Damage {
             looked: None,
             seen: None,
             times: 0,
+            computed: 0,
             turns: 0,
             used: 0,
             shard: None,
@@ -105,6 +111,7 @@ impl Damage {
             what,
             words: [lock.into(), turns],
             enough,
+            of: None,
         });
         let now = now.or_else(|| kept_by_nobody(shared, members));
         let still = self.turns == turns && lock == 0;
@@ -123,17 +130,41 @@ impl Damage {
         let is_still = now
             .zip(self.seen)
             .is_some_and(|(now, seen)| now.is_still(&seen));
-        self.times = if is_still { self.times + 1 } else { 1 };
+        let counts = self.counts(shared, now);
+        self.times = match is_still {
+            true => self.times + u32::from(counts),
+            false => 1,
+        };
         self.seen = now;
         let certain = now.filter(|wrong| self.times >= wrong.enough);
         match (now, certain) {
             (_, Some(wrong)) => tracing::warn!(what = wrong.what, "words that make no sense"),
             (Some(wrong), None) => {
-                tracing::debug!(what = wrong.what, times = self.times, "doubtful words");
+                let doing = wrong
+                    .of
+                    .and_then(|i| doing(shared.slot(i as usize % MAX_SLOTS)));
+                tracing::debug!(what = wrong.what, words = ?wrong.words, times = self.times, ?doing, "doubtful words");
             }
             (None, None) => {}
         }
         certain.map(|wrong| wrong.what)
+    }
+
+    /// Could the thread that would have to go on have done so since it was counted last?
+    fn counts(&mut self, shared: &SharedSession, now: Option<Wrong>) -> bool {
+        let Some(slot) = now.and_then(|wrong| wrong.of) else {
+            return true;
+        };
+        let Some((state, computed)) = doing(shared.slot(slot as usize % MAX_SLOTS)) else {
+            return true;
+        };
+        let before = std::mem::replace(&mut self.computed, computed);
+        match state {
+            // It reads or writes, or somebody has stopped it.
+            'D' | 'T' | 't' => false,
+            'R' => computed > before,
+            _ => true,
+        }
     }
 
     /// Of a shard for which somebody waits long, under `order`: has whoever has it not given it back since? Each operation on it changes its word, and takes a few
@@ -148,16 +179,15 @@ impl Damage {
         let (number, (who, operation)) = self.shard?;
         let slot = Thing::Shard.slot(shared.session(), who);
         let dead = slot.map_or(Some(ENOUGH), |slot| dead_after(shared, members, slot));
-        let stands = || matches!(slot.and_then(state_of), Some('T' | 't'));
-        let (what, enough) = match dead {
-            Some(enough) => ("a lock that nobody has", enough),
-            None if stands() => return None,
-            None => ("a lock that is not given back", MOST),
+        let (what, enough, of) = match dead {
+            Some(enough) => ("a lock that nobody has", enough, None),
+            None => ("a lock that is not given back", MOST, Some(who - 1)),
         };
         Some(Wrong {
             what,
             words: [number.into(), operation],
             enough,
+            of,
         })
     }
 }
@@ -260,6 +290,7 @@ fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
             what: "a lock that nobody has",
             words: [number, owner.into()],
             enough,
+            of: None,
         })
     })
 }
@@ -313,6 +344,7 @@ fn never_told(shared: &SharedSession, used: usize, turns: u64) -> Option<Wrong> 
         what: "a thread whose turn never comes",
         words: [i as u64, turns],
         enough,
+        of: None,
     })
 }
 
@@ -339,6 +371,7 @@ fn kept_asleep(shared: &SharedSession, turns: u64) -> Option<Wrong> {
         what: "the turn of a thread that sleeps",
         words: [i.into(), turns],
         enough,
+        of: None,
     })
 }
 
@@ -348,8 +381,10 @@ fn kept_without_asking(shared: &SharedSession) -> Option<Wrong> {
     let (taken, kind) = (q.taken.load(SeqCst), q.kind.load(SeqCst));
     (taken != 0 && kind == request::NONE).then_some(Wrong {
         what: "a lock that is not given back",
-        words: [taken.into(), 0],
+        // Where many requests are made, a look between one and the next is nothing.
+        words: [taken.into(), answered()],
         enough: MANY,
+        of: taken.checked_sub(1),
     })
 }
 
@@ -369,6 +404,7 @@ fn kept_in_call(shared: &SharedSession) -> Option<Wrong> {
         what: "a lock that is not given back",
         words: [Thing::Head as u64, owner.into()],
         enough: MANY,
+        of: owner.checked_sub(1),
     })
 }
 

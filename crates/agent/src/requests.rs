@@ -10,7 +10,7 @@ use reprise_abi::session::{file_identity, request, WINDOW_OFFSET};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::TraceError;
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Largest file that is handed over in parts, in bytes.
 const MAX_HANDED: usize = 1 << 30;
@@ -202,9 +202,18 @@ pub fn refuse(shared: &SharedSession) {
     }
 }
 
+/// Requests that were answered.
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+
+/// How many requests were answered by this process.
+pub(crate) fn answered() -> u64 {
+    ANSWERED.load(Relaxed)
+}
+
 /// The open request is answered.
 pub(crate) fn done(shared: &SharedSession) {
     let q = &shared.session().request;
+    ANSWERED.fetch_add(1, Relaxed);
     q.kind.store(request::NONE, Release);
     futex::wake(&q.kind, 1);
 }

@@ -177,9 +177,17 @@ pub(crate) fn interrupt(shared: &SharedSession, slot: &Slot, members: &Members) 
 
 /// The state of the slot's thread: `R` runs or could, `T` is stopped, as by SIGSTOP (proc_pid_stat(5)).
 pub(crate) fn state_of(slot: &Slot) -> Option<char> {
+    doing(slot).map(|doing| doing.0)
+}
+
+/// Its state, and the time that it has computed, in ticks of the clock (sysconf(3), _SC_CLK_TCK).
+pub(crate) fn doing(slot: &Slot) -> Option<(char, u64)> {
     let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
     let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+    // The state is field 3; utime and stime are 14 and 15.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some((fields[0].chars().next()?, ticks(14)? + ticks(15)?))
 }
 
 /// A stopped thread has got the baton, and knows nothing of it yet: it queues again, and the next one gets it.
