@@ -460,3 +460,68 @@ fn call_of(slot: &Slot) -> Option<(u64, Vec<u64>)> {
     let line = proc_files::text(format!("/proc/{}/task/{}/syscall", ids[0], ids[1])).ok()?;
     crate::asleep::call_of(&line)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    /// A look at the only thread of a child that has the box of requests.
+    fn of(child: &Child) -> (SharedSession, Option<Wrong>) {
+        let shared = SharedSession::create().expect("a session");
+        let slot = shared.slot(0);
+        slot.kernel_pid.store(child.id(), SeqCst);
+        slot.kernel_tid.store(child.id(), SeqCst);
+        shared.session().request.taken.store(1, SeqCst);
+        let wrong = kept_without_asking(&shared);
+        (shared, wrong)
+    }
+
+    fn ended(mut child: Child) {
+        child.kill().expect("to end");
+        child.wait().expect("its end");
+    }
+
+    #[test]
+    fn who_waits_for_a_processor_is_not_counted() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        let child = command.spawn().expect("a shell");
+        let (shared, wrong) = of(&child);
+        let mut damage = Damage::new(&shared);
+        let until = Instant::now() + Duration::from_secs(60);
+        // It gets a processor some time, ...
+        while !damage.counts(&shared, wrong) {
+            assert!(Instant::now() < until, "it never computed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // ... and from one moment to the next it does not.
+        assert!((0..3).any(|_| !damage.counts(&shared, wrong)));
+        // SAFETY: a child of ours.
+        unsafe { libc::kill(child.id() as i32, libc::SIGSTOP) };
+        while state_of(shared.slot(0)) != Some('T') {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!damage.counts(&shared, wrong));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!damage.counts(&shared, wrong));
+        ended(child);
+    }
+
+    #[test]
+    fn who_sleeps_is_counted_and_each_request_is_another_one() {
+        let mut command = Command::new("sleep");
+        let child = command.arg("1000").spawn().expect("a sleeper");
+        let (shared, wrong) = of(&child);
+        let mut damage = Damage::new(&shared);
+        while state_of(shared.slot(0)) != Some('S') {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(damage.counts(&shared, wrong));
+        let wrong = wrong.expect("a box that is not given back");
+        assert!(kept_without_asking(&shared).is_some_and(|again| again.is_still(&wrong)));
+        crate::requests::done(&shared);
+        assert!(kept_without_asking(&shared).is_some_and(|other| !other.is_still(&wrong)));
+        ended(child);
+    }
+}
