@@ -281,7 +281,7 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
     let mut warnings = Vec::new();
     processes::tell_of_life(&shared.session().agent_life);
     let mut processes = Processes::new(launcher);
-    let members = Members::default();
+    let members = Members::of_recorder(launcher);
     let mut owners = StoppedOwners::new();
     let mut slices = Slices::new();
     let mut late = Late::default();

@@ -26,6 +26,8 @@ const FALLS_ASLEEP: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub struct Members {
     known: RefCell<HashMap<u32, Member>>,
+    /// The calling process records, and this one has launched it.
+    launcher: Option<u32>,
 }
 
 /// A process, and how to tell that it still is the same one.
@@ -47,6 +49,23 @@ fn is_recorder(pid: u32) -> bool {
 }
 
 impl Members {
+    /// None known yet. The calling process records, and so does its launcher.
+    pub fn of_recorder(launcher: i32) -> Members {
+        Members {
+            launcher: Some(launcher as u32),
+            ..Members::default()
+        }
+    }
+
+    /// Is it one of the recorder's own processes? They have the session's memory mapped, too; no word of the program's makes members of them.
+    fn records(&self, pid: u32) -> bool {
+        // SAFETY: plain call. A launcher that is gone may have left its id to anybody.
+        let has_launched = |launcher| unsafe { libc::getppid() } as u32 == launcher;
+        self.launcher.is_some_and(|launcher| {
+            pid == std::process::id() || pid == launcher && has_launched(launcher)
+        })
+    }
+
     /// Is this a process of the session, alive or not reaped yet?
     pub fn has(&self, shared: &SharedSession, pid: u32) -> bool {
         self.has_thread(shared, pid, pid)
@@ -54,7 +73,7 @@ impl Members {
 
     /// Is this a thread of a process of the session?
     pub fn has_thread(&self, shared: &SharedSession, pid: u32, tid: u32) -> bool {
-        if pid == 0 || tid == 0 {
+        if pid == 0 || tid == 0 || self.records(pid) {
             return false;
         }
         if !self.is_known(pid) {
@@ -113,10 +132,13 @@ impl Members {
     /// May this process have the session's memory mapped? One that can't be looked at may, if it is known to belong to the session, or is younger than the
     /// agent: whoever was there before and is none of the session's, as the system's first process, can't have become one.
     pub fn may_map(&self, shared: &SharedSession, pid: u32) -> bool {
-        Members::maps(shared, pid).unwrap_or_else(|| {
-            let age = |pid: u32| began(&format!("/proc/{pid}/stat"));
-            self.is_known(pid) || age(pid) >= age(std::process::id())
-        })
+        let may = || {
+            Members::maps(shared, pid).unwrap_or_else(|| {
+                let age = |pid: u32| began(&format!("/proc/{pid}/stat"));
+                self.is_known(pid) || age(pid) >= age(std::process::id())
+            })
+        };
+        !self.records(pid) && may()
     }
 
     /// Is there such a thread, and [may its process](Members::may_map) be one of the session?
@@ -274,6 +296,10 @@ mod tests {
         for nobody in [parent, 0, 1, u32::MAX, 0x3fff_ffff] {
             assert!(!members.has(&shared, nobody), "{nobody}");
         }
+        // Who records is none, whatever stands in the session.
+        let recorder = Members::of_recorder(parent as i32);
+        assert!(!recorder.has(&shared, me) && !recorder.may_map(&shared, me));
+        assert!(!recorder.has_thread(&shared, me, tid) && !recorder.has(&shared, parent));
         // Of another session it is none.
         let other = SharedSession::create().expect("a session");
         drop(shared);

@@ -99,7 +99,7 @@ impl Work {
             drain: Drain::new(std::mem::take(&mut agent.census), inputs),
             merge: Merge::new(),
             processes: Processes::new(agent.launcher),
-            members: Members::default(),
+            members: Members::of_recorder(agent.launcher),
             owners: StoppedOwners::new(),
             outsiders: std::mem::take(&mut agent.outsiders),
             strays: Strays::new(known),

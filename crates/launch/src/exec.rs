@@ -3,6 +3,7 @@
 
 use crate::error::{LaunchError, Result};
 use crate::hand;
+use crate::proc_files;
 use crate::reach::Reach;
 use crate::record::Stopped;
 use crate::runtime::RuntimeImage;
@@ -27,6 +28,45 @@ pub struct Watched {
     pid: pid_t,
     tid: pid_t,
     slot: usize,
+}
+
+/// Looks at a thread that does something else than to become another program.
+#[derive(Default)]
+struct Patience {
+    looks: u32,
+    computed: u64,
+}
+
+impl Patience {
+    /// So many, which takes some seconds. A thread that was watched makes its call at once: it has written over what tells it to.
+    const MOST: u32 = 24;
+
+    /// One more look: is it certain that the call never comes?
+    fn is_over(&mut self, pid: pid_t, tid: pid_t) -> bool {
+        let file = |name: &str| proc_files::text(format!("/proc/{pid}/task/{tid}/{name}"));
+        let (stat, call) = (file("stat").ok(), file("syscall").ok());
+        let computed = stat
+            .as_deref()
+            .and_then(user_ticks)
+            .unwrap_or(self.computed);
+        let before = std::mem::replace(&mut self.computed, computed);
+        let number = call
+            .as_deref()
+            .and_then(|line| line.split(' ').next()?.parse().ok());
+        let does_other_things = match number {
+            Some(number) => ![libc::SYS_execve, libc::SYS_execveat].contains(&number),
+            // In its own code, or in the kernel. Who only waits for a processor may do anything.
+            None => computed > before,
+        };
+        self.looks += u32::from(does_other_things);
+        self.looks >= Patience::MOST
+    }
+}
+
+/// How long a thread has computed by itself, out of /proc/PID/task/TID/stat: field 14, in ticks of the clock (proc_pid_stat(5)).
+fn user_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.rsplit_once(") ")?.1;
+    fields.split(' ').nth(14 - 3)?.parse().ok()
 }
 
 /// How a thread is watched. What it became would run without the runtime if the tracer died meanwhile: it is ended then.
@@ -66,7 +106,12 @@ impl Watched {
 
     /// After an error the process is no more: somebody has killed it, or we do.
     fn ended(&self, why: LaunchError) -> Exec {
-        let killed = matches!(why, LaunchError::Died(_)) || tracee::is_dying(self.pid);
+        let killed = match why {
+            LaunchError::Died(_) => true,
+            // By what it is.
+            LaunchError::Unsupported(_) => false,
+            _ => tracee::is_dying(self.pid),
+        };
         let name = crate::proc_files::text(format!("/proc/{}/comm", self.pid));
         tracing::warn!(pid = self.pid, killed, why = ?why.to_string(), "ended at its exec");
         tracee::end(self.pid);
@@ -78,8 +123,13 @@ impl Watched {
 
     /// Runs to the exec event (true), or to the runtime's trap after a call that failed (false: it is let go).
     fn to_exec(&self) -> Result<bool> {
+        let mut patience = Patience::default();
         loop {
-            let (who, status) = tracee::wait_any(&[self.pid, self.tid])?;
+            let is_in_vain = || patience.is_over(self.pid, self.tid);
+            let Some((who, status)) = tracee::wait_any(&[self.pid, self.tid], is_in_vain)? else {
+                let why = "it asked for that, and makes no such call";
+                return Err(LaunchError::Unsupported(why.into()));
+            };
             tracing::trace!(who, status = format_args!("{status:#x}"), "stop");
             if !libc::WIFSTOPPED(status) {
                 // A thread that isn't the first one vanishes when its exec succeeds; when it is killed, nobody is left to be waited for.

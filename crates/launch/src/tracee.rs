@@ -4,6 +4,7 @@ use crate::error::{os, LaunchError, Result};
 use libc::{c_void, pid_t, user_regs_struct};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 /// si_code of what the kernel itself raises, as for an `int3` (sigaction(2)).
 const SI_KERNEL: i32 = 0x80;
@@ -34,18 +35,72 @@ pub(crate) fn wait(pid: pid_t) -> Result<i32> {
     }
 }
 
-/// Waits for the next stop of one of these threads; which, and its status.
-pub(crate) fn wait_any(of: &[pid_t]) -> Result<(pid_t, i32)> {
+/// Waits for the next stop of one of these threads; which, and its status. `None`: `is_in_vain` says so, which is asked now and then.
+pub(crate) fn wait_any(
+    of: &[pid_t],
+    mut is_in_vain: impl FnMut() -> bool,
+) -> Result<Option<(pid_t, i32)>> {
+    // The kernel tells a tracer of each stop by this signal, which otherwise means nothing to it (ptrace(2)).
+    let told = Blocked::signal(libc::SIGCHLD);
+    let mut pause = SHORTEST_PAUSE;
     loop {
         let mut status = 0;
+        let any = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
         // SAFETY: as above.
-        let r = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
+        let r = unsafe { libc::waitpid(-1, &mut status, any) };
         if of.contains(&r) {
-            return Ok((r, status));
+            return Ok(Some((r, status)));
         }
         if r < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return Err(LaunchError::Died(0));
         }
+        if r == 0 && !told.comes_within(pause) {
+            if pause == LONGEST_PAUSE && is_in_vain() {
+                return Ok(None);
+            }
+            // Another thread of the tracer may have been told instead.
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Who waits for a stop looks by himself after this, ...
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// ... and the more seldom the longer it takes.
+const LONGEST_PAUSE: Duration = Duration::from_millis(128);
+
+/// A signal that waits until it is asked for, as long as this lives; with the thread's mask from before.
+struct Blocked {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    fn signal(signal: i32) -> Blocked {
+        // SAFETY: all zeroes is a value of these sets, which the calls fill.
+        unsafe {
+            let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, signal);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            Blocked { set, before }
+        }
+    }
+
+    fn comes_within(&self, limit: Duration) -> bool {
+        let limit = libc::timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        // SAFETY: both are ours; nobody asks what the signal says.
+        unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &limit) > 0 }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the mask from before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 }
 

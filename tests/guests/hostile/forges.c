@@ -68,6 +68,17 @@ int main(int argc, char **argv) {
         say("asked to exec it: %u\n", ask(EXEC, *word(slot + tid), *word(slot + pid), 0));
     } else if (!strcmp(attack, "exec_nobody")) {
         say("asked to exec it: %u\n", ask(EXEC, 0xffffffffffff, (uint64_t)victim << 32 | 1, 1 << 20));
+    } else if (!strcmp(attack, "exec_never")) {
+        // One's own thread waits for the answer, as who has asked does, and then makes no such call.
+        box->taken = 1;
+        box->args[0] = *word(slot + tid);
+        box->args[1] = *word(slot + pid);
+        box->args[2] = 0;
+        box->kind = EXEC;
+        while (box->kind != 0) syscall(SYS_futex, &box->kind, FUTEX_WAIT, EXEC, NULL, NULL, 0);
+        box->taken = 0;
+        say("asked to exec it: %u\n", box->status);
+        pause();
     } else if (!strcmp(attack, "file")) {
         say("asked for its file: %u\n", ask(KEEP_FILE, 0, victim, 0));
     } else if (!strcmp(attack, "secret")) {
@@ -100,9 +111,9 @@ int main(int argc, char **argv) {
         over = 1;
         finish(a);
         say("was another one\n");
-    } else if (!strcmp(attack, "full")) {
-        // The trace is full soon, and the program is to end with it.
-        *word(process) = victim;
+    } else if (!strcmp(attack, "full") || !strcmp(attack, "full_recorder")) {
+        // The trace is full soon, and the program is to end with it; or who records it.
+        *word(process) = strcmp(attack, "full") ? (uint32_t)getppid() : victim;
         static char block[64 << 10];
         int fd = open("/dev/urandom", O_RDONLY);
         expect(fd >= 0);

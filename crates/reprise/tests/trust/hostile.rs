@@ -5,7 +5,7 @@ use crate::common;
 
 use common::gdb::session;
 use common::outsider::Outsider;
-use common::{run, Guest, Recording, Workplace};
+use common::{allow_uncaptured, run, Guest, Recording, Running, Workplace};
 use reprise_abi::layout::{IMAGE_BASE, SESSION_BASE};
 use reprise_abi::session::{Process, RequestBox, Session, Slot};
 use reprise_launch::runtime::{RuntimeImage, EMBEDDED};
@@ -41,7 +41,11 @@ fn attacked_with(
     args.extend(words.map(|w| w.to_string()));
     assert_eq!(offset_of!(RequestBox, args), 16, "as the guest knows it");
     let guest = Guest::new("hostile/forges").args(args);
-    let recording = place.record_with(&guest, flags);
+    let dir = place.fresh("trace");
+    let mut command = place.record_command(&guest, flags, &dir);
+    // Whom such a program names may be anybody.
+    let run = Running::start(allow_uncaptured(&mut command), None).finish();
+    let recording = Recording { dir, run };
     outsider.assert_untouched(&format!("{attack} {flags:?}: {}", recording.run.describe()));
     recording
 }
@@ -126,12 +130,30 @@ fn nobody_else_gets_the_signals_of_agent_and_driver() {
 #[test]
 fn nobody_else_is_ended_with_a_full_trace() {
     for engine in ENGINES {
-        let place = Workplace::new();
-        let flags = ["--engine", engine, "--max-size", "1M", "--on-full=stop"];
-        let r = attacked(&place, "full", &flags);
-        let said = r.run.describe();
-        assert!(!r.run.text().contains("not ended"), "{said}");
+        // The recorder has the session's memory mapped, as its own processes have.
+        for attack in ["full", "full_recorder"] {
+            let place = Workplace::new();
+            let flags = ["--engine", engine, "--max-size", "1M", "--on-full=stop"];
+            let r = attacked(&place, attack, &flags);
+            let said = r.run.describe();
+            assert!(!r.run.text().contains("not ended"), "{said}");
+            assert!(r.run.status.code().is_some(), "{said}");
+            assert!(said.contains("recorded in"), "{said}");
+        }
     }
+}
+
+/// The agent follows the exec of a thread that has asked for it, and nobody else goes on meanwhile: not for ever.
+#[test]
+fn an_exec_that_never_comes_holds_up_nobody() {
+    let place = Workplace::new();
+    let r = attacked(&place, "exec_never", &["--engine", "order"]);
+    let said = r.run.describe();
+    assert!(r.run.text().contains("asked to exec it: 0\n"), "{said}");
+    assert!(
+        said.contains("it asked for that, and makes no such call"),
+        "{said}"
+    );
 }
 
 /// What a program tries that goes around its recorder (`tests/guests/hostile/escapes.c`): natively it may, so it is recorded; a replay of the trace,
