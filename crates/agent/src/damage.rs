@@ -3,7 +3,7 @@
 
 use crate::members::Members;
 use crate::requests::answered;
-use crate::slices::{doing, state_of};
+use crate::slices::{doing, doing_of, state_of};
 use crate::stopped::Thing;
 use libc::pid_t;
 use reprise_abi::engine::can;
@@ -12,7 +12,7 @@ use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{request, slot_state, Session, Slot, BATON_FREE};
 use reprise_abi::syscalls::nr;
 use reprise_launch::{proc_files, SharedSession};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ struct Wrong {
     words: [u64; 2],
     /// How often it must be seen, the last time like this.
     enough: u32,
-    /// The slot of a thread that would only have to go on. While it waits for a processor, which may be long on a busy machine, nothing is seen of it.
+    /// The slot of a thread that would only have to go on.
     of: Option<u32>,
 }
 
@@ -69,8 +69,8 @@ pub struct Damage {
     looked: Option<Instant>,
     seen: Option<Wrong>,
     times: u32,
-    /// How long the thread that would have to go on had computed when it was counted last.
-    computed: u64,
+    /// How long each thread had computed at the last look that saw something.
+    computed: HashMap<u32, u64>,
     /// The count of turns at the last look.
     turns: u64,
     /// So many slots were in use at some time.
@@ -87,7 +87,7 @@ impl Damage {
             looked: None,
             seen: None,
             times: 0,
-            computed: 0,
+            computed: HashMap::new(),
             turns: 0,
             used: 0,
             shard: None,
@@ -127,14 +127,11 @@ impl Damage {
         let now = now.or_else(|| kept_without_asking(shared));
         let now = now.or_else(|| kept_in_call(shared));
         let now = now.or_else(|| self.kept_shard(shared, members));
-        let is_still = now
-            .zip(self.seen)
-            .is_some_and(|(now, seen)| now.is_still(&seen));
-        let counts = self.counts(shared, now);
-        self.times = match is_still {
-            true => self.times + u32::from(counts),
-            false => 1,
-        };
+        match now.filter(|now| self.seen.is_some_and(|seen| now.is_still(&seen))) {
+            // (Whom to ask is much to find out where a machine has many processes; mostly nothing is seen twice.)
+            Some(still) => self.times += u32::from(self.counts(shared, still)),
+            None => (self.times, self.computed) = (1, HashMap::new()),
+        }
         self.seen = now;
         let certain = now.filter(|wrong| self.times >= wrong.enough);
         match (now, certain) {
@@ -150,21 +147,21 @@ impl Damage {
         certain.map(|wrong| wrong.what)
     }
 
-    /// Could the thread that would have to go on have done so since it was counted last?
-    fn counts(&mut self, shared: &SharedSession, now: Option<Wrong>) -> bool {
-        let Some(slot) = now.and_then(|wrong| wrong.of) else {
-            return true;
-        };
-        let Some((state, computed)) = doing(shared.slot(slot as usize % MAX_SLOTS)) else {
-            return true;
-        };
+    /// Could those who would have to go on have done so since the last look? Whoever is about to may wait for a processor: on a busy machine, or where that
+    /// of a virtual one stands still.
+    fn counts(&mut self, shared: &SharedSession, wrong: Wrong) -> bool {
+        let of_all = threads(shared).filter_map(|(pid, tid)| Some((tid, doing_of(pid, tid)?)));
+        let mut all: HashMap<u32, (char, u64)> = of_all.collect();
+        let keeper = wrong.of.map(|i| shared.slot(i as usize % MAX_SLOTS));
+        let keeper = keeper.and_then(|slot| Some((slot.kernel_tid.load(SeqCst), doing(slot)?)));
+        all.extend(keeper);
+        let computed = all.iter().map(|(tid, (_, ticks))| (*tid, *ticks)).collect();
         let before = std::mem::replace(&mut self.computed, computed);
-        match state {
-            // It reads or writes, or somebody has stopped it.
-            'D' | 'T' | 't' => false,
-            'R' => computed > before,
-            _ => true,
-        }
+        let has_run = |tid: &u32, ticks: u64| before.get(tid).is_some_and(|before| ticks > *before);
+        let waits = |(tid, doing): (&u32, &(char, u64))| doing.0 == 'R' && !has_run(tid, doing.1);
+        // It reads or writes, or somebody has stopped it.
+        let is_held_up = keeper.is_some_and(|(_, (state, _))| matches!(state, 'D' | 'T' | 't'));
+        !is_held_up && !all.iter().any(waits)
     }
 
     /// Of a shard for which somebody waits long, under `order`: has whoever has it not given it back since? Each operation on it changes its word, and takes a few
@@ -432,13 +429,18 @@ fn has_unnamed_thread(shared: &SharedSession) -> bool {
     let used = shared.session().slots_used.load(SeqCst) as usize;
     let named = (0..used.min(MAX_SLOTS)).map(|i| shared.slot(i).kernel_tid.load(SeqCst));
     let named: BTreeSet<u32> = named.collect();
-    let threads = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/task"));
-    let of_all = Members::who_map(shared).into_iter().flat_map(threads);
-    let mut tids = of_all
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    tids.any(|tid: u32| !named.contains(&tid))
+    threads(shared).any(|(_, tid)| !named.contains(&tid))
+}
+
+/// All threads of the session, by the kernel's word: the process and the thread.
+fn threads(shared: &SharedSession) -> impl Iterator<Item = (u32, u32)> {
+    let of = |pid: u32| {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+        let names = tasks.into_iter().flatten().flatten();
+        let tids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        tids.map(move |tid| (pid, tid))
+    };
+    Members::who_map(shared).into_iter().flat_map(of)
 }
 
 /// Does the slot's thread sleep until a word of the session changes?
@@ -467,14 +469,14 @@ mod tests {
     use std::process::{Child, Command};
 
     /// A look at the only thread of a child that has the box of requests.
-    fn of(child: &Child) -> (SharedSession, Option<Wrong>) {
+    fn of(child: &Child) -> (SharedSession, Wrong) {
         let shared = SharedSession::create().expect("a session");
         let slot = shared.slot(0);
         slot.kernel_pid.store(child.id(), SeqCst);
         slot.kernel_tid.store(child.id(), SeqCst);
         shared.session().request.taken.store(1, SeqCst);
         let wrong = kept_without_asking(&shared);
-        (shared, wrong)
+        (shared, wrong.expect("a box that is not given back"))
     }
 
     fn ended(mut child: Child) {
@@ -518,7 +520,6 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(damage.counts(&shared, wrong));
-        let wrong = wrong.expect("a box that is not given back");
         assert!(kept_without_asking(&shared).is_some_and(|again| again.is_still(&wrong)));
         crate::requests::done(&shared);
         assert!(kept_without_asking(&shared).is_some_and(|other| !other.is_still(&wrong)));

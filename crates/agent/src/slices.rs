@@ -183,6 +183,11 @@ pub(crate) fn state_of(slot: &Slot) -> Option<char> {
 /// Its state, and the time that it has computed, in ticks of the clock (sysconf(3), _SC_CLK_TCK).
 pub(crate) fn doing(slot: &Slot) -> Option<(char, u64)> {
     let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
+    doing_of(pid, tid)
+}
+
+/// The same of a thread by its ids.
+pub(crate) fn doing_of(pid: u32, tid: u32) -> Option<(char, u64)> {
     let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     // The state is field 3; utime and stime are 14 and 15.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();

@@ -18,7 +18,9 @@ pub fn end_all(shared: &SharedSession, program: u32) {
         let process = slot.process.load(SeqCst) as usize % s.processes.len();
         // Whatever the slot's state says: whoever ended the program may have freed it, while its thread computes on.
         let of_it = s.processes[process].kernel_pid.load(SeqCst) == program;
-        if tid > 0 && of_it && tid != program {
+        // The caller has the session's memory mapped as well.
+        let is_its = tid > 0 && ![program, std::process::id()].contains(&tid);
+        if of_it && is_its {
             end(shared, tid as i32);
         }
     }
