@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// So many looks in a row must see the same: a second in which nothing else happened.
 const ENOUGH: u32 = 5;
-/// As many where it is a thread that there is, and that may only be slow ([`Wrong::of`]).
+/// As many where it is a thread that there is, and that may only be slow ([`Wrong::keeper`]).
 const MANY: u32 = 15;
 /// As many where others may hold it up.
 const MOST: u32 = 25;
@@ -52,7 +52,7 @@ struct Wrong {
     /// How often it must be seen, the last time like this.
     enough: u32,
     /// The slot of a thread that would only have to go on.
-    of: Option<u32>,
+    keeper: Option<u32>,
 }
 
 impl Wrong {
@@ -111,7 +111,7 @@ impl Damage {
             what,
             words: [lock.into(), turns],
             enough,
-            of: None,
+            keeper: None,
         });
         let now = now.or_else(|| kept_by_nobody(shared, members));
         let still = self.turns == turns && lock == 0;
@@ -138,7 +138,7 @@ impl Damage {
             (_, Some(wrong)) => tracing::warn!(what = wrong.what, "words that make no sense"),
             (Some(wrong), None) => {
                 let doing = wrong
-                    .of
+                    .keeper
                     .and_then(|i| doing(shared.slot(i as usize % MAX_SLOTS)));
                 tracing::debug!(what = wrong.what, words = ?wrong.words, times = self.times, ?doing, "doubtful words");
             }
@@ -152,7 +152,7 @@ impl Damage {
     fn counts(&mut self, shared: &SharedSession, wrong: Wrong) -> bool {
         let of_all = threads(shared).filter_map(|(pid, tid)| Some((tid, doing_of(pid, tid)?)));
         let mut all: HashMap<u32, (char, u64)> = of_all.collect();
-        let keeper = wrong.of.map(|i| shared.slot(i as usize % MAX_SLOTS));
+        let keeper = wrong.keeper.map(|i| shared.slot(i as usize % MAX_SLOTS));
         let keeper = keeper.and_then(|slot| Some((slot.kernel_tid.load(SeqCst), doing(slot)?)));
         all.extend(keeper);
         let computed = all.iter().map(|(tid, (_, ticks))| (*tid, *ticks)).collect();
@@ -176,7 +176,7 @@ impl Damage {
         let (number, (who, operation)) = self.shard?;
         let slot = Thing::Shard.slot(shared.session(), who);
         let dead = slot.map_or(Some(ENOUGH), |slot| dead_after(shared, members, slot));
-        let (what, enough, of) = match dead {
+        let (what, enough, keeper) = match dead {
             Some(enough) => ("a lock that nobody has", enough, None),
             None => ("a lock that is not given back", MOST, Some(who - 1)),
         };
@@ -184,7 +184,7 @@ impl Damage {
             what,
             words: [number.into(), operation],
             enough,
-            of,
+            keeper,
         })
     }
 }
@@ -287,7 +287,7 @@ fn kept_by_nobody(shared: &SharedSession, members: &Members) -> Option<Wrong> {
             what: "a lock that nobody has",
             words: [number, owner.into()],
             enough,
-            of: None,
+            keeper: None,
         })
     })
 }
@@ -341,7 +341,7 @@ fn never_told(shared: &SharedSession, used: usize, turns: u64) -> Option<Wrong> 
         what: "a thread whose turn never comes",
         words: [i as u64, turns],
         enough,
-        of: None,
+        keeper: None,
     })
 }
 
@@ -372,7 +372,7 @@ fn kept_asleep(shared: &SharedSession, turns: u64) -> Option<Wrong> {
         what: "the turn of a thread that sleeps",
         words: [i.into(), turns],
         enough,
-        of: None,
+        keeper: None,
     })
 }
 
@@ -385,7 +385,7 @@ fn kept_without_asking(shared: &SharedSession) -> Option<Wrong> {
         // Where many requests are made, a look between one and the next is nothing.
         words: [taken.into(), answered()],
         enough: MANY,
-        of: taken.checked_sub(1),
+        keeper: taken.checked_sub(1),
     })
 }
 
@@ -405,7 +405,7 @@ fn kept_in_call(shared: &SharedSession) -> Option<Wrong> {
         what: "a lock that is not given back",
         words: [Thing::Head as u64, owner.into()],
         enough: MANY,
-        of: owner.checked_sub(1),
+        keeper: owner.checked_sub(1),
     })
 }
 

@@ -32,7 +32,7 @@ impl Container {
             command.args(["--user", "--map-root-user"]);
         }
         command.args(["--pid", "--fork", "--kill-child", "sh", "-c"]);
-        command.arg("for i in 1 2 3 4 5 6 7 8 9; do sleep 600 & done; echo ready; wait");
+        command.arg("for i in 1 2 3 4 5 6 7 8 9; do sleep infinity & done; echo ready; wait");
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
