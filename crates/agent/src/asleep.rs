@@ -22,7 +22,7 @@ use reprise_abi::layout::{
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{Session, Slot, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
-use reprise_launch::proc_files;
+use reprise_launch::proc_files::{self, Stat};
 use reprise_launch::SharedSession;
 use std::collections::BTreeSet;
 use std::fs::{read_dir, File};
@@ -182,8 +182,7 @@ fn sleeps_of(pid: u32) -> Option<Vec<Sleep>> {
     let mut sleeps = Vec::new();
     for task in tasks.into_iter().flatten().flatten() {
         let file = |name: &str| proc_files::text(task.path().join(name)).unwrap_or_default();
-        let stat = file("stat");
-        match stat.rsplit_once(") ").and_then(|(_, s)| s.chars().next()) {
+        match Stat::new(file("stat")).state() {
             // It has ended.
             None | Some('Z' | 'X') => {}
             Some('S') => sleeps.push(sleep(pid, &file("syscall"))?),

@@ -9,6 +9,7 @@ use crate::spare;
 use reprise_abi::layout::{IMAGE_BASE, SESSION_BASE};
 use reprise_abi::session::{RequestBox, Session};
 use reprise_abi::syscalls::nr;
+use reprise_launch::proc_files::Stat;
 use reprise_launch::SharedSession;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -254,9 +255,7 @@ fn began(stat: &str) -> Option<u64> {
 
 /// A field of such a file, from the fourth on (proc_pid_stat(5)).
 pub(crate) fn field(stat: &str, number: usize) -> Option<u64> {
-    let stat = spare::read(stat).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split_whitespace().nth(number - 3)?.parse().ok()
+    Stat::new(spare::read(stat).ok()?).field(number)
 }
 
 /// A descriptor that tells of a process's death, where there are enough of them.

@@ -6,6 +6,7 @@ use crate::spare;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{owner_of, Kernel, Lists, Locked, WAITERS};
 use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
+use reprise_launch::proc_files::Stat;
 use reprise_launch::{futex, SharedSession};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -212,9 +213,7 @@ fn used(s: &Session) -> usize {
 /// Is a process not there any more, or only as a zombie?
 pub(crate) fn is_gone(pid: u32) -> bool {
     match spare::read(&format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat
-            .rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Ok(stat) => Stat::new(stat).has_ended(),
         // What can't be looked at isn't alive for that.
         // SAFETY: signal 0 only asks.
         Err(_) => unsafe {

@@ -9,6 +9,7 @@ use crate::members::Members;
 use crate::processes::{with_lock, Futexes};
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state, Session, Slot, BATON_FREE};
+use reprise_launch::proc_files::Stat;
 use reprise_launch::SharedSession;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -188,11 +189,8 @@ pub(crate) fn doing(slot: &Slot) -> Option<(char, u64)> {
 
 /// The same of a thread by its ids.
 pub(crate) fn doing_of(pid: u32, tid: u32) -> Option<(char, u64)> {
-    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    // The state is field 3; utime and stime are 14 and 15.
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some((fields[0].chars().next()?, ticks(14)? + ticks(15)?))
+    let stat = Stat::of_thread(pid, tid).ok()?;
+    Some((stat.state()?, stat.computed()?))
 }
 
 /// A stopped thread has got the baton, and knows nothing of it yet: it queues again, and the next one gets it.

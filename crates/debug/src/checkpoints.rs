@@ -16,6 +16,7 @@ use crate::rest::{MOST_LOOKS, SHORT};
 use crate::DebugError;
 use libc::pid_t;
 use reprise_abi::layout::PAGE;
+use reprise_launch::proc_files::Stat;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -325,11 +326,9 @@ impl Checkpoints {
 
 /// How often a process has had a page that was not there, or was to be written and another's as well (minflt, proc(5)).
 fn faults(pid: pid_t) -> u64 {
-    const MINFLT: usize = 7;
-    let text = reprise_launch::proc_files::text(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let word = rest.split_ascii_whitespace().nth(MINFLT);
-    word.and_then(|w| w.parse().ok()).unwrap_or(0)
+    const MINFLT: usize = 10;
+    let stat = Stat::of_process(pid).ok();
+    stat.and_then(|stat| stat.field(MINFLT)).unwrap_or(0)
 }
 
 /// A process's own memory and all of it, in bytes: shared pages count for each by its share (PSS, proc(5)).

@@ -7,6 +7,7 @@ use crate::control::Next;
 use crate::debuggee::Debuggee;
 use crate::{ptrace, DebugError};
 use libc::pid_t;
+use reprise_launch::proc_files::Stat;
 use std::io::{Error, Result};
 use std::time::Duration;
 
@@ -200,7 +201,5 @@ fn wait_for(tid: pid_t) -> Result<i32> {
 
 /// Has this thread ended, and is only kept by the kernel?
 fn has_ended(tid: pid_t) -> bool {
-    let stat = reprise_launch::proc_files::text(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map_or("X", |(_, rest)| rest);
-    state.starts_with(['Z', 'X'])
+    Stat::of_process(tid).map_or(true, |stat| stat.has_ended())
 }

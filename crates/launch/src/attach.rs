@@ -11,6 +11,7 @@ use crate::hand;
 use crate::inject::{to_go_on, ALL_SIGNALS};
 use crate::kernel_state::PR_GET_TID_ADDRESS;
 use crate::pages::Pages;
+use crate::proc_files::Stat;
 use crate::ptrace;
 use crate::reach::Reach;
 use crate::record::{self, Mapping, Stopped};
@@ -612,11 +613,7 @@ const START_BRK: usize = 47;
 
 /// A field of /proc/PID/stat; `None` when the kernel doesn't say it.
 fn stat_field(pid: pid_t, field: usize) -> Option<u64> {
-    /// That behind the name, which ends with a parenthesis.
-    const FIRST: usize = 3;
-    let stat = crate::proc_files::text(format!("/proc/{pid}/stat")).ok()?;
-    let behind = stat.rsplit_once(") ")?.1;
-    let at: u64 = behind.split(' ').nth(field - FIRST)?.trim().parse().ok()?;
+    let at = Stat::of_process(pid).ok()?.field(field)?;
     (at != 0).then_some(at)
 }
 

@@ -2,6 +2,7 @@
 //! /proc/self/auxv shows is changed together with the one on the stack (getauxval(3), proc_pid_auxv(5)).
 
 use crate::error::{LaunchError, Result};
+use crate::proc_files::Stat;
 use crate::remote::{Calls, MAY_FAIL};
 use crate::tracee::Tracee;
 use libc::user_regs_struct;
@@ -114,19 +115,13 @@ fn tell_kernel(tracee: &Tracee, at: u64, len: u64, calls: &mut Calls) -> Result<
     /// Fields of /proc/PID/stat, in the order of `struct prctl_mm_map`: code, data, start_brk, brk; stack; arguments, environment. No
     /// field shows brk, which is where it starts as long as the program has not run.
     const FIELDS: [usize; 11] = [26, 27, 45, 46, 47, 47, 28, 48, 49, 50, 51];
-    let path = format!("/proc/{}/stat", tracee.pid);
-    let stat = crate::proc_files::text(&path).map_err(|source| LaunchError::Os {
-        what: format!("read {path}"),
+    let stat = Stat::of_process(tracee.pid).map_err(|source| LaunchError::Os {
+        what: format!("read /proc/{}/stat", tracee.pid),
         source,
     })?;
-    // Numbered from 1; the second is a name in parentheses that may hold anything.
-    let fields: Vec<&str> = stat
-        .rsplit_once(") ")
-        .map_or(vec![], |(_, rest)| rest.split_whitespace().collect());
-    let field = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
     let Some(mut map) = FIELDS
         .iter()
-        .map(|n| field(*n))
+        .map(|n| stat.field(*n))
         .collect::<Option<Vec<u64>>>()
     else {
         return Ok(());

@@ -3,7 +3,7 @@
 
 use crate::error::{LaunchError, Result};
 use crate::hand;
-use crate::proc_files;
+use crate::proc_files::{self, Stat};
 use crate::reach::Reach;
 use crate::record::Stopped;
 use crate::runtime::RuntimeImage;
@@ -43,12 +43,12 @@ impl Patience {
 
     /// One more look: is it certain that the call never comes?
     fn is_over(&mut self, pid: pid_t, tid: pid_t) -> bool {
-        let file = |name: &str| proc_files::text(format!("/proc/{pid}/task/{tid}/{name}"));
-        let (stat, call) = (file("stat").ok(), file("syscall").ok());
-        let computed = stat
-            .as_deref()
-            .and_then(user_ticks)
-            .unwrap_or(self.computed);
+        /// The time that it has computed by itself (proc_pid_stat(5)).
+        const UTIME: usize = 14;
+        let stat = Stat::of_thread(pid, tid).ok();
+        let call = proc_files::text(format!("/proc/{pid}/task/{tid}/syscall")).ok();
+        let computed = stat.and_then(|stat| stat.field(UTIME));
+        let computed = computed.unwrap_or(self.computed);
         let before = std::mem::replace(&mut self.computed, computed);
         let number = call
             .as_deref()
@@ -61,12 +61,6 @@ impl Patience {
         self.looks += u32::from(does_other_things);
         self.looks >= Patience::MOST
     }
-}
-
-/// How long a thread has computed by itself, out of /proc/PID/task/TID/stat: field 14, in ticks of the clock (proc_pid_stat(5)).
-fn user_ticks(stat: &str) -> Option<u64> {
-    let fields = stat.rsplit_once(") ")?.1;
-    fields.split(' ').nth(14 - 3)?.parse().ok()
 }
 
 /// How a thread is watched. What it became would run without the runtime if the tracer died meanwhile: it is ended then.

@@ -1,6 +1,7 @@
 //! The children of this process. Only it reaps them: as long as one has not been reaped, nobody else has its id.
 
 use libc::pid_t;
+use reprise_launch::proc_files::{self, Stat};
 use reprise_launch::SharedSession;
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ pub fn signal(pid: pid_t, signal: i32) {
 pub(crate) fn states(pid: pid_t) -> Vec<char> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let state = |task: std::fs::DirEntry| {
-        let stat = reprise_launch::proc_files::text(task.path().join("stat")).ok()?;
-        stat.rsplit(')').next()?.trim_start().chars().next()
+        let stat = proc_files::text(task.path().join("stat")).ok()?;
+        Stat::new(stat).state()
     };
     let tasks = tasks.into_iter().flatten().flatten();
     tasks.filter_map(state).collect()

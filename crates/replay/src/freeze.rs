@@ -14,6 +14,7 @@ use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
 use reprise_launch::kernel_state;
 use reprise_launch::maps::Line;
 use reprise_launch::pages::{Pages, Wanted};
+use reprise_launch::proc_files::Stat;
 use reprise_launch::{ptrace, Part, SavedSession, SharedSession};
 use reprise_trace::{
     beginning, ByteString, Content, ContentHash, ImageWriter, Known, Moment, Region, RingStart,
@@ -178,12 +179,7 @@ fn waits(r: &libc::user_regs_struct) -> bool {
 }
 
 fn has_ended(pid: pid_t, tid: pid_t) -> bool {
-    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/stat"));
-    stat.map_or(true, |s| {
-        s.rsplit(") ")
-            .next()
-            .is_some_and(|s| s.starts_with(['Z', 'X']))
-    })
+    Stat::of_thread(pid, tid).map_or(true, |stat| stat.has_ended())
 }
 
 /// A process's memory.

@@ -11,6 +11,7 @@ use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
 use reprise_console::say;
 use reprise_launch::attach::{self, Attached};
+use reprise_launch::proc_files::Stat;
 use reprise_launch::runtime::EMBEDDED;
 use reprise_launch::{cpu, RuntimeImage, SharedSession};
 use reprise_trace::{ByteString, Catalog, Census, Summary};
@@ -272,15 +273,10 @@ fn status_of(pid: i32, end: &OwnedFd) -> Option<i32> {
     }
     const PIDFD_GET_INFO: u64 = 0xc040_ff0b;
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
-    const STATE: usize = 0;
-    const EXIT_CODE: usize = 52 - 3;
-    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat
-        .rsplit_once(") ")
-        .map(|(_, rest)| rest.split_whitespace().collect())
-        .unwrap_or_default();
-    if fields.get(STATE) == Some(&"Z") {
-        return fields.get(EXIT_CODE)?.parse().ok();
+    const EXIT_CODE: usize = 52;
+    let stat = Stat::of_process(pid).ok();
+    if let Some(zombie) = stat.filter(|stat| stat.state() == Some('Z')) {
+        return zombie.field(EXIT_CODE)?.try_into().ok();
     }
     let mut info = Info {
         mask: PIDFD_INFO_EXIT,

@@ -1,6 +1,7 @@
 //! Recordings that go on: who records a process, and where to.
 
 use reprise_launch::maps::Maps;
+use reprise_launch::proc_files::{self, Stat};
 use reprise_launch::SharedSession;
 use reprise_trace::EVENTS_FILE;
 use std::ffi::{OsStr, OsString};
@@ -95,12 +96,12 @@ fn is_reprise(pid: i32) -> bool {
 }
 
 fn comm_of(pid: i32) -> Option<String> {
-    reprise_launch::proc_files::text(format!("/proc/{pid}/comm")).ok()
+    proc_files::text(format!("/proc/{pid}/comm")).ok()
 }
 
 fn parent(pid: i32) -> Option<i32> {
-    let stat = reprise_launch::proc_files::text(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
+    let parent = Stat::of_process(pid).ok()?.field(4)?;
+    parent.try_into().ok()
 }
 
 fn children(pid: i32) -> Vec<i32> {
