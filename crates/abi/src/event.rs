@@ -300,7 +300,8 @@ pub mod patch_form {
 pub const YIELD_AFTER_INSTRUCTION: u32 = 1;
 /// As above: it comes within a hooked function, whose operation has not come to its turn. The value: as of [`Instruction::HookAnswered`].
 pub const YIELD_FOR_TURN: u32 = 2;
-/// As above: the thread has come to the end of an epoch, at a gate, at the end of a hooked function, or in a call.
+/// As above: the thread has come to the end of an epoch, at the end of a gate or of a hooked function, or in a call (value 0), or before a call, which it makes
+/// when it goes on (value 1).
 pub const YIELD_AT_EPOCH_END: u32 = 3;
 
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.

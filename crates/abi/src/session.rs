@@ -481,6 +481,9 @@ pub const FLAG_TEST_SLICES: u32 = 1 << 19;
 /// [`Session::flags`]: with the one before, two neighbouring events of the slices are exchanged, which is to be found (`record --test-flip`).
 pub const FLAG_FLIP_SLICES: u32 = 1 << 20;
 
+/// [`Session::flags`]: while the program has threads it is recorded in epochs, each of which a copy runs again (`record --test-uniparallel`). In a replay: it was.
+pub const FLAG_EPOCHS: u32 = 1 << 21;
+
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]
 pub struct Session {
@@ -715,6 +718,10 @@ pub struct Session {
     pub slice_difference_at: AtomicU64,
     /// Bytes of slices that were written.
     pub slices_bytes: AtomicU64,
+    /// The agent: the open epoch has lasted long enough.
+    pub epoch_due: AtomicU32,
+    /// Why an epoch could not become a part of the recording, as [`Why`](crate::epoch::Why) plus 1; 0: all could.
+    pub epoch_lost: AtomicU32,
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?

@@ -125,7 +125,7 @@ impl Merge {
             return Vec::new();
         }
         let drawn = match shared.session().recording_lost.load(SeqCst) {
-            0 => shared.order().map_or(0, |h| h.stamp.0.load(SeqCst)),
+            0 => shared.rings().map_or(0, |h| h.stamp.0.load(SeqCst)),
             _ => self.stamps.end(),
         };
         self.stamps.missing(drawn, MAX_VOID)

@@ -127,7 +127,7 @@ impl Processes {
             tracing::debug!(n, pid, state, ?status, "found dead");
             last(shared, n, status);
             reap(s, n, status);
-            if shared.order().is_some() && p.state.load(Acquire) == process_state::LOST {
+            if shared.rings().is_some() && p.state.load(Acquire) == process_state::LOST {
                 // Its end is in the trace already.
                 p.kernel_pid.store(0, Relaxed);
                 p.state.store(process_state::FREE, Release);

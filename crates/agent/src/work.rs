@@ -20,13 +20,14 @@ use crate::told::Told;
 use crate::{attend, end, found_dead, go_on_unseen, left_behind, missing};
 use crate::{counters, exec, image, namespaces, requests, stop, streams};
 use crate::{Agent, OnFull, Outsiders, FRAME_AGE, WORTHWHILE};
+use reprise_abi::epoch::Why;
 use reprise_abi::event::{EndReason, Event};
 use reprise_console::say;
 use reprise_launch::record::Stopped;
 use reprise_launch::SharedSession;
 use reprise_trace::{Images, Summary, TraceError, Writer};
 use std::sync::atomic::Ordering::*;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An agent, and who does what of its work.
 pub struct Work {
@@ -52,7 +53,11 @@ pub struct Work {
     /// Why nothing more is recorded.
     full: Option<String>,
     frame_begun: Instant,
+    epoch_begun: Instant,
 }
+
+/// How long an epoch lasts.
+const EPOCH: Duration = Duration::from_millis(200);
 
 /// How things stand in one round.
 struct Round {
@@ -115,6 +120,7 @@ impl Work {
             place: Place::of(&agent.dir),
             full: None,
             frame_begun: Instant::now(),
+            epoch_begun: Instant::now(),
             agent,
         }
     }
@@ -200,10 +206,13 @@ impl Work {
 
     /// Takes what the rings have; how many bytes.
     fn take_events(&mut self, round: &Round, buried: Result<(), TraceError>) -> usize {
-        let taken = match self.agent.shared.order() {
+        let taken = match self.agent.shared.rings() {
             Some(_) => buried.and(self.take_of_many_rings(round)),
             None => self.take_of_one_ring(round),
         };
+        if self.agent.shared.has_leader() {
+            self.attend_leader();
+        }
         let moved = taken.unwrap_or_else(|e| {
             self.is_full(|| e.to_string());
             0
@@ -213,6 +222,22 @@ impl Work {
             tracing::trace!(moved, gathered, stops = round.stops, "drained");
         }
         moved
+    }
+
+    /// What a leader's threads log is its own, and its epochs end after a time.
+    fn attend_leader(&mut self) {
+        let mut sink = sink(&mut self.agent.writer, &mut self.drain, true);
+        // Nothing is written.
+        let _ = self.merge.some(&self.agent.shared, &mut sink);
+        let s = self.agent.shared.session();
+        if self.epoch_begun.elapsed() > EPOCH {
+            self.epoch_begun = Instant::now();
+            s.epoch_due.store(1, Relaxed);
+        }
+        if let Some(why) = s.epoch_lost.load(Relaxed).checked_sub(1) {
+            let why = Why::from_u64(why.into()).map_or("more than is kept of it", Why::name);
+            self.is_full(|| format!("an epoch can't be recorded: {why}"));
+        }
     }
 
     fn take_of_many_rings(&mut self, round: &Round) -> Result<usize, TraceError> {
@@ -329,9 +354,11 @@ impl Work {
     /// Nobody keeps the baton too long; under `order`, nobody waits too long for a processor.
     fn share_the_processors(&mut self) {
         let shared = &self.agent.shared;
-        match shared.order() {
-            None => self.slices.look(shared, &self.members),
-            Some(_) => self.late.look(shared, &self.members),
+        if shared.order().is_some() {
+            self.late.look(shared, &self.members);
+        }
+        if shared.rings().is_none() {
+            self.slices.look(shared, &self.members);
         }
     }
 

@@ -7,7 +7,7 @@ use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::memo::{Memo, MEMO_LEN};
 use reprise_abi::order::{ring_offset, slots_with, OrderHead, ORDER_TOTAL};
 use reprise_abi::races::Races;
-use reprise_abi::session::{Session, Slot, MAGIC, SESSION_TOTAL, VERSION};
+use reprise_abi::session::{Session, Slot, FLAG_EPOCHS, MAGIC, SESSION_TOTAL, VERSION};
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
@@ -196,6 +196,16 @@ impl SharedSession {
     pub fn order(&self) -> Option<&OrderHead> {
         // SAFETY: mapped for as long as self lives.
         (!self.order.is_null()).then(|| unsafe { &*(self.order as *const OrderHead) })
+    }
+
+    /// The rings of which the trace is made, where each thread has one: in epochs they are a leader's, and the trace has what copies did.
+    pub fn rings(&self) -> Option<&OrderHead> {
+        self.order().filter(|_| !self.has_leader())
+    }
+
+    /// Is the program recorded in epochs?
+    pub fn has_leader(&self) -> bool {
+        self.session().flags & FLAG_EPOCHS != 0
     }
 
     /// What was found in code before, where the engine replaces locked instructions.

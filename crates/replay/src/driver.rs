@@ -12,7 +12,7 @@ use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, BY_ADDRESS, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_HOOKS, FLAG_LOCKED,
+    Session, BY_ADDRESS, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_EPOCHS, FLAG_HOOKS, FLAG_LOCKED,
     FLAG_LOGS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
@@ -429,6 +429,9 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
         TraceOrder::Slices if m.hooks => FLAG_HOOKS,
         TraceOrder::Slices | TraceOrder::Goroutines | TraceOrder::Nothing => 0,
     };
+    if m.epochs {
+        s.flags |= FLAG_EPOCHS;
+    }
     set_start(s, &m.start);
     s.xsave_mask = m.start.xsave_mask;
     s.xsave_size = m.start.xsave_size;

@@ -307,6 +307,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true, requires = "test_epochs")]
     pub test_slices: bool,
 
+    /// A test switch, `serial`: while the program has several threads they run on all processors, in epochs, each of which is run again; implies --hooks
+    #[arg(long, hide = true)]
+    pub test_uniparallel: bool,
+
     /// A test switch: in these slices two neighbouring events have changed places
     #[arg(long, hide = true, requires = "test_slices")]
     pub test_flip: bool,
@@ -370,6 +374,7 @@ impl RecordArgs {
             test_copies: false,
             test_epochs: false,
             test_slices: false,
+            test_uniparallel: false,
             test_flip: false,
             test_runtime: None,
             command,

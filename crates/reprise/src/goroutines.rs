@@ -164,6 +164,7 @@ fn in_dir(args: &RecordArgs, program: &Path, catalog: &Catalog, dir: &Path) -> R
         checksum_every: 0,
         learned: Vec::new(),
         hooks: false,
+        epochs: false,
         unhooked: 0,
         redacted: None,
         start: Start::default(),

@@ -17,7 +17,7 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
+    hold, Session, FLAG_CHAOS, FLAG_EPOCHS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
     FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
@@ -245,13 +245,16 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
             shared.add_order(args.buffers.bytes())?;
             shared.session_mut().flags |= FLAG_LOGS;
         }
+        (TraceOrder::Slices, true) if args.test_uniparallel => {
+            shared.add_order(args.buffers.bytes())?;
+        }
         (_, false) if args.engine.can(can::SEPARATE_MEMORY) => shared.add_memo()?,
         _ => {}
     }
     let known = memo::load(&shared, &image, &memo_file);
     let command = launch::Command {
         argv: args.command.clone(),
-        pin: args.engine.can(can::PIN),
+        pin: args.engine.can(can::PIN) && !args.test_uniparallel,
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
@@ -359,6 +362,10 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.test_slices {
         s.flags |= FLAG_TEST_SLICES;
     }
+    if args.test_uniparallel {
+        s.flags |= FLAG_EPOCHS | FLAG_HOOKS | FLAG_NO_PATCH;
+        inputs(s).copies.store(1, Relaxed);
+    }
     if args.test_flip {
         s.flags |= FLAG_FLIP_SLICES;
     }
@@ -437,7 +444,7 @@ fn in_dir(
     if args.det.as_ref().is_some_and(|d| d.stats) {
         crate::run::print_counters(shared);
     }
-    if args.test_epochs {
+    if args.test_epochs || args.test_uniparallel {
         say_epochs(shared.session());
     }
     if args.hooks {
@@ -627,7 +634,8 @@ pub fn write_head(
         children: who.children,
         checksum_every: s.checksum_every,
         learned: learned_code(s),
-        hooks: args.hooks,
+        hooks: args.hooks || args.test_uniparallel,
+        epochs: args.test_uniparallel,
         unhooked: s.unhooked,
         redacted: None,
         start,

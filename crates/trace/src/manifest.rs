@@ -67,6 +67,9 @@ pub struct Manifest {
     /// `serial`: functions of libc were replaced by the runtime's own, as the other engines that order threads do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hooks: bool,
+    /// `serial`: while the program had several threads they ran on all processors, in epochs that were run again ([`FLAG_EPOCHS`](reprise_abi::session::FLAG_EPOCHS)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub epochs: bool,
     /// A test switch: classes of hooks that were left out ([`reprise_abi::hooks`]).
     #[serde(default)]
     pub unhooked: u64,

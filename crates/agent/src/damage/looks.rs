@@ -238,7 +238,7 @@ fn never_told(look: &Look, shared: &SharedSession) -> Option<Wrong> {
 /// Does the thread that has the turn sleep in a call, while others wait for it and it is asked again and again to give it up?
 fn kept_asleep(look: &Look, shared: &SharedSession) -> Option<Wrong> {
     let s = shared.session();
-    if !look.still || !s.engine().can(can::RUN_ONE_AT_A_TIME) {
+    if !look.still || shared.order().is_some() || !s.engine().can(can::RUN_ONE_AT_A_TIME) {
         return None;
     }
     let holder = s.baton.load(SeqCst);

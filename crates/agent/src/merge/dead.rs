@@ -23,7 +23,7 @@ impl Merge {
         n: usize,
         status: Option<i32>,
     ) -> Result<(), TraceError> {
-        let Some(head) = shared.order() else {
+        let Some(head) = shared.rings() else {
             return Ok(());
         };
         let p = &shared.session().processes[n];

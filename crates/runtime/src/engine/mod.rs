@@ -160,6 +160,11 @@ pub trait Engine {
     fn unlogged_calls(_t: &Block) -> u64 {
         0
     }
+    /// The program is about to make a call: is the epoch to end before it? It makes the call again then, when the next one begins.
+    #[inline(always)]
+    fn defers(_t: &mut Block, _frame: &Frame) -> bool {
+        false
+    }
     /// The end of a gate or of a hooked function, when all is done: `frame` is where the program goes on.
     #[inline(always)]
     fn passes_point(_t: &mut Block, _frame: &Frame) {}

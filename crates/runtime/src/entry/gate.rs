@@ -84,6 +84,10 @@ fn gate<E: Engine>(frame: &mut Frame) {
             }
         }
     }
+    if E::defers(t, frame) {
+        answer(frame, number, RESTART);
+        return leave(frame);
+    }
     if let Some(result) = E::short(t, frame) {
         answer(frame, number, result);
         E::signal_point(t, frame);

@@ -77,6 +77,12 @@ fn collect(r: &Region, content: [u64; 3], ours: bool) {
     }
 }
 
+/// Record: nobody has looked where the program reads the clock, while it had one thread: it traps for good.
+pub fn keeps_trapping() {
+    let (beginning, traps) = (state::BEGINNING, state::TRAPS);
+    let _ = STATE.compare_exchange(beginning, traps, SeqCst, SeqCst);
+}
+
 /// Record: a thread is about to be made. From the first on threads run free, if they may.
 pub fn before_thread(t: &mut Block) {
     if STATE.load(Relaxed) != state::BEGINNING {

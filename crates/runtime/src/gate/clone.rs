@@ -204,6 +204,7 @@ pub fn new_block(i: u32) -> Block {
         noted: Area::new(),
         reads: Area::new(),
         hook_ends: false,
+        deferred: false,
         cancels: AtomicU32::new(0),
         logging: Default::default(),
         shown: Frame::default(),

@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::{MAX_SLOTS, PAGE, SESSION_BASE};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{
-    region_flags, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, SESSION_TOTAL,
+    region_flags, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, SESSION_TOTAL,
 };
 use reprise_abi::syscalls::nr;
 
@@ -37,7 +37,9 @@ const SESSION_LEN: u64 = (SESSION_TOTAL as u64 + PAGE - 1) & !(PAGE - 1);
 /// Can copies be made of this process?
 #[inline(always)]
 pub fn are_made() -> bool {
-    standing::is_tested() && session().flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS) != 0
+    let flags = session().flags;
+    flags & FLAG_EPOCHS != 0
+        || standing::is_tested() && flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS) != 0
 }
 
 /// Makes a copy. All other threads stand for this request, and the calling one is taken down. The process id of the copy, or an error; in the copy this
@@ -110,7 +112,7 @@ pub enum Task {
 /// Does a copy that runs an epoch by its log write slices?
 #[inline(always)]
 pub fn writes_slices() -> bool {
-    session().flags & FLAG_TEST_SLICES != 0
+    session().flags & (FLAG_TEST_SLICES | FLAG_EPOCHS) != 0
 }
 
 /// In a copy: hooked functions take the long way out, also those that have a short one, so that the copy that writes slices and the one that runs by them

@@ -16,6 +16,7 @@ pub mod seccomp;
 pub mod signals;
 pub mod stand;
 pub mod tested_copies;
+pub mod leader;
 pub mod tested_epochs;
 
 use crate::machine::sys;

@@ -14,7 +14,7 @@
 use crate::code::patch;
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
-use crate::gate::{copy, tested_copies, tested_epochs};
+use crate::gate::{copy, leader, tested_copies, tested_epochs};
 use crate::log::epoch::End;
 use crate::log::quiet;
 use crate::machine::sys;
@@ -25,7 +25,7 @@ use crate::thread::area::Area;
 use crate::thread::blocks::{block_of, in_use_here};
 use crate::thread::logging::Logging;
 use crate::thread::signals::{AltStack, Pending};
-use crate::thread::{block_address, process, session, standing};
+use crate::thread::{block_address, in_force, process, session, standing};
 use crate::thread::{Block, Entered, Frame};
 use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, WALK, WALK_LEN};
 use core::mem::size_of;
@@ -105,6 +105,8 @@ pub struct Place {
     pub operations: u64,
     /// Hooked functions called since something was last logged or counted, as far as the engine counts them.
     pub unlogged: u64,
+    /// The engine's role, which may be another one when the thread goes on.
+    pub role: u32,
 }
 
 const _: () = assert!(size_of::<Form>() <= WALK_LEN as usize);
@@ -115,7 +117,7 @@ fn form(i: u32) -> *mut Form {
 }
 
 /// Moves what a thread is into its form.
-fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
+pub fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
     let unlogged = with_engine!(E => E::unlogged_calls(t));
     // SAFETY: nobody reads these areas of the block any more: it is made anew.
     let (engine, known, reads, traced) = unsafe {
@@ -156,6 +158,7 @@ fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
             logging: core::mem::take(&mut t.logging),
             operations: t.operations,
             unlogged,
+            role: in_force::ENGINE.load(Relaxed),
         },
     };
     // SAFETY: the thread's own memory, which it doesn't use for a walk now.
@@ -205,7 +208,7 @@ extern "C" {
 /// The end of a gate or of a hooked function: the thread stands, if that is wanted, and goes on as if nothing had been.
 #[inline(always)]
 pub fn point<E: Engine>(t: &mut Block, frame: &Frame) {
-    if E::STANDS && (standing::wanted().is_some() || standing::is_tested()) {
+    if E::STANDS && (standing::wanted().is_some() || standing::may_be_asked_for()) {
         look::<E>(t, frame);
     }
     E::passes_point(t, frame);
@@ -218,6 +221,7 @@ fn look<E: Engine>(t: &mut Block, frame: &Frame) {
     }
     match standing::wanted() {
         Some(request) => stand(t, frame, None, request),
+        None if leader::is_due(t) => leader::ask(t, frame),
         None if standing::is_due() => ask(t, frame),
         None => {}
     }
@@ -354,7 +358,7 @@ fn ask(t: &mut Block, frame: &Frame) {
 }
 
 /// Waits until all others stand; false: not all of them came in time.
-fn await_others(t: &Block, request: u32) -> bool {
+pub fn await_others(t: &Block, request: u32) -> bool {
     let begun = sys::monotonic().ns();
     let mut told = begun - TELL_AGAIN;
     loop {
@@ -418,5 +422,7 @@ pub fn fill<E: Engine>(t: &mut Block, f: &mut Form) {
         t.reads = core::ptr::read(&f.log.reads);
     }
     t.entered = f.call;
-    E::resumed(t, &f.log.engine);
+    if f.log.role == in_force::ENGINE.load(Relaxed) {
+        E::resumed(t, &f.log.engine);
+    }
 }

@@ -20,10 +20,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::{self as differs, Why};
 use reprise_abi::layout::PAGE;
-use reprise_abi::session::{FLAG_FLIP_SLICES, FLAG_TEST_EPOCHS};
+use reprise_abi::session::{FLAG_EPOCHS, FLAG_FLIP_SLICES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES};
 
 /// A copy that has come to no end after so many ns never does.
-const PATIENCE: i64 = 3_000_000_000;
+const PATIENCE: i64 = 20_000_000_000;
 
 /// Process id of the copy that is to run the open epoch; 0: none is open.
 static COPY: AtomicU32 = AtomicU32::new(0);
@@ -33,7 +33,8 @@ static READER: AtomicU32 = AtomicU32::new(0);
 /// Are epochs run again?
 #[inline(always)]
 pub fn are_made() -> bool {
-    standing::is_tested() && session().flags & FLAG_TEST_EPOCHS != 0
+    let flags = session().flags;
+    flags & FLAG_EPOCHS != 0 || standing::is_tested() && flags & FLAG_TEST_EPOCHS != 0
 }
 
 /// In a child that fork(2) made: the copy is its parent's.
@@ -45,16 +46,19 @@ pub fn after_fork() {
 
 /// All stand for this request: the open epoch is over, and another one begins.
 pub fn test(t: &mut Block, request: u32) {
+    ends(request);
+    begin(t, request);
+}
+
+/// All stand for this request: the open epoch is over. Has its copy come to the program's state? (`false` also where there was none.)
+pub fn ends(request: u32) -> bool {
     let pid = COPY.swap(0, Relaxed);
     let reader = READER.swap(0, Relaxed);
-    if pid != 0 {
-        end(pid, reader, request);
+    let is_same = pid != 0 && end(pid, reader, request);
+    for pid in [pid, reader].into_iter().filter(|pid| *pid != 0) {
         copy::end(pid);
     }
-    if reader != 0 {
-        copy::end(reader);
-    }
-    begin(t, request);
+    is_same
 }
 
 /// The slots of this process's threads.
@@ -63,10 +67,11 @@ fn threads(number: u32) -> impl Iterator<Item = u32> {
     (0..session().slots_used.load(Acquire)).filter(here)
 }
 
-fn begin(t: &mut Block, request: u32) {
+/// All stand for this request: an epoch begins. False: none does.
+pub fn begin(t: &mut Block, request: u32) -> bool {
     written::lose();
     if !epoch::begin(head().stamp.0.load(SeqCst)) {
-        return;
+        return false;
     }
     let known = threads(t.number).all(|i| {
         let now = stand::place_of(i, request);
@@ -74,15 +79,17 @@ fn begin(t: &mut Block, request: u32) {
     });
     if !known {
         left_out(Why::Life as u64);
-        return epoch::forget();
+        epoch::forget();
+        return false;
     }
     epoch::others_may_begin();
     let pid = copy::make(t, request, Task::Follows);
     if sys::is_error(pid) {
-        return epoch::forget();
+        epoch::forget();
+        return false;
     }
     COPY.store(pid as u32, Relaxed);
-    if copy::writes_slices() {
+    if session().flags & FLAG_TEST_SLICES != 0 {
         let reader = copy::make(t, request, Task::Reads);
         READER.store(
             if sys::is_error(reader) {
@@ -94,10 +101,11 @@ fn begin(t: &mut Block, request: u32) {
         );
     }
     written::begin();
+    true
 }
 
-/// The epoch is over: the copy runs it.
-fn end(pid: u32, reader: u32, request: u32) {
+/// The epoch is over: the copy runs it. Has it come to the program's state?
+fn end(pid: u32, reader: u32, request: u32) -> bool {
     let s = session();
     let number = crate::thread::process::number();
     // A thread that has come meanwhile may have no room for a part, or be about to begin.
@@ -119,24 +127,24 @@ fn end(pid: u32, reader: u32, request: u32) {
     let Some(difference) = runs(pid, number, epoch::RUN) else {
         return left_out(epoch::reason()[0]);
     };
+    s.slices_bytes.fetch_add(epoch::slices_len(), Relaxed);
     tell(
         difference,
         [&s.epochs_same, &s.epochs_unlike],
         [&s.epoch_difference, &s.epoch_difference_at],
     );
     if difference.is_some() {
-        return;
+        return false;
     }
     if epoch::has_births() {
         s.epochs_with_births.fetch_add(1, Relaxed);
     }
     if reader == 0 {
-        return;
+        return true;
     }
-    s.slices_bytes.fetch_add(epoch::slices_len(), Relaxed);
     if s.flags & FLAG_FLIP_SLICES != 0 && !epoch::flip_slices() {
         // One thread alone: nothing can change places.
-        return;
+        return true;
     }
     epoch::read();
     // Nothing is left out here: what a copy can't do isn't in the slices.
@@ -146,15 +154,17 @@ fn end(pid: u32, reader: u32, request: u32) {
         [&s.slices_same, &s.slices_unlike],
         [&s.slice_difference, &s.slice_difference_at],
     );
+    difference.is_none()
 }
 
 /// The epoch can't be run again, for this reason.
-fn left_out(why: u64) {
+fn left_out(why: u64) -> bool {
     let s = session();
     s.epochs_left_out.fetch_add(1, Relaxed);
     if let Some(n) = s.epochs_left_out_by.get(why as usize) {
         n.fetch_add(1, Relaxed);
     }
+    false
 }
 
 /// What a copy came to: the kind of a difference, and where.

@@ -354,6 +354,13 @@ pub fn slices_end() {
     log().slices.store(ring::position(), Relaxed);
 }
 
+/// The slices, when they are all there.
+pub fn slices() -> &'static [u8] {
+    let at = LOG.load(Relaxed) + SLICES_AT;
+    // SAFETY: mapped for as long as the log is; nobody writes there any more.
+    unsafe { core::slice::from_raw_parts(at as *const u8, slices_len() as usize) }
+}
+
 /// Bytes of the slices.
 pub fn slices_len() -> u64 {
     log().slices.load(Relaxed).min(MOST_SLICES)

@@ -104,7 +104,12 @@ fn forget_torn() {
 #[inline]
 fn advance(at: u64) {
     if rings::has_rings() {
-        let ring = own_place().control;
+        let place = own_place();
+        let ring = place.control;
+        let quarter = |at: u64| at / (place.size / 4);
+        if quarter(ring.position.load(Relaxed)) != quarter(at) {
+            ends_epoch_soon();
+        }
         ring.position.store(at, Relaxed);
         ring.events.store(ring.events.load(Relaxed) + 1, Relaxed);
         return;
@@ -115,6 +120,12 @@ fn advance(at: u64) {
     EVENTS.store(events, Relaxed);
     ring.position.store(at, Relaxed);
     ring.events.store(events, Relaxed);
+}
+
+/// An epoch of which the rings don't hold all that was logged in it can't be run again.
+#[cold]
+fn ends_epoch_soon() {
+    session().epoch_due.store(1, Relaxed);
 }
 
 /// This process begins to use the ring: nothing is known of it here.
@@ -288,6 +299,19 @@ impl Writer {
         if self.waited {
             self.place.control.open_end.store(0, Relaxed);
         }
+    }
+}
+
+/// Writes events that lie one behind the other.
+pub fn append(mut events: &[u8]) {
+    while let Ok(h) = EventHeader::parse(events) {
+        let Some((event, rest)) = events.split_at_checked(h.len as usize) else {
+            return;
+        };
+        let mut w = Writer::begin(&h);
+        w.put(&event[HEADER_LEN..]);
+        w.finish();
+        events = rest;
     }
 }
 

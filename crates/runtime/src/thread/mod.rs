@@ -139,6 +139,8 @@ pub struct Block {
     pub reads: Area<8>,
     /// A hooked function ends, and looks for signals.
     pub hook_ends: bool,
+    /// The call at whose gate it is isn't made yet: the epoch ends first ([`crate::gate::leader`]).
+    pub deferred: bool,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
     /// What it keeps of its log.

@@ -165,6 +165,23 @@ pub fn leave_to(t: &Block, next: impl FnOnce(&Lists) -> u32) {
     l.pass_to(next);
 }
 
+/// The calling thread wants the baton, and waits for it.
+pub fn come_back(i: u32) {
+    let waiting = &crate::thread::process::entry().came_back;
+    let queued = || {
+        waiting.fetch_add(1, Relaxed);
+    };
+    if !lock().come_back(i, queued) {
+        wait_for_baton(i);
+        waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The calling thread has the baton, and does something for which it needs none.
+pub fn leave_for_others(i: u32) {
+    lock().release(i, slot_state::BLOCKED, |l| l.next());
+}
+
 /// As [`leave_to`], the first that waits.
 pub fn leave(t: &Block) {
     leave_to(t, |l| l.next());

@@ -4,6 +4,7 @@ use crate::machine::{split_mix, sys};
 use crate::thread::signals::{send_own, Siginfo};
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use reprise_abi::session::FLAG_EPOCHS;
 
 /// `si_code` of the signal that tells a thread of it.
 const STAND: i32 = -4712;
@@ -62,6 +63,12 @@ pub fn is_tested() -> bool {
     session().test_reenter != 0
 }
 
+/// Does anybody ever ask for it?
+#[inline(always)]
+pub fn may_be_asked_for() -> bool {
+    is_tested() || session().flags & FLAG_EPOCHS != 0
+}
+
 /// The test asks at one place in so many, ...
 const ONCE_IN: u64 = 8;
 /// ... and so many times.
@@ -83,10 +90,10 @@ pub fn draw() -> u64 {
     split_mix::mix(n.wrapping_mul(split_mix::GAMMA))
 }
 
-/// A hooked function ends: under the test it takes the long way out now and then, where the thread may stand.
+/// A hooked function ends: it takes the long way out, where the thread may stand, when an epoch is to end; under the test now and then.
 #[inline(always)]
 pub fn draws_at_hook(t: &Block) {
-    if is_due() {
+    if session().epoch_due.load(Relaxed) != 0 || is_due() {
         t.slot().signal_pending.store(1, Release);
     }
 }

@@ -15,7 +15,7 @@ use crate::engine::waits::{in_kernel, Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::{clock, copy, instruction, stand};
+use crate::gate::{clock, copy, instruction, leader, stand};
 use crate::log::events;
 use crate::log::output;
 use crate::log::output::mapped;
@@ -160,7 +160,7 @@ impl Record {
             time.again(c);
         }
         // Where nobody is ever asked to stand, nothing has to be found out.
-        let stays = !prompt && standing::is_tested() && stand::happens_once(c);
+        let stays = !prompt && standing::may_be_asked_for() && stand::happens_once(c);
         let mut held = None;
         let outcome = loop {
             if let Some(o) = interrupted.take() {
@@ -600,6 +600,12 @@ impl Engine for Record {
 
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
         cut::record::trap(t, signal, uc)
+    }
+
+    #[inline(always)]
+    fn defers(t: &mut Block, frame: &Frame) -> bool {
+        t.deferred = leader::ends_before(frame);
+        t.deferred
     }
 
     const STANDS: bool = true;

@@ -22,7 +22,7 @@ use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
-use crate::gate::{clone, copy, robust, stand};
+use crate::gate::{clone, copy, leader, robust, stand};
 use crate::log::epoch::{self, Due, Next, Part};
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::{guard, sys};
@@ -157,10 +157,8 @@ fn apply(t: &Block, e: &Event) {
 /// A call, by the log. `act` is what is done while its beginning has its turn: it is told the result, and says what it has come to.
 fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) -> i64) -> i64 {
     if t.entered.take().is_none() {
-        if part(t).owes != 0 {
-            // Two calls of one gate.
-            fails(t, Why::Event);
-        }
+        // There may be two calls in one gate, or in one hooked function.
+        settle(t);
         let e = event_of_call(t, c, hash);
         let stamps = (e.header.nargs as usize).saturating_sub(c.nargs);
         let begins = e.arg(c.nargs);
@@ -310,6 +308,14 @@ impl Engine for Follow {
 
     fn enters_gate(t: &mut Block, _frame: &Frame) {
         part(t).hook_ends = false;
+    }
+
+    fn defers(t: &mut Block, frame: &Frame) -> bool {
+        let p = part(t);
+        let is_end = p.is_at_end() && !p.ends.in_call && p.ends.unlogged == p.unlogged_calls();
+        // As it is when the call is to be made once more.
+        t.deferred = is_end && p.ends.frame == leader::before_call(frame);
+        t.deferred
     }
 
     fn signal_point(t: &mut Block, _frame: &mut Frame) {

@@ -24,11 +24,11 @@ use super::cut;
 use super::futex;
 use super::record::Record;
 use super::replay::{expect, pass_on, take_turn, Replay};
+use super::reread;
 use crate::common::report::{diverge, Actual};
 use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{Deadline, Wait};
 use crate::log::debugger;
-use crate::log::epoch;
 use crate::log::events;
 use crate::log::ring::{self, Reader};
 use crate::memory::capture::Call;
@@ -167,7 +167,7 @@ pub fn was_gate(t: &mut Block, frame: &Frame) -> bool {
 /// Replay: the thread comes to a point, where it gives way if it did; what it was told there.
 #[inline(always)]
 pub fn point(t: &mut Block) -> Option<u64> {
-    match epoch::is_open() {
+    match reread::are_there() {
         true => point_of_epoch(t),
         false => None,
     }

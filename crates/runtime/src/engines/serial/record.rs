@@ -14,7 +14,7 @@ use crate::common::state;
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::robust;
-use crate::gate::{clone, instruction};
+use crate::gate::{clone, instruction, leader};
 use crate::log::events;
 use crate::log::inputs;
 use crate::log::output;
@@ -37,7 +37,7 @@ use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::{Effect, Told};
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
-    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION,
+    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION, YIELD_AT_EPOCH_END,
 };
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::Blocking;
@@ -418,6 +418,27 @@ impl Engine for Record {
 
     fn is_timer(info: &Siginfo) -> bool {
         chaos::is_ours(info)
+    }
+
+    #[inline(always)]
+    fn defers(t: &mut Block, frame: &Frame) -> bool {
+        t.deferred = leader::begins_before(frame);
+        t.deferred
+    }
+
+    #[inline(always)]
+    fn passes_point(t: &mut Block, frame: &Frame) {
+        if leader::is_next(t) {
+            cut::record::abandon(t);
+            leader::begin(t, frame, |t| {
+                let end = YIELD_AT_EPOCH_END;
+                events::plain(Kind::Yield, t.slot, end, t.deferred.into(), &[]);
+            });
+        }
+    }
+
+    fn reenters(t: &mut Block) {
+        events::plain(Kind::Resume, t.slot, 0, 0, &[]);
     }
 
     #[inline(always)]

@@ -14,8 +14,7 @@ use crate::engine::order::Order;
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::{robust, stand};
-use crate::log::epoch;
+use crate::gate::robust;
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::log::ring::{self, Reader};
@@ -125,6 +124,7 @@ pub fn replay_call(
         // It stood in that call at the epoch's begin.
         return replay_end_of_call(t, actual);
     }
+    hooked::point(t);
     let h = expect(t, &[Kind::Syscall, Kind::Enter], &actual);
     let mut r = Reader::begin(h);
     let args = r.args();
@@ -142,8 +142,8 @@ pub fn replay_call(
 }
 
 fn replay_end_of_call(t: &mut Block, actual: Actual) -> (i64, EventHeader, OfFile) {
-    if epoch::is_open() {
-        reread::look(t, &stand::gate_frame(t));
+    if reread::are_there() {
+        reread::look_in_call(t);
     }
     let h = expect(
         t,
@@ -475,6 +475,11 @@ impl Engine for Replay {
         check_hashes(t, frame);
         processes::end(t, (c.args[0] as i32 & 0xff) << 8);
         sys::exit_group(c.args[0] as i32)
+    }
+
+    #[inline(always)]
+    fn defers(t: &mut Block, _frame: &Frame) -> bool {
+        reread::defers(t)
     }
 
     #[inline(always)]

@@ -1,18 +1,25 @@
 //! Running an epoch by the slices that another copy of the program has written ([`super::told`]): a replay that begins where all threads stood, and ends where they
 //! stand again. It is compared with the program as the copy was that wrote the slices.
 
-use super::replay::hand_on;
+use super::hooked::Hooks;
+use super::replay::{hand_on, pass_on, take_turn};
 use crate::gate::{copy, stand};
 use crate::log::epoch;
 use crate::log::ring::{self, Reader};
 use crate::machine::sys;
 use crate::signal::frame::{save_vectors, FpState};
 use crate::signal::kernel;
-use crate::thread::{schedule, Block, Frame};
+use crate::thread::{schedule, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::epoch::Why;
 use reprise_abi::event::EventHeader;
-use reprise_abi::session::slot_state;
+use reprise_abi::session::{slot_state, FLAG_EPOCHS};
+
+/// Are there epochs in what is replayed: in a copy that runs one by its slices, or in a trace that is made of such slices?
+#[inline(always)]
+pub fn are_there() -> bool {
+    session().flags & FLAG_EPOCHS != 0 || epoch::is_open()
+}
 
 /// The calling thread, which stood, is about to go on, when the slices say so. Nobody does before all are there.
 pub fn begins(t: &mut Block) {
@@ -50,9 +57,18 @@ pub fn others_go_on(t: &Block) -> bool {
     !epoch::all_have_come_to_end()
 }
 
-/// Is this event the end of the epoch for the thread?
-fn is_end(t: &Block, h: &EventHeader) -> bool {
-    h.is_end_of_epoch() && u32::from(h.slot) == t.slot
+/// Is this event the end of the epoch for the thread, before a call that it hasn't made (`deferred`), or elsewhere?
+fn is_end(t: &Block, h: &EventHeader, deferred: bool) -> bool {
+    h.is_end_of_epoch() && u32::from(h.slot) == t.slot && (h.value != 0) == deferred
+}
+
+/// The program is about to make a call: does the epoch end before it?
+#[inline(always)]
+pub fn defers(t: &mut Block) -> bool {
+    if are_there() {
+        t.deferred = ring::peek().is_some_and(|h| is_end(t, &h, true));
+    }
+    t.deferred
 }
 
 /// The thread is at the end of a gate, of a hooked function, or in a call: does its epoch end here? The program goes on at `frame`.
@@ -60,14 +76,20 @@ fn is_end(t: &Block, h: &EventHeader) -> bool {
 pub fn look(t: &mut Block, frame: &Frame) {
     if epoch::is_open() {
         copy::takes_long_ways(t);
+    }
+    if are_there() {
         look_closely(t, frame);
     }
 }
 
 fn look_closely(t: &mut Block, frame: &Frame) {
-    let Some(h) = ring::peek().filter(|h| is_end(t, h)) else {
+    let deferred = core::mem::take(&mut t.deferred);
+    let Some(h) = ring::peek().filter(|h| is_end(t, h, deferred)) else {
         return;
     };
+    if !epoch::is_open() {
+        return goes_into_next(t, h);
+    }
     let ends = epoch::part(t.slot).map(|p| p.ends.frame);
     if ends != Some(*frame) {
         epoch::fails(t.slot, Why::Place);
@@ -82,4 +104,22 @@ fn look_closely(t: &mut Block, frame: &Frame) {
     }
     copy::rest_while_lives(parent);
     sys::exit_group(125)
+}
+
+/// In a trace: others go on in the next epoch, then this thread does. What is counted in an epoch begins anew.
+fn goes_into_next(t: &mut Block, h: EventHeader) {
+    t.cut().hooks = Hooks::default();
+    take_turn(t, h);
+}
+
+/// The thread is in a call of which only the beginning was replayed: in a trace, epochs may end before it does.
+pub fn look_in_call(t: &mut Block) {
+    if epoch::is_open() {
+        return look(t, &stand::gate_frame(t));
+    }
+    while let Some(h) = ring::peek().filter(|h| is_end(t, h, false)) {
+        t.cut().hooks = Hooks::default();
+        Reader::begin(h).finish();
+        pass_on(t);
+    }
 }

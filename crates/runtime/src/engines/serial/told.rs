@@ -66,7 +66,7 @@ pub fn hook_ended(t: &Block, frame: &Frame) {
 
 /// The thread has come to the epoch's end.
 pub fn ends(t: &Block) {
-    plain(t, Kind::Yield, YIELD_AT_EPOCH_END, 0, &[]);
+    plain(t, Kind::Yield, YIELD_AT_EPOCH_END, t.deferred.into(), &[]);
     are_so_far();
 }
 

@@ -1,0 +1,169 @@
+//! A recording in epochs (DoublePlay 3; `record --test-uniparallel`): while a program has one thread, `serial` records it; from the first moment that it has more,
+//! they run on all processors, as the **leader**, which `order` logs; each epoch of it is run again by a copy, one thread at a time
+//! ([`tested_epochs`]), and what the copy did, its slices, is what the trace gets. So the trace is one of `serial` with hooks, from its first event to its last.
+//!
+//! **Roles.** The engine in force changes only while all threads stand ([`stand`]): to `order` when a thread is about to be made, or an epoch begins; to
+//! `serial` for a call that a copy can't make ([`ends_before`]): the epoch ends before it, one thread makes it alone, while all others stand, and
+//! the next epoch begins at the end of its gate. Such a call is an epoch's commit (Respec 4.2).
+//!
+//! An epoch that can't be run again, or whose copy comes to something else, ends the recording: what was written before it is whole.
+
+use crate::engine::wish::CLONE_THREAD;
+use crate::gate::stand::{self, rt_reenter};
+use crate::gate::{clock, tested_epochs};
+use crate::log::{epoch, ring};
+use crate::memory::capture::Call;
+use crate::memory::futex;
+use crate::machine::sys;
+use crate::signal::frame::{save_vectors, FpState};
+use crate::signal::kernel;
+use crate::thread::{in_force, process, schedule, session, standing, Block, Frame};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use reprise_abi::effect::Effect;
+use reprise_abi::epoch::OTHER_WAY;
+use reprise_abi::session::FLAG_EPOCHS;
+use reprise_abi::syscalls::{self, nr};
+
+/// The request for which all others stand while one thread is alone; 0: nobody is.
+static ALONE: AtomicU32 = AtomicU32::new(0);
+/// This process is recorded in epochs no more: one has failed, or it was made by another process.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// Is this process recorded in epochs?
+#[inline(always)]
+fn is_on() -> bool {
+    session().flags & FLAG_EPOCHS != 0 && !OVER.load(Relaxed)
+}
+
+/// In a child that fork(2) made: it is its parent that has a leader.
+pub fn after_fork() {
+    ALONE.store(0, Relaxed);
+    OVER.store(true, Relaxed);
+}
+
+/// The registers at the gate of a call as they are when that call is to be made once more.
+pub fn before_call(frame: &Frame) -> Frame {
+    let mut before = *frame;
+    before.rip -= 2;
+    before.rax = u64::from(frame.rax as u32);
+    before
+}
+
+/// Under `serial`: is the call the making of a thread, before which an epoch is to begin?
+#[inline(always)]
+pub fn begins_before(frame: &Frame) -> bool {
+    is_on() && ALONE.load(Relaxed) == 0 && makes_thread(frame)
+}
+
+fn makes_thread(frame: &Frame) -> bool {
+    frame.rax as u32 as u64 == nr::CLONE && frame.rdi & CLONE_THREAD != 0
+}
+
+/// In the leader: is the call one that a copy can't make?
+#[inline(always)]
+pub fn ends_before(frame: &Frame) -> bool {
+    is_on() && is_commit(frame)
+}
+
+fn is_commit(frame: &Frame) -> bool {
+    let number = frame.rax as u32 as u64;
+    let args = frame.args();
+    match syscalls::effect(number) {
+        Effect::Maps => args[3] & sys::MAP_ANONYMOUS == 0,
+        Effect::Attaches | Effect::Detaches | Effect::Execs | Effect::EndsProcess => true,
+        Effect::EndsThread => process::entry().live_threads.load(Relaxed) == 1,
+        Effect::Futex => {
+            let c = Call::new(number, args, syscalls::lookup(number));
+            futex::word_changed_at_once(&c).is_some() || futex::changed_word(&c).is_some()
+        }
+        effect => effect.makes_thread() && !makes_thread(frame),
+    }
+}
+
+/// In the leader, at the end of a gate: is the epoch to end here?
+pub fn is_due(t: &Block) -> bool {
+    is_on() && (session().epoch_due.swap(0, Relaxed) != 0 || t.deferred)
+}
+
+/// Under `serial`, at the end of a gate: does an epoch begin here?
+#[inline(always)]
+pub fn is_next(t: &Block) -> bool {
+    t.deferred || ALONE.load(Relaxed) != 0
+}
+
+/// An epoch begins where the calling thread is, which is the only one, or for which all others stand; `says` it to the log.
+pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block)) {
+    let alone = ALONE.swap(0, Relaxed);
+    let Some(request) = Some(alone).filter(|n| *n != 0).or_else(standing::ask) else {
+        return;
+    };
+    says(t);
+    t.deferred = false;
+    take_down(t, frame, request);
+    leads(t, request)
+}
+
+/// In the leader, at the end of a gate: the epoch is over, when all stand.
+pub fn ask(t: &mut Block, frame: &Frame) {
+    let makes_call = core::mem::take(&mut t.deferred);
+    let Some(request) = standing::ask() else {
+        return;
+    };
+    take_down(t, frame, request);
+    if !stand::await_others(t, request) {
+        goes_on(t)
+    }
+    if !tested_epochs::ends(request) {
+        is_lost();
+        goes_on(t)
+    }
+    in_force::ENGINE.store(in_force::SERIAL_RECORD, Relaxed);
+    schedule::come_back(t.slot);
+    ring::append(epoch::slices());
+    if makes_call {
+        ALONE.store(request, Relaxed);
+        reenter(t)
+    }
+    leads(t, request)
+}
+
+/// All threads go on, as the leader, from where they stand.
+fn leads(t: &mut Block, request: u32) -> ! {
+    schedule::leave_for_others(t.slot);
+    // What nobody has looked for while there was one thread.
+    clock::keeps_trapping();
+    in_force::ENGINE.store(in_force::ORDER_RECORD, Relaxed);
+    if !tested_epochs::begin(t, request) {
+        is_lost();
+    }
+    goes_on(t)
+}
+
+/// Nothing more of this process can be recorded.
+fn is_lost() {
+    let s = session();
+    let [why, slot, event] = epoch::reason();
+    if s.epoch_difference.load(Relaxed) == 0 {
+        s.epoch_difference.store(OTHER_WAY + why, Relaxed);
+        s.epoch_difference_at.store(event << 16 | slot, Relaxed);
+    }
+    s.epoch_lost.store(why as u32 + 1, Relaxed);
+    OVER.store(true, Relaxed);
+}
+
+fn take_down(t: &mut Block, frame: &Frame, request: u32) {
+    kernel::block_all();
+    save_vectors(FpState::Live, stand::vectors(t.slot));
+    stand::take_down(t, frame, None);
+    t.stands.store(request, Relaxed);
+}
+
+fn goes_on(t: &Block) -> ! {
+    standing::release();
+    reenter(t)
+}
+
+fn reenter(t: &Block) -> ! {
+    // SAFETY: the form says all that the thread needs.
+    unsafe { rt_reenter(t.this) }
+}
