@@ -718,6 +718,8 @@ pub struct Session {
     pub slice_difference_at: AtomicU64,
     /// Bytes of slices that were written.
     pub slices_bytes: AtomicU64,
+    /// Epochs at whose end the program took over what its copy had come to, since that was something else (DoublePlay 5.2.4).
+    pub epochs_recovered: AtomicU64,
     /// The agent: the open epoch has lasted long enough.
     pub epoch_due: AtomicU32,
     /// Why an epoch could not become a part of the recording, as [`Why`](crate::epoch::Why) plus 1; 0: all could.

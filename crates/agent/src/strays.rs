@@ -5,7 +5,7 @@
 
 use crate::namespaces::{all_numbers, field, numbers};
 use reprise_abi::session::{
-    process_state, Session, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, MAX_PROCESSES,
+    process_state, Session, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, MAX_PROCESSES,
 };
 use reprise_launch::SharedSession;
 use std::collections::{HashMap, HashSet};
@@ -51,7 +51,7 @@ impl Strays {
     pub fn look(&mut self, shared: &SharedSession) {
         let begun = Instant::now();
         // (Copies of a live program are its children, and known to no slot.)
-        let copies = shared.session().flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS) != 0;
+        let copies = shared.session().flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS | FLAG_EPOCHS) != 0;
         if begun < self.next || copies {
             return;
         }

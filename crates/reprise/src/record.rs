@@ -363,7 +363,7 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         s.flags |= FLAG_TEST_SLICES;
     }
     if args.test_uniparallel {
-        s.flags |= FLAG_EPOCHS | FLAG_HOOKS | FLAG_NO_PATCH;
+        s.flags |= FLAG_EPOCHS | FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;
         inputs(s).copies.store(1, Relaxed);
     }
     if args.test_flip {
@@ -460,6 +460,10 @@ fn say_epochs(s: &Session) {
     let read = |n: &AtomicU64| n.load(Relaxed);
     let [same, unlike, left_out] = [&s.epochs_same, &s.epochs_unlike, &s.epochs_left_out].map(read);
     say!("epochs run again: {same} came to the program's state, {unlike} did not, {left_out} were left out");
+    let recovered = read(&s.epochs_recovered);
+    if recovered != 0 {
+        say!("the program took over what its copy had come to: {recovered} times");
+    }
     for (n, count) in s.epochs_left_out_by.iter().map(read).enumerate() {
         if count != 0 {
             let why = Why::from_u64(n as u64).map_or("more than is kept of an epoch", Why::name);

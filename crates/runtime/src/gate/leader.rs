@@ -97,6 +97,9 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block)) {
     let Some(request) = Some(alone).filter(|n| *n != 0).or_else(standing::ask) else {
         return;
     };
+    if alone == 0 {
+        crate::sync::locked::before_thread(t);
+    }
     says(t);
     t.deferred = false;
     take_down(t, frame, request);

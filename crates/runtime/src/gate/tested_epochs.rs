@@ -15,7 +15,7 @@ use crate::memory::{compared, transfer, written};
 use crate::signal::frame::same_vectors;
 use crate::thread::blocks::{block_of, in_use_here};
 use crate::thread::rings::head;
-use crate::thread::{session, slot, standing, Block};
+use crate::thread::{session, slot, standing, Block, VECTORS_LEN};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::{self as differs, Why};
@@ -124,9 +124,11 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
         return left_out(0);
     }
     epoch::run();
-    let Some(difference) = runs(pid, number, epoch::RUN) else {
+    let recovers = s.flags & FLAG_EPOCHS != 0;
+    let Some(came) = runs(pid, number, epoch::RUN, recovers) else {
         return left_out(epoch::reason()[0]);
     };
+    let difference = came.difference;
     s.slices_bytes.fetch_add(epoch::slices_len(), Relaxed);
     tell(
         difference,
@@ -134,7 +136,8 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
         [&s.epoch_difference, &s.epoch_difference_at],
     );
     if difference.is_some() {
-        return false;
+        s.epochs_recovered.fetch_add(came.is_taken_over.into(), Relaxed);
+        return came.is_taken_over;
     }
     if epoch::has_births() {
         s.epochs_with_births.fetch_add(1, Relaxed);
@@ -148,7 +151,8 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
     }
     epoch::read();
     // Nothing is left out here: what a copy can't do isn't in the slices.
-    let difference = runs(reader, number, epoch::READ).unwrap_or(Some((differs::ENDED, 0)));
+    let came = runs(reader, number, epoch::READ, false);
+    let difference = came.map_or(Some((differs::ENDED, 0)), |came| came.difference);
     tell(
         difference,
         [&s.slices_same, &s.slices_unlike],
@@ -182,39 +186,63 @@ fn tell(difference: Option<Difference>, counts: [&AtomicU64; 2], first: [&Atomic
     counts[1].fetch_add(1, Relaxed);
 }
 
-/// A copy runs the epoch, as the log has said by this `state`: what is different then. `None`: it can't run it.
-fn runs(pid: u32, number: u32, state: u32) -> Option<Option<Difference>> {
+/// What a copy came to.
+struct Came {
+    /// What is different, if anything is.
+    difference: Option<Difference>,
+    /// The program has that now, too.
+    is_taken_over: bool,
+}
+
+impl Came {
+    fn elsewhere(what: u64, at: u64) -> Came {
+        Came {
+            difference: Some((what, at)),
+            is_taken_over: false,
+        }
+    }
+}
+
+/// A copy runs the epoch, as the log has said by this `state`: what it comes to, which the program takes over where it `recovers`. `None`: it can't run it.
+fn runs(pid: u32, number: u32, state: u32, recovers: bool) -> Option<Came> {
     let until = sys::monotonic().ns() + PATIENCE;
     let is_late = || sys::monotonic().ns() > until;
     let state = epoch::await_change(state, || is_late() || copy::has_ended(pid));
     Some(match state {
         epoch::LEFT_OUT => return None,
-        epoch::DONE => compare(pid, number),
+        epoch::DONE => compare(pid, number, recovers),
         epoch::UNLIKE => {
             let [why, slot, event] = epoch::reason();
-            Some((differs::OTHER_WAY + why, event << 16 | slot))
+            Came::elsewhere(differs::OTHER_WAY + why, event << 16 | slot)
         }
-        _ if is_late() => Some((differs::LATE, 0)),
+        _ if is_late() => Came::elsewhere(differs::LATE, 0),
         _ => {
             let how = copy::how_it_ended(pid).flatten();
-            Some((differs::ENDED, how.unwrap_or(0)))
+            Came::elsewhere(differs::ENDED, how.unwrap_or(0))
         }
     })
 }
 
-/// The copy has come to the end of all its threads, whose general registers are those of the program: what else differs first.
-fn compare(pid: u32, number: u32) -> Option<(u64, u64)> {
-    let mut first = None;
+/// The copy has come to the end of all its threads, whose general registers are those of the program: what else differs first. A program that `recovers` takes it over: what
+/// the copy did is the recording, and nothing else was seen outside (DoublePlay 5.2.4).
+fn compare(pid: u32, number: u32, recovers: bool) -> Came {
+    let (mut first, mut taken) = (None, recovers);
     let looked = compared::compare(pid, written::pages(), |page| {
         first = first.or_else(|| difference(pid, page).map(|at| (differs::MEMORY, at)));
+        taken = taken && transfer::take_over(pid, page).is_some();
     });
     if looked.is_none() {
-        return Some((differs::MEMORY, 0));
+        return Came::elsewhere(differs::MEMORY, 0);
     }
-    first.or_else(|| {
-        let other = threads(number).find(|i| !has_same_vectors(pid, *i));
-        other.map(|i| (differs::VECTORS, i.into()))
-    })
+    for i in threads(number).filter(|i| !has_same_vectors(pid, *i)) {
+        first = first.or(Some((differs::VECTORS, i.into())));
+        let at = stand::vectors(i);
+        taken = taken && transfer::get(pid, at, at, VECTORS_LEN).is_some();
+    }
+    Came {
+        difference: first,
+        is_taken_over: taken,
+    }
 }
 
 /// Where a page differs first, but for marks of waiters.

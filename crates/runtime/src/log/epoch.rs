@@ -416,6 +416,18 @@ pub fn pass_stamp(stamp: u64) {
     log().stamp.store(stamp + 1, Relaxed);
 }
 
+/// Operations and events that all threads of the copy have used up.
+static OPERATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Changes whenever a thread of the copy goes on in its log.
+pub fn operations() -> u64 {
+    OPERATIONS.load(Relaxed)
+}
+
+fn another_operation() {
+    OPERATIONS.store(operations() + 1, Relaxed);
+}
+
 /// What a thread has logged next.
 pub enum Next {
     /// An operation of synchronisation.
@@ -454,6 +466,7 @@ impl Part {
 
     /// The event that came next is used up.
     pub fn consume(&mut self, e: &Event) {
+        another_operation();
         self.at += u64::from(e.header.len);
     }
 
@@ -501,6 +514,7 @@ impl Part {
 
     /// That operation was made.
     pub fn made(&mut self) {
+        another_operation();
         match self.quiet {
             0 => self.skip_entry(),
             n => self.quiet = n - 1,

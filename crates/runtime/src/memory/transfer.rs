@@ -2,6 +2,8 @@
 //! (/proc/PID/mem, proc(5)).
 
 use crate::machine::{proc_name, sys};
+use core::cell::UnsafeCell;
+use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
 
 /// Copies `len` bytes at `there` in that process to `here`. `None`: they can't be read.
@@ -27,15 +29,31 @@ fn transfer(call: u64, pid: u32, here: u64, there: u64, len: u64) -> Option<()> 
     (sys::call(call, &args) == len as i64).then_some(())
 }
 
+/// Takes over the page at this address from that process, whatever its protection. `None`: it can't be.
+pub fn take_over(pid: u32, page: u64) -> Option<()> {
+    let content = UnsafeCell::new([0u8; PAGE as usize]);
+    let here = content.get() as u64;
+    Unprotected::of(Some(pid))?.get(here, page, PAGE)?;
+    let own = Unprotected::open(None, O_RDWR)?;
+    (sys::call(nr::PWRITE64, &[own.0, here, PAGE, page]) == PAGE as i64).then_some(())
+}
+
+const O_RDONLY: u64 = 0;
+const O_RDWR: u64 = 2;
+
 /// The memory of a process, whatever its protection.
 pub struct Unprotected(u64);
 
 impl Unprotected {
     /// Of this process, or of that with this id.
     pub fn of(pid: Option<u32>) -> Option<Unprotected> {
+        Unprotected::open(pid, O_RDONLY)
+    }
+
+    fn open(pid: Option<u32>, how: u64) -> Option<Unprotected> {
         const O_CLOEXEC: u64 = 0o2000000;
         let name = proc_name::ProcName::of(pid, b"mem");
-        let fd = sys::open_at(&[u64::MAX, name.address(), O_CLOEXEC]);
+        let fd = sys::open_at(&[u64::MAX, name.address(), O_CLOEXEC | how]);
         u64::try_from(fd).ok().map(Unprotected)
     }
 

@@ -506,6 +506,7 @@ impl Order for Follow {
 
     #[inline(always)]
     fn leaves(t: &mut Block, returns: bool) {
+        settle(t);
         let p = part(t);
         p.leaves(returns);
         if p.is_at_end() {
@@ -654,11 +655,11 @@ impl Order for Follow {
             }
             _ => {}
         }
+        // Who looks for itself has nothing new to see before others have done something.
         let looks = deadline.is_some_and(|d| d.looks);
-        let mut once = false;
+        let made = epoch::operations();
         wait_until(t, || {
-            let changed = word.load(Relaxed) != value;
-            changed || looks && core::mem::replace(&mut once, true)
+            word.load(Relaxed) != value || looks && epoch::operations() != made
         });
         let how = match word.load(Relaxed) == value {
             true => Wait::TimedOut,

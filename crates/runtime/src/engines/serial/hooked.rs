@@ -337,6 +337,7 @@ impl Order for Replay {
     }
     #[inline(always)]
     fn leaves(t: &mut Block, _returns: bool) {
+        point(t);
         let next = ring::event_number();
         if t.cut().hooks.looked_at != next {
             // There were events in this function, or since: what is next may be due before the next gate.

@@ -214,6 +214,10 @@ impl Engine for Replay {
         block.engine.put(cut::CutState::default());
     }
 
+    fn takes_over(_first: bool) {
+        reread::prepare();
+    }
+
     fn before_hooks(t: &mut Block) {
         // What finds room for itself is to find the same as in the recording, which has replaced those by now.
         rewriting::replay_with_code::<Self>(t);

@@ -13,12 +13,21 @@ use crate::thread::{schedule, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::epoch::Why;
 use reprise_abi::event::EventHeader;
+use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{slot_state, FLAG_EPOCHS};
 
 /// Are there epochs in what is replayed: in a copy that runs one by its slices, or in a trace that is made of such slices?
 #[inline(always)]
 pub fn are_there() -> bool {
     session().flags & FLAG_EPOCHS != 0 || epoch::is_open()
+}
+
+/// Stubs of locked instructions look at shards, which only say something where threads run on all processors.
+pub fn prepare() {
+    if session().flags & FLAG_EPOCHS != 0 {
+        const FLAGS: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
+        sys::mmap(ORDER_BASE, ORDER_HEAD_LEN as u64, sys::PROT_RW, FLAGS, u64::MAX, 0);
+    }
 }
 
 /// The calling thread, which stood, is about to go on, when the slices say so. Nobody does before all are there.

@@ -39,7 +39,7 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
-use reprise_abi::session::{region_flags, FLAG_LOCKED};
+use reprise_abi::session::{region_flags, FLAG_EPOCHS, FLAG_LOCKED};
 use reprise_place::decode::Insn;
 use search::{find, UNITS};
 use stub::{Purpose, Stub};
@@ -163,8 +163,13 @@ pub fn module_of_processes(module: &crate::code::elf::Module) {
     }
 }
 
+/// Record: do the program's threads run on all processors, or will they ([`crate::gate::leader`])?
+fn is_wanted() -> bool {
+    in_force::records_synchronisation() || session().flags & FLAG_EPOCHS != 0
+}
+
 fn begin(t: &mut Block, form: u32) {
-    if !in_force::records_synchronisation()
+    if !is_wanted()
         || session().flags & FLAG_LOCKED == 0
         || THREADS.swap(true, Relaxed)
     {
@@ -177,7 +182,7 @@ fn begin(t: &mut Block, form: u32) {
 
 /// Record: a module is completely mapped.
 pub fn module_completed(t: &mut Block, module: &crate::code::elf::Module) {
-    if !in_force::records_synchronisation() || !THREADS.load(Relaxed) {
+    if !is_wanted() || !THREADS.load(Relaxed) {
         return;
     }
     for r in memory::each() {
