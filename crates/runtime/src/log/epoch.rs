@@ -86,6 +86,8 @@ pub struct Part {
     pub unlogged: u64,
     /// ... and where the log was.
     pub unlogged_at: u64,
+    /// How often it was looked whether it has come to its end, since its part of the log is used up.
+    looks: u32,
     /// What it does ends a hooked function, not a gate.
     pub hook_ends: bool,
     /// A stamp of the call that it has made, which has not had its turn yet, plus 1; 0: none.
@@ -553,6 +555,13 @@ impl Part {
     /// Is the thread where its part ends, as far as the log says?
     pub fn is_at_end(&mut self) -> bool {
         self.due() == Due::End
+    }
+
+    /// The thread isn't at its end, and has nothing left in the log: has it gone on so long that it must have come by?
+    pub fn is_looked_for_too_long(&mut self) -> bool {
+        const MOST: u32 = 1 << 20;
+        self.looks += 1;
+        self.looks > MOST || self.looks > 1000 && self.ends.unlogged < self.unlogged_calls()
     }
 
     /// Hooked functions that it has called since, and that left nothing in the log.

@@ -244,6 +244,9 @@ fn look(t: &mut Block, frame: &Frame) {
         }
         rest(t);
     }
+    if p.is_looked_for_too_long() {
+        fails(t, Why::Place);
+    }
     // What is left are calls that leave nothing in the log: all go the long way, where this is looked at.
     t.slot().signal_pending.store(1, Relaxed);
 }

@@ -62,6 +62,15 @@ impl Done {
         Done::value(value as u64)
     }
 
+    /// A function that may be called again has told itself by r9 what it had come to. When it returns nothing may tell whether it was called again: another
+    /// run of it, which is not interrupted, leaves the same registers.
+    pub fn ends_what_r9_told(self, f: &mut Frame) -> Done {
+        if self.by_frame != AT_FRAME {
+            f.r9 = 0;
+        }
+        self
+    }
+
     /// The function returns two registers, of which the frame has rdx already.
     pub fn pair(low: u64) -> Done {
         Done {

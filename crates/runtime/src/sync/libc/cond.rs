@@ -58,17 +58,17 @@ fn cond(f: &Frame) -> &'static Cond {
 
 /// `pthread_cond_wait(cond, mutex)`
 pub fn wait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-    wait_until::<O>(t, f, Time::Never)
+    wait_until::<O>(t, f, Time::Never).ends_what_r9_told(f)
 }
 
 /// `pthread_cond_timedwait(cond, mutex, time)`
 pub fn timedwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-    wait_until::<O>(t, f, Time::Own(f.rdx))
+    wait_until::<O>(t, f, Time::Own(f.rdx)).ends_what_r9_told(f)
 }
 
 /// `pthread_cond_clockwait(cond, mutex, clock, time)`
 pub fn clockwait<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
-    wait_until::<O>(t, f, Time::By(f.rdx as u32, f.rcx))
+    wait_until::<O>(t, f, Time::By(f.rdx as u32, f.rcx)).ends_what_r9_told(f)
 }
 
 fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
