@@ -86,6 +86,8 @@ pub struct Part {
     pub unlogged: u64,
     /// ... and where the log was.
     pub unlogged_at: u64,
+    /// It waits to the end of its part, but not to that of the epoch: others wake it.
+    pub is_woken: bool,
     /// How often it was looked whether it has come to its end, since its part of the log is used up.
     looks: u32,
     /// What it does ends a hooked function, not a gate.

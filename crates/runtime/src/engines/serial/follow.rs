@@ -629,6 +629,26 @@ impl Order for Follow {
         Some(chosen)
     }
 
+    fn stands_in_wait(t: &mut Block, mark: u64) -> Option<u64> {
+        let point = point(t);
+        let p = part(t);
+        if p.due() != Due::End {
+            return None;
+        }
+        if p.ends.in_call || p.ends.frame.r8 != mark {
+            // The program's thread was woken before.
+            p.is_woken = true;
+            return None;
+        }
+        if !epoch::others_are_at_end(t.slot) {
+            told::gives_way(t, point);
+            await_others(t);
+            told::goes_on(t);
+        }
+        told::answers(t, point, p.ends.frame.r9);
+        Some(p.ends.frame.r9)
+    }
+
     fn begins_instruction(t: &mut Block, shard: u64, _f: &Frame) -> Option<(u64, u64)> {
         let n = lock_shard(t, shards::number_at(shard));
         part(t).made();
@@ -649,7 +669,7 @@ impl Order for Follow {
         told::enters(t, &c, 0);
         match part(t).due() {
             // The leader's thread sleeps here at the end of the epoch.
-            Due::End => {
+            Due::End if !core::mem::take(&mut part(t).is_woken) => {
                 await_others(t);
                 return told::wakes(t, Wait::Signal);
             }

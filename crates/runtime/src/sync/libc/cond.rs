@@ -121,7 +121,9 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
             sequence
         }
     };
+    let stands = O::stands_in_wait(t, waiting(f.rdi));
     let slept = match deadline {
+        _ if stands.is_some() => Wait::Signal,
         Some(Err(_)) => Wait::TimedOut,
         Some(Ok(d)) => until_changed::<O>(t, c, sequence, Some(&d)),
         None => until_changed::<O>(t, c, sequence, None),
@@ -133,7 +135,7 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
     if slept == Wait::Signal && O::interrupted_by(t).is_none() {
         // It stands, and waits on after that: still one of those that a signal may reach.
         f.r8 = waiting(f.rdi);
-        f.r9 = sequence.into();
+        f.r9 = stands.unwrap_or(sequence.into());
         return Done::by_frame();
     }
     if slept == Wait::Signal && c.sequence.load(Relaxed) != sequence {
