@@ -167,7 +167,7 @@ pub trait Engine {
     }
     /// The end of a gate or of a hooked function, when all is done: `frame` is where the program goes on.
     #[inline(always)]
-    fn passes_point(_t: &mut Block, _frame: &Frame) {}
+    fn passes_point(_t: &mut Block, _frame: &mut Frame) {}
     /// The calling thread, which stood, is about to go on.
     fn reenters(_t: &mut Block) {}
     /// A thread that stood goes on, under this engine; `before`: what the engine in which it stood had kept of it.

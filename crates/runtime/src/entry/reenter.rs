@@ -4,7 +4,7 @@
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
 use crate::gate::clone::new_block;
-use crate::gate::stand;
+use crate::gate::{leader, stand};
 use crate::machine::asm::rt_leave_with;
 use crate::signal::{frame, kernel};
 use crate::thread::{block_address, Block, Frame, GATE_STACK};
@@ -37,6 +37,9 @@ extern "C" fn rt_reenters(block: u64) -> ! {
     let f = unsafe { &mut *((t.gate_sp - size_of::<Frame>() as u64) as *mut Frame) };
     *f = form.frame;
     with_engine!(E => E::reenters(t));
+    if leader::is_alone() {
+        with_engine!(E => E::signal_point(t, f));
+    }
     kernel::sync_mask(t);
     if t.entered.is_some() {
         super::gate::call_again(f);

@@ -205,6 +205,7 @@ pub fn new_block(i: u32) -> Block {
         reads: Area::new(),
         hook_ends: false,
         deferred: false,
+        signalled: false,
         cancels: AtomicU32::new(0),
         logging: Default::default(),
         shown: Frame::default(),

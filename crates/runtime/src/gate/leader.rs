@@ -3,7 +3,7 @@
 //! ([`tested_epochs`]), and what the copy did, its slices, is what the trace gets. So the trace is one of `serial` with hooks, from its first event to its last.
 //!
 //! **Roles.** The engine in force changes only while all threads stand ([`stand`]): to `order` when a thread is about to be made, or an epoch begins; to
-//! `serial` for a call that a copy can't make ([`ends_before`]): the epoch ends before it, one thread makes it alone, while all others stand, and
+//! `serial` for a call that a copy can't make ([`ends_before`]), and for a signal: the epoch ends before it, one thread makes it alone, while all others stand, and
 //! the next epoch begins at the end of its gate. Such a call is an epoch's commit (Respec 4.2).
 //!
 //! An epoch that can't be run again, or whose copy comes to something else, ends the recording: what was written before it is whole.
@@ -31,7 +31,7 @@ static OVER: AtomicBool = AtomicBool::new(false);
 
 /// Is this process recorded in epochs?
 #[inline(always)]
-fn is_on() -> bool {
+pub fn is_on() -> bool {
     session().flags & FLAG_EPOCHS != 0 && !OVER.load(Relaxed)
 }
 
@@ -49,10 +49,27 @@ pub fn before_call(frame: &Frame) -> Frame {
     before
 }
 
-/// Under `serial`: is the call the making of a thread, before which an epoch is to begin?
+/// Under `serial`: is an epoch to begin before this call? Before a thread is made, and before any call that a thread comes to while all others stand, but that for
+/// which it is alone.
 #[inline(always)]
 pub fn begins_before(frame: &Frame) -> bool {
-    is_on() && ALONE.load(Relaxed) == 0 && makes_thread(frame)
+    is_on()
+        && match is_alone() {
+            false => makes_thread(frame),
+            true => !is_commit(frame),
+        }
+}
+
+/// Do all other threads stand, so that one makes a call, or is told of a signal?
+#[inline(always)]
+pub fn is_alone() -> bool {
+    ALONE.load(Relaxed) != 0
+}
+
+/// In the leader, at the end of a gate: a signal that waits for the thread is delivered when all others stand, since copies know none. False: there is none.
+pub fn delivers_alone(t: &mut Block) -> bool {
+    t.signalled = is_on() && t.pending.first(t.mask).is_some();
+    t.signalled
 }
 
 fn makes_thread(frame: &Frame) -> bool {
@@ -72,9 +89,10 @@ fn is_commit(frame: &Frame) -> bool {
         Effect::Maps => args[3] & sys::MAP_ANONYMOUS == 0,
         Effect::Attaches | Effect::Detaches | Effect::Execs | Effect::EndsProcess => true,
         Effect::EndsThread => process::entry().live_threads.load(Relaxed) == 1,
+        // Those that may wait for another thread can't be made while that stands.
         Effect::Futex => {
             let c = Call::new(number, args, syscalls::lookup(number));
-            futex::word_changed_at_once(&c).is_some() || futex::changed_word(&c).is_some()
+            futex::word_changed_at_once(&c).is_some()
         }
         effect => effect.makes_thread() && !makes_thread(frame),
     }
@@ -82,13 +100,13 @@ fn is_commit(frame: &Frame) -> bool {
 
 /// In the leader, at the end of a gate: is the epoch to end here?
 pub fn is_due(t: &Block) -> bool {
-    is_on() && (session().epoch_due.swap(0, Relaxed) != 0 || t.deferred)
+    is_on() && (session().epoch_due.swap(0, Relaxed) != 0 || t.deferred || t.signalled)
 }
 
 /// Under `serial`, at the end of a gate: does an epoch begin here?
 #[inline(always)]
 pub fn is_next(t: &Block) -> bool {
-    t.deferred || ALONE.load(Relaxed) != 0
+    t.deferred || is_alone()
 }
 
 /// An epoch begins where the calling thread is, which is the only one, or for which all others stand; `says` it to the log.
@@ -108,7 +126,7 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block)) {
 
 /// In the leader, at the end of a gate: the epoch is over, when all stand.
 pub fn ask(t: &mut Block, frame: &Frame) {
-    let makes_call = core::mem::take(&mut t.deferred);
+    let stays_alone = core::mem::take(&mut t.deferred) | core::mem::take(&mut t.signalled);
     let Some(request) = standing::ask() else {
         return;
     };
@@ -123,7 +141,7 @@ pub fn ask(t: &mut Block, frame: &Frame) {
     in_force::ENGINE.store(in_force::SERIAL_RECORD, Relaxed);
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
-    if makes_call {
+    if stays_alone {
         ALONE.store(request, Relaxed);
         reenter(t)
     }

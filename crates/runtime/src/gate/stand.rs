@@ -207,7 +207,7 @@ extern "C" {
 
 /// The end of a gate or of a hooked function: the thread stands, if that is wanted, and goes on as if nothing had been.
 #[inline(always)]
-pub fn point<E: Engine>(t: &mut Block, frame: &Frame) {
+pub fn point<E: Engine>(t: &mut Block, frame: &mut Frame) {
     if E::STANDS && (standing::wanted().is_some() || standing::may_be_asked_for()) {
         look::<E>(t, frame);
     }

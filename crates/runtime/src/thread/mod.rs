@@ -141,6 +141,8 @@ pub struct Block {
     pub hook_ends: bool,
     /// The call at whose gate it is isn't made yet: the epoch ends first ([`crate::gate::leader`]).
     pub deferred: bool,
+    /// A signal waits for it, for which the epoch ends: it is delivered while all others stand.
+    pub signalled: bool,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
     /// What it keeps of its log.

@@ -476,7 +476,7 @@ impl Engine for Record {
 
     fn signal_point(t: &mut Block, frame: &mut Frame) {
         state::maybe_record(t, frame);
-        if t.slot().signal_pending.load(Relaxed) != 0 {
+        if t.slot().signal_pending.load(Relaxed) != 0 && !leader::delivers_alone(t) {
             Self::deliver_pending(t, frame, FpState::Live);
         }
         if session().stop_program.load(Relaxed) != 0 {
@@ -591,11 +591,15 @@ impl Engine for Record {
     }
 
     fn arrived(t: &mut Block, uc: &mut Ucontext) {
-        cut::record::begin(t, uc);
+        if !leader::is_on() {
+            cut::record::begin(t, uc);
+        }
     }
 
     fn cut(t: &mut Block, uc: &mut Ucontext) {
-        cut::record::begin(t, uc);
+        if !leader::is_on() {
+            cut::record::begin(t, uc);
+        }
     }
 
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {

@@ -341,7 +341,7 @@ impl Engine for Follow {
         }
     }
 
-    fn passes_point(t: &mut Block, frame: &Frame) {
+    fn passes_point(t: &mut Block, frame: &mut Frame) {
         look(t, frame);
     }
 

@@ -427,7 +427,7 @@ impl Engine for Record {
     }
 
     #[inline(always)]
-    fn passes_point(t: &mut Block, frame: &Frame) {
+    fn passes_point(t: &mut Block, frame: &mut Frame) {
         if leader::is_next(t) {
             cut::record::abandon(t);
             leader::begin(t, frame, |t| {

@@ -487,8 +487,11 @@ impl Engine for Replay {
     }
 
     #[inline(always)]
-    fn passes_point(t: &mut Block, frame: &Frame) {
-        reread::look(t, frame);
+    fn passes_point(t: &mut Block, frame: &mut Frame) {
+        if reread::look(t, frame) {
+            // What the thread does alone, before others go on, is first.
+            Self::signal_point(t, frame);
+        }
     }
 
     fn reenters(t: &mut Block) {

@@ -80,24 +80,24 @@ pub fn defers(t: &mut Block) -> bool {
     t.deferred
 }
 
-/// The thread is at the end of a gate, of a hooked function, or in a call: does its epoch end here? The program goes on at `frame`.
+/// The thread is at the end of a gate, of a hooked function, or in a call: does its epoch end here? The program goes on at `frame`. In a trace it goes on in the
+/// next epoch then, and this says so.
 #[inline(always)]
-pub fn look(t: &mut Block, frame: &Frame) {
+pub fn look(t: &mut Block, frame: &Frame) -> bool {
     if epoch::is_open() {
         copy::takes_long_ways(t);
     }
-    if are_there() {
-        look_closely(t, frame);
-    }
+    are_there() && look_closely(t, frame)
 }
 
-fn look_closely(t: &mut Block, frame: &Frame) {
+fn look_closely(t: &mut Block, frame: &Frame) -> bool {
     let deferred = core::mem::take(&mut t.deferred);
     let Some(h) = ring::peek().filter(|h| is_end(t, h, deferred)) else {
-        return;
+        return false;
     };
     if !epoch::is_open() {
-        return goes_into_next(t, h);
+        goes_into_next(t, h);
+        return true;
     }
     let ends = epoch::part(t.slot).map(|p| p.ends.frame);
     if ends != Some(*frame) {
@@ -124,7 +124,8 @@ fn goes_into_next(t: &mut Block, h: EventHeader) {
 /// The thread is in a call of which only the beginning was replayed: in a trace, epochs may end before it does.
 pub fn look_in_call(t: &mut Block) {
     if epoch::is_open() {
-        return look(t, &stand::gate_frame(t));
+        look(t, &stand::gate_frame(t));
+        return;
     }
     while let Some(h) = ring::peek().filter(|h| is_end(t, h, false)) {
         t.cut().hooks = Hooks::default();
