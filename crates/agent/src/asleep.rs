@@ -65,8 +65,10 @@ impl Asleep {
     /// For this session, whose program has not begun.
     pub fn new(shared: &SharedSession) -> Asleep {
         Asleep {
-            applies: shared.order().is_some()
-                || shared.session().engine().can(can::RUN_ONE_AT_A_TIME),
+            // While all threads of a leader stand, it is a copy that goes on.
+            applies: !shared.has_leader()
+                && (shared.order().is_some()
+                    || shared.session().engine().can(can::RUN_ONE_AT_A_TIME)),
             looked: Instant::now(),
             written: 0,
             times: 0,

@@ -51,7 +51,8 @@ impl Strays {
     pub fn look(&mut self, shared: &SharedSession) {
         let begun = Instant::now();
         // (Copies of a live program are its children, and known to no slot.)
-        let copies = shared.session().flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS | FLAG_EPOCHS) != 0;
+        let copies =
+            shared.session().flags & (FLAG_TEST_COPIES | FLAG_TEST_EPOCHS | FLAG_EPOCHS) != 0;
         if begun < self.next || copies {
             return;
         }

@@ -36,6 +36,8 @@ pub struct SharedSession {
     conflicts: *const Conflicts,
     /// Bytes of a slot's ring there.
     ring_size: u64,
+    /// See [`SharedSession::add_leader`].
+    has_leader: bool,
 }
 
 // SAFETY: all of it is atomics and memory that both sides treat as untrusted.
@@ -134,6 +136,7 @@ impl SharedSession {
             memo: std::ptr::null(),
             conflicts: std::ptr::null(),
             ring_size: 0,
+            has_leader: false,
         })
     }
 
@@ -148,6 +151,17 @@ impl SharedSession {
         self.ring_size = ring_size;
         // SAFETY: fresh memory of the right size; the program does not run yet.
         unsafe { (*(at as *mut OrderHead)).ring_size = ring_size };
+        Ok(())
+    }
+
+    /// Adds what a program that is recorded in epochs needs ([`FLAG_EPOCHS`]): the memory of the `order` engine, for its leader.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn add_leader(&mut self, ring_size: u64) -> Result<()> {
+        self.add_order(ring_size)?;
+        self.session_mut().flags |= FLAG_EPOCHS;
+        self.has_leader = true;
         Ok(())
     }
 
@@ -203,9 +217,9 @@ impl SharedSession {
         self.order().filter(|_| !self.has_leader())
     }
 
-    /// Is the program recorded in epochs?
+    /// Is the program recorded in epochs? (What the session's flags say is the program's to write.)
     pub fn has_leader(&self) -> bool {
-        self.session().flags & FLAG_EPOCHS != 0
+        self.has_leader
     }
 
     /// What was found in code before, where the engine replaces locked instructions.

@@ -12,8 +12,8 @@ use reprise_abi::event::Kind;
 use reprise_abi::learned::{Code, CodeList};
 use reprise_abi::order::{EntryKind, DEFAULT_RING, MAX_VOID};
 use reprise_abi::session::{
-    Session, BY_ADDRESS, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_EPOCHS, FLAG_HOOKS, FLAG_LOCKED,
-    FLAG_LOGS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
+    Session, BY_ADDRESS, FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED, FLAG_EPOCHS, FLAG_HOOKS,
+    FLAG_LOCKED, FLAG_LOGS, FLAG_RACES, FLAG_TOTAL, MAX_CPUID, MODE_REPLAY, VERSION,
 };
 use reprise_launch::replay::Child;
 use reprise_launch::runtime::{EMBEDDED, EMBEDDED_NAME};

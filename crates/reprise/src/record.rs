@@ -17,7 +17,7 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_EPOCHS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
+    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
     FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
@@ -246,7 +246,7 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
             shared.session_mut().flags |= FLAG_LOGS;
         }
         (TraceOrder::Slices, true) if args.test_uniparallel => {
-            shared.add_order(args.buffers.bytes())?;
+            shared.add_leader(args.buffers.bytes())?;
         }
         (_, false) if args.engine.can(can::SEPARATE_MEMORY) => shared.add_memo()?,
         _ => {}
@@ -363,7 +363,7 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         s.flags |= FLAG_TEST_SLICES;
     }
     if args.test_uniparallel {
-        s.flags |= FLAG_EPOCHS | FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;
+        s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;
         inputs(s).copies.store(1, Relaxed);
     }
     if args.test_flip {

@@ -376,12 +376,13 @@ fn all_guests_of_the_order_engine_are_here() {
         ),
     ];
     /// What is tested beside the engine itself.
-    const BESIDE: [&str; 5] = [
+    const BESIDE: [&str; 6] = [
         "epochs.rs",
         "interposed.rs",
         "serial_hooks.rs",
         "sketch.rs",
         "stand.rs",
+        "uniparallel.rs",
     ];
     let of_order = sources_of_tests("order", |file| !BESIDE.contains(&file));
     let of_det = sources_of_tests("det", |_| true);

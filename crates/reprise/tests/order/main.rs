@@ -18,3 +18,4 @@ mod serial_hooks;
 mod sketch;
 mod stand;
 mod stuck;
+mod uniparallel;

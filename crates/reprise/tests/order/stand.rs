@@ -32,6 +32,7 @@ tests! {
         timed_locks,
         timed_waits,
         condition_variables,
+        registers_after_waits,
         robust_mutex,
         cancel_points,
         thread_cancel,

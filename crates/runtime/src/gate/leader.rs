@@ -10,11 +10,11 @@
 
 use crate::engine::wish::CLONE_THREAD;
 use crate::gate::stand::{self, rt_reenter};
-use crate::gate::{clock, tested_epochs};
+use crate::gate::{clock, signals, tested_epochs};
 use crate::log::{epoch, ring};
+use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::futex;
-use crate::machine::sys;
 use crate::signal::frame::{save_vectors, FpState};
 use crate::signal::kernel;
 use crate::thread::{in_force, process, schedule, session, standing, Block, Frame};
@@ -52,11 +52,11 @@ pub fn before_call(frame: &Frame) -> Frame {
 /// Under `serial`: is an epoch to begin before this call? Before a thread is made, and before any call that a thread comes to while all others stand, but that for
 /// which it is alone.
 #[inline(always)]
-pub fn begins_before(frame: &Frame) -> bool {
+pub fn begins_before(t: &Block, frame: &Frame) -> bool {
     is_on()
         && match is_alone() {
             false => makes_thread(frame),
-            true => !is_commit(frame),
+            true => !is_commit(t, frame),
         }
 }
 
@@ -78,17 +78,21 @@ fn makes_thread(frame: &Frame) -> bool {
 
 /// In the leader: is the call one that a copy can't make?
 #[inline(always)]
-pub fn ends_before(frame: &Frame) -> bool {
-    is_on() && is_commit(frame)
+pub fn ends_before(t: &Block, frame: &Frame) -> bool {
+    is_on() && is_commit(t, frame)
 }
 
-fn is_commit(frame: &Frame) -> bool {
+fn is_commit(t: &Block, frame: &Frame) -> bool {
     let number = frame.rax as u32 as u64;
     let args = frame.args();
     match syscalls::effect(number) {
         Effect::Maps => args[3] & sys::MAP_ANONYMOUS == 0,
         Effect::Attaches | Effect::Detaches | Effect::Execs | Effect::EndsProcess => true,
         Effect::EndsThread => process::entry().live_threads.load(Relaxed) == 1,
+        Effect::Signals(_) => {
+            let c = Call::new(number, args, syscalls::lookup(number));
+            signals::ends_us(t, &c, process::visible_pid()).is_some()
+        }
         // Those that may wait for another thread can't be made while that stands.
         Effect::Futex => {
             let c = Call::new(number, args, syscalls::lookup(number));
@@ -141,6 +145,7 @@ pub fn ask(t: &mut Block, frame: &Frame) {
     in_force::ENGINE.store(in_force::SERIAL_RECORD, Relaxed);
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
+    session().epoch_open.store(0, Relaxed);
     if stays_alone {
         ALONE.store(request, Relaxed);
         reenter(t)
@@ -154,6 +159,7 @@ fn leads(t: &mut Block, request: u32) -> ! {
     // What nobody has looked for while there was one thread.
     clock::keeps_trapping();
     in_force::ENGINE.store(in_force::ORDER_RECORD, Relaxed);
+    session().epoch_open.store(1, Relaxed);
     if !tested_epochs::begin(t, request) {
         is_lost();
     }

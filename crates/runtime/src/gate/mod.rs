@@ -9,6 +9,7 @@ pub mod cpuid;
 pub mod diversion;
 pub mod exec;
 pub mod instruction;
+pub mod leader;
 pub mod processor;
 pub mod ptrace;
 pub mod robust;
@@ -16,7 +17,6 @@ pub mod seccomp;
 pub mod signals;
 pub mod stand;
 pub mod tested_copies;
-pub mod leader;
 pub mod tested_epochs;
 
 use crate::machine::sys;

@@ -136,7 +136,8 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
         [&s.epoch_difference, &s.epoch_difference_at],
     );
     if difference.is_some() {
-        s.epochs_recovered.fetch_add(came.is_taken_over.into(), Relaxed);
+        s.epochs_recovered
+            .fetch_add(came.is_taken_over.into(), Relaxed);
         return came.is_taken_over;
     }
     if epoch::has_births() {

@@ -608,7 +608,7 @@ impl Engine for Record {
 
     #[inline(always)]
     fn defers(t: &mut Block, frame: &Frame) -> bool {
-        t.deferred = leader::ends_before(frame);
+        t.deferred = leader::ends_before(t, frame);
         t.deferred
     }
 

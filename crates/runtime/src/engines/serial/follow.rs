@@ -673,7 +673,8 @@ impl Order for Follow {
                 await_others(t);
                 return told::wakes(t, Wait::Signal);
             }
-            Due::Entry(e) if e.kind == EntryKind::Failed && deadline.is_some() => {
+            // (Who only looks again has no time limit that could be over: what fails comes later.)
+            Due::Entry(e) if e.kind == EntryKind::Failed && deadline.is_some_and(|d| !d.looks) => {
                 return told::wakes(t, Wait::TimedOut);
             }
             _ => {}

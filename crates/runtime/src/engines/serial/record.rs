@@ -422,7 +422,7 @@ impl Engine for Record {
 
     #[inline(always)]
     fn defers(t: &mut Block, frame: &Frame) -> bool {
-        t.deferred = leader::begins_before(frame);
+        t.deferred = leader::begins_before(t, frame);
         t.deferred
     }
 

@@ -26,7 +26,14 @@ pub fn are_there() -> bool {
 pub fn prepare() {
     if session().flags & FLAG_EPOCHS != 0 {
         const FLAGS: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
-        sys::mmap(ORDER_BASE, ORDER_HEAD_LEN as u64, sys::PROT_RW, FLAGS, u64::MAX, 0);
+        sys::mmap(
+            ORDER_BASE,
+            ORDER_HEAD_LEN as u64,
+            sys::PROT_RW,
+            FLAGS,
+            u64::MAX,
+            0,
+        );
     }
 }
 

@@ -169,10 +169,7 @@ fn is_wanted() -> bool {
 }
 
 fn begin(t: &mut Block, form: u32) {
-    if !is_wanted()
-        || session().flags & FLAG_LOCKED == 0
-        || THREADS.swap(true, Relaxed)
-    {
+    if !is_wanted() || session().flags & FLAG_LOCKED == 0 || THREADS.swap(true, Relaxed) {
         return;
     }
     for r in memory::each() {

@@ -1,0 +1,80 @@
+//! Recordings in epochs (DoublePlay; `record --test-uniparallel`): threads run on all processors, copies run what they did again, one thread at a time, and that is the
+//! trace: one of slices, which is replayed as any other of `serial`. Races are in it.
+
+use crate::common;
+
+use common::{check_times, Guest, Info, Outcome, Workplace};
+
+const FLAGS: [&str; 3] = ["--engine", "serial", "--test-uniparallel"];
+/// The exit status of `verify` where a recording ends before its program.
+const CUT_OFF: i32 = 65;
+
+/// Of epochs: how many came to the same state, how many did not, and in how many of those the program took over what its copy had come to.
+fn epochs(info: &Info) -> [u64; 3] {
+    ["epochs_same", "epochs_unlike", "epochs_recovered"].map(|which| info.counter(which))
+}
+
+/// Records a guest, and verifies it: nothing of it is lost.
+fn check(name: &str, args: &[&str]) {
+    let infos = check_times(&Guest::new(name).args(args), &FLAGS, 3, 2);
+    for info in infos {
+        let [same, unlike, recovered] = epochs(&info);
+        assert!(same + recovered > 0, "no epoch became a part of it");
+        assert_eq!(unlike, recovered, "{same} came to the program's state");
+    }
+}
+
+tests! {
+    check;
+    locks_and_waits {
+        epochs = "epochs"["3", "300"],
+        mutex_contention,
+        condition_variables,
+        barriers,
+        rwlock_barrier_semaphore,
+        // Waits that look again and again.
+        c11_threads,
+        cpp_threads,
+        cpp_futures,
+        cpp_shared_locks,
+    }
+    // Each ends an epoch, and is made while all others stand.
+    commits {
+        threads_short_lived = "threads_short_lived"["50"],
+        signal_kept,
+    }
+    // Locked instructions of the program's own.
+    instructions {
+        atomics,
+        cpp_shared_pointers,
+    }
+}
+
+/// Threads race, and what the race came to is told to nobody before the epoch is over: the program takes over what its copy came to, and goes on with that.
+#[test]
+fn a_race_is_recorded() {
+    let guest = Guest::new("race_before_mapping").args(["3", "2000000"]);
+    let infos = check_times(&guest, &FLAGS, 5, 2);
+    let recovered: u64 = infos.iter().map(|info| epochs(info)[2]).sum();
+    assert!(recovered > 0, "no addition was lost in five recordings");
+}
+
+/// A race shows within its epoch: the recording ends before that, and says so. What was recorded is replayed.
+#[test]
+fn what_races_on_within_an_epoch_ends_the_recording() {
+    let place = Workplace::new();
+    let guest = Guest::new("epochs").args(["4", "200", "races"]);
+    for _ in 0..5 {
+        let recording = place.record_with(&guest, &FLAGS);
+        let ended = Outcome::Exit(0).fits(recording.run.status);
+        assert!(ended, "{}", recording.run.describe());
+        let verified = place.verify(&recording.dir);
+        let ends_early = recording.run.said().contains("the recording ends early: ");
+        let wanted = if ends_early { CUT_OFF } else { 0 };
+        assert!(
+            Outcome::Exit(wanted).fits(verified.status),
+            "{}",
+            verified.describe()
+        );
+    }
+}
