@@ -113,16 +113,14 @@ pub fn is_next(t: &Block) -> bool {
     t.deferred || is_alone()
 }
 
-/// An epoch begins where the calling thread is, which is the only one, or for which all others stand; `says` it to the log.
-pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block)) {
+/// An epoch begins where the calling thread is, which is the only one, or for which all others stand; `says` it to the log, and is told whether it is the
+/// first one of the process, or the first after it had only this thread.
+pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) {
     let alone = ALONE.swap(0, Relaxed);
     let Some(request) = Some(alone).filter(|n| *n != 0).or_else(standing::ask) else {
         return;
     };
-    if alone == 0 {
-        crate::sync::locked::before_thread(t);
-    }
-    says(t);
+    says(t, alone == 0);
     t.deferred = false;
     take_down(t, frame, request);
     leads(t, request)
@@ -142,7 +140,7 @@ pub fn ask(t: &mut Block, frame: &Frame) {
         is_lost();
         goes_on(t)
     }
-    in_force::ENGINE.store(in_force::SERIAL_RECORD, Relaxed);
+    in_force::runs_one();
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
     session().epoch_open.store(0, Relaxed);
@@ -158,7 +156,7 @@ fn leads(t: &mut Block, request: u32) -> ! {
     schedule::leave_for_others(t.slot);
     // What nobody has looked for while there was one thread.
     clock::keeps_trapping();
-    in_force::ENGINE.store(in_force::ORDER_RECORD, Relaxed);
+    in_force::runs_freely();
     session().epoch_open.store(1, Relaxed);
     if !tested_epochs::begin(t, request) {
         is_lost();

@@ -11,6 +11,16 @@ pub const BY_SLICES: u32 = SERIAL_REPLAY;
 #[export_name = "rt_engine"]
 pub static ENGINE: AtomicU32 = AtomicU32::new(0);
 
+/// All threads of this process stand, and are to go on freely, on all processors ([`crate::gate::leader`]).
+pub fn runs_freely() {
+    ENGINE.store(ORDER_RECORD, Relaxed);
+}
+
+/// All threads of this process stand, and one is to go on.
+pub fn runs_one() {
+    ENGINE.store(SERIAL_RECORD, Relaxed);
+}
+
 #[inline(always)]
 fn role() -> u32 {
     ENGINE.load(Relaxed)

@@ -80,6 +80,7 @@ pub fn manifest() -> Manifest {
         checksum_every: 0,
         learned: Vec::new(),
         hooks: false,
+        epochs: false,
         unhooked: 0,
         redacted: None,
         start: Start {

@@ -430,7 +430,10 @@ impl Engine for Record {
     fn passes_point(t: &mut Block, frame: &mut Frame) {
         if leader::is_next(t) {
             cut::record::abandon(t);
-            leader::begin(t, frame, |t| {
+            leader::begin(t, frame, |t, first| {
+                if first {
+                    locked::before_thread(t);
+                }
                 let end = YIELD_AT_EPOCH_END;
                 events::plain(Kind::Yield, t.slot, end, t.deferred.into(), &[]);
             });
