@@ -68,7 +68,9 @@ pub fn is_alone() -> bool {
 
 /// In the leader, at the end of a gate: a signal that waits for the thread is delivered when all others stand, since copies know none. False: there is none.
 pub fn delivers_alone(t: &mut Block) -> bool {
-    t.signalled = is_on() && t.pending.first(t.mask).is_some();
+    // A call with a mask of its own is over when its handlers have run: they can't wait for the others. The recording ends there.
+    let can_wait = is_on() && t.saved_mask.is_none();
+    t.signalled = can_wait && t.pending.first(t.mask).is_some();
     t.signalled
 }
 
