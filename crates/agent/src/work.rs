@@ -365,7 +365,8 @@ impl Work {
     /// How the recording ends, if it does so in this round.
     fn is_over(&mut self, round: &Round) -> Option<Ending> {
         if let Some((status, reason)) = round.end {
-            if self.agent.shared.session().epoch_open.load(Acquire) != 0 {
+            let shared = &self.agent.shared;
+            if shared.has_leader() && shared.session().epoch_open.load(Acquire) != 0 {
                 self.is_full(|| "the program was ended before the end of an epoch".into());
             }
             return Some((Some(status), reason));

@@ -6,7 +6,8 @@
 //! `serial` for a call that a copy can't make ([`ends_before`]), and for a signal: the epoch ends before it, one thread makes it alone, while all others stand, and
 //! the next epoch begins at the end of its gate. Such a call is an epoch's commit (Respec 4.2).
 //!
-//! An epoch that can't be run again, or whose copy comes to something else, ends the recording: what was written before it is whole.
+//! A copy that comes to the end of its epoch with another memory is believed: the program takes that over (DoublePlay 5.2.4). An epoch that can't be run again, or whose
+//! copy leaves the log, ends the recording: what was written before it is whole.
 
 use crate::engine::wish::CLONE_THREAD;
 use crate::gate::stand::{self, rt_reenter};
@@ -15,8 +16,6 @@ use crate::log::{epoch, ring};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::futex;
-use crate::signal::frame::{save_vectors, FpState};
-use crate::signal::kernel;
 use crate::thread::{in_force, process, schedule, session, standing, Block, Frame};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use reprise_abi::effect::Effect;
@@ -124,7 +123,7 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) 
     };
     says(t, alone == 0);
     t.deferred = false;
-    take_down(t, frame, request);
+    stand::stands_first(t, frame, request);
     leads(t, request)
 }
 
@@ -134,7 +133,7 @@ pub fn ask(t: &mut Block, frame: &Frame) {
     let Some(request) = standing::ask() else {
         return;
     };
-    take_down(t, frame, request);
+    stand::stands_first(t, frame, request);
     if !stand::await_others(t, request) {
         goes_on(t)
     }
@@ -176,13 +175,6 @@ fn is_lost() {
     }
     s.epoch_lost.store(why as u32 + 1, Relaxed);
     OVER.store(true, Relaxed);
-}
-
-fn take_down(t: &mut Block, frame: &Frame, request: u32) {
-    kernel::block_all();
-    save_vectors(FpState::Live, stand::vectors(t.slot));
-    stand::take_down(t, frame, None);
-    t.stands.store(request, Relaxed);
 }
 
 fn goes_on(t: &Block) -> ! {

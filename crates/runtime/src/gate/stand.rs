@@ -117,7 +117,7 @@ fn form(i: u32) -> *mut Form {
 }
 
 /// Moves what a thread is into its form.
-pub fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
+fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
     let unlogged = with_engine!(E => E::unlogged_calls(t));
     // SAFETY: nobody reads these areas of the block any more: it is made anew.
     let (engine, known, reads, traced) = unsafe {
@@ -336,10 +336,7 @@ fn ask(t: &mut Block, frame: &Frame) {
     let Some(request) = standing::ask() else {
         return;
     };
-    kernel::block_all();
-    save_vectors(FpState::Live, vectors(t.slot));
-    take_down(t, frame, None);
-    t.stands.store(request, Relaxed);
+    stands_first(t, frame, request);
     let all = await_others(t, request);
     let s = session();
     if all && s.flags & FLAG_TEST_COPIES != 0 {
@@ -355,6 +352,14 @@ fn ask(t: &mut Block, frame: &Frame) {
     standing::release();
     // SAFETY: the form says all that the thread needs.
     unsafe { rt_reenter(t.this) }
+}
+
+/// The calling thread, which has asked for it, stands: what it does from now on is for all.
+pub fn stands_first(t: &mut Block, frame: &Frame, request: u32) {
+    kernel::block_all();
+    save_vectors(FpState::Live, vectors(t.slot));
+    take_down(t, frame, None);
+    t.stands.store(request, Relaxed);
 }
 
 /// Waits until all others stand; false: not all of them came in time.

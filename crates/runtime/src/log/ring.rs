@@ -15,7 +15,7 @@ use reprise_abi::event::{EventHeader, HEADER_LEN, SECTION_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
 use reprise_abi::order::ENTRY_LEN;
 use reprise_abi::ring::{place_of, Producer, RingControl};
-use reprise_abi::session::request as requests;
+use reprise_abi::session::{request as requests, FLAG_EPOCHS};
 use reprise_abi::waits::{Awaited, FEED};
 
 /// This process's copy of the head (record) or tail (replay).
@@ -106,8 +106,9 @@ fn advance(at: u64) {
     if rings::has_rings() {
         let place = own_place();
         let ring = place.control;
-        let quarter = |at: u64| at / (place.size / 4);
-        if quarter(ring.position.load(Relaxed)) != quarter(at) {
+        // A ring's size is a power of two: the bits above a quarter of it.
+        let quarters = !(place.size / 4 - 1);
+        if (ring.position.load(Relaxed) ^ at) & quarters != 0 {
             ends_epoch_soon();
         }
         ring.position.store(at, Relaxed);
@@ -122,10 +123,13 @@ fn advance(at: u64) {
     ring.events.store(events, Relaxed);
 }
 
-/// An epoch of which the rings don't hold all that was logged in it can't be run again.
+/// An epoch of which the rings don't hold all that was logged in it can't be run again. Where there are no epochs nobody would take the word back.
 #[cold]
 fn ends_epoch_soon() {
-    session().epoch_due.store(1, Relaxed);
+    let s = session();
+    if s.flags & FLAG_EPOCHS != 0 {
+        s.epoch_due.store(1, Relaxed);
+    }
 }
 
 /// This process begins to use the ring: nothing is known of it here.
