@@ -42,13 +42,13 @@ pub enum Kind {
     End = 14,
     /// The first event. Arguments: format-specific words of the engine.
     Start = 15,
-    /// First event of a new process. `value`: its recorded process id; `detail`: its birth (see
-    /// [`Process::birth`](crate::session::Process::birth)), 0 where the order of these events says it; arguments: its parent's id, and
+    /// First event of a new process. `value`: its recorded process id; `detail`: under `order` its birth (see
+    /// [`Process::birth`](crate::session::Process::birth)), which is the order of these events; arguments: its parent's id, and
     /// under `order` which birth of its slot it is ([`Slot::born`](crate::session::Slot::born)).
     ProcessStart = 16,
     /// A process ended. `value`: wait status as of wait(2), -1 when not known; `detail`: a [`ProcessEnd`]; arguments: its process id,
     /// and of one that was found dead, which process of the trace it was, in order of their [`Kind::ProcessStart`]s (0: the first
-    /// one of all, or one that had not begun).
+    /// one of all, or one that had not begun), and of one that had not begun the slot that its first thread was to have, plus 1.
     ProcessEnd = 17,
     /// A process became another program. `value`: number of the memory image in the trace; arguments: process id; section
     /// [`Tag::Input`] with its name.

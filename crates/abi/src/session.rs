@@ -3,6 +3,7 @@
 //! Mapped at [`layout::SESSION_BASE`](crate::layout::SESSION_BASE) in the program and anywhere in the agent. All of it is
 //! plain integers and atomics, valid for every bit pattern, because the program can scribble over it.
 
+use crate::atomic::Ordering::Relaxed;
 use crate::atomic::{AtomicU32, AtomicU64, AtomicU8};
 use crate::det::FamiliarIds;
 use crate::layout::MAX_SLOTS;
@@ -12,7 +13,7 @@ use crate::ring::RingControl;
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -111,7 +112,8 @@ pub struct Process {
     pub status: AtomicU32,
     /// Record: how many pid namespaces it is further inside than the agent; its maker's number of them until it knows its own.
     pub inside: AtomicU32,
-    /// Which of the session's processes it is, in order of their first steps; 0 before its own, and for the first of all.
+    /// Which of the session's processes it is, in the order of their first steps; 0 before its own, and for the first of all. While `order` records the order in
+    /// which the trace has them may be another one.
     pub birth: AtomicU32,
     /// Record: the process that makes it, as the agent sees it; 0 for the first of all.
     pub maker: AtomicU32,
@@ -127,9 +129,11 @@ pub struct Process {
     pub told_inside: AtomicU32,
     /// Record: threads of it that came back from a call, or whose time is over, and wait for the baton.
     pub came_back: AtomicU32,
+    /// The slot of its first thread when it was made, plus 1; 0 for the first process of all.
+    pub first: AtomicU32,
 }
 
-const _: () = assert!(core::mem::size_of::<Process>() == 64);
+const _: () = assert!(core::mem::size_of::<Process>() == 128);
 
 /// A thread's place in the session.
 #[repr(C, align(64))]
@@ -640,6 +644,8 @@ pub struct Session {
     pub losses: AtomicU32,
     /// Processes that have taken their first step, but the first one.
     pub births: AtomicU32,
+    /// Record: where the last of these steps stands in the ring (`serial`), plus 1.
+    pub born_at: AtomicU64,
 
     /// Replay: the streams that a process has open when it becomes another program, by descriptor.
     pub streams: [AtomicU8; FOLLOWED_STREAMS],
@@ -784,6 +790,24 @@ const _: () = assert!(SESSION_LEN % 4096 == 0);
 const _: () = assert!(SESSION_TOTAL < 0x1000_0000);
 
 impl Session {
+    /// Record: arguments of the event that says of process `p` that it was found dead ([`ProcessEnd`](crate::event::Kind::ProcessEnd)): its id, which one of
+    /// the trace it is, and if it is none of those, what the trace knows of it: the slot plus 1 that it was made for. Who was
+    /// killed in its first step is none of them, and the next to begin gets its place.
+    pub fn found_dead(&self, p: &Process) -> [u32; 3] {
+        let birth = p.birth.load(Relaxed);
+        let torn = self.ring.position.load(Relaxed) < self.born_at.load(Relaxed);
+        if birth != 0 && birth == self.births.load(Relaxed) && torn {
+            self.births.store(birth - 1, Relaxed);
+            p.birth.store(0, Relaxed);
+        }
+        let birth = p.birth.load(Relaxed);
+        let first = match birth {
+            0 => p.first.load(Relaxed),
+            _ => 0,
+        };
+        [p.visible_pid.load(Relaxed), birth, first]
+    }
+
     /// The engine of the session.
     pub fn engine(&self) -> &'static crate::engine::Engine {
         crate::engine::Engine::of(self.engine).unwrap_or(&crate::engine::NONE)

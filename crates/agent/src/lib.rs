@@ -187,12 +187,12 @@ impl Agent {
     }
 }
 
-/// The event of a process of which nobody said that it ended: its id and its birth, and its status.
-fn found_dead(who: [u32; 2], status: i64) -> Vec<u8> {
+/// The event of a process of which nobody said that it ended: [who](reprise_abi::session::Session::found_dead), and its status.
+fn found_dead(who: [u32; 3], status: i64) -> Vec<u8> {
     let header = EventHeader {
-        len: HEADER_LEN as u32 + 16,
+        len: (HEADER_LEN + 8 * who.len()) as u32,
         kind: Kind::ProcessEnd as u8,
-        nargs: 2,
+        nargs: who.len() as u8,
         slot: NO_SLOT,
         detail: ProcessEnd::Found as u32,
         value: status,

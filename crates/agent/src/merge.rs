@@ -12,7 +12,7 @@ use crate::pressure::Pressure;
 use crate::wake;
 pub use dead::open_shards_of;
 use reprise_abi::engine::TraceOrder;
-use reprise_abi::event::{Event, Kind, ParseError};
+use reprise_abi::event::{Event, EventHeader, Kind, ParseError, HEADER_LEN};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::news::{Look, News};
 use reprise_abi::order::{head_of_entries, slots_with, Entry, ENTRY_LEN, MAX_VOID};
@@ -20,7 +20,7 @@ use reprise_abi::ring::RingControl;
 use reprise_launch::SharedSession;
 use reprise_trace::stamps::{stamps_of, Stamps};
 use reprise_trace::{Census, TraceError, Writer};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -66,6 +66,9 @@ pub struct Merge {
     /// What had only stamps below this one was written when rings were looked at last.
     drawn: u64,
     stamps: Stamps,
+    /// The processes that have begun in the trace: which one it is there, by its number among those that took their first steps
+    /// ([`Process::birth`](reprise_abi::session::Process::birth)), which not all lived to write.
+    births: HashMap<u32, u32>,
     damage: Option<&'static str>,
     /// What is written next; kept for its room.
     pieces: Vec<Piece>,
@@ -107,6 +110,7 @@ impl Merge {
             last_round: Instant::now(),
             drawn: 0,
             stamps: Stamps::default(),
+            births: HashMap::new(),
             damage: None,
             pieces: Vec::new(),
             sync_event: Vec::new(),
@@ -315,6 +319,11 @@ impl Merge {
                 continue;
             }
             let Ok(e) = Event::parse(bytes) else { continue };
+            if e.kind == Kind::ProcessStart {
+                let birth = self.births.len() as u32 + 1;
+                self.births.insert(e.header.detail, birth);
+                changed = Some(with_detail(&e, birth));
+            }
             source.ended = e.kind == Kind::ProcessEnd;
             self.stamps.note(&e);
             sink.census.follow(&e);
@@ -434,6 +443,17 @@ fn sync_event<'a>(slot: usize, entries: &[u8], bytes: &'a mut Vec<u8>) -> &'a [u
     bytes.clear();
     bytes.extend_from_slice(&head_of_entries(slot as u16, entries.len() / ENTRY_LEN));
     bytes.extend_from_slice(entries);
+    bytes
+}
+
+/// The same event with another detail.
+fn with_detail(event: &Event, detail: u32) -> Vec<u8> {
+    let h = EventHeader {
+        detail,
+        ..event.header
+    };
+    let mut bytes = event.bytes().to_vec();
+    bytes[..HEADER_LEN].copy_from_slice(&h.to_bytes());
     bytes
 }
 

@@ -388,8 +388,8 @@ fn reap(s: &Session, n: usize, status: Option<i32>) {
     }
 }
 
-/// The processes that were found dead and that nobody was left to log: id and birth, and wait status, -1 when not known.
-pub fn lost(shared: &SharedSession) -> Vec<([u32; 2], i64)> {
+/// The processes that were found dead and that nobody was left to log: [who](Session::found_dead), and wait status, -1 when not known.
+pub fn lost(shared: &SharedSession) -> Vec<([u32; 3], i64)> {
     let lost = |p: &&reprise_abi::session::Process| p.state.load(Acquire) == process_state::LOST;
     shared
         .session()
@@ -398,7 +398,7 @@ pub fn lost(shared: &SharedSession) -> Vec<([u32; 2], i64)> {
         .filter(lost)
         .map(|p| {
             let status = i64::from(p.status.load(Relaxed)) - 1;
-            ([&p.visible_pid, &p.birth].map(|w| w.load(Relaxed)), status)
+            (shared.session().found_dead(p), status)
         })
         .collect()
 }

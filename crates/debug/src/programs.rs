@@ -41,8 +41,10 @@ pub struct Programs {
     pub end: Option<(u64, i32)>,
 }
 
-/// As in the table of births: of a process that the log has found dead.
+/// Arguments of the event of a process that was found dead: its birth, ...
 const BIRTH: usize = 1;
+/// ... and not 0 if it had none.
+const UNBORN: usize = 2;
 
 impl Programs {
     /// Those of the process with this birth. `known`: what was known when the trace begins, after `first` events.
@@ -87,10 +89,11 @@ impl Programs {
             }
             Kind::ProcessEnd => {
                 let whose = match h.detail == ProcessEnd::Found as u32 {
-                    true => event.arg(BIRTH) as u32,
-                    false => self.owner(h.slot),
+                    true if event.arg(UNBORN) != 0 => None,
+                    true => Some(event.arg(BIRTH) as u32),
+                    false => Some(self.owner(h.slot)),
                 };
-                if whose == self.wanted && self.end.is_none() {
+                if whose == Some(self.wanted) && self.end.is_none() {
                     /// Of one that was killed nobody knows how.
                     const KILLED: i32 = libc::SIGKILL;
                     let status = i32::try_from(h.value).unwrap_or(KILLED);

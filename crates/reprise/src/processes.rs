@@ -265,8 +265,11 @@ impl Processes {
         place
     }
 
-    /// Who was found dead: by its place in the order of beginnings, which is that of the list.
+    /// Who was found dead: by its place in the order of beginnings, which is that of the list. None, if it had not begun.
     fn found_dead(&self, event: &Event) -> Option<usize> {
+        if event.arg(2) != 0 {
+            return None;
+        }
         let (pid, birth) = (event.arg(0) as i64, event.arg(1) as usize);
         let one = self.list.get(birth)?;
         (one.pid == pid && !one.ended).then_some(birth)

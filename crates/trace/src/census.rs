@@ -43,8 +43,6 @@ pub struct Census {
     due: HashMap<u16, i64>,
     /// Calls that threads are in and that tell of children, by slot.
     inside: HashMap<u16, Inside>,
-    /// Who was found dead before its first step, and before its parent was told of it.
-    stillborn: HashSet<i64>,
     /// Ids of threads that processes have made.
     threads: HashSet<i64>,
     /// The program has asked for the end of its recording.
@@ -60,7 +58,7 @@ struct Inside {
     args: [u64; 4],
     /// Slot of the new process, when the call makes one.
     child: Option<u16>,
-    /// Its own number, when it began before its parent was told.
+    /// Its own number, when it began before its parent was told; 0 if it died before it could.
     began: Option<i64>,
 }
 
@@ -116,25 +114,16 @@ impl Census {
             Kind::ProcessStart => {
                 self.begins(h.value);
                 match self.due.remove(&h.slot) {
-                    Some(0) => {
-                        let of = |i: &&mut Inside| i.child == Some(h.slot) && i.began.is_none();
-                        if let Some(parent) = self.inside.values_mut().find(of) {
-                            parent.began = Some(h.value);
-                        }
-                    }
+                    Some(0) => self.began(h.slot, h.value),
                     Some(told) if told != h.value => self.begins(told),
                     _ => {}
                 }
             }
-            // It may have died before its first step.
+            // It may have died before its first step: then the slot that it was to have is named.
             Kind::ProcessEnd if h.detail == ProcessEnd::Found as u32 => {
-                let pid = event.arg(0) as i64;
-                let unborn = self.due.iter().find(|(_, told)| **told == pid);
-                if let Some(slot) = unborn.map(|(slot, _)| *slot) {
-                    self.due.remove(&slot);
-                    self.begins(pid);
-                } else if self.known.get(&pid).is_none_or(|left| *left <= 0) {
-                    self.stillborn.insert(pid);
+                let slot = event.arg(2).checked_sub(1).map(|slot| slot as u16);
+                if let Some((slot, told)) = slot.and_then(|s| self.due.remove_entry(&s)) {
+                    self.never_begins(slot, told);
                 }
             }
             Kind::Signal if h.detail == SIGCHLD => {
@@ -167,7 +156,7 @@ impl Census {
             Kind::Enter => {
                 self.inside.insert(h.slot, now);
                 if let Some(child) = now.child {
-                    self.due.insert(child, 0);
+                    self.is_due(child, 0);
                 }
                 return;
             }
@@ -194,13 +183,32 @@ impl Census {
             }
             Some(own) if own != result => self.begins(result),
             Some(_) => {}
-            None if self.stillborn.remove(&result) => {
-                self.due.remove(&child);
-                self.begins(result);
-            }
-            None => {
-                self.due.insert(child, result);
-            }
+            None => self.is_due(child, result),
+        }
+    }
+
+    /// A child is to begin in this slot, of which its parent was told by this number (0: not yet).
+    fn is_due(&mut self, slot: u16, told: i64) {
+        // Whoever was to have it before, and has not begun, is dead, and the trace says so later.
+        match self.due.insert(slot, told) {
+            Some(before) if before != 0 => self.begins(before),
+            _ => {}
+        }
+    }
+
+    /// Whose parent is inside of the call that makes it has begun, as `own`; or never will, 0.
+    fn began(&mut self, slot: u16, own: i64) {
+        let of = |i: &&mut Inside| i.child == Some(slot) && i.began.is_none();
+        if let Some(parent) = self.inside.values_mut().find(of) {
+            parent.began = Some(own);
+        }
+    }
+
+    /// Who was to have this slot is dead. It counts as one that was there: its parent, who was told of it by the number `told` (0: not yet), may wait for it.
+    fn never_begins(&mut self, slot: u16, told: i64) {
+        match told {
+            0 => self.began(slot, 0),
+            told => self.begins(told),
         }
     }
 
@@ -422,12 +430,13 @@ mod tests {
         event(Kind::Enter, 0, nr::VFORK, 0).child(1).tell(&mut c);
         event(Kind::Exit, 0, nr::VFORK, 102).tell(&mut c);
         let found = event(Kind::ProcessEnd, NO_SLOT, ProcessEnd::Found as u64, 9);
-        found.args(&[102]).tell(&mut c);
+        found.args(&[102, 0, 2]).tell(&mut c);
         wait(&mut c, 102, 9);
         event(Kind::Enter, 0, nr::VFORK, 0).child(1).tell(&mut c);
         let found = event(Kind::ProcessEnd, NO_SLOT, ProcessEnd::Found as u64, 9);
-        found.args(&[103]).tell(&mut c);
+        found.args(&[103, 0, 2]).tell(&mut c);
         event(Kind::Exit, 0, nr::VFORK, 103).tell(&mut c);
+        wait(&mut c, 103, 9);
         // One that could not be made.
         event(Kind::Enter, 0, nr::VFORK, 0).child(1).tell(&mut c);
         event(Kind::Exit, 0, nr::VFORK, -11).tell(&mut c);
@@ -445,6 +454,31 @@ mod tests {
         start(&mut c, 2, 1);
         event(Kind::Exit, 0, nr::CLONE, 102).tell(&mut c);
         wait(&mut c, 102, 0);
+        assert_eq!(missing(c), Vec::<i64>::new());
+    }
+
+    /// In a pid namespace of its own it calls itself otherwise than its parent, who waits for it.
+    #[test]
+    fn who_died_in_its_first_step_is_not_missing() {
+        let mut c = Census::new(100);
+        let dead = |c: &mut Census, slot: u64| {
+            let found = event(Kind::ProcessEnd, NO_SLOT, ProcessEnd::Found as u64, 9);
+            found.args(&[1, 0, slot + 1]).tell(c);
+        };
+        fork(&mut c, 1, 101);
+        dead(&mut c, 1);
+        wait(&mut c, 101, 9);
+        // Its parent hears of it later.
+        event(Kind::Enter, 0, nr::CLONE, 0).child(1).tell(&mut c);
+        dead(&mut c, 1);
+        event(Kind::Exit, 0, nr::CLONE, 102).tell(&mut c);
+        wait(&mut c, 102, 9);
+        // Its slot is another's before the trace says that it is dead.
+        fork(&mut c, 1, 103);
+        fork(&mut c, 1, 104);
+        wait(&mut c, 103, 9);
+        start(&mut c, 1, 104);
+        dead(&mut c, 1);
         assert_eq!(missing(c), Vec::<i64>::new());
     }
 

@@ -5,7 +5,7 @@ use super::{sync_event, Look, Merge, Sink};
 use reprise_abi::event::{Event, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{Entry, EntryKind, OrderHead, MAX_QUIET, WAITED_FOR};
-use reprise_abi::session::{process_state, slot_state};
+use reprise_abi::session::{process_state, slot_state, Process};
 use reprise_launch::{futex, SharedSession};
 use reprise_trace::TraceError;
 use std::sync::atomic::Ordering::*;
@@ -55,7 +55,7 @@ impl Merge {
             }
         }
         if !told {
-            let who = [&p.visible_pid, &p.birth].map(|w| w.load(Relaxed).into());
+            let who = self.found_dead(p);
             push_words(
                 sink,
                 Kind::ProcessEnd,
@@ -92,7 +92,7 @@ impl Merge {
         for slot in slots {
             push_words(sink, Kind::Gone, slot as u16, how, value, &[0; 3])?;
         }
-        let who = [&p.visible_pid, &p.birth].map(|w| w.load(Relaxed).into());
+        let who = s.found_dead(p).map(u64::from);
         push_words(sink, Kind::ProcessEnd, NO_SLOT, how, value, &who)
     }
 
@@ -149,6 +149,16 @@ impl Merge {
             }
         }
         Ok(())
+    }
+
+    /// Who was found dead, as [`Session::found_dead`](reprise_abi::session::Session::found_dead).
+    fn found_dead(&self, p: &Process) -> [u64; 3] {
+        let birth = self.births.get(&p.birth.load(SeqCst)).copied();
+        let first = match birth {
+            Some(_) => 0,
+            None => p.first.load(SeqCst),
+        };
+        [p.visible_pid.load(Relaxed), birth.unwrap_or(0), first].map(u64::from)
     }
 
     /// Has the thread of a slot written how its process ends?

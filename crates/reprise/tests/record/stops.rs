@@ -10,7 +10,7 @@ use common::{
 };
 use std::io::Read;
 
-guests! { stop_cells, stops_of_itself, namespaces_nested, faults_sent, words_of_the_dead, frames_without_room, trap_flag }
+guests! { stop_cells, stops_of_itself, namespaces_nested, killed_at_birth, faults_sent, words_of_the_dead, frames_without_room, trap_flag }
 
 /// What is sent, in the ordinary tests; the long test knows more of the same kind.
 const SIGNALS: [&str; 9] = [
@@ -88,6 +88,7 @@ fn under_order() {
         ("stops_of_itself", &[][..]),
         ("namespaces_nested", &["3"]),
         ("namespaces_nested", &["1", "40"]),
+        ("killed_at_birth", &[]),
         ("faults_sent", &[]),
         ("frames_without_room", &[]),
         ("trap_flag", &[]),

@@ -318,6 +318,9 @@ fn fill_slot(t: &Block, i: u32, process: u32) {
     s.signal_pending.store(0, Relaxed);
     s.kernel_tid.store(0, Relaxed);
     s.process.store(process, Relaxed);
+    if process != t.slot_process() {
+        process::entry_of(process).first.store(i + 1, Relaxed);
+    }
 }
 
 /// The child counts among those that live.

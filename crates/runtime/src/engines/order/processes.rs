@@ -122,13 +122,14 @@ pub fn begin(t: &mut Block) {
     let parent = sys::getppid() as u64;
     t.slot().visible_tid.store(tid, Relaxed);
     process::entry().visible_pid.store(tid, Relaxed);
-    process::is_born();
+    process::is_born(0);
     clone::publish_own_tid(t, tid);
     let birth = process::entry().birth.load(Relaxed);
     let born = t.slot().born.load(Relaxed);
     events::plain(
         Kind::ProcessStart,
         t.slot,
+        // The agent says which one of the trace that is.
         birth,
         tid as i64,
         &[parent, born, draw()],

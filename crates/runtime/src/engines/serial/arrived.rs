@@ -39,10 +39,12 @@ fn log_lost_now() {
         let h = EventHeader {
             detail: ProcessEnd::Found as u32,
             value: status,
-            ..header(Kind::ProcessEnd, NO_SLOT as u32, 2, 0)
+            ..header(Kind::ProcessEnd, NO_SLOT as u32, 3, 0)
         };
+        // Before anything is written where its own event was to stand.
+        let who = s.found_dead(p);
         let mut w = Writer::begin(&h);
-        w.put_words(&[&p.visible_pid, &p.birth].map(|w| w.load(Relaxed) as u64));
+        w.put_words(&who.map(u64::from));
         w.finish();
         // Whoever takes the entry next must not be known by this one's id.
         p.kernel_pid.store(0, Relaxed);

@@ -31,7 +31,7 @@ pub fn create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
     });
     match made {
         None if !sys::is_error(r) => {
-            name(make(t, wish, h.flags >> SLOT_SHIFT, start), r);
+            make(t, wish, h.flags >> SLOT_SHIFT, start);
         }
         Some(number) if sys::is_error(r) => {
             // The recorded kernel refused; nobody will ever call the new process.
@@ -39,20 +39,13 @@ pub fn create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
             sys::call_undisturbed(nr::KILL, &[p.kernel_pid.load(Relaxed) as u64, 9]);
             p.state.store(process_state::ENDING, Release);
         }
-        Some(number) => name(number, r),
-        None => {}
+        _ => {}
     }
     if !sys::is_error(r) {
         clone::publish_tid(wish, r as u32);
         clone::publish_pidfd(wish, of.descriptor);
     }
     r
-}
-
-/// Should process `number` die before its first step, this is how the recording knows it.
-fn name(number: u32, pid: i64) {
-    let id = &process::entry_of(number).visible_pid;
-    id.store(pid as u32, Relaxed);
 }
 
 /// Makes the process whose first thread has slot `child`; its number.
@@ -82,10 +75,10 @@ pub fn start(t: &mut Block) {
     t.slot().state.store(slot_state::RUNNING, Relaxed);
     let h = expect(t, &[Kind::ProcessStart], &Actual::of(Kind::ProcessStart));
     let pid = h.value as u32;
+    process::is_born(ring::position());
     Reader::begin(h).finish();
     t.slot().visible_tid.store(pid, Relaxed);
     process::entry().visible_pid.store(pid, Relaxed);
-    process::is_born();
     clone::publish_own_tid(t, pid);
 }
 
@@ -128,24 +121,21 @@ pub fn is_found_dead(h: &EventHeader) -> bool {
 /// A process was killed in the recording: it ends here as well.
 pub fn reap(t: &Block, h: EventHeader) {
     let mut r = Reader::begin(h);
-    let [pid, birth, ..] = r.args().map(|a| a as u32);
+    let [pid, birth, first, ..] = r.args().map(|a| a as u32);
     r.finish();
     let s = session();
     // What the end was is not always known.
     let status = if h.value > 0 { h.value as i32 } else { 9 };
     // In namespaces of their own, several processes may have one id.
-    let is =
-        |p: &Process, pid| p.visible_pid.load(Relaxed) == pid && p.birth.load(Relaxed) == birth;
-    if is(process::entry(), pid) {
+    let is = |p: &Process| {
+        p.birth.load(Relaxed) == birth && (birth != 0 || p.first.load(Relaxed) == first)
+    };
+    if is(process::entry()) {
         leave(t);
         finish(status);
     }
-    let find = |pid| {
-        let mut all = s.processes.iter().enumerate();
-        all.find(|(_, p)| p.state.load(Relaxed) == process_state::LIVE && is(p, pid))
-    };
-    // One that died before its first step, and before its parent was told its id.
-    let dead = find(pid).or_else(|| if birth == 0 { find(0) } else { None });
+    let mut all = s.processes.iter().enumerate();
+    let dead = all.find(|(_, p)| p.state.load(Relaxed) == process_state::LIVE && is(p));
     let Some((n, p)) = dead else { return };
     if pid == s.program_pid.load(Relaxed) {
         s.root_status.store(status as u32 + 1, Relaxed);

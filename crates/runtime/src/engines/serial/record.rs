@@ -714,7 +714,7 @@ impl Engine for Record {
         let parent = sys::getppid() as u64;
         t.slot().visible_tid.store(tid, Relaxed);
         process::entry().visible_pid.store(tid, Relaxed);
-        process::is_born();
+        process::is_born(crate::log::ring::position());
         t.spin().begin(true);
         clone::publish_own_tid(t, tid);
         events::plain(Kind::ProcessStart, t.slot, 0, tid as i64, &[parent]);
