@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn events_of_the_agents_own_are_whole() {
-        let bytes = found_dead([3, 4711], -9);
+        let bytes = found_dead([3, 4711, 0], -9);
         let event = Event::parse(&bytes).expect("an event");
         assert_eq!(event.bytes(), bytes);
         assert_eq!(event.header.kind, Kind::ProcessEnd as u8);
