@@ -183,10 +183,10 @@ pub trait Order {
     /// It has made an operation on an atomic word, by a function that the program called with this frame.
     #[inline(always)]
     fn atomic(_t: &mut Block, _f: &Frame, _a: &Atomic) {}
-    /// In a copy that runs an epoch again: has the program's thread slept here when the epoch ended, though others may have woken it? It had `mark` in r8 then. What
-    /// it had in r9.
+    /// In a copy that runs an epoch again: has the program's thread slept in this function, which was called with this frame, when the epoch ended, though others may have
+    /// woken it? It had `mark` in r8 then. What it had in r9.
     #[inline(always)]
-    fn stands_in_wait(_t: &mut Block, _mark: u64) -> Option<u64> {
+    fn stands_in_wait(_t: &mut Block, _f: &Frame, _mark: u64) -> Option<u64> {
         None
     }
     /// Before the instruction of a stub ([`crate::sync::locked`]): the shard at this address becomes the thread's; where operations are listed, that of

@@ -38,7 +38,7 @@ pub extern "C" fn rt_thread_begin(block: u64) -> ! {
         crate::thread::process::after_fork(t, t.slot_process());
         crate::thread::standing::after_fork();
         crate::gate::tested_copies::after_fork();
-        crate::gate::tested_epochs::after_fork();
+        crate::gate::epochs::after_fork();
         crate::gate::leader::after_fork();
         crate::memory::after_fork();
         crate::log::output::table::after_fork();

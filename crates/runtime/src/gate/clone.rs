@@ -206,6 +206,7 @@ pub fn new_block(i: u32) -> Block {
         hook_ends: false,
         deferred: false,
         signalled: false,
+        goes_back: false,
         cancels: AtomicU32::new(0),
         logging: Default::default(),
         shown: Frame::default(),

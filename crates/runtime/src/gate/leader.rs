@@ -1,6 +1,6 @@
 //! A recording in epochs (DoublePlay 3; `record --test-uniparallel`): while a program has one thread, `serial` records it; from the first moment that it has more,
 //! they run on all processors, as the **leader**, which `order` logs; each epoch of it is run again by a copy, one thread at a time
-//! ([`tested_epochs`]), and what the copy did, its slices, is what the trace gets. So the trace is one of `serial` with hooks, from its first event to its last.
+//! ([`epochs`]), and what the copy did, its slices, is what the trace gets. So the trace is one of `serial` with hooks, from its first event to its last.
 //!
 //! **Roles.** The engine in force changes only while all threads stand ([`stand`]): to `order` when a thread is about to be made, or an epoch begins; to
 //! `serial` for a call that a copy can't make ([`ends_before`]), and for a signal: the epoch ends before it, one thread makes it alone, while all others stand, and
@@ -10,13 +10,15 @@
 //! copy leaves the log, ends the recording: what was written before it is whole.
 
 use crate::engine::wish::CLONE_THREAD;
+use crate::gate::epochs::{self, Before};
 use crate::gate::stand::{self, rt_reenter};
-use crate::gate::{clock, signals, tested_epochs};
+use crate::gate::{clock, signals};
 use crate::log::{epoch, ring};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::futex;
-use crate::thread::{in_force, process, schedule, session, standing, Block, Frame};
+use crate::signal::kernel;
+use crate::thread::{in_force, process, schedule, session, standing, Block, Entered, Frame};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::OTHER_WAY;
@@ -105,7 +107,80 @@ fn is_commit(t: &Block, frame: &Frame) -> bool {
 
 /// In the leader, at the end of a gate: is the epoch to end here?
 pub fn is_due(t: &Block) -> bool {
-    is_on() && (session().epoch_due.swap(0, Relaxed) != 0 || t.deferred || t.signalled)
+    if !is_on() {
+        return false;
+    }
+    if t.deferred || t.signalled || t.goes_back {
+        return true;
+    }
+    let due = &session().epoch_due;
+    // Who is ahead goes on as long as it can: the others need not stand until the copy of the epoch before has run.
+    let waits = || epochs::before() == Before::Unknown && !epoch::is_long(t.slot);
+    due.load(Relaxed) != 0 && !waits() && due.swap(0, Relaxed) != 0
+}
+
+/// Can this call be made while it isn't known whether the epoch before is good? Then nothing of it is left if the program has to go back.
+fn leaves_nothing(number: u64) -> bool {
+    matches!(syscalls::effect(number), Effect::Tells(_) | Effect::Yields)
+}
+
+/// In the leader, before a call: is the thread to leave the gate, and to come to it again? A program that is ahead waits here until it is known that it needs
+/// not go back. Whoever wants all to stand doesn't wait for that.
+#[inline(always)]
+pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
+    epochs::is_ahead() && !leaves_nothing(frame.rax as u32 as u64) && keeps_back_now(t)
+}
+
+#[cold]
+fn keeps_back_now(t: &mut Block) -> bool {
+    loop {
+        match epochs::before() {
+            Before::Good => return false,
+            Before::Unknown => {}
+            Before::Other | Before::Lost => {
+                t.goes_back = true;
+                return true;
+            }
+        }
+        if standing::wanted().is_some() {
+            return true;
+        }
+        epochs::await_news();
+    }
+}
+
+/// In the leader: a call comes back whose beginning is logged. A program that is ahead is told of it when it is known that it needs not go back; it stands in the call meanwhile, if
+/// that is wanted, and all go back from there.
+#[inline(always)]
+pub fn comes_back(t: &mut Block, call: Entered) {
+    if epochs::is_ahead() {
+        comes_back_late(t, call);
+    }
+}
+
+#[cold]
+fn comes_back_late(t: &mut Block, call: Entered) {
+    stand::staying(t, call, |t| loop {
+        match epochs::before() {
+            Before::Good => return,
+            Before::Unknown => epochs::await_news(),
+            Before::Other | Before::Lost => ask_in_call(t),
+        }
+    });
+}
+
+/// In the leader, in the middle of a hooked function, which can't wait until all stand: a call that shapes memory. Where all have to go back it isn't made, if the program can go on without; what
+/// it would have come to.
+pub fn shapes_memory(c: &Call) -> Option<i64> {
+    const ENOMEM: i64 = -12;
+    while epochs::before() == Before::Unknown {
+        epochs::await_news();
+    }
+    match (epochs::before(), c.effect) {
+        (Before::Good, _) | (_, Effect::Maps) => None,
+        (_, Effect::Remaps) => Some(ENOMEM),
+        _ => Some(0),
+    }
 }
 
 /// Under `serial`, at the end of a gate: does an epoch begin here?
@@ -124,62 +199,103 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) 
     says(t, alone == 0);
     t.deferred = false;
     stand::stands_first(t, frame, request);
-    leads(t, request)
+    schedule::leave_for_others(t.slot);
+    // What nobody has looked for while there was one thread.
+    clock::keeps_trapping();
+    in_force::runs_freely();
+    leads(t, request);
+    standing::release();
+    reenter(t)
 }
 
 /// In the leader, at the end of a gate: the epoch is over, when all stand.
 pub fn ask(t: &mut Block, frame: &Frame) {
+    t.goes_back = false;
     let stays_alone = core::mem::take(&mut t.deferred) | core::mem::take(&mut t.signalled);
     let Some(request) = standing::ask() else {
         return;
     };
     stand::stands_first(t, frame, request);
-    if !stand::await_others(t, request) {
-        goes_on(t)
+    if !stand::await_others(t, request) || !is_over(t, request, stays_alone) {
+        standing::release();
     }
-    if !tested_epochs::ends(request) {
-        is_lost();
-        goes_on(t)
+    reenter(t)
+}
+
+/// As [`ask`], of a thread that stays in its call: the program is to go back.
+fn ask_in_call(t: &mut Block) {
+    let Some(request) = standing::ask() else {
+        return epochs::await_news();
+    };
+    kernel::block_all();
+    if stand::await_others(t, request) {
+        is_over(t, request, false);
+    }
+    standing::release();
+    kernel::sync_mask(t);
+}
+
+/// All stand: the epoch is over. Is this thread alone now, as it is to be where it `stays_alone`? Otherwise all go on, as the leader, or as what can't be recorded any more.
+fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
+    let before = epochs::settle(t, request);
+    if before == Before::Lost {
+        is_lost(epoch::previous_reason());
+        return false;
+    }
+    appends(t, epoch::previous_slices());
+    epoch::forget_previous();
+    if before == Before::Other {
+        leads(t, request);
+        return false;
+    }
+    let ahead = !stays_alone;
+    if ahead {
+        if !epochs::goes_ahead(t, request) {
+            is_lost(epoch::reason());
+        }
+        return false;
+    }
+    if !epochs::ends(request) {
+        is_lost(epoch::reason());
+        return false;
     }
     in_force::runs_one();
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
     session().epoch_open.store(0, Relaxed);
-    if stays_alone {
-        ALONE.store(request, Relaxed);
-        reenter(t)
+    ALONE.store(request, Relaxed);
+    true
+}
+
+/// What a copy has done is what the trace gets.
+fn appends(t: &Block, slices: &[u8]) {
+    if slices.is_empty() {
+        return;
     }
-    leads(t, request)
+    in_force::runs_one();
+    schedule::come_back(t.slot);
+    ring::append(slices);
+    schedule::leave_for_others(t.slot);
+    in_force::runs_freely();
 }
 
 /// All threads go on, as the leader, from where they stand.
-fn leads(t: &mut Block, request: u32) -> ! {
-    schedule::leave_for_others(t.slot);
-    // What nobody has looked for while there was one thread.
-    clock::keeps_trapping();
-    in_force::runs_freely();
+fn leads(t: &mut Block, request: u32) {
     session().epoch_open.store(1, Relaxed);
-    if !tested_epochs::begin(t, request) {
-        is_lost();
+    if !epochs::begin(t, request, false) {
+        is_lost(epoch::reason());
     }
-    goes_on(t)
 }
 
-/// Nothing more of this process can be recorded.
-fn is_lost() {
+/// Nothing more of this process can be recorded, for this [reason](epoch::reason).
+fn is_lost([why, slot, event]: [u64; 3]) {
     let s = session();
-    let [why, slot, event] = epoch::reason();
     if s.epoch_difference.load(Relaxed) == 0 {
         s.epoch_difference.store(OTHER_WAY + why, Relaxed);
         s.epoch_difference_at.store(event << 16 | slot, Relaxed);
     }
     s.epoch_lost.store(why as u32 + 1, Relaxed);
     OVER.store(true, Relaxed);
-}
-
-fn goes_on(t: &Block) -> ! {
-    standing::release();
-    reenter(t)
 }
 
 fn reenter(t: &Block) -> ! {

@@ -7,6 +7,7 @@ pub mod clone;
 pub mod copy;
 pub mod cpuid;
 pub mod diversion;
+pub mod epochs;
 pub mod exec;
 pub mod instruction;
 pub mod leader;
@@ -17,7 +18,6 @@ pub mod seccomp;
 pub mod signals;
 pub mod stand;
 pub mod tested_copies;
-pub mod tested_epochs;
 
 use crate::machine::sys;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};

@@ -14,11 +14,12 @@
 use crate::code::patch;
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
-use crate::gate::{copy, leader, tested_copies, tested_epochs};
+use crate::gate::{copy, epochs, leader, tested_copies};
 use crate::log::epoch::End;
 use crate::log::quiet;
 use crate::machine::sys;
 use crate::memory::capture::Call;
+use crate::memory::transfer;
 use crate::signal::frame::{save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::thread::area::Area;
@@ -28,7 +29,8 @@ use crate::thread::signals::{AltStack, Pending};
 use crate::thread::{block_address, in_force, process, session, standing};
 use crate::thread::{Block, Entered, Frame};
 use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, WALK, WALK_LEN};
-use core::mem::size_of;
+use core::cell::UnsafeCell;
+use core::mem::{offset_of, size_of};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::Effect;
 use reprise_abi::session::FLAG_TEST_COPIES;
@@ -195,6 +197,37 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
     })
 }
 
+/// The thread of slot `i` stands for this request, and is to stand where it stood when process `then` was made, a copy. It has made no call since. False: it can't be.
+pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
+    let b = block_of(i);
+    let stays = b.stands.load(Relaxed) == STAYS;
+    if !stays && b.stands.load(Relaxed) != request {
+        return false;
+    }
+    let old = UnsafeCell::new((Frame::default(), None::<Entered>));
+    let at = form(i) as u64;
+    let get = |to: u64, offset: usize, len: usize| {
+        transfer::get(then, to, at + offset as u64, len as u64).is_some()
+    };
+    let (frame, call) = {
+        // SAFETY: only the addresses of its fields.
+        let old = unsafe { &mut *old.get() };
+        (&raw mut old.0 as u64, &raw mut old.1 as u64)
+    };
+    let known = get(frame, offset_of!(Form, frame), size_of::<Frame>())
+        && get(call, offset_of!(Form, call), size_of::<Option<Entered>>());
+    // SAFETY: the copy has made a form of the same type there, when its thread stood.
+    let (frame, call) = unsafe { *old.get() };
+    if stays {
+        return known && call.is_some() && frame == gate_frame(b);
+    }
+    // SAFETY: written when the thread stood, and not used up.
+    let now = unsafe { &mut *form(i) };
+    now.frame = frame;
+    now.call = call;
+    known
+}
+
 /// Where the vector registers of a thread that stands are.
 pub fn vectors(i: u32) -> u64 {
     block_address(i) + VECTORS
@@ -304,7 +337,7 @@ pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
         return;
     };
     // An epoch that is run again ends where the log says.
-    let only_at_gates = tested_epochs::are_made();
+    let only_at_gates = epochs::are_made();
     if in_runtime || only_at_gates || patch::is_any_stub(uc.mc.rip) || !can_stand::<E>(t) {
         t.slot().signal_pending.store(1, Release);
         kernel::divert(&mut uc.mc);
@@ -342,8 +375,8 @@ fn ask(t: &mut Block, frame: &Frame) {
     if all && s.flags & FLAG_TEST_COPIES != 0 {
         tested_copies::test(t, request, standing::draw());
     }
-    if all && tested_epochs::are_made() {
-        tested_epochs::test(t, request);
+    if all && epochs::are_made() {
+        epochs::test(t, request);
     }
     match all {
         true => s.stood.fetch_add(1, Relaxed),

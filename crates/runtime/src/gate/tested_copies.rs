@@ -67,7 +67,9 @@ fn has_all(before: u32) -> bool {
 fn finds_in_epoch(before: u32, n: u64) -> Option<bool> {
     let spoilt = compared::spoil(before, n)?;
     let mut found = false;
-    let looked = compared::compare(before, written::pages(), |page| found |= page == spoilt);
+    let looked = compared::compare(before, [written::pages(), &[]], |page| {
+        found |= page == spoilt
+    });
     Some(looked.is_some() && found)
 }
 
@@ -75,7 +77,9 @@ fn finds_in_epoch(before: u32, n: u64) -> Option<bool> {
 fn finds(pid: u32, n: u64) -> bool {
     let differing = || {
         let (mut count, mut last) = (0, None);
-        let looked = compared::compare(pid, &[], |page| (count, last) = (count + 1, Some(page)));
+        let looked = compared::compare(pid, [&[]; 2], |page| {
+            (count, last) = (count + 1, Some(page))
+        });
         looked.map(|_| (count, last))
     };
     let same = differing() == Some((0, None));

@@ -47,6 +47,10 @@ pub const UNLIKE: u32 = 3;
 pub const LEFT_OUT: u32 = 4;
 /// The copy that has the slices to run by is to run them.
 pub const READ: u32 = 5;
+/// The copy has come to what the program had come to.
+pub const SAME: u32 = 6;
+/// The copy has made the same calls, and has other memory or vector registers than the program.
+pub const OTHER: u32 = 7;
 
 /// Where a thread of the leader stood when the epoch ended.
 #[derive(Clone, Copy, Default)]
@@ -86,8 +90,6 @@ pub struct Part {
     pub unlogged: u64,
     /// ... and where the log was.
     pub unlogged_at: u64,
-    /// It waits to the end of its part, but not to that of the epoch: others wake it.
-    pub is_woken: bool,
     /// How often it was looked whether it has come to its end, since its part of the log is used up.
     looks: u32,
     /// What it does ends a hooked function, not a gate.
@@ -122,10 +124,18 @@ struct Log {
 
 /// Where the log of the open epoch is; 0: there is none.
 static LOG: AtomicU64 = AtomicU64::new(0);
+/// As above, of the epoch before, which a copy runs while the open one goes on.
+static PREVIOUS: AtomicU64 = AtomicU64::new(0);
 
 fn log() -> &'static Log {
     // SAFETY: asked for only while there is one.
     unsafe { &*(LOG.load(Relaxed) as *const Log) }
+}
+
+fn previous() -> Option<&'static Log> {
+    let at = PREVIOUS.load(Relaxed) as *const Log;
+    // SAFETY: mapped for as long as it is said to be.
+    unsafe { at.as_ref() }
 }
 
 /// Is there a log?
@@ -133,8 +143,13 @@ pub fn is_open() -> bool {
     LOG.load(Relaxed) != 0
 }
 
-/// The leader: begins another log, in which `stamp` is the first to be drawn. False: there is no memory for it.
-pub fn begin(stamp: u64) -> bool {
+/// The leader: begins another log, in which `stamp` is the first to be drawn. What is open is forgotten, or the [previous](previous_state) one from now on if
+/// it `goes_on`. False: there is no memory for it.
+pub fn begin(stamp: u64, goes_on: bool) -> bool {
+    if goes_on {
+        forget_previous();
+        PREVIOUS.store(LOG.swap(0, Relaxed), Relaxed);
+    }
     forget();
     const FLAGS: u64 = sys::MAP_SHARED | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
     let at = sys::mmap(0, LEN, sys::PROT_RW, FLAGS, u64::MAX, 0);
@@ -148,10 +163,51 @@ pub fn begin(stamp: u64) -> bool {
 
 /// The log is of no use any more.
 pub fn forget() {
-    let at = LOG.swap(0, Relaxed);
+    unmap(&LOG);
+}
+
+/// That of the epoch before isn't, either.
+pub fn forget_previous() {
+    unmap(&PREVIOUS);
+}
+
+fn unmap(log: &AtomicU64) {
+    let at = log.swap(0, Relaxed);
     if at != 0 {
         sys::munmap(at, LEN);
     }
+}
+
+/// What the log of the epoch before says.
+#[inline]
+pub fn previous_state() -> u32 {
+    previous().map_or(OPEN, |log| log.state.load(Acquire))
+}
+
+/// Waits a moment for it to say something else than `state`.
+pub fn await_previous(state: u32) {
+    if let Some(log) = previous() {
+        wait_a_moment(&log.state, state);
+    }
+}
+
+/// A copy of the program at the end of the epoch before: what the copy that has run that has come to, and if it is something else what, and where.
+pub fn judges(difference: Option<(u64, u64)>) {
+    let Some(log) = previous() else { return };
+    let (what, at) = difference.unwrap_or_default();
+    log.why.store(what as u32, Relaxed);
+    log.event.store(at, Relaxed);
+    say_in(log, if difference.is_some() { OTHER } else { SAME });
+}
+
+/// As [`reason`], of the epoch before; or what was [judged](judges): what, 0, and where.
+pub fn previous_reason() -> [u64; 3] {
+    previous().map_or([0; 3], reason_in)
+}
+
+/// As [`slices`], of the epoch before.
+pub fn previous_slices() -> &'static [u8] {
+    previous().map_or(&[], |log| slices_in(log))
 }
 
 /// What is kept of the thread of slot `i`, where an epoch can have it.
@@ -231,8 +287,18 @@ pub fn has_births() -> bool {
 
 /// The log says this from now on.
 fn say(state: u32) {
-    log().state.store(state, Release);
-    sys::futex_wake_all(log().state.as_ptr());
+    say_in(log(), state);
+}
+
+fn say_in(log: &Log, state: u32) {
+    log.state.store(state, Release);
+    sys::futex_wake_all(log.state.as_ptr());
+}
+
+fn wait_a_moment(word: &AtomicU32, value: u32) {
+    const LOOK_AGAIN: i64 = 5_000_000;
+    let until = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_AGAIN);
+    sys::futex_wait(word.as_ptr(), value, Some(&until));
 }
 
 /// The leader: the copy is to run the epoch.
@@ -251,28 +317,49 @@ pub fn read() {
 
 /// Waits until it says something else than `state`, or `is_over`; what it says then.
 pub fn await_change(state: u32, is_over: impl Fn() -> bool) -> u32 {
-    const LOOK_AGAIN: i64 = 5_000_000;
+    await_change_in(log(), state, is_over)
+}
+
+/// As [`await_change`], of the log of the epoch before.
+pub fn await_change_of_previous(state: u32, is_over: impl Fn() -> bool) -> u32 {
+    previous().map_or(OPEN, |log| await_change_in(log, state, is_over))
+}
+
+fn await_change_in(log: &Log, state: u32, is_over: impl Fn() -> bool) -> u32 {
     loop {
-        let now = log().state.load(Acquire);
+        let now = log.state.load(Acquire);
         if now != state {
             return now;
         }
         if is_over() {
             // It may have said something before.
-            return log().state.load(Acquire);
+            return log.state.load(Acquire);
         }
-        let until = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_AGAIN);
-        sys::futex_wait(log().state.as_ptr(), state, Some(&until));
+        wait_a_moment(&log.state, state);
     }
 }
 
 /// Why the copy has come to no end, in which slot's thread, and what was next there.
 pub fn reason() -> [u64; 3] {
+    match is_open() {
+        true => reason_in(log()),
+        false => [0; 3],
+    }
+}
+
+fn reason_in(log: &Log) -> [u64; 3] {
     [
-        log().why.load(Relaxed).into(),
-        log().slot.load(Relaxed).into(),
-        log().event.load(Relaxed),
+        log.why.load(Relaxed).into(),
+        log.slot.load(Relaxed).into(),
+        log.event.load(Relaxed),
     ]
+}
+
+/// The leader: does the thread of slot `i` log so much in this epoch that it has to end?
+pub fn is_long(i: u32) -> bool {
+    let (ring, _, size) = ring_of(i);
+    is_open()
+        && part(i).is_some_and(|p| ring.position.load(Relaxed).wrapping_sub(p.begun) > size / 2)
 }
 
 /// The copy ends without coming to the epoch's end, because of the thread of slot `i`.
@@ -360,14 +447,19 @@ pub fn slices_end() {
 
 /// The slices, when they are all there.
 pub fn slices() -> &'static [u8] {
-    let at = LOG.load(Relaxed) + SLICES_AT;
+    slices_in(log())
+}
+
+fn slices_in(log: &'static Log) -> &'static [u8] {
+    let at = log as *const Log as u64 + SLICES_AT;
+    let len = log.slices.load(Relaxed).min(MOST_SLICES);
     // SAFETY: mapped for as long as the log is; nobody writes there any more.
-    unsafe { core::slice::from_raw_parts(at as *const u8, slices_len() as usize) }
+    unsafe { core::slice::from_raw_parts(at as *const u8, len as usize) }
 }
 
 /// Bytes of the slices.
 pub fn slices_len() -> u64 {
-    log().slices.load(Relaxed).min(MOST_SLICES)
+    slices().len() as u64
 }
 
 /// The leader, for a test: the first event behind the middle that another thread has written than the one before it changes places with that, unless both only say

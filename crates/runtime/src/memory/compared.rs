@@ -33,9 +33,9 @@ pub fn each_written(pid: Option<u32>, mut f: impl FnMut(u64)) -> bool {
         .all(|r| present::each_alone(pid, r.start, r.end, &mut f))
 }
 
-/// Compares the memory of this process with that of the process with this id, which is a copy of it: the pages of `written`, of what the other one has written,
-/// and of memory that it didn't get by fork(2). Calls `f` with those that differ; how many were looked at. `None`: which pages these are can't be known.
-pub fn compare(pid: u32, written: &[u64], mut f: impl FnMut(u64)) -> Option<u64> {
+/// Compares the memory of this process with that of the process with this id, which is a copy of it: the pages of both sets of `written`, of what the other one has
+/// written, and of memory that it didn't get by fork(2). Calls `f` with those that differ; how many were looked at. `None`: which pages these are can't be known.
+pub fn compare(pid: u32, written: [&[u64]; 2], mut f: impl FnMut(u64)) -> Option<u64> {
     let (mut both, mut looked_at) = (Both::of(pid), 0);
     let mut look = |r: &Region, page| {
         looked_at += 1;
@@ -43,7 +43,7 @@ pub fn compare(pid: u32, written: &[u64], mut f: impl FnMut(u64)) -> Option<u64>
             f(page);
         }
     };
-    let mut listed = written.iter().copied().peekable();
+    let mut listed = union(written).peekable();
     for r in own() {
         if was_copied(&r) {
             // Which pages are there is known of this side only; those that it hasn't are none of what is compared.
@@ -65,6 +65,20 @@ pub fn compare(pid: u32, written: &[u64], mut f: impl FnMut(u64)) -> Option<u64>
         }
     }
     Some(looked_at)
+}
+
+/// The pages that are in one of two ordered sets, or in both, in order.
+fn union(sets: [&[u64]; 2]) -> impl Iterator<Item = u64> + '_ {
+    let [mut one, mut two] = sets.map(|set| set.iter().copied().peekable());
+    core::iter::from_fn(move || {
+        let next = match (one.peek(), two.peek()) {
+            (Some(a), Some(b)) => *a.min(b),
+            (a, b) => *a.or(b)?,
+        };
+        one.next_if_eq(&next);
+        two.next_if_eq(&next);
+        Some(next)
+    })
 }
 
 /// As [`compare`], of all pages that this process has of memory that copies get by fork(2), where the other one has memory, too: what a test wants to know without

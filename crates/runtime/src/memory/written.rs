@@ -20,10 +20,15 @@ const UNKNOWN: usize = usize::MAX;
 /// Where the set is: addresses of pages, in order.
 static PAGES: AtomicU64 = AtomicU64::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(UNKNOWN);
+/// The same of the set before.
+static PAGES_BEFORE: AtomicU64 = AtomicU64::new(0);
+static LEN_BEFORE: AtomicUsize = AtomicUsize::new(UNKNOWN);
 
 /// From now on what is written counts: a copy was just made. All threads stand.
 pub fn begin() {
-    LEN.store(0, Relaxed);
+    let pages = PAGES.swap(PAGES_BEFORE.load(Relaxed), Relaxed);
+    PAGES_BEFORE.store(pages, Relaxed);
+    LEN_BEFORE.store(LEN.swap(0, Relaxed), Relaxed);
 }
 
 /// What was written since the last copy isn't known.
@@ -55,9 +60,18 @@ pub fn read() -> bool {
     known && len <= MOST
 }
 
-/// The set that was read last.
+/// The set that was read last, since a copy was made.
 pub fn pages() -> &'static [u64] {
-    let (pages, len) = (PAGES.load(Relaxed), LEN.load(Relaxed));
+    set(&PAGES, &LEN)
+}
+
+/// That which was read last before the last copy was made.
+pub fn pages_before() -> &'static [u64] {
+    set(&PAGES_BEFORE, &LEN_BEFORE)
+}
+
+fn set(pages: &AtomicU64, len: &AtomicUsize) -> &'static [u64] {
+    let (pages, len) = (pages.load(Relaxed), len.load(Relaxed));
     if pages == 0 || len == UNKNOWN {
         return &[];
     }

@@ -143,6 +143,8 @@ pub struct Block {
     pub deferred: bool,
     /// A signal waits for it, for which the epoch ends: it is delivered while all others stand.
     pub signalled: bool,
+    /// The program is to go back: the epoch before has been run again, and came to something else.
+    pub goes_back: bool,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
     /// What it keeps of its log.

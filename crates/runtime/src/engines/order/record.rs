@@ -15,7 +15,7 @@ use crate::engine::waits::{in_kernel, Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::{clock, copy, instruction, leader, stand};
+use crate::gate::{clock, copy, epochs, instruction, leader, stand};
 use crate::log::events;
 use crate::log::output;
 use crate::log::output::mapped;
@@ -190,6 +190,9 @@ impl Record {
             }
             time.again(c);
         };
+        if !prompt {
+            leader::comes_back(t, entered);
+        }
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) => {
@@ -378,6 +381,11 @@ impl Engine for Record {
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
+        // Calls of the program's own have waited at their gates.
+        let unsure = epochs::is_ahead();
+        if let Some(instead) = unsure.then(|| leader::shapes_memory(c)).flatten() {
+            return instead;
+        }
         let lock = space::lock();
         stamp(t);
         let mut content = [0; 2];
@@ -386,6 +394,9 @@ impl Engine for Record {
             crate::common::segment::record(t, c)
         } else {
             let mut done = memory::perform(c);
+            if epochs::is_ahead() && !sys::is_error(done.result) {
+                epochs::has_mapped(done.result as u64, c.args[1]);
+            }
             let shown = done.file.map(|fd| {
                 let shown = by_reference::shown(c, fd);
                 memory::remember_file(c, done.result, shown.number);
@@ -437,6 +448,7 @@ impl Engine for Record {
             stand::in_call::<Self>(t, entered);
             time.again(c);
         };
+        leader::comes_back(t, entered);
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) if sys::is_error(r) => {
@@ -609,7 +621,7 @@ impl Engine for Record {
     #[inline(always)]
     fn defers(t: &mut Block, frame: &Frame) -> bool {
         t.deferred = leader::ends_before(t, frame);
-        t.deferred
+        t.deferred || leader::keeps_back(t, frame)
     }
 
     const STANDS: bool = true;

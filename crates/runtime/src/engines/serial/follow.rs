@@ -457,6 +457,19 @@ impl Engine for Follow {
     }
 }
 
+/// Has the program's thread stood in the hooked function that begins here, called from where the thread calls it now, when the epoch ended? Then it is to be called anew.
+fn ends_in(t: &Block, function: u64) -> bool {
+    let ends = &part(t).ends;
+    !ends.in_call && ends.frame.rip == function && ends.frame.rsp == t.program_sp
+}
+
+/// As [`ends_in`], of the hooked function that the thread is in.
+fn ends_where_it_waits(t: &Block) -> bool {
+    let frame = t.hooked as *const Frame;
+    // SAFETY: the frame of the function, on the thread's own gate stack, or none.
+    unsafe { frame.as_ref() }.is_none_or(|f| ends_in(t, f.rip))
+}
+
 /// The thread's next operation, which must be of this kind and on the object of this name where it comes after one of another thread. `None`: it is quiet.
 fn due(t: &Block, kind: EntryKind, name: u32) -> Option<Entry> {
     match part(t).due() {
@@ -629,15 +642,14 @@ impl Order for Follow {
         Some(chosen)
     }
 
-    fn stands_in_wait(t: &mut Block, mark: u64) -> Option<u64> {
+    fn stands_in_wait(t: &mut Block, f: &Frame, mark: u64) -> Option<u64> {
         let point = point(t);
         let p = part(t);
         if p.due() != Due::End {
             return None;
         }
-        if p.ends.in_call || p.ends.frame.r8 != mark {
-            // The program's thread was woken before.
-            p.is_woken = true;
+        let ends = &p.ends.frame;
+        if !ends_in(t, f.rip) || ends.r8 != mark {
             return None;
         }
         if !epoch::others_are_at_end(t.slot) {
@@ -668,8 +680,8 @@ impl Order for Follow {
         let c = hooked::as_call(word, value, shared);
         told::enters(t, &c, 0);
         match part(t).due() {
-            // The leader's thread sleeps here at the end of the epoch.
-            Due::End if !core::mem::take(&mut part(t).is_woken) => {
+            // The leader's thread sleeps here at the end of the epoch. (If it doesn't, others wake it before.)
+            Due::End if ends_where_it_waits(t) => {
                 await_others(t);
                 return told::wakes(t, Wait::Signal);
             }

@@ -327,7 +327,7 @@ impl Order for Replay {
     fn choice(t: &mut Block, _object: u64) -> Option<Option<u64>> {
         point(t).map(|n| Some(n).filter(|n| *n != NOT_CHOSEN))
     }
-    fn stands_in_wait(t: &mut Block, _mark: u64) -> Option<u64> {
+    fn stands_in_wait(t: &mut Block, _f: &Frame, _mark: u64) -> Option<u64> {
         let told = point(t);
         if told.is_some() {
             t.cut().hooks.signal = 0;

@@ -96,6 +96,10 @@ fn pass<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         b.rounds.fetch_add(1, AcqRel);
         O::wake(b.rounds.as_ptr(), EVERYBODY, shared);
     }
+    if !last && O::stands_in_wait(t, f, mark(f.rdi)).is_some() {
+        // It stood here, whether its round was complete by then or not.
+        return interrupted(f, round);
+    }
     loop {
         if !last && O::handler_first(t, f.rip) {
             return interrupted(f, round);

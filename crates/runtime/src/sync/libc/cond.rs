@@ -121,7 +121,7 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
             sequence
         }
     };
-    let stands = O::stands_in_wait(t, waiting(f.rdi));
+    let stands = O::stands_in_wait(t, f, waiting(f.rdi));
     let slept = match deadline {
         _ if stands.is_some() => Wait::Signal,
         Some(Err(_)) => Wait::TimedOut,

@@ -6,12 +6,17 @@
 //! same way: a recording of the epoch, and its replay.
 //!
 //! All this happens while the program stands. What differs is counted, and told of the first time. The program goes on as it is.
+//!
+//! A leader ([`leader`](crate::gate::leader)) need not stand for it. When its epoch ends the next copy is made at once, and the program goes on with the next epoch, *ahead* of what is
+//! known to be good; the copy of the one before runs meanwhile. The next copy, which has what the program had come to, compares. It is the leader who keeps the program
+//! from doing what can't be taken back before that. What another copy came to the program goes back to ([`settle`]).
 
 use crate::gate::copy::{self, Task};
 use crate::gate::stand;
 use crate::log::epoch::{self, End};
 use crate::machine::{guard, sys};
-use crate::memory::{compared, transfer, written};
+use crate::memory::capture::Call;
+use crate::memory::{self, compared, transfer, written};
 use crate::signal::frame::same_vectors;
 use crate::thread::blocks::{block_of, in_use_here};
 use crate::thread::rings::head;
@@ -21,6 +26,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::{self as differs, Why};
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::{FLAG_EPOCHS, FLAG_FLIP_SLICES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES};
+use reprise_abi::syscalls::{self, nr};
 
 /// A copy that has come to no end after so many ns never does.
 const PATIENCE: i64 = 20_000_000_000;
@@ -37,17 +43,27 @@ pub fn are_made() -> bool {
     flags & FLAG_EPOCHS != 0 || standing::is_tested() && flags & FLAG_TEST_EPOCHS != 0
 }
 
+/// As above, of the copy that runs the epoch before, while the program is ahead; 0: there is none.
+static BEHIND: AtomicU32 = AtomicU32::new(0);
+/// Memory that the program has mapped while it was ahead of what was known to be wrong: it has to be unmapped when it goes back. Address and length of each.
+static MAPPED: [[AtomicU64; 2]; MOST_MAPPED] =
+    [const { [const { AtomicU64::new(0) }; 2] }; MOST_MAPPED];
+static MAPPINGS: AtomicU32 = AtomicU32::new(0);
+const MOST_MAPPED: usize = 32;
+
 /// In a child that fork(2) made: the copy is its parent's.
 pub fn after_fork() {
     COPY.store(0, Relaxed);
     READER.store(0, Relaxed);
+    BEHIND.store(0, Relaxed);
     epoch::forget();
+    epoch::forget_previous();
 }
 
 /// All stand for this request: the open epoch is over, and another one begins.
 pub fn test(t: &mut Block, request: u32) {
     ends(request);
-    begin(t, request);
+    begin(t, request, false);
 }
 
 /// All stand for this request: the open epoch is over. Has its copy come to the program's state? (`false` also where there was none.)
@@ -67,10 +83,12 @@ fn threads(number: u32) -> impl Iterator<Item = u32> {
     (0..session().slots_used.load(Acquire)).filter(here)
 }
 
-/// All stand for this request: an epoch begins. False: none does.
-pub fn begin(t: &mut Block, request: u32) -> bool {
-    written::lose();
-    if !epoch::begin(head().stamp.0.load(SeqCst)) {
+/// All stand for this request: an epoch begins; it `goes_on` where the copy of the one before is to run that meanwhile. False: none begins.
+pub fn begin(t: &mut Block, request: u32, goes_on: bool) -> bool {
+    if !goes_on {
+        written::lose();
+    }
+    if !epoch::begin(head().stamp.0.load(SeqCst), goes_on) {
         return false;
     }
     let known = threads(t.number).all(|i| {
@@ -102,6 +120,185 @@ pub fn begin(t: &mut Block, request: u32) -> bool {
     }
     written::begin();
     true
+}
+
+/// The epoch before, as far as it is known while the program is ahead of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Its copy runs, or is compared.
+    Unknown,
+    /// It is recorded, or there is none.
+    Good,
+    /// Its copy has come to something else, to which the program can go back.
+    Other,
+    /// It can't be recorded.
+    Lost,
+}
+
+/// Is it not known whether the epoch before is good? Then nothing may be done that can't be taken back.
+#[inline(always)]
+pub fn is_ahead() -> bool {
+    BEHIND.load(Relaxed) != 0 && epoch::previous_state() != epoch::SAME
+}
+
+/// What is known of the epoch before.
+pub fn before() -> Before {
+    let pid = BEHIND.load(Relaxed);
+    if pid == 0 {
+        return Before::Good;
+    }
+    match epoch::previous_state() {
+        epoch::SAME => Before::Good,
+        epoch::OTHER => Before::Other,
+        epoch::RUN | epoch::DONE => {
+            let judge = COPY.load(Relaxed);
+            match copy::has_ended(pid) || judge != 0 && copy::has_ended(judge) {
+                true => Before::Lost,
+                false => Before::Unknown,
+            }
+        }
+        _ => Before::Lost,
+    }
+}
+
+/// Waits a moment for [`before`] to be another one than [`Before::Unknown`].
+pub fn await_news() {
+    let state = epoch::previous_state();
+    if matches!(state, epoch::RUN | epoch::DONE) {
+        epoch::await_previous(state);
+    }
+}
+
+/// All stand for this request: the open epoch is over, its copy is to run it, and the next one begins. False: that can't be.
+pub fn goes_ahead(t: &mut Block, request: u32) -> bool {
+    let place = |i: u32| -> Option<End> {
+        in_use_here(i)?;
+        stand::place_of(i, request)
+    };
+    let known = threads(t.number).all(|i| epoch::part(i).is_some() && place(i).is_some());
+    let is_known = written::read();
+    let why = match known {
+        true if is_known && epoch::take(place).is_some() => None,
+        true => Some(0),
+        false => Some(Why::Life as u64),
+    };
+    if let Some(why) = why {
+        end_copies();
+        return left_out(why);
+    }
+    epoch::run();
+    BEHIND.store(COPY.swap(0, Relaxed), Relaxed);
+    let begun = begin(t, request, true);
+    if !begun {
+        end_copies();
+    }
+    begun
+}
+
+/// A copy of the program as it was at the end of the epoch before, which is to run the next one, until the program `has_ended`: what the copy came to that has run the one
+/// before. (If that ends otherwise, the program knows, and ends this one.)
+pub fn judge(t: &Block, has_ended: impl Fn() -> bool) {
+    let behind = BEHIND.swap(0, Relaxed);
+    if behind == 0 {
+        return;
+    }
+    let mut state = epoch::RUN;
+    while state == epoch::RUN && !has_ended() {
+        state = epoch::await_change_of_previous(state, &has_ended);
+    }
+    if state == epoch::DONE {
+        epoch::judges(compare(behind, t.number, false).difference);
+    }
+}
+
+/// All stand for this request: what has become of the epoch before, which is waited for, and of which nothing is left open then but its slices ([`epoch::previous_slices`]), if it can be
+/// recorded. The program goes back to its end where that is [another one](Before::Other); the open epoch is none then.
+pub fn settle(t: &Block, request: u32) -> Before {
+    let pid = BEHIND.load(Relaxed);
+    let until = sys::monotonic().ns() + PATIENCE;
+    let mut came = before();
+    while came == Before::Unknown {
+        if sys::monotonic().ns() > until {
+            came = Before::Lost;
+            break;
+        }
+        await_news();
+        came = before();
+    }
+    if pid == 0 {
+        return came;
+    }
+    let s = session();
+    let [what, _, at] = epoch::previous_reason();
+    let difference = match came {
+        Before::Good => None,
+        Before::Other => Some((what, at)),
+        _ => {
+            end_copies();
+            left_out(what);
+            return Before::Lost;
+        }
+    };
+    tell(
+        difference,
+        [&s.epochs_same, &s.epochs_unlike],
+        [&s.epoch_difference, &s.epoch_difference_at],
+    );
+    if came == Before::Other {
+        let is_back = goes_back(t, pid, request);
+        if !is_back {
+            end_copies();
+            return Before::Lost;
+        }
+        s.epochs_recovered.fetch_add(1, Relaxed);
+        copy::end(COPY.swap(0, Relaxed));
+    }
+    copy::end(BEHIND.swap(0, Relaxed));
+    came
+}
+
+/// Nothing comes of the open epoch, nor of the one before.
+fn end_copies() {
+    for pid in [&COPY, &BEHIND].map(|copy| copy.swap(0, Relaxed)) {
+        if pid != 0 {
+            copy::end(pid);
+        }
+    }
+}
+
+/// All threads come to stand where they stood at the end of the epoch before, with the memory and the vector registers that its copy, process `pid`, has come to (DoublePlay 5.2.4). What they have done since
+/// was nothing but to compute.
+fn goes_back(t: &Block, pid: u32, request: u32) -> bool {
+    let then = COPY.load(Relaxed);
+    if !written::read() {
+        return false;
+    }
+    let mappings = MAPPINGS.swap(0, Relaxed) as usize;
+    if mappings > MOST_MAPPED {
+        return false;
+    }
+    for [at, len] in &MAPPED[..mappings] {
+        let args = [at.load(Relaxed), len.load(Relaxed), 0, 0, 0, 0];
+        memory::perform(&Call::new(nr::MUNMAP, args, syscalls::lookup(nr::MUNMAP)));
+    }
+    let mut taken = true;
+    let looked = compared::compare(pid, [written::pages_before(), written::pages()], |page| {
+        taken = taken && transfer::take_over(pid, page).is_some();
+    });
+    let threads_back = threads(t.number).all(|i| {
+        let at = stand::vectors(i);
+        stand::goes_back(i, request, then) && transfer::get(pid, at, at, VECTORS_LEN).is_some()
+    });
+    looked.is_some() && taken && threads_back
+}
+
+/// The program is ahead of an epoch whose copy has come to something else, and maps memory in the middle of a hooked function, where it can't stand.
+pub fn has_mapped(at: u64, len: u64) {
+    let n = MAPPINGS.fetch_add(1, Relaxed) as usize;
+    if let Some([to_at, to_len]) = MAPPED.get(n) {
+        to_at.store(at, Relaxed);
+        to_len.store(len, Relaxed);
+    }
 }
 
 /// The epoch is over: the copy runs it. Has it come to the program's state?
@@ -228,7 +425,7 @@ fn runs(pid: u32, number: u32, state: u32, recovers: bool) -> Option<Came> {
 /// the copy did is the recording, and nothing else was seen outside (DoublePlay 5.2.4).
 fn compare(pid: u32, number: u32, recovers: bool) -> Came {
     let (mut first, mut taken) = (None, recovers);
-    let looked = compared::compare(pid, written::pages(), |page| {
+    let looked = compared::compare(pid, [written::pages(), &[]], |page| {
         first = first.or_else(|| difference(pid, page).map(|at| (differs::MEMORY, at)));
         taken = taken && transfer::take_over(pid, page).is_some();
     });
