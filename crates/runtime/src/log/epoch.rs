@@ -90,6 +90,8 @@ pub struct Part {
     pub unlogged: u64,
     /// ... and where the log was.
     pub unlogged_at: u64,
+    /// In the function in which it is it waits for others, who wake it before the epoch ends.
+    pub is_woken: bool,
     /// How often it was looked whether it has come to its end, since its part of the log is used up.
     looks: u32,
     /// What it does ends a hooked function, not a gate.

@@ -650,6 +650,8 @@ impl Order for Follow {
         }
         let ends = &p.ends.frame;
         if !ends_in(t, f.rip) || ends.r8 != mark {
+            // The program's thread was woken before.
+            p.is_woken = true;
             return None;
         }
         if !epoch::others_are_at_end(t.slot) {
@@ -674,6 +676,7 @@ impl Order for Follow {
         deadline: Option<&Deadline>,
         shared: bool,
     ) -> Wait {
+        let is_woken = core::mem::take(&mut part(t).is_woken);
         if word.load(Relaxed) != value {
             return Wait::Changed;
         }
@@ -681,13 +684,25 @@ impl Order for Follow {
         told::enters(t, &c, 0);
         match part(t).due() {
             // The leader's thread sleeps here at the end of the epoch. (If it doesn't, others wake it before.)
-            Due::End if ends_where_it_waits(t) => {
+            Due::End if !is_woken && ends_where_it_waits(t) => {
                 await_others(t);
-                return told::wakes(t, Wait::Signal);
+                return told::wakes(t, Wait::Signal, 0);
+            }
+            // It has left its wait. If nobody has woken it when all others are at their ends, a handler was about to run.
+            Due::End if is_woken => {
+                part(t).waits = true;
+                wait_until(t, || {
+                    word.load(Relaxed) != value || epoch::others_are_at_end(t.slot)
+                });
+                part(t).waits = false;
+                return match word.load(Relaxed) == value {
+                    true => told::wakes(t, Wait::Signal, told::SOME_SIGNAL),
+                    false => told::wakes(t, Wait::Woken, 0),
+                };
             }
             // (Who only looks again has no time limit that could be over: what fails comes later.)
             Due::Entry(e) if e.kind == EntryKind::Failed && deadline.is_some_and(|d| !d.looks) => {
-                return told::wakes(t, Wait::TimedOut);
+                return told::wakes(t, Wait::TimedOut, 0);
             }
             _ => {}
         }
@@ -701,7 +716,11 @@ impl Order for Follow {
             true => Wait::TimedOut,
             false => Wait::Woken,
         };
-        told::wakes(t, how)
+        told::wakes(t, how, 0)
+    }
+
+    fn interrupted_by(t: &mut Block) -> Option<u32> {
+        Some(t.cut().hooks.signal).filter(|s| *s != 0)
     }
 
     /// Those who wait look for themselves.

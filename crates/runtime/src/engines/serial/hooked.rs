@@ -58,7 +58,7 @@ pub struct Hooks {
     /// Replay: the event that was next when that was asked last.
     looked_at: u64,
     /// The signal that ended the last wait; 0: it can't be said.
-    signal: u32,
+    pub signal: u32,
     /// Points that the thread has come to.
     points: i64,
     /// Replay: the event that was next when it was asked last what comes at a point, plus 1, ...

@@ -102,15 +102,24 @@ pub fn enters(t: &Block, c: &Call, hash: u64) {
     }
 }
 
-/// A wait in a hooked function is over.
-pub fn wakes(t: &Block, how: Wait) -> Wait {
+/// A signal ends a wait, and nobody knows which.
+pub const SOME_SIGNAL: u32 = 64;
+
+/// A wait in a hooked function is over, by a handler's `signal` if that isn't 0.
+pub fn wakes(t: &mut Block, how: Wait, signal: u32) -> Wait {
+    t.cut().hooks.signal = signal;
     let result = match how {
         Wait::TimedOut => ETIMEDOUT,
         Wait::Signal => EINTR,
         Wait::Woken | Wait::Changed => 0,
     };
-    // No signal is known.
-    plain(t, Kind::Exit, nr::FUTEX as u32, result, &[0]);
+    plain(
+        t,
+        Kind::Exit,
+        nr::FUTEX as u32,
+        result,
+        &[u64::from(signal)],
+    );
     how
 }
 
