@@ -9,6 +9,8 @@ pub const LATE: u64 = 2;
 pub const ENDED: u64 = 3;
 /// Registers that hold vectors differ.
 pub const VECTORS: u64 = 4;
+/// General registers of the thread in this slot.
+pub const REGISTERS: u64 = 5;
 /// It has left the way of the log: from here on, by [what](Why).
 pub const OTHER_WAY: u64 = 16;
 

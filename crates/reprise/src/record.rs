@@ -491,6 +491,7 @@ fn difference(kind: u64, at: u64) -> Option<String> {
         epoch::LATE => "no end in time".to_owned(),
         epoch::ENDED => format!("its copy ended ({at:#x})"),
         epoch::VECTORS => format!("vector registers of thread {at}"),
+        epoch::REGISTERS => format!("registers of thread {at}"),
         way => {
             let why = Why::from_u64(way.wrapping_sub(epoch::OTHER_WAY));
             format!(

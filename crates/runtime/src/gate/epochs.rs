@@ -207,7 +207,7 @@ pub fn judge(t: &Block, has_ended: impl Fn() -> bool) {
         state = epoch::await_change_of_previous(state, &has_ended);
     }
     if state == epoch::DONE {
-        epoch::judges(compare(behind, t.number, false).difference);
+        epoch::judges(compare(behind, t.number, false, true).difference);
     }
 }
 
@@ -287,7 +287,10 @@ fn goes_back(t: &Block, pid: u32, request: u32) -> bool {
     });
     let threads_back = threads(t.number).all(|i| {
         let at = stand::vectors(i);
-        stand::goes_back(i, request, then) && transfer::get(pid, at, at, VECTORS_LEN).is_some()
+        let others = epoch::other_registers(i, true);
+        stand::goes_back(i, request, then)
+            && others.is_none_or(|frame| stand::has_registers(i, &frame))
+            && transfer::get(pid, at, at, VECTORS_LEN).is_some()
     });
     looked.is_some() && taken && threads_back
 }
@@ -408,7 +411,7 @@ fn runs(pid: u32, number: u32, state: u32, recovers: bool) -> Option<Came> {
     let state = epoch::await_change(state, || is_late() || copy::has_ended(pid));
     Some(match state {
         epoch::LEFT_OUT => return None,
-        epoch::DONE => compare(pid, number, recovers),
+        epoch::DONE => compare(pid, number, recovers, false),
         epoch::UNLIKE => {
             let [why, slot, event] = epoch::reason();
             Came::elsewhere(differs::OTHER_WAY + why, event << 16 | slot)
@@ -421,9 +424,9 @@ fn runs(pid: u32, number: u32, state: u32, recovers: bool) -> Option<Came> {
     })
 }
 
-/// The copy has come to the end of all its threads, whose general registers are those of the program: what else differs first. A program that `recovers` takes it over: what
+/// The copy has come to the end of all its threads, of the open epoch or of the one before: what differs first. A program that `recovers` takes it over: what
 /// the copy did is the recording, and nothing else was seen outside (DoublePlay 5.2.4).
-fn compare(pid: u32, number: u32, recovers: bool) -> Came {
+fn compare(pid: u32, number: u32, recovers: bool, is_before: bool) -> Came {
     let (mut first, mut taken) = (None, recovers);
     let looked = compared::compare(pid, [written::pages(), &[]], |page| {
         first = first.or_else(|| difference(pid, page).map(|at| (differs::MEMORY, at)));
@@ -431,6 +434,12 @@ fn compare(pid: u32, number: u32, recovers: bool) -> Came {
     });
     if looked.is_none() {
         return Came::elsewhere(differs::MEMORY, 0);
+    }
+    for i in threads(number) {
+        if let Some(frame) = epoch::other_registers(i, is_before) {
+            first = first.or(Some((differs::REGISTERS, i.into())));
+            taken = taken && stand::has_registers(i, &frame);
+        }
     }
     for i in threads(number).filter(|i| !has_same_vectors(pid, *i)) {
         first = first.or(Some((differs::VECTORS, i.into())));

@@ -228,6 +228,16 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
     known
 }
 
+/// The thread of slot `i`, which stands, goes on with these registers. False: it stays in its call, and has those that it has.
+pub fn has_registers(i: u32, frame: &Frame) -> bool {
+    let stays = block_of(i).stands.load(Relaxed) == STAYS;
+    if !stays {
+        // SAFETY: written when the thread stood, and not used up.
+        unsafe { (*form(i)).frame = *frame };
+    }
+    !stays
+}
+
 /// Where the vector registers of a thread that stands are.
 pub fn vectors(i: u32) -> u64 {
     block_address(i) + VECTORS

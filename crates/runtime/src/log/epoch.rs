@@ -92,6 +92,14 @@ pub struct Part {
     pub unlogged_at: u64,
     /// In the function in which it is it waits for others, who wake it before the epoch ends.
     pub is_woken: bool,
+    /// Its general registers where it has come to its end, ...
+    came: Frame,
+    /// ... and which of them are others than the leader's, as [`Frame::differs_from`] says.
+    other_registers: u64,
+    /// In what the last place differs from the end, at which its part of the log was used up.
+    missed: u64,
+    /// How often in a row a hooked function has ended only to be called anew.
+    anew: u32,
     /// How often it was looked whether it has come to its end, since its part of the log is used up.
     looks: u32,
     /// What it does ends a hooked function, not a gate.
@@ -253,6 +261,16 @@ pub fn is_born(i: u32) -> bool {
     true
 }
 
+/// Where a thread of the copy has come to, of the epoch before or of the open one: its registers, if they are others than the program's.
+pub fn other_registers(i: u32, before: bool) -> Option<Frame> {
+    let log = match before {
+        true => previous()?,
+        false => log(),
+    };
+    let part = log.parts.get(i as usize)?;
+    (part.other_registers != 0).then_some(part.came)
+}
+
 /// The leader: takes what the threads have logged. `ends`: where that of a slot stands; `None`: it isn't there any more. `None`: it is too much.
 pub fn take(ends: impl Fn(u32) -> Option<End>) -> Option<()> {
     let mut to = LOG.load(Relaxed) + HEAD_LEN;
@@ -369,7 +387,7 @@ pub fn fails(i: u32, mut why: Why) -> ! {
     log().slot.store(i, Relaxed);
     if let Some(p) = part(i).filter(|p| p.at != 0) {
         let what = match p.peek() {
-            Next::End => 0,
+            Next::End => p.missed,
             Next::Entry(e) => 1 << 8 | e.kind as u64,
             Next::Event(e) => {
                 if e.kind == Kind::Signal {
@@ -641,6 +659,11 @@ impl Part {
     /// It ends; `returns`: it isn't called anew.
     pub fn leaves(&mut self, returns: bool) {
         let now = self.place();
+        self.anew = if returns || self.unlogged_at != now {
+            0
+        } else {
+            self.anew + 1
+        };
         if self.unlogged_at != now {
             (self.unlogged_at, self.unlogged) = (now, 0);
         } else if returns {
@@ -653,11 +676,44 @@ impl Part {
         self.due() == Due::End
     }
 
+    /// The thread is at the end of a gate or of a hooked function, with these registers. Is that where the leader's thread stood when the epoch ended? How far it has come in its
+    /// log and in its hooked functions says so; what else is in its registers may be another thing, if threads race.
+    pub fn ends_at(&mut self, frame: &Frame) -> bool {
+        if !self.is_at_end() || self.ends.in_call {
+            return false;
+        }
+        let (ends, calls) = (self.ends.unlogged, self.unlogged_calls());
+        if ends == calls && self.stands_with(frame) {
+            return true;
+        }
+        let others = self.ends.frame.differs_from(frame);
+        self.missed = others | (ends & 0xff) << 24 | (calls & 0xff) << 32;
+        false
+    }
+
+    /// As [`Part::ends_at`], of a thread in a call whose beginning is the last thing in its log.
+    pub fn ends_in_call(&mut self, frame: &Frame) -> bool {
+        self.ends.in_call && self.stands_with(frame)
+    }
+
+    /// Notes the registers with which the thread stands, if the leader's thread stood at the same place.
+    fn stands_with(&mut self, frame: &Frame) -> bool {
+        let ends = &self.ends.frame;
+        if (ends.rip, ends.rsp) != (frame.rip, frame.rsp) {
+            return false;
+        }
+        (self.came, self.other_registers) = (*frame, ends.differs_from(frame));
+        true
+    }
+
     /// The thread isn't at its end, and has nothing left in the log: has it gone on so long that it must have come by?
     pub fn is_looked_for_too_long(&mut self) -> bool {
         const MOST: u32 = 1 << 20;
+        const MOST_ANEW: u32 = 1000;
         self.looks += 1;
-        self.looks > MOST || self.looks > 1000 && self.ends.unlogged < self.unlogged_calls()
+        self.looks > MOST
+            || self.looks > 1000 && self.ends.unlogged < self.unlogged_calls()
+            || self.anew > MOST_ANEW
     }
 
     /// Hooked functions that it has called since, and that left nothing in the log.

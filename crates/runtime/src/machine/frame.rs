@@ -31,6 +31,16 @@ pub struct Frame {
 const _: () = assert!(core::mem::size_of::<Frame>() == 144);
 
 impl Frame {
+    /// Which registers have other values there: a bit for each, in the order in which they lie here.
+    pub fn differs_from(&self, other: &Frame) -> u64 {
+        // SAFETY: plain words.
+        let words = |f: &Frame| unsafe { *(f as *const Frame as *const [u64; 18]) };
+        let both = words(self).into_iter().zip(words(other));
+        both.enumerate()
+            .filter(|(_, (one, two))| one != two)
+            .fold(0, |bits, (i, _)| bits | 1 << i)
+    }
+
     /// The arguments of the system call at this gate.
     #[inline(always)]
     pub fn args(&self) -> [u64; 6] {

@@ -191,7 +191,7 @@ fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) 
         }
         Next::End if part(t).ends.in_call => {
             let frame = stand::gate_frame(t);
-            if frame != part(t).ends.frame {
+            if !part(t).ends_in_call(&frame) {
                 fails(t, Why::Place);
             }
             rest(t)
@@ -238,7 +238,7 @@ fn look(t: &mut Block, frame: &Frame) {
     if !p.is_at_end() {
         return;
     }
-    if !p.ends.in_call && p.ends.frame == *frame && p.ends.unlogged == p.unlogged_calls() {
+    if p.ends_at(frame) {
         if p.hook_ends {
             told::hook_ended(t, frame);
         }
