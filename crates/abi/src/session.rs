@@ -726,6 +726,8 @@ pub struct Session {
     pub slices_bytes: AtomicU64,
     /// Epochs at whose end the program took over what its copy had come to, since that was something else (DoublePlay 5.2.4).
     pub epochs_recovered: AtomicU64,
+    /// How often the program has gone on while the copy of the epoch before ran.
+    pub epochs_ahead: AtomicU64,
     /// An epoch is open: what the program does isn't in the recording yet.
     pub epoch_open: AtomicU32,
     /// The agent: the open epoch has lasted long enough.

@@ -37,6 +37,8 @@ tests! {
         cpp_threads,
         cpp_futures,
         cpp_shared_locks,
+        // Interrupted by handlers, woken, or both.
+        registers_after_waits,
     }
     // Each ends an epoch, and is made while all others stand.
     commits {
@@ -57,6 +59,33 @@ fn a_race_is_recorded() {
     let infos = check_times(&guest, &FLAGS, 5, 2);
     let recovered: u64 = infos.iter().map(|info| epochs(info)[2]).sum();
     assert!(recovered > 0, "no addition was lost in five recordings");
+}
+
+/// The program has gone on by then, and goes back. What it did meanwhile was to compute: its calls have waited.
+#[test]
+fn a_program_that_is_ahead_goes_back() {
+    let guest = Guest::new("race_ahead").args(["3", "60"]);
+    let infos = check_times(&guest, &FLAGS, 5, 2);
+    let [ahead, recovered] = ["epochs_ahead", "epochs_recovered"]
+        .map(|which| infos.iter().map(|info| info.counter(which)).sum::<u64>());
+    assert!(ahead > 0, "the program has stood while its copies ran");
+    assert!(recovered > 0, "no addition was lost in five recordings");
+}
+
+/// Programs that compute for some epochs, and meet in barriers and conditions.
+#[test]
+fn kernels() {
+    for name in ["fft", "lu", "kmeans", "streamcluster"] {
+        let guest = Guest::new(&format!("kernels/{name}")).args(["-s", "medium", "-t", "2"]);
+        for info in check_times(&guest, &FLAGS, 1, 1) {
+            let [same, unlike, recovered] = epochs(&info);
+            assert_eq!(
+                unlike, recovered,
+                "{name}: {same} came to the program's state"
+            );
+            assert!(info.counter("epochs_ahead") > 0, "{name} was never ahead");
+        }
+    }
 }
 
 /// A race shows within its epoch: the recording ends before that, and says so. What was recorded is replayed.

@@ -160,6 +160,10 @@ pub trait Engine {
     fn unlogged_calls(_t: &Block) -> u64 {
         0
     }
+    /// Of a thread that stands in a hooked function, which is to be called anew: has the function left something in the log? Then it is none that leaves nothing there.
+    fn has_logged(_t: &Block) -> bool {
+        false
+    }
     /// The program is about to make a call: is the epoch to end before it? It makes the call again then, when the next one begins.
     #[inline(always)]
     fn defers(_t: &mut Block, _frame: &Frame) -> bool {

@@ -189,9 +189,13 @@ pub fn goes_ahead(t: &mut Block, request: u32) -> bool {
     epoch::run();
     BEHIND.store(COPY.swap(0, Relaxed), Relaxed);
     let begun = begin(t, request, true);
-    if !begun {
-        end_copies();
-    }
+    match begun {
+        true => session().epochs_ahead.fetch_add(1, Relaxed),
+        false => {
+            end_copies();
+            0
+        }
+    };
     begun
 }
 

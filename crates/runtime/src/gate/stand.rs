@@ -107,6 +107,8 @@ pub struct Place {
     pub operations: u64,
     /// Hooked functions called since something was last logged or counted, as far as the engine counts them.
     pub unlogged: u64,
+    /// The hooked function in which it stands has left something in its log.
+    pub has_logged: bool,
     /// The engine's role, which may be another one when the thread goes on.
     pub role: u32,
 }
@@ -120,7 +122,7 @@ fn form(i: u32) -> *mut Form {
 
 /// Moves what a thread is into its form.
 fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
-    let unlogged = with_engine!(E => E::unlogged_calls(t));
+    let (unlogged, has_logged) = with_engine!(E => (E::unlogged_calls(t), E::has_logged(t)));
     // SAFETY: nobody reads these areas of the block any more: it is made anew.
     let (engine, known, reads, traced) = unsafe {
         (
@@ -160,6 +162,7 @@ fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
             logging: core::mem::take(&mut t.logging),
             operations: t.operations,
             unlogged,
+            has_logged,
             role: in_force::ENGINE.load(Relaxed),
         },
     };
@@ -182,6 +185,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
             in_call: true,
             quiet: quiet::unlogged(i, b.logging.counts),
             unlogged: 0,
+            has_logged: false,
         });
     }
     if b.stands.load(Relaxed) != request {
@@ -194,6 +198,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
         in_call: form.call.is_some(),
         quiet: quiet::unlogged(i, form.log.logging.counts),
         unlogged: form.log.unlogged,
+        has_logged: form.log.has_logged,
     })
 }
 

@@ -64,6 +64,8 @@ pub struct End {
     pub quiet: u32,
     /// Calls of hooked functions since then that left nothing in the log.
     pub unlogged: u64,
+    /// The hooked function in which it stood, and which is called anew, has left something in the log.
+    pub has_logged: bool,
 }
 
 /// A thread's part of the log.
@@ -90,6 +92,8 @@ pub struct Part {
     pub unlogged: u64,
     /// ... and where the log was.
     pub unlogged_at: u64,
+    /// The function that it is in has left something in the log of the epoch before.
+    has_logged: bool,
     /// In the function in which it is it waits for others, who wake it before the epoch ends.
     pub is_woken: bool,
     /// Its general registers where it has come to its end, ...
@@ -239,6 +243,7 @@ pub fn has_thread(i: u32, now: &End) -> bool {
     };
     p.used = true;
     (p.before, p.unlogged) = (now.quiet, now.unlogged);
+    p.has_logged = now.has_logged;
     p.begun = ring_of(i).0.position.load(Relaxed);
     true
 }
@@ -664,7 +669,8 @@ impl Part {
         } else {
             self.anew + 1
         };
-        if self.unlogged_at != now {
+        let has_logged = returns && core::mem::take(&mut self.has_logged);
+        if self.unlogged_at != now || has_logged {
             (self.unlogged_at, self.unlogged) = (now, 0);
         } else if returns {
             self.unlogged = self.unlogged.wrapping_add(1);

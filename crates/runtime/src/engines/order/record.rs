@@ -634,6 +634,10 @@ impl Engine for Record {
         unlogged::calls(t)
     }
 
+    fn has_logged(t: &Block) -> bool {
+        unlogged::has_logged(t)
+    }
+
     fn resumed(t: &mut Block, before: &Area<ENGINE_WORDS>) {
         // SAFETY: what this engine has put there.
         let before = unsafe { before.get::<super::Local>() };

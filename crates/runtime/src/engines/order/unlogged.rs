@@ -68,6 +68,11 @@ pub fn is_where_it_entered(t: &Block) -> bool {
     t.order().unlogged.at == place(t)
 }
 
+/// The thread stands in a function: has that left something in the log?
+pub fn has_logged(t: &Block) -> bool {
+    t.order().unlogged.stands && !is_where_it_entered(t)
+}
+
 /// This call of a hooked function doesn't count, since it may be made on a short way, which doesn't come by here: whether it is depends on what waits.
 pub fn does_not_count(t: &mut Block) {
     let u = &mut t.order().unlogged;

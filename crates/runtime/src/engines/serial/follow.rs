@@ -6,7 +6,7 @@
 //! whose operation has not come to its turn gives the baton to others until it has. Only a thread that races can see anything else than the leader's did.
 //!
 //! **The end** of the epoch is where the leader's threads stood: when a thread's part of the log is used up, it ends at the next gate or hooked function
-//! that leaves it with the same registers, after as many calls that leave nothing in the log. A thread that slept in a hooked function sleeps when all others have
+//! that leaves it at the same place, after as many calls that leave nothing in the log. A thread that slept in a hooked function sleeps when all others have
 //! come to their ends, so that what its sleep leaves in the object is there.
 //!
 //! **Slices.** What the copy does it writes, in the words of a recording ([`told`]), when slices are wanted: they are what a replay needs of it.
