@@ -13,7 +13,7 @@ use crate::ring::RingControl;
 /// "reprise\0" as a little-endian word.
 pub const MAGIC: u64 = 0x0065_7369_7270_6572;
 /// Version of this layout, of the events and of the syscall semantics. A runtime and its driver must agree on it.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 13;
 
 /// [`Session::mode`]: the program runs for the first time.
 pub const MODE_RECORD: u32 = 1;
@@ -121,7 +121,7 @@ pub struct Process {
     pub announced: AtomicU32,
     /// Replay: 1 while a debugger traces it.
     pub debugged: AtomicU32,
-    /// The first 96 processors that the thread wanted to be on that execs; all zero: it never said.
+    /// The first 96 processors that the thread wanted to be on that execs; all zero: it never said. Before its first step another thing: see [`Process::made_for`].
     pub affinity: [AtomicU32; 3],
     /// Record: the id by which its maker knows it, once it has taken its first step. It counts in the maker's namespace, ...
     pub told: AtomicU32,
@@ -129,11 +129,9 @@ pub struct Process {
     pub told_inside: AtomicU32,
     /// Record: threads of it that came back from a call, or whose time is over, and wait for the baton.
     pub came_back: AtomicU32,
-    /// The slot of its first thread when it was made, plus 1; 0 for the first process of all.
-    pub first: AtomicU32,
 }
 
-const _: () = assert!(core::mem::size_of::<Process>() == 128);
+const _: () = assert!(core::mem::size_of::<Process>() == 64);
 
 /// A thread's place in the session.
 #[repr(C, align(64))]
@@ -644,8 +642,6 @@ pub struct Session {
     pub losses: AtomicU32,
     /// Processes that have taken their first step, but the first one.
     pub births: AtomicU32,
-    /// Record: where the last of these steps stands in the ring (`serial`), plus 1.
-    pub born_at: AtomicU64,
 
     /// Replay: the streams that a process has open when it becomes another program, by descriptor.
     pub streams: [AtomicU8; FOLLOWED_STREAMS],
@@ -726,14 +722,38 @@ pub struct Session {
     pub slices_bytes: AtomicU64,
     /// Epochs at whose end the program took over what its copy had come to, since that was something else (DoublePlay 5.2.4).
     pub epochs_recovered: AtomicU64,
-    /// How often the program has gone on while the copy of the epoch before ran.
-    pub epochs_ahead: AtomicU64,
     /// An epoch is open: what the program does isn't in the recording yet.
     pub epoch_open: AtomicU32,
     /// The agent: the open epoch has lasted long enough.
     pub epoch_due: AtomicU32,
     /// Why an epoch could not become a part of the recording, as [`Why`](crate::epoch::Why) plus 1; 0: all could.
     pub epoch_lost: AtomicU32,
+    /// How often the program has gone on while the copy of the epoch before ran.
+    pub epochs_ahead: AtomicU64,
+    /// Record: where the last first step of a process stands in the ring (`serial`), plus 1.
+    pub born_at: AtomicU64,
+}
+
+impl Process {
+    /// Of a process that has not taken its first step: the slot that its first thread is to have, plus 1; 0 for the first process of all. (A word that has no other use
+    /// before that.)
+    pub fn made_for(&self) -> u32 {
+        match self.maker.load(Relaxed) {
+            0 => 0,
+            _ => self.affinity[0].load(Relaxed),
+        }
+    }
+
+    /// A process is being made, whose first thread is to have this slot.
+    pub fn is_made_for(&self, slot: u32) {
+        self.affinity[0].store(slot + 1, Relaxed);
+    }
+
+    /// It takes its first step, as this one in the order of births.
+    pub fn is_born(&self, birth: u32) {
+        self.affinity[0].store(0, Relaxed);
+        self.birth.store(birth, Relaxed);
+    }
 }
 
 /// Is a file with this mode and number of a device one of the devices of memory: /dev/null, /dev/zero, /dev/full?
@@ -803,11 +823,11 @@ impl Session {
             p.birth.store(0, Relaxed);
         }
         let birth = p.birth.load(Relaxed);
-        let first = match birth {
-            0 => p.first.load(Relaxed),
+        let made_for = match birth {
+            0 => p.made_for(),
             _ => 0,
         };
-        [p.visible_pid.load(Relaxed), birth, first]
+        [p.visible_pid.load(Relaxed), birth, made_for]
     }
 
     /// The engine of the session.

@@ -156,7 +156,7 @@ impl Merge {
         let birth = self.births.get(&p.birth.load(SeqCst)).copied();
         let first = match birth {
             Some(_) => 0,
-            None => p.first.load(SeqCst),
+            None => p.made_for(),
         };
         [p.visible_pid.load(Relaxed), birth.unwrap_or(0), first].map(u64::from)
     }

@@ -320,7 +320,7 @@ fn fill_slot(t: &Block, i: u32, process: u32) {
     s.kernel_tid.store(0, Relaxed);
     s.process.store(process, Relaxed);
     if process != t.slot_process() {
-        process::entry_of(process).first.store(i + 1, Relaxed);
+        process::entry_of(process).is_made_for(i);
     }
 }
 

@@ -128,7 +128,6 @@ pub fn reserve(maker: u32) -> Option<u32> {
             p.inside.store(0, Relaxed);
             p.told.store(0, Relaxed);
             p.told_inside.store(0, Relaxed);
-            p.first.store(0, Relaxed);
             p.live_threads.store(1, Relaxed);
             // Only now: the agent takes a process whose maker is dead, as the entry's last one may be, for one that nobody makes any more.
             p.state.store(process_state::LIVE, Release);
@@ -147,8 +146,7 @@ pub fn reserve(maker: u32) -> Option<u32> {
 /// The calling process takes its first step, which the ring has at this position: it is the next one in the session's order.
 pub fn is_born(position: u64) {
     session().born_at.store(position + 1, Relaxed);
-    let n = session().births.fetch_add(1, Relaxed) + 1;
-    entry().birth.store(n, Relaxed);
+    entry().is_born(session().births.fetch_add(1, Relaxed) + 1);
 }
 
 /// How often [`reserve`] looks for an entry, a millisecond apart.

@@ -127,9 +127,7 @@ pub fn reap(t: &Block, h: EventHeader) {
     // What the end was is not always known.
     let status = if h.value > 0 { h.value as i32 } else { 9 };
     // In namespaces of their own, several processes may have one id.
-    let is = |p: &Process| {
-        p.birth.load(Relaxed) == birth && (birth != 0 || p.first.load(Relaxed) == first)
-    };
+    let is = |p: &Process| p.birth.load(Relaxed) == birth && (birth != 0 || p.made_for() == first);
     if is(process::entry()) {
         leave(t);
         finish(status);
