@@ -37,6 +37,7 @@ pub mod nested;
 pub mod orderable;
 pub mod pages;
 pub mod proc_files;
+pub mod process;
 pub mod ptrace;
 mod reach;
 pub mod record;

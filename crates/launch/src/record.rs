@@ -2,9 +2,10 @@
 
 use crate::auxv;
 use crate::cpu::Processor;
-use crate::error::{os, LaunchError, Result};
+use crate::error::{os, os_as, LaunchError, Result};
 use crate::limits;
 use crate::maps::{self, Maps};
+use crate::ptrace;
 use crate::reach::Reach;
 use crate::remote::{Calls, Page, MAY_FAIL, TO_FIRST, TO_THIRD};
 use crate::runtime::RuntimeImage;
@@ -21,8 +22,13 @@ use reprise_abi::session::{
     SESSION_TOTAL,
 };
 use reprise_console::{was_closed, was_sigpipe_ignored};
+use rustix::fs::Access;
+use rustix::io::FdFlags;
+use rustix::pipe::{pipe_with, PipeFlags};
+use rustix::process::{kill_process, Pid, Signal};
+use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -93,9 +99,7 @@ pub fn find_program(name: &OsStr) -> Result<PathBuf> {
             refused = Some("it is a directory".to_string());
             continue;
         }
-        let path = c_string(c.as_os_str())?;
-        // SAFETY: a C string.
-        if unsafe { libc::access(path.as_ptr(), libc::X_OK) } != 0 {
+        if rustix::fs::access(&c, Access::EXEC_OK).is_err() {
             refused = Some("permission denied (is it executable?)".to_string());
             continue;
         }
@@ -174,25 +178,17 @@ fn inherited_signals() -> (u64, u64) {
 }
 
 pub(crate) fn pin_to(pid: pid_t, cpu: usize) {
-    // SAFETY: a set of ours.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(pid, std::mem::size_of::<libc::cpu_set_t>(), &set);
-    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(Pid::from_raw(pid), &set);
 }
 
 /// The processors that a thread may use; 0: this one.
 pub(crate) fn affinity_of(tid: pid_t) -> [u64; 16] {
     let mut mask = [0u64; 16];
-    // SAFETY: the buffer is ours; the raw call because its result is the kernel's mask size.
-    unsafe {
-        libc::syscall(
-            libc::SYS_sched_getaffinity,
-            tid,
-            std::mem::size_of_val(&mask),
-            mask.as_mut_ptr(),
-        );
+    if let Ok(set) = sched_getaffinity(Pid::from_raw(tid)) {
+        let its = (0..CpuSet::MAX_CPU).filter(|i| set.is_set(*i));
+        its.for_each(|i| mask[i / 64] |= 1 << (i % 64));
     }
     mask
 }
@@ -201,7 +197,7 @@ pub(crate) fn affinity_of(tid: pid_t) -> [u64; 16] {
 pub(crate) fn affinity_len() -> [u16; 2] {
     let mut mask = [0u64; 16];
     let asked = |len: usize, mask: &mut [u64; 16]| {
-        // SAFETY: the buffer is ours, and at least as long.
+        // SAFETY: the buffer is ours, and at least as long; the raw call because its result is the kernel's mask size.
         let r = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, len, mask.as_mut_ptr()) };
         u16::try_from(r).ok()
     };
@@ -210,11 +206,14 @@ pub(crate) fn affinity_len() -> [u16; 2] {
     [least.unwrap_or(0) as u16, most.unwrap_or(0)]
 }
 
+/// Those that are in a mask.
+fn processors_of(mask: &[u64; 16]) -> impl Iterator<Item = usize> + '_ {
+    (0..CpuSet::MAX_CPU).filter(|i| mask[i / 64] & 1 << (i % 64) != 0)
+}
+
 /// Picks the processor for a pinned program: one that we may use, spread over recordings.
 pub(crate) fn choose_cpu(mask: &[u64; 16]) -> usize {
-    let all: Vec<usize> = (0..1024)
-        .filter(|i| mask[i / 64] & 1 << (i % 64) != 0)
-        .collect();
+    let all: Vec<usize> = processors_of(mask).collect();
     if all.is_empty() {
         return 0;
     }
@@ -277,21 +276,26 @@ struct Word {
 }
 
 impl Word {
+    /// Bytes of one.
+    const LEN: usize = 8;
+
     /// Says it. Safe after a fork.
-    fn say(self, to: RawFd) {
-        let message = [self.no_random as i32, self.error];
-        // SAFETY: the bytes are there. Nobody is left to be told when it fails.
-        unsafe { libc::write(to, message.as_ptr().cast(), 8) };
+    fn say(self, to: &OwnedFd) {
+        let mut message = [0; Word::LEN];
+        message[..4].copy_from_slice(&i32::from(self.no_random).to_ne_bytes());
+        message[4..].copy_from_slice(&self.error.to_ne_bytes());
+        // Nobody is left to be told when it fails.
+        let _ = rustix::io::write(to, &message);
     }
 
     /// The next one; `None` when the child has said all, or is gone.
-    fn hear(from: RawFd) -> Option<Word> {
-        let mut message = [0i32; 2];
-        // SAFETY: the buffer is ours.
-        let n = unsafe { libc::read(from, message.as_mut_ptr().cast(), 8) };
-        (n == 8).then_some(Word {
-            no_random: message[0] != 0,
-            error: message[1],
+    fn hear(from: &OwnedFd) -> Option<Word> {
+        let mut message = [0; Word::LEN];
+        let n = rustix::io::read(from, &mut message).ok()?;
+        let number = |at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|i| message[at + i]));
+        (n == Word::LEN).then(|| Word {
+            no_random: number(0) != 0,
+            error: number(4),
         })
     }
 }
@@ -316,7 +320,7 @@ pub fn start(
     let cpu = choose_cpu(&mask);
     let pin = command.pin.then_some(cpu);
     let (hears, says) = pipe()?;
-    let ours = [image.fd(), shared.fd()];
+    let ours = [image.as_fd(), shared.as_fd()];
     // SAFETY: the launcher has one thread; the child only makes calls that are safe after fork.
     let pid = unsafe { libc::fork() };
     if pid < 0 {
@@ -324,7 +328,7 @@ pub fn start(
     }
     if pid == 0 {
         // SAFETY: the child of a process with one thread.
-        unsafe { become_program(&exec, pin, ours, says.as_raw_fd()) }
+        unsafe { become_program(&exec, pin, ours, &says) }
     }
     tracing::debug!(pid, pin = command.pin, cpu, "program forked");
     drop(says);
@@ -342,15 +346,14 @@ pub fn start(
             s.affinity_len = affinity_len();
             s.cpu = cpu as u64;
         }
+        let ours = [image.fd(), shared.fd()];
         stopped.put_in(shared, image, Reach::Has(ours))?;
         Ok(stopped)
     });
-    if result.is_err() {
-        // SAFETY: our own child, still unreaped.
-        unsafe {
-            libc::kill(pid, libc::SIGKILL);
-            libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG);
-        }
+    if let (true, Some(child)) = (result.is_err(), Pid::from_raw(pid)) {
+        // Our own child, still unreaped.
+        let _ = kill_process(child, Signal::KILL);
+        let _ = ptrace::wait_no_longer(pid);
     }
     run_anywhere(&mask);
     result
@@ -361,7 +364,12 @@ pub fn start(
 ///
 /// # Safety
 /// To be called in a forked child: it makes system calls only.
-unsafe fn become_program(exec: &Exec, pin: Option<usize>, ours: [RawFd; 2], says: RawFd) -> ! {
+unsafe fn become_program(
+    exec: &Exec,
+    pin: Option<usize>,
+    ours: [BorrowedFd; 2],
+    says: &OwnedFd,
+) -> ! {
     // SAFETY: plain calls on what was made before the fork; ends in exec or _exit.
     unsafe {
         if let Some(cpu) = pin {
@@ -371,7 +379,7 @@ unsafe fn become_program(exec: &Exec, pin: Option<usize>, ours: [RawFd; 2], says
         let fixed = persona as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
         let no_random = persona >= 0 && libc::personality(fixed) >= 0;
         for fd in ours {
-            libc::fcntl(fd, libc::F_SETFD, 0);
+            let _ = rustix::io::fcntl_setfd(fd, FdFlags::empty());
         }
         if !was_sigpipe_ignored() {
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -396,7 +404,7 @@ unsafe fn become_program(exec: &Exec, pin: Option<usize>, ours: [RawFd; 2], says
 
 /// Lets the child come to the event of its exec. Are its addresses not chosen at random?
 fn come_to_exec(pid: pid_t, program: &OsStr, pin: Option<usize>, hears: &OwnedFd) -> Result<bool> {
-    let first = Word::hear(hears.as_raw_fd()).ok_or(LaunchError::Died(0))?;
+    let first = Word::hear(hears).ok_or(LaunchError::Died(0))?;
     if first.error != 0 {
         let e = std::io::Error::from_raw_os_error(-first.error);
         return Err(LaunchError::Unsupported(format!(
@@ -418,7 +426,7 @@ fn come_to_exec(pid: pid_t, program: &OsStr, pin: Option<usize>, hears: &OwnedFd
     tracee::resume(pid, libc::PTRACE_CONT, 0)?;
     let status = tracee::wait(pid)?;
     if status >> 8 != (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
-        let error = Word::hear(hears.as_raw_fd()).map_or(0, |word| word.error);
+        let error = Word::hear(hears).map_or(0, |word| word.error);
         return Err(exec_failed(program, error));
     }
     Ok(first.no_random)
@@ -436,23 +444,15 @@ fn exec_failed(program: &OsStr, errno: i32) -> LaunchError {
 }
 
 /// A pipe that no exec keeps: the end that reads, and the one that writes.
-fn pipe() -> Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: two new descriptors, owned from here on.
-    unsafe {
-        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
-            return Err(os("make a pipe"));
-        }
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    pipe_with(PipeFlags::CLOEXEC).map_err(os_as("make a pipe"))
 }
 
 /// The launcher itself runs on all processors that it had.
 fn run_anywhere(mask: &[u64; 16]) {
-    // SAFETY: a mask of ours.
-    unsafe {
-        libc::sched_setaffinity(0, std::mem::size_of_val(mask), mask.as_ptr().cast());
-    }
+    let mut set = CpuSet::new();
+    processors_of(mask).for_each(|i| set.set(i));
+    let _ = sched_setaffinity(None, &set);
 }
 
 impl Stopped {
@@ -790,12 +790,12 @@ mod tests {
         let (hears, says) = pipe().expect("a pipe");
         let words = [(true, 0), (false, -libc::EPERM), (true, libc::ENOEXEC)];
         let words = words.map(|(no_random, error)| Word { no_random, error });
-        words.iter().for_each(|w| w.say(says.as_raw_fd()));
+        words.iter().for_each(|w| w.say(&says));
         drop(says);
         for word in words {
-            assert_eq!(Word::hear(hears.as_raw_fd()), Some(word));
+            assert_eq!(Word::hear(&hears), Some(word));
         }
-        assert_eq!(Word::hear(hears.as_raw_fd()), None);
+        assert_eq!(Word::hear(&hears), None);
     }
 
     #[test]
