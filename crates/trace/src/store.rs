@@ -467,11 +467,8 @@ pub fn settled(meta: &Metadata) -> bool {
 /// # Errors
 /// As ioctl_ficlone(2).
 pub fn reflink(from: &File, to: &File) -> io::Result<()> {
-    // SAFETY: FICLONE takes a descriptor as its argument.
-    match unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } {
-        0 => is_whole(from, to),
-        _ => Err(io::Error::last_os_error()),
-    }
+    rustix::fs::ioctl_ficlone(to, from)?;
+    is_whole(from, to)
 }
 
 fn is_whole(from: &File, to: &File) -> io::Result<()> {
