@@ -11,6 +11,8 @@ use libc::{pid_t, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use reprise_launch::confine::{self, Confinement, Whose};
 use reprise_trace::{inputs, opened, ContentHash, FILES_DIR};
 use rustix::event::{eventfd, EventfdFlags};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -134,7 +136,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         // Of a trace that made processes behind the recording's back.
         for pid in strays() {
-            children::signal(pid, libc::SIGKILL);
+            children::signal(pid, Signal::KILL);
         }
         lock(&self.common.coming).clear();
         self.common.end();
@@ -234,17 +236,11 @@ impl Common {
         loop {
             sockets.append(&mut lock(&self.coming));
             let all = [&self.wake].into_iter().chain(&sockets).chain(&listeners);
-            let mut looked_at: Vec<libc::pollfd> = all
-                .map(|fd| libc::pollfd {
-                    fd: fd.as_raw_fd(),
-                    events: libc::POLLIN,
-                    revents: 0,
-                })
-                .collect();
-            // SAFETY: as many as there are.
-            unsafe { libc::poll(looked_at.as_mut_ptr(), looked_at.len() as u64, -1) };
-            let happened: Vec<i16> = looked_at.iter().map(|p| p.revents).collect();
-            if happened[0] != 0 {
+            let looked_at = all.map(|fd| PollFd::new(fd, PollFlags::IN));
+            let mut looked_at: Vec<PollFd> = looked_at.collect();
+            let _ = poll(&mut looked_at, None);
+            let happened: Vec<PollFlags> = looked_at.iter().map(PollFd::revents).collect();
+            if !happened[0].is_empty() {
                 let mut word = [0; 8];
                 let _ = rustix::io::read(&self.wake, &mut word);
                 if u64::from_ne_bytes(word) >= Common::END {
@@ -256,18 +252,18 @@ impl Common {
             for socket in sockets.drain(..) {
                 match now.next() {
                     // A listener comes, or the child ended before it was confined.
-                    Some(r) if *r != 0 => come.extend(receive(&socket).inspect(wake_nearby)),
+                    Some(r) if !r.is_empty() => come.extend(receive(&socket).inspect(wake_nearby)),
                     _ => left.push(socket),
                 }
             }
             sockets = left;
             listeners.retain(|listener| match now.next() {
-                Some(r) if r & libc::POLLIN != 0 => {
+                Some(r) if r.contains(PollFlags::IN) => {
                     self.answer(listener.as_raw_fd());
                     true
                 }
                 // Nobody is left who could ask.
-                Some(r) => r & (libc::POLLHUP | libc::POLLERR) == 0,
+                Some(r) => !r.intersects(PollFlags::HUP | PollFlags::ERR),
                 None => true,
             });
             listeners.append(&mut come);

@@ -12,6 +12,7 @@ use reprise_debug::server::Address;
 use reprise_debug::{serve, DebugError, Place, Request};
 use reprise_replay::ReplayError;
 use reprise_trace::{Catalog, Manifest};
+use rustix::process::{set_parent_process_death_signal, Signal};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -230,12 +231,7 @@ pub fn server(session: &Session, socket: &Path) -> Result<Command> {
     command.arg(session.dir);
     // SAFETY: plain call in the child. Nobody else would end a server whose command was killed.
     unsafe {
-        command.pre_exec(
-            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            },
-        );
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
     Ok(command)
 }
