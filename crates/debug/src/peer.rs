@@ -65,8 +65,7 @@ mod tests {
         let at = |port| SocketAddrV4::new([127, 0, 0, 1].into(), port);
         let user = owner(table, at(0xa001), at(1234));
         assert_eq!(user, Some(65534));
-        // SAFETY: plain call.
-        let nobody = unsafe { libc::geteuid() } == 65534;
+        let nobody = geteuid().as_raw() == 65534;
         assert_eq!(may_debug(user), nobody);
         assert_eq!(owner(table, at(0xa002), at(1234)), None);
         let closed = table.replace("0100007F:04D2 01", "0100007F:04D2 06");

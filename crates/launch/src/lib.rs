@@ -21,6 +21,7 @@ pub mod attach;
 mod auxv;
 pub mod confine;
 pub mod cpu;
+pub mod dispositions;
 pub mod error;
 pub mod exec;
 pub mod features;

@@ -3,6 +3,7 @@
 //!
 //! The recorder takes all that it may have. The program begins with what the user gave.
 
+use crate::dispositions;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::OnceLock;
@@ -18,9 +19,7 @@ static IGNORED: AtomicBool = AtomicBool::new(false);
 /// Takes what this process may have; a file that gets too large is an error from here on. Called once, before anything is started.
 pub fn raise() {
     BEFORE.get_or_init(|| {
-        // SAFETY: a disposition of this process, which has one thread.
-        let was = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        IGNORED.store(was == libc::SIG_IGN, Relaxed);
+        IGNORED.store(dispositions::ignore(libc::SIGXFSZ), Relaxed);
         RAISED.map(|(which, wanted)| {
             let before = getrlimit(which);
             let most = before.maximum.zip(wanted).map(|(a, b)| a.max(b));
@@ -66,12 +65,7 @@ pub fn suffice() -> Result<(), String> {
 pub(crate) fn ignores_size() -> bool {
     match BEFORE.get() {
         Some(_) => IGNORED.load(Relaxed),
-        // SAFETY: reads a disposition.
-        None => unsafe {
-            let mut a: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &mut a) == 0
-                && a.sa_sigaction == libc::SIG_IGN
-        },
+        None => dispositions::is_ignored(libc::SIGXFSZ),
     }
 }
 
@@ -82,8 +76,7 @@ pub(crate) fn give_back() {
         let _ = setrlimit(*which, *limit);
     }
     if !IGNORED.load(Relaxed) {
-        // SAFETY: a disposition of this process.
-        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+        dispositions::restore_default(libc::SIGXFSZ);
     }
 }
 

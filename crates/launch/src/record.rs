@@ -2,6 +2,7 @@
 
 use crate::auxv;
 use crate::cpu::Processor;
+use crate::dispositions;
 use crate::error::{os, os_as, LaunchError, Result};
 use crate::limits;
 use crate::maps::{self, Maps};
@@ -147,15 +148,11 @@ fn check_format(path: &std::path::Path, shown: &str) -> Result<()> {
 /// Signals that the program will find ignored, and blocked.
 fn inherited_signals() -> (u64, u64) {
     let (mut ignored, mut blocked) = (0u64, 0u64);
-    // SAFETY: reads dispositions and the mask of this thread.
+    for s in (1..=64).filter(|s| dispositions::is_ignored(*s)) {
+        ignored |= 1 << (s - 1);
+    }
+    // SAFETY: reads the mask of this thread.
     unsafe {
-        for s in 1..=64 {
-            let mut a: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(s, std::ptr::null(), &mut a) == 0 && a.sa_sigaction == libc::SIG_IGN
-            {
-                ignored |= 1 << (s - 1);
-            }
-        }
         let mut m: libc::sigset_t = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut m);
         for s in 1..=64 {
@@ -382,7 +379,7 @@ unsafe fn become_program(
             let _ = rustix::io::fcntl_setfd(fd, FdFlags::empty());
         }
         if !was_sigpipe_ignored() {
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            dispositions::restore_default(libc::SIGPIPE);
         }
         for stream in (0..3).filter(|stream| was_closed(*stream)) {
             libc::close(stream);

@@ -1,6 +1,7 @@
 //! Replay never execs the program: a forked child maps the runtime, jumps into it, and becomes the recorded process.
 
 use crate::confine::Confinement;
+use crate::dispositions::AllBlocked;
 use crate::error::{os, os_as, LaunchError, Result};
 use crate::record::{pin_to, pipe};
 use crate::runtime::RuntimeImage;
@@ -178,9 +179,7 @@ unsafe fn map_program(
     unsafe {
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
         // The driver's own signal must find the runtime's handler.
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        std::mem::forget(AllBlocked::here());
         let map = |at: u64, len: u64, prot: i32, flags: i32, fd: RawFd, offset: u64| {
             let p = libc::mmap(
                 at as *mut _,

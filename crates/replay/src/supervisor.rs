@@ -9,6 +9,8 @@ use crate::children;
 use crate::ReplayError;
 use libc::{pid_t, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use reprise_launch::confine::{self, Confinement, Whose};
+use reprise_launch::dispositions::AllBlocked;
+use reprise_launch::process;
 use reprise_trace::{inputs, opened, ContentHash, FILES_DIR};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::event::{poll, PollFd, PollFlags};
@@ -99,7 +101,10 @@ impl Supervisor {
         })?;
         let of_thread = Arc::clone(&common);
         let answers = move || of_thread.answer_all();
-        let thread = without_signals(|| std::thread::Builder::new().spawn(answers));
+        let thread = {
+            let _blocked = AllBlocked::here();
+            std::thread::Builder::new().spawn(answers)
+        };
         Ok(Some(Supervisor {
             confinement,
             common,
@@ -195,20 +200,6 @@ impl Kin {
             confined: field("Seccomp:")? == "2",
             ended: field("State:")?.starts_with(['Z', 'X']),
         })
-    }
-}
-
-/// Runs `f` with all signals blocked: threads that it makes get none.
-fn without_signals<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of ours.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
-            (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let result = f();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        result
     }
 }
 
@@ -405,20 +396,8 @@ fn path(asker: pid_t, at: u64) -> Option<Vec<u8>> {
         // Not into a page that may not be there, when it isn't needed.
         let len = (PAGE - from % PAGE).min((LONGEST - text.len()) as u64) as usize;
         let mut part = vec![0u8; len];
-        let to = libc::iovec {
-            iov_base: part.as_mut_ptr().cast(),
-            iov_len: len,
-        };
-        let remote = libc::iovec {
-            iov_base: from as *mut _,
-            iov_len: len,
-        };
-        // SAFETY: reads into `part`.
-        let n = unsafe { libc::process_vm_readv(asker, &to, 1, &remote, 1, 0) };
-        if n <= 0 {
-            return None;
-        }
-        let part = &part[..n as usize];
+        let n = process::read(asker, from, &mut part).ok();
+        let part = &part[..n.filter(|n| *n > 0)?];
         match part.iter().position(|b| *b == 0) {
             Some(end) => {
                 text.extend_from_slice(&part[..end]);

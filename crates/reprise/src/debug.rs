@@ -10,6 +10,7 @@ use reprise_console::say;
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
 use reprise_debug::{serve, DebugError, Place, Request};
+use reprise_launch::dispositions;
 use reprise_replay::ReplayError;
 use reprise_trace::{Catalog, Manifest};
 use rustix::process::{set_parent_process_death_signal, Signal};
@@ -260,8 +261,7 @@ fn program_of(dir: &Path, root: &Path) -> Option<PathBuf> {
 
 /// Ctrl-C at the terminal is for gdb.
 fn ignore_interrupts() {
-    // SAFETY: no handler runs.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    dispositions::ignore(libc::SIGINT);
 }
 
 /// The gdb of a session whose server listens on this socket. Files come out of the trace, as the server has laid them out.
@@ -302,7 +302,7 @@ pub fn gdb(socket: &Path, session: &Session) -> Result<Command> {
     // SAFETY: plain call in the child.
     unsafe {
         command.pre_exec(|| {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            dispositions::restore_default(libc::SIGINT);
             Ok(())
         })
     };

@@ -8,6 +8,7 @@ use reprise_abi::session::{process_state, Process, Session};
 use reprise_agent::{stop, streams, Agent, Outsiders};
 use reprise_console::log::{self, Role};
 use reprise_console::say;
+use reprise_launch::dispositions::{self, AllBlocked};
 use reprise_launch::{futex, process, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, Summary, Writer};
 use rustix::process::{getrlimit, setpgid, setrlimit, Resource};
@@ -99,18 +100,13 @@ pub fn start_agent(
 /// Forks a child that works beside the program; what fork(2) returns. No signal reaches the child before it stands aside: until then it is in the
 /// group of whoever types Ctrl-C.
 fn fork_aside() -> i32 {
-    // SAFETY: plain calls; this process has one thread.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
-        let pid = libc::fork();
-        if pid == 0 {
-            stand_aside();
-        }
-        libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        pid
+    let _blocked = AllBlocked::here();
+    // SAFETY: this process has one thread.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        stand_aside();
     }
+    pid
 }
 
 /// A child that works beside the program: keyboard signals are for the program, a full disk or file limit is handled as an error.
@@ -121,19 +117,16 @@ fn stand_aside() {
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
     let _ = setrlimit(Resource::Nofile, files);
-    // SAFETY: plain calls of a process with one thread.
-    unsafe {
-        for s in [
-            libc::SIGINT,
-            libc::SIGQUIT,
-            libc::SIGTSTP,
-            libc::SIGHUP,
-            libc::SIGPIPE,
-            libc::SIGXFSZ,
-            libc::SIGTERM,
-        ] {
-            libc::signal(s, libc::SIG_IGN);
-        }
+    for signal in [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTSTP,
+        libc::SIGHUP,
+        libc::SIGPIPE,
+        libc::SIGXFSZ,
+        libc::SIGTERM,
+    ] {
+        dispositions::ignore(signal);
     }
     // The launcher's standard streams are not the agent's business: a pipe must see its end when the program is gone.
     streams::leave(&[0, 1]);

@@ -10,6 +10,7 @@ use crate::record::{exit_status, one, say_recorded};
 use crate::time_limit::{end_programs_of, ROUND};
 use anyhow::{ensure, Context, Result};
 use reprise_console::{say, say_text, Output};
+use reprise_launch::dispositions;
 use reprise_trace::Catalog;
 use rustix::io::Errno;
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
@@ -226,11 +227,8 @@ fn apart(outputs: &[File; 2]) {
     let _ = dup2_stderr(&outputs[1]);
     // Who is killed takes the runs with it: SIGTERM is passed on to the program.
     let _ = set_parent_process_death_signal(Some(Signal::TERM));
-    // SAFETY: plain calls of a process with one thread.
-    unsafe {
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        dispositions::restore_default(signal);
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::recordings::programs_of;
 use anyhow::{ensure, Context, Result};
-use reprise_launch::process;
+use reprise_launch::{dispositions, process};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{
     pidfd_send_signal, set_parent_process_death_signal, waitid, Signal, WaitId, WaitIdOptions,
@@ -69,18 +69,17 @@ impl Drop for TimeLimit {
 /// Ends what the launcher records, again and again, once the time is over; goes with the launcher.
 fn keep_time(launcher: i32, limit: Duration, tell: OwnedFd) -> ! {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    // SAFETY: plain calls of a process that is alone with its memory. What a terminal sends is meant for the program, and outputs and traces are held open by
-    // nobody here: whatever has a descriptor is never dropped.
-    unsafe {
-        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
-        if parent_id() as i32 != launcher {
-            libc::_exit(0);
-        }
-        let _ = dup2_stdin(ManuallyDrop::new(tell).as_fd());
-        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+    // What a terminal sends is meant for the program.
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+        dispositions::ignore(signal);
     }
+    if parent_id() as i32 != launcher {
+        // SAFETY: the child ends here, without running the parent's destructors.
+        unsafe { libc::_exit(0) };
+    }
+    let _ = dup2_stdin(ManuallyDrop::new(tell).as_fd());
+    // SAFETY: outputs and traces are held open by nobody here: in this process, which only ever ends by a signal, nothing that has a descriptor is used.
+    unsafe { libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) };
     std::thread::sleep(limit);
     let mut told = false;
     loop {

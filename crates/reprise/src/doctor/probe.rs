@@ -1,6 +1,6 @@
 //! Tries the machine's facilities, each for real: a child process uses it and shows by its end whether it worked.
 
-use reprise_launch::process;
+use reprise_launch::{dispositions, process};
 use rustix::fs::{ioctl_ficlone, memfd_create, MemfdFlags};
 use rustix::process::{
     getrlimit, set_time_stamp_counter_readability, setrlimit, Resource, Rlimit, Signal,
@@ -70,11 +70,8 @@ fn quiet_death() {
         maximum: Some(0),
     };
     let _ = setrlimit(Resource::Core, none);
-    // SAFETY: plain calls that affect this child only.
-    unsafe {
-        for signal in [libc::SIGSEGV, libc::SIGSYS] {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+    for signal in [libc::SIGSEGV, libc::SIGSYS] {
+        dispositions::restore_default(signal);
     }
 }
 
@@ -226,25 +223,14 @@ pub fn process_vm_readv() -> Outcome {
         },
         _ => {}
     }
-    let mut copy = 0u64;
-    let local = libc::iovec {
-        iov_base: (&raw mut copy).cast(),
-        iov_len: 8,
-    };
-    let remote = libc::iovec {
-        iov_base: place.cast_mut().cast(),
-        iov_len: 8,
-    };
-    // SAFETY: `copy` has room for 8 bytes.
-    let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
-    let why = last_error();
+    let mut copy = [0; 8];
+    let n = process::read(pid, place as u64, &mut copy);
     // A child of ours that has nothing else to do.
     let _ = process::send(pid, Signal::KILL);
     end_of(pid)?;
-    match (n, copy == secret) {
-        (8, true) => Ok(()),
-        (8, false) => Err("reads something else".into()),
-        _ => Err(why),
+    match n.map_err(|e| reason(&e))? {
+        8 if copy == secret.to_ne_bytes() => Ok(()),
+        _ => Err("reads something else".into()),
     }
 }
 
