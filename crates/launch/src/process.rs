@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_child_is_signalled_and_heard_of() {
-        let child = Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep");
         let pid = child.id() as i32;
         let end = open(pid).expect("a descriptor");
         assert!(is_there(pid) && !has_ended(&end, Duration::ZERO));
@@ -105,6 +105,7 @@ mod tests {
         assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
         assert!(!is_there(pid));
         assert!(reap_ended(pid).is_err() && send(pid, Signal::KILL).is_err());
+        assert!(child.wait().is_err(), "it has been heard of");
     }
 
     #[test]
