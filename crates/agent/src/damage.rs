@@ -224,8 +224,9 @@ mod tests {
         }
         // ... and from one moment to the next it does not.
         assert!((0..3).any(|_| !counts()));
-        // SAFETY: a child of ours.
-        unsafe { libc::kill(child.id() as i32, libc::SIGSTOP) };
+        let stopped =
+            reprise_launch::process::send(child.id() as i32, rustix::process::Signal::STOP);
+        stopped.expect("a child of ours");
         while state_of(shared.slot(0)) != Some('T') {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -11,6 +11,7 @@ use reprise_launch::exec::{watch, Exec};
 use reprise_launch::record::Stopped;
 use reprise_launch::{futex, orderable, LaunchError, RuntimeImage, SharedSession};
 use reprise_trace::Uncaptured;
+use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
 
@@ -126,27 +127,20 @@ fn visible_pid(shared: &SharedSession, slot: usize) -> i64 {
 }
 
 /// The agent runs where a process does, until this is dropped.
-struct Beside(libc::cpu_set_t);
+struct Beside(CpuSet);
 
 impl Beside {
     fn process(pid: i32) -> Option<Beside> {
-        // SAFETY: sets of ours.
-        unsafe {
-            let size = std::mem::size_of::<libc::cpu_set_t>();
-            let (mut mine, mut its) = (std::mem::zeroed(), std::mem::zeroed());
-            let known = libc::sched_getaffinity(0, size, &mut mine) == 0
-                && libc::sched_getaffinity(pid, size, &mut its) == 0;
-            (known && libc::sched_setaffinity(0, size, &its) == 0).then_some(Beside(mine))
-        }
+        let mine = sched_getaffinity(None).ok()?;
+        let its = sched_getaffinity(Pid::from_raw(pid)).ok()?;
+        sched_setaffinity(None, &its).ok()?;
+        Some(Beside(mine))
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // SAFETY: the set from before.
-        unsafe {
-            libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &self.0);
-        }
+        let _ = sched_setaffinity(None, &self.0);
     }
 }
 

@@ -2,6 +2,7 @@
 //! program waits: so the trace stays bounded.
 
 use reprise_abi::session::{hold, Session};
+use reprise_launch::process;
 use std::sync::atomic::Ordering::*;
 
 /// What the replay wants.
@@ -28,6 +29,5 @@ pub fn look(s: &Session, written: u64) -> Hold {
 }
 
 fn is_gone(pid: u64) -> bool {
-    // SAFETY: sends nothing.
-    pid != 0 && unsafe { libc::kill(pid as i32, 0) } != 0
+    pid != 0 && !process::is_there(pid as i32)
 }

@@ -50,6 +50,7 @@ use reprise_abi::session::{process_state, Process, Session};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, TraceError, Uncaptured, Writer};
 use slices::Slices;
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -138,8 +139,7 @@ impl Agent {
             }
             n => return Some(((n - 1) as i32, EndReason::Ended)),
         }
-        // SAFETY: plain calls.
-        let orphan = unsafe { libc::getppid() } != self.launcher;
+        let orphan = parent_id() as i32 != self.launcher;
         if orphan && (is_over || !alive(s) || processes.none_for_long(&self.shared, members)) {
             return Some((0, EndReason::Unknown));
         }
@@ -154,8 +154,7 @@ impl Agent {
     /// The first process has ended, and there is nobody else, whatever the session says. To be asked for as long as it names some.
     fn none_is_left(&self, processes: &mut Processes, members: &Members) -> bool {
         let s = self.shared.session();
-        // SAFETY: plain call.
-        let orphan = unsafe { libc::getppid() } != self.launcher;
+        let orphan = parent_id() as i32 != self.launcher;
         let first_ended = s.wait_status.load(Acquire) != 0 || orphan;
         first_ended && processes.none_for_long(&self.shared, members)
     }
@@ -311,8 +310,7 @@ pub fn attend(mut shared: SharedSession, image: &RuntimeImage, launcher: i32) ->
         // Nobody reads what is logged.
         s.ring.tail.store(s.ring.head.load(Acquire), Release);
         wake(&s.ring.producer_asleep);
-        // SAFETY: plain call.
-        let orphan = unsafe { libc::getppid() } != launcher;
+        let orphan = parent_id() as i32 != launcher;
         let over = s.wait_status.load(Acquire) != 0 || orphan && !alive(s);
         told.look(s);
         let none_named = over && !processes.any(&shared, &members);

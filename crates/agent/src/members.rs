@@ -10,12 +10,14 @@ use reprise_abi::layout::{IMAGE_BASE, SESSION_BASE};
 use reprise_abi::session::{RequestBox, Session};
 use reprise_abi::syscalls::nr;
 use reprise_launch::proc_files::Stat;
-use reprise_launch::SharedSession;
+use reprise_launch::{process, SharedSession};
+use rustix::process::{pidfd_send_signal, Signal};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::parent_id;
 use std::time::{Duration, Instant};
 
 /// Descriptors that are left for other work: an exec takes most.
@@ -60,8 +62,8 @@ impl Members {
 
     /// Is it one of the recorder's own processes? They have the session's memory mapped, too; no word of the program's makes members of them.
     fn records(&self, pid: u32) -> bool {
-        // SAFETY: plain call. A launcher that is gone may have left its id to anybody.
-        let has_launched = |launcher| unsafe { libc::getppid() } as u32 == launcher;
+        // A launcher that is gone may have left its id to anybody.
+        let has_launched = |launcher| parent_id() == launcher;
         self.launcher.is_some_and(|launcher| {
             pid == std::process::id() || pid == launcher && has_launched(launcher)
         })
@@ -155,21 +157,10 @@ impl Members {
             return;
         }
         let known = self.known.borrow();
-        match known.get(&pid).and_then(|m| m.fd.as_ref()) {
-            // SAFETY: plain calls.
-            Some(fd) => unsafe {
-                libc::syscall(
-                    libc::SYS_pidfd_send_signal,
-                    fd.as_raw_fd(),
-                    libc::SIGKILL,
-                    std::ptr::null::<libc::siginfo_t>(),
-                    0,
-                );
-            },
-            None => unsafe {
-                libc::kill(pid as i32, libc::SIGKILL);
-            },
-        }
+        let _ = match known.get(&pid).and_then(|m| m.fd.as_ref()) {
+            Some(fd) => pidfd_send_signal(fd, Signal::KILL).map_err(Into::into),
+            None => process::send(pid as i32, Signal::KILL),
+        };
     }
 
     /// Sends a signal to a thread, if it is one of the session.
@@ -260,22 +251,12 @@ pub(crate) fn field(stat: &str, number: usize) -> Option<u64> {
 
 /// A descriptor that tells of a process's death, where there are enough of them.
 pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: a new descriptor, owned from here on.
-    let fd = unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))?
-    };
+    let fd = process::open(pid as i32).ok()?;
     (fd.as_raw_fd() as u64 + SPARED < reprise_launch::limits::descriptors()).then_some(fd)
 }
 
 pub(crate) fn is_dead(fd: &OwnedFd) -> bool {
-    let mut p = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one descriptor of ours.
-    unsafe { libc::poll(&mut p, 1, 0) > 0 }
+    process::has_ended(fd, Duration::ZERO)
 }
 
 #[cfg(test)]
@@ -287,8 +268,8 @@ mod tests {
         let shared = SharedSession::create().expect("a session");
         let members = Members::default();
         let me = std::process::id();
-        // SAFETY: plain calls.
-        let (tid, parent) = unsafe { (libc::gettid() as u32, libc::getppid() as u32) };
+        let tid = rustix::thread::gettid().as_raw_pid() as u32;
+        let parent = parent_id();
         assert!(members.has(&shared, me));
         assert!(members.has_thread(&shared, me, tid));
         assert!(!members.has_thread(&shared, me, 1));

@@ -5,6 +5,7 @@ use crate::namespaces::{field, numbers};
 use reprise_abi::session::{process_state, Session};
 use reprise_launch::maps::{Line, Maps};
 use reprise_launch::SharedSession;
+use rustix::fs::{major, minor};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
@@ -67,7 +68,7 @@ impl Outsiders {
     /// A recorded process maps a file so that others see what it writes there.
     pub fn shares(&mut self, device: u64, inode: u64, name: &Path) {
         let file = Mapped {
-            device: (libc::major(device), libc::minor(device)),
+            device: (major(device), minor(device)),
             inode,
             name: name.into(),
         };

@@ -4,6 +4,8 @@
 //! A thread's ids for files are its own (setfsuid(2), and setgroups(2) without libc, which would tell all threads). Who has others than root there has not root's
 //! capabilities for files either (capabilities(7), "Effect of user ID changes on capabilities").
 
+use rustix::process::{geteuid, Gid};
+use rustix::thread::set_thread_groups;
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
@@ -32,8 +34,7 @@ pub fn open_descriptor(pid: u32, fd: i32) -> Result<File> {
         let mut how = File::options();
         how.read(true).custom_flags(libc::O_NONBLOCK).open(&path)
     };
-    // SAFETY: plain call.
-    if unsafe { libc::geteuid() } != 0 {
+    if !geteuid().is_root() {
         return open();
     }
     let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status"))?;
@@ -102,11 +103,8 @@ impl Drop for Taken {
 
 /// The other groups of the calling thread alone.
 fn set_groups(groups: &[u32]) -> Result<()> {
-    // SAFETY: as many as there are.
-    match unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(Error::last_os_error()),
-    }
+    let groups: Vec<Gid> = groups.iter().map(|g| Gid::from_raw(*g)).collect();
+    Ok(set_thread_groups(&groups)?)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! A recording that is to end before its program does: the user says so by a signal to the agent (`reprise stop`).
 
+use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// The signal that says so.
-pub const SIGNAL: i32 = libc::SIGUSR1;
+pub const SIGNAL: Signal = Signal::USR1;
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 
@@ -23,7 +24,7 @@ pub fn listen() -> Before {
         let mut before: libc::sigaction = std::mem::zeroed();
         let mut new: libc::sigaction = std::mem::zeroed();
         new.sa_sigaction = handler as libc::sighandler_t;
-        libc::sigaction(SIGNAL, &new, &mut before);
+        libc::sigaction(SIGNAL.as_raw(), &new, &mut before);
         Before(before)
     }
 }
@@ -32,7 +33,7 @@ impl Before {
     /// For whoever has forked the agent.
     pub fn restore(self) {
         // SAFETY: what was there before.
-        unsafe { libc::sigaction(SIGNAL, &self.0, std::ptr::null_mut()) };
+        unsafe { libc::sigaction(SIGNAL.as_raw(), &self.0, std::ptr::null_mut()) };
     }
 }
 

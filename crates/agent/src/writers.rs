@@ -2,6 +2,7 @@
 //! them for writing, or cuts them off, wait until what was read is kept: that is what a lease is for (fcntl(2), "Leases").
 
 use reprise_abi::session::{process_state, Session};
+use reprise_launch::dispositions;
 use reprise_launch::maps::Maps;
 use std::fs::{File, Metadata};
 use std::io::Error;
@@ -55,8 +56,7 @@ fn lease(file: &File, how: i32) -> Result<(), Error> {
 
 /// That somebody waits is told by this signal, which ends a process that does not expect it. It is looked for instead: the agent comes often enough.
 pub fn ignore_signals() {
-    // SAFETY: no handler is installed.
-    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+    dispositions::ignore(libc::SIGIO);
 }
 
 /// Does one of the recorded processes have it so?

@@ -15,6 +15,7 @@ pub mod log;
 
 pub use beginning::{was_closed, was_sigpipe_ignored};
 
+use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -57,16 +58,10 @@ impl Write for Output {
             // The standard library has put /dev/null there.
             return Err(Lost(libc::EBADF).into());
         }
-        // SAFETY: the bytes are there for as long as the call takes.
-        let n = unsafe { libc::write(libc::STDOUT_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-        if n >= 0 {
-            return Ok(n as usize);
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EINTR) | None => Err(error),
-            Some(errno) => Err(Lost(errno).into()),
-        }
+        rustix::io::write(rustix::stdio::stdout(), bytes).map_err(|errno| match errno {
+            Errno::INTR => errno.into(),
+            errno => Lost(errno.raw_os_error()).into(),
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -9,10 +9,14 @@
 //! - **A line is one write(2)** of at most [`LONGEST`] bytes, so that lines of several processes don't mix.
 //! - **No child says anything between fork(2) and its exec**, or its jump into the runtime; nor does the runtime itself.
 
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::{fcntl_getfl, fstat, FileType, OFlags};
+use rustix::io::{fcntl_dupfd_cloexec, pwritev2, Errno, ReadWriteFlags};
+use rustix::stdio::stderr;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicU8, Ordering::*};
 use std::time::Instant;
@@ -90,16 +94,16 @@ pub fn begin() {
     let opened = match &file {
         Some(path) => {
             let file = File::options().append(true).create(true).open(path);
-            file.and_then(|file| set_aside(file.as_raw_fd()))
+            file.and_then(|file| set_aside(file.as_fd()))
         }
         None if crate::was_closed(libc::STDERR_FILENO) => return,
-        None => set_aside(libc::STDERR_FILENO),
+        None => set_aside(stderr()),
     };
     let fd = match opened {
         Ok(fd) => fd,
         Err(e) => return crate::say!("there is no log: {FILE} can't be written: {e}"),
     };
-    OUT.store(fd, Relaxed);
+    OUT.store(fd.into_raw_fd(), Relaxed);
     IS_OWN_FILE.store(file.is_some(), Relaxed);
     let lines = tracing_subscriber::fmt::layer()
         .event_format(Line {
@@ -133,7 +137,7 @@ pub fn leave() {
 
 /// Another descriptor for the same file, pipe or terminal: in nobody's way, gone after an exec, and such that writing there does not wait for a
 /// reader. O_NONBLOCK belongs to the open file, which is the program's as well, so it is opened once more, where that can be done.
-fn set_aside(fd: RawFd) -> io::Result<RawFd> {
+fn set_aside(fd: BorrowedFd) -> io::Result<OwnedFd> {
     let nonblocking = libc::O_NONBLOCK | libc::O_NOCTTY;
     let again = match is_regular(fd) {
         // It would begin at its start.
@@ -141,15 +145,11 @@ fn set_aside(fd: RawFd) -> io::Result<RawFd> {
         false => File::options()
             .write(true)
             .custom_flags(nonblocking)
-            .open(format!("/proc/self/fd/{fd}"))
+            .open(format!("/proc/self/fd/{}", fd.as_raw_fd()))
             .ok(),
     };
-    let from = again.as_ref().map_or(fd, File::as_raw_fd);
-    // SAFETY: a plain call.
-    match unsafe { libc::fcntl(from, libc::F_DUPFD_CLOEXEC, LOWEST_FD) } {
-        NONE => Err(io::Error::last_os_error()),
-        copy => Ok(copy),
-    }
+    let from = again.as_ref().map_or(fd, File::as_fd);
+    Ok(fcntl_dupfd_cloexec(from, LOWEST_FD)?)
 }
 
 /// What is to be told: of names that are separated by commas, each with a level (`agent=debug`) or all of it (`agent`), and of all others a level.
@@ -248,51 +248,40 @@ fn write_or_lose(fd: RawFd, line: &[u8]) {
     }
 }
 
+/// The offset of pwritev2(2) that means the file's own position.
+const AT_POSITION: u64 = u64::MAX;
+
 /// Writes bytes, if that takes no waiting for a reader.
 fn write_at_once(fd: RawFd, bytes: &[u8]) -> bool {
-    let part = libc::iovec {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    };
-    let is_whole = |written: isize| usize::try_from(written) == Ok(bytes.len());
+    // SAFETY: it is open for as long as anything is logged, or what is written on it fails.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let is_whole = |written: rustix::io::Result<usize>| written == Ok(bytes.len());
     if !is_regular(fd) && !is_nonblocking(fd) {
         // What can't be opened once more: sockets, and terminals and pipes of other users.
-        // SAFETY: the bytes are there; they are only read.
-        let written = unsafe { libc::pwritev2(fd, &part, 1, -1, libc::RWF_NOWAIT) };
-        let errno = io::Error::last_os_error().raw_os_error();
-        let unknown = [libc::EOPNOTSUPP, libc::EINVAL, libc::ENOSYS];
-        if written >= 0 || !errno.is_some_and(|errno| unknown.contains(&errno)) {
+        let part = [IoSlice::new(bytes)];
+        let written = pwritev2(fd, &part, AT_POSITION, ReadWriteFlags::NOWAIT);
+        let unknown = [Errno::OPNOTSUPP, Errno::INVAL, Errno::NOSYS];
+        if !written.is_err_and(|errno| unknown.contains(&errno)) {
             return is_whole(written);
         }
         // Terminals, and pipes before Linux 6.4. There somebody else may fill it behind this question.
-        let mut ready = libc::pollfd {
-            fd,
-            events: libc::POLLOUT,
-            revents: 0,
-        };
-        // SAFETY: one descriptor.
-        if unsafe { libc::poll(&mut ready, 1, 0) } != 1 || ready.revents & libc::POLLOUT == 0 {
+        let mut ready = [PollFd::new(&fd, PollFlags::OUT)];
+        let polled = poll(&mut ready, Some(&Timespec::default()));
+        if polled != Ok(1) || !ready[0].revents().contains(PollFlags::OUT) {
             return false;
         }
     }
-    // SAFETY: the bytes are there.
-    is_whole(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) })
+    is_whole(rustix::io::write(fd, bytes))
 }
 
 /// Is it an open file of our own, on which writes don't wait ([`set_aside`])?
-fn is_nonblocking(fd: RawFd) -> bool {
-    // SAFETY: a plain call.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    flags >= 0 && flags & libc::O_NONBLOCK != 0
+fn is_nonblocking(fd: BorrowedFd) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
 /// Is it a file on a disk, which has no reader to be waited for?
-fn is_regular(fd: RawFd) -> bool {
-    // SAFETY: fills a structure of ours.
-    unsafe {
-        let mut about: libc::stat = std::mem::zeroed();
-        libc::fstat(fd, &mut about) == 0 && about.st_mode & libc::S_IFMT == libc::S_IFREG
-    }
+fn is_regular(fd: BorrowedFd) -> bool {
+    fstat(fd).is_ok_and(|about| FileType::from_raw_mode(about.st_mode).is_file())
 }
 
 #[cfg(test)]
@@ -366,29 +355,29 @@ mod tests {
         assert_eq!(page[LONGEST - 2..], *b"x\n", "a long line is cut");
         write_or_lose(writer.as_raw_fd(), b"goes\n");
         assert_eq!(LOST.load(Relaxed), 0);
-        assert!(!is_nonblocking(writer.as_raw_fd()));
+        assert!(!is_nonblocking(writer.as_fd()));
         drop(writer);
         let mut rest = String::new();
         reader.read_to_string(&mut rest).expect("the rest");
         assert!(rest.ends_with("x\n(2 lines of the log were lost here)\ngoes\n"));
 
         let (reader, writer) = pipe().expect("a pipe");
-        let aside = set_aside(writer.as_raw_fd()).expect("once more");
-        assert!(aside >= LOWEST_FD && is_nonblocking(aside));
-        assert!(!is_nonblocking(writer.as_raw_fd()));
-        assert!(fill(aside) > 0);
+        let aside = set_aside(writer.as_fd()).expect("once more");
+        assert!(aside.as_raw_fd() >= LOWEST_FD && is_nonblocking(aside.as_fd()));
+        assert!(!is_nonblocking(writer.as_fd()));
+        assert!(fill(aside.as_raw_fd()) > 0);
         // A reader that is gone: SIGPIPE is ignored by Rust's programs.
         drop(reader);
-        assert_eq!(fill(aside), 0);
+        assert_eq!(fill(aside.as_raw_fd()), 0);
 
         let [_outer, inner] = terminal();
-        let aside = set_aside(inner.as_raw_fd()).expect("once more");
-        assert!(is_nonblocking(aside) && !is_nonblocking(inner.as_raw_fd()));
-        fill(aside);
+        let aside = set_aside(inner.as_fd()).expect("once more");
+        assert!(is_nonblocking(aside.as_fd()) && !is_nonblocking(inner.as_fd()));
+        fill(aside.as_raw_fd());
         let (near, _far) = UnixStream::pair().expect("sockets");
-        let aside = set_aside(near.as_raw_fd()).expect("a copy");
-        assert!(!is_nonblocking(aside));
-        assert!(fill(aside) > 0);
+        let aside = set_aside(near.as_fd()).expect("a copy");
+        assert!(!is_nonblocking(aside.as_fd()));
+        assert!(fill(aside.as_raw_fd()) > 0);
         LOST.store(0, Relaxed);
     }
 
@@ -398,8 +387,8 @@ mod tests {
         let path = dir.path().join("log");
         let mut file = File::create(&path).expect("a file");
         file.write_all(b"before\n").expect("written");
-        let aside = set_aside(file.as_raw_fd()).expect("a copy");
-        assert!(write_at_once(aside, b"a line\n"));
+        let aside = set_aside(file.as_fd()).expect("a copy");
+        assert!(write_at_once(aside.as_raw_fd(), b"a line\n"));
         file.write_all(b"behind\n").expect("written");
         let all = std::fs::read_to_string(&path).expect("read");
         assert_eq!(all, "before\na line\nbehind\n");

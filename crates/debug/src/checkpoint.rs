@@ -16,6 +16,7 @@ use reprise_launch::inject::{to_go_on, Gate, ALL_SIGNALS, THREAD};
 use reprise_launch::kernel_state::{self, SignalStack};
 use reprise_replay::children;
 use reprise_replay::live::Mark;
+use rustix::process::Signal;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Error, Result};
@@ -73,7 +74,7 @@ impl Drop for Checkpoint {
 
 /// Ends a child that only waits.
 fn end(pid: pid_t) {
-    children::signal(pid, libc::SIGKILL);
+    children::signal(pid, Signal::KILL);
     while ptrace::wait(pid).is_ok_and(|status| libc::WIFSTOPPED(status)) {}
 }
 

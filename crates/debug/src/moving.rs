@@ -6,9 +6,11 @@
 use crate::debuggee::Debuggee;
 use crate::wire::packet_of;
 use crate::DebugError;
+use rustix::io::Errno;
+use rustix::net::{recv, send, RecvFlags, SendFlags};
 use std::cell::Cell;
 use std::io::IsTerminal;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -38,14 +40,9 @@ impl Line {
 
     /// Has the debugger said something, or is it gone?
     fn has_word(&self) -> bool {
-        let mut byte = 0u8;
-        let (fd, flags) = (
-            self.connection.as_raw_fd(),
-            libc::MSG_PEEK | libc::MSG_DONTWAIT,
-        );
-        // SAFETY: one byte of ours.
-        let n = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, flags) };
-        n >= 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::WouldBlock
+        let mut byte = [0u8];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(&self.connection, &mut byte, flags) != Err(Errno::WOULDBLOCK)
     }
 
     /// Has gdb show this, which it does only while it waits for a motion's end.
@@ -55,10 +52,8 @@ impl Line {
         }
         let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
         let packet = packet_of(format!("O{hex}").as_bytes());
-        let fd = self.connection.as_raw_fd();
         // A line that is lost is no harm: who is gone is found out when it is to be answered.
-        // SAFETY: bytes of ours.
-        unsafe { libc::send(fd, packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL) };
+        let _ = send(&self.connection, &packet, SendFlags::NOSIGNAL);
     }
 }
 

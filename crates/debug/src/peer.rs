@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection within this machine. A TCP port is open to all its users, and a debugger does what it wants with the rights of who
 //! replays; the kernel says whose a socket is (/proc/net/tcp, proc_pid_net(5)).
 
+use rustix::process::geteuid;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 
 /// The user whose socket the other end is; `None` when the kernel doesn't say.
@@ -16,8 +17,7 @@ pub fn user(stream: &TcpStream) -> Option<u32> {
 
 /// May this user debug what we replay? We, and root.
 pub fn may_debug(user: Option<u32>) -> bool {
-    // SAFETY: plain call.
-    let own = unsafe { libc::geteuid() };
+    let own = geteuid().as_raw();
     user.is_some_and(|user| user == own || user == 0)
 }
 
@@ -51,8 +51,7 @@ mod tests {
         let here = listener.local_addr().expect("its address");
         let _other = TcpStream::connect(here).expect("a connection");
         let (stream, _) = listener.accept().expect("its end");
-        // SAFETY: plain call.
-        let own = unsafe { libc::geteuid() };
+        let own = geteuid().as_raw();
         assert_eq!(user(&stream), Some(own));
         assert!(may_debug(user(&stream)));
     }
@@ -66,8 +65,7 @@ mod tests {
         let at = |port| SocketAddrV4::new([127, 0, 0, 1].into(), port);
         let user = owner(table, at(0xa001), at(1234));
         assert_eq!(user, Some(65534));
-        // SAFETY: plain call.
-        let nobody = unsafe { libc::geteuid() } == 65534;
+        let nobody = geteuid().as_raw() == 65534;
         assert_eq!(may_debug(user), nobody);
         assert_eq!(owner(table, at(0xa002), at(1234)), None);
         let closed = table.replace("0100007F:04D2 01", "0100007F:04D2 06");

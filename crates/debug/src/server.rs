@@ -15,6 +15,7 @@ use gdbstub::conn::{Connection, ConnectionExt};
 use gdbstub::stub::state_machine::GdbStubStateMachine;
 use gdbstub::stub::{GdbStub, GdbStubError, MultiThreadStopReason};
 use reprise_console::{say, say_text};
+use reprise_launch::dispositions;
 use reprise_replay::Output;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -149,8 +150,7 @@ fn listen(path: &Path) -> std::io::Result<UnixListener> {
 
 /// Ctrl-C at the terminal is for gdb, which tells us.
 fn ignore_interrupts() {
-    // SAFETY: no handler runs.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    dispositions::ignore(libc::SIGINT);
 }
 
 /// What is answered to a packet that says nothing.

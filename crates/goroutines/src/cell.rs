@@ -5,6 +5,8 @@
 use landlock::{
     Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope, ABI,
 };
+use rustix::process::{setrlimit, Resource, Rlimit};
+use rustix::thread::set_no_new_privs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -135,21 +137,15 @@ impl Cell {
             _ => Err(io::Error::last_os_error()),
         };
         let own = filter.len() - 3;
+        filter[own].k = std::process::id();
+        let none = Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        let _ = setrlimit(Resource::Core, none);
+        set_no_new_privs(true)?;
         // SAFETY: plain calls; the kernel copies what is given.
         unsafe {
-            filter[own].k = libc::getpid() as u32;
-            let none = libc::rlimit {
-                rlim_cur: 0,
-                rlim_max: 0,
-            };
-            libc::setrlimit(libc::RLIMIT_CORE, &none);
-            fails(i64::from(libc::prctl(
-                libc::PR_SET_NO_NEW_PRIVS,
-                1,
-                0,
-                0,
-                0,
-            )))?;
             fails(libc::syscall(
                 libc::SYS_landlock_restrict_self,
                 self.domain.as_raw_fd(),

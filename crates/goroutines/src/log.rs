@@ -4,9 +4,9 @@
 //! to scribble over, so each length and number is checked.
 
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{memfd_create, MemfdFlags};
 use std::fs::File;
 use std::io;
-use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Bytes of an event, and of each piece of what it carries.
@@ -158,13 +158,7 @@ pub struct Shared {
 
 impl Shared {
     fn create(size: usize) -> io::Result<Shared> {
-        // SAFETY: a plain call with a string.
-        let fd = unsafe { libc::memfd_create(c"reprise-goroutines".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let file = File::from(memfd_create(c"reprise-goroutines", MemfdFlags::CLOEXEC)?);
         file.set_len(size as u64)?;
         let memory = MmapOptions::new().len(size).map_raw(&file)?;
         Ok(Shared { file, memory })

@@ -2,10 +2,12 @@
 
 use crate::cell::Cell;
 use crate::log::{Replayed, Ring};
+use rustix::fs::{memfd_create, MemfdFlags};
+use rustix::process::{set_parent_process_death_signal, Signal};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -107,11 +109,7 @@ pub fn record(program: &Path, argv: &[impl AsRef<OsStr>], ring: &Ring) -> io::Re
 }
 
 fn die_with_parent() -> io::Result<()> {
-    // SAFETY: a plain call.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 /// A program that is replayed.
@@ -145,14 +143,7 @@ impl Replay<'_> {
     pub fn run(&self, log: &Replayed) -> io::Result<Ended> {
         let cell = Cell::new()?;
         let mut filter = Cell::filter();
-        // SAFETY: a plain call with a string; the descriptor is new.
-        let mut copy = unsafe {
-            let fd = libc::memfd_create(c"go-program".as_ptr(), libc::MFD_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            File::from_raw_fd(fd)
-        };
+        let mut copy = File::from(memfd_create(c"go-program", MemfdFlags::CLOEXEC)?);
         io::copy(&mut File::open(self.program)?, &mut copy)?;
         let (copy, shared) = (copy.as_raw_fd(), log.shared().file().as_raw_fd());
         let mut env = self.env.clone();

@@ -26,6 +26,7 @@ use reprise_abi::layout::*;
 use reprise_abi::session::{region_flags, FLAG_ASLR, MAX_INITIAL_REGIONS};
 use std::collections::BTreeSet;
 use std::mem::offset_of;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -365,7 +366,7 @@ impl Attached {
         let ours = [image.fd(), shared.fd()];
         // By path where that works: processes of another user, and those without /proc, are handed them.
         if !self.map_image(shared, image, Reach::Opens(ours))? {
-            let fds = hand::over(&self.leader, ours)?;
+            let fds = hand::over(&self.leader, [image.as_fd(), shared.as_fd()])?;
             self.map_image(shared, image, Reach::Has(fds))?;
         }
         let flags = libc::MAP_PRIVATE

@@ -42,5 +42,13 @@ pub(crate) fn os(what: impl Into<String>) -> LaunchError {
     }
 }
 
+/// A call's error, with what was being done.
+pub(crate) fn os_as<E: Into<std::io::Error>>(what: &str) -> impl FnOnce(E) -> LaunchError + '_ {
+    move |error| LaunchError::Os {
+        what: what.into(),
+        source: error.into(),
+    }
+}
+
 /// Short form.
 pub type Result<T> = std::result::Result<T, LaunchError>;

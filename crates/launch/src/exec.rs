@@ -10,6 +10,7 @@ use crate::runtime::RuntimeImage;
 use crate::shared::SharedSession;
 use crate::tracee;
 use libc::pid_t;
+use std::os::fd::AsFd;
 
 /// How an exec inside the session went.
 pub enum Exec {
@@ -170,7 +171,7 @@ fn put_runtime_in(
     let reached = stopped.put_in(shared, image, Reach::Opens(ours))?;
     if reached.is_none() {
         tracing::debug!(pid = stopped.pid, "is handed the descriptors");
-        let fds = hand::over(stopped, ours)?;
+        let fds = hand::over(stopped, [image.as_fd(), shared.as_fd()])?;
         stopped.put_in(shared, image, Reach::Has(fds))?;
     }
     Ok(())

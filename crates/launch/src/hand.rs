@@ -5,8 +5,12 @@
 use crate::error::{LaunchError, Result};
 use crate::exec::BELOW_STACK;
 use crate::record::Stopped;
-use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{sendmsg, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -18,11 +22,13 @@ const USED: usize = 256;
 const IOVEC: u64 = 64;
 const DATA: u64 = 80;
 const CONTROL: u64 = 96;
+/// Descriptors that are handed over at once.
+const MOST: usize = 2;
 /// A `cmsghdr`, two descriptors.
 const CONTROL_LEN: usize = 24;
 
 /// The descriptors as the stopped process has them.
-pub(crate) fn over(stopped: &Stopped, ours: [RawFd; 2]) -> Result<[RawFd; 2]> {
+pub(crate) fn over(stopped: &Stopped, ours: [BorrowedFd; 2]) -> Result<[RawFd; 2]> {
     let at = stopped.entry.rsp - BELOW_STACK;
     let mut saved = [0; USED];
     stopped.tracee.read(at, &mut saved)?;
@@ -37,7 +43,7 @@ fn failed(what: &str, error: io::Error) -> LaunchError {
     ))
 }
 
-fn through_socket(stopped: &Stopped, ours: [RawFd; 2], at: u64) -> Result<[RawFd; 2]> {
+fn through_socket(stopped: &Stopped, ours: [BorrowedFd; 2], at: u64) -> Result<[RawFd; 2]> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (us, n) = (std::process::id(), NEXT.fetch_add(1, Relaxed));
     let name = format!("reprise-{us}-{}-{n}", stopped.pid);
@@ -84,7 +90,7 @@ fn through_socket(stopped: &Stopped, ours: [RawFd; 2], at: u64) -> Result<[RawFd
     if peer_pid(&peer) != Some(stopped.pid) {
         return Err(failed("accept", io::ErrorKind::PermissionDenied.into()));
     }
-    send(&peer, ours).map_err(|e| failed("send", e))?;
+    send(&peer, &ours).map_err(|e| failed("send", e.into()))?;
 
     let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_ne_bytes()).collect() };
     let header = [0, 0, at + IOVEC, 1, at + CONTROL, CONTROL_LEN as u64, 0];
@@ -156,28 +162,13 @@ fn peer_pid(peer: &UnixStream) -> Option<i32> {
     (r == 0).then_some(credentials.pid)
 }
 
-fn send(peer: &UnixStream, fds: [RawFd; 2]) -> io::Result<()> {
-    let mut data = [0u8; 1];
-    let mut iovec = libc::iovec {
-        iov_base: data.as_mut_ptr().cast(),
-        iov_len: 1,
-    };
-    // A cmsghdr is a length and two ints, and is followed by its data.
-    let mut control = [0u64; CONTROL_LEN / 8];
-    control[0] = CONTROL_LEN as u64;
-    control[1] = libc::SOL_SOCKET as u64 | (libc::SCM_RIGHTS as u64) << 32;
-    control[2] = fds[0] as u32 as u64 | (fds[1] as u32 as u64) << 32;
-    // SAFETY: a msghdr is valid as zeros; what it points to outlives the call.
-    let sent = unsafe {
-        let mut header: libc::msghdr = std::mem::zeroed();
-        header.msg_iov = &mut iovec;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = CONTROL_LEN;
-        libc::sendmsg(peer.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
-    };
-    match sent {
-        1 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+/// Sends up to [`MOST`] descriptors with one byte. Safe after a fork.
+pub(crate) fn send(socket: impl AsFd, fds: &[BorrowedFd]) -> rustix::io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::NOBUFS);
     }
+    let byte = [IoSlice::new(&[0])];
+    sendmsg(socket, &byte, &mut control, SendFlags::NOSIGNAL).map(|_| ())
 }

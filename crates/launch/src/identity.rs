@@ -3,8 +3,7 @@
 use crate::shared::SharedSession;
 use libc::pid_t;
 use reprise_abi::notes;
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
+use rustix::fs::StatVfsMountFlags;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -42,10 +41,6 @@ fn has_lost(pid: pid_t) -> Option<bool> {
 
 fn is_nosuid(link: &str) -> Option<bool> {
     let path = std::fs::read_link(link).ok()?;
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: plain numbers, filled by the kernel.
-    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: both point to what they should.
-    (unsafe { libc::statvfs(path.as_ptr(), &mut about) } == 0)
-        .then_some(about.f_flag & libc::ST_NOSUID != 0)
+    let about = rustix::fs::statvfs(path).ok()?;
+    Some(about.f_flag.contains(StatVfsMountFlags::NOSUID))
 }

@@ -1,22 +1,14 @@
 //! Is this process itself a recorded or replayed one?
 
+use crate::process;
 use reprise_abi::layout::SESSION_BASE;
 use reprise_abi::session::MAGIC;
 
 /// True inside a recording, and in its replay: the session's memory is where it always is.
 pub fn inside_a_session() -> bool {
-    let mut magic = MAGIC.wrapping_add(1);
-    let local = libc::iovec {
-        iov_base: (&raw mut magic).cast(),
-        iov_len: 8,
-    };
-    let remote = libc::iovec {
-        iov_base: SESSION_BASE as *mut libc::c_void,
-        iov_len: 8,
-    };
-    // SAFETY: the kernel copies eight bytes into a word of ours, or says that there is nothing to copy.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    copied == 8 && magic == MAGIC
+    let mut magic = [0; size_of_val(&MAGIC)];
+    let copied = process::read(std::process::id() as i32, SESSION_BASE, &mut magic);
+    copied.is_ok_and(|n| n == magic.len()) && magic == MAGIC.to_ne_bytes()
 }
 
 #[cfg(test)]

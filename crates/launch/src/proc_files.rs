@@ -89,8 +89,7 @@ mod tests {
     #[test]
     fn a_thread_may_have_any_name() {
         let named = std::thread::spawn(|| {
-            // SAFETY: names the calling thread (PR_SET_NAME(2const)).
-            unsafe { libc::prctl(libc::PR_SET_NAME, c"a\xffb".as_ptr()) };
+            rustix::thread::set_name(c"a\xffb").expect("a name");
             let read = |file: &str| text(format!("/proc/thread-self/{file}"));
             ["comm", "stat", "status"].map(|file| read(file).expect("text"))
         });

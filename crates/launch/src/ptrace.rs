@@ -1,7 +1,12 @@
 //! What the kernel offers to a tracer (ptrace(2)), as functions: all of them for a thread that is stopped, but [`interrupt`].
 
 use libc::{c_void, pid_t, user_regs_struct};
-use std::io::{Error, Result};
+use rustix::io::retry_on_intr;
+use rustix::process::{waitpid, Pid, WaitOptions};
+use std::io::{Error, ErrorKind, Result};
+
+/// __WALL of waitpid(2): children that were cloned, too.
+pub(crate) const ALL: WaitOptions = WaitOptions::from_bits_retain(libc::__WALL as u32);
 
 /// Where a thread's debug registers are in the kernel's `struct user`.
 const DEBUG_REGISTERS: u64 = std::mem::offset_of!(libc::user, u_debugreg) as u64;
@@ -105,13 +110,8 @@ pub fn message(tid: pid_t) -> Result<u64> {
 
 /// What waitpid(2) has to tell of a thread now.
 pub fn wait_no_longer(tid: pid_t) -> Result<Option<i32>> {
-    let mut status = 0;
-    // SAFETY: a child or a traced thread of ours.
-    match unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) } {
-        0 => Ok(None),
-        -1 => Err(Error::last_os_error()),
-        _ => Ok(Some(status)),
-    }
+    let heard = waitpid(Pid::from_raw(tid), ALL | WaitOptions::NOHANG)?;
+    Ok(heard.map(|(_, status)| status.as_raw()))
 }
 
 /// Lets it go on to where its next system call begins or ends.
@@ -194,15 +194,10 @@ pub fn set_debug_register(tid: pid_t, i: u64, value: u64) -> Result<()> {
 
 /// Waits for the next stop of one thread.
 pub fn wait(tid: pid_t) -> Result<i32> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is ours.
-        match unsafe { libc::waitpid(tid, &mut status, libc::__WALL) } {
-            -1 if Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
-            -1 => return Err(Error::last_os_error()),
-            _ => return Ok(status),
-        }
-    }
+    let heard = retry_on_intr(|| waitpid(Pid::from_raw(tid), ALL))?;
+    // Who waits without end hears of something.
+    let (_, status) = heard.ok_or(ErrorKind::WouldBlock)?;
+    Ok(status.as_raw())
 }
 
 /// The process of a thread, as the kernel numbers both.

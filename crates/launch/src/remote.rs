@@ -226,11 +226,7 @@ mod tests {
 
     impl Drop for Child {
         fn drop(&mut self) {
-            // SAFETY: our own child.
-            unsafe {
-                libc::kill(self.0.pid, libc::SIGKILL);
-                libc::waitpid(self.0.pid, std::ptr::null_mut(), libc::__WALL);
-            }
+            tracee::end(self.0.pid);
         }
     }
 

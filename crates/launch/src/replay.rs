@@ -1,7 +1,9 @@
 //! Replay never execs the program: a forked child maps the runtime, jumps into it, and becomes the recorded process.
 
 use crate::confine::Confinement;
-use crate::error::{os, LaunchError, Result};
+use crate::dispositions::AllBlocked;
+use crate::error::{os, os_as, LaunchError, Result};
+use crate::record::{pin_to, pipe};
 use crate::runtime::RuntimeImage;
 use crate::shared::{SharedSession, ORDER_MEMORY, ORDER_OFFSET, RING_OFFSET};
 use crate::tracee::seize;
@@ -10,7 +12,10 @@ use reprise_abi::layout::*;
 use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::SESSION_TOTAL;
 use reprise_abi::stage::{Stage, StageOp, STAGE_MAGIC};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fs::{memfd_create, MemfdFlags};
+use rustix::process::{getrlimit, set_parent_process_death_signal, setrlimit, Resource, Signal};
+use rustix::stdio::stderr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// The plan by which the child builds its address space.
 pub struct Plan {
@@ -57,14 +62,8 @@ impl Plan {
                 out.extend_from_slice(&w.to_le_bytes());
             }
         }
-        // SAFETY: plain call; owned from here on.
-        let fd = unsafe {
-            let raw = libc::memfd_create(c"reprise-stage".as_ptr(), libc::MFD_CLOEXEC);
-            if raw < 0 {
-                return Err(os("make memory for the image"));
-            }
-            OwnedFd::from_raw_fd(raw)
-        };
+        let fd = memfd_create(c"reprise-stage", MemfdFlags::CLOEXEC)
+            .map_err(os_as("make memory for the image"))?;
         let file = std::fs::File::from(fd);
         let io = |source| LaunchError::Os {
             what: "write the image".into(),
@@ -152,8 +151,8 @@ pub fn start(
     drop(go);
     // SAFETY: the child owns its copy of everything and never returns.
     unsafe {
-        libc::read(wait.as_raw_fd(), [0u8; 1].as_mut_ptr() as *mut _, 1);
-        libc::close(wait.as_raw_fd());
+        let _ = rustix::io::read(&wait, &mut [0u8; 1]);
+        drop(wait);
         for (from, to) in child.output.iter().flatten().zip([1, 2]) {
             libc::dup2(*from, to);
         }
@@ -163,20 +162,9 @@ pub fn start(
         }
         libc::syscall(libc::SYS_set_robust_list, 0, 24);
         if let (Some(c), Some(filter)) = (&confined, &filter) {
-            c.confinement.enter(filter, c.socket.as_raw_fd(), &keep);
+            c.confinement.enter(filter, c.socket.as_fd(), &keep);
         }
         std::arch::asm!("jmp {}", in(reg) image.start_replay, in("rdi") block, options(noreturn));
-    }
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: two new descriptors, owned from here on.
-    unsafe {
-        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
-            return Err(os("make a pipe"));
-        }
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
     }
 }
 
@@ -189,11 +177,9 @@ unsafe fn map_program(
 ) -> u64 {
     // SAFETY: maps only at fixed addresses inside the reservation, which this program does not use.
     unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
         // The driver's own signal must find the runtime's handler.
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        std::mem::forget(AllBlocked::here());
         let map = |at: u64, len: u64, prot: i32, flags: i32, fd: RawFd, offset: u64| {
             let p = libc::mmap(
                 at as *mut _,
@@ -205,7 +191,7 @@ unsafe fn map_program(
             );
             if p as u64 != at {
                 let text = b"reprise: can't map the runtime for replay\n";
-                libc::write(2, text.as_ptr() as *const _, text.len());
+                let _ = rustix::io::write(stderr(), text);
                 libc::_exit(125);
             }
         };
@@ -266,15 +252,12 @@ unsafe fn map_program(
             stage,
             0,
         );
-        let limit = shared.session().stack_limit;
-        let mut l: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_STACK, &mut l);
-        l.rlim_cur = limit.min(l.rlim_max);
-        libc::setrlimit(libc::RLIMIT_STACK, &l);
+        let mut limit = getrlimit(Resource::Stack);
+        let recorded = shared.session().stack_limit;
+        limit.current = Some(recorded.min(limit.maximum.unwrap_or(u64::MAX)));
+        let _ = setrlimit(Resource::Stack, limit);
         if let Some(cpu) = child.cpu {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(cpu, &mut set);
-            libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set);
+            pin_to(0, cpu);
         }
         block
     }

@@ -1,14 +1,15 @@
 //! The runtime's image: an ELF file for `x86_64-unknown-none`, loaded and relocated here, so that the process only has to map it.
 
-use crate::error::{os, LaunchError, Result};
+use crate::error::{os_as, LaunchError, Result};
 use crate::vdso;
 use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela};
 use object::Endianness;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
+use rustix::fs::{memfd_create, MemfdFlags};
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
@@ -204,14 +205,8 @@ impl RuntimeImage {
         let landmarks = landmarks();
         let (start, start_replay) = (symbol("rt_start")?, symbol("rt_start_replay")?);
         let start_attached = place("rt_start_attached").unwrap_or(0);
-        // SAFETY: plain calls.
-        let fd = unsafe {
-            let raw = libc::memfd_create(c"reprise-runtime".as_ptr(), libc::MFD_CLOEXEC);
-            if raw < 0 {
-                return Err(os("make memory for the runtime"));
-            }
-            OwnedFd::from_raw_fd(raw)
-        };
+        let fd = memfd_create(c"reprise-runtime", MemfdFlags::CLOEXEC)
+            .map_err(os_as("make memory for the runtime"))?;
         let f = std::fs::File::from(fd);
         // Where nothing is written there are zeros, which take no memory before they are changed.
         let mut parts = parts.iter();
@@ -236,6 +231,12 @@ impl RuntimeImage {
     /// The memfd that holds the image.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+}
+
+impl AsFd for RuntimeImage {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

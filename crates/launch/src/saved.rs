@@ -4,8 +4,9 @@ use crate::error::{os, Result};
 use crate::shared::{SharedSession, ORDER_OFFSET, RING_OFFSET};
 use reprise_abi::layout::SESSION_BASE;
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
+use rustix::fs::{seek, SeekFrom};
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a page.
@@ -116,9 +117,7 @@ impl SharedSession {
     }
 
     fn file(&self) -> Result<std::fs::File> {
-        // SAFETY: open for as long as self lives.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd()) };
-        let own = fd.try_clone_to_owned();
+        let own = self.as_fd().try_clone_to_owned();
         own.map(Into::into)
             .map_err(|_| os("open the session's memory"))
     }
@@ -140,14 +139,13 @@ impl SharedSession {
         let mut page = [0; PAGE as usize];
         let mut at = first;
         loop {
-            // SAFETY: a descriptor of ours. What was never written is not read: that would make it be there.
-            let data = unsafe { libc::lseek(self.fd(), at as i64, libc::SEEK_DATA) };
-            let hole = match data {
-                0.. => unsafe { libc::lseek(self.fd(), data, libc::SEEK_HOLE) },
-                _ => return Ok(()),
+            // What was never written is not read: that would make it be there.
+            let Ok(data) = seek(self, SeekFrom::Data(at)) else {
+                return Ok(());
             };
-            let end = (hole.max(0) as u64).min(last);
-            at = data as u64 & !(PAGE - 1);
+            let hole = seek(self, SeekFrom::Hole(data)).unwrap_or(0);
+            let end = hole.min(last);
+            at = data & !(PAGE - 1);
             if at >= end {
                 return Ok(());
             }

@@ -1,15 +1,18 @@
 //! The session's shared memory: head, slots and ring in one memfd.
 
-use crate::error::{os, LaunchError, Result};
+use crate::error::{os_as, LaunchError, Result};
 use crate::maps;
+use memmap2::{MmapOptions, MmapRaw};
 use reprise_abi::conflicts::{Conflicts, CONFLICTS_LEN};
 use reprise_abi::layout::{MAX_SLOTS, RING_SIZE};
 use reprise_abi::memo::{Memo, MEMO_LEN};
 use reprise_abi::order::{ring_offset, slots_with, OrderHead, ORDER_TOTAL};
 use reprise_abi::races::Races;
 use reprise_abi::session::{Session, Slot, FLAG_EPOCHS, MAGIC, SESSION_TOTAL, VERSION};
+use rustix::fs::{ftruncate, major, memfd_create, minor, MemfdFlags};
+use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::io::{BufRead, BufReader, ErrorKind};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 
 /// Bytes of proc_pid_maps(5) that are read at a time: the kernel makes no more than a page.
@@ -27,13 +30,15 @@ pub const ORDER_MEMORY: u64 = ORDER_TOTAL + MEMO_LEN;
 pub struct SharedSession {
     fd: OwnedFd,
     head: *mut Session,
-    ring: *mut u8,
+    ring: Ring,
     /// The memory of the `order` engine, null without it.
     order: *mut u8,
     /// See [`SharedSession::add_memo`]; null without it.
     memo: *const u8,
     /// See [`SharedSession::add_conflicts`]; null without it.
     conflicts: *const Conflicts,
+    /// What all of these, but for the ring, point into.
+    mapped: Vec<MmapRaw>,
     /// Bytes of a slot's ring there.
     ring_size: u64,
     /// See [`SharedSession::add_leader`].
@@ -43,36 +48,51 @@ pub struct SharedSession {
 // SAFETY: all of it is atomics and memory that both sides treat as untrusted.
 unsafe impl Send for SharedSession {}
 
-fn map(
-    address: *mut libc::c_void,
-    len: usize,
-    fd: RawFd,
-    offset: u64,
-    flags: i32,
-) -> Result<*mut libc::c_void> {
-    // SAFETY: a new mapping, or one over a reservation of our own.
-    let p = unsafe {
-        libc::mmap(
-            address,
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            flags,
-            fd,
-            offset as i64,
-        )
-    };
-    if p == libc::MAP_FAILED {
-        return Err(os("map the session's memory"));
-    }
-    Ok(p)
+/// What fails where memory is short.
+const MAP: &str = "map the session's memory";
+
+/// Maps a part of the session's memory, wherever there is room.
+fn map(fd: &OwnedFd, offset: u64, len: u64) -> Result<MmapRaw> {
+    let mut what = MmapOptions::new();
+    what.offset(offset).len(len as usize).no_reserve_swap();
+    what.map_raw(fd).map_err(os_as(MAP))
 }
 
-/// Why the session's memory can't have this length.
-fn no_room(len: u64) -> LaunchError {
-    let error = os("size the session's memory");
-    match crate::limits::too_large(len) {
+/// Gives the session's memory this length.
+fn size(fd: &OwnedFd, len: u64) -> Result<()> {
+    ftruncate(fd, len).map_err(|error| match crate::limits::too_large(len) {
         Some(why) => LaunchError::Unsupported(why),
-        None => error,
+        None => os_as("size the session's memory")(error),
+    })
+}
+
+/// The ring twice, one after the other.
+struct Ring(*mut u8);
+
+impl Ring {
+    fn of(fd: &OwnedFd) -> Result<Ring> {
+        let both = ProtFlags::READ | ProtFlags::WRITE;
+        let none = std::ptr::null_mut();
+        // SAFETY: a new mapping, at a place that nothing else has.
+        let at = unsafe { mmap_anonymous(none, Ring::LEN, both, MapFlags::PRIVATE) };
+        let ring = Ring(at.map_err(os_as(MAP))?.cast());
+        for half in [ring.0, ring.0.wrapping_add(Ring::LEN / 2)] {
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            // SAFETY: over a part of what was just mapped, which nobody knows yet.
+            let at = unsafe { mmap(half.cast(), Ring::LEN / 2, both, flags, fd, RING_OFFSET) };
+            at.map_err(os_as(MAP))?;
+        }
+        Ok(ring)
+    }
+
+    /// Bytes of both.
+    const LEN: usize = 2 * RING_SIZE as usize;
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: a mapping of our own; whoever has a reference into it borrows the session that goes.
+        let _ = unsafe { munmap(self.0.cast(), Ring::LEN) };
     }
 }
 
@@ -85,44 +105,12 @@ impl SharedSession {
     /// # Errors
     /// When memory or descriptors are short.
     pub fn create() -> Result<SharedSession> {
-        // SAFETY: plain calls; the descriptor is owned from here on.
-        let fd = unsafe {
-            let raw = libc::memfd_create(c"reprise-session".as_ptr(), libc::MFD_CLOEXEC);
-            if raw < 0 {
-                return Err(os("make the session's memory"));
-            }
-            OwnedFd::from_raw_fd(raw)
-        };
-        let len = RING_OFFSET + RING_SIZE;
-        // SAFETY: our descriptor.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), len as i64) } != 0 {
-            return Err(no_room(len));
-        }
-        let head = map(
-            std::ptr::null_mut(),
-            RING_OFFSET as usize,
-            fd.as_raw_fd(),
-            0,
-            libc::MAP_SHARED,
-        )? as *mut Session;
-        // The ring twice, one after the other.
-        let size = RING_SIZE as usize;
-        let ring = map(
-            std::ptr::null_mut(),
-            2 * size,
-            -1,
-            0,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-        )?;
-        for at in [ring, ring.wrapping_byte_add(size)] {
-            map(
-                at,
-                size,
-                fd.as_raw_fd(),
-                RING_OFFSET,
-                libc::MAP_SHARED | libc::MAP_FIXED,
-            )?;
-        }
+        let fd = memfd_create(c"reprise-session", MemfdFlags::CLOEXEC)
+            .map_err(os_as("make the session's memory"))?;
+        size(&fd, RING_OFFSET + RING_SIZE)?;
+        let mapped = map(&fd, 0, RING_OFFSET)?;
+        let head = mapped.as_mut_ptr() as *mut Session;
+        let ring = Ring::of(&fd)?;
         // SAFETY: fresh memory of the right size; every bit pattern is a Session.
         unsafe {
             (*head).magic = MAGIC;
@@ -131,10 +119,11 @@ impl SharedSession {
         Ok(SharedSession {
             fd,
             head,
-            ring: ring as *mut u8,
+            ring,
             order: std::ptr::null_mut(),
             memo: std::ptr::null(),
             conflicts: std::ptr::null(),
+            mapped: vec![mapped],
             ring_size: 0,
             has_leader: false,
         })
@@ -146,7 +135,7 @@ impl SharedSession {
     /// When memory is short.
     pub fn add_order(&mut self, ring_size: u64) -> Result<()> {
         let at = self.add(ORDER_MEMORY)?;
-        self.order = at as *mut u8;
+        self.order = at;
         self.memo = self.order.wrapping_add(ORDER_TOTAL as usize);
         self.ring_size = ring_size;
         // SAFETY: fresh memory of the right size; the program does not run yet.
@@ -170,7 +159,7 @@ impl SharedSession {
     /// # Errors
     /// When memory is short.
     pub fn add_memo(&mut self) -> Result<()> {
-        let at = self.add(ORDER_MEMORY)? as *const u8;
+        let at = self.add(ORDER_MEMORY)?;
         self.memo = at.wrapping_add(ORDER_TOTAL as usize);
         Ok(())
     }
@@ -186,18 +175,12 @@ impl SharedSession {
     }
 
     /// Adds so many bytes behind what every session has: where they are mapped.
-    fn add(&self, len: u64) -> Result<*mut libc::c_void> {
-        // SAFETY: our descriptor.
-        if unsafe { libc::ftruncate(self.fd.as_raw_fd(), (ORDER_OFFSET + len) as i64) } != 0 {
-            return Err(no_room(ORDER_OFFSET + len));
-        }
-        map(
-            std::ptr::null_mut(),
-            len as usize,
-            self.fd.as_raw_fd(),
-            ORDER_OFFSET,
-            libc::MAP_SHARED | libc::MAP_NORESERVE,
-        )
+    fn add(&mut self, len: u64) -> Result<*mut u8> {
+        size(&self.fd, ORDER_OFFSET + len)?;
+        let mapped = map(&self.fd, ORDER_OFFSET, len)?;
+        let at = mapped.as_mut_ptr();
+        self.mapped.push(mapped);
+        Ok(at)
     }
 
     /// What `run --det-report` leaves behind, where that was asked for.
@@ -246,7 +229,7 @@ impl SharedSession {
     /// What a replay that looks for races leaves behind. It lies where other sessions have their ring.
     pub fn races(&self) -> &Races {
         // SAFETY: as large as the ring at most, and mapped for as long as self lives; every bit pattern is one.
-        unsafe { &*(self.ring as *const Races) }
+        unsafe { &*(self.ring.0 as *const Races) }
     }
 
     /// Has this thread's process the session's memory mapped? Nobody can put it into a foreign one.
@@ -255,7 +238,7 @@ impl SharedSession {
     /// When what it has mapped can't be seen.
     pub fn is_mapped_by(&self, pid: u32, tid: u32) -> std::io::Result<bool> {
         let memory = std::fs::File::from(self.fd.try_clone()?).metadata()?;
-        let device = (libc::major(memory.dev()), libc::minor(memory.dev()));
+        let device = (major(memory.dev()), minor(memory.dev()));
         // A piece at a time: the session's memory is one of the first mappings of who has it, and the kernel makes the text as it is read.
         let maps = std::fs::File::open(format!("/proc/{pid}/task/{tid}/maps"))?;
         let maps = BufReader::with_capacity(MAPS_PIECE, maps);
@@ -305,22 +288,12 @@ impl SharedSession {
     /// When `len` is larger than the ring.
     pub fn ring_bytes(&self, at: u64, len: usize) -> *mut u8 {
         assert!(len <= RING_SIZE as usize);
-        self.ring.wrapping_add((at & (RING_SIZE - 1)) as usize)
+        self.ring.0.wrapping_add((at & (RING_SIZE - 1)) as usize)
     }
 }
 
-impl Drop for SharedSession {
-    fn drop(&mut self) {
-        // SAFETY: our own mappings.
-        unsafe {
-            libc::munmap(self.head as *mut libc::c_void, RING_OFFSET as usize);
-            libc::munmap(self.ring as *mut libc::c_void, 2 * RING_SIZE as usize);
-            if !self.conflicts.is_null() {
-                libc::munmap(self.conflicts as *mut libc::c_void, CONFLICTS_LEN as usize);
-            }
-            if !self.order.is_null() {
-                libc::munmap(self.order as *mut libc::c_void, ORDER_MEMORY as usize);
-            }
-        }
+impl AsFd for SharedSession {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }

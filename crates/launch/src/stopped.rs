@@ -3,9 +3,11 @@
 //! SIGSTOP can't be blocked: it also stops a thread in the middle of the runtime, with something in its hands that all processes
 //! of the session need. Seized by ptrace(2), such a thread can run; let go, it is stopped as before ("Group-stop").
 
-use crate::error::{os, LaunchError, Result};
+use crate::error::{os_as, LaunchError, Result};
+use crate::ptrace;
 use crate::tracee::{self, seize};
 use libc::pid_t;
+use std::time::Duration;
 
 /// How a stopped thread goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,11 +20,11 @@ pub enum Pace {
 
 /// Most stops of one time; what takes more goes on the next time.
 const MAX_STOPS: usize = 100_000;
-/// Looks at a thread that runs, [`PAUSE_US`] apart, before it is stopped again.
+/// Looks at a thread that runs, [`PAUSE`] apart, before it is stopped again.
 const LOOKS: usize = 400;
 /// Looks without a pause.
 const BUSY_LOOKS: usize = 20;
-const PAUSE_US: u32 = 50;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// Lets a thread that is stopped go on until `is_done`, and leaves it stopped. It may be called before that: then call again.
 ///
@@ -75,17 +77,11 @@ fn go_on(tid: pid_t, request: u32, pace: Pace, is_done: impl Fn() -> bool) -> Re
 /// The thread's next stop; `None` when it is to be stopped: it has done what it was to do, or takes long.
 fn next_stop(tid: pid_t, is_done: &impl Fn() -> bool) -> Result<Option<i32>> {
     for look in 0..LOOKS {
-        let mut status = 0;
-        // SAFETY: `status` is ours.
-        match unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) } {
-            r if r == tid => return Ok(Some(status)),
-            0 if is_done() => return Ok(None),
-            0 if look < BUSY_LOOKS => std::thread::yield_now(),
-            // SAFETY: plain call.
-            0 => unsafe {
-                libc::usleep(PAUSE_US);
-            },
-            _ => return Err(os("wait for a stopped thread")),
+        match ptrace::wait_no_longer(tid).map_err(os_as("wait for a stopped thread"))? {
+            Some(status) => return Ok(Some(status)),
+            None if is_done() => return Ok(None),
+            None if look < BUSY_LOOKS => std::thread::yield_now(),
+            None => std::thread::sleep(PAUSE),
         }
     }
     Ok(None)

@@ -3,7 +3,7 @@
 use crate::SharedSession;
 use reprise_abi::engine::can;
 use reprise_abi::layout::MAX_SLOTS;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Ends all threads of the process that the kernel knows as `program`, but for the first one, which is that process.
@@ -28,25 +28,10 @@ pub fn end_all(shared: &SharedSession, program: u32) {
 
 /// Ends a process of the session. It is nobody's child here: its id may be another's by now, who does not have the session's memory.
 fn end(shared: &SharedSession, pid: i32) {
-    // SAFETY: plain call; the descriptor is ours.
-    let fd = unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        if fd < 0 {
-            return;
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
+    let fd = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    let Some(Ok(fd)) = fd else { return };
     if shared.is_mapped_by(pid as u32, pid as u32).unwrap_or(false) {
-        let info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: whoever was looked at gets it, or nobody.
-        unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                fd.as_raw_fd(),
-                libc::SIGKILL,
-                info,
-                0,
-            )
-        };
+        // Whoever was looked at gets it, or nobody.
+        let _ = pidfd_send_signal(fd, Signal::KILL);
     }
 }

@@ -1,13 +1,19 @@
 //! A process stopped under ptrace: registers, memory, system calls made on its behalf. Used only between exec and the first instruction.
 
-use crate::error::{os, LaunchError, Result};
+use crate::error::{os, os_as, LaunchError, Result};
+use crate::ptrace;
 use libc::{c_void, pid_t, user_regs_struct};
+use rustix::io::Errno;
+use rustix::process::{kill_process, waitid, Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// si_code of what the kernel itself raises, as for an `int3` (sigaction(2)).
 const SI_KERNEL: i32 = 0x80;
+
+/// __WNOTHREAD of waitpid(2): only what this very thread traces.
+const OF_THIS_THREAD: WaitOptions = WaitOptions::from_bits_retain(libc::__WNOTHREAD as u32);
 
 /// A stopped process.
 pub(crate) struct Tracee {
@@ -22,17 +28,7 @@ fn ptrace(request: u32, pid: pid_t, address: u64, data: u64) -> i64 {
 
 /// Waits for the next stop; its status.
 pub(crate) fn wait(pid: pid_t) -> Result<i32> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is ours. __WALL: also for children that were cloned.
-        let r = unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
-        if r == pid {
-            return Ok(status);
-        }
-        if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return Err(os("wait for the program"));
-        }
-    }
+    ptrace::wait(pid).map_err(os_as("wait for the program"))
 }
 
 /// Waits for the next stop of one of these threads; which, and its status. `None`: `is_in_vain` says so, which is asked now and then.
@@ -44,17 +40,16 @@ pub(crate) fn wait_any(
     let told = Blocked::signal(libc::SIGCHLD);
     let mut pause = SHORTEST_PAUSE;
     loop {
-        let mut status = 0;
-        let any = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
-        // SAFETY: as above.
-        let r = unsafe { libc::waitpid(-1, &mut status, any) };
-        if of.contains(&r) {
-            return Ok(Some((r, status)));
+        let any = ptrace::ALL | WaitOptions::NOHANG | OF_THIS_THREAD;
+        let stopped = match rustix::process::wait(any) {
+            Err(Errno::INTR) => continue,
+            stopped => stopped.map_err(|_| LaunchError::Died(0))?,
+        };
+        let stopped = stopped.map(|(pid, status)| (pid.as_raw_pid(), status.as_raw()));
+        if stopped.is_some_and(|(pid, _)| of.contains(&pid)) {
+            return Ok(stopped);
         }
-        if r < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return Err(LaunchError::Died(0));
-        }
-        if r == 0 && !told.comes_within(pause) {
+        if stopped.is_none() && !told.comes_within(pause) {
             if pause == LONGEST_PAUSE && is_in_vain() {
                 return Ok(None);
             }
@@ -148,15 +143,15 @@ pub(crate) fn reap(tid: pid_t) {
 
 /// Kills a tracee and hears of its end: its parent doesn't before its tracer has. Nothing when its end has been heard of.
 pub(crate) fn end(pid: pid_t) {
-    // SAFETY: all zeroes is a value of this structure, which the call fills.
-    let ours = unsafe {
-        let mut about: libc::siginfo_t = std::mem::zeroed();
-        let any = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-        libc::waitid(libc::P_PID, pid as libc::id_t, &mut about, any) == 0
+    let Some(tracee) = Pid::from_raw(pid) else {
+        return;
     };
-    if ours {
-        // SAFETY: its id can't be another process's while we have not heard of its end.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+    let only_look = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let any = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | only_look;
+    let all = WaitIdOptions::from_bits_retain(ptrace::ALL.bits());
+    if waitid(WaitId::Pid(tracee), any | all).is_ok() {
+        // Its id can't be another process's while we have not heard of its end.
+        let _ = kill_process(tracee, Signal::KILL);
         reap(pid);
     }
 }

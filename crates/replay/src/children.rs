@@ -2,7 +2,8 @@
 
 use libc::pid_t;
 use reprise_launch::proc_files::{self, Stat};
-use reprise_launch::SharedSession;
+use reprise_launch::{process, SharedSession};
+use rustix::process::{waitid, Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::time::Duration;
 
 /// All children of this process.
@@ -33,15 +34,25 @@ pub(crate) fn traced() -> Vec<pid_t> {
     pids.filter(is_traced).collect()
 }
 
+/// __WALL of waitid(2): those that were cloned, too.
+pub(crate) const ALL: WaitIdOptions = WaitIdOptions::from_bits_retain(libc::__WALL as u32);
+
+/// Who has ended or stopped, and the wait status; `None`: nobody.
+pub(crate) fn next_change() -> rustix::io::Result<Option<(pid_t, i32)>> {
+    let all = WaitOptions::from_bits_retain(ALL.bits());
+    let change = rustix::process::wait(WaitOptions::NOHANG | all)?;
+    Ok(change.map(|(pid, status)| (pid.as_raw_pid(), status.as_raw())))
+}
+
 /// Is this a child of this process, alive or not, that has not been reaped?
 pub fn is_ours(pid: pid_t) -> bool {
-    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-    // SAFETY: the kernel fills the structure; nothing is reaped.
-    pid > 0
-        && unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, options) == 0
-        }
+    let positive = Some(pid).filter(|pid| *pid > 0);
+    let Some(pid) = positive.and_then(Pid::from_raw) else {
+        return false;
+    };
+    // Nothing is reaped.
+    let only_look = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | only_look | ALL).is_ok()
 }
 
 /// The replayed process that has this id. Ids in the session are the replayed program's to write, who could name anybody there: it must be a child of this
@@ -52,10 +63,9 @@ pub(crate) fn replayed(shared: &SharedSession, id: u32) -> Option<pid_t> {
 }
 
 /// Sends a signal to a child that has not been reaped. Who was, and may be somebody else by now, gets none.
-pub fn signal(pid: pid_t, signal: i32) {
+pub fn signal(pid: pid_t, signal: Signal) {
     if is_ours(pid) {
-        // SAFETY: plain call.
-        unsafe { libc::kill(pid, signal) };
+        let _ = process::send(pid, signal);
     }
 }
 
@@ -94,22 +104,19 @@ mod tests {
     fn only_a_child_with_the_sessions_memory_is_replayed() {
         let shared = SharedSession::create().unwrap();
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        // SAFETY: plain calls; the child does nothing but wait.
-        let copy = unsafe {
-            match libc::fork() {
-                0 => loop {
-                    libc::pause();
-                },
-                pid => pid,
-            }
+        // SAFETY: the child does nothing but wait.
+        let copy = match unsafe { libc::fork() } {
+            0 => loop {
+                rustix::event::pause();
+            },
+            pid => pid,
         };
         for other in [0, 1, std::process::id(), child.id(), u32::MAX] {
             assert_eq!(replayed(&shared, other), None, "{other}");
         }
         assert_eq!(replayed(&shared, copy as u32), Some(copy));
-        signal(copy, libc::SIGKILL);
-        // SAFETY: a child of ours.
-        unsafe { libc::waitpid(copy, std::ptr::null_mut(), 0) };
+        signal(copy, Signal::KILL);
+        process::reap(copy).unwrap();
         assert_eq!(replayed(&shared, copy as u32), None);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -120,7 +127,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id() as pid_t;
         assert!(is_ours(pid) && all().contains(&pid));
-        signal(pid, libc::SIGKILL);
+        signal(pid, Signal::KILL);
         // Dead or alive, it is there until somebody asks.
         assert!(is_ours(pid));
         child.wait().unwrap();

@@ -1,8 +1,9 @@
 //! What a replayed program writes, shown once: a replay that starts anew writes the same bytes again, which are not shown a second time.
 
+use rustix::fs::{memfd_create, MemfdFlags};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// The program's standard output and error, as files in memory, and how much of each stream has been shown.
@@ -98,12 +99,5 @@ impl Output {
 }
 
 fn memory_file() -> std::io::Result<File> {
-    // SAFETY: a new descriptor, owned from here on.
-    unsafe {
-        let fd = libc::memfd_create(c"output".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        Ok(File::from_raw_fd(fd))
-    }
+    Ok(memfd_create(c"output", MemfdFlags::CLOEXEC)?.into())
 }

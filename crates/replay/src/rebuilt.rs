@@ -6,6 +6,7 @@
 
 use crate::report::Divergence;
 use crate::{symbols, ReplayError};
+use memmap2::MmapOptions;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
@@ -15,12 +16,13 @@ use reprise_abi::rebuilt::{MAX_MOVED, REBUILT_BASE};
 use reprise_abi::session::{region_flags, FLAG_LISTS, FLAG_REBUILT};
 use reprise_abi::stage::{StageOp, OP_COPY, OP_MAP, OP_PROTECT};
 use reprise_trace::{opened, Content, ContentHash, Image, FILES_DIR};
+use rustix::fs::{memfd_create, MemfdFlags};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -97,25 +99,18 @@ fn down(n: u64) -> u64 {
 }
 
 fn memory_file(bytes: &[u8]) -> Result<File, ReplayError> {
-    // SAFETY: a new descriptor, owned from here on.
-    let mut file = unsafe {
-        let fd = libc::memfd_create(c"rebuilt".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
-            return Err(io("make memory for the rebuilt program"));
-        }
-        File::from_raw_fd(fd)
-    };
-    file.write_all(bytes).map_err(|source| ReplayError::Io {
-        what: "copy the rebuilt program".into(),
-        source,
-    })?;
+    let made = memfd_create(c"rebuilt", MemfdFlags::CLOEXEC);
+    let made = made.map_err(io("make memory for the rebuilt program"))?;
+    let mut file = File::from(made);
+    file.write_all(bytes)
+        .map_err(io("copy the rebuilt program"))?;
     Ok(file)
 }
 
-fn io(what: &str) -> ReplayError {
-    ReplayError::Io {
+fn io<E: Into<std::io::Error>>(what: &str) -> impl FnOnce(E) -> ReplayError + '_ {
+    move |error| ReplayError::Io {
         what: what.into(),
-        source: std::io::Error::last_os_error(),
+        source: error.into(),
     }
 }
 
@@ -316,17 +311,10 @@ impl Rebuilt {
     /// Looks at the list's head.
     fn with_listing<R>(&self, look: impl FnOnce(&Listing) -> R) -> Result<R, ReplayError> {
         let len = std::mem::size_of::<Listing>();
-        // SAFETY: a new mapping of the head, which is only atomics.
-        unsafe {
-            let (prot, fd) = (libc::PROT_READ | libc::PROT_WRITE, self.listing.as_raw_fd());
-            let at = libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, fd, 0);
-            if at == libc::MAP_FAILED {
-                return Err(io("read the list of operations"));
-            }
-            let seen = look(&*(at as *const Listing));
-            libc::munmap(at, len);
-            Ok(seen)
-        }
+        let head = MmapOptions::new().len(len).map_raw(&self.listing);
+        let head = head.map_err(io("read the list of operations"))?;
+        // SAFETY: mapped until the end of this function; it is only atomics.
+        Ok(look(unsafe { &*(head.as_ptr() as *const Listing) }))
     }
 
     /// From here on the list is read from its beginning. False: the runtime in the trace knows nothing of it.

@@ -8,6 +8,7 @@ use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, MAX_SLOTS, RESERVATION, RES
 use reprise_abi::order::{Entry, OrderHead, ENTRY_LEN, SHARDS};
 use reprise_abi::session::slot_state;
 use reprise_abi::waits::What;
+use reprise_launch::process;
 use reprise_launch::SharedSession;
 use reprise_trace::stamps::stamps_of;
 use reprise_trace::Reader;
@@ -170,21 +171,12 @@ fn next_entry(shared: &SharedSession, head: &OrderHead, slot: usize) -> Option<E
 
 /// A word of a process's memory.
 pub(crate) fn read(pid: pid_t, address: u64) -> Option<u64> {
-    let mut word = 0u64;
-    let to = libc::iovec {
-        iov_base: std::ptr::from_mut(&mut word).cast(),
-        iov_len: 8,
-    };
-    let from = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: 8,
-    };
     if !children::is_ours(pid) {
         return None;
     }
-    // SAFETY: the kernel fills a word of ours.
-    let n = unsafe { libc::process_vm_readv(pid, &to, 1, &from, 1, 0) };
-    (n == 8).then_some(word)
+    let mut word = [0; 8];
+    let n = process::read(pid, address, &mut word).ok()?;
+    (n == word.len()).then(|| u64::from_ne_bytes(word))
 }
 
 /// Where in the program a thread is: where it computes, in which call of a hooked function it is, or at which gate it was last.

@@ -9,8 +9,12 @@ use crate::children;
 use crate::ReplayError;
 use libc::{pid_t, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use reprise_launch::confine::{self, Confinement, Whose};
+use reprise_launch::dispositions::AllBlocked;
+use reprise_launch::process;
 use reprise_trace::{inputs, opened, ContentHash, FILES_DIR};
 use rustix::event::{eventfd, EventfdFlags};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -97,7 +101,10 @@ impl Supervisor {
         })?;
         let of_thread = Arc::clone(&common);
         let answers = move || of_thread.answer_all();
-        let thread = without_signals(|| std::thread::Builder::new().spawn(answers));
+        let thread = {
+            let _blocked = AllBlocked::here();
+            std::thread::Builder::new().spawn(answers)
+        };
         Ok(Some(Supervisor {
             confinement,
             common,
@@ -134,7 +141,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         // Of a trace that made processes behind the recording's back.
         for pid in strays() {
-            children::signal(pid, libc::SIGKILL);
+            children::signal(pid, Signal::KILL);
         }
         lock(&self.common.coming).clear();
         self.common.end();
@@ -196,20 +203,6 @@ impl Kin {
     }
 }
 
-/// Runs `f` with all signals blocked: threads that it makes get none.
-fn without_signals<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of ours.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
-            (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let result = f();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        result
-    }
-}
-
 impl Common {
     const END: u64 = 1 << 32;
 
@@ -234,17 +227,11 @@ impl Common {
         loop {
             sockets.append(&mut lock(&self.coming));
             let all = [&self.wake].into_iter().chain(&sockets).chain(&listeners);
-            let mut looked_at: Vec<libc::pollfd> = all
-                .map(|fd| libc::pollfd {
-                    fd: fd.as_raw_fd(),
-                    events: libc::POLLIN,
-                    revents: 0,
-                })
-                .collect();
-            // SAFETY: as many as there are.
-            unsafe { libc::poll(looked_at.as_mut_ptr(), looked_at.len() as u64, -1) };
-            let happened: Vec<i16> = looked_at.iter().map(|p| p.revents).collect();
-            if happened[0] != 0 {
+            let looked_at = all.map(|fd| PollFd::new(fd, PollFlags::IN));
+            let mut looked_at: Vec<PollFd> = looked_at.collect();
+            let _ = poll(&mut looked_at, None);
+            let happened: Vec<PollFlags> = looked_at.iter().map(PollFd::revents).collect();
+            if !happened[0].is_empty() {
                 let mut word = [0; 8];
                 let _ = rustix::io::read(&self.wake, &mut word);
                 if u64::from_ne_bytes(word) >= Common::END {
@@ -256,18 +243,18 @@ impl Common {
             for socket in sockets.drain(..) {
                 match now.next() {
                     // A listener comes, or the child ended before it was confined.
-                    Some(r) if *r != 0 => come.extend(receive(&socket).inspect(wake_nearby)),
+                    Some(r) if !r.is_empty() => come.extend(receive(&socket).inspect(wake_nearby)),
                     _ => left.push(socket),
                 }
             }
             sockets = left;
             listeners.retain(|listener| match now.next() {
-                Some(r) if r & libc::POLLIN != 0 => {
+                Some(r) if r.contains(PollFlags::IN) => {
                     self.answer(listener.as_raw_fd());
                     true
                 }
                 // Nobody is left who could ask.
-                Some(r) => r & (libc::POLLHUP | libc::POLLERR) == 0,
+                Some(r) => !r.intersects(PollFlags::HUP | PollFlags::ERR),
                 None => true,
             });
             listeners.append(&mut come);
@@ -409,20 +396,8 @@ fn path(asker: pid_t, at: u64) -> Option<Vec<u8>> {
         // Not into a page that may not be there, when it isn't needed.
         let len = (PAGE - from % PAGE).min((LONGEST - text.len()) as u64) as usize;
         let mut part = vec![0u8; len];
-        let to = libc::iovec {
-            iov_base: part.as_mut_ptr().cast(),
-            iov_len: len,
-        };
-        let remote = libc::iovec {
-            iov_base: from as *mut _,
-            iov_len: len,
-        };
-        // SAFETY: reads into `part`.
-        let n = unsafe { libc::process_vm_readv(asker, &to, 1, &remote, 1, 0) };
-        if n <= 0 {
-            return None;
-        }
-        let part = &part[..n as usize];
+        let n = process::read(asker, from, &mut part).ok();
+        let part = &part[..n.filter(|n| *n > 0)?];
         match part.iter().position(|b| *b == 0) {
             Some(end) => {
                 text.extend_from_slice(&part[..end]);

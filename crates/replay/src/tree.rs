@@ -27,9 +27,12 @@ use reprise_launch::confine::Whose;
 use reprise_launch::replay::{self as launch, Child, Confined};
 use reprise_launch::{futex, RuntimeImage, SharedSession};
 use reprise_trace::{ImageReader, ImageSet, Reader, Start, Summary};
+use rustix::fs::{memfd_create, MemfdFlags};
+use rustix::io::Errno;
+use rustix::process::{waitid, Signal, WaitId, WaitIdOptions};
 use std::collections::{btree_map::Entry, BTreeMap, HashSet, VecDeque};
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
@@ -251,7 +254,7 @@ impl Tree {
             self.kill_all();
             // Made behind the recording's back, and seen by nobody yet.
             for pid in supervisor::strays().chain(children::traced()) {
-                children::signal(pid, libc::SIGKILL);
+                children::signal(pid, Signal::KILL);
             }
         }
         self.end_threads();
@@ -400,31 +403,29 @@ impl Tree {
 
     /// Is there a child to be reaped?
     fn someone_died(&self) -> bool {
-        // SAFETY: fills a struct of ours; the child stays waitable.
-        unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let stops = match self.traces {
-                true => libc::WSTOPPED | libc::__WALL,
-                false => 0,
-            };
-            let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | stops;
-            libc::waitid(libc::P_ALL, 0, &mut info, how) == 0 && info.si_pid() != 0
-        }
+        let stops = match self.traces {
+            true => WaitIdOptions::STOPPED | children::ALL,
+            false => WaitIdOptions::empty(),
+        };
+        // It stays waitable.
+        let only_look = WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let changed = waitid(WaitId::All, WaitIdOptions::EXITED | only_look | stops);
+        matches!(changed, Ok(Some(_)))
     }
 
     /// Reaps who has ended; false when nobody is left.
     pub(crate) fn reap(&mut self) -> bool {
         loop {
-            let mut status = 0;
-            // SAFETY: our own children.
-            match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) } {
-                0 => return true,
-                pid if pid > 0 && (libc::WIFSTOPPED(status) || self.threads.remove(&pid)) => {
+            match children::next_change() {
+                Ok(None) => return true,
+                Ok(Some((pid, status)))
+                    if libc::WIFSTOPPED(status) || self.threads.remove(&pid) =>
+                {
                     self.stops.push_back((pid, status));
                 }
-                pid if pid > 0 => self.ended(pid, status),
-                _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
-                _ => return false,
+                Ok(Some((pid, status))) => self.ended(pid, status),
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
             }
         }
     }
@@ -526,7 +527,7 @@ impl Tree {
 
     fn kill_all(&self) {
         for pid in self.made.iter().copied().chain(self.named()) {
-            children::signal(pid, libc::SIGKILL);
+            children::signal(pid, Signal::KILL);
         }
     }
 
@@ -748,7 +749,7 @@ impl Tree {
         }
         for pid in supervisor::strays().filter(|pid| self.pids().all(|known| known != *pid)) {
             supervisor.note("a process that is not in the recording".into());
-            children::signal(pid, libc::SIGKILL);
+            children::signal(pid, Signal::KILL);
         }
     }
 
@@ -770,14 +771,7 @@ fn tell_time(shared: &SharedSession, slot: &Slot) {
 
 /// A file in memory, of `len` zeros.
 pub(crate) fn memory_file(len: u64) -> std::io::Result<File> {
-    // SAFETY: a new descriptor, owned from here on.
-    let file = unsafe {
-        let fd = libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        File::from_raw_fd(fd)
-    };
+    let file = File::from(memfd_create(c"shared", MemfdFlags::CLOEXEC)?);
     file.set_len(len)?;
     Ok(file)
 }

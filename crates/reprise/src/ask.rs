@@ -25,10 +25,9 @@ use reprise_console::say;
 use reprise_debug::collect::Frame;
 use reprise_debug::Place;
 use reprise_trace::Catalog;
+use rustix::fs::{mkfifoat, Mode, CWD};
 use serde::Serialize;
-use std::ffi::CString;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use stream::{Ended, Stream};
@@ -166,11 +165,7 @@ fn converse(
 /// # Errors
 /// When there can be none.
 pub fn make_pipe(path: &Path) -> Result<(File, File)> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: plain call.
-    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
-        return Err(std::io::Error::last_os_error()).context("make a pipe for what gdb finds");
-    }
+    mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).context("make a pipe for what gdb finds")?;
     // An end that reads and writes does not wait for another one.
     let open = || File::options().read(true).write(true).open(path);
     Ok((open()?, open()?))

@@ -13,18 +13,19 @@ use reprise_console::say;
 use reprise_launch::attach::{self, Attached};
 use reprise_launch::proc_files::Stat;
 use reprise_launch::runtime::EMBEDDED;
-use reprise_launch::{cpu, RuntimeImage, SharedSession};
+use reprise_launch::{cpu, process, RuntimeImage, SharedSession};
 use reprise_trace::{ByteString, Catalog, Census, Summary};
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::Duration;
 
 /// Between two looks whether the recording was stopped.
-const LOOK_MS: i32 = 100;
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs `attach`; the exit status is the process's, where it ends while it is recorded.
 ///
@@ -45,8 +46,8 @@ fn in_background(args: &AttachArgs) -> Result<i32> {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
             drop(begun);
-            // SAFETY: plain call: no terminal's signals are for it.
-            unsafe { libc::setsid() };
+            // No terminal's signals are for it.
+            let _ = rustix::process::setsid();
             record(args, move || {
                 let told = tell.write_all(&[0]);
                 // The terminal, or whoever reads our output, may go away.
@@ -85,7 +86,7 @@ fn record(args: &AttachArgs, begun: impl FnOnce() -> Result<()>) -> Result<i32> 
     let mut shared = SharedSession::create()?;
     let image = RuntimeImage::load(EMBEDDED)?;
     record::configure(&mut shared, &asked);
-    let end = open(pid);
+    let end = process::open(pid).ok();
     let mut attached = attach::stop(pid).with_context(|| format!("attach to process {pid}"))?;
     let catalog = Catalog::from_env()?;
     let dir = match &args.output {
@@ -177,15 +178,6 @@ fn strings(pid: i32, file: &str) -> Vec<OsString> {
     all.map(|s| OsString::from_vec(s.to_vec())).collect()
 }
 
-/// A descriptor of a process, by which its end is seen.
-fn open(pid: i32) -> Option<OwnedFd> {
-    // SAFETY: a new descriptor, owned from here on.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
-    }
-}
-
 /// The user wants the recording to end.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -207,14 +199,7 @@ fn watch(
     // Ctrl-C was typed; somebody is in the place of an agent that died.
     let (mut asked, mut replaced) = (false, false);
     loop {
-        let mut poll = libc::pollfd {
-            fd: end.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one descriptor of ours.
-        let ended = unsafe { libc::poll(&mut poll, 1, LOOK_MS) } > 0;
-        if ended {
+        if process::has_ended(&end, LOOK) {
             let status = status_of(pid, &end);
             let Some(status) = status else {
                 // Nobody knows how it ended but the trace; the agent closes that.
@@ -241,17 +226,15 @@ fn watch(
                 return Ok(OWN_FAILURE);
             }
             asked = true;
-            // SAFETY: our own child, which has not been reaped.
-            unsafe { libc::kill(agent, reprise_agent::stop::SIGNAL) };
+            // Our own child, which has not been reaped.
+            let _ = process::send(agent, reprise_agent::stop::SIGNAL);
         }
         if matches!(Summary::read(dir), Ok(Some(_))) {
             // From now on the agent only attends to the process.
             record::say_summary(dir, attendants.args.quiet);
             return Ok(0);
         }
-        let mut gone = 0;
-        // SAFETY: our own child.
-        if unsafe { libc::waitpid(agent, &mut gone, libc::WNOHANG) } == agent {
+        if matches!(process::reap_ended(agent), Ok(Some(_))) {
             agent = attendants.replace()?;
             replaced = true;
             // Who had asked the one that died need not ask again.

@@ -10,8 +10,10 @@ use reprise_console::say;
 use reprise_debug::monitor::COMMANDS;
 use reprise_debug::server::Address;
 use reprise_debug::{serve, DebugError, Place, Request};
+use reprise_launch::dispositions;
 use reprise_replay::ReplayError;
 use reprise_trace::{Catalog, Manifest};
+use rustix::process::{set_parent_process_death_signal, Signal};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -230,12 +232,7 @@ pub fn server(session: &Session, socket: &Path) -> Result<Command> {
     command.arg(session.dir);
     // SAFETY: plain call in the child. Nobody else would end a server whose command was killed.
     unsafe {
-        command.pre_exec(
-            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            },
-        );
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
     Ok(command)
 }
@@ -264,8 +261,7 @@ fn program_of(dir: &Path, root: &Path) -> Option<PathBuf> {
 
 /// Ctrl-C at the terminal is for gdb.
 fn ignore_interrupts() {
-    // SAFETY: no handler runs.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    dispositions::ignore(libc::SIGINT);
 }
 
 /// The gdb of a session whose server listens on this socket. Files come out of the trace, as the server has laid them out.
@@ -306,7 +302,7 @@ pub fn gdb(socket: &Path, session: &Session) -> Result<Command> {
     // SAFETY: plain call in the child.
     unsafe {
         command.pre_exec(|| {
-            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            dispositions::restore_default(libc::SIGINT);
             Ok(())
         })
     };

@@ -11,6 +11,7 @@ use anyhow::Context;
 use reprise_console::Output;
 use reprise_launch::{cpu, features};
 use reprise_trace::{Catalog, Machine};
+use rustix::process::Resource;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -225,8 +226,8 @@ fn page_tracking() -> Check {
 
 fn limits() -> Check {
     let (files, stack) = (
-        probe::limit(libc::RLIMIT_NOFILE),
-        probe::limit(libc::RLIMIT_STACK),
+        probe::limit(Resource::Nofile),
+        probe::limit(Resource::Stack),
     );
     let show = |limit: u64, text: String| {
         if limit == libc::RLIM_INFINITY {

@@ -6,6 +6,7 @@ use anyhow::Result;
 use reprise_abi::event::Kind;
 use reprise_abi::session::hold;
 use reprise_console::say;
+use reprise_launch::process;
 use reprise_launch::{futex, SharedSession};
 use reprise_replay::follow::Came;
 use reprise_replay::{Follower, ReplayError};
@@ -165,8 +166,7 @@ impl Recorder<'_> {
     /// Are launcher and agent gone?
     fn is_alone(&self) -> bool {
         let agent = self.shared.session().agent_pid.load(SeqCst) as i32;
-        // SAFETY: plain calls.
-        unsafe { libc::getppid() != self.launcher && libc::kill(agent, 0) != 0 }
+        std::os::unix::process::parent_id() as i32 != self.launcher && !process::is_there(agent)
     }
 
     /// Bytes of the stream, of which the first ones may be forgotten; at the end with the table behind it.

@@ -8,9 +8,10 @@ use reprise_abi::session::{process_state, Process, Session};
 use reprise_agent::{stop, streams, Agent, Outsiders};
 use reprise_console::log::{self, Role};
 use reprise_console::say;
-use reprise_launch::{futex, RuntimeImage, SharedSession};
+use reprise_launch::dispositions::{self, AllBlocked};
+use reprise_launch::{futex, process, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, Summary, Writer};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::process::{getrlimit, setpgid, setrlimit, Resource};
 use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -24,8 +25,7 @@ pub fn start_agent(
     outsiders: Outsiders,
     trace: Option<(Writer, Store, &Path)>,
 ) -> Result<i32> {
-    // SAFETY: plain call.
-    let launcher = unsafe { libc::getpid() };
+    let launcher = std::process::id() as i32;
     let before = stop::listen();
     let pid = fork_aside();
     if pid != 0 {
@@ -100,42 +100,33 @@ pub fn start_agent(
 /// Forks a child that works beside the program; what fork(2) returns. No signal reaches the child before it stands aside: until then it is in the
 /// group of whoever types Ctrl-C.
 fn fork_aside() -> i32 {
-    // SAFETY: plain calls; this process has one thread.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
-        let pid = libc::fork();
-        if pid == 0 {
-            stand_aside();
-        }
-        libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        pid
+    let _blocked = AllBlocked::here();
+    // SAFETY: this process has one thread.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        stand_aside();
     }
+    pid
 }
 
 /// A child that works beside the program: keyboard signals are for the program, a full disk or file limit is handled as an error.
 fn stand_aside() {
     signals::program_has_ended();
-    // SAFETY: plain calls of a process with one thread.
-    unsafe {
-        libc::setpgid(0, 0);
-        // One for each process, and those of the trace.
-        let mut files: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut files);
-        files.rlim_cur = files.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &files);
-        for s in [
-            libc::SIGINT,
-            libc::SIGQUIT,
-            libc::SIGTSTP,
-            libc::SIGHUP,
-            libc::SIGPIPE,
-            libc::SIGXFSZ,
-            libc::SIGTERM,
-        ] {
-            libc::signal(s, libc::SIG_IGN);
-        }
+    let _ = setpgid(None, None);
+    // One for each process, and those of the trace.
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    let _ = setrlimit(Resource::Nofile, files);
+    for signal in [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTSTP,
+        libc::SIGHUP,
+        libc::SIGPIPE,
+        libc::SIGXFSZ,
+        libc::SIGTERM,
+    ] {
+        dispositions::ignore(signal);
     }
     // The launcher's standard streams are not the agent's business: a pipe must see its end when the program is gone.
     streams::leave(&[0, 1]);
@@ -144,8 +135,7 @@ fn stand_aside() {
 /// Forks the one that keeps the trace short; its process id.
 pub fn start_follower(keep: Keep, dir: &Path, shared: &SharedSession) -> Result<i32> {
     shared.session().hold.store(keep.most(0), SeqCst);
-    // SAFETY: plain call.
-    let launcher = unsafe { libc::getpid() };
+    let launcher = std::process::id() as i32;
     let pid = fork_aside();
     anyhow::ensure!(
         pid >= 0,
@@ -192,23 +182,13 @@ impl Attendants<'_> {
 
 /// Takes the status of a child that has ended.
 pub fn reap(pid: i32) -> Result<i32> {
-    let mut status = 0;
-    loop {
-        // SAFETY: our own child.
-        if unsafe { libc::waitpid(pid, &mut status, 0) } == pid {
-            return Ok(status);
-        }
-        let error = std::io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EINTR) {
-            return Err(error).context("wait for a child");
-        }
-    }
+    process::reap(pid).context("wait for a child")
 }
 
-/// Between two looks whether the recording was stopped, in milliseconds.
-const LOOK_MS: i32 = 100;
+/// Between two looks whether the recording was stopped.
+const LOOK: Duration = Duration::from_millis(100);
 /// The same when it has been asked to.
-const SHORT_LOOK_MS: i32 = 5;
+const SHORT_LOOK: Duration = Duration::from_millis(5);
 /// After which the user is told what is waited for.
 const UNTOLD: Duration = Duration::from_secs(2);
 
@@ -243,20 +223,20 @@ fn wait_for_agent(
     until: Until,
 ) -> Result<()> {
     let s = attendants.shared.session();
-    let mut end = open(agent)?;
+    let mut end = process::open(agent).context("watch the agent")?;
     // Only this one writes a trace; who takes its place attends to what is left.
     let mut writes = dir.is_some();
     let (mut asked, mut told) = (false, attendants.args.quiet);
     let begun = Instant::now();
     loop {
-        let look = if asked { SHORT_LOOK_MS } else { LOOK_MS };
-        if has_ended(&end, look) {
+        let look = if asked { SHORT_LOOK } else { LOOK };
+        if process::has_ended(&end, look) {
             if !libc::WIFSIGNALED(reap(agent)?) {
                 return Ok(());
             }
             // What came of the program may go on without it, and needs somebody as well.
             agent = attendants.replace()?;
-            end = open(agent)?;
+            end = process::open(agent).context("watch the agent")?;
             writes = false;
         }
         if until == Until::MainExits || signals::is_asked_to_end() {
@@ -265,8 +245,8 @@ fn wait_for_agent(
             }
             if !asked {
                 asked = true;
-                // SAFETY: our own child, which has not been reaped.
-                unsafe { libc::kill(agent, stop::SIGNAL) };
+                // Our own child, which has not been reaped.
+                let _ = process::send(agent, stop::SIGNAL);
             }
         }
         if let Some(dir) = dir.filter(|_| writes) {
@@ -285,27 +265,4 @@ fn wait_for_agent(
 fn lives(s: &Session) -> bool {
     let live = |p: &Process| p.state.load(SeqCst) == process_state::LIVE;
     s.processes.iter().any(live)
-}
-
-/// A descriptor of a child that has not been reaped, by which its end is seen.
-fn open(child: i32) -> Result<OwnedFd> {
-    // SAFETY: a new descriptor, owned from here on.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, child, 0) as i32;
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error()).context("watch the agent");
-        }
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
-}
-
-/// Waits so long for the end of a child; a signal ends the wait, too.
-fn has_ended(child: &OwnedFd, milliseconds: i32) -> bool {
-    let mut poll = libc::pollfd {
-        fd: child.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one descriptor of ours.
-    unsafe { libc::poll(&mut poll, 1, milliseconds) > 0 }
 }

@@ -10,12 +10,16 @@ use crate::record::{exit_status, one, say_recorded};
 use crate::time_limit::{end_programs_of, ROUND};
 use anyhow::{ensure, Context, Result};
 use reprise_console::{say, say_text, Output};
+use reprise_launch::dispositions;
 use reprise_trace::Catalog;
+use rustix::io::Errno;
+use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use rustix::process::{set_parent_process_death_signal, Signal, WaitOptions};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
@@ -216,18 +220,15 @@ fn start(
 
 /// In the child: reads nothing, writes into these files, and ends with its parent.
 fn apart(outputs: &[File; 2]) {
-    let nothing = File::open("/dev/null");
-    // SAFETY: plain calls. Who is killed takes the runs with it: SIGTERM is passed on to the program.
-    unsafe {
-        if let Ok(nothing) = &nothing {
-            libc::dup2(nothing.as_raw_fd(), libc::STDIN_FILENO);
-        }
-        libc::dup2(outputs[0].as_raw_fd(), libc::STDOUT_FILENO);
-        libc::dup2(outputs[1].as_raw_fd(), libc::STDERR_FILENO);
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+    if let Ok(nothing) = File::open("/dev/null") {
+        let _ = dup2_stdin(nothing);
+    }
+    let _ = dup2_stdout(&outputs[0]);
+    let _ = dup2_stderr(&outputs[1]);
+    // Who is killed takes the runs with it: SIGTERM is passed on to the program.
+    let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        dispositions::restore_default(signal);
     }
 }
 
@@ -257,34 +258,17 @@ fn tell(mut file: &File, dir: &Path) -> Result<()> {
 fn share() -> Result<&'static Shared> {
     // SAFETY: new memory, zeroed and large enough, which stays for as long as the process does; zeros are a valid value.
     unsafe {
-        let at = libc::mmap(
-            std::ptr::null_mut(),
-            size_of::<Shared>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        ensure!(
-            at != libc::MAP_FAILED,
-            "share memory with the runs: {}",
-            std::io::Error::last_os_error()
-        );
-        Ok(&*at.cast())
+        let (none, both) = (std::ptr::null_mut(), ProtFlags::READ | ProtFlags::WRITE);
+        let at = mmap_anonymous(none, size_of::<Shared>(), both, MapFlags::SHARED);
+        Ok(&*at.context("share memory with the runs")?.cast())
     }
 }
 
 /// A child of ours that has ended, and its wait status.
 fn next_end() -> Result<Option<(i32, i32)>> {
-    let mut status = 0;
-    // SAFETY: fills a word of ours.
-    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
-    match pid {
-        0 => Ok(None),
-        pid if pid > 0 => Ok(Some((pid, status))),
-        _ => match std::io::Error::last_os_error() {
-            e if e.raw_os_error() == Some(libc::EINTR) => Ok(None),
-            e => Err(e).context("wait for the runs"),
-        },
-    }
+    let end = match rustix::process::wait(WaitOptions::NOHANG) {
+        Err(Errno::INTR) => None,
+        end => end.context("wait for the runs")?,
+    };
+    Ok(end.map(|(pid, status)| (pid.as_raw_pid(), status.as_raw())))
 }

@@ -4,6 +4,7 @@ use crate::cli::StopArgs;
 use crate::recordings::Recording;
 use anyhow::{Context, Result};
 use reprise_console::tell;
+use reprise_launch::process;
 use reprise_trace::Summary;
 use std::time::{Duration, Instant};
 
@@ -20,13 +21,11 @@ pub fn run(args: &StopArgs) -> Result<i32> {
     let recording = Recording::of(args.pid)
         .with_context(|| format!("process {} is not being recorded", args.pid))?;
     let asked = Instant::now();
-    // SAFETY: plain call. The agent has a trace open, so it is there, and listens.
-    if unsafe { libc::kill(recording.agent, reprise_agent::stop::SIGNAL) } != 0 {
-        return Err(std::io::Error::last_os_error()).context("ask the agent to stop");
-    }
+    // It has a trace open, so it is there, and listens.
+    let told = process::send(recording.agent, reprise_agent::stop::SIGNAL);
+    told.context("ask the agent to stop")?;
     while Summary::read(&recording.dir)?.is_none() || recording.is_open() {
-        // SAFETY: sends nothing.
-        let is_gone = unsafe { libc::kill(recording.agent, 0) } != 0;
+        let is_gone = !process::is_there(recording.agent);
         anyhow::ensure!(
             !is_gone || Summary::read(&recording.dir)?.is_some(),
             "the recording ended without closing its trace in {}",

@@ -4,8 +4,16 @@
 
 use crate::recordings::programs_of;
 use anyhow::{ensure, Context, Result};
+use reprise_launch::{dispositions, process};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{
+    pidfd_send_signal, set_parent_process_death_signal, waitid, Signal, WaitId, WaitIdOptions,
+};
+use rustix::stdio::{dup2_stdin, stdin};
 use std::io::pipe;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 /// Between two rounds in which what is left of a program is ended.
@@ -32,70 +40,53 @@ impl TimeLimit {
         let error = std::io::Error::last_os_error();
         ensure!(pid >= 0, "fork the timekeeper: {error}");
         if pid == 0 {
-            keep_time(launcher, limit, tell.as_raw_fd());
+            keep_time(launcher, limit, tell.into());
         }
-        // SAFETY: a new descriptor of a child that nobody has reaped yet, owned from here on.
-        let timekeeper = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32 };
-        let error = std::io::Error::last_os_error();
-        ensure!(timekeeper >= 0, "watch the timekeeper: {error}");
         Ok(TimeLimit {
-            // SAFETY: see there.
-            timekeeper: unsafe { OwnedFd::from_raw_fd(timekeeper) },
+            // A child that nobody has reaped yet.
+            timekeeper: process::open(pid).context("watch the timekeeper")?,
             over: over.into(),
         })
     }
 
     /// Whether the run was ended because of it.
     pub fn is_over(&self) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.over.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one descriptor of ours.
-        unsafe { libc::poll(&mut poll, 1, 0) > 0 && poll.revents & libc::POLLIN != 0 }
+        let mut polled = [PollFd::new(&self.over, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|n| n > 0)
+            && polled[0].revents().contains(PollFlags::IN)
     }
 }
 
 impl Drop for TimeLimit {
     fn drop(&mut self) {
-        let fd = self.timekeeper.as_raw_fd();
-        // SAFETY: plain calls. It may be gone, and reaped, where somebody has ended it.
-        unsafe {
-            let none = std::ptr::null::<libc::siginfo_t>();
-            libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0);
-            libc::waitid(
-                libc::P_PIDFD,
-                fd as u32,
-                &mut std::mem::zeroed(),
-                libc::WEXITED,
-            );
-        }
+        // It may be gone, and reaped, where somebody has ended it.
+        let _ = pidfd_send_signal(&self.timekeeper, Signal::KILL);
+        let its = WaitId::PidFd(self.timekeeper.as_fd());
+        let _ = waitid(its, WaitIdOptions::EXITED);
     }
 }
 
 /// Ends what the launcher records, again and again, once the time is over; goes with the launcher.
-fn keep_time(launcher: i32, limit: Duration, tell: i32) -> ! {
-    // SAFETY: plain calls. What a terminal sends is meant for the program, and outputs and traces are held open by nobody here.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
-        if libc::getppid() != launcher {
-            libc::_exit(0);
-        }
-        libc::dup2(tell, 0);
-        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+fn keep_time(launcher: i32, limit: Duration, tell: OwnedFd) -> ! {
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    // What a terminal sends is meant for the program.
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+        dispositions::ignore(signal);
     }
+    if parent_id() as i32 != launcher {
+        // SAFETY: the child ends here, without running the parent's destructors.
+        unsafe { libc::_exit(0) };
+    }
+    let _ = dup2_stdin(ManuallyDrop::new(tell).as_fd());
+    // SAFETY: outputs and traces are held open by nobody here: in this process, which only ever ends by a signal, nothing that has a descriptor is used.
+    unsafe { libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0) };
     std::thread::sleep(limit);
     let mut told = false;
     loop {
         // It may have ended just so, and its trace be written still.
         if !told && !programs_of(launcher).is_empty() {
             told = true;
-            // SAFETY: one byte of ours, to the pipe.
-            unsafe { libc::write(0, b"!".as_ptr().cast(), 1) };
+            let _ = rustix::io::write(stdin(), b"!");
         }
         end_programs_of(launcher);
         std::thread::sleep(ROUND);
@@ -105,7 +96,7 @@ fn keep_time(launcher: i32, limit: Duration, tell: i32) -> ! {
 /// Ends what this launcher records.
 pub fn end_programs_of(launcher: i32) {
     for pid in programs_of(launcher) {
-        // SAFETY: plain call, to a process that has this recording's session in its memory.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // A process that has this recording's session in its memory.
+        let _ = process::send(pid, Signal::KILL);
     }
 }

@@ -15,10 +15,10 @@ use crate::{
 use reprise_abi::layout::{MAX_SLOTS, PAGE, SHADOW_BASE};
 use reprise_abi::order::ORDER_BASE;
 use reprise_abi::session::MAX_SHARED_FILES;
+use rustix::fs::{fallocate, FallocateFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// In the image: where the copies of files are that were mapped shared. Nothing is mapped there in a replay that looks for no races.
@@ -177,15 +177,7 @@ pub fn forget_before(dir: &Path, at: u64) -> Result<()> {
     if at == 0 {
         return Ok(());
     }
-    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: fallocate takes integers only.
-    let done = unsafe { libc::fallocate(file.as_raw_fd(), how, 0, at as libc::off_t) };
-    match done {
-        0 => Ok(()),
-        _ => Err(TraceError::io(
-            "forget old events in",
-            &path,
-            io::Error::last_os_error(),
-        )),
-    }
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let done = fallocate(&file, how, 0, at).map_err(io::Error::from);
+    done.context("forget old events in", &path)
 }

@@ -1,8 +1,9 @@
 //! Compressing and decompressing one block in memory, and asking the file system for room.
 
+use rustix::fs::{fallocate, FallocateFlags};
+use rustix::io::retry_on_intr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 
 /// How much work compressing may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,22 +111,6 @@ impl Unpacker {
 
 /// Reserves `len` bytes of disk from `offset` on, without changing the file's length.
 pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    loop {
-        // SAFETY: fallocate takes integers only.
-        let rc = unsafe {
-            libc::fallocate(
-                file.as_raw_fd(),
-                libc::FALLOC_FL_KEEP_SIZE,
-                offset as libc::off_t,
-                len as libc::off_t,
-            )
-        };
-        if rc == 0 {
-            return Ok(());
-        }
-        let e = io::Error::last_os_error();
-        if e.kind() != io::ErrorKind::Interrupted {
-            return Err(e);
-        }
-    }
+    let how = FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| fallocate(file, how, offset, len))?)
 }

@@ -1,10 +1,10 @@
 //! Where a file has data. Holes are not read: sparse files are as large as nobody would write (a heap's file in memory, 8 GiB of which are used
 //! some pages).
 
+use rustix::fs::SeekFrom;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 
 /// Walks over the stretches of a file that may hold something else than zeros.
 pub(crate) struct Extents<'a> {
@@ -23,7 +23,7 @@ impl<'a> Extents<'a> {
             file,
             at: 0,
             dense: false,
-            position: seek(file, 0, libc::SEEK_CUR).unwrap_or(0) as i64,
+            position: seek(file, SeekFrom::Current(0)).unwrap_or(0) as i64,
         }
     }
 
@@ -32,7 +32,7 @@ impl<'a> Extents<'a> {
         if self.dense {
             return Ok(None);
         }
-        let start = match seek(self.file, self.at, libc::SEEK_DATA) {
+        let start = match seek(self.file, SeekFrom::Data(self.at)) {
             Ok(start) => start,
             Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) && self.at == 0 => {
@@ -41,7 +41,7 @@ impl<'a> Extents<'a> {
             }
             Err(e) => return Err(e),
         };
-        let end = match seek(self.file, start, libc::SEEK_HOLE) {
+        let end = match seek(self.file, SeekFrom::Hole(start)) {
             Ok(end) => end,
             // It became shorter meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
@@ -57,7 +57,7 @@ impl<'a> Extents<'a> {
 /// # Errors
 /// As lseek(2).
 pub fn first_data(file: &File, range: Range<u64>) -> io::Result<Option<Range<u64>>> {
-    let start = match seek(file, range.start, libc::SEEK_DATA) {
+    let start = match seek(file, SeekFrom::Data(range.start)) {
         Ok(start) if start < range.end => start,
         Ok(_) => return Ok(None),
         Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
@@ -65,22 +65,18 @@ pub fn first_data(file: &File, range: Range<u64>) -> io::Result<Option<Range<u64
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(Some(range)),
         Err(e) => return Err(e),
     };
-    let end = seek(file, start, libc::SEEK_HOLE)?;
+    let end = seek(file, SeekFrom::Hole(start))?;
     Ok(Some(start..end.min(range.end)))
 }
 
 impl Drop for Extents<'_> {
     fn drop(&mut self) {
-        let _ = seek(self.file, self.position as u64, libc::SEEK_SET);
+        let _ = seek(self.file, SeekFrom::Start(self.position as u64));
     }
 }
 
-fn seek(file: &File, at: u64, how: i32) -> io::Result<u64> {
-    // SAFETY: lseek takes integers only.
-    match unsafe { libc::lseek(file.as_raw_fd(), at as i64, how) } {
-        -1 => Err(io::Error::last_os_error()),
-        place => Ok(place as u64),
-    }
+fn seek(file: &File, to: SeekFrom) -> io::Result<u64> {
+    Ok(rustix::fs::seek(file, to)?)
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ use crate::error::Context;
 use crate::hash::{each_block, is_zero, Hasher};
 use crate::kept_blocks;
 use crate::{ContentHash, Result, TraceError, FILES_DIR};
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::{retry_on_intr, Errno};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{
     symlink, DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt,
 };
@@ -85,13 +86,13 @@ impl Store {
     ///
     /// The content may be collected as long as nothing is linked to it; [`Store::keep_into`] leaves no such gap.
     pub fn keep(&self, file: &File, path_hint: &Path) -> Result<Kept> {
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         self.keep_locked(file, path_hint)
     }
 
     /// Keeps the content of `file` and links it into `files/` of the trace in `trace_dir`.
     pub fn keep_into(&self, file: &File, path_hint: &Path, trace_dir: &Path) -> Result<Kept> {
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         let kept = self.keep_locked(file, path_hint)?;
         self.link_into(kept.hash, &trace_file(trace_dir, kept.hash)?)?;
         Ok(kept)
@@ -104,7 +105,7 @@ impl Store {
         path_hint: &Path,
         trace_dir: &Path,
     ) -> Result<Kept> {
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         if !file.metadata().context("read", path_hint)?.is_file() {
             return Err(TraceError::NotAFile {
                 path: path_hint.into(),
@@ -127,7 +128,7 @@ impl Store {
         hash: ContentHash,
         trace_dir: &Path,
     ) -> Result<Kept> {
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         let kept = Kept {
             hash,
             len: bytes.len() as u64,
@@ -158,7 +159,7 @@ impl Store {
         if !settled(meta) {
             return Ok(false);
         }
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         let key = index_key(meta);
         if let Some(hash) = hash_of_link(&self.dir.join(INDEX_DIR).join(&key)) {
             let len = meta.len();
@@ -181,7 +182,7 @@ impl Store {
         if !settled(meta) {
             return Ok(());
         }
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         let whole = self.dir.join(INPUTS_DIR).join(index_key(meta));
         let _ = std::fs::set_permissions(copy, Permissions::from_mode(0o400));
         let _ = std::fs::hard_link(copy, whole);
@@ -204,7 +205,7 @@ impl Store {
         if !settled(meta) || path.exists() {
             return Ok(());
         }
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         kept_blocks::write(&path, sums).context("write", &path)
     }
 
@@ -225,7 +226,7 @@ impl Store {
             return Ok(());
         }
         let path = self.hashes_path(meta, kept_blocks::RANGES);
-        let _lock = self.lock(libc::LOCK_SH)?;
+        let _lock = self.lock(FlockOperation::LockShared)?;
         kept_blocks::write(&path, ranges.as_flattened()).context("write", &path)
     }
 
@@ -274,7 +275,7 @@ impl Store {
 
     /// Removes contents that no trace links, and what crashes left behind. None when a recording is just using the store; the next one does it.
     pub fn gc(&self) -> Result<Option<Collected>> {
-        let _lock = match self.lock(libc::LOCK_EX | libc::LOCK_NB) {
+        let _lock = match self.lock(FlockOperation::NonBlockingLockExclusive) {
             Err(TraceError::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(None)
             }
@@ -404,22 +405,13 @@ impl Store {
     }
 
     /// Locks the store until the returned file is dropped. Each lock has an open file of its own, so that locks of one process are independent too.
-    fn lock(&self, how: i32) -> Result<File> {
+    fn lock(&self, how: FlockOperation) -> Result<File> {
         let dir = File::open(&self.dir).context("open", &self.dir)?;
-        loop {
-            // SAFETY: flock takes integers only.
-            if unsafe { libc::flock(dir.as_raw_fd(), how) } == 0 {
-                return Ok(dir);
-            }
-            let e = io::Error::last_os_error();
-            match e.raw_os_error() {
-                Some(libc::EINTR) => {}
-                // A file system without locks: only the collector must not run.
-                Some(libc::ENOLCK | libc::EOPNOTSUPP) if how & libc::LOCK_EX == 0 => {
-                    return Ok(dir)
-                }
-                _ => return Err(TraceError::io("lock", &self.dir, e)),
-            }
+        match retry_on_intr(|| flock(&dir, how)) {
+            Ok(()) => Ok(dir),
+            // A file system without locks: only the collector must not run.
+            Err(Errno::NOLCK | Errno::OPNOTSUPP) if how == FlockOperation::LockShared => Ok(dir),
+            Err(e) => Err(TraceError::io("lock", &self.dir, e.into())),
         }
     }
 }
@@ -467,11 +459,8 @@ pub fn settled(meta: &Metadata) -> bool {
 /// # Errors
 /// As ioctl_ficlone(2).
 pub fn reflink(from: &File, to: &File) -> io::Result<()> {
-    // SAFETY: FICLONE takes a descriptor as its argument.
-    match unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONE, from.as_raw_fd()) } {
-        0 => is_whole(from, to),
-        _ => Err(io::Error::last_os_error()),
-    }
+    rustix::fs::ioctl_ficlone(to, from)?;
+    is_whole(from, to)
 }
 
 fn is_whole(from: &File, to: &File) -> io::Result<()> {

@@ -14,11 +14,17 @@
 mod filter;
 
 use crate::error::{os, LaunchError, Result};
+use crate::hand;
 use landlock::{
     Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, Scope, ABI,
 };
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{setrlimit, Resource, Rlimit};
+use rustix::stdio::{dup2_stdin, stderr};
+use rustix::thread::set_no_new_privs;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// What is prepared once, and entered by each process that is made.
@@ -79,20 +85,28 @@ impl Confinement {
     ///
     /// # Safety
     /// To be called in a forked child: it makes system calls only.
-    pub(crate) unsafe fn enter(&self, filter: &[libc::sock_filter], socket: RawFd, keep: &[RawFd]) {
+    pub(crate) unsafe fn enter(
+        &self,
+        filter: &[libc::sock_filter],
+        socket: BorrowedFd,
+        keep: &[RawFd],
+    ) {
         // SAFETY: plain calls; the kernel copies the filter.
         unsafe {
-            let limit = libc::rlimit {
-                rlim_cur: 0,
-                rlim_max: 0,
+            let none = Rlimit {
+                current: Some(0),
+                maximum: Some(0),
             };
-            libc::setrlimit(libc::RLIMIT_CORE, &limit);
+            let _ = setrlimit(Resource::Core, none);
             // Whatever the driver's input is, it may be open for writing, too.
-            let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-            if nothing < 0 || libc::dup2(nothing, libc::STDIN_FILENO) != 0 {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let nothing = rustix::fs::open(c"/dev/null", flags, Mode::empty());
+            // It is the input itself where that was closed.
+            let nothing = nothing.map(ManuallyDrop::new);
+            if nothing.and_then(|n| dup2_stdin(&*n)).is_err() {
                 give_up(b"/dev/null");
             }
-            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            if set_no_new_privs(true).is_err() {
                 give_up(b"no_new_privs");
             }
             if let Some(domain) = &self.domain {
@@ -108,7 +122,8 @@ impl Confinement {
             if listener < 0 {
                 give_up(b"seccomp");
             }
-            if !send(socket, listener) {
+            let listener = BorrowedFd::borrow_raw(listener);
+            if hand::send(socket, &[listener]).is_err() {
                 give_up(b"the driver");
             }
             let mut next = 3u32;
@@ -180,46 +195,17 @@ unsafe fn install(program: &libc::sock_fprog) -> RawFd {
     -1
 }
 
-/// Sends a descriptor (unix(7), SCM_RIGHTS) with one byte.
-unsafe fn send(socket: RawFd, fd: RawFd) -> bool {
-    /// As the kernel wants it to be aligned.
-    #[repr(C, align(8))]
-    struct Control([u8; 24]);
-    let mut byte = 0u8;
-    let mut control = Control([0; 24]);
-    let mut io = libc::iovec {
-        iov_base: (&raw mut byte).cast(),
-        iov_len: 1,
-    };
-    // SAFETY: all of it lives until the call is over; the control buffer has room for one descriptor.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut io;
-        message.msg_iovlen = 1;
-        message.msg_control = (&raw mut control).cast();
-        message.msg_controllen = libc::CMSG_SPACE(4) as usize;
-        let head = libc::CMSG_FIRSTHDR(&message);
-        (*head).cmsg_level = libc::SOL_SOCKET;
-        (*head).cmsg_type = libc::SCM_RIGHTS;
-        (*head).cmsg_len = libc::CMSG_LEN(4) as usize;
-        libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
-        libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) == 1
-    }
-}
-
 /// Nothing of the trace runs outside of the box.
 unsafe fn give_up(what: &[u8]) -> ! {
-    // SAFETY: plain calls.
-    unsafe {
-        for part in [
-            b"reprise: can't confine the replayed program (" as &[u8],
-            what,
-            b"); REPRISE_UNCONFINED=1 replays traces that you trust without\n",
-        ] {
-            libc::write(2, part.as_ptr().cast(), part.len());
-        }
-        libc::_exit(125)
+    for part in [
+        b"reprise: can't confine the replayed program (" as &[u8],
+        what,
+        b"); REPRISE_UNCONFINED=1 replays traces that you trust without\n",
+    ] {
+        let _ = rustix::io::write(stderr(), part);
     }
+    // SAFETY: ends the child, which has nothing to flush.
+    unsafe { libc::_exit(125) }
 }
 
 /// A pair of connected sockets: one end for the child, one for the driver.

@@ -7,6 +7,7 @@ use crate::feed::{is_done, Distribution};
 use libc::pid_t;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::{process_state, slot_state, MAX_PROCESSES};
+use rustix::process::Signal;
 use std::sync::atomic::Ordering::*;
 
 /// The runtime's message that the trace has no more events.
@@ -107,7 +108,7 @@ impl Tree {
         }
         let wanted = self.ended.is_none() && self.is_wanted(pid, Some(n));
         if let Some(pid) = children::replayed(&self.shared, pid as u32) {
-            children::signal(pid, libc::SIGKILL);
+            children::signal(pid, Signal::KILL);
         }
         if wanted {
             // Nobody is interested in the others.

@@ -13,6 +13,7 @@ use reprise_abi::session::{
 use reprise_launch::inject::Gate;
 use reprise_launch::ptrace;
 use reprise_trace::{Moment, Reader};
+use rustix::process::Signal;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -264,11 +265,10 @@ impl Tree {
                 break;
             }
             for pid in left {
-                children::signal(pid, libc::SIGKILL);
+                children::signal(pid, Signal::KILL);
             }
-            let mut status = 0;
-            // SAFETY: our own children. Those that only wait have nothing to tell.
-            while unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) } > 0 {}
+            // Those that only wait have nothing to tell.
+            while matches!(children::next_change(), Ok(Some(_))) {}
             std::thread::sleep(SHORT);
         }
         self.made.clear();

@@ -16,6 +16,7 @@ use reprise_abi::order::WAITING_WORDS;
 use reprise_abi::session::{process_state, request, slot_state, Process, FLAG_RACES};
 use reprise_abi::waits::{Parked, What};
 use reprise_launch::futex;
+use rustix::process::Signal;
 use std::sync::atomic::{AtomicI32, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -299,7 +300,7 @@ impl Tree {
     fn stop_all(&self) {
         let pids: Vec<pid_t> = self.pids().collect();
         for pid in &pids {
-            children::signal(*pid, libc::SIGSTOP);
+            children::signal(*pid, Signal::STOP);
         }
         for _ in 0..LOOKS {
             if pids.iter().all(|pid| is_stopped(*pid)) {

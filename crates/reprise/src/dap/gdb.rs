@@ -6,6 +6,8 @@ use crate::debug::{self, Session};
 use crate::mcp::last_words;
 use anyhow::{bail, Context, Result};
 use reprise_debug::Place;
+use reprise_launch::process;
+use rustix::process::{set_parent_process_death_signal, Signal};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -136,8 +138,8 @@ impl Gdb {
 
     /// As by Ctrl-C.
     pub fn interrupt(&self) {
-        // SAFETY: our own child, which has not been reaped.
-        unsafe { libc::kill(self.gdb.id() as i32, libc::SIGINT) };
+        // Our own child, which has not been reaped.
+        let _ = process::send(self.gdb.id() as i32, Signal::INT);
     }
 
     /// Where the files of the trace are laid out.
@@ -184,14 +186,7 @@ impl Drop for Ended {
 /// Lets the kernel end a child with the thread that starts it.
 pub fn ends_with_us(command: &mut Command) {
     // SAFETY: a plain call in the child.
-    unsafe {
-        command.pre_exec(
-            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            },
-        )
-    };
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
 }
 
 /// A command of gdb's command line.

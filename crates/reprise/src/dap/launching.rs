@@ -10,7 +10,9 @@ use crate::processes::{ProcessName, Processes};
 use crate::recordings::programs_of;
 use anyhow::{bail, ensure, Context, Result};
 use reprise_debug::Place;
+use reprise_launch::process;
 use reprise_trace::{Catalog, Summary, EVENTS_FILE};
+use rustix::process::{set_parent_process_death_signal, Signal};
 use serde::Deserialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -103,8 +105,8 @@ impl Drop for Recording {
 
 fn end_programs(launcher: u32) {
     for pid in programs_of(launcher as i32) {
-        // SAFETY: plain call, to a process that has this recording's session in its memory.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // A process that has this recording's session in its memory.
+        let _ = process::send(pid, Signal::KILL);
     }
 }
 
@@ -298,14 +300,7 @@ impl Session {
         }
         // It is to close its trace: the signal goes to the program, whose end it waits for.
         // SAFETY: a plain call in the child.
-        unsafe {
-            command.pre_exec(
-                || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                },
-            )
-        };
+        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
         let child = command.spawn();
         let mut child = child.context("start the recording (is there such a directory?)")?;
         let id = child.id();
@@ -473,8 +468,7 @@ impl Session {
         };
         for _ in 0..ROUNDS {
             end_programs(launcher);
-            // SAFETY: plain call.
-            if unsafe { libc::kill(launcher as i32, 0) } != 0 {
+            if !process::is_there(launcher as i32) {
                 return;
             }
             std::thread::sleep(ROUND);

@@ -1,16 +1,21 @@
 //! Tries the machine's facilities, each for real: a child process uses it and shows by its end whether it worked.
 
+use reprise_launch::{dispositions, process};
+use rustix::fs::{ioctl_ficlone, memfd_create, MemfdFlags};
+use rustix::process::{
+    getrlimit, set_time_stamp_counter_readability, setrlimit, Resource, Rlimit, Signal,
+    TimeStampCounterReadability,
+};
+use rustix::thread::sched_getaffinity;
 use std::arch::x86_64::{__cpuid, __cpuid_count, __get_cpuid_max, _rdtsc};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const PR_SET_SYSCALL_USER_DISPATCH: libc::c_int = 59;
 const PR_SYS_DISPATCH_ON: libc::c_ulong = 1;
-const PR_TSC_SIGSEGV: libc::c_ulong = 2;
 const ARCH_SET_CPUID: libc::c_ulong = 0x1012;
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 /// `struct uffdio_api`, and the feature that writes are tracked without a handler.
@@ -18,7 +23,6 @@ const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
-const FICLONE: libc::c_ulong = 0x4004_9409;
 const PAGE: usize = 4096;
 
 /// What a probe found: it works, or why not.
@@ -61,31 +65,31 @@ fn in_child(f: impl FnOnce() -> i32) -> Result<End, String> {
 
 /// A child that dies as it should leaves no core file.
 fn quiet_death() {
-    let none = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
     };
-    // SAFETY: plain calls that affect this child only.
-    unsafe {
-        libc::setrlimit(libc::RLIMIT_CORE, &none);
-        for signal in [libc::SIGSEGV, libc::SIGSYS] {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+    let _ = setrlimit(Resource::Core, none);
+    for signal in [libc::SIGSEGV, libc::SIGSYS] {
+        dispositions::restore_default(signal);
     }
 }
 
 fn end_of(pid: i32) -> Result<End, String> {
-    let mut status = 0;
     loop {
-        // SAFETY: waits for a child of ours.
-        match unsafe { libc::waitpid(pid, &mut status, 0) } {
-            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            -1 => return Err(format!("can't wait: {}", last_error())),
-            _ if libc::WIFEXITED(status) => return Ok(End::Status(libc::WEXITSTATUS(status))),
-            _ if libc::WIFSIGNALED(status) => return Ok(End::Signal(libc::WTERMSIG(status))),
-            _ => {}
+        let status = change_of(pid)?;
+        if libc::WIFEXITED(status) {
+            return Ok(End::Status(libc::WEXITSTATUS(status)));
+        }
+        if libc::WIFSIGNALED(status) {
+            return Ok(End::Signal(libc::WTERMSIG(status)));
         }
     }
+}
+
+/// The wait status of a child that ends, or stops.
+fn change_of(pid: i32) -> Result<i32, String> {
+    process::reap(pid).map_err(|e| format!("can't wait: {}", reason(&e)))
 }
 
 fn errno() -> i32 {
@@ -134,9 +138,10 @@ pub fn syscall_user_dispatch() -> Outcome {
 /// rdtsc traps.
 pub fn tsc_trapping() -> Outcome {
     dies_by(libc::SIGSEGV, || {
-        // SAFETY: affects this child only.
-        if unsafe { libc::prctl(libc::PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) } != 0 {
-            return errno();
+        if let Err(e) =
+            set_time_stamp_counter_readability(TimeStampCounterReadability::RaiseSIGSEGV)
+        {
+            return e.raw_os_error();
         }
         // SAFETY: reads a counter, or dies as it should.
         unsafe { std::hint::black_box(_rdtsc()) };
@@ -174,11 +179,7 @@ pub fn ptrace() -> Outcome {
         }
         _ => {}
     }
-    let mut status = 0;
-    // SAFETY: a child of ours.
-    if unsafe { libc::waitpid(pid, &mut status, 0) } != pid {
-        return Err(format!("can't wait: {}", last_error()));
-    }
+    let status = change_of(pid)?;
     if libc::WIFEXITED(status) {
         return Err(reason(&io::Error::from_raw_os_error(libc::WEXITSTATUS(
             status,
@@ -188,8 +189,8 @@ pub fn ptrace() -> Outcome {
     let detached = unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0) } == 0;
     let why = last_error();
     if !detached {
-        // SAFETY: as above; it must not stay behind.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // It must not stay behind.
+        let _ = process::send(pid, Signal::KILL);
     }
     end_of(pid)?;
     match detached {
@@ -218,38 +219,25 @@ pub fn process_vm_readv() -> Outcome {
     match pid {
         -1 => return Err(format!("can't fork: {}", last_error())),
         0 => loop {
-            // SAFETY: sleeps.
-            unsafe { libc::pause() };
+            rustix::event::pause();
         },
         _ => {}
     }
-    let mut copy = 0u64;
-    let local = libc::iovec {
-        iov_base: (&raw mut copy).cast(),
-        iov_len: 8,
-    };
-    let remote = libc::iovec {
-        iov_base: place.cast_mut().cast(),
-        iov_len: 8,
-    };
-    // SAFETY: `copy` has room for 8 bytes.
-    let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
-    let why = last_error();
-    // SAFETY: a child of ours that has nothing else to do.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+    let mut copy = [0; 8];
+    let n = process::read(pid, place as u64, &mut copy);
+    // A child of ours that has nothing else to do.
+    let _ = process::send(pid, Signal::KILL);
     end_of(pid)?;
-    match (n, copy == secret) {
-        (8, true) => Ok(()),
-        (8, false) => Err("reads something else".into()),
-        _ => Err(why),
+    match n.map_err(|e| reason(&e))? {
+        8 if copy == secret.to_ne_bytes() => Ok(()),
+        _ => Err("reads something else".into()),
     }
 }
 
 /// A memory file can be made.
 pub fn memfd() -> Outcome {
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(c"probe".as_ptr(), libc::MFD_CLOEXEC) };
-    owned(fd).map(drop)
+    let made = memfd_create(c"probe", MemfdFlags::CLOEXEC);
+    made.map(drop).map_err(|e| reason(&e.into()))
 }
 
 fn owned(fd: i32) -> Result<OwnedFd, String> {
@@ -328,25 +316,15 @@ pub fn soft_dirty() -> Outcome {
 }
 
 /// A soft limit.
-pub fn limit(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the structure is written.
-    unsafe { libc::getrlimit(resource, &mut limit) };
-    limit.rlim_cur
+pub fn limit(resource: Resource) -> u64 {
+    getrlimit(resource).current.unwrap_or(u64::MAX)
 }
 
 /// How many processors this process may use.
 pub fn allowed_cpus() -> u32 {
-    // SAFETY: a set of bits, which is written.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        match libc::sched_getaffinity(0, std::mem::size_of_val(&set), &mut set) {
-            0 => libc::CPU_COUNT(&set) as u32,
-            _ => reprise_trace::Machine::current().cpus,
-        }
+    match sched_getaffinity(None) {
+        Ok(set) => set.count(),
+        Err(_) => reprise_trace::Machine::current().cpus,
     }
 }
 
@@ -426,24 +404,13 @@ pub fn reflink(dir: &Path) -> Outcome {
     let from = nameless(dir).map_err(|e| reason(&e))?;
     let to = nameless(dir).map_err(|e| reason(&e))?;
     from.write_at(&[7; PAGE], 0).map_err(|e| reason(&e))?;
-    // SAFETY: two descriptors, no memory.
-    match unsafe { libc::ioctl(to.as_raw_fd(), FICLONE, from.as_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err("not on this file system".into()),
-    }
+    ioctl_ficlone(to, from).map_err(|_| "not on this file system".into())
 }
 
 /// Bytes that this user can still write in `dir`.
 pub fn free_space(dir: &Path) -> Option<u64> {
-    let name = std::ffi::CString::new(dir.as_os_str().as_bytes()).ok()?;
-    // SAFETY: the structure is written when the call succeeds.
-    unsafe {
-        let mut fs: libc::statvfs = std::mem::zeroed();
-        match libc::statvfs(name.as_ptr(), &mut fs) {
-            0 => Some(fs.f_bavail.saturating_mul(fs.f_frsize)),
-            _ => None,
-        }
-    }
+    let fs = rustix::fs::statvfs(dir).ok()?;
+    Some(fs.f_bavail.saturating_mul(fs.f_frsize))
 }
 
 #[cfg(test)]

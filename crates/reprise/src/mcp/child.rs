@@ -5,6 +5,7 @@
 
 use super::limits::Limits;
 use anyhow::{bail, Context, Result};
+use rustix::process::{set_parent_process_death_signal, Signal};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::process::Stdio;
@@ -27,19 +28,14 @@ pub fn own(arguments: &[OsString]) -> Result<Command> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    ends_with_us(&mut command, libc::SIGKILL);
+    ends_with_us(&mut command, Signal::KILL);
     Ok(command)
 }
 
 /// Lets the kernel send this to the child when the thread that starts it ends, which is the one that does all the work.
-pub fn ends_with_us(command: &mut Command, signal: i32) {
+pub fn ends_with_us(command: &mut Command, signal: Signal) {
     // SAFETY: a plain call in the child.
-    unsafe {
-        command.pre_exec(move || match libc::prctl(libc::PR_SET_PDEATHSIG, signal) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        })
-    };
+    unsafe { command.pre_exec(move || Ok(set_parent_process_death_signal(Some(signal))?)) };
 }
 
 /// Words of a command line.

@@ -4,6 +4,8 @@
 use super::child::{ends_with_us, own};
 use crate::recordings::programs_of;
 use anyhow::{Context, Result};
+use reprise_launch::process;
+use rustix::process::Signal;
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -126,8 +128,8 @@ impl Drop for Recording {
 fn end_programs(launcher: u32) -> usize {
     let all = programs_of(launcher as i32);
     for pid in &all {
-        // SAFETY: plain call, to a process that has this recording's session in its memory.
-        unsafe { libc::kill(*pid, libc::SIGKILL) };
+        // A process that has this recording's session in its memory.
+        let _ = process::send(*pid, Signal::KILL);
     }
     all.len()
 }
@@ -140,8 +142,8 @@ impl Recording {
             if let Some(pid) = self.0.id() {
                 end_programs(pid);
                 if begun.elapsed() > FIRST {
-                    // SAFETY: our own child, which has not been reaped.
-                    unsafe { libc::kill(pid as i32, libc::SIGTERM) };
+                    // Our own child, which has not been reaped.
+                    let _ = process::send(pid as i32, Signal::TERM);
                 }
             }
             if let Ok(status) = timeout_at(Instant::now() + ROUND, self.0.wait()).await {
@@ -161,7 +163,7 @@ pub async fn record(wanted: Wanted, end: Instant) -> Result<Ran> {
     let mut command = own(&wanted.arguments)?;
     // It is to close its trace: the signal goes to the program, whose end it waits for.
     command.kill_on_drop(false);
-    ends_with_us(&mut command, libc::SIGTERM);
+    ends_with_us(&mut command, Signal::TERM);
     command.envs(&wanted.environment);
     if let Some(directory) = &wanted.directory {
         command.current_dir(directory);

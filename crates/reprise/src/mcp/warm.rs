@@ -16,10 +16,13 @@ use crate::debug::{gdb, server, Session};
 use anyhow::{bail, ensure, Context, Result};
 use reprise_debug::collect::Frame;
 use reprise_debug::Place;
+use reprise_launch::process;
+use rustix::io::{fcntl_setfd, FdFlags};
+use rustix::process::Signal;
 use serde_json::{json, Value};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,7 +146,7 @@ impl Warm {
         let (ours, its) = std::os::unix::net::UnixStream::pair().context("make sockets")?;
         ours.set_nonblocking(true).context("make sockets")?;
         let mut command = Command::from(gdb(&socket, &session)?);
-        ends_with_us(&mut command, libc::SIGKILL);
+        ends_with_us(&mut command, Signal::KILL);
         command
             .env("REPRISE_LINE", its.as_raw_fd().to_string())
             .env("LC_ALL", "C")
@@ -154,10 +157,8 @@ impl Warm {
         let fd = its.as_raw_fd();
         // SAFETY: a plain call in the child, on a descriptor that is open there. It is to stay open.
         unsafe {
-            command.pre_exec(move || match libc::fcntl(fd, libc::F_SETFD, 0) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
+            let fd = BorrowedFd::borrow_raw(fd);
+            command.pre_exec(move || Ok(fcntl_setfd(fd, FdFlags::empty())?))
         };
         let gdb = command
             .spawn()
@@ -182,8 +183,8 @@ impl Warm {
     /// As by Ctrl-C.
     fn interrupt(&self) {
         if let Some(pid) = self.gdb.id() {
-            // SAFETY: our own child, which has not been reaped.
-            unsafe { libc::kill(pid as i32, libc::SIGINT) };
+            // Our own child, which has not been reaped.
+            let _ = process::send(pid as i32, Signal::INT);
         }
     }
 

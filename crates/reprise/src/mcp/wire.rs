@@ -10,6 +10,8 @@ use reprise_console::Output;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::stdio::stdout;
 use serde_json::{json, Value};
 use std::collections::HashSet;
 use std::io::{self, BufRead, Write};
@@ -268,14 +270,11 @@ fn message_of(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
 
 /// Has the reader of the standard output gone?
 fn is_unread() -> bool {
-    let mut poll = libc::pollfd {
-        fd: libc::STDOUT_FILENO,
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: one descriptor.
-    let n = unsafe { libc::poll(&mut poll, 1, 0) };
-    n > 0 && poll.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
+    let output = stdout();
+    let mut polled = [PollFd::new(&output, PollFlags::empty())];
+    let gone = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|n| n > 0)
+        && polled[0].revents().intersects(gone)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use super::options::{Words, GLOBAL, RECORD};
 use crate::cli::{Command, RecordArgs, Until};
 use anyhow::{bail, Result};
 use reprise_abi::engine;
+use rustix::io::{fcntl_setfd, FdFlags};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 
 /// What is to be done.
@@ -45,9 +47,9 @@ pub fn command(mut words: Words) -> Result<Command> {
 /// A descriptor on which the user wants to be told, and which the program does not get.
 fn ours(fd: i32) -> Result<i32> {
     if fd > libc::STDERR_FILENO {
-        // SAFETY: plain call.
-        let done = unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
-        if done < 0 {
+        // SAFETY: whether it is open is asked here, and nobody else closes it.
+        let named = unsafe { BorrowedFd::borrow_raw(fd) };
+        if fcntl_setfd(named, FdFlags::CLOEXEC).is_err() {
             bail!("--print-trace-dir={fd}: this descriptor is not open");
         }
     }

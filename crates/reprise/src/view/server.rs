@@ -280,12 +280,6 @@ fn reply(mut stream: &TcpStream, answer: &Answer, only_head: bool) -> io::Result
 /// When the kernel has none.
 pub fn secret() -> anyhow::Result<String> {
     let mut bytes = [0u8; 16];
-    // SAFETY: the kernel writes at most so many bytes there.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    anyhow::ensure!(
-        got == bytes.len() as isize,
-        "can't get random bytes: {}",
-        io::Error::last_os_error()
-    );
+    getrandom::fill(&mut bytes).context("get random bytes")?;
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }

@@ -97,7 +97,10 @@ fn the_launcher_and_the_driver_do_as_well() {
         has(&launcher, "launch::record: program forked pid="),
         "{said}"
     );
-    assert!(has(&launcher, "launch::record: let go pid="), "{said}");
+    assert!(
+        has(&launcher, "launch::record::stopped: let go pid="),
+        "{said}"
+    );
     assert!(!said.contains(" agent::"), "{said}");
 
     let verify = |log: &str| {
