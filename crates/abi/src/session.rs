@@ -749,10 +749,10 @@ impl Process {
         self.affinity[0].store(slot + 1, Relaxed);
     }
 
-    /// It takes its first step, as this one in the order of births.
-    pub fn is_born(&self, birth: u32) {
+    /// Replay: it has taken its first step, and may become another program that wants no processors: the word says so. (While recording, whoever execs
+    /// writes it, and until the step is in the trace it is needed.)
+    pub fn has_begun(&self) {
         self.affinity[0].store(0, Relaxed);
-        self.birth.store(birth, Relaxed);
     }
 }
 

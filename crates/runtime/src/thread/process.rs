@@ -146,7 +146,8 @@ pub fn reserve(maker: u32) -> Option<u32> {
 /// The calling process takes its first step, which the ring has at this position: it is the next one in the session's order.
 pub fn is_born(position: u64) {
     session().born_at.store(position + 1, Relaxed);
-    entry().is_born(session().births.fetch_add(1, Relaxed) + 1);
+    let n = session().births.fetch_add(1, Relaxed) + 1;
+    entry().birth.store(n, Relaxed);
 }
 
 /// How often [`reserve`] looks for an entry, a millisecond apart.

@@ -248,7 +248,8 @@ pub fn begin_again(t: &mut Block) {
     let pid = h.value as u32;
     t.slot().visible_tid.store(pid, Relaxed);
     process::entry().visible_pid.store(pid, Relaxed);
-    process::entry().is_born(h.detail);
+    process::entry().birth.store(h.detail, Relaxed);
+    process::entry().has_begun();
     copies::take(t);
     clone::publish_own_tid(t, pid);
 }
