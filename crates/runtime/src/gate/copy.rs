@@ -133,7 +133,7 @@ fn runs_again(t: &Block, parent: u64, when: u32, role: u32) {
     // Another copy of the program is to look at this one.
     sys::prctl(PR_SET_PTRACER, ANY, 0, 0, 0);
     if role == in_force::FOLLOW {
-        crate::gate::epochs::judge(t, has_ended);
+        crate::gate::epochs::ahead::judge(t, has_ended);
     }
     let mut told = epoch::OPEN;
     while told != when {

@@ -10,9 +10,9 @@
 //! copy leaves the log, ends the recording: what was written before it is whole.
 
 use crate::engine::wish::CLONE_THREAD;
-use crate::gate::epochs::{self, Before};
+use crate::gate::epochs::ahead::{self, Before};
 use crate::gate::stand::{self, rt_reenter};
-use crate::gate::{clock, signals};
+use crate::gate::{clock, epochs, signals};
 use crate::log::{epoch, ring};
 use crate::machine::sys;
 use crate::memory::capture::Call;
@@ -115,7 +115,7 @@ pub fn is_due(t: &Block) -> bool {
     }
     let due = &session().epoch_due;
     // Who is ahead goes on as long as it can: the others need not stand until the copy of the epoch before has run.
-    let waits = || epochs::before() == Before::Unknown && !epoch::is_long(t.slot);
+    let waits = || ahead::before() == Before::Unknown && !epoch::is_long(t.slot);
     due.load(Relaxed) != 0 && !waits() && due.swap(0, Relaxed) != 0
 }
 
@@ -128,13 +128,13 @@ fn leaves_nothing(number: u64) -> bool {
 /// not go back. Whoever wants all to stand doesn't wait for that.
 #[inline(always)]
 pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
-    epochs::is_ahead() && !leaves_nothing(frame.rax as u32 as u64) && keeps_back_now(t)
+    ahead::is_ahead() && !leaves_nothing(frame.rax as u32 as u64) && keeps_back_now(t)
 }
 
 #[cold]
 fn keeps_back_now(t: &mut Block) -> bool {
     loop {
-        match epochs::before() {
+        match ahead::before() {
             Before::Good => return false,
             Before::Unknown => {}
             Before::Other | Before::Lost => {
@@ -145,7 +145,7 @@ fn keeps_back_now(t: &mut Block) -> bool {
         if standing::wanted().is_some() {
             return true;
         }
-        epochs::await_news();
+        ahead::await_news();
     }
 }
 
@@ -153,7 +153,7 @@ fn keeps_back_now(t: &mut Block) -> bool {
 /// that is wanted, and all go back from there.
 #[inline(always)]
 pub fn comes_back(t: &mut Block, call: Entered) {
-    if epochs::is_ahead() {
+    if ahead::is_ahead() {
         comes_back_late(t, call);
     }
 }
@@ -161,9 +161,9 @@ pub fn comes_back(t: &mut Block, call: Entered) {
 #[cold]
 fn comes_back_late(t: &mut Block, call: Entered) {
     stand::staying(t, call, |t| loop {
-        match epochs::before() {
+        match ahead::before() {
             Before::Good => return,
-            Before::Unknown => epochs::await_news(),
+            Before::Unknown => ahead::await_news(),
             Before::Other | Before::Lost => ask_in_call(t),
         }
     });
@@ -173,10 +173,10 @@ fn comes_back_late(t: &mut Block, call: Entered) {
 /// it would have come to.
 pub fn shapes_memory(c: &Call) -> Option<i64> {
     const ENOMEM: i64 = -12;
-    while epochs::before() == Before::Unknown {
-        epochs::await_news();
+    while ahead::before() == Before::Unknown {
+        ahead::await_news();
     }
-    match (epochs::before(), c.effect) {
+    match (ahead::before(), c.effect) {
         (Before::Good, _) | (_, Effect::Maps) => None,
         (_, Effect::Remaps) => Some(ENOMEM),
         _ => Some(0),
@@ -225,7 +225,7 @@ pub fn ask(t: &mut Block, frame: &Frame) {
 /// As [`ask`], of a thread that stays in its call: the program is to go back.
 fn ask_in_call(t: &mut Block) {
     let Some(request) = standing::ask() else {
-        return epochs::await_news();
+        return ahead::await_news();
     };
     kernel::block_all();
     if stand::await_others(t, request) {
@@ -237,7 +237,7 @@ fn ask_in_call(t: &mut Block) {
 
 /// All stand: the epoch is over. Is this thread alone now, as it is to be where it `stays_alone`? Otherwise all go on, as the leader, or as what can't be recorded any more.
 fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
-    let before = epochs::settle(t, request);
+    let before = ahead::settle(t, request);
     if before == Before::Lost {
         is_lost(epoch::previous_reason());
         return false;
@@ -248,9 +248,8 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
         leads(t, request);
         return false;
     }
-    let ahead = !stays_alone;
-    if ahead {
-        if !epochs::goes_ahead(t, request) {
+    if !stays_alone {
+        if !ahead::goes_ahead(t, request) {
             is_lost(epoch::reason());
         }
         return false;

@@ -15,7 +15,8 @@ use crate::engine::waits::{in_kernel, Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::{clock, copy, epochs, instruction, leader, stand};
+use crate::gate::epochs::ahead;
+use crate::gate::{clock, copy, instruction, leader, stand};
 use crate::log::events;
 use crate::log::output;
 use crate::log::output::mapped;
@@ -382,7 +383,7 @@ impl Engine for Record {
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         // Calls of the program's own have waited at their gates.
-        let unsure = epochs::is_ahead();
+        let unsure = ahead::is_ahead();
         if let Some(instead) = unsure.then(|| leader::shapes_memory(c)).flatten() {
             return instead;
         }
@@ -394,8 +395,8 @@ impl Engine for Record {
             crate::common::segment::record(t, c)
         } else {
             let mut done = memory::perform(c);
-            if epochs::is_ahead() && !sys::is_error(done.result) {
-                epochs::has_mapped(done.result as u64, c.args[1]);
+            if ahead::is_ahead() && !sys::is_error(done.result) {
+                ahead::has_mapped(done.result as u64, c.args[1]);
             }
             let shown = done.file.map(|fd| {
                 let shown = by_reference::shown(c, fd);
