@@ -36,7 +36,6 @@ tests! {
         c11_threads,
         cpp_threads,
         cpp_futures,
-        cpp_shared_locks,
         // Interrupted by handlers, woken, or both.
         registers_after_waits,
     }

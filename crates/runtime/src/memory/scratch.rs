@@ -26,6 +26,30 @@ pub fn arena(len: u64) -> Option<u64> {
     piece(&ARENA_NEXT, end, len)
 }
 
+/// Pieces of the arena that belong to the program's memory: what lies there is of a piece with what is in that. Address and bytes of each.
+static TABLES: [[AtomicU64; 2]; MOST_TABLES] =
+    [const { [const { AtomicU64::new(0) }; 2] }; MOST_TABLES];
+static TABLES_USED: AtomicU64 = AtomicU64::new(0);
+/// Two, and those of threads that came to make one at the same time.
+const MOST_TABLES: usize = 64;
+
+/// As [`arena`], for what belongs to the program's memory: whoever takes over another state of that takes over this, too ([`tables`]).
+pub fn table(len: u64) -> Option<u64> {
+    let at = arena(len)?;
+    let [to_at, to_len] = TABLES.get(TABLES_USED.fetch_add(1, Relaxed) as usize)?;
+    to_len.store((len + 4095) & !4095, Relaxed);
+    to_at.store(at, Relaxed);
+    Some(at)
+}
+
+/// All of these, while no thread makes one: address and bytes.
+pub fn tables() -> impl Iterator<Item = (u64, u64)> {
+    let all = TABLES
+        .iter()
+        .map(|[at, len]| (at.load(Relaxed), len.load(Relaxed)));
+    all.filter(|(at, _)| *at != 0)
+}
+
 /// As [`arena`], for what only a replay that looks for races has.
 pub fn shadow_arena(len: u64) -> Option<u64> {
     piece(&SHADOW_NEXT, ORDER_BASE, len)

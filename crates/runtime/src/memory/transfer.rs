@@ -1,7 +1,8 @@
 //! Bytes to and from the memory of another process: a copy of this one (process_vm_readv(2), process_vm_writev(2)), whatever their protection is
 //! (/proc/PID/mem, proc(5)).
 
-use crate::machine::{proc_name, sys};
+use crate::machine::{present, proc_name, sys};
+use crate::memory::scratch;
 use core::cell::UnsafeCell;
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls::nr;
@@ -36,6 +37,20 @@ pub fn take_over(pid: u32, page: u64) -> Option<()> {
     Unprotected::of(Some(pid))?.get(here, page, PAGE)?;
     let own = Unprotected::open(None, O_RDWR)?;
     (sys::call(nr::PWRITE64, &[own.0, here, PAGE, page]) == PAGE as i64).then_some(())
+}
+
+/// Takes over from that process, a copy of this one, what the runtime keeps of the program's memory ([`scratch::tables`]): the pages that either has written. All threads
+/// stand. False: it can't be.
+pub fn takes_over_tables(pid: u32) -> bool {
+    scratch::tables().all(|(at, len)| {
+        [None, Some(pid)].into_iter().all(|who| {
+            let mut taken = true;
+            let known = present::each_alone(who, at, at + len, |page| {
+                taken = taken && take_over(pid, page).is_some();
+            });
+            known && taken
+        })
+    })
 }
 
 const O_RDONLY: u64 = 0;

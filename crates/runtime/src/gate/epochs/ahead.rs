@@ -203,7 +203,7 @@ fn goes_back(t: &Block, pid: u32, request: u32) -> bool {
             && others.is_none_or(|frame| stand::has_registers(i, &frame))
             && transfer::get(pid, at, at, VECTORS_LEN).is_some()
     });
-    looked.is_some() && taken && threads_back
+    looked.is_some() && taken && threads_back && transfer::takes_over_tables(pid)
 }
 
 /// The program is ahead of an epoch whose copy has come to something else, and maps memory in the middle of a hooked function, where it can't stand.

@@ -56,6 +56,9 @@ pub fn compare(pid: u32, number: u32, recovers: bool, is_before: bool) -> Came {
         let at = stand::vectors(i);
         taken = taken && transfer::get(pid, at, at, VECTORS_LEN).is_some();
     }
+    if first.is_some() {
+        taken = taken && transfer::takes_over_tables(pid);
+    }
     Came {
         difference: first,
         is_taken_over: taken,

@@ -28,7 +28,7 @@ static REGISTRY: AtomicU64 = AtomicU64::new(0);
 /// Makes what all heaps share, before the first of them. False: there is no memory for it.
 pub fn prepare() -> bool {
     if REGISTRY.load(Acquire) == 0 {
-        let Some(at) = crate::memory::scratch::arena(REGISTRY_LEN) else {
+        let Some(at) = crate::memory::scratch::table(REGISTRY_LEN) else {
             return false;
         };
         REGISTRY.store(at, Release);

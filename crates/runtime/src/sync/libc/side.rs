@@ -5,7 +5,7 @@
 
 use crate::engine::order::Runs;
 use crate::memory::map;
-use crate::memory::scratch::arena;
+use crate::memory::scratch;
 use crate::memory::space;
 use crate::thread::panic;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -33,7 +33,7 @@ static TABLE: AtomicU64 = AtomicU64::new(0);
 fn table() -> &'static [Side; MAX_OBJECTS] {
     let mut at = TABLE.load(Acquire);
     if at == 0 {
-        let Some(new) = arena(core::mem::size_of::<[Side; MAX_OBJECTS]>() as u64) else {
+        let Some(new) = scratch::table(core::mem::size_of::<[Side; MAX_OBJECTS]>() as u64) else {
             panic::give_up("no memory for the table of synchronisation objects");
         };
         at = match TABLE.compare_exchange(0, new, AcqRel, Acquire) {
