@@ -91,49 +91,32 @@ pub fn value(i: &Instruction, g: &General, register: Register) -> Option<u64> {
     Some(word << (64 - bits) >> (64 - bits))
 }
 
+/// The general registers, as they lie in [`General::r`].
+const GENERAL: [Register; 16] = [
+    Register::RAX,
+    Register::RBX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::RBP,
+    Register::RSP,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
 /// Place of a general register in [`General::r`].
 pub fn index(whole: Register) -> Option<usize> {
-    const ORDER: [Register; 16] = [
-        Register::RAX,
-        Register::RBX,
-        Register::RCX,
-        Register::RDX,
-        Register::RSI,
-        Register::RDI,
-        Register::RBP,
-        Register::RSP,
-        Register::R8,
-        Register::R9,
-        Register::R10,
-        Register::R11,
-        Register::R12,
-        Register::R13,
-        Register::R14,
-        Register::R15,
-    ];
-    ORDER.iter().position(|r| *r == whole)
+    GENERAL.iter().position(|r| *r == whole)
 }
 
 /// The general register with this place.
 pub fn general(place: usize) -> Option<Register> {
-    [
-        Register::RAX,
-        Register::RBX,
-        Register::RCX,
-        Register::RDX,
-        Register::RSI,
-        Register::RDI,
-        Register::RBP,
-        Register::RSP,
-        Register::R8,
-        Register::R9,
-        Register::R10,
-        Register::R11,
-        Register::R12,
-        Register::R13,
-        Register::R14,
-        Register::R15,
-    ]
-    .get(place)
-    .copied()
+    GENERAL.get(place).copied()
 }
