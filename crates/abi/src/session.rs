@@ -732,6 +732,8 @@ pub struct Session {
     pub epochs_ahead: AtomicU64,
     /// Record: where the last first step of a process stands in the ring (`serial`), plus 1.
     pub born_at: AtomicU64,
+    /// How often the program went back to the beginning of an epoch that no copy could run again, and went on with one thread at a time.
+    pub epochs_serial: AtomicU64,
 }
 
 impl Process {

@@ -22,6 +22,7 @@ use crate::{counters, exec, image, namespaces, requests, stop, streams};
 use crate::{Agent, OnFull, Outsiders, FRAME_AGE, WORTHWHILE};
 use reprise_abi::epoch::Why;
 use reprise_abi::event::{EndReason, Event};
+use reprise_abi::syscalls;
 use reprise_console::say;
 use reprise_launch::record::Stopped;
 use reprise_launch::SharedSession;
@@ -234,9 +235,16 @@ impl Work {
             self.epoch_begun = Instant::now();
             s.epoch_due.store(1, Relaxed);
         }
-        if let Some(why) = s.epoch_lost.load(Relaxed).checked_sub(1) {
+        let lost = s.epoch_lost.load(Relaxed);
+        if let Some(why) = (lost & 0xff).checked_sub(1) {
             let why = Why::from_u64(why.into()).map_or("more than is kept of it", Why::name);
-            self.is_full(|| format!("an epoch can't be recorded: {why}"));
+            let made = u64::from(lost >> 8).checked_sub(1);
+            let made = made
+                .map_or(String::new(), |n| match syscalls::lookup(n) {
+                    Some(call) => format!(", behind {}", call.name),
+                    None => format!(", at step {n}"),
+                });
+            self.is_full(|| format!("an epoch can't be recorded: {why}{made}"));
         }
     }
 

@@ -464,6 +464,9 @@ fn say_epochs(s: &Session) {
     if recovered != 0 {
         say!("the program took over what its copy had come to: {recovered} times");
     }
+    if read(&s.epochs_serial) != 0 {
+        say!("an epoch could not be run again: the program went back to its beginning, and on with one thread at a time");
+    }
     for (n, count) in s.epochs_left_out_by.iter().map(read).enumerate() {
         if count != 0 {
             let why = Why::from_u64(n as u64).map_or("more than is kept of an epoch", Why::name);

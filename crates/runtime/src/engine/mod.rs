@@ -173,7 +173,7 @@ pub trait Engine {
     #[inline(always)]
     fn passes_point(_t: &mut Block, _frame: &mut Frame) {}
     /// The calling thread, which stood, is about to go on.
-    fn reenters(_t: &mut Block) {}
+    fn reenters(_t: &mut Block, _frame: &mut Frame) {}
     /// A thread that stood goes on, under this engine; `before`: what the engine in which it stood had kept of it.
     fn resumed(_t: &mut Block, _before: &Area<ENGINE_WORDS>) {}
 

@@ -36,7 +36,7 @@ extern "C" fn rt_reenters(block: u64) -> ! {
     // SAFETY: the room for it on the gate stack, above this function's frame.
     let f = unsafe { &mut *((t.gate_sp - size_of::<Frame>() as u64) as *mut Frame) };
     *f = form.frame;
-    with_engine!(E => E::reenters(t));
+    with_engine!(E => E::reenters(t, f));
     if leader::is_alone() {
         with_engine!(E => E::signal_point(t, f));
     }

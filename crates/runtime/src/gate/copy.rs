@@ -11,6 +11,7 @@
 //! A thread that [stays in its call](stand::staying) is in the copy as one that stands in that call.
 
 use crate::gate::clone::{self, BIRTH_COPIED};
+use crate::gate::epochs::ahead;
 use crate::gate::stand::{self, rt_reenter};
 use crate::log::epoch;
 use crate::machine::present::{self, Presence};
@@ -92,6 +93,11 @@ fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous, ta
             stand::stands_in_copy(t.slot, request);
             match task {
                 Task::Nothing => {}
+                Task::Keeps => {
+                    // Another copy is to look at it, and it at another one.
+                    sys::prctl(PR_SET_PTRACER, ANY, 0, 0, 0);
+                    ahead::judge(t, || sys::getppid() as u64 != parent);
+                }
                 Task::Follows => runs_again(t, parent, epoch::RUN, in_force::FOLLOW),
                 Task::Reads => runs_again(t, parent, epoch::READ, in_force::BY_SLICES),
             }
@@ -106,6 +112,8 @@ fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous, ta
 pub enum Task {
     /// To be looked at.
     Nothing,
+    /// To stay as it is, when it has [compared](ahead::judge) what the copy of the epoch before has come to.
+    Keeps,
     /// To run the epoch that begins, by the log of what the program did in it.
     Follows,
     /// To run it by the slices that the copy before has written.
@@ -132,9 +140,6 @@ fn runs_again(t: &Block, parent: u64, when: u32, role: u32) {
     let has_ended = || sys::getppid() as u64 != parent;
     // Another copy of the program is to look at this one.
     sys::prctl(PR_SET_PTRACER, ANY, 0, 0, 0);
-    if role == in_force::FOLLOW {
-        crate::gate::epochs::ahead::judge(t, has_ended);
-    }
     let mut told = epoch::OPEN;
     while told != when {
         told = epoch::await_change(told, has_ended);

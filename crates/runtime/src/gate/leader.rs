@@ -11,7 +11,8 @@
 
 use crate::engine::wish::CLONE_THREAD;
 use crate::gate::epochs::ahead::{self, Before};
-use crate::gate::stand::{self, rt_reenter};
+use crate::gate::epochs::{back, Which};
+use crate::gate::stand;
 use crate::gate::{clock, epochs, signals};
 use crate::log::{epoch, ring};
 use crate::machine::sys;
@@ -23,6 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::OTHER_WAY;
 use reprise_abi::session::FLAG_EPOCHS;
+use reprise_abi::spec::{Replay, Syscall};
 use reprise_abi::syscalls::{self, nr};
 
 /// The request for which all others stand while one thread is alone; 0: nobody is.
@@ -119,16 +121,59 @@ pub fn is_due(t: &Block) -> bool {
     due.load(Relaxed) != 0 && !waits() && due.swap(0, Relaxed) != 0
 }
 
-/// Can this call be made while it isn't known whether the epoch before is good? Then nothing of it is left if the program has to go back.
-fn leaves_nothing(number: u64) -> bool {
-    matches!(syscalls::effect(number), Effect::Tells(_) | Effect::Yields)
-}
-
 /// In the leader, before a call: is the thread to leave the gate, and to come to it again? A program that is ahead waits here until it is known that it needs
 /// not go back. Whoever wants all to stand doesn't wait for that.
 #[inline(always)]
 pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
-    ahead::is_ahead() && !leaves_nothing(frame.rax as u32 as u64) && keeps_back_now(t)
+    if !is_on() {
+        return false;
+    }
+    let number = frame.rax as u32 as u64;
+    if leaves_nothing(number) {
+        return false;
+    }
+    if ahead::is_ahead() && keeps_back_now(t) {
+        return true;
+    }
+    if lasts(number) && !makes_thread(frame) {
+        back::does_what_lasts(number);
+    }
+    false
+}
+
+/// Can this call be made while it isn't known whether the epoch before is good? Then nothing of it is left if the program has to go back.
+fn leaves_nothing(number: u64) -> bool {
+    let is_refused = |call: &Syscall| matches!(call.replay, Replay::Refuse(_));
+    match syscalls::effect(number) {
+        Effect::Tells(_) | Effect::Yields => true,
+        // Which of them are refused depends on what is asked for.
+        Effect::Commands(_) => false,
+        _ => syscalls::lookup(number).is_some_and(is_refused),
+    }
+}
+
+/// Does the kernel keep something of such a call that going back doesn't undo? Who goes back is in no queue of the kernel's.
+fn lasts(number: u64) -> bool {
+    let effect = syscalls::effect(number);
+    let is_own = matches!(
+        effect,
+        Effect::Futex
+            | Effect::SetsMask
+            | Effect::SetsStack
+            | Effect::SetsExitWord
+            | Effect::SetsRobustList
+            | Effect::SegmentBase
+    );
+    let shapes = matches!(
+        effect,
+        Effect::Maps
+            | Effect::Unmaps
+            | Effect::Protects
+            | Effect::Remaps
+            | Effect::Advises
+            | Effect::Breaks
+    );
+    !is_own && !shapes
 }
 
 #[cold]
@@ -152,9 +197,12 @@ fn keeps_back_now(t: &mut Block) -> bool {
 /// In the leader: a call comes back whose beginning is logged. A program that is ahead is told of it when it is known that it needs not go back; it stands in the call meanwhile, if
 /// that is wanted, and all go back from there.
 #[inline(always)]
-pub fn comes_back(t: &mut Block, call: Entered) {
+pub fn comes_back(t: &mut Block, call: Entered, number: u64) {
     if ahead::is_ahead() {
         comes_back_late(t, call);
+    }
+    if is_on() && lasts(number) {
+        back::does_what_lasts(number);
     }
 }
 
@@ -205,7 +253,7 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) 
     in_force::runs_freely();
     leads(t, request);
     standing::release();
-    reenter(t)
+    stand::goes_on(t)
 }
 
 /// In the leader, at the end of a gate: the epoch is over, when all stand.
@@ -219,7 +267,7 @@ pub fn ask(t: &mut Block, frame: &Frame) {
     if !stand::await_others(t, request) || !is_over(t, request, stays_alone) {
         standing::release();
     }
-    reenter(t)
+    stand::goes_on(t)
 }
 
 /// As [`ask`], of a thread that stays in its call: the program is to go back.
@@ -239,8 +287,7 @@ fn ask_in_call(t: &mut Block) {
 fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
     let before = ahead::settle(t, request);
     if before == Before::Lost {
-        is_lost(epoch::previous_reason());
-        return false;
+        return goes_on_alone(t, request, Which::Before);
     }
     appends(t, epoch::previous_slices());
     epoch::forget_previous();
@@ -249,14 +296,13 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
         return false;
     }
     if !stays_alone {
-        if !ahead::goes_ahead(t, request) {
-            is_lost(epoch::reason());
+        if let Err(which) = ahead::goes_ahead(t, request) {
+            return goes_on_alone(t, request, which);
         }
         return false;
     }
     if !epochs::ends(request) {
-        is_lost(epoch::reason());
-        return false;
+        return goes_on_alone(t, request, Which::Open);
     }
     in_force::runs_one();
     schedule::come_back(t.slot);
@@ -282,22 +328,56 @@ fn appends(t: &Block, slices: &[u8]) {
 fn leads(t: &mut Block, request: u32) {
     session().epoch_open.store(1, Relaxed);
     if !epochs::begin(t, request, false) {
-        is_lost(epoch::reason());
+        runs_serially(t, request, epoch::reason());
     }
 }
 
-/// Nothing more of this process can be recorded, for this [reason](epoch::reason).
-fn is_lost([why, slot, event]: [u64; 3]) {
+/// That epoch can't be recorded by a copy: the program goes back to its beginning, if it can, and on from there with one thread at a time, as `serial` records it (Respec 3).
+/// False: no thread is alone.
+fn goes_on_alone(t: &mut Block, request: u32, which: Which) -> bool {
+    let reason = match which {
+        Which::Open => epoch::reason(),
+        Which::Before => epoch::previous_reason(),
+    };
+    let is_back = ahead::goes_back(t, which, request);
+    epoch::forget();
+    epoch::forget_previous();
+    match is_back {
+        Ok(()) => runs_serially(t, request, reason),
+        Err(back::Lasts(number)) => is_lost(reason, number),
+    }
+    false
+}
+
+/// All threads stand at an epoch's beginning, and go on one at a time.
+fn runs_serially(t: &mut Block, request: u32, reason: [u64; 3]) {
+    if !epochs::all_are_free(t, request) {
+        return is_lost(reason, 0);
+    }
+    tells_reason(reason);
+    let s = session();
+    s.epochs_serial.fetch_add(1, Relaxed);
+    s.epoch_open.store(0, Relaxed);
+    OVER.store(true, Relaxed);
+    in_force::runs_one();
+    if !stand::is_unmade(t) {
+        schedule::come_back(t.slot);
+    }
+}
+
+/// Keeps why an epoch can't be recorded by a copy, if it is the first.
+fn tells_reason([why, slot, event]: [u64; 3]) {
     let s = session();
     if s.epoch_difference.load(Relaxed) == 0 {
         s.epoch_difference.store(OTHER_WAY + why, Relaxed);
         s.epoch_difference_at.store(event << 16 | slot, Relaxed);
     }
-    s.epoch_lost.store(why as u32 + 1, Relaxed);
-    OVER.store(true, Relaxed);
 }
 
-fn reenter(t: &Block) -> ! {
-    // SAFETY: the form says all that the thread needs.
-    unsafe { rt_reenter(t.this) }
+/// Nothing more of this process can be recorded, for this [reason](epoch::reason), and since it has made a call of this number plus 1; 0: for another reason.
+fn is_lost(reason: [u64; 3], made: u64) {
+    tells_reason(reason);
+    let lost = (reason[0] as u32 + 1) & 0xff | (made as u32) << 8;
+    session().epoch_lost.store(lost, Relaxed);
+    OVER.store(true, Relaxed);
 }

@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::gate::{copy, epochs, leader, tested_copies};
 use crate::log::epoch::End;
 use crate::log::quiet;
+use crate::machine::asm::rt_exit_thread;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::transfer;
@@ -33,7 +34,7 @@ use core::cell::UnsafeCell;
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::Effect;
-use reprise_abi::session::FLAG_TEST_COPIES;
+use reprise_abi::session::{slot_state, FLAG_TEST_COPIES};
 use reprise_abi::spec::Blocking;
 use reprise_abi::syscalls::nr;
 
@@ -209,28 +210,63 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
     if !stays && b.stands.load(Relaxed) != request {
         return false;
     }
-    let old = UnsafeCell::new((Frame::default(), None::<Entered>));
     let at = form(i) as u64;
-    let get = |to: u64, offset: usize, len: usize| {
+    let told = |offset: usize, to: u64, len: usize| {
         transfer::get(then, to, at + offset as u64, len as u64).is_some()
     };
-    let (frame, call) = {
-        // SAFETY: only the addresses of its fields.
-        let old = unsafe { &mut *old.get() };
-        (&raw mut old.0 as u64, &raw mut old.1 as u64)
-    };
-    let known = get(frame, offset_of!(Form, frame), size_of::<Frame>())
-        && get(call, offset_of!(Form, call), size_of::<Option<Entered>>());
-    // SAFETY: the copy has made a form of the same type there, when its thread stood.
-    let (frame, call) = unsafe { *old.get() };
+    let old = UnsafeCell::new(Told::default());
+    let to = old.get();
+    macro_rules! get {
+        ($($field:ident),*) => {
+            // SAFETY: only the addresses of its fields; the copy has made a form of the same type there, when its thread stood.
+            $(unsafe { told(offset_of!(Form, $field), &raw mut (*to).$field as u64, size_of_val(&(*to).$field)) })&&*
+        };
+    }
+    let known = get!(frame, call, fs_base, mask, alt_stack, clear_tid, robust_list);
+    let old = old.into_inner();
     if stays {
-        return known && call.is_some() && frame == gate_frame(b);
+        return known && old.call.is_some() && old.frame == gate_frame(b);
     }
     // SAFETY: written when the thread stood, and not used up.
     let now = unsafe { &mut *form(i) };
-    now.frame = frame;
-    now.call = call;
+    now.frame = old.frame;
+    now.call = old.call;
+    now.fs_base = old.fs_base;
+    now.mask = old.mask;
+    now.alt_stack = old.alt_stack;
+    now.clear_tid = old.clear_tid;
+    now.robust_list = old.robust_list;
     known
+}
+
+/// What a form has of what a program can change of its thread, as [`Form`] says.
+struct Told {
+    frame: Frame,
+    call: Option<Entered>,
+    fs_base: u64,
+    mask: u64,
+    alt_stack: AltStack,
+    clear_tid: u64,
+    robust_list: u64,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Told {
+            frame: Frame::default(),
+            call: None,
+            fs_base: 0,
+            mask: 0,
+            alt_stack: AltStack::DISABLED,
+            clear_tid: 0,
+            robust_list: 0,
+        }
+    }
+}
+
+/// Does the thread of slot `i` stand for this request, and not in its call on the runtime's stack?
+pub fn is_free(i: u32, request: u32) -> bool {
+    block_of(i).stands.load(Relaxed) == request
 }
 
 /// The thread of slot `i`, which stands, goes on with these registers. False: it stays in its call, and has those that it has.
@@ -294,8 +330,10 @@ pub fn gate_frame(t: &Block) -> Frame {
 
 /// [`Block::stands`] of a thread that stays in its call, ...
 const STAYS: u32 = u32::MAX;
-/// ... and of one to which the signal is on its way.
+/// ... of one to which the signal is on its way, ...
 const TOLD: u32 = u32::MAX - 1;
+/// ... and of one that was never made, since all have gone back.
+const UNMADE: u32 = u32::MAX - 2;
 
 /// Makes a call that nothing is to interrupt, and whose beginning is logged; what is wanted while it lasts is waited for behind it.
 pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) -> R) -> R {
@@ -375,8 +413,30 @@ fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! 
     take_down(t, frame, call);
     t.stands.store(request, Release);
     standing::await_release(request);
+    goes_on(t)
+}
+
+/// The calling thread, which stood, goes on.
+pub fn goes_on(t: &Block) -> ! {
+    if is_unmade(t) {
+        t.slot().state.store(slot_state::EXITING, Release);
+        // SAFETY: nothing of this thread is needed any more; the kernel clears the slot's thread id last.
+        unsafe { rt_exit_thread() }
+    }
     // SAFETY: the form says all that the thread needs.
     unsafe { rt_reenter(t.this) }
+}
+
+/// Was this thread never made, since all have gone back?
+pub fn is_unmade(t: &Block) -> bool {
+    t.stands.load(Relaxed) == UNMADE
+}
+
+/// The thread of slot `i` stands, and wasn't there when all stood at the place to which they go back: it ends when they go on, and leaves nothing.
+pub fn unmakes(i: u32) {
+    block_of(i).stands.store(UNMADE, Relaxed);
+    process::entry().live_threads.fetch_sub(1, Relaxed);
+    session().live_threads.fetch_sub(1, Relaxed);
 }
 
 /// The test: all threads stand, this one with them, and all go on.
@@ -398,8 +458,7 @@ fn ask(t: &mut Block, frame: &Frame) {
         false => s.stood_not.fetch_add(1, Relaxed),
     };
     standing::release();
-    // SAFETY: the form says all that the thread needs.
-    unsafe { rt_reenter(t.this) }
+    goes_on(t)
 }
 
 /// The calling thread, which has asked for it, stands: what it does from now on is for all.

@@ -268,11 +268,7 @@ pub fn is_born(i: u32) -> bool {
 
 /// Where a thread of the copy has come to, of the epoch before or of the open one: its registers, if they are others than the program's.
 pub fn other_registers(i: u32, before: bool) -> Option<Frame> {
-    let log = match before {
-        true => previous()?,
-        false => log(),
-    };
-    let part = log.parts.get(i as usize)?;
+    let part = parts_of(before).get(i as usize)?;
     (part.other_registers != 0).then_some(part.came)
 }
 
@@ -305,9 +301,24 @@ pub fn take(ends: impl Fn(u32) -> Option<End>) -> Option<()> {
     Some(())
 }
 
-/// Have threads begun or ended in the epoch?
-pub fn has_births() -> bool {
-    parts().any(|p| p.is_new || p.is_over)
+/// The parts of the open epoch, or of the one `before`.
+fn parts_of(before: bool) -> &'static [Part] {
+    match before {
+        true => previous().map_or(&[], |log| &log.parts),
+        false => &log().parts,
+    }
+}
+
+/// Have threads begun or ended in the epoch, or in the one `before`?
+pub fn has_births(before: bool) -> bool {
+    parts_of(before).iter().any(|p| p.used && (p.is_new || p.is_over))
+}
+
+/// Was the thread of slot `i` there when the epoch began, or the one `before`?
+pub fn was_there(i: u32, before: bool) -> bool {
+    parts_of(before)
+        .get(i as usize)
+        .is_some_and(|p| p.used && !p.is_new)
 }
 
 /// The log says this from now on.

@@ -1,6 +1,7 @@
 //! The program's address space: its map as the runtime keeps it, the calls that shape it, and the hash of all that can be written.
 
 pub mod address_limit;
+pub mod as_then;
 pub mod by_reference;
 pub mod capture;
 pub mod compared;

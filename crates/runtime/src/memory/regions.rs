@@ -103,6 +103,16 @@ impl Map {
         }
     }
 
+    /// Where the list is.
+    pub(super) fn list(&self) -> *const Region {
+        self.list
+    }
+
+    /// Where its length stands.
+    pub(super) fn len_word(&self) -> *const usize {
+        &self.len
+    }
+
     /// Makes a change.
     fn changing<R>(&mut self, change: impl FnOnce(&mut Map) -> R) -> R {
         let before = self.changes.load(Relaxed);

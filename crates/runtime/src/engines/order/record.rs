@@ -192,7 +192,7 @@ impl Record {
             time.again(c);
         };
         if !prompt {
-            leader::comes_back(t, entered);
+            leader::comes_back(t, entered, c.nr);
         }
         stamp(t);
         let result = match outcome {
@@ -395,9 +395,6 @@ impl Engine for Record {
             crate::common::segment::record(t, c)
         } else {
             let mut done = memory::perform(c);
-            if ahead::is_ahead() && !sys::is_error(done.result) {
-                ahead::has_mapped(done.result as u64, c.args[1]);
-            }
             let shown = done.file.map(|fd| {
                 let shown = by_reference::shown(c, fd);
                 memory::remember_file(c, done.result, shown.number);
@@ -449,7 +446,7 @@ impl Engine for Record {
             stand::in_call::<Self>(t, entered);
             time.again(c);
         };
-        leader::comes_back(t, entered);
+        leader::comes_back(t, entered, c.nr);
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) if sys::is_error(r) => {

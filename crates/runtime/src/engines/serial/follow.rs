@@ -434,7 +434,7 @@ impl Engine for Follow {
         fails(t, Why::Life)
     }
 
-    fn reenters(t: &mut Block) {
+    fn reenters(t: &mut Block, _frame: &mut Frame) {
         t.kernel_tid = sys::gettid() as u32;
         // No operation is made on a short way.
         t.quiet_left().store(0, Relaxed);

@@ -17,6 +17,7 @@ use crate::gate::robust;
 use crate::gate::{clone, instruction, leader};
 use crate::log::events;
 use crate::log::inputs;
+use crate::log::ring::Writer;
 use crate::log::output;
 use crate::log::output::mapped;
 use crate::machine::asm::rt_exit_thread;
@@ -440,8 +441,25 @@ impl Engine for Record {
         }
     }
 
-    fn reenters(t: &mut Block) {
-        events::plain(Kind::Resume, t.slot, 0, 0, &[]);
+    fn reenters(t: &mut Block, frame: &mut Frame) {
+        if session().baton.load(Relaxed) != t.slot + 1 {
+            // All go on, one at a time.
+            baton::acquire(t.slot);
+        }
+        match t.entered.take() {
+            None => events::plain(Kind::Resume, t.slot, 0, 0, &[]),
+            Some(_) => {
+                // The call that it stood in is another engine's: it is made once more.
+                *frame = leader::before_call(frame);
+                let h = EventHeader {
+                    detail: frame.rax as u32,
+                    value: NOT_MADE,
+                    flags: FLAG_RESTARTED,
+                    ..events::header(Kind::Exit, t.slot, 0, 0)
+                };
+                Writer::begin(&h).finish();
+            }
+        }
     }
 
     #[inline(always)]

@@ -494,7 +494,7 @@ impl Engine for Replay {
         }
     }
 
-    fn reenters(t: &mut Block) {
+    fn reenters(t: &mut Block, _frame: &mut Frame) {
         reread::begins(t);
         if t.entered.is_none() {
             let h = expect(t, &[Kind::Resume], &Actual::of(Kind::Resume));

@@ -3,29 +3,25 @@
 //! before the news is good. What another copy came to the program goes back to ([`settle`]; 5.2.4).
 
 use super::came::compare;
-use super::{begin, left_out, tell, threads, COPY, PATIENCE};
+use super::{back, begin, ends_copy as ends, left_out, tell, threads, Which, COPY, KEEPER, PATIENCE};
 use crate::gate::{copy, stand};
 use crate::log::epoch::{self, End};
 use crate::machine::sys;
-use crate::memory::capture::Call;
-use crate::memory::{self, compared, transfer, written};
+use crate::memory::written;
 use crate::thread::blocks::in_use_here;
-use crate::thread::{session, Block, VECTORS_LEN};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use crate::thread::{session, Block};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::epoch::Why;
-use reprise_abi::syscalls::{self, nr};
 
 /// Process id of the copy that runs the epoch before, while the program is ahead; 0: there is none.
 static BEHIND: AtomicU32 = AtomicU32::new(0);
-/// Memory that the program has mapped while it was ahead of what was known to be wrong: it has to be unmapped when it goes back. Address and length of each.
-static MAPPED: [[AtomicU64; 2]; MOST_MAPPED] =
-    [const { [const { AtomicU64::new(0) }; 2] }; MOST_MAPPED];
-static MAPPINGS: AtomicU32 = AtomicU32::new(0);
-const MOST_MAPPED: usize = 32;
+/// The [keeper](super::KEEPER) of the epoch before; 0: there is none.
+static KEEPER_BEFORE: AtomicU32 = AtomicU32::new(0);
 
 /// In a child that fork(2) made: the copy is its parent's.
 pub fn after_fork() {
     BEHIND.store(0, Relaxed);
+    KEEPER_BEFORE.store(0, Relaxed);
     epoch::forget_previous();
 }
 
@@ -58,7 +54,7 @@ pub fn before() -> Before {
         epoch::SAME => Before::Good,
         epoch::OTHER => Before::Other,
         epoch::RUN | epoch::DONE => {
-            let judge = COPY.load(Relaxed);
+            let judge = KEEPER.load(Relaxed);
             match copy::has_ended(pid) || judge != 0 && copy::has_ended(judge) {
                 true => Before::Lost,
                 false => Before::Unknown,
@@ -76,8 +72,8 @@ pub fn await_news() {
     }
 }
 
-/// All stand for this request: the open epoch is over, its copy is to run it, and the next one begins. False: that can't be.
-pub fn goes_ahead(t: &mut Block, request: u32) -> bool {
+/// All stand for this request: the open epoch is over, its copy is to run it, and the next one begins. Otherwise which epoch can't be recorded.
+pub fn goes_ahead(t: &mut Block, request: u32) -> Result<(), Which> {
     let place = |i: u32| -> Option<End> {
         in_use_here(i)?;
         stand::place_of(i, request)
@@ -90,24 +86,20 @@ pub fn goes_ahead(t: &mut Block, request: u32) -> bool {
         false => Some(Why::Life as u64),
     };
     if let Some(why) = why {
-        end_copies();
-        return left_out(why);
+        left_out(why);
+        return Err(Which::Open);
     }
     epoch::run();
     BEHIND.store(COPY.swap(0, Relaxed), Relaxed);
-    let begun = begin(t, request, true);
-    match begun {
-        true => session().epochs_ahead.fetch_add(1, Relaxed),
-        false => {
-            end_copies();
-            0
-        }
-    };
-    begun
+    KEEPER_BEFORE.store(KEEPER.swap(0, Relaxed), Relaxed);
+    if !begin(t, request, true) {
+        return Err(Which::Before);
+    }
+    session().epochs_ahead.fetch_add(1, Relaxed);
+    Ok(())
 }
 
-/// A copy of the program as it was at the end of the epoch before, which is to run the next one, until the program `has_ended`: what the copy came to that has run the one
-/// before. (If that ends otherwise, the program knows, and ends this one.)
+/// A copy of the program as it was at the end of the epoch before, until the program `has_ended`: what the copy came to that has run that. (If that ends otherwise, the program knows, and ends this one.)
 pub fn judge(t: &Block, has_ended: impl Fn() -> bool) {
     let behind = BEHIND.swap(0, Relaxed);
     if behind == 0 {
@@ -145,7 +137,6 @@ pub fn settle(t: &Block, request: u32) -> Before {
         Before::Good => None,
         Before::Other => Some((what, at)),
         _ => {
-            end_copies();
             left_out(what);
             return Before::Lost;
         }
@@ -156,61 +147,27 @@ pub fn settle(t: &Block, request: u32) -> Before {
         [&s.epoch_difference, &s.epoch_difference_at],
     );
     if came == Before::Other {
-        let is_back = goes_back(t, pid, request);
-        if !is_back {
-            end_copies();
+        if !back::to_end(t, pid, KEEPER.load(Relaxed), request) {
             return Before::Lost;
         }
         s.epochs_recovered.fetch_add(1, Relaxed);
-        copy::end(COPY.swap(0, Relaxed));
+        ends(&COPY);
+        ends(&KEEPER);
     }
-    copy::end(BEHIND.swap(0, Relaxed));
+    ends(&BEHIND);
+    ends(&KEEPER_BEFORE);
     came
 }
 
-/// Nothing comes of the open epoch, nor of the one before.
-fn end_copies() {
-    for pid in [&COPY, &BEHIND].map(|copy| copy.swap(0, Relaxed)) {
-        if pid != 0 {
-            copy::end(pid);
-        }
+/// Nothing comes of that epoch, nor of the open one: the program goes back to its beginning, if it can.
+pub fn goes_back(t: &Block, of: Which, request: u32) -> Result<(), back::Lasts> {
+    let keeper = match of {
+        Which::Open => &KEEPER,
+        Which::Before => &KEEPER_BEFORE,
+    };
+    let is_back = back::to_beginning(t, of, keeper.load(Relaxed), request);
+    for copy in [&COPY, &BEHIND, &KEEPER, &KEEPER_BEFORE] {
+        ends(copy);
     }
-}
-
-/// All threads come to stand where they stood at the end of the epoch before, with the memory and the vector registers that its copy, process `pid`, has come to (DoublePlay 5.2.4). What they have done since
-/// was nothing but to compute.
-fn goes_back(t: &Block, pid: u32, request: u32) -> bool {
-    let then = COPY.load(Relaxed);
-    if !written::read() {
-        return false;
-    }
-    let mappings = MAPPINGS.swap(0, Relaxed) as usize;
-    if mappings > MOST_MAPPED {
-        return false;
-    }
-    for [at, len] in &MAPPED[..mappings] {
-        let args = [at.load(Relaxed), len.load(Relaxed), 0, 0, 0, 0];
-        memory::perform(&Call::new(nr::MUNMAP, args, syscalls::lookup(nr::MUNMAP)));
-    }
-    let mut taken = true;
-    let looked = compared::compare(pid, [written::pages_before(), written::pages()], |page| {
-        taken = taken && transfer::take_over(pid, page).is_some();
-    });
-    let threads_back = threads(t.number).all(|i| {
-        let at = stand::vectors(i);
-        let others = epoch::other_registers(i, true);
-        stand::goes_back(i, request, then)
-            && others.is_none_or(|frame| stand::has_registers(i, &frame))
-            && transfer::get(pid, at, at, VECTORS_LEN).is_some()
-    });
-    looked.is_some() && taken && threads_back && transfer::takes_over_tables(pid)
-}
-
-/// The program is ahead of an epoch whose copy has come to something else, and maps memory in the middle of a hooked function, where it can't stand.
-pub fn has_mapped(at: u64, len: u64) {
-    let n = MAPPINGS.fetch_add(1, Relaxed) as usize;
-    if let Some([to_at, to_len]) = MAPPED.get(n) {
-        to_at.store(at, Relaxed);
-        to_len.store(len, Relaxed);
-    }
+    is_back
 }

@@ -9,6 +9,7 @@
 //! A [leader](crate::gate::leader) stands for it only where it has to, and is [`ahead`] else.
 
 pub mod ahead;
+pub mod back;
 mod came;
 
 use crate::gate::copy::{self, Task};
@@ -29,8 +30,19 @@ const PATIENCE: i64 = 20_000_000_000;
 
 /// Process id of the copy that is to run the open epoch; 0: none is open.
 static COPY: AtomicU32 = AtomicU32::new(0);
+/// As above, of a copy of the program as it was when the epoch began, which stays as it is: the **keeper**. It compares, too, what the copy of the epoch before has come to.
+static KEEPER: AtomicU32 = AtomicU32::new(0);
 /// As above, of the copy that is to run it by slices; 0: there is none.
 static READER: AtomicU32 = AtomicU32::new(0);
+
+/// Which epoch: the open one, or the one before, which a copy runs meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The open one.
+    Open,
+    /// The one before.
+    Before,
+}
 
 /// Are epochs run again?
 #[inline(always)]
@@ -42,6 +54,7 @@ pub fn are_made() -> bool {
 /// In a child that fork(2) made: the copy is its parent's.
 pub fn after_fork() {
     COPY.store(0, Relaxed);
+    KEEPER.store(0, Relaxed);
     READER.store(0, Relaxed);
     epoch::forget();
     ahead::after_fork();
@@ -53,6 +66,19 @@ pub fn test(t: &mut Block, request: u32) {
     begin(t, request, false);
 }
 
+/// Is it a [leader](crate::gate::leader) whose epochs these are? Otherwise they are the test's.
+fn is_led() -> bool {
+    session().flags & FLAG_EPOCHS != 0
+}
+
+/// That copy, if there is one, is of no use any more.
+fn ends_copy(copy: &AtomicU32) {
+    let pid = copy.swap(0, Relaxed);
+    if pid != 0 {
+        copy::end(pid);
+    }
+}
+
 /// All stand for this request: the open epoch is over. Has its copy come to the program's state? (`false` also where there was none.)
 pub fn ends(request: u32) -> bool {
     let pid = COPY.swap(0, Relaxed);
@@ -61,6 +87,9 @@ pub fn ends(request: u32) -> bool {
     for pid in [pid, reader].into_iter().filter(|pid| *pid != 0) {
         copy::end(pid);
     }
+    if is_same {
+        ends_copy(&KEEPER);
+    }
     is_same
 }
 
@@ -68,6 +97,11 @@ pub fn ends(request: u32) -> bool {
 fn threads(number: u32) -> impl Iterator<Item = u32> {
     let here = move |i: &u32| in_use_here(*i).is_some() && block_of(*i).number == number;
     (0..session().slots_used.load(Acquire)).filter(here)
+}
+
+/// All stand for this request, or stay in their calls: does nobody stay?
+pub fn all_are_free(t: &Block, request: u32) -> bool {
+    threads(t.number).all(|i| stand::is_free(i, request) || stand::is_unmade(block_of(i)))
 }
 
 /// All stand for this request: an epoch begins; it `goes_on` where the copy of the one before is to run that meanwhile. False: none begins.
@@ -94,6 +128,17 @@ pub fn begin(t: &mut Block, request: u32, goes_on: bool) -> bool {
         return false;
     }
     COPY.store(pid as u32, Relaxed);
+    back::begins(goes_on);
+    if is_led() {
+        ends_copy(&KEEPER);
+        let keeper = copy::make(t, request, Task::Keeps);
+        if sys::is_error(keeper) {
+            ends_copy(&COPY);
+            epoch::forget();
+            return false;
+        }
+        KEEPER.store(keeper as u32, Relaxed);
+    }
     if session().flags & FLAG_TEST_SLICES != 0 {
         let reader = copy::make(t, request, Task::Reads);
         READER.store(
@@ -129,7 +174,7 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
         return left_out(0);
     }
     epoch::run();
-    let recovers = s.flags & FLAG_EPOCHS != 0;
+    let recovers = is_led();
     let Some(came) = runs(pid, number, epoch::RUN, recovers) else {
         return left_out(epoch::reason()[0]);
     };
@@ -145,7 +190,7 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
             .fetch_add(came.is_taken_over.into(), Relaxed);
         return came.is_taken_over;
     }
-    if epoch::has_births() {
+    if epoch::has_births(false) {
         s.epochs_with_births.fetch_add(1, Relaxed);
     }
     if reader == 0 {

@@ -1,0 +1,101 @@
+//! Going back: all threads come to stand where they stood at the end of an epoch, with the memory that a copy has, in place: process, descriptors and threads stay what they are. To the end of the epoch before,
+//! with what its copy came to there (DoublePlay 5.2.4); or to the beginning of an epoch that can't be run again, to go on from there with one thread at a time (Respec 3: at last an
+//! epoch is run serially, and that run is the one that counts).
+//!
+//! Mappings are made what they were ([`as_then`]), threads that were made since then end. Of calls whose effects others can see it is noted that one was made: who has made one doesn't go back
+//! to where it was before that.
+
+use super::{threads, Which};
+use crate::gate::stand;
+use crate::log::epoch;
+use crate::memory::{as_then, compared, transfer, written};
+use crate::thread::{Block, VECTORS_LEN};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+/// The first call of an epoch that can't be taken back: its number, plus 1; 0: there was none. Of the open epoch, and of the one before.
+static LASTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Which of them is the open one's.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+fn lasts(of: Which) -> &'static AtomicU64 {
+    let open = OPEN.load(Relaxed);
+    match of {
+        Which::Open => &LASTS[open],
+        Which::Before => &LASTS[1 - open],
+    }
+}
+
+/// Another epoch begins; what is open is the one before then, if it `goes_on`.
+pub fn begins(goes_on: bool) {
+    if goes_on {
+        OPEN.fetch_xor(1, Relaxed);
+    } else {
+        lasts(Which::Before).store(0, Relaxed);
+    }
+    lasts(Which::Open).store(0, Relaxed);
+}
+
+/// The program makes a call that can't be taken back.
+#[inline]
+pub fn does_what_lasts(number: u64) {
+    let lasts = lasts(Which::Open);
+    if lasts.load(Relaxed) == 0 {
+        lasts.store(number + 1, Relaxed);
+    }
+}
+
+/// To the end of the epoch before, with what its copy, process `pid`, has come to; `then` is a copy of the program as it was there. False: it can't be.
+pub fn to_end(t: &Block, pid: u32, then: u32, request: u32) -> bool {
+    let registers = |i: u32| epoch::other_registers(i, true);
+    as_then::takes_over(then)
+        && threads(t.number).all(|i| {
+            stand::goes_back(i, request, then)
+                && registers(i).is_none_or(|frame| stand::has_registers(i, &frame))
+        })
+        && has_memory_of(pid)
+        && threads(t.number).all(|i| has_vectors_of(pid, i))
+}
+
+/// The program can't go back, since it has made the call with this number, less 1; 0: for another reason.
+pub struct Lasts(pub u64);
+
+/// To the beginning of that epoch, at which process `then`, a copy of the program, was made.
+pub fn to_beginning(t: &Block, of: Which, then: u32, request: u32) -> Result<(), Lasts> {
+    let is_before = of == Which::Before;
+    let epochs = [Some(Which::Open), is_before.then_some(Which::Before)];
+    for one in epochs.into_iter().flatten() {
+        let made = lasts(one).load(Relaxed);
+        if made != 0 {
+            return Err(Lasts(made));
+        }
+    }
+    let was_there = |i: &u32| epoch::was_there(*i, is_before);
+    let step = |n: u64, is: bool| is.then_some(()).ok_or(Lasts(2001 + n));
+    step(0, then != 0 && super::all_are_free(t, request))?;
+    step(1, as_then::takes_over(then))?;
+    step(2, threads(t.number).filter(was_there).all(|i| stand::goes_back(i, request, then)))?;
+    step(3, has_memory_of(then))?;
+    step(4, threads(t.number).filter(was_there).all(|i| has_vectors_of(then, i)))?;
+    threads(t.number)
+        .filter(|i| !was_there(i))
+        .for_each(stand::unmakes);
+    Ok(())
+}
+
+/// The thread of slot `i` takes over the vector registers that it has in that process, a copy.
+fn has_vectors_of(pid: u32, i: u32) -> bool {
+    let at = stand::vectors(i);
+    transfer::get(pid, at, at, VECTORS_LEN).is_some()
+}
+
+/// The program takes over all memory of that process, a copy of it.
+fn has_memory_of(pid: u32) -> bool {
+    if !written::read() {
+        return false;
+    }
+    let mut taken = true;
+    let looked = compared::compare(pid, [written::pages_before(), written::pages()], |page| {
+        taken = taken && transfer::take_over(pid, page).is_some();
+    });
+    looked.is_some() && taken && transfer::takes_over_tables(pid)
+}

@@ -1,0 +1,120 @@
+//! The mappings of this process become those of a copy of it, which was made earlier: what was mapped since then goes, what was unmapped comes back, protections are what they were. Their content isn't
+//! looked at here ([`super::compared`]): memory that comes back is empty. Only what is private and nobody's file can come back.
+
+use crate::machine::sys;
+use crate::memory::capture::Call;
+use crate::memory::transfer;
+use crate::memory::{self, Region};
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::session::region_flags;
+use reprise_abi::syscalls::{self, nr};
+
+/// Flags of memory that is only read from here.
+const OWN: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+const MAP_FIXED: u64 = 0x10;
+
+/// Makes the mappings those that process `pid` has, a copy of this one. All threads stand. False: it can't be.
+pub fn takes_over(pid: u32) -> bool {
+    let Some(then) = Then::of(pid) else {
+        return false;
+    };
+    let brk = then.brk;
+    let same_heap = brk == memory::BRK.load(Relaxed) || makes(nr::BRK, [brk, 0, 0, 0, 0, 0]);
+    same_heap && become_as(then.regions())
+}
+
+fn become_as(theirs: &[Region]) -> bool {
+    let mut at = 0;
+    loop {
+        let mine = memory::map().after(at);
+        let other = theirs[theirs.partition_point(|r| r.end <= at)..].first();
+        let other = other.copied();
+        let starts = [mine, other].map(|r| r.map(|r| r.start.max(at)));
+        let Some(start) = starts.into_iter().flatten().min() else {
+            return true;
+        };
+        let there = |r: &Region| r.start <= start;
+        // So far both sides stay what they are.
+        let ends = |r: Option<Region>| r.map(|r| if there(&r) { r.end } else { r.start });
+        let ends = [mine, other].map(ends).into_iter().flatten().min();
+        let end = ends.unwrap_or(u64::MAX);
+        if !make_same(start, end - start, mine.filter(there), other.filter(there)) {
+            return false;
+        }
+        at = end;
+    }
+}
+
+/// Makes `len` bytes at `start` what they are on the other side.
+fn make_same(start: u64, len: u64, mine: Option<Region>, other: Option<Region>) -> bool {
+    const STACK: u32 = region_flags::STACK;
+    // The first thread's stack grows by itself, and is there again when it is touched.
+    let is_stack = |r: &Option<Region>| r.is_some_and(|r| r.flags & STACK != 0);
+    if is_stack(&mine) || is_stack(&other) {
+        return true;
+    }
+    let plain = |r: &Region| r.flags == 0 && r.file == 0 && r.space == 0;
+    match (mine, other) {
+        (Some(m), Some(o)) => {
+            let is_same = (m.flags, m.file, m.space) == (o.flags, o.file, o.space);
+            let prot = o.prot.into();
+            is_same && (m.prot == o.prot || makes(nr::MPROTECT, [start, len, prot, 0, 0, 0]))
+        }
+        (Some(m), None) => plain(&m) && makes(nr::MUNMAP, [start, len, 0, 0, 0, 0]),
+        (None, Some(o)) => {
+            let args = [start, len, o.prot.into(), OWN | MAP_FIXED, u64::MAX, 0];
+            plain(&o) && makes(nr::MMAP, args)
+        }
+        (None, None) => true,
+    }
+}
+
+fn makes(number: u64, args: [u64; 6]) -> bool {
+    let c = Call::new(number, args, syscalls::lookup(number));
+    !sys::is_error(memory::perform(&c).result)
+}
+
+/// The mappings of the other process, as its runtime has them.
+struct Then {
+    at: u64,
+    len: usize,
+    brk: u64,
+}
+
+impl Then {
+    fn of(pid: u32) -> Option<Then> {
+        let get = |to: u64, from: u64, len: usize| transfer::get(pid, to, from, len as u64);
+        let words = UnsafeCell::new([0u64; 2]);
+        let (brk, len) = (words.get() as u64, words.get() as u64 + 8);
+        get(brk, memory::BRK.as_ptr() as u64, size_of::<u64>())?;
+        // The other process has both at the same place.
+        let list = memory::map().list() as u64;
+        get(len, memory::map().len_word() as u64, size_of::<usize>())?;
+        let [brk, len] = words.into_inner();
+        let len = len as usize;
+        let bytes = len * size_of::<Region>();
+        let at = sys::mmap(0, bytes as u64, sys::PROT_RW, OWN, u64::MAX, 0);
+        if len == 0 || sys::is_error(at) {
+            return None;
+        }
+        let then = Then {
+            at: at as u64,
+            len,
+            brk,
+        };
+        get(then.at, list, bytes)?;
+        Some(then)
+    }
+
+    fn regions(&self) -> &[Region] {
+        // SAFETY: as many as were read there.
+        unsafe { core::slice::from_raw_parts(self.at as *const Region, self.len) }
+    }
+}
+
+impl Drop for Then {
+    fn drop(&mut self) {
+        sys::munmap(self.at, (self.len * size_of::<Region>()) as u64);
+    }
+}
