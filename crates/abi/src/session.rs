@@ -734,6 +734,8 @@ pub struct Session {
     pub born_at: AtomicU64,
     /// How often the program went back to the beginning of an epoch that no copy could run again, and went on with one thread at a time.
     pub epochs_serial: AtomicU64,
+    /// A test (`record --test-fail-epochs`): with this seed some epochs count as ones that can't be run again; 0: none.
+    pub test_fail_epochs: AtomicU32,
 }
 
 impl Process {

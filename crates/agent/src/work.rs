@@ -240,10 +240,8 @@ impl Work {
             let why = Why::from_u64(why.into()).map_or("more than is kept of it", Why::name);
             let made = u64::from(lost >> 8).checked_sub(1);
             let made = made
-                .map_or(String::new(), |n| match syscalls::lookup(n) {
-                    Some(call) => format!(", behind {}", call.name),
-                    None => format!(", at step {n}"),
-                });
+                .and_then(syscalls::lookup)
+                .map_or(String::new(), |call| format!(", behind {}", call.name));
             self.is_full(|| format!("an epoch can't be recorded: {why}{made}"));
         }
     }

@@ -311,6 +311,15 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub test_uniparallel: bool,
 
+    /// A test switch: some epochs, drawn by this seed, count as ones that no copy can run again
+    #[arg(
+        long,
+        hide = true,
+        value_name = "SEED",
+        requires = "test_uniparallel"
+    )]
+    pub test_fail_epochs: Option<u32>,
+
     /// A test switch: in these slices two neighbouring events have changed places
     #[arg(long, hide = true, requires = "test_slices")]
     pub test_flip: bool,
@@ -376,6 +385,7 @@ impl RecordArgs {
             test_slices: false,
             test_uniparallel: false,
             test_flip: false,
+            test_fail_epochs: None,
             test_runtime: None,
             command,
             det: None,

@@ -351,6 +351,8 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         s.flags |= FLAG_TEST_WRITES;
     }
     s.test_reenter = args.test_reenter.map_or(0, |seed| seed.max(1));
+    let fails = args.test_fail_epochs.map_or(0, |seed| seed.max(1));
+    s.test_fail_epochs.store(fails, Relaxed);
     if args.test_copies {
         s.flags |= FLAG_TEST_COPIES;
     }

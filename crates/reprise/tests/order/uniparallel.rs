@@ -87,9 +87,44 @@ fn kernels() {
     }
 }
 
-/// A race shows within its epoch: the recording ends before that, and says so. What was recorded is replayed.
+/// A race shows within its epoch, of which nothing was seen outside: the program goes back to its beginning, and one thread at a time runs it once more.
 #[test]
-fn what_races_on_within_an_epoch_ends_the_recording() {
+fn an_epoch_that_races_is_run_serially() {
+    let guest = Guest::new("race_ways").args(["2", "2000"]);
+    let infos = check_times(&guest, &FLAGS, 5, 2);
+    let serial: u64 = infos.iter().map(|info| info.counter("epochs_serial")).sum();
+    assert!(serial > 0, "no race showed in five recordings");
+}
+
+/// As if such a race showed, wherever the program can go back.
+#[test]
+fn epochs_that_fail_are_run_serially() {
+    let guests: [(&str, &[&str]); 6] = [
+        ("epochs", &["3", "300"]),
+        ("race_ahead", &["3", "60"]),
+        ("condition_variables", &[]),
+        ("barriers", &[]),
+        ("rwlock_barrier_semaphore", &[]),
+        ("cpp_shared_pointers", &[]),
+    ];
+    let mut serial = 0;
+    for (name, args) in guests {
+        for seed in ["1", "2", "3"] {
+            let flags = [&FLAGS[..], &["--test-fail-epochs", seed]].concat();
+            let guest = Guest::new(name).args(args.iter().copied());
+            let infos = check_times(&guest, &flags, 1, 1);
+            serial += infos
+                .iter()
+                .map(|info| info.counter("epochs_serial"))
+                .sum::<u64>();
+        }
+    }
+    assert!(serial >= 6, "only {serial} of 18 recordings went back");
+}
+
+/// A race shows within its epoch: where the program can't go back the recording ends before that, and says so. What was recorded is replayed.
+#[test]
+fn what_races_on_within_an_epoch_is_recorded_or_ends_the_recording() {
     let place = Workplace::new();
     let guest = Guest::new("epochs").args(["4", "200", "races"]);
     for _ in 0..5 {

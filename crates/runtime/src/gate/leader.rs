@@ -6,8 +6,8 @@
 //! `serial` for a call that a copy can't make ([`ends_before`]), and for a signal: the epoch ends before it, one thread makes it alone, while all others stand, and
 //! the next epoch begins at the end of its gate. Such a call is an epoch's commit (Respec 4.2).
 //!
-//! A copy that comes to the end of its epoch with another memory is believed: the program takes that over (DoublePlay 5.2.4). An epoch that can't be run again, or whose
-//! copy leaves the log, ends the recording: what was written before it is whole.
+//! A copy that comes to the end of its epoch with another memory is believed: the program takes that over (DoublePlay 5.2.4). From an epoch that no copy can run again it goes back to the
+//! beginning, and on with one thread at a time (Respec 3); where it can't go back the recording ends, and what was written before is whole.
 
 use crate::engine::wish::CLONE_THREAD;
 use crate::gate::epochs::ahead::{self, Before};
@@ -15,12 +15,12 @@ use crate::gate::epochs::{back, Which};
 use crate::gate::stand;
 use crate::gate::{clock, epochs, signals};
 use crate::log::{epoch, ring};
-use crate::machine::sys;
+use crate::machine::{split_mix, sys};
 use crate::memory::capture::Call;
 use crate::memory::futex;
 use crate::signal::kernel;
 use crate::thread::{in_force, process, schedule, session, standing, Block, Entered, Frame};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::OTHER_WAY;
 use reprise_abi::session::FLAG_EPOCHS;
@@ -163,7 +163,9 @@ fn lasts(number: u64) -> bool {
             | Effect::SetsExitWord
             | Effect::SetsRobustList
             | Effect::SegmentBase
+            | Effect::Sleeps
     );
+    let is_local = |call: &Syscall| effect == Effect::Other && call.local;
     let shapes = matches!(
         effect,
         Effect::Maps
@@ -173,7 +175,7 @@ fn lasts(number: u64) -> bool {
             | Effect::Advises
             | Effect::Breaks
     );
-    !is_own && !shapes
+    !is_own && !shapes && !syscalls::lookup(number).is_some_and(is_local)
 }
 
 #[cold]
@@ -295,6 +297,9 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
         leads(t, request);
         return false;
     }
+    if fails_for_test() && back::can_go(t, Which::Open, request).is_ok() {
+        return goes_on_alone(t, request, Which::Open);
+    }
     if !stays_alone {
         if let Err(which) = ahead::goes_ahead(t, request) {
             return goes_on_alone(t, request, which);
@@ -310,6 +315,18 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
     session().epoch_open.store(0, Relaxed);
     ALONE.store(request, Relaxed);
     true
+}
+
+/// The test (`record --test-fail-epochs`): does this epoch count as one that can't be run again?
+fn fails_for_test() -> bool {
+    const ONCE_IN: u64 = 3;
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let seed = session().test_fail_epochs.load(Relaxed);
+    if seed == 0 {
+        return false;
+    }
+    let n = DRAWN.fetch_add(1, Relaxed) + (u64::from(seed) << 32);
+    split_mix::mix(n.wrapping_mul(split_mix::GAMMA)) % ONCE_IN == 0
 }
 
 /// What a copy has done is what the trace gets.

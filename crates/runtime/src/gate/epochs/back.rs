@@ -59,23 +59,29 @@ pub fn to_end(t: &Block, pid: u32, then: u32, request: u32) -> bool {
 /// The program can't go back, since it has made the call with this number, less 1; 0: for another reason.
 pub struct Lasts(pub u64);
 
-/// To the beginning of that epoch, at which process `then`, a copy of the program, was made.
-pub fn to_beginning(t: &Block, of: Which, then: u32, request: u32) -> Result<(), Lasts> {
+/// Has the program done nothing in that epoch, nor since, that can't be taken back, and is no thread in its call?
+pub fn can_go(t: &Block, of: Which, request: u32) -> Result<(), Lasts> {
     let is_before = of == Which::Before;
     let epochs = [Some(Which::Open), is_before.then_some(Which::Before)];
-    for one in epochs.into_iter().flatten() {
-        let made = lasts(one).load(Relaxed);
-        if made != 0 {
-            return Err(Lasts(made));
-        }
+    let made = epochs.into_iter().flatten();
+    match made.map(|one| lasts(one).load(Relaxed)).find(|made| *made != 0) {
+        Some(made) => Err(Lasts(made)),
+        None => step(super::all_are_free(t, request)),
     }
-    let was_there = |i: &u32| epoch::was_there(*i, is_before);
-    let step = |n: u64, is: bool| is.then_some(()).ok_or(Lasts(2001 + n));
-    step(0, then != 0 && super::all_are_free(t, request))?;
-    step(1, as_then::takes_over(then))?;
-    step(2, threads(t.number).filter(was_there).all(|i| stand::goes_back(i, request, then)))?;
-    step(3, has_memory_of(then))?;
-    step(4, threads(t.number).filter(was_there).all(|i| has_vectors_of(then, i)))?;
+}
+
+fn step(is_made: bool) -> Result<(), Lasts> {
+    is_made.then_some(()).ok_or(Lasts(0))
+}
+
+/// To the beginning of that epoch, at which process `then`, a copy of the program, was made.
+pub fn to_beginning(t: &Block, of: Which, then: u32, request: u32) -> Result<(), Lasts> {
+    can_go(t, of, request)?;
+    let was_there = |i: &u32| epoch::was_there(*i, of == Which::Before);
+    step(then != 0 && as_then::takes_over(then))?;
+    let takes_up = |i: u32| stand::goes_back(i, request, then) && has_vectors_of(then, i);
+    step(threads(t.number).filter(was_there).all(takes_up))?;
+    step(has_memory_of(then))?;
     threads(t.number)
         .filter(|i| !was_there(i))
         .for_each(stand::unmakes);
