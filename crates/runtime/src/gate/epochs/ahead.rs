@@ -3,7 +3,7 @@
 //! before the news is good. What another copy came to the program goes back to ([`settle`]; 5.2.4).
 
 use super::came::compare;
-use super::{back, begin, ends_copy as ends, left_out, tell, threads, Which, COPY, KEEPER, PATIENCE};
+use super::{back, begin, parked, ends_copy as ends, left_out, tell, threads, Which, COPY, KEEPER, PATIENCE};
 use crate::gate::{copy, stand};
 use crate::log::epoch::{self, End};
 use crate::machine::sys;
@@ -92,6 +92,7 @@ pub fn goes_ahead(t: &mut Block, request: u32) -> Result<(), Which> {
     epoch::run();
     BEHIND.store(COPY.swap(0, Relaxed), Relaxed);
     KEEPER_BEFORE.store(KEEPER.swap(0, Relaxed), Relaxed);
+    parked::goes_ahead(t);
     if !begin(t, request, true) {
         return Err(Which::Before);
     }
@@ -156,6 +157,7 @@ pub fn settle(t: &Block, request: u32) -> Before {
     }
     ends(&BEHIND);
     ends(&KEEPER_BEFORE);
+    parked::release(t, Which::Before);
     came
 }
 
