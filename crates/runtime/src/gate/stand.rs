@@ -336,8 +336,10 @@ const TOLD: u32 = u32::MAX - 1;
 const UNMADE: u32 = u32::MAX - 2;
 /// ... of one that has ended in the open epoch, ...
 pub const PARKED: u32 = u32::MAX - 3;
-/// ... and in the one before ([`epochs::parked`]).
+/// ... in the one before ([`epochs::parked`]), ...
 pub const PARKED_BEFORE: u32 = u32::MAX - 4;
+/// ... and of one that is about to be no more.
+pub const GONE: u32 = u32::MAX - 5;
 
 /// Makes a call that nothing is to interrupt, and whose beginning is logged; what is wanted while it lasts is waited for behind it.
 pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) -> R) -> R {
@@ -431,9 +433,10 @@ pub fn goes_on(t: &Block) -> ! {
     unsafe { rt_reenter(t.this) }
 }
 
-/// Has the thread of slot `i` ended, and is kept in case that all go back?
+/// Has the thread of slot `i` ended, and is kept in case that all go back, or is about to be no more?
 pub fn is_parked(i: u32) -> bool {
-    matches!(block_of(i).stands.load(Acquire), PARKED | PARKED_BEFORE)
+    let stands = block_of(i).stands.load(Acquire);
+    matches!(stands, PARKED | PARKED_BEFORE | GONE)
 }
 
 /// The form of the thread of slot `i`, and its vector registers, become what they are in process `then`, a copy of this one. False: they can't be read.
