@@ -48,7 +48,7 @@ use reprise_abi::engine::can;
 use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
 use reprise_abi::session::{process_state, Process, Session};
-use reprise_launch::{futex, RuntimeImage, SharedSession};
+use reprise_launch::{futex, proc_files, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, TraceError, Uncaptured, Writer};
 use slices::Slices;
 use std::os::unix::process::parent_id;
@@ -226,7 +226,7 @@ fn left_behind(s: &Session) -> String {
     let live = all.filter(|p| p.state.load(Acquire) == process_state::LIVE);
     let named = |p: &Process| {
         let (pid, own) = (p.visible_pid.load(Relaxed), p.kernel_pid.load(Relaxed));
-        match reprise_launch::proc_files::text(format!("/proc/{own}/comm")) {
+        match proc_files::name_of(own) {
             Ok(name) => format!("{pid} ({})", name.trim_end()),
             Err(_) => pid.to_string(),
         }

@@ -3,13 +3,13 @@
 //! Every way to make a child leads through the runtime, so there should be none. Would one slip through all the same, by a mistake of
 //! ours or because somebody entered a namespace whose first process is recorded, the agent finds it here, and the trace says so.
 
-use crate::namespaces::{all_numbers, field, numbers};
+use crate::namespaces::all_numbers;
 use reprise_abi::session::{
     process_state, Session, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, MAX_PROCESSES,
 };
+use reprise_launch::proc_files::{self, Status};
 use reprise_launch::SharedSession;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
@@ -84,26 +84,16 @@ fn children(s: &Session) -> HashSet<u32> {
         .map(|p| p.kernel_pid.load(Acquire))
         .filter(|pid| *pid != 0)
         .collect();
-    let tasks = live.iter().flat_map(|pid| {
-        let dir = format!("/proc/{pid}/task");
-        numbers(Path::new(&dir)).map(move |tid| format!("/proc/{pid}/task/{tid}/children"))
-    });
-    let mut found = HashSet::new();
-    for path in tasks {
-        let list = std::fs::read_to_string(path).unwrap_or_default();
-        found.extend(
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .filter(|pid: &u32| !live.contains(pid) && !threads.contains(pid)),
-        );
-    }
-    found
+    let children = live.iter().flat_map(proc_files::children_of::<u32>);
+    children
+        .filter(|pid| !live.contains(pid) && !threads.contains(pid))
+        .collect()
 }
 
 fn meet(pid: u32) -> Option<Stray> {
-    let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status")).ok()?;
+    let status = Status::of_process(pid).ok()?;
     Some(Stray {
         numbers: all_numbers(pid),
-        name: field(&status, "Name:").unwrap_or_default().trim().into(),
+        name: status.get("Name").unwrap_or_default().into(),
     })
 }

@@ -22,6 +22,7 @@ mod auxv;
 pub mod confine;
 pub mod cpu;
 pub mod dispositions;
+pub mod doings;
 pub mod error;
 pub mod exec;
 pub mod features;
