@@ -38,6 +38,8 @@ pub mod memo;
 pub mod nested;
 pub mod orderable;
 pub mod pages;
+#[path = "../prelink.rs"]
+mod prelink;
 pub mod proc_files;
 pub mod process;
 pub mod ptrace;
