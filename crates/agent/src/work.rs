@@ -313,7 +313,7 @@ impl Work {
     /// Looks at who takes part unseen, and at what of the session doesn't go on any more.
     fn look_after_all(&mut self, round: &Round, moved: usize) {
         let shared = &self.agent.shared;
-        self.strays.look(shared);
+        self.strays.look(shared, &self.members);
         self.told.look(shared.session());
         self.outsiders.look_again(shared);
         self.drain.inputs.look(shared, moved > 0);
