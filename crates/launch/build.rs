@@ -56,8 +56,8 @@ fn workspace_root() -> PathBuf {
         .expect("the crate lies in crates/launch of the workspace")
 }
 
-/// The nested cargo's target directory: one beside all that this one builds. The script runs once for each way in which the crate is built (a test's libraries
-/// unwind, the program's abort), and the image is the same for all of them.
+/// The nested cargo's target directory: one beside all that this one builds. The script runs once for each way in which the crate is built,
+/// and the image is the same for all of them.
 fn nested_target(out: &Path, quickly: bool) -> PathBuf {
     /// `OUT_DIR` is `<profile>/build/<package>/out`.
     const PROFILE: usize = 3;
@@ -77,6 +77,8 @@ fn build_image(workspace: &Path, out: &Path) -> Result<(), String> {
     let built = image::build(workspace, &nested_target(out, wanted.quickly), &wanted)?;
     let failed = |error| format!("copying {}: {error}", built.display());
     let mut image = fs::read(&built).map_err(failed)?;
-    prelink::apply(&mut image)?;
+    let plan = prelink::Plan::of(&image);
+    let plan = plan.map_err(|why| format!("the runtime's image: {why}"))?;
+    plan.apply(&mut image);
     fs::write(out.join("runtime.elf"), image).map_err(failed)
 }

@@ -13,7 +13,6 @@
 //! ever, for a signal perhaps. So a thread in one of those queues counts for nothing.
 
 use crate::members::Members;
-use crate::namespaces::children_of;
 use reprise_abi::engine::can;
 use reprise_abi::layout::{
     ARENA_BASE, BLOCKS_BASE, IMAGE_BASE, IMAGE_MAX, MAX_SLOTS, RESERVATION, RESERVATION_END,
@@ -22,10 +21,10 @@ use reprise_abi::layout::{
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{Session, Slot, MAX_PROCESSES};
 use reprise_abi::syscalls::nr;
-use reprise_launch::proc_files::{self, Stat};
+use reprise_launch::proc_files::{self, children_of, Stat, Whereabouts};
 use reprise_launch::SharedSession;
 use std::collections::BTreeSet;
-use std::fs::{read_dir, File};
+use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::*;
@@ -180,32 +179,25 @@ fn are_ours(sleeps: &[Sleep]) -> bool {
 
 /// How the threads of a process sleep; `None` when one of them does something else.
 fn sleeps_of(pid: u32) -> Option<Vec<Sleep>> {
-    let tasks = read_dir(format!("/proc/{pid}/task"));
+    let threads = proc_files::threads_of::<u32>(pid);
     let mut sleeps = Vec::new();
-    for task in tasks.into_iter().flatten().flatten() {
-        let file = |name: &str| proc_files::text(task.path().join(name)).unwrap_or_default();
-        match Stat::new(file("stat")).state() {
+    for tid in threads.into_iter().flatten() {
+        match Stat::of_thread(pid, tid).ok().and_then(|stat| stat.state()) {
             // It has ended.
             None | Some('Z' | 'X') => {}
-            Some('S') => sleeps.push(sleep(pid, &file("syscall"))?),
+            Some('S') => sleeps.push(sleep(pid, Whereabouts::of_thread(pid, tid).ok()??)?),
             Some(_) => return None,
         }
     }
     Some(sleeps)
 }
 
-/// What a line of /proc/PID/task/TID/syscall (proc_pid_syscall(5)) says of a thread that sleeps; `None`: it is in no call.
-fn sleep(pid: u32, line: &str) -> Option<Sleep> {
-    let (call, words) = call_of(line)?;
-    Some(sleep_of_ours(pid, call, &words).unwrap_or(Sleep::Call))
-}
-
-/// The number of the call that such a line tells of, and its words: arguments, stack pointer, program counter. `None`: the thread is in no call.
-pub(crate) fn call_of(line: &str) -> Option<(u64, Vec<u64>)> {
-    let mut words = line.split_ascii_whitespace();
-    let call = words.next()?.parse().ok()?;
-    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok();
-    Some((call, words.map(hex).collect::<Option<_>>()?))
+/// How a thread sleeps that is there; `None`: it is in no call.
+fn sleep(pid: u32, place: Whereabouts) -> Option<Sleep> {
+    let Whereabouts::InCall { number, words } = place else {
+        return None;
+    };
+    Some(sleep_of_ours(pid, number, &words).unwrap_or(Sleep::Call))
 }
 
 /// The sleep in the runtime that this call with these words is.
@@ -253,8 +245,11 @@ fn is_program_s(s: &Session, sleep: Sleep) -> bool {
 mod tests {
     use super::*;
 
-    fn line(call: u64, argument: u64, pc: u64) -> String {
-        format!("{call} {argument:#x} 0x89 0x0 0x0 0x0 0xffffffff 0x7ffe0000 {pc:#x}\n")
+    fn place(number: u64, argument: u64, pc: u64) -> Whereabouts {
+        Whereabouts::InCall {
+            number,
+            words: vec![argument, 0x89, 0, 0, 0, 0xffff_ffff, 0x7ffe_0000, pc],
+        }
     }
 
     #[test]
@@ -262,14 +257,14 @@ mod tests {
         let (ours, theirs) = (SESSION_BASE + 64, 0x7fff_0000_0000);
         let (runtime, libc) = (IMAGE_BASE + 4096, 0x7fff_f700_0000);
         let own = std::process::id();
-        assert!(sleep(own, &line(nr::FUTEX, ours, runtime)) == Some(Sleep::Word(ours)));
-        let again = sleep(own, &line(nr::RESTART_SYSCALL, ours, runtime));
+        assert!(sleep(own, place(nr::FUTEX, ours, runtime)) == Some(Sleep::Word(ours)));
+        let again = sleep(own, place(nr::RESTART_SYSCALL, ours, runtime));
         assert!(again == Some(Sleep::Word(ours)));
-        assert!(sleep(own, &line(nr::FUTEX, theirs, runtime)) == Some(Sleep::Call));
-        assert!(sleep(own, &line(nr::FUTEX, ours, libc)) == Some(Sleep::Call));
-        assert!(sleep(own, &line(nr::READ, ours, runtime)) == Some(Sleep::Call));
+        assert!(sleep(own, place(nr::FUTEX, theirs, runtime)) == Some(Sleep::Call));
+        assert!(sleep(own, place(nr::FUTEX, ours, libc)) == Some(Sleep::Call));
+        assert!(sleep(own, place(nr::READ, ours, runtime)) == Some(Sleep::Call));
         // A page fault, and somebody who computes.
-        assert!(sleep(own, "-1 0x7ffe0000 0x55000000").is_none());
-        assert!(sleep(own, "running\n").is_none());
+        assert!(sleep(own, Whereabouts::Outside { pc: 0x5500_0000 }).is_none());
+        assert!(sleep(own, Whereabouts::Runs).is_none());
     }
 }

@@ -4,11 +4,11 @@
 mod looks;
 
 use crate::members::Members;
-use crate::slices::{doing, doing_of};
+use crate::slices::doing;
 use looks::{Look, LOOKS};
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_launch::SharedSession;
-use std::collections::HashMap;
+use reprise_launch::doings::{Doing, Doings};
+use reprise_launch::{proc_files, SharedSession};
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
@@ -50,16 +50,6 @@ pub struct Damage {
     seen: [Option<Seen>; LOOKS.len()],
     look: Look,
     doings: Doings,
-}
-
-/// What each thread of the session does (proc_pid_stat(5): the state), and how long it has computed.
-type Doing = HashMap<u32, (char, u64)>;
-
-/// What the threads did at this and at the last look that saw something again.
-#[derive(Default)]
-struct Doings {
-    now: Doing,
-    before: Doing,
 }
 
 impl Damage {
@@ -104,14 +94,14 @@ impl Damage {
         };
         // (Whom to ask is much to find out where a machine has many processes; mostly nothing is seen twice.)
         match seen.any(is_again) {
-            true => self.doings.next(shared),
+            true => self.doings.look(threads(shared)),
             false => self.doings = Doings::default(),
         }
         for (seen, now) in self.seen.iter_mut().zip(now) {
             *seen = now.map(|wrong| {
                 let again = seen.filter(|seen| wrong.is_still(&seen.wrong));
                 let times = again.map_or(1, |seen| {
-                    seen.times + u32::from(self.doings.count(shared, wrong))
+                    seen.times + u32::from(counts(&mut self.doings, shared, wrong))
                 });
                 Seen { wrong, times }
             });
@@ -128,32 +118,18 @@ impl Damage {
     }
 }
 
-impl Doings {
-    /// Looks once more.
-    fn next(&mut self, shared: &SharedSession) {
-        let all = threads(shared).filter_map(|(pid, tid)| Some((tid, doing_of(pid, tid)?)));
-        self.before = std::mem::replace(&mut self.now, all.collect());
+/// Could those who would have to go on have done so since the last look?
+fn counts(doings: &mut Doings, shared: &SharedSession, wrong: Wrong) -> bool {
+    let keeper = keeper(shared, wrong);
+    if let Some((tid, doing)) = keeper {
+        doings.note(tid, doing);
     }
-
-    /// Could those who would have to go on have done so since the last look? Whoever is about to may wait for a processor: on a busy machine, or where that
-    /// of a virtual one stands still.
-    fn count(&mut self, shared: &SharedSession, wrong: Wrong) -> bool {
-        let keeper = keeper(shared, wrong);
-        self.now.extend(keeper);
-        let has_run = |tid: &u32, ticks: u64| {
-            let before = self.before.get(tid);
-            before.is_some_and(|(_, before)| ticks > *before)
-        };
-        let waits =
-            |(tid, (state, ticks)): (&u32, &(char, u64))| *state == 'R' && !has_run(tid, *ticks);
-        // It reads or writes, or somebody has stopped it.
-        let is_held_up = keeper.is_some_and(|(_, (state, _))| matches!(state, 'D' | 'T' | 't'));
-        !is_held_up && !self.now.iter().any(waits)
-    }
+    let is_held_up = keeper.is_some_and(|(_, doing)| doing.is_held_up());
+    !is_held_up && !doings.some_wait()
 }
 
 /// The thread that would only have to go on, and what it does.
-fn keeper(shared: &SharedSession, wrong: Wrong) -> Option<(u32, (char, u64))> {
+fn keeper(shared: &SharedSession, wrong: Wrong) -> Option<(u32, Doing)> {
     let slot = shared.slot(wrong.keeper? as usize % MAX_SLOTS);
     Some((slot.kernel_tid.load(SeqCst), doing(slot)?))
 }
@@ -175,9 +151,7 @@ fn read<T: Copy>(word: &T) -> T {
 /// All threads of the session, by the kernel's word: the process and the thread.
 fn threads(shared: &SharedSession) -> impl Iterator<Item = (u32, u32)> {
     let of = |pid: u32| {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-        let names = tasks.into_iter().flatten().flatten();
-        let tids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let tids = proc_files::threads_of(pid).into_iter().flatten();
         tids.map(move |tid| (pid, tid))
     };
     Members::who_map(shared).into_iter().flat_map(of)
@@ -189,8 +163,25 @@ mod tests {
     use crate::slices::state_of;
     use std::process::{Child, Command};
 
+    /// A child that ends with its test.
+    struct Beside(Child);
+
+    impl Beside {
+        fn run(program: &str, args: &[&str]) -> Beside {
+            let child = Command::new(program).args(args).spawn();
+            Beside(child.expect("a child"))
+        }
+    }
+
+    impl Drop for Beside {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
     /// A look at the only thread of a child that has the box of requests.
-    fn of(child: &Child) -> (SharedSession, Wrong) {
+    fn of(Beside(child): &Beside) -> (SharedSession, Wrong) {
         let shared = SharedSession::create().expect("a session");
         let slot = shared.slot(0);
         slot.kernel_pid.store(child.id(), SeqCst);
@@ -200,21 +191,14 @@ mod tests {
         (shared, wrong.expect("a box that is not given back"))
     }
 
-    fn ended(mut child: Child) {
-        child.kill().expect("to end");
-        child.wait().expect("its end");
-    }
-
     #[test]
     fn who_waits_for_a_processor_is_not_counted() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "while :; do :; done"]);
-        let child = command.spawn().expect("a shell");
+        let child = Beside::run("sh", &["-c", "while :; do :; done"]);
         let (shared, wrong) = of(&child);
         let mut doings = Doings::default();
         let mut counts = || {
-            doings.next(&shared);
-            doings.count(&shared, wrong)
+            doings.look(threads(&shared));
+            counts(&mut doings, &shared, wrong)
         };
         let until = Instant::now() + Duration::from_secs(60);
         // It gets a processor some time, ...
@@ -222,10 +206,12 @@ mod tests {
             assert!(Instant::now() < until, "it never computed");
             std::thread::sleep(Duration::from_millis(10));
         }
-        // ... and from one moment to the next it does not.
-        assert!((0..3).any(|_| !counts()));
+        // ... and from one moment to the next it does not, unless this test itself waits in between.
+        while counts() {
+            assert!(Instant::now() < until, "it always computes");
+        }
         let stopped =
-            reprise_launch::process::send(child.id() as i32, rustix::process::Signal::STOP);
+            reprise_launch::process::send(child.0.id() as i32, rustix::process::Signal::STOP);
         stopped.expect("a child of ours");
         while state_of(shared.slot(0)) != Some('T') {
             std::thread::sleep(Duration::from_millis(10));
@@ -233,25 +219,22 @@ mod tests {
         assert!(!counts());
         std::thread::sleep(Duration::from_millis(50));
         assert!(!counts());
-        ended(child);
     }
 
     #[test]
     fn who_sleeps_is_counted_and_each_request_is_another_one() {
-        let mut command = Command::new("sleep");
-        let child = command.arg("1000").spawn().expect("a sleeper");
+        let child = Beside::run("sleep", &["1000"]);
         let (shared, wrong) = of(&child);
         let mut doings = Doings::default();
         while state_of(shared.slot(0)) != Some('S') {
             std::thread::sleep(Duration::from_millis(10));
         }
-        doings.next(&shared);
-        assert!(doings.count(&shared, wrong));
+        doings.look(threads(&shared));
+        assert!(counts(&mut doings, &shared, wrong));
         let again = || looks::kept_without_asking(&shared).expect("still not given back");
         assert!(again().is_still(&wrong));
         crate::requests::done(&shared);
         assert!(!again().is_still(&wrong));
-        ended(child);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! It drains the ring into the trace ([`drain`]), reads what is asked for ([`asked`]), keeps files that the program maps ([`requests`], [`kept`]) with the program's rights ([`rights`]), puts the runtime into what
 //! processes become by exec ([`mod@exec`], [`image`]), knows who belongs to the session ([`members`]), notices their deaths ([`processes`]), words out of which nobody gets ([`damage`]) and threads that nobody wakes any more
 //! ([`asleep`]), sees to it that no thread keeps
-//! the baton too long ([`slices`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
+//! the baton too long ([`slices`]) and no epoch goes on too long ([`epochs`]), and none that is stopped keeps what others need ([`stopped`]), takes care that no process goes unseen ([`strays`]) and that others who
 //! write to its memory are known ([`outsiders`]), waits for a replay that follows the recording ([`mod@hold`]), ends it when the user wants that ([`stop`]), and closes the trace when the last process is gone ([`Agent::run`], [`work`]).
 
 pub mod asked;
@@ -12,6 +12,7 @@ mod blocks;
 pub mod counters;
 pub mod damage;
 pub mod drain;
+mod epochs;
 pub mod exec;
 pub mod hold;
 pub mod image;
@@ -47,7 +48,7 @@ use reprise_abi::engine::can;
 use reprise_abi::event::{EndReason, EventHeader, Kind, ProcessEnd, HEADER_LEN, NO_SLOT};
 use reprise_abi::layout::RING_SIZE;
 use reprise_abi::session::{process_state, Process, Session};
-use reprise_launch::{futex, RuntimeImage, SharedSession};
+use reprise_launch::{futex, proc_files, RuntimeImage, SharedSession};
 use reprise_trace::{Census, Store, TraceError, Uncaptured, Writer};
 use slices::Slices;
 use std::os::unix::process::parent_id;
@@ -225,7 +226,7 @@ fn left_behind(s: &Session) -> String {
     let live = all.filter(|p| p.state.load(Acquire) == process_state::LIVE);
     let named = |p: &Process| {
         let (pid, own) = (p.visible_pid.load(Relaxed), p.kernel_pid.load(Relaxed));
-        match reprise_launch::proc_files::text(format!("/proc/{own}/comm")) {
+        match proc_files::name_of(own) {
             Ok(name) => format!("{pid} ({})", name.trim_end()),
             Err(_) => pid.to_string(),
         }

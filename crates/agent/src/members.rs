@@ -9,8 +9,8 @@ use crate::spare;
 use reprise_abi::layout::{IMAGE_BASE, SESSION_BASE};
 use reprise_abi::session::{RequestBox, Session};
 use reprise_abi::syscalls::nr;
-use reprise_launch::proc_files::Stat;
-use reprise_launch::{process, SharedSession};
+use reprise_launch::proc_files::{Stat, Whereabouts};
+use reprise_launch::{proc_files, process, SharedSession};
 use rustix::process::{pidfd_send_signal, Signal};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -109,8 +109,7 @@ impl Members {
 
     /// Those of them whose ids are larger: unless the kernel has begun anew with small ones, all that began later.
     pub fn who_map_above(shared: &SharedSession, least: u32) -> Vec<u32> {
-        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let pids = proc_files::processes();
         let maps = |pid: &u32| Members::maps(shared, *pid) == Some(true);
         pids.filter(|pid| *pid > least && maps(pid) && !is_recorder(*pid))
             .collect()
@@ -118,10 +117,7 @@ impl Members {
 
     /// Has this process the session's memory mapped? `None`: that can't be seen. Its first thread may have ended before the others.
     pub fn maps(shared: &SharedSession, pid: u32) -> Option<bool> {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-        let tasks = tasks.into_iter().flatten().flatten();
-        let tids = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        for tid in tids {
+        for tid in proc_files::threads_of(pid).into_iter().flatten() {
             match shared.is_mapped_by(pid, tid) {
                 Ok(maps) => return Some(maps),
                 Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => return None,
@@ -177,21 +173,24 @@ impl Members {
     pub fn asks(&self, shared: &SharedSession, pid: u32, tid: u32) -> bool {
         let kind = offset_of!(Session, request) + offset_of!(RequestBox, kind);
         // It may have been stopped while it woke the agent, looked at the clock, or at whether there still is an agent.
-        let futex = |at: usize| format!("{} {:#x} ", nr::FUTEX, SESSION_BASE + at as u64);
-        let calls = [
-            futex(kind),
-            futex(offset_of!(Session, agent_asleep)),
-            format!("{} 0x1 ", nr::CLOCK_GETTIME),
-            format!("{} {:#x} 0x0 ", nr::KILL, std::process::id()),
+        let word = |at: usize| SESSION_BASE + at as u64;
+        let calls: [(u64, &[u64]); 4] = [
+            (nr::FUTEX, &[word(kind)]),
+            (nr::FUTEX, &[word(offset_of!(Session, agent_asleep))]),
+            (nr::CLOCK_GETTIME, &[1]),
+            (nr::KILL, &[std::process::id().into(), 0]),
         ];
-        let asks = |call: &str| {
-            let known = calls.iter().any(|known| call.starts_with(known));
-            known || stands_in_runtime(call)
+        let asks = |place: &Whereabouts| match place {
+            Whereabouts::InCall { number, words } => calls
+                .iter()
+                .any(|(call, first)| call == number && words.starts_with(first)),
+            Whereabouts::Outside { pc } => is_in_runtime(*pc),
+            Whereabouts::Runs => false,
         };
         let begun = Instant::now();
         while self.has_thread(shared, pid, tid) {
             match spare::read(&format!("/proc/{pid}/task/{tid}/syscall")) {
-                Ok(call) if asks(&call) => return true,
+                Ok(line) if Whereabouts::parse(&line).as_ref().is_some_and(asks) => return true,
                 // A kernel without this file, and one that doesn't show it.
                 Err(_) => return true,
                 Ok(_) if begun.elapsed() > FALLS_ASLEEP => return false,
@@ -230,13 +229,9 @@ impl Member {
     }
 }
 
-/// Was the thread stopped in the runtime, on its way to sleep? (proc_pid_syscall(5): -1, stack pointer, program counter.)
-fn stands_in_runtime(call: &str) -> bool {
-    let pc = call
-        .strip_prefix("-1 ")
-        .and_then(|rest| rest.split_whitespace().nth(1));
-    let pc = pc.and_then(|pc| u64::from_str_radix(pc.strip_prefix("0x")?, 16).ok());
-    pc.is_some_and(|pc| (IMAGE_BASE..SESSION_BASE).contains(&pc))
+/// Is this of the runtime? A thread that was stopped there was on its way to sleep.
+fn is_in_runtime(pc: u64) -> bool {
+    (IMAGE_BASE..SESSION_BASE).contains(&pc)
 }
 
 /// When a process or thread began.
@@ -288,16 +283,8 @@ mod tests {
 
     #[test]
     fn who_was_stopped_on_the_way_to_sleep() {
-        assert!(stands_in_runtime("-1 0x55010003f918 0x5500000c4de6\n"));
-        for other in [
-            "running\n",
-            "-1 0x55010003f918 0x7ffff7dd6000\n",
-            "202 0x0 0x0\n",
-            "-1",
-            "",
-        ] {
-            assert!(!stands_in_runtime(other), "{other}");
-        }
+        assert!(is_in_runtime(0x5500_000c_4de6));
+        assert!(!is_in_runtime(0x7fff_f7dd_6000));
     }
 
     #[test]

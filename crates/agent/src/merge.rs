@@ -5,28 +5,27 @@
 //! other of one thread's entries becomes one event ([`Kind::Sync`]). As in [`drain`](crate::drain), nothing in a ring is believed.
 
 mod dead;
+mod pieces;
 
 use crate::inputs::mapped::Keeping;
 use crate::inputs::Inputs;
 use crate::pressure::Pressure;
 use crate::wake;
 pub use dead::open_shards_of;
+use pieces::{cut_up, sync_event, with_detail, Piece};
 use reprise_abi::engine::TraceOrder;
-use reprise_abi::event::{Event, EventHeader, Kind, ParseError, HEADER_LEN};
+use reprise_abi::event::{Event, Kind};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::news::{Look, News};
-use reprise_abi::order::{head_of_entries, slots_with, Entry, ENTRY_LEN, MAX_VOID};
+use reprise_abi::order::{slots_with, MAX_VOID};
 use reprise_abi::ring::RingControl;
 use reprise_launch::SharedSession;
-use reprise_trace::stamps::{stamps_of, Stamps};
+use reprise_trace::stamps::Stamps;
 use reprise_trace::{Census, TraceError, Writer};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-/// Most entries that become one event.
-const BATCH: usize = 64 * 1024;
 /// So often a second look is taken at rings whose news was taken: a thread that saw its bit still set then may have been just too late.
 const ROUND: Duration = Duration::from_millis(20);
 
@@ -74,15 +73,6 @@ pub struct Merge {
     pieces: Vec<Piece>,
     sync_event: Vec<u8>,
     pressure: Pressure,
-}
-
-/// Whole entries or an event in what was taken from a slot's ring.
-struct Piece {
-    /// Its last stamp, or that of the one before.
-    key: u64,
-    slot: usize,
-    at: Range<usize>,
-    entries: bool,
 }
 
 /// Is a quarter of some ring full, or does somebody wait for room?
@@ -290,7 +280,8 @@ impl Merge {
         let mut bad = None;
         for slot in slots {
             if let Some(source) = self.sources.get(slot) {
-                bad = bad.or(cut_up(*slot, source, drawn, &mut pieces).err());
+                let (bytes, last) = (&source.bytes, source.last);
+                bad = bad.or(cut_up(*slot, bytes, last, drawn, &mut pieces).err());
             }
         }
         if pieces.windows(2).any(|two| two[1].key < two[0].key) {
@@ -381,80 +372,6 @@ fn copy(ring: *const u8, size: u64, at: u64, n: u64, to: &mut Vec<u8>) {
             to.set_len(old + len as usize);
         }
     }
-}
-
-/// Cuts what was taken from a slot's ring into whole events and entries, as far as all stamps are below `drawn`.
-fn cut_up(
-    slot: usize,
-    source: &Source,
-    drawn: u64,
-    pieces: &mut Vec<Piece>,
-) -> Result<(), &'static str> {
-    let (mut at, mut key, bytes) = (0, source.last, &source.bytes[..]);
-    loop {
-        let entries = count_entries(&bytes[at..]);
-        let len = if entries > 0 {
-            entries * ENTRY_LEN
-        } else {
-            match Event::parse(&bytes[at..]) {
-                Ok(e) if e.header.slot as usize == slot => {
-                    key = key.max(stamps_of(&e).max().unwrap_or(0));
-                    e.bytes().len()
-                }
-                Ok(_) => return Err("an event in another thread's ring"),
-                Err(ParseError::Short(_)) => return Ok(()),
-                Err(ParseError::Bad(why)) => return Err(why),
-            }
-        };
-        if key >= drawn {
-            return Ok(());
-        }
-        pieces.push(Piece {
-            key,
-            slot,
-            at: at..at + len,
-            entries: entries > 0,
-        });
-        at += len;
-    }
-}
-
-/// How many entries lie at the start of these bytes.
-fn count_entries(bytes: &[u8]) -> usize {
-    bytes
-        .chunks_exact(ENTRY_LEN)
-        .take(BATCH)
-        .take_while(|b| entry(b).is_some())
-        .count()
-}
-
-fn entry(bytes: &[u8]) -> Option<Entry> {
-    let word = |at: usize| {
-        bytes[at..at + 8]
-            .try_into()
-            .map(u64::from_le_bytes)
-            .unwrap_or(0)
-    };
-    Entry::from_words([word(0), word(8)])
-}
-
-/// Makes of `bytes` the event that holds these entries.
-fn sync_event<'a>(slot: usize, entries: &[u8], bytes: &'a mut Vec<u8>) -> &'a [u8] {
-    bytes.clear();
-    bytes.extend_from_slice(&head_of_entries(slot as u16, entries.len() / ENTRY_LEN));
-    bytes.extend_from_slice(entries);
-    bytes
-}
-
-/// The same event with another detail.
-fn with_detail(event: &Event, detail: u32) -> Vec<u8> {
-    let h = EventHeader {
-        detail,
-        ..event.header
-    };
-    let mut bytes = event.bytes().to_vec();
-    bytes[..HEADER_LEN].copy_from_slice(&h.to_bytes());
-    bytes
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use crate::members::Members;
 use crate::processes::is_gone;
 use crate::requests::done;
 use reprise_abi::session::{process_state, MAX_PROCESSES};
+use reprise_launch::proc_files::{self, children_of, Status};
 use reprise_launch::SharedSession;
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::Ordering::*;
 
 /// Answers the open request for a thread's numbers, if there is one.
@@ -72,7 +72,9 @@ pub fn candidates(shared: &SharedSession, n: usize, told: u32) -> Vec<Found> {
         return look_at(told, 0, told).map(|(f, _)| f).into_iter().collect();
     }
     let maker = p.maker.load(Relaxed);
-    let of_maker = children_of(maker).filter_map(|pid| look_at(pid, level, told));
+    let of_maker = children_of(maker)
+        .into_iter()
+        .filter_map(|pid| look_at(pid, level, told));
     let found: Vec<Found> = of_maker.map(|(f, _)| f).collect();
     if !found.is_empty() {
         return found;
@@ -82,7 +84,7 @@ pub fn candidates(shared: &SharedSession, n: usize, told: u32) -> Vec<Found> {
         .filter(|p| p.state.load(Acquire) == process_state::LIVE)
         .map(|p| p.kernel_pid.load(Acquire))
         .collect();
-    let mut all: Vec<(bool, Found)> = numbers(Path::new("/proc"))
+    let mut all: Vec<(bool, Found)> = proc_files::processes()
         .filter(|pid| !known.contains(pid))
         .filter_map(|pid| look_at(pid, level, told))
         .map(|(f, parent)| (!known.contains(&parent), f, parent))
@@ -107,66 +109,30 @@ fn may_be_of(shared: &SharedSession, pid: u32, parent: u32) -> bool {
 
 /// Process `pid` and its parent, if its number is `told` so many namespaces further inside than the agent.
 fn look_at(pid: u32, level: usize, told: u32) -> Option<(Found, u32)> {
-    let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status")).ok()?;
-    let numbers: Vec<u32> = field(&status, "NStgid:")?
-        .split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect();
+    let status = Status::of_process(pid).ok()?;
+    let numbers: Vec<u32> = status.numbers("NStgid")?;
     let found = Found {
         pid,
         inside: numbers.len().checked_sub(1)?,
         own: *numbers.last()?,
     };
-    let parent = field(&status, "PPid:").and_then(|p| p.trim().parse().ok());
+    let parent = status.number("PPid");
     (numbers.get(level) == Some(&told)).then_some((found, parent.unwrap_or(0)))
 }
 
-/// The children of all threads of a process, zombies too.
-pub(crate) fn children_of(pid: u32) -> impl Iterator<Item = u32> {
-    let tasks = numbers(Path::new(&format!("/proc/{pid}/task")));
-    let lists = tasks.map(move |tid| format!("/proc/{pid}/task/{tid}/children"));
-    let all: Vec<u32> = lists
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .flat_map(|list| {
-            let children = list.split_whitespace().filter_map(|c| c.parse().ok());
-            children.collect::<Vec<u32>>()
-        })
-        .collect();
-    all.into_iter()
-}
-
 fn find_thread(pid: u32, own: u32) -> Option<u32> {
-    numbers(Path::new(&format!("/proc/{pid}/task"))).find(|tid| {
-        reprise_launch::proc_files::text(format!("/proc/{pid}/task/{tid}/status"))
-            .is_ok_and(|status| last_of(&status, "NSpid:").is_some_and(|(n, _)| n == own))
-    })
+    let is_called = |tid: &u32| {
+        let status = Status::of_thread(pid, tid);
+        let numbers = status.ok().and_then(|s| s.numbers("NSpid"));
+        numbers.is_some_and(|n: Vec<u32>| n.last() == Some(&own))
+    };
+    proc_files::threads_of(pid).ok()?.find(is_called)
 }
 
 /// The ids by which a process is known in its own namespace and those around it.
 pub fn all_numbers(pid: u32) -> Vec<i64> {
-    let status =
-        reprise_launch::proc_files::text(format!("/proc/{pid}/status")).unwrap_or_default();
-    let of = field(&status, "NStgid:").unwrap_or_default();
-    of.split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect()
-}
-
-/// Entries of a directory of /proc that are numbers.
-pub fn numbers(dir: &Path) -> impl Iterator<Item = u32> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|e| e.file_name().to_str()?.parse().ok())
-}
-
-/// What stands behind a name in a status file of /proc.
-pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|l| l.strip_prefix(name))
-}
-
-/// The last of several numbers behind a name, and how many there are.
-fn last_of(status: &str, name: &str) -> Option<(u32, usize)> {
-    let numbers: Vec<&str> = field(status, name)?.split_whitespace().collect();
-    Some((numbers.last()?.parse().ok()?, numbers.len()))
+    let status = Status::of_process(pid).ok();
+    status.and_then(|s| s.numbers("NStgid")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -174,11 +140,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_a_status_file() {
-        let status = "Name:\tsh\nNStgid:\t4711\t12\t1\nNSpid:\t4711\t12\t1\n";
-        assert_eq!(last_of(status, "NStgid:"), Some((1, 3)));
-        assert_eq!(last_of(status, "NSsid:"), None);
+    fn numbers_of_this_process() {
         let own = all_numbers(std::process::id());
         assert_eq!(own.first(), Some(&i64::from(std::process::id())));
+        let (found, parent) =
+            look_at(std::process::id(), 0, std::process::id()).expect("it is there");
+        assert_eq!(
+            (found.pid, parent),
+            (std::process::id(), std::os::unix::process::parent_id())
+        );
+        assert_eq!(look_at(std::process::id(), 0, parent), None);
+        let tid = rustix::thread::gettid().as_raw_pid() as u32;
+        let last = Status::of_this_thread()
+            .ok()
+            .and_then(|s| s.numbers("NSpid"));
+        let last = last
+            .and_then(|n: Vec<u32>| n.last().copied())
+            .expect("its number");
+        assert_eq!(find_thread(std::process::id(), last), Some(tid));
     }
 }

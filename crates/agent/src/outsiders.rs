@@ -1,9 +1,9 @@
 //! Processes that are not recorded and write to memory that the recorded ones map: what they write there is not in the trace, and
 //! the user is told so. System V segments count their attachments themselves; mapped files are looked for here.
 
-use crate::namespaces::{field, numbers};
 use reprise_abi::session::{process_state, Session};
 use reprise_launch::maps::{Line, Maps};
+use reprise_launch::proc_files::{self, Status};
 use reprise_launch::SharedSession;
 use rustix::fs::{major, minor};
 use std::collections::HashSet;
@@ -96,7 +96,7 @@ impl Outsiders {
         let begun = Instant::now();
         let mut ours = recorded(shared.session());
         ours.insert(self.first);
-        for pid in numbers(Path::new("/proc")).filter(|pid| !ours.contains(pid)) {
+        for pid in proc_files::processes().filter(|pid| !ours.contains(pid)) {
             let maps = maps_of(pid);
             let written: Vec<Mapped> = maps.lines().filter_map(|l| shared_writable(&l)).collect();
             let hit = |f: &Mapped| written.iter().any(|w| is_same(f, w));
@@ -104,8 +104,7 @@ impl Outsiders {
             if !self.files.iter().any(hit) || is_new {
                 continue;
             }
-            let name =
-                reprise_launch::proc_files::text(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let name = proc_files::name_of(pid).unwrap_or_default();
             for file in self.files.iter().filter(|f| hit(f)) {
                 self.warnings.push(format!(
                     "process {pid} ({}), which is not recorded, has {} mapped for writing, too: what it writes there is not recorded",
@@ -137,9 +136,7 @@ fn recorded(s: &Session) -> HashSet<u32> {
 
 /// One that was made a moment ago has its parent's mappings, and is not in the session's table yet.
 fn is_child_of(pid: u32, ours: &HashSet<u32>) -> bool {
-    let status =
-        reprise_launch::proc_files::text(format!("/proc/{pid}/status")).unwrap_or_default();
-    let parent = field(&status, "PPid:").and_then(|p| p.trim().parse().ok());
+    let parent = Status::of_process(pid).ok().and_then(|s| s.number("PPid"));
     // It may have ended meanwhile.
     parent.is_none_or(|p: u32| ours.contains(&p))
 }

@@ -7,8 +7,9 @@ use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::schedule::{owner_of, Kernel, Lists, Locked, WAITERS};
 use reprise_abi::session::{process_state, slot_state, Process, Session, MAX_PROCESSES};
 use reprise_launch::proc_files::Stat;
-use reprise_launch::{futex, SharedSession};
+use reprise_launch::{futex, process, SharedSession};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::parent_id;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -65,8 +66,7 @@ impl Processes {
     /// Looks once: buries the dead.
     pub fn look(&mut self, shared: &SharedSession, members: &Members, last: &mut Last) {
         let s = shared.session();
-        // SAFETY: plain call.
-        let orphaned = unsafe { libc::getppid() } != self.launcher;
+        let orphaned = parent_id() as i32 != self.launcher;
         // Asked once: meanwhile there may be more of them.
         let used = used(s);
         self.known.resize_with(used.max(self.known.len()), || None);
@@ -215,10 +215,7 @@ pub(crate) fn is_gone(pid: u32) -> bool {
     match spare::read(&format!("/proc/{pid}/stat")) {
         Ok(stat) => Stat::new(stat).has_ended(),
         // What can't be looked at isn't alive for that.
-        // SAFETY: signal 0 only asks.
-        Err(_) => unsafe {
-            libc::kill(pid as i32, 0) != 0 && *libc::__errno_location() == libc::ESRCH
-        },
+        Err(_) => process::is_nobody(pid as i32),
     }
 }
 
@@ -292,6 +289,11 @@ fn wait_status(pid: u32) -> Option<i32> {
     members::field(&format!("/proc/{pid}/stat"), 52).map(|status| status as i32)
 }
 
+/// The calling thread's id.
+fn own_thread() -> u32 {
+    rustix::thread::gettid().as_raw_pid() as u32
+}
+
 /// What the kernel reads when this process dies (set_robust_list(2)): the list's head, whose third word is the lock that the agent has or is taking,
 /// and the list's only link, from which the word that tells of its life is as far away as the head's second word says.
 static ROBUST: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
@@ -307,7 +309,7 @@ pub fn tell_of_life(life: &AtomicU32) {
     ROBUST[HEAD].store(list, Relaxed);
     // SAFETY: words that live as long as the process.
     unsafe {
-        life.store(libc::gettid() as u32, SeqCst);
+        life.store(own_thread(), SeqCst);
         libc::syscall(
             libc::SYS_set_robust_list,
             list,
@@ -350,10 +352,8 @@ pub(crate) fn with_lock<'a, R>(
     let kept = KEPT.load(Relaxed);
     let is_kept = kept != 0 && l.load(Relaxed) | WAITERS == kept;
     let looks = if is_kept { 2 } else { LOOKS };
-    // SAFETY: plain call.
-    let me = unsafe { libc::gettid() } as u32;
     holds(Some(l));
-    let done = Lists(s).lock_within(me, Futexes, looks).map(f);
+    let done = Lists(s).lock_within(own_thread(), Futexes, looks).map(f);
     holds(None);
     if done.is_none() {
         KEPT.store(l.load(Relaxed) | WAITERS, Relaxed);

@@ -4,6 +4,7 @@
 //! A thread's ids for files are its own (setfsuid(2), and setgroups(2) without libc, which would tell all threads). Who has others than root there has not root's
 //! capabilities for files either (capabilities(7), "Effect of user ID changes on capabilities").
 
+use reprise_launch::proc_files::Status;
 use rustix::process::{geteuid, Gid};
 use rustix::thread::set_thread_groups;
 use std::fs::File;
@@ -37,10 +38,9 @@ pub fn open_descriptor(pid: u32, fd: i32) -> Result<File> {
     if !geteuid().is_root() {
         return open();
     }
-    let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status"))?;
-    let its = Ids::of(&status).ok_or_else(|| Error::from_raw_os_error(libc::EACCES))?;
-    let own = std::fs::read_to_string("/proc/thread-self/status")?;
-    let own = Ids::of(&own).ok_or_else(|| Error::from_raw_os_error(libc::EACCES))?;
+    let ids = |status: Status| Ids::of(&status).ok_or(Error::from_raw_os_error(libc::EACCES));
+    let its = ids(Status::of_process(pid)?)?;
+    let own = ids(Status::of_this_thread()?)?;
     if its == own {
         return open();
     }
@@ -49,19 +49,13 @@ pub fn open_descriptor(pid: u32, fd: i32) -> Result<File> {
 }
 
 impl Ids {
-    /// Those in a file of proc_pid_status(5).
-    fn of(status: &str) -> Option<Ids> {
-        let field = |name: &str| {
-            let line = status.lines().find_map(|l| l.strip_prefix(name))?;
-            let numbers = line.split_ascii_whitespace().map(|n| n.parse().ok());
-            numbers.collect::<Option<Vec<u32>>>()
-        };
+    fn of(status: &Status) -> Option<Ids> {
         // Real, effective, saved, and that for files.
-        let of_files = |name: &str| field(name)?.get(3).copied();
+        let of_files = |name| status.numbers(name)?.get(3).copied();
         Some(Ids {
-            user: of_files("Uid:")?,
-            group: of_files("Gid:")?,
-            groups: field("Groups:")?,
+            user: of_files("Uid")?,
+            group: of_files("Gid")?,
+            groups: status.numbers("Groups")?,
         })
     }
 }
@@ -114,8 +108,8 @@ mod tests {
     #[test]
     fn ids_are_those_for_files() {
         let status = "Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t9 10 \n";
-        let ids = Ids::of(status).expect("ids");
+        let ids = Ids::of(&Status::new(status.into())).expect("ids");
         assert_eq!((ids.user, ids.group, ids.groups), (4, 8, vec![9, 10]));
-        assert_eq!(Ids::of("Uid:\t1\t2\t3\n"), None);
+        assert_eq!(Ids::of(&Status::new("Uid:\t1\t2\t3\n".into())), None);
     }
 }

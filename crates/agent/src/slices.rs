@@ -9,7 +9,7 @@ use crate::members::Members;
 use crate::processes::{with_lock, Futexes};
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::{process_state, slot_state, Session, Slot, BATON_FREE};
-use reprise_launch::proc_files::Stat;
+use reprise_launch::doings::Doing;
 use reprise_launch::SharedSession;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -178,19 +178,12 @@ pub(crate) fn interrupt(shared: &SharedSession, slot: &Slot, members: &Members) 
 
 /// The state of the slot's thread: `R` runs or could, `T` is stopped, as by SIGSTOP (proc_pid_stat(5)).
 pub(crate) fn state_of(slot: &Slot) -> Option<char> {
-    doing(slot).map(|doing| doing.0)
+    doing(slot).map(|doing| doing.state)
 }
 
-/// Its state, and the time that it has computed, in ticks of the clock (sysconf(3), _SC_CLK_TCK).
-pub(crate) fn doing(slot: &Slot) -> Option<(char, u64)> {
-    let (pid, tid) = (slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed));
-    doing_of(pid, tid)
-}
-
-/// The same of a thread by its ids.
-pub(crate) fn doing_of(pid: u32, tid: u32) -> Option<(char, u64)> {
-    let stat = Stat::of_thread(pid, tid).ok()?;
-    Some((stat.state()?, stat.computed()?))
+/// What the slot's thread does.
+pub(crate) fn doing(slot: &Slot) -> Option<Doing> {
+    Doing::of(slot.kernel_pid.load(Relaxed), slot.kernel_tid.load(Relaxed))
 }
 
 /// A stopped thread has got the baton, and knows nothing of it yet: it queues again, and the next one gets it.

@@ -3,13 +3,14 @@
 //! Every way to make a child leads through the runtime, so there should be none. Would one slip through all the same, by a mistake of
 //! ours or because somebody entered a namespace whose first process is recorded, the agent finds it here, and the trace says so.
 
-use crate::namespaces::{all_numbers, field, numbers};
+use crate::members::Members;
+use crate::namespaces::all_numbers;
 use reprise_abi::session::{
-    process_state, Session, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, MAX_PROCESSES,
+    process_state, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, MAX_PROCESSES,
 };
+use reprise_launch::proc_files::{self, Status};
 use reprise_launch::SharedSession;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,7 @@ impl Strays {
     }
 
     /// Looks, when it is time.
-    pub fn look(&mut self, shared: &SharedSession) {
+    pub fn look(&mut self, shared: &SharedSession, members: &Members) {
         let begun = Instant::now();
         // (Copies of a live program are its children, and known to no slot.)
         let copies =
@@ -56,7 +57,7 @@ impl Strays {
         if begun < self.next || copies {
             return;
         }
-        let mut now = children(shared.session());
+        let mut now = children(shared, members);
         now.retain(|pid| !self.others.contains(&i64::from(*pid)));
         for pid in now.intersection(&self.suspects) {
             if let Some(stray) = meet(*pid) {
@@ -69,8 +70,10 @@ impl Strays {
     }
 }
 
-/// Children of the session's processes that no slot knows.
-fn children(s: &Session) -> HashSet<u32> {
+/// Children of the session's processes that no slot knows. Who is one of those is not for the program to say, which could name its recorder: that has children,
+/// too.
+fn children(shared: &SharedSession, members: &Members) -> HashSet<u32> {
+    let s = shared.session();
     let slots = 0..s
         .slots_used
         .load(Relaxed)
@@ -83,27 +86,42 @@ fn children(s: &Session) -> HashSet<u32> {
         .filter(|p| p.state.load(Acquire) == process_state::LIVE)
         .map(|p| p.kernel_pid.load(Acquire))
         .filter(|pid| *pid != 0)
+        .filter(|pid| members.has(shared, *pid) || members.may_map(shared, *pid))
         .collect();
-    let tasks = live.iter().flat_map(|pid| {
-        let dir = format!("/proc/{pid}/task");
-        numbers(Path::new(&dir)).map(move |tid| format!("/proc/{pid}/task/{tid}/children"))
-    });
-    let mut found = HashSet::new();
-    for path in tasks {
-        let list = std::fs::read_to_string(path).unwrap_or_default();
-        found.extend(
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .filter(|pid: &u32| !live.contains(pid) && !threads.contains(pid)),
-        );
-    }
-    found
+    let children = live.iter().flat_map(proc_files::children_of::<u32>);
+    children
+        .filter(|pid| !live.contains(pid) && !threads.contains(pid))
+        .collect()
 }
 
 fn meet(pid: u32) -> Option<Stray> {
-    let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status")).ok()?;
+    let status = Status::of_process(pid).ok()?;
     Some(Stray {
         numbers: all_numbers(pid),
-        name: field(&status, "Name:").unwrap_or_default().trim().into(),
+        name: status.get("Name").unwrap_or_default().into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn children_of_whom_the_program_only_names_are_no_strays() {
+        let shared = SharedSession::create().expect("a session");
+        let first = &shared.session().processes[0];
+        first.state.store(process_state::LIVE, Relaxed);
+        // It has the session's memory mapped, and a child that no slot knows.
+        first.kernel_pid.store(std::process::id(), Relaxed);
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep");
+        assert!(children(&shared, &Members::default()).contains(&child.id()));
+        let launcher = std::os::unix::process::parent_id();
+        let recorder = Members::of_recorder(launcher as i32);
+        assert!(children(&shared, &recorder).is_empty());
+        first.kernel_pid.store(launcher, Relaxed);
+        assert!(children(&shared, &Members::default()).is_empty());
+        child.kill().expect("a child");
+        child.wait().expect("its end");
+    }
 }

@@ -1,9 +1,14 @@
-//! The agent's work: rounds, in each of which it takes what the rings have, answers what it is asked, and looks after all who take part; then the trace's end.
+//! The agent's work: rounds, in each of which it takes what the rings have, answers what it is asked, and looks after all who take part; then the trace's
+//! `end`.
+
+mod end;
 
 use crate::asked::Asked;
 use crate::asleep::Asleep;
 use crate::damage::Damage;
 use crate::drain::Drain;
+use crate::epochs::{self, Epochs};
+use crate::go_on_unseen;
 use crate::hold::{self, Hold};
 use crate::inputs::Inputs;
 use crate::kept::Keeper;
@@ -17,18 +22,14 @@ use crate::slices::Slices;
 use crate::stopped::StoppedOwners;
 use crate::strays::Strays;
 use crate::told::Told;
-use crate::{attend, end, found_dead, go_on_unseen, left_behind, missing};
-use crate::{counters, exec, image, namespaces, requests, stop, streams};
+use crate::{exec, image, namespaces, requests, stop};
 use crate::{Agent, OnFull, Outsiders, FRAME_AGE, WORTHWHILE};
-use reprise_abi::epoch::Why;
-use reprise_abi::event::{EndReason, Event};
-use reprise_abi::syscalls;
-use reprise_console::say;
+use reprise_abi::event::EndReason;
 use reprise_launch::record::Stopped;
 use reprise_launch::SharedSession;
-use reprise_trace::{Images, Summary, TraceError, Writer};
+use reprise_trace::{Images, TraceError, Writer};
 use std::sync::atomic::Ordering::*;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// An agent, and who does what of its work.
 pub struct Work {
@@ -54,11 +55,8 @@ pub struct Work {
     /// Why nothing more is recorded.
     full: Option<String>,
     frame_begun: Instant,
-    epoch_begun: Instant,
+    epochs: Epochs,
 }
-
-/// How long an epoch lasts.
-const EPOCH: Duration = Duration::from_millis(200);
 
 /// How things stand in one round.
 struct Round {
@@ -121,7 +119,7 @@ impl Work {
             place: Place::of(&agent.dir),
             full: None,
             frame_begun: Instant::now(),
-            epoch_begun: Instant::now(),
+            epochs: Epochs::new(),
             agent,
         }
     }
@@ -230,19 +228,8 @@ impl Work {
         let mut sink = sink(&mut self.agent.writer, &mut self.drain, true);
         // Nothing is written.
         let _ = self.merge.some(&self.agent.shared, &mut sink);
-        let s = self.agent.shared.session();
-        if self.epoch_begun.elapsed() > EPOCH {
-            self.epoch_begun = Instant::now();
-            s.epoch_due.store(1, Relaxed);
-        }
-        let lost = s.epoch_lost.load(Relaxed);
-        if let Some(why) = (lost & 0xff).checked_sub(1) {
-            let why = Why::from_u64(why.into()).map_or("more than is kept of it", Why::name);
-            let made = u64::from(lost >> 8).checked_sub(1);
-            let made = made
-                .and_then(syscalls::lookup)
-                .map_or(String::new(), |call| format!(", behind {}", call.name));
-            self.is_full(|| format!("an epoch can't be recorded: {why}{made}"));
+        if let Some(why) = self.epochs.look(self.agent.shared.session()) {
+            self.is_full(|| format!("an epoch can't be recorded: {why}"));
         }
     }
 
@@ -326,7 +313,7 @@ impl Work {
     /// Looks at who takes part unseen, and at what of the session doesn't go on any more.
     fn look_after_all(&mut self, round: &Round, moved: usize) {
         let shared = &self.agent.shared;
-        self.strays.look(shared);
+        self.strays.look(shared, &self.members);
         self.told.look(shared.session());
         self.outsiders.look_again(shared);
         self.drain.inputs.look(shared, moved > 0);
@@ -372,7 +359,7 @@ impl Work {
     fn is_over(&mut self, round: &Round) -> Option<Ending> {
         if let Some((status, reason)) = round.end {
             let shared = &self.agent.shared;
-            if shared.has_leader() && shared.session().epoch_open.load(Acquire) != 0 {
+            if shared.has_leader() && epochs::is_open(shared.session()) {
                 self.is_full(|| "the program was ended before the end of an epoch".into());
             }
             return Some((Some(status), reason));
@@ -398,131 +385,5 @@ impl Work {
             }
             self.frame_begun = Instant::now();
         }
-    }
-
-    /// Closes the trace. A program that goes on is attended to until it is gone.
-    fn finish(mut self, (status, reason): Ending) -> Result<(), TraceError> {
-        let damaged = self.tell_why_it_ends_early();
-        let stopped = reason == EndReason::Stopped;
-        let reason = match self.full {
-            Some(_) => EndReason::Stopped,
-            None => reason,
-        };
-        if self.full.is_none() && !damaged && !stopped {
-            self.write_last_events(reason, status)?;
-        }
-        let Work {
-            agent,
-            begun,
-            mut drain,
-            merge,
-            processes,
-            mut outsiders,
-            strays,
-            mut told,
-            native,
-            place,
-            full,
-            ..
-        } = self;
-        let Agent {
-            shared,
-            writer,
-            dir,
-            image,
-            launcher,
-            mut warnings,
-            uncaptured,
-            ..
-        } = agent;
-        let stats = writer.finish()?;
-        tracing::info!(
-            ?status,
-            ?reason,
-            ended_early = full.as_deref(),
-            events = stats.events,
-            bytes = stats.bytes_raw,
-            written = stats.bytes_compressed,
-            "ends"
-        );
-        let session = shared.session();
-        let mut summary = Summary::of_stream(&stats);
-        summary.duration_ns = begun.elapsed().as_nanos() as u64;
-        summary.wait_status = status.filter(|_| reason != EndReason::Unknown);
-        summary.stopped = stopped;
-        summary.end_reason = match reason {
-            EndReason::Ended => "the program ended".into(),
-            EndReason::Stopped => full.unwrap_or_else(|| match status {
-                None => "it was stopped before the program ended".into(),
-                Some(_) => left_behind(session),
-            }),
-            EndReason::Unknown => "the launcher was gone before the program ended".into(),
-        };
-        summary.counters = counters::read(session);
-        summary.counters.extend(counters::output_bytes(session));
-        summary.void_stamps = merge.void_stamps(&shared);
-        told.look(session);
-        let notes = reprise_abi::notes::sentences(session.notes.load(Relaxed));
-        warnings.extend(notes.map(String::from));
-        outsiders.look(&shared);
-        warnings.append(&mut outsiders.warnings);
-        summary.inputs = drain.inputs.finish();
-        warnings.append(&mut drain.inputs.warnings);
-        summary.warnings = warnings;
-        summary.native_cpuid = native.into_names();
-        for pid in processes.orphaned {
-            let why = "its parent was killed while it made it";
-            drain.census.miss(pid, None, why);
-        }
-        summary.killed = drain.census.killed().to_vec();
-        summary.uncaptured = match stopped {
-            // Who was being made at that moment is in the trace only in part.
-            true => uncaptured,
-            false => missing(drain.census, strays, uncaptured),
-        };
-        // Without one the trace counts as cut off, with all its events.
-        match summary.write(&dir) {
-            Ok(()) => {}
-            // The launcher says so.
-            Err(_) if place.is_gone() => {}
-            Err(e) => say!("the trace has no summary: {e}"),
-        }
-        if stopped {
-            // What it has to say is of a program that nobody records, and nobody may wait for it.
-            streams::leave(&[2]);
-            attend(shared, &image, launcher);
-        }
-        Ok(())
-    }
-
-    /// Warns of an end that is not the program's; whether its memory was damaged.
-    fn tell_why_it_ends_early(&mut self) -> bool {
-        // What was taken last may make no sense, either.
-        let damage = self.drain.damage().or(self.merge.damage());
-        let damage = damage.map(damaged);
-        if let Some(why) = self.full.as_ref().or(damage.as_ref()) {
-            let warnings = &mut self.agent.warnings;
-            warnings.push(format!("the recording ends early: {why}"));
-        }
-        damage.is_some()
-    }
-
-    /// Of whom nobody said that they ended, and the program's end.
-    fn write_last_events(
-        &mut self,
-        reason: EndReason,
-        status: Option<i32>,
-    ) -> Result<(), TraceError> {
-        for (who, status) in processes::lost(&self.agent.shared) {
-            let bytes = found_dead(who, status);
-            self.agent.writer.push(&bytes)?;
-            if let Ok(event) = Event::parse(&bytes) {
-                self.drain.census.follow(&event);
-            }
-        }
-        if reason == EndReason::Ended {
-            self.agent.writer.push(&end(reason, status))?;
-        }
-        Ok(())
     }
 }

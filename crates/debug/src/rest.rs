@@ -7,7 +7,7 @@ use crate::control::Next;
 use crate::debuggee::Debuggee;
 use crate::{ptrace, DebugError};
 use libc::pid_t;
-use reprise_launch::proc_files::Stat;
+use reprise_launch::proc_files::{self, Stat};
 use std::io::{Error, Result};
 use std::time::Duration;
 
@@ -81,13 +81,8 @@ impl Debuggee {
         if self.slot_of(self.pid).is_none() {
             return Threads::FirstIsGone;
         }
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid));
-        let tids: Vec<pid_t> = tasks
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|t| t.file_name().to_str()?.parse().ok())
-            .collect();
+        let tids = proc_files::threads_of(self.pid);
+        let tids: Vec<pid_t> = tids.into_iter().flatten().collect();
         // Who stopped for us when it was about to end is known to have ended already.
         self.threads.retain(|tid, _| tids.contains(tid));
         let known = |tid: &pid_t| self.threads.contains_key(tid) && self.slot_of(*tid).is_some();

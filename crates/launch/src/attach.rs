@@ -11,7 +11,7 @@ use crate::hand;
 use crate::inject::{to_go_on, ALL_SIGNALS};
 use crate::kernel_state::PR_GET_TID_ADDRESS;
 use crate::pages::Pages;
-use crate::proc_files::Stat;
+use crate::proc_files::{self, Stat};
 use crate::ptrace;
 use crate::reach::Reach;
 use crate::record::{self, Mapping, Stopped};
@@ -123,12 +123,8 @@ pub fn stop(pid: pid_t) -> Result<Attached> {
 fn stop_all(pid: pid_t, threads: &mut Vec<Thread>) -> Result<()> {
     loop {
         let mut new: BTreeSet<pid_t> = BTreeSet::new();
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-        let tasks = tasks.map_err(|_| unsupported("it has ended"))?;
-        for entry in tasks.flatten() {
-            let tid = entry.file_name().to_str().and_then(|n| n.parse().ok());
-            new.extend(tid.filter(|tid| !threads.iter().any(|t| t.tracee.pid == *tid)));
-        }
+        let tids = proc_files::threads_of(pid).map_err(|_| unsupported("it has ended"))?;
+        new.extend(tids.filter(|tid| !threads.iter().any(|t| t.tracee.pid == *tid)));
         if new.is_empty() {
             break;
         }
@@ -265,14 +261,7 @@ impl Attached {
 
     /// Its children, as it knows them.
     pub fn children(&self) -> Vec<i64> {
-        let of = |t: &Thread| {
-            let (pid, tid) = (self.pid(), t.tracee.pid);
-            let list = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
-            let list = list.unwrap_or_default();
-            list.split_whitespace()
-                .filter_map(|c| c.parse().ok())
-                .collect::<Vec<i64>>()
-        };
+        let of = |t: &Thread| proc_files::children_of_thread::<i64>(self.pid(), t.tracee.pid);
         self.threads.iter().flat_map(of).collect()
     }
 

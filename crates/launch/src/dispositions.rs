@@ -63,10 +63,9 @@ mod tests {
     #[test]
     fn signals_are_blocked_while_it_lives() {
         let blocked = || {
-            let status = crate::proc_files::text("/proc/thread-self/status").expect("a status");
-            let mask = status.lines().find_map(|l| l.strip_prefix("SigBlk:"));
-            let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok());
-            mask.expect("a mask") >> (libc::SIGTERM - 1) & 1 != 0
+            let status = crate::proc_files::Status::of_this_thread().expect("a status");
+            let mask = status.signals("SigBlk").expect("a mask");
+            mask >> (libc::SIGTERM - 1) & 1 != 0
         };
         assert!(!blocked());
         let none = AllBlocked::here();

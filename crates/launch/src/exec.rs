@@ -1,9 +1,10 @@
 //! Execs inside a session: a thread is watched for the moment of its execve(2), and the runtime is put into what the process
 //! becomes (FACTS, "Exec inside the tree").
 
+use crate::doings::Doings;
 use crate::error::{LaunchError, Result};
 use crate::hand;
-use crate::proc_files::{self, Stat};
+use crate::proc_files::{self, Whereabouts};
 use crate::reach::Reach;
 use crate::record::Stopped;
 use crate::runtime::RuntimeImage;
@@ -24,6 +25,28 @@ pub enum Exec {
     Lost(LaunchError, Option<String>),
 }
 
+/// How a process ends that was watched at its exec.
+enum End {
+    /// It died, or somebody has killed it: nothing is wrong with what it became.
+    Killed(LaunchError),
+    /// It lives, and can't go on like this: we end it.
+    Refused(LaunchError),
+}
+
+impl End {
+    /// Of what a step said with a process that we had stopped.
+    fn of_stopped(pid: pid_t, why: LaunchError) -> End {
+        match why {
+            LaunchError::Died(_) => End::Killed(why),
+            // By what it is, whatever becomes of it meanwhile.
+            LaunchError::Unsupported(_) => End::Refused(why),
+            // The kernel knows no tracee that has been killed.
+            _ if tracee::is_dying(pid) => End::Killed(why),
+            _ => End::Refused(why),
+        }
+    }
+}
+
 /// A thread of the session that is about to exec, watched.
 pub struct Watched {
     pid: pid_t,
@@ -35,7 +58,7 @@ pub struct Watched {
 #[derive(Default)]
 struct Patience {
     looks: u32,
-    computed: u64,
+    doings: Doings,
 }
 
 impl Patience {
@@ -44,20 +67,15 @@ impl Patience {
 
     /// One more look: is it certain that the call never comes?
     fn is_over(&mut self, pid: pid_t, tid: pid_t) -> bool {
-        /// The time that it has computed by itself (proc_pid_stat(5)).
-        const UTIME: usize = 14;
-        let stat = Stat::of_thread(pid, tid).ok();
-        let call = proc_files::text(format!("/proc/{pid}/task/{tid}/syscall")).ok();
-        let computed = stat.and_then(|stat| stat.field(UTIME));
-        let computed = computed.unwrap_or(self.computed);
-        let before = std::mem::replace(&mut self.computed, computed);
-        let number = call
-            .as_deref()
-            .and_then(|line| line.split(' ').next()?.parse().ok());
-        let does_other_things = match number {
-            Some(number) => ![libc::SYS_execve, libc::SYS_execveat].contains(&number),
+        let place = Whereabouts::of_thread(pid, tid).ok().flatten();
+        self.doings.look([(pid as u32, tid as u32)]);
+        let does_other_things = match place {
+            Some(Whereabouts::InCall { number, .. }) => {
+                ![libc::SYS_execve, libc::SYS_execveat].contains(&(number as i64))
+            }
+            Some(Whereabouts::Outside { .. }) => true,
             // In its own code, or in the kernel. Who only waits for a processor may do anything.
-            None => computed > before,
+            Some(Whereabouts::Runs) | None => self.doings.has_run_itself(tid as u32),
         };
         self.looks += u32::from(does_other_things);
         self.looks >= Patience::MOST
@@ -84,52 +102,61 @@ pub fn watch(pid: pid_t, tid: pid_t, slot: usize) -> Result<Watched> {
 impl Watched {
     /// Follows the thread through its execve(2).
     pub fn follow(self, shared: &mut SharedSession, image: &RuntimeImage) -> Exec {
-        match self.to_exec() {
-            Ok(true) => {}
-            Ok(false) => return Exec::Failed,
-            Err(e) => return self.ended(e),
-        }
-        let mut stopped = match self.begin(shared) {
-            Ok(s) => s,
-            Err(e) => return self.ended(e),
-        };
-        match put_runtime_in(&mut stopped, shared, image) {
-            Ok(()) => Exec::Became(Box::new(stopped)),
-            Err(e) => self.ended(e),
+        match self.take_over(shared, image) {
+            Ok(Some(stopped)) => Exec::Became(Box::new(stopped)),
+            Ok(None) => Exec::Failed,
+            Err(end) => self.ended(end),
         }
     }
 
-    /// After an error the process is no more: somebody has killed it, or we do.
-    fn ended(&self, why: LaunchError) -> Exec {
-        let killed = match why {
-            LaunchError::Died(_) => true,
-            // By what it is.
-            LaunchError::Unsupported(_) => false,
-            _ => tracee::is_dying(self.pid),
+    /// `None`: the call failed.
+    fn take_over(
+        &self,
+        shared: &mut SharedSession,
+        image: &RuntimeImage,
+    ) -> std::result::Result<Option<Stopped>, End> {
+        if !self.to_exec()? {
+            return Ok(None);
+        }
+        // It is stopped from here on, and goes on by our doing only.
+        let of = |why| End::of_stopped(self.pid, why);
+        let mut stopped = self.begin(shared).map_err(of)?;
+        put_runtime_in(&mut stopped, shared, image).map_err(of)?;
+        Ok(Some(stopped))
+    }
+
+    /// The process is no more: somebody has killed it, or we do.
+    fn ended(&self, end: End) -> Exec {
+        let name = proc_files::name_of(self.pid);
+        let (killed, why) = match &end {
+            End::Killed(why) => (true, why),
+            End::Refused(why) => (false, why),
         };
-        let name = crate::proc_files::text(format!("/proc/{}/comm", self.pid));
         tracing::warn!(pid = self.pid, killed, why = ?why.to_string(), "ended at its exec");
         tracee::end(self.pid);
-        match killed {
-            true => Exec::Died,
-            false => Exec::Lost(why, name.ok().map(|n| n.trim().into())),
+        match end {
+            End::Killed(_) => Exec::Died,
+            End::Refused(why) => Exec::Lost(why, name.ok().map(|n| n.trim().into())),
         }
     }
 
     /// Runs to the exec event (true), or to the runtime's trap after a call that failed (false: it is let go).
-    fn to_exec(&self) -> Result<bool> {
+    fn to_exec(&self) -> std::result::Result<bool, End> {
+        let of = |why| End::of_stopped(self.pid, why);
         let mut patience = Patience::default();
         loop {
             let is_in_vain = || patience.is_over(self.pid, self.tid);
-            let Some((who, status)) = tracee::wait_any(&[self.pid, self.tid], is_in_vain)? else {
+            let Some((who, status)) =
+                tracee::wait_any(&[self.pid, self.tid], is_in_vain).map_err(of)?
+            else {
                 let why = "it asked for that, and makes no such call";
-                return Err(LaunchError::Unsupported(why.into()));
+                return Err(End::Refused(LaunchError::Unsupported(why.into())));
             };
             tracing::trace!(who, status = format_args!("{status:#x}"), "stop");
             if !libc::WIFSTOPPED(status) {
                 // A thread that isn't the first one vanishes when its exec succeeds; when it is killed, nobody is left to be waited for.
                 if who == self.pid {
-                    return Err(LaunchError::Died(status));
+                    return Err(End::Killed(LaunchError::Died(status)));
                 }
                 continue;
             }
@@ -139,13 +166,13 @@ impl Watched {
             }
             let signal = libc::WSTOPSIG(status);
             if event == 0 && signal == libc::SIGTRAP {
-                if tracee::resume_living(who, libc::PTRACE_DETACH, 0)? {
+                if tracee::resume_living(who, libc::PTRACE_DETACH, 0).map_err(of)? {
                     return Ok(false);
                 }
                 continue;
             }
             let pass = if event == 0 { signal } else { 0 };
-            tracee::resume_living(who, libc::PTRACE_CONT, pass)?;
+            tracee::resume_living(who, libc::PTRACE_CONT, pass).map_err(of)?;
         }
     }
 

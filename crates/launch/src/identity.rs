@@ -1,5 +1,6 @@
 //! Programs that are set-user-ID or set-group-ID: under a tracer without privileges the kernel runs them as their caller (execve(2)).
 
+use crate::proc_files::Status;
 use crate::shared::SharedSession;
 use libc::pid_t;
 use reprise_abi::notes;
@@ -20,22 +21,15 @@ fn has_lost(pid: pid_t) -> Option<bool> {
     if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
         return Some(false);
     }
-    let status = crate::proc_files::text(format!("/proc/{pid}/status")).ok()?;
-    let numbers = |name: &str| -> Option<Vec<u32>> {
-        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
-        Some(
-            line.split_whitespace()
-                .filter_map(|w| w.parse().ok())
-                .collect(),
-        )
-    };
+    let status = Status::of_process(pid).ok()?;
     // Real, effective, saved, of files.
-    let (user, group) = (*numbers("Uid:")?.get(1)?, *numbers("Gid:")?.get(1)?);
+    let effective = |name| status.numbers::<u32>(name)?.get(1).copied();
+    let (user, group) = (effective("Uid")?, effective("Gid")?);
     let sets_user = program.mode() & libc::S_ISUID != 0 && program.uid() != user;
     let sets_group = program.mode() & (libc::S_ISGID | libc::S_IXGRP)
         == libc::S_ISGID | libc::S_IXGRP
         && program.gid() != group;
-    let allowed = numbers("NoNewPrivs:")?.first() == Some(&0) && !is_nosuid(&link)?;
+    let allowed = status.number::<u32>("NoNewPrivs")? == 0 && !is_nosuid(&link)?;
     Some((sets_user || sets_group) && allowed)
 }
 

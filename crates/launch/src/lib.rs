@@ -22,6 +22,7 @@ mod auxv;
 pub mod confine;
 pub mod cpu;
 pub mod dispositions;
+pub mod doings;
 pub mod error;
 pub mod exec;
 pub mod features;
@@ -37,6 +38,8 @@ pub mod memo;
 pub mod nested;
 pub mod orderable;
 pub mod pages;
+#[path = "../prelink.rs"]
+mod prelink;
 pub mod proc_files;
 pub mod process;
 pub mod ptrace;

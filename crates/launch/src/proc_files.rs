@@ -1,9 +1,17 @@
-//! Files of proc(5) as text. The names of programs and threads are in them, and are bytes: whoever wants only text takes a process whose name is none for one
-//! that isn't there.
+//! Files of proc(5) as text, and what stands in those that all ask for. The names of programs and threads are in them, and are bytes: whoever wants only text
+//! takes a process whose name is none for one that isn't there.
 
+mod stat;
+mod status;
+mod whereabouts;
+
+pub use stat::Stat;
+pub use status::Status;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
+pub use whereabouts::Whereabouts;
 
 /// The file's text; what is no UTF-8 in it is replaced.
 ///
@@ -13,77 +21,69 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
 
-/// What stands in `stat` of a process or thread (proc_pid_stat(5)): numbered fields, the second of which is a name that may hold anything.
-#[derive(Debug)]
-pub struct Stat(String);
+/// What a process calls itself (proc_pid_comm(5)).
+///
+/// # Errors
+/// When it has ended.
+pub fn name_of(pid: impl Display) -> io::Result<String> {
+    let mut name = text(format!("/proc/{pid}/comm"))?;
+    name.truncate(name.strip_suffix('\n').map_or(name.len(), str::len));
+    Ok(name)
+}
 
-impl Stat {
-    /// That of a process: `/proc/PID/stat`.
-    ///
-    /// # Errors
-    /// When it can't be read, as where the process has ended.
-    pub fn of_process(pid: impl Display) -> io::Result<Stat> {
-        Ok(Stat::new(text(format!("/proc/{pid}/stat"))?))
-    }
+/// All processes that there are.
+pub fn processes<T: FromStr>() -> impl Iterator<Item = T> {
+    numbers("/proc").into_iter().flatten()
+}
 
-    /// That of a thread: `/proc/PID/task/TID/stat`.
-    ///
-    /// # Errors
-    /// When it can't be read, as where the thread has ended.
-    pub fn of_thread(pid: impl Display, tid: impl Display) -> io::Result<Stat> {
-        Ok(Stat::new(text(format!("/proc/{pid}/task/{tid}/stat"))?))
-    }
+/// The threads of a process (proc_pid_task(5)).
+///
+/// # Errors
+/// When it has ended and was reaped.
+pub fn threads_of<T: FromStr>(pid: impl Display) -> io::Result<impl Iterator<Item = T>> {
+    numbers(&format!("/proc/{pid}/task"))
+}
 
-    /// That which the file said.
-    #[must_use]
-    pub fn new(text: String) -> Stat {
-        Stat(text)
-    }
+/// The children of all threads of a process, zombies too; none of one that has ended.
+pub fn children_of<T: FromStr>(pid: impl Display) -> Vec<T> {
+    let threads = threads_of::<u32>(&pid).into_iter().flatten();
+    let of = |tid: u32| children_of_thread(&pid, tid);
+    threads.flat_map(of).collect()
+}
 
-    /// Fields from the third on.
-    fn behind_name(&self) -> impl Iterator<Item = &str> {
-        let behind = self.0.rsplit_once(") ").map_or("", |(_, behind)| behind);
-        behind.split_ascii_whitespace()
-    }
+/// The children that a thread has made (proc_tid_children(5)), zombies too; none of one that has ended.
+pub fn children_of_thread<T: FromStr>(pid: impl Display, tid: impl Display) -> Vec<T> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+    let list = list.unwrap_or_default();
+    let children = list.split_ascii_whitespace().map(str::parse);
+    children.filter_map(Result::ok).collect()
+}
 
-    /// Field 3: runs or could (R), sleeps (S, D), is stopped (T, t), has ended (Z, X).
-    #[must_use]
-    pub fn state(&self) -> Option<char> {
-        self.behind_name().next()?.chars().next()
-    }
-
-    /// Has it ended, and is only kept by the kernel until somebody asks how?
-    #[must_use]
-    pub fn has_ended(&self) -> bool {
-        matches!(self.state(), Some('Z' | 'X'))
-    }
-
-    /// A field by its number in the manual, from the fourth on; `None` for a negative one.
-    #[must_use]
-    pub fn field(&self, number: usize) -> Option<u64> {
-        self.behind_name().nth(number.checked_sub(3)?)?.parse().ok()
-    }
-
-    /// The time that it has computed in the program and in the kernel (utime, stime), in ticks of the clock (sysconf(3), _SC_CLK_TCK).
-    #[must_use]
-    pub fn computed(&self) -> Option<u64> {
-        Some(self.field(14)? + self.field(15)?)
-    }
+/// Entries of a directory that are numbers.
+fn numbers<T: FromStr>(dir: &str) -> io::Result<impl Iterator<Item = T>> {
+    let entries = std::fs::read_dir(dir)?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
-    fn a_name_may_look_like_fields() {
-        let stat = Stat::new("7 (a) S 1) (b) R 5 6 7 -1 1 0 0 0 0 0 8 9 0".into());
-        assert_eq!((stat.state(), stat.has_ended()), (Some('R'), false));
-        assert_eq!([4, 7, 14].map(|n| stat.field(n)), [Some(5), None, Some(8)]);
-        assert_eq!([0, 3, 99].map(|n| stat.field(n)), [None; 3]);
-        assert_eq!(stat.computed(), Some(17));
-        assert!(Stat::new("7 (a) Z 1".into()).has_ended());
-        assert_eq!(Stat::new(String::new()).state(), None);
+    fn a_child_is_found_and_is_gone() {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let pid = child.id();
+        let me = std::process::id();
+        assert!(processes().any(|other: u32| other == pid));
+        let tid = rustix::thread::gettid().as_raw_pid();
+        assert!(threads_of(me).expect("this process").any(|t: i32| t == tid));
+        assert!(children_of(me).contains(&pid));
+        assert!(children_of_thread(me, tid).contains(&pid));
+        child.kill().expect("a child");
+        child.wait().expect("its end");
+        assert!(!children_of(me).contains(&pid));
+        assert!(threads_of::<u32>(pid).is_err() && name_of(pid).is_err());
     }
 
     #[test]
@@ -91,6 +91,8 @@ mod tests {
         let named = std::thread::spawn(|| {
             rustix::thread::set_name(c"a\xffb").expect("a name");
             let read = |file: &str| text(format!("/proc/thread-self/{file}"));
+            let name = name_of("thread-self").expect("a name");
+            assert_eq!(name, "a\u{fffd}b");
             ["comm", "stat", "status"].map(|file| read(file).expect("text"))
         });
         let all = named.join().expect("a thread");

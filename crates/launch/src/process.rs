@@ -29,6 +29,11 @@ pub fn is_there(pid: i32) -> bool {
     of(pid).is_ok_and(|pid| test_kill_process(pid).is_ok())
 }
 
+/// Is it certain that there is none, whoever may signal it?
+pub fn is_nobody(pid: i32) -> bool {
+    of(pid).map_or(true, |pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
 /// A descriptor of it, by which its end is seen, and which never means another one.
 ///
 /// # Errors
@@ -103,7 +108,7 @@ mod tests {
         assert!(has_ended(&end, Duration::from_secs(100)));
         let status = ExitStatus::from_raw(reap(pid).expect("our child"));
         assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
-        assert!(!is_there(pid));
+        assert!(!is_there(pid) && is_nobody(pid) && !is_nobody(1));
         assert!(reap_ended(pid).is_err() && send(pid, Signal::KILL).is_err());
         assert!(child.wait().is_err(), "it has been heard of");
     }
@@ -121,7 +126,9 @@ mod tests {
     #[test]
     fn no_number_means_a_group() {
         for none in [0, -1] {
-            assert!(!is_there(none) && open(none).is_err() && reap(none).is_err());
+            assert!(
+                !is_there(none) && is_nobody(none) && open(none).is_err() && reap(none).is_err()
+            );
             assert_eq!(
                 send(none, Signal::KILL).expect_err("nobody").kind(),
                 Error::from(Errno::SRCH).kind()

@@ -1,13 +1,13 @@
 //! The runtime's image: an ELF file for `x86_64-unknown-none`, loaded and relocated here, so that the process only has to map it.
 
 use crate::error::{os_as, LaunchError, Result};
+use crate::prelink::Plan;
 use crate::vdso;
 use object::elf;
-use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela};
+use object::read::elf::{FileHeader, ProgramHeader};
 use object::Endianness;
 use reprise_abi::layout::{IMAGE_BASE, IMAGE_MAX};
 use rustix::fs::{memfd_create, MemfdFlags};
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
@@ -97,15 +97,16 @@ impl RuntimeImage {
             false => xxh3_64(file),
         };
         let mut words = Vec::new();
-        let file = match file.as_ptr().align_offset(align_of::<Aligned<()>>()) {
+        let mut file = match file.as_ptr().align_offset(align_of::<Aligned<()>>()) {
             0 => file,
-            _ => {
-                words.resize(file.len().div_ceil(8), 0u64);
-                let aligned = object::pod::bytes_of_slice_mut(&mut words);
-                aligned[..file.len()].copy_from_slice(file);
-                &aligned[..file.len()]
-            }
+            _ => copied(file, &mut words),
         };
+        let plan = Plan::of(file).map_err(bad)?;
+        let mut relocated = Vec::new();
+        if !plan.is_empty() {
+            plan.apply(copied(file, &mut relocated));
+            file = &object::pod::bytes_of_slice(&relocated)[..file.len()];
+        }
         let e = Endianness::Little;
         let header =
             elf::FileHeader64::<Endianness>::parse(file).map_err(|x| bad(x.to_string()))?;
@@ -121,7 +122,8 @@ impl RuntimeImage {
         if size == 0 || size > IMAGE_MAX {
             return Err(bad("impossible size"));
         }
-        let mut parts = Vec::new();
+        // What the file has of each segment, and where in the image that is.
+        let mut parts: Vec<(usize, &[u8])> = Vec::new();
         let mut segments: Vec<Segment> = Vec::new();
         for p in programs.iter().filter(|p| p.p_type(e) == elf::PT_LOAD) {
             let data = p
@@ -131,10 +133,7 @@ impl RuntimeImage {
             if (at + data.len()) as u64 > size {
                 return Err(bad("segment outside the image"));
             }
-            parts.push(Part {
-                at,
-                data: Cow::Borrowed(data),
-            });
+            parts.push((at, data));
             if p.p_memsz(e) == 0 {
                 continue;
             }
@@ -165,7 +164,6 @@ impl RuntimeImage {
                 }),
             }
         }
-        relocate(header, file, &mut parts)?;
         let symbols = symbols(header, file);
         let symbol = |name: &str| {
             let found = symbols.get(name.as_bytes()).copied();
@@ -210,7 +208,7 @@ impl RuntimeImage {
         let f = std::fs::File::from(fd);
         // Where nothing is written there are zeros, which take no memory before they are changed.
         let mut parts = parts.iter();
-        let written = parts.try_for_each(|p| f.write_all_at(&p.data, p.at as u64));
+        let written = parts.try_for_each(|(at, data)| f.write_all_at(data, *at as u64));
         let written = written.and_then(|()| f.write_all_at(&vdso::image(), vdso_at));
         written.map_err(|source| LaunchError::Os {
             what: "load the runtime".into(),
@@ -240,62 +238,12 @@ impl AsFd for RuntimeImage {
     }
 }
 
-/// What the file has of a segment.
-struct Part<'a> {
-    /// Offset in the image.
-    at: usize,
-    data: Cow<'a, [u8]>,
-}
-
-/// The part that has these bytes, and where in it they are.
-fn part_with<'a, 'f>(
-    parts: &'a mut [Part<'f>],
-    at: usize,
-    len: usize,
-) -> Option<(&'a mut Cow<'f, [u8]>, std::ops::Range<usize>)> {
-    parts.iter_mut().find_map(|p| {
-        let from = at.checked_sub(p.at)?;
-        let end = from.checked_add(len).filter(|end| *end <= p.data.len())?;
-        Some((&mut p.data, from..end))
-    })
-}
-
-fn relocate(
-    header: &elf::FileHeader64<Endianness>,
-    file: &[u8],
-    parts: &mut [Part<'_>],
-) -> Result<()> {
-    let e = Endianness::Little;
-    let programs = header
-        .program_headers(e, file)
-        .map_err(|x| bad(x.to_string()))?;
-    let (mut rela, mut size) = (0u64, 0u64);
-    for p in programs {
-        if let Some(list) = p.dynamic(e, file).map_err(|x| bad(x.to_string()))? {
-            for d in list {
-                match d.d_tag(e) as u32 {
-                    elf::DT_RELA => rela = d.d_val(e),
-                    elf::DT_RELASZ => size = d.d_val(e),
-                    _ => {}
-                }
-            }
-        }
-    }
-    let (data, table) = part_with(parts, rela as usize, size as usize)
-        .ok_or_else(|| bad("relocations outside the image"))?;
-    let table = data[table].to_vec();
-    for r in table.chunks_exact(std::mem::size_of::<elf::Rela64<Endianness>>()) {
-        let (r, _) = object::pod::from_bytes::<elf::Rela64<Endianness>>(r)
-            .map_err(|()| bad("relocation"))?;
-        if Rela::r_type(r, e, false) != elf::R_X86_64_RELATIVE {
-            return Err(bad("a relocation that isn't relative"));
-        }
-        let value = IMAGE_BASE.wrapping_add(Rela::r_addend(r, e) as u64);
-        let (data, word) = part_with(parts, Rela::r_offset(r, e) as usize, 8)
-            .ok_or_else(|| bad("relocation outside the image"))?;
-        data.to_mut()[word].copy_from_slice(&value.to_le_bytes());
-    }
-    Ok(())
+/// A copy that is aligned as the parser wants it.
+fn copied<'a>(file: &[u8], words: &'a mut Vec<u64>) -> &'a mut [u8] {
+    words.resize(file.len().div_ceil(8), 0);
+    let aligned = &mut object::pod::bytes_of_slice_mut(words)[..file.len()];
+    aligned.copy_from_slice(file);
+    aligned
 }
 
 /// The addresses of the symbols that are meant for a loader.
@@ -341,6 +289,47 @@ mod tests {
         let copy = RuntimeImage::load(&elsewhere).expect("loads");
         let own = RuntimeImage::load(EMBEDDED).expect("loads");
         assert_eq!(own.build, copy.build);
+    }
+
+    /// All that is loaded of it.
+    fn memory(image: &RuntimeImage) -> Vec<u8> {
+        let last = image.segments.last().expect("segments");
+        let mut all = vec![0; (last.offset + last.len) as usize];
+        let memory = std::fs::File::from(image.as_fd().try_clone_to_owned().expect("memory"));
+        memory.read_exact_at(&mut all, 0).expect("its memory");
+        all
+    }
+
+    /// The embedded one has its relocations behind it, and their table still: with that in force again, and the words as linkers leave them, it is an image
+    /// as traces have it that were made before.
+    #[test]
+    fn what_is_not_relocated_is_when_it_is_loaded() {
+        use object::read::elf::{Dyn, SectionHeader};
+        let e = Endianness::Little;
+        let mut words = Vec::new();
+        let file = copied(EMBEDDED, &mut words);
+        let header = elf::FileHeader64::<Endianness>::parse(&*file).expect("ELF");
+        let programs = header.program_headers(e, &*file).expect("segments");
+        let dynamic = programs.iter().find(|p| p.p_type(e) == elf::PT_DYNAMIC);
+        let dynamic = dynamic.expect("a dynamic section");
+        let entries = dynamic.dynamic(e, &*file).expect("ELF").expect("entries");
+        let size = entries
+            .iter()
+            .position(|d| d.d_tag(e) as u32 == elf::DT_RELASZ);
+        let size_at = dynamic.p_offset(e) as usize + 16 * size.expect("a size") + 8;
+        let sections = header.sections(e, &*file).expect("sections");
+        let table = sections.iter().find(|s| s.sh_type(e) == elf::SHT_RELA);
+        let table = table.expect("relocations").sh_size(e);
+        file[size_at..size_at + 8].copy_from_slice(&table.to_le_bytes());
+        let plan = Plan::of(file).expect("a plan");
+        assert!(!plan.is_empty());
+        plan.blank(file);
+        let embedded = RuntimeImage::load(EMBEDDED).expect("loads");
+        let relocated = RuntimeImage::load(file).expect("loads");
+        assert!(memory(&embedded) == memory(&relocated), "another image");
+        // What isn't in the image is refused.
+        file[size_at..size_at + 8].copy_from_slice(&(table + 24 * 100_000).to_le_bytes());
+        assert!(RuntimeImage::load(file).is_err());
     }
 
     #[test]

@@ -1,37 +1,23 @@
 //! The children of this process. Only it reaps them: as long as one has not been reaped, nobody else has its id.
 
 use libc::pid_t;
-use reprise_launch::proc_files::{self, Stat};
+use reprise_launch::proc_files::{self, Stat, Status};
 use reprise_launch::{process, SharedSession};
 use rustix::process::{waitid, Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::time::Duration;
 
 /// All children of this process.
 pub(crate) fn all() -> Vec<pid_t> {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let lists = tasks.flatten().filter_map(|task| {
-        let list = std::fs::read_to_string(task.path().join("children"));
-        list.ok()
-    });
-    lists
-        .flat_map(|l| {
-            l.split_whitespace()
-                .filter_map(|n| n.parse().ok())
-                .collect::<Vec<pid_t>>()
-        })
-        .collect()
+    proc_files::children_of("self")
 }
 
 /// The processes that this one traces (ptrace(2)), whoever their parents are.
 pub(crate) fn traced() -> Vec<pid_t> {
-    let tracer = format!("TracerPid:\t{}", std::process::id());
-    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_traced = |pid: &pid_t| {
-        let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status"));
-        status.is_ok_and(|s| s.lines().any(|line| line == tracer))
+        let status = Status::of_process(pid);
+        status.is_ok_and(|s| s.number("TracerPid") == Some(std::process::id()))
     };
-    pids.filter(is_traced).collect()
+    proc_files::processes().filter(is_traced).collect()
 }
 
 /// __WALL of waitid(2): those that were cloned, too.
@@ -71,13 +57,9 @@ pub fn signal(pid: pid_t, signal: Signal) {
 
 /// What the threads of a process do, as `/proc` has it: running, sleeping, stopped (proc_pid_stat(5)). Empty when it is gone.
 pub(crate) fn states(pid: pid_t) -> Vec<char> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let state = |task: std::fs::DirEntry| {
-        let stat = proc_files::text(task.path().join("stat")).ok()?;
-        Stat::new(stat).state()
-    };
-    let tasks = tasks.into_iter().flatten().flatten();
-    tasks.filter_map(state).collect()
+    let threads = proc_files::threads_of::<pid_t>(pid).into_iter().flatten();
+    let state = |tid| Stat::of_thread(pid, tid).ok()?.state();
+    threads.filter_map(state).collect()
 }
 
 /// The processors' time that a process has used.

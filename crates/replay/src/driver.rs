@@ -21,6 +21,10 @@ use reprise_launch::{known, memo, record, RuntimeImage, SharedSession};
 use reprise_trace::{
     opened, Catalog, LearnedCode, Manifest, Reader, Summary, Tail, BEGINNING_FILE, FILES_DIR,
 };
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
+use rustix::thread::{sched_getaffinity, CpuSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
@@ -475,18 +479,12 @@ fn fill(shared: &mut SharedSession, m: &Manifest, options: &Options) -> Result<(
 /// A processor for the child: hand-offs between threads are cheap only on one. The recorded one when it is there: code that a program
 /// generates sees by cpuid where it runs, unless cpuid traps.
 pub(crate) fn processor(recorded: u64) -> Option<usize> {
-    // SAFETY: fills a set of ours.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &mut set) != 0 {
-            return None;
-        }
-        let all: Vec<usize> = (0..1024).filter(|i| libc::CPU_ISSET(*i, &set)).collect();
-        let recorded = recorded as usize;
-        match all.contains(&recorded) {
-            true => Some(recorded),
-            false => all.first().copied(),
-        }
+    let ours = sched_getaffinity(None).ok()?;
+    let mut all = (0..CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu));
+    let recorded = recorded as usize;
+    match recorded < CpuSet::MAX_CPU && ours.is_set(recorded) {
+        true => Some(recorded),
+        false => all.next(),
     }
 }
 
@@ -499,39 +497,25 @@ pub(crate) fn other_processor(recorded: u64) -> Option<usize> {
 }
 
 /// Standard output and error of this process, put back when dropped.
-struct Silence([i32; 2]);
+struct Silence([Option<OwnedFd>; 2]);
+
+/// Descriptors below are for the standard streams, and what a program has by their numbers.
+const LEAST_COPY: i32 = 10;
 
 /// Sends standard output and error to /dev/null, for the child that is forked meanwhile.
 fn silence() -> Result<Silence, ReplayError> {
-    // SAFETY: plain descriptor calls on our own descriptors.
-    unsafe {
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if null < 0 {
-            return Err(ReplayError::Io {
-                what: "open /dev/null".into(),
-                source: std::io::Error::last_os_error(),
-            });
-        }
-        let saved = [1, 2].map(|fd| {
-            let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10);
-            libc::dup2(null, fd);
-            copy
-        });
-        libc::close(null);
-        Ok(Silence(saved))
-    }
+    let null = nowhere()?;
+    let saved = [stdout(), stderr()].map(|stream| fcntl_dupfd_cloexec(stream, LEAST_COPY).ok());
+    // Nothing is said where nothing can be.
+    let _ = dup2_stdout(&null);
+    let _ = dup2_stderr(&null);
+    Ok(Silence(saved))
 }
 
 impl Drop for Silence {
     fn drop(&mut self) {
-        for (fd, copy) in [1, 2].into_iter().zip(self.0) {
-            // SAFETY: descriptors of ours.
-            unsafe {
-                if copy >= 0 {
-                    libc::dup2(copy, fd);
-                    libc::close(copy);
-                }
-            }
-        }
+        let [output, errors] = &self.0;
+        let _ = output.as_ref().map(dup2_stdout);
+        let _ = errors.as_ref().map(dup2_stderr);
     }
 }

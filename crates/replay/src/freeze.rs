@@ -14,7 +14,7 @@ use reprise_launch::inject::{is_in_call, to_go_on, Gate, ALL_SIGNALS};
 use reprise_launch::kernel_state;
 use reprise_launch::maps::Line;
 use reprise_launch::pages::{Pages, Wanted};
-use reprise_launch::proc_files::Stat;
+use reprise_launch::proc_files::{self, Stat};
 use reprise_launch::{ptrace, Part, SavedSession, SharedSession};
 use reprise_trace::{
     beginning, ByteString, Content, ContentHash, ImageWriter, Known, Moment, Region, RingStart,
@@ -120,10 +120,8 @@ impl Stopped {
         let mut quiet = true;
         loop {
             let mut new: BTreeSet<pid_t> = BTreeSet::new();
-            for entry in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-                let tid = entry.file_name().to_str().and_then(|n| n.parse().ok());
-                new.extend(tid.filter(|tid| !stopped.tids.contains(tid)));
-            }
+            let tids = proc_files::threads_of(pid)?;
+            new.extend(tids.filter(|tid| !stopped.tids.contains(tid)));
             // A first thread that has ended while others live can't be traced.
             new.retain(|tid| !has_ended(pid, *tid));
             if new.is_empty() {

@@ -8,6 +8,7 @@ use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, MAX_SLOTS, RESERVATION, RES
 use reprise_abi::order::{Entry, OrderHead, ENTRY_LEN, SHARDS};
 use reprise_abi::session::slot_state;
 use reprise_abi::waits::What;
+use reprise_launch::proc_files::Whereabouts;
 use reprise_launch::process;
 use reprise_launch::SharedSession;
 use reprise_trace::stamps::stamps_of;
@@ -181,11 +182,8 @@ pub(crate) fn read(pid: pid_t, address: u64) -> Option<u64> {
 
 /// Where in the program a thread is: where it computes, in which call of a hooked function it is, or at which gate it was last.
 fn place(pid: pid_t, tid: u32, slot: usize, last: u64) -> Option<u64> {
-    let said = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok();
-    let now = said.and_then(|s| {
-        let pc = s.split_whitespace().last()?.strip_prefix("0x")?.to_string();
-        u64::from_str_radix(&pc, 16).ok()
-    });
+    let now = Whereabouts::of_thread(pid, tid).ok().flatten();
+    let now = now.and_then(|place| place.pc());
     if let Some(pc) = now.filter(|pc| !(RESERVATION..RESERVATION_END).contains(pc)) {
         return Some(pc);
     }

@@ -10,6 +10,7 @@ use crate::ReplayError;
 use libc::{pid_t, seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use reprise_launch::confine::{self, Confinement, Whose};
 use reprise_launch::dispositions::AllBlocked;
+use reprise_launch::proc_files::Status;
 use reprise_launch::process;
 use reprise_trace::{inputs, opened, ContentHash, FILES_DIR};
 use rustix::event::{eventfd, EventfdFlags};
@@ -188,17 +189,11 @@ struct Kin {
 impl Kin {
     /// `None`: there is no such process.
     fn of(pid: pid_t) -> Option<Kin> {
-        let status = reprise_launch::proc_files::text(format!("/proc/{pid}/status")).ok()?;
-        let field = |name: &str| {
-            status
-                .lines()
-                .find_map(|l| l.strip_prefix(name))
-                .map(str::trim)
-        };
+        let status = Status::of_process(pid).ok()?;
         Some(Kin {
-            parent: field("PPid:")?.parse().ok()?,
-            confined: field("Seccomp:")? == "2",
-            ended: field("State:")?.starts_with(['Z', 'X']),
+            parent: status.number("PPid")?,
+            confined: status.get("Seccomp")? == "2",
+            ended: status.get("State")?.starts_with(['Z', 'X']),
         })
     }
 }

@@ -204,7 +204,7 @@ impl Tree {
     /// `det`: threads are processes; none outlives the first one.
     fn end_threads(&self) {
         for root in &self.roots {
-            reprise_launch::threads::end_all(&self.shared, *root as u32);
+            reprise_launch::threads::end_all(&self.shared, *root as u32, &[]);
         }
     }
 

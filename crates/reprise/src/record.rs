@@ -719,7 +719,12 @@ fn wait_for(
         if ended == pid {
             signals::program_has_ended();
             let own = reap(pid)?;
-            crate::run::end_threads(attendants.shared);
+            let recorders: Vec<u32> = [Some(agent), follower]
+                .into_iter()
+                .flatten()
+                .map(|pid| pid as u32)
+                .collect();
+            crate::run::end_threads(attendants.shared, &recorders);
             return Ok((own, agent));
         }
         if Some(ended) == follower {

@@ -21,8 +21,7 @@ impl Recording {
     /// The one that a process belongs to, or that it is the launcher of: whoever records it has the same session in memory.
     pub fn of(pid: i32) -> Option<Recording> {
         let session = session_of(pid)?;
-        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+        let pids = proc_files::processes::<i32>();
         // Most are looked at no further.
         let ours = pids.filter(|p| is_reprise(*p) && session_of(*p).as_ref() == Some(&session));
         ours.into_iter().find_map(writes)
@@ -30,7 +29,9 @@ impl Recording {
 
     /// Does any of its own processes still work on the trace? Beside the agent, that is a flight recorder's replay, which forgets what is old.
     pub fn is_open(&self) -> bool {
-        let own = parent(self.agent).map(children).unwrap_or_default();
+        let own = parent(self.agent)
+            .map(|p| proc_files::children_of_thread::<i32>(p, p))
+            .unwrap_or_default();
         own.into_iter()
             .flat_map(traces)
             .any(|(_, dir)| dir == self.dir)
@@ -42,8 +43,7 @@ pub fn programs_of(launcher: i32) -> Vec<i32> {
     let Some(session) = session_of(launcher) else {
         return Vec::new();
     };
-    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    let pids = proc_files::processes::<i32>();
     let is_one = |p: &i32| !is_reprise(*p) && session_of(*p).as_ref() == Some(&session);
     pids.filter(is_one).collect()
 }
@@ -88,26 +88,15 @@ fn session_of(pid: i32) -> Option<((u32, u32), u64)> {
 /// Does it run this program, or another build of it, by its name?
 fn is_reprise(pid: i32) -> bool {
     let exe = |who: &str| std::fs::metadata(format!("/proc/{who}/exe"));
+    let name_of = |pid: i32| proc_files::name_of(pid).ok();
     let id = |m: std::fs::Metadata| (m.dev(), m.ino());
     let (Ok(mine), Ok(its)) = (exe("self"), exe(&pid.to_string())) else {
         return false;
     };
-    id(mine) == id(its) || comm_of(pid) == comm_of(std::process::id() as i32)
-}
-
-fn comm_of(pid: i32) -> Option<String> {
-    proc_files::text(format!("/proc/{pid}/comm")).ok()
+    id(mine) == id(its) || name_of(pid) == name_of(std::process::id() as i32)
 }
 
 fn parent(pid: i32) -> Option<i32> {
     let parent = Stat::of_process(pid).ok()?.field(4)?;
     parent.try_into().ok()
-}
-
-fn children(pid: i32) -> Vec<i32> {
-    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let list = list.unwrap_or_default();
-    list.split_whitespace()
-        .filter_map(|p| p.parse().ok())
-        .collect()
 }

@@ -92,8 +92,9 @@ pub fn print_counters(shared: &SharedSession) {
     }
 }
 
-/// Threads are processes: none outlives the first one, however that ended.
-pub fn end_threads(shared: &SharedSession) {
+/// Threads are processes: none outlives the first one, however that ended. `recorders`: who records it beside this process.
+pub fn end_threads(shared: &SharedSession, recorders: &[u32]) {
     let s = shared.session();
-    reprise_launch::threads::end_all(shared, s.program_pid.load(SeqCst));
+    let program = s.program_pid.load(SeqCst);
+    reprise_launch::threads::end_all(shared, program, recorders);
 }

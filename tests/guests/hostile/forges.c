@@ -50,6 +50,19 @@ static void computes(void) {
     }
 }
 
+// Another child of who has started this process: its recorder.
+static uint32_t sibling(void) {
+    char name[64], list[256] = "";
+    snprintf(name, sizeof name, "/proc/%d/task/%d/children", getppid(), getppid());
+    int fd = must(open(name, O_RDONLY));
+    expect(read(fd, list, sizeof list - 1) > 0);
+    for (char *rest = list, *end;; rest = end) {
+        uint32_t child = strtoul(rest, &end, 10);
+        expect(end != rest);
+        if (child != (uint32_t)getpid()) return child;
+    }
+}
+
 int main(int argc, char **argv) {
     expect(argc == 10);
     const char *attack = argv[1];
@@ -111,6 +124,17 @@ int main(int argc, char **argv) {
         over = 1;
         finish(a);
         say("was another one\n");
+    } else if (!strcmp(attack, "parent")) {
+        // The first process is who has started this one, for as long as it takes the recorder to look at that one's children twice.
+        uint32_t own = *word(process);
+        *word(process) = getppid();
+        for (int i = 0; i < 80; i++) computes();
+        *word(process) = own;
+        say("was its parent\n");
+    } else if (!strcmp(attack, "thread_recorder")) {
+        // Its thread is who records it, when it has ended.
+        *word(slot + tid) = sibling();
+        say("was who records it\n");
     } else if (!strcmp(attack, "full") || !strcmp(attack, "full_recorder")) {
         // The trace is full soon, and the program is to end with it; or who records it.
         *word(process) = strcmp(attack, "full") ? (uint32_t)getppid() : victim;

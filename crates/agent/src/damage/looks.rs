@@ -11,7 +11,8 @@ use reprise_abi::layout::{MAX_SLOTS, RESERVATION, RESERVATION_END, SESSION_BASE}
 use reprise_abi::schedule::{owner_of, Lists, OWNER_DIED, WAITERS};
 use reprise_abi::session::{request, slot_state, Session, Slot, BATON_FREE};
 use reprise_abi::syscalls::nr;
-use reprise_launch::{proc_files, SharedSession};
+use reprise_launch::proc_files::Whereabouts;
+use reprise_launch::SharedSession;
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::*;
@@ -341,8 +342,10 @@ fn sleeps_on(slot: &Slot) -> Option<u64> {
 /// The call in which the slot's thread is, and its words.
 fn call_of(slot: &Slot) -> Option<(u64, Vec<u64>)> {
     let ids = [&slot.kernel_pid, &slot.kernel_tid].map(|id| id.load(SeqCst) as pid_t);
-    let line = proc_files::text(format!("/proc/{}/task/{}/syscall", ids[0], ids[1])).ok()?;
-    crate::asleep::call_of(&line)
+    match Whereabouts::of_thread(ids[0], ids[1]).ok()?? {
+        Whereabouts::InCall { number, words } => Some((number, words)),
+        _ => None,
+    }
 }
 
 /// Of a shard for which somebody waits long, under `order`: has whoever has it not given it back since? Each operation on it changes its word, and takes a few

@@ -11,6 +11,7 @@ use reprise_abi::session::{
     process_state, request, slot_state, Process, FLAG_TOTAL, MAX_PROCESSES,
 };
 use reprise_launch::inject::Gate;
+use reprise_launch::proc_files;
 use reprise_launch::ptrace;
 use reprise_trace::{Moment, Reader};
 use rustix::process::Signal;
@@ -236,10 +237,7 @@ impl Tree {
         let pid = children::replayed(&self.shared, entry.kernel_pid.load(SeqCst));
         let pid = pid.ok_or_else(|| io(std::io::Error::other("it names a foreign process")))?;
         let mut tids = HashSet::from([pid]);
-        for entry in std::fs::read_dir(format!("/proc/{pid}/task")).map_err(io)? {
-            let name = entry.map_err(io)?.file_name();
-            tids.extend(name.to_str().and_then(|n| n.parse::<pid_t>().ok()));
-        }
+        tids.extend(proc_files::threads_of::<pid_t>(pid).map_err(io)?);
         for tid in &tids {
             ptrace::seize(*tid, options).map_err(io)?;
         }

@@ -1,5 +1,6 @@
 //! Tries the machine's facilities, each for real: a child process uses it and shows by its end whether it worked.
 
+use reprise_launch::proc_files::Status;
 use reprise_launch::{dispositions, process};
 use rustix::fs::{ioctl_ficlone, memfd_create, MemfdFlags};
 use rustix::process::{
@@ -355,11 +356,8 @@ pub fn has_rtm() -> bool {
 
 /// A field of /proc/self/status.
 pub fn process_status(field: &str) -> Option<String> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|l| l.strip_prefix(field)?.strip_prefix(':'));
-    line.map(|v| v.trim().to_string())
+    let status = Status::of_process("self").ok()?;
+    status.get(field).map(str::to_string)
 }
 
 /// Hardware counters can be opened.

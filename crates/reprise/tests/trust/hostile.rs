@@ -143,6 +143,30 @@ fn nobody_else_is_ended_with_a_full_trace() {
     }
 }
 
+/// The launcher ends what is left of a program under `det`, whose threads are processes; its agent is none of them.
+#[test]
+fn no_recorder_is_ended_for_a_thread() {
+    let place = Workplace::new();
+    let r = attacked(&place, "thread_recorder", &["--engine", "det"]);
+    let said = r.run.describe();
+    assert!(r.run.text().contains("was who records it\n"), "{said}");
+    assert!(said.contains("recorded in"), "{said}");
+    let info = run(place.reprise(["info"]).arg(&r.dir), None).describe();
+    assert!(info.contains("exited with 0"), "{info}");
+}
+
+/// The agent looks for children of the program that it does not know: those of its launcher, itself among them, are none.
+#[test]
+fn nobody_of_the_recorders_is_missing() {
+    for engine in ENGINES {
+        let place = Workplace::new();
+        let r = attacked(&place, "parent", &["--engine", engine]);
+        let said = r.run.describe();
+        assert!(r.run.text().contains("was its parent\n"), "{said}");
+        assert!(!said.contains("uncaptured:"), "{said}");
+    }
+}
+
 /// The agent follows the exec of a thread that has asked for it, and nobody else goes on meanwhile: not for ever.
 #[test]
 fn an_exec_that_never_comes_holds_up_nobody() {
