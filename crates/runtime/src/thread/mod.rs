@@ -4,6 +4,7 @@ pub mod area;
 pub mod attended;
 pub mod blocks;
 pub mod in_force;
+pub mod leave;
 pub mod logging;
 pub mod message;
 pub mod namespace;

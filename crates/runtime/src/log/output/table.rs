@@ -8,8 +8,7 @@
 
 use crate::thread::blocks;
 use crate::thread::{current, session, Block};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 
 /// Descriptors that are followed; what is written to others is looked at while recording.
 pub const FOLLOWED: usize = reprise_abi::session::FOLLOWED_STREAMS;
@@ -20,54 +19,47 @@ pub const CLONE_FILES: u64 = 0x400;
 /// The most tables in one memory; who would need another one goes on with the one it has.
 const MAX_TABLES: usize = 96;
 
-/// One table.
+/// One table. It is changed by the threads that have it, one descriptor at a time, as the kernel's is.
 struct Table {
     /// By descriptor: 1, 2: it is the stream that was 1 or 2 at the start; perhaps with [`CLOSED_BY_EXEC`].
-    streams: [u8; FOLLOWED],
+    streams: [AtomicU8; FOLLOWED],
     /// A process with another memory has it, too.
-    is_shared_out: bool,
+    is_shared_out: AtomicBool,
 }
 
 impl Table {
-    const EMPTY: Table = Table {
-        streams: [0; FOLLOWED],
-        is_shared_out: false,
-    };
+    const fn new() -> Table {
+        Table {
+            streams: [const { AtomicU8::new(0) }; FOLLOWED],
+            is_shared_out: AtomicBool::new(false),
+        }
+    }
 }
 
-struct Pool(UnsafeCell<[Table; MAX_TABLES]>);
-// SAFETY: a table is changed by the threads that have it, one byte at a time, as the kernel's is.
-unsafe impl Sync for Pool {}
-static POOL: Pool = Pool(UnsafeCell::new([const { Table::EMPTY }; MAX_TABLES]));
+static POOL: [Table; MAX_TABLES] = [const { Table::new() }; MAX_TABLES];
 /// Somebody looks for a free table.
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// There is or was more than one table in this memory.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 
-fn pool() -> &'static mut [Table; MAX_TABLES] {
-    // SAFETY: see `Pool`.
-    unsafe { &mut *POOL.0.get() }
-}
-
-fn of(t: &Block) -> &'static mut Table {
-    let i = (t.table as usize).min(MAX_TABLES - 1);
-    &mut pool()[i]
+fn of(t: &Block) -> &'static Table {
+    &POOL[(t.table as usize).min(MAX_TABLES - 1)]
 }
 
 /// The stream behind a descriptor, 0 when it is something else.
 pub fn get(fd: u64) -> u8 {
     let streams = &of(current()).streams;
-    let stream = streams.get(fd as u32 as usize).copied().unwrap_or(0);
-    stream & !CLOSED_BY_EXEC
+    let stream = streams.get(fd as u32 as usize);
+    stream.map_or(0, |s| s.load(Relaxed)) & !CLOSED_BY_EXEC
 }
 
 /// Says what a descriptor is now.
 pub fn set(fd: u64, v: u8) {
-    let streams = &mut of(current()).streams;
-    if let Some(s) = streams.get_mut(fd as u32 as usize) {
+    let streams = &of(current()).streams;
+    if let Some(s) = streams.get(fd as u32 as usize) {
         // Most are nothing, and stay so: a page that is only read costs no copy after a fork.
-        if *s != v {
-            *s = v;
+        if s.load(Relaxed) != v {
+            s.store(v, Relaxed);
         }
     }
 }
@@ -79,7 +71,7 @@ pub fn is_followed(fd: u64) -> bool {
 
 /// Does a replay know the descriptors of this thread?
 pub fn is_known(t: &Block) -> bool {
-    !of(t).is_shared_out
+    !of(t).is_shared_out.load(Relaxed)
 }
 
 /// Do all threads in this memory have one table, which nobody else has?
@@ -90,16 +82,16 @@ pub fn is_one() -> bool {
 /// The first thread of a program: see [`super::start`].
 pub fn start(t: &mut Block, first: bool) {
     t.table = 0;
-    let streams = &mut of(t).streams;
+    let streams = &of(t).streams;
     if first {
-        streams[1] = 1;
-        streams[2] = 2;
+        streams[1].store(1, Relaxed);
+        streams[2].store(2, Relaxed);
         return;
     }
-    for (to, from) in streams.iter_mut().zip(&session().streams) {
+    for (to, from) in streams.iter().zip(&session().streams) {
         let v = from.load(Relaxed);
         if v != 0 {
-            *to = v;
+            to.store(v, Relaxed);
         }
     }
 }
@@ -107,7 +99,8 @@ pub fn start(t: &mut Block, first: bool) {
 /// Leaves what is open behind for the program that the process becomes.
 pub fn hand_over() {
     for (to, from) in session().streams.iter().zip(&of(current()).streams) {
-        let kept = if from & CLOSED_BY_EXEC != 0 { 0 } else { *from };
+        let from = from.load(Relaxed);
+        let kept = if from & CLOSED_BY_EXEC != 0 { 0 } else { from };
         to.store(kept, Relaxed);
     }
 }
@@ -117,7 +110,7 @@ pub fn inherit(t: &Block, new: &mut Block, flags: u64, in_own_memory: bool) {
     new.table = t.table;
     match (flags & CLONE_FILES != 0, in_own_memory) {
         (false, false) => copy(t, new),
-        (true, true) => of(t).is_shared_out = true,
+        (true, true) => of(t).is_shared_out.store(true, Relaxed),
         _ => {}
     }
 }
@@ -156,12 +149,13 @@ fn copy(from: &Block, to: &mut Block) {
     };
     let free = (0..MAX_TABLES as u64).find(|i| *i != from.table && !used(*i));
     if let Some(i) = free {
-        let streams = of(from).streams;
+        let old = of(from);
         to.table = i;
-        *of(to) = Table {
-            streams,
-            is_shared_out: false,
-        };
+        let new = of(to);
+        for (to, from) in new.streams.iter().zip(&old.streams) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        new.is_shared_out.store(false, Relaxed);
     }
     LOOKING.store(false, Release);
 }
