@@ -99,7 +99,7 @@ impl Machine for Stopped {
         }
         // Where threads run at the same time, each has an image of its own.
         let image = match crate::thread::in_force::orders_synchronisation() {
-            true => block_address(current().slot) + VECTORS,
+            true => block_address(current().slot_number()) + VECTORS,
             false => FP_IMAGE.at() as u64,
         };
         save_fp(FpState::Saved(self.fpstate), image);

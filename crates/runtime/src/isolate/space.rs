@@ -126,7 +126,7 @@ fn apply(change: &Change) {
             sys::shmdt(at);
         }
         Change::Handler(signal) => crate::gate::signals::tell_kernel(signal),
-        Change::Wants => outside::learn(crate::thread::current().slot, true),
+        Change::Wants => outside::learn(crate::thread::current().slot_number(), true),
     }
 }
 

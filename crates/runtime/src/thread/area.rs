@@ -15,6 +15,13 @@ impl<const WORDS: usize> Area<WORDS> {
         Area(Guarded::new([0; WORDS]))
     }
 
+    /// Where that is which it holds.
+    #[inline(always)]
+    pub fn at<T>(&self) -> *mut T {
+        const { assert!(size_of::<T>() <= 8 * WORDS && align_of::<T>() <= 64) }
+        self.0.at().cast()
+    }
+
     /// What it holds, for whom the area is.
     ///
     /// # Safety
@@ -22,15 +29,13 @@ impl<const WORDS: usize> Area<WORDS> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn get<T>(&self) -> &mut T {
-        const { assert!(size_of::<T>() <= 8 * WORDS && align_of::<T>() <= 64) }
         // SAFETY: as the caller says; large enough and aligned, as asserted.
-        unsafe { &mut *self.0.at().cast::<T>() }
+        unsafe { &mut *self.at() }
     }
 
     /// Puts something there. What was there before is forgotten.
     pub fn put<T>(&mut self, value: T) {
-        const { assert!(size_of::<T>() <= 8 * WORDS && align_of::<T>() <= 64) }
         // SAFETY: large enough and aligned, as asserted; nobody else has the area.
-        unsafe { self.0.at().cast::<T>().write(value) }
+        unsafe { self.at::<T>().write(value) }
     }
 }

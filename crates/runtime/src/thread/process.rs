@@ -45,13 +45,13 @@ static SHARED_FOR_GOOD: AtomicBool = AtomicBool::new(false);
 /// The calling thread's process.
 pub fn own() -> &'static Own {
     // SAFETY: every block points into the pool.
-    unsafe { &*(current().process as *const Own) }
+    unsafe { &*(current().process() as *const Own) }
 }
 
 /// Number of the calling thread's process.
 #[inline]
 pub fn number() -> u32 {
-    current().number
+    current().number()
 }
 
 /// The calling thread's process in the session's table.

@@ -7,7 +7,8 @@
 //! Processes that share a table, but no memory, can't be followed: there the recording looks at each descriptor that is written to.
 
 use crate::thread::blocks;
-use crate::thread::{current, session, Block};
+use crate::thread::{current, session, Block, Current};
+use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 
 /// Descriptors that are followed; what is written to others is looked at while recording.
@@ -42,8 +43,8 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 /// There is or was more than one table in this memory.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 
-fn of(t: &Block) -> &'static Table {
-    &POOL[(t.table as usize).min(MAX_TABLES - 1)]
+fn of(t: Current) -> &'static Table {
+    &POOL[(t.table().get() as usize).min(MAX_TABLES - 1)]
 }
 
 /// The stream behind a descriptor, 0 when it is something else.
@@ -70,7 +71,7 @@ pub fn is_followed(fd: u64) -> bool {
 }
 
 /// Does a replay know the descriptors of this thread?
-pub fn is_known(t: &Block) -> bool {
+pub fn is_known(t: Current) -> bool {
     !of(t).is_shared_out.load(Relaxed)
 }
 
@@ -81,8 +82,8 @@ pub fn is_one() -> bool {
 
 /// The first thread of a program: see [`super::start`].
 pub fn start(t: &mut Block, first: bool) {
-    t.table = 0;
-    let streams = &of(t).streams;
+    t.table.set(0);
+    let streams = &of(t.as_current()).streams;
     if first {
         streams[1].store(1, Relaxed);
         streams[2].store(2, Relaxed);
@@ -107,21 +108,20 @@ pub fn hand_over() {
 
 /// A new thread, made with these flags of clone(2), gets its table; `in_own_memory`: it begins with a copy of its parent's memory.
 pub fn inherit(t: &Block, new: &mut Block, flags: u64, in_own_memory: bool) {
-    new.table = t.table;
+    new.table.set(t.table.get());
     match (flags & CLONE_FILES != 0, in_own_memory) {
-        (false, false) => copy(t, new),
-        (true, true) => of(t).is_shared_out.store(true, Relaxed),
+        (false, false) => copy(t.as_current(), new.slot, &new.table),
+        (true, true) => of(t.as_current()).is_shared_out.store(true, Relaxed),
         _ => {}
     }
 }
 
 /// unshare(2): the thread goes on with a copy of its table.
-pub fn unshare(t: &mut Block) {
-    let old = t.table;
-    let others = |i: u32| i != t.slot && is_used_by(i, old);
+pub fn unshare(t: Current) {
+    let (old, slot) = (t.table().get(), t.slot_number());
+    let others = |i: u32| i != slot && is_used_by(i, old);
     if (0..session().slots_used.load(Relaxed)).any(others) {
-        let from = current();
-        copy(from, t);
+        copy(t, slot, t.table());
     }
 }
 
@@ -136,22 +136,22 @@ pub fn after_fork() {
 }
 
 fn is_used_by(slot: u32, table: u64) -> bool {
-    blocks::in_use_here(slot).is_some() && blocks::block_of(slot).table == table
+    blocks::in_use_here(slot).is_some() && blocks::block_of(slot).table.get() == table
 }
 
-fn copy(from: &Block, to: &mut Block) {
+/// The thread of slot `to`, whose table is to be another one, gets a copy of the thread's.
+fn copy(from: Current, to: u32, table: &Cell<u64>) {
     SEVERAL.store(true, Relaxed);
     while LOOKING.swap(true, Acquire) {
         core::hint::spin_loop();
     }
     let used = |table: u64| {
-        (0..session().slots_used.load(Relaxed)).any(|i| i != to.slot && is_used_by(i, table))
+        (0..session().slots_used.load(Relaxed)).any(|i| i != to && is_used_by(i, table))
     };
-    let free = (0..MAX_TABLES as u64).find(|i| *i != from.table && !used(*i));
+    let free = (0..MAX_TABLES as u64).find(|i| *i != from.table().get() && !used(*i));
     if let Some(i) = free {
-        let old = of(from);
-        to.table = i;
-        let new = of(to);
+        let (old, new) = (of(from), &POOL[i as usize]);
+        table.set(i);
         for (to, from) in new.streams.iter().zip(&old.streams) {
             to.store(from.load(Relaxed), Relaxed);
         }
