@@ -84,7 +84,7 @@ pub fn by(s: u32, number: u64, args: &[u64; 6]) -> i64 {
 
 /// Becomes another program, in the handler of the first thread, in the turn of another one.
 fn become_now(args: [u64; 6]) -> ! {
-    // SAFETY: the thread has another reference in its block's hands further up, or in what the handler has interrupted; neither goes on: this never returns.
+    // SAFETY: whoever has another reference, further up or in what the handler has interrupted, doesn't go on: this never returns.
     let t = unsafe { take_block() };
     let [number, path, second, third, asker, fifth] = args;
     // What the asker has committed is to be seen, and nothing else matters any more.

@@ -1,8 +1,9 @@
 //! The calling thread, for those who were not handed its block.
 //!
-//! Control comes into the runtime at few places: gates, hooked functions, signals, a thread's first steps. There the thread's block is [taken](take_block), once,
-//! and from there it is handed down, so that nobody has two references to it. Who is called without it, and needs a word or two of it, asks for [`current`]: that
-//! never becomes a reference to the block, but gives copies of words that only the thread itself changes, cells, atomics, and areas.
+//! Control comes into the runtime at few places: gates, hooked functions, signals, a thread's first steps. There the thread's block is
+//! [taken](take_block), once, and from there it is handed down, so that nobody has two references to it. Who is called without it, and needs a word
+//! or two of it, asks for [`current`]: that never becomes a reference to the block, but gives copies of words that only the thread itself changes,
+//! cells, atomics, and areas.
 
 use crate::thread::area::Area;
 use crate::thread::signals::Pending;
@@ -29,8 +30,9 @@ pub fn current() -> Current {
 /// The calling thread's block, where control comes into the runtime.
 ///
 /// # Safety
-/// The thread was in the program, or in nothing at all, and has no other reference to its block. Or a signal has interrupted it in the runtime: then whoever has
-/// one does not go on before this one is gone, and takes nothing in the block for unchanged, since it is [pinned](core::marker::PhantomPinned).
+/// The thread was in the program, or in nothing at all, and has no other reference to its block. Or a signal has interrupted it in the runtime:
+/// then whoever has one does not go on before this one is gone, and takes nothing in the block for unchanged, since it is
+/// [pinned](core::marker::PhantomPinned).
 #[inline(always)]
 pub unsafe fn take_block() -> &'static mut Block {
     // SAFETY: as the caller says.
@@ -58,7 +60,8 @@ macro_rules! shared {
             $(#[$doc])*
             #[inline(always)]
             pub fn $name(self) -> &'static $type {
-                // SAFETY: a block is never unmapped while its thread is there; what is referred to is a cell, an atomic or an area, or takes each of its words for one that changes.
+                // SAFETY: a block is never unmapped while its thread is there; what is referred to can be changed by shared
+                // references, or reads each of its words anew.
                 unsafe { &(*self.0).$($field).+ }
             }
         )*

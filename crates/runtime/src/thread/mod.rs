@@ -166,8 +166,8 @@ pub struct Block {
     pub entered: Option<Entered>,
     /// The call that nothing may interrupt it in.
     pub stays_in: Option<Entered>,
-    /// A handler of signals may come between any two instructions of who has a reference to the block, and changes it: so the compiler must not take the reference
-    /// for the only one. For types that are pinned it doesn't.
+    /// A handler of signals may come between any two instructions of who has a reference to the block, and changes it: so the compiler must not take
+    /// the reference for the only one. For types that are pinned it doesn't.
     pub(crate) _pinned: PhantomPinned,
 }
 
