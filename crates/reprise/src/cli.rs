@@ -312,12 +312,7 @@ pub struct RecordArgs {
     pub test_uniparallel: bool,
 
     /// A test switch: some epochs, drawn by this seed, count as ones that no copy can run again
-    #[arg(
-        long,
-        hide = true,
-        value_name = "SEED",
-        requires = "test_uniparallel"
-    )]
+    #[arg(long, hide = true, value_name = "SEED", requires = "test_uniparallel")]
     pub test_fail_epochs: Option<u32>,
 
     /// A test switch: in these slices two neighbouring events have changed places

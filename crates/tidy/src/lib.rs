@@ -1,4 +1,5 @@
-//! What the sources keep to: the walls inside of the runtime, who may know system calls ([`calls`]), and what the documents name ([`documents`]).
+//! What the sources keep to: the walls inside of the runtime, who may know system calls ([`calls`]), who makes references that
+//! nobody checks ([`aliases`]), and what the documents name ([`documents`]).
 //!
 //! Cargo keeps the walls between crates; inside of one, any module can name any other, and sooner or later does.
 //!
@@ -6,6 +7,7 @@
 //! further up, an engine that names another one, an engine that is named outside of its room and the crate's root. A path is found by its text,
 //! `crate::` or `super::` and what follows, in `use` lines and elsewhere; comments and strings are none.
 
+pub mod aliases;
 pub mod calls;
 pub mod documents;
 mod paths;

@@ -12,8 +12,7 @@ use crate::machine::sys;
 use crate::memory;
 use crate::memory::pages_of;
 use crate::thread::session;
-use core::cell::UnsafeCell;
-use core::sync::atomic::{compiler_fence, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::layout::PAGE;
 use reprise_place::patchable::INT3;
 
@@ -44,40 +43,58 @@ const REACH: u64 = 0x7fff_0000;
 
 pub use reprise_abi::event::patch_form::*;
 
-struct Tables(UnsafeCell<Inner>);
-// SAFETY: changed only while no other thread runs program code, or under the lock of the address space; lists only grow.
-unsafe impl Sync for Tables {}
-
-struct Inner {
-    pages: [(u64, u64); MAX_PAGES],
-    pages_len: usize,
-    moved: [(u64, u64); MAX_MOVED],
-    moved_len: usize,
+/// A list of pairs that only grows, so that others may look through it meanwhile. It grows while no other thread runs the program's code, or under
+/// the lock of the address space.
+struct Pairs<const MOST: usize> {
+    list: [(AtomicU64, AtomicU64); MOST],
+    len: AtomicUsize,
 }
 
-static TABLES: Tables = Tables(UnsafeCell::new(Inner {
-    pages: [(0, 0); MAX_PAGES],
-    pages_len: 0,
-    moved: [(0, 0); MAX_MOVED],
-    moved_len: 0,
-}));
+impl<const MOST: usize> Pairs<MOST> {
+    const fn new() -> Pairs<MOST> {
+        Pairs {
+            list: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; MOST],
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    fn all(&self) -> &[(AtomicU64, AtomicU64)] {
+        &self.list[..self.len.load(Acquire)]
+    }
+
+    /// Is this the first of a pair?
+    fn has(&self, first: u64) -> bool {
+        self.all().iter().any(|p| p.0.load(Relaxed) == first)
+    }
+
+    fn is_full(&self) -> bool {
+        self.len.load(Relaxed) == MOST
+    }
+
+    fn push(&self, first: u64, second: u64) {
+        let n = self.len.load(Relaxed);
+        self.list[n].0.store(first, Relaxed);
+        self.list[n].1.store(second, Relaxed);
+        self.len.store(n + 1, Release);
+    }
+}
+
+/// Pages of stubs: where, and how many bytes are in use.
+static PAGES: Pairs<MAX_PAGES> = Pairs::new();
+/// Where instructions were, and where they are.
+static MOVED: Pairs<MAX_MOVED> = Pairs::new();
 static COUNTS: [AtomicU32; COUNTED] = [const { AtomicU32::new(0) }; COUNTED];
 /// The site dispatched last (address after its `syscall`), and its call number.
 static LAST_SITE: AtomicU64 = AtomicU64::new(0);
 static LAST_NR: AtomicU64 = AtomicU64::new(0);
 
-#[allow(clippy::mut_from_ref)]
-fn tables() -> &'static mut Inner {
-    // SAFETY: see `Tables`.
-    unsafe { &mut *TABLES.0.get() }
-}
-
 /// Is this address in a stub of a rewritten site?
 pub fn is_stub(pc: u64) -> bool {
-    let t = tables();
-    t.pages[..t.pages_len]
-        .iter()
-        .any(|p| pc.wrapping_sub(p.0) < PAGE)
+    let pages = PAGES.all().iter();
+    pages
+        .map(|p| p.0.load(Relaxed))
+        .any(|at| pc.wrapping_sub(at) < PAGE)
 }
 
 /// Who else has stubs: a `fn(u64) -> bool`, if anybody.
@@ -143,10 +160,7 @@ pub fn comes_with_code(form: u32) -> bool {
 /// Replay: rewrites the site as recorded.
 pub fn put(site: u64, stub: u64, form: u32, among: bool) {
     let page = stub & !(PAGE - 1);
-    let known = tables().pages[..tables().pages_len]
-        .iter()
-        .any(|p| p.0 == page);
-    if (known || map_page(page)) && write(site, stub, form, among) {
+    if (PAGES.has(page) || map_page(page)) && write(site, stub, form, among) {
         let counts = (form != RESOLVER) as u64;
         session().counters.patched.fetch_add(counts, Relaxed);
         // Who finds room by itself (hooks) is to find the same as in the recording.
@@ -184,19 +198,22 @@ fn form_of(site: u64, number: u32) -> Option<u32> {
 
 /// Finds room for a stub of so many bytes, a multiple of [`STUB`], that the site can reach.
 pub fn place(site: u64, len: u64) -> Option<u64> {
-    let t = tables();
-    for p in &mut t.pages[..t.pages_len] {
-        if p.0.abs_diff(site) < REACH && p.1 + len <= PAGE {
-            let at = p.0 + p.1;
-            p.1 += len;
-            return Some(at);
+    for (page, used) in PAGES.all() {
+        let (at, n) = (page.load(Relaxed), used.load(Relaxed));
+        if at.abs_diff(site) < REACH && n + len <= PAGE {
+            used.store(n + len, Relaxed);
+            return Some(at + n);
         }
     }
-    let list = memory::map().regions();
-    let i = list.iter().position(|r| r.start <= site && site < r.end)?;
+    // Nobody else changes the map meanwhile, and what is found changes it last.
+    let map = memory::map();
+    let i = map
+        .regions()
+        .iter()
+        .position(|r| r.start <= site && site < r.end)?;
     // Below the module: above it the heap may want to grow.
-    let below = list[..=i].iter().rev().map(|r| r.start - PAGE);
-    let above = list[i..].iter().map(|r| r.end);
+    let below = (0..=i).rev().map(|k| map.regions()[k].start - PAGE);
+    let above = (i..map.regions().len()).map(|k| map.regions()[k].end);
     let wanted = |roomy: bool| {
         let mut near = below
             .clone()
@@ -237,15 +254,13 @@ fn place_with_breakpoint(site: u64) -> Option<u64> {
 
 /// Nobody else gets room in the first bytes of this page of stubs.
 fn fill(page: u64, bytes: u64) {
-    let t = tables();
-    for p in t.pages[..t.pages_len].iter_mut().filter(|p| p.0 == page) {
-        p.1 = p.1.max(bytes);
+    for (_, used) in PAGES.all().iter().filter(|p| p.0.load(Relaxed) == page) {
+        used.fetch_max(bytes, Relaxed);
     }
 }
 
 fn map_page(at: u64) -> bool {
-    let t = tables();
-    if t.pages_len == MAX_PAGES || memory::is_ours(at, PAGE) {
+    if PAGES.is_full() || memory::is_ours(at, PAGE) {
         return false;
     }
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE;
@@ -258,10 +273,7 @@ fn map_page(at: u64) -> bool {
         prot: 5,
         ..Default::default()
     });
-    t.pages[t.pages_len] = (at, 0);
-    // Others look through the list meanwhile.
-    compiler_fence(Release);
-    t.pages_len += 1;
+    PAGES.push(at, 0);
     crate::log::debugger::note_beside(at, PAGE);
     true
 }
@@ -339,7 +351,7 @@ pub fn write(site: u64, stub: u64, form: u32, among: bool) -> bool {
         put(&old[2..8]);
         let at = put(&[0xe9]);
         put(&relative(site + 8, stub + at + 4));
-        if tables().moved_len == MAX_MOVED {
+        if MOVED.is_full() {
             return false;
         }
     }
@@ -375,10 +387,7 @@ fn cache_index(rip: u64) -> usize {
 }
 
 fn note_moved(from: u64, to: u64) {
-    let t = tables();
-    t.moved[t.moved_len] = (from, to);
-    compiler_fence(Release);
-    t.moved_len += 1;
+    MOVED.push(from, to);
     let i = cache_index(from);
     if MOVED_FROM[i].load(Relaxed) == 0 {
         MOVED_TO[i].store(to, Relaxed);
@@ -391,8 +400,7 @@ fn note_moved(from: u64, to: u64) {
 
 /// The instruction at `from` is at `to` now, and something else lies in its place.
 pub fn note_inner(from: u64, to: u64) {
-    let t = tables();
-    if t.moved[..t.moved_len].iter().any(|m| m.0 == from) || t.moved_len == MAX_MOVED {
+    if MOVED.has(from) || MOVED.is_full() {
         return;
     }
     note_moved(from, to);
@@ -407,9 +415,9 @@ pub fn resume_address(rip: u64) -> u64 {
         return MOVED_TO[i].load(Relaxed);
     }
     if from == u64::MAX {
-        let t = tables();
-        if let Some(m) = t.moved[..t.moved_len].iter().find(|m| m.0 == rip) {
-            return m.1;
+        let mut moved = MOVED.all().iter();
+        if let Some((_, to)) = moved.find(|m| m.0.load(Relaxed) == rip) {
+            return to.load(Relaxed);
         }
     }
     rip

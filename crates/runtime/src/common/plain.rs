@@ -139,7 +139,7 @@ pub fn thread_create<E: Engine>(
     let Some(i) = clone::reserve_slot() else {
         return (-11, 0);
     };
-    let tid = clone::start_thread::<E>(t, wish, i, t.slot_process(), start, || before(i));
+    let tid = clone::start_thread::<E>(t, wish, i, t.slot_process(), start, |_, _| before(i));
     if !sys::is_error(tid) {
         slot(i).visible_tid.store(tid as u32, Relaxed);
         clone::publish_tid(wish, tid as u32);
@@ -159,7 +159,7 @@ pub fn process_create<E: Engine>(t: &mut Block, wish: &Wish, start: &Frame) -> i
         slot(i).state.store(slot_state::FREE, Release);
         return -11;
     };
-    let tid = clone::start_thread::<E>(t, wish, i, process, start, || {});
+    let tid = clone::start_thread::<E>(t, wish, i, process, start, |_, _| {});
     if sys::is_error(tid) {
         process::entry_of(process)
             .state

@@ -19,11 +19,11 @@ pub trait Rewrites {
         None
     }
     /// Others ran when the site was rewritten, in the turn of this stamp.
-    fn among_threads(_site: u64, _stamp: u64, rewrite: impl FnOnce()) {
+    fn among_threads(_t: &mut Block, _site: u64, _stamp: u64, rewrite: impl FnOnce()) {
         rewrite();
     }
     /// There were no others when it was.
-    fn alone() {}
+    fn alone(_t: &mut Block) {}
 }
 
 /// Replay, at the start of a gate: makes the patches that come next.
@@ -80,7 +80,7 @@ fn replay_those<R: Rewrites>(t: &mut Block, wanted: impl Fn(u32) -> bool) {
         }
         let form = h.detail & !AMONG_THREADS;
         if form != h.detail {
-            R::among_threads(site, third, || {
+            R::among_threads(t, site, third, || {
                 if !rebuilt::was_program(site) {
                     let _lock = space::lock();
                     put(site, stub, form, true);
@@ -89,7 +89,7 @@ fn replay_those<R: Rewrites>(t: &mut Block, wanted: impl Fn(u32) -> bool) {
             continue;
         }
         if !comes_with_code(form) {
-            R::alone();
+            R::alone(t);
         }
         if rebuilt::was_program(site) {
             continue;

@@ -1,9 +1,10 @@
 //! A thread that a signal stopped, as the logic of places sees it ([`reprise_place`]).
 
+use crate::machine::guarded::Guarded;
 use crate::machine::{guard, hash, sys};
 use crate::signal::frame::{save_fp, FpState, SigContext};
+use crate::thread::leave::Baton;
 use crate::thread::{block_address, current, session, Block, VECTORS, VECTORS_LEN};
-use core::cell::UnsafeCell;
 use reprise_place::machine::{Machine, Memory, Xmm, X87};
 use reprise_place::patchable::JUMP_LEN;
 use reprise_place::regs::Regs;
@@ -13,10 +14,9 @@ pub const FP_LEN: usize = 16 << 10;
 const _: () = assert!(FP_LEN <= VECTORS_LEN as usize);
 
 #[repr(C, align(64))]
-struct FpImage(UnsafeCell<[u8; FP_LEN]>);
-// SAFETY: used only by the holder of the baton, for the length of one hash.
-unsafe impl Sync for FpImage {}
-static FP_IMAGE: FpImage = FpImage(UnsafeCell::new([0; FP_LEN]));
+struct FpImage([u8; FP_LEN]);
+/// Used for the length of one hash.
+static FP_IMAGE: Guarded<FpImage, Baton> = Guarded::new(FpImage([0; FP_LEN]));
 
 /// The program's bytes under a patch.
 #[derive(Clone, Copy)]
@@ -99,11 +99,11 @@ impl Machine for Stopped {
         }
         // Where threads run at the same time, each has an image of its own.
         let image = match crate::thread::in_force::orders_synchronisation() {
-            true => block_address(current().slot) + VECTORS,
-            false => FP_IMAGE.0.get() as u64,
+            true => block_address(current().slot_number()) + VECTORS,
+            false => FP_IMAGE.at() as u64,
         };
         save_fp(FpState::Saved(self.fpstate), image);
-        // SAFETY: our own buffer.
+        // SAFETY: the thread's own buffer, or that of the holder of the baton: only its places are named where threads don't run at the same time.
         unsafe { hash::bytes(5, image, size) }
     }
 

@@ -226,12 +226,12 @@ pub trait Order {
     }
     /// Wakes up to `n` that wait on the word at this address, which may be gone by now.
     #[inline(always)]
-    fn wake(address: *const u32, n: u32, shared: bool) {
+    fn wake(_t: &mut Block, address: *const u32, n: u32, shared: bool) {
         waits::wake(address, n, shared);
     }
     /// A moment in which another processor may do something.
     #[inline(always)]
-    fn pause() {
+    fn pause(_t: &mut Block) {
         core::hint::spin_loop();
     }
     /// The time of CLOCK_MONOTONIC in nanoseconds, as far as it is for waiting only.

@@ -16,8 +16,8 @@ use crate::memory::limits;
 use crate::memory::lock_memory;
 use crate::memory::populated;
 use crate::thread::message;
-use crate::thread::{current, Block, Frame};
 use crate::thread::{in_force, session};
+use crate::thread::{take_block, Block, Frame};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::effect::{Effect, Told};
 use reprise_abi::session::FLAG_NO_PATCH;
@@ -30,23 +30,24 @@ const EFAULT: i64 = -14;
 
 #[no_mangle]
 extern "C" fn rt_gate(frame: &mut Frame) {
+    // SAFETY: the thread comes from the program, by a call.
+    let t = unsafe { take_block() };
     with_engine!(E => {
-        gate::<E>(frame);
-        stand::point::<E>(current(), frame);
+        gate::<E>(t, frame);
+        stand::point::<E>(t, frame);
     })
 }
 
 /// A thread that stood in a call, of which only the end is missing in the log, is in it again: `frame` as at the gate.
-pub fn call_again(frame: &mut Frame) {
+pub fn call_again(t: &mut Block, frame: &mut Frame) {
     with_engine!(E => {
-        made::<E>(current(), frame);
-        stand::point::<E>(current(), frame);
+        made::<E>(t, frame);
+        stand::point::<E>(t, frame);
     })
 }
 
 /// One gate: the program's call is answered, then signals and slices get their turn.
-fn gate<E: Engine>(frame: &mut Frame) {
-    let t = current();
+fn gate<E: Engine>(t: &mut Block, frame: &mut Frame) {
     t.slot().last_pc.store(frame.rip, Relaxed);
     // Under `none` it may be a diversion.
     if !E::LIVE || E::IMMEDIATE {

@@ -42,7 +42,7 @@ extern "C" fn rt_reenters(block: u64) -> ! {
     }
     kernel::sync_mask(t);
     if t.entered.is_some() {
-        super::gate::call_again(f);
+        super::gate::call_again(t, f);
     }
     // SAFETY: the frame is on the gate stack, whose part below is free.
     unsafe { rt_leave_with(f) }

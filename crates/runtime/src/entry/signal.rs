@@ -11,7 +11,7 @@ use crate::signal::segment;
 use crate::signal::step::is_step;
 use crate::sync::in_runtime;
 use crate::thread::signals::*;
-use crate::thread::{current, Block};
+use crate::thread::{take_block, Block};
 use core::sync::atomic::Ordering::*;
 
 /// si_code of a dispatched call.
@@ -24,7 +24,8 @@ extern "C" fn rt_on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext)
     // SAFETY: the kernel passes valid pointers into the frame on our signal stack.
     let (info, uc) = unsafe { (&*info, &mut *uc) };
     segment::check(signal);
-    let t = current();
+    // SAFETY: what the signal has interrupted is the program, or the runtime, which does not go on before this handler has returned.
+    let t = unsafe { take_block() };
     let shows = with_engine!(E => !E::LIVE) || crate::isolate::conflicts::on();
     if shows && !in_runtime(uc.mc.rip) {
         crate::log::debugger::show_context(t, uc);

@@ -16,7 +16,7 @@ use crate::thread::panic;
 use crate::thread::process;
 use crate::thread::schedule;
 use crate::thread::signals;
-use crate::thread::{block_address, current, session, Block, Frame};
+use crate::thread::{block_address, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::engine::{self, Engine};
 use reprise_abi::layout::*;
@@ -191,8 +191,8 @@ fn become_first_thread(i: u32, attached: bool) -> &'static mut Block {
         false => 0,
     };
     sys::arch_prctl(ARCH_SET_FS, thread_pointer);
-    adopt(block_address(i));
-    let t = current();
+    // SAFETY: the block is this thread's, and `block` is used no more.
+    let t = unsafe { adopt(block_address(i)) };
     sys::set_tid_address(t.alive.as_ptr() as u64);
     t
 }

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::gate::clone::{adopt, BIRTH_ATTACHED, BIRTH_COPIED, BIRTH_FORK, BIRTH_THREAD};
 use crate::machine::asm::rt_leave_with;
 use crate::thread::blocks::in_use_here;
-use crate::thread::{current, session, Block};
+use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
 
 /// The other threads of a memory that was copied are not here.
@@ -20,8 +20,8 @@ fn forget_others(t: &Block) {
 /// The first steps of every thread but a program's first, on its gate stack.
 #[no_mangle]
 pub extern "C" fn rt_thread_begin(block: u64) -> ! {
-    adopt(block);
-    let t = current();
+    // SAFETY: the thread was made for this block, and these are its first steps.
+    let t = unsafe { adopt(block) };
     if t.birth == BIRTH_COPIED {
         crate::gate::copy::stands_again(t);
     }

@@ -99,7 +99,7 @@ pub fn start_others<E: Engine>(t: &mut Block) {
             crate::thread::panic::give_up("no memory for a thread");
         };
         b.process = t.process;
-        b.table = t.table;
+        b.table.set(t.table.get());
         b.number = t.number;
         b.birth = BIRTH_ATTACHED;
         b.alive.store(1, Relaxed);
@@ -150,8 +150,8 @@ extern "C" fn rt_attached_thread(block: u64) -> ! {
     while ready.load(Acquire) == 0 {
         sys::futex_wait(ready.as_ptr(), 0, None);
     }
-    clone::adopt(block);
-    let alive = crate::thread::current().alive.as_ptr() as u64;
+    // SAFETY: the thread was told to go on with this block, and has nothing of it yet.
+    let alive = unsafe { clone::adopt(block) }.alive.as_ptr() as u64;
     sys::set_tid_address(alive);
     // SAFETY: as the kernel starts any other thread of ours.
     unsafe { rt_thread_begin(block) }

@@ -214,7 +214,7 @@ pub fn takes(info: &Siginfo) -> bool {
     let ours = info.code() == ARM;
     if ours {
         instruction::trap_clock();
-        FREE[current().slot as usize].store(false, SeqCst);
+        FREE[current().slot_number() as usize].store(false, SeqCst);
     }
     ours
 }

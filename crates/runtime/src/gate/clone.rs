@@ -16,7 +16,10 @@ use crate::thread::area::Area;
 use crate::thread::blocks::{in_use_here, map_block};
 use crate::thread::process;
 use crate::thread::signals::{AltStack, Pending};
+use crate::thread::take_block;
 use crate::thread::*;
+use core::cell::Cell;
+use core::marker::PhantomPinned;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::notes;
@@ -126,7 +129,7 @@ pub fn wait_for_slot<E: Engine>(i: u32) {
         }
         crate::thread::request::wake_agent();
         if total::runs() {
-            total::give_way(current());
+            total::give_way();
         } else {
             sys::futex_wait(slot(i).state.as_ptr(), state, Some(&soon()));
             total::begin_asleep();
@@ -161,7 +164,7 @@ pub fn new_block(i: u32) -> Block {
     let big = {
         // SAFETY: mapped; zero or a former thread's.
         let old = unsafe { &*(at as *const Block) };
-        old.big_scratch
+        old.big_scratch.get()
     };
     let mut block = Block {
         this: at,
@@ -194,7 +197,7 @@ pub fn new_block(i: u32) -> Block {
         publish: 0,
         child_descriptor: None,
         fs_base: 0,
-        big_scratch: big,
+        big_scratch: Cell::new(big),
         engine: Area::new(),
         traced: Area::new(),
         stub: Area::new(),
@@ -211,10 +214,11 @@ pub fn new_block(i: u32) -> Block {
         logging: Default::default(),
         shown: Frame::default(),
         heap: 0,
-        table: 0,
+        table: Cell::new(0),
         stands: AtomicU32::new(0),
         entered: None,
         stays_in: None,
+        _pinned: PhantomPinned,
     };
     block.traced.put(ptrace::Traced::default());
     block.noted.put(output::Noted::default());
@@ -223,14 +227,14 @@ pub fn new_block(i: u32) -> Block {
 }
 
 /// Makes the kernel's thread for slot `i`, in a process of its own (number `process`) unless that is the caller's. It goes on in
-/// `rt_thread_begin` ([`crate::entry`]). `before` runs when only the kernel can still fail. Its kernel thread id or an error.
+/// `rt_thread_begin` ([`crate::entry`]). `before` runs when only the kernel can still fail, with both blocks. Its kernel thread id or an error.
 pub fn start_thread<E: Engine>(
     t: &mut Block,
     wish: &Wish,
     i: u32,
     process: u32,
     start: &Frame,
-    before: impl FnOnce(),
+    before: impl FnOnce(&mut Block, &mut Block),
 ) -> i64 {
     const ENOMEM: i64 = -12;
     let Some(b) = prepare_block(i) else {
@@ -252,7 +256,7 @@ pub fn start_thread<E: Engine>(
     // Not even the driver's signal may come before the child knows who it is.
     kernel::block_everything();
     let wanted = kernel_flags::<E>(wish.flags, is_process);
-    before();
+    before(t, b);
     let tid = make_in_kernel::<E>(t, b, wish, wanted, process);
     if sys::is_error(tid) {
         take_back(b, i, is_process);
@@ -483,7 +487,10 @@ pub fn publish_own_tid(t: &mut Block, tid: u32) {
 }
 
 /// Makes this kernel thread the one of `block`: `%gs`, signal stack, dispatch.
-pub fn adopt(block: u64) {
+///
+/// # Safety
+/// The block is mapped and filled, nobody else runs on it, and the thread has no reference to it.
+pub unsafe fn adopt(block: u64) -> &'static mut Block {
     const ARCH_SET_GS: u64 = 0x1001;
     sys::arch_prctl(ARCH_SET_GS, block);
     let stack = AltStack {
@@ -493,7 +500,9 @@ pub fn adopt(block: u64) {
         size: ALT_STACK_LEN,
     };
     sys::sigaltstack(&stack as *const AltStack as u64, 0);
-    let t = current();
+    // SAFETY: these are the thread's first steps on the block, as the caller says.
+    let t = unsafe { take_block() };
     t.kernel_tid = sys::gettid() as u32;
     crate::gate::arm_dispatch();
+    t
 }

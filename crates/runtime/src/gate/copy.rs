@@ -23,7 +23,8 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::{MAX_SLOTS, PAGE, SESSION_BASE};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{
-    region_flags, slot_state, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, SESSION_TOTAL,
+    region_flags, slot_state, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES,
+    SESSION_TOTAL,
 };
 use reprise_abi::syscalls::nr;
 

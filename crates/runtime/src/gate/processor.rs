@@ -53,7 +53,7 @@ fn block_of(t: &Block, id: u32) -> Option<&'static mut Block> {
         slot(*i).visible_tid.load(Relaxed) == id
             && slot(*i).process.load(Relaxed) == t.slot_process()
     })?;
-    // SAFETY: a thread of this process; the caller holds the baton.
+    // SAFETY: another thread of this process, which rests: the caller holds the baton, and `mask` doesn't ask for itself.
     Some(unsafe { &mut *(block_address(i) as *mut Block) })
 }
 

@@ -152,7 +152,7 @@ fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
             kernel_tid: t.kernel_tid,
             cancels: t.cancels.load(Relaxed),
             heap: t.heap,
-            table: t.table,
+            table: t.table.get(),
             robust_down: t.robust_down,
             traced,
         },
@@ -184,7 +184,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
         return Some(End {
             frame: gate_frame(b),
             in_call: true,
-            quiet: quiet::unlogged(i, b.logging.counts),
+            quiet: quiet::unlogged(i, b.logging.counts.get()),
             unlogged: 0,
             has_logged: false,
         });
@@ -197,7 +197,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
     Some(End {
         frame: form.frame,
         in_call: form.call.is_some(),
-        quiet: quiet::unlogged(i, form.log.logging.counts),
+        quiet: quiet::unlogged(i, form.log.logging.counts.get()),
         unlogged: form.log.unlogged,
         has_logged: form.log.has_logged,
     })
@@ -222,7 +222,15 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
             $(unsafe { told(offset_of!(Form, $field), &raw mut (*to).$field as u64, size_of_val(&(*to).$field)) })&&*
         };
     }
-    let known = get!(frame, call, fs_base, mask, alt_stack, clear_tid, robust_list);
+    let known = get!(
+        frame,
+        call,
+        fs_base,
+        mask,
+        alt_stack,
+        clear_tid,
+        robust_list
+    );
     let old = old.into_inner();
     if stays {
         return known && old.call.is_some() && old.frame == gate_frame(b);
@@ -543,7 +551,7 @@ pub fn fill<E: Engine>(t: &mut Block, f: &mut Form) {
     t.kernel_tid = who.kernel_tid;
     t.cancels.store(who.cancels, Relaxed);
     t.heap = who.heap;
-    t.table = who.table;
+    t.table.set(who.table);
     t.robust_down = who.robust_down;
     t.operations = f.log.operations;
     t.logging = core::mem::take(&mut f.log.logging);

@@ -16,7 +16,7 @@ use super::phases::{look, phases};
 use super::{conflicts, owned, scan, views};
 use crate::machine::{guard, sys};
 use crate::thread::panic;
-use crate::thread::{session, Block, Frame};
+use crate::thread::{session, Block, Current, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::det::{COPIES, EARLY_LOOKS, OBJECTS, SCANS, TWINS as LAZY_TWINS};
 use reprise_abi::layout::PAGE;
@@ -110,6 +110,15 @@ pub struct OfThread {
     pub apart: bool,
     /// A signal of the runtime's own came while it was in the runtime, perhaps in a call.
     pub interrupted: bool,
+}
+
+impl Current {
+    /// Is it a process of vfork(2), in the memory of the thread that made it?
+    #[inline(always)]
+    pub fn is_apart(self) -> bool {
+        // SAFETY: the area is this room's own; a word of it that only the thread itself changes.
+        unsafe { (*self.view().at::<OfThread>()).apart }
+    }
 }
 
 impl Block {

@@ -142,7 +142,7 @@ pub fn committed(address: u64, base: u64, in_phase: bool, round: u32, last: &Ato
             &*(base as *const [u64; WORDS]),
         )
     };
-    let (bytes, slot) = (changed(copy, base), current().slot);
+    let (bytes, slot) = (changed(copy, base), current().slot_number());
     let mut before = last.load(Relaxed);
     let there = NOTED.load(Relaxed);
     let of_now = |n: u32| {

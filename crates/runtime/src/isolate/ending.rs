@@ -24,7 +24,7 @@ static LAST_STATUS: AtomicU32 = AtomicU32::new(0);
 
 /// Is the calling thread the one whose process the program is to others?
 pub fn is_first() -> bool {
-    current().kernel_tid == process::kernel_pid()
+    current().kernel_tid() == process::kernel_pid()
 }
 
 /// Ends all others, but for the program's first process, which is to end with the right status.
@@ -41,7 +41,7 @@ fn end_those(which: &dyn Fn(u32) -> bool) {
     if !split::in_force() {
         return;
     }
-    let me = current().slot;
+    let me = current().slot_number();
     for s in slots().filter(|s| *s != me && which(*s)) {
         let tid = slot(s).kernel_tid.load(Relaxed);
         if tid != 0 && (lives(s) || tid == process::kernel_pid()) {
@@ -182,8 +182,7 @@ pub fn end(status: u32) -> ! {
 /// The first thread has ended: its process stays until the last one has.
 ///
 /// Signals to the process still come to it, for others, and so do [proxy calls](super::proxy).
-fn linger() -> ! {
-    let t = current();
+fn linger(t: &mut Block) -> ! {
     t.mask = !0;
     kernel::sync_mask(t);
     loop {
@@ -224,9 +223,9 @@ pub fn give_up_all(
 }
 
 /// The calling thread, which has given up all, is no more; the first one [lingers](linger).
-pub fn end_thread(t: &Block) -> ! {
+pub fn end_thread(t: &mut Block) -> ! {
     if is_first() {
-        linger();
+        linger(t);
     }
     leave_slot(t)
 }

@@ -19,7 +19,7 @@ use crate::signal::kernel;
 use crate::signal::kernel::WANTED;
 use crate::thread::process;
 use crate::thread::signals::*;
-use crate::thread::{session, slot, Block};
+use crate::thread::{current, session, slot, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::spec::Mem;
@@ -119,9 +119,8 @@ pub fn learn(s: u32, opens: bool) {
     }
     known.fetch_or(new, Relaxed);
     each(new, crate::gate::signals::tell_kernel);
-    let t = crate::thread::current();
     if opens && member(s).hearing.load(SeqCst) == hearing::HEARS {
-        kernel::sync_mask(t);
+        kernel::sync_own_mask(current());
     }
 }
 

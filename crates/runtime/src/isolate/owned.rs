@@ -15,10 +15,11 @@ use super::options::{self, count};
 use super::pages::{copy_to_backing, holders, page, place_of};
 use super::phases::phases;
 use super::{conflicts, proxy, scan, space, views};
+use crate::machine::guarded::Guarded;
 use crate::machine::sys;
 use crate::memory::map;
+use crate::thread::leave::Turn;
 use crate::thread::{session, Block};
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use reprise_abi::det::OWNERSHIP;
 use reprise_abi::layout::{MAX_SLOTS, PAGE};
@@ -47,28 +48,27 @@ struct Stretch {
     from_birth: bool,
 }
 
-struct Table(UnsafeCell<[Stretch; MAX]>);
-// SAFETY: changed in turns only, read in turns and by threads that run, which are never at once.
-unsafe impl Sync for Table {}
-static TABLE: Table = Table(UnsafeCell::new(
+static TABLE: Guarded<[Stretch; MAX], Turn> = Guarded::new(
     [Stretch {
         start: 0,
         end: 0,
         slot: 0,
         from_birth: false,
     }; MAX],
-));
+);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 /// How often others have wanted own pages of a slot's thread.
 static CLAIMS: [AtomicU32; MAX_SLOTS] = [const { AtomicU32::new(0) }; MAX_SLOTS];
 
+/// In a turn.
 fn table() -> &'static mut [Stretch; MAX] {
-    // SAFETY: as said there.
-    unsafe { &mut *TABLE.0.get() }
+    // SAFETY: it is the thread's turn, so nobody else looks or changes; `insert` and `cut`, which ask, look nowhere else meanwhile.
+    unsafe { TABLE.change() }
 }
 
 fn all() -> &'static [Stretch] {
-    &table()[..LEN.load(Relaxed)]
+    // SAFETY: it is the thread's turn, or it runs, and nobody has a turn. Who goes through them and changes them begins anew.
+    unsafe { &TABLE.look()[..LEN.load(Relaxed)] }
 }
 
 /// Are there owned pages?

@@ -4,11 +4,12 @@
 //! order, is the policy's to say; no module of this room knows.
 
 use crate::engine::waits::Wait;
+use crate::machine::guarded::Guarded;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::{self, shm};
+use crate::thread::leave::Beginning;
 use crate::thread::{panic, Block};
-use core::cell::UnsafeCell;
 use reprise_abi::syscalls::nr;
 
 /// Where a thread is, as far as others have to know.
@@ -78,21 +79,18 @@ pub trait Phases: Sync {
     }
 }
 
-struct Policy(UnsafeCell<Option<&'static dyn Phases>>);
-// SAFETY: set while there is one thread, before anybody has a view of his own.
-unsafe impl Sync for Policy {}
-static POLICY: Policy = Policy(UnsafeCell::new(None));
+static POLICY: Guarded<Option<&'static dyn Phases>, Beginning> = Guarded::new(None);
 
 /// Says whom to ask, before anything of this room is in use.
 pub fn start(policy: &'static dyn Phases) {
-    // SAFETY: see `Policy`.
-    unsafe { *POLICY.0.get() = Some(policy) }
+    // SAFETY: there is one thread, and nobody has a view of his own yet.
+    unsafe { *POLICY.change() = Some(policy) }
 }
 
 /// Whom to ask.
 pub fn phases() -> &'static dyn Phases {
-    // SAFETY: see `Policy`.
-    match unsafe { *POLICY.0.get() } {
+    // SAFETY: nobody changes it any more.
+    match unsafe { *POLICY.look() } {
         Some(policy) => policy,
         None => panic::give_up("private views without anybody who orders them"),
     }

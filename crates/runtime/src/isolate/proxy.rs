@@ -11,7 +11,7 @@ use crate::gate::clone::make_kernel_thread;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::thread::process;
-use crate::thread::{block_address, current, slot, Block};
+use crate::thread::{block_address, slot, take_block, Block};
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::syscalls;
 
@@ -84,7 +84,8 @@ pub fn by(s: u32, number: u64, args: &[u64; 6]) -> i64 {
 
 /// Becomes another program, in the handler of the first thread, in the turn of another one.
 fn become_now(args: [u64; 6]) -> ! {
-    let t = current();
+    // SAFETY: whoever has another reference, further up or in what the handler has interrupted, doesn't go on: this never returns.
+    let t = unsafe { take_block() };
     let [number, path, second, third, asker, fifth] = args;
     // What the asker has committed is to be seen, and nothing else matters any more.
     commit::forget_all(t);

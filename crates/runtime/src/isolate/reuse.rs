@@ -1,6 +1,7 @@
 //! Room in the backing that was given back, and is used again: the lowest piece that is large enough. Changed by the thread that changes the views, in its turn.
 
-use core::cell::UnsafeCell;
+use crate::machine::guarded::Guarded;
+use crate::thread::leave::Turn;
 
 /// Pieces at most: when there are more, the smallest is never used again.
 const MAX_PIECES: usize = 4096;
@@ -59,15 +60,11 @@ impl List {
     }
 }
 
-struct Shared(UnsafeCell<List>);
-// SAFETY: changed as said above.
-unsafe impl Sync for Shared {}
-static LIST: Shared = Shared(UnsafeCell::new(List::EMPTY));
+static LIST: Guarded<List, Turn> = Guarded::new(List::EMPTY);
 
-#[allow(clippy::mut_from_ref)]
 fn list() -> &'static mut List {
-    // SAFETY: as said above.
-    unsafe { &mut *LIST.0.get() }
+    // SAFETY: only who changes the views asks, in its turn, for the length of one change.
+    unsafe { LIST.change() }
 }
 
 /// There are no views yet.

@@ -86,7 +86,7 @@ pub fn is_called(t: &Block) -> bool {
 pub fn die_by_default(signal: u32) {
     if crate::thread::in_force::has_private_views() && split::in_force() && ACTIONS.is_fatal(signal)
     {
-        ending::tell_of_death(current().slot, signal, None);
+        ending::tell_of_death(current().slot_number(), signal, None);
         ending::announce(signal);
         kernel::die_now(signal);
     }

@@ -7,13 +7,14 @@ use super::phases::{phases, Whereabouts};
 use super::views::{self, Extent};
 use super::{code, commit, layout, outside, owned, split};
 use crate::machine::guard;
+use crate::machine::guarded::Guarded;
 use crate::machine::sys::{self, *};
 use crate::memory::capture::Call;
 use crate::memory::moved::pieces;
 use crate::memory::{self, map, Region, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
+use crate::thread::leave::Turn;
 use crate::thread::panic;
 use crate::thread::Block;
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::layout::{PAGE, USER_END};
@@ -60,10 +61,8 @@ enum Change {
     Wants,
 }
 
-struct Log(UnsafeCell<[Change; CHANGES]>);
-// SAFETY: written in turns, before the count says so.
-unsafe impl Sync for Log {}
-static LOG: Log = Log(UnsafeCell::new([Change::Nothing; CHANGES]));
+/// Each is written in a turn, before the count says so, and not again before all have followed.
+static LOG: [Guarded<Change, Turn>; CHANGES] = [const { Guarded::new(Change::Nothing) }; CHANGES];
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// How many changes there were.
@@ -84,8 +83,8 @@ pub fn follow(slot: u32) {
         if MADE.load(SeqCst) - n > CHANGES as u64 {
             panic::give_up("det: a thread has waited in the kernel for more than 4096 changes of the address space");
         }
-        // SAFETY: written before it was counted; not written again before all have followed.
-        let change = unsafe { (*LOG.0.get())[n as usize % CHANGES] };
+        // SAFETY: who wrote it has counted it since; it is not written again before this thread, too, has followed.
+        let change = unsafe { *LOG[n as usize % CHANGES].look() };
         apply(&change);
         n += 1;
         m.followed.store(n, SeqCst);
@@ -127,15 +126,15 @@ fn apply(change: &Change) {
             sys::shmdt(at);
         }
         Change::Handler(signal) => crate::gate::signals::tell_kernel(signal),
-        Change::Wants => outside::learn(crate::thread::current().slot, true),
+        Change::Wants => outside::learn(crate::thread::current().slot_number(), true),
     }
 }
 
 /// In a turn: others follow.
 fn tell(t: &Block, change: Change) {
     let n = MADE.load(SeqCst);
-    // SAFETY: it is this thread's turn, and nobody is that far behind.
-    unsafe { (*LOG.0.get())[n as usize % CHANGES] = change };
+    // SAFETY: it is this thread's turn, so nobody else writes; nobody is so far behind that he would still look at it.
+    unsafe { *LOG[n as usize % CHANGES].change() = change };
     MADE.store(n + 1, SeqCst);
     member(t.slot).followed.store(n + 1, SeqCst);
     // A descriptor may be closed afterwards, a signal sent; and the list has an end.

@@ -36,7 +36,7 @@ static ARENA_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Is the calling thread one of those? Not in a process of vfork(2), which runs in the memory of one of them.
 pub fn in_force() -> bool {
-    in_force::threads_are_processes() && !current().view().apart
+    in_force::threads_are_processes() && !current().is_apart()
 }
 
 /// Calls `f` with each stretch of the runtime's memory that was made shared, but for blocks and what is in the arena since.

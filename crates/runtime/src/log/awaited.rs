@@ -27,7 +27,7 @@ pub const fn rooms() -> u64 {
 
 /// The calling thread begins to wait for `key`, until so many operations have been made on it, and has said so ([`reprise_abi::waits`]).
 pub fn begin_wait(key: u64, n: u64) -> Waits<'static> {
-    head().begin_wait(current().slot as usize, key, n)
+    head().begin_wait(current().slot_number() as usize, key, n)
 }
 
 /// The calling thread looks again and again, of which nobody has to tell it, until this is dropped.
@@ -36,7 +36,7 @@ pub struct Looks(&'static Awaited);
 impl Looks {
     /// It begins to.
     pub fn begin() -> Looks {
-        let told = &head().waits[current().slot as usize];
+        let told = &head().waits[current().slot_number() as usize];
         told.begin();
         Looks(told)
     }

@@ -74,7 +74,7 @@ pub fn await_leave() {
 
 #[cold]
 fn wait() {
-    let (pace, slot) = (session().pace(), current().slot);
+    let (pace, slot) = (session().pace(), current().slot_number());
     let own = &ring_of(slot).0.events;
     while pace.holds(slot, own.load(SeqCst)) {
         pace.held.store(1, SeqCst);

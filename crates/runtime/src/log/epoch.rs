@@ -311,7 +311,9 @@ fn parts_of(before: bool) -> &'static [Part] {
 
 /// Have threads begun or ended in the epoch, or in the one `before`?
 pub fn has_births(before: bool) -> bool {
-    parts_of(before).iter().any(|p| p.used && (p.is_new || p.is_over))
+    parts_of(before)
+        .iter()
+        .any(|p| p.used && (p.is_new || p.is_over))
 }
 
 /// Was the thread of slot `i` there when the epoch began, or the one `before`?

@@ -132,7 +132,7 @@ impl Followed {
     /// The row and number of its file, where both are known: nobody need look.
     #[inline]
     pub fn file(&self, t: &Block) -> Option<(usize, u32)> {
-        if !table::is_one() || !table::is_known(t) {
+        if !table::is_one() || !table::is_known(t.as_current()) {
             return None;
         }
         let file = self.file.load(SeqCst);

@@ -3,7 +3,7 @@
 use crate::log::ring;
 use crate::thread::in_force;
 use crate::thread::rings::ring_of;
-use crate::thread::{current, slot, Block};
+use crate::thread::{current, slot, Block, Current};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN, MAX_QUIET};
 
@@ -30,9 +30,9 @@ pub fn before_event() {
 
 /// Record: the quiet operations since their number was logged last.
 #[inline(always)]
-pub fn quiet_so_far(t: &mut Block) -> u32 {
+pub fn quiet_so_far(t: Current) -> u32 {
     let word = t.quiet_left();
-    if !core::mem::replace(&mut t.logging.counts, true) {
+    if !t.counts().replace(true) {
         word.store(MAX_QUIET, Relaxed);
     }
     MAX_QUIET - word.load(Relaxed)
@@ -50,11 +50,11 @@ pub fn unlogged(i: u32, counts: bool) -> u32 {
 /// Record: writes an entry that has the number of [`quiet_so_far`]. A thread may be killed between any two of these steps, and the agent must
 /// count its quiet operations neither twice nor not at all.
 #[inline(always)]
-pub fn put_counted(t: &mut Block, e: Entry) {
+pub fn put_counted(t: Current, e: Entry) {
     if e.quiet == 0 {
         return ring::put_entry(e.to_words());
     }
-    let ends = &ring_of(t.slot).0.counted_end;
+    let ends = &ring_of(t.slot_number()).0.counted_end;
     ends.store(ring::position() + ENTRY_LEN as u64, Release);
     ring::put_entry(e.to_words());
     t.quiet_left().store(MAX_QUIET, Release);
@@ -64,6 +64,7 @@ pub fn put_counted(t: &mut Block, e: Entry) {
 /// Record: writes an entry, with the quiet operations before it.
 #[inline]
 pub fn log_entry(t: &mut Block, kind: EntryKind, object: u32, value: u64) {
+    let t = t.as_current();
     let quiet = quiet_so_far(t);
     let e = Entry {
         kind,
@@ -80,10 +81,10 @@ pub fn log_quiet(t: &mut Block) {
     let word = t.quiet_left();
     if word.load(Relaxed) == 0 {
         // None was counted yet, or the assembly has counted the last one.
-        if t.logging.counts {
+        if t.logging.counts.get() {
             log_entry(t, EntryKind::Quiet, 0, 0);
         } else {
-            quiet_so_far(t);
+            quiet_so_far(t.as_current());
         }
     }
     let left = word.load(Relaxed) - 1;

@@ -212,7 +212,7 @@ impl Writer {
     fn wait(&mut self) {
         if crate::thread::in_force::takes_from_trace() {
             // A copy that writes slices, which nobody takes meanwhile.
-            crate::log::epoch::fails(current().slot, Why::Long);
+            crate::log::epoch::fails(current().slot_number(), Why::Long);
         }
         let (ring, size) = (self.place.control, self.place.size);
         self.waited = true;
@@ -488,7 +488,7 @@ struct Starves(Option<&'static Awaited>);
 impl Starves {
     fn new(head: u64) -> Starves {
         let told = crate::thread::in_force::orders_synchronisation()
-            .then(|| &crate::thread::rings::head().waits[current().slot as usize]);
+            .then(|| &crate::thread::rings::head().waits[current().slot_number() as usize]);
         // Who waits for its turn, and looks at what comes next, has said that already.
         let told = told.filter(|a| a.count.load(SeqCst) & 1 == 0);
         if let Some(a) = told {

@@ -59,7 +59,7 @@ pub fn begin_unless(t: &Block, is_over: impl Fn() -> bool) {
 /// is their turn, and when a debugger gives them leave.
 pub fn begin_asleep() {
     if runs() {
-        let (slot, h) = (current().slot, &head().total);
+        let (slot, h) = (current().slot_number(), &head().total);
         let waits = || h.turn[slot as usize].load(SeqCst) == 0 && h.takes_part(slot as usize);
         if waits() {
             wait_for_turn(slot, || !waits());
@@ -69,18 +69,18 @@ pub fn begin_asleep() {
 }
 
 /// The calling thread does nothing more that others could see.
-pub fn leave(t: &Block) {
-    leave_after(t, || ());
+pub fn leave(slot: u32) {
+    leave_after(slot, || ());
 }
 
 /// As [`leave`], after a last operation: the others see it done, and the slot may be somebody else's from then on.
-pub fn leave_after(t: &Block, last: impl FnOnce()) {
+pub fn leave_after(slot: u32, last: impl FnOnce()) {
     if runs() {
-        head().total.leave(t.slot as usize);
+        head().total.leave(slot as usize);
     }
     last();
     if runs() {
-        pass_on(t.slot);
+        pass_on(slot);
     }
 }
 
@@ -92,24 +92,29 @@ pub fn come_back(t: &Block) {
 
 /// Until [`keep_no_longer`] the calling thread runs alone. If the driver has taken its turn away, since all that was recorded of it is done, it waits
 /// for the next one.
-pub fn keep(t: &Block) {
-    let turn = &head().total.turn[t.slot as usize];
+pub fn keep() {
+    let slot = current().slot_number();
+    let turn = &head().total.turn[slot as usize];
     while turn
         .compare_exchange(TURN, TURN_KEPT, SeqCst, SeqCst)
         .is_err()
     {
-        come_back(t);
+        join(slot);
+        if runs() {
+            wait_for_turn(slot, || false);
+        }
     }
 }
 
 /// See [`keep`]. Who gave way meanwhile keeps nothing any more.
-pub fn keep_no_longer(t: &Block) {
-    let turn = &head().total.turn[t.slot as usize];
+pub fn keep_no_longer() {
+    let turn = &head().total.turn[current().slot_number() as usize];
     let _ = turn.compare_exchange(TURN_KEPT, TURN, SeqCst, SeqCst);
 }
 
 /// The calling thread can't go on now: the others run, until its turn comes again.
-pub fn give_way(t: &Block) {
+pub fn give_way() {
+    let slot = current().slot_number();
     let head = head();
     let h = &head.total;
     let fruitless = h.fruitless.fetch_add(1, SeqCst);
@@ -127,7 +132,7 @@ pub fn give_way(t: &Block) {
             .store(crate::thread::message::ALL_THREADS_WAIT, Relaxed);
         sys::exit_group(125);
     }
-    let able = head.next_able(t.slot as usize);
+    let able = head.next_able(slot as usize);
     if able.is_none() || fruitless > FEW {
         // It may be the driver that all wait for: a process is to be made, or has to be gone.
         let soon = sys::Timespec::from_ns(sys::monotonic().ns() + SHORT_NAP);
@@ -136,10 +141,10 @@ pub fn give_way(t: &Block) {
             sys::exit_group(125);
         }
     }
-    match able.or_else(|| h.after(t.slot as usize)) {
-        Some(next) if next != t.slot as usize => {
-            pass_on(t.slot);
-            wait_for_turn(t.slot, || false);
+    match able.or_else(|| h.after(slot as usize)) {
+        Some(next) if next != slot as usize => {
+            pass_on(slot);
+            wait_for_turn(slot, || false);
         }
         _ => {
             sys::call(reprise_abi::syscalls::nr::SCHED_YIELD, &[]);
@@ -162,7 +167,7 @@ pub fn all_wait() -> bool {
 /// Lets other threads run: in total order all of them, else whom the kernel chooses.
 pub fn let_others() {
     if runs() {
-        give_way(current());
+        give_way();
     } else {
         sys::call(reprise_abi::syscalls::nr::SCHED_YIELD, &[]);
     }

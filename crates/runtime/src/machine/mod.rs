@@ -6,6 +6,7 @@
 pub mod asm;
 pub mod frame;
 pub mod guard;
+pub mod guarded;
 pub mod own_calls;
 pub mod page_scan;
 pub mod present;

@@ -36,7 +36,6 @@ use crate::memory::capture::Call;
 use crate::memory::of_file::OfFile;
 pub use crate::memory::regions::{Map, Region};
 use crate::thread::session;
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::event::Tag;
@@ -66,14 +65,8 @@ pub const MADV_GUARD_REMOVE: u64 = 103;
 /// Most mappings that the map can hold (the kernel's own default limit is 65,530).
 const MAX_REGIONS: usize = 66_000;
 
-struct Shared(UnsafeCell<Map>);
-// SAFETY: changed only by the holder of the baton, under `order` by that of the lock of the address space, while others may look ([`Map`]); under `none`, by
-// calls that the program itself may not race.
-unsafe impl Sync for Shared {}
 // SAFETY: empty until `start`.
-static MAP: Shared = Shared(UnsafeCell::new(unsafe {
-    Map::over(core::ptr::null_mut(), 0)
-}));
+static MAP: Map = unsafe { Map::over(core::ptr::null_mut(), 0) };
 static BRK: AtomicU64 = AtomicU64::new(0);
 static BRK_START: AtomicU64 = AtomicU64::new(0);
 static STACK_LIMIT: AtomicU64 = AtomicU64::new(0);
@@ -90,11 +83,10 @@ pub fn current_brk() -> u64 {
     BRK.load(Relaxed)
 }
 
-/// The program's map.
-#[allow(clippy::mut_from_ref)]
-pub fn map() -> &'static mut Map {
-    // SAFETY: see `Shared`.
-    unsafe { &mut *MAP.0.get() }
+/// The program's map. It is changed only by the holder of the baton, under `order` by that of the lock of the address space, while others may look;
+/// under `none` by calls that the program itself may not race.
+pub fn map() -> &'static Map {
+    &MAP
 }
 
 /// All mappings from the lowest on. The map may change meanwhile.
@@ -148,7 +140,7 @@ pub fn start() {
         crate::thread::panic::give_up("no memory for the map")
     };
     // SAFETY: just mapped, never unmapped.
-    *map() = unsafe { Map::over(at as *mut Region, MAX_REGIONS) };
+    unsafe { map().begin(at as *mut Region, MAX_REGIONS) };
     let s = session();
     for r in &s.initial_regions[..s.initial_regions_len as usize] {
         map().insert(Region {

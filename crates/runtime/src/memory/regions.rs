@@ -3,6 +3,8 @@
 //! Whoever changes it has the baton, or the lock of the address space. Under `order` others look at it meanwhile: a change is counted when it begins and
 //! when it ends, and a look that saw one under way, or over, is taken once more.
 
+use crate::machine::guarded::Guarded;
+use crate::thread::leave::AddressSpace;
 use core::sync::atomic::{fence, AtomicU32, Ordering::*};
 use reprise_abi::session::region_flags;
 
@@ -76,14 +78,22 @@ impl Region {
 
 /// A sorted list of regions that do not overlap, over memory given at start.
 pub struct Map {
+    list: Guarded<List, AddressSpace>,
+    /// Changes that were begun, and that were ended: odd while one is under way.
+    changes: AtomicU32,
+}
+
+/// What the map holds.
+struct List {
     list: *mut Region,
     len: usize,
     capacity: usize,
     /// All shared regions that there ever were lie between these two.
     shared: (u64, u64),
-    /// Changes that were begun, and that were ended: odd while one is under way.
-    changes: AtomicU32,
 }
+
+// SAFETY: the memory that it points to is its own, whichever thread has it.
+unsafe impl Send for List {}
 
 /// So often a look waits for the end of a change. Who changes the map waits for nobody: this is passed only where it has ended in the midst of it.
 const PATIENCE: u32 = 100_000;
@@ -92,44 +102,55 @@ impl Map {
     /// A map over `capacity` regions at `list`.
     ///
     /// # Safety
-    /// The memory must be valid for as long as the map lives.
+    /// The memory must be valid for as long as the map lives, and nobody else's.
     pub const unsafe fn over(list: *mut Region, capacity: usize) -> Map {
         Map {
-            list,
-            len: 0,
-            capacity,
-            shared: (u64::MAX, 0),
+            list: Guarded::new(List::over(list, capacity)),
             changes: AtomicU32::new(0),
         }
     }
 
     /// Where the list is.
     pub(super) fn list(&self) -> *const Region {
-        self.list
+        self.look(|l| l.list.cast_const())
     }
 
     /// Where its length stands.
     pub(super) fn len_word(&self) -> *const usize {
-        &self.len
+        self.look(|l| &raw const l.len)
+    }
+
+    /// Begins anew, with nothing, over other memory.
+    ///
+    /// # Safety
+    /// As of [`Map::over`]; and nobody looks at the map.
+    pub unsafe fn begin(&self, list: *mut Region, capacity: usize) {
+        // SAFETY: nobody else has it, says the caller.
+        unsafe { *self.list.change() = List::over(list, capacity) };
+        self.changes.store(0, Relaxed);
     }
 
     /// Makes a change.
-    fn changing<R>(&mut self, change: impl FnOnce(&mut Map) -> R) -> R {
+    fn changing<R>(&self, change: impl FnOnce(&mut List) -> R) -> R {
         let before = self.changes.load(Relaxed);
         self.changes.store(before | 1, Relaxed);
         fence(Release);
-        let r = change(self);
+        // SAFETY: who changes the map has the baton or the lock of the address space, so nobody else changes it; who looks meanwhile believes nothing
+        // of what it has seen. No change makes another one.
+        let r = change(unsafe { self.list.change() });
         self.changes.store((before | 1).wrapping_add(1), Release);
         r
     }
 
     /// Looks at the map as it is between changes.
     #[inline]
-    fn look<R>(&self, look: impl Fn(&Map) -> R) -> R {
+    fn look<R>(&self, look: impl Fn(&List) -> R) -> R {
         let mut tries = 0;
         loop {
             let before = self.changes.load(Acquire);
-            let r = look(self);
+            // SAFETY: if somebody changes it meanwhile the counter says so, and what was seen is forgotten. Whatever is seen, it is regions inside of
+            // the list: it never moves, and its length never is more than its capacity.
+            let r = look(unsafe { self.list.look() });
             fence(Acquire);
             if (before & 1 == 0 && self.changes.load(Relaxed) == before) || tries == PATIENCE {
                 return r;
@@ -141,15 +162,145 @@ impl Map {
 
     /// All regions, for who keeps others from changing them; others take one after the other ([`Map::after`]).
     pub fn regions(&self) -> &[Region] {
+        // SAFETY: the caller keeps others out, by the baton or the lock of the address space.
+        unsafe { self.list.look() }.regions()
+    }
+
+    /// Forgets `start..end`.
+    pub fn remove(&self, start: u64, end: u64) {
+        self.changing(|m| m.remove_now(start, end));
+    }
+
+    /// Puts a region in place of whatever was there; joins equal neighbours.
+    pub fn insert(&self, r: Region) {
+        self.changing(|m| m.insert_now(r));
+    }
+
+    /// Changes the protection of `start..end`.
+    pub fn protect(&self, start: u64, end: u64, prot: u32) {
+        self.change(start, end, |r| r.prot = prot);
+    }
+
+    /// Says whether a child gets `start..end`.
+    pub fn set_inherited(&self, start: u64, end: u64, inherited: bool) {
+        self.change(start, end, |r| match inherited {
+            true => r.flags &= !region_flags::NOT_INHERITED,
+            false => r.flags |= region_flags::NOT_INHERITED,
+        });
+    }
+
+    /// Says whether a child finds `start..end` wiped.
+    pub fn set_wiped(&self, start: u64, end: u64, wiped: bool) {
+        self.change(start, end, |r| match wiped {
+            true => r.flags |= region_flags::WIPED,
+            false => r.flags &= !region_flags::WIPED,
+        });
+    }
+
+    /// Says whether the pages of `start..end` are guards.
+    pub fn set_guarded(&self, start: u64, end: u64, guarded: bool) {
+        self.change(start, end, |r| match guarded {
+            true => r.flags |= region_flags::GUARDED,
+            false => r.flags &= !region_flags::GUARDED,
+        });
+    }
+
+    /// Says whether `start..end` is locked.
+    pub fn set_locked(&self, start: u64, end: u64, locked: bool) {
+        self.change(start, end, |r| match locked {
+            true => r.flags |= region_flags::LOCKED,
+            false => r.flags &= !region_flags::LOCKED,
+        });
+    }
+
+    /// Changes all that is in `start..end`.
+    fn change(&self, start: u64, end: u64, f: impl FnMut(&mut Region)) {
+        self.changing(|m| m.change_now(start, end, f));
+    }
+
+    /// Says which file is mapped at `start..end`.
+    pub fn set_file(&self, start: u64, end: u64, file: u32) {
+        self.changing(|m| m.set_file_now(start, end, file));
+    }
+
+    /// Is a part of this file mapped?
+    pub fn has_file(&self, file: u32) -> bool {
+        file != 0 && self.look(|m| m.regions().iter().any(|r| r.file == file))
+    }
+
+    /// Between which addresses all shared regions lie. It only grows: who looks during a change sees what was, or what will be.
+    #[inline]
+    fn shared(&self) -> (u64, u64) {
+        // SAFETY: words of a list that is there.
+        unsafe { (*self.list.at()).shared }
+    }
+
+    /// Is this between shared mappings? For a look while others may change the map.
+    #[inline]
+    pub fn may_have_shared(&self, address: u64) -> bool {
+        let (first, end) = self.shared();
+        (first..end).contains(&address)
+    }
+
+    /// Is anything in `start..end` mapped shared?
+    #[inline]
+    pub fn has_shared(&self, start: u64, end: u64) -> bool {
+        let shared = self.shared();
+        if end <= shared.0 || start >= shared.1 {
+            return false;
+        }
+        self.look(|m| {
+            let touched = m.regions().iter().skip(m.find(start));
+            touched
+                .take_while(|r| r.start < end)
+                .any(|r| r.flags & region_flags::SHARED != 0)
+        })
+    }
+
+    /// The region that holds `address`.
+    pub fn at(&self, address: u64) -> Option<Region> {
+        self.after(address).filter(|r| r.start <= address)
+    }
+
+    /// The first region that ends after `address`.
+    pub fn after(&self, address: u64) -> Option<Region> {
+        self.look(|m| m.regions().get(m.find(address)).copied())
+    }
+
+    /// The last region that begins before `address`.
+    pub fn before(&self, address: u64) -> Option<Region> {
+        self.look(|m| {
+            let i = m.regions().partition_point(|r| r.start < address);
+            m.regions().get(i.checked_sub(1)?).copied()
+        })
+    }
+
+    /// What is mapped at `address`, from there on.
+    pub fn from(&self, address: u64) -> Option<Region> {
+        Some(self.at(address)?.from(address))
+    }
+}
+
+impl List {
+    const fn over(list: *mut Region, capacity: usize) -> List {
+        List {
+            list,
+            len: 0,
+            capacity,
+            shared: (u64::MAX, 0),
+        }
+    }
+
+    fn regions(&self) -> &[Region] {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: as promised to `over`.
+        // SAFETY: as promised to `Map::over`.
         unsafe { core::slice::from_raw_parts(self.list, self.len) }
     }
 
     fn all(&mut self) -> &mut [Region] {
-        // SAFETY: as promised to `over`.
+        // SAFETY: as promised to `Map::over`.
         unsafe { core::slice::from_raw_parts_mut(self.list, self.capacity) }
     }
 
@@ -178,11 +329,6 @@ impl Map {
         }
     }
 
-    /// Forgets `start..end`.
-    pub fn remove(&mut self, start: u64, end: u64) {
-        self.changing(|m| m.remove_now(start, end));
-    }
-
     fn remove_now(&mut self, start: u64, end: u64) {
         if self.len == 0 || start >= end {
             return;
@@ -198,11 +344,6 @@ impl Map {
             self.all().copy_within(j..n, i);
             self.len -= j - i;
         }
-    }
-
-    /// Puts a region in place of whatever was there; joins equal neighbours.
-    pub fn insert(&mut self, r: Region) {
-        self.changing(|m| m.insert_now(r));
     }
 
     fn insert_now(&mut self, r: Region) {
@@ -244,48 +385,6 @@ impl Map {
         self.len -= 1;
     }
 
-    /// Changes the protection of `start..end`.
-    pub fn protect(&mut self, start: u64, end: u64, prot: u32) {
-        self.change(start, end, |r| r.prot = prot);
-    }
-
-    /// Says whether a child gets `start..end`.
-    pub fn set_inherited(&mut self, start: u64, end: u64, inherited: bool) {
-        self.change(start, end, |r| match inherited {
-            true => r.flags &= !region_flags::NOT_INHERITED,
-            false => r.flags |= region_flags::NOT_INHERITED,
-        });
-    }
-
-    /// Says whether a child finds `start..end` wiped.
-    pub fn set_wiped(&mut self, start: u64, end: u64, wiped: bool) {
-        self.change(start, end, |r| match wiped {
-            true => r.flags |= region_flags::WIPED,
-            false => r.flags &= !region_flags::WIPED,
-        });
-    }
-
-    /// Says whether the pages of `start..end` are guards.
-    pub fn set_guarded(&mut self, start: u64, end: u64, guarded: bool) {
-        self.change(start, end, |r| match guarded {
-            true => r.flags |= region_flags::GUARDED,
-            false => r.flags &= !region_flags::GUARDED,
-        });
-    }
-
-    /// Says whether `start..end` is locked.
-    pub fn set_locked(&mut self, start: u64, end: u64, locked: bool) {
-        self.change(start, end, |r| match locked {
-            true => r.flags |= region_flags::LOCKED,
-            false => r.flags &= !region_flags::LOCKED,
-        });
-    }
-
-    /// Changes all that is in `start..end`.
-    fn change(&mut self, start: u64, end: u64, f: impl FnMut(&mut Region)) {
-        self.changing(|m| m.change_now(start, end, f));
-    }
-
     fn change_now(&mut self, start: u64, end: u64, mut f: impl FnMut(&mut Region)) {
         if self.len == 0 || start >= end {
             return;
@@ -304,11 +403,6 @@ impl Map {
         }
     }
 
-    /// Says which file is mapped at `start..end`.
-    pub fn set_file(&mut self, start: u64, end: u64, file: u32) {
-        self.changing(|m| m.set_file_now(start, end, file));
-    }
-
     fn set_file_now(&mut self, start: u64, end: u64, file: u32) {
         let (i, j) = (
             self.find(start),
@@ -320,54 +414,6 @@ impl Map {
                 r.space = FILES | file as u64;
             }
         }
-    }
-
-    /// Is a part of this file mapped?
-    pub fn has_file(&self, file: u32) -> bool {
-        file != 0 && self.look(|m| m.regions().iter().any(|r| r.file == file))
-    }
-
-    /// Is this between shared mappings? For a look while others may change the map.
-    #[inline]
-    pub fn may_have_shared(&self, address: u64) -> bool {
-        (self.shared.0..self.shared.1).contains(&address)
-    }
-
-    /// Is anything in `start..end` mapped shared?
-    #[inline]
-    pub fn has_shared(&self, start: u64, end: u64) -> bool {
-        if end <= self.shared.0 || start >= self.shared.1 {
-            return false;
-        }
-        self.look(|m| {
-            let touched = m.regions().iter().skip(m.find(start));
-            touched
-                .take_while(|r| r.start < end)
-                .any(|r| r.flags & region_flags::SHARED != 0)
-        })
-    }
-
-    /// The region that holds `address`.
-    pub fn at(&self, address: u64) -> Option<Region> {
-        self.after(address).filter(|r| r.start <= address)
-    }
-
-    /// The first region that ends after `address`.
-    pub fn after(&self, address: u64) -> Option<Region> {
-        self.look(|m| m.regions().get(m.find(address)).copied())
-    }
-
-    /// The last region that begins before `address`.
-    pub fn before(&self, address: u64) -> Option<Region> {
-        self.look(|m| {
-            let i = m.regions().partition_point(|r| r.start < address);
-            m.regions().get(i.checked_sub(1)?).copied()
-        })
-    }
-
-    /// What is mapped at `address`, from there on.
-    pub fn from(&self, address: u64) -> Option<Region> {
-        Some(self.at(address)?.from(address))
     }
 }
 
@@ -395,7 +441,7 @@ mod tests {
     #[test]
     fn neighbours_join_and_holes_split() {
         let mut v = Vec::new();
-        let mut m = fresh(&mut v);
+        let m = fresh(&mut v);
         m.insert(region(10, 20, 3));
         m.insert(region(20, 30, 3));
         assert_eq!(m.regions(), [region(10, 30, 3)]);
@@ -414,35 +460,27 @@ mod tests {
     #[test]
     fn who_looks_meanwhile_sees_no_half_of_a_change() {
         use std::sync::atomic::AtomicBool;
-        struct Everybodys(core::cell::UnsafeCell<Map>);
-        // SAFETY: one thread changes it.
-        unsafe impl Sync for Everybodys {}
         let mut v = Vec::new();
-        let map = Everybodys(core::cell::UnsafeCell::new(fresh(&mut v)));
-        let map = &map;
+        let map = &fresh(&mut v);
         let stays = region(1000, 1010, 3);
-        // SAFETY: as above.
-        let change = unsafe { &mut *map.0.get() };
-        change.insert(stays);
+        map.insert(stays);
         let over = &AtomicBool::new(false);
         std::thread::scope(|s| {
             let looks = move || {
                 let mut looks = 0u64;
                 while !over.load(Relaxed) || looks < 1000 {
-                    // SAFETY: looking is what is tried here.
-                    let m = unsafe { &*map.0.get() };
-                    assert_eq!(m.at(1005), Some(stays));
-                    assert_eq!(m.before(1005), Some(stays));
-                    assert!(m.at(500).is_none_or(|r| r == region(500, 501, 1)));
+                    assert_eq!(map.at(1005), Some(stays));
+                    assert_eq!(map.before(1005), Some(stays));
+                    assert!(map.at(500).is_none_or(|r| r == region(500, 501, 1)));
                     looks += 1;
                 }
             };
             let all = [s.spawn(looks), s.spawn(looks)];
             for _ in 0..200_000 {
                 for low in [100, 300, 500] {
-                    change.insert(region(low, low + 1, 1));
+                    map.insert(region(low, low + 1, 1));
                 }
-                change.remove(0, 900);
+                map.remove(0, 900);
             }
             over.store(true, Relaxed);
             all.into_iter()
@@ -454,7 +492,7 @@ mod tests {
     fn agrees_with_a_page_array() {
         // A model: one protection for each of 64 pages.
         let mut v = Vec::new();
-        let mut m = fresh(&mut v);
+        let m = fresh(&mut v);
         let mut model = [0u32; 64];
         let mut seed = 1u64;
         let mut next = || {
@@ -494,7 +532,7 @@ mod tests {
     #[test]
     fn shared_memory_is_found_wherever_it_lies() {
         let mut v = Vec::new();
-        let mut m = fresh(&mut v);
+        let m = fresh(&mut v);
         let shared = |start, end| Region {
             flags: region_flags::SHARED,
             space: start,
@@ -527,7 +565,7 @@ mod tests {
     #[test]
     fn pieces_of_a_mapped_file_keep_their_places_in_it() {
         let mut v = Vec::new();
-        let mut m = fresh(&mut v);
+        let m = fresh(&mut v);
         m.insert(Region {
             flags: region_flags::FILE,
             offset: 1000,

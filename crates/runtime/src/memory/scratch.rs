@@ -2,7 +2,7 @@
 
 use crate::machine::guard;
 use crate::machine::sys;
-use crate::thread::{block_address, Block, SCRATCH, SCRATCH_LEN};
+use crate::thread::{block_address, Block, Current, SCRATCH, SCRATCH_LEN};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::layout::{ARENA_BASE, SHADOW_BASE};
 use reprise_abi::order::ORDER_BASE;
@@ -109,30 +109,29 @@ impl Scratch {
                 end: own + SCRATCH_LEN,
             };
         }
-        Scratch::large(t, want).unwrap_or(Scratch {
+        Scratch::large(t.as_current(), want).unwrap_or(Scratch {
             next: own,
             end: own + SCRATCH_LEN,
         })
     }
 
     /// Scratch memory beside what every thread has; `None` when there is no more.
-    pub fn large(t: &mut Block, want: usize) -> Option<Scratch> {
+    pub fn large(t: Current, want: usize) -> Option<Scratch> {
         let want = want.min(MAX_SCRATCH) as u64 + 4096;
-        if t.big_scratch.1 < want {
-            let len = want.next_power_of_two();
-            if let Some(at) = arena(len) {
-                if t.big_scratch.1 != 0 {
-                    sys::call(
-                        reprise_abi::syscalls::nr::MUNMAP,
-                        &[t.big_scratch.0, t.big_scratch.1],
-                    );
+        let (mut at, mut len) = t.big_scratch().get();
+        if len < want {
+            let more = want.next_power_of_two();
+            if let Some(new) = arena(more) {
+                if len != 0 {
+                    sys::call(reprise_abi::syscalls::nr::MUNMAP, &[at, len]);
                 }
-                t.big_scratch = (at, len);
+                (at, len) = (new, more);
+                t.big_scratch().set((at, len));
             }
         }
-        (t.big_scratch.1 != 0).then_some(Scratch {
-            next: t.big_scratch.0,
-            end: t.big_scratch.0 + t.big_scratch.1,
+        (len != 0).then_some(Scratch {
+            next: at,
+            end: at + len,
         })
     }
 

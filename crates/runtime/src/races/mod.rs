@@ -29,7 +29,7 @@ use crate::memory::map;
 use crate::memory::scratch::shadow_arena;
 use crate::thread::panic;
 use crate::thread::shards;
-use crate::thread::{current, Block, Frame};
+use crate::thread::{Block, Frame};
 use clock::Clock;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -148,13 +148,13 @@ impl DerefMut for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        total::keep_no_longer(current());
+        total::keep_no_longer();
     }
 }
 
 /// The detector, when it is the calling thread's turn.
 fn detector() -> Held {
-    total::keep(current());
+    total::keep();
     Held(the_detector())
 }
 
@@ -309,7 +309,7 @@ impl Detector {
         let thread = self.thread(me);
         if thread.in_slice >= SLICE {
             thread.in_slice = 0;
-            total::give_way(t);
+            total::give_way();
             total::goes_on();
         }
     }

@@ -11,7 +11,7 @@ use crate::code::elf::Exports;
 use crate::code::patch;
 use crate::machine::asm::push_registers;
 use crate::machine::guard::{self, Program};
-use crate::thread::{current, Block, Frame};
+use crate::thread::{take_block, Block, Frame};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -58,7 +58,8 @@ pub struct Watched {
 }
 
 extern "C" fn rt_watched(f: &mut Frame, what: u32) {
-    let t = current();
+    // SAFETY: the thread comes from the program, by a function that it has called.
+    let t = unsafe { take_block() };
     f.rsp = t.program_sp + 8;
     f.rip = guard::read(t.program_sp).unwrap_or(0);
     let mut d = detector();

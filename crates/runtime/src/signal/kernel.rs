@@ -4,7 +4,7 @@ use super::frame::{SigContext, Ucontext};
 use crate::machine::asm::*;
 use crate::machine::sys;
 use crate::thread::signals::*;
-use crate::thread::{in_force, Block};
+use crate::thread::{in_force, Block, Current};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::layout::{IMAGE_BASE, RESERVATION};
 use reprise_abi::syscalls::nr;
@@ -66,16 +66,25 @@ pub fn install_all() {
 
 /// The mask that the kernel gets when the program wants `mask`.
 pub fn kernel_mask(t: &Block, mask: u64) -> u64 {
-    (mask & !WANTED.load(Relaxed) | t.pending.set()) & !(SYNCHRONOUS | bit(SIGCUT))
+    kernel_mask_with(&t.pending, mask)
+}
+
+fn kernel_mask_with(pending: &Pending, mask: u64) -> u64 {
+    (mask & !WANTED.load(Relaxed) | pending.set()) & !(SYNCHRONOUS | bit(SIGCUT))
 }
 
 /// Makes the kernel's mask agree with the program's.
 pub fn sync_mask(t: &Block) {
+    sync_own_mask(t.as_current());
+}
+
+/// As [`sync_mask`], for who wasn't handed the thread's block.
+pub fn sync_own_mask(t: Current) {
     // What waited behind the old mask may be deliverable now.
-    if t.pending.first(t.mask).is_some() {
+    if t.pending().first(t.mask()).is_some() {
         t.slot().signal_pending.store(1, Release);
     }
-    let m = kernel_mask(t, t.mask);
+    let m = kernel_mask_with(t.pending(), t.mask());
     sys::rt_sigprocmask(2, &m as *const u64 as u64, 0, 8);
 }
 

@@ -18,7 +18,7 @@ pub fn word_of_thread(pointer: u64) -> Option<&'static AtomicU32> {
 /// The block of the thread of this process with this thread pointer, as long as it is there. A child of vfork(2), which is in the same memory,
 /// has its parent's thread pointer.
 pub fn block_of_thread(pointer: u64) -> Option<&'static Block> {
-    let process = current().number;
+    let process = current().number();
     (0..session().slots_used.load(Relaxed))
         .filter(|i| in_use_here(*i).is_some())
         // SAFETY: the block is mapped, as the thread on it says.

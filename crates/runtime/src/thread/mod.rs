@@ -3,7 +3,9 @@
 pub mod area;
 pub mod attended;
 pub mod blocks;
+mod current;
 pub mod in_force;
+pub mod leave;
 pub mod logging;
 pub mod message;
 pub mod namespace;
@@ -20,8 +22,11 @@ pub use crate::machine::asm::GATE_TOP;
 pub use crate::machine::frame::Frame;
 use crate::thread::signals::{AltStack, Pending};
 use area::Area;
+use core::cell::Cell;
+use core::marker::PhantomPinned;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
+pub use current::{current, take_block, Current};
 use reprise_abi::layout::{BLOCKS_BASE, BLOCK_STRIDE, PAGE, SESSION_BASE};
 use reprise_abi::session::{Session, Slot};
 
@@ -120,7 +125,7 @@ pub struct Block {
     /// Thread pointer of the program.
     pub fs_base: u64,
     /// Large scratch memory: address and bytes.
-    pub big_scratch: (u64, u64),
+    pub big_scratch: Cell<(u64, u64)>,
     /// What the engine keeps of it.
     pub engine: Area<ENGINE_WORDS>,
     /// What is kept of it for another thread that has attached to it.
@@ -154,13 +159,16 @@ pub struct Block {
     /// Address of its heap ([`crate::heap`]), 0: none yet.
     pub heap: u64,
     /// Which table of descriptors it has ([`crate::log::output::table`]).
-    pub table: u64,
+    pub table: Cell<u64>,
     /// The request for which it stands ([`standing`]); 0: it runs.
     pub stands: AtomicU32,
     /// The call that it is in again, after it stood there.
     pub entered: Option<Entered>,
     /// The call that nothing may interrupt it in.
     pub stays_in: Option<Entered>,
+    /// A handler of signals may come between any two instructions of who has a reference to the block, and changes it: so the compiler must not take
+    /// the reference for the only one. For types that are pinned it doesn't.
+    pub(crate) _pinned: PhantomPinned,
 }
 
 /// A call whose beginning is logged, and whose end isn't.
@@ -207,19 +215,6 @@ pub fn slot(i: u32) -> &'static Slot {
     unsafe { &*(Session::slot_address(SESSION_BASE as usize, i as usize) as *const Slot) }
 }
 
-/// The calling thread's block.
-///
-/// The reference is unique only as long as nobody else calls this on the same thread: gates and handlers take it once.
-#[allow(clippy::mut_from_ref)]
-pub fn current() -> &'static mut Block {
-    let address: u64;
-    // SAFETY: %gs points to the thread's block from the thread's first instruction in the runtime on.
-    unsafe {
-        core::arch::asm!("mov {}, gs:[0]", out(reg) address, options(nostack, readonly, preserves_flags));
-        &mut *(address as *mut Block)
-    }
-}
-
 impl Block {
     /// Number of this thread's process.
     pub fn slot_process(&self) -> u32 {
@@ -231,8 +226,7 @@ impl Block {
     /// How many quiet operations (see [`crate::engines::order`]) the thread may still make without asking.
     #[inline(always)]
     pub fn quiet_left(&self) -> &'static AtomicU32 {
-        // SAFETY: a word of the thread's slot, which lies behind the other one.
-        unsafe { &*((self.pending_word + QUIET_BEHIND_PENDING) as *const AtomicU32) }
+        self.as_current().quiet_left()
     }
 
     /// This thread's slot.

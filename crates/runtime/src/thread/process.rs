@@ -4,9 +4,8 @@
 //! belongs to a process hangs off its threads' blocks, and what belongs to the memory (its map, its patches) is static.
 
 use crate::machine::sys;
-use crate::thread::signals::{Action, SIGNALS};
+use crate::thread::signals::{Kept, SIGNALS};
 use crate::thread::{current, session, Block};
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::session::{process_state, Process, MAX_PROCESSES};
 
@@ -17,30 +16,23 @@ const MAX_SHARING: usize = 64;
 pub struct Own {
     used: AtomicBool,
     /// Its parent, whose memory this is, sleeps until it execs or ends (vfork(2)).
-    parent_waits: bool,
+    parent_waits: AtomicBool,
     /// The program's handlers.
-    pub actions: [Action; SIGNALS + 1],
+    pub actions: [Kept; SIGNALS + 1],
 }
 
 impl Own {
     const fn nobody() -> Own {
         Own {
             used: AtomicBool::new(false),
-            parent_waits: false,
-            actions: [Action {
-                handler: 0,
-                flags: 0,
-                restorer: 0,
-                mask: 0,
-            }; SIGNALS + 1],
+            parent_waits: AtomicBool::new(false),
+            actions: [const { Kept::new() }; SIGNALS + 1],
         }
     }
 }
 
-struct Pool(UnsafeCell<[Own; MAX_SHARING]>);
-// SAFETY: an entry is changed only by threads of its process, under the rules of `Actions`.
-unsafe impl Sync for Pool {}
-static POOL: Pool = Pool(UnsafeCell::new([const { Own::nobody() }; MAX_SHARING]));
+/// An entry is changed only by threads of its process.
+static POOL: [Own; MAX_SHARING] = [const { Own::nobody() }; MAX_SHARING];
 /// One more than the highest entry of the pool that was ever used: the rest is left alone, each page of it that is touched costs a fault.
 static POOL_USED: AtomicUsize = AtomicUsize::new(1);
 /// Which memory this is, in futexes' keys.
@@ -50,21 +42,16 @@ static SHARERS: AtomicU32 = AtomicU32::new(1);
 /// A process was made in this memory whose parent did not wait for it.
 static SHARED_FOR_GOOD: AtomicBool = AtomicBool::new(false);
 
-fn pool() -> &'static mut [Own; MAX_SHARING] {
-    // SAFETY: see `Pool`.
-    unsafe { &mut *POOL.0.get() }
-}
-
 /// The calling thread's process.
-pub fn own() -> &'static mut Own {
+pub fn own() -> &'static Own {
     // SAFETY: every block points into the pool.
-    unsafe { &mut *(current().process as *mut Own) }
+    unsafe { &*(current().process() as *const Own) }
 }
 
 /// Number of the calling thread's process.
 #[inline]
 pub fn number() -> u32 {
-    current().number
+    current().number()
 }
 
 /// The calling thread's process in the session's table.
@@ -155,10 +142,10 @@ const WAITS: usize = 200;
 
 /// The first process of this memory: number `n`.
 pub fn start(t: &mut Block, n: u32) {
-    let first = &mut pool()[0];
+    let first = &POOL[0];
     first.used.store(true, Relaxed);
     t.number = n;
-    t.process = first as *mut Own as u64;
+    t.process = first as *const Own as u64;
     SPACE.store(new_space(), Relaxed);
 }
 
@@ -184,35 +171,37 @@ pub fn may_be_seen_by_others() -> bool {
 /// process. 0 when there are too many.
 pub fn share(waits: bool) -> u64 {
     let mine = own();
-    let free = |(_, o): &(usize, &mut Own)| !o.used.swap(true, AcqRel);
-    let Some((i, new)) = pool().iter_mut().enumerate().find(free) else {
+    let free = |(_, o): &(usize, &Own)| !o.used.swap(true, AcqRel);
+    let Some((i, new)) = POOL.iter().enumerate().find(free) else {
         return 0;
     };
     POOL_USED.fetch_max(i + 1, Relaxed);
-    new.actions = mine.actions;
-    new.parent_waits = waits;
+    for (to, from) in new.actions.iter().zip(&mine.actions) {
+        to.set(from.get());
+    }
+    new.parent_waits.store(waits, Relaxed);
     if !waits {
         SHARED_FOR_GOOD.store(true, Relaxed);
     }
     SHARERS.fetch_add(1, Relaxed);
-    new as *mut Own as u64
+    new as *const Own as u64
 }
 
 /// Was this process made in another one's memory? (A copy of its memory by fork(2) says the same.) A replay gives the same answer at the same
 /// place, other than the count of those that share it.
 pub fn was_made_sharing() -> bool {
-    !core::ptr::eq(own(), &pool()[0])
+    !core::ptr::eq(own(), &POOL[0])
 }
 
 /// Does the process that made this one run on in the memory that both have, until this one is told so ([`crate::thread::schedule::go`])?
 pub fn maker_runs_on() -> bool {
-    was_made_sharing() && !only_one_in_memory() && !own().parent_waits
+    was_made_sharing() && !only_one_in_memory() && !own().parent_waits.load(Relaxed)
 }
 
 /// A process that shared this memory could not be made.
 pub fn unshare(process: u64) {
     // SAFETY: an entry of the pool.
-    unsafe { (*(process as *mut Own)).used.store(false, Release) };
+    unsafe { (*(process as *const Own)).used.store(false, Release) };
     SHARERS.fetch_sub(1, Relaxed);
 }
 
@@ -221,7 +210,7 @@ pub fn leaves_memory(leaves: bool) {
     let mine = own();
     let stayed = mine.used.swap(!leaves, AcqRel);
     // Who leaves by an exec may come back from it, when it fails; its parent must not be running then.
-    match (mine.parent_waits, stayed, leaves) {
+    match (mine.parent_waits.load(Relaxed), stayed, leaves) {
         (true, true, true) => SHARERS.fetch_sub(1, Relaxed),
         (true, false, false) => SHARERS.fetch_add(1, Relaxed),
         _ => 0,
@@ -231,14 +220,14 @@ pub fn leaves_memory(leaves: bool) {
 /// First thing in the copy of a memory that fork(2) made: whoever else was in it isn't here.
 pub fn after_fork(t: &mut Block, n: u32) {
     let used = POOL_USED.load(Relaxed).min(MAX_SHARING);
-    for o in &mut pool()[..used] {
-        let at = o as *mut Own as u64;
+    for o in &POOL[..used] {
+        let at = o as *const Own as u64;
         // Only what changes is written: each page that is costs a copy of it.
         if o.used.load(Relaxed) != (at == t.process) {
             o.used.store(at == t.process, Relaxed);
         }
     }
-    own().parent_waits = false;
+    own().parent_waits.store(false, Relaxed);
     SHARERS.store(1, Relaxed);
     if SHARED_FOR_GOOD.load(Relaxed) {
         SHARED_FOR_GOOD.store(false, Relaxed);

@@ -12,7 +12,7 @@ const LOOK_NS: i64 = 50_000_000;
 pub fn ask(kind: u32, args: &[u64]) -> Option<(u32, [u64; 4])> {
     let s = session();
     let q = &s.request;
-    let me = current().slot + 1;
+    let me = current().slot_number() + 1;
     while let Err(other) = q.taken.compare_exchange(0, me, Acquire, Relaxed) {
         let t = Timespec::from_ns(sys::monotonic().ns() + LOOK_NS / 50);
         sys::futex_wait(q.taken.as_ptr(), other, Some(&t));

@@ -1,6 +1,6 @@
 //! The shared memory of engines that have a ring a thread (DESIGN 5, `order`): its head, and the ring of each slot.
 
-use crate::thread::{current, in_force, session, Block};
+use crate::thread::{current, in_force, session, Current};
 use reprise_abi::news;
 use reprise_abi::order::{ring_offset, OrderHead, ORDER_BASE};
 use reprise_abi::ring::RingControl;
@@ -33,9 +33,9 @@ pub fn has_rings() -> bool {
 
 /// The slot whose ring the thread uses.
 #[inline(always)]
-pub fn own_ring(t: &Block) -> u32 {
-    match t.logging.world.load(core::sync::atomic::Ordering::Relaxed) {
-        false => t.slot,
+pub fn own_ring(t: Current) -> u32 {
+    match t.world().load(core::sync::atomic::Ordering::Relaxed) {
+        false => t.slot_number(),
         true => reprise_abi::det::WORLD_SLOT,
     }
 }

@@ -4,8 +4,7 @@
 //! The lock is held for a few dozen instructions at a time and never while waiting (DESIGN 8, rule 1).
 
 use crate::machine::sys;
-use crate::thread::{attended, in_force};
-use crate::thread::{current, session, slot, Block};
+use crate::thread::{attended, current, in_force, session, slot, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::schedule::{self, owner, FutexKey, Lists};
 use reprise_abi::session::{futex_wait, process_state, slot_state, Slot, MODE_RECORD, MODE_REPLAY};
@@ -40,7 +39,7 @@ fn lists() -> Lists<'static> {
 /// Takes the scheduler's lock. It says who has it: should this thread be killed with it, the agent sees to it that the next one is told.
 pub fn lock() -> Locked {
     let t = current();
-    Locked(lists().lock(owner(t.number, t.slot), Kernel(LOCK_LOOK_NS)))
+    Locked(lists().lock(owner(t.number(), t.slot_number()), Kernel(LOCK_LOOK_NS)))
 }
 
 /// Record: the calling thread is the session's first, and has the baton.

@@ -1,6 +1,7 @@
 //! What the program believes about its signals: handlers, masks, stacks, and what waits for delivery.
 
 use crate::machine::sys;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Number of the highest signal.
 pub const SIGNALS: usize = 64;
@@ -68,6 +69,37 @@ pub struct Action {
     pub restorer: u64,
     /// Signals blocked while it runs.
     pub mask: u64,
+}
+
+/// An action as it is kept. Threads that set it at once race word by word, as the program would without us; under `serial` only the holder of the
+/// baton does.
+pub struct Kept([AtomicU64; 4]);
+
+impl Kept {
+    /// [`DEFAULT`].
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Kept {
+        Kept([const { AtomicU64::new(0) }; 4])
+    }
+
+    /// The action.
+    pub fn get(&self) -> Action {
+        let [handler, flags, restorer, mask] = &self.0;
+        Action {
+            handler: handler.load(Relaxed),
+            flags: flags.load(Relaxed),
+            restorer: restorer.load(Relaxed),
+            mask: mask.load(Relaxed),
+        }
+    }
+
+    /// Changes it.
+    pub fn set(&self, a: Action) {
+        let words = [a.handler, a.flags, a.restorer, a.mask];
+        for (kept, word) in self.0.iter().zip(words) {
+            kept.store(word, Relaxed);
+        }
+    }
 }
 
 /// A `siginfo_t`, as bytes.
@@ -221,9 +253,6 @@ impl Pending {
 }
 
 /// The handlers of the calling thread's process.
-///
-/// Under `serial` only the holder of the baton calls `set`; under `none` two racing calls race as they would in the kernel's
-/// view of the program, word by word.
 pub struct Actions;
 
 /// The handlers of the calling thread's process.
@@ -232,12 +261,12 @@ pub static ACTIONS: Actions = Actions;
 impl Actions {
     /// The action of a signal.
     pub fn get(&self, signal: u32) -> Action {
-        crate::thread::process::own().actions[signal as usize]
+        crate::thread::process::own().actions[signal as usize].get()
     }
 
     /// Changes the action of a signal.
     pub fn set(&self, signal: u32, a: Action) {
-        crate::thread::process::own().actions[signal as usize] = a;
+        crate::thread::process::own().actions[signal as usize].set(a);
     }
 
     /// Does this signal, sent now, end the process by its default action?

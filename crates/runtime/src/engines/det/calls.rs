@@ -398,24 +398,24 @@ fn until_ready(t: &mut Block, fd: u64, events: u32, limit: Option<&Limit>) -> Re
             _ if ready => Some(Ready::Yes),
             _ if log::signal_waits(t) => Some(Ready::Signal),
             _ => limit
-                .is_some_and(|l| l.is_over(wait != 0))
+                .is_some_and(|l| l.is_over(t, wait != 0))
                 .then_some(Ready::Late),
         };
         if let Some(ended) = ended {
             token::idles(false);
             return ended;
         }
-        wait = idle();
+        wait = idle(t);
         turns::give_way(t);
     }
 }
 
 /// A turn was of no use: how many ms the next one may take.
-pub fn idle() -> u64 {
+pub fn idle(t: &mut Block) -> u64 {
     if !token::idles(true) {
         return 0;
     }
-    idle::idles();
+    idle::idles(t);
     IDLE_MS
 }
 
@@ -450,7 +450,7 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, _frame: &Frame) -> i64 {
         if r != 0
             || limit
                 .as_ref()
-                .map_or(wanted == 0, |l| l.is_over(idle_before))
+                .map_or(wanted == 0, |l| l.is_over(t, idle_before))
         {
             token::idles(false);
             return match r {
@@ -459,7 +459,7 @@ fn polled(t: &mut Block, c: &mut Call, n: usize, _frame: &Frame) -> i64 {
                 _ => r,
             };
         }
-        c.local[n] = idle();
+        c.local[n] = idle(t);
         turns::give_way(t);
         waited = true;
     }
@@ -520,7 +520,7 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
         if r == RESTART && !first {
             r = interrupted(t, c);
         }
-        if r != 0 || limit.as_ref().is_some_and(|l| l.is_over(waited != 0)) {
+        if r != 0 || limit.as_ref().is_some_and(|l| l.is_over(t, waited != 0)) {
             token::idles(false);
             if log::replays() {
                 return log::ask::result(t, c, hash);
@@ -540,7 +540,7 @@ fn polled_for_time(t: &mut Block, c: &mut Call, place: (usize, bool), frame: &Fr
             return r;
         }
         first = false;
-        waited = idle();
+        waited = idle(t);
         turns::give_way(t);
     }
 }

@@ -41,7 +41,7 @@ pub fn wait(t: &mut Block, c: &mut Call) -> i64 {
             ending::look_after_threads();
         } else {
             // It may need another thread.
-            pause(idle() as i64 * 1_000_000);
+            pause(idle(t) as i64 * 1_000_000);
             turns::give_way(t);
         }
     }

@@ -78,7 +78,7 @@ pub fn limit(t: &mut Block, end: Moment) {
     let read = *t.det().clocks.of(end.realtime);
     let wanted = end.ns.saturating_sub(read.ns);
     match read.ns != 0 && (0..FARTHEST_NS).contains(&wanted) {
-        true => idle::limit_at(t.slot, not_before, read.at.saturating_add(wanted as u64)),
-        false => idle::limit(t.slot, not_before),
+        true => idle::limit_at(t, not_before, read.at.saturating_add(wanted as u64)),
+        false => idle::limit(t, not_before),
     }
 }

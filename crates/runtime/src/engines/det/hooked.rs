@@ -6,7 +6,7 @@ use super::wait::Word;
 use super::{deadlock, is_alone, log, shared_word, turns};
 use crate::engine::waits::{self, in_kernel, Deadline, Wait};
 use crate::isolate::call;
-use crate::thread::{current, Block};
+use crate::thread::Block;
 use core::sync::atomic::AtomicU32;
 use reprise_abi::det::question;
 
@@ -70,8 +70,8 @@ fn by_kernel(
 }
 
 /// See [`Order::wake`](crate::engine::order::Order::wake).
-pub fn wake(address: *const u32, n: u32, shared: bool) {
-    match current().det().in_turn {
+pub fn wake(t: &mut Block, address: *const u32, n: u32, shared: bool) {
+    match t.det().in_turn {
         true => {
             super::wait::wake(address as u64, n);
         }
@@ -81,9 +81,9 @@ pub fn wake(address: *const u32, n: u32, shared: bool) {
 
 /// See [`Order::pause`](crate::engine::order::Order::pause).
 #[inline(always)]
-pub fn pause() {
-    match current().det().in_turn {
-        true => turns::give_way(current()),
+pub fn pause(t: &mut Block) {
+    match t.det().in_turn {
+        true => turns::give_way(t),
         false => core::hint::spin_loop(),
     }
 }

@@ -15,7 +15,7 @@ use crate::isolate::layout::REST_BASE;
 use crate::isolate::{ending, members, outside};
 use crate::machine::sys;
 use crate::thread::signals::{bit, ACTIONS, IGNORE, SIGNALS, SYNCHRONOUS};
-use crate::thread::{current, Block};
+use crate::thread::{current, Block, Current};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::det::question;
 use reprise_abi::rounds::Rest;
@@ -197,11 +197,15 @@ pub fn forget_notice(slot: u32) {
 
 /// Does a signal wait that the thread doesn't block, or waits for?
 pub fn signal_waits(t: &Block) -> bool {
+    waits_for(t.as_current())
+}
+
+fn waits_for(t: Current) -> bool {
     let waits_for = match crate::thread::in_force::threads_are_processes() {
-        true => members::member(t.slot).sigwait.load(Relaxed),
+        true => members::member(t.slot_number()).sigwait.load(Relaxed),
         false => 0,
     };
-    t.pending.first(t.mask & !waits_for).is_some()
+    t.pending().first(t.mask() & !waits_for).is_some()
 }
 
 /// Who waits looks whether it can come back: a signal has come, or its time is over and nobody else can go on.
@@ -210,7 +214,7 @@ pub fn look(slot: u32) {
     if !matches!(m.state.load(SeqCst), state::WAITS | state::OUTSIDE) || log::replays() {
         return;
     }
-    if signal_waits(current()) || shared_word::has_changed(m) {
+    if waits_for(current()) || shared_word::has_changed(m) {
         return notify(slot);
     }
     let over = || is_over(slot);
@@ -252,37 +256,37 @@ pub fn late(slot: u32) -> i64 {
 }
 
 /// In a turn: the thread waits at most until `not_before`, by the kernel's monotonic clock.
-pub fn limit(slot: u32, not_before: i64) {
-    let (s, m) = (all(), member(slot));
+pub fn limit(t: &mut Block, not_before: i64) {
     let ask = |_: &mut Block| (not_before - clock::monotonic()).max(0);
-    let left = log::told(current(), question::LEFT, ask) as u64;
+    let left = log::told(t, question::LEFT, ask) as u64;
     let not_before = sys::monotonic().ns().saturating_add_unsigned(left);
-    limit_to(s, m, not_before, left);
+    limit_to(t, not_before, left);
 }
 
 /// As [`limit`], for so many ns: where these follow from the program alone, so does when they are over.
-pub fn limit_for(slot: u32, ns: u64) {
+pub fn limit_for(t: &mut Block, ns: u64) {
     let end = sys::monotonic().ns().saturating_add_unsigned(ns);
-    limit_to(all(), member(slot), end, ns);
+    limit_to(t, end, ns);
 }
 
 /// As [`limit`], for so many rounds: by the kernel's clock they may be over at once.
-pub fn limit_to_rounds(slot: u32, rounds: u64) {
-    limit_to(all(), member(slot), 0, rounds * ROUND_NS);
+pub fn limit_to_rounds(t: &mut Block, rounds: u64) {
+    limit_to(t, 0, rounds * ROUND_NS);
 }
 
 /// As [`limit`], until this time of the program's.
-pub fn limit_at(slot: u32, not_before: i64, deadline: u64) {
-    limit_to_time(all(), member(slot), not_before, deadline);
+pub fn limit_at(t: &mut Block, not_before: i64, deadline: u64) {
+    limit_to_time(t, not_before, deadline);
 }
 
-fn limit_to(s: &State, m: &token::Member, not_before: i64, left: u64) {
-    let deadline = s.now.load(Relaxed).saturating_add(left);
-    limit_to_time(s, m, not_before, deadline);
+fn limit_to(t: &mut Block, not_before: i64, left: u64) {
+    let deadline = all().now.load(Relaxed).saturating_add(left);
+    limit_to_time(t, not_before, deadline);
 }
 
-fn limit_to_time(s: &State, m: &token::Member, not_before: i64, deadline: u64) {
-    clock::meet(current());
+fn limit_to_time(t: &mut Block, not_before: i64, deadline: u64) {
+    let (s, m) = (all(), member(t.slot));
+    clock::meet(t);
     let deadline = deadline.max(1);
     m.not_before.store(not_before.max(0) as u64, Relaxed);
     m.deadline.store(deadline, Relaxed);
@@ -315,11 +319,11 @@ impl Limit {
     }
 
     /// Has it run out? `idle`: nobody can go on but for the world. In a turn.
-    pub fn is_over(&self, idle: bool) -> bool {
+    pub fn is_over(&self, t: &mut Block, idle: bool) -> bool {
         let s = all();
         if s.now.load(Relaxed) < self.program {
             let is_over = |_: &mut Block| sys::monotonic().ns() >= self.real;
-            if !idle || !log::decide(current(), question::OVER, is_over) {
+            if !idle || !log::decide(t, question::OVER, is_over) {
                 return false;
             }
             s.now.fetch_max(self.program, Relaxed);
@@ -330,9 +334,9 @@ impl Limit {
 }
 
 /// In a turn, while nobody can go on but for the world: a limit of a thread that waits may have run out.
-pub fn idles() {
+pub fn idles(t: &mut Block) {
     if let Some(slot) = first_limited() {
-        if log::decide(current(), question::OVER, |_| is_over_in_kernel(slot)) {
+        if log::decide(t, question::OVER, |_| is_over_in_kernel(slot)) {
             jump(slot);
         }
     }

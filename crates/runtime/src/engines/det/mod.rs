@@ -48,7 +48,7 @@ use crate::signal::frame::Ucontext;
 use crate::thread::in_force;
 use crate::thread::process;
 use crate::thread::signals::Siginfo;
-use crate::thread::{Block, Frame};
+use crate::thread::{Block, Current, Frame};
 use reprise_abi::event::Instruction;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
@@ -92,6 +92,22 @@ pub struct Local {
     pub pure: pure::Local,
     /// What the last instruction that faulted has raised, until it goes on.
     pub faulted: Option<Fault>,
+}
+
+impl Current {
+    /// Its time ([`pure::clock`]).
+    #[inline(always)]
+    fn program_time(self) -> u64 {
+        // SAFETY: the area is this room's own; a word of it that only the thread itself changes.
+        unsafe { (*self.engine().at::<Local>()).pure.clock.now() }
+    }
+
+    /// Is it in a process that is not recorded?
+    #[inline(always)]
+    fn has_left(self) -> bool {
+        // SAFETY: as above.
+        unsafe { (*self.engine().at::<Local>()).log.left }
+    }
 }
 
 impl Block {

@@ -12,7 +12,7 @@ use crate::signal::frame::Ucontext;
 use crate::sync::in_runtime;
 use crate::sync::locked;
 use crate::thread::signals::{Siginfo, SIGSEGV};
-use crate::thread::{current, Block, Frame};
+use crate::thread::{take_block, Block, Frame};
 use reprise_abi::effect::Effect;
 use reprise_abi::layout::PAGE;
 use reprise_abi::syscalls;
@@ -52,7 +52,8 @@ pub fn takes(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) -> b
 
 /// The way from the program's code.
 pub extern "C" fn turn(frame: &mut Frame) {
-    let t = current();
+    // SAFETY: the thread comes from the program's code, from which its handler has diverted it.
+    let t = unsafe { take_block() };
     turns::begin_anew(t);
     claim(t);
     turns::end(t);

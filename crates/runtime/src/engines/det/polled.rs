@@ -76,15 +76,14 @@ pub fn make(t: &mut Block, c: &mut Call, _frame: &Frame) -> Option<i64> {
             r = plain::syscall::<Det>(t, c);
             !would_wait(c, r)
         });
-        let is_over = || limit.as_ref().is_some_and(|l| l.is_over(waited != 0));
-        if made || is_over() {
+        if made || limit.as_ref().is_some_and(|l| l.is_over(t, waited != 0)) {
             token::idles(false);
             return Some(log::ask::done(t, c, r, hash));
         }
         if log::signal_waits(t) {
             return Some(interrupted(t, c));
         }
-        waited = idle();
+        waited = idle(t);
         if waited != 0 {
             let time = Timespec::from_ns(waited as i64 * 1_000_000);
             sys::nanosleep(&time as *const Timespec as u64, 0);

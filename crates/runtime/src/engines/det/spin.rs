@@ -25,7 +25,7 @@ use crate::sync::in_runtime;
 use crate::thread::in_force::{DET, ENGINE};
 use crate::thread::panic::{decimal, hex};
 use crate::thread::signals::{Siginfo, ACTIONS, IGNORE, SIGCUT};
-use crate::thread::{current, session, Block, Frame};
+use crate::thread::{current, session, take_block, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -216,7 +216,7 @@ fn steps_after(passed: i64) -> u32 {
 
 /// Asks those who run where they are, and to make so many steps if they may be in a cycle.
 fn ask_runners(steps: u32) {
-    let me = current().slot;
+    let me = current().slot_number();
     let computes = |s: &u32| *s != me && member(*s).child.load(SeqCst) == child::NONE;
     for s in token::running().filter(computes) {
         member(s).asked.store(steps, SeqCst);
@@ -546,7 +546,8 @@ extern "C" {
 
 /// The turn of a thread that was in a cycle.
 extern "C" fn turn(frame: &mut Frame) {
-    let t = current();
+    // SAFETY: the thread comes from the program's code, from which its handler has diverted it.
+    let t = unsafe { take_block() };
     session().counters.det_spins.fetch_add(1, Relaxed);
     turns::begin_anew(t);
     turns::end(t);

@@ -9,7 +9,7 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::sync::libc::malloc;
-use crate::thread::{block_address, slot, Block, Frame};
+use crate::thread::{slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::syscalls::nr;
 
@@ -50,12 +50,9 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
     let process = t.slot_process();
     let left = t.det().log.left;
     let in_lead = t.det().leads;
-    // SAFETY: filled by the time it is enrolled, and nobody runs on it yet.
-    let block = || unsafe { &mut *(block_address(i) as *mut Block) };
     let now = t.det().pure.clock.now();
-    let enrol = || match in_lead {
+    let enrol = |_: &mut Block, block: &mut Block| match in_lead {
         true => {
-            let block = block();
             begins(block, now, left, &mut id);
             block.det().inherits = true;
             let told = block.det().told.iter_mut().zip(wish.told_by_parent());
@@ -63,7 +60,7 @@ fn make(t: &mut Block, wish: &Wish, start: &Frame) -> i64 {
             token::enrol_at_once(i);
         }
         false => {
-            begins(block(), now, left, &mut id);
+            begins(block, now, left, &mut id);
             token::enrol(i);
         }
     };

@@ -228,7 +228,7 @@ pub fn outside<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> R) -> Option<R> {
 pub fn outside_for_child<R>(t: &mut Block, f: impl FnOnce(&mut Block) -> (R, bool)) -> Option<R> {
     let m = token::member(t.slot);
     m.since.store(token::wait_number(), Relaxed);
-    idle::limit_to_rounds(t.slot, ROUNDS_FOR_CHILD);
+    idle::limit_to_rounds(t, ROUNDS_FOR_CHILD);
     leave_ring(t, state::OUTSIDE);
     token::waits_for_child(t.slot);
     let mut result = None;
@@ -346,12 +346,12 @@ impl Order for InTurns {
     ) -> Wait {
         hooked::wait(t, word, value, deadline, shared)
     }
-    fn wake(address: *const u32, n: u32, shared: bool) {
-        hooked::wake(address, n, shared);
+    fn wake(t: &mut Block, address: *const u32, n: u32, shared: bool) {
+        hooked::wake(t, address, n, shared);
     }
     #[inline(always)]
-    fn pause() {
-        hooked::pause();
+    fn pause(t: &mut Block) {
+        hooked::pause(t);
     }
     fn now() -> i64 {
         super::pure::clock::monotonic()

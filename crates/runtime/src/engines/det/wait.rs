@@ -50,7 +50,7 @@ impl Word {
 pub fn wait(t: &mut Block, word: Word, end: Option<Moment>) -> Wait {
     if let Some(end) = end {
         match pure::on() {
-            true => idle::limit(t.slot, clock::in_monotonic(end.ns, end.realtime)),
+            true => idle::limit(t, clock::in_monotonic(end.ns, end.realtime)),
             false => readings::limit(t, end),
         }
     }
@@ -59,7 +59,7 @@ pub fn wait(t: &mut Block, word: Word, end: Option<Moment>) -> Wait {
 
 /// As [`wait`], for so many ns at most.
 pub fn wait_for(t: &mut Block, word: Word, ns: u64) -> Wait {
-    idle::limit_for(t.slot, ns);
+    idle::limit_for(t, ns);
     limited(t, word)
 }
 

@@ -80,7 +80,7 @@ pub fn make(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
     let lock = (!wish.shares_memory()).then(space::lock);
     stamp(t);
     let (me, begins, mut entered) = (t.slot, t.logging.stamps()[0], false);
-    let tid = clone::start_thread::<Record>(t, wish, i, number, start, || {
+    let tid = clone::start_thread::<Record>(t, wish, i, number, start, |_, _| {
         entered = true;
         slot(i).born.store(begins + 1, Release);
         record::write_enter(me, c, i << SLOT_SHIFT, 0, &[begins]);
@@ -216,7 +216,7 @@ fn start_process(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
     };
     replay::take_slot(t, child);
     total::join(child);
-    let tid = clone::start_thread::<Replay>(t, wish, child, number, start, || {});
+    let tid = clone::start_thread::<Replay>(t, wish, child, number, start, |_, _| {});
     if sys::is_error(tid) {
         cannot_start(tid);
     }
@@ -244,7 +244,7 @@ pub fn begin_again(t: &mut Block) {
         never_was(t);
     }
     r.finish();
-    turns::take(args[2]);
+    turns::take(t, args[2]);
     let pid = h.value as u32;
     t.slot().visible_tid.store(pid, Relaxed);
     process::entry().visible_pid.store(pid, Relaxed);
@@ -258,7 +258,7 @@ pub fn begin_again(t: &mut Block) {
 /// wait for the slot.
 fn never_was(t: &mut Block) -> ! {
     // Before anybody can have the slot.
-    total::leave(t);
+    total::leave(t.slot);
     let state = schedule::retire(t);
     t.slot().state.store(state, Release);
     sys::exit_group(0);
@@ -293,7 +293,7 @@ fn await_others(t: &mut Block) {
         while is_other(t, i) && !is_done(i) {
             looks.until_done(i);
             if total::runs() {
-                total::give_way(t);
+                total::give_way();
             }
             // The driver reads on where somebody waits.
             mine.consumer_asleep.store(1, SeqCst);
@@ -332,10 +332,10 @@ pub fn end_again(t: &mut Block) {
     r.finish();
     // Whoever learnt of it did so after this stamp.
     robust::mark_own(t);
-    turns::take(stamp);
+    turns::take(t, stamp);
     await_others(t);
     // Before anybody can have the slot.
-    total::leave(t);
+    total::leave(t.slot);
     let state = schedule::retire(t);
     t.slot().state.store(state, Release);
 }
@@ -362,12 +362,12 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
         args[c.nargs..]
             .iter()
             .take(stamps)
-            .for_each(|s| turns::take(*s));
+            .for_each(|s| turns::take(t, *s));
         return h.value;
     }
     r.finish();
     let begins = args[c.nargs];
-    turns::wait_for_stamp(begins);
+    turns::wait_for_stamp(t, begins);
     // A parent that waits for this process goes on after it: until then the memory is this one's alone.
     let alone = !has_others(t);
     if !alone {
@@ -391,7 +391,7 @@ pub fn exec_again(t: &mut Block, c: &Call) -> i64 {
     }
     let (h, r, stamp) = expect_exit(t, actual);
     r.finish();
-    turns::take(stamp);
+    turns::take(t, stamp);
     h.value
 }
 

@@ -512,7 +512,7 @@ impl Engine for Record {
         cut::meet();
         stamp(t);
         slot(i).born.store(t.logging.stamps()[0] + 1, Release);
-        let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, || {});
+        let tid = clone::start_thread::<Self>(t, wish, i, t.slot_process(), start, |_, _| {});
         if !sys::is_error(tid) {
             slot(i).visible_tid.store(tid as u32, Relaxed);
         }
@@ -666,8 +666,8 @@ pub fn waits(t: &mut Block) {
         return;
     }
     let amid = !unlogged::is_where_it_entered(t);
-    let quiet = quiet_so_far(t);
-    put_counted(t, Entry::wait(quiet, amid));
+    let quiet = quiet_so_far(t.as_current());
+    put_counted(t.as_current(), Entry::wait(quiet, amid));
     t.order().waits_since = unlogged::place(t);
 }
 

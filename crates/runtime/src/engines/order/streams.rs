@@ -5,6 +5,7 @@
 
 use super::record::Record;
 use crate::engine::order::Order;
+use crate::engine::waits;
 use crate::engine::waits::{Deadline, Wait};
 use crate::thread::rings::head;
 use crate::thread::{session, Block};
@@ -18,7 +19,7 @@ pub struct Held(&'static AtomicU32);
 impl Drop for Held {
     fn drop(&mut self) {
         if self.0.swap(0, Release) & WAITED_FOR != 0 {
-            Record::wake(self.0.as_ptr(), 1, true);
+            waits::wake(self.0.as_ptr(), 1, true);
         }
     }
 }

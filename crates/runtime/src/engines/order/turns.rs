@@ -11,7 +11,7 @@ use crate::log::total;
 use crate::machine::processors::processors;
 use crate::machine::sys;
 use crate::thread::rings::head;
-use crate::thread::{current, session};
+use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::order::MAX_VOID;
 use reprise_abi::waits::What;
@@ -32,15 +32,15 @@ fn is_crowded() -> bool {
 }
 
 /// Waits until `due` says so; `key` is what [`call`] will name.
-pub fn wait(key: u64, due: impl FnMut() -> bool) {
-    wait_for(key, 0, due);
+pub fn wait(t: &mut Block, key: u64, due: impl FnMut() -> bool) {
+    wait_for(t, key, 0, due);
 }
 
 /// As [`wait`], for the moment when so many operations on the object have been made: [`call_for`](crate::log::awaited::call_for) will name their number.
 #[inline]
-pub fn wait_for(key: u64, n: u64, mut due: impl FnMut() -> bool) {
+pub fn wait_for(t: &mut Block, key: u64, n: u64, mut due: impl FnMut() -> bool) {
     if !due() {
-        wait_long(key, n, due);
+        wait_long(t, key, n, due);
     } else if total::runs() {
         total::goes_on();
     }
@@ -68,9 +68,9 @@ fn comes_soon(o: &mut Local, due: &mut impl FnMut() -> bool) -> bool {
     false
 }
 
-fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
+fn wait_long(t: &mut Block, key: u64, n: u64, mut due: impl FnMut() -> bool) {
     let mut total = total::runs();
-    if !total && comes_soon(current().order(), &mut due) {
+    if !total && comes_soon(t.order(), &mut due) {
         return;
     }
     let waits = begin_wait(key, n);
@@ -78,13 +78,13 @@ fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
     let due = || {
         if !has_added && session().divergence.all_to_add.load(SeqCst) != 0 {
             has_added = true;
-            add_functions(current());
+            add_functions(t);
         }
         due()
     };
     waits.until(due, |generation| {
         if total {
-            total::give_way(current());
+            total::give_way();
             return;
         }
         let word = waits.word().as_ptr();
@@ -102,14 +102,14 @@ fn wait_long(key: u64, n: u64, mut due: impl FnMut() -> bool) {
 }
 
 /// Waits for the turn of a stamp.
-pub fn wait_for_stamp(stamp: u64) {
+pub fn wait_for_stamp(t: &mut Block, stamp: u64) {
     let now = &head().stamp.0;
-    wait(What::Stamp(stamp).key(), || now.load(SeqCst) == stamp);
+    wait(t, What::Stamp(stamp).key(), || now.load(SeqCst) == stamp);
 }
 
 /// Waits for the turn of a stamp, and lets the next one have its.
-pub fn take(stamp: u64) {
-    wait_for_stamp(stamp);
+pub fn take(t: &mut Block, stamp: u64) {
+    wait_for_stamp(t, stamp);
     pass_stamp(stamp);
 }
 

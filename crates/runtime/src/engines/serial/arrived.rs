@@ -4,29 +4,29 @@ use super::loss;
 use crate::gate::robust;
 use crate::log::events::{enter, header};
 use crate::log::ring::Writer;
-use crate::thread::{current, session};
+use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{EventHeader, Kind, ProcessEnd, FLAG_STOLEN, NO_SLOT};
 use reprise_abi::session::process_state;
 
 /// The first thing every new holder does: what nobody has logged yet is logged.
-pub fn arrived() {
+pub fn arrived(t: &Block) {
     log_stolen();
-    log_lost();
-    robust::look(current());
+    log_lost(t);
+    robust::look(t);
     loss::look();
 }
 
 /// Logs the processes that were found dead.
 #[inline]
-pub fn log_lost() {
+pub fn log_lost(t: &Block) {
     if session().lost.load(Acquire) != 0 {
-        log_lost_now();
+        log_lost_now(t);
     }
 }
 
 #[cold]
-fn log_lost_now() {
+fn log_lost_now(t: &Block) {
     let s = session();
     for p in &s.processes {
         if p.state.load(Acquire) != process_state::LOST {
@@ -51,7 +51,7 @@ fn log_lost_now() {
         p.state.store(process_state::FREE, Release);
         s.lost.fetch_sub(1, Relaxed);
     }
-    robust::look(current());
+    robust::look(t);
 }
 
 /// The call from which the baton was taken, if it was.

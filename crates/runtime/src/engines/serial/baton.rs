@@ -13,7 +13,7 @@ use crate::thread::schedule::lock;
 use crate::thread::schedule::wait_for_baton;
 use crate::thread::schedule::wait_for_end;
 use crate::thread::schedule::Locked;
-use crate::thread::{current, session, slot, Block};
+use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::schedule::Lists;
 use reprise_abi::session::FLAG_CHAOS;
@@ -62,18 +62,18 @@ pub fn leave(t: &Block) {
 }
 
 /// The holder leaves: inside a call that may wait, or for good.
-pub fn release(i: u32, state: u32) {
-    chaos::end_slice(current());
-    robust::put_down(current());
-    lock().release(i, state, next);
+pub fn release(t: &mut Block, state: u32) {
+    chaos::end_slice(t);
+    robust::put_down(t);
+    lock().release(t.slot, state, next);
 }
 
 /// Comes back for the baton and waits until it has it.
-pub fn acquire(i: u32) {
-    acquire_locked(lock(), i);
+pub fn acquire(t: &mut Block) {
+    acquire_locked(lock(), t);
 }
 
-fn acquire_locked(l: Locked, i: u32) {
+fn acquire_locked(l: Locked, t: &mut Block) {
     if !crate::thread::process::is_live() {
         drop(l);
         wait_for_end();
@@ -83,43 +83,43 @@ fn acquire_locked(l: Locked, i: u32) {
     let queued = || {
         waiting.fetch_add(1, Relaxed);
     };
-    if !l.come_back(i, queued) {
-        wait_for_baton(i);
+    if !l.come_back(t.slot, queued) {
+        wait_for_baton(t.slot);
         waiting.fetch_sub(1, Relaxed);
     }
-    robust::pick_up(current());
-    chaos::begin_slice(current());
+    robust::pick_up(t);
+    chaos::begin_slice(t);
 }
 
 /// The holder's call begins; from now on the agent may take the baton.
 #[inline]
-pub fn enter_call(i: u32) {
-    robust::put_down(current());
-    slot(i).enter_call();
+pub fn enter_call(t: &mut Block) {
+    robust::put_down(t);
+    t.slot().enter_call();
 }
 
 /// The call is over; true when the baton is still here, false when it was taken.
 #[inline]
-pub fn leave_call(i: u32) -> bool {
-    let held = slot(i).leave_call();
+pub fn leave_call(t: &mut Block) -> bool {
+    let held = t.slot().leave_call();
     if held {
-        robust::pick_up(current());
+        robust::pick_up(t);
     }
     held
 }
 
 /// Goes to the end of the queue, if anybody waits; `before` runs when it is certain.
-pub fn step_back(i: u32, before: impl FnOnce()) -> bool {
+pub fn step_back(t: &mut Block, before: impl FnOnce(&mut Block)) -> bool {
     if session().ready_count.load(Relaxed) == 0 {
         return false;
     }
     // Nobody but the holder takes others out of the queue, so it stays non-empty.
-    before();
-    robust::put_down(current());
-    lock().queue_again(i, next);
-    wait_for_baton(i);
-    robust::pick_up(current());
-    chaos::begin_slice(current());
+    before(t);
+    robust::put_down(t);
+    lock().queue_again(t.slot, next);
+    wait_for_baton(t.slot);
+    robust::pick_up(t);
+    chaos::begin_slice(t);
     true
 }
 
@@ -135,10 +135,10 @@ pub enum Wait {
 }
 
 /// Waits on a futex of the program (already queued by `l`), and returns with the baton. The caller has put down its robust futexes.
-pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -> Wait {
-    chaos::end_slice(current());
+pub fn futex_sleep(l: Locked, t: &mut Block, deadline: Option<(sys::Timespec, bool)>) -> Wait {
+    chaos::end_slice(t);
     l.pass_to(next);
-    let me = slot(i);
+    let me = t.slot();
     // FUTEX_WAIT_BITSET, absolute; on CLOCK_REALTIME when so asked.
     let op = 9 | if matches!(deadline, Some((_, true))) {
         256
@@ -149,7 +149,7 @@ pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -
     loop {
         let seen = me.go.load(Acquire);
         if me.takes_baton(session(), seen) {
-            chaos::begin_slice(current());
+            chaos::begin_slice(t);
             return Wait::Woken;
         }
         attended::or_end();
@@ -171,14 +171,14 @@ pub fn futex_sleep(l: Locked, i: u32, deadline: Option<(sys::Timespec, bool)>) -
             _ => continue,
         };
         let l = lock();
-        if l.futex_cancel(i) {
-            acquire_locked(l, i);
+        if l.futex_cancel(t.slot) {
+            acquire_locked(l, t);
             return why;
         }
         // Woken meanwhile: it is in the queue, or has the baton already.
         drop(l);
-        wait_for_baton(i);
-        chaos::begin_slice(current());
+        wait_for_baton(t.slot);
+        chaos::begin_slice(t);
         return Wait::Woken;
     }
 }

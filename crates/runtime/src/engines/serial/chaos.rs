@@ -17,8 +17,9 @@
 //! The timers are the program's process's own (timer_create(2)), and take ids that it would have got; what it gets is recorded.
 
 use super::baton;
-use super::cut::Held;
+use crate::machine::guarded::Guarded;
 use crate::machine::sys;
+use crate::thread::leave::Baton;
 use crate::thread::signals::Siginfo;
 use crate::thread::{session, slot, Block};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -130,7 +131,8 @@ static HELD_SINCE: AtomicU64 = AtomicU64::new(0);
 static KNOWN: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 static SHARED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 /// Accesses that were seen lately, by their addresses, and whose they were.
-static LATELY: Held<[(u32, Seen); LATELY_LEN]> = Held::new([(0, Seen::NONE); LATELY_LEN]);
+static LATELY: Guarded<[(u32, Seen); LATELY_LEN], Baton> =
+    Guarded::new([(0, Seen::NONE); LATELY_LEN]);
 const LATELY_LEN: usize = 256;
 
 /// A thread's timer: its id plus 1; 0 before it has one.
@@ -290,7 +292,8 @@ pub fn accesses() -> (u32, Access) {
 
 /// The thread of this slot came by these accesses.
 pub fn remember(slot: u32, seen: &[Seen]) {
-    let lately = LATELY.get();
+    // SAFETY: a walk is over, which was that of the holder of the baton.
+    let lately = unsafe { LATELY.change() };
     let know = |places: &[AtomicU64], pc: u64| {
         if places.iter().all(|p| p.load(Relaxed) != pc) {
             places[baton::random() as usize % places.len()].store(pc, Relaxed);

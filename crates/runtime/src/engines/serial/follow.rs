@@ -60,13 +60,13 @@ fn part(t: &Block) -> &'static mut Part {
 }
 
 /// Lets others run until it is `due`.
-fn wait_until(t: &Block, mut due: impl FnMut() -> bool) {
+fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) {
     if due() {
         return;
     }
     let (mut seen, mut looks) = (PROGRESS.fetch_add(1, Relaxed) + 1, 0);
     loop {
-        if !baton::step_back(t.slot, || {}) {
+        if !baton::step_back(t, |_| {}) {
             fails(t, Why::Stuck);
         }
         if due() {
@@ -83,12 +83,13 @@ fn wait_until(t: &Block, mut due: impl FnMut() -> bool) {
 }
 
 /// The thread waits as the leader's did to the end of the epoch: all others come to their ends first.
-fn await_others(t: &Block) {
+fn await_others(t: &mut Block) {
     part(t).waits = true;
-    wait_until(t, || epoch::others_are_at_end(t.slot));
+    let slot = t.slot;
+    wait_until(t, || epoch::others_are_at_end(slot));
 }
 
-fn await_stamp(t: &Block, stamp: u64) {
+fn await_stamp(t: &mut Block, stamp: u64) {
     wait_until(t, || epoch::is_turn_of(stamp));
 }
 
@@ -111,7 +112,7 @@ fn settle(t: &mut Block) {
 }
 
 /// What the thread has logged next is of this kind: waits for its stamp, which is this argument of it.
-fn await_event(t: &Block, kind: Kind, stamp: usize) -> Event<'static> {
+fn await_event(t: &mut Block, kind: Kind, stamp: usize) -> Event<'static> {
     let Some(e) = part(t).due_event().filter(|e| e.kind == kind) else {
         fails(t, Why::Life)
     };
@@ -134,7 +135,7 @@ fn rest(t: &mut Block) -> ! {
     PROGRESS.fetch_add(1, Relaxed);
     let parent = sys::getppid() as u64;
     epoch::comes_to_end(t.slot);
-    baton::release(t.slot, slot_state::BLOCKED);
+    baton::release(t, slot_state::BLOCKED);
     copy::rest_while_lives(parent);
     sys::exit_group(125)
 }
@@ -365,7 +366,7 @@ impl Engine for Follow {
             clone::wait_for_slot::<Self>(child);
             slot(child).visible_tid.store(tid as u32, Relaxed);
             let process = t.slot_process();
-            let made = clone::start_thread::<Self>(t, wish, child, process, start, || {});
+            let made = clone::start_thread::<Self>(t, wish, child, process, start, |_, _| {});
             if sys::is_error(made) {
                 fails(t, Why::Life);
             }
@@ -421,7 +422,7 @@ impl Engine for Follow {
         session().live_threads.fetch_sub(1, Relaxed);
         PROGRESS.fetch_add(1, Relaxed);
         epoch::comes_to_end(t.slot);
-        baton::release(t.slot, slot_state::EXITING);
+        baton::release(t, slot_state::EXITING);
         // SAFETY: nothing of this thread is needed any more.
         unsafe { rt_exit_thread() }
     }
@@ -691,8 +692,9 @@ impl Order for Follow {
             // It has left its wait. If nobody has woken it when all others are at their ends, a handler was about to run.
             Due::End if is_woken => {
                 part(t).waits = true;
+                let slot = t.slot;
                 wait_until(t, || {
-                    word.load(Relaxed) != value || epoch::others_are_at_end(t.slot)
+                    word.load(Relaxed) != value || epoch::others_are_at_end(slot)
                 });
                 part(t).waits = false;
                 return match word.load(Relaxed) == value {
@@ -724,7 +726,7 @@ impl Order for Follow {
     }
 
     /// Those who wait look for themselves.
-    fn wake(_address: *const u32, _n: u32, _shared: bool) {}
+    fn wake(_t: &mut Block, _address: *const u32, _n: u32, _shared: bool) {}
 
     fn faulted(t: &mut Block) {
         fails(t, Why::Fault)

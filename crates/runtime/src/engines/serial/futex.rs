@@ -242,8 +242,8 @@ pub fn wait(
             // Its owner may have died since this thread looked.
             l.look_again(key);
         }
-        let how = baton::futex_sleep(l, t.slot, end);
-        super::arrived::arrived();
+        let how = baton::futex_sleep(l, t, end);
+        super::arrived::arrived(t);
         let asked = t.slot().futex_notes.swap(0, Relaxed) & futex_wait::LOOK != 0;
         if how != Wait::Woken || !asked {
             break how;

@@ -35,7 +35,7 @@ use crate::memory::capture::Call;
 use crate::memory::futex::key;
 use crate::signal::kernel;
 use crate::thread::schedule;
-use crate::thread::{current, session, Block, Frame};
+use crate::thread::{session, Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::event::{EventHeader, Instruction, Kind, YIELD_FOR_TURN};
 use reprise_abi::futex::{FUTEX_PRIVATE_FLAG, FUTEX_WAIT_BITSET};
@@ -251,11 +251,11 @@ impl Order for Record {
         super::record::note(t, &c, 0);
         // Whoever it has woken in this function has its turn now.
         t.cut().gives_way = false;
-        let steps_back = deadline.is_some_and(|d| d.looks)
-            && baton::step_back(t.slot, || events::enter(t.slot, 0));
+        let steps_back =
+            deadline.is_some_and(|d| d.looks) && baton::step_back(t, |t| events::enter(t.slot, 0));
         let how = match steps_back {
             true => {
-                super::arrived::arrived();
+                super::arrived::arrived(t);
                 Slept::TimedOut
             }
             false => {
@@ -282,9 +282,9 @@ impl Order for Record {
         );
         wait
     }
-    fn wake(address: *const u32, n: u32, shared: bool) {
+    fn wake(t: &mut Block, address: *const u32, n: u32, shared: bool) {
         let key = key(address as u64, !shared);
-        futex::wake(current(), &schedule::lock(), key, ANY, n);
+        futex::wake(t, &schedule::lock(), key, ANY, n);
     }
     fn interrupted_by(t: &mut Block) -> Option<u32> {
         Some(t.cut().hooks.signal).filter(|s| *s != 0)
@@ -387,7 +387,7 @@ impl Order for Replay {
     }
     /// Who goes on, and when, is what the slices say.
     #[inline(always)]
-    fn wake(_address: *const u32, _n: u32, _shared: bool) {}
+    fn wake(_t: &mut Block, _address: *const u32, _n: u32, _shared: bool) {}
     fn interrupted_by(t: &mut Block) -> Option<u32> {
         Some(t.cut().hooks.signal).filter(|s| *s != 0)
     }

@@ -56,7 +56,12 @@ fn log_shared() {
         let mut at = r.start;
         while at < r.end {
             let len = (r.end - at).min(PIECE);
-            let h = events::header(Kind::Shared, current().slot, 0, section_len(len as usize));
+            let h = events::header(
+                Kind::Shared,
+                current().slot_number(),
+                0,
+                section_len(len as usize),
+            );
             let mut w = Writer::begin(&h);
             w.put_section(Tag::Output as u32, at, at, len as usize);
             w.finish();

@@ -54,7 +54,8 @@ fn make(t: &mut Block, wish: &Wish, child: u32, start: &Frame) -> u32 {
     let Some(number) = process::reserve(process::kernel_pid()) else {
         cannot_start(-11);
     };
-    let tid = clone::start_thread::<super::replay::Replay>(t, wish, child, number, start, || {});
+    let tid =
+        clone::start_thread::<super::replay::Replay>(t, wish, child, number, start, |_, _| {});
     if sys::is_error(tid) {
         cannot_start(tid);
     }

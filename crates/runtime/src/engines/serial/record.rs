@@ -17,9 +17,9 @@ use crate::gate::robust;
 use crate::gate::{clone, instruction, leader};
 use crate::log::events;
 use crate::log::inputs;
-use crate::log::ring::Writer;
 use crate::log::output;
 use crate::log::output::mapped;
+use crate::log::ring::Writer;
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::frame::frame_hash;
 use crate::machine::sys;
@@ -184,9 +184,9 @@ impl Record {
         let mut held = prompt;
         if !held {
             events::enter(t.slot, 0);
-            baton::release(t.slot, slot_state::BLOCKED);
+            baton::release(t, slot_state::BLOCKED);
         } else {
-            baton::enter_call(t.slot);
+            baton::enter_call(t);
         }
         let r = loop {
             let r = make(t, c);
@@ -199,12 +199,12 @@ impl Record {
             await_burial(c, r);
         }
         if held {
-            held = baton::leave_call(t.slot);
+            held = baton::leave_call(t);
         }
         let taken = !held;
         if taken {
-            baton::acquire(t.slot);
-            arrived::arrived();
+            baton::acquire(t);
+            arrived::arrived(t);
         }
         let kind = if taken { Kind::Exit } else { Kind::Syscall };
         match r {
@@ -230,7 +230,7 @@ impl Record {
         // Who knows whether it waits: the agent may take the baton meanwhile. What others write then is part of the
         // difference, too, and harmless: replay has the same bytes there when this event comes.
         note(t, c, hash);
-        baton::enter_call(t.slot);
+        baton::enter_call(t);
         let (r, flags) = loop {
             let r = make(t, c);
             match outcome(t, c, r) {
@@ -240,9 +240,9 @@ impl Record {
             }
         };
         let mut kind = Kind::Syscall;
-        if !baton::leave_call(t.slot) {
-            baton::acquire(t.slot);
-            arrived::arrived();
+        if !baton::leave_call(t) {
+            baton::acquire(t);
+            arrived::arrived(t);
             kind = Kind::Exit;
         }
         let changed = before.as_ref().map_or(&[][..], |b| b.changed());
@@ -326,11 +326,11 @@ impl Record {
     }
 
     fn yield_as(t: &mut Block, detail: u32) {
-        let stepped = baton::step_back(t.slot, || {
+        let stepped = baton::step_back(t, |t| {
             events::plain(Kind::Yield, t.slot, detail, 0, &[]);
         });
         if stepped {
-            arrived::arrived();
+            arrived::arrived(t);
             events::plain(Kind::Resume, t.slot, 0, 0, &[]);
             t.cut().slice_began = crate::common::stopped::processor_time();
         }
@@ -444,7 +444,7 @@ impl Engine for Record {
     fn reenters(t: &mut Block, frame: &mut Frame) {
         if session().baton.load(Relaxed) != t.slot + 1 {
             // All go on, one at a time.
-            baton::acquire(t.slot);
+            baton::acquire(t);
         }
         match t.entered.take() {
             None => events::plain(Kind::Resume, t.slot, 0, 0, &[]),
@@ -609,7 +609,7 @@ impl Engine for Record {
             frame.rflags |= kernel::TRAP_FLAG;
             t.cut().steps = true;
         }
-        arrived::log_lost();
+        arrived::log_lost(t);
         if s.stop_program.load(Relaxed) != 0 {
             sys::exit_group(125);
         }
@@ -655,7 +655,7 @@ impl Engine for Record {
             crate::thread::message::say(crate::thread::message::TOO_MANY_THREADS);
             return Self::computed(t, c, -11);
         };
-        let tid = clone::start_thread::<Self>(t, wish, slot, t.slot_process(), start, || {});
+        let tid = clone::start_thread::<Self>(t, wish, slot, t.slot_process(), start, |_, _| {});
         if sys::is_error(tid) {
             return Self::computed(t, c, tid);
         }
@@ -685,20 +685,20 @@ impl Engine for Record {
         };
         // The child is announced: should the parent be killed now, it is there all the same.
         note(t, c, 0);
-        let (me, mut entered) = (t.slot, false);
-        let tid = clone::start_thread::<Self>(t, wish, slot, process, start, || {
+        let mut entered = false;
+        let tid = clone::start_thread::<Self>(t, wish, slot, process, start, |t, _| {
             entered = true;
             robust::made(slot, wish.word_that_others_see());
-            events::enter(me, slot << SLOT_SHIFT);
+            events::enter(t.slot, slot << SLOT_SHIFT);
             process::entry_of(process).announced.store(1, Release);
             if wish.waits() {
                 // The kernel keeps the parent until the child execs or ends: others run meanwhile.
-                baton::release(me, slot_state::BLOCKED);
+                baton::release(t, slot_state::BLOCKED);
             }
         });
         if entered && wish.waits() {
-            baton::acquire(t.slot);
-            arrived::arrived();
+            baton::acquire(t);
+            arrived::arrived(t);
         }
         let mut told = None;
         if sys::is_error(tid) {
@@ -719,9 +719,9 @@ impl Engine for Record {
 
     fn process_start(t: &mut Block) {
         t.cut().timer.forget();
-        baton::acquire(t.slot);
+        baton::acquire(t);
         crate::log::ring::start();
-        arrived::arrived();
+        arrived::arrived(t);
         if process::entry().announced.load(Acquire) == 0 {
             // Its parent was killed while it made this process, and nothing of that is in the trace: it goes with its parent.
             kernel::block_all();
@@ -740,8 +740,8 @@ impl Engine for Record {
     }
 
     fn thread_start(t: &mut Block) {
-        baton::acquire(t.slot);
-        arrived::arrived();
+        baton::acquire(t);
+        arrived::arrived(t);
         t.spin().begin(true);
         let tid = t.slot().visible_tid.load(Relaxed);
         events::plain(Kind::ThreadStart, t.slot, 0, tid as i64, &[]);
@@ -790,7 +790,7 @@ impl Engine for Record {
         process::entry().live_threads.fetch_sub(1, Relaxed);
         session().live_threads.fetch_sub(1, Relaxed);
         chaos::end_thread(t);
-        baton::release(t.slot, slot_state::EXITING);
+        baton::release(t, slot_state::EXITING);
         // SAFETY: nothing of this thread is needed any more; the kernel clears the slot's thread id last.
         unsafe { rt_exit_thread() }
     }

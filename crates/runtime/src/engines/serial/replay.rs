@@ -397,7 +397,7 @@ impl Engine for Replay {
         reread::is_born(child);
         clone::wait_for_slot::<Self>(child);
         slot(child).visible_tid.store(r as u32, Relaxed);
-        let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
+        let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, |_, _| {});
         if sys::is_error(tid) {
             crate::common::start::cannot_start(tid);
         }

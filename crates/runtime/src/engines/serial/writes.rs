@@ -5,14 +5,15 @@
 //! where no replay would write. The recording ends there, with status 125, and names the call.
 
 use crate::machine::guard;
+use crate::machine::guarded::Guarded;
 use crate::machine::sys;
 use crate::memory;
 use crate::memory::capture::Call;
 use crate::memory::scratch::arena;
 use crate::memory::track::Snapshot;
+use crate::thread::leave::Baton;
 use crate::thread::panic::hex;
 use crate::thread::session;
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::session::FLAG_TEST_WRITES;
 use reprise_abi::syscalls;
@@ -35,10 +36,7 @@ struct Lists {
     after: [Kept; MOST],
 }
 
-struct Room(UnsafeCell<Lists>);
-// SAFETY: only the holder of the baton uses them.
-unsafe impl Sync for Room {}
-static ROOM: Room = Room(UnsafeCell::new(Lists {
+static LISTS: Guarded<Lists, Baton> = Guarded::new(Lists {
     before: [Kept {
         address: 0,
         len: 0,
@@ -49,7 +47,7 @@ static ROOM: Room = Room(UnsafeCell::new(Lists {
         len: 0,
         at: 0,
     }; MOST],
-}));
+});
 /// Where bytes are kept: first those of before, then those of after.
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
@@ -66,8 +64,8 @@ pub struct Before {
 }
 
 fn lists() -> &'static mut Lists {
-    // SAFETY: see `Room`.
-    unsafe { &mut *ROOM.0.get() }
+    // SAFETY: calls are looked at by the thread that makes them, which has the baton before and after; it asks once before, and once after.
+    unsafe { LISTS.change() }
 }
 
 fn bytes(half: u64) -> Option<u64> {

@@ -7,7 +7,7 @@ use crate::engine::waits::{self, Deadline, Wait};
 use crate::isolate::phases::{Phases, Whereabouts};
 use crate::isolate::{call, commit, members, pages, split};
 use crate::machine::sys;
-use crate::thread::{current, Block};
+use crate::thread::Block;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use reprise_abi::layout::MAX_SLOTS;
 
@@ -219,14 +219,14 @@ impl Order for AtGates {
         let end = deadline.map(|d| sys::in_monotonic(d.at.ns(), d.realtime));
         wait(t, word.as_ptr() as u64, end)
     }
-    fn wake(address: *const u32, n: u32, shared: bool) {
-        match in_turn(current()) {
+    fn wake(t: &mut Block, address: *const u32, n: u32, shared: bool) {
+        match in_turn(t) {
             true => drop(wake(address as u64, n)),
             false => waits::wake(address, n, shared),
         }
     }
-    fn pause() {
-        end(current());
-        begin(current());
+    fn pause(t: &mut Block) {
+        end(t);
+        begin(t);
     }
 }

@@ -3,7 +3,9 @@
 //! before the news is good. What another copy came to the program goes back to ([`settle`]; 5.2.4).
 
 use super::came::compare;
-use super::{back, begin, parked, ends_copy as ends, left_out, tell, threads, Which, COPY, KEEPER, PATIENCE};
+use super::{
+    back, begin, ends_copy as ends, left_out, parked, tell, threads, Which, COPY, KEEPER, PATIENCE,
+};
 use crate::gate::{copy, stand};
 use crate::log::epoch::{self, End};
 use crate::machine::sys;

@@ -64,7 +64,10 @@ pub fn can_go(t: &Block, of: Which, request: u32) -> Result<(), Lasts> {
     let is_before = of == Which::Before;
     let epochs = [Some(Which::Open), is_before.then_some(Which::Before)];
     let made = epochs.into_iter().flatten();
-    match made.map(|one| lasts(one).load(Relaxed)).find(|made| *made != 0) {
+    match made
+        .map(|one| lasts(one).load(Relaxed))
+        .find(|made| *made != 0)
+    {
         Some(made) => Err(Lasts(made)),
         None => step(super::all_are_free(t, request)),
     }

@@ -58,7 +58,13 @@ pub fn release(t: &Block, of: Which) {
 }
 
 /// All go back to the beginning of that epoch, for this request: who `was_there` goes on as process `then` has it, a copy of the program. False: it can't be.
-pub fn revive(t: &Block, of: Which, then: u32, request: u32, was_there: impl Fn(&u32) -> bool) -> bool {
+pub fn revive(
+    t: &Block,
+    of: Which,
+    then: u32,
+    request: u32,
+    was_there: impl Fn(&u32) -> bool,
+) -> bool {
     parked(t, of).filter(was_there).all(|i| {
         let is_back = stand::takes_form_of(i, then);
         if is_back {

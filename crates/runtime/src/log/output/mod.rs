@@ -17,7 +17,7 @@ use crate::machine::sys;
 use crate::memory::capture;
 use crate::memory::capture::{Call, Msghdr};
 use crate::memory::opening::Opening;
-use crate::thread::{current, session, Block};
+use crate::thread::{current, session, Block, Current};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::effect::{Effect, OpenFlags, Opened, Opening as Opens};
@@ -54,11 +54,15 @@ pub struct Noted {
 impl Block {
     /// What is known of the outputs of the call that the thread makes.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref)]
-    pub fn noted(&self) -> &mut Noted {
-        // SAFETY: the area is this room's own; filled when the block was made.
-        unsafe { self.noted.get::<Noted>() }
+    pub fn noted(&self) -> &'static Noted {
+        noted(self.as_current())
     }
+}
+
+#[inline(always)]
+fn noted(t: Current) -> &'static Noted {
+    // SAFETY: the area is this room's own; filled when the block was made. Only the thread itself looks at it, and changes its cells.
+    unsafe { &*t.noted().at::<Noted>() }
 }
 
 impl Noted {
@@ -243,7 +247,7 @@ fn note_new(t: &Block, fd: u64) {
     list[n] = (fd as u32, entry);
     t.noted().list.set(list);
     t.noted().adopted.set(n + 1);
-    adopt(t, fd, entry);
+    adopt(t.as_current(), fd, entry);
 }
 
 /// Descriptors that came with the call's messages, which are `result`, or one.
@@ -287,9 +291,9 @@ fn note_message(t: &Block, message: u64) {
 }
 
 /// A new descriptor is this output.
-fn adopt(t: &Block, fd: u64, entry: u8) {
+fn adopt(t: Current, fd: u64, entry: u8) {
     set(fd, entry);
-    t.noted().latest.set(fd + 1);
+    noted(t).latest.set(fd + 1);
 }
 
 /// Replay: a section of an event that tells of outputs; false when it is another one.
@@ -314,7 +318,7 @@ pub fn take_section(r: &mut Reader, address: u64, len: usize, tag: Tag) -> bool 
 
 /// Replay: what the event says was sent to an output is all that is shown of its call. Is it to be shown?
 pub fn shows_sent() -> bool {
-    current().noted().shown.set(true);
+    noted(current()).shown.set(true);
     session().mode == MODE_REPLAY && is_shown()
 }
 
@@ -359,7 +363,7 @@ fn cloexec(flags: u64) -> u8 {
 
 /// Looks at a call that was made: writes in a replay what it wrote, follows what it did to descriptors.
 pub fn follow(c: &Call, result: i64) {
-    let noted = current().noted();
+    let noted = noted(current());
     let shown = noted.shown.take();
     let latest = noted.latest.take();
     if sys::is_error(result) {

@@ -146,7 +146,7 @@ impl<'a> Move<'a> {
             let at = (self.offset == 0, position as u64);
             if let Some(sent) = Sent::promise(self.source, stat, at, since, want) {
                 let r = self.perform(want);
-                current().noted().refers(sent.moved(r));
+                super::noted(current()).refers(sent.moved(r));
                 return r;
             }
         }
@@ -303,7 +303,7 @@ fn noted(r: i64, buffer: u64) -> i64 {
 }
 
 fn note(buffer: u64, len: usize) {
-    current().noted().moved.set((buffer, len));
+    super::noted(current()).moved.set((buffer, len));
 }
 
 /// Copies what a pipe holds without taking it: through a pipe of ours, which is gone at once. How many bytes, or an error.

@@ -7,9 +7,9 @@
 //! Processes that share a table, but no memory, can't be followed: there the recording looks at each descriptor that is written to.
 
 use crate::thread::blocks;
-use crate::thread::{current, session, Block};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use crate::thread::{current, session, Block, Current};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 
 /// Descriptors that are followed; what is written to others is looked at while recording.
 pub const FOLLOWED: usize = reprise_abi::session::FOLLOWED_STREAMS;
@@ -20,54 +20,47 @@ pub const CLONE_FILES: u64 = 0x400;
 /// The most tables in one memory; who would need another one goes on with the one it has.
 const MAX_TABLES: usize = 96;
 
-/// One table.
+/// One table. It is changed by the threads that have it, one descriptor at a time, as the kernel's is.
 struct Table {
     /// By descriptor: 1, 2: it is the stream that was 1 or 2 at the start; perhaps with [`CLOSED_BY_EXEC`].
-    streams: [u8; FOLLOWED],
+    streams: [AtomicU8; FOLLOWED],
     /// A process with another memory has it, too.
-    is_shared_out: bool,
+    is_shared_out: AtomicBool,
 }
 
 impl Table {
-    const EMPTY: Table = Table {
-        streams: [0; FOLLOWED],
-        is_shared_out: false,
-    };
+    const fn new() -> Table {
+        Table {
+            streams: [const { AtomicU8::new(0) }; FOLLOWED],
+            is_shared_out: AtomicBool::new(false),
+        }
+    }
 }
 
-struct Pool(UnsafeCell<[Table; MAX_TABLES]>);
-// SAFETY: a table is changed by the threads that have it, one byte at a time, as the kernel's is.
-unsafe impl Sync for Pool {}
-static POOL: Pool = Pool(UnsafeCell::new([const { Table::EMPTY }; MAX_TABLES]));
+static POOL: [Table; MAX_TABLES] = [const { Table::new() }; MAX_TABLES];
 /// Somebody looks for a free table.
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// There is or was more than one table in this memory.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 
-fn pool() -> &'static mut [Table; MAX_TABLES] {
-    // SAFETY: see `Pool`.
-    unsafe { &mut *POOL.0.get() }
-}
-
-fn of(t: &Block) -> &'static mut Table {
-    let i = (t.table as usize).min(MAX_TABLES - 1);
-    &mut pool()[i]
+fn of(t: Current) -> &'static Table {
+    &POOL[(t.table().get() as usize).min(MAX_TABLES - 1)]
 }
 
 /// The stream behind a descriptor, 0 when it is something else.
 pub fn get(fd: u64) -> u8 {
     let streams = &of(current()).streams;
-    let stream = streams.get(fd as u32 as usize).copied().unwrap_or(0);
-    stream & !CLOSED_BY_EXEC
+    let stream = streams.get(fd as u32 as usize);
+    stream.map_or(0, |s| s.load(Relaxed)) & !CLOSED_BY_EXEC
 }
 
 /// Says what a descriptor is now.
 pub fn set(fd: u64, v: u8) {
-    let streams = &mut of(current()).streams;
-    if let Some(s) = streams.get_mut(fd as u32 as usize) {
+    let streams = &of(current()).streams;
+    if let Some(s) = streams.get(fd as u32 as usize) {
         // Most are nothing, and stay so: a page that is only read costs no copy after a fork.
-        if *s != v {
-            *s = v;
+        if s.load(Relaxed) != v {
+            s.store(v, Relaxed);
         }
     }
 }
@@ -78,8 +71,8 @@ pub fn is_followed(fd: u64) -> bool {
 }
 
 /// Does a replay know the descriptors of this thread?
-pub fn is_known(t: &Block) -> bool {
-    !of(t).is_shared_out
+pub fn is_known(t: Current) -> bool {
+    !of(t).is_shared_out.load(Relaxed)
 }
 
 /// Do all threads in this memory have one table, which nobody else has?
@@ -89,17 +82,17 @@ pub fn is_one() -> bool {
 
 /// The first thread of a program: see [`super::start`].
 pub fn start(t: &mut Block, first: bool) {
-    t.table = 0;
-    let streams = &mut of(t).streams;
+    t.table.set(0);
+    let streams = &of(t.as_current()).streams;
     if first {
-        streams[1] = 1;
-        streams[2] = 2;
+        streams[1].store(1, Relaxed);
+        streams[2].store(2, Relaxed);
         return;
     }
-    for (to, from) in streams.iter_mut().zip(&session().streams) {
+    for (to, from) in streams.iter().zip(&session().streams) {
         let v = from.load(Relaxed);
         if v != 0 {
-            *to = v;
+            to.store(v, Relaxed);
         }
     }
 }
@@ -107,28 +100,28 @@ pub fn start(t: &mut Block, first: bool) {
 /// Leaves what is open behind for the program that the process becomes.
 pub fn hand_over() {
     for (to, from) in session().streams.iter().zip(&of(current()).streams) {
-        let kept = if from & CLOSED_BY_EXEC != 0 { 0 } else { *from };
+        let from = from.load(Relaxed);
+        let kept = if from & CLOSED_BY_EXEC != 0 { 0 } else { from };
         to.store(kept, Relaxed);
     }
 }
 
 /// A new thread, made with these flags of clone(2), gets its table; `in_own_memory`: it begins with a copy of its parent's memory.
 pub fn inherit(t: &Block, new: &mut Block, flags: u64, in_own_memory: bool) {
-    new.table = t.table;
+    new.table.set(t.table.get());
     match (flags & CLONE_FILES != 0, in_own_memory) {
-        (false, false) => copy(t, new),
-        (true, true) => of(t).is_shared_out = true,
+        (false, false) => copy(t.as_current(), new.slot, &new.table),
+        (true, true) => of(t.as_current()).is_shared_out.store(true, Relaxed),
         _ => {}
     }
 }
 
 /// unshare(2): the thread goes on with a copy of its table.
-pub fn unshare(t: &mut Block) {
-    let old = t.table;
-    let others = |i: u32| i != t.slot && is_used_by(i, old);
+pub fn unshare(t: Current) {
+    let (old, slot) = (t.table().get(), t.slot_number());
+    let others = |i: u32| i != slot && is_used_by(i, old);
     if (0..session().slots_used.load(Relaxed)).any(others) {
-        let from = current();
-        copy(from, t);
+        copy(t, slot, t.table());
     }
 }
 
@@ -143,25 +136,26 @@ pub fn after_fork() {
 }
 
 fn is_used_by(slot: u32, table: u64) -> bool {
-    blocks::in_use_here(slot).is_some() && blocks::block_of(slot).table == table
+    blocks::in_use_here(slot).is_some() && blocks::block_of(slot).table.get() == table
 }
 
-fn copy(from: &Block, to: &mut Block) {
+/// The thread of slot `to`, whose table is to be another one, gets a copy of the thread's.
+fn copy(from: Current, to: u32, table: &Cell<u64>) {
     SEVERAL.store(true, Relaxed);
     while LOOKING.swap(true, Acquire) {
         core::hint::spin_loop();
     }
     let used = |table: u64| {
-        (0..session().slots_used.load(Relaxed)).any(|i| i != to.slot && is_used_by(i, table))
+        (0..session().slots_used.load(Relaxed)).any(|i| i != to && is_used_by(i, table))
     };
-    let free = (0..MAX_TABLES as u64).find(|i| *i != from.table && !used(*i));
+    let free = (0..MAX_TABLES as u64).find(|i| *i != from.table().get() && !used(*i));
     if let Some(i) = free {
-        let streams = of(from).streams;
-        to.table = i;
-        *of(to) = Table {
-            streams,
-            is_shared_out: false,
-        };
+        let (old, new) = (of(from), &POOL[i as usize]);
+        table.set(i);
+        for (to, from) in new.streams.iter().zip(&old.streams) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        new.is_shared_out.store(false, Relaxed);
     }
     LOOKING.store(false, Release);
 }

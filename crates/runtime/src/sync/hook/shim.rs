@@ -22,7 +22,7 @@ use crate::sync::libc::atomic::{a128, a16, a32, a64, a8};
 use crate::sync::libc::{
     atomic, barrier, cancel, cond, cxa, join, kill, malloc, mutex, once, rwlock, sem, spin,
 };
-use crate::thread::{current, Block, Frame};
+use crate::thread::{take_block, Block, Frame};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -104,7 +104,8 @@ const FLAGS: u64 = 0x246;
 /// The long way out: handlers run, or the program goes on elsewhere.
 #[no_mangle]
 extern "C" fn rt_hooked_leave(f: &mut Frame, value: u64, by_frame: u64) {
-    let t = current();
+    // SAFETY: the function's operation is over, and with it the reference that it had; the thread is on its way back to the program.
+    let t = unsafe { take_block() };
     t.hooked = 0;
     complete(t, f);
     if by_frame != AT_FRAME {
@@ -232,7 +233,8 @@ macro_rules! shims {
                 use super::*;
 
                 pub extern "C" fn operation(f: &mut Frame) -> Done {
-                    let t = current();
+                    // SAFETY: the thread comes from the program, which has called the function.
+                    let t = unsafe { take_block() };
                     t.operations += 1;
                     $with!(O => {
                         if O::shows() {

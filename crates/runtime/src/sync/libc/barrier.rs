@@ -94,7 +94,7 @@ fn pass<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     }
     if last {
         b.rounds.fetch_add(1, AcqRel);
-        O::wake(b.rounds.as_ptr(), EVERYBODY, shared);
+        O::wake(t, b.rounds.as_ptr(), EVERYBODY, shared);
     }
     if !last && O::stands_in_wait(t, f, mark(f.rdi)).is_some() {
         // It stood here, whether its round was complete by then or not.
@@ -116,7 +116,7 @@ fn pass<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     O::learns(t, rounds, f.rdi);
     let word = b.inside.as_ptr();
     if b.inside.fetch_sub(1, AcqRel) == DESTROYED | 1 {
-        O::wake(word, EVERYBODY, shared);
+        O::wake(t, word, EVERYBODY, shared);
     }
     Done::value(if last { SERIAL } else { 0 })
 }

@@ -115,7 +115,7 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
             let sequence = c.sequence.load(Acquire);
             let e = give::<O>(t, f.rsi, false);
             if e != 0 {
-                leave::<O>(c);
+                leave::<O>(t, c);
                 return Done::errno(e);
             }
             sequence
@@ -140,9 +140,9 @@ fn wait_until<O: Order>(t: &mut Block, f: &mut Frame, time: Time) -> Done {
     }
     if slept == Wait::Signal && c.sequence.load(Relaxed) != sequence {
         // If the thread is cancelled now, a signal that it may have got is for somebody else.
-        rouse::<O>(c, 1);
+        rouse::<O>(t, c, 1);
     }
-    leave::<O>(c);
+    leave::<O>(t, c);
     if result != 0 {
         O::failed(t, result);
     }
@@ -163,7 +163,7 @@ fn until_changed<O: Order>(
     let slept = O::wait(t, &c.sequence, sequence, deadline, shared);
     if slept == Wait::Woken && c.sequence.load(Acquire) == sequence {
         // Perhaps for a signal that was sent before this thread came, in front of one that waits for it: rare, so all may look.
-        rouse::<O>(c, EVERYBODY);
+        rouse::<O>(t, c, EVERYBODY);
     }
     slept
 }
@@ -191,26 +191,26 @@ fn later(f: &mut Frame, result: u32) -> Done {
 }
 
 /// This thread doesn't use the condition any more, which may be gone after it.
-fn leave<O: Order>(c: &Cond) {
+fn leave<O: Order>(t: &mut Block, c: &Cond) {
     let word = c.users.as_ptr();
     let old = c.users.fetch_sub(USER, AcqRel);
     if old & !(SHARED | CLOCK) == USER | DESTROYED {
-        O::wake(word, EVERYBODY, old & SHARED != 0);
+        O::wake(t, word, EVERYBODY, old & SHARED != 0);
     }
 }
 
-fn rouse<O: Order>(c: &Cond, n: u32) {
+fn rouse<O: Order>(t: &mut Block, c: &Cond, n: u32) {
     let shared = c.users.load(Relaxed) & SHARED != 0;
     c.sequence.fetch_add(1, Release);
-    O::wake(c.sequence.as_ptr(), n, shared);
+    O::wake(t, c.sequence.as_ptr(), n, shared);
 }
 
-fn notify<O: Order>(f: &Frame, n: u32) -> Done {
+fn notify<O: Order>(t: &mut Block, f: &Frame, n: u32) -> Done {
     let c = cond(f);
     // Read in a replay, too: a bad pointer faults there as well.
     let users = c.users.load(SeqCst);
     if !O::REPLAYS && users >= USER {
-        rouse::<O>(c, n);
+        rouse::<O>(t, c, n);
     }
     Done::value(0)
 }
@@ -218,13 +218,13 @@ fn notify<O: Order>(f: &Frame, n: u32) -> Done {
 /// `pthread_cond_signal(cond)`
 pub fn signal<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     O::touches_its_objects(t);
-    notify::<O>(f, 1)
+    notify::<O>(t, f, 1)
 }
 
 /// `pthread_cond_broadcast(cond)`
 pub fn broadcast<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     O::touches_its_objects(t);
-    notify::<O>(f, EVERYBODY)
+    notify::<O>(t, f, EVERYBODY)
 }
 
 /// `pthread_cond_destroy(cond)`: waits for those that were woken and are still on their way out.

@@ -78,7 +78,7 @@ pub fn acquire<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             O::learns(t, Kind::Atomic, f.rdi);
             return Done::value(0);
         }
-        O::pause();
+        O::pause(t);
     }
 }
 
@@ -86,7 +86,7 @@ fn settle<O: Order>(t: &mut Block, f: &Frame, value: u32) -> Done {
     let w = word(f);
     let address = w.as_ptr();
     if O::ordered(t, f.rdi, || w.swap(value, AcqRel)) & WAITED_FOR != 0 {
-        O::wake(address, EVERYBODY, true);
+        O::wake(t, address, EVERYBODY, true);
     }
     Done::value(0)
 }

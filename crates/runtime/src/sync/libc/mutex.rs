@@ -213,7 +213,7 @@ fn contend<O: Order>(
     let deadline = deadline::<O>(t, patience, kind & INHERITING != 0)?;
     let shared = kind & SHARED != 0;
     for _ in 0..spins() {
-        O::pause();
+        O::pause(t);
         if m.lock.load(Relaxed) == free
             && m.lock
                 .compare_exchange(free, free | TAKEN, Acquire, Relaxed)
@@ -271,7 +271,7 @@ pub fn give<O: Order>(t: &mut Block, address: u64, uses: bool) -> u32 {
     // From here on the mutex may be another thread's, or no mutex any more.
     let word = m.lock.as_ptr();
     if m.lock.swap(free, Release) == free | WAITED_FOR {
-        O::wake(word, 1, kind & SHARED != 0);
+        O::wake(t, word, 1, kind & SHARED != 0);
     }
     call_next::<O>(address, made);
     0
@@ -340,7 +340,7 @@ pub fn entered<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
 /// From there: a plain mutex was given back that others wait for.
 pub fn left<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     O::does_not_count(t);
-    O::wake(f.rdi as *const u32, 1, false);
+    O::wake(t, f.rdi as *const u32, 1, false);
     call_next::<O>(f.rdi, f.r8 >> SLOT_BITS);
     Done::value(0)
 }

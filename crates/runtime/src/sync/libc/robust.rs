@@ -125,7 +125,7 @@ pub fn take<O: Order>(
     } else if m.owner.load(Relaxed) == NOT_RECOVERABLE {
         // Others that wait are to learn of it, too.
         m.count.store(0, Relaxed);
-        release::<O>(m);
+        release::<O>(t, m);
         list.pending(None);
         return Err(Stop::Error(ENOTRECOVERABLE));
     } else {
@@ -197,7 +197,7 @@ fn acquire<O: Order>(t: &mut Block, m: &Mutex, patience: Patience) -> Result<boo
         }
         if looks < spins() {
             looks += 1;
-            O::pause();
+            O::pause(t);
             continue;
         }
         let waited_for = old | WAITERS;
@@ -219,10 +219,10 @@ fn acquire<O: Order>(t: &mut Block, m: &Mutex, patience: Patience) -> Result<boo
 }
 
 /// Lets the lock go.
-fn release<O: Order>(m: &Mutex) {
+fn release<O: Order>(t: &mut Block, m: &Mutex) {
     let address = m.lock.as_ptr();
     if m.lock.swap(0, Release) & WAITERS != 0 {
-        O::wake(address, 1, true);
+        O::wake(t, address, 1, true);
     }
 }
 
@@ -249,7 +249,7 @@ pub fn give<O: Order>(t: &mut Block, m: &Mutex, uses: bool) -> u32 {
         m.users
             .store(m.users.load(Relaxed).wrapping_sub(1), Relaxed);
     }
-    release::<O>(m);
+    release::<O>(t, m);
     list.pending(None);
     0
 }

@@ -153,7 +153,7 @@ fn acquire<O: Order>(
         }
         if looks < spins() {
             looks += 1;
-            O::pause();
+            O::pause(t);
             continue;
         }
         let waited_for = match want {
@@ -174,16 +174,16 @@ fn acquire<O: Order>(
             Wait::Woken | Wait::Changed => None,
         };
         if let Some(stop) = end {
-            give_up::<O>(l, want);
+            give_up::<O>(t, l, want);
             return Err(stop);
         }
     }
 }
 
 /// A writer that stops waiting lets readers go on that wait behind it; other writers say anew that they wait.
-fn give_up<O: Order>(l: &RwLock, want: Want) {
+fn give_up<O: Order>(t: &mut Block, l: &RwLock, want: Want) {
     if want == Want::Write && l.state.fetch_and(!WRITER_SLEEPS, Relaxed) & WRITER_SLEEPS != 0 {
-        O::wake(l.state.as_ptr(), EVERYBODY, l.shared.load(Relaxed) != 0);
+        O::wake(t, l.state.as_ptr(), EVERYBODY, l.shared.load(Relaxed) != 0);
     }
 }
 
@@ -258,7 +258,7 @@ pub fn unlock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
         let (new, wakes) = released(old, writers_first);
         match l.state.compare_exchange_weak(old, new, Release, Relaxed) {
             Ok(_) if wakes => {
-                O::wake(word, EVERYBODY, shared);
+                O::wake(t, word, EVERYBODY, shared);
                 return Done::value(0);
             }
             Ok(_) => return Done::value(0),

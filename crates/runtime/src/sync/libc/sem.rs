@@ -104,7 +104,7 @@ pub fn post<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
     O::lets_know(t, Kind::Lock, f.rdi);
     O::passed_among(t, &s.runs);
     if s.data.fetch_add(1, Release) >= WAITER {
-        O::wake(word, 1, shared);
+        O::wake(t, word, 1, shared);
     }
     Done::value(0)
 }

@@ -47,7 +47,7 @@ pub fn lock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             continue;
         }
         looks += 1;
-        O::pause();
+        O::pause(t);
         if looks % LOOKS == 0 {
             // A handler is not kept waiting by a lock that may never be free.
             if !O::REPLAYS
@@ -79,7 +79,7 @@ pub fn trylock<O: Order>(t: &mut Block, f: &mut Frame) -> Done {
             O::failed(t, EBUSY);
             return Done::errno(EBUSY);
         }
-        O::pause();
+        O::pause(t);
     }
     O::passed(t, runs);
     O::learns(t, Kind::Lock, f.rdi);

@@ -11,7 +11,7 @@ use crate::log::debugger;
 use crate::machine::asm::push_registers;
 use crate::sync::known::{Known, FACTOR, PLACE_SHIFT, SIZE_SHIFT};
 use crate::thread::shards;
-use crate::thread::{current, Block, Frame, QUIET_BEHIND_PENDING};
+use crate::thread::{take_block, Block, Frame, QUIET_BEHIND_PENDING};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
@@ -47,7 +47,8 @@ pub fn show(t: &mut Block, f: &Frame, made: bool) {
 /// Before the instruction.
 #[no_mangle]
 extern "C" fn rt_locked_turn(shard: u64, _: u64, f: &Frame) {
-    let t = current();
+    // SAFETY: the thread comes from the program's code, by a stub of one of its instructions.
+    let t = unsafe { take_block() };
     let begun = with_order!(O => O::begins_instruction(t, shard, f));
     let s = t.saved();
     (s.shard, s.next) = begun.unwrap_or_else(|| {
@@ -62,7 +63,8 @@ extern "C" fn rt_locked_turn(shard: u64, _: u64, f: &Frame) {
 /// A learned load: what is at this address. `load` is where the load is, and its bytes from bit [`SIZE_SHIFT`] on.
 #[no_mangle]
 extern "C" fn rt_locked_load(address: u64, load: u64, f: &Frame) {
-    let t = current();
+    // SAFETY: as of `rt_locked_turn`.
+    let t = unsafe { take_block() };
     note_place(t);
     let (pc, size) = (load & !(0xff << SIZE_SHIFT), (load >> SIZE_SHIFT) as usize);
     with_order!(O => {
@@ -75,19 +77,25 @@ extern "C" fn rt_locked_load(address: u64, load: u64, f: &Frame) {
 /// After the instruction: somebody waits, or a signal comes.
 #[no_mangle]
 extern "C" fn rt_locked_made(shard: u64, _: u64, f: &Frame) {
-    with_order!(O => O::made_instruction(current(), shard, f));
+    // SAFETY: as of `rt_locked_turn`.
+    let t = unsafe { take_block() };
+    with_order!(O => O::made_instruction(t, shard, f));
 }
 
 /// Before an instruction that takes a turn: the stub has kept rax only.
 #[no_mangle]
 extern "C" fn rt_locked_begin(_: u64, _: u64, f: &Frame) {
-    with_order!(O => O::begins_turn(current(), f));
+    // SAFETY: as of `rt_locked_turn`.
+    let t = unsafe { take_block() };
+    with_order!(O => O::begins_turn(t, f));
 }
 
 /// After it.
 #[no_mangle]
 extern "C" fn rt_locked_end() {
-    with_order!(O => O::ends_turn(current()));
+    // SAFETY: as of `rt_locked_turn`.
+    let t = unsafe { take_block() };
+    with_order!(O => O::ends_turn(t));
 }
 
 global_asm!(

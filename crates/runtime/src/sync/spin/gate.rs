@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::machine::asm::push_registers;
 use crate::sync::locked::{self, Save};
 use crate::sync::spin::clock::Readings;
-use crate::thread::{current, Block, Frame};
+use crate::thread::{take_block, Block, Frame};
 use core::arch::global_asm;
 use core::mem::offset_of;
 
@@ -142,7 +142,8 @@ pub fn gate() -> u64 {
 
 #[no_mangle]
 extern "C" fn rt_spin(frame: &mut Frame) {
-    let t = current();
+    // SAFETY: the thread comes from the program's code, by the stub of a loop that waits.
+    let t = unsafe { take_block() };
     let resume = frame.rip;
     // For the program the thread is before the instruction.
     let place = locked::place_of(resume).unwrap_or(resume);

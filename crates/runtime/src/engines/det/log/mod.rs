@@ -18,7 +18,7 @@ use crate::log::ring::{self, Reader};
 use crate::signal::frame::{self, FpState};
 use crate::signal::kernel;
 use crate::thread::signals::{Siginfo, ACTIONS, DEFAULT, IGNORE, SIGSEGV};
-use crate::thread::{session, Block, Frame};
+use crate::thread::{session, Block, Current, Frame};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::det::question;
 use reprise_abi::event::{EventHeader, Kind, Tag};
@@ -52,7 +52,11 @@ pub fn on() -> bool {
 /// Does the calling thread write one?
 #[inline(always)]
 pub fn records(t: &Block) -> bool {
-    on() && session().mode != MODE_REPLAY && !t.det().log.left
+    records_of(t.as_current())
+}
+
+fn records_of(t: Current) -> bool {
+    on() && session().mode != MODE_REPLAY && !t.has_left()
 }
 
 /// Does it read one?
@@ -64,7 +68,11 @@ pub fn replays() -> bool {
 /// Does it do either?
 #[inline(always)]
 pub fn follows(t: &Block) -> bool {
-    on() && !t.det().log.left
+    follows_of(t.as_current())
+}
+
+fn follows_of(t: Current) -> bool {
+    on() && !t.has_left()
 }
 
 /// The next event of the calling thread, if it is a [`Kind::Told`] like this one.

@@ -4,7 +4,7 @@
 use super::{next_is, replays, take};
 use crate::log::events;
 use crate::machine::sys;
-use crate::thread::{current, session, slot};
+use crate::thread::{current, session, slot, take_block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::det::{question, WORLD_SLOT};
 use reprise_abi::event::Kind;
@@ -27,9 +27,9 @@ pub fn start() {
 
 /// What `f` writes and reads is the world's ring. Which one it is, the ring asks the thread's block, as it is there: so that is what is written.
 fn within<R>(f: impl FnOnce() -> R) -> R {
-    current().logging.world.store(true, SeqCst);
+    current().world().store(true, SeqCst);
     let r = f();
-    current().logging.world.store(false, SeqCst);
+    current().world().store(false, SeqCst);
     r
 }
 
@@ -52,7 +52,7 @@ pub fn point() {
 
 /// Who has notified comes back, at this point. Replay: who came.
 pub fn comes_back(slot: u32) {
-    if super::records(current()) {
+    if super::records_of(current()) {
         write(question::NOTIFY, POINTS.load(SeqCst), slot);
     }
 }
@@ -64,7 +64,7 @@ pub fn next_to_come() -> Option<u32> {
 
 /// The time of this slot's thread is over, while nobody can go on.
 pub fn is_late(slot: u32) {
-    if super::records(current()) {
+    if super::records_of(current()) {
         write(question::LATE, POINTS.load(SeqCst), slot);
     }
 }
@@ -78,7 +78,10 @@ pub fn ends_rest() -> Option<u32> {
     };
     match next {
         // Passed by: the run is another one.
-        Some(h) if (h.value as u64) < POINTS.load(SeqCst) => super::ask::diverges(current(), &h, 0),
+        Some(h) if (h.value as u64) < POINTS.load(SeqCst) => {
+            // SAFETY: whoever has another reference doesn't go on: this never returns.
+            super::ask::diverges(unsafe { take_block() }, &h, 0)
+        }
         Some(_) => None,
         // That was the end of the recording.
         None => loop {
@@ -90,8 +93,7 @@ pub fn ends_rest() -> Option<u32> {
 
 /// Does something from outside end the quiet of the ring's only thread, at this point?
 pub fn disturbs(ask: impl FnOnce() -> bool) -> bool {
-    let t = current();
-    if !super::follows(t) {
+    if !super::follows_of(current()) {
         return ask();
     }
     POINTS.fetch_add(1, SeqCst);

@@ -118,7 +118,7 @@ pub fn phase_begins(t: &mut Block) {
 /// `CLOCK_MONOTONIC` as the program sees it.
 pub fn monotonic() -> i64 {
     match on() {
-        true => (UP_NS + current().det().pure.clock.now) as i64,
+        true => (UP_NS + current().program_time()) as i64,
         false => sys::monotonic().ns(),
     }
 }

@@ -8,6 +8,7 @@ use crate::common::stopped::Under;
 use crate::log::debugger;
 use crate::log::total;
 use crate::machine::guard;
+use crate::machine::guarded::{Guarded, Leave};
 use crate::machine::sys;
 use crate::memory::scratch::arena;
 use crate::thread::STUB_CELL;
@@ -65,7 +66,10 @@ impl Drop for Changing {
     }
 }
 
-fn table() -> &'static [core::cell::UnsafeCell<Patch>] {
+/// To write a patch: the lock of this file, and its state says that it isn't known to anybody. To look at it: its state says that it is whole.
+impl Leave for Changing {}
+
+fn table() -> &'static [Guarded<Patch, Changing>] {
     match TABLE.load(Acquire) {
         0 => &[],
         // SAFETY: made by `make`, never unmapped; its entries are looked at only when their state says so.
@@ -81,7 +85,7 @@ pub fn are_none() -> bool {
 /// The patches that are in the code or were, with their states.
 fn all() -> impl Iterator<Item = (&'static Patch, u32)> {
     table().iter().filter_map(|cell| {
-        let p = cell.get();
+        let p = cell.at();
         // SAFETY: zero at first, which is NEVER.
         let state = unsafe { (*p).state.load(Acquire) };
         // SAFETY: written as a whole before it got this state; changed only when it has been gone for long.
@@ -118,7 +122,7 @@ pub fn make(
         TABLE.store(at, Release);
     }
     let n = MADE.fetch_add(1, Relaxed) as usize;
-    let entry = table().get(n % KNOWN)?.get();
+    let entry = table().get(n % KNOWN)?.at();
     // SAFETY: as in `all`.
     let (old, pages) = unsafe { ((*entry).state.load(Relaxed), (*entry).pages) };
     if !matches!(old, NEVER | GONE) {

@@ -60,8 +60,8 @@ pub(in crate::engines::order) fn expect_exit(
 }
 
 /// Waits for the turn of a stamp of a call. Other processes may have had copies made of files that are mapped here.
-fn begin_turn(stamp: u64) {
-    turns::wait_for_stamp(stamp);
+fn begin_turn(t: &mut Block, stamp: u64) {
+    turns::wait_for_stamp(t, stamp);
     files::catch_up();
 }
 
@@ -92,7 +92,7 @@ pub(in crate::engines::order) fn replay_call(
     }
     let begins = args[c.nargs];
     t.logging.stamps[0] = begins;
-    begin_turn(begins);
+    begin_turn(t, begins);
     if crate::thread::in_force::looks_for_races() {
         races::calls::begins(t, c);
     }
@@ -121,10 +121,10 @@ pub(in crate::engines::order) fn replay_call(
     } else if refers(c, &h) {
         // In the recording others went on while the kernel read the file.
         let file = apply(r);
-        begin_turn(ends);
+        begin_turn(t, ends);
         file
     } else {
-        begin_turn(ends);
+        begin_turn(t, ends);
         apply(r)
     };
     if file.lost {
@@ -163,7 +163,7 @@ pub(super) fn change_at_once(t: &mut Block, c: &Call, word: u64) -> i64 {
             diverge(t, kinds::ARGUMENT, Some(&h), &actual);
         }
         let [begins, ends] = [args[c.nargs], args[c.nargs + 1]];
-        begin_turn(begins);
+        begin_turn(t, begins);
         if crate::thread::in_force::looks_for_races() {
             races::calls::begins(t, c);
         }
@@ -173,7 +173,7 @@ pub(super) fn change_at_once(t: &mut Block, c: &Call, word: u64) -> i64 {
         turns::pass_stamp(begins);
         (h, ends)
     });
-    begin_turn(ends);
+    begin_turn(t, ends);
     call_ends(t, c, h.value);
     turns::pass_stamp(ends);
     h.value
@@ -189,8 +189,8 @@ pub(super) fn attach(t: &mut Block, c: &Call) -> i64 {
         diverge(t, kinds::ARGUMENT, Some(&h), &actual);
     }
     let [begins, ends] = [args[c.nargs], args[c.nargs + 1]];
-    turns::take(begins);
-    begin_turn(ends);
+    turns::take(t, begins);
+    begin_turn(t, ends);
     if sys::is_error(h.value) {
         r.finish();
     } else {

@@ -121,7 +121,7 @@ pub(super) fn await_turn(t: &mut Block) {
         return;
     }
     let Some(h) = next(t) else { return };
-    turns::wait_for_stamp(Reader::begin(h).args()[4]);
+    turns::wait_for_stamp(t, Reader::begin(h).args()[4]);
     go_on_protected(t);
 }
 
@@ -178,7 +178,7 @@ fn let_through(t: &mut Block, address: u64, uc: &mut Ucontext) -> bool {
             slot if slot == t.slot + 1 => return bare_for_step(t, &region, uc),
             other => {
                 drop(lock);
-                turns::wait(key(), || ON_ITS_WAY.load(SeqCst) != other);
+                turns::wait(t, key(), || ON_ITS_WAY.load(SeqCst) != other);
             }
         }
     }
@@ -251,8 +251,8 @@ pub(super) fn stepped(t: &mut Block, uc: &mut Ucontext) -> bool {
 }
 
 /// The fault with this stamp came: the turn is over.
-pub(super) fn came(t: &Block, stamp: u64) {
-    turns::take(stamp);
+pub(super) fn came(t: &mut Block, stamp: u64) {
+    turns::take(t, stamp);
     leave_way(t);
 }
 

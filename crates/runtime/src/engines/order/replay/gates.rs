@@ -59,8 +59,8 @@ impl Rewrites for Replay {
         busy::busy_too(t)
     }
 
-    fn among_threads(site: u64, stamp: u64, rewrite: impl FnOnce()) {
-        turns::wait_for_stamp(stamp);
+    fn among_threads(t: &mut Block, site: u64, stamp: u64, rewrite: impl FnOnce()) {
+        turns::wait_for_stamp(t, stamp);
         // Not before: the debugger wants its breakpoints while others run.
         let code = CodeAsRecorded::begin();
         // Where the replay looks for a place in this moment the call goes on as it is: nothing else depends on it.
@@ -69,8 +69,8 @@ impl Rewrites for Replay {
         turns::pass_stamp(stamp);
     }
 
-    fn alone() {
-        super::wait_for_others_to_end();
+    fn alone(t: &mut Block) {
+        super::wait_for_others_to_end(t);
     }
 }
 
@@ -216,7 +216,7 @@ impl Engine for Replay {
                     if calls != unlogged::calls(t) && !rebuilt::on() {
                         return look_again(t);
                     }
-                    turns::take(stamp);
+                    turns::take(t, stamp);
                     if crate::thread::in_force::looks_for_races() {
                         races::calls::delivered(t);
                     }
@@ -295,7 +295,7 @@ impl Engine for Replay {
         if crate::thread::in_force::looks_for_races() {
             races::thread_begins(t, child);
         }
-        let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, || {});
+        let tid = clone::start_thread::<Self>(t, wish, child, t.slot_process(), start, |_, _| {});
         if sys::is_error(tid) {
             crate::common::start::cannot_start(tid);
         }
@@ -323,7 +323,7 @@ impl Engine for Replay {
             races::thread_starts(t);
         }
         let stamp = plain(t, Kind::ThreadStart, Some(0)).1[0];
-        turns::take(stamp);
+        turns::take(t, stamp);
         look_ahead(t);
     }
 
@@ -337,7 +337,7 @@ impl Engine for Replay {
         announce_death::<Self>(t);
         // Whether it is the last one, of several that end at the same time, only the recording knows.
         let (h, args) = plain(t, Kind::ThreadExit, None);
-        turns::take(args[1]);
+        turns::take(t, args[1]);
         if h.detail != 0 {
             // It is cleared already.
             t.clear_tid = 0;
@@ -348,7 +348,7 @@ impl Engine for Replay {
         let live = &process::entry().live_threads;
         live.fetch_sub(1, SeqCst);
         awaited::call(live.as_ptr() as u64);
-        total::leave_after(t, || {
+        total::leave_after(t.slot, || {
             t.slot().state.store(slot_state::EXITING, Release);
             drop(busy);
         });

@@ -20,7 +20,7 @@ use reprise_abi::waits::OVER;
 /// The calling thread has done all that was recorded of it. It stays where it is until the driver ends it with its process; it goes on only if
 /// the driver took it for the slot's last thread.
 pub(in crate::engines::order) fn exhausted(t: &mut Block) {
-    total::leave(t);
+    total::leave(t.slot);
     let (ring, ..) = ring_of(t.slot);
     let was = t.slot().busy.swap(0, SeqCst);
     request::wake_agent();
@@ -60,8 +60,8 @@ pub(super) fn stay_if_done(t: &mut Block) {
 /// it.
 pub(crate) fn gives_up() -> ! {
     let t = current();
-    total::leave(t);
-    let (ring, ..) = ring_of(t.slot);
+    total::leave(t.slot_number());
+    let (ring, ..) = ring_of(t.slot_number());
     loop {
         ring.position.store(ring.head.load(SeqCst), SeqCst);
         t.slot().busy.store(0, SeqCst);
@@ -75,9 +75,9 @@ pub(crate) fn gives_up() -> ! {
 }
 
 /// Waits until the calling thread is the only one of its process.
-pub fn wait_for_others_to_end() {
+pub fn wait_for_others_to_end(t: &mut Block) {
     let live = &process::entry().live_threads;
-    turns::wait(live.as_ptr() as u64, || live.load(SeqCst) <= 1);
+    turns::wait(t, live.as_ptr() as u64, || live.load(SeqCst) <= 1);
 }
 
 /// The header of the thread's next event, which must come.

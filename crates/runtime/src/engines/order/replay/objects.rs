@@ -22,7 +22,6 @@ use crate::sync::libc::side::object_of;
 use crate::sync::locked;
 use crate::sync::locked::enter;
 use crate::sync::locked::learned;
-use crate::thread::current;
 use crate::thread::rings::head;
 use crate::thread::shards;
 use crate::thread::{Block, Frame};
@@ -38,9 +37,9 @@ const PATIENCE: i64 = 20_000_000;
 /// ... so many.
 const LONGEST_PATIENCE: i64 = 1_000_000_000;
 
-fn wait_for_shard(number: u32, n: u64) {
+fn wait_for_shard(t: &mut Block, number: u32, n: u64) {
     let shard = shards::shard(number);
-    turns::wait_for(awaited::key_of_shard(number), n - 1, || {
+    turns::wait_for(t, awaited::key_of_shard(number), n - 1, || {
         shard.sequence.load(SeqCst) / 2 == n - 1
     });
 }
@@ -62,7 +61,7 @@ pub fn begin_operation(t: &mut Block, number: u32, address: Option<u64>) -> (u32
         if e.kind != EntryKind::Ordered || e.object != number {
             unlike(t, EntryKind::Ordered, number, &e);
         }
-        wait_for_shard(number, e.value);
+        wait_for_shard(t, number, e.value);
     }
     // The driver may end a process that has done all. Whoever has the shard open still would keep the others from going on.
     let may_be_last = t.order().asked <= 1 && t.quiet_left().load(Relaxed) == 0;
@@ -93,7 +92,7 @@ fn wait_for_ordered(t: &mut Block, address: u64) -> u32 {
         if e.kind != EntryKind::Ordered || e.object != number {
             unlike(t, EntryKind::Ordered, number, &e);
         }
-        wait_for_shard(number, e.value);
+        wait_for_shard(t, number, e.value);
     }
     number
 }
@@ -217,7 +216,7 @@ impl Order for Replay {
                 w.sleeps(generation);
             }
             if total::runs() {
-                total::give_way(t);
+                total::give_way();
                 return Wait::Woken;
             }
             // It sleeps on the word, so nobody wakes it who calls others of its room; and until it has looked it counts as one who may go on.
@@ -247,16 +246,16 @@ impl Order for Replay {
         }
     }
 
-    fn wake(address: *const u32, n: u32, shared: bool) {
+    fn wake(_t: &mut Block, address: *const u32, n: u32, shared: bool) {
         awaited::tell_woken(address as u64);
         // Of those who have said that they wait, none may be left for whom that is not so any more.
         wake(address, if shared { n } else { EVERYBODY }, shared);
     }
 
     #[inline(always)]
-    fn pause() {
+    fn pause(_t: &mut Block) {
         match total::runs() {
-            true => total::give_way(current()),
+            true => total::give_way(),
             false => core::hint::spin_loop(),
         }
     }
@@ -296,7 +295,7 @@ impl Order for Replay {
         if e.kind != EntryKind::Passed || e.object != name {
             unlike(t, EntryKind::Passed, name, &e);
         }
-        turns::wait_for(address, e.value - 1, || object.count() == e.value - 1);
+        turns::wait_for(t, address, e.value - 1, || object.count() == e.value - 1);
         true
     }
 
@@ -395,7 +394,7 @@ impl Order for Replay {
             operation(t, EntryKind::Seen as u32, &[address], None);
         }
         let shard = shards::shard(number);
-        turns::wait_for(awaited::key_of_shard(number), e.value, || {
+        turns::wait_for(t, awaited::key_of_shard(number), e.value, || {
             shard.sequence.load(SeqCst) / 2 >= e.value
         });
         consume(t);

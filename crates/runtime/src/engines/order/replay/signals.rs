@@ -29,7 +29,7 @@ pub(in crate::engines::order) fn follow(t: &mut Block, uc: &mut Ucontext) {
         t.slot().last_pc.store(uc.mc.rip, Relaxed);
         let mut r = Reader::begin(h);
         let [_, stamp, ..] = r.args();
-        turns::take(stamp);
+        turns::take(t, stamp);
         let mut frame = uc.mc.to_frame();
         deliver(t, &mut frame, FpState::Saved(uc.mc.fpstate), h);
         kernel::enter_from_kernel(t, uc, &frame);

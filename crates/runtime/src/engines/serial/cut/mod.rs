@@ -12,7 +12,6 @@ use crate::engines::serial::hooked::Hooks;
 use crate::machine::sys;
 use crate::memory;
 use crate::thread::Block;
-use core::cell::UnsafeCell;
 use reprise_abi::layout::PAGE;
 
 /// What a thread keeps between its cuts.
@@ -39,23 +38,6 @@ impl Block {
     pub(crate) fn cut(&self) -> &mut CutState {
         // SAFETY: the area is this room's own; filled when the block was made.
         unsafe { self.engine.get::<CutState>() }
-    }
-}
-
-/// A value that only the holder of the baton touches.
-pub(super) struct Held<T>(UnsafeCell<T>);
-// SAFETY: there is one holder, and it never keeps a reference across a hand-off.
-unsafe impl<T> Sync for Held<T> {}
-
-impl<T> Held<T> {
-    pub(super) const fn new(value: T) -> Held<T> {
-        Held(UnsafeCell::new(value))
-    }
-
-    #[allow(clippy::mut_from_ref)]
-    pub(super) fn get(&self) -> &mut T {
-        // SAFETY: see above.
-        unsafe { &mut *self.0.get() }
     }
 }
 

@@ -1,18 +1,20 @@
 //! Record: from the agent's signal to a place that has a name, and what happens there.
 
-use super::{restore_protection, Held};
+use super::restore_protection;
 use crate::common::search::protection;
 use crate::common::stopped::{hash_of, is_ours, processor_time, registers, Stopped, FP_LEN};
 use crate::engines::serial::record::Record;
 use crate::engines::serial::{baton, chaos};
 use crate::log::events;
 use crate::log::ring;
+use crate::machine::guarded::Guarded;
 use crate::machine::{guard, sys};
 use crate::memory;
 use crate::memory::pages_of;
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::sync::{locked, spin};
+use crate::thread::leave::Baton;
 use crate::thread::signals::SIGTRAP;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -28,8 +30,8 @@ const PATIENCE_IN_ALL: i64 = 4 * PATIENCE;
 
 /// 1 while a walk is under way.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
-static WALK: Held<Option<Walk>> = Held::new(None);
-static CODE: Held<Code> = Held::new(Code {
+static WALK: Guarded<Option<Walk>, Baton> = Guarded::new(None);
+static CODE: Guarded<Code, Baton> = Guarded::new(Code {
     breakpoint: None,
     open: (0, 0),
     begun: 0,
@@ -49,6 +51,19 @@ struct Code {
     waiting_since: i64,
     /// When it waited for the first time.
     waited_since: i64,
+}
+
+/// The walk that is under way.
+fn walk_now() -> &'static mut Option<Walk> {
+    // SAFETY: a walk is the holder's: its handlers and gates come here, and others' ask first whose the baton is. Each reference is dropped before
+    // the next is asked for.
+    unsafe { WALK.change() }
+}
+
+/// What it has changed.
+fn code_now() -> &'static mut Code {
+    // SAFETY: as above.
+    unsafe { CODE.change() }
 }
 
 impl Code {
@@ -105,12 +120,12 @@ pub fn abandon(t: &Block) {
 
 #[cold]
 fn end(t: &Block) {
-    let code = CODE.get();
+    let code = code_now();
     code.lift();
     code.close();
     code.waiting_since = 0;
     code.waited_since = 0;
-    if let Some(walk) = WALK.get().take() {
+    if let Some(walk) = walk_now().take() {
         chaos::remember(t.slot, walk.seen());
     }
     t.slot().cut_waiting.store(0, Relaxed);
@@ -146,7 +161,7 @@ fn walk_behind_event(t: &mut Block, uc: &mut Ucontext) {
         fpstate: uc.mc.fpstate,
         under: None,
     };
-    CODE.get().begun = sys::monotonic().ns();
+    code_now().begun = sys::monotonic().ns();
     let regs = registers(t, &uc.mc);
     let (walk, action) = match chaos::known_place() {
         Some(pc) => Walk::back_to(pc, &regs, &machine),
@@ -155,7 +170,7 @@ fn walk_behind_event(t: &mut Block, uc: &mut Ucontext) {
             Walk::behind(skip, access, &regs, &machine)
         }
     };
-    *WALK.get() = Some(walk);
+    *walk_now() = Some(walk);
     ACTIVE.store(1, Relaxed);
     act(t, uc, action);
 }
@@ -195,7 +210,7 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
         s.slice_over.store(1, Relaxed);
         return;
     }
-    let code = CODE.get();
+    let code = code_now();
     let now = sys::monotonic().ns();
     let (regs, machine) = (
         registers(t, &uc.mc),
@@ -204,7 +219,7 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
             under: None,
         },
     );
-    if let Some(walk) = WALK.get() {
+    if let Some(walk) = walk_now() {
         let patience = match chaos::is_brief(walk) {
             true => chaos::BRIEF,
             false => PATIENCE,
@@ -232,7 +247,7 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
         let (skip, access) = chaos::accesses();
         walk.seek(skip, access);
     }
-    *WALK.get() = Some(walk);
+    *walk_now() = Some(walk);
     ACTIVE.store(1, Relaxed);
     act(t, uc, action);
 }
@@ -242,7 +257,7 @@ pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
     if ACTIVE.load(Relaxed) == 0 || signal != SIGTRAP {
         return false;
     }
-    let code = CODE.get();
+    let code = code_now();
     let at = uc.mc.rip.wrapping_sub(1);
     if code.breakpoint.is_none_or(|b| b.0 != at) {
         return false;
@@ -257,14 +272,14 @@ pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
             under: None,
         },
     );
-    let Some(walk) = WALK.get() else { return true };
+    let Some(walk) = walk_now() else { return true };
     let action = walk.on_trap(&regs, &machine);
     act(t, uc, action);
     true
 }
 
 fn act(t: &mut Block, uc: &mut Ucontext, action: Action) {
-    let code = CODE.get();
+    let code = code_now();
     match action {
         Action::PlantInt3(pc) => {
             if !code.plant(pc) {
@@ -280,7 +295,7 @@ fn act(t: &mut Block, uc: &mut Ucontext, action: Action) {
                 code.waited_since = code.waiting_since;
             }
             t.slot().cut_waiting.store(1, Relaxed);
-            if WALK.get().as_ref().is_some_and(chaos::is_brief) {
+            if walk_now().as_ref().is_some_and(chaos::is_brief) {
                 chaos::wait_briefly(t);
             }
         }
@@ -304,7 +319,7 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     }
     log(t, uc, plan);
     s.counters.cuts.fetch_add(1, Relaxed);
-    let took = (sys::monotonic().ns() - CODE.get().begun) as u64;
+    let took = (sys::monotonic().ns() - code_now().begun) as u64;
     s.counters.last_cut_ns.store(took, Relaxed);
     chaos::pay(took);
     t.slot().cut_spins.store(plan.spin.into(), Relaxed);

@@ -1,6 +1,6 @@
 //! Replay: finds the named place again, by a patch of the program's code that stops at it.
 
-use super::{restore_protection, Held};
+use super::restore_protection;
 use crate::code::patch::{write_code, SPIN};
 use crate::common::deliver::deliver;
 use crate::common::search::allowed;
@@ -12,12 +12,14 @@ use crate::engines::serial::processes;
 use crate::engines::serial::replay::take_turn;
 use crate::log::debugger;
 use crate::log::ring::{self, Reader};
+use crate::machine::guarded::Guarded;
 use crate::machine::{guard, sys};
 use crate::memory;
 use crate::memory::pages_of;
 use crate::signal::frame::{FpState, Ucontext};
 use crate::signal::kernel;
 use crate::sync::locked;
+use crate::thread::leave::Baton;
 use crate::thread::signals::{SIGSEGV, SIGTRAP};
 use crate::thread::{current, session, Block};
 use core::sync::atomic::Ordering::Relaxed;
@@ -79,7 +81,14 @@ struct Patch {
     cell: u64,
 }
 
-static SOUGHT: Held<Option<Sought>> = Held::new(None);
+static SOUGHT: Guarded<Option<Sought>, Baton> = Guarded::new(None);
+
+/// What is looked for.
+fn sought_now() -> &'static mut Option<Sought> {
+    // SAFETY: a place is looked for by the thread whose event is next, which has the baton; others' handlers ask first whose it is. Each reference is
+    // dropped before the next is asked for.
+    unsafe { SOUGHT.change() }
+}
 
 /// Plants the place of the next cut, when the next event is one of this thread; or says when the thread gives way, or is to come to the end of a hooked
 /// function, when that is its next event.
@@ -94,7 +103,7 @@ pub fn plant_if_next(t: &mut Block) {
     if h.kind == Kind::Instruction as u8 && h.detail == Instruction::HookEnded as u32 {
         return t.cut().hooks.expect(h.value);
     }
-    if h.kind != Kind::Cut as u8 || SOUGHT.get().is_some() {
+    if h.kind != Kind::Cut as u8 || sought_now().is_some() {
         return;
     }
     let _code = debugger::CodeAsRecorded::begin();
@@ -112,7 +121,7 @@ pub fn plant_if_next(t: &mut Block) {
         lost(t, 0, None)
     };
     let pc = name.regs.rip;
-    *SOUGHT.get() = Some(Sought {
+    *sought_now() = Some(Sought {
         tests: Tests::of(&name),
         name,
         patch: None,
@@ -128,7 +137,7 @@ pub fn plant_if_next(t: &mut Block) {
         closest: None,
     });
     t.slot().cut_waiting.store(1, Relaxed);
-    let Some(sought) = SOUGHT.get() else { return };
+    let Some(sought) = sought_now() else { return };
     let (first, len) = pages_of(pc, JUMP_LEN as u64);
     let ok = match protection(first, len) {
         Some(prot) if prot & WRITE != 0 => {
@@ -305,7 +314,7 @@ fn likeness(d: &Difference) -> u32 {
 /// A synchronous signal: true when it was due to our patch and is dealt with. A fault in a copy of the program's instructions is
 /// moved to where the program has them.
 pub fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
-    let Some(sought) = SOUGHT.get() else {
+    let Some(sought) = sought_now() else {
         return false;
     };
     let code = debugger::CodeAsRecorded::begin();
@@ -445,11 +454,11 @@ fn stopped(t: &Block, uc: &mut Ucontext, sought: &mut Sought) -> Stop {
 
 /// The place was found.
 fn found(t: &mut Block, uc: &mut Ucontext, pc: u64) {
-    if let Some(sought) = SOUGHT.get() {
+    if let Some(sought) = sought_now() {
         let _code = debugger::CodeAsRecorded::begin();
         sought.clean_up();
     }
-    *SOUGHT.get() = None;
+    *sought_now() = None;
     t.slot().cut_waiting.store(0, Relaxed);
     uc.mc.rip = pc;
     if let Some(h) = ring::peek() {
@@ -551,7 +560,7 @@ pub fn ask(t: &Block, uc: &Ucontext) {
     if session().baton.load(Relaxed) != t.slot + 1 || is_ours(uc.mc.rip) {
         return;
     }
-    let Some(sought) = SOUGHT.get() else {
+    let Some(sought) = sought_now() else {
         // A program that was killed while it computed comes to no gate at which that could be noticed.
         crate::engines::serial::replay::next(t);
         return;
@@ -564,7 +573,7 @@ pub fn ask(t: &Block, uc: &Ucontext) {
 
 /// The thread has come to a gate, and was not found in the state that is looked for: where it came nearest to it, if it came to the place at all, that is what to say.
 pub fn passed_by(t: &Block) {
-    if let Some(sought) = SOUGHT.get().as_ref().filter(|s| s.closest.is_some()) {
+    if let Some(sought) = sought_now().as_ref().filter(|s| s.closest.is_some()) {
         lost(t, sought.name.regs.rip, sought.closest);
     }
 }
