@@ -4,7 +4,8 @@
 
 use super::came::compare;
 use super::{
-    back, begin, ends_copy as ends, left_out, parked, tell, threads, Which, COPY, KEEPER, PATIENCE,
+    back, begin, ends_copy as ends, keep_first, left_out, parked, tell, threads, Which, COPY,
+    KEEPER, PATIENCE,
 };
 use crate::gate::{copy, stand};
 use crate::log::epoch::{self, End};
@@ -13,7 +14,7 @@ use crate::memory::written;
 use crate::thread::blocks::in_use_here;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::epoch::Why;
+use reprise_abi::epoch::{self as differs, Why};
 
 /// Process id of the copy that runs the epoch before, while the program is ahead; 0: there is none.
 static BEHIND: AtomicU32 = AtomicU32::new(0);
@@ -140,6 +141,7 @@ pub fn settle(t: &Block, request: u32) -> Before {
         Before::Good => None,
         Before::Other => Some((what, at)),
         _ => {
+            tells_end(pid);
             left_out(what);
             return Before::Lost;
         }
@@ -161,6 +163,21 @@ pub fn settle(t: &Block, request: u32) -> Before {
     ends(&KEEPER_BEFORE);
     parked::release(t, Which::Before);
     came
+}
+
+/// Keeps how the copy behind, or the one that compares, has ended, where it has and hasn't said why, if that is the first difference.
+fn tells_end(pid: u32) {
+    if !matches!(epoch::previous_state(), epoch::RUN | epoch::DONE) {
+        return;
+    }
+    let ended = |pid| copy::how_it_ended(pid).flatten();
+    let how = ended(pid).or_else(|| ended(KEEPER.load(Relaxed)));
+    let what = match how {
+        Some(how) => (differs::ENDED, how),
+        None => (differs::LATE, 0),
+    };
+    let s = session();
+    keep_first(what, [&s.epoch_difference, &s.epoch_difference_at]);
 }
 
 /// Nothing comes of that epoch, nor of the open one: the program goes back to its beginning, if it can.

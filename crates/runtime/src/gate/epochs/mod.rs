@@ -227,14 +227,18 @@ fn left_out(why: u64) -> bool {
 
 /// Counts what a copy came to, and keeps the first difference.
 fn tell(difference: Option<Difference>, counts: [&AtomicU64; 2], first: [&AtomicU64; 2]) {
-    let Some((what, at)) = difference else {
+    let Some(difference) = difference else {
         counts[0].fetch_add(1, Relaxed);
         return;
     };
+    keep_first(difference, first);
+    counts[1].fetch_add(1, Relaxed);
+}
+
+fn keep_first((what, at): Difference, first: [&AtomicU64; 2]) {
     if first[0].compare_exchange(0, what, Relaxed, Relaxed).is_ok() {
         first[1].store(at, Relaxed);
     }
-    counts[1].fetch_add(1, Relaxed);
 }
 
 /// A copy runs the epoch, as the log has said by this `state`: what it comes to, which the program takes over where it `recovers`. `None`: it can't run it.
