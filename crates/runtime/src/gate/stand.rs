@@ -344,10 +344,8 @@ const TOLD: u32 = u32::MAX - 1;
 const UNMADE: u32 = u32::MAX - 2;
 /// ... of one that has ended in the open epoch, ...
 pub const PARKED: u32 = u32::MAX - 3;
-/// ... in the one before ([`epochs::parked`]), ...
+/// ... and in the one before ([`epochs::parked`]).
 pub const PARKED_BEFORE: u32 = u32::MAX - 4;
-/// ... and of one that is about to be no more.
-pub const GONE: u32 = u32::MAX - 5;
 
 /// Makes a call that nothing is to interrupt, and whose beginning is logged; what is wanted while it lasts is waited for behind it.
 pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) -> R) -> R {
@@ -441,10 +439,9 @@ pub fn goes_on(t: &Block) -> ! {
     unsafe { rt_reenter(t.this) }
 }
 
-/// Has the thread of slot `i` ended, and is kept in case that all go back, or is about to be no more?
+/// Has the thread of slot `i` ended, and is kept in case that all go back?
 pub fn is_parked(i: u32) -> bool {
-    let stands = block_of(i).stands.load(Acquire);
-    matches!(stands, PARKED | PARKED_BEFORE | GONE)
+    matches!(block_of(i).stands.load(Acquire), PARKED | PARKED_BEFORE)
 }
 
 /// The form of the thread of slot `i`, and its vector registers, become what they are in process `then`, a copy of this one. False: they can't be read.

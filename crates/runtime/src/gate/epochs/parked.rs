@@ -2,11 +2,14 @@
 //! it goes on from where it stood there.
 
 use super::Which;
-use crate::gate::stand::{self, GONE, PARKED, PARKED_BEFORE};
+use crate::gate::stand::{self, PARKED, PARKED_BEFORE};
 use crate::machine::sys;
 use crate::thread::blocks::{block_of, in_use_here};
 use crate::thread::{process, session, standing, Block};
 use core::sync::atomic::Ordering::*;
+
+/// [`Block::stands`] of a thread that is parked no more, and ends.
+const ENDS: u32 = 0;
 
 /// The calling thread has ended. This returns when it is to be no more.
 pub fn park(t: &Block) {
@@ -16,7 +19,7 @@ pub fn park(t: &Block) {
             now @ (PARKED | PARKED_BEFORE) => {
                 sys::futex_wait(t.stands.as_ptr(), now, None);
             }
-            GONE => return,
+            ENDS => return,
             request => {
                 standing::await_release(request);
                 stand::goes_on(t)
@@ -54,7 +57,7 @@ pub fn goes_ahead(t: &Block) {
 
 /// That epoch is good, or nobody goes back to its beginning any more.
 pub fn release(t: &Block, of: Which) {
-    parked(t, of).for_each(|i| becomes(i, GONE));
+    parked(t, of).for_each(|i| becomes(i, ENDS));
 }
 
 /// All go back to the beginning of that epoch, for this request: who `was_there` goes on as process `then` has it, a copy of the program. False: it can't be.
