@@ -23,8 +23,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::{MAX_SLOTS, PAGE, SESSION_BASE};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{
-    region_flags, slot_state, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES,
-    SESSION_TOTAL,
+    region_flags, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, SESSION_TOTAL,
 };
 use reprise_abi::syscalls::nr;
 
@@ -87,12 +86,7 @@ fn become_copy(t: &Block, request: u32, parent: u64, rendezvous: &Rendezvous, ta
         let has_session = moves(session_copy, SESSION_BASE, SESSION_LEN);
         if has_session && moves(head_copy, ORDER_BASE, ORDER_HEAD_LEN as u64) {
             for i in (0..session().slots_used.load(Relaxed)).filter(|i| *i != t.slot) {
-                if in_use_here(i).is_none() {
-                    continue;
-                }
-                if stand::is_parked(i) {
-                    leaves_slot(i);
-                } else if stand::stands_in_copy(i, request) {
+                if in_use_here(i).is_some() && stand::stands_in_copy(i, request) {
                     make_thread(i);
                 }
             }
@@ -369,14 +363,6 @@ fn make_thread(i: u32) {
     let b = unsafe { &mut *(block_address(i) as *mut Block) };
     b.birth = BIRTH_COPIED;
     clone::make_kernel_thread(b, clone::OF_A_THREAD);
-}
-
-/// In the copy: the thread of slot `i` has ended, and another one may begin there.
-fn leaves_slot(i: u32) {
-    if let Some(alive) = in_use_here(i) {
-        alive.store(0, Release);
-    }
-    slot(i).state.store(slot_state::FREE, Release);
 }
 
 /// In the copy: what such a thread does first. It goes on when the copy is to run.

@@ -11,7 +11,7 @@
 
 use crate::engine::wish::CLONE_THREAD;
 use crate::gate::epochs::ahead::{self, Before};
-use crate::gate::epochs::{back, parked, Which};
+use crate::gate::epochs::{back, Which};
 use crate::gate::stand;
 use crate::gate::{clock, epochs, signals};
 use crate::log::{epoch, ring};
@@ -164,7 +164,6 @@ fn lasts(number: u64) -> bool {
             | Effect::SetsRobustList
             | Effect::SegmentBase
             | Effect::Sleeps
-            | Effect::EndsThread
     );
     let is_local = |call: &Syscall| effect == Effect::Other && call.local;
     let shapes = matches!(
@@ -194,13 +193,6 @@ fn keeps_back_now(t: &mut Block) -> bool {
             return true;
         }
         ahead::await_news();
-    }
-}
-
-/// In the leader: the thread has ended, as far as the program can see. It stays as long as all may have to go back to where it was there.
-pub fn has_ended(t: &Block) {
-    if is_on() {
-        parked::park(t);
     }
 }
 
@@ -317,7 +309,6 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
     if !epochs::ends(request) {
         return goes_on_alone(t, request, Which::Open);
     }
-    parked::release(t, Which::Open);
     in_force::runs_one();
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
@@ -368,9 +359,6 @@ fn goes_on_alone(t: &mut Block, request: u32, which: Which) -> bool {
     let is_back = ahead::goes_back(t, which, request);
     epoch::forget();
     epoch::forget_previous();
-    for which in [Which::Open, Which::Before] {
-        parked::release(t, which);
-    }
     match is_back {
         Ok(()) => runs_serially(t, request, reason),
         Err(back::Lasts(number)) => is_lost(reason, number),

@@ -29,7 +29,7 @@ use crate::thread::logging::Logging;
 use crate::thread::signals::{AltStack, Pending};
 use crate::thread::{block_address, in_force, process, session, standing};
 use crate::thread::{Block, Entered, Frame};
-use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, VECTORS_LEN, WALK, WALK_LEN};
+use crate::thread::{ENGINE_WORDS, KNOWN_WORDS, VECTORS, WALK, WALK_LEN};
 use core::cell::UnsafeCell;
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::Ordering::*;
@@ -340,12 +340,8 @@ pub fn gate_frame(t: &Block) -> Frame {
 const STAYS: u32 = u32::MAX;
 /// ... of one to which the signal is on its way, ...
 const TOLD: u32 = u32::MAX - 1;
-/// ... of one that was never made, since all have gone back, ...
+/// ... and of one that was never made, since all have gone back.
 const UNMADE: u32 = u32::MAX - 2;
-/// ... of one that has ended in the open epoch, ...
-pub const PARKED: u32 = u32::MAX - 3;
-/// ... and in the one before ([`epochs::parked`]).
-pub const PARKED_BEFORE: u32 = u32::MAX - 4;
 
 /// Makes a call that nothing is to interrupt, and whose beginning is logged; what is wanted while it lasts is waited for behind it.
 pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) -> R) -> R {
@@ -439,18 +435,6 @@ pub fn goes_on(t: &Block) -> ! {
     unsafe { rt_reenter(t.this) }
 }
 
-/// Has the thread of slot `i` ended, and is kept in case that all go back?
-pub fn is_parked(i: u32) -> bool {
-    matches!(block_of(i).stands.load(Acquire), PARKED | PARKED_BEFORE)
-}
-
-/// The form of the thread of slot `i`, and its vector registers, become what they are in process `then`, a copy of this one. False: they can't be read.
-pub fn takes_form_of(i: u32, then: u32) -> bool {
-    let (form, vectors) = (form(i) as u64, vectors(i));
-    transfer::get(then, form, form, size_of::<Form>() as u64).is_some()
-        && transfer::get(then, vectors, vectors, VECTORS_LEN).is_some()
-}
-
 /// Was this thread never made, since all have gone back?
 pub fn is_unmade(t: &Block) -> bool {
     t.stands.load(Relaxed) == UNMADE
@@ -507,8 +491,7 @@ pub fn await_others(t: &Block, request: u32) -> bool {
             }
             let other = block_of(i);
             let stands = other.stands.load(SeqCst);
-            let is_there = stands == request || stands == STAYS || is_parked(i);
-            if other.number != t.number || is_there {
+            if other.number != t.number || stands == request || stands == STAYS {
                 continue;
             }
             missing += 1;

@@ -564,7 +564,6 @@ impl Engine for Record {
             processes::end(t, exit_status(c.args[0]));
             sys::exit_group(c.args[0] as i32);
         }
-        leader::has_ended(t);
         t.slot().state.store(slot_state::EXITING, Release);
         // SAFETY: nothing of this thread is needed any more; the kernel clears the slot's thread id last.
         unsafe { rt_exit_thread() }

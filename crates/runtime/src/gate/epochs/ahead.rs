@@ -4,8 +4,8 @@
 
 use super::came::compare;
 use super::{
-    back, begin, ends_copy as ends, keep_first, left_out, parked, tell, threads, Which, COPY,
-    KEEPER, PATIENCE,
+    back, begin, ends_copy as ends, keep_first, left_out, tell, threads, Which, COPY, KEEPER,
+    PATIENCE,
 };
 use crate::gate::{copy, stand};
 use crate::log::epoch::{self, End};
@@ -95,7 +95,6 @@ pub fn goes_ahead(t: &mut Block, request: u32) -> Result<(), Which> {
     epoch::run();
     BEHIND.store(COPY.swap(0, Relaxed), Relaxed);
     KEEPER_BEFORE.store(KEEPER.swap(0, Relaxed), Relaxed);
-    parked::goes_ahead(t);
     if !begin(t, request, true) {
         return Err(Which::Before);
     }
@@ -161,7 +160,6 @@ pub fn settle(t: &Block, request: u32) -> Before {
     }
     ends(&BEHIND);
     ends(&KEEPER_BEFORE);
-    parked::release(t, Which::Before);
     came
 }
 

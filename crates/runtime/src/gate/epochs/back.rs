@@ -5,7 +5,7 @@
 //! Mappings are made what they were ([`as_then`]), threads that were made since then end. Of calls whose effects others can see it is noted that one was made: who has made one doesn't go back
 //! to where it was before that.
 
-use super::{parked, threads, Which};
+use super::{threads, Which};
 use crate::gate::stand;
 use crate::log::epoch;
 use crate::memory::{as_then, compared, transfer, written};
@@ -85,7 +85,6 @@ pub fn to_beginning(t: &Block, of: Which, then: u32, request: u32) -> Result<(),
     let takes_up = |i: u32| stand::goes_back(i, request, then) && has_vectors_of(then, i);
     step(threads(t.number).filter(was_there).all(takes_up))?;
     step(has_memory_of(then))?;
-    step(parked::revive(t, of, then, request, was_there))?;
     threads(t.number)
         .filter(|i| !was_there(i))
         .for_each(stand::unmakes);

@@ -11,7 +11,6 @@
 pub mod ahead;
 pub mod back;
 mod came;
-pub mod parked;
 
 use crate::gate::copy::{self, Task};
 use crate::gate::stand;
@@ -96,9 +95,7 @@ pub fn ends(request: u32) -> bool {
 
 /// The slots of this process's threads.
 fn threads(number: u32) -> impl Iterator<Item = u32> {
-    let here = move |i: &u32| {
-        in_use_here(*i).is_some() && block_of(*i).number == number && !stand::is_parked(*i)
-    };
+    let here = move |i: &u32| in_use_here(*i).is_some() && block_of(*i).number == number;
     (0..session().slots_used.load(Acquire)).filter(here)
 }
 
