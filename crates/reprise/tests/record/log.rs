@@ -68,7 +68,10 @@ fn the_agent_says_what_it_does() {
         let said = recorded.said();
         let (told, done) = (of(&said, "agent", "INFO"), of(&said, "agent", "DEBUG"));
         assert!(has(&told, "agent::work: begins launcher="), "{said}");
-        assert!(has(&told, "agent::work: ends status=Some(768)"), "{said}");
+        assert!(
+            has(&told, "agent::work::end: ends status=Some(768)"),
+            "{said}"
+        );
         assert!(has(&done, "agent::requests: file kept pid="), "{said}");
         assert!(
             has(&done, "agent::exec: became another program pid="),
