@@ -166,15 +166,7 @@ fn lasts(number: u64) -> bool {
             | Effect::Sleeps
     );
     let is_local = |call: &Syscall| effect == Effect::Other && call.local;
-    let shapes = matches!(
-        effect,
-        Effect::Maps
-            | Effect::Unmaps
-            | Effect::Protects
-            | Effect::Remaps
-            | Effect::Advises
-            | Effect::Breaks
-    );
+    let shapes = effect.shapes_memory() || effect == Effect::Breaks;
     !is_own && !shapes && !syscalls::lookup(number).is_some_and(is_local)
 }
 
@@ -289,7 +281,7 @@ fn ask_in_call(t: &mut Block) {
 fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
     let before = ahead::settle(t, request);
     if before == Before::Lost {
-        return goes_on_alone(t, request, Which::Before);
+        return falls_back(t, request, Which::Before);
     }
     appends(t, epoch::previous_slices());
     epoch::forget_previous();
@@ -298,16 +290,16 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
         return false;
     }
     if fails_for_test() && back::can_go(t, Which::Open, request).is_ok() {
-        return goes_on_alone(t, request, Which::Open);
+        return falls_back(t, request, Which::Open);
     }
     if !stays_alone {
         if let Err(which) = ahead::goes_ahead(t, request) {
-            return goes_on_alone(t, request, which);
+            return falls_back(t, request, which);
         }
         return false;
     }
     if !epochs::ends(request) {
-        return goes_on_alone(t, request, Which::Open);
+        return falls_back(t, request, Which::Open);
     }
     in_force::runs_one();
     schedule::come_back(t.slot);
@@ -351,7 +343,7 @@ fn leads(t: &mut Block, request: u32) {
 
 /// That epoch can't be recorded by a copy: the program goes back to its beginning, if it can, and on from there with one thread at a time, as `serial` records it (Respec 3).
 /// False: no thread is alone.
-fn goes_on_alone(t: &mut Block, request: u32, which: Which) -> bool {
+fn falls_back(t: &mut Block, request: u32, which: Which) -> bool {
     let reason = match which {
         Which::Open => epoch::reason(),
         Which::Before => epoch::previous_reason(),

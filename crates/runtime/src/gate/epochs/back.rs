@@ -47,7 +47,8 @@ pub fn does_what_lasts(number: u64) {
 /// To the end of the epoch before, with what its copy, process `pid`, has come to; `then` is a copy of the program as it was there. False: it can't be.
 pub fn to_end(t: &Block, pid: u32, then: u32, request: u32) -> bool {
     let registers = |i: u32| epoch::other_registers(i, true);
-    as_then::takes_over(then)
+    written::read()
+        && as_then::takes_over(then)
         && threads(t.number).all(|i| {
             stand::goes_back(i, request, then)
                 && registers(i).is_none_or(|frame| stand::has_registers(i, &frame))
@@ -56,7 +57,7 @@ pub fn to_end(t: &Block, pid: u32, then: u32, request: u32) -> bool {
         && threads(t.number).all(|i| has_vectors_of(pid, i))
 }
 
-/// The program can't go back, since it has made the call with this number, less 1; 0: for another reason.
+/// The program can't go back, since it has made a call: its number, plus 1; 0: for another reason.
 pub struct Lasts(pub u64);
 
 /// Has the program done nothing in that epoch, nor since, that can't be taken back, and is no thread in its call?
@@ -81,7 +82,8 @@ fn step(is_made: bool) -> Result<(), Lasts> {
 pub fn to_beginning(t: &Block, of: Which, then: u32, request: u32) -> Result<(), Lasts> {
     can_go(t, of, request)?;
     let was_there = |i: &u32| epoch::was_there(*i, of == Which::Before);
-    step(then != 0 && as_then::takes_over(then))?;
+    // Nothing is changed before what can be wanting is there.
+    step(then != 0 && written::read() && as_then::takes_over(then))?;
     let takes_up = |i: u32| stand::goes_back(i, request, then) && has_vectors_of(then, i);
     step(threads(t.number).filter(was_there).all(takes_up))?;
     step(has_memory_of(then))?;
@@ -97,11 +99,8 @@ fn has_vectors_of(pid: u32, i: u32) -> bool {
     transfer::get(pid, at, at, VECTORS_LEN).is_some()
 }
 
-/// The program takes over all memory of that process, a copy of it.
+/// The program takes over all memory of that process, a copy of it; what it has written itself was read before.
 fn has_memory_of(pid: u32) -> bool {
-    if !written::read() {
-        return false;
-    }
     let mut taken = true;
     let looked = compared::compare(pid, [written::pages_before(), written::pages()], |page| {
         taken = taken && transfer::take_over(pid, page).is_some();
