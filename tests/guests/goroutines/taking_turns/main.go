@@ -1,4 +1,4 @@
-// Goroutines take one lock in turn; the program prints in which order.
+// Goroutines take one lock, until it has gone from one to another a hundred times; the program prints in which order.
 package main
 
 import (
@@ -10,14 +10,18 @@ import (
 func main() {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	order := 0
+	order, last, changes := 0, 0, 0
 	for i := range 3 {
 		wg.Go(func() {
-			for range 100 {
+			for enough := false; !enough; runtime.Gosched() {
 				mu.Lock()
 				order = order*31 + i
+				if last != i {
+					last = i
+					changes++
+				}
+				enough = changes >= 100
 				mu.Unlock()
-				runtime.Gosched()
 			}
 		})
 	}
