@@ -49,6 +49,13 @@ tests! {
         atomics,
         cpp_shared_pointers,
     }
+    // Threads wait with plain loads, in loops without any call: copies end their slices in there.
+    waits_by_looking {
+        cut_spin_flag_o0 = "cut_spin_flag-O0"["40"],
+        cut_spin_flag_o2 = "cut_spin_flag-O2"["40"],
+        cut_spin_exchange,
+        spins_on_word,
+    }
 }
 
 /// Threads race, and what the race came to is told to nobody before the epoch is over: the program takes over what its copy came to, and goes on with that.

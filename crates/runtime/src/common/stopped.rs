@@ -5,6 +5,7 @@ use crate::machine::{guard, hash, sys};
 use crate::signal::frame::{save_fp, FpState, SigContext};
 use crate::thread::leave::Baton;
 use crate::thread::{block_address, current, session, Block, VECTORS, VECTORS_LEN};
+use reprise_abi::session::FLAG_EPOCHS;
 use reprise_place::machine::{Machine, Memory, Xmm, X87};
 use reprise_place::patchable::JUMP_LEN;
 use reprise_place::regs::Regs;
@@ -51,6 +52,10 @@ impl Memory for Stopped {
                     *b = *byte;
                 }
             }
+        }
+        // In a replay of slices the leader's stubs lie elsewhere.
+        if session().flags & FLAG_EPOCHS != 0 {
+            crate::sync::locked::blank_jumps(addr, buf);
         }
         true
     }

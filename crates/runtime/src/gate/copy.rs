@@ -11,7 +11,7 @@
 //! A thread that [stays in its call](stand::staying) is in the copy as one that stands in that call.
 
 use crate::gate::clone::{self, BIRTH_COPIED};
-use crate::gate::epochs::ahead;
+use crate::gate::epochs::{ahead, slices};
 use crate::gate::stand::{self, rt_reenter};
 use crate::log::epoch;
 use crate::machine::present::{self, Presence};
@@ -173,14 +173,18 @@ fn runs_again(t: &Block, parent: u64, when: u32, role: u32) {
             rests = sym makes_last_thread,
             in("rdi") t.slot as u64,
             in("rsi") parent,
+            in("rdx") u64::from(role == in_force::FOLLOW),
             options(noreturn),
         )
     }
 }
 
 /// The copy's first thread is none of the program's: the kernel shows nothing of the memory of a process whose first thread has ended.
-extern "C" fn makes_last_thread(i: u32, parent: u64) -> ! {
+extern "C" fn makes_last_thread(i: u32, parent: u64, by_log: u64) -> ! {
     make_thread(i);
+    if by_log != 0 && writes_slices() {
+        slices::attends(parent);
+    }
     rest_while_lives(parent);
     sys::exit_group(125)
 }

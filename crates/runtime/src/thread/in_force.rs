@@ -62,6 +62,12 @@ pub fn has_private_views() -> bool {
     can_one_of(const { roles_that_can(can::SEPARATE_MEMORY) })
 }
 
+/// An epoch of the program is run again here, by its log ([`crate::gate::epochs`]).
+#[inline(always)]
+pub fn runs_epoch_again() -> bool {
+    role() == FOLLOW
+}
+
 /// Gates take results from a trace, or from the log of another process, and the kernel is not asked.
 #[inline(always)]
 pub fn takes_from_trace() -> bool {

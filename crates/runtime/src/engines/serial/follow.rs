@@ -22,6 +22,7 @@ use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
+use crate::gate::epochs::slices;
 use crate::gate::{clone, copy, leader, robust, stand};
 use crate::log::epoch::{self, Due, Next, Part};
 use crate::machine::asm::rt_exit_thread;
@@ -123,12 +124,18 @@ fn await_event(t: &mut Block, kind: Kind, stamp: usize) -> Event<'static> {
     e
 }
 
+/// The thread comes to a point in a hooked function, or in a stub: others go on there, if it has kept them waiting for too long.
 fn point(t: &mut Block) -> i64 {
-    t.cut().hooks.comes_to_point()
+    let point = t.cut().hooks.comes_to_point();
+    if slices::is_over(t) && baton::step_back(t, |t| told::gives_way(t, point)) {
+        told::goes_on(t);
+    }
+    point
 }
 
 /// The thread has come to the end of the epoch.
 fn rest(t: &mut Block) -> ! {
+    cut::record::abandon(t);
     told::ends(t);
     kernel::block_all();
     save_vectors(FpState::Live, stand::vectors(t.slot));
@@ -237,7 +244,7 @@ fn look(t: &mut Block, frame: &Frame) {
     copy::takes_long_ways(t);
     let p = part(t);
     if !p.is_at_end() {
-        return;
+        return ends_slice(t, frame);
     }
     if p.ends_at(frame) {
         if p.hook_ends {
@@ -248,8 +255,29 @@ fn look(t: &mut Block, frame: &Frame) {
     if p.is_looked_for_too_long() {
         fails(t, Why::Place);
     }
+    ends_slice(t, frame);
     // What is left are calls that leave nothing in the log: all go the long way, where this is looked at.
     t.slot().signal_pending.store(1, Relaxed);
+}
+
+/// The end of a gate or of a hooked function: others go on, if the thread has kept them waiting for too long.
+fn ends_slice(t: &mut Block, frame: &Frame) {
+    if !slices::is_over(t) {
+        return;
+    }
+    cut::record::abandon(t);
+    if part(t).hook_ends {
+        told::hook_ended(t, frame);
+        t.cut().hooks.restart();
+    }
+    interrupt(t);
+}
+
+/// The thread lets others go on, where a slice can end.
+pub fn interrupt(t: &mut Block) {
+    if baton::step_back(t, |t| told::gives_way_at_gate(t)) {
+        told::goes_on(t);
+    }
 }
 
 impl Engine for Follow {
@@ -310,7 +338,20 @@ impl Engine for Follow {
         (e.header.value as u64, e.arg(0))
     }
 
+    fn is_timer(info: &Siginfo) -> bool {
+        slices::asks(info)
+    }
+
+    fn timer(t: &mut Block, uc: &mut Ucontext) {
+        cut::record::ask(t, uc);
+    }
+
+    fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {
+        cut::record::trap(t, signal, uc)
+    }
+
     fn enters_gate(t: &mut Block, _frame: &Frame) {
+        cut::record::abandon(t);
         part(t).hook_ends = false;
     }
 
@@ -681,6 +722,7 @@ impl Order for Follow {
         if word.load(Relaxed) != value {
             return Wait::Changed;
         }
+        cut::record::abandon(t);
         let c = hooked::as_call(word, value, shared);
         told::enters(t, &c, 0);
         match part(t).due() {

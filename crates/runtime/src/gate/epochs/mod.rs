@@ -11,6 +11,7 @@
 pub mod ahead;
 pub mod back;
 mod came;
+pub mod slices;
 
 use crate::gate::copy::{self, Task};
 use crate::gate::stand;

@@ -416,15 +416,22 @@ pub fn is_stub(pc: u64) -> bool {
 /// In these bytes of code from `at`, jumps to stubs have no targets any more: stubs are shorter in a replay, and lie elsewhere.
 pub fn blank_jumps(at: u64, code: &mut [u8]) {
     const OPCODE: u8 = 0xe9;
-    for i in 0..code.len() {
-        let next = at.wrapping_add(i as u64 + 5);
-        let target = (code[i] == OPCODE)
+    const LEN: u64 = 5;
+    let end = at + code.len() as u64;
+    // One that begins before may end in here.
+    for start in at.saturating_sub(LEN - 1)..end {
+        let next = start + LEN;
+        let is_jump = match start.checked_sub(at) {
+            Some(i) => code[i as usize] == OPCODE,
+            None => guard::read(start) == Some(OPCODE),
+        };
+        let target = is_jump
             .then(|| guard::read::<i32>(next - 4))
             .flatten()
             .map(|distance| next.wrapping_add_signed(distance.into()));
         if target.is_some_and(is_stub) {
-            let end = code.len().min(i + 5);
-            code[i + 1..end].fill(0);
+            let within = |a: u64| (a.clamp(at, end) - at) as usize;
+            code[within(start + 1)..within(next)].fill(0);
         }
     }
 }

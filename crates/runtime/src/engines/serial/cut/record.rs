@@ -4,7 +4,7 @@ use super::restore_protection;
 use crate::common::search::protection;
 use crate::common::stopped::{hash_of, is_ours, processor_time, registers, Stopped, FP_LEN};
 use crate::engines::serial::record::Record;
-use crate::engines::serial::{baton, chaos};
+use crate::engines::serial::{baton, chaos, follow};
 use crate::log::events;
 use crate::log::ring;
 use crate::machine::guarded::Guarded;
@@ -16,7 +16,7 @@ use crate::signal::kernel;
 use crate::sync::{locked, spin};
 use crate::thread::leave::Baton;
 use crate::thread::signals::SIGTRAP;
-use crate::thread::{session, Block};
+use crate::thread::{in_force, session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::event::{Kind, Tag};
 use reprise_place::name::{Name, MAX_NAME};
@@ -325,6 +325,14 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     t.slot().cut_spins.store(plan.spin.into(), Relaxed);
     t.spin().restart();
     t.cut().hooks.restart();
+    if in_force::runs_epoch_again() {
+        // Its code stays what the program's is, and signals are none of a copy's.
+        t.traced().in_code = true;
+        follow::interrupt(t);
+        t.traced().in_code = false;
+        uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
+        return;
+    }
     if plan.spin {
         spin::found_waiting(t, plan);
     }
@@ -358,11 +366,13 @@ fn log(t: &Block, uc: &Ucontext, plan: &Plan) {
         },
         hash_of,
     );
-    let memory = memory::hash_all();
-    name.memory_hash = memory.sum;
-    name.memory_bytes = memory.bytes;
-    name.event = ring::event_number();
-    session().counters.hashed.fetch_add(memory.bytes, Relaxed);
+    if !in_force::runs_epoch_again() {
+        let memory = memory::hash_all();
+        name.memory_hash = memory.sum;
+        name.memory_bytes = memory.bytes;
+        name.event = ring::event_number();
+        session().counters.hashed.fetch_add(memory.bytes, Relaxed);
+    }
     let mut bytes = [0; MAX_NAME];
     // A name always fits.
     let len = name.to_bytes(&mut bytes).unwrap_or(0);
