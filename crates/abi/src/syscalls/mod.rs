@@ -503,6 +503,26 @@ pub fn effect(nr: u64) -> Effect {
     lookup(nr).map_or(Effect::Other, |call| call.effect)
 }
 
+/// Does the kernel keep something of the call with this number, or do others see it, so that going back doesn't undo it? Who goes back is in no queue of the kernel's.
+pub fn lasts(nr: u64) -> bool {
+    let effect = effect(nr);
+    let is_own = matches!(
+        effect,
+        Effect::Futex
+            | Effect::SetsMask
+            | Effect::SetsStack
+            | Effect::SetsExitWord
+            | Effect::SetsRobustList
+            | Effect::SegmentBase
+            | Effect::Sleeps
+            | Effect::Tells(_)
+            | Effect::Yields
+    );
+    let is_local = |call: &Syscall| effect == Effect::Other && call.local;
+    let shapes = effect.shapes_memory() || effect == Effect::Breaks;
+    !is_own && !shapes && !lookup(nr).is_some_and(is_local)
+}
+
 /// How long the call with this number waits at most, and where that is said.
 pub fn timeout(nr: u64) -> Timeout {
     lookup(nr).map_or(Timeout::None, |call| call.timeout)

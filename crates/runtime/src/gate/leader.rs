@@ -135,7 +135,7 @@ pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
     if ahead::is_ahead() && keeps_back_now(t) {
         return true;
     }
-    if lasts(number) && !makes_thread(frame) {
+    if syscalls::lasts(number) && !makes_thread(frame) {
         back::does_what_lasts(number);
     }
     false
@@ -150,24 +150,6 @@ fn leaves_nothing(number: u64) -> bool {
         Effect::Commands(_) => false,
         _ => syscalls::lookup(number).is_some_and(is_refused),
     }
-}
-
-/// Does the kernel keep something of such a call that going back doesn't undo? Who goes back is in no queue of the kernel's.
-fn lasts(number: u64) -> bool {
-    let effect = syscalls::effect(number);
-    let is_own = matches!(
-        effect,
-        Effect::Futex
-            | Effect::SetsMask
-            | Effect::SetsStack
-            | Effect::SetsExitWord
-            | Effect::SetsRobustList
-            | Effect::SegmentBase
-            | Effect::Sleeps
-    );
-    let is_local = |call: &Syscall| effect == Effect::Other && call.local;
-    let shapes = effect.shapes_memory() || effect == Effect::Breaks;
-    !is_own && !shapes && !syscalls::lookup(number).is_some_and(is_local)
 }
 
 #[cold]
@@ -195,7 +177,7 @@ pub fn comes_back(t: &mut Block, call: Entered, number: u64) {
     if ahead::is_ahead() {
         comes_back_late(t, call);
     }
-    if is_on() && lasts(number) {
+    if is_on() && syscalls::lasts(number) {
         back::does_what_lasts(number);
     }
 }

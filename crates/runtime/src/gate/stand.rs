@@ -21,7 +21,7 @@ use crate::machine::asm::rt_exit_thread;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::transfer;
-use crate::signal::frame::{save_vectors, FpState, Ucontext};
+use crate::signal::frame::{restore_vectors, save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::thread::area::Area;
 use crate::thread::blocks::{block_of, in_use_here};
@@ -180,7 +180,7 @@ pub fn take_up(i: u32) -> Form {
 /// Where the thread of slot `i` stands, for this request, or stays in its call; `None`: neither.
 pub fn place_of(i: u32, request: u32) -> Option<End> {
     let b = block_of(i);
-    if b.stands.load(Relaxed) == STAYS {
+    if is_staying(b.stands.load(Relaxed)) {
         return Some(End {
             frame: gate_frame(b),
             in_call: true,
@@ -203,10 +203,15 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
     })
 }
 
+/// In a copy: the thread comes to rest at this place, for the program to see.
+pub fn shows(t: &mut Block, frame: &Frame, call: Option<Entered>) {
+    take_down(t, frame, call);
+}
+
 /// The thread of slot `i` stands for this request, and is to stand where it stood when process `then` was made, a copy. It has made no call since. False: it can't be.
 pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
     let b = block_of(i);
-    let stays = b.stands.load(Relaxed) == STAYS;
+    let stays = is_staying(b.stands.load(Relaxed));
     if !stays && b.stands.load(Relaxed) != request {
         return false;
     }
@@ -231,19 +236,26 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
         clear_tid,
         robust_list
     );
+    let heap = offset_of!(Form, identity) + offset_of!(Identity, heap);
+    // SAFETY: as above.
+    let heap_to = unsafe { &raw mut (*to).heap as u64 };
+    let known = known && told(heap, heap_to, size_of::<u64>());
     let old = old.into_inner();
     if stays {
-        return known && old.call.is_some() && old.frame == gate_frame(b);
+        return known && old.call.is_some() && has_registers(i, &old.frame);
     }
     // SAFETY: written when the thread stood, and not used up.
     let now = unsafe { &mut *form(i) };
     now.frame = old.frame;
-    now.call = old.call;
+    if now.call.is_none() || old.call.is_none() {
+        now.call = old.call;
+    }
     now.fs_base = old.fs_base;
     now.mask = old.mask;
     now.alt_stack = old.alt_stack;
     now.clear_tid = old.clear_tid;
     now.robust_list = old.robust_list;
+    now.identity.heap = old.heap;
     known
 }
 
@@ -256,6 +268,7 @@ struct Told {
     alt_stack: AltStack,
     clear_tid: u64,
     robust_list: u64,
+    heap: u64,
 }
 
 impl Default for Told {
@@ -268,6 +281,7 @@ impl Default for Told {
             alt_stack: AltStack::DISABLED,
             clear_tid: 0,
             robust_list: 0,
+            heap: 0,
         }
     }
 }
@@ -277,14 +291,29 @@ pub fn is_free(i: u32, request: u32) -> bool {
     block_of(i).stands.load(Relaxed) == request
 }
 
-/// The thread of slot `i`, which stands, goes on with these registers. False: it stays in its call, and has those that it has.
+/// The thread of slot `i`, which stands, goes on with these registers. False: it stays in another call.
 pub fn has_registers(i: u32, frame: &Frame) -> bool {
-    let stays = block_of(i).stands.load(Relaxed) == STAYS;
-    if !stays {
+    let b = block_of(i);
+    let at = match is_staying(b.stands.load(Relaxed)) {
         // SAFETY: written when the thread stood, and not used up.
-        unsafe { (*form(i)).frame = *frame };
+        false => unsafe { &raw mut (*form(i)).frame },
+        true => gate_frame_of(b),
+    };
+    // SAFETY: a thread that stays in its call looks at its frame when all go on.
+    let now = unsafe { &mut *at };
+    let same_call = |a: &Frame, b: &Frame| {
+        (a.rip, a.rsp, a.rax as u32, a.args()) == (b.rip, b.rsp, b.rax as u32, b.args())
+    };
+    let can = at == form_frame(i) || same_call(now, frame);
+    if can {
+        *now = *frame;
     }
-    !stays
+    can
+}
+
+fn form_frame(i: u32) -> *mut Frame {
+    // SAFETY: only an address.
+    unsafe { &raw mut (*form(i)).frame }
 }
 
 /// Where the vector registers of a thread that stands are.
@@ -332,16 +361,33 @@ pub fn in_call<E: Engine>(t: &mut Block, call: Entered) {
 
 /// The program's registers, of a thread that is in a gate.
 pub fn gate_frame(t: &Block) -> Frame {
-    // SAFETY: the gate's frame, which is the first thing on the gate stack.
-    unsafe { *((t.gate_sp - size_of::<Frame>() as u64) as *const Frame) }
+    // SAFETY: the gate's frame.
+    unsafe { *gate_frame_of(t) }
 }
 
-/// [`Block::stands`] of a thread that stays in its call, ...
+/// Where they are: the first thing on the gate stack.
+fn gate_frame_of(t: &Block) -> *mut Frame {
+    (t.gate_sp - size_of::<Frame>() as u64) as *mut Frame
+}
+
+/// [`Block::stands`] of a thread that stays in its call, unless somebody [counts on that](held_for), ...
 const STAYS: u32 = u32::MAX;
 /// ... of one to which the signal is on its way, ...
 const TOLD: u32 = u32::MAX - 1;
 /// ... and of one that was never made, since all have gone back.
 const UNMADE: u32 = u32::MAX - 2;
+
+/// The two highest bits of a request and of a thread that stays in its call for it.
+const HIGHEST: u32 = 3 << 30;
+
+/// [`Block::stands`] of a thread that stays in its call until that request is over, also when the kernel comes back.
+fn held_for(request: u32) -> u32 {
+    request ^ HIGHEST
+}
+
+fn is_staying(stands: u32) -> bool {
+    stands == STAYS || stands & HIGHEST == held_for(1 << 31)
+}
 
 /// Makes a call that nothing is to interrupt, and whose beginning is logged; what is wanted while it lasts is waited for behind it.
 pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) -> R) -> R {
@@ -354,23 +400,25 @@ pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) ->
         sys::sched_yield();
     }
     let r = make(t);
-    loop {
-        t.stands.store(0, SeqCst);
-        let Some(request) = standing::wanted() else {
-            return r;
-        };
-        // Perhaps it is taken for one that is still in its call.
-        if t.stands.compare_exchange(0, STAYS, SeqCst, SeqCst).is_ok() {
-            standing::await_release(request);
-        }
+    let mut was_held = false;
+    while let Err(held) = t.stands.compare_exchange(STAYS, 0, SeqCst, SeqCst) {
+        // It is taken for one that is still in its call.
+        standing::await_release(held ^ HIGHEST);
+        let _ = t.stands.compare_exchange(held, STAYS, SeqCst, SeqCst);
+        was_held = true;
     }
+    if was_held && copy::are_made() {
+        // All may have gone back, to where it was in this call with others.
+        restore_vectors(vectors(t.slot));
+    }
+    r
 }
 
 /// In a copy: the thread of slot `i` stands for this request, also where it stays in its call in the other process. False: it isn't one of those.
 pub fn stands_in_copy(i: u32, request: u32) -> bool {
     // SAFETY: its thread is in the other process; this one has the block to itself.
     let b = unsafe { &mut *(block_address(i) as *mut Block) };
-    if b.stands.load(Relaxed) == STAYS {
+    if is_staying(b.stands.load(Relaxed)) {
         let (frame, call) = (gate_frame(b), b.stays_in.take());
         take_down(b, &frame, call);
         b.stands.store(request, Relaxed);
@@ -491,7 +539,12 @@ pub fn await_others(t: &Block, request: u32) -> bool {
             }
             let other = block_of(i);
             let stands = other.stands.load(SeqCst);
-            if other.number != t.number || stands == request || stands == STAYS {
+            if other.number != t.number || stands == request {
+                continue;
+            }
+            let held = held_for(request);
+            let holds = || other.stands.compare_exchange(stands, held, SeqCst, SeqCst);
+            if is_staying(stands) && (stands == held || holds().is_ok()) {
                 continue;
             }
             missing += 1;

@@ -14,9 +14,10 @@ use crate::thread::rings::ring_of;
 use crate::thread::Frame;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{Event, EventHeader, Kind, HEADER_LEN};
+use reprise_abi::event::{Event, EventHeader, Kind, FLAG_RESTARTED, HEADER_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
+use reprise_abi::syscalls;
 
 /// Most slots of which an epoch may have threads: those with the lowest numbers.
 pub const MOST_SLOTS: usize = 64;
@@ -108,6 +109,14 @@ pub struct Part {
     looks: u32,
     /// What it does ends a hooked function, not a gate.
     pub hook_ends: bool,
+    /// It has left the log, and goes on without it, ...
+    left: bool,
+    /// ... for about so many operations and events as it had left of it.
+    goes_on_for: u64,
+    /// The word of a futex at which it sleeps since then; 0: it doesn't.
+    pub sleeps_at: u64,
+    /// Its [next event that counts](Part::next_kept), as found from a place in the log on.
+    kept: Option<Kept>,
     /// A stamp of the call that it has made, which has not had its turn yet, plus 1; 0: none.
     pub owes: u64,
     /// Where the ring of the leader's thread was when the epoch began.
@@ -120,6 +129,18 @@ pub struct Part {
     pub ends: End,
 }
 
+/// An event of a thread's part that counts also when threads have left the log.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Kept {
+    /// Where it was looked for.
+    from: u64,
+    /// Where it is; 0: there is none.
+    at: u64,
+    /// When it was, among all of them.
+    stamp: u64,
+}
+
 /// The beginning of the log.
 #[repr(C)]
 struct Log {
@@ -127,6 +148,12 @@ struct Log {
     why: AtomicU32,
     slot: AtomicU32,
     event: AtomicU64,
+    /// A thread of the copy has left the log.
+    left: AtomicU32,
+    /// Nobody goes on: all who wait for their turns leave the log, too.
+    all_leave: AtomicU32,
+    /// The copy has run for long: who has left the log comes to its end soon.
+    is_long: AtomicU32,
     /// The stamp whose turn it is.
     stamp: AtomicU64,
     /// Threads of the copy that are there.
@@ -401,7 +428,12 @@ pub fn is_long(i: u32) -> bool {
 }
 
 /// The copy ends without coming to the epoch's end, because of the thread of slot `i`.
-pub fn fails(i: u32, mut why: Why) -> ! {
+pub fn fails(i: u32, why: Why) -> ! {
+    end_failed(notes(i, why))
+}
+
+/// Keeps what the thread of slot `i` had next when this came to be; why it was.
+fn notes(i: u32, mut why: Why) -> Why {
     log().slot.store(i, Relaxed);
     if let Some(p) = part(i).filter(|p| p.at != 0) {
         let what = match p.peek() {
@@ -417,7 +449,8 @@ pub fn fails(i: u32, mut why: Why) -> ! {
         };
         log().event.store(what, Relaxed);
     }
-    end_failed(why)
+    log().why.store(why as u32, Relaxed);
+    why
 }
 
 /// As [`fails`], of the copy that runs by slices: the number of the event that was next.
@@ -540,9 +573,70 @@ pub fn others_are_at_end(i: u32) -> bool {
         .all(|p| !p.used || p.done || p.waits)
 }
 
-/// Has this stamp its turn?
-pub fn is_turn_of(stamp: u64) -> bool {
-    log().stamp.load(Relaxed) == stamp
+/// Has this stamp of the thread of slot `i` its turn? When threads have left the log, it has when nothing of others that counts comes before it.
+pub fn is_turn_of(i: u32, stamp: u64) -> bool {
+    if !has_left() {
+        return log().stamp.load(Relaxed) == stamp;
+    }
+    (0..MOST_SLOTS as u32)
+        .filter(|n| *n != i)
+        .filter_map(part)
+        .filter(|p| p.used)
+        .all(|p| p.next_kept().is_none_or(|other| other > stamp))
+}
+
+/// The copy: the thread of slot `i` goes on without its log, for this reason.
+pub fn leaves(i: u32, why: Why) {
+    if log().left.swap(1, Relaxed) == 0 {
+        notes(i, why);
+    }
+    if let Some(p) = part(i).filter(|p| !p.left) {
+        p.left = true;
+        p.goes_on_for = p.count_rest();
+    }
+}
+
+/// Nobody goes on: all who wait for their turns are to leave the log, too. False: they were told before.
+pub fn all_leave() -> bool {
+    log().all_leave.swap(1, Relaxed) == 0
+}
+
+/// Are all who wait for their turns to leave the log?
+pub fn are_to_leave() -> bool {
+    log().all_leave.load(Relaxed) != 0
+}
+
+/// The copy has run for long.
+pub fn hurries() {
+    if is_open() {
+        log().is_long.store(1, Relaxed);
+    }
+}
+
+/// Has a thread of the copy left the log?
+pub fn has_left() -> bool {
+    log().left.load(Relaxed) != 0
+}
+
+/// As [`has_left`], in the epoch before.
+pub fn had_left() -> bool {
+    previous().is_some_and(|log| log.left.load(Relaxed) != 0)
+}
+
+/// Has the thread of slot `i` of the copy left the log, of the epoch before or of the open one?
+pub fn is_left(i: u32, before: bool) -> bool {
+    parts_of(before).get(i as usize).is_some_and(|p| p.left)
+}
+
+/// Have the threads of the copy nothing left in their parts that counts?
+pub fn nothing_is_kept() -> bool {
+    parts().all(|p| p.next_kept().is_none())
+}
+
+/// One of the threads of the copy that sleep at this word goes on. False: there is none.
+pub fn wakes_sleeper(address: u64) -> bool {
+    let sleeper = parts().find(|p| p.sleeps_at == address);
+    sleeper.map(|p| p.sleeps_at = 0).is_some()
 }
 
 /// Its turn is over.
@@ -595,6 +689,116 @@ impl Part {
                 Ok(e) if e.kind == Kind::Hash => self.consume(&e),
                 Ok(e) => return Next::Event(e),
             }
+        }
+    }
+
+    /// Has the thread left the log?
+    pub fn has_left(&self) -> bool {
+        self.left
+    }
+
+    /// The thread, which has left the log, comes to the end of a gate or of a hooked function: has it gone on for as long as the leader's thread did?
+    pub fn has_gone_on(&mut self) -> bool {
+        self.goes_on_for = self.goes_on_for.saturating_sub(1);
+        self.goes_on_for == 0 || log().is_long.load(Relaxed) != 0
+    }
+
+    /// Operations and events that it has left of its part.
+    fn count_rest(&self) -> u64 {
+        let (mut at, mut n) = (self.at, u64::from(self.ends.quiet) + self.ends.unlogged);
+        while let Some((len, _)) = self.at_place(at) {
+            let entry = Entry::from_words([word(at), word(at + 8)]);
+            n += 1 + entry.map_or(0, |e| u64::from(e.quiet));
+            at += len;
+        }
+        n
+    }
+
+    /// The stamp of the thread's next event that counts also when threads have left the log: of a call of which something stays, of a thread's begin or end.
+    pub fn next_kept(&mut self) -> Option<u64> {
+        let known = self
+            .kept
+            .filter(|k| k.from <= self.at && (k.at == 0 || self.at <= k.at));
+        let kept = known.unwrap_or_else(|| self.find_kept());
+        self.kept = Some(kept);
+        (kept.at != 0).then_some(kept.stamp)
+    }
+
+    /// What isn't kept is passed over. False: there is nothing more.
+    pub fn goes_to_kept(&mut self) -> bool {
+        self.next_kept();
+        let Some(kept) = self.kept.filter(|k| k.at != 0) else {
+            return false;
+        };
+        self.at = kept.at;
+        true
+    }
+
+    /// The call that the thread asks for, as it has asked for it somewhere before the next event that counts: `is_it`. It is used up, and what comes before it.
+    pub fn goes_to_call(&mut self, is_it: impl Fn(&Event) -> bool) -> Option<Event<'static>> {
+        self.next_kept();
+        let limit = self.kept.filter(|k| k.at != 0).map_or(self.end, |k| k.at);
+        let mut at = self.at;
+        while at < limit {
+            let (len, event) = self.at_place(at)?;
+            at += len;
+            if let Some(e) = event.filter(&is_it) {
+                self.at = at;
+                return Some(e);
+            }
+        }
+        None
+    }
+
+    fn find_kept(&self) -> Kept {
+        let (from, mut at) = (self.at, self.at);
+        while let Some((len, event)) = self.at_place(at) {
+            if let Some(stamp) = event.and_then(|e| self.stamp_of_kept(&e, at + len)) {
+                return Kept { from, at, stamp };
+            }
+            at += len;
+        }
+        Kept {
+            from,
+            ..Kept::default()
+        }
+    }
+
+    /// What is at this place of the part: its length, and the event, if it is one.
+    fn at_place(&self, at: u64) -> Option<(u64, Option<Event<'static>>)> {
+        if at + ENTRY_LEN as u64 > self.end {
+            return None;
+        }
+        if Entry::from_words([word(at), word(at + 8)]).is_some() {
+            return Some((ENTRY_LEN as u64, None));
+        }
+        // SAFETY: what is left of the part.
+        let left =
+            unsafe { core::slice::from_raw_parts(at as *const u8, (self.end - at) as usize) };
+        let e = Event::parse(left).ok()?;
+        Some((e.header.len.into(), Some(e)))
+    }
+
+    /// The stamp of this event, if it counts; behind it is `next`.
+    fn stamp_of_kept(&self, e: &Event, next: u64) -> Option<u64> {
+        let number = u64::from(e.header.detail);
+        let args = || syscalls::lookup(number).map_or(6, |call| call.args.len());
+        let is_made = |e: &Event| e.header.flags & FLAG_RESTARTED == 0;
+        match e.kind {
+            Kind::ThreadStart => Some(e.arg(0)),
+            Kind::ThreadExit => Some(e.arg(1)),
+            Kind::Exit if syscalls::lasts(number) && is_made(e) => Some(e.arg(0)),
+            Kind::Syscall if syscalls::lasts(number) && is_made(e) => Some(e.arg(args())),
+            // One that hasn't come to an end is where the thread ends.
+            Kind::Enter if syscalls::lasts(number) => {
+                let (mut at, mut end) = (next, None);
+                while let (None, Some((len, event))) = (end, self.at_place(at)) {
+                    (at, end) = (at + len, event);
+                }
+                let counts = end.is_none_or(|e| e.kind == Kind::Exit && is_made(&e));
+                counts.then(|| e.arg(args()))
+            }
+            _ => None,
         }
     }
 

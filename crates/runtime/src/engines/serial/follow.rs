@@ -16,7 +16,7 @@
 //!
 //! What a copy can't do yet ends it ([`Why`]): processes that are made or end, signals, mappings of files, sites that are rewritten.
 
-use super::{baton, cut, hooked, told};
+use super::{baton, cut, hooked, left, told};
 use crate::common::make::NOT_MADE;
 use crate::engine::order::{Order, Runs};
 use crate::engine::waits::{Deadline, Wait};
@@ -35,14 +35,14 @@ use crate::signal::frame::{save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::sync::libc::malloc;
 use crate::thread::signals::Siginfo;
-use crate::thread::{process, schedule, session, shards, slot, Block, Frame};
+use crate::thread::{process, schedule, session, shards, slot, Block, Entered, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::Why;
 use reprise_abi::event::{Event, Instruction, Kind, Tag, FLAG_RESTARTED, SLOT_SHIFT};
 use reprise_abi::order::{Entry, EntryKind};
-use reprise_abi::session::slot_state;
-use reprise_abi::syscalls::used;
+use reprise_abi::session::{slot_state, FLAG_EPOCHS};
+use reprise_abi::syscalls::lasts;
 
 /// Running an epoch again.
 pub struct Follow;
@@ -52,32 +52,43 @@ static PROGRESS: AtomicU64 = AtomicU64::new(0);
 /// Who finds so often in a row that nobody has gone on meanwhile waits for somebody who waits.
 const MOST_LOOKS: u32 = 1000;
 
-fn fails(t: &Block, why: Why) -> ! {
+/// The copy ends, and nothing comes of the epoch.
+pub fn fails(t: &Block, why: Why) -> ! {
     epoch::fails(t.slot, why)
 }
 
-fn part(t: &Block) -> &'static mut Part {
+/// What is kept of the thread in the log.
+pub fn part(t: &Block) -> &'static mut Part {
     epoch::part(t.slot).unwrap_or_else(|| fails(t, Why::Life))
 }
 
-/// Lets others run until it is `due`.
-fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) {
+/// Lets others run until it is `due`. False: nobody goes on.
+pub fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) -> bool {
     if due() {
-        return;
+        return true;
     }
     let (mut seen, mut looks) = (PROGRESS.fetch_add(1, Relaxed) + 1, 0);
     loop {
         if !baton::step_back(t, |_| {}) {
-            fails(t, Why::Stuck);
+            return false;
         }
         if due() {
             PROGRESS.fetch_add(1, Relaxed);
-            return;
+            return true;
         }
         let now = PROGRESS.load(Relaxed);
         looks = if now == seen { looks + 1 } else { 0 };
         seen = now;
         if looks > MOST_LOOKS {
+            return false;
+        }
+    }
+}
+
+/// As [`wait_until`], of what has to come. If nobody goes on, all who wait for their turns leave the log.
+fn await_until(t: &mut Block, mut due: impl FnMut() -> bool) {
+    while !wait_until(t, &mut due) {
+        if !left::all_leave(t) {
             fails(t, Why::Stuck);
         }
     }
@@ -87,18 +98,30 @@ fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) {
 fn await_others(t: &mut Block) {
     part(t).waits = true;
     let slot = t.slot;
-    wait_until(t, || epoch::others_are_at_end(slot));
+    await_until(t, || epoch::others_are_at_end(slot));
 }
 
-fn await_stamp(t: &mut Block, stamp: u64) {
-    wait_until(t, || epoch::is_turn_of(stamp));
+/// Has this stamp of the thread's its turn? That of a call of which nothing stays always has, when threads have left the log.
+fn is_turn_of(slot: u32, stamp: u64, lasts: bool) -> bool {
+    epoch::has_left() && !lasts || epoch::is_turn_of(slot, stamp)
 }
 
-/// The thread comes to a point in a hooked function, at which an operation has its turn when it is `due`.
+fn await_stamp(t: &mut Block, stamp: u64, lasts: bool) {
+    let slot = t.slot;
+    if !wait_until(t, || is_turn_of(slot, stamp, lasts)) {
+        // Others may wait for what the log has of this thread.
+        left::leaves(t, Why::Stuck);
+        await_until(t, || is_turn_of(slot, stamp, lasts));
+    }
+}
+
+/// The thread comes to a point in a hooked function, at which an operation has its turn when it is `due`. If nobody goes on before that, it leaves the log.
 fn wait_at_point(t: &mut Block, point: i64, mut due: impl FnMut() -> bool) {
     if !due() {
         told::gives_way(t, point);
-        wait_until(t, due);
+        if !wait_until(t, || due() || epoch::are_to_leave()) || !due() {
+            left::leaves(t, Why::Stuck);
+        }
         told::goes_on(t);
     }
 }
@@ -107,18 +130,22 @@ fn wait_at_point(t: &mut Block, point: i64, mut due: impl FnMut() -> bool) {
 fn settle(t: &mut Block) {
     let point = point(t);
     if let Some(ends) = core::mem::take(&mut part(t).owes).checked_sub(1) {
-        wait_at_point(t, point, || epoch::is_turn_of(ends));
+        let slot = t.slot;
+        wait_at_point(t, point, || is_turn_of(slot, ends, false));
         epoch::pass_stamp(ends);
     }
 }
 
 /// What the thread has logged next is of this kind: waits for its stamp, which is this argument of it.
 fn await_event(t: &mut Block, kind: Kind, stamp: usize) -> Event<'static> {
+    if left::has(t) {
+        part(t).goes_to_kept();
+    }
     let Some(e) = part(t).due_event().filter(|e| e.kind == kind) else {
         fails(t, Why::Life)
     };
     let stamp = e.arg(stamp);
-    await_stamp(t, stamp);
+    await_stamp(t, stamp, true);
     epoch::pass_stamp(stamp);
     part(t).consume(&e);
     e
@@ -148,7 +175,7 @@ fn rest(t: &mut Block) -> ! {
 }
 
 /// Writes what the event has for the program.
-fn apply(t: &Block, e: &Event) {
+pub fn apply(t: &Block, e: &Event) {
     for s in e.sections() {
         match s.tag {
             Tag::Output => {
@@ -163,17 +190,24 @@ fn apply(t: &Block, e: &Event) {
 }
 
 /// A call, by the log. `act` is what is done while its beginning has its turn: it is told the result, and says what it has come to.
-fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) -> i64) -> i64 {
+/// `None`: the thread has [left the log](left), and nothing stays of the call.
+fn answer(
+    t: &mut Block,
+    c: &Call,
+    hash: u64,
+    act: impl FnOnce(&mut Block, i64) -> i64,
+) -> Option<i64> {
+    let lasts = lasts(c.nr);
     if t.entered.take().is_none() {
         // There may be two calls in one gate, or in one hooked function.
         settle(t);
-        let e = event_of_call(t, c, hash);
+        let e = event_of_call(t, c, hash)?;
         let stamps = (e.header.nargs as usize).saturating_sub(c.nargs);
         let begins = e.arg(c.nargs);
-        let waits = e.kind == Kind::Enter || !epoch::is_turn_of(begins);
+        let waits = e.kind == Kind::Enter || !is_turn_of(t.slot, begins, lasts);
         if waits {
             told::enters(t, c, hash);
-            await_stamp(t, begins);
+            await_stamp(t, begins, lasts);
         }
         epoch::pass_stamp(begins);
         if e.kind == Kind::Syscall {
@@ -185,22 +219,25 @@ fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) 
                 part(t).owes = e.arg(c.nargs + 1) + 1;
             }
             told::call(t, c, &e, waits);
-            return ends_call(t, &e);
+            return Some(ends_call(t, &e));
         }
         part(t).consume(&e);
     }
     match part(t).peek() {
         Next::Event(e) if e.kind == Kind::Exit => {
             let ends = e.arg(0);
-            await_stamp(t, ends);
+            await_stamp(t, ends, lasts);
             epoch::pass_stamp(ends);
             told::call(t, c, &e, true);
-            ends_call(t, &e)
+            Some(ends_call(t, &e))
         }
         Next::End if part(t).ends.in_call => {
             let frame = stand::gate_frame(t);
             if !part(t).ends_in_call(&frame) {
                 fails(t, Why::Place);
+            }
+            if left::has(t) {
+                stand::shows(t, &frame, Some(Entered { hash, deadline: 0 }));
             }
             rest(t)
         }
@@ -208,23 +245,29 @@ fn answer(t: &mut Block, c: &Call, hash: u64, act: impl FnOnce(&mut Block, i64) 
     }
 }
 
-/// The first event of a call, which must be what comes next.
-fn event_of_call(t: &Block, c: &Call, hash: u64) -> Event<'static> {
-    let Some(e) = part(t).due_event() else {
-        fails(t, Why::Call)
-    };
-    match e.kind {
-        Kind::Syscall | Kind::Enter => {}
-        Kind::Signal => fails(t, Why::Signal),
-        Kind::Patch => fails(t, Why::Event),
-        _ => fails(t, Why::Call),
+/// The first event of a call, which must be what comes next; of a thread that has left the log, what counts next. `None`: nothing stays of that thread's call.
+fn event_of_call(t: &Block, c: &Call, hash: u64) -> Option<Event<'static>> {
+    if left::has(t) {
+        if !lasts(c.nr) {
+            return None;
+        }
+        part(t).goes_to_kept();
     }
-    let used = used(c.nr, &c.args);
-    let same = (0..c.nargs).all(|i| e.arg(i) == c.args[i] || used & 1 << i == 0);
-    if e.header.detail != c.nr as u32 || !same || e.header.input_hash != hash {
-        fails(t, Why::Call);
+    let next = part(t).due_event();
+    match next.as_ref().map(|e| e.kind) {
+        Some(Kind::Signal) => fails(t, Why::Signal),
+        Some(Kind::Patch) => fails(t, Why::Event),
+        _ => {}
     }
-    e
+    let begins = |e: &Event| matches!(e.kind, Kind::Syscall | Kind::Enter);
+    match next.filter(|e| begins(e) && left::is_of(e, c, hash)) {
+        Some(e) => Some(e),
+        None if left::has(t) => fails(t, Why::Call),
+        None => {
+            left::leaves(t, Why::Call);
+            event_of_call(t, c, hash)
+        }
+    }
 }
 
 fn ends_call(t: &Block, e: &Event) -> i64 {
@@ -242,6 +285,12 @@ fn ends_call(t: &Block, e: &Event) -> i64 {
 /// The end of a gate or of a hooked function: is it where the leader's thread stood?
 fn look(t: &mut Block, frame: &Frame) {
     copy::takes_long_ways(t);
+    if left::has(t) {
+        match left::is_at_end(t, frame) {
+            true => rest(t),
+            false => return ends_slice(t, frame),
+        }
+    }
     let p = part(t);
     if !p.is_at_end() {
         return ends_slice(t, frame);
@@ -249,15 +298,40 @@ fn look(t: &mut Block, frame: &Frame) {
     if p.ends_at(frame) {
         if p.hook_ends {
             told::hook_ended(t, frame);
+            t.cut().hooks.restart();
         }
-        rest(t);
+        match stays_at_end(t) {
+            true => rest(t),
+            false => return,
+        }
     }
     if p.is_looked_for_too_long() {
-        fails(t, Why::Place);
+        left::leaves(t, Why::Place);
     }
     ends_slice(t, frame);
     // What is left are calls that leave nothing in the log: all go the long way, where this is looked at.
     t.slot().signal_pending.store(1, Relaxed);
+}
+
+/// The thread is where the leader's thread stood. Does it stay there? It waits for all others to come to their ends: one that has left the log may need what this one has, a lock, to
+/// come to what counts; then this one leaves it, too.
+fn stays_at_end(t: &mut Block) -> bool {
+    let slot = t.slot;
+    if session().flags & FLAG_EPOCHS == 0 || epoch::others_are_at_end(slot) {
+        return true;
+    }
+    part(t).waits = true;
+    told::gives_way_at_gate(t);
+    await_until(t, || {
+        epoch::others_are_at_end(slot) || epoch::are_to_leave()
+    });
+    told::goes_on(t);
+    part(t).waits = false;
+    let stays = epoch::others_are_at_end(slot) || !epoch::has_left() || epoch::nothing_is_kept();
+    if !stays {
+        left::leaves(t, Why::Place);
+    }
+    stays
 }
 
 /// The end of a gate or of a hooked function: others go on, if the thread has kept them waiting for too long.
@@ -294,15 +368,27 @@ impl Engine for Follow {
             Some(_) => 0,
         };
         c.shorten();
-        answer(t, c, hash, |_, r| r)
+        answer(t, c, hash, |_, r| r).unwrap_or_else(|| left::call(t, c, hash))
     }
 
     fn computed(t: &mut Block, c: &Call, result: i64) -> i64 {
-        answer(t, c, 0, |_, _| result)
+        answer(t, c, 0, |_, _| result).unwrap_or_else(|| left::computed(t, c, result))
     }
 
     fn acted(t: &mut Block, c: &Call, act: impl FnOnce(Option<i64>) -> i64) -> i64 {
-        answer(t, c, 0, |_, r| act(Some(r)))
+        let mut act = Some(act);
+        let mut acts = |r| act.take().map_or(0, |act| act(r));
+        match answer(t, c, 0, |_, r| acts(Some(r))) {
+            Some(r) => r,
+            None => {
+                let r = acts(None);
+                left::computed(t, c, r)
+            }
+        }
+    }
+
+    fn sched_yield(t: &mut Block, c: &mut Call) -> i64 {
+        answer(t, c, 0, |_, r| r).unwrap_or_else(|| left::yields(t, c))
     }
 
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
@@ -312,26 +398,28 @@ impl Engine for Follow {
             fails(t, Why::Input);
         }
         let c = &*c;
-        answer(t, c, 0, |t, r| {
+        let by_log = answer(t, c, 0, |t, r| {
             if !memory::redo(c, r, &OfFile::default(), 0) {
                 fails(t, Why::Input);
             }
             r
-        })
+        });
+        by_log.unwrap_or_else(|| left::shapes_memory(t, c))
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
         if word_changed_at_once(c).is_some() || futex::changed_word(c).is_some() {
             fails(t, Why::Input);
         }
-        answer(t, c, 0, |_, r| r)
+        answer(t, c, 0, |_, r| r).unwrap_or_else(|| left::futex(t, c))
     }
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
-        let e = part(t).due_event();
+        let next = |t: &Block| (!left::has(t)).then(|| part(t).due_event()).flatten();
         let fits = |e: &Event| e.kind == Kind::Instruction && e.header.detail == which as u32;
-        let Some(e) = e.filter(fits) else {
-            fails(t, Why::Call)
+        let Some(e) = next(t).filter(fits) else {
+            left::leaves(t, Why::Call);
+            return left::instruction(t, which);
         };
         part(t).consume(&e);
         told::instruction(t, which, &e);
@@ -356,6 +444,10 @@ impl Engine for Follow {
     }
 
     fn defers(t: &mut Block, frame: &Frame) -> bool {
+        if left::has(t) {
+            t.deferred = left::ends_before(t, frame);
+            return t.deferred;
+        }
         let p = part(t);
         let is_end = p.is_at_end() && !p.ends.in_call && p.ends.unlogged == p.unlogged_calls();
         // As it is when the call is to be made once more.
@@ -367,12 +459,15 @@ impl Engine for Follow {
         t.slot().signal_pending.store(0, Relaxed);
         part(t).hook_ends = t.hook_ends;
         if let Some(ends) = core::mem::take(&mut part(t).owes).checked_sub(1) {
-            if !epoch::is_turn_of(ends) {
+            if !is_turn_of(t.slot, ends, false) {
                 told::gives_way_at_gate(t);
-                await_stamp(t, ends);
+                await_stamp(t, ends, false);
                 told::goes_on(t);
             }
             epoch::pass_stamp(ends);
+        }
+        if left::has(t) {
+            return;
         }
         if let Next::Event(e) = part(t).peek() {
             match e.kind {
@@ -394,6 +489,9 @@ impl Engine for Follow {
     const BORN: u32 = slot_state::BLOCKED;
 
     fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
+        if left::has(t) {
+            part(t).goes_to_kept();
+        }
         let child = part(t)
             .due_event()
             .map_or(0, |e| e.header.flags >> SLOT_SHIFT);
@@ -413,6 +511,7 @@ impl Engine for Follow {
             }
             tid
         });
+        let tid = tid.unwrap_or_else(|| fails(t, Why::Life));
         settle(t);
         if !sys::is_error(tid) {
             for address in wish.told_by_parent() {
@@ -449,10 +548,13 @@ impl Engine for Follow {
         };
         robust::announce_death(t, write, |_, _, _| {}, |_| None);
         const LAST: u32 = 1;
-        let point = point(t);
+        let (slot, point) = (t.slot, point(t));
+        if left::has(t) {
+            part(t).goes_to_kept();
+        }
         let e = part(t).due_event();
         if let Some(stamp) = e.filter(|e| e.kind == Kind::ThreadExit).map(|e| e.arg(1)) {
-            wait_at_point(t, point, || epoch::is_turn_of(stamp));
+            wait_at_point(t, point, || is_turn_of(slot, stamp, true));
         }
         let e = await_event(t, Kind::ThreadExit, 1);
         if e.header.detail == LAST {
@@ -512,12 +614,35 @@ fn ends_where_it_waits(t: &Block) -> bool {
     unsafe { frame.as_ref() }.is_none_or(|f| ends_in(t, f.rip))
 }
 
-/// The thread's next operation, which must be of this kind and on the object of this name where it comes after one of another thread. `None`: it is quiet.
-fn due(t: &Block, kind: EntryKind, name: u32) -> Option<Entry> {
+/// The thread's next operation in the log.
+enum Turn {
+    /// It is quiet.
+    Quiet,
+    /// This one, which comes after one of another thread.
+    After(Entry),
+    /// The thread has left the log.
+    Left,
+}
+
+/// The thread makes an operation of this kind on the object of this name. If the log has another one it leaves that.
+fn due(t: &Block, kind: EntryKind, name: u32) -> Turn {
+    if left::has(t) {
+        return Turn::Left;
+    }
     match part(t).due() {
-        Due::Quiet => None,
-        Due::Entry(e) if e.kind == kind && e.object == name => Some(e),
-        _ => fails(t, Why::Operation),
+        Due::Quiet => Turn::Quiet,
+        Due::Entry(e) if e.kind == kind && e.object == name => Turn::After(e),
+        _ => {
+            left::leaves(t, Why::Operation);
+            Turn::Left
+        }
+    }
+}
+
+/// That operation was made.
+fn made(t: &Block) {
+    if !left::has(t) {
+        part(t).made();
     }
 }
 
@@ -534,22 +659,34 @@ fn name_of_run(run: &Runs) -> u32 {
 /// Waits for the turn of an operation on this shard, and locks it: which operation it is.
 fn lock_shard(t: &mut Block, number: u32) -> u64 {
     let (shard, point) = (shards::shard(number), point(t));
-    if let Some(e) = due(t, EntryKind::Ordered, number) {
-        wait_at_point(t, point, || shard.sequence.load(Relaxed) / 2 == e.value - 1);
+    if let Turn::After(e) = due(t, EntryKind::Ordered, number) {
+        let is_due = || has_come(shard.sequence.load(Relaxed) / 2, e.value - 1);
+        wait_at_point(t, point, is_due);
     }
     let n = shards::lock(number, t.slot);
     shard.last.store(t.slot + 1, Relaxed);
     n
 }
 
-/// The value that the log has next.
-fn value_of(t: &Block) -> u64 {
+/// Has a count of operations come to the one after which the thread's has its turn? Threads that have left the log may have made more.
+fn has_come(count: u64, after: u64) -> bool {
+    count == after || count > after && epoch::has_left()
+}
+
+/// The value that the log has next. `None`: the thread has left the log.
+fn value_of(t: &Block) -> Option<u64> {
+    if left::has(t) {
+        return None;
+    }
     match part(t).due() {
         Due::Entry(e) if e.kind == EntryKind::Value => {
             part(t).made();
-            e.value
+            Some(e.value)
         }
-        _ => fails(t, Why::Operation),
+        _ => {
+            left::leaves(t, Why::Operation);
+            None
+        }
     }
 }
 
@@ -567,7 +704,7 @@ impl Order for Follow {
         settle(t);
         let p = part(t);
         p.leaves(returns);
-        if p.is_at_end() {
+        if p.has_left() || p.is_at_end() {
             t.slot().signal_pending.store(1, Relaxed);
         }
     }
@@ -579,17 +716,13 @@ impl Order for Follow {
 
     fn turn(t: &mut Block, object: &Runs) -> bool {
         let point = point(t);
-        match part(t).due() {
-            Due::Quiet => {}
-            // The leader's thread has waited in vain, or was about to look.
-            Due::End => {
-                told::answers(t, point, 0);
-                return false;
-            }
-            Due::Entry(e) if e.kind == EntryKind::Passed && e.object == name_of_run(object) => {
-                wait_at_point(t, point, || object.count() == e.value - 1);
-            }
-            _ => fails(t, Why::Operation),
+        // The leader's thread has waited in vain, or was about to look.
+        if !left::has(t) && part(t).due() == Due::End {
+            told::answers(t, point, 0);
+            return false;
+        }
+        if let Turn::After(e) = due(t, EntryKind::Passed, name_of_run(object)) {
+            wait_at_point(t, point, || has_come(object.count(), e.value - 1));
         }
         true
     }
@@ -597,7 +730,7 @@ impl Order for Follow {
     fn passed(t: &mut Block, object: &Runs) {
         due(t, EntryKind::Passed, name_of_run(object));
         object.pass(t.slot);
-        part(t).made();
+        made(t);
     }
 
     fn passed_among(t: &mut Block, object: &Runs) {
@@ -606,6 +739,9 @@ impl Order for Follow {
 
     fn failure(t: &mut Block) -> Option<u32> {
         let point = point(t);
+        if left::has(t) {
+            return None;
+        }
         match part(t).due() {
             Due::Entry(e) if e.kind == EntryKind::Failed => {
                 part(t).made();
@@ -617,11 +753,14 @@ impl Order for Follow {
     }
 
     fn failed(t: &mut Block, errno: u32) {
+        if left::has(t) {
+            return;
+        }
         match part(t).due() {
             Due::Entry(e) if e.kind == EntryKind::Failed && e.value == u64::from(errno) => {
                 part(t).made();
             }
-            _ => fails(t, Why::Operation),
+            _ => left::leaves(t, Why::Operation),
         }
     }
 
@@ -629,7 +768,7 @@ impl Order for Follow {
         let number = shards::number_of(address);
         let n = lock_shard(t, number);
         let r = operation();
-        part(t).made();
+        made(t);
         shards::unlock(shards::shard(number), n);
         r
     }
@@ -638,20 +777,25 @@ impl Order for Follow {
         let point = point(t);
         let mut there = look();
         let number = shards::number_of(address);
-        let v = match due(t, EntryKind::Seen, number) {
-            None => {
+        let seen = match due(t, EntryKind::Seen, number) {
+            Turn::Left => None,
+            Turn::Quiet => {
                 part(t).made();
                 let known = t.known().get(address, size);
-                known.unwrap_or_else(|| fails(t, Why::Operation))
+                if known.is_none() {
+                    left::leaves(t, Why::Operation);
+                }
+                known
             }
-            Some(e) => {
+            Turn::After(e) => {
                 let shard = shards::shard(number);
                 wait_at_point(t, point, || shard.sequence.load(Relaxed) / 2 >= e.value);
-                part(t).made();
+                made(t);
                 there = look();
                 value_of(t)
             }
         };
+        let v = seen.unwrap_or(there);
         t.known().put(address, size, v);
         // What others have made of it meanwhile is nothing that the thread has seen.
         if v != there {
@@ -664,15 +808,18 @@ impl Order for Follow {
         fails(t, Why::Event)
     }
 
-    fn value(t: &mut Block, _compute: impl FnOnce() -> u64) -> u64 {
+    fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
         let point = point(t);
-        let v = value_of(t);
+        let v = value_of(t).unwrap_or_else(compute);
         told::answers(t, point, v);
         v
     }
 
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
         let point = point(t);
+        if left::has(t) {
+            return None;
+        }
         let chosen = match part(t).due() {
             Due::Entry(e) if e.kind == EntryKind::Chosen && e.object == name_of(object) => {
                 part(t).made();
@@ -687,7 +834,7 @@ impl Order for Follow {
     fn stands_in_wait(t: &mut Block, f: &Frame, mark: u64) -> Option<u64> {
         let point = point(t);
         let p = part(t);
-        if p.due() != Due::End {
+        if p.has_left() || p.due() != Due::End {
             return None;
         }
         let ends = &p.ends.frame;
@@ -707,7 +854,7 @@ impl Order for Follow {
 
     fn begins_instruction(t: &mut Block, shard: u64, _f: &Frame) -> Option<(u64, u64)> {
         let n = lock_shard(t, shards::number_at(shard));
-        part(t).made();
+        made(t);
         Some((shard, 2 * n))
     }
 
@@ -719,6 +866,9 @@ impl Order for Follow {
         shared: bool,
     ) -> Wait {
         let is_woken = core::mem::take(&mut part(t).is_woken);
+        if left::has(t) {
+            return left::wait(t, word, value, deadline, shared);
+        }
         if word.load(Relaxed) != value {
             return Wait::Changed;
         }
@@ -735,7 +885,7 @@ impl Order for Follow {
             Due::End if is_woken => {
                 part(t).waits = true;
                 let slot = t.slot;
-                wait_until(t, || {
+                await_until(t, || {
                     word.load(Relaxed) != value || epoch::others_are_at_end(slot)
                 });
                 part(t).waits = false;
@@ -753,9 +903,13 @@ impl Order for Follow {
         // Who looks for itself has nothing new to see before others have done something.
         let looks = deadline.is_some_and(|d| d.looks);
         let made = epoch::operations();
-        wait_until(t, || {
+        let goes_on = wait_until(t, || {
             word.load(Relaxed) != value || looks && epoch::operations() != made
         });
+        if !goes_on {
+            left::leaves(t, Why::Stuck);
+            return left::goes_on_waiting(t, word, value, deadline);
+        }
         let how = match word.load(Relaxed) == value {
             true => Wait::TimedOut,
             false => Wait::Woken,

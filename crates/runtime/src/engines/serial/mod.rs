@@ -8,6 +8,7 @@ pub mod cut;
 pub mod follow;
 pub mod futex;
 pub mod hooked;
+pub mod left;
 pub mod loss;
 pub mod parts;
 pub mod processes;

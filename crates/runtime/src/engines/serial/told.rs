@@ -19,7 +19,8 @@ use reprise_abi::syscalls::nr;
 const EINTR: i64 = -4;
 const ETIMEDOUT: i64 = -110;
 
-fn plain(t: &Block, kind: Kind, detail: u32, value: i64, args: &[u64]) {
+/// An event without sections.
+pub fn plain(t: &Block, kind: Kind, detail: u32, value: i64, args: &[u64]) {
     if copy::writes_slices() {
         events::plain(kind, t.slot, detail, value, args);
     }
@@ -121,6 +122,11 @@ pub fn wakes(t: &mut Block, how: Wait, signal: u32) -> Wait {
         &[u64::from(signal)],
     );
     how
+}
+
+/// A call is over whose beginning was written, with this result and nothing else.
+pub fn ends_call(t: &Block, c: &Call, result: i64) {
+    plain(t, Kind::Exit, c.nr as u32, result, &[]);
 }
 
 /// A call of the program's is over, with what the leader's event says; `entered`: its beginning was written.

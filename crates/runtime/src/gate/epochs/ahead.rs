@@ -4,7 +4,7 @@
 
 use super::came::compare;
 use super::{
-    back, begin, ends_copy as ends, keep_first, left_out, tell, threads, Which, COPY, KEEPER,
+    back, begin, ends_copy as ends, keep_first, left_out, tell, threads, way, Which, COPY, KEEPER,
     PATIENCE,
 };
 use crate::gate::{copy, stand};
@@ -113,7 +113,10 @@ pub fn judge(t: &Block, has_ended: impl Fn() -> bool) {
         state = epoch::await_change_of_previous(state, &has_ended);
     }
     if state == epoch::DONE {
-        epoch::judges(compare(behind, t.number, false, true).difference);
+        epoch::judges(match epoch::had_left() {
+            true => Some(way(epoch::previous_reason())),
+            false => compare(behind, t.number, false, true).difference,
+        });
     }
 }
 
@@ -151,7 +154,8 @@ pub fn settle(t: &Block, request: u32) -> Before {
         [&s.epoch_difference, &s.epoch_difference_at],
     );
     if came == Before::Other {
-        if !back::to_end(t, pid, KEEPER.load(Relaxed), request) {
+        let copies = [pid, KEEPER.load(Relaxed)];
+        if !back::to_what_copy_has(t.number, Which::Before, copies, request) {
             return Before::Lost;
         }
         s.epochs_recovered.fetch_add(1, Relaxed);

@@ -44,17 +44,28 @@ pub fn does_what_lasts(number: u64) {
     }
 }
 
-/// To the end of the epoch before, with what its copy, process `pid`, has come to; `then` is a copy of the program as it was there. False: it can't be.
-pub fn to_end(t: &Block, pid: u32, then: u32, request: u32) -> bool {
-    let registers = |i: u32| epoch::other_registers(i, true);
-    written::read()
-        && as_then::takes_over(then)
-        && threads(t.number).all(|i| {
-            stand::goes_back(i, request, then)
-                && registers(i).is_none_or(|frame| stand::has_registers(i, &frame))
-        })
+/// To the end of that epoch, with what its copy has come to, the first of these processes; the other one is a copy of the program as it was there, or of the open epoch the first again. A thread that has
+/// left the log stands where the copy's does. False: it can't be.
+pub fn to_what_copy_has(number: u32, of: Which, [pid, then]: [u32; 2], request: u32) -> bool {
+    let is_before = of == Which::Before;
+    let has_left = match is_before {
+        true => epoch::had_left(),
+        false => epoch::has_left(),
+    };
+    let stands = |i: u32| match epoch::is_left(i, is_before) {
+        true => stand::goes_back(i, request, pid),
+        false => {
+            let registers = epoch::other_registers(i, is_before);
+            (!is_before || stand::goes_back(i, request, then))
+                && registers.is_none_or(|frame| stand::has_registers(i, &frame))
+        }
+    };
+    // Of the open epoch it is read already.
+    (!is_before || written::read())
+        && as_then::takes_over(if has_left { pid } else { then })
+        && threads(number).all(stands)
         && has_memory_of(pid)
-        && threads(t.number).all(|i| has_vectors_of(pid, i))
+        && threads(number).all(|i| has_vectors_of(pid, i))
 }
 
 /// The program can't go back, since it has made a call: its number, plus 1; 0: for another reason.

@@ -176,7 +176,7 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
     }
     epoch::run();
     let recovers = is_led();
-    let Some(came) = runs(pid, number, epoch::RUN, recovers) else {
+    let Some(came) = runs(pid, number, epoch::RUN, recovers, request) else {
         return left_out(epoch::reason()[0]);
     };
     let difference = came.difference;
@@ -203,7 +203,7 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
     }
     epoch::read();
     // Nothing is left out here: what a copy can't do isn't in the slices.
-    let came = runs(reader, number, epoch::READ, false);
+    let came = runs(reader, number, epoch::READ, false, request);
     let difference = came.map_or(Some((differs::ENDED, 0)), |came| came.difference);
     tell(
         difference,
@@ -239,17 +239,26 @@ fn keep_first((what, at): Difference, first: [&AtomicU64; 2]) {
     }
 }
 
+/// A copy has left the log, for this reason.
+fn way([why, slot, event]: [u64; 3]) -> Difference {
+    (differs::OTHER_WAY + why, event << 16 | slot)
+}
+
 /// A copy runs the epoch, as the log has said by this `state`: what it comes to, which the program takes over where it `recovers`. `None`: it can't run it.
-fn runs(pid: u32, number: u32, state: u32, recovers: bool) -> Option<Came> {
+fn runs(pid: u32, number: u32, state: u32, recovers: bool, request: u32) -> Option<Came> {
     let until = sys::monotonic().ns() + PATIENCE;
     let is_late = || sys::monotonic().ns() > until;
     let state = epoch::await_change(state, || is_late() || copy::has_ended(pid));
     Some(match state {
         epoch::LEFT_OUT => return None,
+        epoch::DONE if recovers && epoch::has_left() => Came {
+            difference: Some(way(epoch::reason())),
+            is_taken_over: back::to_what_copy_has(number, Which::Open, [pid; 2], request),
+        },
         epoch::DONE => compare(pid, number, recovers, false),
         epoch::UNLIKE => {
-            let [why, slot, event] = epoch::reason();
-            Came::elsewhere(differs::OTHER_WAY + why, event << 16 | slot)
+            let (what, at) = way(epoch::reason());
+            Came::elsewhere(what, at)
         }
         _ if is_late() => Came::elsewhere(differs::LATE, 0),
         _ => {

@@ -16,6 +16,8 @@ const ENDS: i32 = -4713;
 const SLICE: i64 = 100_000_000;
 /// ... and that of a thread that did nothing but wait when its last one was ended after so much.
 const SLICE_OF_WAITING: i64 = 4_000_000;
+/// A copy that has run for so much processor time, in nanoseconds, comes to an end soon, where it isn't the log that says which.
+const LONG: i64 = 1_000_000_000;
 /// So often it is looked, in nanoseconds.
 const LOOK: sys::Timespec = sys::Timespec {
     sec: 0,
@@ -36,6 +38,9 @@ pub fn attends(parent: u64) {
         let holder = s.baton.load(Acquire);
         let generation = s.baton_generation.load(Acquire);
         let now = processor_time();
+        if now > LONG {
+            epoch::hurries();
+        }
         if generation != seen {
             (seen, since) = (generation, now);
         }

@@ -1,0 +1,263 @@
+//! Threads of a copy that have left the log go on without it (DoublePlay 5.2.4, in the middle of an epoch).
+//!
+//! A race decides what a thread does next: which lock it takes, how often it looks, whether it makes a call. A copy that runs the epoch again comes to such a place and can't go by
+//! the log from there. Nothing of that is wrong: what the copy does is an execution of the program as good as the leader's, if only those who watch the program have seen the same of it. So the
+//! thread goes on, makes its operations as under `record --hooks`, in no order that was there before, and the program takes over what the copy comes to.
+//!
+//! **What counts** of the log is what was seen outside, or stays with the kernel ([`lasts`](reprise_abi::syscalls::lasts)): each such call has to be made with the same arguments, in the order in which the leader's threads made
+//! them, and gets what the kernel has answered; and the same threads begin and end. A copy that comes to anything else ends, and nothing comes of the epoch.
+//! Calls of which nothing stays are made anew. What the kernel would say of another process than of the program is taken from the log, where the thread has asked for the same there.
+//!
+//! **The end** of such a thread is a gate or hooked function at which nothing that counts is left of anybody's log, after about as many of them as the leader's thread came to; or a call that
+//! isn't made yet.
+
+use super::follow::{fails, part, wait_until};
+use super::{cut, hooked, told};
+use crate::engine::waits::{Deadline, Wait};
+use crate::gate::{instruction, leader, stand};
+use crate::log::epoch;
+use crate::log::events;
+use crate::machine::{guard, sys};
+use crate::memory;
+use crate::memory::capture::Call;
+use crate::thread::{process, session, Block, Frame};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use reprise_abi::effect::{Effect, Told};
+use reprise_abi::epoch::Why;
+use reprise_abi::event::{Event, Instruction, Kind};
+use reprise_abi::futex::{
+    FUTEX_CLOCK_REALTIME, FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE,
+    FUTEX_WAKE_BITSET,
+};
+use reprise_abi::session::FLAG_EPOCHS;
+use reprise_abi::syscalls::{self, lasts, used};
+
+/// Has the thread left the log?
+#[inline]
+pub fn has(t: &Block) -> bool {
+    part(t).has_left()
+}
+
+/// The thread goes on without the log. Where nobody takes over what the copy comes to, that ends it.
+pub fn leaves(t: &Block, why: Why) {
+    if session().flags & FLAG_EPOCHS == 0 {
+        fails(t, why);
+    }
+    epoch::leaves(t.slot, why);
+}
+
+/// Nobody goes on. All who wait for their turns are to leave the log; false: they were told before, or nobody takes over what the copy comes to.
+pub fn all_leave(t: &Block) -> bool {
+    let led = session().flags & FLAG_EPOCHS != 0;
+    if led && !epoch::has_left() {
+        epoch::leaves(t.slot, Why::Stuck);
+    }
+    led && epoch::all_leave()
+}
+
+/// Is this the event of that call, with the same arguments?
+pub fn is_of(e: &Event, c: &Call, hash: u64) -> bool {
+    let used = used(c.nr, &c.args);
+    let same = (0..c.nargs).all(|i| e.arg(i) == c.args[i] || used & 1 << i == 0);
+    e.header.detail == c.nr as u32 && same && e.header.input_hash == hash
+}
+
+/// A call of which nothing stays. It is made anew, unless the log has the kernel's answer.
+pub fn call(t: &mut Block, c: &Call, hash: u64) -> i64 {
+    let is_it = |e: &Event| e.kind == Kind::Syscall && is_of(e, c, hash);
+    let own = match c.effect {
+        Effect::Tells(Told::ThreadId) => Some(t.slot().visible_tid.load(Relaxed)),
+        Effect::Tells(Told::ProcessId) => Some(process::visible_pid()),
+        _ => None,
+    };
+    if let Some(id) = own {
+        return computed(t, c, id.into());
+    }
+    if let (false, Some(e)) = (is_told_alike(c), part(t).goes_to_call(is_it)) {
+        super::follow::apply(t, &e);
+        told::call(t, c, &e, false);
+        return e.header.value;
+    }
+    if !is_told_alike(c) && c.effect != Effect::Sleeps {
+        fails(t, Why::Input);
+    }
+    // SAFETY: the program's own call, which changes nothing but its memory.
+    let r = unsafe { sys::syscall6(c.nr, c.local) };
+    events::call(t, Kind::Syscall, c, r, 0, hash);
+    r
+}
+
+/// Does the kernel tell a copy of the program the same as the program?
+fn is_told_alike(c: &Call) -> bool {
+    match c.effect {
+        // Others than these are clocks of a process or a thread.
+        Effect::Tells(Told::Clock | Told::Resolution) => {
+            !matches!(c.args[0] as u32 as i32, 2 | 3 | ..0)
+        }
+        Effect::Tells(what) => matches!(
+            what,
+            Told::TimeOfDay | Told::Seconds | Told::Random | Told::Machine
+        ),
+        Effect::Other => true,
+        _ => false,
+    }
+}
+
+/// A call that the runtime has answered by itself.
+pub fn computed(t: &Block, c: &Call, result: i64) -> i64 {
+    events::call_with(t, c, result, 0, 0, &[]);
+    result
+}
+
+/// A call that shapes memory of nobody's file.
+pub fn shapes_memory(t: &Block, c: &Call) -> i64 {
+    let mut done = memory::perform(c);
+    events::call_with(t, c, done.result, 0, 0, done.section().as_slice());
+    done.result
+}
+
+/// sched_yield(2): others go on at the end of the gate.
+pub fn yields(t: &Block, c: &Call) -> i64 {
+    session().slice_over.store(1, Relaxed);
+    computed(t, c, 0)
+}
+
+/// futex(2). Who sleeps goes on when somebody has woken it.
+pub fn futex(t: &mut Block, c: &Call) -> i64 {
+    const EAGAIN: i64 = -11;
+    const EFAULT: i64 = -14;
+    let (address, value) = (c.args[0], c.args[2] as u32);
+    match c.args[1] as u32 & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) {
+        FUTEX_WAKE | FUTEX_WAKE_BITSET => {
+            let mut woken = 0;
+            while woken < i64::from(value) && epoch::wakes_sleeper(address) {
+                woken += 1;
+            }
+            computed(t, c, woken)
+        }
+        // How long it waits at most the copy can't say of a program that has gone on meanwhile.
+        FUTEX_WAIT | FUTEX_WAIT_BITSET if c.args[3] == 0 => match guard::read::<u32>(address) {
+            None => computed(t, c, EFAULT),
+            Some(now) if now != value => computed(t, c, EAGAIN),
+            Some(_) => sleeps(t, c),
+        },
+        _ => fails(t, Why::Input),
+    }
+}
+
+fn sleeps(t: &mut Block, c: &Call) -> i64 {
+    told::enters(t, c, 0);
+    let p = part(t);
+    (p.sleeps_at, p.waits) = (c.args[0], p.next_kept().is_none());
+    let slot = t.slot;
+    // At the end it is as if it had been woken for nothing (futex(2)): it looks again when the program goes on.
+    let goes_on = wait_until(t, || is_woken(slot) || is_over(slot));
+    part(t).waits = false;
+    if !goes_on {
+        fails(t, Why::Stuck);
+    }
+    part(t).sleeps_at = 0;
+    told::ends_call(t, c, 0);
+    0
+}
+
+fn is_woken(slot: u32) -> bool {
+    epoch::part(slot).is_some_and(|p| p.sleeps_at == 0)
+}
+
+/// Have all others come to their ends, or wait, and nothing that counts is left?
+fn is_over(slot: u32) -> bool {
+    epoch::nothing_is_kept() && epoch::others_are_at_end(slot)
+}
+
+/// The thread sleeps in a hooked function.
+pub fn wait(
+    t: &mut Block,
+    word: &AtomicU32,
+    value: u32,
+    deadline: Option<&Deadline>,
+    shared: bool,
+) -> Wait {
+    if word.load(Relaxed) != value {
+        return Wait::Changed;
+    }
+    cut::record::abandon(t);
+    told::enters(t, &hooked::as_call(word, value, shared), 0);
+    goes_on_waiting(t, word, value, deadline)
+}
+
+/// It has said so.
+pub fn goes_on_waiting(
+    t: &mut Block,
+    word: &AtomicU32,
+    value: u32,
+    deadline: Option<&Deadline>,
+) -> Wait {
+    let (slot, made) = (t.slot, epoch::operations());
+    let is_late = || deadline.is_some_and(|d| !d.looks && d.is_over());
+    let looks = deadline.is_some_and(|d| d.looks);
+    let is_due = || {
+        word.load(Relaxed) != value
+            || looks && epoch::operations() != made
+            || is_late()
+            || is_over(slot)
+    };
+    let p = part(t);
+    // Who has yet to come to something that counts isn't at its end.
+    p.waits = p.next_kept().is_none();
+    while !wait_until(t, is_due) {
+        if all_leave(t) {
+            continue;
+        }
+        if looks || deadline.is_none() {
+            fails(t, Why::Stuck);
+        }
+        // Nobody wakes it, but its time will be over.
+        const MOMENT: sys::Timespec = sys::Timespec {
+            sec: 0,
+            nsec: 1_000_000,
+        };
+        sys::nanosleep(&MOMENT as *const sys::Timespec as u64, 0);
+    }
+    part(t).waits = false;
+    match word.load(Relaxed) == value {
+        false => told::wakes(t, Wait::Woken, 0),
+        true if looks || is_late() => told::wakes(t, Wait::TimedOut, 0),
+        // It stands where the function begins.
+        true => told::wakes(t, Wait::Signal, 0),
+    }
+}
+
+/// An instruction asks the machine.
+pub fn instruction(t: &Block, which: Instruction) -> (u64, u64) {
+    let (value, aux) = instruction::read_clock(which);
+    let aux = crate::gate::processor::chosen(t).map_or(aux, u64::from);
+    told::plain(t, Kind::Instruction, which as u32, value as i64, &[aux]);
+    (value, aux)
+}
+
+/// The program is about to make a call: does the thread come to its end before it?
+pub fn ends_before(t: &Block, frame: &Frame) -> bool {
+    let number = frame.rax as u32 as u64;
+    let is_commit = leader::ends_before(t, frame);
+    match part(t).next_kept() {
+        None if lasts(number) || is_commit => true,
+        None => syscalls::effect(number) == Effect::Sleeps && epoch::nothing_is_kept(),
+        Some(_) if is_commit => fails(t, Why::Life),
+        Some(_) => false,
+    }
+}
+
+/// The end of a gate or of a hooked function: is it the thread's end? It is shown to the program, which takes that over.
+pub fn is_at_end(t: &mut Block, frame: &Frame) -> bool {
+    let has_gone_on = part(t).has_gone_on();
+    let is = t.deferred || has_gone_on && epoch::nothing_is_kept();
+    if is {
+        if part(t).hook_ends && !t.deferred {
+            told::hook_ended(t, frame);
+        }
+        cut::record::abandon(t);
+        stand::shows(t, frame, None);
+    }
+    is
+}
