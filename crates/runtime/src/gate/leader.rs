@@ -32,6 +32,22 @@ static ALONE: AtomicU32 = AtomicU32::new(0);
 /// This process is recorded in epochs no more: one has failed, or it was made by another process.
 static OVER: AtomicBool = AtomicBool::new(false);
 
+/// A race has shown that decided what threads do next: what it came to may be in what the program says in the same epoch.
+static RACES: AtomicBool = AtomicBool::new(false);
+
+/// The program takes over what a copy has come to that has left the log.
+pub fn races() {
+    RACES.store(true, Relaxed);
+}
+
+/// Does such a call say something to others?
+fn says_something(number: u64) -> bool {
+    matches!(
+        syscalls::effect(number),
+        Effect::Writes(..) | Effect::Sends(_) | Effect::Puts(_) | Effect::Moves(_)
+    )
+}
+
 /// Is this process recorded in epochs?
 #[inline(always)]
 pub fn is_on() -> bool {
@@ -133,6 +149,11 @@ pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
         return false;
     }
     if ahead::is_ahead() && keeps_back_now(t) {
+        return true;
+    }
+    if RACES.load(Relaxed) && says_something(number) && epoch::has_logged(t.slot) {
+        // What it says is to be what the recording has: the epoch ends before it.
+        t.goes_back = true;
         return true;
     }
     if syscalls::lasts(number) && !makes_thread(frame) {

@@ -420,6 +420,12 @@ fn reason_in(log: &Log) -> [u64; 3] {
     ]
 }
 
+/// The leader: has the thread of slot `i` logged anything since the epoch began?
+pub fn has_logged(i: u32) -> bool {
+    let (ring, _, _) = ring_of(i);
+    is_open() && part(i).is_some_and(|p| ring.position.load(Relaxed) != p.begun)
+}
+
 /// The leader: does the thread of slot `i` log so much in this epoch that it has to end?
 pub fn is_long(i: u32) -> bool {
     let (ring, _, size) = ring_of(i);
@@ -451,6 +457,11 @@ fn notes(i: u32, mut why: Why) -> Why {
     }
     log().why.store(why as u32, Relaxed);
     why
+}
+
+/// As [`fails`], since the copy comes to no end.
+pub fn fails_in_all() -> ! {
+    end_failed(Why::Stuck)
 }
 
 /// As [`fails`], of the copy that runs by slices: the number of the event that was next.

@@ -57,6 +57,11 @@ pub fn fails(t: &Block, why: Why) -> ! {
     epoch::fails(t.slot, why)
 }
 
+/// A thread goes on without the log.
+pub fn goes_on() {
+    PROGRESS.fetch_add(1, Relaxed);
+}
+
 /// What is kept of the thread in the log.
 pub fn part(t: &Block) -> &'static mut Part {
     epoch::part(t.slot).unwrap_or_else(|| fails(t, Why::Life))

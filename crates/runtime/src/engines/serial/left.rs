@@ -55,6 +55,13 @@ pub fn all_leave(t: &Block) -> bool {
     led && epoch::all_leave()
 }
 
+/// A thread has waited by looking for a whole slice. If threads have left the log, others need not have come to what it waits for where theirs say.
+pub fn one_waits_by_looking() {
+    if epoch::has_left() {
+        epoch::all_leave();
+    }
+}
+
 /// Is this the event of that call, with the same arguments?
 pub fn is_of(e: &Event, c: &Call, hash: u64) -> bool {
     let used = used(c.nr, &c.args);
@@ -249,15 +256,35 @@ pub fn ends_before(t: &Block, frame: &Frame) -> bool {
 }
 
 /// The end of a gate or of a hooked function: is it the thread's end? It is shown to the program, which takes that over.
+///
+/// All come to their ends together: as long as one of them isn't at such a place, the others go on now and then, since it may wait for them by looking.
 pub fn is_at_end(t: &mut Block, frame: &Frame) -> bool {
-    let has_gone_on = part(t).has_gone_on();
-    let is = t.deferred || has_gone_on && epoch::nothing_is_kept();
-    if is {
-        if part(t).hook_ends && !t.deferred {
-            told::hook_ended(t, frame);
-        }
-        cut::record::abandon(t);
-        stand::shows(t, frame, None);
+    let may_end = t.deferred || part(t).has_gone_on() && epoch::nothing_is_kept();
+    if !may_end {
+        return false;
     }
-    is
+    cut::record::abandon(t);
+    if part(t).hook_ends && !t.deferred {
+        told::hook_ended(t, frame);
+        t.cut().hooks.restart();
+        // It is said.
+        part(t).hook_ends = false;
+    }
+    if !t.deferred && !others_are_at_end(t) {
+        return false;
+    }
+    stand::shows(t, frame, None);
+    true
+}
+
+fn others_are_at_end(t: &mut Block) -> bool {
+    let slot = t.slot;
+    if epoch::others_are_at_end(slot) {
+        return true;
+    }
+    part(t).waits = true;
+    super::follow::interrupt(t);
+    super::follow::goes_on();
+    part(t).waits = false;
+    epoch::others_are_at_end(slot)
 }

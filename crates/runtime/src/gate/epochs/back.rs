@@ -6,7 +6,7 @@
 //! to where it was before that.
 
 use super::{threads, Which};
-use crate::gate::stand;
+use crate::gate::{leader, stand};
 use crate::log::epoch;
 use crate::memory::{as_then, compared, transfer, written};
 use crate::thread::{Block, VECTORS_LEN};
@@ -60,6 +60,9 @@ pub fn to_what_copy_has(number: u32, of: Which, [pid, then]: [u32; 2], request: 
                 && registers.is_none_or(|frame| stand::has_registers(i, &frame))
         }
     };
+    if has_left {
+        leader::races();
+    }
     // Of the open epoch it is read already.
     (!is_before || written::read())
         && as_then::takes_over(if has_left { pid } else { then })

@@ -18,6 +18,8 @@ const SLICE: i64 = 100_000_000;
 const SLICE_OF_WAITING: i64 = 4_000_000;
 /// A copy that has run for so much processor time, in nanoseconds, comes to an end soon, where it isn't the log that says which.
 const LONG: i64 = 1_000_000_000;
+/// After so much it has come to no end.
+const TOO_LONG: i64 = 5_000_000_000;
 /// So often it is looked, in nanoseconds.
 const LOOK: sys::Timespec = sys::Timespec {
     sec: 0,
@@ -40,6 +42,9 @@ pub fn attends(parent: u64) {
         let now = processor_time();
         if now > LONG {
             epoch::hurries();
+        }
+        if now > TOO_LONG {
+            epoch::fails_in_all();
         }
         if generation != seen {
             (seen, since) = (generation, now);

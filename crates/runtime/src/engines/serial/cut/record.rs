@@ -4,7 +4,7 @@ use super::restore_protection;
 use crate::common::search::protection;
 use crate::common::stopped::{hash_of, is_ours, processor_time, registers, Stopped, FP_LEN};
 use crate::engines::serial::record::Record;
-use crate::engines::serial::{baton, chaos, follow};
+use crate::engines::serial::{baton, chaos, follow, left};
 use crate::log::events;
 use crate::log::ring;
 use crate::machine::guarded::Guarded;
@@ -328,6 +328,9 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     if in_force::runs_epoch_again() {
         // Its code stays what the program's is, and signals are none of a copy's.
         t.traced().in_code = true;
+        if plan.spin {
+            left::one_waits_by_looking();
+        }
         follow::interrupt(t);
         t.traced().in_code = false;
         uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
