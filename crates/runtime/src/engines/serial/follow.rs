@@ -322,7 +322,8 @@ fn look(t: &mut Block, frame: &Frame) {
 /// come to what counts; then this one leaves it, too.
 fn stays_at_end(t: &mut Block) -> bool {
     let slot = t.slot;
-    if session().flags & FLAG_EPOCHS == 0 || epoch::others_are_at_end(slot) {
+    // Before a call that isn't to be made there is nothing by which it could give way.
+    if t.deferred || session().flags & FLAG_EPOCHS == 0 || epoch::others_are_at_end(slot) {
         return true;
     }
     part(t).waits = true;
