@@ -36,7 +36,8 @@ int main(int argc, char **argv) {
     for (long i = 0; i < count; i++) threads[i] = start(body, (void *)i);
     for (long i = 0; i < count; i++) finish(threads[i]);
     expect(taken[0] + taken[1] == count * rounds);
+    // What the race came to is told to nobody, unless that is wanted.
+    if (argc > 3) printf("%ld %ld %ld\n", taken[0], taken[1], (long)which);
     printf("done\n");
-    fprintf(stderr, "%ld %ld %ld\n", taken[0], taken[1], (long)which);
     return 0;
 }
