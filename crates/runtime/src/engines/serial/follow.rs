@@ -72,6 +72,8 @@ pub fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) -> bool {
     if due() {
         return true;
     }
+    // What is looked for in the thread's code is looked for while it runs.
+    cut::record::abandon(t);
     let (mut seen, mut looks) = (PROGRESS.fetch_add(1, Relaxed) + 1, 0);
     loop {
         if !baton::step_back(t, |_| {}) {
@@ -131,6 +133,15 @@ fn wait_at_point(t: &mut Block, point: i64, mut due: impl FnMut() -> bool) {
     }
 }
 
+/// As [`wait_at_point`], of what counts also when threads have left the log.
+fn await_at_point(t: &mut Block, point: i64, mut due: impl FnMut() -> bool) {
+    if !due() {
+        told::gives_way(t, point);
+        await_until(t, due);
+        told::goes_on(t);
+    }
+}
+
 /// The end of a call whose stamp has not had its turn is waited for here, in the middle of a gate.
 fn settle(t: &mut Block) {
     let point = point(t);
@@ -159,15 +170,23 @@ fn await_event(t: &mut Block, kind: Kind, stamp: usize) -> Event<'static> {
 /// The thread comes to a point in a hooked function, or in a stub: others go on there, if it has kept them waiting for too long.
 fn point(t: &mut Block) -> i64 {
     let point = t.cut().hooks.comes_to_point();
-    if slices::is_over(t) && baton::step_back(t, |t| told::gives_way(t, point)) {
+    if !slices::is_over(t) {
+        return point;
+    }
+    cut::record::abandon(t);
+    if baton::step_back(t, |t| told::gives_way(t, point)) {
         told::goes_on(t);
     }
     point
 }
 
 /// The thread has come to the end of the epoch.
-fn rest(t: &mut Block) -> ! {
+fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>) -> ! {
     cut::record::abandon(t);
+    if left::has(t) {
+        // The program takes over where it is.
+        stand::shows(t, frame, call);
+    }
     told::ends(t);
     kernel::block_all();
     save_vectors(FpState::Live, stand::vectors(t.slot));
@@ -241,10 +260,7 @@ fn answer(
             if !part(t).ends_in_call(&frame) {
                 fails(t, Why::Place);
             }
-            if left::has(t) {
-                stand::shows(t, &frame, Some(Entered { hash, deadline: 0 }));
-            }
-            rest(t)
+            rest(t, &frame, Some(Entered { hash, deadline: 0 }))
         }
         _ => fails(t, Why::Call),
     }
@@ -292,7 +308,7 @@ fn look(t: &mut Block, frame: &Frame) {
     copy::takes_long_ways(t);
     if left::has(t) {
         match left::is_at_end(t, frame) {
-            true => rest(t),
+            true => rest(t, frame, None),
             false => return ends_slice(t, frame),
         }
     }
@@ -306,7 +322,7 @@ fn look(t: &mut Block, frame: &Frame) {
             t.cut().hooks.restart();
         }
         match stays_at_end(t) {
-            true => rest(t),
+            true => rest(t, frame, None),
             false => return,
         }
     }
@@ -458,6 +474,13 @@ impl Engine for Follow {
         let is_end = p.is_at_end() && !p.ends.in_call && p.ends.unlogged == p.unlogged_calls();
         // As it is when the call is to be made once more.
         t.deferred = is_end && p.ends.frame == leader::before_call(frame);
+        let may_leave = session().flags & FLAG_EPOCHS != 0 && !t.deferred;
+        let is_more = || p.is_at_end() && !p.ends.in_call && p.next_kept().is_none();
+        if may_leave && lasts(frame.rax as u32 as u64) && is_more() {
+            // The leader's thread hasn't made such a call.
+            left::leaves(t, Why::Place);
+            t.deferred = true;
+        }
         t.deferred
     }
 
@@ -560,7 +583,7 @@ impl Engine for Follow {
         }
         let e = part(t).due_event();
         if let Some(stamp) = e.filter(|e| e.kind == Kind::ThreadExit).map(|e| e.arg(1)) {
-            wait_at_point(t, point, || is_turn_of(slot, stamp, true));
+            await_at_point(t, point, || is_turn_of(slot, stamp, true));
         }
         let e = await_event(t, Kind::ThreadExit, 1);
         if e.header.detail == LAST {

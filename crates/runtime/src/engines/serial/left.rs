@@ -14,7 +14,7 @@
 use super::follow::{fails, part, wait_until};
 use super::{cut, hooked, told};
 use crate::engine::waits::{Deadline, Wait};
-use crate::gate::{instruction, leader, stand};
+use crate::gate::{instruction, leader};
 use crate::log::epoch;
 use crate::log::events;
 use crate::machine::{guard, sys};
@@ -255,7 +255,7 @@ pub fn ends_before(t: &Block, frame: &Frame) -> bool {
     }
 }
 
-/// The end of a gate or of a hooked function: is it the thread's end? It is shown to the program, which takes that over.
+/// The end of a gate or of a hooked function: is it the thread's end?
 ///
 /// All come to their ends together: as long as one of them isn't at such a place, the others go on now and then, since it may wait for them by looking.
 pub fn is_at_end(t: &mut Block, frame: &Frame) -> bool {
@@ -270,11 +270,7 @@ pub fn is_at_end(t: &mut Block, frame: &Frame) -> bool {
         // It is said.
         part(t).hook_ends = false;
     }
-    if !t.deferred && !others_are_at_end(t) {
-        return false;
-    }
-    stand::shows(t, frame, None);
-    true
+    t.deferred || others_are_at_end(t)
 }
 
 fn others_are_at_end(t: &mut Block) -> bool {
