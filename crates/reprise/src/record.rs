@@ -364,6 +364,9 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.test_slices {
         s.flags |= FLAG_TEST_SLICES;
     }
+    if args.test_leaves_log {
+        s.flags |= FLAG_LEAVES_LOG;
+    }
     if args.test_uniparallel {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;
         inputs(s).copies.store(1, Relaxed);

@@ -94,16 +94,21 @@ fn kernels() {
     }
 }
 
+/// A race shows within its epoch, of which nothing was seen outside: the program goes back to its beginning, and one thread at a time runs it once more.
+#[test]
+fn an_epoch_that_races_is_run_serially() {
+    let guest = Guest::new("race_ways").args(["2", "2000"]);
+    let infos = check_times(&guest, &FLAGS, 5, 2);
+    let serial: u64 = infos.iter().map(|info| info.counter("epochs_serial")).sum();
+    assert!(serial > 0, "no race showed in five recordings");
+}
+
 /// A race decides within its epoch what threads do next: the copy goes on without the log, and the program takes over what it comes to. What was written meanwhile stays as it was.
 #[test]
 fn a_copy_goes_on_without_the_log() {
-    let guests: [(&str, &[&str]); 3] = [
-        ("race_ways", &["2", "300"]),
-        ("race_calls", &["2", "3000"]),
-        ("race_calls", &["4", "1000"]),
-    ];
-    for (name, args) in guests {
-        let infos = check_times(&Guest::new(name).args(args), &FLAGS, 4, 2);
+    let flags = [&FLAGS[..], &["--test-leaves-log"]].concat();
+    for (name, args) in [("race_ways", ["2", "300"])] {
+        let infos = check_times(&Guest::new(name).args(args), &flags, 4, 2);
         let recovered: u64 = infos.iter().map(|info| epochs(info)[2]).sum();
         assert!(recovered > 0, "{name}: no race showed in four recordings");
         for info in infos {
@@ -145,9 +150,12 @@ fn epochs_that_fail_are_run_serially() {
 #[test]
 fn what_races_on_within_an_epoch_is_recorded_or_ends_the_recording() {
     let place = Workplace::new();
-    let guest = Guest::new("epochs").args(["4", "200", "races"]);
-    for _ in 0..5 {
-        let recording = place.record_with(&guest, &FLAGS);
+    let guests = [
+        Guest::new("epochs").args(["4", "200", "races"]),
+        Guest::new("race_calls").args(["2", "500"]),
+    ];
+    for guest in guests.iter().cycle().take(8) {
+        let recording = place.record_with(guest, &FLAGS);
         let ended = Outcome::Exit(0).fits(recording.run.status);
         assert!(ended, "{}", recording.run.describe());
         let verified = place.verify(&recording.dir);

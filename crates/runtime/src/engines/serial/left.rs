@@ -29,7 +29,7 @@ use reprise_abi::futex::{
     FUTEX_CLOCK_REALTIME, FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE,
     FUTEX_WAKE_BITSET,
 };
-use reprise_abi::session::FLAG_EPOCHS;
+use reprise_abi::session::FLAG_LEAVES_LOG;
 use reprise_abi::syscalls::{self, lasts, used};
 
 /// Has the thread left the log?
@@ -40,7 +40,7 @@ pub fn has(t: &Block) -> bool {
 
 /// The thread goes on without the log. Where nobody takes over what the copy comes to, that ends it.
 pub fn leaves(t: &Block, why: Why) {
-    if session().flags & FLAG_EPOCHS == 0 {
+    if session().flags & FLAG_LEAVES_LOG == 0 {
         fails(t, why);
     }
     epoch::leaves(t.slot, why);
@@ -48,7 +48,7 @@ pub fn leaves(t: &Block, why: Why) {
 
 /// Nobody goes on. All who wait for their turns are to leave the log; false: they were told before, or nobody takes over what the copy comes to.
 pub fn all_leave(t: &Block) -> bool {
-    let led = session().flags & FLAG_EPOCHS != 0;
+    let led = session().flags & FLAG_LEAVES_LOG != 0;
     if led && !epoch::has_left() {
         epoch::leaves(t.slot, Why::Stuck);
     }
