@@ -4,7 +4,7 @@
 use crate::text::code_of;
 
 /// The type itself; and the arena, of which nobody ever gets a reference.
-const MAY_SHARE: [&str; 2] = ["runtime/src/machine/guarded.rs", "place/src/arena.rs"];
+const MAY_SHARE: [&str; 2] = ["runtime/src/machine/guarded.rs", "code/src/arena.rs"];
 
 /// Where a thread's block may become a reference that changes it, how often, and for whom. From the sources of the runtime on.
 const DOORS: [(&str, usize, &str); 17] = [

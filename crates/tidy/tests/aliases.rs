@@ -1,6 +1,7 @@
 //! References that the compiler does not check are made in few places.
 
 use reprise_tidy::aliases::{blocks_taken, shared_by_word};
+use reprise_tidy::image::linked;
 use reprise_tidy::sources;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,8 +10,12 @@ use std::path::Path;
 fn inside() -> BTreeMap<String, String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut all = BTreeMap::new();
-    for name in ["abi", "place", "runtime"] {
-        for (file, source) in sources(&crates.join(name).join("src")).expect("a crate's sources") {
+    let linked = linked(&crates).expect("the manifests");
+    for name in ["abi", "code", "place"] {
+        assert!(linked.contains(name), "{name} is not among {linked:?}");
+    }
+    for name in linked {
+        for (file, source) in sources(&crates.join(&name).join("src")).expect("a crate's sources") {
             all.insert(format!("{name}/src/{file}"), source);
         }
     }

@@ -14,8 +14,6 @@ pub mod loads;
 pub mod shim;
 pub mod thread_local;
 
-use crate::code::elf;
-use crate::code::elf::{Exports, Module, Symbol};
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
 use crate::machine::guard::{self, Program};
@@ -30,6 +28,8 @@ use entry::{Hook, MAX_HOOKS};
 use reprise_abi::hooks;
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
 use reprise_abi::syscalls::nr;
+use reprise_code::elf;
+use reprise_code::elf::{Exports, Module, Symbol};
 use shim::{Function, ALLOCATION, ATOMIC, CXX, GLIBC};
 
 const PROT_WRITE: u32 = 2;

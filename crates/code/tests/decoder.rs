@@ -1,4 +1,4 @@
-//! What [`reprise_place::decode`] says of an instruction beyond what `iced-x86` says, checked against `iced-x86` asked in other ways, and against
+//! What [`reprise_code::decode`] says of an instruction beyond what `iced-x86` says, checked against `iced-x86` asked in other ways, and against
 //! the bytes (Intel SDM 2, chapter 2 and appendix A): for all code of this process, and for instructions that nobody has written.
 
 mod instructions;
@@ -7,7 +7,7 @@ use iced_x86::{
     CpuidFeature, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 use instructions::{code_of_this_process, likely, numbers};
-use reprise_place::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
+use reprise_code::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
 
 /// Where the instructions lie that are looked at, and where a copy of one would.
 const PC: u64 = 0x1000;

@@ -3,7 +3,7 @@
 //! What is read belongs to the program, or to a file that it chose: nothing is trusted, every read may fail, every walk has a limit.
 //! (System V ABI, "Program Loading and Dynamic Linking"; the GNU hash table as binutils and glibc read it.)
 
-use reprise_place::machine::Memory;
+use crate::memory::Memory;
 
 /// `PT_LOAD`
 pub const LOAD: u32 = 1;

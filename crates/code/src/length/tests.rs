@@ -1,12 +1,12 @@
-//! Lengths by tables, against a whole decoding: by `iced-x86`, whose lengths [`reprise_place::decode`] has.
+//! Lengths by tables, against a whole decoding: by `iced-x86`, whose lengths [`crate::decode`] has.
 
-#[path = "../../../../../place/tests/instructions/mod.rs"]
+#[path = "../../tests/instructions/mod.rs"]
 mod instructions;
 
 use super::*;
+use crate::decode::{decode, Insn};
 use instructions::{code_of_this_process, likely, numbers};
 use proptest::prelude::*;
-use reprise_place::decode::{decode, Insn};
 
 /// Where the instructions lie that are looked at.
 const PC: u64 = 0x1000;
@@ -39,8 +39,7 @@ fn agrees_with(insn: &Insn, code: &[u8; WINDOW]) -> bool {
     let plain = Plain::of(code);
     if let Some(plain) = plain {
         assert_eq!(plain.len, insn.bytes().len(), "{code:02x?}");
-        let changes = crate::sync::locked::operation::Operation::of(insn).is_some();
-        assert!(!changes && insn.loads_constant().is_none(), "{code:02x?}");
+        assert!(insn.loads_constant().is_none(), "{code:02x?}");
         agrees_on_memory(insn, plain.fixed(insn.end()), plain.displacement());
     }
     let Some(shape) = Shape::of(code) else {

@@ -1,10 +1,10 @@
 //! One instruction of the program: its length, where control goes from it, and which memory it names.
 //!
 //! A thin layer over `iced-x86`, with the distinctions that cuts need and no others. The decoder allocates only its tables
-//! (see [`arena`](super::arena)).
+//! (see [`arena`](crate::arena)).
 
-use super::machine::Memory;
-use super::regs::{Regs, GPRS, RCX, RSP};
+use crate::memory::Memory;
+use crate::regs::{Regs, GPRS, RCX, RSP};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Longest instruction in bytes.
@@ -243,16 +243,19 @@ impl Insn {
     }
 
     /// Its bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
     }
 
     /// Address of the instruction after it.
+    #[inline]
     pub fn end(&self) -> u64 {
         self.pc.wrapping_add(self.len as u64)
     }
 
     /// Bytes of its memory operand.
+    #[inline]
     pub fn memory_size(&self) -> u8 {
         self.inner.memory_size().size() as u8
     }
@@ -340,6 +343,7 @@ impl Insn {
     }
 
     /// It has a LOCK prefix, which code sometimes jumps over.
+    #[inline]
     pub fn is_locked(&self) -> bool {
         self.inner.has_lock_prefix()
     }
@@ -365,11 +369,7 @@ impl Insn {
     }
 
     /// The target of an indirect jump or call.
-    pub(super) fn indirect_target<M: Memory + ?Sized>(
-        &self,
-        regs: &Regs,
-        memory: &M,
-    ) -> Option<u64> {
+    pub fn indirect_target<M: Memory + ?Sized>(&self, regs: &Regs, memory: &M) -> Option<u64> {
         match self.inner.op0_kind() {
             OpKind::Register => value_of(self.inner.op0_register(), regs),
             _ => memory.word(self.address(0, regs)?),
@@ -544,7 +544,7 @@ fn value_of(register: Register, regs: &Regs) -> Option<u64> {
 impl Condition {
     /// Is the branch taken?
     pub fn holds(self, regs: &Regs) -> bool {
-        use super::regs::{CF, OF, PF, SF, ZF};
+        use crate::regs::{CF, OF, PF, SF, ZF};
         let flag = |f: u64| regs.rflags & f != 0;
         let counted = |mask: u64| regs.gpr[RCX].wrapping_sub(1) & mask != 0;
         match self {

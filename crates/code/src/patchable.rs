@@ -11,8 +11,8 @@
 //!
 //! Fixed displacement bytes leave only some addresses for the stub: [`Place::first_fit`].
 
-use super::decode::{Flow, Insn};
-use super::machine::Memory;
+use crate::decode::{Flow, Insn};
+use crate::memory::Memory;
 
 /// Bytes of the jump that is planted.
 pub const JUMP_LEN: usize = 5;
@@ -295,11 +295,11 @@ pub fn is_watched_head(code: &[u8; 5]) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    pub(crate) struct Code(pub u64, pub Vec<u8>);
+    struct Code(u64, Vec<u8>);
 
     impl Memory for Code {
         fn read(&self, addr: u64, buf: &mut [u8]) -> bool {

@@ -1,4 +1,4 @@
-//! Where an instruction ends, by tables: a tenth of the time of a whole decoding ([`reprise_place::decode`]), which is still asked about what the
+//! Where an instruction ends, by tables: a tenth of the time of a whole decoding ([`crate::decode`]), which is still asked about what the
 //! tables leave open (Intel SDM 2, chapter 2 and appendix A; 64-bit mode).
 //!
 //! Bytes that are no instruction may have a length here: what looks for something in code decodes wherever it found it.
@@ -331,6 +331,38 @@ impl Shape {
         };
         s.len = at;
         Some(s)
+    }
+
+    /// Four bytes of the code, from `at` on; behind its end it begins anew.
+    #[inline]
+    pub fn word(code: &[u8; WINDOW], at: usize) -> i32 {
+        let byte = |n: usize| code[(at + n) % WINDOW];
+        i32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
+    }
+
+    /// The displacement of its memory operand, if there is one that is not 0.
+    #[inline]
+    pub fn displacement(&self, code: &[u8; WINDOW]) -> Option<i32> {
+        let modrm = code[self.modrm];
+        let at = self.modrm + 1 + (modrm & 7 == 4) as usize;
+        match modrm & 0xc0 {
+            0x40 => Some(code[at % WINDOW] as i8 as i32),
+            0x80 => Some(Shape::word(code, at)),
+            _ => None,
+        }
+    }
+
+    /// The address of its memory operand at `pc`, if that takes no register (as [`Plain::fixed`] tells it).
+    #[inline]
+    pub fn fixed(&self, pc: u64, code: &[u8; WINDOW]) -> Option<u64> {
+        match (code[self.modrm] & 0xc7, code[(self.modrm + 1) % WINDOW]) {
+            (5, _) => {
+                let d = Shape::word(code, self.modrm + 1) as i64 as u64;
+                Some((pc + self.len as u64).wrapping_add(d))
+            }
+            (4, sib) if sib & 0x3f == 0x25 => Some(Shape::word(code, self.modrm + 2) as i64 as u64),
+            _ => None,
+        }
     }
 }
 
