@@ -11,7 +11,7 @@ fn inside() -> BTreeMap<String, String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut all = BTreeMap::new();
     let linked = linked(&crates).expect("the manifests");
-    for name in ["abi", "code", "place"] {
+    for name in ["abi", "code", "heap", "place"] {
         assert!(linked.contains(name), "{name} is not among {linked:?}");
     }
     for name in linked {

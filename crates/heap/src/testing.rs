@@ -1,10 +1,7 @@
 //! What the tests of the heap run on: threads, memory, and orders that are recorded and replayed.
 
-use super::registry::{Place, Registry, REGISTRY_LEN};
-use super::{api, Source, CHUNK};
-use crate::engine::order::{Order, Runs};
-use crate::thread::Block;
-use std::alloc::{alloc_zeroed, Layout};
+use crate::registry::{Place, Registry, REGISTRY_LEN};
+use crate::{api, Order, Source, CHUNK};
 use std::boxed::Box;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex};
@@ -77,12 +74,11 @@ impl World {
     /// Thread number `i`.
     pub fn thread(&'static self, i: u64) -> Thread {
         assert!(i < self.threads);
-        // SAFETY: zeros are a valid block.
-        let mut block =
-            unsafe { Box::from_raw(alloc_zeroed(Layout::new::<Block>()).cast::<Block>()) };
-        block.slot = i as u32;
-        // Orders find their log here.
-        block.process = self as *const World as u64;
+        let block = Block {
+            heap: 0,
+            slot: i as u32,
+            world: self,
+        };
         let base = self.base + i * SHARE;
         Thread {
             block,
@@ -97,10 +93,29 @@ impl World {
     }
 }
 
+/// What is known of a thread.
+pub struct Block {
+    /// Address of its heap.
+    pub heap: u64,
+    slot: u32,
+    /// Orders find their log here.
+    world: &'static World,
+}
+
+impl crate::Thread for Block {
+    fn heap(&self) -> u64 {
+        self.heap
+    }
+
+    fn set_heap(&mut self, heap: u64) {
+        self.heap = heap;
+    }
+}
+
 /// A thread of the program.
 pub struct Thread {
     /// Its block.
-    pub block: Box<Block>,
+    pub block: Block,
     /// Its memory.
     pub memory: Memory,
 }
@@ -108,27 +123,27 @@ pub struct Thread {
 impl Thread {
     /// malloc(3).
     pub fn malloc(&mut self, size: u64) -> u64 {
-        api::malloc::<Logged, _>(&mut self.block, &mut self.memory, size)
+        api::malloc(&mut self.block, &mut self.memory, size)
     }
 
     /// calloc(3).
     pub fn calloc(&mut self, count: u64, size: u64) -> u64 {
-        api::calloc::<Logged, _>(&mut self.block, &mut self.memory, count, size)
+        api::calloc(&mut self.block, &mut self.memory, count, size)
     }
 
     /// free(3).
     pub fn free(&mut self, p: u64) {
-        api::free::<Logged, _>(&mut self.block, &mut self.memory, p)
+        api::free(&mut self.block, &mut self.memory, p)
     }
 
     /// realloc(3).
     pub fn realloc(&mut self, p: u64, size: u64) -> u64 {
-        api::realloc::<Logged, _>(&mut self.block, &mut self.memory, p, size)
+        api::realloc(&mut self.block, &mut self.memory, p, size)
     }
 
     /// memalign(3).
     pub fn memalign(&mut self, align: u64, size: u64) -> Result<u64, u32> {
-        api::memalign::<Logged, _>(&mut self.block, &mut self.memory, align, size)
+        api::memalign(&mut self.block, &mut self.memory, align, size)
     }
 
     /// malloc_usable_size(3).
@@ -138,7 +153,7 @@ impl Thread {
 
     /// The thread ends.
     pub fn end(&mut self) {
-        api::end::<Logged, _>(&mut self.block, &mut self.memory)
+        api::end(&mut self.block, &mut self.memory)
     }
 }
 
@@ -255,34 +270,11 @@ impl Log {
 }
 
 /// Records, or replays, the order of operations on each object.
-pub struct Logged;
-
-impl Order for Logged {
-    const REPLAYS: bool = false;
-    fn turn(_t: &mut Block, _object: &Runs) -> bool {
-        true
-    }
-    fn passed(_t: &mut Block, _object: &Runs) {}
-    fn passed_among(_t: &mut Block, _object: &Runs) {}
-    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
-        None
-    }
-    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
-    fn faulted(_t: &mut Block) {}
-    fn failure(_t: &mut Block) -> Option<u32> {
-        None
-    }
-    fn failed(_t: &mut Block, _errno: u32) {}
-    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
-        look()
-    }
-    fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
-        compute()
-    }
+impl Order for Memory {
+    type Thread = Block;
 
     fn ordered<R>(t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
-        // SAFETY: worlds are never freed.
-        let world = unsafe { &*(t.process as *const World) };
+        let world = t.world;
         let first = world.registry.place(0) as *const Place as u64;
         let place = (address - first) / core::mem::size_of::<Place>() as u64;
         let log = &world.log;
@@ -303,5 +295,47 @@ impl Order for Logged {
         drop(due);
         log.turn.notify_all();
         r
+    }
+
+    fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
+        let first = t.slot;
+        search(t, first)
+    }
+}
+
+/// Memory whose threads are in no order.
+pub struct Unordered<'a>(pub &'a mut Memory);
+
+impl Order for Unordered<'_> {
+    type Thread = Block;
+
+    fn ordered<R>(_t: &mut Block, _object: u64, operation: impl FnOnce() -> R) -> R {
+        operation()
+    }
+
+    fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
+        Memory::claims(t, search)
+    }
+}
+
+impl Source for Unordered<'_> {
+    fn registry(&self) -> &'static Registry {
+        self.0.registry()
+    }
+
+    fn map(&mut self, t: &mut Block, len: u64) -> Option<u64> {
+        self.0.map(t, len)
+    }
+
+    fn unmap(&mut self, t: &mut Block, address: u64, len: u64) {
+        self.0.unmap(t, address, len);
+    }
+
+    fn remap(&mut self, t: &mut Block, address: u64, len: u64, new_len: u64) -> Option<u64> {
+        self.0.remap(t, address, len, new_len)
+    }
+
+    fn corrupt(&mut self, t: &mut Block, what: &str) -> ! {
+        self.0.corrupt(t, what)
     }
 }

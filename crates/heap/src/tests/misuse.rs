@@ -1,7 +1,7 @@
 //! Pointers that are no blocks, and blocks that are freed twice.
 
-use crate::heap::testing::{Log, Thread, World};
-use crate::heap::{CHUNK, DOUBLE_FREE, INVALID_POINTER};
+use crate::testing::{Log, Thread, World};
+use crate::{CHUNK, DOUBLE_FREE, INVALID_POINTER};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::string::String;
 

@@ -3,8 +3,8 @@
 //! All that is known of a chunk and its slabs lies in its first unit, found from the address of any block by a mask. Blocks carry no
 //! header; only a free one holds something: the link to the next, and its [`key`].
 
-use super::classes::{Class, CARVED_TOGETHER, CLASS};
-use super::{CHUNK, UNIT};
+use crate::classes::{Class, CARVED_TOGETHER, CLASS};
+use crate::{CHUNK, UNIT};
 use core::mem::{offset_of, size_of};
 use reprise_abi::layout::PAGE;
 
@@ -34,7 +34,7 @@ pub struct Slab {
     pub slow_at: u32,
     /// Address of the heap.
     pub heap: u64,
-    /// See [`super::classes::divides`].
+    /// See [`crate::classes::divides`].
     pub magic: u64,
     /// Bytes that blocks were made of so far.
     pub carved: u32,
@@ -122,7 +122,7 @@ pub const fn chunk_of(p: u64) -> u64 {
 /// The slab of the block at `p`, and the offset of `p` in it. `None`: there is no slab.
 ///
 /// # Safety
-/// The chunk of `p` must be one ([`super::registry::Registry::knows`]).
+/// The chunk of `p` must be one ([`crate::registry::Registry::knows`]).
 #[inline(always)]
 pub unsafe fn slab_of(p: u64) -> Option<(*mut Slab, u64)> {
     let chunk = chunk_of(p);
@@ -293,10 +293,10 @@ mod tests {
 
     #[test]
     fn blocks_at_the_edges_of_units_find_their_slab() {
-        let memory = super::super::testing::aligned(2 * CHUNK);
+        let memory = crate::testing::aligned(2 * CHUNK);
         // SAFETY: fresh zeros of this test.
         let chunk = unsafe { Chunk::make(memory, 7) };
-        let class = super::super::classes::class_of(256 << 10);
+        let class = crate::classes::class_of(256 << 10);
         let slab = chunk.take(48, class);
         let start = memory + 48 * UNIT;
         assert_eq!(slab_start(slab as u64), start);

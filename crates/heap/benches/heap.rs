@@ -1,19 +1,17 @@
 //! The allocator beside glibc's: processor time and memory of a few patterns, each run in a process of its own, in turns.
 //!
-//!     cargo bench -p reprise-runtime --bench heap -- [PATTERN...]
+//!     cargo bench -p reprise-heap --bench heap -- [PATTERN...]
 //!
 //! "ordered" is the allocator under an order that takes a lock for each ordered operation, as an engine does.
 #![allow(clippy::print_stdout)]
 
-use reprise_runtime::engine::order::{Order, Runs, Unordered};
-use reprise_runtime::heap::registry::{Registry, REGISTRY_LEN};
-use reprise_runtime::heap::{api, Source, CHUNK};
-use reprise_runtime::thread::Block;
-use std::alloc::{alloc_zeroed, Layout};
+use reprise_heap::registry::{Registry, REGISTRY_LEN};
+use reprise_heap::{api, Order, Source, Thread, CHUNK};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::hint::black_box;
+use std::marker::PhantomData;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
@@ -24,6 +22,24 @@ static REGISTRY: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU32 = AtomicU32::new(0);
 thread_local!(static BLOCK: Cell<*mut Block> = const { Cell::new(std::ptr::null_mut()) });
 
+/// A thread.
+struct Block {
+    heap: u64,
+    slot: u32,
+}
+
+impl Thread for Block {
+    #[inline(always)]
+    fn heap(&self) -> u64 {
+        self.heap
+    }
+
+    #[inline(always)]
+    fn set_heap(&mut self, heap: u64) {
+        self.heap = heap;
+    }
+}
+
 fn pages(at: u64, len: u64, fixed: bool) -> u64 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let fixed = if fixed { libc::MAP_FIXED_NOREPLACE } else { 0 };
@@ -32,11 +48,31 @@ fn pages(at: u64, len: u64, fixed: bool) -> u64 {
     unsafe { libc::mmap(at as *mut _, len as usize, prot, flags | fixed, -1, 0) as u64 }
 }
 
-/// Memory at addresses that only go up.
-struct Memory;
+/// Memory at addresses that only go up, under an order.
+struct Memory<H>(PhantomData<H>);
+
+/// How operations are ordered.
+trait How {
+    fn ordered<R>(address: u64, operation: impl FnOnce() -> R) -> R;
+}
+
+impl<H: How> Order for Memory<H> {
+    type Thread = Block;
+
+    #[inline(always)]
+    fn ordered<R>(_t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
+        H::ordered(address, operation)
+    }
+
+    #[inline(always)]
+    fn claims<R>(t: &mut Block, search: impl FnOnce(&mut Block, u32) -> R) -> R {
+        let first = t.slot;
+        search(t, first)
+    }
+}
 static NEXT: AtomicU64 = AtomicU64::new(0x2000_0000_0000);
 
-impl Source for Memory {
+impl<H: How> Source for Memory<H> {
     #[inline(always)]
     fn registry(&self) -> &'static Registry {
         // SAFETY: made at the start.
@@ -78,29 +114,8 @@ struct Locked;
 static LOCKS: [AtomicBool; 64] = [const { AtomicBool::new(false) }; 64];
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-impl Order for Locked {
-    const REPLAYS: bool = false;
-    fn turn(_t: &mut Block, _object: &Runs) -> bool {
-        true
-    }
-    fn passed(_t: &mut Block, _object: &Runs) {}
-    fn passed_among(_t: &mut Block, _object: &Runs) {}
-    fn choice(_t: &mut Block, _object: u64) -> Option<Option<u64>> {
-        None
-    }
-    fn chosen(_t: &mut Block, _object: u64, _n: u64) {}
-    fn faulted(_t: &mut Block) {}
-    fn failure(_t: &mut Block) -> Option<u32> {
-        None
-    }
-    fn failed(_t: &mut Block, _errno: u32) {}
-    fn seen(_t: &mut Block, _address: u64, _size: usize, look: impl Fn() -> u64) -> u64 {
-        look()
-    }
-    fn value(_t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
-        compute()
-    }
-    fn ordered<R>(_t: &mut Block, address: u64, operation: impl FnOnce() -> R) -> R {
+impl How for Locked {
+    fn ordered<R>(address: u64, operation: impl FnOnce() -> R) -> R {
         let lock = &LOCKS[address as usize / 64 % 64];
         while lock.swap(true, Acquire) {
             std::hint::spin_loop();
@@ -112,15 +127,24 @@ impl Order for Locked {
     }
 }
 
+/// No order at all.
+struct Unordered;
+
+impl How for Unordered {
+    #[inline(always)]
+    fn ordered<R>(_address: u64, operation: impl FnOnce() -> R) -> R {
+        operation()
+    }
+}
+
 #[inline(always)]
 fn block() -> &'static mut Block {
     let mut at = BLOCK.with(Cell::get);
     if at.is_null() {
-        // SAFETY: zeros are a valid block.
-        unsafe {
-            at = alloc_zeroed(Layout::new::<Block>()).cast();
-            (*at).slot = THREADS.fetch_add(1, Relaxed);
-        }
+        at = Box::into_raw(Box::new(Block {
+            heap: 0,
+            slot: THREADS.fetch_add(1, Relaxed),
+        }));
         BLOCK.with(|b| b.set(at));
     }
     // SAFETY: the thread's own.
@@ -159,22 +183,27 @@ impl Allocator for Glibc {
 }
 
 struct Ours<O>(O);
-impl<O: Order + 'static> Allocator for Ours<O> {
+impl<O: How + 'static> Allocator for Ours<O> {
     #[inline(never)]
     fn malloc(size: u64) -> u64 {
-        black_box(api::malloc::<O, _>(block(), &mut Memory, size))
+        black_box(api::malloc(block(), &mut Memory::<O>(PhantomData), size))
     }
     #[inline(never)]
     fn calloc(size: u64) -> u64 {
-        black_box(api::calloc::<O, _>(block(), &mut Memory, 1, size))
+        black_box(api::calloc(block(), &mut Memory::<O>(PhantomData), 1, size))
     }
     #[inline(never)]
     fn realloc(p: u64, size: u64) -> u64 {
-        black_box(api::realloc::<O, _>(block(), &mut Memory, p, size))
+        black_box(api::realloc(
+            block(),
+            &mut Memory::<O>(PhantomData),
+            p,
+            size,
+        ))
     }
     #[inline(never)]
     fn free(p: u64) {
-        api::free::<O, _>(block(), &mut Memory, p)
+        api::free(block(), &mut Memory::<O>(PhantomData), p)
     }
 }
 

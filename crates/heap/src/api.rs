@@ -1,13 +1,11 @@
 //! malloc and its family, ready to be called from hooks. Addresses are numbers, 0 is NULL; the hook sets errno.
 
-use super::chunk::{chunk_of, key, set_word, slab_of, word, Slab};
-use super::classes::{aligned_class, class_of, divides, BY_GRAINS, CLASS, GRAIN};
-use super::classes::{SMALL_MAX, TABLE_MAX};
-use super::own::Heap;
-use super::registry::PLACES;
-use super::{large, remote, Source, DOUBLE_FREE, INVALID_POINTER};
-use crate::engine::order::Order;
-use crate::thread::Block;
+use crate::chunk::{chunk_of, key, set_word, slab_of, word, Slab};
+use crate::classes::{aligned_class, class_of, divides, BY_GRAINS, CLASS, GRAIN};
+use crate::classes::{SMALL_MAX, TABLE_MAX};
+use crate::own::Heap;
+use crate::registry::{Registry, PLACES};
+use crate::{large, remote, Source, Thread, DOUBLE_FREE, INVALID_POINTER};
 
 /// errno: there is no memory.
 pub const ENOMEM: u32 = 12;
@@ -16,34 +14,34 @@ pub const EINVAL: u32 = 22;
 
 /// malloc(3). 0: ENOMEM.
 #[inline(always)]
-pub fn malloc<O: Order, S: Source>(t: &mut Block, source: &mut S, size: u64) -> u64 {
-    if size <= TABLE_MAX && t.heap != 0 {
+pub fn malloc<S: Source>(t: &mut S::Thread, source: &mut S, size: u64) -> u64 {
+    if size <= TABLE_MAX && t.heap() != 0 {
         let class = BY_GRAINS[size.div_ceil(GRAIN) as usize] as usize;
         // SAFETY: the calling thread's heap.
-        let p = unsafe { pop(t.heap, class) };
+        let p = unsafe { pop(t.heap(), class) };
         if p != 0 {
             return p;
         }
     }
-    malloc_slow::<O, S>(t, source, size).0
+    malloc_slow(t, source, size).0
 }
 
 /// calloc(3). 0: ENOMEM.
 #[inline(always)]
-pub fn calloc<O: Order, S: Source>(t: &mut Block, source: &mut S, count: u64, size: u64) -> u64 {
+pub fn calloc<S: Source>(t: &mut S::Thread, source: &mut S, count: u64, size: u64) -> u64 {
     let Some(bytes) = count.checked_mul(size) else {
         return 0;
     };
-    if bytes <= SMALL_MAX && t.heap != 0 {
+    if bytes <= SMALL_MAX && t.heap() != 0 {
         // SAFETY: the calling thread's heap.
-        let p = unsafe { pop(t.heap, class_of(bytes)) };
+        let p = unsafe { pop(t.heap(), class_of(bytes)) };
         if p != 0 {
             // SAFETY: a block of at least so many bytes.
             unsafe { core::ptr::write_bytes(p as *mut u8, 0, bytes as usize) };
             return p;
         }
     }
-    let (p, zero) = malloc_slow::<O, S>(t, source, bytes);
+    let (p, zero) = malloc_slow(t, source, bytes);
     if p != 0 {
         // The first two words were a free block's.
         let dirty = if zero { bytes.min(16) } else { bytes };
@@ -55,7 +53,7 @@ pub fn calloc<O: Order, S: Source>(t: &mut Block, source: &mut S, count: u64, si
 
 /// free(3).
 #[inline(always)]
-pub fn free<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64) {
+pub fn free<S: Source>(t: &mut S::Thread, source: &mut S, p: u64) {
     if p == 0 {
         return;
     }
@@ -68,8 +66,8 @@ pub fn free<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64) {
         if !divides((*slab).magic, offset) {
             source.corrupt(t, INVALID_POINTER);
         }
-        if (*slab).heap != t.heap {
-            remote::free::<O, S>(t, source, slab, p);
+        if (*slab).heap != t.heap() {
+            remote::free(t, source, slab, p);
             return;
         }
         if offset >= (*slab).carved as u64 {
@@ -84,18 +82,18 @@ pub fn free<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64) {
         let used = (*slab).used - 1;
         (*slab).used = used;
         if used == (*slab).slow_at {
-            Heap::at(t.heap).settle(t, source, slab);
+            Heap::at(t.heap()).settle(t, source, slab);
         }
     }
 }
 
 /// realloc(3). 0: the block was freed, when `size` is 0 and `p` is not; ENOMEM otherwise, and the block is as it was.
-pub fn realloc<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64, size: u64) -> u64 {
+pub fn realloc<S: Source>(t: &mut S::Thread, source: &mut S, p: u64, size: u64) -> u64 {
     if p == 0 {
-        return malloc::<O, S>(t, source, size);
+        return malloc(t, source, size);
     }
     if size == 0 {
-        free::<O, S>(t, source, p);
+        free(t, source, p);
         return 0;
     }
     let (usable, in_slab) = extent(t, source, p);
@@ -112,7 +110,7 @@ pub fn realloc<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64, size:
             return resized;
         }
     }
-    let new = malloc::<O, S>(t, source, size);
+    let new = malloc(t, source, size);
     if new == 0 {
         return if shrinks { p } else { 0 };
     }
@@ -120,7 +118,7 @@ pub fn realloc<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64, size:
     unsafe {
         core::ptr::copy_nonoverlapping(p as *const u8, new as *mut u8, usable.min(size) as usize)
     };
-    free::<O, S>(t, source, p);
+    free(t, source, p);
     new
 }
 
@@ -128,8 +126,8 @@ pub fn realloc<O: Order, S: Source>(t: &mut Block, source: &mut S, p: u64, size:
 ///
 /// # Errors
 /// [`EINVAL`] when there is no such power, [`ENOMEM`].
-pub fn memalign<O: Order, S: Source>(
-    t: &mut Block,
+pub fn memalign<S: Source>(
+    t: &mut S::Thread,
     source: &mut S,
     align: u64,
     size: u64,
@@ -138,9 +136,9 @@ pub fn memalign<O: Order, S: Source>(
         return Err(EINVAL);
     };
     let p = match aligned_class(size.max(1), align) {
-        _ if align <= GRAIN => malloc::<O, S>(t, source, size),
-        Some(class) => take::<O, S>(t, source, class).0,
-        None => take_large::<O, S>(t, source, size.max(1), align).0,
+        _ if align <= GRAIN => malloc(t, source, size),
+        Some(class) => take(t, source, class).0,
+        None => take_large(t, source, size.max(1), align).0,
     };
     if p == 0 {
         return Err(ENOMEM);
@@ -152,8 +150,8 @@ pub fn memalign<O: Order, S: Source>(
 ///
 /// # Errors
 /// [`EINVAL`] for an alignment that is no power of two, or smaller than a pointer; [`ENOMEM`].
-pub fn posix_memalign<O: Order, S: Source>(
-    t: &mut Block,
+pub fn posix_memalign<S: Source>(
+    t: &mut S::Thread,
     source: &mut S,
     align: u64,
     size: u64,
@@ -161,11 +159,11 @@ pub fn posix_memalign<O: Order, S: Source>(
     if align < 8 || !align.is_power_of_two() {
         return Err(EINVAL);
     }
-    memalign::<O, S>(t, source, align, size)
+    memalign(t, source, align, size)
 }
 
 /// malloc_usable_size(3).
-pub fn usable_size<S: Source>(t: &mut Block, source: &mut S, p: u64) -> u64 {
+pub fn usable_size<S: Source>(t: &mut S::Thread, source: &mut S, p: u64) -> u64 {
     if p == 0 {
         return 0;
     }
@@ -173,39 +171,39 @@ pub fn usable_size<S: Source>(t: &mut Block, source: &mut S, p: u64) -> u64 {
 }
 
 /// Did this address come from here, as far as can be told without a fault?
-pub fn owns<S: Source>(source: &S, p: u64) -> bool {
-    p != 0 && source.registry().knows(chunk_of(p))
+pub fn owns(registry: &Registry, p: u64) -> bool {
+    p != 0 && registry.knows(chunk_of(p))
 }
 
 /// Makes a heap the calling thread's: that of the place with the number of its slot, or of the next one that is nobody's. Called by
 /// the first malloc of a thread; `false`: there is no memory.
 #[cold]
 #[inline(never)]
-pub fn begin<O: Order, S: Source>(t: &mut Block, source: &mut S) -> bool {
-    O::claims(t, |t, first| claim::<O, S>(t, source, first))
+pub fn begin<S: Source>(t: &mut S::Thread, source: &mut S) -> bool {
+    S::claims(t, |t, first| claim(t, source, first))
 }
 
-fn claim<O: Order, S: Source>(t: &mut Block, source: &mut S, first: u32) -> bool {
+fn claim<S: Source>(t: &mut S::Thread, source: &mut S, first: u32) -> bool {
     use core::sync::atomic::Ordering::Relaxed;
     let registry = source.registry();
     for n in (0..PLACES as u32).map(|i| first.wrapping_add(i) % PLACES as u32) {
         let place = registry.place(n);
-        if !O::taken(t, place.object(), || registry.claim(n)) {
+        if !S::taken(t, place.object(), || registry.claim(n)) {
             continue;
         }
         let there = place.heap.load(Relaxed);
         if there != 0 {
-            t.heap = there;
+            t.set_heap(there);
             // SAFETY: claimed.
-            unsafe { Heap::at(there) }.drain::<O, S>(t, source);
+            unsafe { Heap::at(there) }.drain(t, source);
             return true;
         }
         if let Some(new) = Heap::create(t, source, n) {
             place.heap.store(new.address(), Relaxed);
-            t.heap = new.address();
+            t.set_heap(new.address());
             return true;
         }
-        O::ordered(t, place.object(), || place.leave());
+        S::ordered(t, place.object(), || place.leave());
         return false;
     }
     false
@@ -213,45 +211,45 @@ fn claim<O: Order, S: Source>(t: &mut Block, source: &mut S, first: u32) -> bool
 
 /// The calling thread ends: its heap is left to the next thread of its place. Not for a vfork child, whose heap is its parent's; a
 /// process that ends or execs needs none of this.
-pub fn end<O: Order, S: Source>(t: &mut Block, source: &mut S) {
-    if t.heap == 0 {
+pub fn end<S: Source>(t: &mut S::Thread, source: &mut S) {
+    if t.heap() == 0 {
         return;
     }
-    remote::flush_all::<O, S>(t, source);
+    remote::flush_all(t, source);
     // SAFETY: the calling thread's own.
-    let heap = unsafe { Heap::at(t.heap) };
-    heap.drain::<O, S>(t, source);
+    let heap = unsafe { Heap::at(t.heap()) };
+    heap.drain(t, source);
     heap.shrink(t, source);
-    t.heap = 0;
-    remote::leave::<O, S>(t, source, heap, 0);
+    t.set_heap(0);
+    remote::leave(t, source, heap, 0);
 }
 
 /// Before a new process starts: the heap of its only thread. In a copy of the memory, or in the same one while the parent waits
 /// (vfork), that is the parent's; where both run on in one memory, the child gets one of its own.
-pub fn inherit(parent: &Block, child: &mut Block, shares_memory: bool, parent_waits: bool) {
-    child.heap = match shares_memory && !parent_waits {
+pub fn inherit<T: Thread>(parent: &T, child: &mut T, shares_memory: bool, parent_waits: bool) {
+    child.set_heap(match shares_memory && !parent_waits {
         true => 0,
-        false => parent.heap,
-    };
+        false => parent.heap(),
+    });
 }
 
 /// In a process that was forked (not in a vfork child, which shares its parent's memory, and its parent's heap): the calling thread's
 /// block has the heap of the thread that forked. All other threads are gone.
-pub fn forked<S: Source>(t: &mut Block, source: &mut S) {
+pub fn forked<T: Thread>(t: &mut T, registry: &Registry) {
     use core::sync::atomic::Ordering::Relaxed;
-    for place in source.registry().used_places() {
+    for place in registry.used_places() {
         let there = place.heap.load(Relaxed);
-        let stays = there != 0 && there == t.heap;
+        let stays = there != 0 && there == t.heap();
         place.reset(stays);
         if there != 0 && !stays {
             // SAFETY: there is no other thread.
             unsafe { Heap::at(there) }.abandoned = true;
         }
     }
-    if t.heap != 0 {
+    if t.heap() != 0 {
         // What was on the way to others stays there; what others had sent is lost, as it may differ in a replay.
         // SAFETY: the calling thread's own.
-        unsafe { Heap::at(t.heap) }.outboxes.forget();
+        unsafe { Heap::at(t.heap()) }.outboxes.forget();
     }
 }
 
@@ -276,7 +274,7 @@ unsafe fn pop(heap: u64, class: usize) -> u64 {
 
 /// The slab of a block, and the offset in it; `None`: it is a large one, if any. Ends the program for a pointer that can't be a block's.
 #[inline(always)]
-fn find<S: Source>(t: &mut Block, source: &mut S, p: u64) -> Option<(*mut Slab, u64)> {
+fn find<S: Source>(t: &mut S::Thread, source: &mut S, p: u64) -> Option<(*mut Slab, u64)> {
     if !source.registry().knows(chunk_of(p)) {
         source.corrupt(t, INVALID_POINTER);
     }
@@ -285,7 +283,7 @@ fn find<S: Source>(t: &mut Block, source: &mut S, p: u64) -> Option<(*mut Slab, 
 }
 
 /// Usable bytes of a block, and whether it lies in a slab.
-fn extent<S: Source>(t: &mut Block, source: &mut S, p: u64) -> (u64, bool) {
+fn extent<S: Source>(t: &mut S::Thread, source: &mut S, p: u64) -> (u64, bool) {
     let Some((slab, offset)) = find(t, source, p) else {
         match large::usable_size(p) {
             Some(usable) => return (usable, false),
@@ -304,43 +302,38 @@ fn extent<S: Source>(t: &mut Block, source: &mut S, p: u64) -> (u64, bool) {
     }
 }
 
-fn cache(t: &Block) -> Option<&'static mut large::Cache> {
+fn cache(t: &impl Thread) -> Option<&'static mut large::Cache> {
     // SAFETY: the calling thread's own heap.
-    (t.heap != 0).then(|| unsafe { &mut Heap::at(t.heap).large })
+    (t.heap() != 0).then(|| unsafe { &mut Heap::at(t.heap()).large })
 }
 
 /// A block, and whether it is all zero but for its first two words. 0: there is no memory.
 #[cold]
 #[inline(never)]
-fn malloc_slow<O: Order, S: Source>(t: &mut Block, source: &mut S, size: u64) -> (u64, bool) {
+fn malloc_slow<S: Source>(t: &mut S::Thread, source: &mut S, size: u64) -> (u64, bool) {
     if size > SMALL_MAX {
-        return take_large::<O, S>(t, source, size, GRAIN);
+        return take_large(t, source, size, GRAIN);
     }
-    take::<O, S>(t, source, class_of(size))
+    take(t, source, class_of(size))
 }
 
 /// As [`malloc_slow`], of a class.
-fn take<O: Order, S: Source>(t: &mut Block, source: &mut S, class: usize) -> (u64, bool) {
+fn take<S: Source>(t: &mut S::Thread, source: &mut S, class: usize) -> (u64, bool) {
     debug_assert!(class < CLASS.len());
-    if t.heap == 0 && !begin::<O, S>(t, source) {
+    if t.heap() == 0 && !begin(t, source) {
         return (0, false);
     }
     // SAFETY: the calling thread's own heap.
     unsafe {
-        match Heap::at(t.heap).refill::<O, S>(t, source, class) {
-            Some(fresh) => (pop(t.heap, class), fresh),
+        match Heap::at(t.heap()).refill(t, source, class) {
+            Some(fresh) => (pop(t.heap(), class), fresh),
             None => (0, false),
         }
     }
 }
 
-fn take_large<O: Order, S: Source>(
-    t: &mut Block,
-    source: &mut S,
-    size: u64,
-    align: u64,
-) -> (u64, bool) {
-    if t.heap == 0 && !begin::<O, S>(t, source) {
+fn take_large<S: Source>(t: &mut S::Thread, source: &mut S, size: u64, align: u64) -> (u64, bool) {
+    if t.heap() == 0 && !begin(t, source) {
         return (0, false);
     }
     large::allocate(t, source, cache(t), size, align).unwrap_or((0, false))

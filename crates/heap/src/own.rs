@@ -2,12 +2,10 @@
 //!
 //! Only the owner of its place changes a heap, and what it does depends on the heap and on what it is asked for, nothing else.
 
-use super::chunk::{find_run, slab_of, slab_start, Chunk, Slab};
-use super::chunk::{ALL_FREE, FULL, HEAP_OFFSET, NEVER, PRISTINE, UNITS};
-use super::classes::{CARVED_TOGETHER, CLASS, CLASSES};
-use super::{large, remote, Source, CHUNK};
-use crate::engine::order::Order;
-use crate::thread::Block;
+use crate::chunk::{find_run, slab_of, slab_start, Chunk, Slab};
+use crate::chunk::{ALL_FREE, FULL, HEAP_OFFSET, NEVER, PRISTINE, UNITS};
+use crate::classes::{CARVED_TOGETHER, CLASS, CLASSES};
+use crate::{large, remote, Source, CHUNK};
 use core::mem::size_of;
 
 /// The most chunks that are mapped at once.
@@ -96,7 +94,7 @@ impl Heap {
 
     /// A new heap, in a chunk of its own.
     pub fn create<S: Source>(
-        t: &mut Block,
+        t: &mut S::Thread,
         source: &mut S,
         place: u32,
     ) -> Option<&'static mut Heap> {
@@ -119,9 +117,9 @@ impl Heap {
     /// two words; `None`: there is no memory.
     #[cold]
     #[inline(never)]
-    pub fn refill<O: Order, S: Source>(
+    pub fn refill<S: Source>(
         &mut self,
-        t: &mut Block,
+        t: &mut S::Thread,
         source: &mut S,
         class: usize,
     ) -> Option<bool> {
@@ -136,7 +134,7 @@ impl Heap {
             return Some(false);
         }
         // Here, and nowhere else, blocks come back that others freed: a place in the program's own course.
-        self.drain::<O, S>(t, source);
+        self.drain(t, source);
         if slab(self.current[class]).free != 0 || self.next_partial(class) {
             return Some(false);
         }
@@ -146,24 +144,24 @@ impl Heap {
     }
 
     /// Takes back what other threads freed.
-    pub fn drain<O: Order, S: Source>(&mut self, t: &mut Block, source: &mut S) {
+    pub fn drain<S: Source>(&mut self, t: &mut S::Thread, source: &mut S) {
         let place = source.registry().place(self.place);
-        let chain = O::taken(t, place.object(), || place.take());
+        let chain = S::taken(t, place.object(), || place.take());
         self.absorb(t, source, chain);
     }
 
     /// Takes back a chain of blocks.
-    pub fn absorb<S: Source>(&mut self, t: &mut Block, source: &mut S, chain: u64) {
+    pub fn absorb<S: Source>(&mut self, t: &mut S::Thread, source: &mut S, chain: u64) {
         let mut p = chain;
         while p != 0 {
             // SAFETY: a free block of this heap.
-            let (next, found) = unsafe { (super::chunk::word(p), slab_of(p)) };
+            let (next, found) = unsafe { (crate::chunk::word(p), slab_of(p)) };
             let Some((found, _)) = found else {
-                source.corrupt(t, super::INVALID_POINTER);
+                source.corrupt(t, crate::INVALID_POINTER);
             };
             let s = slab(found as u64);
             // SAFETY: likewise; it has its key.
-            unsafe { super::chunk::set_word(p, s.free) };
+            unsafe { crate::chunk::set_word(p, s.free) };
             s.free = p;
             s.used -= 1;
             if s.used == s.slow_at {
@@ -176,7 +174,7 @@ impl Heap {
     /// After a free that left as many used blocks as the slab said: finds its new state.
     #[cold]
     #[inline(never)]
-    pub fn settle<S: Source>(&mut self, t: &mut Block, source: &mut S, address: *mut Slab) {
+    pub fn settle<S: Source>(&mut self, t: &mut S::Thread, source: &mut S, address: *mut Slab) {
         let address = address as u64;
         let s = slab(address);
         let was_full = s.flags & FULL != 0;
@@ -202,7 +200,7 @@ impl Heap {
     }
 
     /// Returns chunks without blocks to the system until no more than `keep` are left.
-    fn trim<S: Source>(&mut self, t: &mut Block, source: &mut S, keep: u32) {
+    fn trim<S: Source>(&mut self, t: &mut S::Thread, source: &mut S, keep: u32) {
         let home = self.address() & !(CHUNK - 1);
         while self.empty > keep {
             let mut at = self.bins[BINS - 1];
@@ -220,7 +218,7 @@ impl Heap {
     }
 
     /// Before its thread leaves it: gives up whatever is kept for speed.
-    pub fn shrink<S: Source>(&mut self, t: &mut Block, source: &mut S) {
+    pub fn shrink<S: Source>(&mut self, t: &mut S::Thread, source: &mut S) {
         self.large.clear(t, source);
         for class in 0..CLASSES {
             let current = self.current[class];
@@ -320,7 +318,12 @@ impl Heap {
         }
     }
 
-    fn new_slab<S: Source>(&mut self, t: &mut Block, source: &mut S, class: usize) -> Option<u64> {
+    fn new_slab<S: Source>(
+        &mut self,
+        t: &mut S::Thread,
+        source: &mut S,
+        class: usize,
+    ) -> Option<u64> {
         let units = CLASS[class].units as u32;
         let c = match self.find_chunk(units) {
             Some(found) => found,
@@ -359,7 +362,7 @@ impl Heap {
 
     fn new_chunk<S: Source>(
         &mut self,
-        t: &mut Block,
+        t: &mut S::Thread,
         source: &mut S,
     ) -> Option<&'static mut Chunk> {
         if self.span.0 == self.span.1 {

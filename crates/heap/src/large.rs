@@ -3,9 +3,8 @@
 //! They belong to no heap: whoever frees one unmaps it, or keeps it in the cache of its own heap. So nothing has to be ordered between
 //! threads, besides the address-space calls themselves.
 
-use super::chunk::LARGE;
-use super::{Source, CHUNK, DOUBLE_FREE, INVALID_POINTER};
-use crate::thread::Block;
+use crate::chunk::LARGE;
+use crate::{Source, CHUNK, DOUBLE_FREE, INVALID_POINTER};
 use reprise_abi::layout::PAGE;
 
 /// Bytes before the block, where no greater alignment is asked for.
@@ -47,7 +46,7 @@ fn header(base: u64) -> &'static mut Header {
 
 /// The mapping of the large block at `p`, whose chunk is known and has no slab there. `None`: there is no such block.
 fn of(p: u64) -> Option<&'static mut Header> {
-    let h = header(super::chunk::chunk_of(p));
+    let h = header(crate::chunk::chunk_of(p));
     (h.mark[0] == LARGE && h.block == p).then_some(h)
 }
 
@@ -68,7 +67,7 @@ impl Header {
 
 /// A block of `size` bytes (at most [`SIZE_MAX`]) at a multiple of `align`, and whether it is all zero.
 pub fn allocate<S: Source>(
-    t: &mut Block,
+    t: &mut S::Thread,
     source: &mut S,
     cache: Option<&mut Cache>,
     size: u64,
@@ -115,14 +114,14 @@ fn begin<S: Source>(source: &S, base: u64, len: u64, block: u64) -> u64 {
     block
 }
 
-fn end<S: Source>(t: &mut Block, source: &mut S, base: u64) {
+fn end<S: Source>(t: &mut S::Thread, source: &mut S, base: u64) {
     let len = header(base).len;
     source.registry().remove(base);
     source.unmap(t, base, len);
 }
 
 /// Frees the large block at `p`.
-pub fn free<S: Source>(t: &mut Block, source: &mut S, cache: Option<&mut Cache>, p: u64) {
+pub fn free<S: Source>(t: &mut S::Thread, source: &mut S, cache: Option<&mut Cache>, p: u64) {
     let Some(h) = of(p) else {
         source.corrupt(t, INVALID_POINTER);
     };
@@ -145,7 +144,7 @@ pub fn usable_size(p: u64) -> Option<u64> {
 }
 
 /// Gives the large block at `p` another size, keeping its contents: its new address. `None`: the caller has to copy.
-pub fn resize<S: Source>(t: &mut Block, source: &mut S, p: u64, size: u64) -> Option<u64> {
+pub fn resize<S: Source>(t: &mut S::Thread, source: &mut S, p: u64, size: u64) -> Option<u64> {
     let h = of(p)?;
     let (base, len, offset) = (h.base(), h.len, p - h.base());
     let need = h.need(size);
@@ -169,7 +168,7 @@ pub fn resize<S: Source>(t: &mut Block, source: &mut S, p: u64, size: u64) -> Op
 
 impl Cache {
     /// A mapping of at least `len` bytes: one that is not much longer, or else one that is made longer, as its pages are there.
-    fn take<S: Source>(&mut self, t: &mut Block, source: &mut S, len: u64) -> Option<u64> {
+    fn take<S: Source>(&mut self, t: &mut S::Thread, source: &mut S, len: u64) -> Option<u64> {
         let lens = self.held[..self.count].iter().map(|&base| header(base).len);
         let best = |from: u64, to: u64| {
             let fits = move |l: &(usize, u64)| (from..to).contains(&l.1);
@@ -197,7 +196,7 @@ impl Cache {
         base
     }
 
-    fn put<S: Source>(&mut self, t: &mut Block, source: &mut S, base: u64) {
+    fn put<S: Source>(&mut self, t: &mut S::Thread, source: &mut S, base: u64) {
         let len = header(base).len;
         while self.count == CACHED || self.bytes + len > CACHED_BYTES {
             let oldest = self.remove(0);
@@ -209,7 +208,7 @@ impl Cache {
     }
 
     /// Returns all.
-    pub fn clear<S: Source>(&mut self, t: &mut Block, source: &mut S) {
+    pub fn clear<S: Source>(&mut self, t: &mut S::Thread, source: &mut S) {
         while self.count > 0 {
             let oldest = self.remove(0);
             end(t, source, oldest);

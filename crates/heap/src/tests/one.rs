@@ -1,10 +1,10 @@
 //! One thread: what blocks are, and that the same calls give the same addresses.
 
 use super::{fill, has, is_zero};
-use crate::heap::api;
-use crate::heap::classes::SMALL_MAX;
-use crate::heap::own::Heap;
-use crate::heap::testing::{Log, Logged, Thread, World};
+use crate::api;
+use crate::classes::SMALL_MAX;
+use crate::own::Heap;
+use crate::testing::{Log, Thread, World};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -180,7 +180,7 @@ fn impossible_sizes_fail() {
     assert_eq!(t.memalign(1 << 63, 1), Err(api::ENOMEM));
     assert_eq!(t.memalign((1 << 63) + 1, 1), Err(api::EINVAL));
     for (align, error) in [(0, api::EINVAL), (4, api::EINVAL), (24, api::EINVAL)] {
-        let r = api::posix_memalign::<Logged, _>(&mut t.block, &mut t.memory, align, 1);
+        let r = api::posix_memalign(&mut t.block, &mut t.memory, align, 1);
         assert_eq!(r, Err(error));
     }
     t.free(p);

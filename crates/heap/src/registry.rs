@@ -3,7 +3,7 @@
 //! A heap has a **place**, a number that it keeps. Of the threads that run one *owns* a place; when it ends, the next thread that comes
 //! to this place goes on with its heap. Places are claimed and left under the order of their queue, so a replay claims the same ones.
 
-use super::CHUNK;
+use crate::CHUNK;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
 
@@ -128,7 +128,7 @@ impl Place {
         let mut head = self.returned.load(Relaxed);
         loop {
             // SAFETY: as the caller says.
-            unsafe { super::chunk::set_word(last, head) };
+            unsafe { crate::chunk::set_word(last, head) };
             match self
                 .returned
                 .compare_exchange_weak(head, first, SeqCst, Relaxed)
@@ -161,7 +161,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::testing;
+    use crate::testing;
 
     #[test]
     fn chunks_are_known_until_they_are_removed() {
@@ -191,7 +191,7 @@ mod tests {
                 at[1],
                 "not left while there is something"
             );
-            assert_eq!(super::super::chunk::word(at[1]), at[0]);
+            assert_eq!(crate::chunk::word(at[1]), at[0]);
             assert_eq!(r.place(5).leave(), 0);
             assert_eq!(r.place(5).put(at[2], at[2]), at[2], "claimed by the giver");
         }

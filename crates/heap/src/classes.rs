@@ -3,7 +3,7 @@
 //! Up to 256 bytes there is a class every 16 bytes; beyond that there are eight for each doubling, so that no more than an eighth
 //! of a block is lost to rounding.
 
-use super::UNIT;
+use crate::UNIT;
 
 /// Largest size of a block that lies in a slab; larger ones have a mapping of their own.
 pub const SMALL_MAX: u64 = 256 << 10;

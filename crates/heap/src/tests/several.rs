@@ -1,10 +1,9 @@
 //! Several threads: blocks that others free, recorded and replayed; the ends of threads; forks.
 
 use super::{fill, has};
-use crate::engine::order::Unordered;
-use crate::heap::api;
-use crate::heap::remote::BATCH;
-use crate::heap::testing::{Log, Thread, World};
+use crate::api;
+use crate::remote::BATCH;
+use crate::testing::{Log, Thread, Unordered, World};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -231,7 +230,7 @@ fn without_an_order_no_block_is_lost_or_given_twice() {
                     let size = 16 + (k * 37 + i as u64) % 200;
                     let batch: Vec<u64> = (0..PIECES)
                         .map(|_| {
-                            let p = api::malloc::<Unordered, _>(&mut t.block, &mut t.memory, size);
+                            let p = api::malloc(&mut t.block, &mut Unordered(&mut t.memory), size);
                             fill(p, 16, p);
                             p
                         })
@@ -245,22 +244,22 @@ fn without_an_order_no_block_is_lost_or_given_twice() {
                         }
                         for p in from.try_iter().flatten() {
                             assert!(has(p, 16, 16, p), "two had this block");
-                            api::free::<Unordered, _>(&mut t.block, &mut t.memory, p);
+                            api::free(&mut t.block, &mut Unordered(&mut t.memory), p);
                             got += 1;
                         }
                     }
                     // Its heap goes on, with whoever comes first, while others send to it.
                     if k % 50 == 49 {
-                        api::end::<Unordered, _>(&mut t.block, &mut t.memory);
+                        api::end(&mut t.block, &mut Unordered(&mut t.memory));
                     }
                 }
                 drop(senders);
                 for p in from.into_iter().flatten() {
                     assert!(has(p, 16, 16, p), "two had this block");
-                    api::free::<Unordered, _>(&mut t.block, &mut t.memory, p);
+                    api::free(&mut t.block, &mut Unordered(&mut t.memory), p);
                     got += 1;
                 }
-                api::end::<Unordered, _>(&mut t.block, &mut t.memory);
+                api::end(&mut t.block, &mut Unordered(&mut t.memory));
                 mapped += t.memory.mapped;
                 (got, mapped)
             })
@@ -273,7 +272,7 @@ fn without_an_order_no_block_is_lost_or_given_twice() {
     for place in world.registry.used_places() {
         let heap = place.heap.load(Relaxed);
         // SAFETY: all threads have ended.
-        let used = unsafe { crate::heap::own::Heap::at(heap) }.used_blocks();
+        let used = unsafe { crate::own::Heap::at(heap) }.used_blocks();
         assert_eq!(used, 0);
     }
 }
@@ -314,7 +313,7 @@ fn memory_of_ended_threads_goes_back() {
     assert!(mapped < 8 * (20 << 20), "{} MiB", mapped >> 20);
     for place in world.registry.used_places() {
         // SAFETY: nobody uses it.
-        let heap = unsafe { crate::heap::own::Heap::at(place.heap.load(Relaxed)) };
+        let heap = unsafe { crate::own::Heap::at(place.heap.load(Relaxed)) };
         assert!(heap.chunks() <= 10, "{} chunks stay", heap.chunks());
     }
 }
@@ -349,7 +348,7 @@ fn a_forked_child_goes_on_with_its_own_heap_only() {
         assert_eq!(child.block.heap, heir);
     }
     // From here on this is the child: the other thread is gone, and its heap was maybe in the middle of a change.
-    api::forked(&mut t.block, &mut t.memory);
+    api::forked(&mut t.block, world.registry);
     assert_eq!(t.block.heap, heap);
     t.free(mine);
     assert_eq!(t.malloc(100), mine);
