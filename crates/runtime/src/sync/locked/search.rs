@@ -42,8 +42,11 @@ pub fn find(code: &Region) -> Option<()> {
     UNITS.clear();
     WORDS.clear();
     FUNCTIONS.clear();
-    // All of it, and in this order, whether it is needed or not.
-    let work = work()?;
+    with_work(|work| find_in(code, work))
+}
+
+fn find_in(code: &Region, work: &mut Work) -> Option<()> {
+    // All of it, and in this order, whether it is needed or not; the memory for the work comes first.
     UNITS.reserve(MAX_UNITS)?;
     WORDS.reserve(MAX_WORDS)?;
     FUNCTIONS.reserve(MAX_FUNCTIONS)?;
@@ -107,7 +110,10 @@ fn search(code: &Region, functions: &Functions, work: &mut Work) -> Option<()> {
 /// arrives.
 pub fn find_waits(code: &Region, waits: Waits) -> Option<()> {
     UNITS.clear();
-    let work = work()?;
+    with_work(|work| find_waits_in(code, waits, work))
+}
+
+fn find_waits_in(code: &Region, waits: Waits, work: &mut Work) -> Option<()> {
     UNITS.reserve(MAX_UNITS)?;
     let functions = functions::around(code)?;
     // SAFETY: guarded, and the mapping is there.
@@ -152,14 +158,14 @@ pub fn find_waits(code: &Region, waits: Waits) -> Option<()> {
     })
 }
 
-/// Memory for one thread at a time to look at functions.
-fn work() -> Option<&'static mut Work> {
+/// Has functions looked at, in memory for one thread at a time. `None`: there is none for it, or as `look` says.
+fn with_work<R>(look: impl FnOnce(&mut Work) -> Option<R>) -> Option<R> {
     static WORK: AtomicU64 = AtomicU64::new(0);
     if WORK.load(Relaxed) == 0 {
         WORK.store(scratch::arena(size_of::<Work>() as u64)?, Relaxed);
     }
     // SAFETY: it is that long, filled with zeros, and nobody else looks at functions meanwhile.
-    Some(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
+    look(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
 }
 
 /// An address that threads share is remembered.
