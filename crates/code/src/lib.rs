@@ -16,6 +16,7 @@
 //! | [`sweep`] | what decoding from a function's beginning arrives at |
 //! | [`reached`] | what control flow reaches from where a module begins |
 //! | [`call_site`] | the forms in which a `syscall` becomes a jump |
+//! | [`resolver`] | the stubs in ld.so's resolver |
 //! | [`patchable`] | can an instruction be patched, and where may its stub lie |
 
 #![cfg_attr(not(test), no_std)]
@@ -34,4 +35,5 @@ pub mod memory;
 pub mod patchable;
 pub mod reached;
 pub mod regs;
+pub mod resolver;
 pub mod sweep;

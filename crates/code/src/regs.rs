@@ -13,6 +13,9 @@ pub const RSI: usize = 6;
 /// Index of rdi.
 pub const RDI: usize = 7;
 
+/// The bits of MXCSR that every processor with SSE2 has, but for bit 17 of AMD's.
+pub const MXCSR_BITS: u32 = 0xffff;
+
 /// Carry flag.
 pub const CF: u64 = 1;
 /// Parity flag.

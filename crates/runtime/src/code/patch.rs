@@ -17,6 +17,7 @@ use reprise_code::call_site::{self, Rewritten, BEFORE_SITE};
 use reprise_code::patchable::INT3;
 
 pub use reprise_code::call_site::STUB;
+pub use reprise_code::resolver::RESOLVER_STUB;
 
 /// A site is rewritten when it has been dispatched this many times.
 const HOT: u32 = 4;
@@ -24,8 +25,6 @@ const HOT: u32 = 4;
 const COUNTED: usize = 4096;
 /// Most pages of stubs.
 const MAX_PAGES: usize = 256;
-/// Bytes of one for [`crate::code::resolver`].
-pub const RESOLVER_STUB: u64 = 2 * STUB;
 /// Most sites of the third form, whose return address moves.
 const MAX_MOVED: usize = 1024;
 /// Bytes of a jump.
