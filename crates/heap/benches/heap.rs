@@ -139,16 +139,21 @@ impl How for Unordered {
 
 #[inline(always)]
 fn block() -> &'static mut Block {
-    let mut at = BLOCK.with(Cell::get);
-    if at.is_null() {
-        at = Box::into_raw(Box::new(Block {
-            heap: 0,
-            slot: THREADS.fetch_add(1, Relaxed),
-        }));
-        BLOCK.with(|b| b.set(at));
-    }
+    let at = BLOCK.with(Cell::get);
     // SAFETY: the thread's own.
-    unsafe { &mut *at }
+    unsafe { &mut *(if at.is_null() { new_block() } else { at }) }
+}
+
+/// Out of the way of what is measured.
+#[cold]
+#[inline(never)]
+fn new_block() -> *mut Block {
+    let at = Box::into_raw(Box::new(Block {
+        heap: 0,
+        slot: THREADS.fetch_add(1, Relaxed),
+    }));
+    BLOCK.with(|b| b.set(at));
+    at
 }
 
 trait Allocator: 'static {
